@@ -1,0 +1,211 @@
+// Command headway runs, simulates, predicts and replays fully asynchronous
+// reinforcement learning of language models around one deterministic loop.
+//
+// This package only wires: every subcommand is a kong struct in a file of its
+// own whose Run method builds what it needs from the other packages, binds it
+// to the app's streams and prints. Nothing here decides anything a run depends
+// on.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+)
+
+// commands is the command line's grammar: one field per subcommand, in the
+// order the help lists them.
+type commands struct {
+	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
+	Version    versionCmd    `cmd:"" help:"Print the version of this program."`
+}
+
+// output is embedded by every command that reports something. For people it
+// prints tables; with --json one JSON document goes to standard output and
+// nothing else does.
+type output struct {
+	JSON bool `name:"json" help:"Print one JSON document instead of tables."`
+}
+
+// app is what a command may know of the process it runs in. kong binds it to
+// the Run method of the selected command; tests bind their own.
+type app struct {
+	// Stdin, Stdout and Stderr are the process's streams. Results go to
+	// Stdout, progress and messages to Stderr.
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// IsTerminal says whether a stream is a terminal a person looks at.
+	IsTerminal func(stream any) bool
+	// Getenv reads an environment variable, "" when it is unset.
+	Getenv func(name string) string
+	// Now is the only wall clock of the command line. Figures that depend on
+	// it carry wall in their name.
+	Now func() time.Time
+}
+
+// The exit codes every command keeps to.
+const (
+	exitDone    = 0 // the command did what it was asked
+	exitFailure = 1 // the run or the check failed
+	exitUsage   = 2 // bad arguments or a bad config, refused before anything ran
+)
+
+// failure is an error a person reads. Code is the process's exit code, Message
+// says what is wrong and where, Hint what to do about it ("" for none), and
+// Cause is the error underneath (nil for none), reachable by errors.Is and
+// errors.As.
+type failure struct {
+	Code    int
+	Message string
+	Hint    string
+	Cause   error
+}
+
+// Error renders the message; the hint is printed on a line of its own by
+// complain.
+func (f *failure) Error() string { return f.Message }
+
+// Unwrap returns the cause.
+func (f *failure) Unwrap() error { return f.Cause }
+
+// usageError is a failure of the caller: bad arguments or a bad config (exit
+// code 2). A %w verb keeps its operand reachable.
+func usageError(hint, format string, arguments ...any) error {
+	return newFailure(exitUsage, hint, format, arguments)
+}
+
+// runError is a failure of the run or the check (exit code 1).
+func runError(hint, format string, arguments ...any) error {
+	return newFailure(exitFailure, hint, format, arguments)
+}
+
+func newFailure(code int, hint, format string, arguments []any) error {
+	err := fmt.Errorf(format, arguments...)
+	return &failure{Code: code, Message: err.Error(), Hint: hint, Cause: errors.Unwrap(err)}
+}
+
+// usageFault is implemented by errors of other packages that blame the
+// caller's input, such as a config that does not parse.
+type usageFault interface {
+	error
+	// UsageFault is a marker without behaviour.
+	UsageFault()
+}
+
+// exitCode is the exit code an error stands for: the code of the failure in
+// its chain, 2 when a usage fault is in it, 1 otherwise and 0 for nil.
+func exitCode(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	var failed *failure
+	if errors.As(err, &failed) {
+		return failed.Code
+	}
+	var fault usageFault
+	if errors.As(err, &fault) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// complain prints an error the way every command fails: what and where on the
+// first line, what to do on the second.
+func complain(stderr io.Writer, err error) {
+	fmt.Fprintf(stderr, "headway: %s\n", strings.TrimSpace(err.Error()))
+	var failed *failure
+	if errors.As(err, &failed) && failed.Hint != "" {
+		fmt.Fprintf(stderr, "  %s\n", failed.Hint)
+	}
+}
+
+// exitRequest unwinds Main when kong ends the process, as after --help. kong
+// has no other way to say that parsing is over.
+type exitRequest int
+
+// newParser builds the parser of the command line. kong panics through
+// exitRequest instead of ending the process.
+func newParser(root *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
+	return kong.New(root,
+		kong.Name("headway"),
+		kong.Description("Fully asynchronous reinforcement learning: run it, simulate it, predict it, replay it."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exitRequest(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+}
+
+// Main is the whole program behind a function: it parses the arguments
+// (without the program's name), runs the selected command and returns the
+// process's exit code. Without arguments it prints the help.
+func Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return start(&app{
+		Stdin:      stdin,
+		Stdout:     stdout,
+		Stderr:     stderr,
+		IsTerminal: isTerminal,
+		Getenv:     os.Getenv,
+		Now:        time.Now,
+	}, arguments)
+}
+
+// start parses and runs one command line in the given app.
+func start(application *app, arguments []string) (code int) {
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			request, ok := thrown.(exitRequest)
+			if !ok {
+				panic(thrown)
+			}
+			code = int(request)
+		}
+	}()
+	if len(arguments) == 0 {
+		arguments = []string{"--help"}
+	}
+	parser, err := newParser(&commands{}, application.Stdout, application.Stderr)
+	if err != nil {
+		// The grammar is fixed at compile time: a bad one is a bug.
+		panic(err)
+	}
+	selected, err := parser.Parse(arguments)
+	if err != nil {
+		err = usageError(helpHint(arguments), "%w", err)
+	} else {
+		err = selected.Run(application)
+	}
+	if err != nil {
+		complain(application.Stderr, err)
+	}
+	return exitCode(err)
+}
+
+// helpHint names the help that answers a command line that did not parse.
+func helpHint(arguments []string) string {
+	parser, err := newParser(&commands{}, io.Discard, io.Discard)
+	if err == nil {
+		for _, command := range parser.Model.Children {
+			if command.Name == arguments[0] {
+				return fmt.Sprintf("headway %s --help lists its flags", command.Name)
+			}
+		}
+	}
+	return "headway --help lists the commands"
+}
+
+// isTerminal says whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func main() {
+	os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

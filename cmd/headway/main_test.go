@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// headway runs one command line and returns what a shell would see.
+func headway(t *testing.T, arguments ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, diagnostics bytes.Buffer
+	code = Main(arguments, strings.NewReader(""), &out, &diagnostics)
+	return code, out.String(), diagnostics.String()
+}
+
+func TestWithoutArgumentsPrintsHelp(t *testing.T) {
+	code, stdout, stderr := headway(t)
+	if code != exitDone || stderr != "" {
+		t.Fatalf("code %d, stderr %q", code, stderr)
+	}
+	for _, want := range []string{"Usage: headway <command>", "version", "completion"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("help lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
+func TestHelpOfACommand(t *testing.T) {
+	code, stdout, stderr := headway(t, "version", "--help")
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, "--json") {
+		t.Fatalf("code %d\nstdout %q\nstderr %q", code, stdout, stderr)
+	}
+}
+
+func TestBadArgumentsNameTheNearest(t *testing.T) {
+	tests := []struct {
+		arguments []string
+		want      []string
+	}{
+		{[]string{"versoin"}, []string{"versoin", `did you mean "version"`, "headway --help"}},
+		{[]string{"version", "--jsn"}, []string{"--jsn", `did you mean "--json"`, "headway version --help"}},
+		{[]string{"completion", "tcsh"}, []string{"tcsh", "bash", "headway completion --help"}},
+		{[]string{"--nonsense"}, []string{"--nonsense", "headway --help"}},
+		{[]string{""}, []string{"headway --help"}},
+	}
+	for _, test := range tests {
+		code, stdout, stderr := headway(t, test.arguments...)
+		if code != exitUsage || stdout != "" {
+			t.Errorf("headway %q: code %d, stdout %q; want 2 and nothing", test.arguments, code, stdout)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("headway %q: message lacks %q:\n%s", test.arguments, want, stderr)
+			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := headway(t, "version")
+	if code != exitDone || !strings.HasPrefix(stdout, "headway ") {
+		t.Fatalf("code %d, stdout %q", code, stdout)
+	}
+	code, stdout, _ = headway(t, "version", "--json")
+	var current build
+	if err := json.Unmarshal([]byte(stdout), &current); code != exitDone || err != nil {
+		t.Fatalf("code %d, %v in %q", code, err, stdout)
+	}
+	if current.Version == "" || current.Go == "" || current.Platform == "" {
+		t.Fatalf("incomplete: %+v", current)
+	}
+}
+
+// The scripts must be accepted by the shells they are for, where those exist.
+func TestCompletionScriptsParse(t *testing.T) {
+	for shell, check := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"--no-execute"}} {
+		code, script, stderr := headway(t, "completion", shell)
+		if code != exitDone || stderr != "" {
+			t.Fatalf("%s: code %d, stderr %q", shell, code, stderr)
+		}
+		if !strings.Contains(script, "version") || !strings.Contains(script, "json") {
+			t.Errorf("%s: the script lacks a command or a flag:\n%s", shell, script)
+		}
+		program, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		command := exec.Command(program, check...)
+		command.Stdin = strings.NewReader(script)
+		if said, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s refuses its script: %v\n%s", shell, err, said)
+		}
+	}
+}
+
+type blame struct{}
+
+func (blame) Error() string { return "line 3: no such key" }
+func (blame) UsageFault()   {}
+
+func TestExitCodes(t *testing.T) {
+	tests := []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("the engine went away"), 1},
+		{runError("", "the trace differs"), 1},
+		{usageError("", "no such file"), 2},
+		{fmt.Errorf("run.yaml: %w", blame{}), 2},
+		{fmt.Errorf("reading: %w", usageError("", "no such file")), 2},
+		{runError("", "replaying: %w", blame{}), 1},
+	}
+	for _, test := range tests {
+		if got := exitCode(test.err); got != test.want {
+			t.Errorf("exitCode(%v) = %d, want %d", test.err, got, test.want)
+		}
+	}
+}
+
+func TestFailureKeepsItsCauseAndPrintsItsHint(t *testing.T) {
+	err := usageError("name an existing file", "reading %s: %w", "run.yaml", fs.ErrNotExist)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the cause is lost")
+	}
+	var printed bytes.Buffer
+	complain(&printed, err)
+	want := "headway: reading run.yaml: file does not exist\n  name an existing file\n"
+	if printed.String() != want {
+		t.Errorf("printed %q, want %q", printed.String(), want)
+	}
+}
