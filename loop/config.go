@@ -1,0 +1,197 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Version is a policy version: the number of train steps completed. v0 is the
+// start. NoVersion stands for "unknown".
+type Version int64
+
+// NoVersion marks an unknown or absent policy version.
+const NoVersion Version = -1
+
+// GroupID names one group, the rollouts of one prompt. IDs start at 1 and rise
+// in the order in which groups are opened; 0 names no group.
+type GroupID int64
+
+// LeaseID names one batch handed to the trainer. IDs start at 1; 0 is none.
+type LeaseID int64
+
+// Policy is the rule of the queue of ready groups.
+type Policy uint8
+
+// Queue policies.
+const (
+	// PolicyDrop evicts the oldest ready group when one arrives at a full queue.
+	PolicyDrop Policy = iota
+	// PolicyMax is PolicyDrop, and discards at selection what exceeds MaxStaleness.
+	PolicyMax
+	// PolicyBlock opens no group while the queue is full, and keeps ready groups out until there is room.
+	PolicyBlock
+	// PolicySynchronous opens exactly BatchGroups groups per served version.
+	PolicySynchronous
+)
+
+// StartOrder says how slots are given to groups.
+type StartOrder uint8
+
+// Start orders.
+const (
+	// StartStream gives every freed slot the next rollout of the open group.
+	StartStream StartOrder = iota
+	// StartGang starts a group only when a slot is free for each of its rollouts.
+	StartGang
+)
+
+// Selection is the order in which ready groups enter a batch.
+type Selection uint8
+
+// Selection orders.
+const (
+	// SelectOldest takes the groups that became ready first.
+	SelectOldest Selection = iota
+	// SelectNewest takes the groups that became ready last.
+	SelectNewest
+	// SelectOldestVersion takes the groups with the lowest start version, of equals the one ready first.
+	SelectOldestVersion
+)
+
+// SyncMode says what engines do with running rollouts while weights change.
+type SyncMode uint8
+
+// Weight sync modes.
+const (
+	// SyncInFlight keeps generating; a rollout can span versions.
+	SyncInFlight SyncMode = iota
+	// SyncPause holds every rollout of an engine while it switches, then continues it.
+	SyncPause
+	// SyncDrain starts nothing until the rollouts in flight have finished and the engine has switched.
+	SyncDrain
+)
+
+// FailureRule says what becomes of a group whose rollout failed its last attempt.
+type FailureRule uint8
+
+// Failure rules.
+const (
+	// DropGroup ends the whole group as failed.
+	DropGroup FailureRule = iota
+	// ShrinkGroup goes on with the remaining rollouts, as long as one is left.
+	ShrinkGroup
+)
+
+// Config holds every rule of one loop. It never changes during a run.
+type Config struct {
+	// GroupSize is S, the rollouts of one group. At least 1.
+	GroupSize int
+	// BatchGroups is G, the groups one train step consumes; B = G*S rollouts. At least 1.
+	BatchGroups int
+	// EngineSlots is the number of concurrent rollouts of each engine; their sum is C.
+	// At least one engine, each with at least one slot.
+	EngineSlots []int
+	// Policy is the queue's rule; the zero value is PolicyDrop.
+	Policy Policy
+	// QueueGroups is Q in groups: the ready groups the queue may hold. At least BatchGroups.
+	// PolicySynchronous needs exactly BatchGroups.
+	QueueGroups int
+	// Select orders the ready groups; the zero value is SelectOldest.
+	Select Selection
+	// MaxStaleness is PolicyMax's budget in versions; other policies ignore it.
+	MaxStaleness Version
+	// Abort makes PolicyMax cancel groups in flight as soon as they can no longer meet the budget.
+	Abort bool
+	// Start is the start order; the zero value is StartStream.
+	// StartGang needs at least GroupSize slots in all.
+	Start StartOrder
+	// Sync is the weight sync mode; the zero value is SyncInFlight.
+	Sync SyncMode
+	// SyncEvery is the number of train steps per weight sync; 0 means 1.
+	SyncEvery int
+	// TrainerBlocked keeps the trainer from its next step while a sync runs.
+	TrainerBlocked bool
+	// RollingSwitch lets each engine switch when it has loaded; by default all switch together.
+	RollingSwitch bool
+	// FilterZeroAdvantage ends groups whose rewards are all equal instead of queueing them.
+	FilterZeroAdvantage bool
+	// MaxAttempts is how often one rollout may fail before OnFailure applies; 0 means 3.
+	// Attempts cut short by a restart of the run do not count.
+	MaxAttempts int
+	// OnFailure applies after the last attempt; the zero value is DropGroup.
+	OnFailure FailureRule
+	// TrainAttempts is how often one train step may fail before the run stops; 0 means 3.
+	TrainAttempts int
+	// TrainSteps is the version at which the run finishes; 0 means never.
+	TrainSteps Version
+}
+
+// WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
+func (c Config) WithDefaults() Config {
+	if c.SyncEvery == 0 {
+		c.SyncEvery = 1
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 3
+	}
+	if c.TrainAttempts == 0 {
+		c.TrainAttempts = 3
+	}
+	c.EngineSlots = append([]int(nil), c.EngineSlots...)
+	return c
+}
+
+// Concurrency returns C, the slots of all engines.
+func (c Config) Concurrency() int {
+	sum := 0
+	for _, n := range c.EngineSlots {
+		sum += n
+	}
+	return sum
+}
+
+// Limits that keep indices within 32 bits and a mistyped config from exhausting memory.
+const (
+	concurrencyMax = 1 << 24
+	groupSizeMax   = 1 << 16
+	queueGroupsMax = 1 << 24
+)
+
+// Validate reports every relation between fields that a loop cannot run with. It changes nothing.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("loop: "+format, args...)) }
+	if c.GroupSize < 1 || c.GroupSize > groupSizeMax {
+		bad("GroupSize is %d, want 1 to %d", c.GroupSize, groupSizeMax)
+	}
+	if c.BatchGroups < 1 || c.BatchGroups > queueGroupsMax {
+		bad("BatchGroups is %d, want 1 to %d", c.BatchGroups, queueGroupsMax)
+	}
+	if len(c.EngineSlots) == 0 {
+		bad("EngineSlots is empty, want at least one engine")
+	}
+	for i, n := range c.EngineSlots {
+		if n < 1 || n > concurrencyMax {
+			bad("EngineSlots[%d] is %d, want 1 to %d", i, n, concurrencyMax)
+		}
+	}
+	if c.QueueGroups < c.BatchGroups || c.QueueGroups > queueGroupsMax {
+		bad("QueueGroups is %d, want BatchGroups (%d) to %d: a smaller queue never fills a batch", c.QueueGroups, c.BatchGroups, queueGroupsMax)
+	}
+	if c.Policy == PolicySynchronous && c.QueueGroups != c.BatchGroups {
+		bad("QueueGroups is %d, want BatchGroups (%d) under PolicySynchronous", c.QueueGroups, c.BatchGroups)
+	}
+	if c.Policy == PolicySynchronous && c.SyncEvery > 1 {
+		bad("SyncEvery is %d, want 1 under PolicySynchronous: the next batch waits for the next served version", c.SyncEvery)
+	}
+	if c.Start == StartGang && c.Concurrency() < c.GroupSize {
+		bad("%d slots cannot hold a group of %d under StartGang", c.Concurrency(), c.GroupSize)
+	}
+	if c.Policy > PolicySynchronous || c.Start > StartGang || c.Select > SelectOldestVersion || c.Sync > SyncDrain || c.OnFailure > ShrinkGroup {
+		bad("unknown rule: policy %d, start %d, select %d, sync %d, on failure %d", c.Policy, c.Start, c.Select, c.Sync, c.OnFailure)
+	}
+	if c.MaxStaleness < 0 || c.SyncEvery < 0 || c.MaxAttempts < 0 || c.TrainAttempts < 0 || c.TrainSteps < 0 {
+		bad("MaxStaleness, SyncEvery, MaxAttempts, TrainAttempts and TrainSteps must not be negative")
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,328 @@
+package loop
+
+type engineState uint8
+
+const (
+	engineServing engineState = iota
+	// engineJoining has no weights yet that it may serve, or unknown ones.
+	engineJoining
+	engineLost
+)
+
+type syncPhase uint8
+
+const (
+	phaseIdle syncPhase = iota
+	phaseLoading
+	phaseLoaded
+	phaseSwitching
+)
+
+// engine is a rollout engine as the loop sees it.
+type engine struct {
+	State  engineState
+	Phase  syncPhase
+	Served Version
+	// Loading is the version of the load under way, Attempt its number over the run.
+	Loading  Version
+	Attempt  int32
+	Failures int32
+	// Active counts slots that are taken, Free lists the others, the next one last.
+	Active int32
+	Free   []int32
+}
+
+// canStart reports whether the engine takes new rollouts now.
+func (l *Loop) canStart(e *engine) bool {
+	if e.State != engineServing || len(e.Free) == 0 {
+		return false
+	}
+	switch l.cfg.Sync {
+	case SyncPause:
+		return e.Phase != phaseSwitching
+	case SyncDrain:
+		return e.Phase == phaseIdle
+	}
+	return true
+}
+
+// pickEngine returns the engine with the most free slots that takes rollouts,
+// the first of equals; none if there is none.
+func (l *Loop) pickEngine() int32 {
+	best, free := none, 0
+	for i := range l.s.Engines {
+		e := &l.s.Engines[i]
+		if len(e.Free) > free && l.canStart(e) {
+			best, free = int32(i), len(e.Free)
+		}
+	}
+	return best
+}
+
+func (l *Loop) freeSlots() int {
+	sum := 0
+	for i := range l.s.Engines {
+		if e := &l.s.Engines[i]; l.canStart(e) {
+			sum += len(e.Free)
+		}
+	}
+	return sum
+}
+
+// minServed returns the lowest version a serving engine serves.
+func (l *Loop) minServed() Version {
+	lowest := NoVersion
+	for i := range l.s.Engines {
+		if e := &l.s.Engines[i]; e.State == engineServing && (lowest == NoVersion || e.Served < lowest) {
+			lowest = e.Served
+		}
+	}
+	return lowest
+}
+
+// allServe reports whether every engine that is not lost serves v.
+func (l *Loop) allServe(v Version) bool {
+	for i := range l.s.Engines {
+		if e := &l.s.Engines[i]; e.State == engineJoining || e.State == engineServing && e.Served != v {
+			return false
+		}
+	}
+	return true
+}
+
+// startSync begins to bring the newest version to the serving engines, unless a
+// sync is running (it finishes first) or the newest is not due yet.
+func (l *Loop) startSync() {
+	s := &l.s
+	if s.Sync.Target != NoVersion || s.Trained-s.Sync.Completed < Version(l.cfg.SyncEvery) {
+		return
+	}
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.State == engineServing {
+			s.Sync.Target = s.Trained
+			e.Failures = 0
+			l.load(int32(i), s.Trained)
+		}
+	}
+}
+
+// load has an engine fetch a version.
+func (l *Loop) load(i int32, v Version) {
+	e := &l.s.Engines[i]
+	e.Phase, e.Loading = phaseLoading, v
+	e.Attempt++
+	l.emit(Action{Kind: LoadWeights, Engine: i, Version: v, Attempt: e.Attempt})
+}
+
+// join has an engine without known weights fetch v, to serve afterwards.
+func (l *Loop) join(i int32, v Version) {
+	e := &l.s.Engines[i]
+	e.State, e.Served, e.Failures = engineJoining, NoVersion, 0
+	l.load(i, v)
+}
+
+// loadNamed returns the engine whose load, in the given phase, an event names.
+func (l *Loop) loadNamed(ev Event, phase syncPhase) *engine {
+	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) {
+		l.late()
+		return nil
+	}
+	e := &l.s.Engines[ev.Engine]
+	if e.Phase != phase || e.Loading != ev.Version || e.Attempt != ev.Attempt {
+		l.late()
+		return nil
+	}
+	return e
+}
+
+func (l *Loop) onWeightsLoaded(ev Event) {
+	e := l.loadNamed(ev, phaseLoading)
+	if e == nil {
+		return
+	}
+	e.Phase = phaseLoaded
+	if e.State == engineJoining {
+		// An engine never serves below the fleet's minimum: it may have moved on meanwhile.
+		if e.Loading < l.minServed() {
+			l.load(ev.Engine, l.fleetVersion())
+			return
+		}
+		l.switchEngine(ev.Engine)
+		return
+	}
+	l.advanceSync()
+}
+
+// fleetVersion is the version a joining engine is to fetch.
+func (l *Loop) fleetVersion() Version {
+	return max(l.s.Sync.Target, l.s.Sync.Completed)
+}
+
+// advanceSync switches the engines that are ready for it: each for itself, or
+// all of them together once the last is.
+func (l *Loop) advanceSync() {
+	s := &l.s
+	if s.Sync.Target == NoVersion {
+		return
+	}
+	all := true
+	for i := range s.Engines {
+		e := &s.Engines[i]
+		if e.State != engineServing || e.Phase == phaseIdle || e.Phase == phaseSwitching {
+			continue
+		}
+		if !l.readyToSwitch(e) {
+			all = false
+		} else if l.cfg.RollingSwitch {
+			l.switchEngine(int32(i))
+		}
+	}
+	if !all || l.cfg.RollingSwitch {
+		return
+	}
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.State == engineServing && e.Phase == phaseLoaded {
+			l.switchEngine(int32(i))
+		}
+	}
+}
+
+func (l *Loop) readyToSwitch(e *engine) bool {
+	return e.Phase == phaseLoaded && (l.cfg.Sync != SyncDrain || e.Active == 0)
+}
+
+func (l *Loop) switchEngine(i int32) {
+	e := &l.s.Engines[i]
+	e.Phase = phaseSwitching
+	l.emit(Action{Kind: SwitchWeights, Engine: i, Version: e.Loading, Attempt: e.Attempt})
+}
+
+func (l *Loop) onWeightsSwitched(ev Event) {
+	e := l.loadNamed(ev, phaseSwitching)
+	if e == nil {
+		return
+	}
+	if ev.Version < e.Served {
+		panic(&InvariantError{"an engine's version fell", ev})
+	}
+	e.Served, e.Phase = ev.Version, phaseIdle
+	if e.State == engineJoining {
+		e.State = engineServing
+		if l.s.Sync.Target > e.Served {
+			l.load(ev.Engine, l.s.Sync.Target) // it came in the middle of a sync, and takes part
+		}
+	}
+	l.completeSync()
+}
+
+// completeSync ends the sync once no engine takes part in it any more, and goes
+// on to the newest version if that is due; versions between are skipped.
+func (l *Loop) completeSync() {
+	s := &l.s
+	if s.Sync.Target == NoVersion {
+		return
+	}
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.State == engineServing && e.Phase != phaseIdle {
+			return
+		}
+	}
+	s.Sync.Completed, s.Sync.Target = s.Sync.Target, NoVersion
+	l.emit(Action{Kind: SyncCompleted, Version: s.Sync.Completed})
+	l.startSync()
+	l.selectBatch()
+}
+
+// onSyncFailed tries a failed load again; the engine goes on serving what it
+// has. A failed switch leaves it with unknown weights: its rollouts fail, and it
+// joins anew. After the last attempt the engine counts as lost.
+func (l *Loop) onSyncFailed(ev Event) {
+	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) {
+		l.late()
+		return
+	}
+	e := &l.s.Engines[ev.Engine]
+	switching := e.Phase == phaseSwitching
+	if !switching && e.Phase != phaseLoading || e.Loading != ev.Version || e.Attempt != ev.Attempt {
+		l.late()
+		return
+	}
+	e.Failures++
+	if int(e.Failures) >= l.cfg.MaxAttempts {
+		l.loseEngine(ev.Engine, ReasonSync)
+		return
+	}
+	if switching {
+		e.Phase = phaseIdle
+		l.abortRollouts(ev.Engine, ReasonSync)
+		e.State, e.Served = engineJoining, NoVersion
+	}
+	failures := e.Failures
+	l.load(ev.Engine, l.fleetVersion())
+	e.Failures = failures
+	l.advanceSync()
+	l.completeSync()
+}
+
+// abortRollouts fails every attempt on an engine that lives on, and keeps each
+// slot until the engine says that the rollout has stopped.
+func (l *Loop) abortRollouts(engine int32, why Reason) {
+	s := &l.s
+	for i := range s.Slots {
+		sl := s.Slots[i]
+		if sl.Engine != engine || sl.State != slotRunning {
+			continue
+		}
+		l.emit(Action{Kind: AbortRollout, Engine: engine, Slot: int32(i), Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt})
+		l.failAttempt(int32(i), why)
+		e := &s.Engines[engine]
+		e.Free = e.Free[:len(e.Free)-1] // failAttempt has just freed this very slot
+		e.Active++
+		s.Slots[i] = slot{ID: sl.ID, Group: none, Sample: sl.Sample, Attempt: sl.Attempt, Engine: engine, State: slotAborting}
+	}
+}
+
+func (l *Loop) onEngineLost(ev Event) {
+	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) || l.s.Engines[ev.Engine].State == engineLost {
+		l.late()
+		return
+	}
+	l.loseEngine(ev.Engine, ReasonEngine)
+}
+
+// loseEngine takes an engine out: its rollouts fail, it leaves the sync's barrier.
+func (l *Loop) loseEngine(i int32, why Reason) {
+	s := &l.s
+	e := &s.Engines[i]
+	e.State, e.Phase, e.Served = engineLost, phaseIdle, NoVersion
+	e.Free = e.Free[:0]
+	for k := range s.Slots {
+		sl := &s.Slots[k]
+		if sl.Engine != i {
+			continue
+		}
+		switch sl.State {
+		case slotRunning:
+			l.failAttempt(int32(k), why)
+		case slotAborting:
+			l.freeSlot(int32(k))
+		}
+	}
+	l.advanceSync()
+	l.completeSync()
+}
+
+func (l *Loop) onEngineJoined(ev Event) {
+	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) || l.s.Engines[ev.Engine].State != engineLost {
+		l.late()
+		return
+	}
+	s := &l.s
+	e := &s.Engines[ev.Engine]
+	for k := len(s.Slots) - 1; k >= 0; k-- {
+		if s.Slots[k].Engine == ev.Engine {
+			e.Free = append(e.Free, int32(k))
+		}
+	}
+	l.join(ev.Engine, l.fleetVersion())
+}

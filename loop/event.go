@@ -1,0 +1,140 @@
+package loop
+
+// EventKind names what happened. The order of the kinds is the order in which
+// events of one instant are to be delivered.
+type EventKind uint8
+
+// Event kinds, with the fields each carries beside Time and Kind.
+const (
+	// RunStarted begins the run; every engine serves v0.
+	RunStarted EventKind = iota + 1
+	// Recovered begins the run again after its process ended; every outstanding effect is issued anew.
+	Recovered
+	// StopRequested asks to finish after the running train step.
+	StopRequested
+	// TrainStepEnded: the step of Lease, Attempt is done and produced Version.
+	TrainStepEnded
+	// TrainStepFailed: the step of Lease, Attempt ended without a version; Reason says why.
+	TrainStepFailed
+	// LeaseReturned: the trainer gave Lease, Attempt back untrained, or its lease ran out.
+	LeaseReturned
+	// WeightsLoaded: Engine holds Version beside what it serves (Attempt of the load).
+	WeightsLoaded
+	// WeightsSwitched: Engine serves Version from now on (Attempt of the load).
+	WeightsSwitched
+	// SyncFailed: Engine could not load or switch to Version (Attempt of the load).
+	SyncFailed
+	// EngineLost: Engine is gone and every rollout on it with it.
+	EngineLost
+	// EngineJoined: Engine is there again, with no weights.
+	EngineJoined
+	// Tick is the instant the loop asked for.
+	Tick
+	// FirstToken: the rollout in Slot (Group, Sample, Attempt) made its first token under Version.
+	FirstToken
+	// RolloutScored: the rollout in Slot (Group, Sample, Attempt) has its Reward, Tokens and Verdict.
+	RolloutScored
+	// RolloutFailed: the rollout in Slot (Group, Sample, Attempt) ended without a reward; Reason says why.
+	RolloutFailed
+	// RolloutAborted: the rollout in Slot (Group, Sample, Attempt) stopped as asked.
+	RolloutAborted
+
+	eventKindCount
+)
+
+// Verdict is what an environment or filter says of a rollout beside its reward.
+type Verdict uint8
+
+// Verdicts.
+const (
+	// VerdictNone says nothing.
+	VerdictNone Verdict = iota
+	// VerdictReject filters the rollout's whole group.
+	VerdictReject
+)
+
+// Reason says why an attempt, a step or a run ended.
+type Reason uint8
+
+// Reasons.
+const (
+	// ReasonNone is the absence of a reason.
+	ReasonNone Reason = iota
+	// ReasonSteps: the configured number of train steps is done.
+	ReasonSteps
+	// ReasonStopped: a stop was requested.
+	ReasonStopped
+	// ReasonTrainer: the trainer failed.
+	ReasonTrainer
+	// ReasonEngine: the engine failed or was lost.
+	ReasonEngine
+	// ReasonSync: a weight sync failed, so the engine's version is unknown.
+	ReasonSync
+	// ReasonEnvironment: the environment failed.
+	ReasonEnvironment
+	// ReasonTimeout: a limit on time was reached.
+	ReasonTimeout
+	// ReasonRestart: the run's process ended while the attempt was in flight.
+	ReasonRestart
+	// ReasonSibling: another rollout of the group failed its last attempt.
+	ReasonSibling
+	// ReasonStale: the staleness budget can no longer be met.
+	ReasonStale
+	// ReasonFull: the queue was full.
+	ReasonFull
+	// ReasonZeroAdvantage: all rewards of the group are equal.
+	ReasonZeroAdvantage
+	// ReasonRejected: a verdict rejected the group.
+	ReasonRejected
+
+	reasonCount
+)
+
+// Event is one thing that happened, at one instant. Which fields count depends
+// on Kind; the others are zero.
+type Event struct {
+	// Time is nanoseconds since the run started, never falling from event to event.
+	Time int64
+	// Kind says what happened.
+	Kind EventKind
+	// Verdict of a scored rollout.
+	Verdict Verdict
+	// Reason of a failure.
+	Reason Reason
+	// Engine is the index of the engine in Config.EngineSlots.
+	Engine int32
+	// Slot is the slot of the rollout, counted over all engines from 0 to C-1.
+	Slot int32
+	// Sample is the rollout's place in its group, 0 to S-1.
+	Sample int32
+	// Attempt of the effect that this event completes, from 1.
+	Attempt int32
+	// Tokens is the length of a scored rollout's response.
+	Tokens int32
+	// Reward of a scored rollout.
+	Reward float32
+	// Group of the rollout.
+	Group GroupID
+	// Lease of the train step.
+	Lease LeaseID
+	// Version concerned.
+	Version Version
+}
+
+// Before orders events by time, kind, group, sample, attempt and slot: the order
+// in which a driver delivers what happens at one instant.
+func (e Event) Before(o Event) bool {
+	switch {
+	case e.Time != o.Time:
+		return e.Time < o.Time
+	case e.Kind != o.Kind:
+		return e.Kind < o.Kind
+	case e.Group != o.Group:
+		return e.Group < o.Group
+	case e.Sample != o.Sample:
+		return e.Sample < o.Sample
+	case e.Attempt != o.Attempt:
+		return e.Attempt < o.Attempt
+	}
+	return e.Slot < o.Slot
+}

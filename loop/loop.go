@@ -1,0 +1,177 @@
+package loop
+
+import "math"
+
+// NoTick is the instant that never comes: the loop wants no Tick.
+const NoTick int64 = math.MaxInt64
+
+// Loop is the state machine. It is not safe for concurrent use: one goroutine
+// owns it.
+type Loop struct {
+	cfg Config
+	s   state
+	out []Action
+}
+
+// New returns a loop that waits for RunStarted. The error names every field of
+// the config that cannot be.
+func New(cfg Config) (*Loop, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Loop{cfg: cfg}
+	l.s = state{
+		NextGroup: 1,
+		NextLease: 1,
+		Open:      none,
+		Queue:     list{none, none, 0},
+		Held:      list{none, none, 0},
+		Sync:      sync{Target: NoVersion},
+		Settle:    NoTick,
+	}
+	for i, n := range cfg.EngineSlots {
+		l.s.Engines = append(l.s.Engines, engine{Served: NoVersion, Loading: NoVersion, State: engineServing})
+		for range n {
+			l.s.Slots = append(l.s.Slots, slot{Group: none, Engine: int32(i)})
+		}
+	}
+	l.freeAllSlots()
+	l.grow(cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 2)
+	return l, nil
+}
+
+// Config returns the rules the loop runs by, defaults filled in.
+func (l *Loop) Config() Config { return l.cfg }
+
+// Step takes one event and returns what follows from it, and the next instant
+// at which the loop wants a Tick (NoTick for never). The actions are valid until
+// the next call. Events must come in the order of their time; an earlier one is
+// taken as happening now.
+func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
+	s := &l.s
+	l.out = l.out[:0]
+	if ev.Time > s.Now {
+		s.Now = ev.Time
+	} else if ev.Time < s.Now {
+		s.Counts.TimeReversed++
+	}
+	if (s.Finished != ReasonNone || !s.Started) && ev.Kind != Recovered && ev.Kind != RunStarted {
+		s.Counts.Late++
+		return l.out, NoTick
+	}
+	if l.apply(ev) {
+		s.Settle = s.Now
+	} else {
+		s.Settle = NoTick
+		l.fill()
+	}
+	l.check(ev)
+	return l.out, s.Settle
+}
+
+// apply changes the state by one event. It reports whether starts are to wait
+// for the other events of this instant: at one instant the version goes up, the
+// engines switch, the next batch is selected, and only then rollouts start.
+func (l *Loop) apply(ev Event) (settle bool) {
+	switch ev.Kind {
+	case RunStarted:
+		l.onRunStarted()
+	case Recovered:
+		l.onRecovered()
+	case StopRequested:
+		l.onStopRequested()
+	case TrainStepEnded:
+		l.onTrainStepEnded(ev)
+		return true
+	case TrainStepFailed:
+		l.onTrainStepFailed(ev)
+	case LeaseReturned:
+		l.onLeaseReturned(ev)
+	case WeightsLoaded:
+		l.onWeightsLoaded(ev)
+		return true
+	case WeightsSwitched:
+		l.onWeightsSwitched(ev)
+		return true
+	case SyncFailed:
+		l.onSyncFailed(ev)
+	case EngineLost:
+		l.onEngineLost(ev)
+	case EngineJoined:
+		l.onEngineJoined(ev)
+	case Tick:
+	case FirstToken:
+		l.onFirstToken(ev)
+		return l.s.Settle != NoTick
+	case RolloutScored:
+		l.onRolloutScored(ev)
+	case RolloutFailed:
+		l.onRolloutFailed(ev)
+	case RolloutAborted:
+		l.onRolloutAborted(ev)
+	default:
+		l.s.Counts.Unknown++
+	}
+	return false
+}
+
+func (l *Loop) emit(a Action) { l.out = append(l.out, a) }
+
+func (l *Loop) late() { l.s.Counts.Late++ }
+
+func (l *Loop) onRunStarted() {
+	s := &l.s
+	if s.Started {
+		l.late()
+		return
+	}
+	s.Started = true
+	for i := range s.Engines {
+		s.Engines[i].Served = 0
+	}
+}
+
+func (l *Loop) onStopRequested() {
+	l.s.Stopping = true
+	if l.s.Lease.ID == 0 {
+		l.finish(ReasonStopped)
+	}
+}
+
+func (l *Loop) finish(why Reason) {
+	l.s.Finished = why
+	l.emit(Action{Kind: FinishRun, Reason: why, Version: l.s.Trained})
+}
+
+// onRecovered issues every outstanding effect again as its next attempt: the
+// process that had them under way is gone, and with it all engines' weights and
+// all rollouts in flight.
+func (l *Loop) onRecovered() {
+	s := &l.s
+	if !s.Started {
+		l.onRunStarted()
+		return
+	}
+	s.Stopping, s.Finished = false, ReasonNone
+	for i := range s.Slots {
+		if s.Slots[i].State == slotRunning {
+			l.failAttempt(int32(i), ReasonRestart)
+		}
+	}
+	l.freeAllSlots()
+	if l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps {
+		l.finish(ReasonSteps)
+		return
+	}
+	s.Sync = sync{Target: NoVersion, Completed: s.Trained}
+	for i := range s.Engines {
+		l.join(int32(i), s.Trained)
+	}
+	if s.Lease.ID != 0 {
+		s.Lease.Attempt++
+		l.emitTrainStep()
+	} else {
+		l.selectBatch()
+	}
+}

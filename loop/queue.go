@@ -1,0 +1,242 @@
+package loop
+
+// ready admits a group whose last rollout has been scored: the policy filters,
+// queues, holds or makes room for it, and the trainer gets a batch if one is full.
+func (l *Loop) ready(gi int32) {
+	s := &l.s
+	g := &s.Groups[gi]
+	g.Ready = s.Trained
+	if g.Rejected {
+		l.endGroup(gi, EndFiltered, ReasonRejected)
+		return
+	}
+	if l.cfg.FilterZeroAdvantage && !g.Uneven {
+		l.endGroup(gi, EndFiltered, ReasonZeroAdvantage)
+		return
+	}
+	if s.Queue.Len >= l.cfg.QueueGroups {
+		if l.cfg.Policy == PolicyBlock {
+			g.State = groupHeld
+			s.pushBack(&s.Held, gi)
+			l.emit(Action{Kind: GroupHeld, Group: g.ID, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
+			return
+		}
+		l.endGroup(s.Queue.Head, EndEvicted, ReasonFull)
+	}
+	l.enqueue(gi)
+	l.selectBatch()
+}
+
+func (l *Loop) enqueue(gi int32) {
+	s := &l.s
+	g := &s.Groups[gi]
+	g.State = groupQueued
+	s.pushBack(&s.Queue, gi)
+	s.Ledger.Waiting -= int64(g.Scored)
+	s.Ledger.Queued += int64(g.Scored)
+	l.emit(Action{Kind: GroupQueued, Group: g.ID, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
+}
+
+// selectBatch leases the next G ready groups to an idle trainer: the start of a train step.
+func (l *Loop) selectBatch() {
+	s := &l.s
+	if s.Lease.ID != 0 || s.Stopping || s.Finished != ReasonNone {
+		return
+	}
+	if l.cfg.TrainerBlocked && s.Sync.Target != NoVersion {
+		return
+	}
+	if l.cfg.Policy == PolicyMax {
+		l.discardStale()
+	}
+	if s.Queue.Len < l.cfg.BatchGroups {
+		return
+	}
+	s.Lease.ID, s.Lease.Attempt, s.Lease.Failures, s.Lease.Version = s.NextLease, 1, 0, s.Trained
+	s.NextLease++
+	s.Lease.Groups = s.Lease.Groups[:0]
+	for range l.cfg.BatchGroups {
+		gi := l.nextGroup()
+		g := &s.Groups[gi]
+		s.remove(&s.Queue, gi)
+		g.State = groupLeased
+		s.Lease.Groups = append(s.Lease.Groups, gi)
+		s.Ledger.Queued -= int64(g.Scored)
+		s.Ledger.Leased += int64(g.Scored)
+	}
+	l.emitTrainStep()
+	l.admitHeld()
+	l.abortStale()
+}
+
+// emitTrainStep names the batch's groups, then starts the step.
+func (l *Loop) emitTrainStep() {
+	s := &l.s
+	for _, gi := range s.Lease.Groups {
+		g := &s.Groups[gi]
+		a := Action{Kind: GroupLeased, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
+			Version: s.Lease.Version, StartVersion: g.Start, ReadyVersion: g.Ready}
+		if _, pqs, iqs := a.Staleness(); pqs < 0 || iqs < 0 || g.Start < 0 {
+			panic(&InvariantError{What: "a group with a negative or unknown staleness was leased: " + a.String()})
+		}
+		l.emit(a)
+	}
+	l.emit(Action{Kind: StartTrainStep, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: int32(len(s.Lease.Groups)), Version: s.Lease.Version})
+}
+
+// nextGroup returns the queued group that the selection order puts first.
+func (l *Loop) nextGroup() int32 {
+	s := &l.s
+	switch l.cfg.Select {
+	case SelectNewest:
+		return s.Queue.Tail
+	case SelectOldestVersion:
+		best := s.Queue.Head
+		for i := s.Groups[best].Next; i != none; i = s.Groups[i].Next {
+			if s.Groups[i].Start < s.Groups[best].Start {
+				best = i
+			}
+		}
+		return best
+	}
+	return s.Queue.Head
+}
+
+// admitHeld lets ready groups that waited outside a full queue in.
+func (l *Loop) admitHeld() {
+	s := &l.s
+	for s.Held.Len > 0 && s.Queue.Len < l.cfg.QueueGroups {
+		gi := s.Held.Head
+		s.remove(&s.Held, gi)
+		l.enqueue(gi)
+	}
+}
+
+// discardStale ends queued groups past the budget. This sweep is what keeps
+// PolicyMax's promise; abortStale only saves work.
+func (l *Loop) discardStale() {
+	s := &l.s
+	for i := s.Queue.Head; i != none; {
+		next := s.Groups[i].Next
+		if s.Trained-s.Groups[i].Start > l.cfg.MaxStaleness {
+			l.endGroup(i, EndDiscarded, ReasonStale)
+		}
+		i = next
+	}
+}
+
+// abortStale cancels groups in flight that can no longer meet the budget at the
+// earliest step that could train on them: the next one, while a step runs.
+func (l *Loop) abortStale() {
+	s := &l.s
+	if l.cfg.Policy != PolicyMax || !l.cfg.Abort {
+		return
+	}
+	earliest := s.Trained
+	if s.Lease.ID != 0 {
+		earliest++
+	}
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		if g.State == groupRunning && g.Start != NoVersion && earliest-g.Start > l.cfg.MaxStaleness {
+			l.endGroup(int32(i), EndDiscarded, ReasonStale)
+		}
+	}
+}
+
+// leaseNamed reports whether an event names the batch at the trainer.
+func (l *Loop) leaseNamed(ev Event) bool {
+	ls := &l.s.Lease
+	if ls.ID == 0 || ls.ID != ev.Lease || ls.Attempt != ev.Attempt {
+		l.late()
+		return false
+	}
+	return true
+}
+
+func (l *Loop) onTrainStepEnded(ev Event) {
+	s := &l.s
+	if !l.leaseNamed(ev) {
+		return
+	}
+	if ev.Version != s.Trained+1 {
+		l.late()
+		return
+	}
+	for _, gi := range s.Lease.Groups {
+		g := &s.Groups[gi]
+		s.Ledger.Leased -= int64(g.Scored)
+		s.Ledger.Trained += int64(g.Scored)
+		l.emit(Action{Kind: GroupTrained, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
+			Version: s.Lease.Version, StartVersion: g.Start, ReadyVersion: g.Ready})
+		l.releaseGroup(gi)
+	}
+	s.Lease.ID = 0
+	s.Trained = ev.Version
+	switch {
+	case l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps:
+		l.finish(ReasonSteps)
+	case s.Stopping:
+		l.finish(ReasonStopped)
+	default:
+		l.startSync()
+		l.selectBatch()
+		l.abortStale()
+	}
+}
+
+func (l *Loop) onTrainStepFailed(ev Event) {
+	s := &l.s
+	if !l.leaseNamed(ev) {
+		return
+	}
+	s.Lease.Failures++
+	if int(s.Lease.Failures) >= l.cfg.TrainAttempts || s.Stopping {
+		l.returnLease()
+		l.finish(ReasonTrainer)
+		return
+	}
+	s.Lease.Attempt++
+	l.emitTrainStep()
+}
+
+func (l *Loop) onLeaseReturned(ev Event) {
+	if !l.leaseNamed(ev) {
+		return
+	}
+	l.returnLease()
+	if l.s.Stopping {
+		l.finish(ReasonStopped)
+		return
+	}
+	l.selectBatch()
+}
+
+// returnLease puts the batch back at the head of the queue in its order. What
+// exceeds the capacity is the oldest, which goes; PolicyBlock, which drops
+// nothing, holds the newest outside instead.
+func (l *Loop) returnLease() {
+	s := &l.s
+	for i := len(s.Lease.Groups) - 1; i >= 0; i-- {
+		gi := s.Lease.Groups[i]
+		g := &s.Groups[gi]
+		g.State = groupQueued
+		s.pushFront(&s.Queue, gi)
+		s.Ledger.Leased -= int64(g.Scored)
+		s.Ledger.Queued += int64(g.Scored)
+	}
+	s.Lease.ID = 0
+	for s.Queue.Len > l.cfg.QueueGroups {
+		if l.cfg.Policy != PolicyBlock {
+			l.endGroup(s.Queue.Head, EndEvicted, ReasonFull)
+			continue
+		}
+		gi := s.Queue.Tail
+		g := &s.Groups[gi]
+		s.remove(&s.Queue, gi)
+		s.pushFront(&s.Held, gi)
+		g.State = groupHeld
+		s.Ledger.Queued -= int64(g.Scored)
+		s.Ledger.Waiting += int64(g.Scored)
+	}
+}

@@ -1,0 +1,308 @@
+package loop
+
+// fill gives free slots to rollouts: first to those that must be tried again,
+// then to the open group, then to new groups as far as admission permits.
+func (l *Loop) fill() {
+	s := &l.s
+	if s.Stopping || s.Finished != ReasonNone || !s.Started {
+		return
+	}
+	for {
+		e := l.pickEngine()
+		if e == none {
+			return
+		}
+		switch {
+		case len(s.Retries) > 0:
+			r := s.Retries[0]
+			s.Retries = append(s.Retries[:0], s.Retries[1:]...)
+			l.issue(e, r.Group, r.Sample)
+		case s.Open != none:
+			g := &s.Groups[s.Open]
+			group, sample := s.Open, g.Issued
+			g.Issued++
+			if int(g.Issued) == l.cfg.GroupSize {
+				s.Open = none
+			}
+			l.issue(e, group, sample)
+		case l.mayOpen():
+			s.Open = l.openGroup()
+		default:
+			return
+		}
+	}
+}
+
+// mayOpen is admission: whether the policy lets a new group start now.
+func (l *Loop) mayOpen() bool {
+	s := &l.s
+	switch l.cfg.Policy {
+	case PolicyBlock:
+		if s.Queue.Len >= l.cfg.QueueGroups || s.Held.Len > 0 {
+			return false
+		}
+	case PolicySynchronous:
+		if s.LiveGroups >= l.cfg.BatchGroups || !l.allServe(s.Trained) {
+			return false
+		}
+	}
+	return l.cfg.Start != StartGang || l.freeSlots() >= l.cfg.GroupSize
+}
+
+// openGroup takes a group from the arena.
+func (l *Loop) openGroup() int32 {
+	s := &l.s
+	if len(s.FreeGroups) == 0 {
+		l.grow(len(s.Groups))
+	}
+	last := len(s.FreeGroups) - 1
+	i := s.FreeGroups[last]
+	s.FreeGroups = s.FreeGroups[:last]
+	s.Groups[i] = group{ID: s.NextGroup, State: groupRunning, Start: NoVersion, Ready: NoVersion, Prev: none, Next: none}
+	base := int(i) * l.cfg.GroupSize
+	for k := range l.cfg.GroupSize {
+		s.Samples[base+k] = sample{Slot: none}
+	}
+	s.NextGroup++
+	s.LiveGroups++
+	return i
+}
+
+// grow adds n groups to the arena.
+func (l *Loop) grow(n int) {
+	s := &l.s
+	for range max(n, 1) {
+		s.Groups = append(s.Groups, group{Prev: none, Next: none})
+		for range l.cfg.GroupSize {
+			s.Samples = append(s.Samples, sample{Slot: none})
+		}
+	}
+	for i := len(s.Groups) - 1; i >= len(s.Groups)-max(n, 1); i-- {
+		s.FreeGroups = append(s.FreeGroups, int32(i))
+	}
+}
+
+func (l *Loop) sample(group, k int32) *sample {
+	return &l.s.Samples[int(group)*l.cfg.GroupSize+int(k)]
+}
+
+// issue starts the next attempt of a sample on an engine with a free slot. The
+// group's first token is stamped with the version that engine serves.
+func (l *Loop) issue(e, gi, k int32) {
+	s := &l.s
+	eng, g, smp := &s.Engines[e], &s.Groups[gi], l.sample(gi, k)
+	last := len(eng.Free) - 1
+	slotIndex := eng.Free[last]
+	eng.Free = eng.Free[:last]
+	eng.Active++
+	if g.Start == NoVersion {
+		g.Start = eng.Served
+	}
+	smp.Attempt++
+	smp.Slot = slotIndex
+	g.InFlight++
+	s.Slots[slotIndex] = slot{ID: g.ID, Group: gi, Sample: k, Attempt: smp.Attempt, Engine: e, State: slotRunning}
+	s.Ledger.Admitted++
+	s.Ledger.InFlight++
+	l.emit(Action{Kind: StartRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
+}
+
+// occupied returns the slot an event names if that very attempt holds it. An
+// event of an attempt that was aborted frees its slot and counts for nothing more.
+func (l *Loop) occupied(ev Event, completes bool) *slot {
+	s := &l.s
+	if ev.Slot < 0 || int(ev.Slot) >= len(s.Slots) {
+		l.late()
+		return nil
+	}
+	sl := &s.Slots[ev.Slot]
+	if sl.State == slotFree || sl.ID != ev.Group || sl.Sample != ev.Sample || sl.Attempt != ev.Attempt {
+		l.late()
+		return nil
+	}
+	if sl.State == slotAborting {
+		if completes {
+			l.freeSlot(ev.Slot)
+		}
+		return nil
+	}
+	return sl
+}
+
+func (l *Loop) freeSlot(i int32) {
+	s := &l.s
+	sl := &s.Slots[i]
+	sl.State, sl.Group = slotFree, none
+	eng := &s.Engines[sl.Engine]
+	eng.Active--
+	if eng.State == engineLost {
+		return
+	}
+	eng.Free = append(eng.Free, i)
+	if l.cfg.Sync == SyncDrain && eng.Active == 0 {
+		l.advanceSync()
+	}
+}
+
+// freeAllSlots makes every slot of every engine free, the lowest to be taken first.
+func (l *Loop) freeAllSlots() {
+	s := &l.s
+	for i := range s.Engines {
+		s.Engines[i].Free = s.Engines[i].Free[:0]
+		s.Engines[i].Active = 0
+	}
+	for i := len(s.Slots) - 1; i >= 0; i-- {
+		sl := &s.Slots[i]
+		sl.State, sl.Group = slotFree, none
+		eng := &s.Engines[sl.Engine]
+		eng.Free = append(eng.Free, int32(i))
+	}
+}
+
+// onFirstToken may raise the group's stamp: its first token came from a later
+// version than was served when it was issued. It never rises above what the
+// slowest engine serves, since siblings may run there.
+func (l *Loop) onFirstToken(ev Event) {
+	sl := l.occupied(ev, false)
+	if sl == nil {
+		return
+	}
+	g := &l.s.Groups[sl.Group]
+	if g.TokenSeen {
+		return
+	}
+	g.TokenSeen = true
+	if v := min(ev.Version, l.minServed()); v > g.Start {
+		g.Start = v
+	}
+}
+
+func (l *Loop) onRolloutScored(ev Event) {
+	sl := l.occupied(ev, true)
+	if sl == nil {
+		return
+	}
+	s := &l.s
+	gi, k := sl.Group, sl.Sample
+	g := &s.Groups[gi]
+	l.sample(gi, k).Slot = none
+	g.InFlight--
+	s.Ledger.InFlight--
+	s.Ledger.Waiting++
+	if g.Scored == 0 {
+		g.Reward = ev.Reward
+	} else if g.Reward != ev.Reward {
+		g.Uneven = true
+	}
+	if ev.Verdict == VerdictReject {
+		g.Rejected = true
+	}
+	g.Scored++
+	l.freeSlot(ev.Slot)
+	if int(g.Scored+g.Lost) == l.cfg.GroupSize {
+		l.ready(gi)
+	}
+}
+
+func (l *Loop) onRolloutFailed(ev Event) {
+	if sl := l.occupied(ev, true); sl != nil {
+		l.failAttempt(ev.Slot, ev.Reason)
+	}
+}
+
+// onRolloutAborted ends an abort that the loop asked for (occupied has freed the
+// slot), or reports one that it did not ask for, which is a failure.
+func (l *Loop) onRolloutAborted(ev Event) {
+	if sl := l.occupied(ev, true); sl != nil {
+		l.failAttempt(ev.Slot, ReasonEngine)
+	}
+}
+
+// failAttempt ends the attempt in a slot as failed, and has it tried again, or
+// gives the sample up after its last attempt.
+func (l *Loop) failAttempt(slotIndex int32, why Reason) {
+	s := &l.s
+	sl := &s.Slots[slotIndex]
+	gi, k := sl.Group, sl.Sample
+	g, smp := &s.Groups[gi], l.sample(gi, k)
+	smp.Slot = none
+	g.InFlight--
+	s.Ledger.InFlight--
+	s.Ledger.Failed++
+	l.freeSlot(slotIndex)
+	if g.InFlight == 0 && g.Scored == 0 {
+		g.Start, g.TokenSeen = NoVersion, false // nothing made under the old stamp is left
+	}
+	if why != ReasonRestart {
+		smp.Failures++
+	}
+	if int(smp.Failures) < l.cfg.MaxAttempts {
+		s.Retries = append(s.Retries, retry{gi, k})
+		return
+	}
+	g.Lost++
+	if l.cfg.OnFailure == DropGroup || int(g.Lost) == l.cfg.GroupSize {
+		l.endGroup(gi, EndFailed, why)
+	} else if int(g.Scored+g.Lost) == l.cfg.GroupSize {
+		l.ready(gi)
+	}
+}
+
+// endGroup ends a group untrained: its attempts in flight are cancelled, its
+// scored rollouts end as told.
+func (l *Loop) endGroup(gi int32, end End, why Reason) {
+	s := &l.s
+	g := &s.Groups[gi]
+	scored := int64(g.Scored)
+	switch g.State {
+	case groupRunning:
+		l.cancelInFlight(gi)
+		s.Ledger.Waiting -= scored
+	case groupHeld:
+		s.remove(&s.Held, gi)
+		s.Ledger.Waiting -= scored
+	case groupQueued:
+		s.remove(&s.Queue, gi)
+		s.Ledger.Queued -= scored
+	default:
+		panic(&InvariantError{What: "a group that is free or at the trainer ended untrained"})
+	}
+	*s.Ledger.end(end) += scored
+	l.emit(Action{Kind: GroupEnded, Group: g.ID, End: end, Reason: why, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
+	l.releaseGroup(gi)
+}
+
+func (l *Loop) cancelInFlight(gi int32) {
+	s := &l.s
+	g := &s.Groups[gi]
+	for k := range int32(l.cfg.GroupSize) {
+		smp := l.sample(gi, k)
+		if smp.Slot == none {
+			continue
+		}
+		sl := &s.Slots[smp.Slot]
+		sl.State, sl.Group = slotAborting, none
+		s.Ledger.InFlight--
+		s.Ledger.Cancelled++
+		l.emit(Action{Kind: AbortRollout, Engine: sl.Engine, Slot: smp.Slot, Group: g.ID, Sample: k, Attempt: smp.Attempt})
+		smp.Slot = none
+		g.InFlight--
+	}
+	kept := s.Retries[:0]
+	for _, r := range s.Retries {
+		if r.Group != gi {
+			kept = append(kept, r)
+		}
+	}
+	s.Retries = kept
+	if s.Open == gi {
+		s.Open = none
+	}
+}
+
+func (l *Loop) releaseGroup(gi int32) {
+	s := &l.s
+	s.Groups[gi].State = groupFree
+	s.FreeGroups = append(s.FreeGroups, gi)
+	s.LiveGroups--
+}

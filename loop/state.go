@@ -1,0 +1,190 @@
+package loop
+
+import "fmt"
+
+// none is the arena index of no group.
+const none int32 = -1
+
+// state is everything a loop remembers. Its fields are exported for the
+// snapshot alone.
+type state struct {
+	Now      int64
+	Started  bool
+	Stopping bool
+	Finished Reason
+	// Trained is the trainer's version.
+	Trained   Version
+	NextGroup GroupID
+	NextLease LeaseID
+	// Groups and Samples are the arena of live groups; sample k of group i is Samples[i*GroupSize+k].
+	Groups     []group
+	Samples    []sample
+	FreeGroups []int32
+	// LiveGroups counts groups that have been opened and have not ended.
+	LiveGroups int
+	// Open is the group whose rollouts are being issued.
+	Open    int32
+	Retries []retry
+	Slots   []slot
+	Engines []engine
+	// Queue holds ready groups in the order in which they became ready, Held those kept out of it.
+	Queue list
+	Held  list
+	Lease lease
+	Sync  sync
+	// Settle is the instant of a Tick that the loop has asked for, or NoTick.
+	Settle int64
+	Ledger Ledger
+	Counts Counts
+}
+
+type groupState uint8
+
+const (
+	groupFree groupState = iota
+	groupRunning
+	groupHeld
+	groupQueued
+	groupLeased
+)
+
+// group is a live group in the arena.
+type group struct {
+	ID    GroupID
+	State groupState
+	// TokenSeen: the group's first token has been reported.
+	TokenSeen bool
+	Rejected  bool
+	// Uneven: two scored rewards differ.
+	Uneven bool
+	// Issued counts samples that have been started at least once, Lost those given up.
+	Issued   int32
+	InFlight int32
+	Scored   int32
+	Lost     int32
+	Reward   float32
+	Start    Version
+	Ready    Version
+	Prev     int32
+	Next     int32
+}
+
+// sample is one rollout of a live group.
+type sample struct {
+	Attempt  int32
+	Failures int32
+	// Slot holds the attempt in flight; none if there is none.
+	Slot int32
+}
+
+type retry struct {
+	Group  int32
+	Sample int32
+}
+
+type slotState uint8
+
+const (
+	slotFree slotState = iota
+	slotRunning
+	// slotAborting waits for the engine's word after its attempt has ended.
+	slotAborting
+)
+
+// slot is one concurrent rollout of an engine.
+type slot struct {
+	ID      GroupID
+	Group   int32
+	Sample  int32
+	Attempt int32
+	Engine  int32
+	State   slotState
+}
+
+// lease is the batch at the trainer; ID 0 means there is none.
+type lease struct {
+	ID       LeaseID
+	Attempt  int32
+	Failures int32
+	Version  Version
+	Groups   []int32
+}
+
+// sync is the weight sync of the fleet.
+type sync struct {
+	// Target is the version being brought to the engines, or NoVersion.
+	Target Version
+	// Completed is the version of the last completed sync.
+	Completed Version
+}
+
+// list is a doubly linked list through the arena.
+type list struct {
+	Head int32
+	Tail int32
+	Len  int
+}
+
+func (s *state) pushBack(l *list, i int32) {
+	g := &s.Groups[i]
+	g.Prev, g.Next = l.Tail, none
+	if l.Tail == none {
+		l.Head = i
+	} else {
+		s.Groups[l.Tail].Next = i
+	}
+	l.Tail = i
+	l.Len++
+}
+
+func (s *state) pushFront(l *list, i int32) {
+	g := &s.Groups[i]
+	g.Prev, g.Next = none, l.Head
+	if l.Head == none {
+		l.Tail = i
+	} else {
+		s.Groups[l.Head].Prev = i
+	}
+	l.Head = i
+	l.Len++
+}
+
+func (s *state) remove(l *list, i int32) {
+	g := &s.Groups[i]
+	if g.Prev == none {
+		l.Head = g.Next
+	} else {
+		s.Groups[g.Prev].Next = g.Next
+	}
+	if g.Next == none {
+		l.Tail = g.Prev
+	} else {
+		s.Groups[g.Next].Prev = g.Prev
+	}
+	g.Prev, g.Next = none, none
+	l.Len--
+}
+
+// InvariantError is what a step panics with when the loop finds itself in a
+// state that cannot be: a defect of the loop, never of its input.
+type InvariantError struct {
+	// What is broken, in a sentence.
+	What string
+	// Event during which it was found.
+	Event Event
+}
+
+func (e *InvariantError) Error() string {
+	return fmt.Sprintf("loop: broken invariant: %s (at %v)", e.What, e.Event)
+}
+
+// check asserts the cheap invariants after every step.
+func (l *Loop) check(ev Event) {
+	s := &l.s
+	switch {
+	case !s.Ledger.Balanced():
+		panic(&InvariantError{fmt.Sprintf("the ledger does not balance: %+v", s.Ledger), ev})
+	case s.Queue.Len > l.cfg.QueueGroups:
+		panic(&InvariantError{fmt.Sprintf("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups), ev})
+	}
+}
