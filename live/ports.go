@@ -1,0 +1,197 @@
+package live
+
+import (
+	"context"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// RolloutID names one attempt at one rollout. Everything random about the
+// rollout is a function of the run's seed and this.
+type RolloutID struct {
+	Group   loop.GroupID
+	Sample  int32
+	Attempt int32
+}
+
+// Engine is a rollout engine: it samples tokens in a number of slots at once and
+// can change its weights. All methods are safe for concurrent use.
+type Engine interface {
+	// Name says which engine this is, in logs and status.
+	Name() string
+	// Slots is how many generations may run at once; the runtime never asks for more.
+	Slots() int
+	// Generate samples one response. It returns when the response is complete, or
+	// with the context's error soon after the context is done.
+	Generate(ctx context.Context, req GenerateRequest) (Generation, error)
+	// Load fetches a version beside the one that is served. Generation goes on.
+	Load(ctx context.Context, version loop.Version) error
+	// Switch serves the loaded version from the next token on, of running
+	// generations too. Under hold, no token is sampled while it takes place.
+	// On an error the engine's weights count as unknown.
+	Switch(ctx context.Context, version loop.Version, hold bool) error
+	// Close stops the engine and ends running generations with an error.
+	Close() error
+}
+
+// GenerateRequest asks for one response.
+type GenerateRequest struct {
+	// Rollout is the attempt this is for; Turn counts its generations from 0.
+	Rollout RolloutID
+	Turn    int
+	// Prompt holds the token ids before the response.
+	Prompt []int32
+	// MaxTokens ends the response at that many tokens; at least 1.
+	MaxTokens int
+	// FirstToken, if not nil, is called once with the version that sampled the
+	// first token, before Generate returns. It does not block.
+	FirstToken func(loop.Version)
+}
+
+// Generation is one sampled response. The slices have one entry a token, the
+// end-of-sequence token included where there is one.
+type Generation struct {
+	Tokens []int32
+	// Logprobs are the log-probabilities under the policy that sampled, in nats.
+	Logprobs []float32
+	// Versions are the policy versions that sampled each token.
+	Versions []loop.Version
+	// Truncated: MaxTokens was reached without an end of sequence.
+	Truncated bool
+}
+
+// Sampler is what an environment samples with: an engine's slot, bound to one rollout.
+type Sampler interface {
+	Sample(ctx context.Context, prompt []int32, maxTokens int) (Generation, error)
+}
+
+// Environment turns a rollout into a scored sample: it makes the prompt of a
+// group, lets the policy answer, uses tools and verifies.
+type Environment interface {
+	// Play plays one rollout to its reward. All rollouts of a group get the same prompt.
+	// An error is a failure of the environment, never a reward of 0.
+	Play(ctx context.Context, id RolloutID, sampler Sampler) (Sample, error)
+}
+
+// Sample is the trainable record of one rollout. Tokens, LossMask, Logprobs and
+// Versions have the same length.
+type Sample struct {
+	ID RolloutID
+	// Tokens are prompt and response ids in order.
+	Tokens []int32
+	// LossMask is 1 where the policy sampled the token.
+	LossMask []uint8
+	// Logprobs are the sampling log-probabilities in nats, 0 where LossMask is 0.
+	Logprobs []float32
+	// Versions are the policy versions that sampled each token, loop.NoVersion where LossMask is 0.
+	Versions []loop.Version
+	// Reward is the environment's verdict, finite; Exact says that the answer is wholly right.
+	Reward float32
+	Exact  bool
+	// Truncated: the response reached its length limit.
+	Truncated bool
+	// Prompt, Response and Answer are readable renderings for sample files.
+	Prompt, Response, Answer string
+	// GenerateNS is the time at the engine, EnvironmentNS the time in tools and verifiers, both in nanoseconds.
+	GenerateNS, EnvironmentNS int64
+}
+
+// ResponseTokens returns how many tokens the policy sampled.
+func (s *Sample) ResponseTokens() int {
+	n := 0
+	for _, m := range s.LossMask {
+		n += int(m)
+	}
+	return n
+}
+
+// Group is a ready group on its way to the trainer.
+type Group struct {
+	ID                         loop.GroupID
+	StartVersion, ReadyVersion loop.Version
+	Samples                    []Sample
+}
+
+// Batch is what one train step consumes.
+type Batch struct {
+	Lease   loop.LeaseID
+	Attempt int32
+	// Version is the one the step starts from; it produces Version+1.
+	Version loop.Version
+	Groups  []Group
+}
+
+// StepReport is what a train step says of itself.
+type StepReport struct {
+	// Rollouts and Tokens (prompt and response) that were trained on.
+	Rollouts, Tokens int
+	// Loss, GradNorm of the step.
+	Loss, GradNorm float64
+	// ClipFraction is the share of response tokens with a ratio outside the band,
+	// ActiveClipFraction of those that lost their gradient.
+	ClipFraction, ActiveClipFraction float64
+	// MeanLogRatio is the mean of log p_trainer − log p_rollout per response token, in nats.
+	MeanLogRatio float64
+	// EffectiveSampleSize is ESS/N of the importance weights, 0 to 1.
+	EffectiveSampleSize float64
+}
+
+// Trainer trains on one batch at a time.
+type Trainer interface {
+	// Train makes one step from batch.Version and publishes batch.Version+1 with
+	// batch.Lease as what produced it; it returns once that version is whole.
+	Train(ctx context.Context, batch Batch) (StepReport, error)
+	// Restore takes the trainer (weights and optimizer) to a published version.
+	Restore(ctx context.Context, version loop.Version) error
+	// Initialize makes version 0 from the run's seed and publishes it.
+	Initialize(ctx context.Context) error
+	// Close frees what the trainer holds.
+	Close() error
+}
+
+// Tensor is a float32 tensor of a version. Data is row-major and read-only.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Data  []float32
+}
+
+// Publication is one version on its way to the store of weights.
+type Publication struct {
+	Version loop.Version
+	// Lease is the batch that produced it; 0 for version 0.
+	Lease loop.LeaseID
+	// Model tensors are what engines serve; Optimizer tensors are the trainer's alone.
+	Model, Optimizer []Tensor
+}
+
+// Weights keeps published versions, each whole or not there at all.
+type Weights interface {
+	// Publish stores a version. Publishing one that exists is an error, unless it is the same.
+	Publish(ctx context.Context, p Publication) error
+	// Model and Optimizer read a version's tensors and verify them against its manifest.
+	Model(ctx context.Context, version loop.Version) ([]Tensor, error)
+	Optimizer(ctx context.Context, version loop.Version) ([]Tensor, error)
+	// Committed returns the lease that produced a published version, and whether it is there.
+	Committed(version loop.Version) (lease loop.LeaseID, ok bool, err error)
+	// Prune deletes versions below keepFrom.
+	Prune(keepFrom loop.Version) error
+}
+
+// Store keeps the run's event log and the payloads of groups.
+type Store interface {
+	// Append adds lines to the event log; when it returns they survive the end of this process.
+	Append(lines [][]byte) error
+	// PutSample makes a rollout's payload durable before its event is appended.
+	PutSample(s Sample) error
+	// Samples returns the payloads of a group, in the order of their sample numbers.
+	Samples(group loop.GroupID) ([]Sample, error)
+	// Forget says that a group's payloads are no longer needed.
+	Forget(group loop.GroupID) error
+	// Snapshot keeps a state of the loop as of the log's sequence number seq.
+	Snapshot(seq int64, state []byte) error
+	// Read returns the newest snapshot and its sequence number, nil if there is none.
+	Read() (seq int64, state []byte, err error)
+	// Close flushes and closes.
+	Close() error
+}
