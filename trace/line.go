@@ -1,0 +1,274 @@
+package trace
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Format is the version of the format; a reader refuses others.
+const Format = 1
+
+// Notes with a meaning of their own. Others are for people and tools.
+const (
+	// NoteHeader is the first line; its data is a Header.
+	NoteHeader = "header"
+	// NoteEnd is the last line of a complete trace.
+	NoteEnd = "end"
+	// NotePrediction is what was expected before the first step.
+	NotePrediction = "prediction"
+	// NoteService holds an engine's decode times since the last such note; its data is a Service.
+	NoteService = "service"
+	// NoteStep holds what the trainer said of a step; its data is a Step.
+	NoteStep = "step"
+)
+
+// Header begins a trace.
+type Header struct {
+	Format  int    `json:"format"`
+	Program string `json:"program"`
+	// Source is "live" or "simulation".
+	Source string `json:"source"`
+	Seed   uint64 `json:"seed"`
+	// Loop holds the rules, Config the resolved config as text.
+	Loop   loop.Config `json:"loop"`
+	Config string      `json:"config"`
+}
+
+// Service holds how long an engine's decode steps took, by how many slots were
+// decoding and whether the trainer was busy.
+type Service struct {
+	Engine int           `json:"engine"`
+	Cells  []ServiceCell `json:"cells"`
+}
+
+// ServiceCell counts decode steps of one kind.
+type ServiceCell struct {
+	// Active is the number of decoding slots, TrainerBusy whether a train step was running.
+	Active      int  `json:"active"`
+	TrainerBusy bool `json:"trainer_busy,omitempty"`
+	// Steps is how many decode steps there were, NS their duration in all.
+	Steps int64 `json:"steps"`
+	NS    int64 `json:"ns"`
+}
+
+// Step is what a train step took.
+type Step struct {
+	Lease  loop.LeaseID `json:"lease"`
+	Tokens int          `json:"tokens"`
+	// NS is the time from the lease to the published version.
+	NS int64 `json:"ns"`
+}
+
+// Record is one line of a trace: exactly one of Event, Action and Note is set.
+type Record struct {
+	// Line counts from 1. Seq is the number of the event, or of the event an action follows from.
+	Line int
+	Seq  int64
+	// Event with what the driver measured of it.
+	Event  *Event
+	Action *loop.Action
+	Note   string
+	Data   json.RawMessage
+}
+
+// Event is an event of the loop with measurements the loop does not see.
+type Event struct {
+	loop.Event
+	// GenerateNS and EnvironmentNS split a scored rollout's time, in nanoseconds.
+	GenerateNS, EnvironmentNS int64
+}
+
+// wire is the line as JSON has it. Absent fields are zero.
+type wire struct {
+	N        *int64          `json:"n"`
+	T        int64           `json:"t"`
+	E        string          `json:"e"`
+	A        string          `json:"a"`
+	Note     string          `json:"note"`
+	Data     json.RawMessage `json:"data"`
+	Engine   int32           `json:"engine"`
+	Slot     int32           `json:"slot"`
+	Group    int64           `json:"g"`
+	Sample   int32           `json:"s"`
+	Attempt  int32           `json:"attempt"`
+	Tokens   int32           `json:"tokens"`
+	Count    int32           `json:"count"`
+	Lease    int64           `json:"lease"`
+	Version  int64           `json:"v"`
+	Start    int64           `json:"start_v"`
+	Ready    int64           `json:"ready_v"`
+	Reward   float32         `json:"reward"`
+	Rejected bool            `json:"rejected"`
+	Reason   string          `json:"reason"`
+	End      string          `json:"end"`
+	GenNS    int64           `json:"gen_ns"`
+	EnvNS    int64           `json:"env_ns"`
+	CRC      string          `json:"crc"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encoder renders lines. It keeps the checksum from line to line; its zero value
+// begins a trace.
+type Encoder struct {
+	sum uint32
+	seq int64
+}
+
+// Resume returns an encoder that goes on after the last line a reader has read.
+func Resume(sum uint32, seq int64) *Encoder { return &Encoder{sum: sum, seq: seq} }
+
+// Seq returns the number of the last event, 0 before the first.
+func (e *Encoder) Seq() int64 { return e.seq }
+
+// AppendEvent appends the line of an event to dst and returns it; it gives the event the next number.
+func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
+	e.seq++
+	from := len(dst)
+	dst = append(dst, `{"n":`...)
+	dst = strconv.AppendInt(dst, e.seq, 10)
+	dst = append(dst, `,"t":`...)
+	dst = strconv.AppendInt(dst, ev.Time, 10)
+	dst = append(dst, `,"e":"`...)
+	dst = append(dst, ev.Kind.String()...)
+	dst = append(dst, '"')
+	dst = field(dst, "engine", int64(ev.Engine))
+	dst = field(dst, "slot", int64(ev.Slot))
+	dst = field(dst, "g", int64(ev.Group))
+	dst = field(dst, "s", int64(ev.Sample))
+	dst = field(dst, "attempt", int64(ev.Attempt))
+	dst = field(dst, "tokens", int64(ev.Tokens))
+	dst = field(dst, "lease", int64(ev.Lease))
+	dst = field(dst, "v", int64(ev.Version))
+	if ev.Reward != 0 {
+		dst = append(dst, `,"reward":`...)
+		dst = strconv.AppendFloat(dst, float64(ev.Reward), 'g', -1, 32)
+	}
+	if ev.Verdict == loop.VerdictReject {
+		dst = append(dst, `,"rejected":true`...)
+	}
+	dst = text(dst, "reason", ev.Reason.String())
+	dst = field(dst, "gen_ns", ev.GenerateNS)
+	dst = field(dst, "env_ns", ev.EnvironmentNS)
+	return e.close(dst, from)
+}
+
+// AppendAction appends the line of an action that follows from event seq.
+func (e *Encoder) AppendAction(dst []byte, seq int64, a loop.Action) []byte {
+	from := len(dst)
+	dst = append(dst, `{"n":`...)
+	dst = strconv.AppendInt(dst, seq, 10)
+	dst = append(dst, `,"a":"`...)
+	dst = append(dst, a.Kind.String()...)
+	dst = append(dst, '"')
+	dst = field(dst, "engine", int64(a.Engine))
+	dst = field(dst, "slot", int64(a.Slot))
+	dst = field(dst, "g", int64(a.Group))
+	dst = field(dst, "s", int64(a.Sample))
+	dst = field(dst, "attempt", int64(a.Attempt))
+	dst = field(dst, "count", int64(a.Count))
+	dst = field(dst, "lease", int64(a.Lease))
+	dst = field(dst, "v", int64(a.Version))
+	dst = field(dst, "start_v", int64(a.StartVersion))
+	dst = field(dst, "ready_v", int64(a.ReadyVersion))
+	dst = text(dst, "end", a.End.String())
+	dst = text(dst, "reason", a.Reason.String())
+	return e.close(dst, from)
+}
+
+// AppendNote appends a note; data is marshalled as JSON.
+func (e *Encoder) AppendNote(dst []byte, name string, data any) ([]byte, error) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		return dst, fmt.Errorf("trace: note %s: %w", name, err)
+	}
+	from := len(dst)
+	dst = append(dst, `{"n":`...)
+	dst = strconv.AppendInt(dst, e.seq, 10)
+	dst = text(dst, "note", name)
+	dst = append(dst, `,"data":`...)
+	dst = append(dst, raw...)
+	return e.close(dst, from), nil
+}
+
+// close ends the line that began at from with its checksum.
+func (e *Encoder) close(dst []byte, from int) []byte {
+	e.sum = crc32.Update(e.sum, castagnoli, dst[from:])
+	dst = append(dst, crcKey...)
+	const digits = "0123456789abcdef"
+	for shift := 28; shift >= 0; shift -= 4 {
+		dst = append(dst, digits[e.sum>>shift&15])
+	}
+	return append(dst, "\"}\n"...)
+}
+
+const crcKey = `,"crc":"`
+
+// crcTail is how long the end of a line is that holds the checksum, without the newline.
+const crcTail = len(crcKey) + 8 + len(`"}`)
+
+func field(dst []byte, key string, v int64) []byte {
+	if v == 0 {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, key...)
+	dst = append(dst, '"', ':')
+	return strconv.AppendInt(dst, v, 10)
+}
+
+func text(dst []byte, key, v string) []byte {
+	if v == "" {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, key...)
+	dst = append(dst, '"', ':', '"')
+	dst = append(dst, v...)
+	return append(dst, '"')
+}
+
+func (w *wire) record(line int) (Record, error) {
+	if w.N == nil {
+		return Record{}, fmt.Errorf(`no sequence number "n"`)
+	}
+	r := Record{Line: line, Seq: *w.N}
+	reason, err := loop.ParseReason(w.Reason)
+	if err != nil {
+		return r, err
+	}
+	switch {
+	case w.E != "":
+		kind, err := loop.ParseEventKind(w.E)
+		if err != nil {
+			return r, err
+		}
+		r.Event = &Event{GenerateNS: w.GenNS, EnvironmentNS: w.EnvNS, Event: loop.Event{
+			Time: w.T, Kind: kind, Reason: reason, Engine: w.Engine, Slot: w.Slot, Sample: w.Sample, Attempt: w.Attempt,
+			Tokens: w.Tokens, Reward: w.Reward, Group: loop.GroupID(w.Group), Lease: loop.LeaseID(w.Lease), Version: loop.Version(w.Version)}}
+		if w.Rejected {
+			r.Event.Verdict = loop.VerdictReject
+		}
+	case w.A != "":
+		kind, err := loop.ParseActionKind(w.A)
+		if err != nil {
+			return r, err
+		}
+		end, err := loop.ParseEnd(w.End)
+		if err != nil {
+			return r, err
+		}
+		r.Action = &loop.Action{Kind: kind, End: end, Reason: reason, Engine: w.Engine, Slot: w.Slot, Sample: w.Sample,
+			Attempt: w.Attempt, Count: w.Count, Group: loop.GroupID(w.Group), Lease: loop.LeaseID(w.Lease),
+			Version: loop.Version(w.Version), StartVersion: loop.Version(w.Start), ReadyVersion: loop.Version(w.Ready)}
+	case w.Note != "":
+		r.Note, r.Data = w.Note, w.Data
+	default:
+		return r, fmt.Errorf("neither an event, an action nor a note")
+	}
+	return r, nil
+}

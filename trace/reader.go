@@ -1,0 +1,140 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strconv"
+)
+
+// lineBytesMax bounds a line, so that a file that is no trace cannot exhaust memory.
+const lineBytesMax = 16 << 20
+
+// Error says where a trace cannot be read and why.
+type Error struct {
+	// Line counts from 1; Offset is where that line begins, in bytes.
+	Line   int
+	Offset int64
+	// Torn: the file ends in the middle of this line, as after a sudden end of the writer.
+	Torn bool
+	Err  error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("trace: line %d (byte %d): %v", e.Line, e.Offset, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrChecksum is what a changed, missing or repeated line is found by.
+var ErrChecksum = errors.New("checksum mismatch: this line, or one before it, was changed, lost or repeated")
+
+// errTorn is wrapped in an Error with Torn set.
+var errTorn = errors.New("the trace ends in the middle of this line")
+
+// Reader reads a trace line by line and verifies every checksum.
+type Reader struct {
+	src    *bufio.Reader
+	line   int
+	offset int64
+	sum    uint32
+	seq    int64
+	// Header of the trace.
+	Header Header
+	buf    []byte
+}
+
+// NewReader reads the header. It refuses what is not a trace, and a trace of another format.
+func NewReader(src io.Reader) (*Reader, error) {
+	r := &Reader{src: bufio.NewReaderSize(src, 1<<16)}
+	rec, err := r.Next()
+	if errors.Is(err, io.EOF) {
+		return nil, &Error{Line: 1, Err: errors.New("the trace is empty, expected a header")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if rec.Note != NoteHeader {
+		return nil, &Error{Line: 1, Err: errors.New("not a Headway trace: the first line is no header")}
+	}
+	if err := json.Unmarshal(rec.Data, &r.Header); err != nil {
+		return nil, &Error{Line: 1, Err: fmt.Errorf("unreadable header: %w", err)}
+	}
+	if r.Header.Format != Format {
+		return nil, &Error{Line: 1, Err: fmt.Errorf("trace format %d, this program reads %d: use the version of headway that wrote it (%s)", r.Header.Format, Format, r.Header.Program)}
+	}
+	return r, nil
+}
+
+// Next returns the next record, io.EOF after the last complete line, or an *Error.
+func (r *Reader) Next() (Record, error) {
+	line, err := r.readLine()
+	if err != nil {
+		return Record{}, err
+	}
+	fail := func(err error) (Record, error) {
+		return Record{}, &Error{Line: r.line + 1, Offset: r.offset, Err: err}
+	}
+	body := len(line) - 1 - crcTail
+	if body < 1 || !bytes.HasPrefix(line[body:], []byte(crcKey)) {
+		return fail(errors.New("not a trace line: it does not end with a checksum"))
+	}
+	want, err := strconv.ParseUint(string(line[body+len(crcKey):body+len(crcKey)+8]), 16, 32)
+	if err != nil {
+		return fail(ErrChecksum)
+	}
+	sum := crc32.Update(r.sum, castagnoli, line[:body])
+	if uint32(want) != sum || string(line[len(line)-3:]) != "\"}\n" {
+		return fail(ErrChecksum)
+	}
+	var w wire
+	if err := json.Unmarshal(line, &w); err != nil {
+		return fail(err)
+	}
+	rec, err := w.record(r.line + 1)
+	if err != nil {
+		return fail(err)
+	}
+	if rec.Event != nil {
+		if rec.Seq != r.seq+1 {
+			return fail(fmt.Errorf("event %d follows event %d", rec.Seq, r.seq))
+		}
+		r.seq = rec.Seq
+	}
+	r.line++
+	r.offset += int64(len(line))
+	r.sum = sum
+	return rec, nil
+}
+
+func (r *Reader) readLine() ([]byte, error) {
+	r.buf = r.buf[:0]
+	for {
+		part, err := r.src.ReadSlice('\n')
+		r.buf = append(r.buf, part...)
+		switch {
+		case err == nil:
+			return r.buf, nil
+		case errors.Is(err, bufio.ErrBufferFull) && len(r.buf) < lineBytesMax:
+			continue
+		case errors.Is(err, bufio.ErrBufferFull):
+			return nil, &Error{Line: r.line + 1, Offset: r.offset, Err: fmt.Errorf("line longer than %d bytes: not a Headway trace", lineBytesMax)}
+		case errors.Is(err, io.EOF) && len(r.buf) == 0:
+			return nil, io.EOF
+		case errors.Is(err, io.EOF):
+			return nil, &Error{Line: r.line + 1, Offset: r.offset, Torn: true, Err: errTorn}
+		default:
+			return nil, &Error{Line: r.line + 1, Offset: r.offset, Err: err}
+		}
+	}
+}
+
+// Offset returns how many bytes the lines read so far take.
+func (r *Reader) Offset() int64 { return r.offset }
+
+// Encoder returns an encoder that goes on after the last line read.
+func (r *Reader) Encoder() *Encoder { return Resume(r.sum, r.seq) }
