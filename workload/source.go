@@ -1,0 +1,69 @@
+package workload
+
+// Stream separates independent uses of one seed, so that the length of a
+// rollout says nothing about its environment time.
+type Stream uint32
+
+// The streams a run draws from. Their numbers are part of what makes the same
+// seed give the same run: append, never renumber.
+const (
+	StreamLength      Stream = 1 // response lengths
+	StreamEnvironment Stream = 2 // environment service times
+	StreamAcceptance  Stream = 3 // which groups carry an advantage
+	StreamFault       Stream = 4 // injected failures
+	StreamTask        Stream = 5 // which prompt a group plays
+	StreamEstimate    Stream = 6 // the seeded estimators of this project's closed forms
+)
+
+// Odd constants of the counter's two halves; any odd numbers with mixed bits do.
+const (
+	groupStride  = 0x9e3779b97f4a7c15
+	memberStride = 0xd1342543de82ef95
+)
+
+// Source is a counter-based random source: a keyed hash from (group, sample,
+// attempt) to 64 uniform bits. It is a small value without state; copy it
+// freely and use it from any goroutine. The zero Source is a valid but unseeded
+// source; use [NewSource].
+//
+// For a fixed group the map from (sample, attempt) to bits is a bijection, so
+// no two members of a group share a draw.
+type Source struct{ key uint64 }
+
+// NewSource returns the source of one stream of one seed.
+func NewSource(seed uint64, stream Stream) Source {
+	return Source{key: mix(mix(seed+groupStride) + uint64(stream)*memberStride)}
+}
+
+// Bits returns 64 uniform bits, always the same for the same arguments.
+func (s Source) Bits(group uint64, sample, attempt uint32) uint64 {
+	h := mix(s.key + group*groupStride)
+	return mix(h ^ (uint64(attempt)<<32|uint64(sample))*memberStride)
+}
+
+// groupBits returns 64 uniform bits that all members of a group share. Sample
+// and attempt are set to a pair that no rollout has.
+func (s Source) groupBits(group uint64) uint64 {
+	return s.Bits(group, ^uint32(0), ^uint32(0))
+}
+
+// Float64 returns a uniform number strictly between 0 and 1, so that it can go
+// through an inverse distribution function without a special case.
+func (s Source) Float64(group uint64, sample, attempt uint32) float64 {
+	return unit(s.Bits(group, sample, attempt))
+}
+
+// unit maps bits to the centres of 2^52 equal cells of (0,1).
+func unit(bits uint64) float64 {
+	return (float64(bits>>12) + 0.5) * (1.0 / (1 << 52))
+}
+
+// mix is a 64-bit finaliser: an invertible map in which every input bit moves
+// every output bit with probability close to one half (tested).
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
