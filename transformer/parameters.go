@@ -1,0 +1,93 @@
+package transformer
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+)
+
+// Parameters is one set of weights: a flat vector and named views into it.
+// Once an engine or a pass on another goroutine holds it, nobody may write to
+// it; a trainer writes each new version into a set of its own.
+type Parameters struct {
+	config Config
+	layout layout
+	data   []float32
+}
+
+// NewParameters returns weights drawn from seed: the same seed and config give
+// the same bits. The config must be valid and complete (WithDefaults).
+func NewParameters(c Config, seed uint64) (*Parameters, error) {
+	p, err := ZeroParameters(c)
+	if err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x7061_7261_6d73))
+	for _, t := range p.layout.tensors {
+		view := p.data[t.Offset : t.Offset+t.Elements()]
+		switch {
+		case strings.HasSuffix(t.Name, "norm"):
+			for i := range view {
+				view[i] = 1
+			}
+		case strings.HasSuffix(t.Name, "_embedding"):
+			fillNormal(rng, view, embeddingDeviation)
+		case t.Name == "unembedding":
+			// Small, so that the first policy is close to uniform and explores.
+			fillNormal(rng, view, 0.1/math.Sqrt(float64(c.Width)))
+		case strings.HasSuffix(t.Name, "attention_output"), strings.HasSuffix(t.Name, "hidden_down"):
+			// Residual branches start quieter with depth, as in GPT-2.
+			fillNormal(rng, view, 1/math.Sqrt(float64(t.Shape[0])*2*float64(c.Layers)))
+		default:
+			fillNormal(rng, view, 1/math.Sqrt(float64(t.Shape[0])))
+		}
+	}
+	return p, nil
+}
+
+// embeddingDeviation is the standard deviation of the first embeddings.
+const embeddingDeviation = 0.5
+
+func fillNormal(rng *rand.Rand, view []float32, deviation float64) {
+	for i := range view {
+		view[i] = float32(rng.NormFloat64() * deviation)
+	}
+}
+
+// ZeroParameters returns a set of zeros, to be filled through Data or Tensor
+// before it is published.
+func ZeroParameters(c Config) (*Parameters, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	l := newLayout(c)
+	return &Parameters{config: c, layout: l, data: make([]float32, l.count)}, nil
+}
+
+// Clone returns a copy that shares nothing that can be written.
+func (p *Parameters) Clone() *Parameters {
+	return &Parameters{config: p.config, layout: p.layout, data: append([]float32(nil), p.data...)}
+}
+
+// Config is the shape the weights were made for.
+func (p *Parameters) Config() Config { return p.config }
+
+// Data is the flat vector itself, not a copy.
+func (p *Parameters) Data() []float32 { return p.data }
+
+// Tensors lists the views in the order of the flat vector.
+func (p *Parameters) Tensors() []Tensor { return p.layout.tensors }
+
+// Tensor is the view of that name, not a copy; an unknown name is an error
+// that lists the known ones.
+func (p *Parameters) Tensor(name string) ([]float32, error) {
+	known := make([]string, 0, len(p.layout.tensors))
+	for _, t := range p.layout.tensors {
+		if t.Name == name {
+			return p.data[t.Offset : t.Offset+t.Elements()], nil
+		}
+		known = append(known, t.Name)
+	}
+	return nil, fmt.Errorf("transformer: no tensor %q; the model has %s", name, strings.Join(known, ", "))
+}
