@@ -184,6 +184,12 @@ func (c Config) Validate() error {
 	if c.Policy == PolicySynchronous && c.SyncEvery > 1 {
 		bad("SyncEvery is %d, want 1 under PolicySynchronous: the next batch waits for the next served version", c.SyncEvery)
 	}
+	if c.Policy == PolicyMax && c.MaxStaleness >= 0 && c.MaxStaleness < Version(c.SyncEvery)-1 {
+		bad("MaxStaleness is %d, want at least SyncEvery-1 (%d): until the next sync every group is staler than that, and the trainer starves", c.MaxStaleness, c.SyncEvery-1)
+	}
+	if c.FilterZeroAdvantage && c.GroupSize == 1 {
+		bad("GroupSize is 1, want at least 2 with FilterZeroAdvantage: a single reward equals itself, and every group is filtered")
+	}
 	if c.Start == StartGang && c.Concurrency() < c.GroupSize {
 		bad("%d slots cannot hold a group of %d under StartGang", c.Concurrency(), c.GroupSize)
 	}

@@ -80,10 +80,10 @@ func (l *Loop) minServed() Version {
 	return lowest
 }
 
-// allServe reports whether every engine that is not lost serves v.
+// allServe reports whether every serving engine serves v.
 func (l *Loop) allServe(v Version) bool {
 	for i := range l.s.Engines {
-		if e := &l.s.Engines[i]; e.State == engineJoining || e.State == engineServing && e.Served != v {
+		if e := &l.s.Engines[i]; e.State == engineServing && e.Served != v {
 			return false
 		}
 	}
@@ -142,8 +142,7 @@ func (l *Loop) onWeightsLoaded(ev Event) {
 	}
 	e.Phase = phaseLoaded
 	if e.State == engineJoining {
-		// An engine never serves below the fleet's minimum: it may have moved on meanwhile.
-		if e.Loading < l.minServed() {
+		if l.behind(e.Loading) {
 			l.load(ev.Engine, l.fleetVersion())
 			return
 		}
@@ -151,6 +150,12 @@ func (l *Loop) onWeightsLoaded(ev Event) {
 		return
 	}
 	l.advanceSync()
+}
+
+// behind reports whether v is below what a joining engine may serve: it never
+// serves below the fleet's minimum, which may have risen while it loaded.
+func (l *Loop) behind(v Version) bool {
+	return v < max(l.minServed(), l.s.Sync.Completed)
 }
 
 // fleetVersion is the version a joining engine is to fetch.
@@ -205,11 +210,17 @@ func (l *Loop) onWeightsSwitched(ev Event) {
 	if ev.Version < e.Served {
 		panic(&InvariantError{"an engine's version fell", ev})
 	}
-	e.Served, e.Phase = ev.Version, phaseIdle
+	if e.State == engineJoining && l.behind(ev.Version) {
+		l.load(ev.Engine, l.fleetVersion())
+		return
+	}
+	e.Served, e.Phase, e.Failures = ev.Version, phaseIdle, 0
 	if e.State == engineJoining {
 		e.State = engineServing
 		if l.s.Sync.Target > e.Served {
 			l.load(ev.Engine, l.s.Sync.Target) // it came in the middle of a sync, and takes part
+		} else {
+			l.startSync() // one may have become due while no engine served
 		}
 	}
 	l.completeSync()
@@ -257,9 +268,7 @@ func (l *Loop) onSyncFailed(ev Event) {
 		l.abortRollouts(ev.Engine, ReasonSync)
 		e.State, e.Served = engineJoining, NoVersion
 	}
-	failures := e.Failures
 	l.load(ev.Engine, l.fleetVersion())
-	e.Failures = failures
 	l.advanceSync()
 	l.completeSync()
 }
@@ -273,12 +282,8 @@ func (l *Loop) abortRollouts(engine int32, why Reason) {
 		if sl.Engine != engine || sl.State != slotRunning {
 			continue
 		}
-		l.emit(Action{Kind: AbortRollout, Engine: engine, Slot: int32(i), Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt})
-		l.failAttempt(int32(i), why)
-		e := &s.Engines[engine]
-		e.Free = e.Free[:len(e.Free)-1] // failAttempt has just freed this very slot
-		e.Active++
-		s.Slots[i] = slot{ID: sl.ID, Group: none, Sample: sl.Sample, Attempt: sl.Attempt, Engine: engine, State: slotAborting}
+		l.abort(int32(i))
+		l.failSample(sl.Group, sl.Sample, why)
 	}
 }
 

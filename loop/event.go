@@ -33,6 +33,7 @@ const (
 	// FirstToken: the rollout in Slot (Group, Sample, Attempt) made its first token under Version.
 	FirstToken
 	// RolloutScored: the rollout in Slot (Group, Sample, Attempt) has its Reward, Tokens and Verdict.
+	// A reward that is no finite number counts as a failure of the environment.
 	RolloutScored
 	// RolloutFailed: the rollout in Slot (Group, Sample, Attempt) ended without a reward; Reason says why.
 	RolloutFailed
@@ -121,8 +122,8 @@ type Event struct {
 	Version Version
 }
 
-// Before orders events by time, kind, group, sample, attempt and slot: the order
-// in which a driver delivers what happens at one instant.
+// Before orders events by time, kind, group, sample, attempt, slot and engine:
+// the order in which a driver delivers what happens at one instant.
 func (e Event) Before(o Event) bool {
 	switch {
 	case e.Time != o.Time:
@@ -135,6 +136,8 @@ func (e Event) Before(o Event) bool {
 		return e.Sample < o.Sample
 	case e.Attempt != o.Attempt:
 		return e.Attempt < o.Attempt
+	case e.Slot != o.Slot:
+		return e.Slot < o.Slot
 	}
-	return e.Slot < o.Slot
+	return e.Engine < o.Engine
 }

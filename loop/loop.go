@@ -60,9 +60,13 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		s.Counts.Late++
 		return l.out, NoTick
 	}
-	if l.apply(ev) {
+	settle := l.apply(ev)
+	switch {
+	case s.Finished != ReasonNone:
+		s.Settle = NoTick
+	case settle:
 		s.Settle = s.Now
-	} else {
+	default:
 		s.Settle = NoTick
 		l.fill()
 	}
@@ -154,6 +158,7 @@ func (l *Loop) onRecovered() {
 		return
 	}
 	s.Stopping, s.Finished = false, ReasonNone
+	s.Sync = sync{Target: NoVersion, Completed: s.Trained} // first: an ending rollout must not switch an engine that is gone
 	for i := range s.Slots {
 		if s.Slots[i].State == slotRunning {
 			l.failAttempt(int32(i), ReasonRestart)
@@ -164,7 +169,6 @@ func (l *Loop) onRecovered() {
 		l.finish(ReasonSteps)
 		return
 	}
-	s.Sync = sync{Target: NoVersion, Completed: s.Trained}
 	for i := range s.Engines {
 		l.join(int32(i), s.Trained)
 	}

@@ -5,7 +5,8 @@ package loop
 func (l *Loop) ready(gi int32) {
 	s := &l.s
 	g := &s.Groups[gi]
-	g.Ready = s.Trained
+	g.Ready, g.Turn = s.Trained, s.NextTurn
+	s.NextTurn++
 	if g.Rejected {
 		l.endGroup(gi, EndFiltered, ReasonRejected)
 		return
@@ -212,16 +213,16 @@ func (l *Loop) onLeaseReturned(ev Event) {
 	l.selectBatch()
 }
 
-// returnLease puts the batch back at the head of the queue in its order. What
-// exceeds the capacity is the oldest, which goes; PolicyBlock, which drops
-// nothing, holds the newest outside instead.
+// returnLease puts the batch back into the queue where it stood in the order of
+// readiness, which is the head if the oldest are selected. What exceeds the
+// capacity is the oldest, which goes; PolicyBlock, which drops nothing, holds
+// the newest outside instead.
 func (l *Loop) returnLease() {
 	s := &l.s
-	for i := len(s.Lease.Groups) - 1; i >= 0; i-- {
-		gi := s.Lease.Groups[i]
+	for _, gi := range s.Lease.Groups {
 		g := &s.Groups[gi]
 		g.State = groupQueued
-		s.pushFront(&s.Queue, gi)
+		s.insert(&s.Queue, gi)
 		s.Ledger.Leased -= int64(g.Scored)
 		s.Ledger.Queued += int64(g.Scored)
 	}

@@ -1,5 +1,7 @@
 package loop
 
+import "math"
+
 // fill gives free slots to rollouts: first to those that must be tried again,
 // then to the open group, then to new groups as far as admission permits.
 func (l *Loop) fill() {
@@ -87,7 +89,9 @@ func (l *Loop) sample(group, k int32) *sample {
 }
 
 // issue starts the next attempt of a sample on an engine with a free slot. The
-// group's first token is stamped with the version that engine serves.
+// group is stamped with the version that engine serves; a sibling on an engine
+// that lags behind (a rolling switch) lowers the stamp, so that no token of a
+// group is older than its stamp says.
 func (l *Loop) issue(e, gi, k int32) {
 	s := &l.s
 	eng, g, smp := &s.Engines[e], &s.Groups[gi], l.sample(gi, k)
@@ -95,7 +99,7 @@ func (l *Loop) issue(e, gi, k int32) {
 	slotIndex := eng.Free[last]
 	eng.Free = eng.Free[:last]
 	eng.Active++
-	if g.Start == NoVersion {
+	if g.Start == NoVersion || eng.Served < g.Start {
 		g.Start = eng.Served
 	}
 	smp.Attempt++
@@ -168,8 +172,8 @@ func (l *Loop) onFirstToken(ev Event) {
 		return
 	}
 	g := &l.s.Groups[sl.Group]
-	if g.TokenSeen {
-		return
+	if g.TokenSeen || g.Scored > 0 {
+		return // a sibling had its first token before
 	}
 	g.TokenSeen = true
 	if v := min(ev.Version, l.minServed()); v > g.Start {
@@ -180,6 +184,10 @@ func (l *Loop) onFirstToken(ev Event) {
 func (l *Loop) onRolloutScored(ev Event) {
 	sl := l.occupied(ev, true)
 	if sl == nil {
+		return
+	}
+	if r := float64(ev.Reward); math.IsNaN(r) || math.IsInf(r, 0) {
+		l.failAttempt(ev.Slot, ReasonEnvironment)
 		return
 	}
 	s := &l.s
@@ -218,18 +226,22 @@ func (l *Loop) onRolloutAborted(ev Event) {
 	}
 }
 
-// failAttempt ends the attempt in a slot as failed, and has it tried again, or
-// gives the sample up after its last attempt.
+// failAttempt ends the attempt in a slot as failed and frees the slot.
 func (l *Loop) failAttempt(slotIndex int32, why Reason) {
+	gi, k := l.s.Slots[slotIndex].Group, l.s.Slots[slotIndex].Sample
+	l.freeSlot(slotIndex)
+	l.failSample(gi, k, why)
+}
+
+// failSample ends the attempt in flight of a sample as failed, and has it tried
+// again, or gives the sample up after its last attempt. The slot is the caller's.
+func (l *Loop) failSample(gi, k int32, why Reason) {
 	s := &l.s
-	sl := &s.Slots[slotIndex]
-	gi, k := sl.Group, sl.Sample
 	g, smp := &s.Groups[gi], l.sample(gi, k)
 	smp.Slot = none
 	g.InFlight--
 	s.Ledger.InFlight--
 	s.Ledger.Failed++
-	l.freeSlot(slotIndex)
 	if g.InFlight == 0 && g.Scored == 0 {
 		g.Start, g.TokenSeen = NoVersion, false // nothing made under the old stamp is left
 	}
@@ -280,11 +292,9 @@ func (l *Loop) cancelInFlight(gi int32) {
 		if smp.Slot == none {
 			continue
 		}
-		sl := &s.Slots[smp.Slot]
-		sl.State, sl.Group = slotAborting, none
 		s.Ledger.InFlight--
 		s.Ledger.Cancelled++
-		l.emit(Action{Kind: AbortRollout, Engine: sl.Engine, Slot: smp.Slot, Group: g.ID, Sample: k, Attempt: smp.Attempt})
+		l.abort(smp.Slot)
 		smp.Slot = none
 		g.InFlight--
 	}
@@ -298,6 +308,18 @@ func (l *Loop) cancelInFlight(gi int32) {
 	if s.Open == gi {
 		s.Open = none
 	}
+}
+
+// abort asks the engine to stop the rollout in a slot, which stays taken until
+// the engine says so. A lost engine is not asked: its slots are free already.
+func (l *Loop) abort(slotIndex int32) {
+	sl := &l.s.Slots[slotIndex]
+	if l.s.Engines[sl.Engine].State == engineLost {
+		l.freeSlot(slotIndex)
+		return
+	}
+	l.emit(Action{Kind: AbortRollout, Engine: sl.Engine, Slot: slotIndex, Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt})
+	sl.State, sl.Group = slotAborting, none
 }
 
 func (l *Loop) releaseGroup(gi int32) {

@@ -16,6 +16,8 @@ type state struct {
 	Trained   Version
 	NextGroup GroupID
 	NextLease LeaseID
+	// NextTurn is the Turn of the next group to become ready.
+	NextTurn int64
 	// Groups and Samples are the arena of live groups; sample k of group i is Samples[i*GroupSize+k].
 	Groups     []group
 	Samples    []sample
@@ -65,8 +67,10 @@ type group struct {
 	Reward   float32
 	Start    Version
 	Ready    Version
-	Prev     int32
-	Next     int32
+	// Turn orders groups by the moment they became ready.
+	Turn int64
+	Prev int32
+	Next int32
 }
 
 // sample is one rollout of a live group.
@@ -134,6 +138,26 @@ func (s *state) pushBack(l *list, i int32) {
 		s.Groups[l.Tail].Next = i
 	}
 	l.Tail = i
+	l.Len++
+}
+
+// insert puts group i where it stood in the order of readiness.
+func (s *state) insert(l *list, i int32) {
+	next := l.Head
+	for next != none && s.Groups[next].Turn < s.Groups[i].Turn {
+		next = s.Groups[next].Next
+	}
+	if next == none {
+		s.pushBack(l, i)
+		return
+	}
+	prev := s.Groups[next].Prev
+	if prev == none {
+		s.pushFront(l, i)
+		return
+	}
+	s.Groups[i].Prev, s.Groups[i].Next = prev, next
+	s.Groups[prev].Next, s.Groups[next].Prev = i, i
 	l.Len++
 }
 
