@@ -1,0 +1,309 @@
+package metrics
+
+import (
+	"github.com/headway-rl/headway/loop"
+)
+
+// StalenessMax is the largest staleness the histogram tells apart; larger values count there.
+const StalenessMax = 4095
+
+// Measured is what a driver knows beside the event: of a scored rollout what the
+// loop does not see, and the state of the queue.
+type Measured struct {
+	// QueueGroups is the loop's queue after the event.
+	QueueGroups int
+	// VersionTokens is the sum over the response's tokens of the version that sampled them.
+	VersionTokens int64
+	// EnvironmentNS is the part of the rollout's time that its environment took.
+	EnvironmentNS int64
+}
+
+// Recorder observes every event of a run with the actions that follow from it.
+// It does not allocate in the steady state beyond the series of steps.
+type Recorder struct {
+	batchRollouts int
+	slots         int64
+	groups        table
+	slotsOf       []slotUse
+	engineOf      []int32
+	active        int64
+	version       loop.Version
+	now           int64
+	leaseStart    int64 // of the running step; -1 while the trainer is idle
+	syncing       bool
+
+	window window
+	step   window // since the last step's end
+	// Steps is the series, one point a train step, in order.
+	Steps []Step
+}
+
+// slotUse is the attempt that runs in a slot; group 0 means none does.
+type slotUse struct {
+	group   loop.GroupID
+	sample  int32
+	attempt int32
+	start   int64
+}
+
+// Step is one point of the series: a train step and the period that it ended.
+type Step struct {
+	// Step is the version produced; TimeNS when.
+	Step   loop.Version
+	TimeNS int64
+	// PeriodNS since the step before ended, TrainNS of it in this step.
+	PeriodNS, TrainNS int64
+	// Staleness, PQS, IQS are means over the step's groups; StalenessMax the largest.
+	Staleness, PQS, IQS float64
+	StalenessMax        loop.Version
+	// TokenStaleness is the mean over trained tokens.
+	TokenStaleness float64
+	// Reward is the mean over trained rollouts, Tokens their response tokens in all.
+	Reward float64
+	Tokens int64
+	// TrainerIdle and RolloutIdle are the idle shares of the period.
+	TrainerIdle, RolloutIdle float64
+	// QueueGroups is the queue's content after the step's end.
+	QueueGroups int
+}
+
+// window sums what happens between two instants.
+type window struct {
+	start                             int64
+	groups, rollouts                  int64 // trained
+	pqs, iqs                          int64
+	stalenessMax                      loop.Version
+	trainedTokens, trainedMaxTokens   int64
+	versionTokens                     int64 // Σ tokens·(train version − token version)
+	reward                            float64
+	steps                             int64
+	trainNS                           int64
+	trainerIdleNS                     int64
+	activeNS                          int64 // Σ active slots · time
+	sampled, sampledTokens, sampleMax int64
+	durationNS, environmentNS         int64 // Σ over scored rollouts
+	ready, readyMaxNS                 int64 // groups ready, Σ of their longest rollout
+	accepted                          int64 // groups not filtered
+	ended                             [16]int64
+	syncs                             int64
+	histogram                         []int64
+}
+
+// NewRecorder returns a recorder for a loop with these rules.
+func NewRecorder(cfg loop.Config) *Recorder {
+	r := &Recorder{batchRollouts: cfg.BatchGroups * cfg.GroupSize, slots: int64(cfg.Concurrency()), leaseStart: -1}
+	r.slotsOf = make([]slotUse, cfg.Concurrency())
+	for engine, n := range cfg.EngineSlots {
+		for range n {
+			r.engineOf = append(r.engineOf, int32(engine))
+		}
+	}
+	r.groups.init(4 * (cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 4))
+	r.window.histogram = make([]int64, StalenessMax+1)
+	return r
+}
+
+// Grow reserves room for a number of steps, so that the series does not grow while it is measured.
+func (r *Recorder) Grow(steps int) {
+	r.Steps = append(make([]Step, 0, len(r.Steps)+steps), r.Steps...)
+}
+
+// Reset begins the measured window at the time of the last event: what came
+// before was warm-up. The series keeps its points.
+func (r *Recorder) Reset() {
+	h := r.window.histogram
+	clear(h)
+	r.window = window{start: r.now, histogram: h}
+}
+
+// Version returns the trainer's version as observed.
+func (r *Recorder) Version() loop.Version { return r.version }
+
+// Observe takes one event and what followed from it.
+func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
+	if ev.Time > r.now {
+		r.advance(ev.Time - r.now)
+		r.now = ev.Time
+	}
+	switch ev.Kind {
+	case loop.RolloutScored:
+		r.scored(ev, m)
+	case loop.RolloutFailed, loop.RolloutAborted:
+		r.vacate(ev)
+	case loop.Recovered:
+		r.vacateAll(-1)
+	case loop.EngineLost:
+		r.vacateAll(ev.Engine)
+	case loop.TrainStepFailed, loop.LeaseReturned:
+		r.leaseStart = -1
+	}
+	for i := range actions {
+		r.observeAction(&actions[i])
+	}
+	if ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0 {
+		r.endStep(m.QueueGroups)
+	}
+}
+
+func (r *Recorder) advance(dt int64) {
+	r.window.activeNS += r.active * dt
+	r.step.activeNS += r.active * dt
+	if r.leaseStart < 0 {
+		r.window.trainerIdleNS += dt
+		r.step.trainerIdleNS += dt
+	}
+}
+
+// vacate frees the slot that an event's attempt runs in; ok is false for a late
+// event, whose attempt runs nowhere.
+func (r *Recorder) vacate(ev loop.Event) (duration int64, ok bool) {
+	if ev.Slot < 0 || int(ev.Slot) >= len(r.slotsOf) {
+		return 0, false
+	}
+	use := &r.slotsOf[ev.Slot]
+	if use.group == 0 || use.group != ev.Group || use.sample != ev.Sample || use.attempt != ev.Attempt {
+		return 0, false
+	}
+	use.group = 0
+	r.active--
+	return r.now - use.start, true
+}
+
+// vacateAll frees every slot of an engine, of all engines for a negative one.
+func (r *Recorder) vacateAll(engine int32) {
+	for i := range r.slotsOf {
+		if r.slotsOf[i].group != 0 && (engine < 0 || r.engineOf[i] == engine) {
+			r.slotsOf[i].group = 0
+			r.active--
+		}
+	}
+}
+
+// scored counts a completion.
+func (r *Recorder) scored(ev loop.Event, m Measured) {
+	d, ok := r.vacate(ev)
+	g := r.groups.get(ev.Group)
+	if !ok || g == nil {
+		return
+	}
+	tokens := int64(ev.Tokens)
+	g.tokens += tokens
+	g.tokensMax = max(g.tokensMax, tokens)
+	g.versionTokens += m.VersionTokens
+	g.reward += float64(ev.Reward)
+	g.longest = max(g.longest, d)
+	w := &r.window
+	w.sampled++
+	w.sampledTokens += tokens
+	w.sampleMax = max(w.sampleMax, tokens)
+	w.durationNS += d
+	w.environmentNS += m.EnvironmentNS
+}
+
+func (r *Recorder) observeAction(a *loop.Action) {
+	switch a.Kind {
+	case loop.StartRollout:
+		r.groups.put(a.Group)
+		use := &r.slotsOf[a.Slot]
+		if use.group == 0 {
+			r.active++
+		}
+		*use = slotUse{group: a.Group, sample: a.Sample, attempt: a.Attempt, start: r.now}
+	case loop.GroupQueued, loop.GroupHeld:
+		r.groupReady(a)
+	case loop.StartTrainStep:
+		r.leaseStart = r.now
+	case loop.GroupTrained:
+		r.trained(a)
+	case loop.GroupEnded:
+		r.groupEnded(a)
+	case loop.SyncCompleted:
+		r.window.syncs++
+	}
+}
+
+func (r *Recorder) groupReady(a *loop.Action) {
+	g := r.groups.get(a.Group)
+	if g == nil || g.ready {
+		return
+	}
+	g.ready = true
+	r.window.ready++
+	r.window.accepted++
+	r.window.readyMaxNS += g.longest
+}
+
+func (r *Recorder) groupEnded(a *loop.Action) {
+	r.window.ended[a.End] += int64(a.Count)
+	g := r.groups.get(a.Group)
+	if g == nil {
+		return
+	}
+	if a.End == loop.EndFiltered {
+		r.window.ready++
+		r.window.readyMaxNS += g.longest
+	}
+	r.groups.remove(a.Group)
+}
+
+func (r *Recorder) trained(a *loop.Action) {
+	r.leaseStart = -1
+	total, pqs, iqs := a.Staleness()
+	g := r.groups.get(a.Group)
+	if g == nil {
+		return
+	}
+	for _, w := range [...]*window{&r.window, &r.step} {
+		w.groups++
+		w.rollouts += int64(a.Count)
+		w.pqs += int64(pqs)
+		w.iqs += int64(iqs)
+		w.stalenessMax = max(w.stalenessMax, total)
+		w.trainedTokens += g.tokens
+		w.trainedMaxTokens = max(w.trainedMaxTokens, g.tokensMax)
+		w.versionTokens += int64(a.Version)*g.tokens - g.versionTokens
+		w.reward += g.reward
+	}
+	r.window.histogram[min(int64(total), StalenessMax)]++
+	r.groups.remove(a.Group)
+}
+
+// endStep closes the period that a train step's end ends. The trainer may have
+// been given its next batch in the same instant.
+func (r *Recorder) endStep(queueGroups int) {
+	w := &r.step
+	r.version++
+	period := r.now - w.start
+	train := period - w.trainerIdleNS
+	r.window.steps++
+	r.window.trainNS += train
+	p := Step{
+		Step: r.version, TimeNS: r.now, PeriodNS: period, TrainNS: train,
+		PQS: ratio(w.pqs, w.groups), IQS: ratio(w.iqs, w.groups), StalenessMax: w.stalenessMax,
+		TokenStaleness: ratio(w.versionTokens, w.trainedTokens), Tokens: w.trainedTokens,
+		Reward: w.reward / float64(max(w.rollouts, 1)), TrainerIdle: ratio(w.trainerIdleNS, period),
+		RolloutIdle: 1 - ratio(w.activeNS, r.slots*period), QueueGroups: queueGroups,
+	}
+	p.Staleness = p.PQS + p.IQS
+	if period <= 0 {
+		p.RolloutIdle = 0
+	}
+	r.Steps = append(r.Steps, p)
+	r.step = window{start: r.now}
+}
+
+func ratio(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+// GroupTokens returns the response tokens scored so far of a group that has not
+// ended, 0 for others.
+func (r *Recorder) GroupTokens(id loop.GroupID) int64 {
+	if g := r.groups.get(id); g != nil {
+		return g.tokens
+	}
+	return 0
+}

@@ -1,0 +1,207 @@
+package metrics
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Summary is what a run or a simulation reports of its measured window, under
+// the names that scripts rely on.
+type Summary struct {
+	Staleness      Staleness `json:"staleness"`
+	PQS            Mean      `json:"pqs"`
+	IQS            Mean      `json:"iqs"`
+	TokenStaleness Mean      `json:"token_staleness"`
+	// Utilization is ρ: rollouts produced per second over rollouts a busy trainer consumes
+	// per second, before any filter.
+	Utilization      float64    `json:"utilization"`
+	PeriodS          Mean       `json:"period_s"`
+	TrainerIdleRatio float64    `json:"trainer_idle_ratio"`
+	RolloutIdleRatio float64    `json:"rollout_idle_ratio"`
+	Throughput       Throughput `json:"throughput"`
+	Length           Length     `json:"length"`
+	Confidence       Confidence `json:"confidence"`
+	// TailMultiplier is E[longest rollout of a group]/E[rollout] of measured durations;
+	// Acceptance the share of ready groups that were not filtered.
+	TailMultiplier float64 `json:"tail_multiplier"`
+	Acceptance     float64 `json:"acceptance"`
+	// StepS is the mean train step alone, in seconds.
+	StepS Mean `json:"step_s"`
+	// Dominant is the larger part of the staleness: "pqs" or "iqs".
+	Dominant string `json:"dominant"`
+	// Steps is how many train steps the window holds, WindowS how long it is in seconds.
+	Steps   int64   `json:"steps"`
+	WindowS float64 `json:"window_s"`
+}
+
+// Mean is a mean alone, as an object so that more can stand beside it.
+type Mean struct {
+	Mean float64 `json:"mean"`
+}
+
+// Staleness summarises trained groups; all figures count policy versions but
+// MeanSyncs, which counts weight syncs.
+type Staleness struct {
+	Mean float64      `json:"mean"`
+	P50  loop.Version `json:"p50"`
+	P95  loop.Version `json:"p95"`
+	P99  loop.Version `json:"p99"`
+	Max  loop.Version `json:"max"`
+	// Histogram[k] is how many groups were trained at staleness k.
+	Histogram []int64 `json:"histogram"`
+	MeanSyncs float64 `json:"mean_syncs"`
+}
+
+// Throughput is queue health: what enters, what leaves, what binds.
+type Throughput struct {
+	// ProductionRolloutsPerS counts finished rollouts; effective leaves out filtered groups.
+	ProductionRolloutsPerS float64 `json:"production_rollouts_per_s"`
+	EffectiveRolloutsPerS  float64 `json:"effective_rollouts_per_s"`
+	// ConsumptionRolloutsPerS counts trained rollouts per second of train step alone,
+	// ConsumptionRolloutsPerWallS per second of wall time, idle and sync included.
+	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
+	ConsumptionRolloutsPerWallS float64 `json:"consumption_rollouts_per_wall_s"`
+	// Binding is the side that limits: rollout, train, environment or sync.
+	Binding string `json:"binding"`
+}
+
+// Length compares what was sampled with what was trained, in tokens.
+type Length struct {
+	SampledMeanTokens float64 `json:"sampled_mean_tokens"`
+	TrainedMeanTokens float64 `json:"trained_mean_tokens"`
+	SampledMaxTokens  int64   `json:"sampled_max_tokens"`
+	TrainedMaxTokens  int64   `json:"trained_max_tokens"`
+}
+
+// Confidence holds 95 % confidence intervals by batch means.
+type Confidence struct {
+	StalenessMean95 [2]float64 `json:"staleness_mean_95"`
+}
+
+// Summary returns the figures of the measured window. All are 0 where nothing happened.
+func (r *Recorder) Summary() Summary {
+	w := &r.window
+	span := float64(r.now-w.start) / 1e9
+	s := Summary{
+		PQS: Mean{ratio(w.pqs, w.groups)}, IQS: Mean{ratio(w.iqs, w.groups)},
+		TokenStaleness:   Mean{ratio(w.versionTokens, w.trainedTokens)},
+		PeriodS:          Mean{span / float64(max(w.steps, 1))},
+		StepS:            Mean{ratio(w.trainNS, w.steps) / 1e9},
+		TrainerIdleRatio: ratio(w.trainerIdleNS, r.now-w.start),
+		TailMultiplier:   ratio(w.readyMaxNS, w.ready) / math.Max(ratio(w.durationNS, w.sampled), 1e-300),
+		Acceptance:       ratio(w.accepted, w.ready),
+		Steps:            w.steps, WindowS: span,
+	}
+	if span > 0 {
+		s.RolloutIdleRatio = 1 - ratio(w.activeNS, r.slots*(r.now-w.start))
+	}
+	s.Staleness = r.staleness()
+	s.Length = Length{ratio(w.sampledTokens, w.sampled), ratio(w.trainedTokens, w.rollouts), w.sampleMax, w.trainedMaxTokens}
+	s.Throughput = r.throughput(span)
+	if s.Throughput.ConsumptionRolloutsPerS > 0 {
+		s.Utilization = s.Throughput.ProductionRolloutsPerS / s.Throughput.ConsumptionRolloutsPerS
+	}
+	s.Throughput.Binding = r.binding(s.Utilization * s.Acceptance)
+	s.Dominant = "pqs"
+	if s.IQS.Mean > s.PQS.Mean {
+		s.Dominant = "iqs"
+	}
+	s.Confidence = Confidence{interval(r.windowSteps())}
+	return s
+}
+
+func (r *Recorder) throughput(span float64) Throughput {
+	w := &r.window
+	t := Throughput{}
+	if span > 0 {
+		t.ProductionRolloutsPerS = float64(w.sampled) / span
+		t.EffectiveRolloutsPerS = t.ProductionRolloutsPerS
+		if w.ready > 0 {
+			t.EffectiveRolloutsPerS *= ratio(w.accepted, w.ready)
+		}
+		t.ConsumptionRolloutsPerWallS = float64(w.rollouts) / span
+	}
+	if w.trainNS > 0 {
+		t.ConsumptionRolloutsPerS = float64(w.rollouts) / (float64(w.trainNS) / 1e9)
+	}
+	return t
+}
+
+// binding names what limits the rate of updates: the trainer if the others could
+// feed it; else whichever part of a rollout's time is the larger; else the sync.
+func (r *Recorder) binding(utilization float64) string {
+	w := &r.window
+	switch idle := ratio(w.trainerIdleNS, r.now-w.start); {
+	case idle < 0.02 || utilization >= 1 && idle < 0.1:
+		return "train"
+	case utilization >= 1:
+		return "sync"
+	case 2*w.environmentNS > w.durationNS:
+		return "environment"
+	}
+	return "rollout"
+}
+
+func (r *Recorder) staleness() Staleness {
+	w := &r.window
+	s := Staleness{Mean: ratio(w.pqs+w.iqs, w.groups), Max: w.stalenessMax}
+	if w.steps > 0 && w.syncs > 0 {
+		s.MeanSyncs = s.Mean * float64(w.syncs) / float64(w.steps)
+	}
+	top := min(int64(w.stalenessMax), StalenessMax)
+	s.Histogram = append([]int64{}, w.histogram[:top+1]...)
+	s.P50, s.P95, s.P99 = Quantile(s.Histogram, 0.50), Quantile(s.Histogram, 0.95), Quantile(s.Histogram, 0.99)
+	return s
+}
+
+// Quantile returns the smallest k with at least a share p of the histogram's
+// counts at or below it; 0 for an empty histogram.
+func Quantile(histogram []int64, p float64) loop.Version {
+	total := int64(0)
+	for _, n := range histogram {
+		total += n
+	}
+	below := int64(0)
+	for k, n := range histogram {
+		below += n
+		if n > 0 && float64(below) >= p*float64(total) {
+			return loop.Version(k)
+		}
+	}
+	return 0
+}
+
+func (r *Recorder) windowSteps() []Step {
+	for i := range r.Steps {
+		if r.Steps[i].TimeNS > r.window.start {
+			return r.Steps[i:]
+		}
+	}
+	return nil
+}
+
+// intervalBatches is how many batch means the interval rests on; fewer steps
+// than that give no interval.
+const intervalBatches = 20
+
+// interval is the 95 % confidence interval of the mean staleness by batch means:
+// steps are correlated, means over long batches of them hardly.
+func interval(steps []Step) [2]float64 {
+	size := len(steps) / intervalBatches
+	if size == 0 {
+		return [2]float64{}
+	}
+	means := make([]float64, intervalBatches)
+	for b := range means {
+		for _, p := range steps[b*size : (b+1)*size] {
+			means[b] += p.Staleness / float64(size)
+		}
+	}
+	mean, sd := stat.MeanStdDev(means, nil)
+	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: intervalBatches - 1}.Quantile(0.975) * sd / math.Sqrt(intervalBatches)
+	return [2]float64{mean - half, mean + half}
+}

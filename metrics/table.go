@@ -1,0 +1,71 @@
+package metrics
+
+import "github.com/headway-rl/headway/loop"
+
+// liveGroup is what the recorder remembers of a group until it ends.
+type liveGroup struct {
+	id            loop.GroupID // 0: the place is free
+	ready         bool
+	tokens        int64
+	tokensMax     int64
+	versionTokens int64
+	longest       int64 // ns
+	reward        float64
+}
+
+// table finds live groups by id. IDs rise, and live ones lie close together, so
+// the low bits of an id are its place; the table doubles where two collide.
+type table struct {
+	places []liveGroup
+}
+
+func (t *table) init(atLeast int) {
+	n := 64
+	for n < atLeast {
+		n *= 2
+	}
+	t.places = make([]liveGroup, n)
+}
+
+func (t *table) place(id loop.GroupID) *liveGroup {
+	return &t.places[int(id)&(len(t.places)-1)]
+}
+
+// get returns a live group, nil if it is not.
+func (t *table) get(id loop.GroupID) *liveGroup {
+	if g := t.place(id); g.id == id && id != 0 {
+		return g
+	}
+	return nil
+}
+
+// put makes a group live if it is not.
+func (t *table) put(id loop.GroupID) {
+	for {
+		g := t.place(id)
+		if g.id == id {
+			return
+		}
+		if g.id == 0 {
+			*g = liveGroup{id: id}
+			return
+		}
+		t.double()
+	}
+}
+
+func (t *table) double() {
+	old := t.places
+	t.places = make([]liveGroup, 2*len(old))
+	for i := range old {
+		if old[i].id != 0 {
+			*t.place(old[i].id) = old[i]
+		}
+	}
+}
+
+func (t *table) remove(id loop.GroupID) {
+	if g := t.get(id); g != nil {
+		g.id = 0
+	}
+}
