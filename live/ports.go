@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/trace"
 )
 
 // RolloutID names one attempt at one rollout. Everything random about the
@@ -184,7 +185,8 @@ type Store interface {
 	Append(lines [][]byte) error
 	// PutSample makes a rollout's payload durable before its event is appended.
 	PutSample(s Sample) error
-	// Samples returns the payloads of a group, in the order of their sample numbers.
+	// Samples returns the payloads of a group in the order of their sample numbers; a
+	// later attempt has replaced an earlier one.
 	Samples(group loop.GroupID) ([]Sample, error)
 	// Forget says that a group's payloads are no longer needed.
 	Forget(group loop.GroupID) error
@@ -194,4 +196,13 @@ type Store interface {
 	Read() (seq int64, state []byte, err error)
 	// Close flushes and closes.
 	Close() error
+}
+
+// Timed is implemented by engines that measure their decode steps, so that a run
+// can be resimulated with its own speeds.
+type Timed interface {
+	// SetTrainerBusy says whether a train step runs from now on.
+	SetTrainerBusy(busy bool)
+	// TakeDecodeTimes returns what was measured since the last call.
+	TakeDecodeTimes() []trace.ServiceCell
 }

@@ -1,0 +1,425 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// Options is everything a runtime is made of. All fields are needed unless they say otherwise.
+type Options struct {
+	// Header begins the trace; its Loop holds the rules. Ignored when Resume is set.
+	Header trace.Header
+	// Engines in the order of Header.Loop.EngineSlots, each with that many slots.
+	Engines     []Engine
+	Environment Environment
+	Trainer     Trainer
+	Weights     Weights
+	Store       Store
+	// Clock returns nanoseconds since the run started, never falling.
+	Clock func() int64
+	// Notes are appended after the header, before the first event.
+	Notes []Note
+	// Resume goes on with a run; nil starts one.
+	Resume *Resume
+	// OnStep, if not nil, is called by the goroutine that owns the loop after every train step. It must not block.
+	OnStep func(StepDone)
+	// OnBatch, if not nil, is called with every batch before it is trained on, by the
+	// goroutine that trains. It must not change the batch.
+	OnBatch func(Batch)
+	// Logf, if not nil, is told of failures that the run survives.
+	Logf func(format string, args ...any)
+	// KeepVersions is how many versions before the newest served one stay on disk; 0 means 3.
+	KeepVersions int
+	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
+	SnapshotSteps int
+}
+
+// Note is a named value in the trace.
+type Note struct {
+	Name string
+	Data any
+}
+
+// Resume is the state of an interrupted run, rebuilt from its trace.
+type Resume struct {
+	Loop     *loop.Loop
+	Recorder *metrics.Recorder
+	Encoder  *trace.Encoder
+}
+
+// StepDone is what is known after a train step.
+type StepDone struct {
+	// Point is the step in the series, Report the trainer's words, Status the loop's state.
+	Point  metrics.Step
+	Report StepReport
+	Status loop.Status
+}
+
+// Result is what a run ended with.
+type Result struct {
+	// Reason the loop finished by.
+	Reason loop.Reason
+	// Status and Summary at the end; Series has one point a step.
+	Status  loop.Status
+	Summary metrics.Summary
+	Series  []metrics.Step
+}
+
+// ErrStalled is wrapped by the error of a run in which train steps have ceased.
+var ErrStalled = errors.New("the run has stalled")
+
+// completion is an event on its way to the loop with what was measured of it.
+type completion struct {
+	event      loop.Event
+	measured   metrics.Measured
+	generateNS int64
+	step       *trace.Step
+	report     StepReport
+	err        error // for the log
+	fatal      error // ends the run
+}
+
+// Runtime is one run. Use it once.
+type Runtime struct {
+	opt    Options
+	cfg    loop.Config
+	l      *loop.Loop
+	rec    *metrics.Recorder
+	enc    *trace.Encoder
+	inbox  chan completion
+	wg     sync.WaitGroup
+	ctx    context.Context
+	cancel context.CancelFunc
+	// rollout cancels the attempt that runs in each slot.
+	rollout []context.CancelFunc
+	// groups are those with rollouts started by this process that have not ended.
+	groups map[loop.GroupID]struct{}
+	// lease collects the groups that GroupLeased names before StartTrainStep.
+	lease []Group
+	// lines hold executed actions until the next append; due are actions to execute.
+	lines    []byte
+	due      []dueAction
+	now      int64
+	finished bool
+	reason   loop.Reason
+	// outstanding counts effects under way, sinceStep rollouts ended since the last step.
+	outstanding int
+	sinceStep   int64
+	stallAfter  int64
+	pending     []completion
+	stopOnce    sync.Once
+	stop        chan struct{}
+	last        []loop.Event // the newest events, for a bundle
+}
+
+type dueAction struct {
+	seq    int64
+	action loop.Action
+}
+
+// New checks the options and returns a runtime that has not started anything.
+func New(opt Options) (*Runtime, error) {
+	switch {
+	case opt.Environment == nil, opt.Trainer == nil, opt.Weights == nil, opt.Store == nil, opt.Clock == nil:
+		return nil, errors.New("live: Environment, Trainer, Weights, Store and Clock are all needed")
+	}
+	if opt.KeepVersions == 0 {
+		opt.KeepVersions = 3
+	}
+	if opt.SnapshotSteps == 0 {
+		opt.SnapshotSteps = 50
+	}
+	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{})}
+	if opt.Resume != nil {
+		r.l, r.rec, r.enc = opt.Resume.Loop, opt.Resume.Recorder, opt.Resume.Encoder
+	} else {
+		l, err := loop.New(opt.Header.Loop)
+		if err != nil {
+			return nil, err
+		}
+		r.l, r.rec = l, metrics.NewRecorder(l.Config())
+	}
+	r.cfg = r.l.Config()
+	if len(opt.Engines) != len(r.cfg.EngineSlots) {
+		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
+	}
+	for i, e := range opt.Engines {
+		if e.Slots() < r.cfg.EngineSlots[i] {
+			return nil, fmt.Errorf("live: engine %s has %d slots, the loop's config gives it %d", e.Name(), e.Slots(), r.cfg.EngineSlots[i])
+		}
+	}
+	c := r.cfg.Concurrency()
+	r.rollout = make([]context.CancelFunc, c)
+	r.groups = make(map[loop.GroupID]struct{})
+	r.inbox = make(chan completion, 2*c+len(opt.Engines)+4)
+	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups)*r.cfg.GroupSize)
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// Stop asks to finish after the running train step. It may be called from any
+// goroutine, any number of times.
+func (r *Runtime) Stop() { r.stopOnce.Do(func() { close(r.stop) }) }
+
+// Run runs to the end: the configured steps, a Stop, or an error. When ctx ends
+// it stops at once; what was under way is issued again by a resume.
+func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
+	defer func() {
+		r.cancel()
+		r.wg.Wait()
+		if p := recover(); p != nil {
+			broken, ok := p.(*loop.InvariantError)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("live: the run stopped itself, %w; last events: %v", broken, r.last)
+		}
+		if err == nil {
+			err = r.close()
+		}
+		res.Reason, res.Status, res.Summary, res.Series = r.reason, r.l.Status(), r.rec.Summary(), r.rec.Steps
+	}()
+	if err := r.begin(ctx); err != nil {
+		return res, err
+	}
+	stop := r.stop
+	for !r.finished {
+		var first completion
+		select {
+		case first = <-r.inbox:
+			r.outstanding -= outstandingOf(first.event.Kind)
+		case <-stop:
+			stop = nil
+			first = completion{event: loop.Event{Time: r.opt.Clock(), Kind: loop.StopRequested}}
+		case <-ctx.Done():
+			return res, fmt.Errorf("live: stopped at once: %w", context.Cause(ctx))
+		}
+		if err := r.turn(first); err != nil {
+			return res, err
+		}
+	}
+	return res, nil
+}
+
+// outstandingOf returns how many effects an event of this kind ends.
+func outstandingOf(k loop.EventKind) int {
+	if k == loop.FirstToken || k == loop.StopRequested {
+		return 0
+	}
+	return 1
+}
+
+// begin brings trainer and engines to the version the loop starts from, and delivers the first event.
+func (r *Runtime) begin(ctx context.Context) error {
+	if r.opt.Resume == nil {
+		if err := r.writeHeader(); err != nil {
+			return err
+		}
+	}
+	_, there, err := r.opt.Weights.Committed(0)
+	if err != nil {
+		return err
+	}
+	if r.l.Version() == 0 && !there {
+		if err := r.opt.Trainer.Initialize(ctx); err != nil {
+			return fmt.Errorf("live: making version 0: %w", err)
+		}
+	} else if err := r.opt.Trainer.Restore(ctx, r.l.Version()); err != nil {
+		return fmt.Errorf("live: taking the trainer to version %d: %w", r.l.Version(), err)
+	}
+	r.now = r.l.Status().TimeNS
+	if r.enc.Seq() > 0 {
+		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
+	}
+	for _, e := range r.opt.Engines {
+		if err := e.Load(ctx, 0); err != nil {
+			return fmt.Errorf("live: engine %s: loading version 0: %w", e.Name(), err)
+		}
+		if err := e.Switch(ctx, 0, false); err != nil {
+			return fmt.Errorf("live: engine %s: switching to version 0: %w", e.Name(), err)
+		}
+	}
+	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
+}
+
+func (r *Runtime) writeHeader() error {
+	h := r.opt.Header
+	h.Format, h.Source, h.Loop = trace.Format, "live", r.cfg
+	lines, err := r.enc.AppendNote(nil, trace.NoteHeader, h)
+	if err != nil {
+		return err
+	}
+	for _, n := range r.opt.Notes {
+		if lines, err = r.enc.AppendNote(lines, n.Name, n.Data); err != nil {
+			return err
+		}
+	}
+	return r.opt.Store.Append([][]byte{lines})
+}
+
+// turn takes what has arrived through the loop: events to the log first, then the actions.
+func (r *Runtime) turn(first completion) error {
+	r.pending = append(r.pending[:0], first)
+drain:
+	for {
+		select {
+		case c := <-r.inbox:
+			r.outstanding -= outstandingOf(c.event.Kind)
+			r.pending = append(r.pending, c)
+		default:
+			break drain
+		}
+	}
+	slices.SortStableFunc(r.pending, func(a, b completion) int {
+		switch {
+		case a.event.Before(b.event):
+			return -1
+		case b.event.Before(a.event):
+			return 1
+		}
+		return 0
+	})
+	tick := loop.NoTick
+	for i := range r.pending {
+		c := &r.pending[i]
+		if c.fatal != nil {
+			return c.fatal
+		}
+		if c.err != nil {
+			r.logf("%v: %v", c.event, c.err)
+		}
+		tick = r.step(c)
+		if r.finished {
+			break
+		}
+	}
+	for tick != loop.NoTick && !r.finished {
+		tick = r.step(&completion{event: loop.Event{Time: max(tick, r.now), Kind: loop.Tick}})
+	}
+	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
+		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	}
+	r.lines = r.lines[:0]
+	return r.release()
+}
+
+// step gives the loop one event and queues the actions that follow.
+func (r *Runtime) step(c *completion) (tick int64) {
+	c.event.Time = max(c.event.Time, r.now)
+	r.now = c.event.Time
+	r.remember(c.event)
+	r.noteStep(c)
+	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: c.measured.EnvironmentNS})
+	actions, tick := r.l.Step(c.event)
+	c.measured.QueueGroups = r.l.QueueGroups()
+	r.rec.Observe(c.event, c.measured, actions)
+	for _, a := range actions {
+		r.due = append(r.due, dueAction{r.enc.Seq(), a})
+		if a.Kind == loop.FinishRun {
+			r.finished, r.reason = true, a.Reason
+		}
+	}
+	r.afterEvent(c)
+	return tick
+}
+
+// lastEvents is how many events a bundle shows.
+const lastEvents = 16
+
+func (r *Runtime) remember(ev loop.Event) {
+	if len(r.last) == lastEvents {
+		copy(r.last, r.last[1:])
+		r.last = r.last[:lastEvents-1]
+	}
+	r.last = append(r.last, ev)
+}
+
+// noteStep puts what the trainer and the engines measured before the event of the step's end.
+func (r *Runtime) noteStep(c *completion) {
+	if c.event.Kind == loop.TrainStepEnded || c.event.Kind == loop.TrainStepFailed {
+		r.setBusy(false)
+	}
+	if c.step == nil {
+		return
+	}
+	r.note(trace.NoteStep, c.step)
+	for i, e := range r.opt.Engines {
+		if timed, ok := e.(Timed); ok {
+			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
+				r.note(trace.NoteService, trace.Service{Engine: i, Cells: cells})
+			}
+		}
+	}
+}
+
+func (r *Runtime) note(name string, data any) {
+	var err error
+	if r.lines, err = r.enc.AppendNote(r.lines, name, data); err != nil {
+		r.logf("%v", err)
+	}
+}
+
+// afterEvent tells those who look, and drops payloads that nobody will ask for.
+func (r *Runtime) afterEvent(c *completion) {
+	ev := c.event
+	switch ev.Kind {
+	case loop.TrainStepEnded:
+		r.sinceStep = 0
+		if n := len(r.rec.Steps); n > 0 && r.opt.OnStep != nil {
+			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Report: c.report, Status: r.l.Status()})
+		}
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
+		r.sinceStep++
+		if _, lives := r.groups[ev.Group]; !lives {
+			r.forget(ev.Group) // it was scored before the abort reached it
+		}
+	}
+}
+
+func (r *Runtime) forget(g loop.GroupID) {
+	if err := r.opt.Store.Forget(g); err != nil {
+		r.logf("forgetting the payloads of group %d: %v", g, err)
+	}
+}
+
+func (r *Runtime) logf(format string, args ...any) {
+	if r.opt.Logf != nil {
+		r.opt.Logf(format, args...)
+	}
+}
+
+// close writes the end of the trace.
+func (r *Runtime) close() error {
+	st := r.l.Status()
+	r.note(trace.NoteEnd, struct {
+		Reason string      `json:"reason"`
+		Status loop.Status `json:"status"`
+	}{r.reason.String(), st})
+	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
+		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	}
+	r.lines = r.lines[:0]
+	return r.snapshot()
+}
+
+func (r *Runtime) snapshot() error {
+	state, err := r.l.Snapshot()
+	if err != nil {
+		return err
+	}
+	return r.opt.Store.Snapshot(r.enc.Seq(), state)
+}
+
+// stalled describes a run in which nothing can go on.
+func (r *Runtime) stalled(why string) error {
+	st, _ := json.Marshal(r.l.Status())
+	return fmt.Errorf("live: %w: %s; status %s", ErrStalled, why, st)
+}
