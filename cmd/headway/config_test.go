@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestConfigPrintsTheResolvedDocument(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(path, []byte("train: {batch: 24}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := headway(t, "config", path, "--set", "rollout.group_size=4", "--set", "queue={factor: 2, select: newest}")
+	if code != exitDone || stderr != "" {
+		t.Fatalf("code %d, stderr %q", code, stderr)
+	}
+	for _, want := range []string{"  batch: 24\n", "  group_size: 4\n", "  factor: 2\n", "  select: newest\n", "seed: 1\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("lacks %q:\n%s", want, stdout)
+		}
+	}
+	code, stdout, _ = headway(t, "config", path, "--json")
+	var document struct {
+		Train struct{ Batch int }
+	}
+	if err := json.Unmarshal([]byte(stdout), &document); code != exitDone || err != nil || document.Train.Batch != 24 {
+		t.Errorf("code %d, %v, batch %d", code, err, document.Train.Batch)
+	}
+}
+
+func TestConfigRefusesWhatItCannotUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(path, []byte("train:\n  bach: 24\nrollout: {group_size: 0}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		arguments []string
+		want      []string
+	}{
+		{[]string{path}, []string{path + ":2:3: train.bach: unknown key, did you mean batch?", path + ":3:23: rollout.group_size: 0"}},
+		{[]string{"--set", "train.batch=0"}, []string{"--set: train.batch: 0 is not allowed (allowed: a whole number at least 1"}},
+		{[]string{path + ".none"}, []string{path + ".none: cannot be read: no such file or directory"}},
+	}
+	for _, test := range tests {
+		code, stdout, stderr := headway(t, append([]string{"config"}, test.arguments...)...)
+		if code != exitUsage || stdout != "" {
+			t.Errorf("headway config %q: code %d, stdout %q; want 2 and nothing", test.arguments, code, stdout)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("headway config %q: message lacks %q:\n%s", test.arguments, want, stderr)
+			}
+		}
+	}
+}

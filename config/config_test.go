@@ -1,0 +1,340 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// TestDocuments runs the scripts of testdata. A case is a document, with
+// overrides on leading lines that start with --set, and its outcome: "errors"
+// prints every error, "resolve" the resolved document, "loop" the loop's rules.
+func TestDocuments(t *testing.T) {
+	datadriven.Walk(t, "testdata/documents", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			resolved, err := resolveCase(d.Input)
+			if d.Cmd == "errors" {
+				if err == nil {
+					return "none\n"
+				}
+				return err.Error() + "\n"
+			}
+			if err != nil {
+				return "refused:\n" + err.Error() + "\n"
+			}
+			switch d.Cmd {
+			case "resolve":
+				return only(d, string(resolved.YAML()))
+			case "loop":
+				return fmt.Sprintf("%+v\n", resolved.LoopConfig())
+			}
+			t.Fatalf("unknown command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+// resolveCase resolves a case's document under its overrides.
+func resolveCase(input string) (Config, error) {
+	var overrides []string
+	for strings.HasPrefix(input, "--set ") {
+		line, rest, _ := strings.Cut(input, "\n")
+		overrides = append(overrides, strings.TrimPrefix(line, "--set "))
+		input = rest
+	}
+	c, errs := parse("run.yaml", []byte(input))
+	return c.resolve(overrides, errs)
+}
+
+// only keeps the sections a case names in its arguments, all without any.
+func only(d *datadriven.TestData, document string) string {
+	if len(d.CmdArgs) == 0 {
+		return document
+	}
+	var kept strings.Builder
+	keep := false
+	for _, line := range strings.SplitAfter(document, "\n") {
+		if line != "" && line[0] != ' ' && line[0] != '-' {
+			key, _, _ := strings.Cut(line, ":")
+			keep = d.HasArg(key)
+		}
+		if keep {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+func mustLoad(t *testing.T, text string, overrides ...string) Config {
+	t.Helper()
+	raw, err := Parse("run.yaml", []byte(text))
+	if err == nil {
+		raw, err = raw.Set(overrides...)
+	}
+	if err == nil {
+		raw, err = raw.Resolve()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// A resolved document prints, parses back equal, and resolves to itself.
+func TestResolvedDocumentRoundTrips(t *testing.T) {
+	for _, text := range []string{
+		"",
+		"rollout: {length: {kind: lognormal, tailness: 0}}",
+		"rollout: {length: {kind: empirical, groups: [[1, 2], [3]]}, environment: {mean_s: 0.5, tailness: 70}}",
+		"queue: {policy: max, max_staleness: 0}",
+		"engines: [{slots: 3}, {slots: 5, name: big}]\nseed: 0",
+		"schedule: synchronous\nsync: {every: 4}",
+		"trainer: {normalize_std: false}\nfilter: {zero_advantage: false, acceptance: 0.25}",
+	} {
+		c := mustLoad(t, text)
+		again, err := Parse("again", c.YAML())
+		if err != nil {
+			t.Fatalf("%q prints what does not parse: %v\n%s", text, err, c.YAML())
+		}
+		if !again.Equal(c) {
+			t.Errorf("%q changes in print:\n%s\nparsed:\n%s", text, c.YAML(), again.YAML())
+		}
+		resolved, err := again.Resolve()
+		if err != nil || !resolved.Equal(c) {
+			t.Errorf("%q resolves twice to something else (%v):\n%s\nthen:\n%s", text, err, c.YAML(), resolved.YAML())
+		}
+	}
+}
+
+// The JSON form is the same document: YAML reads JSON.
+func TestJSONIsTheSameDocument(t *testing.T) {
+	c := mustLoad(t, "rollout: {length: {kind: empirical, groups: [[1, 2], [3]]}}")
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("again", text)
+	if err != nil || !again.Equal(c) {
+		t.Fatalf("%v\n%s\n%s", err, text, again.YAML())
+	}
+	if !strings.HasPrefix(string(text), `{"seed":1,"schedule":"asynchronous","rollout":{`) {
+		t.Errorf("the schema's order is lost: %s", text)
+	}
+}
+
+// Neither defaults nor checks nor overrides touch the Config they start from.
+func TestNothingIsMutated(t *testing.T) {
+	raw, err := Parse("run.yaml", []byte("engines: [{slots: 8}]\nrollout: {length: {groups: [[4]]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := string(raw.YAML())
+	resolved := raw.WithDefaults()
+	resolvedBefore := string(resolved.YAML())
+	if err := resolved.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.Set("engines.0.slots=3", "engines.1.slots=2", "rollout.length=null", "seed=9"); err != nil {
+		t.Fatal(err)
+	}
+	resolved.Rollout.Length.Groups[0] = nil
+	if string(raw.YAML()) != before {
+		t.Errorf("changed from\n%s\nto\n%s", before, raw.YAML())
+	}
+	resolved.Rollout.Length.Groups[0] = []int{4}
+	if string(resolved.YAML()) != resolvedBefore {
+		t.Errorf("changed from\n%s\nto\n%s", resolvedBefore, resolved.YAML())
+	}
+}
+
+// A Config built by a program, without a document behind it, resolves too.
+func TestConfigWithoutADocument(t *testing.T) {
+	c, err := Config{Train: Train{Batch: 16}, Rollout: Rollout{GroupSize: 4}}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Seed != 1 || c.BatchGroups() != 4 || c.QueueGroups() != 4 || c.Rollout.Concurrency != 16 {
+		t.Errorf("resolved to\n%s", c.YAML())
+	}
+	_, err = Config{Train: Train{Batch: 17}}.Resolve()
+	if err == nil || !strings.HasPrefix(err.Error(), "train.batch: 17 is not a multiple") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	_, err := Load(path)
+	var found *Error
+	if !errors.As(err, &found) || !errors.Is(err, fs.ErrNotExist) || found.File != path {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestLoadReadsAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(path, []byte("train: {batch: 24}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(path, "queue.factor=2")
+	if err != nil || c.QueueGroups() != 6 {
+		t.Fatalf("%d groups, %v", c.QueueGroups(), err)
+	}
+	_, err = Load(path, "train.batch=25")
+	if err == nil || !strings.HasPrefix(err.Error(), "--set: train.batch: 25 is not a multiple") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// Every word the schema allows means something to the loop.
+func TestWordsAreTheLoopsRules(t *testing.T) {
+	same := func(section, key string, meanings any) {
+		t.Helper()
+		found, ok := find(known(section), key)
+		if !ok {
+			t.Fatalf("no %s.%s", section, key)
+		}
+		var words []string
+		for _, word := range reflect.ValueOf(meanings).MapKeys() {
+			words = append(words, word.String())
+		}
+		slices.Sort(words)
+		allowed := slices.Sorted(slices.Values(found.words))
+		if !slices.Equal(words, allowed) {
+			t.Errorf("%s.%s allows %v, the loop has %v", section, key, allowed, words)
+		}
+	}
+	same("queue", "policy", policies)
+	same("queue", "select", selections)
+	same("rollout", "start", starts)
+	same("sync", "mode", modes)
+	same("failures", "on_failure", failures)
+	same("queue", "policy", queueKeys)
+	same("rollout.length", "kind", lengthKeys)
+	same("rollout.environment", "kind", serviceKeys)
+}
+
+func TestForSimulation(t *testing.T) {
+	c, err := mustLoad(t, "train: {utilization: 1.07}").ForSimulation()
+	if err != nil || c.Rollout.DecodeTokensPerS != 50 {
+		t.Fatalf("%v, %v tokens/s", err, c.Rollout.DecodeTokensPerS)
+	}
+	c, err = mustLoad(t, "train: {step_s: 2}\nrollout: {throughput_tokens_per_s: 900}").ForSimulation()
+	if err != nil || c.Rollout.DecodeTokensPerS != 0 {
+		t.Fatalf("%v, %v tokens/s", err, c.Rollout.DecodeTokensPerS)
+	}
+	_, err = mustLoad(t, "train:\n  batch: 8\n").ForSimulation()
+	if err == nil || !strings.Contains(err.Error(), "run.yaml:2:8: train: does not say how fast the trainer is") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestModels(t *testing.T) {
+	c := mustLoad(t, "rollout: {length: {kind: fixed, mean_tokens: 40}, environment: {mean_s: 2}}")
+	lengths, err := c.LengthModel()
+	if err != nil || lengths.Mean() != 40 {
+		t.Errorf("lengths: mean %v, %v", lengths.Mean(), err)
+	}
+	service, err := c.ServiceModel()
+	if err != nil || service.Mean() != 2e9 {
+		t.Errorf("service: mean %v ns, %v", service.Mean(), err)
+	}
+	acceptance, err := c.AcceptanceModel()
+	if err != nil || acceptance.Rate() != 1 {
+		t.Errorf("acceptance: %v, %v", acceptance.Rate(), err)
+	}
+	_, err = mustLoad(t, "rollout:\n  length: {file: /nowhere/lengths}").LengthModel()
+	if err == nil || !strings.HasPrefix(err.Error(), "run.yaml:2:") || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	candidates := []string{"group_size", "concurrency", "start", "seed"}
+	for word, want := range map[string]string{
+		"group_szie": "group_size", "groupsize": "group_size", "concurency": "concurrency",
+		"strat": "start", "sede": "seed", "zzz": "", "a": "", "": "",
+	} {
+		if got := nearest(word, candidates); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+// FuzzParse: no document makes the parser panic, and a document that resolves
+// is one that the loop accepts and that survives printing.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"", "null", "a: b", "seed: 1\nrollout: {concurrency: 8}", "engines: [{slots: 1}, {}]",
+		"rollout:\n  length: {kind: empirical, groups: [[1, 2], [3]]}\n", "train: {batch: 1e3}",
+		"queue: {policy: max, max_staleness: 2, abort: true}\nsync: {every: 2}", "- 1\n- 2", "? [a]\n: b",
+		"x: &a [*a]", "<<: {seed: 1}", "seed: !!int 4", "seed: 0x10", "---\n...\n---\n", "schedule: synchronous",
+		"rollout: {group_size: 3, start: gang}\ntrain: {batch: 9}", "seed: |\n  text",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		raw, err := Parse("fuzz", []byte(text))
+		if err != nil {
+			return
+		}
+		c, err := raw.Resolve()
+		if err != nil {
+			return
+		}
+		if err := c.LoopConfig().WithDefaults().Validate(); err != nil {
+			t.Errorf("the loop refuses a document that resolves: %v", err)
+		}
+		again, err := Parse("again", c.YAML())
+		if err != nil || !again.Equal(c) {
+			t.Errorf("changes in print (%v):\n%s\nparsed:\n%s", err, c.YAML(), again.YAML())
+		}
+	})
+}
+
+// FuzzSet: no override makes Set panic.
+func FuzzSet(f *testing.F) {
+	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "rollout.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "rollout.length.groups.0=3"} {
+		f.Add(seed)
+	}
+	base, err := Load("")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, override string) {
+		changed, err := base.Set(override)
+		if err != nil {
+			return
+		}
+		if c, err := changed.Resolve(); err == nil && loop.Config.Validate(c.LoopConfig()) != nil {
+			t.Errorf("the loop refuses a document that resolves: %v", c.LoopConfig().Validate())
+		}
+	})
+}
+
+// Nesting is bounded before the parser, whose memory grows with its square.
+func TestNestingIsBounded(t *testing.T) {
+	for _, text := range []string{strings.Repeat("[", 200_000), strings.Repeat("{a: ", 60_000), strings.Repeat("- ", 100_000), strings.Repeat("? ", 1000)} {
+		if _, err := Parse("run.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "levels deep (allowed: at most 64") {
+			t.Errorf("%.10s…: got %v", text, err)
+		}
+	}
+	if _, err := Parse("run.yaml", make([]byte, documentBytesMax+1)); err == nil || !strings.Contains(err.Error(), "bytes long") {
+		t.Errorf("a large document: got %v", err)
+	}
+	wide := "rollout: {length: {groups: [" + strings.Repeat("[1],", 1000) + "]}}"
+	if _, err := Parse("run.yaml", []byte(wide)); err != nil {
+		t.Errorf("many groups are not deep: %v", err)
+	}
+}

@@ -1,0 +1,330 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// The defaults of a document, by key. What follows from other keys is in
+// WithDefaults.
+const (
+	groupSizeDefault    = 8
+	batchGroupsDefault  = 8
+	meanTokensDefault   = 1400
+	tailnessDefault     = 50
+	capTokensDefault    = 8080
+	heldOutDefault      = 1000
+	evaluatedDefault    = 200
+	simulatedSpeed      = 50 // tokens per second of one slot
+	synchronousSchedule = "synchronous"
+)
+
+// WithDefaults returns a copy in which every key that was not given and has a
+// default holds it. It may be applied twice. It does not check anything: see
+// [Config.Validate].
+func (c Config) WithDefaults() Config {
+	c = c.clone()
+	orSeed(&c.Seed, 1, c.given("seed"))
+	orWord(&c.Schedule, "asynchronous")
+	c.rolloutDefaults()
+	c.queueDefaults()
+	c.syncDefaults()
+	orNumber(&c.Filter.Acceptance, 1, c.given("filter.acceptance"))
+	if !c.given("filter.zero_advantage") && c.Rollout.GroupSize > 1 {
+		c.Filter.ZeroAdvantage = true
+	}
+	orCount(&c.Steps.Warmup, 300, c.given("steps.warmup"))
+	orCount(&c.Steps.Measured, 1500, c.given("steps.measured"))
+	c.learningDefaults()
+	c.storeDefaults()
+	return c
+}
+
+// rolloutDefaults fills in rollout, train and engines, which depend on one
+// another.
+func (c *Config) rolloutDefaults() {
+	orCount(&c.Rollout.GroupSize, groupSizeDefault, c.given("rollout.group_size"))
+	// Behind a group size that Validate will refuse, nothing must overflow.
+	group := min(max(c.Rollout.GroupSize, 1), 1<<16)
+	orCount(&c.Train.Batch, batchGroupsDefault*group, c.given("train.batch"))
+	slots := 0
+	for _, engine := range c.Engines {
+		slots += engine.Slots
+	}
+	if slots == 0 {
+		slots = max(c.Train.Batch, 1)
+	}
+	orCount(&c.Rollout.Concurrency, slots, c.given("rollout.concurrency"))
+	orWord(&c.Rollout.Start, "stream")
+	c.engineDefaults()
+	c.Rollout.Length = c.lengthDefaults(c.Rollout.Length)
+
+	// One service time, two keys: the run's environment and the simulation's.
+	service, live := &c.Rollout.Environment, &c.Environment.ServiceTime
+	switch {
+	case live.isZero() || c.overridden("rollout.environment") && !c.overridden("environment.service_time"):
+		*service = c.serviceDefaults(*service, "rollout.environment")
+		c.copyService("rollout.environment", "environment.service_time")
+		*live = *service
+	case service.isZero() || c.overridden("environment.service_time") && !c.overridden("rollout.environment"):
+		*live = c.serviceDefaults(*live, "environment.service_time")
+		c.copyService("environment.service_time", "rollout.environment")
+		*service = *live
+	default:
+		*service = c.serviceDefaults(*service, "rollout.environment")
+		*live = c.serviceDefaults(*live, "environment.service_time")
+	}
+}
+
+// copyService copies which keys of a service time were given, along with the
+// values themselves.
+func (c *Config) copyService(from, to string) {
+	c.origin.forget(to)
+	for _, known := range fieldsOf(reflect.TypeFor[Service]()) {
+		if at, ok := c.origin.places[join(from, known.key)]; ok {
+			c.origin.places[join(to, known.key)] = at
+		}
+	}
+}
+
+// isZero reports whether nothing is said about a service time.
+func (s Service) isZero() bool { return s.Kind == "" && !s.isMeasured() && s.MeanS == 0 }
+
+// isMeasured reports whether a service time is given by measurements.
+func (s Service) isMeasured() bool { return s.File != "" || len(s.Groups) > 0 }
+
+// engineDefaults divides the concurrency over the engines that say no slots.
+func (c *Config) engineDefaults() {
+	if len(c.Engines) == 0 {
+		c.Engines = []Engine{{Slots: c.Rollout.Concurrency}}
+		c.origin.forget("engines")
+	}
+	if c.overridden("rollout.concurrency") && !c.overridden("engines") {
+		for i := range c.Engines {
+			c.Engines[i].Slots = 0
+			c.origin.forget(fmt.Sprintf("engines.%d.slots", i))
+		}
+	}
+	open, left := 0, c.Rollout.Concurrency
+	for i, engine := range c.Engines {
+		if engine.Slots == 0 && !c.given(fmt.Sprintf("engines.%d.slots", i)) {
+			open++
+		}
+		left -= engine.Slots
+	}
+	for i := range c.Engines {
+		engine := &c.Engines[i]
+		if engine.Slots == 0 && !c.given(fmt.Sprintf("engines.%d.slots", i)) {
+			engine.Slots = max(left/open, 1)
+			left -= engine.Slots
+			open--
+		}
+		orWord(&engine.Kind, "embedded")
+		orWord(&engine.Name, fmt.Sprintf("engine-%d", i))
+	}
+}
+
+// lengthDefaults fills in a length model and drops what its kind does not use
+// where an override chose the kind.
+func (c *Config) lengthDefaults(l Length) Length {
+	const path = "rollout.length"
+	measured := l.File != "" || len(l.Groups) > 0
+	untouched := l.Kind == "" && !measured && l.MeanTokens == 0 && l.Tailness == 0 && l.CapTokens == 0
+	if l.Kind == "" {
+		l.Kind = "lognormal"
+		if measured {
+			l.Kind = "empirical"
+		}
+	}
+	if l.Kind != "empirical" {
+		orNumber(&l.MeanTokens, meanTokensDefault, c.given(path+".mean_tokens"))
+	}
+	if l.Kind == "lognormal" && !c.given(path+".tailness") && l.Tailness == 0 {
+		l.Tailness = tailnessDefault
+	}
+	if untouched && !c.given(path+".cap_tokens") && !c.given(path+".tailness") {
+		l.CapTokens = capTokensDefault
+	}
+	c.dropReplaced(&l, path, path+".kind", lengthKeys[l.Kind])
+	return l
+}
+
+// serviceDefaults is lengthDefaults for a service time.
+func (c *Config) serviceDefaults(s Service, path string) Service {
+	if s.Kind == "" {
+		switch {
+		case s.isMeasured():
+			s.Kind = "empirical"
+		case s.MeanS > 0 && (s.Tailness > 0 || c.given(path+".tailness")):
+			s.Kind = "lognormal"
+		case s.MeanS > 0:
+			s.Kind = "fixed"
+		default:
+			s.Kind = "none"
+		}
+	}
+	if s.Kind == "lognormal" && !c.given(path+".tailness") && s.Tailness == 0 {
+		s.Tailness = tailnessDefault
+	}
+	c.dropReplaced(&s, path, path+".kind", serviceKeys[s.Kind])
+	return s
+}
+
+// lengthKeys and serviceKeys are the keys each kind uses beside kind.
+var (
+	lengthKeys = map[string][]string{
+		"fixed":       {"mean_tokens", "cap_tokens"},
+		"lognormal":   {"mean_tokens", "cap_tokens", "tailness"},
+		"exponential": {"mean_tokens", "cap_tokens"},
+		"pareto":      {"mean_tokens", "cap_tokens", "alpha"},
+		"empirical":   {"file", "groups", "cap_tokens"},
+	}
+	serviceKeys = map[string][]string{
+		"none":        {},
+		"fixed":       {"mean_s", "cap_s"},
+		"lognormal":   {"mean_s", "cap_s", "tailness"},
+		"exponential": {"mean_s", "cap_s"},
+		"empirical":   {"file", "groups", "cap_s"},
+	}
+	queueKeys = map[string][]string{
+		"drop":  {"factor", "capacity", "select", "hold"},
+		"max":   {"factor", "capacity", "select", "hold", "max_staleness", "abort"},
+		"block": {"factor", "capacity", "select", "hold"},
+	}
+)
+
+// dropReplaced clears the keys of a section that the value of its chooser (kind
+// or policy) does not use, where the chooser was given elsewhere than the key:
+// an override changed what the document is about. Where both stand in the same
+// document, Validate refuses the pair instead.
+func (c *Config) dropReplaced(section any, path, chooser string, used []string) {
+	target := reflect.ValueOf(section).Elem()
+	if used == nil {
+		return // an unknown word: reported as that
+	}
+	for _, known := range fieldsOf(target.Type()) {
+		full := join(path, known.key)
+		if full == chooser || slices.Contains(used, known.key) || c.together(full, chooser) {
+			continue
+		}
+		if c.given(chooser) && c.given(full) {
+			target.Field(known.index).SetZero()
+			c.origin.forget(full)
+		}
+	}
+}
+
+// queueDefaults fills in the queue. The synchronous schedule replaces it: one
+// batch, nothing dropped.
+func (c *Config) queueDefaults() {
+	if c.Schedule == synchronousSchedule {
+		c.origin.forget("queue")
+		c.Queue = Queue{Policy: "block", Factor: 1, Select: "oldest"}
+		return
+	}
+	orWord(&c.Queue.Policy, "drop")
+	orWord(&c.Queue.Select, "oldest")
+	c.dropReplaced(&c.Queue, "queue", "queue.policy", queueKeys[c.Queue.Policy])
+	switch {
+	case c.Queue.Capacity == 0 && !c.given("queue.capacity"):
+		orNumber(&c.Queue.Factor, 1, c.given("queue.factor"))
+	case c.given("queue.capacity") && c.given("queue.factor") && !c.together("queue.capacity", "queue.factor"):
+		c.keepOverride("queue.capacity", &c.Queue.Capacity, "queue.factor", &c.Queue.Factor)
+	}
+}
+
+// syncDefaults fills in the weight sync, and drops alternatives that an
+// override replaced.
+func (c *Config) syncDefaults() {
+	orWord(&c.Sync.Mode, "in_flight")
+	orCount(&c.Sync.Every, 1, c.given("sync.every"))
+	orWord(&c.Sync.Trainer, "free")
+	orWord(&c.Sync.Switch, "fleet")
+	if c.Schedule == synchronousSchedule {
+		// The next groups open at the next served version, so every step syncs.
+		c.Sync.Every = 1
+		c.origin.forget("sync.every")
+	}
+	c.keepOverride("rollout.decode_tokens_per_s", &c.Rollout.DecodeTokensPerS,
+		"rollout.throughput_tokens_per_s", &c.Rollout.ThroughputTokensPerS)
+	c.keepOverride("train.utilization", &c.Train.Utilization, "train.step_s", &c.Train.StepS)
+	c.keepOverride("train.utilization", &c.Train.Utilization, "train.throughput_tokens_per_s", &c.Train.ThroughputTokensPerS)
+	c.keepOverride("train.step_s", &c.Train.StepS, "train.throughput_tokens_per_s", &c.Train.ThroughputTokensPerS)
+}
+
+// keepOverride resolves two keys that exclude each other when one of them comes
+// from an override: the override is what the user wants.
+func (c *Config) keepOverride(path string, value any, other string, otherValue any) {
+	if !c.given(path) || !c.given(other) || c.together(path, other) {
+		return
+	}
+	lose, loser := other, otherValue
+	if c.origin.places[other].file == overrideFile {
+		lose, loser = path, value
+	}
+	reflect.ValueOf(loser).Elem().SetZero()
+	c.origin.forget(lose)
+}
+
+// learningDefaults fills in the sections about what a run learns and how.
+func (c *Config) learningDefaults() {
+	orCount(&c.Model.Layers, 2, c.given("model.layers"))
+	orCount(&c.Model.Width, 64, c.given("model.width"))
+	orCount(&c.Model.Heads, 4, c.given("model.heads"))
+	orCount(&c.Model.Context, 16, c.given("model.context"))
+
+	orWord(&c.Environment.Task, "reverse")
+	orCount(&c.Environment.LettersMin, 2, c.given("environment.letters_min"))
+	orCount(&c.Environment.LettersMax, 5, c.given("environment.letters_max"))
+	orCount(&c.Environment.HeldOut, heldOutDefault, c.given("environment.held_out"))
+
+	orWord(&c.Trainer.Kind, "embedded")
+	orCount(&c.Trainer.Steps, 500, c.given("trainer.steps"))
+	orNumber(&c.Trainer.LearningRate, 0.001, c.given("trainer.learning_rate"))
+	orNumber(&c.Trainer.ClipEpsilon, 0.2, c.given("trainer.clip_epsilon"))
+	if !c.given("trainer.normalize_std") {
+		c.Trainer.NormalizeStd = true
+	}
+	orNumber(&c.Trainer.GradientNorm, 1, c.given("trainer.gradient_norm"))
+
+	orCount(&c.Evaluate.Prompts, min(evaluatedDefault, c.Environment.HeldOut), c.given("evaluate.prompts"))
+	orCount(&c.Evaluate.Every, 25, c.given("evaluate.every"))
+}
+
+// storeDefaults fills in where files go and what failures do.
+func (c *Config) storeDefaults() {
+	orWord(&c.Store.Dir, "runs")
+	orWord(&c.Store.Sync, "kernel")
+	orCount(&c.Store.SnapshotEvery, 25, c.given("store.snapshot_every"))
+	orCount(&c.Store.KeepVersions, 3, c.given("store.keep_versions"))
+	orCount(&c.Store.SamplesEvery, 25, c.given("store.samples_every"))
+	orCount(&c.Failures.MaxAttempts, 3, c.given("failures.max_attempts"))
+	orWord(&c.Failures.OnFailure, "drop_group")
+	orCount(&c.Failures.TrainAttempts, 3, c.given("failures.train_attempts"))
+}
+
+// orWord, orCount, orNumber and orSeed fill in one default.
+func orWord(value *string, fallback string) {
+	if *value == "" {
+		*value = fallback
+	}
+}
+
+func orCount(value *int, fallback int, given bool) {
+	if *value == 0 && !given {
+		*value = fallback
+	}
+}
+
+func orNumber(value *float64, fallback float64, given bool) {
+	if *value == 0 && !given {
+		*value = fallback
+	}
+}
+
+func orSeed(value *uint64, fallback uint64, given bool) {
+	if *value == 0 && !given {
+		*value = fallback
+	}
+}

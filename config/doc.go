@@ -1,0 +1,19 @@
+// Package config is the one schema behind every command: a document describes
+// a run, a simulation or a prediction, and the same document serves all three.
+//
+// [Load] reads a YAML file strictly, applies overrides, fills in defaults and
+// checks the result; what it refuses it names by file, line and key, with what
+// would be accepted and, for a mistyped key, the nearest known one. Several
+// mistakes are reported together, as [Errors].
+//
+// A [Config] is a plain value. [Config.WithDefaults] returns a copy,
+// [Config.Validate] checks relations and changes nothing, and [Config.YAML]
+// prints a document that parses back to an equal Config: every trace starts
+// with one.
+//
+// Field tags are the schema: json names the key, min, max, above and below
+// bound a number, allowed lists the values of a word, later lists words that
+// are known but not available yet, and omitempty marks a key that may stay
+// unset. The comment on a field is its description in the JSON schema for
+// editors, which a test regenerates.
+package config

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Error is one thing wrong with a document. Its text names the place, the key,
+// the bad value, what is allowed and, where one is near, the key that was
+// probably meant.
+type Error struct {
+	// File is the document's name, "--set" for an override, "" for a Config
+	// built by a program.
+	File string
+	// Line and Column are where in the file, from 1; 0 when unknown.
+	Line, Column int
+	// Key is the dotted path, such as rollout.group_size; "" for the document.
+	Key string
+	// Value is what was given, as written; "" when nothing was.
+	Value string
+	// Problem says what is wrong in a few words, such as "unknown key".
+	Problem string
+	// Allowed says what is accepted, "" where Problem says it all.
+	Allowed string
+	// Nearest is the known key or value that was probably meant, "" for none.
+	Nearest string
+	// Cause is the error underneath, nil for none.
+	Cause error
+}
+
+// Error renders the error on one line.
+func (e *Error) Error() string {
+	var text strings.Builder
+	switch {
+	case e.Line > 0:
+		fmt.Fprintf(&text, "%s:%d:%d: ", e.File, e.Line, e.Column)
+	case e.File != "":
+		text.WriteString(e.File + ": ")
+	}
+	if e.Key != "" {
+		text.WriteString(e.Key + ": ")
+	}
+	if e.Value != "" {
+		text.WriteString(e.Value + " ")
+	}
+	text.WriteString(e.Problem)
+	if e.Nearest != "" {
+		fmt.Fprintf(&text, ", did you mean %s?", e.Nearest)
+	}
+	if e.Allowed != "" {
+		text.WriteString(" (allowed: " + e.Allowed + ")")
+	}
+	return text.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// UsageFault marks the error as the caller's: a command ends with exit code 2.
+func (e *Error) UsageFault() {}
+
+// Errors are all the things wrong with a document, in the order in which a
+// reader meets them. Every element is reachable by errors.As.
+type Errors []*Error
+
+// errorsShownMax bounds a message: past it nobody reads on.
+const errorsShownMax = 20
+
+// Error renders one error a line.
+func (e Errors) Error() string {
+	lines := make([]string, 0, len(e))
+	for i, err := range e {
+		if i == errorsShownMax {
+			lines = append(lines, fmt.Sprintf("and %d more", len(e)-i))
+			break
+		}
+		lines = append(lines, err.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the errors one by one.
+func (e Errors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i, err := range e {
+		all[i] = err
+	}
+	return all
+}
+
+// UsageFault marks the errors as the caller's.
+func (e Errors) UsageFault() {}
+
+// orNil sorts by place and turns no errors into a nil error.
+func (e Errors) orNil() error {
+	if len(e) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(e, func(a, b *Error) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	return e
+}
+
+// nearest returns the candidate closest to a word by edit distance, "" when
+// none is near enough to be a likely typo.
+func nearest(word string, candidates []string) string {
+	best, bestDistance := "", max(2, len(word)/3)+1
+	for _, candidate := range candidates {
+		if distance := editDistance(word, candidate); distance < bestDistance {
+			best, bestDistance = candidate, distance
+		}
+	}
+	if bestDistance >= len(word) {
+		return "" // nothing of the word would be left
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions, substitutions and swaps of
+// neighbours that turn one word into another.
+func editDistance(a, b string) int {
+	before := make([]int, len(b)+1)   // row i-2
+	previous := make([]int, len(b)+1) // row i-1
+	current := make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		current[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			current[j] = min(previous[j]+1, current[j-1]+1, previous[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				current[j] = min(current[j], before[j-2]+1)
+			}
+		}
+		before, previous, current = previous, current, before
+	}
+	return previous[len(b)]
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Load reads a document, applies overrides in order, fills in defaults and
+// checks the result. The empty path stands for the empty document. The error
+// is an [Errors] with every mistake found.
+func Load(path string, overrides ...string) (Config, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	raw, errs := parse(path, text)
+	return raw.resolve(overrides, errs)
+}
+
+// Read reads a document as it is, without defaults or checks beyond its keys
+// and types, so that a caller can try several overrides on it. The empty path
+// stands for the empty document.
+func Read(path string) (Config, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	return Parse(path, text)
+}
+
+// readFile reads a document's text, none for the empty path.
+func readFile(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		problem := err.Error()
+		var pathError *fs.PathError
+		if errors.As(err, &pathError) {
+			problem = pathError.Err.Error()
+		}
+		return nil, Errors{{File: path, Problem: "cannot be read: " + problem, Cause: err}}
+	}
+	return text, nil
+}
+
+// Parse reads a document from memory; name stands for it in messages. The
+// document is as it was given: see [Config.Resolve].
+func Parse(name string, text []byte) (Config, error) {
+	c, errs := parse(name, text)
+	return c, errs.orNil()
+}
+
+// parse is Parse with its errors as a list. What was right is in the Config
+// whatever else was wrong.
+func parse(name string, text []byte) (Config, Errors) {
+	c := Config{origin: &origin{name: name, places: map[string]place{}}}
+	body, err := parseTree(name, text)
+	if err != nil {
+		return c, err.(Errors)
+	}
+	if isEmpty(body) {
+		return c, nil
+	}
+	d := decoder{file: name, origin: c.origin}
+	d.section(body, document, reflect.ValueOf(&c).Elem(), "")
+	return c, d.errs
+}
+
+// Set returns a copy with overrides applied in order. Each is KEY=VALUE with a
+// dotted key, such as train.batch=64 or engines.0.slots=8, and a value in YAML;
+// null takes back what the document gave. Overrides belong before
+// [Config.WithDefaults], because a default may follow from what they change.
+func (c Config) Set(overrides ...string) (Config, error) {
+	changed, errs := c.set(overrides)
+	return changed, errs.orNil()
+}
+
+// Resolve returns a copy with every default filled in, checked.
+func (c Config) Resolve() (Config, error) { return c.resolve(nil, nil) }
+
+// resolve applies overrides and defaults, and checks; errs is what was wrong
+// before. Relations are checked only where all keys were right: behind a
+// mistake they would mislead.
+func (c Config) resolve(overrides []string, errs Errors) (Config, error) {
+	changed, wrong := c.set(overrides)
+	errs = append(errs, wrong...)
+	resolved := changed.WithDefaults()
+	errs = append(errs, resolved.validate(len(errs) == 0)...)
+	return resolved, errs.orNil()
+}
+
+// set is Set with its errors as a list.
+func (c Config) set(overrides []string) (Config, Errors) {
+	changed := c.clone()
+	d := decoder{file: overrideFile, origin: changed.origin}
+	for _, override := range overrides {
+		d.override(reflect.ValueOf(&changed).Elem(), override)
+	}
+	return changed, d.errs
+}
+
+// clone copies a Config with everything it points to.
+func (c Config) clone() Config {
+	c.Engines = slices.Clone(c.Engines)
+	c.Rollout.Length.Groups = slices.Clone(c.Rollout.Length.Groups)
+	c.Rollout.Environment.Groups = slices.Clone(c.Rollout.Environment.Groups)
+	c.Environment.ServiceTime.Groups = slices.Clone(c.Environment.ServiceTime.Groups)
+	if c.origin == nil {
+		c.origin = &origin{places: map[string]place{}}
+	} else {
+		c.origin = &origin{name: c.origin.name, places: maps.Clone(c.origin.places)}
+	}
+	return c
+}
+
+// override applies one KEY=VALUE to a Config.
+func (d *decoder) override(target reflect.Value, override string) {
+	key, value, ok := strings.Cut(override, "=")
+	if !ok || key == "" || strings.TrimSpace(value) == "" {
+		d.errs = append(d.errs, &Error{File: overrideFile, Value: strconv.Quote(override),
+			Problem: "is not an override", Allowed: "KEY=VALUE, such as train.batch=64; null takes a key back"})
+		return
+	}
+	known, place, err := locate(key, target)
+	if err != nil {
+		d.errs = append(d.errs, err)
+		return
+	}
+	body, parseErr := parseTree(overrideFile, []byte(value))
+	if parseErr != nil {
+		for _, err := range parseErr.(Errors) {
+			err.Key, err.Value, err.Line, err.Column = key, strconv.Quote(value), 0, 0
+			d.errs = append(d.errs, err)
+		}
+		return
+	}
+	if isEmpty(body) && value != "null" {
+		d.errs = append(d.errs, &Error{File: overrideFile, Key: key, Value: strconv.Quote(value), Problem: "has no value"})
+		return
+	}
+	d.value(body, known, place, key)
+}
+
+// locate follows a dotted key to its field. The index of a list's element may
+// be one past the last, which appends.
+func locate(path string, target reflect.Value) (field, reflect.Value, *Error) {
+	fields, known := document, field{}
+	parts := strings.Split(path, ".")
+	for i := 0; i < len(parts); i++ {
+		so := strings.Join(parts[:i], ".")
+		if fields == nil {
+			return field{}, target, &Error{File: overrideFile, Key: path, Problem: "unknown key: " + so + " has no keys under it"}
+		}
+		next, ok := find(fields, parts[i])
+		if !ok {
+			return field{}, target, unknownOverride(path, so, parts[i], strings.Join(parts[i+1:], "."), fields)
+		}
+		known, target, fields = next, target.Field(next.index), next.fields
+		if known.fields != nil && known.kind.Kind() == reflect.Slice && i+1 < len(parts) {
+			i++
+			index, err := strconv.Atoi(parts[i])
+			if err != nil || index < 0 || index > target.Len() {
+				return field{}, target, &Error{File: overrideFile, Key: path, Value: strconv.Quote(parts[i]),
+					Problem: "is not an index of " + known.key, Allowed: "0 to " + strconv.Itoa(target.Len())}
+			}
+			if index == target.Len() {
+				target.Set(reflect.Append(target, reflect.Zero(known.kind.Elem())))
+			}
+			target = target.Index(index)
+			known.kind = known.kind.Elem()
+		}
+	}
+	return known, target, nil
+}
+
+// unknownOverride reports a dotted key that does not exist: key is the part of
+// path that section does not have, rest what follows it.
+func unknownOverride(path, section, key, rest string, fields []field) *Error {
+	if planned[join(section, key)] {
+		return &Error{File: overrideFile, Key: path, Problem: "is not available yet"}
+	}
+	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
+	if near := nearest(key, keysOf(fields)); near != "" {
+		err.Nearest = strings.TrimSuffix(join(join(section, near), rest), ".")
+	} else if paths := pathsTo(key, "", document); len(paths) > 0 {
+		err.Nearest = paths[0]
+	}
+	return err
+}
