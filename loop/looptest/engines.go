@@ -1,0 +1,265 @@
+package looptest
+
+import "github.com/headway-rl/headway/loop"
+
+type engineState int
+
+const (
+	serving engineState = iota
+	joining
+	gone
+)
+
+type engineStage int
+
+const (
+	idle engineStage = iota
+	loading
+	loaded
+	switching
+)
+
+// engineBook is what the checker knows of an engine.
+type engineBook struct {
+	state    engineState
+	stage    engineStage
+	served   loop.Version
+	loading  loop.Version
+	attempt  int32
+	failures int
+}
+
+// takesRollouts reports whether the engine may be given rollouts now.
+func (c *Checker) takesRollouts(e *engineBook) bool {
+	if e.state != serving {
+		return false
+	}
+	switch c.cfg.Sync {
+	case loop.SyncPause:
+		return e.stage != switching
+	case loop.SyncDrain:
+		return e.stage == idle
+	}
+	return true
+}
+
+// lowestServed is the lowest version of the fleet, NoVersion if no engine serves.
+func (c *Checker) lowestServed() loop.Version {
+	lowest := loop.NoVersion
+	for _, e := range c.engines {
+		if e.state == serving && (lowest == loop.NoVersion || e.served < lowest) {
+			lowest = e.served
+		}
+	}
+	return lowest
+}
+
+// busy reports whether a slot of the engine is taken.
+func (c *Checker) busy(engine int) bool {
+	for _, s := range c.slots {
+		if int(s.engine) == engine && s.taken {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Checker) load(i int32, v loop.Version) {
+	e := &c.engines[i]
+	e.stage, e.loading = loading, v
+	e.attempt++
+	c.expect(loop.Action{Kind: loop.LoadWeights, Engine: i, Version: v, Attempt: e.attempt})
+}
+
+func (c *Checker) join(i int32, v loop.Version) {
+	e := &c.engines[i]
+	e.state, e.served, e.failures = joining, loop.NoVersion, 0
+	c.load(i, v)
+}
+
+// newest is the newest version that any engine has been asked to serve.
+func (c *Checker) newest() loop.Version { return max(c.target, c.completed) }
+
+// startSync begins a sync that is due.
+func (c *Checker) startSync() {
+	due := c.target == loop.NoVersion && c.version-c.completed >= loop.Version(c.cfg.SyncEvery)
+	if !due || c.finished {
+		return
+	}
+	for i := range c.engines {
+		if c.engines[i].state == serving {
+			c.target = c.version
+			c.engines[i].failures = 0
+			c.load(int32(i), c.version)
+		}
+	}
+}
+
+// settleSync brings the sync as far as the state of the engines lets it. It is
+// asked after every event, whatever it was: the loop must not miss the moment.
+func (c *Checker) settleSync() {
+	if c.finished {
+		return
+	}
+	for again := true; again; {
+		c.switchReady()
+		again = c.completeSync()
+		if !again && c.target == loop.NoVersion {
+			c.startSync()
+		}
+	}
+}
+
+// switchReady has the engines switch that may: each that is ready in a rolling
+// switch, else all that take part once all are ready.
+func (c *Checker) switchReady() {
+	if c.target == loop.NoVersion {
+		return
+	}
+	var ready []int
+	waiting := 0
+	for i, e := range c.engines {
+		if e.state != serving || e.stage == idle || e.stage == switching {
+			continue
+		}
+		if e.stage == loaded && (c.cfg.Sync != loop.SyncDrain || !c.busy(i)) {
+			ready = append(ready, i)
+		} else {
+			waiting++
+		}
+	}
+	if waiting > 0 && !c.cfg.RollingSwitch {
+		return
+	}
+	for _, i := range ready {
+		c.switchOne(i)
+	}
+}
+
+func (c *Checker) switchOne(i int) {
+	e := &c.engines[i]
+	e.stage = switching
+	c.expect(loop.Action{Kind: loop.SwitchWeights, Engine: int32(i), Version: e.loading, Attempt: e.attempt})
+}
+
+// completeSync ends the sync if every engine in it serves its version.
+func (c *Checker) completeSync() bool {
+	if c.target == loop.NoVersion {
+		return false
+	}
+	for _, e := range c.engines {
+		if e.state == serving && e.stage != idle {
+			return false
+		}
+	}
+	c.completed, c.target = c.target, loop.NoVersion
+	c.expect(loop.Action{Kind: loop.SyncCompleted, Version: c.completed})
+	c.startSync()
+	c.selectBatch()
+	return true
+}
+
+// loadNamed returns the engine whose load an event names.
+func (c *Checker) loadNamed(ev loop.Event, stages ...engineStage) *engineBook {
+	if ev.Engine >= 0 && int(ev.Engine) < len(c.engines) {
+		e := &c.engines[ev.Engine]
+		for _, stage := range stages {
+			if e.stage == stage && e.loading == ev.Version && e.attempt == ev.Attempt {
+				return e
+			}
+		}
+	}
+	c.counts.Late++
+	return nil
+}
+
+// behind reports whether a joining engine may not serve v.
+func (c *Checker) behind(v loop.Version) bool { return v < c.lowestServed() || v < c.completed }
+
+func (c *Checker) weightsLoaded(ev loop.Event) {
+	e := c.loadNamed(ev, loading)
+	switch {
+	case e == nil:
+	case e.state == serving:
+		e.stage = loaded
+	case c.behind(ev.Version):
+		c.load(ev.Engine, c.newest())
+	default:
+		c.switchOne(int(ev.Engine))
+	}
+}
+
+func (c *Checker) weightsSwitched(ev loop.Event) {
+	e := c.loadNamed(ev, switching)
+	if e == nil {
+		return
+	}
+	if e.state == joining && c.behind(ev.Version) {
+		c.load(ev.Engine, c.newest())
+		return
+	}
+	joined := e.state == joining
+	e.state, e.stage, e.served, e.failures = serving, idle, ev.Version, 0
+	if joined && c.target > ev.Version {
+		c.load(ev.Engine, c.target)
+	}
+}
+
+func (c *Checker) syncFailed(ev loop.Event) {
+	e := c.loadNamed(ev, loading, switching)
+	if e == nil {
+		return
+	}
+	e.failures++
+	if e.failures >= c.cfg.MaxAttempts {
+		c.lose(ev.Engine, loop.ReasonSync)
+		return
+	}
+	if e.stage == switching {
+		e.stage = idle
+		c.failRollouts(ev.Engine, loop.ReasonSync)
+		e.state, e.served = joining, loop.NoVersion
+	}
+	c.load(ev.Engine, c.newest())
+}
+
+// failRollouts books that every rollout on an engine has failed. The slots of an
+// engine that lives on stay taken until it says that they are free.
+func (c *Checker) failRollouts(engine int32, why loop.Reason) {
+	for i := range c.slots {
+		s := c.slots[i]
+		if s.engine != engine || !s.taken {
+			continue
+		}
+		if c.engines[engine].state == gone {
+			c.slots[i] = slotBook{engine: engine}
+		} else if !s.unwanted {
+			c.unwant(int32(i))
+		}
+		if !s.unwanted {
+			c.failSample(c.groups[s.group], s.sample, why)
+		}
+	}
+}
+
+func (c *Checker) engineLost(ev loop.Event) {
+	if ev.Engine < 0 || int(ev.Engine) >= len(c.engines) || c.engines[ev.Engine].state == gone {
+		c.counts.Late++
+		return
+	}
+	c.lose(ev.Engine, loop.ReasonEngine)
+}
+
+func (c *Checker) lose(engine int32, why loop.Reason) {
+	e := &c.engines[engine]
+	e.state, e.stage, e.served = gone, idle, loop.NoVersion
+	c.failRollouts(engine, why)
+}
+
+func (c *Checker) engineJoined(ev loop.Event) {
+	if ev.Engine < 0 || int(ev.Engine) >= len(c.engines) || c.engines[ev.Engine].state != gone {
+		c.counts.Late++
+		return
+	}
+	c.join(ev.Engine, c.newest())
+}

@@ -1,0 +1,428 @@
+package looptest
+
+import (
+	"math"
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// apply books an event and collects what must follow from it. It reports
+// whether starts wait for the rest of the instant.
+func (c *Checker) apply(ev loop.Event) (settling bool) {
+	switch ev.Kind {
+	case loop.RunStarted:
+		c.runStarted()
+	case loop.Recovered:
+		c.recovered()
+	case loop.StopRequested:
+		c.stopping = true
+		if c.lease.id == 0 {
+			c.finish(loop.ReasonStopped)
+		}
+	case loop.TrainStepEnded:
+		c.trainStepEnded(ev)
+		return true
+	case loop.TrainStepFailed:
+		c.trainStepFailed(ev)
+	case loop.LeaseReturned:
+		c.leaseReturned(ev)
+	case loop.WeightsLoaded:
+		c.weightsLoaded(ev)
+		return true
+	case loop.WeightsSwitched:
+		c.weightsSwitched(ev)
+		return true
+	case loop.SyncFailed:
+		c.syncFailed(ev)
+	case loop.EngineLost:
+		c.engineLost(ev)
+	case loop.EngineJoined:
+		c.engineJoined(ev)
+	case loop.Tick:
+	case loop.FirstToken:
+		c.firstToken(ev)
+		return c.settling
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
+		c.rolloutEnded(ev)
+	default:
+		c.counts.Unknown++
+	}
+	return false
+}
+
+func (c *Checker) runStarted() {
+	if c.started {
+		c.counts.Late++
+		return
+	}
+	c.started = true
+	for i := range c.engines {
+		c.engines[i].served = 0
+	}
+}
+
+func (c *Checker) recovered() {
+	if !c.started {
+		c.runStarted()
+		return
+	}
+	c.stopping, c.finished = false, false
+	for i := range c.slots {
+		s := c.slots[i]
+		c.slots[i] = slotBook{engine: s.engine}
+		if s.taken && !s.unwanted {
+			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
+		}
+	}
+	c.target, c.completed = loop.NoVersion, c.version
+	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
+		c.finish(loop.ReasonSteps)
+		return
+	}
+	for i := range c.engines {
+		c.join(int32(i), c.version)
+	}
+	if c.lease.id != 0 {
+		c.lease.attempt++
+		c.wantTrainStep()
+		return
+	}
+	c.selectBatch()
+}
+
+func (c *Checker) finish(why loop.Reason) {
+	c.finished = true
+	c.expect(loop.Action{Kind: loop.FinishRun, Reason: why, Version: c.version})
+}
+
+func (c *Checker) expect(a loop.Action) { c.want = append(c.want, a) }
+
+// named returns the slot an event names, nil if it names nothing that is under way.
+func (c *Checker) named(ev loop.Event) *slotBook {
+	if ev.Slot < 0 || int(ev.Slot) >= len(c.slots) {
+		c.counts.Late++
+		return nil
+	}
+	s := &c.slots[ev.Slot]
+	if !s.taken || s.group != ev.Group || s.sample != ev.Sample || s.attempt != ev.Attempt {
+		c.counts.Late++
+		return nil
+	}
+	return s
+}
+
+func (c *Checker) firstToken(ev loop.Event) {
+	s := c.named(ev)
+	if s == nil || s.unwanted {
+		return
+	}
+	g := c.groups[s.group]
+	if g.token || g.count(scored) > 0 {
+		return
+	}
+	g.token = true
+	g.start = max(g.start, min(ev.Version, c.lowestServed()))
+}
+
+func (c *Checker) rolloutEnded(ev loop.Event) {
+	s := c.named(ev)
+	if s == nil {
+		return
+	}
+	unwanted := s.unwanted
+	*s = slotBook{engine: s.engine}
+	if unwanted {
+		return
+	}
+	g := c.groups[ev.Group]
+	r := float64(ev.Reward)
+	switch {
+	case ev.Kind == loop.RolloutAborted:
+		c.failSample(g, ev.Sample, loop.ReasonEngine)
+	case ev.Kind == loop.RolloutFailed:
+		c.failSample(g, ev.Sample, ev.Reason)
+	case math.IsNaN(r) || math.IsInf(r, 0):
+		c.failSample(g, ev.Sample, loop.ReasonEnvironment)
+	default:
+		g.samples[ev.Sample].state = scored
+		g.samples[ev.Sample].reward = ev.Reward
+		g.rejected = g.rejected || ev.Verdict == loop.VerdictReject
+		if g.complete() {
+			c.groupReady(g)
+		}
+	}
+}
+
+// failSample books the end of an attempt in flight; its slot is booked by the caller.
+func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
+	c.ends[loop.EndFailed]++
+	s := &g.samples[k]
+	s.state = retrying
+	if why != loop.ReasonRestart {
+		s.failures++
+	}
+	if s.failures >= c.cfg.MaxAttempts {
+		s.state = lost
+	}
+	if g.count(running) == 0 && g.count(scored) == 0 {
+		g.start, g.token = loop.NoVersion, false
+	}
+	if s.state != lost {
+		return
+	}
+	switch {
+	case c.cfg.OnFailure == loop.DropGroup, g.count(lost) == len(g.samples):
+		c.endGroup(g, loop.EndFailed, why)
+	case g.complete():
+		c.groupReady(g)
+	}
+}
+
+func (g *groupBook) count(state sampleState) int {
+	n := 0
+	for _, s := range g.samples {
+		if s.state == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (g *groupBook) complete() bool { return g.count(scored)+g.count(lost) == len(g.samples) }
+
+// uniform reports whether all rewards of the group are equal.
+func (g *groupBook) uniform() bool {
+	var rewards []float32
+	for _, s := range g.samples {
+		if s.state == scored {
+			rewards = append(rewards, s.reward)
+		}
+	}
+	return slices.Min(rewards) == slices.Max(rewards)
+}
+
+func (c *Checker) groupReady(g *groupBook) {
+	g.ready, g.turn = c.version, c.readied
+	c.readied++
+	switch {
+	case g.rejected:
+		c.endGroup(g, loop.EndFiltered, loop.ReasonRejected)
+	case c.cfg.FilterZeroAdvantage && g.uniform():
+		c.endGroup(g, loop.EndFiltered, loop.ReasonZeroAdvantage)
+	case len(c.queue) == c.cfg.QueueGroups && c.cfg.Policy == loop.PolicyBlock:
+		g.place = inHeld
+		c.held = append(c.held, g.id)
+		c.expect(c.notice(loop.GroupHeld, g))
+	default:
+		if len(c.queue) == c.cfg.QueueGroups {
+			c.endGroup(c.groups[c.queue[0]], loop.EndEvicted, loop.ReasonFull)
+		}
+		c.enqueue(g)
+		c.selectBatch()
+	}
+}
+
+// notice is what a group's notices have in common.
+func (c *Checker) notice(kind loop.ActionKind, g *groupBook) loop.Action {
+	return loop.Action{Kind: kind, Group: g.id, Count: int32(g.count(scored)), Version: c.version, StartVersion: g.start, ReadyVersion: g.ready}
+}
+
+func (c *Checker) enqueue(g *groupBook) {
+	g.place = inQueue
+	c.queue = append(c.queue, g.id)
+	c.expect(c.notice(loop.GroupQueued, g))
+}
+
+func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
+	for k := range g.samples {
+		s := &g.samples[k]
+		if s.state != running {
+			continue
+		}
+		c.ends[loop.EndCancelled]++
+		c.unwant(s.slot)
+		s.state = lost
+	}
+	c.ends[end] += int64(g.count(scored))
+	a := c.notice(loop.GroupEnded, g)
+	a.End, a.Reason = end, why
+	c.expect(a)
+	c.forget(g, end)
+}
+
+// unwant books that the rollout in a slot is to be stopped. A lost engine cannot be asked.
+func (c *Checker) unwant(slot int32) {
+	s := &c.slots[slot]
+	if c.engines[s.engine].state == gone {
+		*s = slotBook{engine: s.engine}
+		return
+	}
+	s.unwanted = true
+	c.expect(loop.Action{Kind: loop.AbortRollout, Engine: s.engine, Slot: slot, Group: s.group, Sample: s.sample, Attempt: s.attempt})
+}
+
+func (c *Checker) forget(g *groupBook, end loop.End) {
+	delete(c.groups, g.id)
+	c.over[g.id] = end
+	is := func(id loop.GroupID) bool { return id == g.id }
+	c.queue = slices.DeleteFunc(c.queue, is)
+	c.held = slices.DeleteFunc(c.held, is)
+}
+
+// selectBatch leases what the idle trainer must get.
+func (c *Checker) selectBatch() {
+	if c.lease.id != 0 || c.stopping || c.finished || c.cfg.TrainerBlocked && c.target != loop.NoVersion {
+		return
+	}
+	if c.cfg.Policy == loop.PolicyMax {
+		for _, id := range slices.Clone(c.queue) {
+			if g := c.groups[id]; c.version-g.start > c.cfg.MaxStaleness {
+				c.endGroup(g, loop.EndDiscarded, loop.ReasonStale)
+			}
+		}
+	}
+	if len(c.queue) < c.cfg.BatchGroups {
+		return
+	}
+	c.lastLease++
+	c.lease = leaseBook{id: c.lastLease, attempt: 1, version: c.version}
+	for range c.cfg.BatchGroups {
+		g := c.groups[c.preferred()]
+		g.place = inLease
+		c.queue = slices.DeleteFunc(c.queue, func(id loop.GroupID) bool { return id == g.id })
+		c.lease.groups = append(c.lease.groups, g.id)
+	}
+	c.wantTrainStep()
+	for len(c.held) > 0 && len(c.queue) < c.cfg.QueueGroups {
+		g := c.groups[c.held[0]]
+		c.held = c.held[1:]
+		c.enqueue(g)
+	}
+	c.abortStale()
+}
+
+// preferred returns the queued group that the selection order puts first.
+func (c *Checker) preferred() loop.GroupID {
+	return slices.MinFunc(c.queue, func(x, y loop.GroupID) int {
+		a, b := c.groups[x], c.groups[y]
+		switch {
+		case c.cfg.Select == loop.SelectNewest:
+			return b.turn - a.turn
+		case c.cfg.Select == loop.SelectOldestVersion && a.start != b.start:
+			return int(a.start - b.start)
+		}
+		return a.turn - b.turn
+	})
+}
+
+func (c *Checker) wantTrainStep() {
+	for _, id := range c.lease.groups {
+		a := c.notice(loop.GroupLeased, c.groups[id])
+		a.Lease, a.Attempt, a.Version = c.lease.id, c.lease.attempt, c.lease.version
+		c.expect(a)
+	}
+	c.expect(loop.Action{Kind: loop.StartTrainStep, Lease: c.lease.id, Attempt: c.lease.attempt,
+		Count: int32(len(c.lease.groups)), Version: c.lease.version})
+}
+
+// abortStale ends the generating groups that can no longer meet the budget.
+func (c *Checker) abortStale() {
+	if c.cfg.Policy != loop.PolicyMax || !c.cfg.Abort {
+		return
+	}
+	earliest := c.version
+	if c.lease.id != 0 {
+		earliest = c.version + 1
+	}
+	for id := loop.GroupID(1); id <= c.lastGroup; id++ {
+		g := c.groups[id]
+		if g != nil && g.place == generating && g.start != loop.NoVersion && earliest-g.start > c.cfg.MaxStaleness {
+			c.endGroup(g, loop.EndDiscarded, loop.ReasonStale)
+		}
+	}
+}
+
+func (c *Checker) leaseNamed(ev loop.Event) bool {
+	if c.lease.id == 0 || ev.Lease != c.lease.id || ev.Attempt != c.lease.attempt {
+		c.counts.Late++
+		return false
+	}
+	return true
+}
+
+func (c *Checker) trainStepEnded(ev loop.Event) {
+	if !c.leaseNamed(ev) {
+		return
+	}
+	if ev.Version != c.version+1 {
+		c.counts.Late++
+		return
+	}
+	for _, id := range c.lease.groups {
+		g := c.groups[id]
+		a := c.notice(loop.GroupTrained, g)
+		a.Lease, a.Attempt, a.Version = c.lease.id, c.lease.attempt, c.lease.version
+		c.expect(a)
+		c.ends[loop.EndTrained] += int64(g.count(scored))
+		c.forget(g, loop.EndTrained)
+	}
+	c.lease = leaseBook{}
+	c.version++
+	switch {
+	case c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps:
+		c.finish(loop.ReasonSteps)
+	case c.stopping:
+		c.finish(loop.ReasonStopped)
+	default:
+		c.startSync()
+		c.selectBatch()
+		c.abortStale()
+	}
+}
+
+func (c *Checker) trainStepFailed(ev loop.Event) {
+	if !c.leaseNamed(ev) {
+		return
+	}
+	c.lease.failures++
+	if c.lease.failures >= c.cfg.TrainAttempts || c.stopping {
+		c.takeBack()
+		c.finish(loop.ReasonTrainer)
+		return
+	}
+	c.lease.attempt++
+	c.wantTrainStep()
+}
+
+func (c *Checker) leaseReturned(ev loop.Event) {
+	if !c.leaseNamed(ev) {
+		return
+	}
+	c.takeBack()
+	if c.stopping {
+		c.finish(loop.ReasonStopped)
+		return
+	}
+	c.selectBatch()
+}
+
+// takeBack puts the leased groups where they stood, and keeps the queue within its capacity.
+func (c *Checker) takeBack() {
+	for _, id := range c.lease.groups {
+		c.groups[id].place = inQueue
+	}
+	c.queue = append(c.queue, c.lease.groups...)
+	c.lease = leaseBook{}
+	slices.SortFunc(c.queue, func(x, y loop.GroupID) int { return c.groups[x].turn - c.groups[y].turn })
+	for len(c.queue) > c.cfg.QueueGroups {
+		if c.cfg.Policy != loop.PolicyBlock {
+			c.endGroup(c.groups[c.queue[0]], loop.EndEvicted, loop.ReasonFull)
+			continue
+		}
+		last := c.queue[len(c.queue)-1]
+		c.queue = c.queue[:len(c.queue)-1]
+		c.groups[last].place = inHeld
+		c.held = slices.Insert(c.held, 0, last)
+	}
+}
