@@ -16,7 +16,7 @@ import (
 func (r *Runtime) release() error {
 	for i := range r.due {
 		d := &r.due[i]
-		r.execute(&d.action)
+		r.execute(d.action)
 		r.lines = r.enc.AppendAction(r.lines, d.seq, d.action)
 	}
 	r.due = r.due[:0]
@@ -31,10 +31,10 @@ func (r *Runtime) release() error {
 	return nil
 }
 
-func (r *Runtime) execute(a *loop.Action) {
+func (r *Runtime) execute(a loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		r.startRollout(*a)
+		r.startRollout(a)
 	case loop.AbortRollout:
 		r.rollout[a.Slot]()
 	case loop.GroupLeased:
@@ -43,11 +43,11 @@ func (r *Runtime) execute(a *loop.Action) {
 		groups := r.lease
 		r.lease = nil
 		r.setBusy(true)
-		r.effect(func() completion { return r.train(*a, groups) })
+		r.effect(func() completion { return r.train(a, groups) })
 	case loop.LoadWeights:
-		r.effect(func() completion { return r.load(*a) })
+		r.effect(func() completion { return r.load(a) })
 	case loop.SwitchWeights:
-		r.effect(func() completion { return r.switchWeights(*a) })
+		r.effect(func() completion { return r.switchWeights(a) })
 	case loop.GroupTrained, loop.GroupEnded:
 		delete(r.groups, a.Group)
 		r.forget(a.Group)

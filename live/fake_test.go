@@ -1,0 +1,262 @@
+package live_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// work gives every rollout attempt its time; both the fakes and the simulator read it.
+type work struct{ stepNS int64 }
+
+// Rollout draws odd, distinct times, so that no two events share an instant.
+func (w work) Rollout(group loop.GroupID, sample, attempt int32) (tokens int32, environmentNS int64) {
+	x := uint64(group)*0x9E3779B97F4A7C15 + uint64(sample)*0xBF58476D1CE4E5B9 + uint64(attempt)*0x94D049BB133111EB
+	x ^= x >> 29
+	x *= 0xBF58476D1CE4E5B9
+	x ^= x >> 32
+	return int32(20_000_003 + x%90_000_000), 0
+}
+
+func (work) Reject(loop.GroupID) bool { return false }
+
+func (w work) StepNS(lease loop.LeaseID, _, _ int64) int64 { return w.stepNS + int64(lease)*7 }
+
+// fakeEngine "generates" by waiting a nanosecond a token. Faults are injected through fail.
+type fakeEngine struct {
+	name   string
+	slots  int
+	work   work
+	fail   func(live.RolloutID) error
+	mu     sync.Mutex
+	loaded loop.Version
+	served loop.Version
+	active int
+	most   int
+	loadNS int64
+	broken func(loop.Version) error
+}
+
+func (e *fakeEngine) Name() string { return e.name }
+func (e *fakeEngine) Slots() int   { return e.slots }
+func (e *fakeEngine) Close() error { return nil }
+
+func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+	e.mu.Lock()
+	first := e.served
+	e.active++
+	e.most = max(e.most, e.active)
+	e.mu.Unlock()
+	defer func() { e.mu.Lock(); e.active--; e.mu.Unlock() }()
+	req.FirstToken(first)
+	tokens, _ := e.work.Rollout(req.Rollout.Group, req.Rollout.Sample, req.Rollout.Attempt)
+	select {
+	case <-time.After(time.Duration(tokens)):
+	case <-ctx.Done():
+		return live.Generation{}, ctx.Err()
+	}
+	if e.fail != nil {
+		if err := e.fail(req.Rollout); err != nil {
+			return live.Generation{}, err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return live.Generation{Tokens: []int32{1, 2}, Logprobs: []float32{-1, -1}, Versions: []loop.Version{first, e.served}}, nil
+}
+
+func (e *fakeEngine) Load(ctx context.Context, v loop.Version) error {
+	if e.loadNS > 0 {
+		time.Sleep(time.Duration(e.loadNS))
+	}
+	if e.broken != nil {
+		if err := e.broken(v); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loaded = v
+	return nil
+}
+
+func (e *fakeEngine) Switch(ctx context.Context, v loop.Version, hold bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.loaded != v {
+		return fmt.Errorf("asked for version %d, %d is loaded", v, e.loaded)
+	}
+	e.served = v
+	return nil
+}
+
+// fakeEnvironment scores with a constant.
+type fakeEnvironment struct {
+	reward func(live.RolloutID) float32
+}
+
+func (e fakeEnvironment) Play(ctx context.Context, id live.RolloutID, s live.Sampler) (live.Sample, error) {
+	g, err := s.Sample(ctx, []int32{7}, 2)
+	if err != nil {
+		return live.Sample{}, err
+	}
+	out := live.Sample{ID: id, Tokens: append([]int32{7}, g.Tokens...), LossMask: []uint8{0, 1, 1},
+		Logprobs: append([]float32{0}, g.Logprobs...), Versions: append([]loop.Version{loop.NoVersion}, g.Versions...), Reward: 1}
+	if e.reward != nil {
+		out.Reward = e.reward(id)
+	}
+	return out, nil
+}
+
+// fakeTrainer waits for the step's time and publishes.
+type fakeTrainer struct {
+	work    work
+	weights *fakeWeights
+	fail    func(live.Batch) error
+	at      loop.Version
+	batches []live.Batch
+}
+
+func (t *fakeTrainer) Initialize(ctx context.Context) error {
+	return t.weights.Publish(ctx, live.Publication{})
+}
+
+func (t *fakeTrainer) Restore(ctx context.Context, v loop.Version) error {
+	if _, ok, _ := t.weights.Committed(v); !ok {
+		return fmt.Errorf("version %d is not there", v)
+	}
+	t.at = v
+	return nil
+}
+
+func (t *fakeTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+	if b.Version != t.at {
+		return live.StepReport{}, fmt.Errorf("batch from version %d, trainer at %d", b.Version, t.at)
+	}
+	select {
+	case <-time.After(time.Duration(t.work.StepNS(b.Lease, 0, 0))):
+	case <-ctx.Done():
+		return live.StepReport{}, ctx.Err()
+	}
+	if t.fail != nil {
+		if err := t.fail(b); err != nil {
+			return live.StepReport{}, err
+		}
+	}
+	t.at++
+	t.batches = append(t.batches, b)
+	return live.StepReport{Tokens: 6}, t.weights.Publish(ctx, live.Publication{Version: t.at, Lease: b.Lease})
+}
+
+func (t *fakeTrainer) Close() error { return nil }
+
+type fakeWeights struct {
+	mu     sync.Mutex
+	leases map[loop.Version]loop.LeaseID
+	pruned loop.Version
+}
+
+func (w *fakeWeights) Publish(_ context.Context, p live.Publication) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old, ok := w.leases[p.Version]; ok && old != p.Lease {
+		return errors.New("published twice, by different batches")
+	}
+	if w.leases == nil {
+		w.leases = make(map[loop.Version]loop.LeaseID)
+	}
+	w.leases[p.Version] = p.Lease
+	return nil
+}
+
+func (w *fakeWeights) Model(context.Context, loop.Version) ([]live.Tensor, error) { return nil, nil }
+
+func (w *fakeWeights) Optimizer(context.Context, loop.Version) ([]live.Tensor, error) {
+	return nil, nil
+}
+
+func (w *fakeWeights) Committed(v loop.Version) (loop.LeaseID, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lease, ok := w.leases[v]
+	return lease, ok, nil
+}
+
+func (w *fakeWeights) Prune(keepFrom loop.Version) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pruned = keepFrom
+	return nil
+}
+
+// memoryStore keeps the log and the payloads in memory; what was appended survives a "crash".
+type memoryStore struct {
+	mu       sync.Mutex
+	log      bytes.Buffer
+	samples  map[loop.GroupID]map[int32]live.Sample
+	snapshot []byte
+	seq      int64
+	// failAppend, if above 0, makes Append fail from that call on.
+	failAppend, appends int
+}
+
+func (s *memoryStore) Append(lines [][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.appends++
+	if s.failAppend > 0 && s.appends >= s.failAppend {
+		return errors.New("no space left on device")
+	}
+	for _, l := range lines {
+		s.log.Write(l)
+	}
+	return nil
+}
+
+func (s *memoryStore) PutSample(p live.Sample) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.samples == nil {
+		s.samples = make(map[loop.GroupID]map[int32]live.Sample)
+	}
+	if s.samples[p.ID.Group] == nil {
+		s.samples[p.ID.Group] = make(map[int32]live.Sample)
+	}
+	s.samples[p.ID.Group][p.ID.Sample] = p
+	return nil
+}
+
+func (s *memoryStore) Samples(g loop.GroupID) ([]live.Sample, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []live.Sample
+	for _, p := range s.samples[g] {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b live.Sample) int { return int(a.ID.Sample - b.ID.Sample) })
+	return out, nil
+}
+
+func (s *memoryStore) Forget(g loop.GroupID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.samples, g)
+	return nil
+}
+
+func (s *memoryStore) Snapshot(seq int64, state []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq, s.snapshot = seq, slices.Clone(state)
+	return nil
+}
+
+func (s *memoryStore) Read() (int64, []byte, error) { return s.seq, s.snapshot, nil }
+func (s *memoryStore) Close() error                 { return nil }
