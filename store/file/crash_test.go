@@ -1,0 +1,210 @@
+package file_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/trace"
+)
+
+// A process that dies leaves any prefix of its last write. Wherever that is, the
+// run opens with every whole line, and goes on.
+func TestLogCutAtEveryByte(t *testing.T) {
+	dir := t.TempDir()
+	s, enc := begin(t, dir, file.Options{})
+	path := filepath.Join(dir, trace.FileName)
+	for at := range int64(3) {
+		appendLines(t, s, eventLine(enc, at), enc.AppendAction(nil, enc.Seq(), loop.Action{Kind: loop.GroupQueued, Group: 1}))
+	}
+	closeStore(t, s)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := bytes.IndexByte(whole, '\n') + 1
+	for cut := header; cut <= len(whole); cut++ {
+		if err := os.WriteFile(path, whole[:cut], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, err := file.Open(dir, file.Options{})
+		if err != nil {
+			t.Fatalf("cut at byte %d: %v", cut, err)
+		}
+		kept := bytes.LastIndexByte(whole[:cut], '\n') + 1
+		events := bytes.Count(whole[:kept], []byte(`"e":`))
+		enc := s.Encoder()
+		if enc.Seq() != int64(events) {
+			t.Fatalf("cut at byte %d: goes on after event %d, want %d", cut, enc.Seq(), events)
+		}
+		appendLines(t, s, eventLine(enc, 99))
+		if n := readAll(t, s); n != events+1 {
+			t.Fatalf("cut at byte %d: %d events, want %d", cut, n, events+1)
+		}
+		closeStore(t, s)
+	}
+	// A header that is not whole is a run that never began.
+	if err := os.WriteFile(path, whole[:header-1], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Open(dir, file.Options{}); err == nil || !strings.Contains(err.Error(), "before it began") {
+		t.Errorf("half a header: %v", err)
+	}
+}
+
+// Damage inside the log is an error that says where, and nothing is cut.
+func TestDamagedLogIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s, enc := begin(t, dir, file.Options{})
+	path := filepath.Join(dir, trace.FileName)
+	for at := range int64(4) {
+		appendLines(t, s, eventLine(enc, at))
+	}
+	closeStore(t, s)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	offset := len(lines[0]) + len(lines[1])
+	damaged := bytes.Clone(whole)
+	damaged[offset+10] ^= 1
+	if err := os.WriteFile(path, damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.Open(dir, file.Options{})
+	var at *trace.Error
+	if !errors.As(err, &at) || at.Line != 3 || at.Offset != int64(offset) || !strings.Contains(err.Error(), path) {
+		t.Fatalf("%v, want line 3 at byte %d of %s", err, offset, path)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
+		t.Errorf("a refused log was changed (%v)", err)
+	}
+}
+
+// The same for payloads: a torn end is cut, and what was there before stays.
+func TestPayloadCutAtEveryByte(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := begin(t, dir, file.Options{})
+	path := filepath.Join(dir, "state", "payload-00000001")
+	ends := []int{0}
+	for g := loop.GroupID(1); g <= 3; g++ {
+		if err := s.PutSample(sampleOf(g, 0, 1)); err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, int(s.PayloadBytes()))
+	}
+	closeStore(t, s)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(what string, data []byte, want int) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, err := file.Open(dir, file.Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		defer closeStore(t, s)
+		for g := 1; g <= 3; g++ {
+			if _, err := s.Samples(loop.GroupID(g)); (err == nil) != (g <= want) {
+				t.Fatalf("%s: group %d: %v, want the first %d", what, g, err, want)
+			}
+		}
+		if err := s.PutSample(sampleOf(9, 0, 1)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := s.Samples(9); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	for cut := ends[1]; cut <= len(whole); cut++ {
+		n := 0
+		for n+1 < len(ends) && ends[n+1] <= cut {
+			n++
+		}
+		open(fmt.Sprintf("cut at byte %d", cut), whole[:cut], n)
+	}
+	// After a loss of power the file may have its length and not its content.
+	open("zeros behind", append(bytes.Clone(whole), make([]byte, 100)...), 3)
+	torn := bytes.Clone(whole)
+	torn[len(torn)-1] ^= 1
+	open("last body unwritten", torn, 2)
+}
+
+// A flipped bit before the last payload is damage, its length included.
+func TestDamagedPayloadIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := begin(t, dir, file.Options{})
+	path := filepath.Join(dir, "state", "payload-00000001")
+	for g := loop.GroupID(1); g <= 2; g++ {
+		if err := s.PutSample(sampleOf(g, 0, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := int(s.PayloadBytes()) / 2
+	closeStore(t, s)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range first {
+		damaged := bytes.Clone(whole)
+		damaged[i] ^= 0x10
+		if err := os.WriteFile(path, damaged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := file.Open(dir, file.Options{}); err == nil {
+			closeStore(t, s)
+			t.Fatalf("flipped byte %d was not noticed", i)
+		} else if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "byte 0") {
+			t.Fatalf("flipped byte %d: %v, want the file and the frame", i, err)
+		}
+	}
+	// A sealed segment has no torn end: it is damage there.
+	if err := os.WriteFile(path, whole[:len(whole)-1], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "state", "payload-00000002"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Open(dir, file.Options{}); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a cut segment before the last: %v", err)
+	}
+}
+
+// What verifies and still is no payload of this version is refused, not guessed at.
+func FuzzPayload(f *testing.F) {
+	dir := f.TempDir()
+	s, err := file.Create(dir, file.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := s.PutSample(sampleOf(1, 0, 1)); err != nil {
+		f.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		f.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(dir, "state", "payload-00000001"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole[12:])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sample, err := file.DecodeSample(body)
+		if err == nil && len(sample.Tokens) != len(sample.Versions) {
+			t.Errorf("decoded %d tokens with %d versions", len(sample.Tokens), len(sample.Versions))
+		}
+	})
+}

@@ -1,0 +1,4 @@
+package file
+
+// DecodeSample is decodeSample for the fuzzer.
+var DecodeSample = decodeSample

@@ -1,0 +1,292 @@
+package file
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+const segmentPrefix = "payload-"
+
+// place is where a payload lies.
+type place struct {
+	segment *segment
+	offset  int64
+	size    int64
+	sample  int32
+	attempt int32
+}
+
+// segment is one payload file. Only the last is written to.
+type segment struct {
+	path   string
+	number int64
+	file   *os.File
+	size   int64
+	// live counts payloads in it that are still wanted.
+	live int
+}
+
+// payloads is the store's index of all segments.
+type payloads struct {
+	mutex    sync.Mutex
+	dir      string
+	options  Options
+	segments []*segment // ascending; the last is written to
+	next     int64      // number of the next segment
+	groups   map[loop.GroupID][]place
+	bytes    int64
+	buf      []byte
+	err      error
+}
+
+// openPayloads verifies all segments, cuts torn ends and builds the index.
+func openPayloads(dir string, o Options) (*payloads, error) {
+	p := &payloads{dir: dir, options: o, next: 1, groups: map[loop.GroupID][]place{}}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return p, fmt.Errorf("store: %w", err)
+	}
+	for _, entry := range names {
+		digits, ok := strings.CutPrefix(entry.Name(), segmentPrefix)
+		number, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		s := &segment{path: filepath.Join(dir, entry.Name()), number: number}
+		p.segments = append(p.segments, s)
+	}
+	slices.SortFunc(p.segments, func(a, b *segment) int { return cmp.Compare(a.number, b.number) })
+	for i, s := range p.segments {
+		if err := p.load(s, i == len(p.segments)-1); err != nil {
+			return p, fmt.Errorf("store: %s: %w", s.path, err)
+		}
+		p.next = s.number + 1
+	}
+	return p, p.deleteForgotten()
+}
+
+// load indexes a segment; only the last may have a torn end.
+func (p *payloads) load(s *segment, last bool) error {
+	data, err := os.ReadFile(s.path)
+	if err != nil {
+		return err
+	}
+	s.size, err = scanFrames(data, func(offset int64, body []byte) error {
+		id, err := decodeID(body)
+		if err == nil {
+			p.index(s, id, offset, int64(frameHeader+len(body)))
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case s.size < int64(len(data)) && !last:
+		return fmt.Errorf("byte %d: %w", s.size, errDamaged)
+	}
+	if s.file, err = os.OpenFile(s.path, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	if s.size < int64(len(data)) {
+		if err := s.file.Truncate(s.size); err != nil {
+			return err
+		}
+	}
+	p.bytes += s.size
+	return nil
+}
+
+// index notes where a payload lies. Of several for one sample the last attempt
+// counts, of one attempt the last written.
+func (p *payloads) index(s *segment, id live.RolloutID, offset, size int64) {
+	places := p.groups[id.Group]
+	added := place{segment: s, offset: offset, size: size, sample: id.Sample, attempt: id.Attempt}
+	for i := range places {
+		if places[i].sample != id.Sample {
+			continue
+		}
+		if places[i].attempt <= id.Attempt {
+			places[i].segment.live--
+			places[i] = added
+			s.live++
+		}
+		return
+	}
+	p.groups[id.Group] = append(places, added)
+	s.live++
+}
+
+// PutSample makes a rollout's payload durable.
+func (s *Store) PutSample(sample live.Sample) error {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	if len(sample.LossMask) != len(sample.Tokens) || len(sample.Logprobs) != len(sample.Tokens) || len(sample.Versions) != len(sample.Tokens) {
+		return fmt.Errorf("store: g%d/%d: %d tokens with %d mask, %d log-prob and %d version entries, want as many of each",
+			sample.ID.Group, sample.ID.Sample, len(sample.Tokens), len(sample.LossMask), len(sample.Logprobs), len(sample.Versions))
+	}
+	body := appendSample(p.buf[:0], &sample)
+	p.buf = body
+	if len(body) > frameBytesMax {
+		return fmt.Errorf("store: the payload of g%d/%d takes %d bytes, want at most %d", sample.ID.Group, sample.ID.Sample, len(body), frameBytesMax)
+	}
+	frame := appendFrame(make([]byte, 0, frameHeader+len(body)), body)
+	if p.bytes+int64(len(frame)) > p.options.PayloadBytesMax {
+		return fmt.Errorf("store: payloads take %d bytes of at most %d in %s: the groups in flight and queued do not fit; raise the limit or shrink the queue",
+			p.bytes, p.options.PayloadBytesMax, p.dir)
+	}
+	seg, err := p.writable()
+	if err == nil {
+		err = p.write(seg, frame)
+	}
+	if err != nil {
+		p.err = fmt.Errorf("store: payloads take no more: %w", err)
+		return p.err
+	}
+	p.index(seg, sample.ID, seg.size-int64(len(frame)), int64(len(frame)))
+	return nil
+}
+
+func (p *payloads) write(s *segment, frame []byte) error {
+	if _, err := s.file.WriteAt(frame, s.size); err != nil {
+		_ = s.file.Truncate(s.size) // tidies up; Open would cut it
+		return err
+	}
+	if p.options.Always {
+		if err := s.file.Sync(); err != nil {
+			return err
+		}
+	}
+	s.size += int64(len(frame))
+	p.bytes += int64(len(frame))
+	return nil
+}
+
+// writable returns the segment to write to, a new one if the last is full.
+func (p *payloads) writable() (*segment, error) {
+	if n := len(p.segments); n > 0 && p.segments[n-1].size < p.options.SegmentBytes {
+		return p.segments[n-1], nil
+	}
+	s := &segment{number: p.next, path: filepath.Join(p.dir, fmt.Sprintf("%s%08d", segmentPrefix, p.next))}
+	var err error
+	if s.file, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
+		return nil, err
+	}
+	if p.options.Always {
+		if err := syncDir(p.dir); err != nil {
+			return nil, errors.Join(err, s.file.Close())
+		}
+	}
+	p.next++
+	p.segments = append(p.segments, s)
+	return s, p.deleteForgotten() // the one before may have been waiting for this
+}
+
+// Samples returns the payloads of a group, in the order of their sample numbers:
+// of each sample the last attempt that was put.
+func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	places := slices.Clone(p.groups[group])
+	if len(places) == 0 {
+		return nil, fmt.Errorf("store: group %d has no payloads in %s", group, p.dir)
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.sample, b.sample) })
+	samples := make([]live.Sample, len(places))
+	for i, at := range places {
+		body, err := readFrame(at.segment.file, at.offset, at.size)
+		if err == nil {
+			samples[i], err = decodeSample(body)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("store: %s: payload of g%d/%d: %w", at.segment.path, group, at.sample, err)
+		}
+	}
+	return samples, nil
+}
+
+// Forget says that a group's payloads are no longer needed. Unknown groups are no error.
+func (s *Store) Forget(group loop.GroupID) error {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.forget(group)
+	return p.deleteForgotten()
+}
+
+// Retain forgets every group that keep does not want: after a restart, those
+// whose end the process before did not live to tell.
+func (s *Store) Retain(keep func(loop.GroupID) bool) error {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for group := range p.groups {
+		if !keep(group) {
+			p.forget(group)
+		}
+	}
+	return p.deleteForgotten()
+}
+
+func (p *payloads) forget(group loop.GroupID) {
+	for _, at := range p.groups[group] {
+		at.segment.live--
+	}
+	delete(p.groups, group)
+}
+
+// deleteForgotten deletes every segment but the last in which nothing is wanted any more.
+func (p *payloads) deleteForgotten() error {
+	kept := p.segments[:0]
+	var errs []error
+	for i, s := range p.segments {
+		if s.live > 0 || i == len(p.segments)-1 {
+			kept = append(kept, s)
+			continue
+		}
+		p.bytes -= s.size
+		errs = append(errs, s.file.Close(), os.Remove(s.path))
+	}
+	p.segments = kept
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("store: deleting payloads: %w", err)
+	}
+	return nil
+}
+
+// PayloadBytes returns what all segments take on disk.
+func (s *Store) PayloadBytes() int64 {
+	s.payloads.mutex.Lock()
+	defer s.payloads.mutex.Unlock()
+	return s.payloads.bytes
+}
+
+func (p *payloads) close() error {
+	if p == nil {
+		return nil
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var errs []error
+	for _, s := range p.segments {
+		if s.file != nil {
+			errs = append(errs, s.file.Close())
+		}
+	}
+	p.segments, p.groups, p.err = nil, nil, ErrClosed
+	return errors.Join(errs...)
+}

@@ -1,0 +1,148 @@
+package file
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// The body of a payload is the sample's fields in order: whole numbers as
+// varints, floats as their bits, text and slices after their length. The
+// rollout's identity comes first, so that an index needs no more than that.
+
+func appendID(dst []byte, id live.RolloutID) []byte {
+	dst = binary.AppendVarint(dst, int64(id.Group))
+	dst = binary.AppendVarint(dst, int64(id.Sample))
+	return binary.AppendVarint(dst, int64(id.Attempt))
+}
+
+func appendSample(dst []byte, s *live.Sample) []byte {
+	dst = appendID(dst, s.ID)
+	dst = binary.AppendUvarint(dst, uint64(len(s.Tokens)))
+	for _, t := range s.Tokens {
+		dst = binary.AppendVarint(dst, int64(t))
+	}
+	dst = append(dst, s.LossMask...)
+	for _, p := range s.Logprobs {
+		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(p))
+	}
+	for _, v := range s.Versions {
+		dst = binary.AppendVarint(dst, int64(v))
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s.Reward))
+	dst = append(dst, flag(s.Exact)|flag(s.Truncated)<<1)
+	dst = appendText(dst, s.Prompt)
+	dst = appendText(dst, s.Response)
+	dst = appendText(dst, s.Answer)
+	dst = binary.AppendVarint(dst, s.GenerateNS)
+	return binary.AppendVarint(dst, s.EnvironmentNS)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func appendText(dst []byte, text string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(text)))
+	return append(dst, text...)
+}
+
+// errFormat is a body that verifies and still is none: another version wrote it.
+var errFormat = errors.New("not a payload of this version of headway: resume the run with the version that began it")
+
+// fields reads a body field by field; after the first that is not there all are zero.
+type fields struct {
+	rest []byte
+	bad  bool
+}
+
+func (f *fields) fail() { f.rest, f.bad = nil, true }
+
+func (f *fields) varint() int64 {
+	v, n := binary.Varint(f.rest)
+	if n <= 0 {
+		f.fail()
+		return 0
+	}
+	f.rest = f.rest[n:]
+	return v
+}
+
+// length reads a count of things that take at least one byte each.
+func (f *fields) length() int {
+	v, n := binary.Uvarint(f.rest)
+	if n <= 0 || v > uint64(len(f.rest)-n) {
+		f.fail()
+		return 0
+	}
+	f.rest = f.rest[n:]
+	return int(v)
+}
+
+func (f *fields) bytes(n int) []byte {
+	if n > len(f.rest) {
+		f.fail()
+		return nil
+	}
+	b := f.rest[:n]
+	f.rest = f.rest[n:]
+	return b
+}
+
+func (f *fields) float32() float32 {
+	b := f.bytes(4)
+	if b == nil {
+		return 0
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(b))
+}
+
+func (f *fields) text() string { return string(f.bytes(f.length())) }
+
+func (f *fields) id() live.RolloutID {
+	return live.RolloutID{Group: loop.GroupID(f.varint()), Sample: int32(f.varint()), Attempt: int32(f.varint())}
+}
+
+func decodeID(body []byte) (live.RolloutID, error) {
+	f := fields{rest: body}
+	id := f.id()
+	if f.bad {
+		return id, errFormat
+	}
+	return id, nil
+}
+
+func decodeSample(body []byte) (live.Sample, error) {
+	f := fields{rest: body}
+	s := live.Sample{ID: f.id()}
+	n := f.length()
+	s.Tokens = make([]int32, n)
+	for i := range s.Tokens {
+		s.Tokens[i] = int32(f.varint())
+	}
+	s.LossMask = append([]uint8{}, f.bytes(n)...)
+	s.Logprobs = make([]float32, n)
+	for i := range s.Logprobs {
+		s.Logprobs[i] = f.float32()
+	}
+	s.Versions = make([]loop.Version, n)
+	for i := range s.Versions {
+		s.Versions[i] = loop.Version(f.varint())
+	}
+	s.Reward = f.float32()
+	if flags := f.bytes(1); flags != nil {
+		s.Exact, s.Truncated = flags[0]&1 != 0, flags[0]&2 != 0
+	}
+	s.Prompt, s.Response, s.Answer = f.text(), f.text(), f.text()
+	s.GenerateNS, s.EnvironmentNS = f.varint(), f.varint()
+	if f.bad || len(f.rest) > 0 {
+		return live.Sample{}, errFormat
+	}
+	return s, nil
+}

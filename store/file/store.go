@@ -1,0 +1,226 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/trace"
+)
+
+// Defaults of Options.
+const (
+	// SegmentBytesDefault is the size at which a payload segment is closed and the next begun.
+	SegmentBytesDefault = 8 << 20
+	// PayloadBytesMaxDefault bounds all segments together.
+	PayloadBytesMaxDefault = 16 << 30
+)
+
+// Options of a store. The zero value survives kill -9 and has the default sizes.
+type Options struct {
+	// Always waits for the disk on every write, so that what is promised survives a
+	// loss of power too. It is slower by the disk's latency for every commit.
+	Always bool
+	// SegmentBytes closes a payload segment at that size; 0 means SegmentBytesDefault.
+	SegmentBytes int64
+	// PayloadBytesMax is the most that all payload segments may take on disk; PutSample
+	// fails beyond it. 0 means PayloadBytesMaxDefault.
+	PayloadBytesMax int64
+}
+
+// WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
+func (o Options) WithDefaults() Options {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = SegmentBytesDefault
+	}
+	if o.PayloadBytesMax == 0 {
+		o.PayloadBytesMax = PayloadBytesMaxDefault
+	}
+	return o
+}
+
+// Validate reports sizes that cannot be.
+func (o Options) Validate() error {
+	if o.SegmentBytes < 0 || o.PayloadBytesMax < 0 {
+		return fmt.Errorf("store: SegmentBytes is %d and PayloadBytesMax %d, want neither negative", o.SegmentBytes, o.PayloadBytesMax)
+	}
+	return nil
+}
+
+// ErrClosed is what a closed store answers.
+var ErrClosed = errors.New("store: closed")
+
+// Store is a run directory's event log, payloads and snapshots. Its methods are
+// safe for concurrent use. After a failed write of the log it accepts no more of
+// them: what follows a gap cannot be read.
+type Store struct {
+	dir     string
+	options Options
+	lock    *lock
+	header  trace.Header
+	resumed trace.Encoder
+	ended   bool
+
+	logMutex sync.Mutex
+	log      *os.File
+	logSize  int64
+	logErr   error
+	seq      int64 // the last event known: of the log when it was opened, or of a snapshot since
+
+	payloads *payloads
+}
+
+var _ live.Store = (*Store)(nil)
+
+const (
+	stateDir = "state"
+	lockName = "lock"
+)
+
+// Create begins a run in dir, which is made if it is missing. It refuses a
+// directory that has a trace, and overwrites nothing.
+func Create(dir string, o Options) (*Store, error) {
+	s, err := newStore(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, trace.FileName)
+	s.log, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("store: %s holds a run already (%s): resume it, or choose another name", dir, trace.FileName)
+	}
+	if err == nil {
+		s.payloads, err = openPayloads(s.stateDir(), s.options)
+	}
+	if err == nil && len(s.payloads.segments) > 0 {
+		err = fmt.Errorf("store: %s has payloads of a run but no %s: choose another name, or delete it", s.stateDir(), trace.FileName)
+	}
+	if err == nil {
+		err = s.syncDirs()
+	}
+	if err != nil {
+		return nil, s.abandon(err)
+	}
+	return s, nil
+}
+
+// Open opens the run in dir to go on with it. It verifies the whole log and all
+// payloads, and cuts off what a process left torn at their ends. Damage anywhere
+// else is an error that names file, line or byte, and changes nothing.
+func Open(dir string, o Options) (*Store, error) {
+	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("store: %s is not a run directory: it has no %s", dir, trace.FileName)
+		}
+		return nil, err
+	}
+	s, err := newStore(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openLog(); err != nil {
+		return nil, s.abandon(err)
+	}
+	if s.payloads, err = openPayloads(s.stateDir(), s.options); err != nil {
+		return nil, s.abandon(err)
+	}
+	return s, nil
+}
+
+// newStore makes the directories and takes the lock.
+func newStore(dir string, o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, options: o.WithDefaults()}
+	if err := os.MkdirAll(s.stateDir(), 0o755); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	var err error
+	if s.lock, err = takeLock(filepath.Join(s.stateDir(), lockName), dir); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// abandon frees what a failed Create or Open holds and returns why it failed.
+func (s *Store) abandon(err error) error {
+	if s.log != nil {
+		s.log.Close()
+	}
+	s.payloads.close()
+	s.lock.release()
+	return err
+}
+
+func (s *Store) stateDir() string { return filepath.Join(s.dir, stateDir) }
+
+// syncDirs makes new directory entries survive a loss of power.
+func (s *Store) syncDirs() error {
+	if !s.options.Always {
+		return nil
+	}
+	return errors.Join(syncDir(s.dir), syncDir(s.stateDir()), syncDir(filepath.Dir(s.dir)))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Dir returns the run directory.
+func (s *Store) Dir() string { return s.dir }
+
+// Header returns the header of an opened run; zero for a created one, whose
+// header its first Append brings.
+func (s *Store) Header() trace.Header { return s.header }
+
+// Encoder returns an encoder that goes on where the log ended when the store was
+// opened; for a created run, one that begins it.
+func (s *Store) Encoder() *trace.Encoder {
+	e := s.resumed
+	return &e
+}
+
+// Ended reports whether the log ended with the note "end" when it was opened:
+// the process before finished in order.
+func (s *Store) Ended() bool { return s.ended }
+
+// Trace returns a reader of the log as it is now, without what is being written.
+func (s *Store) Trace() (io.ReadCloser, error) {
+	s.logMutex.Lock()
+	size := s.logSize
+	s.logMutex.Unlock()
+	f, err := os.Open(filepath.Join(s.dir, trace.FileName))
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(f, size), f}, nil
+}
+
+// Close flushes and closes. A second Close does nothing.
+func (s *Store) Close() error {
+	s.logMutex.Lock()
+	defer s.logMutex.Unlock()
+	if s.log == nil {
+		return nil
+	}
+	err := errors.Join(s.log.Sync(), s.log.Close(), s.payloads.close())
+	s.log, s.logErr = nil, ErrClosed
+	s.lock.release()
+	if err != nil {
+		return fmt.Errorf("store: closing: %w", err)
+	}
+	return nil
+}
