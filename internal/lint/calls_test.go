@@ -1,0 +1,165 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"testing"
+)
+
+// ban forbids calls or imports in some rooms.
+type ban struct {
+	rooms  []string
+	alone  bool     // the rooms without those inside them
+	pkg    string   // the package
+	calls  []string // its members; nil for the whole package
+	except []string // members that are fine
+	tests  bool     // whether tests are banned too
+	why    string
+}
+
+// deterministic rooms give the same bytes for the same input.
+var deterministic = []string{"loop", "workload", "theory", "metrics", "trace", "sim", "replay", "transformer", "grpo", "config", "report"}
+
+// adapters are the rooms of devices and of what drives them.
+var adapters = []string{"live", "engine", "trainer", "env", "weights", "store"}
+
+// seeded are the members of math/rand/v2 that make a generator of one's own.
+var seeded = []string{"New", "NewPCG", "NewChaCha8", "Rand", "PCG", "ChaCha8", "Source"}
+
+var bans = []ban{
+	{rooms: deterministic, pkg: "time", calls: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
+		why: "the same input must give the same bytes: time comes in with the event"},
+	{rooms: deterministic, pkg: "math/rand", why: "seeded, order-free draws are workload's Source"},
+	{rooms: deterministic, pkg: "math/rand/v2", except: seeded,
+		why: "the global generator has no seed: draw from workload's Source or a generator of your own"},
+	{rooms: deterministic, pkg: "crypto/rand", why: "a run is a function of its seed"},
+	{rooms: []string{"loop"}, alone: true, pkg: "math/rand/v2", why: "the loop draws nothing"},
+	{rooms: []string{"loop"}, alone: true, pkg: "os", why: "the loop does no I/O"},
+	{rooms: []string{"loop"}, alone: true, pkg: "sync", why: "one goroutine owns the loop"},
+	{rooms: adapters, pkg: "math/rand/v2", except: seeded, tests: true,
+		why: "the global generator has no seed: a run is a function of its own"},
+	{rooms: slices.Concat(deterministic, adapters), pkg: "log", why: "return errors, do not log them"},
+	{rooms: slices.Concat(deterministic, adapters), pkg: "os", calls: []string{"Exit"}, why: "only main ends the process"},
+}
+
+func TestBannedCalls(t *testing.T) {
+	for _, f := range sources(t) {
+		names := f.names(t)
+		for _, b := range bans {
+			if !b.applies(f) {
+				continue
+			}
+			ast.Inspect(f.syntax, func(node ast.Node) bool {
+				member, ok := node.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				pkg, ok := member.X.(*ast.Ident)
+				if ok && pkg.Obj == nil && names[pkg.Name] == b.pkg && b.covers(member.Sel.Name) {
+					t.Errorf("%s:%d: %s.%s: %s", f.path, line(node.Pos()), pkg.Name, member.Sel.Name, b.why)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// applies reports whether a file is one the ban is about.
+func (b ban) applies(f file) bool {
+	if f.test && !b.tests {
+		return false
+	}
+	if b.alone {
+		return slices.Contains(b.rooms, f.room)
+	}
+	return within(f.room, b.rooms...)
+}
+
+// covers reports whether a member of the package is banned.
+func (b ban) covers(member string) bool {
+	return (b.calls == nil || slices.Contains(b.calls, member)) && !slices.Contains(b.except, member)
+}
+
+// The command line reads the wall clock in one place, main.go, and hands it on,
+// so that every figure that depends on it is known to.
+func TestOneWallClock(t *testing.T) {
+	clocks := 0
+	for _, f := range sources(t) {
+		if f.test || !within(f.room, "cmd") {
+			continue
+		}
+		names := f.names(t)
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			member, ok := node.(*ast.SelectorExpr)
+			if !ok || member.Sel.Name != "Now" && member.Sel.Name != "Since" && member.Sel.Name != "Until" {
+				return true
+			}
+			if pkg, ok := member.X.(*ast.Ident); ok && names[pkg.Name] == "time" {
+				clocks++
+				if f.path != "cmd/headway/main.go" {
+					t.Errorf("%s:%d: time.%s: use the app's Now", f.path, line(node.Pos()), member.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	if clocks != 1 {
+		t.Errorf("the command line reads the clock in %d places, want 1", clocks)
+	}
+}
+
+// The loop is a state machine: nothing in it runs beside anything else, and
+// nothing in it has an order of its own.
+func TestLoopIsSequential(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test || f.room != "loop" {
+			continue
+		}
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			found := ""
+			switch n := node.(type) {
+			case *ast.GoStmt:
+				found = "a go statement"
+			case *ast.ChanType, *ast.SendStmt, *ast.SelectStmt:
+				found = "a channel"
+			case *ast.UnaryExpr:
+				if n.Op == token.ARROW {
+					found = "a channel"
+				}
+			case *ast.MapType:
+				found = "a map, whose order is random"
+			}
+			if found != "" {
+				t.Errorf("%s:%d: %s in the loop: the same events must give the same actions", f.path, line(node.Pos()), found)
+			}
+			return true
+		})
+	}
+}
+
+// Tests wait on signals or on a fake clock, never on the wall clock.
+func TestTestsDoNotSleep(t *testing.T) {
+	fake := map[string]bool{} // rooms whose tests run in bubbles with a clock of their own
+	for _, f := range sources(t) {
+		if _, ok := f.names(t)["synctest"]; ok {
+			fake[f.room] = true
+		}
+	}
+	for _, f := range sources(t) {
+		names := f.names(t)
+		if !f.test || fake[f.room] {
+			continue
+		}
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			member, ok := node.(*ast.SelectorExpr)
+			if !ok || member.Sel.Name != "Sleep" {
+				return true
+			}
+			if pkg, ok := member.X.(*ast.Ident); ok && names[pkg.Name] == "time" {
+				t.Errorf("%s:%d: time.Sleep in a test: wait on a signal, or in a testing/synctest bubble", f.path, line(node.Pos()))
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package lint
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rule says what one room may import of the repository and of other modules,
+// and why no more. Rooms are looked up from the most specific; a room without
+// a rule fails, so that a new one states its reason.
+type rule struct {
+	room     string
+	may      []string // rooms of this repository
+	modules  []string // other modules, by prefix
+	standard []string // the standard library: nil for all of it
+	what     string   // what the room is
+	why      string   // why it may import no more
+}
+
+// rules is the architecture. docs/ARCHITECTURE.md prints it, generated from here.
+var rules = []rule{
+	{"cmd/headway", []string{"*"}, []string{"github.com/alecthomas/kong", "charm.land/", "golang.org/x/term", "golang.org/x/sys", "github.com/goccy/go-yaml"}, nil,
+		"the binary: one file per subcommand", "the only place that wires; nothing imports it"},
+	{"loop/looptest", []string{"loop"}, []string{"github.com/cockroachdb/datadriven"}, nil,
+		"script runner and independent checkers for the loop", "a checker that shared code with what it checks would share its mistakes"},
+	{"loop", nil, nil, []string{"cmp", "encoding/json", "errors", "fmt", "math", "math/bits", "slices", "sort", "strconv", "strings"},
+		"the deterministic state machine that decides", "the same code is live, simulated and replayed, so it can reach no clock, no I/O, no randomness and no concurrency"},
+	{"workload", nil, []string{"gonum.org/v1/gonum"}, nil,
+		"length, service-time and acceptance models", "draws are a function of (seed, group, sample, attempt), whoever asks"},
+	{"theory", []string{"workload"}, []string{"gonum.org/v1/gonum"}, nil,
+		"closed forms: staleness, period, levers", "a prediction that could call the simulator would not be one"},
+	{"metrics", []string{"loop"}, []string{"gonum.org/v1/gonum"}, nil,
+		"events and actions folded into series", "one implementation for simulator, live run and replay, so it knows none of them"},
+	{"trace", []string{"loop"}, nil, nil,
+		"the event log: schema, writer, reader", "every driver writes the same log, so it knows none of them"},
+	{"sim", []string{"loop", "workload", "trace", "metrics"}, []string{"gonum.org/v1/gonum"}, nil,
+		"the virtual-time driver", "it drives the production loop with modelled devices, never real ones"},
+	{"replay", []string{"loop", "workload", "sim", "trace", "metrics"}, []string{"gonum.org/v1/gonum"}, nil,
+		"a trace through the loop again; resimulation", "it has the trace and nothing else of the run"},
+	{"live", []string{"loop", "trace", "metrics"}, nil, nil,
+		"the wall-clock driver; declares the ports", "adapters depend on the ports, never the ports on an adapter"},
+	{"transformer", nil, []string{"gonum.org/v1/gonum", "golang.org/x/sys"}, nil,
+		"the float32 policy network", "a model knows nothing of how it is sampled or trained"},
+	{"grpo", nil, []string{"gonum.org/v1/gonum"}, nil,
+		"advantages, losses, off-policy statistics", "servers and trainers use it on plain numbers"},
+	{"engine", []string{"live", "loop", "transformer", "weights"}, nil, nil,
+		"rollout engines, one folder per technology", "adapters know the ports and never each other"},
+	{"trainer", []string{"live", "loop", "transformer", "grpo", "weights"}, []string{"gonum.org/v1/gonum"}, nil,
+		"trainers, one folder per technology", "adapters know the ports and never each other"},
+	{"env", []string{"live", "loop", "workload"}, nil, nil,
+		"tasks and their verifiers", "adapters know the ports and never each other"},
+	{"weights", []string{"live", "loop", "transformer"}, nil, nil,
+		"weight files: safetensors and manifests", "adapters know the ports and never each other"},
+	{"store", []string{"live", "loop", "trace"}, []string{"golang.org/x/sys"}, nil,
+		"durable runs, one folder per technology", "adapters know the ports and never each other"},
+	{"config", []string{"loop", "workload"}, []string{"github.com/goccy/go-yaml"}, nil,
+		"the one schema of every command", "a document can be checked without anything that would run it"},
+	{"report", []string{"metrics", "theory"}, []string{"gonum.org/v1/"}, nil,
+		"tables, SVG plots, self-contained HTML", "it prints what it is given, so that a simulation and a run look alike"},
+	{"internal/lint", nil, []string{"golang.org/x/mod"}, nil,
+		"the architecture as tests", "it judges every room and leans on none"},
+}
+
+// testModules are what tests may import beyond their room's rule.
+var testModules = []string{"github.com/cockroachdb/datadriven", "gonum.org/v1/gonum", "github.com/goccy/go-yaml"}
+
+// ruleOf returns the rule of a room.
+func ruleOf(room string) (rule, bool) {
+	best, found := rule{}, false
+	for _, candidate := range rules {
+		if within(room, candidate.room) && (!found || len(candidate.room) > len(best.room)) {
+			best, found = candidate, true
+		}
+	}
+	return best, found
+}
+
+func TestImports(t *testing.T) {
+	for _, f := range sources(t) {
+		rule, ok := ruleOf(f.room)
+		if !ok {
+			t.Errorf("%s: the room %s has no import rule: add one, with its reason, to rules", f.path, f.room)
+			continue
+		}
+		for imported, spec := range f.imports(t) {
+			if why := refused(rule, f, imported); why != "" {
+				t.Errorf("%s:%d: imports %s: %s", f.path, line(spec.Pos()), imported, why)
+			}
+		}
+	}
+}
+
+// refused says why a file may not import a package, "" when it may.
+func refused(r rule, f file, imported string) string {
+	inside, ours := strings.CutPrefix(imported, module+"/")
+	switch {
+	case ours && (within(inside, "cmd") || within(inside, "internal/lint")):
+		return "nothing imports a command or the lint"
+	case ours && f.test:
+		return "" // a test may set up what it needs around its room
+	case ours && (inside == f.room || slices.Contains(r.may, "*") || slices.Contains(r.may, inside)):
+		return ""
+	case ours:
+		return fmt.Sprintf("%s may import of this repository %v, because %s", r.room, r.may, r.why)
+	case imported == "C":
+		return "the project builds without cgo"
+	case !strings.Contains(strings.Split(imported, "/")[0], "."):
+		if r.standard != nil && !f.test && !slices.Contains(r.standard, imported) {
+			return fmt.Sprintf("%s may import of the standard library %v, because %s", r.room, r.standard, r.why)
+		}
+		return ""
+	}
+	for _, allowed := range r.modules {
+		if strings.HasPrefix(imported, allowed) {
+			return ""
+		}
+	}
+	for _, allowed := range testModules {
+		if f.test && strings.HasPrefix(imported, allowed) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s may import of other modules %v; a dependency is a decision: docs/dependencies.md", r.room, r.modules)
+}
+
+// A rule for a room that is gone would rot.
+func TestRulesHaveRooms(t *testing.T) {
+	for _, r := range rules {
+		if !slices.ContainsFunc(sources(t), func(f file) bool { return within(f.room, r.room) }) {
+			t.Errorf("the rule for %s has no files: take it out until there are some", r.room)
+		}
+	}
+}
+
+// The rules refuse what they are there for.
+func TestRefusals(t *testing.T) {
+	tests := []struct {
+		room, imported string
+		test, allowed  bool
+	}{
+		{"loop", "time", false, false},
+		{"loop", "time", true, true},
+		{"loop", module + "/trace", false, false},
+		{"loop", "strings", false, true},
+		{"trainer/embedded", module + "/engine/embedded", false, false},
+		{"trainer/embedded", module + "/grpo", false, true},
+		{"live", module + "/store/file", false, false},
+		{"sim", module + "/live", false, false},
+		{"theory", module + "/sim", false, false},
+		{"theory", module + "/sim", true, true},
+		{"report", "github.com/alecthomas/kong", false, false},
+		{"report", module + "/cmd/headway", true, false},
+		{"transformer", "C", false, false},
+	}
+	for _, test := range tests {
+		r, ok := ruleOf(test.room)
+		if !ok {
+			t.Fatalf("no rule for %s", test.room)
+		}
+		why := refused(r, file{room: test.room, test: test.test}, test.imported)
+		if (why == "") != test.allowed {
+			t.Errorf("%s importing %s (test %v): allowed %v, want %v: %s", test.room, test.imported, test.test, why == "", test.allowed, why)
+		}
+	}
+}
+
+// The map of rooms in docs/ARCHITECTURE.md is the rules above.
+func TestArchitectureIsCurrent(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| room | what it is | may import | because |\n|---|---|---|---|\n")
+	for _, r := range rules {
+		may := strings.Join(r.may, " ")
+		switch may {
+		case "":
+			may = "–"
+		case "*":
+			may = "everything"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", r.room, r.what, may, r.why)
+	}
+	const document = root + "/docs/ARCHITECTURE.md"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := between(string(text), "rooms", table.String())
+	if err != nil {
+		t.Fatalf("docs/ARCHITECTURE.md: %v", err)
+	}
+	if want == string(text) {
+		return
+	}
+	if !*rewrite {
+		t.Fatal("the table of docs/ARCHITECTURE.md is not the import rules: go test ./internal/lint -rewrite")
+	}
+	if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// between replaces what stands between the markers of a generated part.
+func between(text, name, part string) (string, error) {
+	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
+	i, j := strings.Index(text, begin), strings.Index(text, end)
+	if i < 0 || j < i {
+		return "", fmt.Errorf("lacks the lines %q and %q", begin, end)
+	}
+	return text[:i+len(begin)] + part + text[j:], nil
+}
