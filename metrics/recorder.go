@@ -32,6 +32,9 @@ type Recorder struct {
 	leaseStart    int64 // of the running step; -1 while the trainer is idle
 	syncing       bool
 
+	// Warmup is the version at which the measured window begins; 0 measures from the start.
+	Warmup loop.Version
+
 	window window
 	step   window // since the last step's end
 	// Steps is the series, one point a train step, in order.
@@ -290,6 +293,9 @@ func (r *Recorder) endStep(queueGroups int) {
 	}
 	r.Steps = append(r.Steps, p)
 	r.step = window{start: r.now}
+	if r.version == r.Warmup {
+		r.Reset()
+	}
 }
 
 func ratio(a, b int64) float64 {

@@ -101,6 +101,7 @@ func newRunner(cfg Config) (*runner, error) {
 	cfg.Loop = l.Config()
 	c := cfg.Loop.Concurrency()
 	r := &runner{cfg: cfg, l: l, rec: metrics.NewRecorder(cfg.Loop), slots: make([]slot, c), tick: loop.NoTick, vacant: -1}
+	r.rec.Warmup = loop.Version(cfg.Warmup)
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
 	first := int32(0)
 	for _, n := range cfg.Loop.EngineSlots {
@@ -116,7 +117,6 @@ func newRunner(cfg Config) (*runner, error) {
 
 func (r *runner) run() error {
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, 0, metrics.Measured{})
-	warm := r.cfg.Warmup == 0
 	for !r.done {
 		at, source := r.nextRollout()
 		i := r.nextPending()
@@ -136,10 +136,6 @@ func (r *runner) run() error {
 		default:
 			r.now = at
 			r.endGeneration(source)
-		}
-		if !warm && r.rec.Version() >= loop.Version(r.cfg.Warmup) {
-			warm = true
-			r.rec.Reset()
 		}
 		if r.sinceStep > r.stallAfter {
 			return r.stalled(fmt.Sprintf("%d rollouts ended since the last train step and no batch is full", r.sinceStep))
