@@ -1,0 +1,119 @@
+package theory
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/workload"
+)
+
+// tail is the shape of rollout and group times in units of the mean rollout,
+// whichever way the input gave it.
+type tail struct {
+	multiplier float64               // M, of times if there is an environment
+	group      workload.Distribution // longest sibling, mean multiplier
+	rollout    workload.Distribution // one rollout, mean 1
+	spread     float64               // coefficient of variation of one rollout
+	overhead   float64               // e = E[environment]/E[generation]
+	meanSquare float64               // K₂ of lengths; 0 where it has no meaning
+	maxSum     float64               // M_tok of lengths; 0 where it has no meaning
+	assumed    bool                  // shape assumed lognormal from a bare multiplier
+}
+
+// tailOf resolves the tail of a valid input.
+func tailOf(in Input) (tail, error) {
+	if in.Lengths == nil {
+		return assumedTail(in.TailMultiplier, in.GroupSize)
+	}
+	mean := in.Lengths.Mean()
+	t := tail{
+		meanSquare: in.Lengths.MeanSquare() / (mean * mean),
+		maxSum:     in.Lengths.MeanMaxSum(in.GroupSize) / (float64(in.GroupSize) * mean * mean),
+	}
+	var times workload.RolloutTimes
+	unit := mean
+	if in.Environment.Zero() {
+		times = workload.Times(in.Lengths, 1, nil, in.GroupSize)
+	} else {
+		// s_R = C-th part of v_R = ρ·B·E[L]/t_step.
+		nsPerToken := 1e9 * in.StepS * in.ConcurrencyRollouts / (in.Utilization * in.BatchRollouts * mean)
+		times = workload.Times(in.Lengths, nsPerToken, in.Environment, in.GroupSize)
+		t.overhead = in.Environment.Mean() / (nsPerToken * mean)
+		t.meanSquare, t.maxSum = 0, 0
+		unit = times.Rollout.Mean()
+	}
+	t.rollout = times.Rollout.Scale(1 / unit)
+	t.group = times.Group.Scale(1 / unit)
+	t.multiplier = t.group.Mean()
+	t.spread = math.Sqrt(max(t.rollout.MeanSquare()-1, 0))
+	return t, nil
+}
+
+// assumedTail finds the lognormal with a given multiplier for groups of s.
+func assumedTail(multiplier float64, s int) (tail, error) {
+	if multiplier == 1 {
+		one, err := workload.NewDistribution([]float64{1}, []float64{1})
+		return tail{multiplier: 1, group: one, rollout: one, meanSquare: 1, maxSum: 1}, err
+	}
+	low, high := 1e-6, 6.0
+	if lognormalShape(high).MeanMax(s) < multiplier {
+		return tail{}, fieldError("tail_multiplier", multiplier,
+			fmt.Sprintf("at most %.3g for groups of %d: no lognormal of a believable spread (σ up to 6) has more", lognormalShape(high).MeanMax(s), s))
+	}
+	for range 60 {
+		middle := (low + high) / 2
+		if lognormalShape(middle).MeanMax(s) < multiplier {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	one := lognormalShape(high)
+	group := one.Max(s)
+	square := one.MeanSquare()
+	return tail{
+		multiplier: multiplier,
+		group:      group.Scale(multiplier / group.Mean()),
+		rollout:    one,
+		spread:     math.Sqrt(max(square-1, 0)),
+		meanSquare: square,
+		maxSum:     one.MeanMaxSum(s) / float64(s),
+		assumed:    true,
+	}, nil
+}
+
+// shapeCells is the resolution of the assumed lognormal: the means of equal
+// slices of z, so that the mean is exact and E[max] good to 1e-4.
+const shapeCells = 768
+
+// lognormalShape is a lognormal of mean 1 and log-spread σ as conditional means
+// of slices of the normal z: E[e^{σz−σ²/2}; a<z<b] = Φ(b−σ) − Φ(a−σ).
+func lognormalShape(sigma float64) workload.Distribution {
+	const first = -8.0
+	step := (16 + sigma) / shapeCells
+	values := make([]float64, 0, shapeCells)
+	weights := make([]float64, 0, shapeCells)
+	for i := range shapeCells {
+		a := first + float64(i)*step
+		b := a + step
+		weight := slice(a, b)
+		if weight <= 0 {
+			continue
+		}
+		values = append(values, slice(a-sigma, b-sigma)/weight)
+		weights = append(weights, weight)
+	}
+	d, err := workload.NewDistribution(values, weights)
+	if err != nil {
+		panic(fmt.Sprintf("theory: lognormal of sigma %v: %v", sigma, err))
+	}
+	return d
+}
+
+// slice is P(a < z < b), taken from the tail that keeps its digits.
+func slice(a, b float64) float64 {
+	if a > 0 {
+		return normalCDF(-a) - normalCDF(-b)
+	}
+	return normalCDF(b) - normalCDF(a)
+}
