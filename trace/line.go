@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"strconv"
+	"strings"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -80,6 +82,8 @@ type Event struct {
 	loop.Event
 	// GenerateNS and EnvironmentNS split a scored rollout's time, in nanoseconds.
 	GenerateNS, EnvironmentNS int64
+	// VersionTokens is the sum over a scored response's tokens of the version that sampled them.
+	VersionTokens int64
 }
 
 // wire is the line as JSON has it. Absent fields are zero.
@@ -102,11 +106,13 @@ type wire struct {
 	Start    int64           `json:"start_v"`
 	Ready    int64           `json:"ready_v"`
 	Reward   float32         `json:"reward"`
+	BadValue bool            `json:"reward_nan"`
 	Rejected bool            `json:"rejected"`
 	Reason   string          `json:"reason"`
 	End      string          `json:"end"`
 	GenNS    int64           `json:"gen_ns"`
 	EnvNS    int64           `json:"env_ns"`
+	VTokens  int64           `json:"v_tokens"`
 	CRC      string          `json:"crc"`
 }
 
@@ -144,16 +150,14 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 	dst = field(dst, "tokens", int64(ev.Tokens))
 	dst = field(dst, "lease", int64(ev.Lease))
 	dst = field(dst, "v", int64(ev.Version))
-	if ev.Reward != 0 {
-		dst = append(dst, `,"reward":`...)
-		dst = strconv.AppendFloat(dst, float64(ev.Reward), 'g', -1, 32)
-	}
+	dst = reward(dst, ev.Reward)
 	if ev.Verdict == loop.VerdictReject {
 		dst = append(dst, `,"rejected":true`...)
 	}
 	dst = text(dst, "reason", ev.Reason.String())
 	dst = field(dst, "gen_ns", ev.GenerateNS)
 	dst = field(dst, "env_ns", ev.EnvironmentNS)
+	dst = field(dst, "v_tokens", ev.VersionTokens)
 	return e.close(dst, from)
 }
 
@@ -180,8 +184,12 @@ func (e *Encoder) AppendAction(dst []byte, seq int64, a loop.Action) []byte {
 	return e.close(dst, from)
 }
 
-// AppendNote appends a note; data is marshalled as JSON.
+// AppendNote appends a note; data is marshalled as JSON. A name is a word of
+// lower-case letters, digits and underscores.
 func (e *Encoder) AppendNote(dst []byte, name string, data any) ([]byte, error) {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return dst, fmt.Errorf("trace: %q is no name of a note: use lower-case letters, digits and underscores", name)
+	}
 	raw, err := json.Marshal(data)
 	if err != nil {
 		return dst, fmt.Errorf("trace: note %s: %w", name, err)
@@ -198,10 +206,15 @@ func (e *Encoder) AppendNote(dst []byte, name string, data any) ([]byte, error) 
 // close ends the line that began at from with its checksum.
 func (e *Encoder) close(dst []byte, from int) []byte {
 	e.sum = crc32.Update(e.sum, castagnoli, dst[from:])
+	return appendChecksum(dst, e.sum)
+}
+
+// appendChecksum appends what a line ends with; there is one way to write it.
+func appendChecksum(dst []byte, sum uint32) []byte {
 	dst = append(dst, crcKey...)
 	const digits = "0123456789abcdef"
 	for shift := 28; shift >= 0; shift -= 4 {
-		dst = append(dst, digits[e.sum>>shift&15])
+		dst = append(dst, digits[sum>>shift&15])
 	}
 	return append(dst, "\"}\n"...)
 }
@@ -219,6 +232,19 @@ func field(dst []byte, key string, v int64) []byte {
 	dst = append(dst, key...)
 	dst = append(dst, '"', ':')
 	return strconv.AppendInt(dst, v, 10)
+}
+
+// reward appends a reward. JSON has no number that is none, and the loop treats
+// all of those alike, so they share a field of their own.
+func reward(dst []byte, v float32) []byte {
+	if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(dst, `,"reward_nan":true`...)
+	}
+	if v == 0 {
+		return dst
+	}
+	dst = append(dst, `,"reward":`...)
+	return strconv.AppendFloat(dst, float64(v), 'g', -1, 32)
 }
 
 func text(dst []byte, key, v string) []byte {
@@ -247,11 +273,14 @@ func (w *wire) record(line int) (Record, error) {
 		if err != nil {
 			return r, err
 		}
-		r.Event = &Event{GenerateNS: w.GenNS, EnvironmentNS: w.EnvNS, Event: loop.Event{
+		r.Event = &Event{GenerateNS: w.GenNS, EnvironmentNS: w.EnvNS, VersionTokens: w.VTokens, Event: loop.Event{
 			Time: w.T, Kind: kind, Reason: reason, Engine: w.Engine, Slot: w.Slot, Sample: w.Sample, Attempt: w.Attempt,
 			Tokens: w.Tokens, Reward: w.Reward, Group: loop.GroupID(w.Group), Lease: loop.LeaseID(w.Lease), Version: loop.Version(w.Version)}}
 		if w.Rejected {
 			r.Event.Verdict = loop.VerdictReject
+		}
+		if w.BadValue {
+			r.Event.Reward = float32(math.NaN())
 		}
 	case w.A != "":
 		kind, err := loop.ParseActionKind(w.A)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"strconv"
 )
 
 // lineBytesMax bounds a line, so that a file that is no trace cannot exhaust memory.
@@ -46,6 +45,7 @@ type Reader struct {
 	// Header of the trace.
 	Header Header
 	buf    []byte
+	tail   []byte
 }
 
 // NewReader reads the header. It refuses what is not a trace, and a trace of another format.
@@ -83,12 +83,9 @@ func (r *Reader) Next() (Record, error) {
 	if body < 1 || !bytes.HasPrefix(line[body:], []byte(crcKey)) {
 		return fail(errors.New("not a trace line: it does not end with a checksum"))
 	}
-	want, err := strconv.ParseUint(string(line[body+len(crcKey):body+len(crcKey)+8]), 16, 32)
-	if err != nil {
-		return fail(ErrChecksum)
-	}
 	sum := crc32.Update(r.sum, castagnoli, line[:body])
-	if uint32(want) != sum || string(line[len(line)-3:]) != "\"}\n" {
+	r.tail = appendChecksum(r.tail[:0], sum)
+	if !bytes.Equal(line[body:], r.tail) {
 		return fail(ErrChecksum)
 	}
 	var w wire
