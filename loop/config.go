@@ -100,7 +100,8 @@ type Config struct {
 	Select Selection
 	// MaxStaleness is PolicyMax's budget in versions; other policies ignore it.
 	MaxStaleness Version
-	// Abort makes PolicyMax cancel groups in flight as soon as they can no longer meet the budget.
+	// Abort makes PolicyMax cancel groups in flight as soon as they can no longer meet the budget,
+	// and give nothing to engines whose version could not meet it.
 	Abort bool
 	// Start is the start order; the zero value is StartStream.
 	// StartGang needs at least GroupSize slots in all.

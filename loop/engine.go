@@ -34,7 +34,7 @@ type engine struct {
 
 // canStart reports whether the engine takes new rollouts now.
 func (l *Loop) canStart(e *engine) bool {
-	if e.State != engineServing || len(e.Free) == 0 {
+	if e.State != engineServing || len(e.Free) == 0 || l.hopeless(e.Served) {
 		return false
 	}
 	switch l.cfg.Sync {

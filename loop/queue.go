@@ -133,16 +133,26 @@ func (l *Loop) abortStale() {
 	if l.cfg.Policy != PolicyMax || !l.cfg.Abort {
 		return
 	}
-	earliest := s.Trained
-	if s.Lease.ID != 0 {
-		earliest++
-	}
 	for i := range s.Groups {
 		g := &s.Groups[i]
-		if g.State == groupRunning && g.Start != NoVersion && earliest-g.Start > l.cfg.MaxStaleness {
+		if g.State == groupRunning && g.Start != NoVersion && l.hopeless(g.Start) {
 			l.endGroup(int32(i), EndDiscarded, ReasonStale)
 		}
 	}
+}
+
+// hopeless reports whether rollouts stamped v are not to be in flight: even the
+// earliest step that could train on them would exceed the budget. An engine
+// that serves v gets no work until it has switched.
+func (l *Loop) hopeless(v Version) bool {
+	if l.cfg.Policy != PolicyMax || !l.cfg.Abort {
+		return false
+	}
+	earliest := l.s.Trained
+	if l.s.Lease.ID != 0 {
+		earliest++
+	}
+	return earliest-v > l.cfg.MaxStaleness
 }
 
 // leaseNamed reports whether an event names the batch at the trainer.

@@ -43,6 +43,11 @@ func (c *Checker) invariants() error {
 	if c.cfg.Policy == loop.PolicySynchronous && len(c.groups) > c.cfg.BatchGroups {
 		return fmt.Errorf("%d groups are live under one version, want at most %d", len(c.groups), c.cfg.BatchGroups)
 	}
+	for _, g := range c.groups {
+		if g.place == generating && g.count(running) > 0 && c.hopeless(g.start) {
+			return fmt.Errorf("g%d is in flight with stamp v%d, which can no longer meet the budget of %d", g.id, g.start, c.cfg.MaxStaleness)
+		}
+	}
 	for i, e := range c.engines {
 		if e.state == serving && (e.served > c.version || e.served < 0) {
 			return fmt.Errorf("engine %d serves v%d, the trainer has v%d", i, e.served, c.version)

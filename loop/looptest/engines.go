@@ -31,7 +31,7 @@ type engineBook struct {
 
 // takesRollouts reports whether the engine may be given rollouts now.
 func (c *Checker) takesRollouts(e *engineBook) bool {
-	if e.state != serving {
+	if e.state != serving || c.hopeless(e.served) {
 		return false
 	}
 	switch c.cfg.Sync {

@@ -328,19 +328,21 @@ func (c *Checker) wantTrainStep() {
 
 // abortStale ends the generating groups that can no longer meet the budget.
 func (c *Checker) abortStale() {
-	if c.cfg.Policy != loop.PolicyMax || !c.cfg.Abort {
-		return
-	}
-	earliest := c.version
-	if c.lease.id != 0 {
-		earliest = c.version + 1
-	}
 	for id := loop.GroupID(1); id <= c.lastGroup; id++ {
 		g := c.groups[id]
-		if g != nil && g.place == generating && g.start != loop.NoVersion && earliest-g.start > c.cfg.MaxStaleness {
+		if g != nil && g.place == generating && g.start != loop.NoVersion && c.hopeless(g.start) {
 			c.endGroup(g, loop.EndDiscarded, loop.ReasonStale)
 		}
 	}
+}
+
+// hopeless reports whether a stamp exceeds the budget even at the next step that can begin.
+func (c *Checker) hopeless(v loop.Version) bool {
+	next := c.version
+	if c.lease.id != 0 {
+		next = c.version + 1
+	}
+	return c.cfg.Policy == loop.PolicyMax && c.cfg.Abort && next-v > c.cfg.MaxStaleness
 }
 
 func (c *Checker) leaseNamed(ev loop.Event) bool {

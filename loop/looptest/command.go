@@ -1,0 +1,185 @@
+package looptest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+var scriptKinds = map[string]loop.EventKind{
+	"run-started": loop.RunStarted, "recover": loop.Recovered, "stop": loop.StopRequested, "tick": loop.Tick,
+	"train-done": loop.TrainStepEnded, "train-fail": loop.TrainStepFailed, "lease-return": loop.LeaseReturned,
+	"loaded": loop.WeightsLoaded, "switched": loop.WeightsSwitched, "sync-fail": loop.SyncFailed,
+	"lose-engine": loop.EngineLost, "join-engine": loop.EngineJoined,
+	"first-token": loop.FirstToken, "scored": loop.RolloutScored, "failed": loop.RolloutFailed, "aborted": loop.RolloutAborted,
+	"unknown": 0,
+}
+
+// events returns the events a command stands for.
+func (s *Script) events(t testing.TB, d *datadriven.TestData) []loop.Event {
+	kind, ok := scriptKinds[d.Cmd]
+	if !ok {
+		d.Fatalf(t, "unknown command %q", d.Cmd)
+	}
+	base := loop.Event{Time: s.now, Kind: kind}
+	var reason string
+	if d.MaybeScanArgs(t, "reason", &reason); reason != "" {
+		r, err := loop.ParseReason(reason)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		base.Reason = r
+	}
+	var events []loop.Event
+	switch {
+	case isRollout(kind):
+		events = s.rolloutEvents(t, d, base)
+	case kind >= loop.TrainStepEnded && kind <= loop.LeaseReturned:
+		events = []loop.Event{s.trainEvent(base)}
+	case isSync(kind), kind == loop.EngineLost, kind == loop.EngineJoined:
+		events = s.engineEvents(t, d, base)
+	default:
+		events = []loop.Event{base}
+	}
+	for i := range events {
+		override(t, d, &events[i])
+	}
+	return events
+}
+
+// override applies what the command says of the effect itself.
+func override(t testing.TB, d *datadriven.TestData, ev *loop.Event) {
+	number := func(key string, set func(int)) {
+		if d.HasArg(key) {
+			var n int
+			d.ScanArgs(t, key, &n)
+			set(n)
+		}
+	}
+	number("attempt", func(n int) { ev.Attempt = int32(n) })
+	number("slot", func(n int) { ev.Slot = int32(n) })
+	number("lease", func(n int) { ev.Lease = loop.LeaseID(n) })
+	number("v", func(n int) { ev.Version = loop.Version(n) })
+	number("tokens", func(n int) { ev.Tokens = int32(n) })
+}
+
+func (s *Script) rolloutEvents(t testing.TB, d *datadriven.TestData, base loop.Event) []loop.Event {
+	rewards := []float32{1, 0}
+	if d.HasArg("reward") {
+		rewards = nil
+		for _, a := range d.CmdArgs {
+			for _, v := range a.Vals {
+				if f, err := strconv.ParseFloat(v, 32); a.Key == "reward" && err == nil {
+					rewards = append(rewards, float32(f))
+				}
+			}
+		}
+	}
+	var events []loop.Event
+	for _, subject := range subjects(d, "g") {
+		group, sample, one := strings.Cut(subject, "/")
+		g := loop.GroupID(atoi(t, d, group))
+		for _, a := range s.outstanding(t, d, g, sample, one) {
+			ev := base
+			ev.Engine, ev.Slot, ev.Group, ev.Sample, ev.Attempt = a.Engine, a.Slot, a.Group, a.Sample, a.Attempt
+			switch base.Kind {
+			case loop.FirstToken:
+				ev.Version = s.served[a.Engine]
+			case loop.RolloutScored:
+				ev.Tokens, ev.Reward = 1, rewards[int(a.Sample)%len(rewards)]
+				if d.HasArg("reject") {
+					ev.Verdict = loop.VerdictReject
+				}
+			}
+			events = append(events, ev)
+		}
+	}
+	return events
+}
+
+// outstanding returns the rollouts under way of a group, or of one of its
+// samples; for one that is not under way, an action that names it all the same.
+func (s *Script) outstanding(t testing.TB, d *datadriven.TestData, g loop.GroupID, sample string, one bool) []loop.Action {
+	var found []loop.Action
+	for k := range s.loop.Config().GroupSize {
+		if one && k != atoi(t, d, sample) {
+			continue
+		}
+		n := len(found)
+		for _, a := range s.effects {
+			if (a.Kind == loop.StartRollout || a.Kind == loop.AbortRollout) && a.Group == g && int(a.Sample) == k {
+				found = append(found, a)
+			}
+		}
+		if one && len(found) == n {
+			found = append(found, loop.Action{Group: g, Sample: int32(k), Attempt: 1})
+		}
+	}
+	return found
+}
+
+func (s *Script) trainEvent(base loop.Event) loop.Event {
+	for _, a := range s.effects {
+		if a.Kind == loop.StartTrainStep {
+			base.Lease, base.Attempt = a.Lease, a.Attempt
+			if base.Kind == loop.TrainStepEnded {
+				base.Version = a.Version + 1
+			}
+		}
+	}
+	return base
+}
+
+func (s *Script) engineEvents(t testing.TB, d *datadriven.TestData, base loop.Event) []loop.Event {
+	var events []loop.Event
+	for _, subject := range subjects(d, "e") {
+		ev := base
+		ev.Engine = int32(atoi(t, d, subject))
+		for _, a := range s.effects {
+			if isSync(base.Kind) && a.Engine == ev.Engine && (a.Kind == loop.LoadWeights || a.Kind == loop.SwitchWeights) {
+				ev.Version, ev.Attempt = a.Version, a.Attempt
+			}
+		}
+		events = append(events, ev)
+	}
+	if len(events) == 0 {
+		d.Fatalf(t, "%s names no engine", d.Cmd)
+	}
+	return events
+}
+
+// subjects returns the arguments that name a group or an engine, without the letter.
+func subjects(d *datadriven.TestData, letter string) []string {
+	var found []string
+	for _, a := range d.CmdArgs {
+		if rest, ok := strings.CutPrefix(a.Key, letter); ok && len(a.Vals) == 0 && rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+			found = append(found, rest)
+		}
+	}
+	return found
+}
+
+func scanInts(t testing.TB, d *datadriven.TestData, key string) []int {
+	var found []int
+	for _, a := range d.CmdArgs {
+		if a.Key == key {
+			for _, v := range a.Vals {
+				found = append(found, atoi(t, d, v))
+			}
+		}
+	}
+	return found
+}
+
+func atoi(t testing.TB, d *datadriven.TestData, text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		d.Fatalf(t, "%v", fmt.Errorf("%s: %w", d.Cmd, err))
+	}
+	return n
+}

@@ -1,0 +1,300 @@
+package looptest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Script runs the commands of a datadriven file against one loop, and has the
+// checker watch. Every command that is an event prints the actions that follow,
+// one a line. What a command does not say is taken from the effect that is
+// outstanding: "scored g1/0" names the slot and attempt in flight.
+//
+//	new [policy= group= batch= queue= engines=(4,4) select= start= sync= every= steps=]
+//	    [max-staleness= attempts= train-attempts= on-failure= abort blocked rolling filter manual]
+//	run-started | recover | stop | tick
+//	first-token g1/0 … [v=]            its engine's version unless said
+//	scored g1/0 g2 … [reward=(1,0)] [tokens=] [reject]   g2 means all that run of g2
+//	failed | aborted g1/0 … [reason=]
+//	train-done | train-fail | lease-return
+//	loaded | switched | sync-fail e0 e1 …
+//	lose-engine | join-engine e0 …
+//	unknown                             an event of no known kind
+//	stabilize                           ends the train steps and syncs under way until none is left
+//	play v=3                            ends the oldest effect, whatever it is, until the trainer has v3
+//	snapshot-restore                    goes on with the loop restored from its own snapshot
+//	status | ledger
+//
+// Each event may say at=40ms, attempt=, slot=, lease= and v=, to name something
+// else than what is outstanding. An instant ends with its command, so that a
+// Tick the loop asks for is delivered at once; with "manual" it is printed and
+// the script delivers it.
+type Script struct {
+	loop    *loop.Loop
+	checker *Checker
+	now     int64
+	manual  bool
+	effects []loop.Action
+	served  []loop.Version
+	out     strings.Builder
+	play    bool
+	t       testing.TB
+}
+
+// Run executes one command and returns its output.
+func (s *Script) Run(t testing.TB, d *datadriven.TestData) string {
+	s.out.Reset()
+	s.t = t
+	if d.Cmd == "new" {
+		return s.create(t, d)
+	}
+	if s.loop == nil {
+		d.Fatalf(t, "the script does not begin with new")
+	}
+	var at string
+	if d.HasArg("at") {
+		d.ScanArgs(t, "at", &at)
+		when, err := time.ParseDuration(at)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		s.now = when.Nanoseconds()
+	}
+	switch d.Cmd {
+	case "status":
+		return s.status()
+	case "ledger":
+		return fmt.Sprintf("%+v\n", s.loop.Ledger())
+	case "snapshot-restore":
+		return s.restore()
+	case "stabilize":
+		s.stabilize()
+	case "play":
+		var v int
+		d.ScanArgs(t, "v", &v)
+		s.playUntil(loop.Version(v))
+	default:
+		for _, ev := range s.events(t, d) {
+			s.deliver(ev)
+		}
+	}
+	if s.out.Len() == 0 {
+		return "nothing\n"
+	}
+	return s.out.String()
+}
+
+func (s *Script) create(t testing.TB, d *datadriven.TestData) string {
+	cfg, err := scriptConfig(t, d)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	l, err := loop.New(cfg)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	*s = Script{loop: l, checker: NewChecker(cfg), manual: d.HasArg("manual"), served: make([]loop.Version, len(cfg.EngineSlots))}
+	return "ok\n"
+}
+
+func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
+	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, QueueGroups: -1, EngineSlots: []int{4}}
+	number := func(key string, to *int) { d.MaybeScanArgs(t, key, to) }
+	var staleness, steps int
+	number("group", &cfg.GroupSize)
+	number("batch", &cfg.BatchGroups)
+	number("queue", &cfg.QueueGroups)
+	number("every", &cfg.SyncEvery)
+	number("attempts", &cfg.MaxAttempts)
+	number("train-attempts", &cfg.TrainAttempts)
+	number("max-staleness", &staleness)
+	number("steps", &steps)
+	cfg.MaxStaleness, cfg.TrainSteps = loop.Version(staleness), loop.Version(steps)
+	if cfg.QueueGroups < 0 {
+		cfg.QueueGroups = cfg.BatchGroups
+	}
+	if d.HasArg("engines") {
+		cfg.EngineSlots = scanInts(t, d, "engines")
+	}
+	cfg.Abort, cfg.TrainerBlocked = d.HasArg("abort"), d.HasArg("blocked")
+	cfg.RollingSwitch, cfg.FilterZeroAdvantage = d.HasArg("rolling"), d.HasArg("filter")
+	choices := []struct {
+		key   string
+		names []string
+		set   func(int)
+	}{
+		{"policy", []string{"drop", "max", "block", "synchronous"}, func(i int) { cfg.Policy = loop.Policy(i) }},
+		{"select", []string{"oldest", "newest", "oldest-version"}, func(i int) { cfg.Select = loop.Selection(i) }},
+		{"start", []string{"stream", "gang"}, func(i int) { cfg.Start = loop.StartOrder(i) }},
+		{"sync", []string{"in_flight", "pause", "drain"}, func(i int) { cfg.Sync = loop.SyncMode(i) }},
+		{"on-failure", []string{"drop", "shrink"}, func(i int) { cfg.OnFailure = loop.FailureRule(i) }},
+	}
+	for _, c := range choices {
+		if !d.HasArg(c.key) {
+			continue
+		}
+		var name string
+		d.ScanArgs(t, c.key, &name)
+		i := slices.Index(c.names, name)
+		if i < 0 {
+			return cfg, fmt.Errorf("%s is %q, want one of %s", c.key, name, strings.Join(c.names, ", "))
+		}
+		c.set(i)
+	}
+	return cfg, nil
+}
+
+// deliver steps the loop, prints what follows and keeps track of what is outstanding.
+func (s *Script) deliver(ev loop.Event) {
+	actions, tick := s.loop.Step(ev)
+	actions = slices.Clone(actions)
+	for _, a := range actions {
+		if !s.play || a.Kind == loop.GroupTrained || a.Kind == loop.GroupEnded {
+			fmt.Fprintln(&s.out, a)
+		}
+	}
+	if err := s.checker.Observe(ev, actions, tick); err != nil {
+		s.t.Errorf("checker: %v", err)
+	} else if err := s.checker.Compare(s.loop.Status()); err != nil {
+		s.t.Errorf("checker: after %v: %v", ev, err)
+	}
+	s.effects = slices.DeleteFunc(s.effects, func(a loop.Action) bool {
+		return completes(ev, a) || a.Kind != loop.StartTrainStep && s.checker.engines[a.Engine].state == gone
+	})
+	if ev.Kind == loop.WeightsSwitched && int(ev.Engine) < len(s.served) {
+		s.served[ev.Engine] = ev.Version
+	}
+	for _, a := range actions {
+		if a.Kind.IsEffect() && a.Kind != loop.FinishRun {
+			s.effects = slices.DeleteFunc(s.effects, func(b loop.Action) bool { return replaces(a, b) })
+			s.effects = append(s.effects, a)
+		}
+	}
+	switch {
+	case tick == loop.NoTick:
+	case s.manual:
+		fmt.Fprintf(&s.out, "wants tick at %v\n", time.Duration(tick))
+	default:
+		s.deliver(loop.Event{Time: tick, Kind: loop.Tick})
+	}
+}
+
+// completes reports whether an event ends an effect.
+func completes(ev loop.Event, a loop.Action) bool {
+	if ev.Kind == loop.Recovered {
+		return true
+	}
+	switch a.Kind {
+	case loop.StartRollout, loop.AbortRollout:
+		return ev.Kind >= loop.RolloutScored && ev.Group == a.Group && ev.Sample == a.Sample && ev.Attempt == a.Attempt && ev.Slot == a.Slot
+	case loop.StartTrainStep:
+		return ev.Kind >= loop.TrainStepEnded && ev.Kind <= loop.LeaseReturned && ev.Lease == a.Lease && ev.Attempt == a.Attempt
+	case loop.LoadWeights, loop.SwitchWeights:
+		return isSync(ev.Kind) && ev.Engine == a.Engine && ev.Attempt == a.Attempt
+	}
+	return false
+}
+
+// replaces reports whether an effect takes the place of an outstanding one.
+func replaces(a, b loop.Action) bool {
+	switch a.Kind {
+	case loop.StartRollout, loop.AbortRollout:
+		return (b.Kind == loop.StartRollout || b.Kind == loop.AbortRollout) && a.Slot == b.Slot
+	case loop.StartTrainStep:
+		return b.Kind == loop.StartTrainStep
+	}
+	return (b.Kind == loop.LoadWeights || b.Kind == loop.SwitchWeights) && a.Engine == b.Engine
+}
+
+// completion is the event that ends an effect well.
+func completion(a loop.Action, now int64) loop.Event {
+	ev := loop.Event{Time: now, Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease, Version: a.Version}
+	switch a.Kind {
+	case loop.StartRollout:
+		ev.Kind, ev.Version, ev.Reward, ev.Tokens = loop.RolloutScored, 0, float32(a.Sample), 1
+	case loop.AbortRollout:
+		ev.Kind = loop.RolloutAborted
+	case loop.StartTrainStep:
+		ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
+	case loop.LoadWeights:
+		ev.Kind = loop.WeightsLoaded
+	case loop.SwitchWeights:
+		ev.Kind = loop.WeightsSwitched
+	}
+	return ev
+}
+
+func (s *Script) stabilize() {
+	for range 10000 {
+		i := slices.IndexFunc(s.effects, func(a loop.Action) bool { return a.Kind != loop.StartRollout })
+		if i < 0 {
+			return
+		}
+		s.deliver(completion(s.effects[i], s.now))
+	}
+	fmt.Fprintln(&s.out, "never stable")
+}
+
+func (s *Script) playUntil(v loop.Version) {
+	s.play = true
+	defer func() { s.play = false }()
+	for range 10000 {
+		if s.loop.Version() >= v {
+			return
+		}
+		if len(s.effects) == 0 {
+			break
+		}
+		s.now += millisecond
+		s.deliver(completion(s.effects[0], s.now))
+	}
+	fmt.Fprintf(&s.out, "stuck: %s\n", s.checker.Blocker())
+}
+
+func (s *Script) restore() string {
+	data, err := s.loop.Snapshot()
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	if s.loop, err = loop.Restore(data); err != nil {
+		return err.Error() + "\n"
+	}
+	return "ok\n"
+}
+
+func (s *Script) status() string {
+	st := s.loop.Status()
+	fmt.Fprintf(&s.out, "%v v%d queue %d/%d held %d live %d retries %d lease %d", time.Duration(st.TimeNS), st.Version,
+		st.QueueGroups, st.QueueCapacityGroups, st.HeldGroups, st.LiveGroups, st.Retries, st.Lease)
+	if st.SyncTarget != loop.NoVersion {
+		fmt.Fprintf(&s.out, " sync to v%d", st.SyncTarget)
+	}
+	if st.Stopping {
+		s.out.WriteString(" stopping")
+	}
+	if st.Finished != loop.ReasonNone {
+		fmt.Fprintf(&s.out, " finished (%s)", st.Finished)
+	}
+	s.out.WriteString("\n")
+	for i, e := range st.Engines {
+		version := "without weights"
+		if e.Version != loop.NoVersion {
+			version = fmt.Sprintf("v%d", e.Version)
+		}
+		fmt.Fprintf(&s.out, "engine %d %s %s active %d/%d\n", i, e.State, version, e.Active, e.Slots)
+	}
+	l := st.Ledger
+	fmt.Fprintf(&s.out, "admitted %d = in flight %d + waiting %d + queued %d + leased %d + ended %d\n", l.Admitted, l.InFlight, l.Waiting, l.Queued, l.Leased, l.Ended())
+	fmt.Fprintf(&s.out, "trained %d evicted %d discarded %d filtered %d cancelled %d failed %d\n", l.Trained, l.Evicted, l.Discarded, l.Filtered, l.Cancelled, l.Failed)
+	if c := st.Counts; c != (loop.Counts{}) {
+		fmt.Fprintf(&s.out, "late %d unknown %d time reversed %d\n", c.Late, c.Unknown, c.TimeReversed)
+	}
+	return s.out.String()
+}
