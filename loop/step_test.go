@@ -1,0 +1,167 @@
+package loop_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// treadmill keeps a loop in its steady state without allocating: rollouts end in
+// a fixed pattern, a train step takes as many rollouts as it consumes, weights
+// are switched at once.
+type treadmill struct {
+	loop *loop.Loop
+	ev   loop.Event
+	// running[slot] is the attempt in the slot; next goes round the slots by a
+	// stride, so that groups end out of order.
+	running []loop.Action
+	next    int
+	stride  int
+	lease   loop.Action
+	// left counts the rollouts until the train step ends.
+	left  int
+	batch int
+	// queue of events at this instant; the loop answers to each at most once per engine.
+	todo []loop.Event
+}
+
+func newTreadmill(tb testing.TB, cfg loop.Config) *treadmill {
+	l, err := loop.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := cfg.Concurrency()
+	m := &treadmill{loop: l, running: make([]loop.Action, n), stride: 7, batch: cfg.BatchGroups * cfg.GroupSize,
+		todo: make([]loop.Event, 0, 16+4*len(cfg.EngineSlots)+n)}
+	for n%m.stride == 0 {
+		m.stride += 2
+	}
+	m.step(loop.Event{Kind: loop.RunStarted})
+	return m
+}
+
+// step delivers an event and everything that follows from it at this instant.
+func (m *treadmill) step(ev loop.Event) {
+	m.todo = append(m.todo[:0], ev)
+	for i := 0; i < len(m.todo); i++ {
+		actions, tick := m.loop.Step(m.todo[i])
+		for k := range actions {
+			m.answer(&actions[k])
+		}
+		if tick != loop.NoTick && i == len(m.todo)-1 {
+			m.todo = append(m.todo, loop.Event{Time: tick, Kind: loop.Tick})
+		}
+	}
+}
+
+func (m *treadmill) answer(a *loop.Action) {
+	switch a.Kind {
+	case loop.StartRollout:
+		m.running[a.Slot] = *a
+	case loop.AbortRollout:
+		m.running[a.Slot].Kind = 0
+		m.todo = append(m.todo, loop.Event{Time: m.ev.Time, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt})
+	case loop.StartTrainStep:
+		m.lease, m.left = *a, m.batch
+	case loop.LoadWeights:
+		m.todo = append(m.todo, loop.Event{Time: m.ev.Time, Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt})
+	case loop.SwitchWeights:
+		m.todo = append(m.todo, loop.Event{Time: m.ev.Time, Kind: loop.WeightsSwitched, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt})
+	}
+}
+
+// complete ends one rollout, and the train step if it is its time.
+func (m *treadmill) complete() {
+	m.ev.Time++
+	if m.lease.Lease != 0 {
+		if m.left--; m.left <= 0 {
+			m.finishStep()
+		}
+	}
+	for range len(m.running) {
+		m.next = (m.next + m.stride) % len(m.running)
+		if m.running[m.next].Kind != 0 {
+			a := m.running[m.next]
+			m.running[m.next].Kind = 0
+			m.step(loop.Event{Time: m.ev.Time, Kind: loop.RolloutScored, Engine: a.Engine, Slot: a.Slot, Group: a.Group,
+				Sample: a.Sample, Attempt: a.Attempt, Tokens: 1, Reward: float32(a.Sample)})
+			return
+		}
+	}
+	m.left = 0 // everything waits for the trainer
+	if m.lease.Lease != 0 {
+		m.finishStep()
+	}
+}
+
+func (m *treadmill) finishStep() {
+	l := m.lease
+	m.lease = loop.Action{}
+	m.step(loop.Event{Time: m.ev.Time, Kind: loop.TrainStepEnded, Lease: l.Lease, Attempt: l.Attempt, Version: l.Version + 1})
+}
+
+// steady are the settings whose steady state is measured.
+func steady(concurrency int) map[string]loop.Config {
+	base := loop.Config{GroupSize: 8, BatchGroups: concurrency / 8, QueueGroups: concurrency / 4, EngineSlots: []int{concurrency / 2, concurrency / 2}}
+	with := func(change func(*loop.Config)) loop.Config {
+		c := base
+		change(&c)
+		return c
+	}
+	return map[string]loop.Config{
+		"drop":      base,
+		"max":       with(func(c *loop.Config) { c.Policy, c.MaxStaleness = loop.PolicyMax, 1 }),
+		"max-abort": with(func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }),
+		"block":     with(func(c *loop.Config) { c.Policy = loop.PolicyBlock }),
+		"synchronous": with(func(c *loop.Config) {
+			c.Policy, c.QueueGroups = loop.PolicySynchronous, c.BatchGroups
+		}),
+		"gang":           with(func(c *loop.Config) { c.Start = loop.StartGang }),
+		"newest":         with(func(c *loop.Config) { c.Select = loop.SelectNewest }),
+		"oldest-version": with(func(c *loop.Config) { c.Select = loop.SelectOldestVersion }),
+		"drain":          with(func(c *loop.Config) { c.Sync = loop.SyncDrain }),
+		"pause-rolling":  with(func(c *loop.Config) { c.Sync, c.RollingSwitch = loop.SyncPause, true }),
+		"filter":         with(func(c *loop.Config) { c.FilterZeroAdvantage = true }),
+	}
+}
+
+// TestStepAllocates requires that no policy allocates in its steady state.
+func TestStepAllocates(t *testing.T) {
+	for name, cfg := range steady(64) {
+		t.Run(name, func(t *testing.T) {
+			m := newTreadmill(t, cfg)
+			for range 20000 {
+				m.complete()
+			}
+			before := m.loop.Version()
+			if n := testing.AllocsPerRun(5000, m.complete); n != 0 {
+				t.Errorf("%v allocations per rollout completion, want none", n)
+			}
+			if m.loop.Version() < before+10 {
+				t.Errorf("version went from %d to %d, the treadmill does not run", before, m.loop.Version())
+			}
+		})
+	}
+}
+
+// BenchmarkStep reports nanoseconds per rollout completion, everything that
+// follows from it included: starts, batches, train steps and weight syncs.
+func BenchmarkStep(b *testing.B) {
+	for _, concurrency := range []int{128, 1024} {
+		configs := steady(concurrency)
+		for _, name := range []string{"drop", "max", "max-abort", "block", "synchronous", "gang", "oldest-version", "drain"} {
+			b.Run(fmt.Sprintf("C=%d/%s", concurrency, name), func(b *testing.B) {
+				m := newTreadmill(b, configs[name])
+				for range 10 * concurrency {
+					m.complete()
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					m.complete()
+				}
+			})
+		}
+	}
+}
