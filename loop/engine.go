@@ -122,7 +122,7 @@ func (l *Loop) join(i int32, v Version) {
 }
 
 // loadNamed returns the engine whose load, in the given phase, an event names.
-func (l *Loop) loadNamed(ev Event, phase syncPhase) *engine {
+func (l *Loop) loadNamed(ev *Event, phase syncPhase) *engine {
 	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) {
 		l.late()
 		return nil
@@ -135,7 +135,7 @@ func (l *Loop) loadNamed(ev Event, phase syncPhase) *engine {
 	return e
 }
 
-func (l *Loop) onWeightsLoaded(ev Event) {
+func (l *Loop) onWeightsLoaded(ev *Event) {
 	e := l.loadNamed(ev, phaseLoading)
 	if e == nil {
 		return
@@ -202,13 +202,13 @@ func (l *Loop) switchEngine(i int32) {
 	l.emit(Action{Kind: SwitchWeights, Engine: i, Version: e.Loading, Attempt: e.Attempt})
 }
 
-func (l *Loop) onWeightsSwitched(ev Event) {
+func (l *Loop) onWeightsSwitched(ev *Event) {
 	e := l.loadNamed(ev, phaseSwitching)
 	if e == nil {
 		return
 	}
 	if ev.Version < e.Served {
-		panic(&InvariantError{"an engine's version fell", ev})
+		panic(&InvariantError{"an engine's version fell", *ev})
 	}
 	if e.State == engineJoining && l.behind(ev.Version) {
 		l.load(ev.Engine, l.fleetVersion())
@@ -247,7 +247,7 @@ func (l *Loop) completeSync() {
 // onSyncFailed tries a failed load again; the engine goes on serving what it
 // has. A failed switch leaves it with unknown weights: its rollouts fail, and it
 // joins anew. After the last attempt the engine counts as lost.
-func (l *Loop) onSyncFailed(ev Event) {
+func (l *Loop) onSyncFailed(ev *Event) {
 	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) {
 		l.late()
 		return
@@ -287,7 +287,7 @@ func (l *Loop) abortRollouts(engine int32, why Reason) {
 	}
 }
 
-func (l *Loop) onEngineLost(ev Event) {
+func (l *Loop) onEngineLost(ev *Event) {
 	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) || l.s.Engines[ev.Engine].State == engineLost {
 		l.late()
 		return
@@ -317,7 +317,7 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 	l.completeSync()
 }
 
-func (l *Loop) onEngineJoined(ev Event) {
+func (l *Loop) onEngineJoined(ev *Event) {
 	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) || l.s.Engines[ev.Engine].State != engineLost {
 		l.late()
 		return

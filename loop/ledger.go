@@ -30,15 +30,19 @@ type Ledger struct {
 }
 
 // Ended returns the attempts that have left the loop.
-func (l Ledger) Ended() int64 {
+func (l Ledger) Ended() int64 { return l.ended() }
+
+func (l *Ledger) ended() int64 {
 	return l.Trained + l.Evicted + l.Discarded + l.Filtered + l.Pruned + l.Cancelled + l.Failed
 }
 
 // Balanced reports whether every admitted attempt is accounted for and no count is negative.
-func (l Ledger) Balanced() bool {
+func (l Ledger) Balanced() bool { return l.balanced() }
+
+func (l *Ledger) balanced() bool {
 	negative := l.Admitted|l.InFlight|l.Waiting|l.Queued|l.Leased|l.Trained|l.Evicted|
 		l.Discarded|l.Filtered|l.Pruned|l.Cancelled|l.Failed < 0
-	return !negative && l.Admitted == l.InFlight+l.Waiting+l.Queued+l.Leased+l.Ended()
+	return !negative && l.Admitted == l.InFlight+l.Waiting+l.Queued+l.Leased+l.ended()
 }
 
 // end returns the counter of an end; EndNone has none.

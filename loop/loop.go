@@ -60,7 +60,7 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		s.Counts.Late++
 		return l.out, NoTick
 	}
-	settle := l.apply(ev)
+	settle := l.apply(&ev)
 	switch {
 	case s.Finished != ReasonNone:
 		s.Settle = NoTick
@@ -70,14 +70,14 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		s.Settle = NoTick
 		l.fill()
 	}
-	l.check(ev)
+	l.check(&ev)
 	return l.out, s.Settle
 }
 
 // apply changes the state by one event. It reports whether starts are to wait
 // for the other events of this instant: at one instant the version goes up, the
 // engines switch, the next batch is selected, and only then rollouts start.
-func (l *Loop) apply(ev Event) (settle bool) {
+func (l *Loop) apply(ev *Event) (settle bool) {
 	switch ev.Kind {
 	case RunStarted:
 		l.onRunStarted()

@@ -156,7 +156,7 @@ func (l *Loop) hopeless(v Version) bool {
 }
 
 // leaseNamed reports whether an event names the batch at the trainer.
-func (l *Loop) leaseNamed(ev Event) bool {
+func (l *Loop) leaseNamed(ev *Event) bool {
 	ls := &l.s.Lease
 	if ls.ID == 0 || ls.ID != ev.Lease || ls.Attempt != ev.Attempt {
 		l.late()
@@ -165,7 +165,7 @@ func (l *Loop) leaseNamed(ev Event) bool {
 	return true
 }
 
-func (l *Loop) onTrainStepEnded(ev Event) {
+func (l *Loop) onTrainStepEnded(ev *Event) {
 	s := &l.s
 	if !l.leaseNamed(ev) {
 		return
@@ -196,7 +196,7 @@ func (l *Loop) onTrainStepEnded(ev Event) {
 	}
 }
 
-func (l *Loop) onTrainStepFailed(ev Event) {
+func (l *Loop) onTrainStepFailed(ev *Event) {
 	s := &l.s
 	if !l.leaseNamed(ev) {
 		return
@@ -211,7 +211,7 @@ func (l *Loop) onTrainStepFailed(ev Event) {
 	l.emitTrainStep()
 }
 
-func (l *Loop) onLeaseReturned(ev Event) {
+func (l *Loop) onLeaseReturned(ev *Event) {
 	if !l.leaseNamed(ev) {
 		return
 	}

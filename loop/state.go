@@ -203,12 +203,12 @@ func (e *InvariantError) Error() string {
 }
 
 // check asserts the cheap invariants after every step.
-func (l *Loop) check(ev Event) {
+func (l *Loop) check(ev *Event) {
 	s := &l.s
 	switch {
-	case !s.Ledger.Balanced():
-		panic(&InvariantError{fmt.Sprintf("the ledger does not balance: %+v", s.Ledger), ev})
+	case !s.Ledger.balanced():
+		panic(&InvariantError{fmt.Sprintf("the ledger does not balance: %+v", s.Ledger), *ev})
 	case s.Queue.Len > l.cfg.QueueGroups:
-		panic(&InvariantError{fmt.Sprintf("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups), ev})
+		panic(&InvariantError{fmt.Sprintf("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups), *ev})
 	}
 }

@@ -15,7 +15,7 @@ type treadmill struct {
 	ev   loop.Event
 	// running[slot] is the attempt in the slot; next goes round the slots by a
 	// stride, so that groups end out of order.
-	running []loop.Action
+	running []loop.Event
 	next    int
 	stride  int
 	lease   loop.Action
@@ -32,33 +32,36 @@ func newTreadmill(tb testing.TB, cfg loop.Config) *treadmill {
 		tb.Fatal(err)
 	}
 	n := cfg.Concurrency()
-	m := &treadmill{loop: l, running: make([]loop.Action, n), stride: 7, batch: cfg.BatchGroups * cfg.GroupSize,
+	m := &treadmill{loop: l, running: make([]loop.Event, n), stride: 7, batch: cfg.BatchGroups * cfg.GroupSize,
 		todo: make([]loop.Event, 0, 16+4*len(cfg.EngineSlots)+n)}
-	for n%m.stride == 0 {
-		m.stride += 2
-	}
 	m.step(loop.Event{Kind: loop.RunStarted})
 	return m
 }
 
 // step delivers an event and everything that follows from it at this instant.
 func (m *treadmill) step(ev loop.Event) {
-	m.todo = append(m.todo[:0], ev)
+	m.todo = m.todo[:0]
+	m.one(ev)
 	for i := 0; i < len(m.todo); i++ {
-		actions, tick := m.loop.Step(m.todo[i])
-		for k := range actions {
-			m.answer(&actions[k])
-		}
-		if tick != loop.NoTick && i == len(m.todo)-1 {
-			m.todo = append(m.todo, loop.Event{Time: tick, Kind: loop.Tick})
-		}
+		m.one(m.todo[i])
+	}
+}
+
+func (m *treadmill) one(ev loop.Event) {
+	actions, tick := m.loop.Step(ev)
+	for k := range actions {
+		m.answer(&actions[k])
+	}
+	if tick != loop.NoTick {
+		m.todo = append(m.todo, loop.Event{Time: tick, Kind: loop.Tick})
 	}
 }
 
 func (m *treadmill) answer(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		m.running[a.Slot] = *a
+		r := &m.running[a.Slot]
+		r.Kind, r.Slot, r.Group, r.Sample, r.Attempt, r.Reward = loop.RolloutScored, a.Slot, a.Group, a.Sample, a.Attempt, float32(a.Sample)
 	case loop.AbortRollout:
 		m.running[a.Slot].Kind = 0
 		m.todo = append(m.todo, loop.Event{Time: m.ev.Time, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt})
@@ -80,12 +83,13 @@ func (m *treadmill) complete() {
 		}
 	}
 	for range len(m.running) {
-		m.next = (m.next + m.stride) % len(m.running)
-		if m.running[m.next].Kind != 0 {
-			a := m.running[m.next]
-			m.running[m.next].Kind = 0
-			m.step(loop.Event{Time: m.ev.Time, Kind: loop.RolloutScored, Engine: a.Engine, Slot: a.Slot, Group: a.Group,
-				Sample: a.Sample, Attempt: a.Attempt, Tokens: 1, Reward: float32(a.Sample)})
+		if m.next += m.stride; m.next >= len(m.running) {
+			m.next -= len(m.running)
+		}
+		if r := &m.running[m.next]; r.Kind != 0 {
+			ev := *r
+			ev.Time, r.Kind = m.ev.Time, 0
+			m.step(ev)
 			return
 		}
 	}
