@@ -1,0 +1,100 @@
+package report
+
+import (
+	"io"
+	"math"
+	"strings"
+)
+
+// Text prints the end of a run for a terminal.
+func Text(w io.Writer, run Run) error {
+	var parts []string
+	add := func(t Table) {
+		if len(t.Rows) > 0 {
+			parts = append(parts, t.String())
+		}
+	}
+	if run.Summary != "" {
+		parts = append(parts, oneLine(run.Summary)+"\n")
+	}
+	add(Table{Rows: cells(run.Headline)})
+	add(comparisonTable(run))
+	if sentence := dominance(run.Dominant); sentence != "" {
+		parts = append(parts, sentence+"\n")
+	}
+	add(Table{Title: "Throughput", Rows: cells(run.Throughput)})
+	add(Table{Title: ledgerTitle(run), Rows: cells(run.Ledger)})
+	if len(run.Notes) > 0 {
+		var notes strings.Builder
+		for _, note := range run.Notes {
+			notes.WriteString("! " + oneLine(note) + "\n")
+		}
+		parts = append(parts, notes.String())
+	}
+	add(Table{Rows: cells(run.Files)})
+	_, err := io.WriteString(w, strings.Join(parts, "\n"))
+	return err
+}
+
+// cells turns named figures into a table's rows.
+func cells(rows []Row) [][]string {
+	table := make([][]string, len(rows))
+	for i, row := range rows {
+		table[i] = []string{row.Name, row.Value}
+		if row.Note != "" {
+			table[i] = append(table[i], row.Note)
+		}
+	}
+	return table
+}
+
+// comparisonTable sets measured staleness beside what was predicted; the columns
+// nobody has a figure for are left out.
+func comparisonTable(run Run) Table {
+	sources := []struct {
+		name  string
+		value func(Comparison) float64
+	}{
+		{"measured", func(c Comparison) float64 { return c.Measured }},
+		{"predicted before the run", func(c Comparison) float64 { return c.Predicted }},
+		{"closed form, measured inputs", func(c Comparison) float64 { return c.Closed }},
+		{"simulated", func(c Comparison) float64 { return c.Simulated }},
+	}
+	table := Table{Title: "Staleness, in policy versions", Header: []string{""}}
+	for _, row := range run.Comparison {
+		table.Rows = append(table.Rows, []string{row.Name})
+	}
+	for _, source := range sources {
+		known := false
+		for _, row := range run.Comparison {
+			known = known || !math.IsNaN(source.value(row))
+		}
+		if !known {
+			continue
+		}
+		table.Header = append(table.Header, source.name)
+		for i, row := range run.Comparison {
+			table.Rows[i] = append(table.Rows[i], Figure(source.value(row), 2))
+		}
+	}
+	return table
+}
+
+// dominance says where most staleness comes from, and what moves it.
+func dominance(source string) string {
+	switch source {
+	case "pqs":
+		return "Most staleness arises before the queue (PQS), while groups are generated: concurrency over batch, and the tail of the lengths, move it."
+	case "iqs":
+		return "Most staleness arises in the queue (IQS), while ready groups wait: the queue factor and the split between rollouts and training move it."
+	}
+	return ""
+}
+
+// ledgerTitle says whether the ledger adds up.
+func ledgerTitle(run Run) string {
+	if run.Balanced {
+		return "Ledger of rollout attempts: balanced"
+	}
+	return "Ledger of rollout attempts: NOT BALANCED"
+}
