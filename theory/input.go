@@ -217,13 +217,13 @@ func (in Input) validateRelations() error {
 		return err
 	}
 	if in.SyncTimeS > 0 && in.StepS == 0 {
-		return fieldError("sync_time", in.SyncTimeS, "0 unless step_time is given too, since only their ratio matters")
+		return fieldError("sync_time", in.SyncTimeS, "0 unless the step time is given too, since only their ratio matters")
 	}
 	if in.Environment.Zero() {
 		return nil
 	}
 	if in.Lengths == nil || in.StepS == 0 {
-		return fieldError("environment", "given", "none unless the length distribution and step_time or decode_tokens_per_s are given too, to compare it with generation")
+		return fieldError("environment", "given", "none unless the length distribution and the step time or the decode speed are given too, to compare it with generation")
 	}
 	return nil
 }
@@ -242,8 +242,8 @@ func (in Input) validateTail() error {
 		return fieldError("tail_multiplier", m, "at least 1: the longest of a group is not shorter than its mean")
 	case in.GroupSize == 1 && m > 1:
 		return fieldError("tail_multiplier", m, "1 with group 1: a lone rollout is its group's longest")
-	case m > 1 && m >= s:
-		return fieldError("tail_multiplier", m, fmt.Sprintf("below the group size %d: the longest is at most the sum", in.GroupSize))
+	case m > s:
+		return fieldError("tail_multiplier", m, fmt.Sprintf("at most the group size %d: the longest of a group is at most their sum", in.GroupSize))
 	}
 	return nil
 }

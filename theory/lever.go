@@ -14,8 +14,10 @@ type Lever struct {
 	Change string `json:"change"`
 	// HoldsFixed says what stays while it is turned.
 	HoldsFixed string `json:"holds_fixed"`
-	// StalenessMean is the mean staleness after the change, versions.
+	// StalenessMean is the mean staleness after the change, versions, and
+	// CorrectedMean the corrected one.
 	StalenessMean Figure `json:"staleness_mean"`
+	CorrectedMean Figure `json:"corrected_mean"`
 	// PeriodRatio is the time between updates after over before.
 	PeriodRatio Figure `json:"period_ratio"`
 	// Note says what else changes with it; "" for nothing.
@@ -36,7 +38,7 @@ func levers(in Input, base Prediction) []Lever {
 	for _, c := range changes(in) {
 		l := c.lever
 		if p, err := predict(c.input); err == nil {
-			l.StalenessMean = p.Staleness.Mean
+			l.StalenessMean, l.CorrectedMean = p.Staleness.Mean, p.Corrected.Mean
 			after, known := p.Period.RelativeToStep.Value()
 			before, knownBefore := base.Period.RelativeToStep.Value()
 			if known && knownBefore {
@@ -52,9 +54,11 @@ func levers(in Input, base Prediction) []Lever {
 
 // changes lists the levers of a setting.
 func changes(in Input) []change {
-	list := []change{tailLever(in)}
-	list = append(list, splitLever(in, 0.8), splitLever(in, 1.25))
-	list = append(list, batchLever(in), queueLever(in), concurrencyLever(in, 0.5), concurrencyLever(in, 2))
+	list := []change{tailLever(in), splitLever(in, 0.8), splitLever(in, 1.25), batchLever(in)}
+	if in.Policy != PolicySynchronous {
+		list = append(list, queueLever(in))
+	}
+	list = append(list, concurrencyLever(in, 0.5), concurrencyLever(in, 2))
 	if in.SyncTimeS > 0 {
 		list = append(list, syncLever(in))
 	}
@@ -76,6 +80,10 @@ func tailLever(in Input) change {
 		l.Change = fmt.Sprintf("tail multiplier %.2f → %.2f", in.TailMultiplier, after)
 		l.HoldsFixed += "; the mean length"
 		in.TailMultiplier = after
+		return change{l, in, 1}
+	}
+	if in.Lengths.TailMultiplier(in.GroupSize) == 1 {
+		l.Change = "none: a group's lengths are all the same"
 		return change{l, in, 1}
 	}
 	limit := in.Lengths.Quantile(0.9)
@@ -113,7 +121,7 @@ func batchLever(in Input) change {
 		Name:       "batch",
 		Change:     fmt.Sprintf("batch %s → %s rollouts", count(in.BatchRollouts), count(2*in.BatchRollouts)),
 		HoldsFixed: "C, S, q (the queue doubles too) and both throughputs in tokens/s",
-		Note:       "a step of twice the rollouts: the period per rollout is half this ratio, per √batch 0.71 of it",
+		Note:       "a step has twice the rollouts: per rollout the period's ratio is half, per √batch 0.71 of it",
 	}
 	in.BatchRollouts *= 2
 	return change{l, scaled(in, 2), 2}
@@ -131,7 +139,7 @@ func queueLever(in Input) change {
 		HoldsFixed: "C, B, S and both throughputs in tokens/s",
 	}
 	if after == 1 {
-		l.Note = "near ρ = 1 a queue of one batch lets the trainer starve: compare corrected periods"
+		l.Note = "near ρ = 1 a queue of one batch lets the trainer starve"
 	}
 	in.QueueFactor = after
 	return change{l, in, 1}

@@ -86,6 +86,9 @@ func Predict(in Input) (Prediction, error) {
 		return Prediction{}, err
 	}
 	p.Levers = levers(in, p)
+	if p.Warnings == nil {
+		p.Warnings = []string{} // an empty list in JSON, not null
+	}
 	return p, nil
 }
 

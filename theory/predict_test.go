@@ -168,7 +168,7 @@ func predictCase(t *testing.T, d *datadriven.TestData) string {
 		p.Period.RelativeToStep.Format(3), p.Corrected.Mean.Format(2), p.Corrected.Period.RelativeToStep.Format(3), p.Dominant)
 	if d.HasArg("levers") {
 		for _, l := range p.Levers {
-			fmt.Fprintf(&b, "lever %s: %s: staleness %s, period × %s (fixed: %s)\n", l.Name, l.Change, l.StalenessMean.Format(2), l.PeriodRatio.Format(2), l.HoldsFixed)
+			fmt.Fprintf(&b, "lever %s: %s: staleness %s, corrected %s, period × %s (fixed: %s)\n", l.Name, l.Change, l.StalenessMean.Format(2), l.CorrectedMean.Format(2), l.PeriodRatio.Format(2), l.HoldsFixed)
 		}
 	}
 	for _, w := range p.Warnings {
@@ -205,6 +205,9 @@ func TestBareMultiplierIsFound(t *testing.T) {
 			near(t, "mean", shape.rollout.Mean(), 1, 1e-6)
 			near(t, "M", shape.group.Mean(), m, 1e-9)
 			near(t, "M of the shape", shape.rollout.MeanMax(s), m, 1e-6)
+			if most := mustPredict(t, Input{ConcurrencyRollouts: 64, BatchRollouts: 64, GroupSize: s, Utilization: 0.5, TailMultiplier: float64(s)}); most.PQS.Or(-1) != float64(s) {
+				t.Errorf("S=%d: with one long rollout a group PQS is %v, want S", s, most.PQS)
+			}
 		}
 	}
 }

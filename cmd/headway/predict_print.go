@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headway-rl/headway/theory"
+)
+
+// printPrediction prints a prediction for people: the regime, the figures, what
+// dominates, and what each lever buys.
+func printPrediction(w io.Writer, in theory.Input, p theory.Prediction) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n%s\n\n", predictSetting(in, p), regimeSentence(in, p))
+	predictFigures(&b, in, p)
+	if sentence := dominantSentence(p); sentence != "" {
+		fmt.Fprintf(&b, "\n%s\n", sentence)
+	}
+	predictLevers(&b, p)
+	for i, warning := range p.Warnings {
+		if i == 0 {
+			fmt.Fprintf(&b, "\nWarnings\n")
+		}
+		fmt.Fprintf(&b, "  - %s\n", warning)
+	}
+	_, err := io.WriteString(w, trimLines(b.String()))
+	return err
+}
+
+// predictSetting repeats what was understood.
+func predictSetting(in theory.Input, p theory.Prediction) string {
+	tail := fmt.Sprintf("M %.3g", p.TailMultiplier)
+	if in.Lengths != nil {
+		tail = fmt.Sprintf("mean %.0f tokens, %s", in.Lengths.Mean(), tail)
+	}
+	queue := fmt.Sprintf("policy %s, q %s", in.Policy, short(in.QueueFactor))
+	if in.Policy == theory.PolicySynchronous {
+		queue = "synchronous schedule"
+	}
+	return fmt.Sprintf("C %s · B %s · S %d · ρ %s · %s · %s", short(in.ConcurrencyRollouts), short(in.BatchRollouts), in.GroupSize, short(in.Utilization), tail, queue)
+}
+
+// regimeSentence says which side waits.
+func regimeSentence(in theory.Input, p theory.Prediction) string {
+	effective := ""
+	if short(p.Utilization) != short(in.Utilization) {
+		effective = fmt.Sprintf(" (effective ρ %s)", short(p.Utilization))
+	}
+	if in.Policy == theory.PolicySynchronous {
+		return "Synchronous: each batch is generated, then trained, so each side waits for the other" + effective + "."
+	}
+	if p.Regime == theory.RolloutBound {
+		return "Rollout-bound: the trainer waits for rollouts" + effective + "."
+	}
+	return "Train-bound: rollouts wait for the trainer" + effective + "."
+}
+
+// predictFigures prints the table of staleness and period.
+func predictFigures(b *strings.Builder, in theory.Input, p theory.Prediction) {
+	decimals := 2
+	if !p.Smooth {
+		decimals = 0 // further digits would pretend to know
+	}
+	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(table, "Staleness, versions\tpublished\tcorrected\n")
+	row := func(name string, published, corrected theory.Figure) {
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, published.Format(decimals), corrected.Format(decimals))
+	}
+	row("pre-queue (PQS)", p.PQS, p.Corrected.PQS)
+	row("in-queue (IQS)", p.IQS, p.Corrected.IQS)
+	row("mean", p.Staleness.Mean, p.Corrected.Mean)
+	fmt.Fprintf(table, "  p50 · p95 · p99\t\t%s · %s · %s\n", p.Staleness.P50.Format(0), p.Staleness.P95.Format(0), p.Staleness.P99.Format(0))
+	if share, known := p.Staleness.ShareAboveBudget.Value(); known {
+		fmt.Fprintf(table, "  share above %d\t\t%.2g %%\n", in.BudgetVersions, 100*share)
+	}
+	fmt.Fprintf(table, "  mean over tokens\t%s\t\n", p.TokenStaleness.Format(decimals))
+	fmt.Fprintf(table, "Period between updates\t\t\n")
+	fmt.Fprintf(table, "  over the train step\t%s\t%s\n", p.Period.RelativeToStep.Format(3), p.Corrected.Period.RelativeToStep.Format(3))
+	if _, known := p.Period.S.Value(); known {
+		fmt.Fprintf(table, "  seconds\t%s\t%s\n", p.Period.S.Format(2), p.Corrected.Period.S.Format(2))
+	}
+	flush(table)
+}
+
+// dominantSentence says where staleness comes from and which lever acts there.
+func dominantSentence(p theory.Prediction) string {
+	pqs, _ := p.PQS.Value()
+	iqs, _ := p.IQS.Value()
+	switch p.Dominant {
+	case theory.DominantPQS:
+		return fmt.Sprintf("Most staleness (%.0f %%) arises before the queue, while groups generate: a shorter tail or a larger batch acts there.", 100*pqs/(pqs+iqs))
+	case theory.DominantIQS:
+		return fmt.Sprintf("Most staleness (%.0f %%) arises in the queue: a smaller queue factor acts there, or a split that lets the trainer keep up.", 100*iqs/(pqs+iqs))
+	}
+	return ""
+}
+
+// predictLevers prints what single changes would buy, and below the table what
+// each of them holds fixed, since that decides its sign.
+func predictLevers(b *strings.Builder, p theory.Prediction) {
+	if len(p.Levers) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(table, "Levers\tstaleness\tcorrected\tperiod ×\n")
+	for _, lever := range p.Levers {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", lever.Change, lever.StalenessMean.Format(2), lever.CorrectedMean.Format(2), lever.PeriodRatio.Format(2))
+	}
+	flush(table)
+	last := ""
+	for _, lever := range p.Levers {
+		if lever.Name == last {
+			continue
+		}
+		last = lever.Name
+		fmt.Fprintf(b, "  %s holds fixed: %s.\n", lever.Name, lever.HoldsFixed)
+		if lever.Note != "" {
+			fmt.Fprintf(b, "    %s\n", lever.Note)
+		}
+	}
+}
+
+// flush writes a table into its builder, which cannot fail.
+func flush(table *tabwriter.Writer) {
+	if err := table.Flush(); err != nil {
+		panic(err)
+	}
+}
+
+// trimLines removes the blanks that an empty last column leaves.
+func trimLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// short prints a number with at most four digits and no exponent where it can.
+func short(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
