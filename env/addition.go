@@ -1,0 +1,56 @@
+package env
+
+import (
+	"math/rand/v2"
+)
+
+// additionDigits bounds the summands of addition: below 1000, a million pairs.
+const additionDigits = 3
+
+// addition asks for the sum of two numbers. All three numbers are written with
+// the least significant digit first, so that every digit of the answer depends
+// on what was already seen and the carry, as in adding by hand.
+type addition struct {
+	vocabulary Vocabulary
+}
+
+func newAddition(Options) (Task, error) {
+	return addition{vocabulary: NewVocabulary("0123456789+")}, nil
+}
+
+func (a addition) Name() string           { return "addition" }
+func (a addition) Vocabulary() Vocabulary { return a.vocabulary }
+func (a addition) Limits() Limits {
+	return Limits{PromptTokens: 2*additionDigits + 3, ResponseTokens: additionDigits + 2}
+}
+
+// Draw makes two summands below 1000, each of exactly three digits with leading zeros, so
+// that a digit's place in the prompt is fixed.
+func (a addition) Draw(rng *rand.Rand) Problem {
+	limit := 1
+	for range additionDigits {
+		limit *= 10
+	}
+	x, y := rng.IntN(limit), rng.IntN(limit)
+	question := a.digits(x, additionDigits)
+	question = append(question, a.vocabulary.mustEncode("+")...)
+	question = append(question, a.digits(y, additionDigits)...)
+	return a.vocabulary.problem(question, a.digits(x+y, additionDigits+1))
+}
+
+// digits spells n with the least significant digit first, in width digits.
+func (a addition) digits(n, width int) []int32 {
+	text := make([]byte, width)
+	for i := range text {
+		text[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return a.vocabulary.mustEncode(string(text))
+}
+
+// Score gives partial credit by [creditByPlace].
+func (a addition) Score(p Problem, response []int32) Score { return creditByPlace(p, response) }
+
+// WarmupSteps is enough supervised steps to leave something to be learned: see
+// the package's benchmark of the default run.
+func (a addition) WarmupSteps() int { return 300 }

@@ -1,0 +1,92 @@
+package env
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/workload"
+)
+
+// Environment plays single-turn rollouts of a task: prompt, one response,
+// service time, verdict. It implements [live.Environment] and is safe for
+// concurrent use.
+type Environment struct {
+	task    Task
+	seed    uint64
+	service *workload.Service
+	times   workload.Source
+}
+
+// NewEnvironment returns the environment of a run. The service time, nil for
+// none, is waited for between response and verdict, as a tool or a sandbox
+// would take it; its draw is the one the simulator makes for the same seed and
+// rollout, so that a run and its simulation wait alike.
+func NewEnvironment(task Task, seed uint64, service *workload.Service) *Environment {
+	return &Environment{task: task, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment)}
+}
+
+// ServiceTime is how long an attempt waits for tools: a function of the run's
+// seed and the rollout's name alone.
+func (e *Environment) ServiceTime(id live.RolloutID) time.Duration {
+	if e.service.Zero() {
+		return 0
+	}
+	return time.Duration(e.service.Draw(e.times, uint64(id.Group), uint32(id.Sample), uint32(id.Attempt)))
+}
+
+// Play implements [live.Environment].
+func (e *Environment) Play(ctx context.Context, id live.RolloutID, sampler live.Sampler) (live.Sample, error) {
+	problem := TrainingProblem(e.task, e.seed, uint64(id.Group))
+	generation, err := sampler.Sample(ctx, problem.Prompt, e.task.Limits().ResponseTokens)
+	if err != nil {
+		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), id, err)
+	}
+	if err := wait(ctx, e.ServiceTime(id)); err != nil {
+		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), id, err)
+	}
+	return e.sample(id, problem, generation), nil
+}
+
+// wait returns after d, or with the context's error as soon as it is done.
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sample joins prompt, generation and verdict into the trainable record.
+func (e *Environment) sample(id live.RolloutID, p Problem, g live.Generation) live.Sample {
+	n := len(p.Prompt) + len(g.Tokens)
+	s := live.Sample{
+		ID:        id,
+		Tokens:    append(append(make([]int32, 0, n), p.Prompt...), g.Tokens...),
+		LossMask:  make([]uint8, n),
+		Logprobs:  make([]float32, n),
+		Versions:  make([]loop.Version, n),
+		Truncated: g.Truncated,
+		Prompt:    e.task.Vocabulary().Decode(p.Prompt),
+		Response:  e.task.Vocabulary().Decode(g.Tokens),
+		Answer:    e.task.Vocabulary().Decode(p.Answer),
+	}
+	for i := range p.Prompt {
+		s.Versions[i] = loop.NoVersion
+	}
+	for i := range g.Tokens {
+		at := len(p.Prompt) + i
+		s.LossMask[at], s.Logprobs[at], s.Versions[at] = 1, g.Logprobs[i], g.Versions[i]
+	}
+	score := e.task.Score(p, g.Tokens)
+	s.Reward, s.Exact = float32(score.Reward), score.Exact
+	return s
+}

@@ -1,0 +1,84 @@
+package env
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+)
+
+// Split names a part of a task's prompts. Which part a prompt is in is a
+// function of the prompt alone, so that no prompt is in both, whatever the
+// seeds.
+type Split int
+
+const (
+	// Training prompts are what rollouts are played on.
+	Training Split = iota
+	// HeldOut prompts are for evaluation only.
+	HeldOut
+)
+
+// heldOutOneIn is the share of prompts that are held out.
+const heldOutOneIn = 8
+
+// SplitOf says which part a prompt is in.
+func SplitOf(prompt []int32) Split {
+	h := fnv.New64a()
+	var b [4]byte
+	for _, t := range prompt {
+		b[0], b[1], b[2], b[3] = byte(t), byte(t>>8), byte(t>>16), byte(t>>24)
+		h.Write(b[:])
+	}
+	if mix(h.Sum64())%heldOutOneIn == 0 {
+		return HeldOut
+	}
+	return Training
+}
+
+// mix is the finalizer of splitmix64: every bit of x reaches every bit out.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// redraws bounds the search for a prompt of the wanted split. A task whose
+// prompts are all on the other side is a mistake in the task.
+const redraws = 10_000
+
+// TrainingProblem is the problem of a group: a function of the task, the run's
+// seed and the group alone.
+func TrainingProblem(task Task, seed, group uint64) Problem {
+	rng := rand.New(rand.NewPCG(mix(seed+0x9e3779b97f4a7c15), mix(group)))
+	return drawIn(task, rng, Training)
+}
+
+func drawIn(task Task, rng *rand.Rand, split Split) Problem {
+	for range redraws {
+		if p := task.Draw(rng); SplitOf(p.Prompt) == split {
+			return p
+		}
+	}
+	panic(fmt.Sprintf("env: task %s drew no prompt of split %d in %d tries; it has too few prompts", task.Name(), split, redraws))
+}
+
+// HeldOutProblems returns n distinct held-out problems, the same ones for
+// every run of the task. More than the task has is an error.
+func HeldOutProblems(task Task, n int) ([]Problem, error) {
+	rng := rand.New(rand.NewPCG(0x68656c64, 0x6f7574))
+	seen := make(map[string]bool, n)
+	problems := make([]Problem, 0, n)
+	for misses := 0; len(problems) < n; misses++ {
+		if misses > redraws {
+			return nil, fmt.Errorf("env: task %s has only about %d distinct held-out prompts; held_out asks for %d", task.Name(), len(problems), n)
+		}
+		p := drawIn(task, rng, HeldOut)
+		if key := fmt.Sprint(p.Prompt); !seen[key] {
+			seen[key], misses = true, 0
+			problems = append(problems, p)
+		}
+	}
+	return problems, nil
+}

@@ -1,0 +1,60 @@
+package env
+
+import (
+	"math/rand/v2"
+)
+
+// Task makes problems and judges responses. To add one, implement it and pass
+// it to [Register] from an init function; nothing else is needed. The split
+// into training and held-out prompts, groups and service times are this
+// package's work, so that no task can get them wrong.
+//
+// All methods must be pure: the same arguments give the same result, from any
+// goroutine.
+type Task interface {
+	// Name is how configs and reports call the task: lower-case letters.
+	Name() string
+	// Vocabulary spells tokens.
+	Vocabulary() Vocabulary
+	// Limits bounds prompts and responses; the model's context must hold both.
+	Limits() Limits
+	// Draw makes a problem from the random source, and from nothing else. The
+	// prompts it can make should be many thousands: about one in eight of
+	// them is held out of training.
+	Draw(rng *rand.Rand) Problem
+	// Score judges a response, given as sampled: with the end token where the
+	// policy ended it, without where it was cut.
+	Score(p Problem, response []int32) Score
+}
+
+// Limits are the longest prompt and response of a task, in tokens, the marks
+// of begin, separation and end included.
+type Limits struct {
+	PromptTokens, ResponseTokens int
+}
+
+// Problem is one prompt with its answer, which the policy never sees.
+type Problem struct {
+	// Prompt ends with the separator. The model counts positions from there,
+	// so a prompt's length does not move what follows it.
+	Prompt []int32
+	// Answer is a right response, the end token included.
+	Answer []int32
+}
+
+// Score is the verdict on a response.
+type Score struct {
+	// Reward is between 0 and 1, and 1 exactly for an exact response.
+	Reward float64
+	// Exact says that the response is wholly right.
+	Exact bool
+}
+
+// Demonstrator is a [Task] that needs a supervised warm-up, because a policy
+// that starts from nothing does not find its first reward.
+type Demonstrator interface {
+	Task
+	// WarmupSteps is the default number of supervised steps before reinforcement
+	// learning. Each shows WarmupBatch problems with their answers.
+	WarmupSteps() int
+}

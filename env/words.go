@@ -1,0 +1,71 @@
+package env
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// alphabet of the word tasks: 26 letters, so that words of up to five letters
+// are twelve million and nothing can be learned by heart.
+const alphabet = "abcdefghijklmnopqrstuvwxyz"
+
+// words is a task on one random word: the response is the word, transformed.
+type words struct {
+	name       string
+	vocabulary Vocabulary
+	min, max   int
+	transform  func([]int32)
+}
+
+func newWords(name string, o Options, transform func([]int32)) (Task, error) {
+	if o.LettersMin < 1 || o.LettersMax < o.LettersMin || o.LettersMax > maxLetters {
+		return nil, fmt.Errorf("env: task %s of %d to %d letters; both must be between 1 and %d, in order",
+			name, o.LettersMin, o.LettersMax, maxLetters)
+	}
+	if o.LettersMax < minLettersMax {
+		return nil, fmt.Errorf("env: task %s of at most %d letters has too few words to hold 1000 out; letters_max must be at least %d",
+			name, o.LettersMax, minLettersMax)
+	}
+	return words{name: name, vocabulary: NewVocabulary(alphabet), min: o.LettersMin, max: o.LettersMax, transform: transform}, nil
+}
+
+const (
+	maxLetters    = 64
+	minLettersMax = 3 // 26³/8 = 2197 held-out words
+)
+
+func (w words) Name() string           { return w.name }
+func (w words) Vocabulary() Vocabulary { return w.vocabulary }
+func (w words) Limits() Limits {
+	return Limits{PromptTokens: w.max + 2, ResponseTokens: w.max + 1}
+}
+
+// Draw makes a word whose length is uniform between min and max letters.
+func (w words) Draw(rng *rand.Rand) Problem {
+	question := make([]int32, w.min+rng.IntN(w.max-w.min+1))
+	for i := range question {
+		question[i] = symbols + rng.Int32N(int32(len(w.vocabulary.letters)))
+	}
+	answer := slices.Clone(question)
+	w.transform(answer)
+	return w.vocabulary.problem(question, answer)
+}
+
+// Score gives partial credit by [creditByPlace].
+func (w words) Score(p Problem, response []int32) Score { return creditByPlace(p, response) }
+
+// creditByPlace is the share of places that are right, counting the end as a
+// place: matches over the longer of answer and response. Every place that
+// becomes right raises the reward, so that a policy that starts from noise
+// climbs letter by letter, and running on past the end costs.
+func creditByPlace(p Problem, response []int32) Score {
+	right := 0
+	for i, t := range p.Answer {
+		if i < len(response) && response[i] == t {
+			right++
+		}
+	}
+	longer := max(len(p.Answer), len(response))
+	return Score{Reward: float64(right) / float64(longer), Exact: right == longer}
+}
