@@ -38,7 +38,6 @@ type Pass struct {
 	scoredRow         []int32 // row index of each scored row
 	scoredAt          []int32 // index in Batch.Tokens of the token it predicts
 
-	first      []float32 // residual stream that enters the first layer
 	layers     []activation
 	normed     []float32 // final normalization, scored rows only
 	inverse    []float32
