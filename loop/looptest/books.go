@@ -99,7 +99,7 @@ func (c *Checker) Compare(st loop.Status) error {
 		{"queue_capacity_groups", int64(st.QueueCapacityGroups), int64(c.cfg.QueueGroups)},
 		{"held_groups", int64(st.HeldGroups), int64(len(c.held))},
 		{"live_groups", int64(st.LiveGroups), int64(len(c.groups))},
-		{"retries", int64(st.Retries), int64(c.owed(retrying))},
+		{"retries", int64(st.Retries), int64(len(c.retries))},
 		{"lease", int64(st.Lease), int64(c.lease.id)},
 		{"sync_target", int64(st.SyncTarget), int64(c.target)},
 		{"late", st.Counts.Late, c.counts.Late},

@@ -1,6 +1,7 @@
 package looptest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,6 +35,7 @@ type Checker struct {
 	readied   int
 	queue     []loop.GroupID
 	held      []loop.GroupID
+	retries   []retryBook
 	lease     leaseBook
 
 	admitted int64
@@ -52,6 +54,12 @@ type slotBook struct {
 	group    loop.GroupID
 	sample   int32
 	attempt  int32
+}
+
+// retryBook is a rollout that waits to be tried again; the first to fail is the first to be.
+type retryBook struct {
+	group  loop.GroupID
+	sample int32
 }
 
 type leaseBook struct {
@@ -189,17 +197,34 @@ func (c *Checker) compareWanted(actions []loop.Action) error {
 	want := slices.Clone(c.want)
 	arrange(got)
 	arrange(want)
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(want):
-			return fmt.Errorf("unexpected action %+v", got[i])
-		case i >= len(got):
-			return fmt.Errorf("missing action %+v", want[i])
-		case got[i] != want[i]:
-			return fmt.Errorf("action is %v, want %v (%+v, want %+v)", got[i], want[i], got[i], want[i])
+	if slices.Equal(got, want) {
+		return nil
+	}
+	var errs []error
+	for _, a := range want {
+		if count(want, a) > count(got, a) {
+			errs = append(errs, fmt.Errorf("missing action: %v %+v", a, a))
 		}
 	}
-	return nil
+	for _, a := range got {
+		if count(got, a) > count(want, a) {
+			errs = append(errs, fmt.Errorf("unexpected action: %v %+v", a, a))
+		}
+	}
+	if len(errs) == 0 {
+		return fmt.Errorf("actions out of order: %v, want %v", got, want)
+	}
+	return errors.Join(errs...)
+}
+
+func count(actions []loop.Action, a loop.Action) int {
+	n := 0
+	for _, b := range actions {
+		if a == b {
+			n++
+		}
+	}
+	return n
 }
 
 // arrange sorts actions by kind and, where the order has no meaning, by subject.
@@ -288,12 +313,12 @@ func (c *Checker) startSubject(a loop.Action) error {
 	if extra != (loop.Action{}) {
 		return fmt.Errorf("%v carries fields that are not a start's: %+v", a, extra)
 	}
-	if c.owed(retrying) > 0 {
-		g := c.groups[a.Group]
-		if g == nil || a.Sample < 0 || int(a.Sample) >= len(g.samples) || g.samples[a.Sample].state != retrying {
-			return fmt.Errorf("%v, while %d rollouts wait to be tried again", a, c.owed(retrying))
+	if len(c.retries) > 0 {
+		first := c.retries[0]
+		if a.Group != first.group || a.Sample != first.sample {
+			return fmt.Errorf("%v, while g%d/%d waits to be tried again", a, first.group, first.sample)
 		}
-		if want := g.samples[a.Sample].attempt + 1; a.Attempt != want {
+		if want := c.groups[a.Group].samples[a.Sample].attempt + 1; a.Attempt != want {
 			return fmt.Errorf("%v is not attempt %d", a, want)
 		}
 		return nil
@@ -327,23 +352,13 @@ func (c *Checker) bookStart(a loop.Action) {
 	if g.start == loop.NoVersion || a.Version < g.start {
 		g.start = a.Version
 	}
+	if len(c.retries) > 0 {
+		c.retries = c.retries[1:]
+	}
 	s := &g.samples[a.Sample]
 	s.state, s.attempt, s.slot = running, a.Attempt, a.Slot
 	c.slots[a.Slot] = slotBook{engine: a.Engine, taken: true, group: a.Group, sample: a.Sample, attempt: a.Attempt}
 	c.admitted++
-}
-
-// owed counts rollouts of live groups in a state.
-func (c *Checker) owed(state sampleState) int {
-	n := 0
-	for _, g := range c.groups {
-		for _, s := range g.samples {
-			if s.state == state {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // open returns the group whose rollouts are being issued, if any.
@@ -398,8 +413,8 @@ func (c *Checker) idleWork() error {
 		return nil
 	}
 	switch {
-	case c.owed(retrying) > 0:
-		return fmt.Errorf("%d rollouts wait to be tried again, and %d slots are free", c.owed(retrying), c.room())
+	case len(c.retries) > 0:
+		return fmt.Errorf("%d rollouts wait to be tried again, and %d slots are free", len(c.retries), c.room())
 	case c.open() != nil:
 		return fmt.Errorf("g%d waits for its remaining rollouts, and %d slots are free", c.open().id, c.room())
 	case c.closed() == "":

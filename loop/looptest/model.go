@@ -169,6 +169,7 @@ func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
 		g.start, g.token = loop.NoVersion, false
 	}
 	if s.state != lost {
+		c.retries = append(c.retries, retryBook{g.id, k})
 		return
 	}
 	switch {
@@ -266,6 +267,7 @@ func (c *Checker) forget(g *groupBook, end loop.End) {
 	delete(c.groups, g.id)
 	c.over[g.id] = end
 	is := func(id loop.GroupID) bool { return id == g.id }
+	c.retries = slices.DeleteFunc(c.retries, func(r retryBook) bool { return r.group == g.id })
 	c.queue = slices.DeleteFunc(c.queue, is)
 	c.held = slices.DeleteFunc(c.held, is)
 }
