@@ -1,0 +1,167 @@
+package weights
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Names of the files of a version.
+const (
+	ModelName     = "model.safetensors"
+	OptimizerName = "optimizer.safetensors"
+	ManifestName  = "manifest.json"
+)
+
+// KindFull marks a version that stands on its own.
+const KindFull = "full"
+
+// Manifest says what a version is. A version is published when its manifest is in place.
+type Manifest struct {
+	// Version is the publish sequence number.
+	Version loop.Version `json:"version"`
+	// BaseVersion is what a delta applies to; loop.NoVersion for a full version.
+	BaseVersion loop.Version `json:"base_version"`
+	// Kind is KindFull.
+	Kind string `json:"kind"`
+	// Lease is the batch that produced the version; 0 for version 0.
+	Lease loop.LeaseID `json:"lease"`
+	// Files are the version's files, the manifest apart.
+	Files []File `json:"files"`
+	// Tensors are the tensors of all files, in the order of their data.
+	Tensors []TensorInfo `json:"tensors"`
+}
+
+// File is a file of a version.
+type File struct {
+	// Name is its name in the version's directory.
+	Name string `json:"name"`
+	// Size in bytes.
+	Size int64 `json:"size"`
+	// Hash of the content: "sha256:" and 64 hexadecimal digits.
+	Hash string `json:"hash"`
+}
+
+// TensorInfo says what a tensor is and which file it is in.
+type TensorInfo struct {
+	// Name is unique in its file.
+	Name string `json:"name"`
+	// DType is the type of the elements.
+	DType DType `json:"dtype"`
+	// Shape has the dimensions, the slowest first; empty for a scalar.
+	Shape []int `json:"shape"`
+	// File is the name of the file that holds it.
+	File string `json:"file"`
+}
+
+// hashText renders a hash as manifests have it.
+func hashText(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }
+
+// file returns the entry of that name.
+func (m *Manifest) file(name string) (File, bool) {
+	i := slices.IndexFunc(m.Files, func(f File) bool { return f.Name == name })
+	if i < 0 {
+		return File{}, false
+	}
+	return m.Files[i], true
+}
+
+// The manifest's own hash is its last member, over all bytes before it, so that
+// no byte of the file can change unseen.
+const (
+	hashPrefix = ",\n  \"hash\": \""
+	hashSuffix = "\"\n}\n"
+	hashTail   = len(hashPrefix) + len("sha256:") + 2*sha256.Size + len(hashSuffix)
+)
+
+// append appends the manifest's file, a line a file and a tensor.
+func (m *Manifest) append(dst []byte) []byte {
+	start := len(dst)
+	dst = append(dst, "{\n  \"version\": "...)
+	dst = strconv.AppendInt(dst, int64(m.Version), 10)
+	dst = append(dst, ",\n  \"base_version\": "...)
+	dst = strconv.AppendInt(dst, int64(m.BaseVersion), 10)
+	dst = append(dst, ",\n  \"kind\": "...)
+	dst = appendString(dst, m.Kind)
+	dst = append(dst, ",\n  \"lease\": "...)
+	dst = strconv.AppendInt(dst, int64(m.Lease), 10)
+	dst = append(dst, ",\n  \"files\": ["...)
+	for i, f := range m.Files {
+		dst = appendItem(dst, i, "name", f.Name)
+		dst = append(dst, `, "size": `...)
+		dst = strconv.AppendInt(dst, f.Size, 10)
+		dst = appendMember(dst, "hash", f.Hash)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, "\n  ],\n  \"tensors\": ["...)
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		dst = appendItem(dst, i, "name", t.Name)
+		dst = appendMember(dst, "dtype", string(t.DType))
+		dst = append(dst, `, "shape": `...)
+		dst = appendShape(dst, t.Shape)
+		dst = appendMember(dst, "file", t.File)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, "\n  ]"...)
+	sum := sha256.Sum256(dst[start:])
+	dst = append(dst, hashPrefix...)
+	dst = append(dst, "sha256:"...)
+	dst = hex.AppendEncode(dst, sum[:])
+	return append(dst, hashSuffix...)
+}
+
+// appendItem begins the i-th object of a list with its first member.
+func appendItem(dst []byte, i int, name, value string) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	dst = append(dst, "\n    {\""...)
+	dst = append(dst, name...)
+	dst = append(dst, "\": "...)
+	return appendString(dst, value)
+}
+
+func appendMember(dst []byte, name, value string) []byte {
+	dst = append(dst, ", \""...)
+	dst = append(dst, name...)
+	dst = append(dst, "\": "...)
+	return appendString(dst, value)
+}
+
+// parseManifest reads and verifies the manifest of a version; path is for its errors.
+func parseManifest(text []byte, version loop.Version, path string) (Manifest, error) {
+	refuse := func(expected, found string) (Manifest, error) {
+		return Manifest{}, &CorruptError{Path: path, Expected: expected, Found: found}
+	}
+	if len(text) < hashTail {
+		return refuse("a manifest that ends in its own hash", fmt.Sprintf("%d bytes", len(text)))
+	}
+	body, tail := text[:len(text)-hashTail], text[len(text)-hashTail:]
+	sum := sha256.Sum256(body)
+	if want := hashPrefix + hashText(sum[:]) + hashSuffix; string(tail) != want {
+		return refuse("the end "+strconv.Quote(want), strconv.Quote(string(tail)))
+	}
+	var m Manifest
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&m); err != nil {
+		return refuse("a JSON manifest", err.Error())
+	}
+	if m.Version != version {
+		return refuse(fmt.Sprintf("version %d, after its directory", version), fmt.Sprintf("version %d", m.Version))
+	}
+	if m.Kind != KindFull {
+		return refuse("kind "+KindFull, "kind "+strconv.Quote(m.Kind)+", which this program cannot read")
+	}
+	for _, name := range []string{ModelName, OptimizerName} {
+		if _, ok := m.file(name); !ok {
+			return refuse("a file "+name, "none of that name")
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,206 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// Options of a Store. The zero value writes, and what it publishes survives kill -9.
+type Options struct {
+	// Always waits for the disk on every publish, so that a version survives a loss of
+	// power too. It is slower by the disk's latency, several times a publish.
+	Always bool
+	// ReadOnly changes nothing in the directory, not even what a killed publish left:
+	// for looking at the versions of a run that is going on.
+	ReadOnly bool
+}
+
+// Store keeps versions in a directory. Its methods are safe for concurrent use.
+type Store struct {
+	dir     string
+	options Options
+	disk    disk
+
+	// temporaries numbers temporary directories, so that no two have one name.
+	temporaries atomic.Int64
+
+	publishing sync.Mutex // one publish at a time
+	encoder    encoder    // its buffers, kept from publish to publish
+}
+
+var _ live.Weights = (*Store)(nil)
+
+// temporaryPrefix begins the names of directories that are no versions: being
+// written, being deleted, or left behind.
+const temporaryPrefix = ".temporary-"
+
+// Open opens the versions in a directory, making it if it is not there, and
+// deletes what a killed publish or prune left. It verifies no version: that is
+// Model, Optimizer and Verify.
+func Open(dir string, options Options) (*Store, error) {
+	return open(dir, options, system{})
+}
+
+func open(dir string, options Options, d disk) (*Store, error) {
+	s := &Store{dir: dir, options: options, disk: d}
+	if options.ReadOnly {
+		if _, err := d.Names(dir); err != nil {
+			return nil, fmt.Errorf("weights: open: %w", err)
+		}
+		return s, nil
+	}
+	if err := d.MkdirAll(dir); err != nil {
+		return nil, fmt.Errorf("weights: open: %w", err)
+	}
+	if options.Always {
+		if err := d.SyncDir(filepath.Dir(dir)); err != nil {
+			return nil, fmt.Errorf("weights: open: %w", err)
+		}
+	}
+	if err := s.clean(); err != nil {
+		return nil, fmt.Errorf("weights: open: %w", err)
+	}
+	return s, nil
+}
+
+// clean deletes temporary directories.
+func (s *Store) clean() error {
+	names, err := s.disk.Names(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, temporaryPrefix) {
+			if err := s.disk.RemoveAll(filepath.Join(s.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// directory returns the path of a version.
+func (s *Store) directory(version loop.Version) string {
+	return filepath.Join(s.dir, versionName(version))
+}
+
+// temporary returns a fresh path for what is not a version, or not any more.
+func (s *Store) temporary(version loop.Version) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%s%d-%s", temporaryPrefix, s.temporaries.Add(1), versionName(version)))
+}
+
+func versionName(version loop.Version) string { return fmt.Sprintf("v%06d", version) }
+
+// parseVersion reads a directory's name; only what versionName writes is one.
+func parseVersion(name string) (loop.Version, bool) {
+	digits, ok := strings.CutPrefix(name, "v")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || versionName(loop.Version(n)) != name {
+		return 0, false
+	}
+	return loop.Version(n), true
+}
+
+// Versions lists the published versions, ascending.
+func (s *Store) Versions() ([]loop.Version, error) {
+	names, err := s.disk.Names(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("weights: list: %w", err)
+	}
+	var versions []loop.Version
+	for _, name := range names {
+		version, ok := parseVersion(name)
+		if !ok {
+			continue
+		}
+		f, err := s.disk.Open(filepath.Join(s.dir, name, ManifestName))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // no version without its manifest
+		}
+		if err != nil {
+			return nil, fmt.Errorf("weights: list: %w", err)
+		}
+		_ = f.Close() // it was only read
+		versions = append(versions, version)
+	}
+	slices.Sort(versions) // names of seven digits sort before those of six
+	return versions, nil
+}
+
+// Manifest reads the manifest of a version and verifies its own hash, and no
+// other file's. A version that is not there is ErrNotFound.
+func (s *Store) Manifest(version loop.Version) (Manifest, error) {
+	path := filepath.Join(s.directory(version), ManifestName)
+	f, err := s.disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Manifest{}, fmt.Errorf("weights: version %d in %s: %w", version, s.dir, ErrNotFound)
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, HeaderBytesMax))
+	if err != nil {
+		return Manifest{}, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+	}
+	return parseManifest(text, version, path)
+}
+
+// Committed returns the lease that produced a published version, and whether it is there.
+func (s *Store) Committed(version loop.Version) (lease loop.LeaseID, ok bool, err error) {
+	m, err := s.Manifest(version)
+	if errors.Is(err, ErrNotFound) {
+		return 0, false, nil
+	}
+	return m.Lease, err == nil, err
+}
+
+// Prune deletes the versions below keepFrom, but never the newest one. A reader of
+// one that goes either finishes or gets ErrNotFound. After an error the rest has
+// been tried all the same.
+func (s *Store) Prune(keepFrom loop.Version) error {
+	if s.options.ReadOnly {
+		return fmt.Errorf("weights: prune %s: %w", s.dir, ErrReadOnly)
+	}
+	versions, err := s.Versions()
+	if err != nil || len(versions) == 0 {
+		return err
+	}
+	var failures []error
+	for _, version := range versions[:len(versions)-1] {
+		if version >= keepFrom {
+			break
+		}
+		if err := s.remove(version); err != nil {
+			failures = append(failures, fmt.Errorf("weights: prune version %d: %w", version, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// remove takes a directory out of the versions at once, then deletes it.
+func (s *Store) remove(version loop.Version) error {
+	aside := s.temporary(version)
+	err := s.disk.Rename(s.directory(version), aside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another prune was faster
+	}
+	if err != nil {
+		return err
+	}
+	return s.disk.RemoveAll(aside)
+}
