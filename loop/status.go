@@ -1,10 +1,5 @@
 package loop
 
-import (
-	"encoding/json"
-	"fmt"
-)
-
 // Counts are events that changed nothing. All zero in a run without faults.
 type Counts struct {
 	// Late counts completions that were late, duplicate or named nothing outstanding.
@@ -89,52 +84,3 @@ func (l *Loop) Version() Version { return l.s.Trained }
 
 // QueueGroups returns how many ready groups the queue holds.
 func (l *Loop) QueueGroups() int { return l.s.Queue.Len }
-
-// snapshotVersion changes when a snapshot's meaning does.
-const snapshotVersion = 1
-
-type snapshot struct {
-	Snapshot int
-	Config   Config
-	State    state
-}
-
-// Snapshot returns the whole state as JSON, for Restore.
-func (l *Loop) Snapshot() ([]byte, error) {
-	return json.Marshal(snapshot{snapshotVersion, l.cfg, l.s})
-}
-
-// Restore returns the loop a snapshot was taken of. It refuses a snapshot of
-// another version of the loop, and one whose config a loop cannot run with.
-func Restore(data []byte) (*Loop, error) {
-	var snap snapshot
-	if err := json.Unmarshal(data, &snap); err != nil {
-		return nil, fmt.Errorf("loop: not a snapshot: %w", err)
-	}
-	if snap.Snapshot != snapshotVersion {
-		return nil, fmt.Errorf("loop: snapshot version %d, this program reads %d: replay the trace instead", snap.Snapshot, snapshotVersion)
-	}
-	if err := snap.Config.Validate(); err != nil {
-		return nil, err
-	}
-	l := &Loop{cfg: snap.Config, s: snap.State}
-	if err := l.plausible(); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// plausible refuses a snapshot whose parts do not fit together.
-func (l *Loop) plausible() error {
-	s := &l.s
-	switch {
-	case len(s.Engines) != len(l.cfg.EngineSlots), len(s.Slots) != l.cfg.Concurrency():
-		return fmt.Errorf("loop: snapshot has %d engines and %d slots, its config %d and %d",
-			len(s.Engines), len(s.Slots), len(l.cfg.EngineSlots), l.cfg.Concurrency())
-	case len(s.Samples) != len(s.Groups)*l.cfg.GroupSize:
-		return fmt.Errorf("loop: snapshot has %d samples for %d groups of %d", len(s.Samples), len(s.Groups), l.cfg.GroupSize)
-	case !s.Ledger.Balanced():
-		return fmt.Errorf("loop: snapshot's ledger does not balance: %+v", s.Ledger)
-	}
-	return nil
-}

@@ -203,12 +203,12 @@ func (c *Checker) compareWanted(actions []loop.Action) error {
 	var errs []error
 	for _, a := range want {
 		if count(want, a) > count(got, a) {
-			errs = append(errs, fmt.Errorf("missing action: %v %+v", a, a))
+			errs = append(errs, fmt.Errorf("missing action: %v %+v", a, fields(a)))
 		}
 	}
 	for _, a := range got {
 		if count(got, a) > count(want, a) {
-			errs = append(errs, fmt.Errorf("unexpected action: %v %+v", a, a))
+			errs = append(errs, fmt.Errorf("unexpected action: %v %+v", a, fields(a)))
 		}
 	}
 	if len(errs) == 0 {
@@ -216,6 +216,9 @@ func (c *Checker) compareWanted(actions []loop.Action) error {
 	}
 	return errors.Join(errs...)
 }
+
+// fields prints every field of an action instead of its line.
+type fields loop.Action
 
 func count(actions []loop.Action, a loop.Action) int {
 	n := 0
@@ -311,7 +314,7 @@ func (c *Checker) startSubject(a loop.Action) error {
 	extra := a
 	extra.Kind, extra.Engine, extra.Slot, extra.Sample, extra.Attempt, extra.Group, extra.Version, extra.StartVersion = 0, 0, 0, 0, 0, 0, 0, 0
 	if extra != (loop.Action{}) {
-		return fmt.Errorf("%v carries fields that are not a start's: %+v", a, extra)
+		return fmt.Errorf("%v carries fields that are not a start's: %+v", a, fields(extra))
 	}
 	if len(c.retries) > 0 {
 		first := c.retries[0]
