@@ -146,6 +146,7 @@ func New(opt Options) (*Runtime, error) {
 			return nil, err
 		}
 		r.l, r.rec = l, metrics.NewRecorder(l.Config())
+		r.rec.Warmup = opt.Header.Warmup
 	}
 	r.cfg = r.l.Config()
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
