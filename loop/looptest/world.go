@@ -55,6 +55,9 @@ func NewWorld(p Plan) (*World, error) {
 	return w, nil
 }
 
+// Loop returns the loop as it is now; stepping it from outside derails the world.
+func (w *World) Loop() *loop.Loop { return w.loop }
+
 // Run delivers events until n have been, with faults. An error says what the
 // checker, or the comparison with a restored loop, found.
 func (w *World) Run(n int) error {

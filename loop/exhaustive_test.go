@@ -1,0 +1,217 @@
+package loop_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
+)
+
+// explorer enumerates every order in which the effects of two groups and two
+// versions can end. Rollouts of later groups never end, so that the tree is finite.
+type explorer struct {
+	t      *testing.T
+	cfg    loop.Config
+	orders int
+	steps  int
+	path   []loop.Event
+}
+
+// world is a loop with its checker and what is under way.
+type world struct {
+	loop    *loop.Loop
+	checker *looptest.Checker
+	effects []loop.Action
+	lost    []int32
+	done    bool
+}
+
+// replay brings a new loop to the end of the path.
+func (x *explorer) replay() *world {
+	l, err := loop.New(x.cfg)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	w := &world{loop: l, checker: looptest.NewChecker(x.cfg)}
+	x.deliver(w, loop.Event{Kind: loop.RunStarted})
+	for i, ev := range x.path {
+		ev.Time = int64(i + 1)
+		x.deliver(w, ev)
+	}
+	return w
+}
+
+func (x *explorer) deliver(w *world, ev loop.Event) {
+	x.steps++
+	actions, tick := w.loop.Step(ev)
+	if err := w.checker.Observe(ev, actions, tick); err != nil {
+		x.t.Fatalf("after %v: %v", x.path, err)
+	}
+	keep := w.effects[:0]
+	for _, a := range w.effects {
+		if !ends(ev, a) {
+			keep = append(keep, a)
+		}
+	}
+	w.effects = keep
+	switch ev.Kind {
+	case loop.EngineLost:
+		w.lost = append(w.lost, ev.Engine)
+	case loop.EngineJoined, loop.Recovered:
+		w.lost = nil
+	}
+	for _, a := range actions {
+		if a.Kind == loop.FinishRun {
+			w.done = true
+		} else if a.Kind.IsEffect() {
+			w.effects = append(w.effects, a)
+		}
+	}
+	if tick != loop.NoTick {
+		x.deliver(w, loop.Event{Time: tick, Kind: loop.Tick})
+	}
+}
+
+// ends reports whether the event ends the effect.
+func ends(ev loop.Event, a loop.Action) bool {
+	switch {
+	case ev.Kind == loop.Recovered:
+		return true
+	case ev.Kind == loop.EngineLost:
+		return a.Kind != loop.StartTrainStep && a.Engine == ev.Engine
+	case a.Kind == loop.StartTrainStep:
+		return ev.Kind >= loop.TrainStepEnded && ev.Kind <= loop.LeaseReturned
+	case a.Kind == loop.LoadWeights, a.Kind == loop.SwitchWeights:
+		return ev.Kind >= loop.WeightsLoaded && ev.Kind <= loop.SyncFailed && ev.Engine == a.Engine
+	}
+	return ev.Kind >= loop.RolloutScored && ev.Slot == a.Slot
+}
+
+// endings returns the events that can end an effect, the good one first.
+func endings(a loop.Action) []loop.Event {
+	ev := loop.Event{Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease, Version: a.Version}
+	as := func(kinds ...loop.EventKind) []loop.Event {
+		var found []loop.Event
+		for _, k := range kinds {
+			e := ev
+			e.Kind = k
+			if k == loop.TrainStepEnded {
+				e.Version++
+			}
+			if k == loop.RolloutScored {
+				e.Reward = float32(a.Sample)
+			}
+			found = append(found, e)
+		}
+		return found
+	}
+	switch a.Kind {
+	case loop.StartRollout:
+		return as(loop.RolloutScored, loop.RolloutFailed)
+	case loop.AbortRollout:
+		return as(loop.RolloutAborted)
+	case loop.StartTrainStep:
+		return as(loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned)
+	case loop.LoadWeights:
+		return as(loop.WeightsLoaded, loop.SyncFailed)
+	case loop.SwitchWeights:
+		return as(loop.WeightsSwitched, loop.SyncFailed)
+	}
+	return nil
+}
+
+// explore goes through everything that can happen next.
+func (x *explorer) explore(faults int) {
+	w := x.replay()
+	if w.done {
+		x.orders++
+		return
+	}
+	if len(x.path) > 60 {
+		x.t.Fatalf("no end after %v", x.path)
+	}
+	var next []loop.Event
+	for _, a := range w.effects {
+		if a.Kind == loop.StartRollout && a.Group > 2 {
+			continue
+		}
+		e := endings(a)
+		next = append(next, e[0])
+		if faults > 0 {
+			for _, bad := range e[1:] {
+				x.try(bad, faults-1)
+			}
+		}
+	}
+	for _, e := range w.lost {
+		next = append(next, loop.Event{Kind: loop.EngineJoined, Engine: e})
+	}
+	if len(next) == 0 {
+		x.t.Fatalf("deadlock after %v: %s", x.path, w.checker.Blocker())
+	}
+	for _, ev := range next {
+		x.try(ev, faults)
+	}
+	if faults > 0 {
+		x.try(loop.Event{Kind: loop.Recovered}, faults-1)
+		for e := range x.cfg.EngineSlots {
+			x.try(loop.Event{Kind: loop.EngineLost, Engine: int32(e)}, faults-1)
+		}
+	}
+}
+
+func (x *explorer) try(ev loop.Event, faults int) {
+	x.path = append(x.path, ev)
+	x.explore(faults)
+	x.path = x.path[:len(x.path)-1]
+}
+
+// TestInterleavings enumerates, for two groups and two versions, all orders of
+// rollout ends, train step ends and sync ends, and with one fault anywhere (two
+// with HEADWAY_LONG). Each order must satisfy the checker after every step and
+// end with two versions. With -v it prints how many orders there are.
+func TestInterleavings(t *testing.T) {
+	cases := []struct {
+		name   string
+		faults int
+		change func(*loop.Config)
+	}{
+		{"drop", 0, func(c *loop.Config) {}},
+		{"drop rolling, two engines", 0, func(c *loop.Config) { c.EngineSlots, c.RollingSwitch = []int{2, 2}, true }},
+		{"drop, two engines", 0, func(c *loop.Config) { c.EngineSlots = []int{2, 2} }},
+		{"drain rolling, two engines", 0, func(c *loop.Config) {
+			c.EngineSlots, c.RollingSwitch, c.Sync = []int{2, 2}, true, loop.SyncDrain
+		}},
+		{"pause gang blocked", 0, func(c *loop.Config) { c.Sync, c.Start, c.TrainerBlocked = loop.SyncPause, loop.StartGang, true }},
+		{"max abort", 0, func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }},
+		{"block newest", 0, func(c *loop.Config) { c.Policy, c.QueueGroups, c.Select = loop.PolicyBlock, 1, loop.SelectNewest }},
+		{"synchronous, two engines", 0, func(c *loop.Config) {
+			c.Policy, c.QueueGroups, c.EngineSlots = loop.PolicySynchronous, 1, []int{2, 2}
+		}},
+		{"drop, one fault", 1, func(c *loop.Config) { c.GroupSize, c.EngineSlots = 1, []int{1, 1} }},
+		{"drain rolling, one fault", 1, func(c *loop.Config) {
+			c.GroupSize, c.EngineSlots, c.Sync, c.RollingSwitch = 1, []int{1, 1}, loop.SyncDrain, true
+		}},
+		{"block, blocked trainer, one fault", 1, func(c *loop.Config) {
+			c.Policy, c.GroupSize, c.EngineSlots, c.TrainerBlocked = loop.PolicyBlock, 1, []int{1, 1}, true
+		}},
+		{"synchronous, one fault", 1, func(c *loop.Config) {
+			c.Policy, c.QueueGroups, c.GroupSize, c.EngineSlots = loop.PolicySynchronous, 1, 1, []int{1, 1}
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			x := &explorer{t: t, cfg: loop.Config{GroupSize: 2, BatchGroups: 1, QueueGroups: 2, EngineSlots: []int{4}, TrainSteps: 2}}
+			c.change(&x.cfg)
+			if c.faults > 0 && os.Getenv("HEADWAY_LONG") != "" {
+				c.faults++
+			}
+			x.explore(c.faults)
+			if x.orders < 10 {
+				t.Errorf("only %d orders, the tree is too small to mean anything", x.orders)
+			}
+			t.Logf("%d orders, %d steps", x.orders, x.steps)
+		})
+	}
+}
