@@ -22,6 +22,7 @@ import (
 // commands is the command line's grammar: one field per subcommand, in the
 // order the help lists them.
 type commands struct {
+	Predict    predictCmd    `cmd:"" help:"Predict staleness and period by closed forms."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`
