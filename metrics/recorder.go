@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"math"
+
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -186,8 +188,8 @@ func (r *Recorder) vacateAll(engine int32) {
 func (r *Recorder) scored(ev loop.Event, m Measured) {
 	d, ok := r.vacate(ev)
 	g := r.groups.get(ev.Group)
-	if !ok || g == nil {
-		return
+	if reward := float64(ev.Reward); !ok || g == nil || math.IsNaN(reward) || math.IsInf(reward, 0) {
+		return // a reward that is no number is a failure to the loop, which tries again
 	}
 	tokens := int64(ev.Tokens)
 	g.tokens += tokens

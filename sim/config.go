@@ -36,6 +36,9 @@ type Config struct {
 	// SyncNS is the time a weight sync takes: engines generate through it in flight, and
 	// stand still through it under pause and drain.
 	SyncNS int64
+	// LoadNS is the part of a sync before that, through which engines generate in every
+	// mode (under drain, the rollouts they have).
+	LoadNS int64
 	// Warmup and Measured are train steps before and in the window that is reported.
 	Warmup, Measured int
 	// Observe, if not nil, is called for every event with what followed from it, which is
@@ -55,8 +58,8 @@ func (c Config) Validate() error {
 	if !(c.NSPerToken > 0) || math.IsInf(c.NSPerToken, 0) {
 		errs = append(errs, fmt.Errorf("sim: NSPerToken is %g, want a positive number of nanoseconds", c.NSPerToken))
 	}
-	if c.SyncNS < 0 {
-		errs = append(errs, fmt.Errorf("sim: SyncNS is %d, want at least 0", c.SyncNS))
+	if c.SyncNS < 0 || c.LoadNS < 0 {
+		errs = append(errs, fmt.Errorf("sim: SyncNS is %d and LoadNS %d, want at least 0", c.SyncNS, c.LoadNS))
 	}
 	if c.Warmup < 0 || c.Measured < 1 {
 		errs = append(errs, fmt.Errorf("sim: %d warm-up and %d measured steps, want at least 0 and 1", c.Warmup, c.Measured))

@@ -314,7 +314,7 @@ func (r *runner) execute(a *loop.Action) {
 		r.setBusy(true)
 		r.schedule(loop.Event{Time: r.now + ns, Kind: loop.TrainStepEnded, Lease: a.Lease, Attempt: a.Attempt, Version: a.Version + 1})
 	case loop.LoadWeights:
-		ev := loop.Event{Time: r.now, Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
+		ev := loop.Event{Time: r.now + r.cfg.LoadNS, Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
 		if r.cfg.Loop.Sync == loop.SyncInFlight {
 			ev.Time += r.cfg.SyncNS
 		}

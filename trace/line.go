@@ -38,6 +38,8 @@ type Header struct {
 	// Loop holds the rules, Config the resolved config as text.
 	Loop   loop.Config `json:"loop"`
 	Config string      `json:"config"`
+	// Warmup is the version at which the run's measured window begins; 0 measures from the start.
+	Warmup loop.Version `json:"warmup,omitempty"`
 }
 
 // Service holds how long an engine's decode steps took, by how many slots were

@@ -147,7 +147,7 @@ func TestRewardsThatAreNoNumbers(t *testing.T) {
 
 // Whatever byte of a trace changes, reading it fails.
 func TestEveryFlippedByteIsFound(t *testing.T) {
-	data, _ := write(t, 12, 3)
+	data, _ := write(t, 5, 3)
 	for i := range data {
 		for _, mask := range []byte{1, 0x20, 0x80} {
 			changed := bytes.Clone(data)

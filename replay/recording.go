@@ -1,0 +1,300 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/trace"
+)
+
+// Recording is what a run's rollouts, steps and syncs took.
+type Recording struct {
+	// Header of the trace.
+	Header trace.Header
+	// Version the run reached.
+	Version loop.Version
+	// groups by id, from 1; steps in the order of their leases.
+	groups []recordedGroup
+	steps  []recordedStep
+	cells  map[cell]measured
+	loads  mean // of a sync's slowest engine, ns
+	swaps  mean
+	// sampledTokens and generateNS of all scored rollouts, and how many there were.
+	sampledTokens, generateNS, scored int64
+}
+
+// recordedGroup is one prompt's rollouts as far as they finished.
+type recordedGroup struct {
+	samples  []recordedSample
+	scored   int
+	ended    bool
+	rejected bool
+}
+
+type recordedSample struct {
+	tokens int32
+	// outsideNS is the time its slot was held and the engine did not generate for it:
+	// environment, and what lies between the runtime and the ports.
+	outsideNS int64
+	scored    bool
+}
+
+// complete reports whether every rollout of the group is known.
+func (g *recordedGroup) complete() bool { return g.scored == len(g.samples) && g.scored > 0 }
+
+// recordedStep is one train step.
+type recordedStep struct {
+	tokens int64 // response tokens of its batch
+	ns     int64 // from its start to the version it produced
+}
+
+// cell is a kind of decode step.
+type cell struct {
+	active int
+	busy   bool
+}
+
+type measured struct{ steps, ns int64 }
+
+// mean is a running mean.
+type mean struct {
+	sum float64
+	n   int
+}
+
+func (m *mean) add(v int64) {
+	m.sum += float64(v)
+	m.n++
+}
+
+func (m *mean) ns() int64 {
+	if m.n == 0 {
+		return 0
+	}
+	return int64(m.sum / float64(m.n))
+}
+
+// Measure extracts a recording from a trace, with or without its end note.
+func Measure(r io.Reader) (*Recording, error) {
+	p, err := newPlayer(r)
+	if err != nil {
+		return nil, err
+	}
+	m := measurer{
+		rec:     &Recording{Header: p.reader.Header, cells: map[cell]measured{}},
+		running: make([]attempt, p.loop.Config().Concurrency()),
+		size:    p.loop.Config().GroupSize,
+		noted:   p.reader.Header.Source != sourceLive,
+		loads:   make([]load, len(p.loop.Config().EngineSlots)),
+	}
+	p.event, p.note = m.event, m.note
+	if err := p.play(); err != nil {
+		return nil, err
+	}
+	if d := p.report.Difference; d != nil {
+		return nil, fmt.Errorf("replay: %v", d)
+	}
+	m.rec.Version = p.loop.Version()
+	return m.rec, nil
+}
+
+const sourceLive = "live"
+
+// measurer fills a recording.
+type measurer struct {
+	rec  *Recording
+	size int
+	// running is what runs in each slot, stepStart when the train step began.
+	running   []attempt
+	stepStart int64
+	tokens    int64 // of the groups just trained
+	// noted: the step about to end was really made. A restarted run finds some that
+	// had been made before, and they say nothing about time.
+	noted bool
+	// loads is what each engine loads or switches to; slowest of the running sync.
+	loads                    []load
+	slowestLoad, slowestSwap int64
+}
+
+// attempt is a rollout in a slot; its zero value is none.
+type attempt struct {
+	group   loop.GroupID
+	sample  int32
+	number  int32
+	started int64
+}
+
+// load is a load or switch of one engine.
+type load struct {
+	number  int32
+	started int64
+}
+
+func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
+	switch ev.Kind {
+	case loop.RolloutScored:
+		m.scored(ev)
+	case loop.WeightsLoaded:
+		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
+	case loop.WeightsSwitched:
+		m.slowestSwap = max(m.slowestSwap, m.loaded(ev))
+	case loop.Recovered:
+		m.slowestLoad, m.slowestSwap = 0, 0
+	}
+	stepStart := m.stepStart
+	for i := range actions {
+		m.action(ev.Time, &actions[i])
+	}
+	if m.tokens > 0 {
+		if m.noted {
+			m.rec.steps = append(m.rec.steps, recordedStep{tokens: m.tokens, ns: ev.Time - stepStart})
+		}
+		m.tokens = 0
+		m.noted = m.rec.Header.Source != sourceLive
+	}
+}
+
+func (m *measurer) action(now int64, a *loop.Action) {
+	switch a.Kind {
+	case loop.StartRollout:
+		m.running[a.Slot] = attempt{a.Group, a.Sample, a.Attempt, now}
+		m.group(a.Group)
+	case loop.StartTrainStep:
+		m.stepStart = now
+	case loop.GroupTrained:
+		g := m.group(a.Group)
+		g.ended = true
+		for _, s := range g.samples {
+			m.tokens += int64(s.tokens)
+		}
+	case loop.GroupEnded:
+		g := m.group(a.Group)
+		g.ended = true
+		g.rejected = a.End == loop.EndFiltered
+	case loop.LoadWeights, loop.SwitchWeights:
+		m.loads[a.Engine] = load{a.Attempt, now}
+	case loop.SyncCompleted:
+		m.rec.loads.add(m.slowestLoad)
+		m.rec.swaps.add(m.slowestSwap)
+		m.slowestLoad, m.slowestSwap = 0, 0
+	}
+}
+
+// group returns the record of a group; ids rise by one, so the list has no gaps.
+func (m *measurer) group(id loop.GroupID) *recordedGroup {
+	for len(m.rec.groups) < int(id) {
+		m.rec.groups = append(m.rec.groups, recordedGroup{samples: make([]recordedSample, m.size)})
+	}
+	return &m.rec.groups[id-1]
+}
+
+// loaded returns how long a load or switch took that an event ends; 0 if it ends none.
+func (m *measurer) loaded(ev *trace.Event) int64 {
+	if ev.Engine < 0 || int(ev.Engine) >= len(m.loads) || m.loads[ev.Engine].number != ev.Attempt {
+		return 0
+	}
+	return ev.Time - m.loads[ev.Engine].started
+}
+
+func (m *measurer) scored(ev *trace.Event) {
+	if ev.Slot < 0 || int(ev.Slot) >= len(m.running) || math.IsNaN(float64(ev.Reward)) {
+		return
+	}
+	at := m.running[ev.Slot]
+	if at.group == 0 || at.group != ev.Group || at.sample != ev.Sample || at.number != ev.Attempt {
+		return // late: it runs nowhere
+	}
+	m.running[ev.Slot] = attempt{}
+	g := m.group(at.group)
+	if g.samples[at.sample].scored {
+		return
+	}
+	outside := max(ev.Time-at.started-ev.GenerateNS, ev.EnvironmentNS, 0)
+	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, scored: true}
+	g.scored++
+	m.rec.sampledTokens += int64(ev.Tokens)
+	m.rec.generateNS += ev.GenerateNS
+	m.rec.scored++
+}
+
+func (m *measurer) note(name string, data []byte) error {
+	switch name {
+	case trace.NoteStep:
+		m.noted = true
+	case trace.NoteService:
+		var s trace.Service
+		if err := json.Unmarshal(data, &s); err != nil {
+			return fmt.Errorf("unreadable service note: %w", err)
+		}
+		for _, c := range s.Cells {
+			if c.Active < 1 || c.Steps < 0 || c.NS < 0 {
+				return fmt.Errorf("service note with %d active slots, %d steps and %d ns, want at least 1, 0 and 0", c.Active, c.Steps, c.NS)
+			}
+			key := cell{c.Active, c.TrainerBusy}
+			sum := m.rec.cells[key]
+			m.rec.cells[key] = measured{sum.steps + c.Steps, sum.ns + c.NS}
+		}
+	}
+	return nil
+}
+
+// Groups returns how many groups were started, and how many of them are wholly known.
+func (r *Recording) Groups() (started, complete int) {
+	for i := range r.groups {
+		if r.groups[i].complete() {
+			complete++
+		}
+	}
+	return len(r.groups), complete
+}
+
+// NSPerToken returns the mean time of one token in one slot: of the decode steps
+// where the engines measured them, otherwise of all generation.
+func (r *Recording) NSPerToken() float64 {
+	slotSteps, slotNS := 0.0, 0.0
+	for key, m := range r.cells {
+		slotSteps += float64(key.active) * float64(m.steps)
+		slotNS += float64(key.active) * float64(m.ns)
+	}
+	if slotSteps > 0 {
+		return slotNS / slotSteps
+	}
+	return float64(r.generateNS) / float64(max(r.sampledTokens, 1))
+}
+
+// overheadNS is what a rollout spends at its engine beside the decode steps of its
+// response: the prompt, and the wait for a step to end.
+func (r *Recording) overheadNS() int64 {
+	if r.scored == 0 {
+		return 0
+	}
+	return max(int64((float64(r.generateNS)-float64(r.sampledTokens)*r.NSPerToken())/float64(r.scored)), 0)
+}
+
+// pool lists the groups to resample from: the last quarter of those that were
+// opened before the first one that is not wholly known. Later ones would favour
+// short rollouts, which had time to end.
+func (r *Recording) pool() []int {
+	var whole []int
+	for i := range r.groups {
+		g := &r.groups[i]
+		if !g.complete() && !g.ended {
+			break
+		}
+		if g.complete() {
+			whole = append(whole, i)
+		}
+	}
+	if len(whole) == 0 { // a run that ended early: better biased than nothing
+		for i := range r.groups {
+			if r.groups[i].complete() {
+				whole = append(whole, i)
+			}
+		}
+	}
+	return slices.Clone(whole[len(whole)-(len(whole)+3)/4:])
+}

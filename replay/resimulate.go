@@ -1,0 +1,168 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/workload"
+)
+
+// ExtrapolatedMax is the largest share of rollouts and steps that may be made up
+// from others before a resimulation is refused.
+const ExtrapolatedMax = 0.2
+
+// Settings are what a resimulation may change. The zero value changes nothing.
+type Settings struct {
+	// Loop holds the rules; nil for the recorded ones. Its groups may not be larger
+	// than the recorded ones.
+	Loop *loop.Config
+	// SyncNS replaces the recorded time of a weight sync, if it is not nil; in nanoseconds.
+	SyncNS *int64
+	// Steps is the number of train steps; 0 consumes as many groups as the run did.
+	Steps int
+}
+
+// Resimulation is a simulation of a recorded run.
+type Resimulation struct {
+	sim.Result
+	// Extrapolated is the share of rollouts and train steps that the recording does
+	// not hold, 0 to 1; others of the same run stand in for them.
+	Extrapolated float64
+	// Warmup and Steps are the train steps before and in the measured window.
+	Warmup, Steps int
+}
+
+// Resimulate simulates the recorded run, with the lengths, environment times,
+// decode speeds and train steps it measured. The error wraps sim.ErrStalled if
+// the settings starve the trainer.
+func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
+	cfg, w, err := r.config(s)
+	if err != nil {
+		return Resimulation{}, err
+	}
+	res, err := sim.Run(cfg)
+	if err != nil {
+		return Resimulation{}, err
+	}
+	out := Resimulation{Result: res, Extrapolated: w.extrapolated(), Warmup: cfg.Warmup, Steps: cfg.Measured}
+	if out.Extrapolated > ExtrapolatedMax {
+		return out, fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
+			100*out.Extrapolated, 100*ExtrapolatedMax)
+	}
+	return out, nil
+}
+
+// config returns the simulation of the recording under other settings, and its workload.
+func (r *Recording) config(s Settings) (sim.Config, *Work, error) {
+	rules := r.Header.Loop
+	if s.Loop != nil {
+		rules = *s.Loop
+	}
+	if rules.GroupSize > r.Header.Loop.GroupSize {
+		return sim.Config{}, nil, fmt.Errorf("replay: groups of %d were recorded, groups of %d cannot be made from them", r.Header.Loop.GroupSize, rules.GroupSize)
+	}
+	w, err := r.Work(rules.FilterZeroAdvantage)
+	if err != nil {
+		return sim.Config{}, nil, err
+	}
+	rules.FilterZeroAdvantage = false // the recorded verdicts stand for it: a simulation has no rewards
+	cfg := sim.Config{Loop: rules, Work: w, NSPerToken: r.NSPerToken(), LoadNS: r.loads.ns(), SyncNS: r.swaps.ns()}
+	if s.SyncNS != nil {
+		cfg.LoadNS, cfg.SyncNS = 0, *s.SyncNS
+	}
+	if table := r.speeds(rules.Concurrency(), cfg.NSPerToken); table != nil {
+		cfg.Speed = func(active int, busy bool) float64 {
+			if busy {
+				return table[1][active]
+			}
+			return table[0][active]
+		}
+	}
+	scale := float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
+	steps := s.Steps
+	if steps == 0 {
+		steps = int(float64(r.Version) * scale)
+	}
+	cfg.Warmup = min(int(float64(r.Header.Warmup)*scale), steps-1)
+	cfg.Measured = steps - cfg.Warmup
+	return cfg, w, nil
+}
+
+// Work is a recorded run as a workload of package sim. It counts what it makes
+// up, so one value serves one simulation.
+type Work struct {
+	rec        *Recording
+	pool       []int
+	source     workload.Source
+	steps      stepModel
+	overheadNS int64
+	filter     bool
+	// asked for, and made up.
+	rollouts, rolloutsMade int64
+	stepsAsked, stepsMade  int64
+}
+
+var _ sim.Work = (*Work)(nil)
+
+// Work returns the recording as a workload. With filter, groups that were
+// filtered in the run are rejected.
+func (r *Recording) Work(filter bool) (*Work, error) {
+	w := &Work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength), overheadNS: r.overheadNS(), filter: filter}
+	switch {
+	case len(w.pool) == 0:
+		return nil, errors.New("replay: no group of the trace is complete, so there is nothing to resimulate: let the run go on for longer")
+	case len(r.steps) == 0:
+		return nil, errors.New("replay: the trace holds no train step, so there is nothing to resimulate: let the run go on for longer")
+	case r.generateNS <= 0 || r.sampledTokens <= 0:
+		return nil, errors.New("replay: the trace does not say how long its rollouts generated, which a resimulation needs")
+	}
+	w.steps = fitSteps(r.steps)
+	return w, nil
+}
+
+// find returns the recorded group that stands for a group of the simulation.
+func (w *Work) find(id loop.GroupID) (g *recordedGroup, made bool) {
+	if i := int(id) - 1; i < len(w.rec.groups) && w.rec.groups[i].complete() {
+		return &w.rec.groups[i], false
+	}
+	i := w.source.Bits(uint64(id), 0, 0) % uint64(len(w.pool))
+	return &w.rec.groups[w.pool[i]], true
+}
+
+// Rollout implements sim.Work.
+func (w *Work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, environmentNS int64) {
+	g, made := w.find(group)
+	w.rollouts++
+	if made {
+		w.rolloutsMade++
+	}
+	s := &g.samples[sample]
+	return s.tokens, s.outsideNS + w.overheadNS
+}
+
+// Reject implements sim.Work.
+func (w *Work) Reject(group loop.GroupID) bool {
+	if !w.filter {
+		return false
+	}
+	g, _ := w.find(group)
+	return g.rejected
+}
+
+// StepNS implements sim.Work.
+func (w *Work) StepNS(lease loop.LeaseID, _, tokens int64) int64 {
+	ns, made := w.steps.ns(int(lease)-1, tokens)
+	w.stepsAsked++
+	if made {
+		w.stepsMade++
+	}
+	return ns
+}
+
+// extrapolated returns the larger share of what was made up, of rollouts and of steps.
+func (w *Work) extrapolated() float64 {
+	share := func(made, asked int64) float64 { return float64(made) / float64(max(asked, 1)) }
+	return max(share(w.rolloutsMade, w.rollouts), share(w.stepsMade, w.stepsAsked))
+}
