@@ -1,0 +1,179 @@
+package main
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// progress is what a run shows of itself while it goes on. Figures that are not
+// known yet are NaN.
+type progress struct {
+	// Step is the number of train steps done, of Steps.
+	Step, Steps int64
+	// Version is the newest policy version that all engines serve.
+	Version int64
+	// Reward is the mean reward of the last batches.
+	Reward float64
+	// Accuracy is the last held-out greedy accuracy, AccuracyStep the version it is of.
+	Accuracy     float64
+	AccuracyStep int64
+	// Staleness is the mean staleness of the last batches in versions, PQS and IQS its
+	// two parts.
+	Staleness, PQS, IQS float64
+	// TrainerIdle and RolloutIdle are shares of wall time.
+	TrainerIdle, RolloutIdle float64
+	// ClipFraction is the share of tokens whose importance ratio left the band.
+	ClipFraction float64
+	// TokensPerS is the generation speed in tokens per second.
+	TokensPerS float64
+	// QueueGroups are ready and waiting, of QueueCapacity.
+	QueueGroups, QueueCapacity int
+	// Active rollouts are being generated, in Slots.
+	Active, Slots int
+	// Elapsed is the time since the start; ETA what is left, 0 while unknown.
+	Elapsed, ETA time.Duration
+}
+
+// share is how much of the run is done, from 0 to 1.
+func (p progress) share() float64 {
+	if p.Steps <= 0 {
+		return 0
+	}
+	return math.Min(float64(p.Step)/float64(p.Steps), 1)
+}
+
+// screen is a way to show progress. Its methods are called from one goroutine.
+type screen interface {
+	// show replaces what is shown.
+	show(p progress)
+	// note adds a line that stays.
+	note(text string)
+	// close shows the last state for good and leaves the terminal as it was.
+	close()
+}
+
+// progressView shows a run's progress without ever holding the run up: what the
+// screen has not taken when the next update comes is replaced by it.
+type progressView struct {
+	updates chan progress
+	notes   chan string
+	closing chan struct{}
+	closed  chan struct{}
+	once    sync.Once
+
+	mu          sync.Mutex
+	stop, abort func()
+	interrupts  int
+}
+
+// notesMax bounds how many notes wait for a slow screen; later ones are lost.
+const notesMax = 64
+
+// newProgressView starts showing progress on standard error: as a live view when
+// that is a terminal and nothing speaks against it, else as plain lines. intro
+// is printed first. The view must be closed.
+func newProgressView(a *app, show progressOptions, intro string) *progressView {
+	v := &progressView{
+		updates: make(chan progress, 1),
+		notes:   make(chan string, notesMax),
+		closing: make(chan struct{}),
+		closed:  make(chan struct{}),
+	}
+	var on screen
+	if show.Plain || a.Getenv("TERM") == "dumb" || !a.IsTerminal(a.Stderr) {
+		on = newLines(a, intro)
+	} else {
+		on = newTerminal(a, intro, v.interrupt)
+	}
+	go v.feed(on)
+	return v
+}
+
+// feed hands everything to the screen until the view is closed.
+func (v *progressView) feed(on screen) {
+	defer close(v.closed)
+	defer on.close()
+	for {
+		select {
+		case p := <-v.updates:
+			on.show(p)
+		case text := <-v.notes:
+			on.note(text)
+		case <-v.closing:
+			v.drain(on)
+			return
+		}
+	}
+}
+
+// drain hands over what was sent before the view was closed.
+func (v *progressView) drain(on screen) {
+	for {
+		select {
+		case p := <-v.updates:
+			on.show(p)
+		case text := <-v.notes:
+			on.note(text)
+		default:
+			return
+		}
+	}
+}
+
+// update shows a newer state. It never blocks, and is called from one goroutine.
+func (v *progressView) update(p progress) {
+	for {
+		select {
+		case v.updates <- p:
+			return
+		default:
+		}
+		select {
+		case <-v.updates: // replaced: nobody needs the older one
+		default:
+		}
+	}
+}
+
+// message adds a line that stays. It never blocks.
+func (v *progressView) message(text string) {
+	select {
+	case v.notes <- text:
+	default:
+	}
+}
+
+// onInterrupt says what Ctrl-C in the live view does: stop the first time, abort
+// from the second on. Outside of it Ctrl-C is the signal it always was.
+func (v *progressView) onInterrupt(stop, abort func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stop, v.abort = stop, abort
+}
+
+// interrupt is called by the live view for every Ctrl-C.
+func (v *progressView) interrupt() {
+	v.mu.Lock()
+	stop, abort := v.stop, v.abort
+	if stop != nil {
+		v.interrupts++
+	}
+	times := v.interrupts
+	v.mu.Unlock()
+	switch {
+	case stop == nil: // nothing runs yet that could stop
+	case times == 1:
+		v.message("stopping after the running train step; again to stop at once")
+		stop()
+	default:
+		abort()
+	}
+}
+
+// close shows the last state and waits until the terminal is as it was. It may
+// be called more than once.
+func (v *progressView) close() {
+	v.once.Do(func() { close(v.closing) })
+	<-v.closed
+}

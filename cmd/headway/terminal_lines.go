@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/report"
+)
+
+// lineEvery is the least time between two plain lines.
+const lineEvery = 5 * time.Second
+
+// lines shows progress as plain lines, for files, pipes and logs.
+type lines struct {
+	app     *app
+	last    progress
+	shown   bool // last is printed
+	any     bool // something was printed
+	printed time.Time
+}
+
+// newLines prints the intro.
+func newLines(a *app, intro string) *lines {
+	if intro != "" {
+		fmt.Fprintln(a.Stderr, intro)
+	}
+	return &lines{app: a, shown: true}
+}
+
+func (l *lines) show(p progress) {
+	l.last, l.shown = p, false
+	if now := l.app.Now(); !l.any || now.Sub(l.printed) >= lineEvery {
+		l.print(now)
+	}
+}
+
+func (l *lines) print(now time.Time) {
+	fmt.Fprintln(l.app.Stderr, l.last.line())
+	l.printed, l.any, l.shown = now, true, true
+}
+
+func (l *lines) note(text string) { fmt.Fprintln(l.app.Stderr, text) }
+
+func (l *lines) close() {
+	if !l.shown {
+		l.print(l.app.Now())
+	}
+}
+
+// line is the state in one line. Figures that are not known are left out.
+func (p progress) line() string {
+	var parts []string
+	add := func(known float64, format string, values ...any) {
+		if !math.IsNaN(known) {
+			parts = append(parts, fmt.Sprintf(format, values...))
+		}
+	}
+	add(0, "step %*d/%d", len(fmt.Sprint(p.Steps)), p.Step, p.Steps)
+	add(p.Reward, "reward %.3f", p.Reward)
+	add(p.Accuracy, "held-out %.3f@%d", p.Accuracy, p.AccuracyStep)
+	add(p.Staleness, "staleness %.2f = PQS %.2f + IQS %.2f", p.Staleness, p.PQS, p.IQS)
+	add(p.TrainerIdle+p.RolloutIdle, "idle trainer %s rollout %s", report.Share(p.TrainerIdle), report.Share(p.RolloutIdle))
+	add(p.ClipFraction, "clip %s", report.Share(p.ClipFraction))
+	add(p.TokensPerS, "%s tokens/s", report.Figure(p.TokensPerS, 0))
+	if p.ETA > 0 {
+		parts = append(parts, "ETA "+duration(p.ETA))
+	}
+	return strings.Join(parts, "  ")
+}
+
+// duration prints a time as 1h02m, 3m05s or 7s.
+func duration(d time.Duration) string {
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s >= 3600:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	case s >= 60:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	default:
+		return fmt.Sprintf("%ds", s)
+	}
+}
