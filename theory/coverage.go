@@ -41,9 +41,10 @@ func coverageOfBlock(in Input, e effective, all coverage) coverage {
 		all.warnings = []string{"policy block rarely acts at this ρ: figures are those of drop"}
 		return all
 	}
-	return coverage{period: true, warnings: []string{fmt.Sprintf(
-		"policy block holds slots at effective ρ = %.2f and the closed form is for drop: staleness is not predicted (nothing is dropped, so its mean is the groups open or queued just after an update over G, at most about q + C/B = %.2f when all slots are held); simulate",
-		e.rho, in.QueueFactor+in.ConcurrencyRollouts/in.BatchRollouts)}}
+	load := in.ConcurrencyRollouts / in.BatchRollouts
+	return coverage{warnings: []string{fmt.Sprintf(
+		"policy block holds slots at effective ρ = %.2f and the closed form is for drop: nothing is predicted (nothing is dropped, so mean staleness is the groups open or queued just after an update over G, between q + C/B = %.2f and q + C·M/B = %.2f); simulate",
+		e.rho, in.QueueFactor+load, in.QueueFactor+load*e.tail.multiplier)}}
 }
 
 // coverageOfMax: discarding matters unless hardly any group exceeds the budget.

@@ -148,7 +148,7 @@ func (p *Prediction) fillStaleness(in Input, e effective) {
 	}
 	if e.tail.maxSum > 0 {
 		acceptance := e.rho / e.produced
-		token := acceptance * TokenPreQueue(in.ConcurrencyRollouts, in.BatchRollouts, e.tail.maxSum, e.tail.meanSquare, e.rho)
+		token := acceptance * TokenPreQueue(e.slots, in.BatchRollouts, e.tail.maxSum, e.tail.meanSquare, e.rho)
 		p.TokenStaleness = Known(token + iqs + e.publish/Period(e.rho) + e.lag)
 	}
 	p.Corrected.Period = e.periodFigures(in, e.period)
@@ -174,6 +174,7 @@ func (p *Prediction) fillStaleness(in Input, e effective) {
 // the closed form. Times are in units of the effective step.
 type effective struct {
 	tail        tail
+	slots       float64 // C that work on average
 	rho         float64 // trainable rollouts arriving over rollouts consumed, while both work
 	produced    float64 // rho before acceptance
 	groupTime   float64 // E[D]/step
@@ -200,16 +201,43 @@ func effectiveOf(in Input, shape tail) effective {
 		queueFactor: in.QueueFactor,
 		variability: ArrivalVariability(shape.spread),
 	}
+	e.slots = e.gang(in)
 	e.sync(in)
 	e.rho = in.Acceptance * e.produced
-	e.groupTime = GroupTime(in.ConcurrencyRollouts, in.BatchRollouts, shape.multiplier, e.produced)
+	e.groupTime = GroupTime(e.slots, in.BatchRollouts, shape.multiplier, e.produced)
 	c := StockVariability(e.variability, e.queueFactor, e.groupTime/Period(e.rho))
+	c = thinned(c, in.Acceptance)
+	e.variability = thinned(e.variability, in.Acceptance)
 	e.stock = newStock(e.queueFactor, e.rho, c, e.groups)
 	e.period = e.stock.period(e.rho, c, e.groups)
 	if shape.assumed {
 		e.warnings = append(e.warnings, "the tail is a bare multiplier: quantiles and token staleness assume a lognormal that has it")
 	}
 	return e
+}
+
+// thinned is the c of arrivals of which a share a is kept at random: the kept
+// count has variance a²·c²n + a(1−a)n over a mean of an, so c² becomes
+// a·c² + 1 − a.
+func thinned(c, a float64) float64 { return math.Sqrt(a*c*c + 1 - a) }
+
+// gang returns the slots that work on average: with start order gang between 0
+// and S−1 freed slots wait for the rest of a group, about (S−1)/2, which lowers
+// production too. Against the simulator staleness is within 1.5 % at C/S of 16
+// and more; with few groups in flight the wait is of another kind.
+func (e *effective) gang(in Input) (slots float64) {
+	slots = in.ConcurrencyRollouts
+	if in.Start != StartGang || in.GroupSize == 1 {
+		return slots
+	}
+	idle := float64(in.GroupSize-1) / 2
+	if slots < 4*float64(in.GroupSize) {
+		e.simulate = "start gang with fewer than four groups in flight leaves many slots idle: no closed form; simulate"
+		return slots
+	}
+	e.warnings = append(e.warnings, fmt.Sprintf("start gang keeps about %.1f of %.0f slots waiting for the rest of a group; this is counted", idle, slots))
+	e.produced *= (slots - idle) / slots
+	return slots - idle
 }
 
 // sync applies the weight sync (the table of theory.md §2). With x = t_s/t_step
@@ -272,9 +300,6 @@ func accuracyWarnings(in Input, e effective, p Prediction) []string {
 	mean, known := p.Staleness.Mean.Value()
 	if known {
 		list = append(list, meanWarnings(e, mean, p)...)
-	}
-	if in.Start == StartGang {
-		list = append(list, fmt.Sprintf("start gang leaves up to %d slots idle at a time; the closed form is that of stream", in.GroupSize-1))
 	}
 	if in.ConcurrencyRollouts < float64(in.GroupSize) {
 		list = append(list, "concurrency below one group: siblings run one after another, the longest of them no longer sets the group's time; simulate")
