@@ -36,7 +36,11 @@ test-engines: ## the suites of engines, trainers and environments alone
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
 
 .PHONY: bench
-bench: ## the benchmarks of every package
+bench: ## synchronous against asynchronous, with and without tool time, on one seed
+	$(GO) run ./bench/schedules
+
+.PHONY: microbench
+microbench: ## the Go benchmarks of every package
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: generate

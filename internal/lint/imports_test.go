@@ -60,6 +60,8 @@ var rules = []rule{
 		"the one schema of every command", "a document can be checked without anything that would run it"},
 	{"report", []string{"metrics", "theory"}, []string{"gonum.org/v1/"}, nil,
 		"tables, SVG plots, self-contained HTML", "it prints what it is given, so that a simulation and a run look alike"},
+	{"bench", nil, nil, nil,
+		"experiments that print a table: `make bench`", "it runs the program as a user would, from outside"},
 	{"internal/lint", nil, []string{"golang.org/x/mod"}, nil,
 		"the architecture as tests", "it judges every room and leans on none"},
 }
