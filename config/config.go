@@ -192,7 +192,7 @@ type Environment struct {
 	HeldOut int `json:"held_out" min:"1" max:"10000000"`
 	// ServiceTime is the time a rollout waits for tools and sandboxes; the same as rollout.environment, which simulations read, and either may be given.
 	ServiceTime Service `json:"service_time"`
-	// WarmupSteps is the number of supervised steps before a run of addition; 0 for none.
+	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 300 for addition, else 0.
 	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`
 }
 

@@ -15,6 +15,7 @@ const (
 	tailnessDefault     = 50
 	capTokensDefault    = 8080
 	heldOutDefault      = 1000
+	warmupDefault       = 300
 	evaluatedDefault    = 200
 	simulatedSpeed      = 50 // tokens per second of one slot
 	synchronousSchedule = "synchronous"
@@ -277,6 +278,9 @@ func (c *Config) learningDefaults() {
 	orWord(&c.Environment.Task, "reverse")
 	orCount(&c.Environment.LettersMin, 2, c.given("environment.letters_min"))
 	orCount(&c.Environment.LettersMax, 5, c.given("environment.letters_max"))
+	if c.Environment.Task == "addition" { // from scratch it does not find its first carry
+		orCount(&c.Environment.WarmupSteps, warmupDefault, c.given("environment.warmup_steps"))
+	}
 	orCount(&c.Environment.HeldOut, heldOutDefault, c.given("environment.held_out"))
 
 	orWord(&c.Trainer.Kind, "embedded")

@@ -4,9 +4,41 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/env"
 )
+
+// The schema names the tasks there are, so that a mistyped one is refused with
+// its line before anything runs: a task that is added is added to it.
+func TestSchemaNamesTheTasks(t *testing.T) {
+	for _, name := range env.Names() {
+		if _, err := config.Load("", "environment.task="+name); err != nil {
+			t.Errorf("add %s to the words of Environment.Task in config/config.go: %v", name, err)
+		}
+	}
+	task, err := env.New("addition", env.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load("", "environment.task=addition")
+	if steps := task.(env.Demonstrator).WarmupSteps(); err != nil || c.Environment.WarmupSteps != steps {
+		t.Errorf("addition warms up for %d steps by default (%v), its task wants %d", c.Environment.WarmupSteps, err, steps)
+	}
+	_, err = config.Load("", "environment.task=none-such")
+	if err == nil {
+		t.Fatal("a task that does not exist is accepted")
+	}
+	_, listed, _ := strings.Cut(err.Error(), "(allowed: ")
+	for _, name := range strings.Split(strings.TrimSuffix(listed, ")"), ", ") {
+		if !slices.Contains(env.Names(), name) {
+			t.Errorf("the schema allows the task %q, which package env does not have", name)
+		}
+	}
+}
 
 func TestConfigPrintsTheResolvedDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.yaml")

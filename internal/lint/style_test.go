@@ -3,6 +3,7 @@ package lint
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"go/ast"
 	"os"
 	"path"
@@ -125,6 +126,36 @@ func undocumented(d *ast.GenDecl, spec ast.Spec, missing func(ast.Node, string))
 		}
 		if s.Doc == nil && (d.Doc == nil || d.Lparen.IsValid()) {
 			missing(s, s.Name.Name)
+		}
+	}
+}
+
+// The index lists every decision record, by its own title.
+func TestDecisionsAreIndexed(t *testing.T) {
+	const folder = root + "/docs/decisions/"
+	index, err := os.ReadFile(folder + "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range records {
+		name := record.Name()
+		if name == "README.md" || strings.HasPrefix(name, "0000-") {
+			continue
+		}
+		text, err := os.ReadFile(folder + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		title, ok := strings.CutPrefix(strings.SplitN(string(text), "\n", 2)[0], "# "+name[:4]+": ")
+		if !ok {
+			t.Errorf("docs/decisions/%s does not begin with \"# %s: \" and the decision", name, name[:4])
+		}
+		if row := fmt.Sprintf("| [%s](%s) | %s |", name[:4], name, title); !bytes.Contains(index, []byte(row)) {
+			t.Errorf("docs/decisions/README.md lacks the row\n%s", row)
 		}
 	}
 }
