@@ -32,7 +32,6 @@ type Recorder struct {
 	version       loop.Version
 	now           int64
 	leaseStart    int64 // of the running step; -1 while the trainer is idle
-	syncing       bool
 
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version

@@ -89,7 +89,8 @@ func Measure(r io.Reader) (*Recording, error) {
 		running: make([]attempt, p.loop.Config().Concurrency()),
 		size:    p.loop.Config().GroupSize,
 		noted:   p.reader.Header.Source != sourceLive,
-		loads:   make([]load, len(p.loop.Config().EngineSlots)),
+		pauses:  p.loop.Config().Sync == loop.SyncPause,
+		engines: make([]engine, len(p.loop.Config().EngineSlots)),
 	}
 	p.event, p.note = m.event, m.note
 	if err := p.play(); err != nil {
@@ -115,8 +116,10 @@ type measurer struct {
 	// noted: the step about to end was really made. A restarted run finds some that
 	// had been made before, and they say nothing about time.
 	noted bool
-	// loads is what each engine loads or switches to; slowest of the running sync.
-	loads                    []load
+	// pauses: engines stand still while they switch.
+	pauses  bool
+	engines []engine
+	// slowestLoad and slowestSwap are of the running sync.
 	slowestLoad, slowestSwap int64
 }
 
@@ -125,13 +128,19 @@ type attempt struct {
 	group   loop.GroupID
 	sample  int32
 	number  int32
+	engine  int32
 	started int64
+	heldNS  int64 // of its engine, when it started
 }
 
-// load is a load or switch of one engine.
-type load struct {
-	number  int32
-	started int64
+// engine is what the measurer follows of one.
+type engine struct {
+	// number and started are of the load or switch under way.
+	number    int32
+	switching bool
+	started   int64
+	// heldNS is how long it has stood still for switches so far.
+	heldNS int64
 }
 
 func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
@@ -161,7 +170,7 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 func (m *measurer) action(now int64, a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		m.running[a.Slot] = attempt{a.Group, a.Sample, a.Attempt, now}
+		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now, heldNS: m.engines[a.Engine].heldNS}
 		m.group(a.Group)
 	case loop.StartTrainStep:
 		m.stepStart = now
@@ -176,7 +185,8 @@ func (m *measurer) action(now int64, a *loop.Action) {
 		g.ended = true
 		g.rejected = a.End == loop.EndFiltered
 	case loop.LoadWeights, loop.SwitchWeights:
-		m.loads[a.Engine] = load{a.Attempt, now}
+		e := &m.engines[a.Engine]
+		e.number, e.started, e.switching = a.Attempt, now, a.Kind == loop.SwitchWeights
 	case loop.SyncCompleted:
 		m.rec.loads.add(m.slowestLoad)
 		m.rec.swaps.add(m.slowestSwap)
@@ -194,10 +204,26 @@ func (m *measurer) group(id loop.GroupID) *recordedGroup {
 
 // loaded returns how long a load or switch took that an event ends; 0 if it ends none.
 func (m *measurer) loaded(ev *trace.Event) int64 {
-	if ev.Engine < 0 || int(ev.Engine) >= len(m.loads) || m.loads[ev.Engine].number != ev.Attempt {
+	if ev.Engine < 0 || int(ev.Engine) >= len(m.engines) || m.engines[ev.Engine].number != ev.Attempt {
 		return 0
 	}
-	return ev.Time - m.loads[ev.Engine].started
+	e := &m.engines[ev.Engine]
+	spent := ev.Time - e.started
+	if e.switching {
+		e.heldNS += spent
+	}
+	return spent
+}
+
+// generated returns how long a rollout really generated: its time at the engine
+// without its share of what that stood still. The simulation holds it again.
+func (m *measurer) generated(at attempt, ev *trace.Event) int64 {
+	if !m.pauses || ev.GenerateNS <= 0 {
+		return ev.GenerateNS
+	}
+	held := float64(m.engines[at.engine].heldNS - at.heldNS)
+	share := float64(ev.GenerateNS) / float64(ev.GenerateNS+ev.EnvironmentNS)
+	return max(ev.GenerateNS-int64(held*share), 0)
 }
 
 func (m *measurer) scored(ev *trace.Event) {
@@ -217,7 +243,7 @@ func (m *measurer) scored(ev *trace.Event) {
 	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, scored: true}
 	g.scored++
 	m.rec.sampledTokens += int64(ev.Tokens)
-	m.rec.generateNS += ev.GenerateNS
+	m.rec.generateNS += m.generated(at, ev)
 	m.rec.scored++
 }
 

@@ -32,6 +32,8 @@ type Resimulation struct {
 	Extrapolated float64
 	// Warmup and Steps are the train steps before and in the measured window.
 	Warmup, Steps int
+	// Warnings say what the figures rest on that was not measured.
+	Warnings []string
 }
 
 // Resimulate simulates the recorded run, with the lengths, environment times,
@@ -46,7 +48,7 @@ func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
 	if err != nil {
 		return Resimulation{}, err
 	}
-	out := Resimulation{Result: res, Extrapolated: w.extrapolated(), Warmup: cfg.Warmup, Steps: cfg.Measured}
+	out := Resimulation{Result: res, Extrapolated: w.extrapolated(), Warmup: cfg.Warmup, Steps: cfg.Measured, Warnings: r.warnings(cfg.Loop.Concurrency())}
 	if out.Extrapolated > ExtrapolatedMax {
 		return out, fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
 			100*out.Extrapolated, 100*ExtrapolatedMax)
@@ -54,8 +56,24 @@ func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
 	return out, nil
 }
 
+// warnings says what a simulation with c slots rests on that was not measured.
+func (r *Recording) warnings(c int) []string {
+	most := 0
+	for key := range r.cells {
+		most = max(most, key.active)
+	}
+	recorded := r.Header.Loop.Concurrency()
+	switch {
+	case len(r.cells) == 0 && c != recorded:
+		return []string{fmt.Sprintf("the trace holds no decode steps: %d slots are taken to be as fast as %d, each", c, recorded)}
+	case most > 0 && c > max(most, recorded):
+		return []string{fmt.Sprintf("decode steps were measured with up to %d active slots: for %d the trend below is continued", most, c)}
+	}
+	return nil
+}
+
 // config returns the simulation of the recording under other settings, and its workload.
-func (r *Recording) config(s Settings) (sim.Config, *Work, error) {
+func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	rules := r.Header.Loop
 	if s.Loop != nil {
 		rules = *s.Loop
@@ -63,7 +81,8 @@ func (r *Recording) config(s Settings) (sim.Config, *Work, error) {
 	if rules.GroupSize > r.Header.Loop.GroupSize {
 		return sim.Config{}, nil, fmt.Errorf("replay: groups of %d were recorded, groups of %d cannot be made from them", r.Header.Loop.GroupSize, rules.GroupSize)
 	}
-	w, err := r.Work(rules.FilterZeroAdvantage)
+	scale := float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
+	w, err := r.work(rules.FilterZeroAdvantage, scale)
 	if err != nil {
 		return sim.Config{}, nil, err
 	}
@@ -80,7 +99,6 @@ func (r *Recording) config(s Settings) (sim.Config, *Work, error) {
 			return table[0][active]
 		}
 	}
-	scale := float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
 	steps := s.Steps
 	if steps == 0 {
 		steps = int(float64(r.Version) * scale)
@@ -90,13 +108,15 @@ func (r *Recording) config(s Settings) (sim.Config, *Work, error) {
 	return cfg, w, nil
 }
 
-// Work is a recorded run as a workload of package sim. It counts what it makes
+// work is a recorded run as a workload of package sim. It counts what it makes
 // up, so one value serves one simulation.
-type Work struct {
-	rec        *Recording
-	pool       []int
-	source     workload.Source
-	steps      stepModel
+type work struct {
+	rec    *Recording
+	pool   []int
+	source workload.Source
+	steps  stepModel
+	// stepScale is how many steps of the simulation consume what one recorded step did.
+	stepScale  float64
 	overheadNS int64
 	filter     bool
 	// asked for, and made up.
@@ -104,12 +124,13 @@ type Work struct {
 	stepsAsked, stepsMade  int64
 }
 
-var _ sim.Work = (*Work)(nil)
+var _ sim.Work = (*work)(nil)
 
-// Work returns the recording as a workload. With filter, groups that were
+// work returns the recording as a workload. With filter, groups that were
 // filtered in the run are rejected.
-func (r *Recording) Work(filter bool) (*Work, error) {
-	w := &Work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength), overheadNS: r.overheadNS(), filter: filter}
+func (r *Recording) work(filter bool, stepScale float64) (*work, error) {
+	w := &work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength),
+		stepScale: stepScale, overheadNS: r.overheadNS(), filter: filter}
 	switch {
 	case len(w.pool) == 0:
 		return nil, errors.New("replay: no group of the trace is complete, so there is nothing to resimulate: let the run go on for longer")
@@ -123,7 +144,7 @@ func (r *Recording) Work(filter bool) (*Work, error) {
 }
 
 // find returns the recorded group that stands for a group of the simulation.
-func (w *Work) find(id loop.GroupID) (g *recordedGroup, made bool) {
+func (w *work) find(id loop.GroupID) (g *recordedGroup, made bool) {
 	if i := int(id) - 1; i < len(w.rec.groups) && w.rec.groups[i].complete() {
 		return &w.rec.groups[i], false
 	}
@@ -132,7 +153,7 @@ func (w *Work) find(id loop.GroupID) (g *recordedGroup, made bool) {
 }
 
 // Rollout implements sim.Work.
-func (w *Work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, environmentNS int64) {
+func (w *work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, environmentNS int64) {
 	g, made := w.find(group)
 	w.rollouts++
 	if made {
@@ -143,7 +164,7 @@ func (w *Work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, envir
 }
 
 // Reject implements sim.Work.
-func (w *Work) Reject(group loop.GroupID) bool {
+func (w *work) Reject(group loop.GroupID) bool {
 	if !w.filter {
 		return false
 	}
@@ -152,8 +173,8 @@ func (w *Work) Reject(group loop.GroupID) bool {
 }
 
 // StepNS implements sim.Work.
-func (w *Work) StepNS(lease loop.LeaseID, _, tokens int64) int64 {
-	ns, made := w.steps.ns(int(lease)-1, tokens)
+func (w *work) StepNS(lease loop.LeaseID, _, tokens int64) int64 {
+	ns, made := w.steps.ns(int(float64(lease-1)/w.stepScale), tokens)
 	w.stepsAsked++
 	if made {
 		w.stepsMade++
@@ -162,7 +183,7 @@ func (w *Work) StepNS(lease loop.LeaseID, _, tokens int64) int64 {
 }
 
 // extrapolated returns the larger share of what was made up, of rollouts and of steps.
-func (w *Work) extrapolated() float64 {
+func (w *work) extrapolated() float64 {
 	share := func(made, asked int64) float64 { return float64(made) / float64(max(asked, 1)) }
 	return max(share(w.rolloutsMade, w.rollouts), share(w.stepsMade, w.stepsAsked))
 }

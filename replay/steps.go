@@ -9,35 +9,28 @@ type stepModel struct {
 	ratios              []float64 // recorded over modelled
 }
 
-// fitSteps fits ns = fixed + perToken·tokens by least squares, neither negative.
-// Where that says that tokens explain nothing, the time is fixed; where there is
-// no fixed part, it is proportional.
+// fitSteps fits ns = fixed + perToken·tokens, neither negative. The slope is the
+// least-squares one of the changes from step to step: over a whole run both time
+// and tokens drift for reasons of their own, and a slope through the levels would
+// take the one for the effect of the other. Where tokens explain nothing the time
+// is fixed; where there is no fixed part, it is proportional.
 func fitSteps(steps []recordedStep) stepModel {
 	n := float64(len(steps))
-	var x, y, xx, xy float64
-	for _, s := range steps {
-		x += float64(s.tokens) / n
-		y += float64(s.ns) / n
-	}
-	for _, s := range steps {
-		d := float64(s.tokens) - x
-		xx += d * d
-		xy += d * (float64(s.ns) - y)
+	var tokens, ns, xx, xy float64
+	for i, s := range steps {
+		tokens += float64(s.tokens) / n
+		ns += float64(s.ns) / n
+		if i > 0 {
+			d := float64(s.tokens - steps[i-1].tokens)
+			xx += d * d
+			xy += d * float64(s.ns-steps[i-1].ns)
+		}
 	}
 	var m stepModel
 	if xx > 0 && xy > 0 {
-		m.perTokenNS = xy / xx
+		m.perTokenNS = min(xy/xx, ns/tokens)
 	}
-	m.fixedNS = y - m.perTokenNS*x
-	if m.fixedNS < 0 {
-		m.fixedNS = 0
-		var tt, tn float64
-		for _, s := range steps {
-			tt += float64(s.tokens) * float64(s.tokens)
-			tn += float64(s.tokens) * float64(s.ns)
-		}
-		m.perTokenNS = tn / tt
-	}
+	m.fixedNS = ns - m.perTokenNS*tokens
 	for _, s := range steps {
 		m.ratios = append(m.ratios, float64(s.ns)/m.line(s.tokens))
 	}

@@ -1,0 +1,302 @@
+package replay_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/replay"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/workload"
+)
+
+// drifting is a workload whose lengths and steps grow during the run, so that a
+// resimulation which forgot the order would be noticed.
+type drifting struct {
+	sim.Work
+	rejectEvery loop.GroupID
+}
+
+func (d drifting) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
+	tokens, env := d.Work.Rollout(g, k, attempt)
+	return tokens + int32(g)/20, env
+}
+
+func (d drifting) Reject(g loop.GroupID) bool { return d.rejectEvery > 0 && g%d.rejectEvery == 0 }
+
+func (d drifting) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	return 20_000*tokens + int64(lease)*1e6
+}
+
+// simulated returns a simulation's config with an environment, C=32, S=4, B=16, q=2.
+func simulated(t testing.TB, change func(*sim.Config)) sim.Config {
+	t.Helper()
+	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 100, Tailness: 50, CapTokens: 1000}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, err := workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: 0.05, Tailness: 70}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := workload.NewAcceptance(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := sim.Config{
+		Loop: loop.Config{GroupSize: 4, BatchGroups: 4, EngineSlots: []int{32}, QueueGroups: 8},
+		Work: drifting{Work: sim.NewModelled(3, lengths, tools, all, 1)}, NSPerToken: 1e6, Measured: 400, Warmup: 50,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return cfg
+}
+
+// record simulates and returns the trace, with notes where asked.
+func record(t testing.TB, cfg sim.Config, cells []trace.ServiceCell) ([]byte, sim.Result) {
+	t.Helper()
+	var buf bytes.Buffer
+	rules := cfg.Loop
+	rules.TrainSteps = loop.Version(cfg.Warmup + cfg.Measured)
+	w, err := trace.NewWriter(&buf, trace.Header{Program: "test", Source: "simulation", Loop: rules, Warmup: loop.Version(cfg.Warmup)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Observe = func(ev loop.Event, gen, env int64, actions []loop.Action) {
+		w.Event(trace.Event{Event: ev, GenerateNS: gen, EnvironmentNS: env}, actions)
+	}
+	if cells != nil {
+		w.Note(trace.NoteService, trace.Service{Cells: cells})
+	}
+	res, err := sim.Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.End(nil); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes(), res
+}
+
+func measure(t testing.TB, data []byte) *replay.Recording {
+	t.Helper()
+	rec, err := replay.Measure(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+// A run resimulated under its own settings is that run again.
+func TestResimulationReproducesItsRun(t *testing.T) {
+	for name, change := range map[string]func(*sim.Config){
+		"drop":        nil,
+		"newest":      func(c *sim.Config) { c.Loop.Select = loop.SelectNewest },
+		"filtered":    func(c *sim.Config) { c.Work = drifting{c.Work.(drifting).Work, 5} },
+		"two engines": func(c *sim.Config) { c.Loop.EngineSlots = []int{20, 12} },
+		"synchronous": func(c *sim.Config) { c.Loop.Policy, c.Loop.QueueGroups = loop.PolicySynchronous, 4 },
+		"sync time":   func(c *sim.Config) { c.SyncNS = 20e6 },
+		"pause":       func(c *sim.Config) { c.SyncNS, c.LoadNS, c.Loop.Sync = 20e6, 30e6, loop.SyncPause },
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, want := record(t, simulated(t, change), nil)
+			rec := measure(t, data)
+			rec.Header.Loop.FilterZeroAdvantage = name == "filtered"
+			got, err := rec.Resimulate(replay.Settings{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, w := got.Summary, want.Summary
+			if got.Warmup != 50 || got.Steps != 400 || got.Extrapolated > 0.05 {
+				t.Errorf("%d+%d steps, %.3f extrapolated", got.Warmup, got.Steps, got.Extrapolated)
+			}
+			tolerance := 0.01
+			if name == "pause" { // how much of a rollout stood still is known in the mean alone
+				tolerance = 0.02
+			}
+			near := func(what string, a, b float64) {
+				if math.Abs(a-b) > tolerance*math.Abs(b)+1e-9 {
+					t.Errorf("%s %.5g, the run had %.5g", what, a, b)
+				}
+			}
+			near("staleness", s.Staleness.Mean, w.Staleness.Mean)
+			near("p95", float64(s.Staleness.P95), float64(w.Staleness.P95))
+			near("period", s.PeriodS.Mean, w.PeriodS.Mean)
+			near("pqs", s.PQS.Mean, w.PQS.Mean)
+			near("step", s.StepS.Mean, w.StepS.Mean)
+			near("tail", s.TailMultiplier, w.TailMultiplier)
+			near("trained length", s.Length.TrainedMeanTokens, w.Length.TrainedMeanTokens)
+			near("acceptance", s.Acceptance, w.Acceptance)
+		})
+	}
+}
+
+// Under other settings the resimulation says what a run under those settings would
+// have said, which here can be tried.
+func TestResimulationPredictsOtherSettings(t *testing.T) {
+	data, base := record(t, simulated(t, nil), nil)
+	rec := measure(t, data)
+	for name, change := range map[string]func(*loop.Config){
+		"q=1":    func(c *loop.Config) { c.QueueGroups = 4 },
+		"newest": func(c *loop.Config) { c.Select = loop.SelectNewest },
+		"half C": func(c *loop.Config) { c.EngineSlots = []int{16} },
+	} {
+		cfg := simulated(t, nil)
+		change(&cfg.Loop)
+		want, err := sim.Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := rec.Resimulate(replay.Settings{Loop: &cfg.Loop})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		a, b := got.Summary.Staleness.Mean, want.Summary.Staleness.Mean
+		t.Logf("%s: resimulated %.3f, run %.3f, before %.3f, extrapolated %.3f", name, a, b, base.Summary.Staleness.Mean, got.Extrapolated)
+		if math.Abs(a-b) > 0.05*b {
+			t.Errorf("%s: staleness %.4f, a run has %.4f", name, a, b)
+		}
+	}
+}
+
+// fixedEnvironment takes no time, so that every rollout in flight is decoding.
+type fixedEnvironment struct{ sim.Work }
+
+func (f fixedEnvironment) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
+	tokens, _ := f.Work.Rollout(g, k, attempt)
+	return tokens, 0
+}
+
+// observedCells simulates and measures the decode steps as an engine would.
+func observedCells(t *testing.T, cfg sim.Config, speed sim.Speed) []trace.ServiceCell {
+	t.Helper()
+	sums := map[trace.ServiceCell]float64{} // ns by active and busy
+	active, busy, last := 0, false, int64(0)
+	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
+		sums[trace.ServiceCell{Active: active, TrainerBusy: busy}] += float64(ev.Time - last)
+		last = ev.Time
+		switch ev.Kind {
+		case loop.RolloutScored:
+			active--
+		case loop.TrainStepEnded:
+			busy = false
+		}
+		for _, a := range actions {
+			switch a.Kind {
+			case loop.StartRollout:
+				active++
+			case loop.StartTrainStep:
+				busy = true
+			}
+		}
+	}
+	if _, err := sim.Run(cfg); err != nil {
+		t.Fatal(err)
+	}
+	var cells []trace.ServiceCell
+	for c, ns := range sums {
+		if c.Active > 0 && ns > 0 {
+			c.NS = int64(ns)
+			c.Steps = int64(ns * speed(c.Active, c.TrainerBusy) / cfg.NSPerToken)
+			cells = append(cells, c)
+		}
+	}
+	return cells
+}
+
+// Decode steps measured by active slots and trainer state are what the engines of
+// the resimulation run at.
+func TestResimulationUsesMeasuredSpeeds(t *testing.T) {
+	speed := func(active int, busy bool) float64 {
+		ns := 1 + float64(active)/32
+		if busy {
+			ns *= 1.5
+		}
+		return 1 / ns
+	}
+	cfg := simulated(t, func(c *sim.Config) {
+		c.Speed = speed
+		c.Work = drifting{Work: fixedEnvironment{c.Work.(drifting).Work}}
+	})
+	cells := observedCells(t, cfg, speed)
+	data, want := record(t, cfg, cells)
+	got, err := measure(t, data).Resimulate(replay.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := got.Summary.Staleness.Mean, want.Summary.Staleness.Mean; math.Abs(a-b) > 0.03*b {
+		t.Errorf("staleness %.4f, the run had %.4f", a, b)
+	}
+	if a, b := got.Summary.PeriodS.Mean, want.Summary.PeriodS.Mean; math.Abs(a-b) > 0.03*b {
+		t.Errorf("period %.4f s, the run had %.4f s", a, b)
+	}
+	// Beyond the slots of the run nothing was measured, and it says so.
+	rules := cfg.Loop
+	rules.EngineSlots = []int{64}
+	more, err := measure(t, data).Resimulate(replay.Settings{Loop: &rules, Steps: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Warnings) > 0 || len(more.Warnings) != 1 || !strings.Contains(more.Warnings[0], "32") {
+		t.Errorf("warnings %q with the run's slots, %q with twice as many", got.Warnings, more.Warnings)
+	}
+}
+
+func TestResimulationRefusesWhatItCannotKnow(t *testing.T) {
+	data, _ := record(t, simulated(t, nil), nil)
+	rec := measure(t, data)
+	if _, err := rec.Resimulate(replay.Settings{Steps: 900}); err == nil || !strings.Contains(err.Error(), "at most 20 %") {
+		t.Errorf("twice the steps: %v", err)
+	}
+	bigger := rec.Header.Loop
+	bigger.GroupSize = 8
+	if _, err := rec.Resimulate(replay.Settings{Loop: &bigger}); err == nil || !strings.Contains(err.Error(), "groups of 4") {
+		t.Errorf("larger groups: %v", err)
+	}
+	half := rec.Header.Loop // half the batch: as many groups, so twice the steps
+	half.BatchGroups, half.QueueGroups = 2, 4
+	if res, err := rec.Resimulate(replay.Settings{Loop: &half, Steps: 500}); err != nil || res.Warmup != 100 || res.Steps != 400 {
+		t.Errorf("half the batch: %v, %d+%d steps", err, res.Warmup, res.Steps)
+	}
+	short, _ := record(t, simulated(t, func(c *sim.Config) { c.Warmup, c.Measured = 0, 1 }), nil)
+	if _, err := measure(t, short).Resimulate(replay.Settings{}); err != nil && !strings.Contains(err.Error(), "longer") {
+		t.Errorf("one step: %v", err)
+	}
+	header := data[:bytes.IndexByte(data, '\n')+1]
+	if _, err := measure(t, header).Resimulate(replay.Settings{}); err == nil || !strings.Contains(err.Error(), "nothing to resimulate") {
+		t.Errorf("an empty run: %v", err)
+	}
+	starved := rec.Header.Loop
+	starved.Policy, starved.MaxStaleness = loop.PolicyMax, 0
+	zero := int64(5e9)
+	if _, err := rec.Resimulate(replay.Settings{Loop: &starved, SyncNS: &zero}); err == nil {
+		t.Error("a starving setting was simulated to its end")
+	}
+}
+
+// A live trace is measured the same through a restart: what the restart cut short
+// leaves no trace in the times.
+func TestMeasureThroughRestarts(t *testing.T) {
+	for seed := range uint64(40) {
+		run := live(t, seed, 400)
+		rec := measure(t, run.data)
+		started, complete := rec.Groups()
+		if complete > started || started == 0 && rec.Version > 0 {
+			t.Errorf("seed %d: %d of %d groups complete", seed, complete, started)
+		}
+		if complete > 0 && !(rec.NSPerToken() >= 0) {
+			t.Errorf("seed %d: %g ns a token", seed, rec.NSPerToken())
+		}
+	}
+}
+
+func ExampleDifference() {
+	d := replay.Difference{Line: 12, Event: 5, Cause: "40ms tick", Expected: "group-queued g3 pqs=0"}
+	fmt.Println(&d)
+	// Output: line 12, event 5 (40ms tick): the loop decides group-queued g3 pqs=0, the trace has nothing
+}
