@@ -1,0 +1,283 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/transformer"
+)
+
+// Options of a trainer.
+type Options struct {
+	// Model is the policy's shape, complete (WithDefaults).
+	Model transformer.Config
+	// PromptTokens is the longest prompt: shorter ones begin at a later position, so
+	// that the response always begins at this one.
+	PromptTokens int
+	// Seed of the initial weights.
+	Seed uint64
+	// LearningRate of Adam, above 0. GradientNorm bounds the gradient's norm; 0 means no bound.
+	LearningRate, GradientNorm float64
+	// ClipEpsilon bounds the importance ratio to 1 ± epsilon, above 0.
+	ClipEpsilon float64
+	// NormalizeStd divides advantages by the standard deviation of their group's rewards.
+	NormalizeStd bool
+	// Threads share a step's work; 0 means 1.
+	Threads int
+	// StepS is the least time of a step in seconds: a faster one waits for it. 0 for none.
+	StepS float64
+	// Weights is where versions are published.
+	Weights live.Weights
+	// WarmupSteps supervised steps make version 0 from Demonstrations, before any rollout. 0 for none.
+	WarmupSteps int
+	// Demonstrations returns the problems of a supervised step: prompts with right answers.
+	Demonstrations func(step int) []Demonstration
+}
+
+// Demonstration is a prompt with a right response, the end token included.
+type Demonstration struct {
+	Prompt, Answer []int32
+}
+
+// Validate reports the first option that cannot be.
+func (o Options) Validate() error {
+	if err := o.Model.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case !(o.LearningRate > 0):
+		return fmt.Errorf("trainer: learning rate is %g, want above 0", o.LearningRate)
+	case !(o.ClipEpsilon > 0 && o.ClipEpsilon < 1):
+		return fmt.Errorf("trainer: clip epsilon is %g, want between 0 and 1", o.ClipEpsilon)
+	case o.GradientNorm < 0 || o.StepS < 0 || o.Threads < 0 || o.WarmupSteps < 0:
+		return errors.New("trainer: gradient norm, step time, threads and warm-up steps must not be negative")
+	case o.PromptTokens < 1 || o.PromptTokens >= o.Model.Context:
+		return fmt.Errorf("trainer: prompts of %d tokens leave no room in a context of %d", o.PromptTokens, o.Model.Context)
+	case o.Weights == nil:
+		return errors.New("trainer: Weights is missing")
+	case o.WarmupSteps > 0 && o.Demonstrations == nil:
+		return errors.New("trainer: a warm-up needs demonstrations")
+	}
+	return nil
+}
+
+// Trainer implements live.Trainer. Its methods are called from one goroutine at a time.
+type Trainer struct {
+	opt     Options
+	version loop.Version
+	current *transformer.Parameters
+	adam    *transformer.Adam
+	grad    []float32
+	shards  []*shard
+}
+
+// New returns a trainer without weights: Initialize or Restore comes first.
+func New(opt Options) (*Trainer, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Trainer{opt: opt, version: loop.NoVersion, grad: make([]float32, opt.Model.ParameterCount())}
+	t.adam = transformer.NewAdam(len(t.grad), float32(opt.LearningRate))
+	t.adam.ClipNorm = float32(opt.GradientNorm)
+	for range max(opt.Threads, 1) {
+		pass, err := transformer.NewPass(opt.Model)
+		if err != nil {
+			return nil, err
+		}
+		t.shards = append(t.shards, &shard{pass: pass, grad: make([]float32, len(t.grad))})
+	}
+	return t, nil
+}
+
+// Initialize implements live.Trainer: fresh weights, the supervised warm-up if
+// there is one, version 0 published.
+func (t *Trainer) Initialize(ctx context.Context) error {
+	w, err := transformer.NewParameters(t.opt.Model, t.opt.Seed)
+	if err != nil {
+		return err
+	}
+	t.current, t.version = w, 0
+	for step := range t.opt.WarmupSteps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := t.imitate(t.opt.Demonstrations(step)); err != nil {
+			return fmt.Errorf("trainer: supervised step %d: %w", step, err)
+		}
+	}
+	return t.publish(ctx, 0)
+}
+
+// imitate makes one supervised step: the mean log-prob of the answers' tokens goes up.
+func (t *Trainer) imitate(problems []Demonstration) error {
+	items := make([]item, len(problems))
+	for i, p := range problems {
+		items[i] = item{tokens: append(append([]int32(nil), p.Prompt...), p.Answer...), prompt: len(p.Prompt), supervised: true}
+	}
+	_, err := t.step(items)
+	return err
+}
+
+// Train implements live.Trainer.
+func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport, error) {
+	began := time.Now()
+	if t.current == nil || batch.Version != t.version {
+		return live.StepReport{}, fmt.Errorf("trainer: the batch starts from version %d, the trainer is at %d", batch.Version, t.version)
+	}
+	items, err := t.items(batch)
+	if err != nil {
+		return live.StepReport{}, err
+	}
+	report, err := t.step(items)
+	if err != nil {
+		return report, err
+	}
+	if err := t.publish(ctx, batch.Lease); err != nil {
+		return report, err
+	}
+	return report, wait(ctx, began, t.opt.StepS)
+}
+
+// wait returns when the least time of a step has passed.
+func wait(ctx context.Context, began time.Time, stepS float64) error {
+	left := time.Duration(stepS*1e9) - time.Since(began)
+	if left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// publish publishes the current weights as the version after the last, or as version 0.
+func (t *Trainer) publish(ctx context.Context, lease loop.LeaseID) error {
+	next := t.version
+	if lease != 0 {
+		next++
+	}
+	mean, variance, steps := t.adam.State()
+	p := live.Publication{Version: next, Lease: lease, Optimizer: []live.Tensor{
+		{Name: "adam.mean", Shape: []int{len(mean)}, Data: mean},
+		{Name: "adam.variance", Shape: []int{len(variance)}, Data: variance},
+		{Name: "adam.steps", Shape: []int{2}, Data: []float32{float32(steps >> 16), float32(steps & 0xffff)}},
+	}}
+	data := t.current.Data()
+	for _, view := range t.current.Tensors() {
+		p.Model = append(p.Model, live.Tensor{Name: view.Name, Shape: view.Shape, Data: data[view.Offset : view.Offset+view.Elements()]})
+	}
+	if err := t.opt.Weights.Publish(ctx, p); err != nil {
+		return err
+	}
+	t.version = next
+	return nil
+}
+
+// Restore implements live.Trainer.
+func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
+	model, err := t.opt.Weights.Model(ctx, version)
+	if err != nil {
+		return err
+	}
+	w, err := Parameters(t.opt.Model, model)
+	if err != nil {
+		return fmt.Errorf("trainer: version %d: %w", version, err)
+	}
+	optimizer, err := t.opt.Weights.Optimizer(ctx, version)
+	if err != nil {
+		return err
+	}
+	state := make(map[string][]float32)
+	for _, tensor := range optimizer {
+		state[tensor.Name] = tensor.Data
+	}
+	steps := state["adam.steps"]
+	if len(steps) != 2 {
+		return fmt.Errorf("trainer: version %d has no optimizer state: want adam.mean, adam.variance and adam.steps", version)
+	}
+	if err := t.adam.Restore(state["adam.mean"], state["adam.variance"], int(steps[0])<<16|int(steps[1])); err != nil {
+		return fmt.Errorf("trainer: version %d: %w", version, err)
+	}
+	t.current, t.version = w, version
+	return nil
+}
+
+// Parameters builds a set of weights from a version's tensors. All tensors of the
+// model must be there, with its shapes, and no others.
+func Parameters(c transformer.Config, tensors []live.Tensor) (*transformer.Parameters, error) {
+	w, err := transformer.ZeroParameters(c)
+	if err != nil {
+		return nil, err
+	}
+	if want := len(w.Tensors()); len(tensors) != want {
+		return nil, fmt.Errorf("%d tensors, the model has %d: were the weights made for another model?", len(tensors), want)
+	}
+	for _, tensor := range tensors {
+		view, err := w.Tensor(tensor.Name)
+		if err != nil {
+			return nil, err
+		}
+		if len(view) != len(tensor.Data) {
+			return nil, fmt.Errorf("tensor %s has %d elements, the model wants %d", tensor.Name, len(tensor.Data), len(view))
+		}
+		copy(view, tensor.Data)
+	}
+	return w, nil
+}
+
+// Close implements live.Trainer.
+func (t *Trainer) Close() error { return nil }
+
+// step makes one optimizer step on the items and sets the next weights.
+func (t *Trainer) step(items []item) (live.StepReport, error) {
+	scored := 0
+	report := live.StepReport{Rollouts: len(items)}
+	for i := range items {
+		scored += len(items[i].tokens) - items[i].prompt
+		report.Tokens += len(items[i].tokens)
+	}
+	if scored == 0 {
+		return report, errors.New("trainer: a batch without a token to train on")
+	}
+	var wg sync.WaitGroup
+	for k, s := range t.shards {
+		from, to := k*len(items)/len(t.shards), (k+1)*len(items)/len(t.shards)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			s.run(t, items[from:to], float32(scored))
+		}()
+	}
+	wg.Wait()
+	clear(t.grad)
+	var stats grpo.Statistics
+	for _, s := range t.shards {
+		if s.err != nil {
+			return report, s.err
+		}
+		for i, g := range s.grad {
+			t.grad[i] += g
+		}
+		stats.Merge(s.stats)
+	}
+	next := t.current.Clone()
+	norm, err := t.adam.Step(next, t.current, t.grad)
+	if err != nil {
+		return report, fmt.Errorf("trainer: step from version %d: %w", t.version, err)
+	}
+	t.current = next
+	report.Loss, report.GradNorm = stats.MeanLoss(), norm
+	report.ClipFraction, report.ActiveClipFraction = stats.ClipFraction(), stats.ActiveClipFraction()
+	report.MeanLogRatio, report.EffectiveSampleSize = stats.MeanLogRatio(), stats.EffectiveSampleSize()
+	return report, nil
+}
