@@ -1,0 +1,11 @@
+// Package embedded generates rollouts inside this process: one goroutine decodes
+// all slots together over a key-value cache, a token a slot and step, and takes
+// in new prompts in the same step. It implements live.Engine and live.Timed.
+//
+// Weights change between two steps, of running generations too: every token
+// records the version that sampled it, and its log-prob is the one it was
+// sampled with. Keys and values made by earlier weights are kept.
+//
+// What a rollout samples is a function of the run's seed, the rollout's name,
+// its position and the weights, never of which rollouts share its steps.
+package embedded
