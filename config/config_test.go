@@ -260,6 +260,21 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// What a command refuses is placed like what the schema refuses.
+func TestRefuse(t *testing.T) {
+	c := mustLoad(t, "model: {context: 8}")
+	tests := []struct{ key, want string }{
+		{"model.context", "run.yaml:1:18: model.context: 8 is too short (allowed: at least 13)"},
+		{"model.width", "run.yaml:1:8: model.width: is too short (allowed: at least 13)"},
+		{"store.dir", "run.yaml: store.dir: is too short (allowed: at least 13)"},
+	}
+	for _, test := range tests {
+		if err := c.Refuse(test.key, "is too short", "at least 13"); err.Error() != test.want {
+			t.Errorf("got  %s\nwant %s", err, test.want)
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	candidates := []string{"group_size", "concurrency", "start", "seed"}
 	for word, want := range map[string]string{

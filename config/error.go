@@ -106,6 +106,13 @@ func (e Errors) orNil() error {
 	return e
 }
 
+// Refuse returns an error about a key, placed where the document gave it, for
+// what only the command can know, such as a context too short for a task's
+// prompts. The problem follows the value in the message; allowed may be empty.
+func (c Config) Refuse(key, problem, allowed string) error {
+	return Errors{c.problem(key, "", problem, allowed)}
+}
+
 // nearest returns the candidate closest to a word by edit distance, "" when
 // none is near enough to be a likely typo.
 func nearest(word string, candidates []string) string {
