@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/transformer"
+	"github.com/headway-rl/headway/weights"
 )
 
 // Options of a trainer.
@@ -172,10 +173,7 @@ func (t *Trainer) publish(ctx context.Context, lease loop.LeaseID) error {
 		{Name: "adam.variance", Shape: []int{len(variance)}, Data: variance},
 		{Name: "adam.steps", Shape: []int{2}, Data: []float32{float32(steps >> 16), float32(steps & 0xffff)}},
 	}}
-	data := t.current.Data()
-	for _, view := range t.current.Tensors() {
-		p.Model = append(p.Model, live.Tensor{Name: view.Name, Shape: view.Shape, Data: data[view.Offset : view.Offset+view.Elements()]})
-	}
+	p.Model = weights.Tensors(t.current)
 	if err := t.opt.Weights.Publish(ctx, p); err != nil {
 		return err
 	}
@@ -189,7 +187,7 @@ func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	if err != nil {
 		return err
 	}
-	w, err := Parameters(t.opt.Model, model)
+	w, err := weights.Parameters(t.opt.Model, model)
 	if err != nil {
 		return fmt.Errorf("trainer: version %d: %w", version, err)
 	}
@@ -210,29 +208,6 @@ func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	}
 	t.current, t.version = w, version
 	return nil
-}
-
-// Parameters builds a set of weights from a version's tensors. All tensors of the
-// model must be there, with its shapes, and no others.
-func Parameters(c transformer.Config, tensors []live.Tensor) (*transformer.Parameters, error) {
-	w, err := transformer.ZeroParameters(c)
-	if err != nil {
-		return nil, err
-	}
-	if want := len(w.Tensors()); len(tensors) != want {
-		return nil, fmt.Errorf("%d tensors, the model has %d: were the weights made for another model?", len(tensors), want)
-	}
-	for _, tensor := range tensors {
-		view, err := w.Tensor(tensor.Name)
-		if err != nil {
-			return nil, err
-		}
-		if len(view) != len(tensor.Data) {
-			return nil, fmt.Errorf("tensor %s has %d elements, the model wants %d", tensor.Name, len(tensor.Data), len(view))
-		}
-		copy(view, tensor.Data)
-	}
-	return w, nil
 }
 
 // Close implements live.Trainer.
