@@ -190,8 +190,11 @@ func TestDependenciesAreExplained(t *testing.T) {
 		}
 	}
 	for _, row := range strings.Split(string(document), "\n") {
-		name, ok := strings.CutPrefix(row, "| `")
-		if name, _, ok = strings.Cut(name, "`"); ok && strings.Contains(name, ".") && !used[name] {
+		cell, ok := strings.CutPrefix(row, "| `")
+		if !ok {
+			continue
+		}
+		if name, _, _ := strings.Cut(cell, "`"); !used[name] {
 			t.Errorf("docs/dependencies.md explains %s, which nothing uses", name)
 		}
 	}
