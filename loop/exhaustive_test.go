@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
@@ -35,8 +36,7 @@ func (x *explorer) replay() *world {
 	}
 	w := &world{loop: l, checker: looptest.NewChecker(x.cfg)}
 	x.deliver(w, loop.Event{Kind: loop.RunStarted})
-	for i, ev := range x.path {
-		ev.Time = int64(i + 1)
+	for _, ev := range x.path {
 		x.deliver(w, ev)
 	}
 	return w
@@ -58,7 +58,9 @@ func (x *explorer) deliver(w *world, ev loop.Event) {
 	switch ev.Kind {
 	case loop.EngineLost:
 		w.lost = append(w.lost, ev.Engine)
-	case loop.EngineJoined, loop.Recovered:
+	case loop.EngineJoined:
+		w.lost = slices.DeleteFunc(w.lost, func(e int32) bool { return e == ev.Engine })
+	case loop.Recovered:
 		w.lost = nil
 	}
 	for _, a := range actions {
@@ -121,9 +123,15 @@ func endings(a loop.Action) []loop.Event {
 	return nil
 }
 
-// explore goes through everything that can happen next.
-func (x *explorer) explore(faults int) {
-	w := x.replay()
+// option is one thing that can happen next, and how many faults may after it.
+type option struct {
+	ev     loop.Event
+	faults int
+}
+
+// explore goes through everything that can happen next to a world at the end of
+// the path. The last possibility is given that world, the others one of their own.
+func (x *explorer) explore(w *world, faults int) {
 	if w.done {
 		x.orders++
 		return
@@ -131,40 +139,49 @@ func (x *explorer) explore(faults int) {
 	if len(x.path) > 60 {
 		x.t.Fatalf("no end after %v", x.path)
 	}
-	var next []loop.Event
+	next := x.next(w, faults)
+	if len(next) == 0 {
+		x.t.Fatalf("deadlock after %v: %s", x.path, w.checker.Blocker())
+	}
+	for i, o := range next {
+		to := w
+		if i < len(next)-1 {
+			to = x.replay()
+		}
+		o.ev.Time = int64(len(x.path) + 1)
+		x.path = append(x.path, o.ev)
+		x.deliver(to, o.ev)
+		x.explore(to, o.faults)
+		x.path = x.path[:len(x.path)-1]
+	}
+}
+
+// next returns every end of what is under way, and every fault that is left.
+func (x *explorer) next(w *world, faults int) []option {
+	var next []option
+	for _, e := range w.lost {
+		next = append(next, option{loop.Event{Kind: loop.EngineJoined, Engine: e}, faults})
+	}
 	for _, a := range w.effects {
 		if a.Kind == loop.StartRollout && a.Group > 2 {
 			continue
 		}
-		e := endings(a)
-		next = append(next, e[0])
-		if faults > 0 {
-			for _, bad := range e[1:] {
-				x.try(bad, faults-1)
+		for i, ev := range endings(a) {
+			if i == 0 {
+				next = append(next, option{ev, faults})
+			} else if faults > 0 {
+				next = append(next, option{ev, faults - 1})
 			}
 		}
 	}
-	for _, e := range w.lost {
-		next = append(next, loop.Event{Kind: loop.EngineJoined, Engine: e})
+	if faults == 0 || len(next) == 0 {
+		return next
 	}
-	if len(next) == 0 {
-		x.t.Fatalf("deadlock after %v: %s", x.path, w.checker.Blocker())
+	next = append(next, option{loop.Event{Kind: loop.Recovered}, faults - 1})
+	for e := range x.cfg.EngineSlots {
+		next = append(next, option{loop.Event{Kind: loop.EngineLost, Engine: int32(e)}, faults - 1})
 	}
-	for _, ev := range next {
-		x.try(ev, faults)
-	}
-	if faults > 0 {
-		x.try(loop.Event{Kind: loop.Recovered}, faults-1)
-		for e := range x.cfg.EngineSlots {
-			x.try(loop.Event{Kind: loop.EngineLost, Engine: int32(e)}, faults-1)
-		}
-	}
-}
-
-func (x *explorer) try(ev loop.Event, faults int) {
-	x.path = append(x.path, ev)
-	x.explore(faults)
-	x.path = x.path[:len(x.path)-1]
+	return next
 }
 
 // TestInterleavings enumerates, for two groups and two versions, all orders of
@@ -207,7 +224,7 @@ func TestInterleavings(t *testing.T) {
 			if c.faults > 0 && os.Getenv("HEADWAY_LONG") != "" {
 				c.faults++
 			}
-			x.explore(c.faults)
+			x.explore(x.replay(), c.faults)
 			if x.orders < 10 {
 				t.Errorf("only %d orders, the tree is too small to mean anything", x.orders)
 			}

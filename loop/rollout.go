@@ -40,7 +40,7 @@ func (l *Loop) mayOpen() bool {
 	s := &l.s
 	switch l.cfg.Policy {
 	case PolicyBlock:
-		if s.Queue.Len >= l.cfg.QueueGroups || s.Held.Len > 0 {
+		if s.Queue.Len >= l.cfg.QueueGroups { // groups are held only while it is full
 			return false
 		}
 	case PolicySynchronous:

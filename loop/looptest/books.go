@@ -40,6 +40,9 @@ func (c *Checker) invariants() error {
 	if len(c.queue) > c.cfg.QueueGroups {
 		return fmt.Errorf("the queue holds %d groups of %d", len(c.queue), c.cfg.QueueGroups)
 	}
+	if len(c.held) > 0 && len(c.queue) < c.cfg.QueueGroups {
+		return fmt.Errorf("%d groups are held while the queue has room", len(c.held))
+	}
 	if c.cfg.Policy == loop.PolicySynchronous && len(c.groups) > c.cfg.BatchGroups {
 		return fmt.Errorf("%d groups are live under one version, want at most %d", len(c.groups), c.cfg.BatchGroups)
 	}
