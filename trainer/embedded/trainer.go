@@ -140,7 +140,8 @@ func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport,
 		return report, err
 	}
 	if err := t.publish(ctx, batch.Lease); err != nil {
-		return report, err
+		// Another attempt must start from the version that is published.
+		return report, errors.Join(err, t.Restore(ctx, t.version))
 	}
 	return report, wait(ctx, began, t.opt.StepS)
 }
