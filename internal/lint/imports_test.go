@@ -46,7 +46,7 @@ var rules = []rule{
 		"the float32 policy network", "a model knows nothing of how it is sampled or trained"},
 	{"grpo", nil, []string{"gonum.org/v1/gonum"}, nil,
 		"advantages, losses, off-policy statistics", "servers and trainers use it on plain numbers"},
-	{"engine", []string{"live", "loop", "transformer", "weights"}, nil, nil,
+	{"engine", []string{"live", "loop", "trace", "transformer", "weights"}, nil, nil,
 		"rollout engines, one folder per technology", "adapters know the ports and never each other"},
 	{"trainer", []string{"live", "loop", "transformer", "grpo", "weights"}, []string{"gonum.org/v1/gonum"}, nil,
 		"trainers, one folder per technology", "adapters know the ports and never each other"},
