@@ -1,7 +1,6 @@
 package weights
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -109,7 +108,11 @@ func (m *Manifest) append(dst []byte) []byte {
 		dst = appendMember(dst, "file", t.File)
 		dst = append(dst, '}')
 	}
-	dst = append(dst, "\n  ]"...)
+	return sealManifest(append(dst, "\n  ]"...), start)
+}
+
+// sealManifest ends the manifest that began at start with its own hash.
+func sealManifest(dst []byte, start int) []byte {
 	sum := sha256.Sum256(dst[start:])
 	dst = append(dst, hashPrefix...)
 	dst = append(dst, "sha256:"...)
@@ -149,7 +152,7 @@ func parseManifest(text []byte, version loop.Version, path string) (Manifest, er
 		return refuse("the end "+strconv.Quote(want), strconv.Quote(string(tail)))
 	}
 	var m Manifest
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&m); err != nil {
+	if err := json.Unmarshal(text, &m); err != nil {
 		return refuse("a JSON manifest", err.Error())
 	}
 	if m.Version != version {

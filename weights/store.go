@@ -115,13 +115,33 @@ func parseVersion(name string) (loop.Version, bool) {
 	return loop.Version(n), true
 }
 
+// listings bounds how often Versions looks again at a directory that changes.
+const listings = 100
+
 // Versions lists the published versions, ascending.
 func (s *Store) Versions() ([]loop.Version, error) {
+	var versions, missing []loop.Version
+	for range listings {
+		before := missing
+		var err error
+		if versions, missing, err = s.list(); err != nil {
+			return nil, fmt.Errorf("weights: list: %w", err)
+		}
+		// What lacks a manifest was never whole, or is being pruned. Then the names are
+		// from before newer versions, and all of them may be gone: look again.
+		if slices.Equal(missing, before) {
+			break
+		}
+	}
+	return versions, nil
+}
+
+// list reads the directory once; missing are the directories without a manifest.
+func (s *Store) list() (versions, missing []loop.Version, err error) {
 	names, err := s.disk.Names(s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("weights: list: %w", err)
+		return nil, nil, err
 	}
-	var versions []loop.Version
 	for _, name := range names {
 		version, ok := parseVersion(name)
 		if !ok {
@@ -129,16 +149,17 @@ func (s *Store) Versions() ([]loop.Version, error) {
 		}
 		f, err := s.disk.Open(filepath.Join(s.dir, name, ManifestName))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // no version without its manifest
+			missing = append(missing, version)
+			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("weights: list: %w", err)
+			return nil, nil, err
 		}
 		_ = f.Close() // it was only read
 		versions = append(versions, version)
 	}
 	slices.Sort(versions) // names of seven digits sort before those of six
-	return versions, nil
+	return versions, missing, nil
 }
 
 // Manifest reads the manifest of a version and verifies its own hash, and no
