@@ -1,0 +1,195 @@
+package embedded
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/transformer"
+)
+
+// run is the decoding goroutine.
+func (e *Engine) run() {
+	defer close(e.stopped)
+	for e.prepare() {
+		began, after := time.Now(), e.end
+		version := e.served.version
+		logits, err := e.decoder.Step(e.served.parameters, e.rows)
+		active := e.active
+		if err != nil {
+			e.fail(fmt.Errorf("engine %s: decoding: %w", e.opt.Name, err))
+			continue
+		}
+		if !e.pace(began) {
+			continue // closed while it waited; prepare ends what runs
+		}
+		e.deliver(logits, version)
+		now := time.Now()
+		// Between steps that follow one another nothing may go uncounted.
+		if after.IsZero() {
+			after = began
+		}
+		e.times.add(active, e.busy.Load(), now.Sub(after))
+		e.end = now
+	}
+}
+
+// prepare makes the changes that wait for a step's end and lays out the next
+// step. It blocks while there is nothing to decode and returns false when the
+// engine is closed.
+func (e *Engine) prepare() bool {
+	for {
+		select {
+		case <-e.closing:
+			e.fail(fmt.Errorf("engine %s: %w", e.opt.Name, ErrClosed))
+			return false
+		default:
+		}
+		e.reap()
+		e.admit()
+		if e.active > 0 {
+			return true
+		}
+		e.end = time.Time{}
+		select {
+		case <-e.wake:
+		case <-e.closing:
+		}
+	}
+}
+
+// reap frees the slots of generations whose callers have left.
+func (e *Engine) reap() {
+	for s, g := range e.slots {
+		if g != nil && g.cancelled.Load() {
+			e.slots[s] = nil
+		}
+	}
+}
+
+// admit changes the weights if that was asked for, takes waiting generations
+// into free slots and lays out the rows of the next step.
+func (e *Engine) admit() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.change; c != nil {
+		e.served, e.change = c.to, nil
+		close(c.done)
+	}
+	e.rows, e.sampled, e.active = e.rows[:0], e.sampled[:0], 0
+	for s := range e.slots {
+		g := e.slots[s]
+		if g == nil {
+			if g = e.nextWaiting(); g == nil {
+				continue
+			}
+			e.slots[s] = g
+		}
+		e.lay(s, g)
+	}
+}
+
+// nextWaiting takes the longest waiting generation that is still wanted. Before
+// the first weights there is none to start.
+func (e *Engine) nextWaiting() *generation {
+	for e.served.parameters != nil && len(e.waiting) > 0 {
+		g := e.waiting[0]
+		copy(e.waiting, e.waiting[1:])
+		e.waiting[len(e.waiting)-1] = nil
+		e.waiting = e.waiting[:len(e.waiting)-1]
+		if !g.cancelled.Load() {
+			return g
+		}
+	}
+	return nil
+}
+
+// lay adds a slot's rows to the step: its prompt at first, then the token it
+// sampled last.
+func (e *Engine) lay(slot int, g *generation) {
+	e.active++
+	e.sampled = append(e.sampled, slot)
+	if n := len(g.out.Tokens); n > 0 {
+		e.rows = append(e.rows, transformer.Row{
+			Slot: int32(slot), Position: int32(e.opt.PromptTokens + n - 1), Token: g.out.Tokens[n-1], Logits: true})
+		return
+	}
+	e.rows = appendPrompt(e.rows, slot, e.opt.PromptTokens, g.req.Prompt)
+}
+
+// appendPrompt adds a prompt's rows, its last token at position promptTokens−1.
+func appendPrompt(rows []transformer.Row, slot, promptTokens int, prompt []int32) []transformer.Row {
+	first := promptTokens - len(prompt)
+	for i, token := range prompt {
+		rows = append(rows, transformer.Row{
+			Slot: int32(slot), Position: int32(first + i), Token: token, Start: i == 0, Logits: i == len(prompt)-1})
+	}
+	return rows
+}
+
+// deliver samples a token for every active slot and ends what is complete.
+func (e *Engine) deliver(logits []float32, version loop.Version) {
+	v := e.opt.Model.Vocabulary
+	for i, slot := range e.sampled {
+		g := e.slots[slot]
+		n := len(g.out.Tokens)
+		token, logp := transformer.Sample(logits[i*v:(i+1)*v], g.draws.uniform(n))
+		if n == 0 {
+			g.out.Tokens = make([]int32, 0, g.req.MaxTokens)
+			g.out.Logprobs = make([]float32, 0, g.req.MaxTokens)
+			g.out.Versions = make([]loop.Version, 0, g.req.MaxTokens)
+			g.first <- version
+		}
+		g.out.Tokens = append(g.out.Tokens, token)
+		g.out.Logprobs = append(g.out.Logprobs, logp)
+		g.out.Versions = append(g.out.Versions, version)
+		if token == e.opt.End || n+1 == g.req.MaxTokens {
+			g.out.Truncated = token != e.opt.End
+			e.slots[slot] = nil
+			g.done <- nil
+		}
+	}
+}
+
+// fail ends everything that runs and waits with an error.
+func (e *Engine) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s, g := range e.slots {
+		if g != nil {
+			e.slots[s] = nil
+			g.done <- err
+		}
+	}
+	for _, g := range e.waiting {
+		g.done <- err
+	}
+	e.waiting = nil
+	e.end = time.Time{}
+}
+
+// pace waits until the least time of a step has passed; false means that the
+// engine was closed meanwhile.
+func (e *Engine) pace(began time.Time) bool {
+	if e.opt.DecodeStepS <= 0 {
+		return true
+	}
+	least := time.Duration(e.opt.DecodeStepS * float64(time.Second))
+	// From the end of the step before, so that what is done between steps does
+	// not make them longer than asked for.
+	if !e.end.IsZero() {
+		began = e.end
+	}
+	left := least - time.Since(began)
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-e.closing:
+		return false
+	}
+}
