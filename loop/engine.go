@@ -208,7 +208,7 @@ func (l *Loop) onWeightsSwitched(ev *Event) {
 		return
 	}
 	if ev.Version < e.Served {
-		panic(&InvariantError{"an engine's version fell", *ev})
+		l.broken("engine %d fell from v%d to v%d", ev.Engine, e.Served, ev.Version)
 	}
 	if e.State == engineJoining && l.behind(ev.Version) {
 		l.load(ev.Engine, l.fleetVersion())

@@ -11,6 +11,8 @@ type Loop struct {
 	cfg Config
 	s   state
 	out []Action
+	// ev is the event of the step, for the message of a broken invariant.
+	ev Event
 }
 
 // New returns a loop that waits for RunStarted. The error names every field of
@@ -50,7 +52,7 @@ func (l *Loop) Config() Config { return l.cfg }
 // taken as happening now.
 func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 	s := &l.s
-	l.out = l.out[:0]
+	l.out, l.ev = l.out[:0], ev
 	if ev.Time > s.Now {
 		s.Now = ev.Time
 	} else if ev.Time < s.Now {
@@ -60,7 +62,7 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		s.Counts.Late++
 		return l.out, NoTick
 	}
-	settle := l.apply(&ev)
+	settle := l.apply(&l.ev)
 	switch {
 	case s.Finished != ReasonNone:
 		s.Settle = NoTick
@@ -70,7 +72,7 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		s.Settle = NoTick
 		l.fill()
 	}
-	l.check(&ev)
+	l.check()
 	return l.out, s.Settle
 }
 

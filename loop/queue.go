@@ -78,7 +78,7 @@ func (l *Loop) emitTrainStep() {
 		a := Action{Kind: GroupLeased, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
 			Version: s.Lease.Version, StartVersion: g.Start, ReadyVersion: g.Ready}
 		if _, pqs, iqs := a.Staleness(); pqs < 0 || iqs < 0 || g.Start < 0 {
-			panic(&InvariantError{What: "a group with a negative or unknown staleness was leased: " + a.String()})
+			l.broken("a group with a negative or unknown staleness was leased: %v", a)
 		}
 		l.emit(a)
 	}

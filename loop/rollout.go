@@ -282,7 +282,7 @@ func (l *Loop) endGroup(gi int32, end End, why Reason) {
 		s.remove(&s.Queue, gi)
 		s.Ledger.Queued -= scored
 	default:
-		panic(&InvariantError{What: "a group that is free or at the trainer ended untrained"})
+		l.broken("g%d ended untrained in state %d, which is free or at the trainer", g.ID, g.State)
 	}
 	*s.Ledger.end(end) += scored
 	l.emit(Action{Kind: GroupEnded, Group: g.ID, End: end, Reason: why, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})

@@ -202,13 +202,18 @@ func (e *InvariantError) Error() string {
 	return fmt.Sprintf("loop: broken invariant: %s (at %v)", e.What, e.Event)
 }
 
+// broken stops the step: the loop has found itself in a state that cannot be.
+func (l *Loop) broken(format string, args ...any) {
+	panic(&InvariantError{fmt.Sprintf(format, args...), l.ev})
+}
+
 // check asserts the cheap invariants after every step.
-func (l *Loop) check(ev *Event) {
+func (l *Loop) check() {
 	s := &l.s
 	switch {
 	case !s.Ledger.balanced():
-		panic(&InvariantError{fmt.Sprintf("the ledger does not balance: %+v", s.Ledger), *ev})
+		l.broken("the ledger does not balance: %+v", s.Ledger)
 	case s.Queue.Len > l.cfg.QueueGroups:
-		panic(&InvariantError{fmt.Sprintf("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups), *ev})
+		l.broken("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups)
 	}
 }
