@@ -201,6 +201,28 @@ func TestPruneBetweenManifestAndFile(t *testing.T) {
 	expect(t, reader, publication(2, 1))
 }
 
+// A list made while every listed version is replaced by a newer one has the newer one.
+func TestPruneWhileListing(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, dir, Options{})
+	expectPublish(t, s, publication(0, 1))
+	reader := openTest(t, dir, Options{ReadOnly: true})
+	next := loop.Version(1)
+	reader.disk = meddling{before: func(string) {
+		if next > 3 {
+			return
+		}
+		expectPublish(t, s, publication(next, 1))
+		if err := s.Prune(next); err != nil {
+			t.Error(err)
+		}
+		next++
+	}}
+	if versions, err := reader.Versions(); err != nil || len(versions) != 1 || versions[0] != 3 {
+		t.Errorf("Versions() = %v, %v, want [3]", versions, err)
+	}
+}
+
 // A version that another process publishes at the last moment is kept.
 func TestPublishMeetsAnother(t *testing.T) {
 	dir := t.TempDir()

@@ -17,8 +17,9 @@ import (
 
 // Publish stores a version: whole or, after an error, not at all. It refuses
 // values that are not finite. Publishing what is there already, with the same
-// lease and the same content, is fine; anything else under a version that exists
-// is ErrConflict. The tensors are read only until it returns.
+// lease and the content of its manifest, is fine and writes nothing; anything else
+// under a version that exists is ErrConflict. The tensors are read only until it
+// returns.
 func (s *Store) Publish(ctx context.Context, p live.Publication) error {
 	if s.options.ReadOnly {
 		return fmt.Errorf("weights: publish version %d to %s: %w", p.Version, s.dir, ErrReadOnly)
