@@ -15,8 +15,9 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Publish stores a version: whole or, after an error, not at all. It refuses
-// values that are not finite. Publishing what is there already, with the same
+// Publish stores a version, whole or not at all. After an error of the disk it may
+// be either, and publishing it again settles it. Values that are not finite are
+// refused. Publishing what is there already, with the same
 // lease and the content of its manifest, is fine and writes nothing; anything else
 // under a version that exists is ErrConflict. The tensors are read only until it
 // returns.
