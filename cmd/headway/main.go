@@ -22,7 +22,11 @@ import (
 // commands is the command line's grammar: one field per subcommand, in the
 // order the help lists them.
 type commands struct {
+	Run        runCmd        `cmd:"" help:"Train: loop, engines, environment, trainer, queue and weight sync in one process."`
 	Predict    predictCmd    `cmd:"" help:"Predict staleness and period by closed forms."`
+	Simulate   simulateCmd   `cmd:"" help:"Simulate a document in virtual time, with the loop that runs it."`
+	Replay     replayCmd     `cmd:"" help:"Take a recorded run through the loop again: identical, or the first difference."`
+	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// binary builds the program once for all tests that start it as a process.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "headway-test")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "headway")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+func program(t *testing.T) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// crashConfig is a run small enough to be killed many times and still end soon.
+const crashConfig = `
+seed: 7
+rollout: {concurrency: 24, group_size: 4}
+train: {batch: 16}
+queue: {policy: drop, factor: 2}
+model: {layers: 1, width: 16, heads: 2}
+engines: [{kind: embedded, decode_step_s: 0.0005}]
+environment:
+  task: reverse
+  service_time: {kind: lognormal, mean_s: 0.002, tailness: 70}
+trainer: {steps: 150}
+store: {snapshot_every: 20}
+evaluate: {prompts: 20, every: 0}
+filter: {zero_advantage: false}
+`
+
+// process is the program running in a directory.
+type process struct {
+	cmd    *exec.Cmd
+	stdout bytes.Buffer
+	stderr bytes.Buffer
+}
+
+func startProgram(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(program(t), args...)}
+	p.cmd.Dir = dir
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// signalAt sends a signal once the run's trace has grown past a size, and reports
+// whether the process was still there to receive it.
+func (p *process) signalAt(t *testing.T, runDir string, size int64, sig syscall.Signal) bool {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(watch), "inotify")
+	exited := make(chan error, 1)
+	go func() {
+		exited <- p.cmd.Wait()
+		events.Close()
+	}()
+	// The parent tells of the run directory's birth, the directory of the trace's growth.
+	for _, dir := range []string{filepath.Dir(filepath.Dir(runDir)), filepath.Dir(runDir), runDir} {
+		for {
+			if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO); err == nil {
+				break
+			}
+			if !awaitEvent(events) {
+				<-exited
+				return false
+			}
+		}
+	}
+	for {
+		if info, err := os.Stat(filepath.Join(runDir, "trace.ndjson")); err == nil && info.Size() >= size {
+			break
+		}
+		if !awaitEvent(events) {
+			<-exited
+			return false
+		}
+	}
+	sent := p.cmd.Process.Signal(sig) == nil
+	<-exited
+	return sent && p.cmd.ProcessState.ExitCode() != 0
+}
+
+// awaitEvent blocks until something happens in a watched directory; false once the process has ended.
+func awaitEvent(events *os.File) bool {
+	buf := make([]byte, 4096)
+	n, err := events.Read(buf)
+	return err == nil && n > 0
+}
+
+func size(t *testing.T, runDir string) int64 {
+	info, err := os.Stat(filepath.Join(runDir, "trace.ndjson"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// checkRun replays a finished run and reads its ledger.
+func checkRun(t *testing.T, dir string, p *process, steps int) {
+	t.Helper()
+	var report runReport
+	if err := json.Unmarshal(p.stdout.Bytes(), &report); err != nil {
+		t.Fatalf("%v in %s\n%s", err, p.stdout.String(), p.stderr.String())
+	}
+	if !report.Ledger.Balanced || report.Steps != loop.Version(steps) {
+		t.Errorf("%d steps, ledger %+v", report.Steps, report.Ledger)
+	}
+	out, err := exec.Command(program(t), "replay", filepath.Join(dir, "runs", "k")).CombinedOutput()
+	if err != nil {
+		t.Errorf("replay: %v\n%s", err, out)
+	}
+}
+
+// TestKill ends a run by kill -9 at 20 random moments and resumes it each time.
+func TestKill(t *testing.T) {
+	const kills = 20
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	dir := t.TempDir()
+	runDir := filepath.Join(dir, "runs", "k")
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(crashConfig), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
+	done := 0
+	for done < kills {
+		// The whole log is about 150 steps of some 25 kB.
+		if !p.signalAt(t, runDir, size(t, runDir)+rng.Int64N(150_000), syscall.SIGKILL) {
+			break
+		}
+		done++
+		p = startProgram(t, dir, "run", "--resume", "runs/k", "--json")
+	}
+	if done == kills {
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatalf("after %d kills: %v\n%s", done, err, p.stderr.String())
+		}
+	}
+	if done < kills/2 {
+		t.Fatalf("killed %d times, want %d: the run was too short for the moments drawn\n%s", done, kills, p.stderr.String())
+	}
+	t.Logf("killed %d times", done)
+	checkRun(t, dir, p, 150)
+}
+
+// TestInterrupt stops by Ctrl-C, which finishes the step and says how to resume.
+func TestInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	runDir := filepath.Join(dir, "runs", "k")
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(crashConfig), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
+	for range 3 {
+		p.signalAt(t, runDir, size(t, runDir)+60_000, syscall.SIGINT)
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, p.stderr.String())
+		}
+		if !bytes.Contains(p.stderr.Bytes(), []byte("--resume runs/k")) {
+			t.Fatalf("does not say how to resume:\n%s", p.stderr.String())
+		}
+		checkStopped(t, p)
+		p = startProgram(t, dir, "run", "--resume", "runs/k", "--json")
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, p.stderr.String())
+	}
+	checkRun(t, dir, p, 150)
+}
+
+func checkStopped(t *testing.T, p *process) {
+	t.Helper()
+	var report runReport
+	if err := json.Unmarshal(p.stdout.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Finished != "stopped" || !report.Ledger.Balanced || report.Steps >= 150 {
+		t.Errorf("finished by %q after %d steps, ledger %+v", report.Finished, report.Steps, report.Ledger)
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	engine "github.com/headway-rl/headway/engine/embedded"
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/live"
+	trainer "github.com/headway-rl/headway/trainer/embedded"
+	"github.com/headway-rl/headway/transformer"
+	"github.com/headway-rl/headway/weights"
+)
+
+// modelConfig is the policy's shape: the config's, with the task's vocabulary.
+func (j *job) modelConfig() transformer.Config {
+	m := j.cfg.Model
+	return transformer.Config{Vocabulary: j.task.Vocabulary().Size(), Context: m.Context, Width: m.Width, Layers: m.Layers, Heads: m.Heads}.WithDefaults()
+}
+
+// build makes engines and trainer.
+func (j *job) build() error {
+	for _, e := range j.cfg.Engines {
+		made, err := engine.New(engine.Options{
+			Name: e.Name, Slots: e.Slots, Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens,
+			End: env.End, Seed: j.cfg.Seed, DecodeStepS: e.DecodeStepS, Weights: j.weights,
+		})
+		if err != nil {
+			return err
+		}
+		j.engines = append(j.engines, made)
+		if j.greedy == nil {
+			j.greedy = made
+		}
+	}
+	made, err := j.newTrainer(j.weights)
+	if err != nil {
+		return err
+	}
+	j.trainer = made
+	return nil
+}
+
+func (j *job) newTrainer(published live.Weights) (*trainer.Trainer, error) {
+	t := j.cfg.Trainer
+	opt := trainer.Options{
+		Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens, Seed: j.cfg.Seed, LearningRate: t.LearningRate,
+		GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, NormalizeStd: t.NormalizeStd, Threads: t.Threads, StepS: t.StepS, Weights: published,
+	}
+	if j.cfg.Environment.WarmupSteps > 0 {
+		opt.WarmupSteps = j.cfg.Environment.WarmupSteps
+		opt.Demonstrations = j.demonstrations
+	}
+	return trainer.New(opt)
+}
+
+// warmupBatch is how many problems a supervised step shows.
+const warmupBatch = 64
+
+// demonstrationGroups keeps the problems of the warm-up apart from those of rollouts.
+const demonstrationGroups = 1 << 41
+
+// demonstrations are the problems of one supervised step.
+func (j *job) demonstrations(step int) []trainer.Demonstration {
+	out := make([]trainer.Demonstration, warmupBatch)
+	for i := range out {
+		p := env.TrainingProblem(j.task, j.cfg.Seed, demonstrationGroups+uint64(step*warmupBatch+i))
+		out[i] = trainer.Demonstration{Prompt: p.Prompt, Answer: p.Answer}
+	}
+	return out
+}
+
+// scratchTrainer is a trainer like the run's that publishes into a directory of its own.
+func (j *job) scratchTrainer() (live.Trainer, func(), error) {
+	dir, err := os.MkdirTemp("", "headway-probe")
+	if err != nil {
+		return nil, nil, err
+	}
+	remove := func() { os.RemoveAll(dir) }
+	store, err := weights.Open(dir, weights.Options{Always: j.cfg.Store.Sync == "always"})
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	made, err := j.newTrainer(store)
+	if err != nil {
+		remove()
+		return nil, nil, err
+	}
+	return made, func() { made.Close(); remove() }, nil
+}
+
+// intro is printed before anything is shown.
+func (j *job) intro() string {
+	what := fmt.Sprintf("%s: %s, %d train steps, C %d, B %d, S %d", j.dir, j.cfg.Environment.Task, j.cfg.Trainer.Steps,
+		j.cfg.Rollout.Concurrency, j.cfg.Train.Batch, j.cfg.Rollout.GroupSize)
+	if j.resumed != nil {
+		return fmt.Sprintf("%s; going on from version %d", what, j.resumed.loop.Loop.Version())
+	}
+	if p := j.expected; p.StalenessMean != nil {
+		what += fmt.Sprintf("\npredicted staleness %.2f versions (%s, utilization %.2f)", *p.StalenessMean, p.Regime, p.Calibration.Utilization)
+	}
+	return what
+}
+
+// viewWindow is how many of the last steps the progress view averages.
+const viewWindow = 20
+
+// newProgress is what the view shows after a step.
+func (j *job) newProgress(d live.StepDone) progress {
+	lines := j.steps.lines
+	recent := lines[max(0, len(lines)-viewWindow):]
+	p := progress{Step: int64(d.Point.Step), Steps: int64(j.cfg.Trainer.Steps), Version: int64(d.Point.Step),
+		Accuracy: math.NaN(), QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
+	if e := j.newestEvaluation(); e != nil {
+		p.Accuracy, p.AccuracyStep = e.Accuracy, int64(e.Version)
+	}
+	for i := range d.Status.Engines {
+		e := &d.Status.Engines[i]
+		p.Active += e.Active
+		p.Slots += e.Slots
+		p.Version = min(p.Version, int64(e.Version))
+	}
+	n := float64(len(recent))
+	var span, tokens float64
+	for _, line := range recent {
+		p.Reward += line.Reward / n
+		p.PQS += line.PQS / n
+		p.IQS += line.IQS / n
+		p.ClipFraction += line.ClipFraction / n
+		p.TrainerIdle += line.TrainerIdleRatio * line.PeriodS
+		p.RolloutIdle += line.RolloutIdleRatio * line.PeriodS
+		tokens += float64(line.ResponseTokens)
+		span += line.PeriodS
+	}
+	p.Staleness = p.PQS + p.IQS
+	if span > 0 {
+		p.TrainerIdle /= span
+		p.RolloutIdle /= span
+		p.TokensPerS = tokens / span
+		p.ETA = time.Duration(span / n * float64(p.Steps-p.Step) * 1e9)
+	}
+	return p
+}
+
+// newestEvaluation is the last evaluation that stands in the step log.
+func (j *job) newestEvaluation() *evaluation {
+	lines := j.steps.lines
+	for i := len(lines) - 1; i >= max(0, len(lines)-1000); i-- {
+		if lines[i].HeldOutAccuracy != nil {
+			return &evaluation{*lines[i].HeldOutStep, *lines[i].HeldOutAccuracy}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/theory"
+)
+
+// calibration is what a short probe of the real engines, environment and trainer
+// measures before a run, with the untrained policy.
+type calibration struct {
+	// Rollouts finished in WindowS seconds, with all slots busy and the trainer stepping.
+	Rollouts int     `json:"rollouts"`
+	WindowS  float64 `json:"window_s"`
+	// RolloutsPerS is the production rate, StepS the median train step.
+	RolloutsPerS float64 `json:"rollouts_per_s"`
+	StepS        float64 `json:"step_s"`
+	// Utilization is ρ, TailMultiplier E[longest of a group]/E[rollout] of durations.
+	Utilization    float64 `json:"utilization"`
+	TailMultiplier float64 `json:"tail_multiplier"`
+}
+
+// prediction is what is expected of a run before its first step. It stands in the
+// trace, with a digest, ahead of every event.
+type prediction struct {
+	StalenessMean *float64    `json:"staleness_mean"`
+	PQS           *float64    `json:"pqs"`
+	IQS           *float64    `json:"iqs"`
+	PeriodS       *float64    `json:"period_s"`
+	Regime        string      `json:"regime"`
+	Warnings      []string    `json:"warnings,omitempty"`
+	Calibration   calibration `json:"calibration"`
+	// SHA256 of this object with an empty SHA256.
+	SHA256 string `json:"sha256"`
+}
+
+// probe limits: how many train steps it times, and for how long it may go on.
+const (
+	probeSteps = 3
+	probeS     = 8
+)
+
+// probeRollout is one rollout of the probe.
+type probeRollout struct {
+	sample live.Sample
+	ns     int64
+}
+
+// prober keeps every slot of the engines busy with real rollouts of version 0.
+type prober struct {
+	cfg     loop.Config
+	env     live.Environment
+	engines []live.Engine
+	next    atomic.Int64
+	mu      sync.Mutex
+	done    map[loop.GroupID][]probeRollout
+	count   int
+	err     error
+	full    chan []live.Group
+}
+
+// Probe rollouts get group numbers far above a run's, so that no draw is used twice.
+const probeGroups loop.GroupID = 1 << 40
+
+// calibrate runs the engines for a moment while a scratch trainer makes a few
+// steps, as they will run together. The engines serve version 0.
+func calibrate(ctx context.Context, cfg loop.Config, engines []live.Engine, environment live.Environment, scratch live.Trainer, now func() time.Time) (calibration, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeS*time.Second)
+	defer cancel()
+	p := &prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), full: make(chan []live.Group, 1)}
+	var wg sync.WaitGroup
+	began := now()
+	for e, slots := range cfg.EngineSlots {
+		for range slots {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				p.play(ctx, engines[e], now)
+			}()
+		}
+	}
+	c, err := p.timeSteps(ctx, scratch, began, now)
+	cancel()
+	wg.Wait()
+	if err == nil {
+		err = p.err
+	}
+	return c, err
+}
+
+// play plays rollouts until the probe ends.
+func (p *prober) play(ctx context.Context, engine live.Engine, now func() time.Time) {
+	for ctx.Err() == nil {
+		n := p.next.Add(1) - 1
+		s := int64(p.cfg.GroupSize)
+		id := live.RolloutID{Group: probeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
+		began := now()
+		sample, err := p.env.Play(ctx, id, probeSampler{engine, id})
+		if ctx.Err() != nil {
+			return
+		}
+		p.finish(id, probeRollout{sample, now().Sub(began).Nanoseconds()}, err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// finish files a rollout, and hands the first full batch to the trainer.
+func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.err = errors.Join(p.err, err)
+		return
+	}
+	p.count++
+	p.done[id.Group] = append(p.done[id.Group], r)
+	var groups []live.Group
+	for g, rollouts := range p.done {
+		if len(rollouts) == p.cfg.GroupSize {
+			group := live.Group{ID: g}
+			for _, r := range rollouts {
+				group.Samples = append(group.Samples, r.sample)
+			}
+			groups = append(groups, group)
+		}
+		if len(groups) == p.cfg.BatchGroups {
+			select {
+			case p.full <- groups:
+			default:
+			}
+			return
+		}
+	}
+}
+
+// timeSteps waits for a batch, times train steps on it beside the rollouts, and
+// reads the rates of that time.
+func (p *prober) timeSteps(ctx context.Context, scratch live.Trainer, began time.Time, now func() time.Time) (calibration, error) {
+	var groups []live.Group
+	select {
+	case groups = <-p.full:
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.err != nil {
+			return calibration{}, p.err
+		}
+		return calibration{}, fmt.Errorf("the calibration probe finished %d rollouts in %d s, fewer than a batch", p.count, probeS)
+	}
+	if err := scratch.Initialize(ctx); err != nil {
+		return calibration{}, err
+	}
+	p.mu.Lock()
+	before := p.count
+	p.mu.Unlock()
+	from := now()
+	var steps []float64
+	for i := range probeSteps {
+		at := now()
+		if _, err := scratch.Train(ctx, live.Batch{Lease: loop.LeaseID(i + 1), Attempt: 1, Version: loop.Version(i), Groups: groups}); err != nil {
+			if ctx.Err() != nil && len(steps) > 0 {
+				break // slow, but timed
+			}
+			return calibration{}, err
+		}
+		steps = append(steps, now().Sub(at).Seconds())
+	}
+	for now().Sub(from) < 500*time.Millisecond && ctx.Err() == nil {
+		select { // short steps leave too few rollouts to count
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := calibration{Rollouts: p.count - before, WindowS: now().Sub(from).Seconds()}
+	if c.Rollouts < p.cfg.Concurrency() { // slow rollouts: their start counts as well
+		c.Rollouts, c.WindowS = p.count, now().Sub(began).Seconds()
+	}
+	slices.Sort(steps)
+	c.StepS = steps[len(steps)/2]
+	c.RolloutsPerS = float64(c.Rollouts) / c.WindowS
+	c.Utilization = c.RolloutsPerS * c.StepS / float64(p.cfg.BatchGroups*p.cfg.GroupSize)
+	c.TailMultiplier = p.tail()
+	return c, nil
+}
+
+// tail is the mean longest duration of complete groups over their mean duration.
+func (p *prober) tail() float64 {
+	var longest, sum, n float64
+	groups := 0.0
+	for _, rollouts := range p.done {
+		if len(rollouts) < p.cfg.GroupSize {
+			continue
+		}
+		most := int64(0)
+		for _, r := range rollouts {
+			most = max(most, r.ns)
+			sum += float64(r.ns)
+			n++
+		}
+		longest += float64(most)
+		groups++
+	}
+	if sum == 0 {
+		return 1
+	}
+	return min(max(longest/groups/(sum/n), 1), float64(p.cfg.GroupSize))
+}
+
+// probeSampler is an engine bound to a rollout of the probe.
+type probeSampler struct {
+	engine live.Engine
+	id     live.RolloutID
+}
+
+// Sample implements live.Sampler.
+func (s probeSampler) Sample(ctx context.Context, prompt []int32, maxTokens int) (live.Generation, error) {
+	return s.engine.Generate(ctx, live.GenerateRequest{Rollout: s.id, Prompt: prompt, MaxTokens: maxTokens})
+}
+
+// predictRun says what to expect of a run from its config and the probe.
+func predictRun(cfg config.Config, c calibration) (prediction, error) {
+	p := prediction{Calibration: c}
+	expected, err := theory.Predict(measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
+	if err != nil {
+		return p, err
+	}
+	p.Regime, p.Warnings = expected.Regime, expected.Warnings
+	p.StalenessMean, p.PQS, p.IQS = figure(expected.Staleness.Mean), figure(expected.PQS), figure(expected.IQS)
+	p.PeriodS = figure(expected.Period.S)
+	text, err := json.Marshal(p)
+	if err != nil {
+		return p, err
+	}
+	sum := sha256.Sum256(text)
+	p.SHA256 = hex.EncodeToString(sum[:])
+	return p, nil
+}
+
+// measuredInput is a run's setting with rates that were measured, environment
+// time and contention included.
+func measuredInput(cfg config.Config, utilization, tail, stepS, acceptance float64) theory.Input {
+	in := theory.Input{
+		ConcurrencyRollouts: float64(cfg.Rollout.Concurrency), BatchRollouts: float64(cfg.Train.Batch), GroupSize: cfg.Rollout.GroupSize,
+		QueueFactor: float64(cfg.QueueGroups()) / float64(cfg.BatchGroups()), Utilization: utilization,
+		TailMultiplier: min(max(tail, 1), float64(cfg.Rollout.GroupSize)), StepS: stepS, Acceptance: acceptance,
+		Policy: cfg.Queue.Policy, MaxStaleness: cfg.Queue.MaxStaleness, Select: cfg.Queue.Select, Start: cfg.Rollout.Start,
+		SyncEvery: cfg.Sync.Every, SyncTrainer: cfg.Sync.Trainer, SyncMode: cfg.Sync.Mode,
+	}
+	if cfg.Schedule == theory.PolicySynchronous {
+		in.Policy = theory.PolicySynchronous
+	}
+	return in.WithDefaults()
+}
+
+// figure is a known figure's value, nil for an unknown one.
+func figure(f theory.Figure) *float64 {
+	if v, ok := f.Value(); ok {
+		return &v
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// stepLine is one line of metrics.jsonl: a train step, step and time first.
+type stepLine struct {
+	Step                loop.Version `json:"step"`
+	Time                float64      `json:"time"`
+	Reward              float64      `json:"reward"`
+	StalenessMean       float64      `json:"staleness_mean"`
+	PQS                 float64      `json:"pqs"`
+	IQS                 float64      `json:"iqs"`
+	StalenessMax        loop.Version `json:"staleness_max"`
+	TokenStalenessMean  float64      `json:"token_staleness_mean"`
+	PeriodS             float64      `json:"period_s"`
+	TrainS              float64      `json:"train_s"`
+	TrainerIdleRatio    float64      `json:"trainer_idle_ratio"`
+	RolloutIdleRatio    float64      `json:"rollout_idle_ratio"`
+	QueueGroups         int          `json:"queue_groups"`
+	ResponseTokens      int64        `json:"response_tokens"`
+	Loss                float64      `json:"loss"`
+	GradNorm            float64      `json:"grad_norm"`
+	ClipFraction        float64      `json:"clip_fraction"`
+	ActiveClipFraction  float64      `json:"active_clip_fraction"`
+	MeanLogRatio        float64      `json:"mean_log_ratio"`
+	EffectiveSampleSize float64      `json:"effective_sample_size"`
+	// HeldOutAccuracy is the newest evaluation and HeldOutStep the version it judged; absent where there is none new.
+	HeldOutAccuracy *float64      `json:"held_out_accuracy,omitempty"`
+	HeldOutStep     *loop.Version `json:"held_out_step,omitempty"`
+}
+
+func newStepLine(d live.StepDone) stepLine {
+	p, r := d.Point, d.Report
+	return stepLine{
+		Step: p.Step, Time: float64(p.TimeNS) / 1e9, Reward: p.Reward, StalenessMean: p.Staleness, PQS: p.PQS, IQS: p.IQS,
+		StalenessMax: p.StalenessMax, TokenStalenessMean: p.TokenStaleness, PeriodS: float64(p.PeriodNS) / 1e9,
+		TrainS: float64(p.TrainNS) / 1e9, TrainerIdleRatio: p.TrainerIdle, RolloutIdleRatio: p.RolloutIdle,
+		QueueGroups: p.QueueGroups, ResponseTokens: p.Tokens, Loss: r.Loss, GradNorm: r.GradNorm, ClipFraction: r.ClipFraction,
+		ActiveClipFraction: r.ActiveClipFraction, MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize,
+	}
+}
+
+const metricsFile = "metrics.jsonl"
+
+// stepLog writes metrics.jsonl and keeps its lines for the report.
+type stepLog struct {
+	file  *os.File
+	lines []stepLine
+	err   error
+}
+
+// openStepLog opens the log of a run directory. Lines of steps after upTo, which a
+// resumed run will make again, are cut off.
+func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
+	path := filepath.Join(dir, metricsFile)
+	log := &stepLog{}
+	old, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		scanner := bufio.NewScanner(old)
+		for scanner.Scan() {
+			var line stepLine
+			if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Step <= upTo {
+				log.lines = append(log.lines, line)
+			}
+		}
+		old.Close()
+	}
+	if log.file, err = os.Create(path + ".new"); err != nil {
+		return nil, err
+	}
+	for _, line := range log.lines {
+		log.write(line)
+	}
+	if err := errors.Join(log.err, os.Rename(path+".new", path)); err != nil {
+		return nil, err
+	}
+	return log, nil
+}
+
+func (l *stepLog) add(line stepLine) {
+	l.lines = append(l.lines, line)
+	l.write(line)
+}
+
+func (l *stepLog) write(line stepLine) {
+	text, err := json.Marshal(line)
+	if err == nil {
+		_, err = l.file.Write(append(text, '\n'))
+	}
+	l.err = errors.Join(l.err, err)
+}
+
+func (l *stepLog) close() error { return errors.Join(l.err, l.file.Close()) }
+
+// sampleWriter writes readable rollouts of every so many train steps to samples/.
+type sampleWriter struct {
+	dir   string
+	every int
+	mu    sync.Mutex
+	// last is the newest batch's text, for the report.
+	last []sampleText
+}
+
+// sampleText is one rollout for people to read.
+type sampleText struct {
+	Group, Prompt, Answer, Response string
+	Reward, Advantage               float64
+	Versions                        string
+	Staleness                       loop.Version
+}
+
+// samplesPerBatch bounds what one step writes.
+const samplesPerBatch = 32
+
+// write is called with every batch before it is trained on.
+func (w *sampleWriter) write(b live.Batch) error {
+	if w.every == 0 || (b.Version+1)%loop.Version(w.every) != 0 {
+		return nil
+	}
+	texts := batchTexts(b)
+	w.mu.Lock()
+	w.last = texts
+	w.mu.Unlock()
+	var text strings.Builder
+	fmt.Fprintf(&text, "train step %d, from policy version %d: %d groups\n", b.Version+1, b.Version, len(b.Groups))
+	group := ""
+	for _, t := range texts {
+		if t.Group != group {
+			group = t.Group
+			fmt.Fprintf(&text, "\n%s  staleness %d\n  prompt    %s\n  answer    %s\n", t.Group, t.Staleness, t.Prompt, t.Answer)
+		}
+		fmt.Fprintf(&text, "  response  %-16s reward %.3f  advantage %+.3f  versions %s\n", t.Response, t.Reward, t.Advantage, t.Versions)
+	}
+	path := filepath.Join(w.dir, fmt.Sprintf("step-%06d.txt", b.Version+1))
+	return os.WriteFile(path, []byte(text.String()), 0o644)
+}
+
+func (w *sampleWriter) newest() []sampleText {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+func batchTexts(b live.Batch) []sampleText {
+	var out []sampleText
+	for _, g := range b.Groups {
+		rewards, advantages := make([]float32, len(g.Samples)), make([]float32, len(g.Samples))
+		for i := range g.Samples {
+			rewards[i] = g.Samples[i].Reward
+		}
+		grpo.Advantages(advantages, rewards, true)
+		for i := range g.Samples {
+			if len(out) == samplesPerBatch {
+				return out
+			}
+			s := &g.Samples[i]
+			out = append(out, sampleText{Group: fmt.Sprintf("g%d", g.ID), Prompt: s.Prompt, Answer: s.Answer, Response: s.Response,
+				Reward: float64(rewards[i]), Advantage: float64(advantages[i]), Versions: versionSpans(s), Staleness: b.Version - g.StartVersion})
+		}
+	}
+	return out
+}
+
+// versionSpans renders which version sampled which tokens: "v3×4 v4×2".
+func versionSpans(s *live.Sample) string {
+	var spans []string
+	count, version := 0, loop.NoVersion
+	flush := func() {
+		if count > 0 {
+			spans = append(spans, fmt.Sprintf("v%d×%d", version, count))
+		}
+	}
+	for i, v := range s.Versions {
+		if s.LossMask[i] == 0 {
+			continue
+		}
+		if v != version {
+			flush()
+			count, version = 0, v
+		}
+		count++
+	}
+	flush()
+	return strings.Join(spans, " ")
+}
+
+// finite replaces what JSON cannot hold by 0.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}

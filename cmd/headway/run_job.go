@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/weights"
+)
+
+// job is one run in one directory: its parts and what is kept for its report.
+type job struct {
+	app     *app
+	cfg     config.Config
+	dir     string
+	began   time.Time
+	rules   loop.Config
+	task    env.Task
+	heldOut []env.Problem
+
+	environment live.Environment
+	engines     []live.Engine
+	trainer     live.Trainer
+	greedy      greedyEngine
+	weights     *weights.Store
+	store       *file.Store
+	resumed     *resumedRun
+
+	steps       *stepLog
+	samples     *sampleWriter
+	evaluations evaluator
+	expected    prediction
+	resimulated *metrics.Summary
+}
+
+// greedyEngine answers prompts under a published version.
+type greedyEngine interface {
+	Greedy(ctx context.Context, v loop.Version, prompts [][]int32, maxTokens int) ([][]int32, error)
+}
+
+// newJob builds the parts of a run. A new run's directory is made here, with its
+// resolved config; nothing before this has written anything.
+func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
+	j = &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: runRules(cfg), resumed: resumed}
+	if err := j.prepare(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.close())
+		}
+	}()
+	upTo := loop.Version(0)
+	if resumed != nil {
+		j.store = resumed.store
+		upTo = resumed.loop.Loop.Version()
+		if err := j.store.Retain(resumed.loop.Lives); err != nil {
+			return j, err
+		}
+	} else {
+		if j.store, err = file.Create(dir, file.Options{Always: cfg.Store.Sync == "always"}); err != nil {
+			return j, err
+		}
+		if err := j.writeConfig(); err != nil {
+			return j, err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "samples"), 0o755); err != nil {
+		return j, err
+	}
+	j.samples = &sampleWriter{dir: filepath.Join(dir, "samples"), every: cfg.Store.SamplesEvery}
+	if j.steps, err = openStepLog(dir, upTo); err != nil {
+		return j, err
+	}
+	if j.weights, err = weights.Open(filepath.Join(dir, "weights"), weights.Options{Always: cfg.Store.Sync == "always"}); err != nil {
+		return j, err
+	}
+	return j, j.build()
+}
+
+// runRules are the loop's rules of a run, which ends by its train steps.
+func runRules(cfg config.Config) loop.Config {
+	rules := cfg.LoopConfig()
+	rules.TrainSteps = loop.Version(cfg.Trainer.Steps)
+	return rules
+}
+
+// prepare makes what needs no directory, so that a bad task leaves none behind.
+func (j *job) prepare() error {
+	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax})
+	if err != nil {
+		return usageError("", "%w", err)
+	}
+	limits := task.Limits()
+	if need := limits.PromptTokens + limits.ResponseTokens; need > j.cfg.Model.Context {
+		return usageError(fmt.Sprintf("set model.context to at least %d", need),
+			"model.context is %d tokens, but %s needs %d for a prompt and %d for its response", j.cfg.Model.Context, task.Name(), limits.PromptTokens, limits.ResponseTokens)
+	}
+	if j.heldOut, err = env.HeldOutProblems(task, j.cfg.Environment.HeldOut); err != nil {
+		return usageError("lower environment.held_out", "%w", err)
+	}
+	service, err := j.cfg.ServiceModel()
+	if err != nil {
+		return err
+	}
+	j.task, j.environment = task, env.NewEnvironment(task, j.cfg.Seed, service)
+	return nil
+}
+
+func (j *job) writeConfig() error {
+	return os.WriteFile(filepath.Join(j.dir, "config.yaml"), j.cfg.YAML(), 0o644)
+}
+
+// warmup is how many train steps pass before anything is measured: until the
+// first rollouts have gone round and the policy has found its lengths.
+func (j *job) warmup() loop.Version { return warmupSteps(j.cfg.Trainer.Steps) }
+
+func warmupSteps(steps int) loop.Version { return loop.Version(min(steps/5, 50)) }
+
+// predict calibrates and puts the prediction down before the first step.
+func (j *job) predict(ctx context.Context) error {
+	if err := j.trainer.Initialize(ctx); err != nil {
+		return err
+	}
+	for _, e := range j.engines {
+		if err := errors.Join(e.Load(ctx, 0), e.Switch(ctx, 0, false)); err != nil {
+			return err
+		}
+	}
+	scratch, done, err := j.scratchTrainer()
+	if err != nil {
+		return err
+	}
+	defer done()
+	c, err := calibrate(ctx, j.rules, j.engines, j.environment, scratch, j.app.Now)
+	if err != nil {
+		return err
+	}
+	j.expected, err = predictRun(j.cfg, c)
+	return err
+}
+
+// options are the live runtime's.
+func (j *job) options(view *progressView) live.Options {
+	header := trace.Header{Program: "headway " + currentBuild().Version, Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.YAML())}
+	offset := int64(0)
+	opt := live.Options{
+		Header: header, Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
+		Notes:  []live.Note{{Name: trace.NotePrediction, Data: j.expected}},
+		OnStep: func(d live.StepDone) { j.onStep(d, view) },
+		OnBatch: func(b live.Batch) {
+			if err := j.samples.write(b); err != nil {
+				view.message("samples: " + err.Error())
+			}
+		},
+		Logf: func(format string, args ...any) { view.message(fmt.Sprintf(format, args...)) },
+
+		KeepVersions: j.cfg.Store.KeepVersions, SnapshotSteps: j.cfg.Store.SnapshotEvery,
+	}
+	if j.resumed != nil {
+		run := j.resumed.loop
+		offset = run.Loop.Status().TimeNS
+		opt.Resume = &live.Resume{Loop: run.Loop, Recorder: run.Recorder, Encoder: j.store.Encoder()}
+	}
+	opt.Clock = clock(j.app, offset)
+	return opt
+}
+
+// onStep is called by the goroutine that owns the loop; it does not block.
+func (j *job) onStep(d live.StepDone, view *progressView) {
+	line := newStepLine(d)
+	if e := j.evaluations.take(); e != nil {
+		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
+	}
+	j.steps.add(line)
+	view.update(j.newProgress(d))
+	every := loop.Version(j.cfg.Evaluate.Every)
+	if v := d.Point.Step; every > 0 && v%every == 0 && v < loop.Version(j.cfg.Trainer.Steps) {
+		j.evaluations.start(v, func() (float64, error) {
+			return j.evaluate(context.Background(), v, j.cfg.Evaluate.Prompts)
+		})
+	}
+}
+
+// evaluate answers held-out prompts greedily with a published version.
+func (j *job) evaluate(ctx context.Context, v loop.Version, prompts int) (float64, error) {
+	answer := func(ctx context.Context, prompts [][]int32, maxTokens int) ([][]int32, error) {
+		return j.greedy.Greedy(ctx, v, prompts, maxTokens)
+	}
+	e, err := env.Evaluate(ctx, j.task, j.heldOut[:min(prompts, len(j.heldOut))], answer)
+	return e.Accuracy(), err
+}
+
+// evaluateLast judges the run: all held-out prompts, the version it ended with.
+func (j *job) evaluateLast(ctx context.Context, v loop.Version) (accuracy float64, prompts int, err error) {
+	accuracy, err = j.evaluate(ctx, v, len(j.heldOut))
+	return accuracy, len(j.heldOut), err
+}
+
+func (j *job) wallS() float64 { return j.app.Now().Sub(j.began).Seconds() }
+
+// close stops what runs and closes what is open. It may be called at any stage of building.
+func (j *job) close() error {
+	var errs []error
+	for _, e := range j.engines {
+		errs = append(errs, e.Close())
+	}
+	if j.trainer != nil {
+		errs = append(errs, j.trainer.Close())
+	}
+	if j.steps != nil {
+		errs = append(errs, j.steps.close())
+	}
+	if j.store != nil {
+		errs = append(errs, j.store.Close())
+	}
+	return errors.Join(errs...)
+}

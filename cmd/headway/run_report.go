@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/report"
+)
+
+// reportFile is the report's name in a run directory.
+const reportFile = "report.html"
+
+// writeReport writes the self-contained page.
+func (j *job) writeReport(r runReport, res live.Result) (err error) {
+	path := filepath.Join(j.dir, reportFile)
+	f, err := os.Create(path + ".new")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(report.HTML(f, j.reportRun(r, res)), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// print prints the end of the run for people.
+func (j *job) print(r runReport, res live.Result) error {
+	run := j.reportRun(r, res)
+	if err := report.Text(j.app.Stdout, run); err != nil {
+		return err
+	}
+	if res.Reason == loop.ReasonStopped {
+		fmt.Fprintf(j.app.Stdout, "\nstopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.cfg.Trainer.Steps, j.dir)
+	}
+	return nil
+}
+
+// reportRun is the run as the report package wants it.
+func (j *job) reportRun(r runReport, res live.Result) report.Run {
+	s := res.Summary
+	run := report.Run{
+		Name: filepath.Base(j.dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
+		Measured: s.Staleness.Histogram,
+		Summary: fmt.Sprintf("%s learned by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
+			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
+	}
+	if j.resimulated != nil {
+		run.Simulated = j.resimulated.Staleness.Histogram
+	}
+	run.Headline = []report.Row{
+		{Name: "held-out accuracy", Value: report.Figure(r.HeldOutAccuracy, 3), Note: fmt.Sprintf("greedy, %d prompts never trained on", r.HeldOutPrompts)},
+		{Name: "staleness", Value: report.Figure(s.Staleness.Mean, 2), Note: fmt.Sprintf("PQS %.2f + IQS %.2f; mostly %s", s.PQS.Mean, s.IQS.Mean, source(r.Dominant))},
+		{Name: "trainer idle", Value: report.Share(s.TrainerIdleRatio), Note: "engines idle " + report.Share(s.RolloutIdleRatio) + "; " + s.Throughput.Binding + " binds"},
+		{Name: "trained tokens/s", Value: report.Figure(r.TokensPerS, 0), Note: fmt.Sprintf("%s rollouts/s", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 0))},
+		{Name: "clip fraction", Value: report.Share(r.ClipFraction), Note: fmt.Sprintf("mean log-ratio %+.4f, effective sample size %s", r.MeanLogRatio, report.Share(r.EffectiveSample))},
+	}
+	run.Comparison = []report.Comparison{
+		{Name: "mean staleness", Measured: r.Staleness.MeasuredMean, Predicted: orUnknown(r.Staleness.PredictedMean),
+			Closed: orUnknown(r.Staleness.ClosedFormMeasuredInputs), Simulated: orUnknown(r.Staleness.ResimulatedMean)},
+		{Name: "p95 staleness", Measured: float64(r.Staleness.MeasuredP95), Predicted: report.Unknown,
+			Closed: orUnknown(r.Staleness.ClosedFormP95), Simulated: orUnknown(r.Staleness.ResimulatedP95)},
+	}
+	for _, line := range j.steps.lines {
+		step := report.Step{Step: int64(line.Step), TimeS: line.Time, Reward: line.Reward, Staleness: line.StalenessMean, PQS: line.PQS, IQS: line.IQS,
+			TrainerIdle: line.TrainerIdleRatio, RolloutIdle: line.RolloutIdleRatio, ClipFraction: line.ClipFraction, TokensPerS: report.Unknown}
+		if line.PeriodS > 0 {
+			step.TokensPerS = float64(line.ResponseTokens) / line.PeriodS
+		}
+		run.Steps = append(run.Steps, step)
+		if line.HeldOutAccuracy != nil {
+			run.Accuracy = append(run.Accuracy, report.Point{Step: int64(*line.HeldOutStep), Value: *line.HeldOutAccuracy})
+		}
+	}
+	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
+	run.Ledger, run.Throughput, run.Settings = j.ledgerRows(r), throughputRows(r), j.settingRows()
+	for _, t := range j.samples.newest() {
+		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})
+	}
+	run.Files = []report.Row{
+		{Name: "run directory", Value: j.dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + j.dir},
+		{Name: "report", Value: filepath.Join(j.dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.dir, metricsFile)},
+		{Name: "samples", Value: filepath.Join(j.dir, "samples")}, {Name: "weights", Value: filepath.Join(j.dir, "weights")},
+	}
+	return run
+}
+
+// source says in words which part of the staleness is meant.
+func source(dominant string) string {
+	if dominant == "iqs" {
+		return "waiting in the queue"
+	}
+	return "generation before the queue"
+}
+
+func orUnknown(v *float64) float64 {
+	if v == nil {
+		return report.Unknown
+	}
+	return *v
+}
+
+func (j *job) ledgerRows(r runReport) []report.Row {
+	l := r.Ledger.Ledger
+	var rows []report.Row
+	for _, e := range []struct {
+		name string
+		n    int64
+		note string
+	}{
+		{"admitted", l.Admitted, "rollout attempts started"},
+		{"trained", l.Trained, "consumed by a train step"},
+		{"evicted", l.Evicted, "dropped by a full queue"},
+		{"discarded", l.Discarded, "over the staleness budget"},
+		{"filtered", l.Filtered, "their group teaches nothing"},
+		{"pruned", l.Pruned, "stopped early"},
+		{"cancelled", l.Cancelled, "stopped with their group"},
+		{"failed", l.Failed, "ended without a reward"},
+		{"in flight", l.InFlight, "still running at the end"},
+		{"waiting", l.Waiting, "scored, their group not ready"},
+		{"queued", l.Queued, "ready, not trained"},
+		{"leased", l.Leased, "at the trainer"},
+	} {
+		rows = append(rows, report.Row{Name: e.name, Value: report.Count(e.n), Note: e.note})
+	}
+	return rows
+}
+
+func throughputRows(r runReport) []report.Row {
+	t := r.Throughput
+	return []report.Row{
+		{Name: "production, rollouts/s", Value: report.Figure(t.ProductionRolloutsPerS, 1), Note: "finished"},
+		{Name: "effective production, rollouts/s", Value: report.Figure(t.EffectiveRolloutsPerS, 1), Note: "finished and not filtered"},
+		{Name: "consumption, rollouts/s", Value: report.Figure(t.ConsumptionRolloutsPerS, 1), Note: "per second of train step alone"},
+		{Name: "consumption, rollouts/s of wall time", Value: report.Figure(t.ConsumptionRolloutsPerWallS, 1), Note: "idle and sync included"},
+		{Name: "utilization", Value: report.Figure(r.Utilization, 2), Note: "production over consumption"},
+		{Name: "tail multiplier", Value: report.Figure(r.TailMultiplier, 2), Note: "longest rollout of a group over the mean"},
+		{Name: "binding", Value: t.Binding, Note: "what limits the rate of updates"},
+	}
+}
+
+func (j *job) settingRows() []report.Row {
+	c := j.cfg
+	policy := c.Queue.Policy
+	if c.Schedule == "synchronous" {
+		policy = c.Schedule
+	}
+	rows := []report.Row{
+		{Name: "task", Value: c.Environment.Task}, {Name: "seed", Value: fmt.Sprint(c.Seed)},
+		{Name: "concurrency C", Value: fmt.Sprint(c.Rollout.Concurrency)}, {Name: "batch B", Value: fmt.Sprint(c.Train.Batch)},
+		{Name: "group S", Value: fmt.Sprint(c.Rollout.GroupSize)}, {Name: "queue", Value: fmt.Sprintf("%s, %d groups, %s first", policy, c.QueueGroups(), c.Queue.Select)},
+		{Name: "sync", Value: strings.Join([]string{c.Sync.Mode, "every " + fmt.Sprint(c.Sync.Every), "trainer " + c.Sync.Trainer}, ", ")},
+	}
+	if s := c.Rollout.Environment; s.Kind != "none" {
+		rows = append(rows, report.Row{Name: "tool time", Value: fmt.Sprintf("%s, mean %g s", s.Kind, s.MeanS)})
+	}
+	return rows
+}
