@@ -185,35 +185,36 @@ func (x *explorer) next(w *world, faults int) []option {
 }
 
 // TestInterleavings enumerates, for two groups and two versions, all orders of
-// rollout ends, train step ends and sync ends, and with one fault anywhere (two
-// with HEADWAY_LONG). Each order must satisfy the checker after every step and
+// rollout ends, train step ends and sync ends, and with one fault anywhere (two,
+// in some cases, with HEADWAY_LONG). Each order must satisfy the checker after every step and
 // end with two versions. With -v it prints how many orders there are.
 func TestInterleavings(t *testing.T) {
 	cases := []struct {
 		name   string
 		faults int
+		long   int // faults with HEADWAY_LONG
 		change func(*loop.Config)
 	}{
-		{"drop", 0, func(c *loop.Config) {}},
-		{"drop rolling, two engines", 0, func(c *loop.Config) { c.EngineSlots, c.RollingSwitch = []int{2, 2}, true }},
-		{"drop, two engines", 0, func(c *loop.Config) { c.EngineSlots = []int{2, 2} }},
-		{"drain rolling, two engines", 0, func(c *loop.Config) {
+		{"drop", 0, 0, func(c *loop.Config) {}},
+		{"drop rolling, two engines", 0, 0, func(c *loop.Config) { c.EngineSlots, c.RollingSwitch = []int{2, 2}, true }},
+		{"drop, two engines", 0, 0, func(c *loop.Config) { c.EngineSlots = []int{2, 2} }},
+		{"drain rolling, two engines", 0, 0, func(c *loop.Config) {
 			c.EngineSlots, c.RollingSwitch, c.Sync = []int{2, 2}, true, loop.SyncDrain
 		}},
-		{"pause gang blocked", 0, func(c *loop.Config) { c.Sync, c.Start, c.TrainerBlocked = loop.SyncPause, loop.StartGang, true }},
-		{"max abort", 0, func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }},
-		{"block newest", 0, func(c *loop.Config) { c.Policy, c.QueueGroups, c.Select = loop.PolicyBlock, 1, loop.SelectNewest }},
-		{"synchronous, two engines", 0, func(c *loop.Config) {
+		{"pause gang blocked", 0, 0, func(c *loop.Config) { c.Sync, c.Start, c.TrainerBlocked = loop.SyncPause, loop.StartGang, true }},
+		{"max abort", 0, 0, func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }},
+		{"block newest", 0, 0, func(c *loop.Config) { c.Policy, c.QueueGroups, c.Select = loop.PolicyBlock, 1, loop.SelectNewest }},
+		{"synchronous, two engines", 0, 0, func(c *loop.Config) {
 			c.Policy, c.QueueGroups, c.EngineSlots = loop.PolicySynchronous, 1, []int{2, 2}
 		}},
-		{"drop, one fault", 1, func(c *loop.Config) { c.GroupSize, c.EngineSlots = 1, []int{1, 1} }},
-		{"drain rolling, one fault", 1, func(c *loop.Config) {
+		{"drop, faults", 1, 1, func(c *loop.Config) { c.GroupSize, c.EngineSlots = 1, []int{1, 1} }},
+		{"drain rolling, faults", 1, 2, func(c *loop.Config) {
 			c.GroupSize, c.EngineSlots, c.Sync, c.RollingSwitch = 1, []int{1, 1}, loop.SyncDrain, true
 		}},
-		{"block, blocked trainer, one fault", 1, func(c *loop.Config) {
+		{"block, blocked trainer, faults", 1, 1, func(c *loop.Config) {
 			c.Policy, c.GroupSize, c.EngineSlots, c.TrainerBlocked = loop.PolicyBlock, 1, []int{1, 1}, true
 		}},
-		{"synchronous, one fault", 1, func(c *loop.Config) {
+		{"synchronous, faults", 1, 2, func(c *loop.Config) {
 			c.Policy, c.QueueGroups, c.GroupSize, c.EngineSlots = loop.PolicySynchronous, 1, 1, []int{1, 1}
 		}},
 	}
@@ -221,10 +222,11 @@ func TestInterleavings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			x := &explorer{t: t, cfg: loop.Config{GroupSize: 2, BatchGroups: 1, QueueGroups: 2, EngineSlots: []int{4}, TrainSteps: 2}}
 			c.change(&x.cfg)
-			if c.faults > 0 && os.Getenv("HEADWAY_LONG") != "" {
-				c.faults++
+			faults := c.faults
+			if os.Getenv("HEADWAY_LONG") != "" {
+				faults = max(c.faults, c.long)
 			}
-			x.explore(x.replay(), c.faults)
+			x.explore(x.replay(), faults)
 			if x.orders < 10 {
 				t.Errorf("only %d orders, the tree is too small to mean anything", x.orders)
 			}
