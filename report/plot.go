@@ -6,6 +6,7 @@ import (
 	"html"
 	"image/color"
 	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -49,6 +50,8 @@ const (
 	plotWidth    = 560
 	plotHeight   = 240
 	legendHeight = 22
+	// labelMargin keeps half a label at the axis's end within the picture.
+	labelMargin = 12
 	// pointsMax bounds a line: more points than pixels are averaged.
 	pointsMax = 560
 )
@@ -100,6 +103,7 @@ func (p Plot) frame() *plot.Plot {
 	picture.X.Label.Text, picture.Y.Label.Text = p.XLabel, p.YLabel
 	for _, axis := range []*plot.Axis{&picture.X, &picture.Y} {
 		axis.Color, axis.Tick.Color = axisColor, axisColor
+		axis.Tick.Marker = plainTicks{}
 		for _, style := range []*text.Style{&axis.Label.TextStyle, &axis.Tick.Label} {
 			style.Font.Variant = "Sans"
 			style.Font.Size = 10
@@ -110,6 +114,29 @@ func (p Plot) frame() *plot.Plot {
 	grid.Horizontal.Color, grid.Horizontal.Width = gridColor, 0.5
 	picture.Add(grid)
 	return picture
+}
+
+// plainTicks are the default ticks with numbers as the rest of the report has
+// them.
+type plainTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (plainTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i, tick := range ticks {
+		if tick.Label != "" {
+			ticks[i].Label = tickLabel(tick.Value)
+		}
+	}
+	return ticks
+}
+
+// tickLabel prints a tick's value without digits that say nothing.
+func tickLabel(value float64) string {
+	if math.Abs(value) >= 1000 {
+		return Figure(value, 0)
+	}
+	return strconv.FormatFloat(math.Round(value*1e6)/1e6, 'g', -1, 64)
 }
 
 // lines adds one line per series.
@@ -245,7 +272,7 @@ func (p Plot) dress(raw string) (string, error) {
 	id := html.EscapeString(p.ID)
 	head := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 %d %d %d" role="img" aria-labelledby="%s-title %s-description">`+
 		`<title id="%s-title">%s</title><desc id="%s-description">%s</desc>`,
-		-legendHeight, plotWidth, plotHeight+legendHeight, id, id, id, html.EscapeString(p.Title), id, html.EscapeString(p.Description)) + p.legend()
+		-legendHeight, plotWidth+labelMargin, plotHeight+legendHeight, id, id, id, html.EscapeString(p.Title), id, html.EscapeString(p.Description)) + p.legend()
 	replacements := []string{
 		"#0A0A0A", "var(--axis,#666666)",
 		"#0B0B0B", "var(--grid,#dddddd)",

@@ -247,6 +247,14 @@ func TestDegenerateSeries(t *testing.T) {
 	}
 }
 
+func TestTickLabels(t *testing.T) {
+	for value, want := range map[float64]string{0: "0", 0.1 + 0.2: "0.3", 50000: "50 000", -2: "-2", 0.005: "0.005", 100: "100"} {
+		if got := tickLabel(value); got != want {
+			t.Errorf("%v: %q, want %q", value, got, want)
+		}
+	}
+}
+
 func TestSVGStandsAlone(t *testing.T) {
 	for _, p := range Plots(example()) {
 		svg, err := p.SVG()

@@ -201,8 +201,10 @@ func (v liveView) View() tea.View {
 // text is the picture.
 func (v liveView) text() string {
 	var rows []string
-	if v.intro != "" {
-		rows = append(rows, v.styles.title.Render(clip(v.intro, v.width)))
+	for _, line := range strings.Split(v.intro, "\n") {
+		if line != "" {
+			rows = append(rows, v.styles.title.Render(clip(line, v.width)))
+		}
 	}
 	if !v.started {
 		return strings.Join(append(rows, v.styles.quiet.Render("waiting for the first train step")), "\n") + "\n"
