@@ -29,10 +29,11 @@ type Recording struct {
 
 // recordedGroup is one prompt's rollouts as far as they finished.
 type recordedGroup struct {
-	samples  []recordedSample
-	scored   int
-	ended    bool
-	rejected bool
+	samples []recordedSample
+	scored  int
+	ended   bool
+	// rejected by a verdict; uneven: two rewards differ.
+	rejected, uneven bool
 }
 
 type recordedSample struct {
@@ -40,6 +41,7 @@ type recordedSample struct {
 	// outsideNS is the time its slot was held and the engine did not generate for it:
 	// environment, and what lies between the runtime and the ports.
 	outsideNS int64
+	reward    float32
 	scored    bool
 }
 
@@ -183,7 +185,7 @@ func (m *measurer) action(now int64, a *loop.Action) {
 	case loop.GroupEnded:
 		g := m.group(a.Group)
 		g.ended = true
-		g.rejected = a.End == loop.EndFiltered
+		g.rejected = a.End == loop.EndFiltered && a.Reason == loop.ReasonRejected
 	case loop.LoadWeights, loop.SwitchWeights:
 		e := &m.engines[a.Engine]
 		e.number, e.started, e.switching = a.Attempt, now, a.Kind == loop.SwitchWeights
@@ -240,8 +242,11 @@ func (m *measurer) scored(ev *trace.Event) {
 		return
 	}
 	outside := max(ev.Time-at.started-ev.GenerateNS, ev.EnvironmentNS, 0)
-	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, scored: true}
+	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, reward: ev.Reward, scored: true}
 	g.scored++
+	for i := range g.samples {
+		g.uneven = g.uneven || g.samples[i].scored && g.samples[i].reward != ev.Reward
+	}
 	m.rec.sampledTokens += int64(ev.Tokens)
 	m.rec.generateNS += m.generated(at, ev)
 	m.rec.scored++

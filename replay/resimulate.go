@@ -82,11 +82,11 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 		return sim.Config{}, nil, fmt.Errorf("replay: groups of %d were recorded, groups of %d cannot be made from them", r.Header.Loop.GroupSize, rules.GroupSize)
 	}
 	scale := float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
-	w, err := r.work(rules.FilterZeroAdvantage, scale)
+	w, err := r.work(rules.FilterZeroAdvantage && r.Header.Source == sourceLive, scale)
 	if err != nil {
 		return sim.Config{}, nil, err
 	}
-	rules.FilterZeroAdvantage = false // the recorded verdicts stand for it: a simulation has no rewards
+	rules.FilterZeroAdvantage = false // the workload rejects those groups: a simulation has no rewards
 	cfg := sim.Config{Loop: rules, Work: w, NSPerToken: r.NSPerToken(), LoadNS: r.loads.ns(), SyncNS: r.swaps.ns()}
 	if s.SyncNS != nil {
 		cfg.LoadNS, cfg.SyncNS = 0, *s.SyncNS
@@ -126,8 +126,8 @@ type work struct {
 
 var _ sim.Work = (*work)(nil)
 
-// work returns the recording as a workload. With filter, groups that were
-// filtered in the run are rejected.
+// work returns the recording as a workload. With filter, groups without an
+// advantage are rejected, as those are that a verdict rejected in the run.
 func (r *Recording) work(filter bool, stepScale float64) (*work, error) {
 	w := &work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength),
 		stepScale: stepScale, overheadNS: r.overheadNS(), filter: filter}
@@ -165,11 +165,8 @@ func (w *work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, envir
 
 // Reject implements sim.Work.
 func (w *work) Reject(group loop.GroupID) bool {
-	if !w.filter {
-		return false
-	}
 	g, _ := w.find(group)
-	return g.rejected
+	return g.rejected || w.filter && !g.uneven
 }
 
 // StepNS implements sim.Work.

@@ -106,7 +106,6 @@ func TestResimulationReproducesItsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data, want := record(t, simulated(t, change), nil)
 			rec := measure(t, data)
-			rec.Header.Loop.FilterZeroAdvantage = name == "filtered"
 			got, err := rec.Resimulate(replay.Settings{})
 			if err != nil {
 				t.Fatal(err)

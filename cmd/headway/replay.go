@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headway-rl/headway/replay"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/trace"
+)
+
+// replayCmd takes a recorded run through the loop again.
+type replayCmd struct {
+	output
+	Path string `arg:"" name:"run" help:"A run directory, or a trace file."`
+}
+
+// replayReport is what headway replay --json prints.
+type replayReport struct {
+	Trace string `json:"trace"`
+	// Identical: every recorded action is what the loop decides.
+	Identical bool `json:"identical"`
+	replay.Report
+	// Error says why the trace could not be read to its end; empty if it could.
+	Error string `json:"error,omitempty"`
+}
+
+// Run replays and says whether the trace is reproduced.
+func (c *replayCmd) Run(application *app) error {
+	file, err := trace.Open(c.Path)
+	if err != nil {
+		return usageError("name a run directory that headway run made, or a trace file", "%w", err)
+	}
+	defer file.Close()
+	found, err := replay.Verify(file)
+	doc := replayReport{Trace: file.Name(), Identical: err == nil && found.Difference == nil, Report: found}
+	if err != nil {
+		err = replayError(file.Name(), err)
+		doc.Error = err.Error()
+	}
+	if c.JSON {
+		if jsonErr := printJSON(application.Stdout, doc); jsonErr != nil {
+			return jsonErr
+		}
+	} else if doc.Identical {
+		fmt.Fprintf(application.Stdout, "identical: %s events give the %s recorded actions again, up to version %d\n",
+			report.Count(found.Events), report.Count(found.Actions), found.Version)
+		if found.Recoveries > 0 {
+			fmt.Fprintf(application.Stdout, "the run was recovered %d times; %d actions before that were never executed\n", found.Recoveries, found.Missing)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case found.Difference != nil:
+		return runError(fmt.Sprintf("the trace was written by %s; this is %s", found.Header.Program, programName()),
+			"%s: after %d identical actions: %v", file.Name(), found.Actions, found.Difference)
+	}
+	return nil
+}
+
+// replayError says what can be done about a trace that cannot be replayed.
+func replayError(path string, err error) error {
+	var at *trace.Error
+	switch {
+	case errors.Is(err, replay.ErrIncomplete):
+		return runError("headway run --resume goes on with an interrupted run", "%s: %w", path, err)
+	case errors.As(err, &at) && at.Torn:
+		return runError("headway run --resume cuts the torn line off and goes on", "%s: %w", path, err)
+	}
+	return runError("restore the file from a copy; nothing after that place can be trusted", "%s: %w", path, err)
+}
