@@ -22,7 +22,7 @@ func (p *Pass) Backward(w *Parameters, b *Batch, dlogp, grad []float32) error {
 	g.gathered = grow(g.gathered, p.scored*c.Width)
 	g.hidden = grow(g.hidden, p.rows*c.Hidden)
 	g.logits = grow(g.logits, p.scored*c.Vocabulary)
-	p.transposed = grow(p.transposed, c.Width*max(3*c.Width, c.Hidden, c.Vocabulary))
+	p.transposed = grow(p.transposed, c.Width*max(3*c.Width, c.Hidden))
 
 	p.logitsBackward(w, b, dlogp, grad)
 	for i := c.Layers - 1; i >= 0; i-- {
@@ -45,7 +45,9 @@ func (p *Pass) logitsBackward(w *Parameters, b *Batch, dlogp, grad []float32) {
 		}
 		row[b.Tokens[at]] += d
 	}
-	p.matrixBackward(w, l.unembedding, grad, p.scored, c.Width, c.Vocabulary, p.normed, g.logits, g.normed)
+	// The embedding takes part twice, here and in embedBackward; both add up.
+	gemm(c.Vocabulary, c.Width, p.scored, g.logits, 1, c.Vocabulary, p.normed, c.Width, grad[l.token:], c.Width, true)
+	gemm(p.scored, c.Width, c.Vocabulary, g.logits, c.Vocabulary, 1, w.data[l.token:], c.Width, g.normed, c.Width, false)
 	residual := g.residual[:p.scored*c.Width]
 	clear(residual)
 	normalizeBackward(residual, grad[l.norm:l.norm+c.Width], g.normed, p.layers[c.Layers-1].output,

@@ -12,7 +12,7 @@ type Config struct {
 	Hidden     int // width of the feed-forward layer; 0 means four times Width
 }
 
-// Defaults of Config: about 105 thousand parameters with a vocabulary of 29.
+// Defaults of Config: about 102 thousand parameters with a vocabulary of 29.
 const (
 	DefaultContext = 16
 	DefaultWidth   = 64
@@ -94,11 +94,11 @@ func (c Config) ParameterCount() int { return newLayout(c).count }
 // layout holds the offset of every tensor, so that the passes need no lookup
 // by name.
 type layout struct {
-	tensors           []Tensor
-	count             int
-	token, position   int
-	layers            []layerLayout
-	norm, unembedding int
+	tensors         []Tensor
+	count           int
+	token, position int
+	layers          []layerLayout
+	norm            int
 }
 
 type layerLayout struct {
@@ -128,6 +128,5 @@ func newLayout(c Config) layout {
 		})
 	}
 	l.norm = add("final_norm", c.Width)
-	l.unembedding = add("unembedding", c.Width, c.Vocabulary)
 	return l
 }

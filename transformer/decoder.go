@@ -32,7 +32,7 @@ type Decoder struct {
 	keys        []float32 // layer, slot, head, head width, context: transposed for the scores
 	values      []float32 // layer, slot, context, width
 
-	residual, normed, qkv, attended, hidden, scores, inverse, logits []float32
+	residual, normed, qkv, attended, hidden, scores, inverse, logits, transposed []float32
 }
 
 // NewDecoder returns a decoder with the given number of slots whose steps take
@@ -54,6 +54,7 @@ func NewDecoder(c Config, slots, rows int) (*Decoder, error) {
 		qkv: make([]float32, rows*3*c.Width), attended: make([]float32, rows*c.Width),
 		hidden: make([]float32, rows*c.Hidden), scores: make([]float32, padded),
 		inverse: make([]float32, rows), logits: make([]float32, rows*c.Vocabulary),
+		transposed: make([]float32, c.Width*c.Vocabulary),
 	}, nil
 }
 
@@ -91,7 +92,9 @@ func (d *Decoder) Step(w *Parameters, rows []Row) ([]float32, error) {
 	}
 	gain := w.data[d.layout.norm : d.layout.norm+c.Width]
 	normalize(d.normed, d.residual, gain, d.inverse, asked)
-	gemm(asked, c.Vocabulary, c.Width, d.normed, c.Width, 1, w.data[d.layout.unembedding:], c.Vocabulary, d.logits, c.Vocabulary, false)
+	if asked > 0 {
+		w.unembed(d.transposed, d.logits, d.normed, asked)
+	}
 	return d.logits[:asked*c.Vocabulary], nil
 }
 

@@ -1,7 +1,11 @@
 // Package transformer is a small decoder-only transformer in float32, made to
 // be trained by reinforcement learning on a CPU: pre-norm blocks with RMS
 // normalization, causal multi-head attention, a ReLU feed-forward
-// and learned position embeddings, without biases.
+// and learned position embeddings, without biases. The token embedding also
+// turns the last layer into logits: what is learned about one letter holds for
+// all of them, so that exploration does not have to find each letter anew. With
+// a matrix of its own a policy can lose a letter for good: it stops to sample
+// it before it was ever rewarded.
 //
 // Two roads lead through the same weights. [Pass] runs whole sequences, packed
 // without padding, forward and backward: the trainer's road. [Decoder] runs one

@@ -28,14 +28,15 @@ func NewParameters(c Config, seed uint64) (*Parameters, error) {
 		view := p.data[t.Offset : t.Offset+t.Elements()]
 		switch {
 		case strings.HasSuffix(t.Name, "norm"):
+			gain := float32(1)
+			if t.Name == "final_norm" {
+				gain = finalGain
+			}
 			for i := range view {
-				view[i] = 1
+				view[i] = gain
 			}
 		case strings.HasSuffix(t.Name, "_embedding"):
 			fillNormal(rng, view, embeddingDeviation)
-		case t.Name == "unembedding":
-			// Small, so that the first policy is close to uniform and explores.
-			fillNormal(rng, view, 0.1/math.Sqrt(float64(c.Width)))
 		case strings.HasSuffix(t.Name, "attention_output"), strings.HasSuffix(t.Name, "hidden_down"):
 			// Residual branches start quieter with depth, as in GPT-2.
 			fillNormal(rng, view, 1/math.Sqrt(float64(t.Shape[0])*2*float64(c.Layers)))
@@ -48,6 +49,10 @@ func NewParameters(c Config, seed uint64) (*Parameters, error) {
 
 // embeddingDeviation is the standard deviation of the first embeddings.
 const embeddingDeviation = 0.5
+
+// finalGain is the first gain of the last normalization. It scales the logits,
+// so that the first policy is close to uniform and explores.
+const finalGain = 0.15
 
 func fillNormal(rng *rand.Rand, view []float32, deviation float64) {
 	for i := range view {
@@ -63,6 +68,14 @@ func ZeroParameters(c Config) (*Parameters, error) {
 	}
 	l := newLayout(c)
 	return &Parameters{config: c, layout: l, data: make([]float32, l.count)}, nil
+}
+
+// unembed writes the logits of rows of the last normalization: their products
+// with the token embeddings. scratch holds at least one embedding table.
+func (p *Parameters) unembed(scratch, logits, normed []float32, rows int) {
+	vocabulary, width := p.config.Vocabulary, p.config.Width
+	transpose(scratch, p.data[p.layout.token:p.layout.token+vocabulary*width], vocabulary, width)
+	gemm(rows, vocabulary, width, normed, width, 1, scratch, vocabulary, logits, vocabulary, false)
 }
 
 // Clone returns a copy that shares nothing that can be written.

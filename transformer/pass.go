@@ -44,7 +44,7 @@ type Pass struct {
 	probs      []float32 // next-token probabilities, scored rows only
 	keys       []float32 // one head's keys, transposed
 	scratch    gradients
-	transposed []float32 // weights transposed for the backward pass
+	transposed []float32 // weights transposed for a product
 }
 
 // activation is what one layer keeps for its backward pass. In the last layer
@@ -185,8 +185,8 @@ func (p *Pass) Forward(w *Parameters, b *Batch, logp []float32) error {
 	}
 	last := p.layers[c.Layers-1].output
 	normalize(p.normed, last, w.data[p.layout.norm:p.layout.norm+c.Width], p.inverse, p.scored)
-	gemm(p.scored, c.Vocabulary, c.Width, p.normed, c.Width, 1,
-		w.data[p.layout.unembedding:], c.Vocabulary, p.probs, c.Vocabulary, false)
+	p.transposed = grow(p.transposed, c.Width*c.Vocabulary)
+	w.unembed(p.transposed, p.probs, p.normed, p.scored)
 	for i, at := range p.scoredAt {
 		row := p.probs[i*c.Vocabulary : (i+1)*c.Vocabulary]
 		token := b.Tokens[at]

@@ -39,12 +39,12 @@ func policies(t *testing.T) (live.Weights, [2]*transformer.Parameters) {
 			t.Fatal(err)
 		}
 		// The first policy of a run is close to uniform; a sharper one tells more.
-		unembedding, err := all[v].Tensor("unembedding")
+		gain, err := all[v].Tensor("final_norm")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range unembedding {
-			unembedding[i] *= 8
+		for i := range gain {
+			gain[i] *= 5
 		}
 		p := live.Publication{Version: loop.Version(v), Lease: loop.LeaseID(v), Model: weights.Tensors(all[v])}
 		if err := store.Publish(t.Context(), p); err != nil {
