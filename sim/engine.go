@@ -1,0 +1,87 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// slot is a rollout in a slot of an engine.
+type slot struct {
+	group         loop.GroupID // 0: the slot is free
+	sample        int32
+	attempt       int32
+	tokens        int32
+	counted       int32 // tokens whose version is accounted for
+	engine        int32
+	generated     bool // waiting in its environment
+	versionTokens int64
+	environmentNS int64
+	start         int64
+	endKey        float64
+}
+
+// before orders two rollouts that end at one instant.
+func (s *slot) before(o *slot) bool {
+	return s.group < o.group || s.group == o.group && s.sample < o.sample
+}
+
+// engine advances all its rollouts at one speed, so that one clock of work done serves them all.
+type engine struct {
+	// running holds the ends of generation, in work done.
+	running tree
+	// slots are its own part of the runner's.
+	slots  []slot
+	served loop.Version
+	clock  float64 // work done by the time at, in ns at speed 1
+	at     int64
+	speed  float64
+	held   bool
+	active int
+}
+
+// timeOf returns when the clock will show an amount of work.
+func (e *engine) timeOf(key uint64) int64 {
+	work := valueOf(key) - e.clock
+	if e.speed != 1 {
+		work /= e.speed
+	}
+	return e.at + int64(math.Ceil(work))
+}
+
+// workDone returns the engine's clock at a time.
+func (e *engine) workDone(now int64) float64 {
+	if e.held {
+		return e.clock
+	}
+	return e.clock + float64(now-e.at)*e.speed
+}
+
+// settle brings the clock up to now, so that the speed may change.
+func (e *engine) settle(now int64) {
+	e.clock = e.workDone(now)
+	e.at = now
+}
+
+// hold has the engine stand still, or go on.
+func (e *engine) hold(now int64, held bool) {
+	e.settle(now)
+	e.held = held
+}
+
+// switched serves a version from now on, and accounts for the tokens that running
+// rollouts have made under the one before.
+func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {
+	e.hold(now, false)
+	for i := range e.slots {
+		s := &e.slots[i]
+		if s.group == 0 || s.generated {
+			continue
+		}
+		made := s.tokens - int32(math.Ceil((s.endKey-e.clock)/nsPerToken))
+		made = min(max(made, s.counted), s.tokens)
+		s.versionTokens += int64(e.served) * int64(made-s.counted)
+		s.counted = made
+	}
+	e.served = v
+}

@@ -1,0 +1,68 @@
+package sim
+
+import "math"
+
+// never is the key of a slot in which nothing will end.
+const never = math.MaxUint64
+
+// leaf is a rollout that will reach the end of a phase, and the order among those
+// that do so at once.
+type leaf struct {
+	// key is what sorts: a time in nanoseconds, or an amount of an engine's work, as
+	// the bits of a float64 that is not negative, which sort as the number does. Whole
+	// numbers far below 2^53 are kept exactly wherever speeds are constant.
+	key  uint64
+	slot int32
+}
+
+// tree finds the first rollout to end among a fixed number of slots. It is a
+// tournament: node i holds the earlier of nodes 2i and 2i+1, the slots are the
+// leaves, and node 1 is the first of all. A change costs one comparison a level.
+type tree struct {
+	nodes []leaf
+	first int32 // slot of the first leaf
+	// leaves is the number of leaves, a power of two.
+	leaves int
+}
+
+// newTree returns a tree over n slots from the given one on, in which nothing ends.
+func newTree(first int32, n int) tree {
+	leaves := 1
+	for leaves < n {
+		leaves *= 2
+	}
+	t := tree{nodes: make([]leaf, 2*leaves), first: first, leaves: leaves}
+	for i := range t.nodes {
+		t.nodes[i] = leaf{never, -1}
+	}
+	return t
+}
+
+func keyOf(v float64) uint64 { return math.Float64bits(v) }
+
+func valueOf(key uint64) float64 { return math.Float64frombits(key) }
+
+// top returns the slot that ends first; ok is false if none does.
+func (t *tree) top() (at leaf, ok bool) {
+	at = t.nodes[1]
+	return at, at.key != never
+}
+
+// set puts the end of what runs in a slot. Of equal keys the lower group, then
+// the lower sample comes first, which the slots themselves tell.
+func (t *tree) set(slot int32, key uint64, slots []slot) {
+	nodes := t.nodes
+	i := t.leaves + int(slot-t.first)
+	at := leaf{key, slot}
+	nodes[i] = at
+	for i > 1 {
+		other := nodes[i^1]
+		if other.key <= at.key {
+			if other.key < at.key || other.key != never && slots[other.slot].before(&slots[at.slot]) {
+				at = other
+			}
+		}
+		i >>= 1
+		nodes[i] = at
+	}
+}
