@@ -133,13 +133,13 @@ func (r *runner) nextRollout() (at int64, slot int32) {
 			t = r.now
 		}
 		if t < at || t == at && r.slots[top.slot].before(&r.slots[slot]) {
-			at, slot = t, top.slot
+			at, slot = t, int32(top.slot)
 		}
 	}
 	if top, ok := r.env.top(); ok {
 		t := int64(valueOf(top.key))
 		if t < at || t == at && r.slots[top.slot].before(&r.slots[slot]) {
-			at, slot = t, top.slot
+			at, slot = t, int32(top.slot)
 		}
 	}
 	return at, slot
