@@ -23,15 +23,18 @@ type Measured struct {
 // Recorder observes every event of a run with the actions that follow from it.
 // It does not allocate in the steady state beyond the series of steps.
 type Recorder struct {
-	batchRollouts int
-	slots         int64
-	groups        table
-	slotsOf       []slotUse
-	engineOf      []int32
-	active        int64
-	version       loop.Version
-	now           int64
-	leaseStart    int64 // of the running step; -1 while the trainer is idle
+	slots        int64
+	groups       table
+	slotsOf      []slotUse
+	engineOf     []int32
+	active       int64
+	version      loop.Version
+	now          int64
+	leaseStart   int64 // of the running step; -1 while the trainer is idle
+	lease        loop.LeaseID
+	leaseAttempt int32
+	// syncsUpTo[v] counts the versions up to v that a sync brought to the engines.
+	syncsUpTo []int32
 
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version
@@ -89,13 +92,13 @@ type window struct {
 	ready, readyMaxNS                 int64 // groups ready, Σ of their longest rollout
 	accepted                          int64 // groups not filtered
 	ended                             [16]int64
-	syncs                             int64
+	stalenessSyncs                    int64 // Σ over trained groups, counted in syncs
 	histogram                         []int64
 }
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{batchRollouts: cfg.BatchGroups * cfg.GroupSize, slots: int64(cfg.Concurrency()), leaseStart: -1}
+	r := &Recorder{slots: int64(cfg.Concurrency()), leaseStart: -1}
 	r.slotsOf = make([]slotUse, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
 		for range n {
@@ -104,12 +107,14 @@ func NewRecorder(cfg loop.Config) *Recorder {
 	}
 	r.groups.init(4 * (cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 4))
 	r.window.histogram = make([]int64, StalenessMax+1)
+	r.syncsUpTo = make([]int32, 1, 64)
 	return r
 }
 
 // Grow reserves room for a number of steps, so that the series does not grow while it is measured.
 func (r *Recorder) Grow(steps int) {
 	r.Steps = append(make([]Step, 0, len(r.Steps)+steps), r.Steps...)
+	r.syncsUpTo = append(make([]int32, 0, len(r.syncsUpTo)+steps+1), r.syncsUpTo...)
 }
 
 // Reset begins the measured window at the time of the last event: what came
@@ -139,7 +144,9 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 	case loop.EngineLost:
 		r.vacateAll(ev.Engine)
 	case loop.TrainStepFailed, loop.LeaseReturned:
-		r.leaseStart = -1
+		if ev.Lease == r.lease && ev.Attempt == r.leaseAttempt {
+			r.leaseStart = -1
+		}
 	}
 	for i := range actions {
 		r.observeAction(&actions[i])
@@ -216,14 +223,37 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.GroupQueued, loop.GroupHeld:
 		r.groupReady(a)
 	case loop.StartTrainStep:
-		r.leaseStart = r.now
+		r.leaseStart, r.lease, r.leaseAttempt = r.now, a.Lease, a.Attempt
+	case loop.LoadWeights:
+		r.loads(a.Version)
 	case loop.GroupTrained:
 		r.trained(a)
 	case loop.GroupEnded:
 		r.groupEnded(a)
-	case loop.SyncCompleted:
-		r.window.syncs++
 	}
+}
+
+// loads counts a sync that begins with this load. Every sync brings the newest
+// version; other engines of the same sync, and those that join, load what has
+// been counted.
+func (r *Recorder) loads(v loop.Version) {
+	r.published(v)
+	if last := len(r.syncsUpTo) - 1; v > 0 && int(v) == last && r.syncsUpTo[last] == r.syncsUpTo[last-1] {
+		r.syncsUpTo[last]++
+	}
+}
+
+// published extends the count of syncs to a version.
+func (r *Recorder) published(v loop.Version) {
+	for len(r.syncsUpTo) <= int(v) {
+		r.syncsUpTo = append(r.syncsUpTo, r.syncsUpTo[len(r.syncsUpTo)-1])
+	}
+}
+
+// syncsBetween counts the syncs of versions after start and up to v.
+func (r *Recorder) syncsBetween(start, v loop.Version) int64 {
+	r.published(v)
+	return int64(r.syncsUpTo[v] - r.syncsUpTo[start])
 }
 
 func (r *Recorder) groupReady(a *loop.Action) {
@@ -253,6 +283,10 @@ func (r *Recorder) groupEnded(a *loop.Action) {
 func (r *Recorder) trained(a *loop.Action) {
 	r.leaseStart = -1
 	total, pqs, iqs := a.Staleness()
+	if a.StartVersion < 0 || total < 0 {
+		return
+	}
+	r.window.stalenessSyncs += r.syncsBetween(a.StartVersion, a.Version)
 	g := r.groups.get(a.Group)
 	if g == nil {
 		return

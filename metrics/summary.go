@@ -44,7 +44,8 @@ type Mean struct {
 }
 
 // Staleness summarises trained groups; all figures count policy versions but
-// MeanSyncs, which counts weight syncs.
+// MeanSyncs, which counts the weight syncs of versions after the group's start
+// and up to the one it was trained from.
 type Staleness struct {
 	Mean float64      `json:"mean"`
 	P50  loop.Version `json:"p50"`
@@ -148,10 +149,7 @@ func (r *Recorder) binding(utilization float64) string {
 
 func (r *Recorder) staleness() Staleness {
 	w := &r.window
-	s := Staleness{Mean: ratio(w.pqs+w.iqs, w.groups), Max: w.stalenessMax}
-	if w.steps > 0 && w.syncs > 0 {
-		s.MeanSyncs = s.Mean * float64(w.syncs) / float64(w.steps)
-	}
+	s := Staleness{Mean: ratio(w.pqs+w.iqs, w.groups), Max: w.stalenessMax, MeanSyncs: ratio(w.stalenessSyncs, w.groups)}
 	top := min(int64(w.stalenessMax), StalenessMax)
 	s.Histogram = append([]int64{}, w.histogram[:top+1]...)
 	s.P50, s.P95, s.P99 = Quantile(s.Histogram, 0.50), Quantile(s.Histogram, 0.95), Quantile(s.Histogram, 0.99)
