@@ -1,9 +1,16 @@
 package sim_test
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/workload"
 )
@@ -14,11 +21,13 @@ type setup struct {
 	q        float64
 	rho      float64
 	tailness float64
-	policy   loop.Policy
-	sync     loop.SyncMode
-	syncNS   int64
+	seed     uint64
+	envS     float64
+	accept   float64
 	warmup   int
 	steps    int
+	rules    func(*loop.Config)
+	sim      func(*sim.Config)
 }
 
 const nsPerToken = 20e6
@@ -29,44 +38,276 @@ func (s setup) config(tb testing.TB) sim.Config {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	all, err := workload.NewAcceptance(1)
+	tools, err := workload.ServiceSpec{Kind: workload.KindExponential, MeanS: s.envS}.Build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if s.accept == 0 {
+		s.accept = 1
+	}
+	accept, err := workload.NewAcceptance(s.accept)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	vR := float64(s.c) / nsPerToken
 	stepNS := int64(float64(s.b) * lengths.Mean() / (vR / s.rho))
-	return sim.Config{
-		Loop: loop.Config{GroupSize: s.s, BatchGroups: s.b / s.s, EngineSlots: []int{s.c},
-			QueueGroups: int(s.q * float64(s.b/s.s)), Policy: s.policy, Sync: s.sync},
-		Work: sim.NewModelled(1, lengths, nil, all, stepNS), NSPerToken: nsPerToken, SyncNS: s.syncNS,
-		Warmup: s.warmup, Measured: s.steps,
+	cfg := sim.Config{
+		Loop: loop.Config{GroupSize: s.s, BatchGroups: s.b / s.s, EngineSlots: []int{s.c}, QueueGroups: int(s.q * float64(s.b/s.s))},
+		Work: sim.NewModelled(s.seed, lengths, tools, accept, stepNS), NSPerToken: nsPerToken, Warmup: s.warmup, Measured: s.steps,
 	}
+	if s.rules != nil {
+		s.rules(&cfg.Loop)
+	}
+	if s.sim != nil {
+		s.sim(&cfg)
+	}
+	return cfg
 }
 
-func BenchmarkRun(b *testing.B) {
-	for _, c := range []int{128, 1024} {
-		b.Run("", func(b *testing.B) {
-			cfg := setup{c: c, s: 8, b: c / 2, q: 2, rho: 0.9, tailness: 50, warmup: 10, steps: 4000 * 128 / c}.config(b)
-			events := int64(0)
-			for b.Loop() {
-				res, err := sim.Run(cfg)
-				if err != nil {
-					b.Fatal(err)
-				}
-				events += res.Events
-			}
-			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
-		})
+func run(tb testing.TB, cfg sim.Config) sim.Result {
+	tb.Helper()
+	res, err := sim.Run(cfg)
+	if err != nil {
+		tb.Fatal(err)
 	}
+	return res
 }
 
-func TestSmoke(t *testing.T) {
-	for _, rho := range []float64{0.5, 0.7, 1.3, 1.5} {
-		res, err := sim.Run(setup{c: 128, s: 8, b: 128, q: 2, rho: rho, tailness: 50, warmup: 200, steps: 2000}.config(t))
+var small = setup{c: 32, s: 4, b: 16, q: 2, rho: 0.9, tailness: 50, warmup: 10, steps: 200}
+
+// The same seed gives the same bytes, another seed others.
+func TestSameSeedSameBytes(t *testing.T) {
+	text := func(seed uint64) string {
+		s := small
+		s.seed, s.envS, s.accept = seed, 4, 0.8
+		data, err := json.Marshal(run(t, s.config(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := res.Summary
-		t.Logf("rho %.1f: staleness %.3f pqs %.3f iqs %.3f util %.3f idle %.3f/%.3f period/step %.3f M %.3f tok %.3f conf %v ledger %+v", rho, s.Staleness.Mean, s.PQS.Mean, s.IQS.Mean, s.Utilization, s.TrainerIdleRatio, s.RolloutIdleRatio, s.PeriodS.Mean/s.StepS.Mean, s.TailMultiplier, s.TokenStaleness.Mean, s.Confidence, res.Ledger)
+		return string(data)
+	}
+	if text(1) != text(1) {
+		t.Error("one seed gave two results")
+	}
+	if text(1) == text(2) {
+		t.Error("two seeds gave one result")
+	}
+}
+
+// scaled is a workload that is factor times as large.
+type scaled struct {
+	sim.Work
+	factor int64
+}
+
+func (s scaled) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
+	tokens, env := s.Work.Rollout(g, k, attempt)
+	return tokens * int32(s.factor), env * s.factor
+}
+
+func (s scaled) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	return s.factor * s.Work.StepNS(lease, rollouts, tokens/s.factor)
+}
+
+// Staleness does not depend on the unit of length or time: with all lengths, the
+// step, the environment and the sync ten times as long, every group is as stale.
+func TestScaleInvariance(t *testing.T) {
+	for _, mode := range []loop.SyncMode{loop.SyncInFlight, loop.SyncPause, loop.SyncDrain} {
+		s := small
+		s.envS = 5
+		s.rules = func(c *loop.Config) { c.Sync = mode }
+		s.sim = func(c *sim.Config) { c.SyncNS, c.LoadNS = 1_000_003, 500_001 }
+		once := run(t, s.config(t))
+		s.sim = func(c *sim.Config) {
+			c.SyncNS, c.LoadNS = 10*1_000_003, 10*500_001
+			c.Work = scaled{c.Work, 10}
+		}
+		tenfold := run(t, s.config(t))
+		if !slices.Equal(once.Summary.Staleness.Histogram, tenfold.Summary.Staleness.Histogram) || once.Ledger != tenfold.Ledger {
+			t.Errorf("sync mode %d: staleness %v, ten times as long %v", mode, once.Summary.Staleness.Histogram, tenfold.Summary.Staleness.Histogram)
+		}
+		if once.EndNS*10 != tenfold.EndNS {
+			t.Errorf("sync mode %d: ends at %d ns, ten times as long at %d", mode, once.EndNS, tenfold.EndNS)
+		}
+	}
+}
+
+// checked simulates with the independent checker watching, and a second loop
+// that must decide the same from the events alone.
+func checked(t *testing.T, cfg sim.Config) (sim.Result, error) {
+	t.Helper()
+	rules := cfg.Loop
+	rules.TrainSteps = loop.Version(cfg.Warmup + cfg.Measured)
+	checker := looptest.NewChecker(rules)
+	twin, err := loop.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong error
+	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+		again, tick := twin.Step(ev)
+		switch {
+		case wrong != nil:
+		case !slices.Equal(again, actions):
+			wrong = fmt.Errorf("%v: the loop decided %v, a second one %v", ev, actions, again)
+		case generateNS < 0 || environmentNS < 0:
+			wrong = fmt.Errorf("%v: %d ns of generation, %d of environment", ev, generateNS, environmentNS)
+		default:
+			wrong = checker.Observe(ev, again, tick)
+		}
+	}
+	res, err := sim.Run(cfg)
+	if wrong != nil {
+		t.Error(wrong)
+	}
+	if err == nil {
+		if err := checker.Compare(twin.Status()); err != nil {
+			t.Error(err)
+		}
+		if !checker.Finished() || checker.Ledger() != res.Ledger || !res.Ledger.Balanced() {
+			t.Errorf("ledger %+v, the checker has %+v", res.Ledger, checker.Ledger())
+		}
+	}
+	return res, err
+}
+
+// Every rule of the loop runs under the simulator, all decisions checked.
+func TestEveryRule(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	pick := func(n int) int { return rng.IntN(n) }
+	for i := range 120 {
+		s := setup{c: 8 + pick(40), s: 1 + pick(5), q: 1 + float64(pick(3)), rho: 0.4 + 1.5*rng.Float64(), tailness: float64(20 * pick(5)),
+			seed: uint64(i), envS: float64(10 * pick(2)), accept: 0.7 + 0.3*float64(pick(2)), steps: 25}
+		s.b = s.s * (1 + pick(5))
+		s.rules = func(c *loop.Config) {
+			c.Policy, c.Select, c.Sync = loop.Policy(i%4), loop.Selection(pick(3)), loop.SyncMode(pick(3))
+			c.TrainerBlocked, c.RollingSwitch, c.SyncEvery = pick(2) == 0, pick(2) == 0, 1+pick(2)
+			c.MaxStaleness, c.Abort = loop.Version(2+pick(4)), pick(2) == 0
+			if pick(2) == 0 {
+				c.EngineSlots = []int{s.c / 2, s.c - s.c/2}
+			}
+			if s.c >= 2*s.s && pick(2) == 0 {
+				c.Start = loop.StartGang
+			}
+			if c.Policy == loop.PolicySynchronous {
+				c.QueueGroups, c.SyncEvery = c.BatchGroups, 1
+			}
+		}
+		s.sim = func(c *sim.Config) {
+			c.SyncNS, c.LoadNS = int64(pick(3))*5e9, int64(pick(2))*3e9
+			if pick(2) == 0 {
+				c.Speed = func(active int, busy bool) float64 {
+					speed := 1 / (1 + float64(active)/20)
+					if busy {
+						speed *= 0.7
+					}
+					return speed
+				}
+			}
+		}
+		cfg := s.config(t)
+		res, err := checked(t, cfg)
+		if err != nil && !errors.Is(err, sim.ErrStalled) {
+			t.Fatalf("setting %d: %v\n%+v", i, err, cfg.Loop)
+		}
+		if err == nil && cfg.Loop.Policy == loop.PolicyMax && res.Summary.Staleness.Max > cfg.Loop.MaxStaleness {
+			t.Errorf("setting %d: staleness of %d over a budget of %d", i, res.Summary.Staleness.Max, cfg.Loop.MaxStaleness)
+		}
+		if err == nil && cfg.Loop.Policy == loop.PolicySynchronous && res.Summary.Staleness.Max != 0 {
+			t.Errorf("setting %d: staleness of %d under the synchronous schedule", i, res.Summary.Staleness.Max)
+		}
+		if t.Failed() {
+			t.Fatalf("setting %d: %+v", i, cfg.Loop)
+		}
+	}
+}
+
+// Slots are never idle while the loop may start groups, and groups in flight
+// spread over the versions as their lengths say.
+func TestSlotsAreWorkConserving(t *testing.T) {
+	s := small
+	s.envS = 10
+	if idle := run(t, s.config(t)).Summary.RolloutIdleRatio; idle != 0 {
+		t.Errorf("slots idle %v of the time under drop, want never", idle)
+	}
+	s.rules = func(c *loop.Config) { c.Policy = loop.PolicyBlock }
+	s.rho = 2
+	if idle := run(t, s.config(t)).Summary.RolloutIdleRatio; idle < 0.1 {
+		t.Errorf("slots idle %v of the time under block at twice the trainer's rate", idle)
+	}
+}
+
+// never is a workload of which nothing is ever trained on.
+type never struct{ sim.Work }
+
+func (never) Reject(loop.GroupID) bool { return true }
+
+// A run in which no batch can fill is reported with its state, not simulated for ever.
+func TestStallsAreErrors(t *testing.T) {
+	for name, rules := range map[string]func(*loop.Config){
+		"drop":        func(*loop.Config) {},
+		"synchronous": func(c *loop.Config) { c.Policy, c.QueueGroups = loop.PolicySynchronous, c.BatchGroups },
+	} {
+		s := small
+		s.rules = rules
+		s.sim = func(c *sim.Config) { c.Work = never{c.Work} }
+		_, err := sim.Run(s.config(t))
+		if !errors.Is(err, sim.ErrStalled) || !strings.Contains(err.Error(), "after 0 of 210") {
+			t.Errorf("%s: %v, want a stall", name, err)
+		}
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	for name, change := range map[string]func(*sim.Config){
+		"Work":       func(c *sim.Config) { c.Work = nil },
+		"NSPerToken": func(c *sim.Config) { c.NSPerToken = 0 },
+		"SyncNS":     func(c *sim.Config) { c.SyncNS = -1 },
+		"LoadNS":     func(c *sim.Config) { c.LoadNS = -1 },
+		"measured":   func(c *sim.Config) { c.Measured = 0 },
+		"GroupSize":  func(c *sim.Config) { c.Loop.GroupSize = 0 },
+	} {
+		cfg := small.config(t)
+		change(&cfg)
+		if _, err := sim.Run(cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A decode speed that depends on nothing is a constant speed.
+func TestConstantSpeedIsNoSpeed(t *testing.T) {
+	s := small
+	s.envS = 3
+	plain := run(t, s.config(t))
+	s.sim = func(c *sim.Config) { c.Speed = func(int, bool) float64 { return 1 } }
+	if flat := run(t, s.config(t)); flat.Summary.Staleness.Mean != plain.Summary.Staleness.Mean || flat.EndNS != plain.EndNS {
+		t.Errorf("at a speed of 1 staleness %v and end %d, without %v and %d", flat.Summary.Staleness.Mean, flat.EndNS, plain.Summary.Staleness.Mean, plain.EndNS)
+	}
+	s.sim = func(c *sim.Config) {
+		c.Speed, c.NSPerToken = func(int, bool) float64 { return 0.5 }, nsPerToken/2
+	}
+	if half := run(t, s.config(t)); half.Ledger != plain.Ledger {
+		t.Errorf("half the speed of twice the speed gives %+v, want %+v", half.Ledger, plain.Ledger)
+	}
+}
+
+// A simulation twice as long allocates no more: nothing is allocated a step.
+func TestNoAllocationInTheSteadyState(t *testing.T) {
+	for name, rules := range map[string]func(*loop.Config){
+		"drop":  func(*loop.Config) {},
+		"block": func(c *loop.Config) { c.Policy = loop.PolicyBlock },
+		"max":   func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 2, true },
+		"pause": func(c *loop.Config) { c.Sync, c.EngineSlots = loop.SyncPause, []int{16, 16} },
+	} {
+		allocations := func(steps int) float64 {
+			s := small
+			s.warmup, s.steps, s.envS, s.rules = 0, steps, 4, rules
+			cfg := s.config(t)
+			return testing.AllocsPerRun(2, func() { run(t, cfg) })
+		}
+		if short, long := allocations(500), allocations(2000); long > short {
+			t.Errorf("%s: %v allocations over 500 steps, %v over 2000", name, short, long)
+		}
 	}
 }
