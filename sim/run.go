@@ -52,8 +52,11 @@ type runner struct {
 	now     int64
 	slots   []slot
 	engines []engine
-	// env holds the ends of environment times, of all engines' rollouts.
-	env tree
+	// env holds the ends of environment times, of all engines' rollouts. With merged it
+	// holds the ends of whole rollouts: where engines neither change speed nor stand
+	// still, those are known from the start.
+	env    tree
+	merged bool
 	// pending are scheduled events, the next one last.
 	pending []loop.Event
 	tick    int64
@@ -75,6 +78,7 @@ func newRunner(cfg Config) (*runner, error) {
 	cfg.Loop = l.Config()
 	c := cfg.Loop.Concurrency()
 	r := &runner{cfg: cfg, l: l, rec: metrics.NewRecorder(cfg.Loop), slots: make([]slot, c), tick: loop.NoTick, env: newTree(0, c)}
+	r.merged = cfg.Speed == nil && (cfg.Loop.Sync == loop.SyncInFlight || cfg.SyncNS == 0)
 	r.rec.Warmup = loop.Version(cfg.Warmup)
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
 	first := int32(0)
@@ -122,6 +126,12 @@ func (r *runner) stalled(why string) error {
 // environment, and its slot; -1 if none runs.
 func (r *runner) nextRollout() (at int64, slot int32) {
 	at, slot = math.MaxInt64, -1
+	if r.merged {
+		if top, ok := r.env.top(); ok {
+			at, slot = int64(valueOf(top.key)), int32(top.slot)
+		}
+		return at, slot
+	}
 	for i := range r.engines {
 		e := &r.engines[i]
 		top, ok := e.running.top()
@@ -195,6 +205,10 @@ func (r *runner) endPhase(slotIndex int32) {
 	s.versionTokens += int64(e.served) * int64(s.tokens-s.counted)
 	s.counted = s.tokens
 	r.setActive(e, e.active-1)
+	if r.merged {
+		r.score(slotIndex, &r.env)
+		return
+	}
 	if s.environmentNS == 0 {
 		r.score(slotIndex, &e.running)
 		return
@@ -202,6 +216,14 @@ func (r *runner) endPhase(slotIndex int32) {
 	s.generated = true
 	e.running.set(slotIndex, never, r.slots)
 	r.env.set(slotIndex, keyOf(float64(r.now+s.environmentNS)), r.slots)
+}
+
+// endsIn returns the tree that holds the next end of what runs in a slot.
+func (s *slot) endsIn(r *runner) *tree {
+	if r.merged || s.generated {
+		return &r.env
+	}
+	return &r.engines[s.engine].running
 }
 
 // score delivers the end of the rollout in a slot, whose end is on top of the
@@ -218,7 +240,7 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 	r.events++
 	r.sinceStep++
 	r.deliver(ev, generateNS, m)
-	if s.group == 0 || ended == &r.env {
+	if s.group == 0 || s.endsIn(r) != ended {
 		ended.set(slotIndex, never, r.slots)
 	}
 }
@@ -277,6 +299,10 @@ func (r *runner) startRollout(a *loop.Action) {
 	s.group, s.sample, s.attempt, s.tokens, s.counted, s.generated = a.Group, a.Sample, a.Attempt, tokens, 0, false
 	s.versionTokens, s.environmentNS, s.start = 0, environmentNS, r.now
 	s.endKey = e.workDone(r.now) + math.Round(float64(tokens)*r.cfg.NSPerToken)
+	if r.merged {
+		r.env.set(a.Slot, keyOf(s.endKey+float64(environmentNS)), r.slots)
+		return
+	}
 	e.running.set(a.Slot, keyOf(s.endKey), r.slots)
 }
 
@@ -286,12 +312,10 @@ func (r *runner) abortRollout(a *loop.Action) {
 	if s.group != a.Group || s.attempt != a.Attempt || s.sample != a.Sample {
 		return
 	}
-	if s.generated {
-		r.env.set(a.Slot, never, r.slots)
-	} else {
+	s.endsIn(r).set(a.Slot, never, r.slots)
+	if !s.generated {
 		e := &r.engines[a.Engine]
 		r.setActive(e, e.active-1)
-		e.running.set(a.Slot, never, r.slots)
 	}
 	s.group = 0
 	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt})
