@@ -23,8 +23,13 @@ type Recording struct {
 	cells  map[cell]measured
 	loads  mean // of a sync's slowest engine, ns
 	swaps  mean
-	// sampledTokens and generateNS of all scored rollouts, and how many there were.
-	sampledTokens, generateNS, scored int64
+	// sampledTokens, generateNS and spentNS (from its start to its reward) of all scored
+	// rollouts, and how many there were.
+	sampledTokens, generateNS, spentNS, scored int64
+	// firstTokenNS is the time from a start to its first token, where that was reported.
+	firstTokenNS mean
+	// fitted is what calibrate found, nil before.
+	fitted *overhead
 }
 
 // recordedGroup is one prompt's rollouts as far as they finished.
@@ -149,6 +154,10 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 	switch ev.Kind {
 	case loop.RolloutScored:
 		m.scored(ev)
+	case loop.FirstToken:
+		if at := m.runningAt(ev); at.group != 0 {
+			m.rec.firstTokenNS.add(ev.Time - at.started)
+		}
 	case loop.WeightsLoaded:
 		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
 	case loop.WeightsSwitched:
@@ -228,20 +237,30 @@ func (m *measurer) generated(at attempt, ev *trace.Event) int64 {
 	return max(ev.GenerateNS-int64(held*share), 0)
 }
 
-func (m *measurer) scored(ev *trace.Event) {
-	if ev.Slot < 0 || int(ev.Slot) >= len(m.running) || math.IsNaN(float64(ev.Reward)) {
-		return
+// runningAt returns the attempt that an event names, none if it is late and runs nowhere.
+func (m *measurer) runningAt(ev *trace.Event) attempt {
+	if ev.Slot < 0 || int(ev.Slot) >= len(m.running) {
+		return attempt{}
 	}
 	at := m.running[ev.Slot]
-	if at.group == 0 || at.group != ev.Group || at.sample != ev.Sample || at.number != ev.Attempt {
-		return // late: it runs nowhere
+	if at.group != ev.Group || at.sample != ev.Sample || at.number != ev.Attempt {
+		return attempt{}
+	}
+	return at
+}
+
+func (m *measurer) scored(ev *trace.Event) {
+	at := m.runningAt(ev)
+	if at.group == 0 || math.IsNaN(float64(ev.Reward)) {
+		return
 	}
 	m.running[ev.Slot] = attempt{}
 	g := m.group(at.group)
 	if g.samples[at.sample].scored {
 		return
 	}
-	outside := max(ev.Time-at.started-ev.GenerateNS, ev.EnvironmentNS, 0)
+	spent := ev.Time - at.started
+	outside := max(spent-ev.GenerateNS, ev.EnvironmentNS, 0)
 	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, reward: ev.Reward, scored: true}
 	g.scored++
 	for i := range g.samples {
@@ -249,6 +268,7 @@ func (m *measurer) scored(ev *trace.Event) {
 	}
 	m.rec.sampledTokens += int64(ev.Tokens)
 	m.rec.generateNS += m.generated(at, ev)
+	m.rec.spentNS += spent
 	m.rec.scored++
 }
 
@@ -295,15 +315,6 @@ func (r *Recording) NSPerToken() float64 {
 		return slotNS / slotSteps
 	}
 	return float64(r.generateNS) / float64(max(r.sampledTokens, 1))
-}
-
-// overheadNS is what a rollout spends at its engine beside the decode steps of its
-// response: the prompt, and the wait for a step to end.
-func (r *Recording) overheadNS() int64 {
-	if r.scored == 0 {
-		return 0
-	}
-	return max(int64((float64(r.generateNS)-float64(r.sampledTokens)*r.NSPerToken())/float64(r.scored)), 0)
 }
 
 // pool lists the groups to resample from: the last quarter of those that were

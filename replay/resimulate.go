@@ -44,6 +44,10 @@ func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
 	if err != nil {
 		return Resimulation{}, err
 	}
+	if err := r.calibrate(); err != nil {
+		return Resimulation{}, err
+	}
+	cfg.StartNS, w.overheadNS = r.fitted.startNS, r.fitted.outsideNS
 	res, err := sim.Run(cfg)
 	if err != nil {
 		return Resimulation{}, err
@@ -88,16 +92,19 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	}
 	rules.FilterZeroAdvantage = false // the workload rejects those groups: a simulation has no rewards
 	cfg := sim.Config{Loop: rules, Work: w, NSPerToken: r.NSPerToken(), LoadNS: r.loads.ns(), SyncNS: r.swaps.ns()}
-	if s.SyncNS != nil {
-		cfg.LoadNS, cfg.SyncNS = 0, *s.SyncNS
-	}
 	if table := r.speeds(rules.Concurrency(), cfg.NSPerToken); table != nil {
+		cfg.Lockstep = true
+		// Half a step of what a switch took was the wait for a step to end, which is simulated.
+		cfg.SyncNS = max(cfg.SyncNS-int64(cfg.NSPerToken/2), 0)
 		cfg.Speed = func(active int, busy bool) float64 {
 			if busy {
 				return table[1][active]
 			}
 			return table[0][active]
 		}
+	}
+	if s.SyncNS != nil {
+		cfg.LoadNS, cfg.SyncNS = 0, *s.SyncNS
 	}
 	steps := s.Steps
 	if steps == 0 {
@@ -116,7 +123,8 @@ type work struct {
 	source workload.Source
 	steps  stepModel
 	// stepScale is how many steps of the simulation consume what one recorded step did.
-	stepScale  float64
+	stepScale float64
+	// overheadNS is added to what each rollout spends outside its engine; see calibrate.
 	overheadNS int64
 	filter     bool
 	// asked for, and made up.
@@ -130,7 +138,7 @@ var _ sim.Work = (*work)(nil)
 // advantage are rejected, as those are that a verdict rejected in the run.
 func (r *Recording) work(filter bool, stepScale float64) (*work, error) {
 	w := &work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength),
-		stepScale: stepScale, overheadNS: r.overheadNS(), filter: filter}
+		stepScale: stepScale, filter: filter}
 	switch {
 	case len(w.pool) == 0:
 		return nil, errors.New("replay: no group of the trace is complete, so there is nothing to resimulate: let the run go on for longer")
@@ -160,7 +168,7 @@ func (w *work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, envir
 		w.rolloutsMade++
 	}
 	s := &g.samples[sample]
-	return s.tokens, s.outsideNS + w.overheadNS
+	return s.tokens, max(s.outsideNS+w.overheadNS, 0)
 }
 
 // Reject implements sim.Work.

@@ -33,6 +33,12 @@ type Config struct {
 	NSPerToken float64
 	// Speed scales it; nil for a constant speed.
 	Speed Speed
+	// Lockstep has every engine advance its rollouts by common decode steps of one token
+	// each, as continuous batching does: a rollout, and a switch of weights, waits for
+	// the running step to end. The first token of every rollout is then reported.
+	Lockstep bool
+	// StartNS is the time from a rollout's start until its engine takes it up.
+	StartNS int64
 	// SyncNS is the time a weight sync takes: engines generate through it in flight, and
 	// stand still through it under pause and drain.
 	SyncNS int64
@@ -58,8 +64,8 @@ func (c Config) Validate() error {
 	if !(c.NSPerToken > 0) || math.IsInf(c.NSPerToken, 0) {
 		errs = append(errs, fmt.Errorf("sim: NSPerToken is %g, want a positive number of nanoseconds", c.NSPerToken))
 	}
-	if c.SyncNS < 0 || c.LoadNS < 0 {
-		errs = append(errs, fmt.Errorf("sim: SyncNS is %d and LoadNS %d, want at least 0", c.SyncNS, c.LoadNS))
+	if c.SyncNS < 0 || c.LoadNS < 0 || c.StartNS < 0 {
+		errs = append(errs, fmt.Errorf("sim: SyncNS is %d, LoadNS %d and StartNS %d, want at least 0", c.SyncNS, c.LoadNS, c.StartNS))
 	}
 	if c.Warmup < 0 || c.Measured < 1 {
 		errs = append(errs, fmt.Errorf("sim: %d warm-up and %d measured steps, want at least 0 and 1", c.Warmup, c.Measured))

@@ -6,6 +6,19 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
+// phase is where a rollout is.
+type phase uint8
+
+const (
+	generating phase = iota
+	// starting is not yet taken up by its engine.
+	starting
+	// prefilling has its first token still to come.
+	prefilling
+	// outside is in its environment.
+	outside
+)
+
 // slot is a rollout in a slot of an engine.
 type slot struct {
 	group         loop.GroupID // 0: the slot is free
@@ -14,11 +27,13 @@ type slot struct {
 	tokens        int32
 	counted       int32 // tokens whose version is accounted for
 	engine        int32
-	generated     bool // waiting in its environment
+	phase         phase
 	versionTokens int64
 	environmentNS int64
 	start         int64
 	endKey        float64
+	// firstVersion sampled the first token, once weights have changed since; NoVersion before.
+	firstVersion loop.Version
 }
 
 // before orders two rollouts that end at one instant.
@@ -38,6 +53,23 @@ type engine struct {
 	speed  float64
 	held   bool
 	active int
+	// origin is the work at which some decode step of the present ones began.
+	origin float64
+}
+
+// aStep is the share of a decode step within which work counts as being at its
+// boundary: times are whole nanoseconds, work is not.
+const aStep = 1e-6
+
+// stepAfter returns the number of the next decode step to begin, from the origin,
+// and restarts the count in an idle engine, which begins a step at once.
+func (e *engine) stepAfter(now int64, nsPerToken float64) float64 {
+	work := e.workDone(now)
+	if e.active == 0 {
+		e.origin = work
+		return 0
+	}
+	return math.Ceil((work-e.origin)/nsPerToken - aStep)
 }
 
 // timeOf returns when the clock will show an amount of work.
@@ -75,8 +107,11 @@ func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {
 	e.hold(now, false)
 	for i := range e.slots {
 		s := &e.slots[i]
-		if s.group == 0 || s.generated {
+		if s.group == 0 || s.phase == starting || s.phase == outside {
 			continue
+		}
+		if s.phase == prefilling && s.firstVersion == loop.NoVersion && s.endKey-float64(s.tokens)*nsPerToken < e.clock-nsPerToken/2 {
+			s.firstVersion = e.served
 		}
 		made := s.tokens - int32(math.Ceil((s.endKey-e.clock)/nsPerToken))
 		made = min(max(made, s.counted), s.tokens)

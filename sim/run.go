@@ -78,7 +78,7 @@ func newRunner(cfg Config) (*runner, error) {
 	cfg.Loop = l.Config()
 	c := cfg.Loop.Concurrency()
 	r := &runner{cfg: cfg, l: l, rec: metrics.NewRecorder(cfg.Loop), slots: make([]slot, c), tick: loop.NoTick, env: newTree(0, c)}
-	r.merged = cfg.Speed == nil && (cfg.Loop.Sync == loop.SyncInFlight || cfg.SyncNS == 0)
+	r.merged = cfg.Speed == nil && !cfg.Lockstep && cfg.StartNS == 0 && (cfg.Loop.Sync == loop.SyncInFlight || cfg.SyncNS == 0)
 	r.rec.Warmup = loop.Version(cfg.Warmup)
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
 	first := int32(0)
@@ -193,34 +193,56 @@ func (r *runner) schedule(ev loop.Event) {
 	r.pending = slices.Insert(r.pending, i, ev)
 }
 
-// endPhase ends the generation of the rollout in a slot, or its environment time
-// and with it the rollout.
+// endPhase ends the phase of the rollout in a slot, and with the last one the rollout.
 func (r *runner) endPhase(slotIndex int32) {
 	s := &r.slots[slotIndex]
-	if s.generated {
+	switch s.phase {
+	case outside:
 		r.score(slotIndex, &r.env)
-		return
+	case starting:
+		r.env.set(slotIndex, never, r.slots)
+		r.takeUp(slotIndex)
+	case prefilling:
+		r.firstToken(slotIndex)
+	default:
+		r.endGeneration(slotIndex)
 	}
+}
+
+func (r *runner) endGeneration(slotIndex int32) {
+	s := &r.slots[slotIndex]
 	e := &r.engines[s.engine]
 	s.versionTokens += int64(e.served) * int64(s.tokens-s.counted)
 	s.counted = s.tokens
 	r.setActive(e, e.active-1)
-	if r.merged {
+	switch {
+	case r.merged:
 		r.score(slotIndex, &r.env)
-		return
-	}
-	if s.environmentNS == 0 {
+	case s.environmentNS == 0:
 		r.score(slotIndex, &e.running)
-		return
+	default:
+		s.phase = outside
+		e.running.set(slotIndex, never, r.slots)
+		r.env.set(slotIndex, keyOf(float64(r.now+s.environmentNS)), r.slots)
 	}
-	s.generated = true
-	e.running.set(slotIndex, never, r.slots)
-	r.env.set(slotIndex, keyOf(float64(r.now+s.environmentNS)), r.slots)
+}
+
+// firstToken reports the first token of the rollout in a slot.
+func (r *runner) firstToken(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	e := &r.engines[s.engine]
+	s.phase = generating
+	e.running.set(slotIndex, keyOf(s.endKey), r.slots)
+	v := s.firstVersion
+	if v == loop.NoVersion {
+		v = e.served
+	}
+	r.deliver(loop.Event{Time: r.now, Kind: loop.FirstToken, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt, Version: v}, 0, metrics.Measured{})
 }
 
 // endsIn returns the tree that holds the next end of what runs in a slot.
 func (s *slot) endsIn(r *runner) *tree {
-	if r.merged || s.generated {
+	if r.merged || s.phase == starting || s.phase == outside {
 		return &r.env
 	}
 	return &r.engines[s.engine].running
@@ -284,6 +306,8 @@ func (r *runner) execute(a *loop.Action) {
 		if r.cfg.Loop.Sync != loop.SyncInFlight {
 			ev.Time += r.cfg.SyncNS
 			r.engines[a.Engine].hold(r.now, true)
+		} else if e := &r.engines[a.Engine]; r.cfg.Lockstep && e.active > 0 {
+			ev.Time = e.timeOf(keyOf(e.origin + e.stepAfter(r.now, r.cfg.NSPerToken)*r.cfg.NSPerToken))
 		}
 		r.schedule(ev)
 	case loop.FinishRun:
@@ -292,18 +316,39 @@ func (r *runner) execute(a *loop.Action) {
 }
 
 func (r *runner) startRollout(a *loop.Action) {
-	tokens, environmentNS := r.cfg.Work.Rollout(a.Group, a.Sample, a.Attempt)
-	e := &r.engines[a.Engine]
-	r.setActive(e, e.active+1)
 	s := &r.slots[a.Slot]
-	s.group, s.sample, s.attempt, s.tokens, s.counted, s.generated = a.Group, a.Sample, a.Attempt, tokens, 0, false
-	s.versionTokens, s.environmentNS, s.start = 0, environmentNS, r.now
-	s.endKey = e.workDone(r.now) + math.Round(float64(tokens)*r.cfg.NSPerToken)
-	if r.merged {
-		r.env.set(a.Slot, keyOf(s.endKey+float64(environmentNS)), r.slots)
+	s.group, s.sample, s.attempt, s.phase = a.Group, a.Sample, a.Attempt, generating
+	s.tokens, s.environmentNS = r.cfg.Work.Rollout(a.Group, a.Sample, a.Attempt)
+	s.counted, s.versionTokens, s.start = 0, 0, r.now
+	if r.cfg.StartNS > 0 {
+		s.phase = starting
+		r.env.set(a.Slot, keyOf(float64(r.now+r.cfg.StartNS)), r.slots)
 		return
 	}
-	e.running.set(a.Slot, keyOf(s.endKey), r.slots)
+	r.takeUp(a.Slot)
+}
+
+// takeUp has the engine begin with the rollout in a slot.
+func (r *runner) takeUp(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	e := &r.engines[s.engine]
+	if r.cfg.Lockstep {
+		ns := r.cfg.NSPerToken
+		step := e.stepAfter(r.now, ns)
+		r.setActive(e, e.active+1)
+		s.phase, s.firstVersion = prefilling, loop.NoVersion
+		s.endKey = e.origin + (step+float64(s.tokens))*ns
+		e.running.set(slotIndex, keyOf(e.origin+(step+1)*ns), r.slots)
+		return
+	}
+	r.setActive(e, e.active+1)
+	s.phase = generating
+	s.endKey = e.workDone(r.now) + math.Round(float64(s.tokens)*r.cfg.NSPerToken)
+	if r.merged {
+		r.env.set(slotIndex, keyOf(s.endKey+float64(s.environmentNS)), r.slots)
+		return
+	}
+	e.running.set(slotIndex, keyOf(s.endKey), r.slots)
 }
 
 // abortRollout stops a rollout at once.
@@ -313,7 +358,7 @@ func (r *runner) abortRollout(a *loop.Action) {
 		return
 	}
 	s.endsIn(r).set(a.Slot, never, r.slots)
-	if !s.generated {
+	if s.phase == generating || s.phase == prefilling {
 		e := &r.engines[a.Engine]
 		r.setActive(e, e.active-1)
 	}

@@ -196,6 +196,7 @@ func TestEveryRule(t *testing.T) {
 		}
 		s.sim = func(c *sim.Config) {
 			c.SyncNS, c.LoadNS = int64(pick(3))*5e9, int64(pick(2))*3e9
+			c.Lockstep, c.StartNS = pick(2) == 0, int64(pick(2))*7e9
 			if pick(2) == 0 {
 				c.Speed = func(active int, busy bool) float64 {
 					speed := 1 / (1 + float64(active)/20)
@@ -293,6 +294,97 @@ func TestConstantSpeedIsNoSpeed(t *testing.T) {
 	}
 }
 
+// fixedTokens is a workload of rollouts that all have the same length.
+type fixedTokens struct {
+	sim.Work
+	tokens int32
+}
+
+func (f fixedTokens) Rollout(loop.GroupID, int32, int32) (int32, int64) { return f.tokens, 0 }
+
+func (fixedTokens) StepNS(loop.LeaseID, int64, int64) int64 { return 2503 }
+
+// In common decode steps everything ends, and weights switch, at a step's end; a
+// group that waited for its first step is stamped with what sampled its first token.
+func TestLockstep(t *testing.T) {
+	s := small
+	s.b, s.steps, s.warmup = 8, 50, 0
+	s.sim = func(c *sim.Config) {
+		c.Lockstep, c.NSPerToken, c.LoadNS = true, 1000, 2345
+		c.Work = fixedTokens{c.Work, 7}
+		c.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
+			switch ev.Kind {
+			case loop.RolloutScored, loop.FirstToken, loop.WeightsSwitched:
+				if ev.Time%1000 != 0 {
+					t.Errorf("%v is not at the end of a decode step", ev)
+				}
+			}
+		}
+	}
+	run(t, s.config(t))
+
+	// An engine that is switched while a rollout waits for its first step: the stamp rises.
+	s = small
+	s.rho, s.steps = 0.5, 400
+	raised := 0
+	issued, first := map[loop.GroupID]loop.Version{}, map[loop.GroupID]loop.Version{}
+	s.sim = func(c *sim.Config) {
+		c.Lockstep, c.StartNS = true, 30e9
+		c.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
+			if _, seen := first[ev.Group]; ev.Kind == loop.FirstToken && !seen {
+				first[ev.Group] = ev.Version
+			}
+			for _, a := range actions {
+				switch a.Kind {
+				case loop.StartRollout:
+					if _, seen := issued[a.Group]; !seen {
+						issued[a.Group] = a.Version
+					}
+				case loop.GroupQueued:
+					if a.StartVersion != first[a.Group] {
+						t.Errorf("group %d is stamped v%d, its first token was sampled by v%d", a.Group, a.StartVersion, first[a.Group])
+					}
+					if a.StartVersion > issued[a.Group] {
+						raised++
+					}
+				}
+			}
+		}
+	}
+	if _, err := checked(t, s.config(t)); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s.config(t))
+	if raised < 100 {
+		t.Errorf("the stamp of %d groups rose, want many where rollouts wait half a period", raised)
+	}
+}
+
+// A rollout that its engine takes up late is late by that.
+func TestStartTime(t *testing.T) {
+	s := small
+	s.tailness = 0
+	for _, lockstep := range []bool{false, true} {
+		spent := func(start int64) int64 {
+			total, n := int64(0), int64(0)
+			s.sim = func(c *sim.Config) {
+				c.Lockstep, c.StartNS = lockstep, start
+				c.Observe = func(ev loop.Event, generateNS, environmentNS int64, _ []loop.Action) {
+					if ev.Kind == loop.RolloutScored {
+						total += generateNS + environmentNS
+						n++
+					}
+				}
+			}
+			run(t, s.config(t))
+			return total / n
+		}
+		if late, prompt := spent(nsPerToken*50), spent(0); late != prompt+nsPerToken*50 {
+			t.Errorf("lockstep %v: rollouts take %d ns, started at once %d", lockstep, late, prompt)
+		}
+	}
+}
+
 // A simulation twice as long allocates no more: nothing is allocated a step.
 func TestNoAllocationInTheSteadyState(t *testing.T) {
 	for name, rules := range map[string]func(*loop.Config){
@@ -300,10 +392,12 @@ func TestNoAllocationInTheSteadyState(t *testing.T) {
 		"block": func(c *loop.Config) { c.Policy = loop.PolicyBlock },
 		"max":   func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 2, true },
 		"pause": func(c *loop.Config) { c.Sync, c.EngineSlots = loop.SyncPause, []int{16, 16} },
+		"steps": func(*loop.Config) {},
 	} {
 		allocations := func(steps int) float64 {
 			s := small
 			s.warmup, s.steps, s.envS, s.rules = 0, steps, 4, rules
+			s.sim = func(c *sim.Config) { c.Lockstep = name == "steps" }
 			cfg := s.config(t)
 			return testing.AllocsPerRun(2, func() { run(t, cfg) })
 		}

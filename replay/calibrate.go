@@ -1,0 +1,93 @@
+package replay
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+)
+
+// overhead is the time per rollout that the modelled engine leaves out.
+type overhead struct {
+	// startNS lies before the engine takes a rollout up: the wait for a processor, a
+	// prefill that decoding does not wait for. It is at least 0.
+	startNS int64
+	// outsideNS lies after its last token; it is negative where decode steps in a crowd
+	// were faster than their mean says.
+	outsideNS int64
+}
+
+const (
+	// calibrationRounds bounds the fit, which mostly needs two or three.
+	calibrationRounds = 8
+	// calibrationError is how near the fit has to come, as a share.
+	calibrationError = 0.003
+)
+
+// calibrate fits the overhead: with it, rollouts under the run's own settings take
+// as long to their first token, and to their reward, as they took in the run.
+func (r *Recording) calibrate() error {
+	if r.fitted != nil {
+		return nil
+	}
+	wantSpent := float64(r.spentNS) / float64(r.scored)
+	wantFirst := 0.0
+	if r.firstTokenNS.n > 0 && len(r.cells) > 0 {
+		wantFirst = float64(r.firstTokenNS.ns())
+	}
+	var at, best overhead
+	least := math.Inf(1)
+	for range calibrationRounds {
+		spent, first, err := r.meanTimes(at)
+		if err != nil {
+			return err
+		}
+		offSpent, offFirst := wantSpent-spent, 0.0
+		if wantFirst > 0 {
+			offFirst = wantFirst - first
+			if at.startNS == 0 {
+				offFirst = max(offFirst, 0) // it cannot start before it was asked to
+			}
+		}
+		if off := math.Abs(offSpent) + math.Abs(offFirst); off < least {
+			least, best = off, at
+		}
+		if least < calibrationError*wantSpent {
+			break
+		}
+		start := max(at.startNS+int64(offFirst), 0)
+		at.outsideNS += int64(offSpent) - (start - at.startNS)
+		at.startNS = start
+	}
+	r.fitted = &best
+	return nil
+}
+
+// meanTimes returns how long rollouts take in the resimulation of the run under its
+// own settings, with an overhead: to their reward and to their first token, in ns.
+func (r *Recording) meanTimes(o overhead) (spent, first float64, err error) {
+	cfg, w, err := r.config(Settings{})
+	if err != nil {
+		return 0, 0, err
+	}
+	cfg.StartNS, w.overheadNS = o.startNS, o.outsideNS
+	starts := make([]int64, cfg.Loop.Concurrency())
+	var toReward, toToken mean
+	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+		switch ev.Kind {
+		case loop.RolloutScored:
+			toReward.add(generateNS + environmentNS)
+		case loop.FirstToken:
+			toToken.add(ev.Time - starts[ev.Slot])
+		}
+		for i := range actions {
+			if actions[i].Kind == loop.StartRollout {
+				starts[actions[i].Slot] = ev.Time
+			}
+		}
+	}
+	if _, err := sim.Run(cfg); err != nil {
+		return 0, 0, err
+	}
+	return float64(toReward.ns()), float64(toToken.ns()), nil
+}
