@@ -176,9 +176,18 @@ func observedCells(t *testing.T, cfg sim.Config, speed sim.Speed) []trace.Servic
 	t.Helper()
 	sums := map[trace.ServiceCell]float64{} // ns by active and busy
 	active, busy, last := 0, false, int64(0)
+	var starting []int64 // when the engine takes up what has been started, in order
+	until := func(at int64) {
+		sums[trace.ServiceCell{Active: active, TrainerBusy: busy}] += float64(at - last)
+		last = at
+	}
 	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
-		sums[trace.ServiceCell{Active: active, TrainerBusy: busy}] += float64(ev.Time - last)
-		last = ev.Time
+		for len(starting) > 0 && starting[0] <= ev.Time {
+			until(starting[0])
+			starting = starting[1:]
+			active++
+		}
+		until(ev.Time)
 		switch ev.Kind {
 		case loop.RolloutScored:
 			active--
@@ -188,7 +197,7 @@ func observedCells(t *testing.T, cfg sim.Config, speed sim.Speed) []trace.Servic
 		for _, a := range actions {
 			switch a.Kind {
 			case loop.StartRollout:
-				active++
+				starting = append(starting, ev.Time+cfg.StartNS)
 			case loop.StartTrainStep:
 				busy = true
 			}
@@ -244,6 +253,52 @@ func TestResimulationUsesMeasuredSpeeds(t *testing.T) {
 	if len(got.Warnings) > 0 || len(more.Warnings) != 1 || !strings.Contains(more.Warnings[0], "32") {
 		t.Errorf("warnings %q with the run's slots, %q with twice as many", got.Warnings, more.Warnings)
 	}
+}
+
+// A run of common decode steps, whose rollouts wait before and after the engine, is
+// reproduced with those waits, though the trace says only how long things took.
+func TestResimulationInDecodeSteps(t *testing.T) {
+	speed := func(active int, busy bool) float64 { return 1 / (1 + float64(active)/40) }
+	for name, change := range map[string]func(*sim.Config){
+		"at once":        func(*sim.Config) {},
+		"late":           func(c *sim.Config) { c.StartNS = 60e6 },
+		"slow sync":      func(c *sim.Config) { c.LoadNS = 90e6 },
+		"few long steps": func(c *sim.Config) { c.NSPerToken, c.Work = 30e6, tokensOver{c.Work, 30} },
+	} {
+		cfg := simulated(t, func(c *sim.Config) {
+			c.Lockstep, c.Speed = true, speed
+			c.Work = drifting{Work: fixedEnvironment{c.Work.(drifting).Work}}
+			change(c)
+		})
+		data, want := record(t, cfg, observedCells(t, cfg, speed))
+		got, err := measure(t, data).Resimulate(replay.Settings{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		a, b := got.Summary, want.Summary
+		t.Logf("%s: staleness %.3f of %.3f, period %.3f of %.3f", name, a.Staleness.Mean, b.Staleness.Mean, a.PeriodS.Mean, b.PeriodS.Mean)
+		if math.Abs(a.Staleness.Mean-b.Staleness.Mean) > 0.03*b.Staleness.Mean || math.Abs(float64(a.Staleness.P95-b.Staleness.P95)) > 1 {
+			t.Errorf("%s: staleness %.4f p95 %d, the run had %.4f p95 %d", name, a.Staleness.Mean, a.Staleness.P95, b.Staleness.Mean, b.Staleness.P95)
+		}
+		if math.Abs(a.PeriodS.Mean-b.PeriodS.Mean) > 0.02*b.PeriodS.Mean {
+			t.Errorf("%s: period %.4f s, the run had %.4f s", name, a.PeriodS.Mean, b.PeriodS.Mean)
+		}
+	}
+}
+
+// tokensOver is a workload of a fraction of the tokens.
+type tokensOver struct {
+	sim.Work
+	by int32
+}
+
+func (o tokensOver) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
+	tokens, env := o.Work.Rollout(g, k, attempt)
+	return 1 + tokens/o.by, env
+}
+
+func (o tokensOver) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	return o.Work.StepNS(lease, rollouts, tokens*int64(o.by))
 }
 
 func TestResimulationRefusesWhatItCannotKnow(t *testing.T) {
