@@ -79,7 +79,7 @@ func startProgram(t *testing.T, dir string, args ...string) *process {
 // whether the process was still there to receive it.
 func (p *process) signalAt(t *testing.T, runDir string, size int64, sig syscall.Signal) bool {
 	t.Helper()
-	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
 	}
