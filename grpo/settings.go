@@ -9,8 +9,9 @@ package grpo
 //	batch  64, lag 4            450 to 600
 //	batch 128, lag 4, rate 2e-3 250 to 350
 //
-// The higher rate is quicker and nearer to where the estimator breaks; the lower
-// batch has a larger lag where the trainer is as fast as the engine.
+// The higher rate is quicker but breaks the estimator on the way: its clip
+// fraction, over the worst 50 steps, is 0.31 to 0.36 on seeds 1 to 3, against 0.18
+// to 0.20.
 const (
 	// LearningRate of Adam. After a supervised warm-up a third of it: see the
 	// task addition, which the full rate makes worse.
