@@ -88,36 +88,6 @@ type Event struct {
 	VersionTokens int64
 }
 
-// wire is the line as JSON has it. Absent fields are zero.
-type wire struct {
-	N        *int64          `json:"n"`
-	T        int64           `json:"t"`
-	E        string          `json:"e"`
-	A        string          `json:"a"`
-	Note     string          `json:"note"`
-	Data     json.RawMessage `json:"data"`
-	Engine   int32           `json:"engine"`
-	Slot     int32           `json:"slot"`
-	Group    int64           `json:"g"`
-	Sample   int32           `json:"s"`
-	Attempt  int32           `json:"attempt"`
-	Tokens   int32           `json:"tokens"`
-	Count    int32           `json:"count"`
-	Lease    int64           `json:"lease"`
-	Version  int64           `json:"v"`
-	Start    int64           `json:"start_v"`
-	Ready    int64           `json:"ready_v"`
-	Reward   float32         `json:"reward"`
-	BadValue bool            `json:"reward_nan"`
-	Rejected bool            `json:"rejected"`
-	Reason   string          `json:"reason"`
-	End      string          `json:"end"`
-	GenNS    int64           `json:"gen_ns"`
-	EnvNS    int64           `json:"env_ns"`
-	VTokens  int64           `json:"v_tokens"`
-	CRC      string          `json:"crc"`
-}
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encoder renders lines. It keeps the checksum from line to line; its zero value
@@ -258,48 +228,4 @@ func text(dst []byte, key, v string) []byte {
 	dst = append(dst, '"', ':', '"')
 	dst = append(dst, v...)
 	return append(dst, '"')
-}
-
-func (w *wire) record(line int) (Record, error) {
-	if w.N == nil {
-		return Record{}, fmt.Errorf(`no sequence number "n"`)
-	}
-	r := Record{Line: line, Seq: *w.N}
-	reason, err := loop.ParseReason(w.Reason)
-	if err != nil {
-		return r, err
-	}
-	switch {
-	case w.E != "":
-		kind, err := loop.ParseEventKind(w.E)
-		if err != nil {
-			return r, err
-		}
-		r.Event = &Event{GenerateNS: w.GenNS, EnvironmentNS: w.EnvNS, VersionTokens: w.VTokens, Event: loop.Event{
-			Time: w.T, Kind: kind, Reason: reason, Engine: w.Engine, Slot: w.Slot, Sample: w.Sample, Attempt: w.Attempt,
-			Tokens: w.Tokens, Reward: w.Reward, Group: loop.GroupID(w.Group), Lease: loop.LeaseID(w.Lease), Version: loop.Version(w.Version)}}
-		if w.Rejected {
-			r.Event.Verdict = loop.VerdictReject
-		}
-		if w.BadValue {
-			r.Event.Reward = float32(math.NaN())
-		}
-	case w.A != "":
-		kind, err := loop.ParseActionKind(w.A)
-		if err != nil {
-			return r, err
-		}
-		end, err := loop.ParseEnd(w.End)
-		if err != nil {
-			return r, err
-		}
-		r.Action = &loop.Action{Kind: kind, End: end, Reason: reason, Engine: w.Engine, Slot: w.Slot, Sample: w.Sample,
-			Attempt: w.Attempt, Count: w.Count, Group: loop.GroupID(w.Group), Lease: loop.LeaseID(w.Lease),
-			Version: loop.Version(w.Version), StartVersion: loop.Version(w.Start), ReadyVersion: loop.Version(w.Ready)}
-	case w.Note != "":
-		r.Note, r.Data = w.Note, w.Data
-	default:
-		return r, fmt.Errorf("neither an event, an action nor a note")
-	}
-	return r, nil
 }

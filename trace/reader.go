@@ -88,14 +88,11 @@ func (r *Reader) Next() (Record, error) {
 	if !bytes.Equal(line[body:], r.tail) {
 		return fail(ErrChecksum)
 	}
-	var w wire
-	if err := json.Unmarshal(line, &w); err != nil {
-		return fail(err)
-	}
-	rec, err := w.record(r.line + 1)
+	rec, err := parseLine(line[:body])
 	if err != nil {
 		return fail(err)
 	}
+	rec.Line = r.line + 1
 	if rec.Event != nil {
 		if rec.Seq != r.seq+1 {
 			return fail(fmt.Errorf("event %d follows event %d", rec.Seq, r.seq))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -235,6 +237,59 @@ func TestWhatIsNoTraceIsRefused(t *testing.T) {
 	}
 }
 
+// seal ends lines as an encoder does, whatever is in them.
+func seal(lines ...string) []byte {
+	sum := uint32(0)
+	var out []byte
+	for _, l := range lines {
+		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), []byte(l))
+		out = fmt.Appendf(out, "%s,\"crc\":\"%08x\"}\n", l, sum)
+	}
+	return out
+}
+
+// A line that verifies and still is no line of a trace is refused by what is wrong with it.
+func TestUnreadableLines(t *testing.T) {
+	head := `{"n":0,"note":"header","data":{"format":1}`
+	if _, _, _, err := read(seal(head, `{"n":1,"t":-5,"e":"tick"`)); err != nil {
+		t.Fatalf("a good line: %v", err)
+	}
+	for line, want := range map[string]string{
+		`{"n":2,"t":5,"e":"tick"`:                    "event 2 follows event 0",
+		`{"t":5,"e":"tick"`:                          "sequence number",
+		`{"n":1,"t":5`:                               "neither an event",
+		`{"n":1,"t":5,"e":"tock"`:                    "tock",
+		`{"n":1,"a":"start"`:                         "start-rollout",
+		`{"n":1,"e":"tick","reason":"none"`:          "none",
+		`{"n":1,"a":"group-ended","end":"lost"`:      "lost",
+		`{"n":1,"e":"tick","slot":2147483648`:        "32 bits",
+		`{"n":1,"e":"tick","t":9223372036854775808`:  "64 bits",
+		`{"n":1,"e":"tick","t":99999999999999999999`: "64 bits",
+		`{"n":1,"e":"tick","t":-`:                    "whole number",
+		`{"n":1,"e":"tick","t":1.5`:                  "comma",
+		`{"n":1,"e":"tick","colour":3`:               "colour",
+		`{"n":1,"e":"tick","reward":x`:               "number",
+		`{"n":1,"e":"tick","rejected":false`:         "true",
+		`{"n":1,"e":"ti\\ck"`:                        "word",
+		`{"n":1,"e":tick`:                            "quoted",
+		`{"n":1,"e"="tick"`:                          "colon",
+		`{"n":1,"note":"x","data":{`:                 "no JSON",
+		`["n":1]`:                                    "begin",
+	} {
+		_, _, _, err := read(seal(head, line))
+		var at *trace.Error
+		if !errors.As(err, &at) || at.Line != 2 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want line 2 and %q", line, err, want)
+		}
+	}
+	for _, edge := range []string{"-9223372036854775808", "9223372036854775807"} {
+		_, got, _, err := read(seal(head, `{"n":1,"e":"tick","t":`+edge))
+		if err != nil || fmt.Sprint(got[0].Event.Time) != edge {
+			t.Errorf("%s: %v", edge, err)
+		}
+	}
+}
+
 func TestOpenNamesWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := trace.Open(filepath.Join(dir, "nothing")); err == nil || !strings.Contains(err.Error(), "does not exist") {
@@ -310,4 +365,47 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// FuzzLine checks lines whose checksum is right: none panics, and what is accepted
+// comes back the same from an encoder.
+func FuzzLine(f *testing.F) {
+	data, _ := write(f, 5, 8)
+	for line := range bytes.Lines(data) {
+		f.Add(string(line[:bytes.LastIndex(line, []byte(`,"crc":"`))]))
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.Contains(line, "\n") {
+			return
+		}
+		head := `{"n":0,"note":"header","data":{"format":1}`
+		_, got, _, err := read(seal(head, line))
+		if err != nil || len(got) != 1 {
+			return
+		}
+		enc := &trace.Encoder{}
+		again, err := enc.AppendNote(nil, trace.NoteHeader, trace.Header{Format: trace.Format})
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch rec := got[0]; {
+		case rec.Event != nil:
+			again = enc.AppendEvent(again, *rec.Event)
+		case rec.Action != nil:
+			again = enc.AppendAction(again, rec.Seq, *rec.Action)
+		default:
+			return
+		}
+		_, back, _, err := read(again)
+		if err != nil {
+			t.Fatalf("%s is read, and written so that it is not: %v", line, err)
+		}
+		same := got[0].Action != nil && *got[0].Action == *back[0].Action
+		if got[0].Event != nil { // a reward may be no number, which equals nothing
+			same = fmt.Sprintf("%#v", *got[0].Event) == fmt.Sprintf("%#v", *back[0].Event)
+		}
+		if !same {
+			t.Errorf("%s comes back as %+v", line, back[0])
+		}
+	})
 }
