@@ -26,13 +26,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Snapshot keeps a state of the loop as of the log's sequence number seq. It is
 // written aside and renamed, so that it is there whole or not at all.
 func (s *Store) Snapshot(seq int64, state []byte) error {
+	s.logMutex.Lock()
+	always := s.options.Always
+	s.logMutex.Unlock()
 	path := s.snapshotPath(seq)
 	header := fmt.Sprintf("headway snapshot 1 %d %d %08x\n", seq, len(state), crc32.Checksum(state, castagnoli))
-	err := writeFile(path+temporary, s.options.Always, []byte(header), state)
+	err := writeFile(path+temporary, always, []byte(header), state)
 	if err == nil {
 		err = os.Rename(path+temporary, path)
 	}
-	if err == nil && s.options.Always {
+	if err == nil && always {
 		err = syncDir(s.stateDir())
 	}
 	if err != nil {

@@ -209,6 +209,16 @@ func (s *Store) Trace() (io.ReadCloser, error) {
 	}{io.LimitReader(f, size), f}, nil
 }
 
+// SetAlways changes Options.Always from now on: of an opened run, whose own document
+// says which it is and can be read only once it is open.
+func (s *Store) SetAlways(always bool) {
+	s.logMutex.Lock()
+	defer s.logMutex.Unlock()
+	s.payloads.mutex.Lock()
+	defer s.payloads.mutex.Unlock()
+	s.options.Always, s.payloads.options.Always = always, always
+}
+
 // Close flushes and closes. A second Close does nothing.
 func (s *Store) Close() error {
 	s.logMutex.Lock()

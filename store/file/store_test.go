@@ -95,8 +95,15 @@ func TestGoesOnWhereItEnded(t *testing.T) {
 		appendLines(t, s, eventLine(enc, 1), eventLine(enc, 2))
 		closeStore(t, s)
 
-		s, err := file.Open(dir, file.Options{Always: always})
+		s, err := file.Open(dir, file.Options{})
 		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetAlways(always)
+		if err := s.PutSample(sampleOf(1, 0, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Snapshot(2, []byte("state")); err != nil {
 			t.Fatal(err)
 		}
 		if s.Ended() || s.Header().Seed != 7 || !reflect.DeepEqual(s.Header().Loop, rules) {
