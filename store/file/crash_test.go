@@ -208,3 +208,40 @@ func FuzzPayload(f *testing.F) {
 		}
 	})
 }
+
+// A write that fails is an error, and so is every later one: what follows a gap could
+// not be read. What was there before is still good.
+func TestFailedWritesAreFinal(t *testing.T) {
+	dir := t.TempDir()
+	s, enc := begin(t, dir, file.Options{})
+	appendLines(t, s, eventLine(enc, 1))
+	if err := s.PutSample(sampleOf(1, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Break(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Append([][]byte{eventLine(enc, 2)}); err == nil || !strings.Contains(err.Error(), "event log") {
+			t.Errorf("a failed append: %v", err)
+		}
+		if err := s.PutSample(sampleOf(2, 0, 1)); err == nil || !strings.Contains(err.Error(), "payloads") {
+			t.Errorf("a failed payload: %v", err)
+		}
+	}
+	if n := readAll(t, s); n != 1 {
+		t.Errorf("%d events are left, want 1", n)
+	}
+	if _, err := s.Samples(1); err != nil {
+		t.Errorf("a payload from before: %v", err)
+	}
+	_ = s.Close() // what cannot be flushed was reported
+	s, err := file.Open(dir, file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	if n := readAll(t, s); n != 1 {
+		t.Errorf("%d events after a restart, want 1", n)
+	}
+}
