@@ -37,9 +37,13 @@ func (r *Recording) calibrate() error {
 	}
 	var at, best overhead
 	least := math.Inf(1)
+	steps := 0
 	for range calibrationRounds {
-		spent, first, err := r.meanTimes(at)
-		if err != nil {
+		spent, first, lasted, err := r.meanTimes(at, steps)
+		if lasted > 0 && steps == 0 {
+			steps = lasted // what comes after that is made up
+		}
+		if err != nil && lasted == 0 {
 			return err
 		}
 		offSpent, offFirst := wantSpent-spent, 0.0
@@ -65,10 +69,11 @@ func (r *Recording) calibrate() error {
 
 // meanTimes returns how long rollouts take in the resimulation of the run under its
 // own settings, with an overhead: to their reward and to their first token, in ns.
-func (r *Recording) meanTimes(o overhead) (spent, first float64, err error) {
-	cfg, w, err := r.config(Settings{})
+// It also returns for how many train steps the recorded groups lasted, 0 if to the end.
+func (r *Recording) meanTimes(o overhead, steps int) (spent, first float64, lasted int, err error) {
+	cfg, w, err := r.config(Settings{Steps: steps})
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	cfg.StartNS, w.overheadNS = o.startNS, o.outsideNS
 	starts := make([]int64, cfg.Loop.Concurrency())
@@ -86,8 +91,6 @@ func (r *Recording) meanTimes(o overhead) (spent, first float64, err error) {
 			}
 		}
 	}
-	if _, err := sim.Run(cfg); err != nil {
-		return 0, 0, err
-	}
-	return float64(toReward.ns()), float64(toToken.ns()), nil
+	_, err = sim.Run(cfg)
+	return float64(toReward.ns()), float64(toToken.ns()), w.lasted, err
 }

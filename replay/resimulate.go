@@ -39,25 +39,40 @@ type Resimulation struct {
 // Resimulate simulates the recorded run, with the lengths, environment times,
 // decode speeds and train steps it measured. The error wraps sim.ErrStalled if
 // the settings starve the trainer.
+//
+// Without Settings.Steps it goes as far as the recorded groups last, if that is at
+// least half of the run: near the end of a run that filters almost everything, a
+// few groups more or less are many steps.
 func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
-	cfg, w, err := r.config(s)
-	if err != nil {
-		return Resimulation{}, err
-	}
 	if err := r.calibrate(); err != nil {
 		return Resimulation{}, err
 	}
-	cfg.StartNS, w.overheadNS = r.fitted.startNS, r.fitted.outsideNS
-	res, err := sim.Run(cfg)
-	if err != nil {
-		return Resimulation{}, err
+	out, lasted, err := r.simulate(s)
+	wanted := out.Warmup + out.Steps
+	if (err != nil || out.Extrapolated > ExtrapolatedMax) && s.Steps == 0 && 2*lasted >= wanted && lasted > out.Warmup {
+		s.Steps = lasted
+		if out, _, err = r.simulate(s); err == nil {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("the recorded groups last for %d of %d train steps, which are what was simulated", lasted, wanted))
+		}
 	}
-	out := Resimulation{Result: res, Extrapolated: w.extrapolated(), Warmup: cfg.Warmup, Steps: cfg.Measured, Warnings: r.warnings(cfg.Loop.Concurrency())}
-	if out.Extrapolated > ExtrapolatedMax {
-		return out, fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
+	if err == nil && out.Extrapolated > ExtrapolatedMax {
+		err = fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
 			100*out.Extrapolated, 100*ExtrapolatedMax)
 	}
-	return out, nil
+	return out, err
+}
+
+// simulate makes one simulation. It also returns for how many train steps the
+// recorded groups lasted, 0 if to the end; the error may still leave that.
+func (r *Recording) simulate(s Settings) (out Resimulation, lasted int, err error) {
+	cfg, w, err := r.config(s)
+	if err != nil {
+		return out, 0, err
+	}
+	cfg.StartNS, w.overheadNS = r.fitted.startNS, r.fitted.outsideNS
+	res, err := sim.Run(cfg)
+	return Resimulation{Result: res, Extrapolated: w.extrapolated(), Warmup: cfg.Warmup, Steps: cfg.Measured,
+		Warnings: r.warnings(cfg.Loop.Concurrency())}, w.lasted, err
 }
 
 // warnings says what a simulation with c slots rests on that was not measured.
@@ -127,6 +142,9 @@ type work struct {
 	// overheadNS is added to what each rollout spends outside its engine; see calibrate.
 	overheadNS int64
 	filter     bool
+	// lasted is the number of steps begun when the first group was asked for that the
+	// run never started; 0 if none was.
+	lasted int
 	// asked for, and made up.
 	rollouts, rolloutsMade int64
 	stepsAsked, stepsMade  int64
@@ -166,6 +184,9 @@ func (w *work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, envir
 	w.rollouts++
 	if made {
 		w.rolloutsMade++
+		if w.lasted == 0 && int(group) > len(w.rec.groups) {
+			w.lasted = int(w.stepsAsked)
+		}
 	}
 	s := &g.samples[sample]
 	return s.tokens, max(s.outsideNS+w.overheadNS, 0)

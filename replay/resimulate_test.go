@@ -301,6 +301,31 @@ func (o tokensOver) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
 	return o.Work.StepNS(lease, rollouts, tokens*int64(o.by))
 }
 
+// Settings that use groups up faster than the run did are simulated as far as its
+// groups last.
+func TestResimulationGoesAsFarAsTheGroupsLast(t *testing.T) {
+	data, _ := record(t, simulated(t, nil), nil)
+	rec := measure(t, data)
+	faster := rec.Header.Loop
+	faster.EngineSlots = []int{48}
+	got, err := rec.Resimulate(replay.Settings{Loop: &faster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Steps+got.Warmup >= 450 || got.Extrapolated > 0.02 || len(got.Warnings) != 2 || !strings.Contains(got.Warnings[1], "of 450 train steps") {
+		t.Errorf("%d steps after %d, %.3f extrapolated, warnings %q", got.Steps, got.Warmup, got.Extrapolated, got.Warnings)
+	}
+	cfg := simulated(t, nil)
+	cfg.Loop.EngineSlots, cfg.Measured = faster.EngineSlots, got.Steps
+	want, err := sim.Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := got.Summary.Staleness.Mean, want.Summary.Staleness.Mean; math.Abs(a-b) > 0.02*b {
+		t.Errorf("staleness %.4f, a run has %.4f", a, b)
+	}
+}
+
 func TestResimulationRefusesWhatItCannotKnow(t *testing.T) {
 	data, _ := record(t, simulated(t, nil), nil)
 	rec := measure(t, data)
