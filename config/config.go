@@ -46,7 +46,7 @@ type Config struct {
 
 // Rollout says how responses are generated.
 type Rollout struct {
-	// Concurrency is C, the rollouts generated at once over all engines. Default 64.
+	// Concurrency is C, the rollouts generated at once over all engines. Default train.batch.
 	Concurrency int `json:"concurrency" min:"1" max:"16777216"`
 	// GroupSize is S, the rollouts of one prompt. Default 8.
 	GroupSize int `json:"group_size" min:"1" max:"65536"`
@@ -98,7 +98,7 @@ type Service struct {
 
 // Train says what a train step consumes and how long it takes.
 type Train struct {
-	// Batch is B, the rollouts one train step consumes; a multiple of rollout.group_size. Default 64.
+	// Batch is B, the rollouts one train step consumes; a multiple of rollout.group_size. Default 128, or 16 groups.
 	Batch int `json:"batch" min:"1" max:"16777216"`
 	// Utilization is rollout throughput over train throughput; it sets the train step's time in a simulation. Below 1 the run is rollout-bound, above train-bound.
 	Utilization float64 `json:"utilization,omitempty" above:"0" max:"1e6"`
@@ -144,7 +144,7 @@ type Sync struct {
 type Filter struct {
 	// Acceptance is the modelled share of groups that a filter lets through; a run measures its own. Default 1.
 	Acceptance float64 `json:"acceptance" above:"0" max:"1"`
-	// ZeroAdvantage ends groups whose rewards are all equal instead of queueing them, in a run. Default true.
+	// ZeroAdvantage ends groups whose rewards are all equal instead of queueing them, in a run. Near the end of learning that is most of them, and the trainer starves. Default false.
 	ZeroAdvantage bool `json:"zero_advantage"`
 }
 
@@ -192,7 +192,7 @@ type Environment struct {
 	HeldOut int `json:"held_out" min:"1" max:"10000000"`
 	// ServiceTime is the time a rollout waits for tools and sandboxes; the same as rollout.environment, which simulations read, and either may be given.
 	ServiceTime Service `json:"service_time"`
-	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 300 for addition, else 0.
+	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
 	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`
 }
 
@@ -200,9 +200,9 @@ type Environment struct {
 type Trainer struct {
 	// Kind of trainer. Default embedded.
 	Kind string `json:"kind" allowed:"embedded"`
-	// Steps is the number of train steps of the run. Default 500.
+	// Steps is the number of train steps of the run. Default 600.
 	Steps int `json:"steps" min:"1" max:"1000000000"`
-	// LearningRate of Adam. Default 0.001.
+	// LearningRate of Adam. Default 0.001, 0.0003 for addition.
 	LearningRate float64 `json:"learning_rate" above:"0" max:"10"`
 	// ClipEpsilon bounds the importance ratio to [1 - epsilon, 1 + epsilon]. Default 0.2.
 	ClipEpsilon float64 `json:"clip_epsilon" above:"0" below:"1"`
@@ -210,7 +210,7 @@ type Trainer struct {
 	NormalizeStd bool `json:"normalize_std"`
 	// GradientNorm is the largest norm of a gradient, where larger ones are scaled down; 0 for no bound. Default 1.
 	GradientNorm float64 `json:"gradient_norm" min:"0" max:"1e6"`
-	// Threads is the number of processor threads of one step; 0 for all. Default 0.
+	// Threads is the number of processor threads of one step; 0 is one, which leaves the others to engines. Default 0.
 	Threads int `json:"threads" min:"0" max:"4096"`
 	// StepS is the least time of one train step in seconds: a faster trainer waits for it. 0 is as fast as it can. Default 0.
 	StepS float64 `json:"step_s" min:"0" max:"86400"`

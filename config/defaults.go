@@ -10,14 +10,16 @@ import (
 // WithDefaults.
 const (
 	groupSizeDefault    = 8
-	batchGroupsDefault  = 8
+	batchGroupsDefault  = 16
 	meanTokensDefault   = 1400
 	tailnessDefault     = 50
 	capTokensDefault    = 8080
 	heldOutDefault      = 1000
-	warmupDefault       = 300
+	warmupDefault       = 1200
 	evaluatedDefault    = 200
-	simulatedSpeed      = 50 // tokens per second of one slot
+	learningRateDefault = 1e-3
+	warmRateDefault     = 3e-4 // behind a supervised warm-up, which the full rate undoes
+	simulatedSpeed      = 50   // tokens per second of one slot
 	synchronousSchedule = "synchronous"
 )
 
@@ -32,9 +34,6 @@ func (c Config) WithDefaults() Config {
 	c.queueDefaults()
 	c.syncDefaults()
 	orNumber(&c.Filter.Acceptance, 1, c.given("filter.acceptance"))
-	if !c.given("filter.zero_advantage") && c.Rollout.GroupSize > 1 {
-		c.Filter.ZeroAdvantage = true
-	}
 	orCount(&c.Steps.Warmup, 300, c.given("steps.warmup"))
 	orCount(&c.Steps.Measured, 1500, c.given("steps.measured"))
 	c.learningDefaults()
@@ -284,8 +283,12 @@ func (c *Config) learningDefaults() {
 	orCount(&c.Environment.HeldOut, heldOutDefault, c.given("environment.held_out"))
 
 	orWord(&c.Trainer.Kind, "embedded")
-	orCount(&c.Trainer.Steps, 500, c.given("trainer.steps"))
-	orNumber(&c.Trainer.LearningRate, 0.001, c.given("trainer.learning_rate"))
+	orCount(&c.Trainer.Steps, 600, c.given("trainer.steps"))
+	rate := learningRateDefault
+	if c.Environment.Task == "addition" {
+		rate = warmRateDefault
+	}
+	orNumber(&c.Trainer.LearningRate, rate, c.given("trainer.learning_rate"))
 	orNumber(&c.Trainer.ClipEpsilon, 0.2, c.given("trainer.clip_epsilon"))
 	if !c.given("trainer.normalize_std") {
 		c.Trainer.NormalizeStd = true

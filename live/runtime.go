@@ -204,10 +204,26 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 			return res, fmt.Errorf("live: stopped at once: %w", context.Cause(ctx))
 		}
 		if err := r.turn(first); err != nil {
-			return res, err
+			return res, errors.Join(err, r.endStalled(err))
 		}
 	}
 	return res, nil
+}
+
+// endStalled gives the trace of a stalled run its end, so that it can be read and replayed like any other.
+func (r *Runtime) endStalled(err error) error {
+	if !errors.Is(err, ErrStalled) || r.finished {
+		return nil
+	}
+	r.step(&completion{event: loop.Event{Time: r.opt.Clock(), Kind: loop.StopRequested}})
+	if !r.finished {
+		return nil // the trainer holds a batch; a resume issues its step again
+	}
+	for i := range r.due {
+		r.lines = r.enc.AppendAction(r.lines, r.due[i].seq, r.due[i].action)
+	}
+	r.due = r.due[:0]
+	return r.close()
 }
 
 // outstandingOf returns how many effects an event of this kind ends.
@@ -318,7 +334,7 @@ func (r *Runtime) step(c *completion) (tick int64) {
 	r.now = c.event.Time
 	r.remember(c.event)
 	r.noteStep(c)
-	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: c.measured.EnvironmentNS})
+	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: c.measured.EnvironmentNS, VersionTokens: c.measured.VersionTokens})
 	actions, tick := r.l.Step(c.event)
 	c.measured.QueueGroups = r.l.QueueGroups()
 	r.rec.Observe(c.event, c.measured, actions)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -94,6 +95,8 @@ type resumedRun struct {
 	cfg   config.Config
 	store *file.Store
 	loop  *replay.Run
+	// expected is the prediction made before the run's first step.
+	expected prediction
 }
 
 // loadRun opens a run directory to go on with it; it changes nothing that it cannot go on with.
@@ -113,6 +116,7 @@ func loadRun(dir string) (*resumedRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	store.SetAlways(cfg.Store.Sync == "always")
 	log, err := store.Trace()
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -122,11 +126,45 @@ func loadRun(dir string) (*resumedRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if v := run.Loop.Version(); v >= loop.Version(cfg.Trainer.Steps) {
-		err := usageError("start a new run with more --steps", "%s is finished: all %d train steps are done", dir, v)
+	expected, err := readPrediction(dir)
+	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &resumedRun{cfg: cfg, store: store, loop: run}, nil
+	return &resumedRun{cfg: cfg, store: store, loop: run, expected: expected}, nil
+}
+
+// finished reports whether nothing but the report is left to do.
+func (r *resumedRun) finished() bool {
+	return r.loop.Ended && r.loop.Loop.Version() >= loop.Version(r.cfg.Trainer.Steps)
+}
+
+// result is what the live runtime would have said at the end of a finished run.
+func (r *resumedRun) result() live.Result {
+	return live.Result{Reason: loop.ReasonSteps, Status: r.loop.Loop.Status(), Summary: r.loop.Recorder.Summary(), Series: r.loop.Recorder.Steps}
+}
+
+// readPrediction returns the prediction that stands in a run's trace before its first event.
+func readPrediction(dir string) (prediction, error) {
+	var p prediction
+	log, err := trace.Open(dir)
+	if err != nil {
+		return p, err
+	}
+	defer log.Close()
+	reader, err := trace.NewReader(log)
+	for err == nil {
+		var rec trace.Record
+		if rec, err = reader.Next(); err == nil && rec.Note == trace.NotePrediction {
+			return p, json.Unmarshal(rec.Data, &p)
+		}
+		if rec.Event != nil {
+			break
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return p, err
 }
 
 // execute runs a config in a directory from its start, or from where it was left.
@@ -139,6 +177,9 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		return err
 	}
 	defer func() { err = errors.Join(err, j.close()) }()
+	if resumed != nil && resumed.finished() {
+		return j.finish(ctx, resumed.result(), c.JSON)
+	}
 	if resumed == nil {
 		if err := j.predict(ctx); err != nil {
 			return runError("", "calibrating %s: %w", dir, err)
@@ -173,6 +214,9 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	j.evaluations.Wait()
 	view.close()
 	if err != nil {
+		if errors.Is(err, live.ErrStalled) {
+			return errors.Join(runError("the report says how far it came; with filter.zero_advantage a policy that has learned everything leaves nothing to train on", "%w", err), j.finish(ctx, result, c.JSON))
+		}
 		return runError("headway run --resume "+dir+" goes on from the last logged event", "%w", err)
 	}
 	return j.finish(ctx, result, c.JSON)

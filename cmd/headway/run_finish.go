@@ -74,9 +74,14 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return writeJSON(j.app, r)
+		err = writeJSON(j.app, r)
+	} else {
+		err = j.print(r, res)
 	}
-	return j.print(r, res)
+	if res.Reason == loop.ReasonStopped {
+		fmt.Fprintf(j.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.cfg.Trainer.Steps, j.dir)
+	}
+	return err
 }
 
 func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {

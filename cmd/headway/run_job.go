@@ -62,7 +62,7 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	}()
 	upTo := loop.Version(0)
 	if resumed != nil {
-		j.store = resumed.store
+		j.store, j.expected = resumed.store, resumed.expected
 		upTo = resumed.loop.Loop.Version()
 		if err := j.store.Retain(resumed.loop.Lives); err != nil {
 			return j, err

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/live"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/report"
 )
 
@@ -31,14 +30,7 @@ func (j *job) writeReport(r runReport, res live.Result) (err error) {
 
 // print prints the end of the run for people.
 func (j *job) print(r runReport, res live.Result) error {
-	run := j.reportRun(r, res)
-	if err := report.Text(j.app.Stdout, run); err != nil {
-		return err
-	}
-	if res.Reason == loop.ReasonStopped {
-		fmt.Fprintf(j.app.Stdout, "\nstopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.cfg.Trainer.Steps, j.dir)
-	}
-	return nil
+	return report.Text(j.app.Stdout, j.reportRun(r, res))
 }
 
 // reportRun is the run as the report package wants it.

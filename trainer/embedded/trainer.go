@@ -141,7 +141,7 @@ func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport,
 	}
 	if err := t.publish(ctx, batch.Lease); err != nil {
 		// Another attempt must start from the version that is published.
-		return report, errors.Join(err, t.Restore(ctx, t.version))
+		return report, errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version))
 	}
 	return report, wait(ctx, began, t.opt.StepS)
 }
