@@ -38,10 +38,10 @@ func (r *Runtime) execute(a loop.Action) {
 	case loop.AbortRollout:
 		r.rollout[a.Slot]()
 	case loop.GroupLeased:
-		r.lease = append(r.lease, Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion})
+		r.lease = append(r.lease, Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count)})
 	case loop.StartTrainStep:
 		groups := r.lease
-		r.lease = nil
+		r.lease, r.training, r.sinceStep = nil, true, 0
 		r.setBusy(true)
 		r.effect(func() completion { return r.train(a, groups) })
 	case loop.LoadWeights:
@@ -83,7 +83,8 @@ func (r *Runtime) afterSync(v loop.Version) {
 			r.logf("pruning versions below %d: %v", keepFrom, err)
 		}
 	}
-	if v%loop.Version(r.opt.SnapshotSteps) == 0 {
+	if v-r.snapshotAt >= loop.Version(r.opt.SnapshotSteps) {
+		r.snapshotAt = v
 		if err := r.snapshot(); err != nil {
 			r.logf("snapshot: %v", err)
 		}
@@ -233,8 +234,8 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 		if err != nil {
 			return failed(err)
 		}
-		if len(samples) == 0 {
-			return failed(fmt.Errorf("live: the store has no payload of group %d", batch.Groups[i].ID))
+		if g := &batch.Groups[i]; len(samples) != g.Rollouts {
+			return failed(fmt.Errorf("live: the store has %d payloads of group %d, which has %d scored rollouts", len(samples), g.ID, g.Rollouts))
 		}
 		batch.Groups[i].Samples = samples
 	}

@@ -110,7 +110,9 @@ func (s *Sample) ResponseTokens() int {
 type Group struct {
 	ID                         loop.GroupID
 	StartVersion, ReadyVersion loop.Version
-	Samples                    []Sample
+	// Rollouts is how many scored rollouts the loop leased, Samples their payloads.
+	Rollouts int
+	Samples  []Sample
 }
 
 // Batch is what one train step consumes.

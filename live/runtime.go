@@ -76,6 +76,9 @@ type Result struct {
 // ErrStalled is wrapped by the error of a run in which train steps have ceased.
 var ErrStalled = errors.New("the run has stalled")
 
+// ErrTrainer is wrapped by the error of a run whose train step failed its last attempt.
+var ErrTrainer = errors.New("the train step failed every attempt")
+
 // completion is an event on its way to the loop with what was measured of it.
 type completion struct {
 	event      loop.Event
@@ -113,6 +116,9 @@ type Runtime struct {
 	// outstanding counts effects under way, sinceStep rollouts ended since the last step.
 	outstanding int
 	sinceStep   int64
+	training    bool
+	failure     error // of the last train step
+	snapshotAt  loop.Version
 	stallAfter  int64
 	pending     []completion
 	stopOnce    sync.Once
@@ -206,6 +212,10 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 		if err := r.turn(first); err != nil {
 			return res, errors.Join(err, r.endStalled(err))
 		}
+	}
+	if r.reason == loop.ReasonTrainer {
+		err := r.close()
+		return res, errors.Join(fmt.Errorf("live: %w at version %d: %w", ErrTrainer, r.l.Version(), r.failure), err)
 	}
 	return res, nil
 }
@@ -389,12 +399,16 @@ func (r *Runtime) afterEvent(c *completion) {
 	ev := c.event
 	switch ev.Kind {
 	case loop.TrainStepEnded:
-		r.sinceStep = 0
+		r.sinceStep, r.training = 0, false
 		if n := len(r.rec.Steps); n > 0 && r.opt.OnStep != nil {
 			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Report: c.report, Status: r.l.Status()})
 		}
+	case loop.TrainStepFailed, loop.LeaseReturned:
+		r.training, r.failure = false, c.err
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
-		r.sinceStep++
+		if !r.training { // a long step starves nobody
+			r.sinceStep++
+		}
 		if _, lives := r.groups[ev.Group]; !lives {
 			r.forget(ev.Group) // it was scored before the abort reached it
 		}

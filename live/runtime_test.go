@@ -413,3 +413,41 @@ func TestFullDisk(t *testing.T) {
 		checkCommits(t, w)
 	})
 }
+
+// TestTrainerGivesUp: a step that fails every attempt ends the run with the
+// trainer's words, and a trace that replays and can be gone on with.
+func TestTrainerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(asyncConfig())
+		w.trainer.fail = func(b live.Batch) error {
+			if b.Version == 3 {
+				return errors.New("cuda error")
+			}
+			return nil
+		}
+		res, err := w.runtime(t, nil).Run(t.Context())
+		if !errors.Is(err, live.ErrTrainer) || !strings.Contains(err.Error(), "cuda error") || res.Reason != loop.ReasonTrainer {
+			t.Fatalf("ended by %v, %v", res.Reason, err)
+		}
+		if _, last := replay(t, w); last.Note != trace.NoteEnd {
+			t.Errorf("the trace ends with %+v", last)
+		}
+		w.trainer.fail = nil
+		if res, err := w.runtime(t, w.resume(t)).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
+			t.Fatalf("resumed: %v, %v", res.Reason, err)
+		}
+		checkCommits(t, w)
+	})
+}
+
+// TestLongStep: however many rollouts end during a train step, it is no stall.
+func TestLongStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(asyncConfig())
+		w.cfg.TrainSteps = 2
+		w.trainer.work.stepNS = 3600e9
+		if res, err := w.runtime(t, nil).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
+			t.Fatalf("ended by %v, %v", res.Reason, err)
+		}
+	})
+}

@@ -186,7 +186,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		}
 	}
 	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, j.intro())
-	run, err := live.New(j.options(view))
+	run, err := live.New(j.options(ctx, view))
 	if err != nil {
 		view.close()
 		return err
@@ -217,7 +217,11 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		if errors.Is(err, live.ErrStalled) {
 			return errors.Join(runError("the report says how far it came; with filter.zero_advantage a policy that has learned everything leaves nothing to train on", "%w", err), j.finish(ctx, result, c.JSON))
 		}
-		return runError("headway run --resume "+dir+" goes on from the last logged event", "%w", err)
+		err = runError("headway run --resume "+dir+" goes on from the last logged event", "%w", err)
+		if errors.Is(err, live.ErrTrainer) {
+			err = errors.Join(err, j.finish(ctx, result, c.JSON))
+		}
+		return err
 	}
 	return j.finish(ctx, result, c.JSON)
 }
@@ -236,10 +240,9 @@ func giveHelpersAThread(a *app) {
 // evaluator measures held-out accuracy beside the run, one version at a time.
 type evaluator struct {
 	sync.WaitGroup
-	mu      sync.Mutex
-	busy    bool
-	fresh   *evaluation
-	history []evaluation
+	mu    sync.Mutex
+	busy  bool
+	fresh *evaluation
 }
 
 // evaluation is a version's held-out greedy accuracy.
@@ -249,7 +252,8 @@ type evaluation struct {
 }
 
 // start evaluates a version unless an evaluation is still going on.
-func (e *evaluator) start(v loop.Version, evaluate func() (float64, error)) {
+// failed is told why there will be no accuracy.
+func (e *evaluator) start(v loop.Version, evaluate func() (float64, error), failed func(error)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.busy {
@@ -263,9 +267,10 @@ func (e *evaluator) start(v loop.Version, evaluate func() (float64, error)) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.busy = false
-		if err == nil {
+		if err != nil {
+			failed(err)
+		} else {
 			e.fresh = &evaluation{v, accuracy}
-			e.history = append(e.history, *e.fresh)
 		}
 	}()
 }

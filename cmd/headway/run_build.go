@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
@@ -72,9 +73,9 @@ func (j *job) demonstrations(step int) []trainer.Demonstration {
 	return out
 }
 
-// scratchTrainer is a trainer like the run's that publishes into a directory of its own.
-func (j *job) scratchTrainer() (live.Trainer, func(), error) {
-	dir, err := os.MkdirTemp("", "headway-probe")
+// scratchTrainer is a trainer like the run's, with its version 0, that publishes into a directory of its own.
+func (j *job) scratchTrainer(ctx context.Context) (live.Trainer, func(), error) {
+	dir, err := os.MkdirTemp(j.dir, "probe-")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -85,11 +86,30 @@ func (j *job) scratchTrainer() (live.Trainer, func(), error) {
 		return nil, nil, err
 	}
 	made, err := j.newTrainer(store)
+	if err == nil {
+		err = j.copyVersion(ctx, store)
+	}
+	if err == nil {
+		err = made.Restore(ctx, 0)
+	}
 	if err != nil {
 		remove()
 		return nil, nil, err
 	}
 	return made, func() { made.Close(); remove() }, nil
+}
+
+// copyVersion publishes the run's version 0 in another store.
+func (j *job) copyVersion(ctx context.Context, to live.Weights) error {
+	model, err := j.weights.Model(ctx, 0)
+	if err != nil {
+		return err
+	}
+	optimizer, err := j.weights.Optimizer(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return to.Publish(ctx, live.Publication{Model: model, Optimizer: optimizer})
 }
 
 // intro is printed before anything is shown.
@@ -101,6 +121,9 @@ func (j *job) intro() string {
 	}
 	if p := j.expected; p.StalenessMean != nil {
 		what += fmt.Sprintf("\npredicted staleness %.2f versions (%s, utilization %.2f)", *p.StalenessMean, p.Regime, p.Calibration.Utilization)
+	}
+	if j.expected.StalenessMean == nil && len(j.expected.Warnings) > 0 {
+		what += "\n" + j.expected.Warnings[0]
 	}
 	return what
 }

@@ -52,6 +52,9 @@ const (
 	probeS     = 8
 )
 
+// errProbeSlow is wrapped by the error of a probe that had to end before it knew anything.
+var errProbeSlow = errors.New("no prediction: the calibration probe was too short for this run")
+
 // probeRollout is one rollout of the probe.
 type probeRollout struct {
 	sample live.Sample
@@ -68,6 +71,7 @@ type prober struct {
 	done    map[loop.GroupID][]probeRollout
 	count   int
 	err     error
+	sent    bool // the batch has been handed over
 	full    chan []live.Group
 }
 
@@ -128,6 +132,9 @@ func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
 	}
 	p.count++
 	p.done[id.Group] = append(p.done[id.Group], r)
+	if p.sent {
+		return
+	}
 	var groups []live.Group
 	for g, rollouts := range p.done {
 		if len(rollouts) == p.cfg.GroupSize {
@@ -138,10 +145,8 @@ func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
 			groups = append(groups, group)
 		}
 		if len(groups) == p.cfg.BatchGroups {
-			select {
-			case p.full <- groups:
-			default:
-			}
+			p.sent = true
+			p.full <- groups
 			return
 		}
 	}
@@ -159,10 +164,7 @@ func (p *prober) timeSteps(ctx context.Context, scratch live.Trainer, began time
 		if p.err != nil {
 			return calibration{}, p.err
 		}
-		return calibration{}, fmt.Errorf("the calibration probe finished %d rollouts in %d s, fewer than a batch", p.count, probeS)
-	}
-	if err := scratch.Initialize(ctx); err != nil {
-		return calibration{}, err
+		return calibration{}, fmt.Errorf("%w: it finished %d rollouts in %d s, fewer than a batch", errProbeSlow, p.count, probeS)
 	}
 	p.mu.Lock()
 	before := p.count
@@ -174,6 +176,9 @@ func (p *prober) timeSteps(ctx context.Context, scratch live.Trainer, began time
 		if _, err := scratch.Train(ctx, live.Batch{Lease: loop.LeaseID(i + 1), Attempt: 1, Version: loop.Version(i), Groups: groups}); err != nil {
 			if ctx.Err() != nil && len(steps) > 0 {
 				break // slow, but timed
+			}
+			if ctx.Err() != nil {
+				return calibration{}, fmt.Errorf("%w: no train step ended in %d s", errProbeSlow, probeS)
 			}
 			return calibration{}, err
 		}

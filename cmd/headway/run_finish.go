@@ -87,7 +87,7 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON bool) error {
 func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 	s := res.Summary
 	r := runReport{
-		Steps: res.Status.Version, WallS: j.wallS(), PQS: s.PQS, IQS: s.IQS, Dominant: s.Dominant,
+		Steps: res.Status.Version, WallS: max(j.wallS(), float64(res.Status.TimeNS)/1e9), PQS: s.PQS, IQS: s.IQS, Dominant: s.Dominant,
 		Utilization: s.Utilization, TailMultiplier: s.TailMultiplier,
 		TrainerIdleRatio: s.TrainerIdleRatio, RolloutIdleRatio: s.RolloutIdleRatio, PeriodS: s.PeriodS, Throughput: s.Throughput,
 		TokensPerS: s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens,
@@ -131,6 +131,9 @@ func (j *job) learning(r *runReport) {
 		r.Reward.Best = max(r.Reward.Best, line.Reward)
 		if line.Step <= j.warmup() && len(lines) > int(j.warmup()) {
 			continue
+		}
+		if line.EffectiveSampleSize == 0 {
+			continue // found published by a process that ended before it could say more
 		}
 		r.ClipFraction += line.ClipFraction
 		r.MeanLogRatio += line.MeanLogRatio

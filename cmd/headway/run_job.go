@@ -137,13 +137,22 @@ func (j *job) predict(ctx context.Context) error {
 			return err
 		}
 	}
-	scratch, done, err := j.scratchTrainer()
+	scratch, done, err := j.scratchTrainer(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
 	c, err := calibrate(ctx, j.rules, j.engines, j.environment, scratch, j.app.Now)
-	if err != nil {
+	for _, e := range j.engines {
+		if timed, ok := e.(live.Timed); ok {
+			timed.TakeDecodeTimes() // the probe's are not the run's
+		}
+	}
+	switch {
+	case errors.Is(err, errProbeSlow):
+		j.expected = prediction{Warnings: []string{err.Error()}} // a slow run needs no quick answer
+		return nil
+	case err != nil:
 		return err
 	}
 	j.expected, err = predictRun(j.cfg, c)
@@ -151,13 +160,13 @@ func (j *job) predict(ctx context.Context) error {
 }
 
 // options are the live runtime's.
-func (j *job) options(view *progressView) live.Options {
+func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	header := trace.Header{Program: "headway " + currentBuild().Version, Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.YAML())}
 	offset := int64(0)
 	opt := live.Options{
 		Header: header, Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
 		Notes:  []live.Note{{Name: trace.NotePrediction, Data: j.expected}},
-		OnStep: func(d live.StepDone) { j.onStep(d, view) },
+		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
 		OnBatch: func(b live.Batch) {
 			if err := j.samples.write(b); err != nil {
 				view.message("samples: " + err.Error())
@@ -177,7 +186,7 @@ func (j *job) options(view *progressView) live.Options {
 }
 
 // onStep is called by the goroutine that owns the loop; it does not block.
-func (j *job) onStep(d live.StepDone, view *progressView) {
+func (j *job) onStep(ctx context.Context, d live.StepDone, view *progressView) {
 	line := newStepLine(d)
 	if e := j.evaluations.take(); e != nil {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
@@ -187,8 +196,8 @@ func (j *job) onStep(d live.StepDone, view *progressView) {
 	every := loop.Version(j.cfg.Evaluate.Every)
 	if v := d.Point.Step; every > 0 && v%every == 0 && v < loop.Version(j.cfg.Trainer.Steps) {
 		j.evaluations.start(v, func() (float64, error) {
-			return j.evaluate(context.Background(), v, j.cfg.Evaluate.Prompts)
-		})
+			return j.evaluate(ctx, v, j.cfg.Evaluate.Prompts)
+		}, func(err error) { view.message(fmt.Sprintf("evaluating version %d: %v", v, err)) })
 	}
 }
 
