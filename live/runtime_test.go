@@ -445,7 +445,7 @@ func TestLongStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
 		w.cfg.TrainSteps = 2
-		w.trainer.work.stepNS = 3600e9
+		w.trainer.work.stepNS = 120e9
 		if res, err := w.runtime(t, nil).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
 			t.Fatalf("ended by %v, %v", res.Reason, err)
 		}
