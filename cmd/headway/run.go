@@ -1,17 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/headway-rl/headway/config"
@@ -20,6 +21,7 @@ import (
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/weights"
 )
 
 // runCmd trains: loop, engines, environment, trainer, queue and weight sync in one process.
@@ -32,14 +34,14 @@ type runCmd struct {
 	Dir         string   `help:"Folder of all runs (default: runs)."`
 	Task        string   `help:"Task: reverse, sort or addition."`
 	Set         []string `placeholder:"KEY=VALUE" sep:"none" help:"Override a key of the config; repeatable."`
-	Resume      string   `placeholder:"RUN" help:"Go on with an interrupted run directory."`
+	Resume      *string  `placeholder:"RUN" help:"Go on with an interrupted run directory."`
 	NoDashboard bool     `help:"Plain progress lines even on a terminal."`
 }
 
 // Run trains and reports.
 func (c *runCmd) Run(a *app) error {
-	if c.Resume != "" {
-		return c.resume(a)
+	if c.Resume != nil {
+		return c.resume(a, *c.Resume)
 	}
 	cfg, err := config.Load(c.File, c.overrides()...)
 	if err != nil {
@@ -53,7 +55,7 @@ func (c *runCmd) Run(a *app) error {
 		return usageError("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
 	}
 	dir := filepath.Join(cfg.Store.Dir, name)
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(dir); err == nil {
 		return usageError("choose another --name, or go on with it by --resume "+dir, "run directory %s exists already; nothing is overwritten", dir)
 	}
 	return execute(a, cfg, dir, c, nil)
@@ -79,15 +81,21 @@ func (c *runCmd) overrides() []string {
 
 // resume goes on with a run. Everything about it stands in its directory, so
 // nothing may be given anew.
-func (c *runCmd) resume(a *app) error {
-	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
-		return usageError("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", c.Resume)
+func (c *runCmd) resume(a *app, dir string) error {
+	if dir == "" {
+		return usageError("name a run directory, such as runs/NAME", "--resume is empty")
 	}
-	state, err := loadRun(c.Resume)
+	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
+		return usageError("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
+	}
+	state, err := loadRun(dir)
 	if err != nil {
 		return err
 	}
-	return execute(a, state.cfg, c.Resume, c, state)
+	if text, err := os.ReadFile(filepath.Join(dir, configFile)); err != nil || !bytes.Equal(text, state.cfg.YAML()) {
+		fmt.Fprintf(a.Stderr, "%s is not what the run began with: it goes on with the settings in its trace\n", filepath.Join(dir, configFile))
+	}
+	return execute(a, state.cfg, dir, c, state)
 }
 
 // resumedRun is an interrupted run, rebuilt from its directory.
@@ -103,6 +111,9 @@ type resumedRun struct {
 func loadRun(dir string) (*resumedRun, error) {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
 		return nil, usageError("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
+	}
+	if info, err := os.Stat(filepath.Join(dir, trace.FileName)); err == nil && info.Size() == 0 {
+		return nil, usageError("delete the directory and start the run anew", "%s holds no run: it ended before its first step", dir)
 	}
 	store, err := file.Open(dir, file.Options{})
 	if err != nil {
@@ -126,11 +137,30 @@ func loadRun(dir string) (*resumedRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	if err := checkVersion(dir, run.Loop.Version()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	expected, err := readPrediction(dir)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	return &resumedRun{cfg: cfg, store: store, loop: run, expected: expected}, nil
+}
+
+// checkVersion verifies the weights that a run goes on from, before anything of it is changed.
+func checkVersion(dir string, v loop.Version) error {
+	published, err := weights.Open(filepath.Join(dir, "weights"), weights.Options{ReadOnly: true})
+	if err == nil {
+		err = published.Verify(context.Background(), v)
+	}
+	if v == 0 && errors.Is(err, weights.ErrNotFound) {
+		return nil // it ended before its initial weights were made; they are made again
+	}
+	if err != nil {
+		return runError("restore that version's directory from a copy; the trace has counted its steps, so an older version cannot take its place",
+			"%s cannot go on without the weights of version %d: %w", dir, v, err)
+	}
+	return nil
 }
 
 // finished reports whether nothing but the report is left to do.
@@ -172,6 +202,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	giveHelpersAThread(a)
+	stop := handleInterrupts(ctx, cancel)
 	j, err := newJob(a, cfg, dir, resumed)
 	if err != nil {
 		return err
@@ -182,7 +213,8 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	}
 	if resumed == nil {
 		if err := j.predict(ctx); err != nil {
-			return runError("", "calibrating %s: %w", dir, err)
+			// Nothing has begun: leave no directory that neither starts nor resumes.
+			return errors.Join(runError("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
 		}
 	}
 	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, j.intro())
@@ -191,25 +223,12 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		view.close()
 		return err
 	}
-	interrupts := make(chan os.Signal, 2)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(interrupts)
 	view.onInterrupt(run.Stop, cancel)
-	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-interrupts:
-				if n == 0 {
-					view.message("stopping after the running train step; again to stop at once")
-					run.Stop()
-				} else {
-					cancel()
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	gracefully := func() {
+		view.message("stopping after the running train step; again to stop at once")
+		run.Stop()
+	}
+	stop.Store(&gracefully)
 	result, err := run.Run(ctx)
 	j.evaluations.Wait()
 	view.close()
@@ -223,7 +242,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		}
 		return err
 	}
-	return j.finish(ctx, result, c.JSON)
+	return j.finish(context.WithoutCancel(ctx), result, c.JSON)
 }
 
 // giveHelpersAThread lets the short work between engine and trainer (the loop,
@@ -235,6 +254,32 @@ func giveHelpersAThread(a *app) {
 	if a.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2))
 	}
+}
+
+// handleInterrupts has the first signal call what is stored, once a run can be
+// stopped in order, and cancel before that and from the second on. Broken pipes
+// are no reason to end: progress is worth less than the run.
+func handleInterrupts(ctx context.Context, cancel func()) *atomic.Pointer[func()] {
+	var stop atomic.Pointer[func()]
+	signal.Ignore(syscall.SIGPIPE)
+	interrupts := make(chan os.Signal, 2)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		defer signal.Stop(interrupts)
+		for {
+			select {
+			case <-interrupts:
+				if gracefully := stop.Swap(nil); gracefully != nil {
+					(*gracefully)()
+				} else {
+					cancel()
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return &stop
 }
 
 // evaluator measures held-out accuracy beside the run, one version at a time.

@@ -18,6 +18,9 @@ import (
 	"github.com/headway-rl/headway/weights"
 )
 
+// configFile is the resolved config's name in a run directory, for people and other tools.
+const configFile = "config.yaml"
+
 // job is one run in one directory: its parts and what is kept for its report.
 type job struct {
 	app     *app
@@ -118,7 +121,7 @@ func (j *job) prepare() error {
 }
 
 func (j *job) writeConfig() error {
-	return os.WriteFile(filepath.Join(j.dir, "config.yaml"), j.cfg.YAML(), 0o644)
+	return os.WriteFile(filepath.Join(j.dir, configFile), j.cfg.YAML(), 0o644)
 }
 
 // warmup is how many train steps pass before anything is measured: until the
@@ -149,6 +152,8 @@ func (j *job) predict(ctx context.Context) error {
 		}
 	}
 	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %w", ctx.Err())
 	case errors.Is(err, errProbeSlow):
 		j.expected = prediction{Warnings: []string{err.Error()}} // a slow run needs no quick answer
 		return nil
