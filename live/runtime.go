@@ -36,6 +36,9 @@ type Options struct {
 	OnBatch func(Batch)
 	// Logf, if not nil, is told of failures that the run survives.
 	Logf func(format string, args ...any)
+	// OnBroken, if not nil, is given a bundle (JSON: the error, the last events, the
+	// loop's state) when an invariant of the loop is broken and the run has stopped itself.
+	OnBroken func(bundle []byte)
 	// KeepVersions is how many versions before the newest served one stay on disk; 0 means 3.
 	KeepVersions int
 	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
@@ -188,6 +191,7 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 				panic(p)
 			}
 			err = fmt.Errorf("live: the run stopped itself, %w; last events: %v", broken, r.last)
+			r.bundle(broken)
 		}
 		if err == nil {
 			err = r.close()
@@ -234,6 +238,30 @@ func (r *Runtime) endStalled(err error) error {
 	}
 	r.due = r.due[:0]
 	return r.close()
+}
+
+// bundle hands out what is needed to understand a broken invariant.
+func (r *Runtime) bundle(broken *loop.InvariantError) {
+	if r.opt.OnBroken == nil {
+		return
+	}
+	events := make([]string, len(r.last))
+	for i, ev := range r.last {
+		events[i] = ev.String()
+	}
+	state, err := r.l.Snapshot()
+	if err != nil {
+		state = []byte("null")
+	}
+	text, err := json.MarshalIndent(struct {
+		Error  string          `json:"error"`
+		Seq    int64           `json:"seq"`
+		Events []string        `json:"last_events"`
+		State  json.RawMessage `json:"state"`
+	}{broken.Error(), r.enc.Seq(), events, state}, "", " ")
+	if err == nil {
+		r.opt.OnBroken(text)
+	}
 }
 
 // outstandingOf returns how many effects an event of this kind ends.

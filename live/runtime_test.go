@@ -28,6 +28,7 @@ type world struct {
 	weights *fakeWeights
 	store   *memoryStore
 	logged  []string
+	change  func(*live.Options)
 	begin   time.Time
 	offset  int64
 }
@@ -52,6 +53,9 @@ func (w *world) runtime(t *testing.T, resume *live.Resume) *live.Runtime {
 	}
 	for _, e := range w.engines {
 		opt.Engines = append(opt.Engines, e)
+	}
+	if w.change != nil {
+		w.change(&opt)
 	}
 	r, err := live.New(opt)
 	if err != nil {
@@ -448,6 +452,31 @@ func TestLongStep(t *testing.T) {
 		w.trainer.work.stepNS = 120e9
 		if res, err := w.runtime(t, nil).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
 			t.Fatalf("ended by %v, %v", res.Reason, err)
+		}
+	})
+}
+
+// TestBundle: a broken invariant stops the run in order and leaves a bundle.
+func TestBundle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(asyncConfig())
+		var bundle []byte
+		w.change = func(o *live.Options) {
+			o.OnBroken = func(text []byte) { bundle = text }
+			o.OnStep = func(d live.StepDone) {
+				if d.Point.Step == 5 {
+					panic(&loop.InvariantError{What: "the ledger does not balance"})
+				}
+			}
+		}
+		_, err := w.runtime(t, nil).Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "does not balance") {
+			t.Fatalf("got %v", err)
+		}
+		for _, want := range []string{"does not balance", "train-step-ended", `"Ledger"`} {
+			if !strings.Contains(string(bundle), want) {
+				t.Errorf("the bundle lacks %q", want)
+			}
 		}
 	})
 }

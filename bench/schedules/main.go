@@ -92,7 +92,7 @@ type simulated struct {
 }
 
 func main() {
-	steps := flag.Int("steps", 300, "train steps of each run")
+	steps := flag.Int("steps", 600, "train steps of each run")
 	seeds := flag.Int("seeds", 1, "seeds; medians over them are printed")
 	flag.Parse()
 	if err := measure(*steps, *seeds); err != nil {
