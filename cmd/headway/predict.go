@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/headway-rl/headway/config"
@@ -164,7 +165,24 @@ func (f *predictFlags) fromFlags() (theory.Input, error) {
 	if err := f.refuseZeros(in); err != nil {
 		return in, predictUsage(err)
 	}
+	if err := f.refusePairs(in); err != nil {
+		return in, err
+	}
 	return in, f.lengths(&in)
+}
+
+// refusePairs refuses flags that no run could have together.
+func (f *predictFlags) refusePairs(in theory.Input) error {
+	groups := in.BatchRollouts / float64(in.GroupSize)
+	switch {
+	case in.GroupSize > 0 && groups != math.Trunc(groups):
+		return usageError("choose a multiple of --group", "--batch %g is not a whole number of groups of %d", in.BatchRollouts, in.GroupSize)
+	case in.Policy == theory.PolicyMax && f.MaxStaleness == nil:
+		return usageError("give the budget by --max-staleness N", "--policy max needs a staleness budget")
+	case in.Policy != theory.PolicyMax && f.MaxStaleness != nil:
+		return usageError("add --policy max, or ask for the share over a budget by --budget", "--max-staleness is the budget of --policy max, and the policy is %s", in.Policy)
+	}
+	return nil
 }
 
 // refuseZeros validates what a default would silently replace.

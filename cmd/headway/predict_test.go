@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,6 +111,24 @@ func TestPredictJSON(t *testing.T) {
 	for _, name := range []string{"tail", "split", "batch", "queue factor", "concurrency"} {
 		if !names[name] {
 			t.Errorf("no lever %q", name)
+		}
+	}
+}
+
+// TestPredictRefusesPairs: flags that no run could have together are bad arguments.
+func TestPredictRefusesPairs(t *testing.T) {
+	base := []string{"predict", "--concurrency=128", "--group=8", "--utilization=1.07", "--tail-multiplier=1.44"}
+	for want, flags := range map[string][]string{
+		"not a whole number of groups":    {"--batch=13"},
+		"needs a staleness budget":        {"--batch=128", "--policy=max"},
+		"the budget of --policy max, and": {"--batch=128", "--max-staleness=3"},
+	} {
+		var out, problems strings.Builder
+		if code := Main(append(slices.Clone(base), flags...), strings.NewReader(""), &out, &problems); code != exitUsage {
+			t.Errorf("%v: exit code %d, want %d", flags, code, exitUsage)
+		}
+		if !strings.Contains(problems.String(), want) {
+			t.Errorf("%v: %q lacks %q", flags, problems.String(), want)
 		}
 	}
 }
