@@ -9,8 +9,15 @@ const (
 	// StartRollout: Engine starts Group, Sample, Attempt in Slot; it serves Version. Ends by
 	// RolloutScored, RolloutFailed or RolloutAborted.
 	StartRollout ActionKind = iota + 1
+	// ResumeRollout: Engine continues the interrupted Group, Sample, Attempt in Slot, with the tokens it
+	// has; it serves Version. Ends like StartRollout.
+	ResumeRollout
+	// InterruptRollout: the rollout in Slot (Group, Sample, Attempt) is to stop and keep its tokens. Ends
+	// by RolloutInterrupted, or by whichever completion was already under way.
+	InterruptRollout
 	// AbortRollout: the rollout in Slot (Group, Sample, Attempt) is no longer wanted. Ends by
-	// RolloutAborted, or by whichever completion was already under way.
+	// RolloutAborted, or by whichever completion was already under way. With Slot -1 the rollout
+	// stands interrupted, and nothing answers.
 	AbortRollout
 	// StartTrainStep: train on the Count groups just named by GroupLeased (Lease, Attempt), from Version.
 	// Ends by TrainStepEnded, TrainStepFailed or LeaseReturned.
@@ -29,9 +36,10 @@ const (
 	// GroupLeased is a notice: Group is part of the batch Lease, to be trained from Version.
 	GroupLeased
 	// GroupTrained is a notice: Group (StartVersion, ReadyVersion) was trained from Version; Count rollouts.
+	// It ends the group, except under PolicyReplay, where GroupEnded does, after any number of these.
 	GroupTrained
-	// GroupEnded is a notice: Group ended untrained; End says how, Reason why, Count how many of its
-	// rollouts had been scored.
+	// GroupEnded is a notice: Group ended untrained, or trained at least once under PolicyReplay; End says
+	// how, Reason why, Count how many of its rollouts had been scored.
 	GroupEnded
 	// SyncCompleted is a notice: every engine of the sync serves Version.
 	SyncCompleted
@@ -89,6 +97,11 @@ type Action struct {
 	Group GroupID
 	// Lease of a train step.
 	Lease LeaseID
+	// Prompt of a rollout that starts: its number in the prompt set, from 1. 0 stands for a prompt of
+	// the group's own, numbered like the group.
+	Prompt int64
+	// Level is the difficulty of a rollout that starts, from 1 to Config.Levels; 0 without a curriculum.
+	Level int32
 	// Version concerned.
 	Version Version
 	// StartVersion is the group's stamp.

@@ -32,6 +32,25 @@ const (
 	PolicyBlock
 	// PolicySynchronous opens exactly BatchGroups groups per served version.
 	PolicySynchronous
+	// PolicyBounded opens a group while no more than (Eta+1)*BatchGroups groups are live (generating,
+	// ready or at the trainer). It discards nothing: the mean staleness stays within Eta.
+	PolicyBounded
+	// PolicyThreshold opens, from one weight sync to the next, at most
+	// (1+StalenessThreshold)*SyncEvery*BatchGroups groups, less those carried over.
+	PolicyThreshold
+	// PolicyReplay keeps trained groups in the queue, its buffer, and may train on them again.
+	PolicyReplay
+)
+
+// Eviction is what a full replay buffer gives up first.
+type Eviction uint8
+
+// Evictions.
+const (
+	// EvictOldestVersion gives up the group with the lowest start version, of equals the one ready first.
+	EvictOldestVersion Eviction = iota
+	// EvictDrift gives up the group whose expected mean absolute log-ratio is the largest.
+	EvictDrift
 )
 
 // StartOrder says how slots are given to groups.
@@ -69,6 +88,9 @@ const (
 	SyncPause
 	// SyncDrain starts nothing until the rollouts in flight have finished and the engine has switched.
 	SyncDrain
+	// SyncRestart interrupts every rollout of an engine before it switches and resumes it afterwards with
+	// the tokens it has, from a cache filled anew.
+	SyncRestart
 )
 
 // FailureRule says what becomes of a group whose rollout failed its last attempt.
@@ -116,6 +138,55 @@ type Config struct {
 	RollingSwitch bool
 	// FilterZeroAdvantage ends groups whose rewards are all equal instead of queueing them.
 	FilterZeroAdvantage bool
+
+	// Eta is PolicyBounded's bound of the mean staleness, in versions; fractions are allowed.
+	Eta float64
+	// StalenessThreshold is PolicyThreshold's share of groups that may be stale, 0 for none.
+	StalenessThreshold float64
+	// MaxUses is how often PolicyReplay trains on one group; 0 means 1.
+	MaxUses int
+	// Gamma is the weight in PolicyReplay's sampling of a group one version older, in (0, 1]; 0 means 1.
+	Gamma float64
+	// Balance divides a group's weight in PolicyReplay's sampling by the groups of its prompt in the
+	// buffer. It needs Prompts.
+	Balance bool
+	// Evict is what PolicyReplay's full buffer gives up; the zero value is EvictOldestVersion.
+	Evict Eviction
+	// Seed of the loop's own draws: replay sampling and the curriculum.
+	Seed uint64
+
+	// PauseGroups opens no group while the queue holds that many, under any policy; 0 is no such limit.
+	PauseGroups int
+	// Hold is theta: no group opens while the next switch of weights is expected within Hold times the
+	// train period, nor longer than twice that. In [0, 1); 0 is off.
+	Hold float64
+	// InterruptAtBatch interrupts every rollout in flight when a whole batch is ready and waits, or under
+	// PolicySynchronous when the batch is at the trainer, and resumes them for the next one.
+	InterruptAtBatch bool
+	// MaxSpans is the number of spans, between interruptions, a rollout may be made of; one that needs
+	// more is cancelled and tried afresh. 0 is no limit.
+	MaxSpans int
+
+	// ExtraGroups are opened beside BatchGroups per version under PolicySynchronous; when the batch is
+	// full the others are cancelled, or interrupted under InterruptAtBatch.
+	ExtraGroups int
+	// Redundancy is the number of rollouts started beyond GroupSize in every group; the first GroupSize to be
+	// scored are kept and the others cancelled.
+	Redundancy int
+	// SolveLow and SolveHigh bound the band of solve rates that teach, both inclusive; 0 and 0 is no band.
+	SolveLow, SolveHigh float64
+	// FilterSolveRate ends groups whose share of solved rollouts is outside the band.
+	FilterSolveRate bool
+	// Levels is the number of difficulties the curriculum chooses from for every group, to keep the
+	// solve rate within the band; 0 is no curriculum.
+	Levels int
+	// Explore is the share of groups whose level is drawn from all; in [0, 1].
+	Explore float64
+	// Prompts is the size of the prompt set, gone through in order again and again; 0 gives every group a
+	// prompt of its own.
+	Prompts int
+	// Requeue plays the prompt of a group that ended untrained again, before further prompts.
+	Requeue bool
 	// MaxAttempts is how often one rollout may fail before OnFailure applies; 0 means 3.
 	// Attempts cut short by a restart of the run do not count.
 	MaxAttempts int
@@ -137,6 +208,12 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.TrainAttempts == 0 {
 		c.TrainAttempts = 3
+	}
+	if c.MaxUses == 0 {
+		c.MaxUses = 1
+	}
+	if c.Gamma == 0 {
+		c.Gamma = 1
 	}
 	c.EngineSlots = append([]int(nil), c.EngineSlots...)
 	return c

@@ -12,6 +12,8 @@ const (
 	Recovered
 	// StopRequested asks to finish after the running train step.
 	StopRequested
+	// GroupMeasured: the train step that is about to end found Drift for Group.
+	GroupMeasured
 	// TrainStepEnded: the step of Lease, Attempt is done and produced Version.
 	TrainStepEnded
 	// TrainStepFailed: the step of Lease, Attempt ended without a version; Reason says why.
@@ -37,8 +39,10 @@ const (
 	RolloutScored
 	// RolloutFailed: the rollout in Slot (Group, Sample, Attempt) ended without a reward; Reason says why.
 	RolloutFailed
-	// RolloutAborted: the rollout in Slot (Group, Sample, Attempt) stopped as asked.
+	// RolloutAborted: the rollout in Slot (Group, Sample, Attempt) stopped as asked, after Tokens.
 	RolloutAborted
+	// RolloutInterrupted: the rollout in Slot (Group, Sample, Attempt) stopped after Tokens, which are kept.
+	RolloutInterrupted
 
 	eventKindCount
 )
@@ -52,6 +56,13 @@ const (
 	VerdictNone Verdict = iota
 	// VerdictReject filters the rollout's whole group.
 	VerdictReject
+	// VerdictSolved says that the answer is wholly right.
+	VerdictSolved
+	// VerdictPruned says that the rollout was stopped early by a rule on the rollout itself: it counts
+	// for nothing, and its group goes on without it.
+	VerdictPruned
+
+	verdictCount
 )
 
 // Reason says why an attempt, a step or a run ended.
@@ -87,6 +98,16 @@ const (
 	ReasonZeroAdvantage
 	// ReasonRejected: a verdict rejected the group.
 	ReasonRejected
+	// ReasonSolveRate: the group's solve rate is outside the band.
+	ReasonSolveRate
+	// ReasonPruned: the group's last rollout was pruned.
+	ReasonPruned
+	// ReasonSurplus: enough others were ready before.
+	ReasonSurplus
+	// ReasonUses: the group was trained as often as may be.
+	ReasonUses
+	// ReasonSpans: the rollout was interrupted as often as may be.
+	ReasonSpans
 
 	reasonCount
 )
@@ -110,10 +131,12 @@ type Event struct {
 	Sample int32
 	// Attempt of the effect that this event completes, from 1.
 	Attempt int32
-	// Tokens is the length of a scored rollout's response.
+	// Tokens is the length of a scored rollout's response, or of what an interrupted or aborted one has.
 	Tokens int32
 	// Reward of a scored rollout.
 	Reward float32
+	// Drift is a group's mean absolute log-ratio of trainer to rollout, in nats.
+	Drift float32
 	// Group of the rollout.
 	Group GroupID
 	// Lease of the train step.

@@ -7,14 +7,15 @@ import (
 
 var eventNames = [eventKindCount]string{
 	RunStarted: "run-started", Recovered: "recovered", StopRequested: "stop-requested",
-	TrainStepEnded: "train-step-ended", TrainStepFailed: "train-step-failed", LeaseReturned: "lease-returned",
+	GroupMeasured: "group-measured", TrainStepEnded: "train-step-ended", TrainStepFailed: "train-step-failed", LeaseReturned: "lease-returned",
 	WeightsLoaded: "weights-loaded", WeightsSwitched: "weights-switched", SyncFailed: "sync-failed",
 	EngineLost: "engine-lost", EngineJoined: "engine-joined", Tick: "tick", FirstToken: "first-token",
 	RolloutScored: "rollout-scored", RolloutFailed: "rollout-failed", RolloutAborted: "rollout-aborted",
+	RolloutInterrupted: "rollout-interrupted",
 }
 
 var actionNames = [actionKindCount]string{
-	StartRollout: "start-rollout", AbortRollout: "abort-rollout", StartTrainStep: "start-train-step",
+	StartRollout: "start-rollout", ResumeRollout: "resume-rollout", InterruptRollout: "interrupt-rollout", AbortRollout: "abort-rollout", StartTrainStep: "start-train-step",
 	LoadWeights: "load-weights", SwitchWeights: "switch-weights", FinishRun: "finish-run",
 	GroupQueued: "group-queued", GroupHeld: "group-held", GroupLeased: "group-leased",
 	GroupTrained: "group-trained", GroupEnded: "group-ended", SyncCompleted: "sync-completed",
@@ -25,6 +26,11 @@ var reasonNames = [reasonCount]string{
 	ReasonEngine: "engine", ReasonSync: "sync", ReasonEnvironment: "environment", ReasonTimeout: "timeout",
 	ReasonRestart: "restart", ReasonSibling: "sibling", ReasonStale: "stale", ReasonFull: "full",
 	ReasonZeroAdvantage: "zero-advantage", ReasonRejected: "rejected",
+	ReasonSolveRate: "solve-rate", ReasonPruned: "pruned", ReasonSurplus: "surplus", ReasonUses: "uses", ReasonSpans: "spans",
+}
+
+var verdictNames = [verdictCount]string{
+	VerdictNone: "", VerdictReject: "rejected", VerdictSolved: "solved", VerdictPruned: "pruned",
 }
 
 var endNames = [endCount]string{
@@ -70,6 +76,14 @@ func (r Reason) String() string { return name(reasonNames[:], r) }
 // ParseReason is the inverse of String.
 func ParseReason(text string) (Reason, error) { return parse[Reason]("reason", reasonNames[:], text) }
 
+// String returns the verdict's name, empty for VerdictNone.
+func (v Verdict) String() string { return name(verdictNames[:], v) }
+
+// ParseVerdict is the inverse of String.
+func ParseVerdict(text string) (Verdict, error) {
+	return parse[Verdict]("verdict", verdictNames[:], text)
+}
+
 // String returns the end's name, as in the ledger, empty for EndNone.
 func (e End) String() string { return name(endNames[:], e) }
 
@@ -90,7 +104,9 @@ func (e Event) String() string {
 		fmt.Fprintf(&b, " engine %d v%d attempt %d", e.Engine, e.Version, e.Attempt)
 	case EngineLost, EngineJoined:
 		fmt.Fprintf(&b, " engine %d", e.Engine)
-	case FirstToken, RolloutScored, RolloutFailed, RolloutAborted:
+	case GroupMeasured:
+		fmt.Fprintf(&b, " g%d drift %g", e.Group, e.Drift)
+	case FirstToken, RolloutScored, RolloutFailed, RolloutAborted, RolloutInterrupted:
 		fmt.Fprintf(&b, " g%d/%d attempt %d slot %d", e.Group, e.Sample, e.Attempt, e.Slot)
 		if e.Kind == FirstToken {
 			fmt.Fprintf(&b, " v%d", e.Version)
@@ -98,8 +114,11 @@ func (e Event) String() string {
 		if e.Kind == RolloutScored {
 			fmt.Fprintf(&b, " tokens %d reward %g", e.Tokens, e.Reward)
 		}
-		if e.Verdict == VerdictReject {
-			b.WriteString(" rejected")
+		if e.Kind == RolloutInterrupted {
+			fmt.Fprintf(&b, " tokens %d", e.Tokens)
+		}
+		if e.Verdict != VerdictNone {
+			fmt.Fprintf(&b, " %s", e.Verdict)
 		}
 	}
 	if e.Reason != ReasonNone {
@@ -113,10 +132,16 @@ func (a Action) String() string {
 	var b strings.Builder
 	b.WriteString(a.Kind.String())
 	switch a.Kind {
-	case StartRollout, AbortRollout:
+	case StartRollout, ResumeRollout, InterruptRollout, AbortRollout:
 		fmt.Fprintf(&b, " g%d/%d attempt %d slot %d engine %d", a.Group, a.Sample, a.Attempt, a.Slot, a.Engine)
-		if a.Kind == StartRollout {
+		if a.Kind == StartRollout || a.Kind == ResumeRollout {
 			fmt.Fprintf(&b, " v%d", a.Version)
+		}
+		if a.Prompt != 0 {
+			fmt.Fprintf(&b, " prompt %d", a.Prompt)
+		}
+		if a.Level != 0 {
+			fmt.Fprintf(&b, " level %d", a.Level)
 		}
 	case StartTrainStep:
 		fmt.Fprintf(&b, " lease %d attempt %d v%d groups %d", a.Lease, a.Attempt, a.Version, a.Count)
