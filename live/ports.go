@@ -137,6 +137,51 @@ type StepReport struct {
 	MeanLogRatio float64
 	// EffectiveSampleSize is ESS/N of the importance weights, 0 to 1.
 	EffectiveSampleSize float64
+	// MeanWeight and MaxWeight are of the importance ratios p_trainer/p_rollout.
+	MeanWeight, MaxWeight float64
+	// MaskedFraction is the share of response tokens that a mask kept out of the
+	// gradient, TruncatedFraction of those whose weight was cut to its bound.
+	MaskedFraction, TruncatedFraction float64
+	// MeanProximalLogRatio is the mean of log p_start − log p_rollout, p_start the policy
+	// the step began with: staleness and numerics without what the step itself moved.
+	// It is MeanLogRatio where the step has one minibatch.
+	MeanProximalLogRatio float64
+	// PredictedClipFraction is what the drift measured in earlier steps says of this
+	// step's ClipFraction; 0 while too little was measured.
+	PredictedClipFraction float64
+	// Minibatches is the number of optimizer steps taken, at least 1.
+	Minibatches int
+	// Health is healthy, workable, strained or broken, by clip fraction and log-ratio; empty where the trainer does not say.
+	Health string
+	// TokenLag splits the response tokens by how many versions before the step's they
+	// were sampled, GroupLag by the staleness of their group; in the ranges of LagRange.
+	TokenLag, GroupLag [LagRanges]LagReport
+	// Drifts has the drift of each group of the batch, in its order; nil where the trainer does not measure it.
+	Drifts []GroupDrift
+}
+
+// LagRanges is the number of ranges of staleness that a StepReport tells apart.
+const LagRanges = 6
+
+// LagRange names a range of staleness in versions: 0, 1, 2, 3-4, 5-8, 9+.
+func LagRange(i int) string { return [LagRanges]string{"0", "1", "2", "3-4", "5-8", "9+"}[i] }
+
+// LagReport is what a train step says of the response tokens of one range of
+// staleness. Its fields mean what those of StepReport do; all are 0 without tokens.
+type LagReport struct {
+	Tokens                            int
+	ClipFraction, ActiveClipFraction  float64
+	PredictedClipFraction             float64
+	MeanLogRatio, EffectiveSampleSize float64
+	MeanWeight, MaxWeight             float64
+	MaskedFraction                    float64
+}
+
+// GroupDrift is how far a group's tokens are from the policy that a step began
+// with: the mean of |log p_start − log p_rollout| over its response tokens, in nats.
+type GroupDrift struct {
+	Group loop.GroupID
+	Drift float64
 }
 
 // Trainer trains on one batch at a time.
