@@ -1,10 +1,5 @@
 package loop
 
-import (
-	"errors"
-	"fmt"
-)
-
 // Version is a policy version: the number of train steps completed. v0 is the
 // start. NoVersion stands for "unknown".
 type Version int64
@@ -226,56 +221,4 @@ func (c Config) Concurrency() int {
 		sum += n
 	}
 	return sum
-}
-
-// Limits that keep indices within 32 bits and a mistyped config from exhausting memory.
-const (
-	concurrencyMax = 1 << 24
-	groupSizeMax   = 1 << 16
-	queueGroupsMax = 1 << 24
-)
-
-// Validate reports every relation between fields that a loop cannot run with. It changes nothing.
-func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("loop: "+format, args...)) }
-	if c.GroupSize < 1 || c.GroupSize > groupSizeMax {
-		bad("GroupSize is %d, want 1 to %d", c.GroupSize, groupSizeMax)
-	}
-	if c.BatchGroups < 1 || c.BatchGroups > queueGroupsMax {
-		bad("BatchGroups is %d, want 1 to %d", c.BatchGroups, queueGroupsMax)
-	}
-	if len(c.EngineSlots) == 0 {
-		bad("EngineSlots is empty, want at least one engine")
-	}
-	for i, n := range c.EngineSlots {
-		if n < 1 || n > concurrencyMax {
-			bad("EngineSlots[%d] is %d, want 1 to %d", i, n, concurrencyMax)
-		}
-	}
-	if c.QueueGroups < c.BatchGroups || c.QueueGroups > queueGroupsMax {
-		bad("QueueGroups is %d, want BatchGroups (%d) to %d: a smaller queue never fills a batch", c.QueueGroups, c.BatchGroups, queueGroupsMax)
-	}
-	if c.Policy == PolicySynchronous && c.QueueGroups != c.BatchGroups {
-		bad("QueueGroups is %d, want BatchGroups (%d) under PolicySynchronous", c.QueueGroups, c.BatchGroups)
-	}
-	if c.Policy == PolicySynchronous && c.SyncEvery > 1 {
-		bad("SyncEvery is %d, want 1 under PolicySynchronous: the next batch waits for the next served version", c.SyncEvery)
-	}
-	if c.Policy == PolicyMax && c.MaxStaleness >= 0 && c.MaxStaleness < Version(c.SyncEvery)-1 {
-		bad("MaxStaleness is %d, want at least SyncEvery-1 (%d): until the next sync every group is staler than that, and the trainer starves", c.MaxStaleness, c.SyncEvery-1)
-	}
-	if c.FilterZeroAdvantage && c.GroupSize == 1 {
-		bad("GroupSize is 1, want at least 2 with FilterZeroAdvantage: a single reward equals itself, and every group is filtered")
-	}
-	if c.Start == StartGang && c.Concurrency() < c.GroupSize {
-		bad("%d slots cannot hold a group of %d under StartGang", c.Concurrency(), c.GroupSize)
-	}
-	if c.Policy > PolicySynchronous || c.Start > StartGang || c.Select > SelectOldestVersion || c.Sync > SyncDrain || c.OnFailure > ShrinkGroup {
-		bad("unknown rule: policy %d, start %d, select %d, sync %d, on failure %d", c.Policy, c.Start, c.Select, c.Sync, c.OnFailure)
-	}
-	if c.MaxStaleness < 0 || c.SyncEvery < 0 || c.MaxAttempts < 0 || c.TrainAttempts < 0 || c.TrainSteps < 0 {
-		bad("MaxStaleness, SyncEvery, MaxAttempts, TrainAttempts and TrainSteps must not be negative")
-	}
-	return errors.Join(errs...)
 }

@@ -15,6 +15,8 @@ const (
 	phaseIdle syncPhase = iota
 	phaseLoading
 	phaseLoaded
+	// phaseEmptying waits for its rollouts to be interrupted before it switches (SyncRestart).
+	phaseEmptying
 	phaseSwitching
 )
 
@@ -42,6 +44,8 @@ func (l *Loop) canStart(e *engine) bool {
 		return e.Phase != phaseSwitching
 	case SyncDrain:
 		return e.Phase == phaseIdle
+	case SyncRestart:
+		return e.Phase != phaseEmptying && e.Phase != phaseSwitching
 	}
 	return true
 }
@@ -99,7 +103,7 @@ func (l *Loop) startSync() {
 	}
 	for i := range s.Engines {
 		if e := &s.Engines[i]; e.State == engineServing {
-			s.Sync.Target = s.Trained
+			s.Sync.Target, s.Times.SyncAt = s.Trained, s.Now
 			e.Failures = 0
 			l.load(int32(i), s.Trained)
 		}
@@ -170,6 +174,9 @@ func (l *Loop) advanceSync() {
 	if s.Sync.Target == NoVersion {
 		return
 	}
+	if l.cfg.Sync == SyncRestart {
+		l.emptyEngines()
+	}
 	all := true
 	for i := range s.Engines {
 		e := &s.Engines[i]
@@ -186,14 +193,34 @@ func (l *Loop) advanceSync() {
 		return
 	}
 	for i := range s.Engines {
-		if e := &s.Engines[i]; e.State == engineServing && e.Phase == phaseLoaded {
+		if e := &s.Engines[i]; e.State == engineServing && l.readyToSwitch(e) {
 			l.switchEngine(int32(i))
 		}
 	}
 }
 
 func (l *Loop) readyToSwitch(e *engine) bool {
+	if l.cfg.Sync == SyncRestart {
+		return e.Phase == phaseEmptying && e.Active == 0
+	}
 	return e.Phase == phaseLoaded && (l.cfg.Sync != SyncDrain || e.Active == 0)
+}
+
+// emptyEngines interrupts the rollouts of the engines that are to switch now:
+// each for itself, or all of them once the last has loaded.
+func (l *Loop) emptyEngines() {
+	s := &l.s
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.State == engineServing && e.Phase == phaseLoading && !l.cfg.RollingSwitch {
+			return
+		}
+	}
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.State == engineServing && e.Phase == phaseLoaded {
+			e.Phase = phaseEmptying
+			l.interruptEngine(int32(i))
+		}
+	}
 }
 
 func (l *Loop) switchEngine(i int32) {
@@ -238,7 +265,8 @@ func (l *Loop) completeSync() {
 			return
 		}
 	}
-	s.Sync.Completed, s.Sync.Target = s.Sync.Target, NoVersion
+	s.Sync.Completed, s.Sync.Target, s.Taken = s.Sync.Target, NoVersion, 0
+	l.learnSync()
 	l.emit(Action{Kind: SyncCompleted, Version: s.Sync.Completed})
 	l.startSync()
 	l.selectBatch()
@@ -279,7 +307,7 @@ func (l *Loop) abortRollouts(engine int32, why Reason) {
 	s := &l.s
 	for i := range s.Slots {
 		sl := s.Slots[i]
-		if sl.Engine != engine || sl.State != slotRunning {
+		if sl.Engine != engine || !sl.holdsAttempt() {
 			continue
 		}
 		l.abort(int32(i))
@@ -307,7 +335,7 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 			continue
 		}
 		switch sl.State {
-		case slotRunning:
+		case slotRunning, slotInterrupting:
 			l.failAttempt(int32(k), why)
 		case slotAborting:
 			l.freeSlot(int32(k))

@@ -11,6 +11,11 @@ type Loop struct {
 	cfg Config
 	s   state
 	out []Action
+	// stride is the samples of a group in the arena, liveMax the cap of bounded and threshold,
+	// weights the replay weight by age. All follow from cfg.
+	stride  int
+	liveMax int
+	weights []uint64
 	// ev is the event of the step, for the message of a broken invariant.
 	ev Event
 }
@@ -23,6 +28,7 @@ func New(cfg Config) (*Loop, error) {
 		return nil, err
 	}
 	l := &Loop{cfg: cfg}
+	l.derive()
 	l.s = state{
 		NextGroup: 1,
 		NextLease: 1,
@@ -31,6 +37,9 @@ func New(cfg Config) (*Loop, error) {
 		Held:      list{none, none, 0},
 		Sync:      sync{Target: NoVersion},
 		Settle:    NoTick,
+		Levels:    make([]level, cfg.Levels),
+		Times:     times{LeaseAt: unknownTime, SyncAt: unknownTime, EndAt: unknownTime},
+		Hold:      hold{Since: unknownTime},
 	}
 	for i, n := range cfg.EngineSlots {
 		l.s.Engines = append(l.s.Engines, engine{Served: NoVersion, Loading: NoVersion, State: engineServing})
@@ -41,6 +50,14 @@ func New(cfg Config) (*Loop, error) {
 	l.freeAllSlots()
 	l.grow(cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 2)
 	return l, nil
+}
+
+// derive computes what follows from the config alone.
+func (l *Loop) derive() {
+	l.stride, l.liveMax = l.cfg.stride(), l.cfg.LiveGroupsMax()
+	if l.cfg.Policy == PolicyReplay {
+		l.weights = replayWeights(l.cfg.Gamma)
+	}
 }
 
 // Config returns the rules the loop runs by, defaults filled in.
@@ -73,6 +90,9 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		l.fill()
 	}
 	l.check()
+	if l.cfg.Hold > 0 {
+		return l.out, min(s.Settle, l.holdTick())
+	}
 	return l.out, s.Settle
 }
 
@@ -87,6 +107,9 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 		l.onRecovered()
 	case StopRequested:
 		l.onStopRequested()
+	case GroupMeasured:
+		l.onGroupMeasured(ev)
+		return l.s.Settle != NoTick
 	case TrainStepEnded:
 		l.onTrainStepEnded(ev)
 		return true
@@ -116,6 +139,8 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 		l.onRolloutFailed(ev)
 	case RolloutAborted:
 		l.onRolloutAborted(ev)
+	case RolloutInterrupted:
+		l.onRolloutInterrupted(ev)
 	default:
 		l.s.Counts.Unknown++
 	}
@@ -161,11 +186,15 @@ func (l *Loop) onRecovered() {
 	}
 	s.Stopping, s.Finished = false, ReasonNone
 	s.Sync = sync{Target: NoVersion, Completed: s.Trained} // first: an ending rollout must not switch an engine that is gone
+	s.Taken = 0
+	s.Times.LeaseAt, s.Times.SyncAt, s.Times.EndAt = unknownTime, unknownTime, unknownTime
+	s.Hold = hold{Since: unknownTime}
 	for i := range s.Slots {
-		if s.Slots[i].State == slotRunning {
+		if s.Slots[i].holdsAttempt() {
 			l.failAttempt(int32(i), ReasonRestart)
 		}
 	}
+	l.failBacklog(ReasonRestart)
 	l.freeAllSlots()
 	if l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps {
 		l.finish(ReasonSteps)

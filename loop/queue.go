@@ -7,12 +7,18 @@ func (l *Loop) ready(gi int32) {
 	g := &s.Groups[gi]
 	g.Ready, g.Turn = s.Trained, s.NextTurn
 	s.NextTurn++
-	if g.Rejected {
+	if l.cfg.Levels > 0 {
+		l.measureLevel(g)
+	}
+	switch {
+	case g.Rejected:
 		l.endGroup(gi, EndFiltered, ReasonRejected)
 		return
-	}
-	if l.cfg.FilterZeroAdvantage && !g.Uneven {
+	case l.cfg.FilterZeroAdvantage && !g.Uneven:
 		l.endGroup(gi, EndFiltered, ReasonZeroAdvantage)
+		return
+	case l.cfg.FilterSolveRate && !l.inBand(g):
+		l.endGroup(gi, EndFiltered, ReasonSolveRate)
 		return
 	}
 	if s.Queue.Len >= l.cfg.QueueGroups {
@@ -22,10 +28,22 @@ func (l *Loop) ready(gi int32) {
 			l.emit(Action{Kind: GroupHeld, Group: g.ID, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
 			return
 		}
-		l.endGroup(s.Queue.Head, EndEvicted, ReasonFull)
+		l.evict()
 	}
 	l.enqueue(gi)
 	l.selectBatch()
+	if l.cfg.InterruptAtBatch && s.Queue.Len >= l.cfg.BatchGroups {
+		l.interruptAll()
+	}
+}
+
+// evict makes room in the queue.
+func (l *Loop) evict() {
+	gi := l.s.Queue.Head
+	if l.cfg.Policy == PolicyReplay {
+		gi = l.evictReplay()
+	}
+	l.endGroup(gi, EndEvicted, ReasonFull)
 }
 
 func (l *Loop) enqueue(gi int32) {
@@ -47,7 +65,7 @@ func (l *Loop) selectBatch() {
 	if l.cfg.TrainerBlocked && s.Sync.Target != NoVersion {
 		return
 	}
-	if l.cfg.Policy == PolicyMax {
+	if l.cfg.Policy == PolicyMax || l.cfg.Policy == PolicyReplay && l.cfg.MaxStaleness > 0 {
 		l.discardStale()
 	}
 	if s.Queue.Len < l.cfg.BatchGroups {
@@ -65,14 +83,47 @@ func (l *Loop) selectBatch() {
 		s.Ledger.Queued -= int64(g.Scored)
 		s.Ledger.Leased += int64(g.Scored)
 	}
+	s.Taken += len(s.Lease.Groups)
 	l.emitTrainStep()
 	l.admitHeld()
 	l.abortStale()
+	if l.cfg.Policy == PolicySynchronous && l.cfg.ExtraGroups > 0 {
+		l.endSurplus()
+	}
+}
+
+// endSurplus stops what was opened beyond the batch that is full now.
+func (l *Loop) endSurplus() {
+	if l.cfg.InterruptAtBatch {
+		l.interruptAll()
+		return
+	}
+	for id := GroupID(0); ; {
+		gi := l.nextLive(id)
+		if gi == none {
+			return
+		}
+		id = l.s.Groups[gi].ID
+		l.endGroup(gi, EndCancelled, ReasonSurplus)
+	}
+}
+
+// nextLive returns the live group outside the trainer with the lowest ID above the given one.
+func (l *Loop) nextLive(after GroupID) int32 {
+	best := none
+	for i := range l.s.Groups {
+		g := &l.s.Groups[i]
+		if g.State != groupFree && g.State != groupLeased && g.ID > after && (best == none || g.ID < l.s.Groups[best].ID) {
+			best = int32(i)
+		}
+	}
+	return best
 }
 
 // emitTrainStep names the batch's groups, then starts the step.
 func (l *Loop) emitTrainStep() {
 	s := &l.s
+	s.Times.LeaseAt = s.Now
 	for _, gi := range s.Lease.Groups {
 		g := &s.Groups[gi]
 		a := Action{Kind: GroupLeased, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
@@ -88,6 +139,9 @@ func (l *Loop) emitTrainStep() {
 // nextGroup returns the queued group that the selection order puts first.
 func (l *Loop) nextGroup() int32 {
 	s := &l.s
+	if l.cfg.Policy == PolicyReplay {
+		return l.sampleReplay()
+	}
 	switch l.cfg.Select {
 	case SelectNewest:
 		return s.Queue.Tail
@@ -174,16 +228,27 @@ func (l *Loop) onTrainStepEnded(ev *Event) {
 		l.late()
 		return
 	}
+	l.learnStep()
 	for _, gi := range s.Lease.Groups {
 		g := &s.Groups[gi]
-		s.Ledger.Leased -= int64(g.Scored)
-		s.Ledger.Trained += int64(g.Scored)
 		l.emit(Action{Kind: GroupTrained, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
 			Version: s.Lease.Version, StartVersion: g.Start, ReadyVersion: g.Ready})
+		if l.cfg.Policy == PolicyReplay {
+			g.Uses++
+			continue
+		}
+		s.Ledger.Leased -= int64(g.Scored)
+		s.Ledger.Trained += int64(g.Scored)
 		l.releaseGroup(gi)
+	}
+	if l.cfg.Policy == PolicyReplay {
+		l.keep()
 	}
 	s.Lease.ID = 0
 	s.Trained = ev.Version
+	for s.Queue.Len > l.cfg.QueueGroups { // trained groups came back to a full buffer
+		l.evict()
+	}
 	switch {
 	case l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps:
 		l.finish(ReasonSteps)
@@ -236,10 +301,11 @@ func (l *Loop) returnLease() {
 		s.Ledger.Leased -= int64(g.Scored)
 		s.Ledger.Queued += int64(g.Scored)
 	}
+	s.Taken = max(s.Taken-len(s.Lease.Groups), 0)
 	s.Lease.ID = 0
 	for s.Queue.Len > l.cfg.QueueGroups {
 		if l.cfg.Policy != PolicyBlock {
-			l.endGroup(s.Queue.Head, EndEvicted, ReasonFull)
+			l.evict()
 			continue
 		}
 		gi := s.Queue.Tail

@@ -2,11 +2,11 @@ package loop
 
 import "math"
 
-// fill gives free slots to rollouts: first to those that must be tried again,
-// then to the open group, then to new groups as far as admission permits.
+// fill gives free slots to rollouts: first to those that were interrupted, to
+// those that must be tried again, then to the open group, then to new groups as far as admission permits.
 func (l *Loop) fill() {
 	s := &l.s
-	if s.Stopping || s.Finished != ReasonNone || !s.Started {
+	if s.Stopping || s.Finished != ReasonNone || !s.Started || l.paused() {
 		return
 	}
 	for {
@@ -15,6 +15,10 @@ func (l *Loop) fill() {
 			return
 		}
 		switch {
+		case len(s.Backlog) > 0:
+			r := s.Backlog[0]
+			s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
+			l.resume(e, r.Group, r.Sample)
 		case len(s.Retries) > 0:
 			r := s.Retries[0]
 			s.Retries = append(s.Retries[:0], s.Retries[1:]...)
@@ -23,7 +27,7 @@ func (l *Loop) fill() {
 			g := &s.Groups[s.Open]
 			group, sample := s.Open, g.Issued
 			g.Issued++
-			if int(g.Issued) == l.cfg.GroupSize {
+			if int(g.Issued) == l.stride {
 				s.Open = none
 			}
 			l.issue(e, group, sample)
@@ -44,11 +48,30 @@ func (l *Loop) mayOpen() bool {
 			return false
 		}
 	case PolicySynchronous:
-		if s.LiveGroups >= l.cfg.BatchGroups || !l.allServe(s.Trained) {
+		if s.Lease.ID != 0 || s.LiveGroups >= l.cfg.BatchGroups+l.cfg.ExtraGroups || !l.allServe(s.Trained) {
+			return false
+		}
+	case PolicyBounded:
+		// What the engines serve is what counts: a slow sync must not add to the mean.
+		if lag := int(s.Trained - l.minServed()); s.LiveGroups >= l.liveMax-lag*l.cfg.BatchGroups {
+			return false
+		}
+	case PolicyThreshold:
+		if s.LiveGroups-l.leasedGroups()+s.Taken >= l.liveMax {
 			return false
 		}
 	}
-	return l.cfg.Start != StartGang || l.freeSlots() >= l.cfg.GroupSize
+	if l.cfg.PauseGroups > 0 && s.Queue.Len >= l.cfg.PauseGroups || l.cfg.Start == StartGang && l.freeSlots() < l.stride {
+		return false
+	}
+	return l.cfg.Hold == 0 || !l.holding()
+}
+
+func (l *Loop) leasedGroups() int {
+	if l.s.Lease.ID == 0 {
+		return 0
+	}
+	return len(l.s.Lease.Groups)
 }
 
 // openGroup takes a group from the arena.
@@ -60,9 +83,13 @@ func (l *Loop) openGroup() int32 {
 	last := len(s.FreeGroups) - 1
 	i := s.FreeGroups[last]
 	s.FreeGroups = s.FreeGroups[:last]
-	s.Groups[i] = group{ID: s.NextGroup, State: groupRunning, Start: NoVersion, Ready: NoVersion, Prev: none, Next: none}
-	base := int(i) * l.cfg.GroupSize
-	for k := range l.cfg.GroupSize {
+	s.Groups[i] = group{ID: s.NextGroup, State: groupRunning, Start: NoVersion, Ready: NoVersion, Prev: none, Next: none, DriftAt: NoVersion}
+	if l.cfg.Prompts > 0 || l.cfg.Levels > 0 || l.cfg.Requeue {
+		p := l.nextPrompt()
+		s.Groups[i].Prompt, s.Groups[i].Level = p.Prompt, p.Level
+	}
+	base := int(i) * l.stride
+	for k := range l.stride {
 		s.Samples[base+k] = sample{Slot: none}
 	}
 	s.NextGroup++
@@ -75,7 +102,7 @@ func (l *Loop) grow(n int) {
 	s := &l.s
 	for range max(n, 1) {
 		s.Groups = append(s.Groups, group{Prev: none, Next: none})
-		for range l.cfg.GroupSize {
+		for range l.stride {
 			s.Samples = append(s.Samples, sample{Slot: none})
 		}
 	}
@@ -85,7 +112,7 @@ func (l *Loop) grow(n int) {
 }
 
 func (l *Loop) sample(group, k int32) *sample {
-	return &l.s.Samples[int(group)*l.cfg.GroupSize+int(k)]
+	return &l.s.Samples[int(group)*l.stride+int(k)]
 }
 
 // issue starts the next attempt of a sample on an engine with a free slot. The
@@ -95,25 +122,18 @@ func (l *Loop) sample(group, k int32) *sample {
 func (l *Loop) issue(e, gi, k int32) {
 	s := &l.s
 	eng, g, smp := &s.Engines[e], &s.Groups[gi], l.sample(gi, k)
-	last := len(eng.Free) - 1
-	slotIndex := eng.Free[last]
-	eng.Free = eng.Free[:last]
-	eng.Active++
 	if g.Start == NoVersion || eng.Served < g.Start {
 		g.Start = eng.Served
 	}
 	smp.Attempt++
-	smp.Slot = slotIndex
+	slotIndex := l.takeSlot(e, gi, k)
 	g.InFlight++
-	// Field by field, as below: a composite literal is built aside and copied, which is a quarter of a step.
-	sl := &s.Slots[slotIndex]
-	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = g.ID, gi, k, smp.Attempt, slotRunning
 	s.Ledger.Admitted++
 	s.Ledger.InFlight++
 	l.out = append(l.out, Action{})
 	a := &l.out[len(l.out)-1]
 	a.Kind, a.Engine, a.Slot, a.Group, a.Sample, a.Attempt = StartRollout, e, slotIndex, g.ID, k, smp.Attempt
-	a.Version, a.StartVersion = eng.Served, g.Start
+	a.Version, a.StartVersion, a.Prompt, a.Level = eng.Served, g.Start, g.Prompt, g.Level
 }
 
 // occupied returns the slot an event names if that very attempt holds it. An
@@ -148,7 +168,7 @@ func (l *Loop) freeSlot(i int32) {
 		return
 	}
 	eng.Free = append(eng.Free, i)
-	if l.cfg.Sync == SyncDrain && eng.Active == 0 {
+	if eng.Active == 0 && (l.cfg.Sync == SyncDrain || l.cfg.Sync == SyncRestart) {
 		l.advanceSync()
 	}
 }
@@ -191,6 +211,10 @@ func (l *Loop) onRolloutScored(ev *Event) {
 	if sl == nil {
 		return
 	}
+	if ev.Verdict == VerdictPruned {
+		l.pruneSample(ev.Slot)
+		return
+	}
 	if r := float64(ev.Reward); math.IsNaN(r) || math.IsInf(r, 0) {
 		l.failAttempt(ev.Slot, ReasonEnvironment)
 		return
@@ -207,12 +231,21 @@ func (l *Loop) onRolloutScored(ev *Event) {
 	} else if g.Reward != ev.Reward {
 		g.Uneven = true
 	}
-	if ev.Verdict == VerdictReject {
+	switch ev.Verdict {
+	case VerdictReject:
 		g.Rejected = true
+	case VerdictSolved:
+		g.Solved++
 	}
 	g.Scored++
 	l.freeSlot(ev.Slot)
-	if int(g.Scored+g.Lost) == l.cfg.GroupSize {
+	switch {
+	case int(g.Scored) == l.cfg.GroupSize:
+		if l.cfg.Redundancy > 0 {
+			l.cancelInFlight(gi) // enough others are scored
+		}
+		l.ready(gi)
+	case int(g.Scored+g.Lost) == l.stride:
 		l.ready(gi)
 	}
 }
@@ -243,13 +276,11 @@ func (l *Loop) failAttempt(slotIndex int32, why Reason) {
 func (l *Loop) failSample(gi, k int32, why Reason) {
 	s := &l.s
 	g, smp := &s.Groups[gi], l.sample(gi, k)
-	smp.Slot = none
+	smp.Slot, smp.Spans = none, 0
 	g.InFlight--
 	s.Ledger.InFlight--
 	s.Ledger.Failed++
-	if g.InFlight == 0 && g.Scored == 0 {
-		g.Start, g.TokenSeen = NoVersion, false // nothing made under the old stamp is left
-	}
+	l.restamp(gi)
 	if why != ReasonRestart {
 		smp.Failures++
 	}
@@ -258,18 +289,23 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 		return
 	}
 	g.Lost++
-	if l.cfg.OnFailure == DropGroup || int(g.Lost) == l.cfg.GroupSize {
+	g.Failed++
+	complete := int(g.Scored+g.Lost) == l.stride
+	if l.cfg.OnFailure == DropGroup && int(g.Failed) > l.cfg.Redundancy || complete && g.Scored == 0 {
 		l.endGroup(gi, EndFailed, why)
-	} else if int(g.Scored+g.Lost) == l.cfg.GroupSize {
+	} else if complete {
 		l.ready(gi)
 	}
 }
 
-// endGroup ends a group untrained: its attempts in flight are cancelled, its
-// scored rollouts end as told.
+// endGroup ends a group: its attempts in flight are cancelled, its scored
+// rollouts end as told, or as trained if a step of a replay has consumed them.
 func (l *Loop) endGroup(gi int32, end End, why Reason) {
 	s := &l.s
 	g := &s.Groups[gi]
+	if g.Uses > 0 {
+		end = EndTrained
+	}
 	scored := int64(g.Scored)
 	switch g.State {
 	case groupRunning:
@@ -286,33 +322,45 @@ func (l *Loop) endGroup(gi int32, end End, why Reason) {
 	}
 	*s.Ledger.end(end) += scored
 	l.emit(Action{Kind: GroupEnded, Group: g.ID, End: end, Reason: why, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
+	l.requeue(g, end, why)
 	l.releaseGroup(gi)
 }
 
+// cancelInFlight cancels every attempt of a group that has not ended, and has none begin.
 func (l *Loop) cancelInFlight(gi int32) {
 	s := &l.s
 	g := &s.Groups[gi]
-	for k := range int32(l.cfg.GroupSize) {
+	for k := range int32(l.stride) {
 		smp := l.sample(gi, k)
-		if smp.Slot == none {
+		switch smp.Slot {
+		case none:
 			continue
+		case parked:
+			l.emit(Action{Kind: AbortRollout, Slot: -1, Group: g.ID, Sample: k, Attempt: smp.Attempt})
+		default:
+			l.abort(smp.Slot)
 		}
 		s.Ledger.InFlight--
 		s.Ledger.Cancelled++
-		l.abort(smp.Slot)
 		smp.Slot = none
 		g.InFlight--
 	}
-	kept := s.Retries[:0]
-	for _, r := range s.Retries {
+	s.Retries = without(s.Retries, gi)
+	s.Backlog = without(s.Backlog, gi)
+	if s.Open == gi {
+		s.Open = none
+	}
+}
+
+// without removes a group's samples from a list of those that wait.
+func without(waiting []retry, gi int32) []retry {
+	kept := waiting[:0]
+	for _, r := range waiting {
 		if r.Group != gi {
 			kept = append(kept, r)
 		}
 	}
-	s.Retries = kept
-	if s.Open == gi {
-		s.Open = none
-	}
+	return kept
 }
 
 // abort asks the engine to stop the rollout in a slot, which stays taken until

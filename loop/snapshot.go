@@ -7,7 +7,7 @@ import (
 )
 
 // snapshotVersion changes when a snapshot's meaning does.
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 type snapshot struct {
 	Snapshot int
@@ -36,6 +36,7 @@ func Restore(data []byte) (*Loop, error) {
 		return nil, err
 	}
 	l := &Loop{cfg: cfg, s: snap.State}
+	l.derive()
 	if err := l.plausible(); err != nil {
 		return nil, fmt.Errorf("loop: damaged snapshot: %w; replay the trace instead", err)
 	}
@@ -46,7 +47,7 @@ func Restore(data []byte) (*Loop, error) {
 // and links first, then every count that can be had in two ways.
 func (l *Loop) plausible() error {
 	s := &l.s
-	if len(s.Engines) != len(l.cfg.EngineSlots) || len(s.Slots) != l.cfg.Concurrency() || len(s.Samples) != len(s.Groups)*l.cfg.GroupSize {
+	if len(s.Engines) != len(l.cfg.EngineSlots) || len(s.Slots) != l.cfg.Concurrency() || len(s.Samples) != len(s.Groups)*l.stride || len(s.Levels) != l.cfg.Levels {
 		return fmt.Errorf("%d engines, %d slots, %d samples of %d groups do not fit the config", len(s.Engines), len(s.Slots), len(s.Samples), len(s.Groups))
 	}
 	if s.Finished >= reasonCount || s.Trained < 0 || s.Sync.Target < NoVersion || s.Sync.Target > s.Trained || s.Sync.Completed < 0 || s.Sync.Completed > s.Trained {
@@ -96,14 +97,22 @@ func (l *Loop) plausibleSamples() error {
 	inFlight := make([]int32, len(s.Groups))
 	for i := range s.Slots {
 		sl := &s.Slots[i]
-		if sl.State != slotRunning {
+		if !sl.holdsAttempt() {
 			continue
 		}
-		if !l.isGroup(sl.Group, groupRunning) || sl.Sample < 0 || int(sl.Sample) >= l.cfg.GroupSize ||
+		if !l.isGroup(sl.Group, groupRunning) || sl.Sample < 0 || int(sl.Sample) >= l.stride ||
 			s.Groups[sl.Group].ID != sl.ID || l.sample(sl.Group, sl.Sample).Slot != int32(i) {
 			return fmt.Errorf("slot %d holds g%d/%d, which does not know of it", i, sl.ID, sl.Sample)
 		}
 		inFlight[sl.Group]++
+	}
+	waits := map[retry]bool{}
+	for _, r := range s.Backlog {
+		if waits[r] || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || int(r.Sample) >= l.stride || l.sample(r.Group, r.Sample).Slot != parked {
+			return fmt.Errorf("sample %d of group %d is not interrupted", r.Sample, r.Group)
+		}
+		waits[r] = true
+		inFlight[r.Group]++
 	}
 	for i := range s.Groups {
 		g := &s.Groups[i]
@@ -111,13 +120,13 @@ func (l *Loop) plausibleSamples() error {
 			continue
 		}
 		claimed := int32(0)
-		for k := range l.cfg.GroupSize {
+		for k := range l.stride {
 			if l.sample(int32(i), int32(k)).Slot != none {
 				claimed++
 			}
 		}
 		waiting := g.Issued - g.InFlight - g.Scored - g.Lost
-		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.cfg.GroupSize {
+		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.stride || g.Failed < 0 || g.Failed > g.Lost || g.Solved < 0 || g.Solved > g.Scored || g.Level < 0 || int(g.Level) > l.cfg.Levels {
 			return fmt.Errorf("g%d has %d issued, %d in flight, %d scored, %d lost", g.ID, g.Issued, g.InFlight, g.Scored, g.Lost)
 		}
 		if g.Start < NoVersion || g.Start > s.Trained || g.Ready < NoVersion || g.Ready > s.Trained || g.State != groupRunning && (g.Ready < g.Start || g.Start < 0 || g.Scored == 0) {
@@ -200,7 +209,7 @@ func (l *Loop) plausibleNames(leased int) error {
 		}
 		tried[r] = true
 	}
-	if s.Open != none && (!l.isGroup(s.Open, groupRunning) || int(s.Groups[s.Open].Issued) >= l.cfg.GroupSize) {
+	if s.Open != none && (!l.isGroup(s.Open, groupRunning) || int(s.Groups[s.Open].Issued) >= l.stride) {
 		return fmt.Errorf("group %d is not open", s.Open)
 	}
 	return nil

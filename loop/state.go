@@ -27,8 +27,24 @@ type state struct {
 	// Open is the group whose rollouts are being issued.
 	Open    int32
 	Retries []retry
-	Slots   []slot
-	Engines []engine
+	// Backlog are interrupted rollouts that wait for a slot, the longest waiting first.
+	Backlog []retry
+	// Requeue are prompts to be played again, Cursor counts those taken from the prompt set.
+	Requeue []prompt
+	Cursor  int64
+	// Draws counts the loop's own draws.
+	Draws uint64
+	// Levels are the curriculum's estimates.
+	Levels []level
+	// Taken counts the groups leased since the last completed sync (PolicyThreshold).
+	Taken int
+	Times times
+	Hold  hold
+	// Slope is the estimate of drift per version, in millionths of a nat, once SlopeKnown (PolicyReplay).
+	Slope      int64
+	SlopeKnown bool
+	Slots      []slot
+	Engines    []engine
 	// Queue holds ready groups in the order in which they became ready, Held those kept out of it.
 	Queue list
 	Held  list
@@ -59,31 +75,55 @@ type group struct {
 	Rejected  bool
 	// Uneven: two scored rewards differ.
 	Uneven bool
-	// Issued counts samples that have been started at least once, Lost those given up.
+	// Issued counts samples that have been started at least once, Lost those given up, Failed those
+	// of them that failed, Solved the scored ones whose answer is wholly right. InFlight counts
+	// interrupted ones too.
 	Issued   int32
 	InFlight int32
 	Scored   int32
 	Lost     int32
+	Failed   int32
+	Solved   int32
 	Reward   float32
-	Start    Version
-	Ready    Version
+	// Level and Prompt as carried by every start.
+	Level  int32
+	Prompt int64
+	Start  Version
+	Ready  Version
 	// Turn orders groups by the moment they became ready.
 	Turn int64
 	Prev int32
 	Next int32
+	// Uses counts train steps, Drift is what the last one measured in millionths of a nat, DriftAt its
+	// version (PolicyReplay).
+	Uses    int32
+	Drift   int64
+	DriftAt Version
 }
 
 // sample is one rollout of a live group.
 type sample struct {
 	Attempt  int32
 	Failures int32
-	// Slot holds the attempt in flight; none if there is none.
+	// Slot holds the attempt in flight; none if there is none, parked if it is in the backlog.
 	Slot int32
+	// Spans counts the times the attempt was interrupted with tokens.
+	Spans int32
 }
 
+// parked is the slot of a sample in the backlog.
+const parked int32 = -2
+
+// retry names a sample that waits for a slot.
 type retry struct {
 	Group  int32
 	Sample int32
+}
+
+// prompt is what a group plays.
+type prompt struct {
+	Prompt int64
+	Level  int32
 }
 
 type slotState uint8
@@ -91,6 +131,8 @@ type slotState uint8
 const (
 	slotFree slotState = iota
 	slotRunning
+	// slotInterrupting has been asked to stop and keep its tokens.
+	slotInterrupting
 	// slotAborting waits for the engine's word after its attempt has ended.
 	slotAborting
 )

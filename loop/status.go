@@ -25,6 +25,13 @@ type Status struct {
 	// LiveGroups counts groups opened and not ended; Retries rollouts that wait for another attempt.
 	LiveGroups int `json:"live_groups"`
 	Retries    int `json:"retries"`
+	// Backlog counts interrupted rollouts that wait for a slot, Requeued prompts that wait to be played again.
+	Backlog  int `json:"backlog"`
+	Requeued int `json:"requeued"`
+	// Holding: admission waits for the next switch of weights.
+	Holding bool `json:"holding"`
+	// Levels are the curriculum's estimates of the solve rate, -1 where nothing is known yet.
+	Levels []float64 `json:"levels,omitempty"`
 	// Lease is the batch at the trainer, 0 if it is idle.
 	Lease LeaseID `json:"lease"`
 	// SyncTarget is the version being brought to the engines, NoVersion if none.
@@ -40,7 +47,7 @@ type Status struct {
 
 // EngineStatus is one engine in a Status.
 type EngineStatus struct {
-	// State is serving, loading, loaded, switching, joining or lost.
+	// State is serving, loading, loaded, emptying, switching, joining or lost.
 	State string `json:"state"`
 	// Version served, NoVersion if unknown.
 	Version Version `json:"version"`
@@ -56,12 +63,20 @@ func (l *Loop) Status() Status {
 	st := Status{
 		TimeNS: s.Now, Version: s.Trained, Ledger: s.Ledger,
 		QueueGroups: s.Queue.Len, QueueCapacityGroups: l.cfg.QueueGroups, HeldGroups: s.Held.Len,
-		LiveGroups: s.LiveGroups, Retries: len(s.Retries), Lease: s.Lease.ID, SyncTarget: s.Sync.Target,
+		LiveGroups: s.LiveGroups, Retries: len(s.Retries), Backlog: len(s.Backlog), Requeued: len(s.Requeue),
+		Holding: s.Hold.Since != unknownTime, Lease: s.Lease.ID, SyncTarget: s.Sync.Target,
 		Stopping: s.Stopping, Finished: s.Finished, Counts: s.Counts,
 	}
 	for i := range s.Engines {
 		e := &s.Engines[i]
 		st.Engines = append(st.Engines, EngineStatus{State: e.describe(), Version: e.Served, Active: int(e.Active), Slots: l.cfg.EngineSlots[i]})
+	}
+	for i := range s.Levels {
+		rate := -1.0
+		if lv := &s.Levels[i]; lv.Measured {
+			rate = float64(lv.Rate) / solveOne
+		}
+		st.Levels = append(st.Levels, rate)
 	}
 	return st
 }
@@ -73,7 +88,7 @@ func (e *engine) describe() string {
 	case e.State == engineJoining:
 		return "joining"
 	}
-	return [...]string{"serving", "loading", "loaded", "switching"}[e.Phase]
+	return [...]string{"serving", "loading", "loaded", "emptying", "switching"}[e.Phase]
 }
 
 // Ledger returns the current ledger.

@@ -12,7 +12,7 @@ import (
 )
 
 // Format is the version of the format; a reader refuses others.
-const Format = 1
+const Format = 2
 
 // Notes with a meaning of their own. Others are for people and tools.
 const (
@@ -122,10 +122,9 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 	dst = field(dst, "tokens", int64(ev.Tokens))
 	dst = field(dst, "lease", int64(ev.Lease))
 	dst = field(dst, "v", int64(ev.Version))
-	dst = reward(dst, ev.Reward)
-	if ev.Verdict == loop.VerdictReject {
-		dst = append(dst, `,"rejected":true`...)
-	}
+	dst = real(dst, "reward", ev.Reward)
+	dst = real(dst, "drift", ev.Drift)
+	dst = text(dst, "verdict", ev.Verdict.String())
 	dst = text(dst, "reason", ev.Reason.String())
 	dst = field(dst, "gen_ns", ev.GenerateNS)
 	dst = field(dst, "env_ns", ev.EnvironmentNS)
@@ -151,6 +150,8 @@ func (e *Encoder) AppendAction(dst []byte, seq int64, a loop.Action) []byte {
 	dst = field(dst, "v", int64(a.Version))
 	dst = field(dst, "start_v", int64(a.StartVersion))
 	dst = field(dst, "ready_v", int64(a.ReadyVersion))
+	dst = field(dst, "prompt", a.Prompt)
+	dst = field(dst, "level", int64(a.Level))
 	dst = text(dst, "end", a.End.String())
 	dst = text(dst, "reason", a.Reason.String())
 	return e.close(dst, from)
@@ -206,18 +207,23 @@ func field(dst []byte, key string, v int64) []byte {
 	return strconv.AppendInt(dst, v, 10)
 }
 
-// reward appends a reward. JSON has no number that is none, and the loop treats
-// all of those alike, so they share a field of their own.
-func reward(dst []byte, v float32) []byte {
-	if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-		return append(dst, `,"reward_nan":true`...)
-	}
+// real appends a number unless it is 0. JSON has no number that is none, and the
+// loop treats all of those alike: they are a word.
+func real(dst []byte, key string, v float32) []byte {
 	if v == 0 {
 		return dst
 	}
-	dst = append(dst, `,"reward":`...)
+	dst = append(dst, ',', '"')
+	dst = append(dst, key...)
+	dst = append(dst, '"', ':')
+	if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(dst, noNumber...)
+	}
 	return strconv.AppendFloat(dst, float64(v), 'g', -1, 32)
 }
+
+// noNumber stands for a number that is not finite.
+const noNumber = `"none"`
 
 func text(dst []byte, key, v string) []byte {
 	if v == "" {

@@ -42,9 +42,9 @@ type wire struct {
 	tokens, count                 int64
 	group, lease                  int64
 	version, start, ready         int64
-	reward                        float64
-	rejected, badReward           bool
-	reason, end                   []byte
+	prompt, level                 int64
+	reward, drift                 float64
+	reason, end, verdict          []byte
 	generateNS, environmentNS     int64
 	versionTokens                 int64
 }
@@ -100,8 +100,12 @@ func (p *parser) number(into *int64) error {
 	return nil
 }
 
-// real reads a reward.
+// real reads a number of 32 bits, or what stands for none.
 func (p *parser) real(into *float64) error {
+	if p.skip(noNumber) {
+		*into = math.NaN()
+		return nil
+	}
 	end := bytes.IndexByte(p.rest, ',')
 	if end < 0 {
 		end = len(p.rest)
@@ -112,14 +116,6 @@ func (p *parser) real(into *float64) error {
 	}
 	*into = v
 	p.rest = p.rest[end:]
-	return nil
-}
-
-func (p *parser) yes(into *bool) error {
-	if !p.skip("true") {
-		return fmt.Errorf("expected true at %.20q", p.rest)
-	}
-	*into = true
 	return nil
 }
 
@@ -166,12 +162,14 @@ func (p *parser) member(w *wire) error {
 		return p.number(&w.environmentNS)
 	case "v_tokens":
 		return p.number(&w.versionTokens)
+	case "prompt":
+		return p.number(&w.prompt)
+	case "level":
+		return p.number(&w.level)
 	case "reward":
 		return p.real(&w.reward)
-	case "reward_nan":
-		return p.yes(&w.badReward)
-	case "rejected":
-		return p.yes(&w.rejected)
+	case "drift":
+		return p.real(&w.drift)
 	case "data":
 		w.data, p.rest = p.rest, nil // the last member, always
 		return nil
@@ -192,6 +190,8 @@ func (p *parser) word(key string, w *wire) (err error) {
 		w.reason, err = p.text()
 	case "end":
 		w.end, err = p.text()
+	case "verdict":
+		w.verdict, err = p.text()
 	default:
 		return fmt.Errorf("unknown member %q", key)
 	}
@@ -203,7 +203,7 @@ func (w *wire) record() (Record, error) {
 	if !w.numbered {
 		return Record{}, errors.New(`no sequence number "n"`)
 	}
-	for _, v := range [...]int64{w.engine, w.slot, w.sample, w.attempt, w.tokens, w.count} {
+	for _, v := range [...]int64{w.engine, w.slot, w.sample, w.attempt, w.tokens, w.count, w.level} {
 		if v < math.MinInt32 || v > math.MaxInt32 {
 			return Record{}, fmt.Errorf("%d does not fit in 32 bits", v)
 		}
@@ -235,15 +235,13 @@ func (w *wire) asEvent(r *Record) error {
 	if err != nil {
 		return err
 	}
+	verdict, err := verdicts.parse(w.verdict)
+	if err != nil {
+		return err
+	}
 	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens, Event: loop.Event{
-		Time: w.t, Kind: kind, Reason: reason, Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
+		Time: w.t, Kind: kind, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
 		Tokens: int32(w.tokens), Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
-	if w.rejected {
-		r.Event.Verdict = loop.VerdictReject
-	}
-	if w.badReward {
-		r.Event.Reward = float32(math.NaN())
-	}
 	return nil
 }
 
@@ -260,7 +258,7 @@ func (w *wire) asAction(r *Record) error {
 	if err != nil {
 		return err
 	}
-	r.Action = &loop.Action{Kind: kind, End: end, Reason: reason, Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample),
+	r.Action = &loop.Action{Kind: kind, End: end, Reason: reason, Prompt: w.prompt, Level: int32(w.level), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample),
 		Attempt: int32(w.attempt), Count: int32(w.count), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease),
 		Version: loop.Version(w.version), StartVersion: loop.Version(w.start), ReadyVersion: loop.Version(w.ready)}
 	return nil
@@ -297,6 +295,7 @@ func collect[K interface {
 var (
 	eventKinds  = collect(loop.RunStarted, loop.ParseEventKind)
 	actionKinds = collect(loop.StartRollout, loop.ParseActionKind)
+	verdicts    = collect(loop.VerdictNone, loop.ParseVerdict)
 	reasons     = collect(loop.ReasonNone, loop.ParseReason)
 	ends        = collect(loop.EndNone, loop.ParseEnd)
 )

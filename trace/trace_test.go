@@ -70,9 +70,9 @@ func write(t testing.TB, events int, seed uint64) ([]byte, []trace.Record) {
 func randomEvent(rng *rand.Rand) trace.Event {
 	small := func() int32 { return rng.Int32N(1 << uint(rng.IntN(31))) }
 	ev := trace.Event{Event: loop.Event{
-		Time: rng.Int64(), Kind: loop.RunStarted + loop.EventKind(rng.IntN(int(loop.RolloutAborted))), Verdict: loop.Verdict(rng.IntN(2)),
-		Reason: loop.Reason(rng.IntN(int(loop.ReasonRejected) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
-		Tokens: small(), Reward: float32(rng.NormFloat64()), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
+		Time: rng.Int64(), Kind: loop.RunStarted + loop.EventKind(rng.IntN(int(loop.RolloutInterrupted))), Verdict: loop.Verdict(rng.IntN(int(loop.VerdictPruned) + 1)),
+		Reason: loop.Reason(rng.IntN(int(loop.ReasonSpans) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
+		Tokens: small(), Reward: float32(rng.NormFloat64()), Drift: float32(rng.IntN(2)) * rng.Float32(), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
 	}, GenerateNS: rng.Int64(), EnvironmentNS: int64(small()), VersionTokens: int64(small())}
 	if rng.IntN(3) == 0 {
 		ev.Reward = 0
@@ -84,9 +84,9 @@ func randomAction(rng *rand.Rand) loop.Action {
 	small := func() int32 { return rng.Int32N(1 << uint(rng.IntN(31))) }
 	return loop.Action{
 		Kind: loop.StartRollout + loop.ActionKind(rng.IntN(int(loop.SyncCompleted))), End: loop.End(rng.IntN(int(loop.EndFailed) + 1)),
-		Reason: loop.Reason(rng.IntN(int(loop.ReasonRejected) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(), Count: small(),
+		Reason: loop.Reason(rng.IntN(int(loop.ReasonSpans) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(), Count: small(),
 		Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
-		StartVersion: loop.Version(small()) - 1, ReadyVersion: loop.Version(small()) - 1,
+		StartVersion: loop.Version(small()) - 1, ReadyVersion: loop.Version(small()) - 1, Prompt: rng.Int64N(3), Level: small() % 3,
 	}
 }
 
@@ -269,7 +269,7 @@ func TestUnreadableLines(t *testing.T) {
 		`{"n":1,"e":"tick","t":1.5`:                  "comma",
 		`{"n":1,"e":"tick","colour":3`:               "colour",
 		`{"n":1,"e":"tick","reward":x`:               "number",
-		`{"n":1,"e":"tick","rejected":false`:         "true",
+		`{"n":1,"e":"tick","verdict":"maybe"`:        "unknown verdict",
 		`{"n":1,"e":"ti\\ck"`:                        "word",
 		`{"n":1,"e":tick`:                            "quoted",
 		`{"n":1,"e"="tick"`:                          "colon",

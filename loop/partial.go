@@ -1,0 +1,141 @@
+package loop
+
+// holdsAttempt reports whether an attempt that has not ended is in the slot.
+func (sl *slot) holdsAttempt() bool {
+	return sl.State == slotRunning || sl.State == slotInterrupting
+}
+
+// paused reports whether rollouts stand still until the next batch is wanted.
+func (l *Loop) paused() bool {
+	s := &l.s
+	if !l.cfg.InterruptAtBatch {
+		return false
+	}
+	if l.cfg.Policy == PolicySynchronous && (s.Lease.ID != 0 || !l.allServe(s.Trained)) {
+		return true
+	}
+	return s.Queue.Len >= l.cfg.BatchGroups
+}
+
+// interruptAll asks every rollout in flight to stop and keep its tokens.
+func (l *Loop) interruptAll() {
+	for i := range l.s.Slots {
+		if l.s.Slots[i].State == slotRunning {
+			l.interrupt(int32(i))
+		}
+	}
+}
+
+// interruptEngine does the same for one engine.
+func (l *Loop) interruptEngine(engine int32) {
+	for i := range l.s.Slots {
+		if sl := &l.s.Slots[i]; sl.Engine == engine && sl.State == slotRunning {
+			l.interrupt(int32(i))
+		}
+	}
+}
+
+func (l *Loop) interrupt(slotIndex int32) {
+	sl := &l.s.Slots[slotIndex]
+	sl.State = slotInterrupting
+	l.emit(Action{Kind: InterruptRollout, Engine: sl.Engine, Slot: slotIndex, Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt})
+}
+
+// onRolloutInterrupted parks a rollout with the tokens it has, whether it was
+// asked for or the engine did so of itself.
+func (l *Loop) onRolloutInterrupted(ev *Event) {
+	sl := l.occupied(ev, true)
+	if sl == nil {
+		return
+	}
+	s := &l.s
+	gi, k := sl.Group, sl.Sample
+	smp := l.sample(gi, k)
+	if ev.Tokens > 0 {
+		smp.Spans++
+	}
+	if l.cfg.MaxSpans > 0 && int(smp.Spans) >= l.cfg.MaxSpans {
+		l.startAfresh(gi, k)
+	} else {
+		smp.Slot = parked
+		s.Backlog = append(s.Backlog, retry{gi, k})
+	}
+	l.freeSlot(ev.Slot)
+}
+
+// startAfresh cancels an attempt made of as many spans as may be, to be tried again.
+func (l *Loop) startAfresh(gi, k int32) {
+	s := &l.s
+	smp := l.sample(gi, k)
+	smp.Slot, smp.Spans = none, 0
+	s.Groups[gi].InFlight--
+	s.Ledger.InFlight--
+	s.Ledger.Cancelled++
+	l.restamp(gi)
+	s.Retries = append(s.Retries, retry{gi, k})
+}
+
+// restamp forgets the stamp of a group of which nothing made under it is left.
+func (l *Loop) restamp(gi int32) {
+	if g := &l.s.Groups[gi]; g.InFlight == 0 && g.Scored == 0 {
+		g.Start, g.TokenSeen = NoVersion, false
+	}
+}
+
+// resume gives a slot of an engine to an interrupted rollout. An engine that
+// lags behind lowers the group's stamp, as in issue.
+func (l *Loop) resume(e, gi, k int32) {
+	eng, g, smp := &l.s.Engines[e], &l.s.Groups[gi], l.sample(gi, k)
+	slotIndex := l.takeSlot(e, gi, k)
+	if eng.Served < g.Start {
+		g.Start = eng.Served
+	}
+	l.emit(Action{Kind: ResumeRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
+}
+
+// takeSlot puts the current attempt of a sample into a free slot of an engine.
+func (l *Loop) takeSlot(e, gi, k int32) int32 {
+	s := &l.s
+	eng, smp := &s.Engines[e], l.sample(gi, k)
+	last := len(eng.Free) - 1
+	slotIndex := eng.Free[last]
+	eng.Free = eng.Free[:last]
+	eng.Active++
+	smp.Slot = slotIndex
+	// Field by field: a composite literal is built aside and copied, which is a quarter of a step.
+	sl := &s.Slots[slotIndex]
+	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = s.Groups[gi].ID, gi, k, smp.Attempt, slotRunning
+	return slotIndex
+}
+
+// failBacklog fails every interrupted rollout.
+func (l *Loop) failBacklog(why Reason) {
+	s := &l.s
+	for len(s.Backlog) > 0 {
+		r := s.Backlog[0]
+		s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
+		l.failSample(r.Group, r.Sample, why)
+	}
+}
+
+// pruneSample ends a rollout that a rule on itself stopped; its group goes on without it.
+func (l *Loop) pruneSample(slotIndex int32) {
+	s := &l.s
+	gi, k := s.Slots[slotIndex].Group, s.Slots[slotIndex].Sample
+	g := &s.Groups[gi]
+	l.sample(gi, k).Slot = none
+	g.InFlight--
+	g.Lost++
+	s.Ledger.InFlight--
+	s.Ledger.Pruned++
+	l.restamp(gi)
+	l.freeSlot(slotIndex)
+	if int(g.Scored+g.Lost) < l.stride {
+		return
+	}
+	if g.Scored == 0 {
+		l.endGroup(gi, EndPruned, ReasonPruned)
+		return
+	}
+	l.ready(gi)
+}

@@ -1,0 +1,110 @@
+package loop
+
+// solveOne is a solve rate of 1 in the fixed point of estimates.
+const solveOne = 1 << 16
+
+// level is the curriculum's estimate of one difficulty.
+type level struct {
+	Measured bool
+	// Rate is the share of solved rollouts, solveOne for all.
+	Rate int32
+}
+
+// nextPrompt returns what the next group plays: a prompt that is to be played
+// again, or the next of the set at a level the curriculum chooses.
+func (l *Loop) nextPrompt() prompt {
+	s := &l.s
+	if len(s.Requeue) > 0 {
+		p := s.Requeue[0]
+		s.Requeue = append(s.Requeue[:0], s.Requeue[1:]...)
+		return p
+	}
+	var p prompt
+	if n := int64(l.cfg.Prompts); n > 0 {
+		p.Prompt = 1 + s.Cursor%n
+		s.Cursor++
+	}
+	if l.cfg.Levels > 0 {
+		p.Level = l.chooseLevel()
+	}
+	return p
+}
+
+// requeue keeps the prompt of a group that ended untrained.
+func (l *Loop) requeue(g *group, end End, why Reason) {
+	if !l.cfg.Requeue || end == EndTrained || end == EndFiltered || why == ReasonSurplus {
+		return
+	}
+	p := prompt{Prompt: g.Prompt, Level: g.Level}
+	if p.Prompt == 0 {
+		p.Prompt = int64(g.ID)
+	}
+	l.s.Requeue = append(l.s.Requeue, p)
+}
+
+// chooseLevel draws a level for a new group: any with the chance of Explore,
+// else one whose solve rate is within the band or unknown, else one of those
+// nearest to the band.
+func (l *Loop) chooseLevel() int32 {
+	s := &l.s
+	explore, pick := Draw(l.cfg.Seed, 2*s.Draws), Draw(l.cfg.Seed, 2*s.Draws+1)
+	s.Draws++
+	if unit(explore) < l.cfg.Explore {
+		return 1 + int32(pick%uint64(len(s.Levels)))
+	}
+	least, n := int32(solveOne), uint64(0)
+	for i := range s.Levels {
+		switch d := l.offBand(&s.Levels[i]); {
+		case d < least:
+			least, n = d, 1
+		case d == least:
+			n++
+		}
+	}
+	k := pick % max(n, 1)
+	for i := range s.Levels {
+		if l.offBand(&s.Levels[i]) != least {
+			continue
+		}
+		if k == 0 {
+			return int32(i) + 1
+		}
+		k--
+	}
+	return 1
+}
+
+// offBand is how far a level's solve rate is from the band, 0 within it or unknown.
+func (l *Loop) offBand(lv *level) int32 {
+	low, high := int32(l.cfg.SolveLow*solveOne), int32(l.cfg.SolveHigh*solveOne)
+	switch {
+	case !lv.Measured:
+		return 0
+	case lv.Rate < low:
+		return low - lv.Rate
+	case lv.Rate > high:
+		return lv.Rate - high
+	}
+	return 0
+}
+
+// measureLevel takes the solve rate of a ready group.
+func (l *Loop) measureLevel(g *group) {
+	if g.Level < 1 || int(g.Level) > len(l.s.Levels) {
+		return
+	}
+	lv := &l.s.Levels[g.Level-1]
+	rate := int32(int64(g.Solved) * solveOne / int64(g.Scored))
+	if !lv.Measured {
+		*lv = level{true, rate}
+		return
+	}
+	lv.Rate += (rate - lv.Rate) / 8
+}
+
+// inBand reports whether a ready group's solve rate is within the band.
+func (l *Loop) inBand(g *group) bool {
+	const rounding = 1e-9
+	rate := float64(g.Solved) / float64(g.Scored)
+	return rate >= l.cfg.SolveLow-rounding && rate <= l.cfg.SolveHigh+rounding
+}
