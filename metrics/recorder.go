@@ -23,10 +23,15 @@ type Measured struct {
 // Recorder observes every event of a run with the actions that follow from it.
 // It does not allocate in the steady state beyond the series of steps.
 type Recorder struct {
-	slots        int64
-	groups       table
-	slotsOf      []slotUse
-	engineOf     []int32
+	slots    int64
+	maxSpans int32
+	keep     bool // trained groups may be trained again
+	groups   table
+	slotsOf  []slotUse
+	engineOf []int32
+	// served is the version each engine serves, backlog what stands interrupted.
+	served       []loop.Version
+	backlog      backlog
 	active       int64
 	version      loop.Version
 	now          int64
@@ -50,7 +55,15 @@ type slotUse struct {
 	group   loop.GroupID
 	sample  int32
 	attempt int32
-	start   int64
+	// interruptions is how often it was interrupted with tokens, which are how many it had then.
+	interruptions int32
+	tokens        int32
+	// first is the version served when it started.
+	first loop.Version
+	// start is when its time in slots began, the time it stood interrupted left out.
+	start int64
+	// aborted: it ended when it was to stop; the slot waits for the engine's word.
+	aborted bool
 }
 
 // Step is one point of the series: a train step and the period that it ended.
@@ -70,8 +83,9 @@ type Step struct {
 	Tokens int64
 	// TrainerIdle and RolloutIdle are the idle shares of the period.
 	TrainerIdle, RolloutIdle float64
-	// QueueGroups is the queue's content after the step's end.
-	QueueGroups int
+	// QueueGroups is the queue's content after the step's end, BacklogRollouts what
+	// stands interrupted then.
+	QueueGroups, BacklogRollouts int
 }
 
 // window sums what happens between two instants.
@@ -89,16 +103,21 @@ type window struct {
 	activeNS                          int64 // Σ active slots · time
 	sampled, sampledTokens, sampleMax int64
 	durationNS, environmentNS         int64 // Σ over scored rollouts
+	durationMaxNS                     int64
 	ready, readyMaxNS                 int64 // groups ready, Σ of their longest rollout
 	accepted                          int64 // groups not filtered
-	ended                             [16]int64
 	stalenessSyncs                    int64 // Σ over trained groups, counted in syncs
 	histogram                         []int64
+	stillNS                           int64 // no rollout in any slot
+	waste                             waste
+	partial                           partial
+	signal                            signal
 }
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{slots: int64(cfg.Concurrency()), leaseStart: -1}
+	r := &Recorder{slots: int64(cfg.Concurrency()), maxSpans: int32(cfg.MaxSpans), keep: cfg.Policy == loop.PolicyReplay, leaseStart: -1}
+	r.served = make([]loop.Version, len(cfg.EngineSlots))
 	r.slotsOf = make([]slotUse, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
 		for range n {
@@ -136,11 +155,20 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 	}
 	switch ev.Kind {
 	case loop.RolloutScored:
-		r.scored(ev, m)
+		r.scored(&ev, &m)
 	case loop.RolloutFailed, loop.RolloutAborted:
-		r.vacate(ev)
+		if use := r.vacate(&ev); use != nil {
+			r.window.waste.add(use.end(loop.EndFailed), max(ev.Tokens, use.tokens))
+		}
+	case loop.RolloutInterrupted:
+		r.interrupted(&ev)
+	case loop.WeightsSwitched:
+		if ev.Engine >= 0 && int(ev.Engine) < len(r.served) {
+			r.served[ev.Engine] = ev.Version
+		}
 	case loop.Recovered:
 		r.vacateAll(-1)
+		r.window.waste.tokens[loop.EndFailed] += r.backlog.clear()
 	case loop.EngineLost:
 		r.vacateAll(ev.Engine)
 	case loop.TrainStepFailed, loop.LeaseReturned:
@@ -151,6 +179,9 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 	for i := range actions {
 		r.observeAction(&actions[i])
 	}
+	if n := r.backlog.len(); n > r.window.partial.backlogMax {
+		r.window.partial.backlogMax = n
+	}
 	if ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0 {
 		r.endStep(m.QueueGroups)
 	}
@@ -159,67 +190,102 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 func (r *Recorder) advance(dt int64) {
 	r.window.activeNS += r.active * dt
 	r.step.activeNS += r.active * dt
+	r.window.partial.backlogNS += int64(r.backlog.len()) * dt
+	if r.active == 0 {
+		r.window.stillNS += dt
+	}
 	if r.leaseStart < 0 {
 		r.window.trainerIdleNS += dt
 		r.step.trainerIdleNS += dt
 	}
 }
 
-// vacate frees the slot that an event's attempt runs in; ok is false for a late
-// event, whose attempt runs nowhere.
-func (r *Recorder) vacate(ev loop.Event) (duration int64, ok bool) {
+// vacate frees the slot that an event's attempt runs in and returns what ran
+// there; nil for a late event, whose attempt runs nowhere.
+func (r *Recorder) vacate(ev *loop.Event) *slotUse {
 	if ev.Slot < 0 || int(ev.Slot) >= len(r.slotsOf) {
-		return 0, false
+		return nil
 	}
 	use := &r.slotsOf[ev.Slot]
 	if use.group == 0 || use.group != ev.Group || use.sample != ev.Sample || use.attempt != ev.Attempt {
-		return 0, false
+		return nil
 	}
 	use.group = 0
 	r.active--
-	return r.now - use.start, true
+	return use
+}
+
+// end says how the attempt ended: as told, unless it had been cancelled before.
+func (u *slotUse) end(end loop.End) loop.End {
+	if u.aborted {
+		return loop.EndCancelled
+	}
+	return end
 }
 
 // vacateAll frees every slot of an engine, of all engines for a negative one.
 func (r *Recorder) vacateAll(engine int32) {
 	for i := range r.slotsOf {
-		if r.slotsOf[i].group != 0 && (engine < 0 || r.engineOf[i] == engine) {
-			r.slotsOf[i].group = 0
+		if use := &r.slotsOf[i]; use.group != 0 && (engine < 0 || r.engineOf[i] == engine) {
+			use.group = 0
 			r.active--
+			r.window.waste.add(use.end(loop.EndFailed), use.tokens)
 		}
 	}
 }
 
 // scored counts a completion.
-func (r *Recorder) scored(ev loop.Event, m Measured) {
-	d, ok := r.vacate(ev)
-	g := r.groups.get(ev.Group)
-	if reward := float64(ev.Reward); !ok || g == nil || math.IsNaN(reward) || math.IsInf(reward, 0) {
-		return // a reward that is no number is a failure to the loop, which tries again
+func (r *Recorder) scored(ev *loop.Event, m *Measured) {
+	use := r.vacate(ev)
+	if use == nil {
+		return
 	}
-	tokens := int64(ev.Tokens)
+	g := r.groups.get(ev.Group)
+	reward := float64(ev.Reward)
+	switch {
+	case use.aborted || g == nil:
+		r.window.waste.add(loop.EndCancelled, ev.Tokens)
+		return
+	case ev.Verdict == loop.VerdictPruned:
+		r.window.waste.add(loop.EndPruned, ev.Tokens)
+		r.window.waste.prunedRollouts++
+		return
+	case math.IsNaN(reward) || math.IsInf(reward, 0):
+		r.window.waste.add(loop.EndFailed, ev.Tokens) // a failure to the loop, which tries again
+		return
+	}
+	tokens, d := int64(ev.Tokens), r.now-use.start
 	g.tokens += tokens
 	g.tokensMax = max(g.tokensMax, tokens)
 	g.versionTokens += m.VersionTokens
-	g.reward += float64(ev.Reward)
+	g.reward += reward
 	g.longest = max(g.longest, d)
+	g.scored++
+	if ev.Verdict == loop.VerdictSolved {
+		g.solved++
+	}
+	g.endsAt(r.served[r.engineOf[ev.Slot]], use.first)
 	w := &r.window
 	w.sampled++
 	w.sampledTokens += tokens
 	w.sampleMax = max(w.sampleMax, tokens)
 	w.durationNS += d
+	w.durationMaxNS = max(w.durationMaxNS, d)
 	w.environmentNS += m.EnvironmentNS
+	if use.interruptions > 0 {
+		w.partial.made(int64(use.interruptions))
+	}
 }
 
 func (r *Recorder) observeAction(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
 		r.groups.put(a.Group)
-		use := &r.slotsOf[a.Slot]
-		if use.group == 0 {
-			r.active++
-		}
-		*use = slotUse{group: a.Group, sample: a.Sample, attempt: a.Attempt, start: r.now}
+		r.occupy(a, slotUse{group: a.Group, sample: a.Sample, attempt: a.Attempt, start: r.now, first: a.Version})
+	case loop.ResumeRollout:
+		r.resumed(a)
+	case loop.AbortRollout:
+		r.aborted(a)
 	case loop.GroupQueued, loop.GroupHeld:
 		r.groupReady(a)
 	case loop.StartTrainStep:
@@ -231,6 +297,16 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.GroupEnded:
 		r.groupEnded(a)
 	}
+}
+
+// occupy has an attempt run in a slot.
+func (r *Recorder) occupy(a *loop.Action, use slotUse) {
+	at := &r.slotsOf[a.Slot]
+	if at.group == 0 {
+		r.active++
+	}
+	*at = use
+	r.served[a.Engine] = a.Version
 }
 
 // loads counts a sync that begins with this load. Every sync brings the newest
@@ -256,26 +332,47 @@ func (r *Recorder) syncsBetween(start, v loop.Version) int64 {
 	return int64(r.syncsUpTo[v] - r.syncsUpTo[start])
 }
 
+// groupReady counts a group that is ready for the first time: one that was held
+// is queued later, and one that a lease gave back may be held again.
 func (r *Recorder) groupReady(a *loop.Action) {
 	g := r.groups.get(a.Group)
 	if g == nil || g.ready {
 		return
 	}
 	g.ready = true
-	r.window.ready++
 	r.window.accepted++
-	r.window.readyMaxNS += g.longest
+	r.complete(g)
+}
+
+// complete counts a group whose last rollout is scored, filtered or not. What was
+// cancelled of it until now was beyond the rollouts it needed.
+func (r *Recorder) complete(g *liveGroup) {
+	w := &r.window
+	w.ready++
+	w.readyMaxNS += g.longest
+	w.waste.redundantRollouts += int64(g.cancelled)
+	w.signal.add(g)
 }
 
 func (r *Recorder) groupEnded(a *loop.Action) {
-	r.window.ended[a.End] += int64(a.Count)
+	w := &r.window.waste
 	g := r.groups.get(a.Group)
+	w.groups[a.End]++
+	w.filtered(a)
 	if g == nil {
 		return
 	}
 	if a.End == loop.EndFiltered {
-		r.window.ready++
-		r.window.readyMaxNS += g.longest
+		r.complete(g)
+	}
+	if a.End == loop.EndTrained {
+		w.uses(g.uses)
+	} else {
+		w.tokens[a.End] += g.tokens
+	}
+	if a.Reason == loop.ReasonSurplus {
+		w.surplusGroups++
+		w.surplusRollouts += int64(a.Count + g.cancelled)
 	}
 	r.groups.remove(a.Group)
 }
@@ -303,7 +400,15 @@ func (r *Recorder) trained(a *loop.Action) {
 		w.reward += g.reward
 	}
 	r.window.histogram[min(int64(total), StalenessMax)]++
-	r.groups.remove(a.Group)
+	r.window.partial.trained(g, r.syncsBetween(g.newest, a.Version) > 0)
+	if g.uses++; g.uses == 1 {
+		r.window.waste.tokens[loop.EndTrained] += g.tokens
+	}
+	if !r.keep {
+		r.window.waste.uses(g.uses)
+		r.window.waste.groups[loop.EndTrained]++
+		r.groups.remove(a.Group)
+	}
 }
 
 // endStep closes the period that a train step's end ends. The trainer may have
@@ -320,7 +425,7 @@ func (r *Recorder) endStep(queueGroups int) {
 		PQS: ratio(w.pqs, w.groups), IQS: ratio(w.iqs, w.groups), StalenessMax: w.stalenessMax,
 		TokenStaleness: ratio(w.versionTokens, w.trainedTokens), Tokens: w.trainedTokens,
 		Reward: w.reward / float64(max(w.rollouts, 1)), TrainerIdle: ratio(w.trainerIdleNS, period),
-		RolloutIdle: 1 - ratio(w.activeNS, r.slots*period), QueueGroups: queueGroups,
+		RolloutIdle: 1 - ratio(w.activeNS, r.slots*period), QueueGroups: queueGroups, BacklogRollouts: r.backlog.len(),
 	}
 	p.Staleness = p.PQS + p.IQS
 	if period <= 0 {

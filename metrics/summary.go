@@ -36,6 +36,29 @@ type Summary struct {
 	// Steps is how many train steps the window holds, WindowS how long it is in seconds.
 	Steps   int64   `json:"steps"`
 	WindowS float64 `json:"window_s"`
+	// Waste, Partial, FilterAcceptance, Reuse and Signal say what became of what was made.
+	Waste            Waste   `json:"waste"`
+	Partial          Partial `json:"partial"`
+	FilterAcceptance Filters `json:"filter_acceptance"`
+	Reuse            Reuse   `json:"reuse"`
+	Signal           Signal  `json:"signal"`
+	// TrainerIdleS is the time in which no train step ran, RolloutStillS that in which no slot
+	// held a rollout, SlotIdleS the mean over slots of the time in which it held none; in seconds.
+	TrainerIdleS  float64 `json:"trainer_idle_s"`
+	RolloutStillS float64 `json:"rollout_still_s"`
+	SlotIdleS     float64 `json:"slot_idle_s"`
+	// RolloutS is the time a scored rollout spent in slots; its mean and the longest, in seconds.
+	RolloutS MeanMax `json:"rollout_s"`
+	// GroupsReady counts groups whose last rollout was scored, filtered ones included;
+	// Syncs the weight syncs since the start of the run, not of the window.
+	GroupsReady int64 `json:"groups_ready"`
+	Syncs       int64 `json:"syncs"`
+}
+
+// MeanMax is a mean and the largest value.
+type MeanMax struct {
+	Mean float64 `json:"mean"`
+	Max  float64 `json:"max"`
 }
 
 // Mean is a mean alone, as an object so that more can stand beside it.
@@ -100,6 +123,7 @@ func (r *Recorder) Summary() Summary {
 	if span > 0 {
 		s.RolloutIdleRatio = 1 - ratio(w.activeNS, r.slots*(r.now-w.start))
 	}
+	r.fates(&s)
 	s.Staleness = r.staleness()
 	s.Length = Length{ratio(w.sampledTokens, w.sampled), ratio(w.trainedTokens, w.rollouts), w.sampleMax, w.trainedMaxTokens}
 	s.Throughput = r.throughput(span)
@@ -113,6 +137,18 @@ func (r *Recorder) Summary() Summary {
 	}
 	s.Confidence = Confidence{interval(r.windowSteps())}
 	return s
+}
+
+// fates fills in what became of what was made, and the times of both sides.
+func (r *Recorder) fates(s *Summary) {
+	w := &r.window
+	span := r.now - w.start
+	s.Waste, s.Partial, s.FilterAcceptance, s.Signal = w.waste.summary(), w.partialSummary(span, r.backlog.len()), w.filters(), w.signal.summary()
+	s.Reuse = Reuse{ratio(w.waste.usesSum, w.waste.usedGroups), w.waste.usesMax}
+	s.TrainerIdleS, s.RolloutStillS = float64(w.trainerIdleNS)/1e9, float64(w.stillNS)/1e9
+	s.SlotIdleS = ratio(r.slots*span-w.activeNS, r.slots) / 1e9
+	s.RolloutS = MeanMax{ratio(w.durationNS, w.sampled) / 1e9, float64(w.durationMaxNS) / 1e9}
+	s.GroupsReady, s.Syncs = w.ready, int64(r.syncsUpTo[len(r.syncsUpTo)-1])
 }
 
 func (r *Recorder) throughput(span float64) Throughput {

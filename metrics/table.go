@@ -11,6 +11,31 @@ type liveGroup struct {
 	versionTokens int64
 	longest       int64 // ns
 	reward        float64
+	scored        int32
+	solved        int32
+	cancelled     int32
+	uses          int32 // train steps on it
+	// spanning counts rollouts made under more than one version, spanMax the most versions
+	// between a rollout's first and last.
+	spanning int32
+	spanMax  int32
+	// newest is the newest version under which a rollout of it ended, atNewest how many did.
+	newest   loop.Version
+	atNewest int32
+}
+
+// endsAt counts a rollout that began under the version first and ended under last.
+func (g *liveGroup) endsAt(last, first loop.Version) {
+	if last > first {
+		g.spanning++
+		g.spanMax = max(g.spanMax, int32(last-first))
+	}
+	switch {
+	case last > g.newest || g.atNewest == 0:
+		g.newest, g.atNewest = last, 1
+	case last == g.newest:
+		g.atNewest++
+	}
 }
 
 // table finds live groups by id. IDs rise, and live ones lie close together, so
