@@ -98,22 +98,21 @@ func (l *Loop) endSurplus() {
 		l.interruptAll()
 		return
 	}
-	for id := GroupID(0); ; {
-		gi := l.nextLive(id)
-		if gi == none {
-			return
-		}
-		id = l.s.Groups[gi].ID
+	surplus := func(g *group) bool { return g.State != groupFree && g.State != groupLeased }
+	for gi := l.nextGroupBy(0, surplus); gi != none; {
+		id := l.s.Groups[gi].ID
 		l.endGroup(gi, EndCancelled, ReasonSurplus)
+		gi = l.nextGroupBy(id, surplus)
 	}
 }
 
-// nextLive returns the live group outside the trainer with the lowest ID above the given one.
-func (l *Loop) nextLive(after GroupID) int32 {
+// nextGroupBy returns the group with the lowest ID above the given one that is
+// such, none if there is none: the arena is in no order of its own.
+func (l *Loop) nextGroupBy(after GroupID, such func(*group) bool) int32 {
 	best := none
 	for i := range l.s.Groups {
 		g := &l.s.Groups[i]
-		if g.State != groupFree && g.State != groupLeased && g.ID > after && (best == none || g.ID < l.s.Groups[best].ID) {
+		if g.ID > after && (best == none || g.ID < l.s.Groups[best].ID) && such(g) {
 			best = int32(i)
 		}
 	}
@@ -183,15 +182,17 @@ func (l *Loop) discardStale() {
 // abortStale cancels groups in flight that can no longer meet the budget at the
 // earliest step that could train on them: the next one, while a step runs.
 func (l *Loop) abortStale() {
-	s := &l.s
 	if l.cfg.Policy != PolicyMax || !l.cfg.Abort {
 		return
 	}
-	for i := range s.Groups {
-		g := &s.Groups[i]
-		if g.State == groupRunning && g.Start != NoVersion && l.hopeless(g.Start) {
-			l.endGroup(int32(i), EndDiscarded, ReasonStale)
-		}
+	s := &l.s
+	hopeless := func(g *group) bool {
+		return g.State == groupRunning && g.Start != NoVersion && l.hopeless(g.Start)
+	}
+	for gi := l.nextGroupBy(0, hopeless); gi != none; {
+		id := s.Groups[gi].ID
+		l.endGroup(gi, EndDiscarded, ReasonStale)
+		gi = l.nextGroupBy(id, hopeless)
 	}
 }
 

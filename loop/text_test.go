@@ -10,9 +10,10 @@ import (
 // TestNamesParseBack goes through every kind, reason and end: each has a name of
 // its own that parses back, and what has none says so.
 func TestNamesParseBack(t *testing.T) {
-	roundTrip(t, "event", loop.RunStarted, loop.RolloutAborted, loop.EventKind.String, loop.ParseEventKind)
+	roundTrip(t, "event", loop.RunStarted, loop.RolloutInterrupted, loop.EventKind.String, loop.ParseEventKind)
 	roundTrip(t, "action", loop.StartRollout, loop.SyncCompleted, loop.ActionKind.String, loop.ParseActionKind)
-	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonRejected, loop.Reason.String, loop.ParseReason)
+	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonSpans, loop.Reason.String, loop.ParseReason)
+	roundTrip(t, "verdict", loop.VerdictNone, loop.VerdictPruned, loop.Verdict.String, loop.ParseVerdict)
 	roundTrip(t, "end", loop.EndNone, loop.EndFailed, loop.End.String, loop.ParseEnd)
 }
 

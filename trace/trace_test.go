@@ -250,7 +250,7 @@ func seal(lines ...string) []byte {
 
 // A line that verifies and still is no line of a trace is refused by what is wrong with it.
 func TestUnreadableLines(t *testing.T) {
-	head := `{"n":0,"note":"header","data":{"format":1}`
+	head := `{"n":0,"note":"header","data":{"format":2}`
 	if _, _, _, err := read(seal(head, `{"n":1,"t":-5,"e":"tick"`)); err != nil {
 		t.Fatalf("a good line: %v", err)
 	}
@@ -378,7 +378,7 @@ func FuzzLine(f *testing.F) {
 		if strings.Contains(line, "\n") {
 			return
 		}
-		head := `{"n":0,"note":"header","data":{"format":1}`
+		head := `{"n":0,"note":"header","data":{"format":2}`
 		_, got, _, err := read(seal(head, line))
 		if err != nil || len(got) != 1 {
 			return
