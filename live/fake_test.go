@@ -11,21 +11,20 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
 )
 
 // work gives every rollout attempt its time; both the fakes and the simulator read it.
 type work struct{ stepNS int64 }
 
 // Rollout draws odd, distinct times, so that no two events share an instant.
-func (w work) Rollout(group loop.GroupID, sample, attempt int32) (tokens int32, environmentNS int64) {
-	x := uint64(group)*0x9E3779B97F4A7C15 + uint64(sample)*0xBF58476D1CE4E5B9 + uint64(attempt)*0x94D049BB133111EB
+func (w work) Rollout(r sim.Rollout) sim.Response {
+	x := uint64(r.Group)*0x9E3779B97F4A7C15 + uint64(r.Sample)*0xBF58476D1CE4E5B9 + uint64(r.Attempt)*0x94D049BB133111EB
 	x ^= x >> 29
 	x *= 0xBF58476D1CE4E5B9
 	x ^= x >> 32
-	return int32(20_000_003 + x%90_000_000), 0
+	return sim.Response{Tokens: int32(20_000_003 + x%90_000_000)}
 }
-
-func (work) Reject(loop.GroupID) bool { return false }
 
 func (w work) StepNS(lease loop.LeaseID, _, _ int64) int64 { return w.stepNS + int64(lease)*7 }
 
@@ -56,7 +55,7 @@ func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (li
 	e.mu.Unlock()
 	defer func() { e.mu.Lock(); e.active--; e.mu.Unlock() }()
 	req.FirstToken(first)
-	tokens, _ := e.work.Rollout(req.Rollout.Group, req.Rollout.Sample, req.Rollout.Attempt)
+	tokens := e.work.Rollout(sim.Rollout{Group: req.Rollout.Group, Sample: req.Rollout.Sample, Attempt: req.Rollout.Attempt}).Tokens
 	select {
 	case <-time.After(time.Duration(tokens)):
 	case <-ctx.Done():

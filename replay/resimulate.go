@@ -179,23 +179,21 @@ func (w *work) find(id loop.GroupID) (g *recordedGroup, made bool) {
 }
 
 // Rollout implements sim.Work.
-func (w *work) Rollout(group loop.GroupID, sample, _ int32) (tokens int32, environmentNS int64) {
-	g, made := w.find(group)
+func (w *work) Rollout(r sim.Rollout) sim.Response {
+	g, made := w.find(r.Group)
 	w.rollouts++
 	if made {
 		w.rolloutsMade++
-		if w.lasted == 0 && int(group) > len(w.rec.groups) {
+		if w.lasted == 0 && int(r.Group) > len(w.rec.groups) {
 			w.lasted = int(w.stepsAsked)
 		}
 	}
-	s := &g.samples[sample]
-	return s.tokens, max(s.outsideNS+w.overheadNS, 0)
-}
-
-// Reject implements sim.Work.
-func (w *work) Reject(group loop.GroupID) bool {
-	g, _ := w.find(group)
-	return g.rejected || w.filter && !g.uneven
+	s := &g.samples[r.Sample]
+	res := sim.Response{Tokens: s.tokens, EnvironmentNS: max(s.outsideNS+w.overheadNS, 0)}
+	if g.rejected || w.filter && !g.uneven {
+		res.Verdict = loop.VerdictReject
+	}
+	return res
 }
 
 // StepNS implements sim.Work.

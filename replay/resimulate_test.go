@@ -21,12 +21,14 @@ type drifting struct {
 	rejectEvery loop.GroupID
 }
 
-func (d drifting) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
-	tokens, env := d.Work.Rollout(g, k, attempt)
-	return tokens + int32(g)/20, env
+func (d drifting) Rollout(r sim.Rollout) sim.Response {
+	w := d.Work.Rollout(r)
+	w.Tokens += int32(r.Group) / 20
+	if d.rejectEvery > 0 && r.Group%d.rejectEvery == 0 {
+		w.Verdict = loop.VerdictReject
+	}
+	return w
 }
-
-func (d drifting) Reject(g loop.GroupID) bool { return d.rejectEvery > 0 && g%d.rejectEvery == 0 }
 
 func (d drifting) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
 	return 20_000*tokens + int64(lease)*1e6
@@ -166,9 +168,10 @@ func TestResimulationPredictsOtherSettings(t *testing.T) {
 // fixedEnvironment takes no time, so that every rollout in flight is decoding.
 type fixedEnvironment struct{ sim.Work }
 
-func (f fixedEnvironment) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
-	tokens, _ := f.Work.Rollout(g, k, attempt)
-	return tokens, 0
+func (f fixedEnvironment) Rollout(r sim.Rollout) sim.Response {
+	w := f.Work.Rollout(r)
+	w.EnvironmentNS = 0
+	return w
 }
 
 // observedCells simulates and measures the decode steps as an engine would.
@@ -292,9 +295,10 @@ type tokensOver struct {
 	by int32
 }
 
-func (o tokensOver) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
-	tokens, env := o.Work.Rollout(g, k, attempt)
-	return 1 + tokens/o.by, env
+func (o tokensOver) Rollout(r sim.Rollout) sim.Response {
+	w := o.Work.Rollout(r)
+	w.Tokens = 1 + w.Tokens/o.by
+	return w
 }
 
 func (o tokensOver) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {

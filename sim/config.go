@@ -6,18 +6,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
 )
-
-// Work says how much there is to do, as a function of identity alone.
-type Work interface {
-	// Rollout returns an attempt's response length in tokens, and the environment's time after it in nanoseconds.
-	Rollout(group loop.GroupID, sample, attempt int32) (tokens int32, environmentNS int64)
-	// Reject reports whether the group's rollouts teach nothing.
-	Reject(group loop.GroupID) bool
-	// StepNS returns how long the train step with this lease takes on so many tokens, in nanoseconds.
-	StepNS(lease loop.LeaseID, rollouts, tokens int64) int64
-}
 
 // Speed is an engine's decode speed relative to Config.NSPerToken, by how many
 // slots are generating and whether a train step runs. Nil means always 1.
@@ -31,88 +20,81 @@ type Config struct {
 	Work Work
 	// NSPerToken is the time of one token in one slot, in nanoseconds, at speed 1. Above 0.
 	NSPerToken float64
+	// PrefillNSPerToken is the time, in nanoseconds, that an engine needs for every token
+	// a resumed rollout has before it generates on; 0 is free, as where the KV cache is kept.
+	PrefillNSPerToken float64
 	// Speed scales it; nil for a constant speed.
 	Speed Speed
 	// Lockstep has every engine advance its rollouts by common decode steps of one token
-	// each, as continuous batching does: a rollout, and a switch of weights, waits for
-	// the running step to end. The first token of every rollout is then reported.
+	// each, as continuous batching does: a rollout, a switch of weights and an
+	// interruption wait for the running step to end. The first token of every rollout
+	// is then reported.
 	Lockstep bool
 	// StartNS is the time from a rollout's start until its engine takes it up.
 	StartNS int64
 	// SyncNS is the time a weight sync takes: engines generate through it in flight, and
-	// stand still through it under pause and drain.
+	// stand still through it under pause, drain and restart.
 	SyncNS int64
 	// LoadNS is the part of a sync before that, through which engines generate in every
 	// mode (under drain, the rollouts they have).
 	LoadNS int64
+	// PruneTokens is the length at which a longer rollout is pruned; 0 prunes nothing.
+	PruneTokens int32
+	// DriftPerVersion is the mean absolute log-ratio, in nats, that a trained group is
+	// measured to have per version of lag; DriftSpread the standard deviation of the
+	// logarithm of the groups' own factor, lognormal with mean 1. A group is measured
+	// at every train step, and only under loop.EvictDrift:
+	// drift = lag · DriftPerVersion · factor.
+	DriftPerVersion, DriftSpread float64
 	// Warmup and Measured are train steps before and in the window that is reported.
 	Warmup, Measured int
 	// Observe, if not nil, is called for every event with what followed from it, which is
-	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time.
+	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time;
+	// what it stood interrupted is in neither.
 	Observe func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action)
 }
 
 // Validate reports what cannot be simulated.
 func (c Config) Validate() error {
 	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("sim: "+format, args...)) }
 	if err := c.Loop.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if c.Work == nil {
-		errs = append(errs, errors.New("sim: Work is missing"))
+		bad("Work is missing")
+	}
+	if m, ok := c.Work.(interface{ check(loop.Config) error }); ok {
+		if err := m.check(c.Loop); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if !(c.NSPerToken > 0) || math.IsInf(c.NSPerToken, 0) {
-		errs = append(errs, fmt.Errorf("sim: NSPerToken is %g, want a positive number of nanoseconds", c.NSPerToken))
+		bad("NSPerToken is %g, want a positive number of nanoseconds", c.NSPerToken)
+	}
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"PrefillNSPerToken", c.PrefillNSPerToken}, {"DriftPerVersion", c.DriftPerVersion}, {"DriftSpread", c.DriftSpread}} {
+		if !(f.value >= 0) || math.IsInf(f.value, 0) {
+			bad("%s is %g, want a finite number of at least 0", f.name, f.value)
+		}
 	}
 	if c.SyncNS < 0 || c.LoadNS < 0 || c.StartNS < 0 {
-		errs = append(errs, fmt.Errorf("sim: SyncNS is %d, LoadNS %d and StartNS %d, want at least 0", c.SyncNS, c.LoadNS, c.StartNS))
+		bad("SyncNS is %d, LoadNS %d and StartNS %d, want at least 0", c.SyncNS, c.LoadNS, c.StartNS)
+	}
+	if c.PruneTokens < 0 {
+		bad("PruneTokens is %d, want a length in tokens, or 0 to prune nothing", c.PruneTokens)
 	}
 	if c.Warmup < 0 || c.Measured < 1 {
-		errs = append(errs, fmt.Errorf("sim: %d warm-up and %d measured steps, want at least 0 and 1", c.Warmup, c.Measured))
+		bad("%d warm-up and %d measured steps, want at least 0 and 1", c.Warmup, c.Measured)
 	}
 	return errors.Join(errs...)
 }
 
-// Modelled is the workload of package workload's models with a train step of constant length.
-type Modelled struct {
-	lengths    *workload.Lengths
-	service    *workload.Service
-	acceptance workload.Acceptance
-	stepNS     int64
-	length     workload.Source
-	env        workload.Source
-	accept     workload.Source
-	noService  bool
-	acceptAll  bool
+// merged reports whether the end of a whole rollout is known when it starts: no
+// engine changes its speed, stands still or is interrupted.
+func (c *Config) merged() bool {
+	return c.Speed == nil && !c.Lockstep && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
+		(c.Loop.Sync == loop.SyncInFlight || c.SyncNS == 0 && c.Loop.Sync != loop.SyncRestart)
 }
-
-// NewModelled returns the workload; stepNS is the time of every train step. A nil
-// service takes no time.
-func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Service, acceptance workload.Acceptance, stepNS int64) *Modelled {
-	return &Modelled{
-		lengths: lengths, service: service, acceptance: acceptance, stepNS: stepNS,
-		length:    workload.NewSource(seed, workload.StreamLength),
-		env:       workload.NewSource(seed, workload.StreamEnvironment),
-		accept:    workload.NewSource(seed, workload.StreamAcceptance),
-		noService: service == nil || service.Zero(),
-		acceptAll: acceptance.Rate() >= 1,
-	}
-}
-
-// Rollout implements Work.
-func (m *Modelled) Rollout(group loop.GroupID, sample, attempt int32) (int32, int64) {
-	g, k, a := uint64(group), uint32(sample), uint32(attempt)
-	tokens := int32(m.lengths.Draw(m.length, g, k, a))
-	if m.noService {
-		return tokens, 0
-	}
-	return tokens, m.service.Draw(m.env, g, k, a)
-}
-
-// Reject implements Work.
-func (m *Modelled) Reject(group loop.GroupID) bool {
-	return !m.acceptAll && !m.acceptance.Accept(m.accept, uint64(group))
-}
-
-// StepNS implements Work.
-func (m *Modelled) StepNS(loop.LeaseID, int64, int64) int64 { return m.stepNS }

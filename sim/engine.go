@@ -27,13 +27,25 @@ type slot struct {
 	tokens        int32
 	counted       int32 // tokens whose version is accounted for
 	engine        int32
+	reward        float32
+	spans         int32 // interruptions after which it had tokens
 	phase         phase
+	verdict       loop.Verdict
 	versionTokens int64
 	environmentNS int64
-	start         int64
-	endKey        float64
+	start         int64 // of its present span
+	generatedNS   int64 // before that, or before its environment
+	// work is the amount on its engine's clock at which generation ends. While it is
+	// starting or stands interrupted, it is what remains to be done; outside, it is the
+	// time at which the environment ends.
+	work float64
 	// firstVersion sampled the first token, once weights have changed since; NoVersion before.
 	firstVersion loop.Version
+}
+
+// is reports whether the slot holds that attempt.
+func (s *slot) is(group loop.GroupID, sample, attempt int32) bool {
+	return s.group == group && s.sample == sample && s.attempt == attempt
 }
 
 // before orders two rollouts that end at one instant.
@@ -70,6 +82,20 @@ func (e *engine) stepAfter(now int64, nsPerToken float64) float64 {
 		return 0
 	}
 	return math.Ceil((work-e.origin)/nsPerToken - aStep)
+}
+
+// stepEnd returns when the running decode step ends.
+func (e *engine) stepEnd(now int64, nsPerToken float64) int64 {
+	return e.timeOf(keyOf(e.origin + e.stepAfter(now, nsPerToken)*nsPerToken))
+}
+
+// account adds the tokens that a generating rollout has made under the version now
+// served and that are not accounted for yet.
+func (e *engine) account(s *slot, now int64, nsPerToken float64) {
+	made := s.tokens - int32(math.Ceil((s.work-e.workDone(now))/nsPerToken-aStep))
+	made = min(max(made, s.counted), s.tokens)
+	s.versionTokens += int64(e.served) * int64(made-s.counted)
+	s.counted = made
 }
 
 // timeOf returns when the clock will show an amount of work.
@@ -110,13 +136,10 @@ func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {
 		if s.group == 0 || s.phase == starting || s.phase == outside {
 			continue
 		}
-		if s.phase == prefilling && s.firstVersion == loop.NoVersion && s.endKey-float64(s.tokens)*nsPerToken < e.clock-nsPerToken/2 {
+		if s.phase == prefilling && s.firstVersion == loop.NoVersion && s.work-float64(s.tokens)*nsPerToken < e.clock-nsPerToken/2 {
 			s.firstVersion = e.served
 		}
-		made := s.tokens - int32(math.Ceil((s.endKey-e.clock)/nsPerToken))
-		made = min(max(made, s.counted), s.tokens)
-		s.versionTokens += int64(e.served) * int64(made-s.counted)
-		s.counted = made
+		e.account(s, now, nsPerToken)
 	}
 	e.served = v
 }

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -22,10 +20,9 @@ type Result struct {
 	Events int64
 	// EndNS is the virtual time of the end.
 	EndNS int64
+	// PrefillTokens is how many tokens were put into a cache again, to resume rollouts.
+	PrefillTokens int64
 }
-
-// ErrStalled is wrapped by the error of a simulation in which train steps have ceased.
-var ErrStalled = errors.New("the simulated run has stalled")
 
 // Run simulates until Warmup+Measured train steps are done. It returns an error
 // that wraps ErrStalled if nothing more can happen, or if rollouts go on without
@@ -42,7 +39,7 @@ func Run(cfg Config) (Result, error) {
 	if err := r.run(); err != nil {
 		return Result{}, err
 	}
-	return Result{Summary: r.rec.Summary(), Series: r.rec.Steps, Ledger: r.l.Ledger(), Events: r.events, EndNS: r.now}, nil
+	return Result{Summary: r.rec.Summary(), Series: r.rec.Steps, Ledger: r.l.Ledger(), Events: r.events, EndNS: r.now, PrefillTokens: r.prefillTokens}, nil
 }
 
 type runner struct {
@@ -57,17 +54,24 @@ type runner struct {
 	// still, those are known from the start.
 	env    tree
 	merged bool
-	// pending are scheduled events, the next one last.
-	pending []loop.Event
-	tick    int64
-	busy    bool // a train step is running
+	// pending are scheduled events, the next one last once they are sorted.
+	pending  []loop.Event
+	unsorted bool
+	backlog  backlog
+	drift    drift
+	tick     int64
+	busy     bool // a train step is running
 	// leaseRollouts and leaseTokens are those of the batch just named.
 	leaseRollouts int64
 	leaseTokens   int64
 	done          bool
 	events        int64
-	sinceStep     int64
-	stallAfter    int64
+	// sinceStep counts rollouts since the last train step, ended the groups.
+	sinceStep  int64
+	ended      []ending
+	stallAfter int64
+	// prefillTokens of resumed rollouts.
+	prefillTokens int64
 }
 
 func newRunner(cfg Config) (*runner, error) {
@@ -78,7 +82,10 @@ func newRunner(cfg Config) (*runner, error) {
 	cfg.Loop = l.Config()
 	c := cfg.Loop.Concurrency()
 	r := &runner{cfg: cfg, l: l, rec: metrics.NewRecorder(cfg.Loop), slots: make([]slot, c), tick: loop.NoTick, env: newTree(0, c)}
-	r.merged = cfg.Speed == nil && !cfg.Lockstep && cfg.StartNS == 0 && (cfg.Loop.Sync == loop.SyncInFlight || cfg.SyncNS == 0)
+	r.merged = cfg.merged()
+	r.ended = make([]ending, 0, 8)
+	r.pending = make([]loop.Event, 0, c+2*len(cfg.Loop.EngineSlots)+2)
+	r.drift = newDrift(&r.cfg)
 	r.rec.Warmup = loop.Version(cfg.Warmup)
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
 	first := int32(0)
@@ -99,7 +106,7 @@ func (r *runner) run() error {
 		at, slot := r.nextRollout()
 		switch {
 		case len(r.pending) == 0 && r.tick == loop.NoTick && slot < 0:
-			return r.stalled("nothing is left to happen")
+			return r.stalled(true)
 		case r.pendingFirst(at):
 			r.deliverPending()
 		case r.tick <= at:
@@ -110,16 +117,10 @@ func (r *runner) run() error {
 			r.endPhase(slot)
 		}
 		if r.sinceStep > r.stallAfter {
-			return r.stalled(fmt.Sprintf("%d rollouts ended since the last train step and no batch is full", r.sinceStep))
+			return r.stalled(false)
 		}
 	}
 	return nil
-}
-
-func (r *runner) stalled(why string) error {
-	st := r.l.Status()
-	return fmt.Errorf("sim: %w after %d of %d train steps: %s; queue %d of %d groups, %d live, ledger %+v: check the staleness budget, the filter and the queue against the batch",
-		ErrStalled, st.Version, r.cfg.Loop.TrainSteps, why, st.QueueGroups, st.QueueCapacityGroups, st.LiveGroups, st.Ledger)
 }
 
 // nextRollout returns when the next rollout ends a phase, generation or
@@ -161,6 +162,15 @@ func (r *runner) pendingFirst(at int64) bool {
 	if len(r.pending) == 0 {
 		return false
 	}
+	if r.unsorted {
+		slices.SortFunc(r.pending, func(a, b loop.Event) int {
+			if a.Before(b) {
+				return 1
+			}
+			return -1
+		})
+		r.unsorted = false
+	}
 	p := &r.pending[len(r.pending)-1]
 	if p.Time > at || p.Time == at && p.Kind >= loop.RolloutScored && at != math.MaxInt64 {
 		return false
@@ -175,96 +185,25 @@ func (r *runner) deliverPending() {
 	r.now = max(r.now, ev.Time)
 	switch ev.Kind {
 	case loop.TrainStepEnded:
+		r.drift.deliver(r)
 		r.setBusy(false)
 		r.events++
-		r.sinceStep = 0
+		r.sinceStep, r.ended = 0, r.ended[:0]
 	case loop.WeightsSwitched:
 		r.engines[ev.Engine].switched(r.now, ev.Version, r.cfg.NSPerToken)
+	case loop.RolloutInterrupted:
+		if !r.interrupted(&ev) {
+			return
+		}
 	}
 	r.deliver(ev, 0, metrics.Measured{})
 }
 
-// schedule keeps the pending events in order, the next one last.
+// schedule has an event delivered at its time. A sync schedules one for every
+// rollout at once, so that sorting waits until the next one is looked for.
 func (r *runner) schedule(ev loop.Event) {
-	i := len(r.pending)
-	for i > 0 && r.pending[i-1].Before(ev) {
-		i--
-	}
-	r.pending = slices.Insert(r.pending, i, ev)
-}
-
-// endPhase ends the phase of the rollout in a slot, and with the last one the rollout.
-func (r *runner) endPhase(slotIndex int32) {
-	s := &r.slots[slotIndex]
-	switch s.phase {
-	case outside:
-		r.score(slotIndex, &r.env)
-	case starting:
-		r.env.set(slotIndex, never, r.slots)
-		r.takeUp(slotIndex)
-	case prefilling:
-		r.firstToken(slotIndex)
-	default:
-		r.endGeneration(slotIndex)
-	}
-}
-
-func (r *runner) endGeneration(slotIndex int32) {
-	s := &r.slots[slotIndex]
-	e := &r.engines[s.engine]
-	s.versionTokens += int64(e.served) * int64(s.tokens-s.counted)
-	s.counted = s.tokens
-	r.setActive(e, e.active-1)
-	switch {
-	case r.merged:
-		r.score(slotIndex, &r.env)
-	case s.environmentNS == 0:
-		r.score(slotIndex, &e.running)
-	default:
-		s.phase = outside
-		e.running.set(slotIndex, never, r.slots)
-		r.env.set(slotIndex, keyOf(float64(r.now+s.environmentNS)), r.slots)
-	}
-}
-
-// firstToken reports the first token of the rollout in a slot.
-func (r *runner) firstToken(slotIndex int32) {
-	s := &r.slots[slotIndex]
-	e := &r.engines[s.engine]
-	s.phase = generating
-	e.running.set(slotIndex, keyOf(s.endKey), r.slots)
-	v := s.firstVersion
-	if v == loop.NoVersion {
-		v = e.served
-	}
-	r.deliver(loop.Event{Time: r.now, Kind: loop.FirstToken, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt, Version: v}, 0, metrics.Measured{})
-}
-
-// endsIn returns the tree that holds the next end of what runs in a slot.
-func (s *slot) endsIn(r *runner) *tree {
-	if r.merged || s.phase == starting || s.phase == outside {
-		return &r.env
-	}
-	return &r.engines[s.engine].running
-}
-
-// score delivers the end of the rollout in a slot, whose end is on top of the
-// given tree; most often another takes its place there at once.
-func (r *runner) score(slotIndex int32, ended *tree) {
-	s := &r.slots[slotIndex]
-	ev := loop.Event{Time: r.now, Kind: loop.RolloutScored, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt, Tokens: s.tokens}
-	if r.cfg.Work.Reject(s.group) {
-		ev.Verdict = loop.VerdictReject
-	}
-	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS}
-	generateNS := r.now - s.start - s.environmentNS
-	s.group = 0
-	r.events++
-	r.sinceStep++
-	r.deliver(ev, generateNS, m)
-	if s.group == 0 || s.endsIn(r) != ended {
-		ended.set(slotIndex, never, r.slots)
-	}
+	r.pending = append(r.pending, ev)
+	r.unsorted = true
 }
 
 // deliver steps the loop and executes what follows.
@@ -285,11 +224,18 @@ func (r *runner) execute(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
 		r.startRollout(a)
+	case loop.ResumeRollout:
+		r.resumeRollout(a)
+	case loop.InterruptRollout:
+		r.interruptRollout(a)
 	case loop.AbortRollout:
 		r.abortRollout(a)
+	case loop.GroupEnded:
+		r.groupEnded(a)
 	case loop.GroupLeased:
 		r.leaseRollouts += int64(a.Count)
 		r.leaseTokens += r.rec.GroupTokens(a.Group)
+		r.drift.leased(a)
 	case loop.StartTrainStep:
 		ns := max(r.cfg.Work.StepNS(a.Lease, r.leaseRollouts, r.leaseTokens), 1)
 		r.leaseRollouts, r.leaseTokens = 0, 0
@@ -307,63 +253,12 @@ func (r *runner) execute(a *loop.Action) {
 			ev.Time += r.cfg.SyncNS
 			r.engines[a.Engine].hold(r.now, true)
 		} else if e := &r.engines[a.Engine]; r.cfg.Lockstep && e.active > 0 {
-			ev.Time = e.timeOf(keyOf(e.origin + e.stepAfter(r.now, r.cfg.NSPerToken)*r.cfg.NSPerToken))
+			ev.Time = e.stepEnd(r.now, r.cfg.NSPerToken)
 		}
 		r.schedule(ev)
 	case loop.FinishRun:
 		r.done = true
 	}
-}
-
-func (r *runner) startRollout(a *loop.Action) {
-	s := &r.slots[a.Slot]
-	s.group, s.sample, s.attempt, s.phase = a.Group, a.Sample, a.Attempt, generating
-	s.tokens, s.environmentNS = r.cfg.Work.Rollout(a.Group, a.Sample, a.Attempt)
-	s.counted, s.versionTokens, s.start = 0, 0, r.now
-	if r.cfg.StartNS > 0 {
-		s.phase = starting
-		r.env.set(a.Slot, keyOf(float64(r.now+r.cfg.StartNS)), r.slots)
-		return
-	}
-	r.takeUp(a.Slot)
-}
-
-// takeUp has the engine begin with the rollout in a slot.
-func (r *runner) takeUp(slotIndex int32) {
-	s := &r.slots[slotIndex]
-	e := &r.engines[s.engine]
-	if r.cfg.Lockstep {
-		ns := r.cfg.NSPerToken
-		step := e.stepAfter(r.now, ns)
-		r.setActive(e, e.active+1)
-		s.phase, s.firstVersion = prefilling, loop.NoVersion
-		s.endKey = e.origin + (step+float64(s.tokens))*ns
-		e.running.set(slotIndex, keyOf(e.origin+(step+1)*ns), r.slots)
-		return
-	}
-	r.setActive(e, e.active+1)
-	s.phase = generating
-	s.endKey = e.workDone(r.now) + math.Round(float64(s.tokens)*r.cfg.NSPerToken)
-	if r.merged {
-		r.env.set(slotIndex, keyOf(s.endKey+float64(s.environmentNS)), r.slots)
-		return
-	}
-	e.running.set(slotIndex, keyOf(s.endKey), r.slots)
-}
-
-// abortRollout stops a rollout at once.
-func (r *runner) abortRollout(a *loop.Action) {
-	s := &r.slots[a.Slot]
-	if s.group != a.Group || s.attempt != a.Attempt || s.sample != a.Sample {
-		return
-	}
-	s.endsIn(r).set(a.Slot, never, r.slots)
-	if s.phase == generating || s.phase == prefilling {
-		e := &r.engines[a.Engine]
-		r.setActive(e, e.active-1)
-	}
-	s.group = 0
-	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt})
 }
 
 func (r *runner) setActive(e *engine, active int) {

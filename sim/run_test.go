@@ -101,9 +101,11 @@ type scaled struct {
 	factor int64
 }
 
-func (s scaled) Rollout(g loop.GroupID, k, attempt int32) (int32, int64) {
-	tokens, env := s.Work.Rollout(g, k, attempt)
-	return tokens * int32(s.factor), env * s.factor
+func (s scaled) Rollout(r sim.Rollout) sim.Response {
+	w := s.Work.Rollout(r)
+	w.Tokens *= int32(s.factor)
+	w.EnvironmentNS *= s.factor
+	return w
 }
 
 func (s scaled) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
@@ -242,7 +244,11 @@ func TestSlotsAreWorkConserving(t *testing.T) {
 // never is a workload of which nothing is ever trained on.
 type never struct{ sim.Work }
 
-func (never) Reject(loop.GroupID) bool { return true }
+func (n never) Rollout(r sim.Rollout) sim.Response {
+	w := n.Work.Rollout(r)
+	w.Verdict = loop.VerdictReject
+	return w
+}
 
 // A run in which no batch can fill is reported with its state, not simulated for ever.
 func TestStallsAreErrors(t *testing.T) {
@@ -300,7 +306,7 @@ type fixedTokens struct {
 	tokens int32
 }
 
-func (f fixedTokens) Rollout(loop.GroupID, int32, int32) (int32, int64) { return f.tokens, 0 }
+func (f fixedTokens) Rollout(sim.Rollout) sim.Response { return sim.Response{Tokens: f.tokens} }
 
 func (fixedTokens) StepNS(loop.LeaseID, int64, int64) int64 { return 2503 }
 

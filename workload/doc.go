@@ -1,5 +1,6 @@
 // Package workload describes what a run is fed with: how long responses are,
-// how long environments take and which groups survive the filter.
+// how long environments take, which groups survive the filter and which
+// rollouts are solved.
 //
 // Every model is compiled once ([LengthSpec.Build], [ServiceSpec.Build],
 // [NewAcceptance]) and then answers two kinds of question from the same

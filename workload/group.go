@@ -53,7 +53,16 @@ func (g *groups) members(i int) []uint32 { return g.values[g.starts[i]:g.starts[
 // draw returns one sibling's value. Attempts 0 and 1 both count as a first
 // attempt, so that callers may number from either.
 func (g *groups) draw(src Source, group uint64, sample, attempt uint32) uint32 {
-	which, fraction := bits.Mul64(src.groupBits(group), uint64(g.len()))
+	return g.drawPrompt(src, group, group, sample, attempt)
+}
+
+// drawPrompt is draw with the measured group chosen by the prompt. A group that
+// plays a prompt of another number has its own starting point in it.
+func (g *groups) drawPrompt(src Source, prompt, group uint64, sample, attempt uint32) uint32 {
+	which, fraction := bits.Mul64(src.groupBits(prompt), uint64(g.len()))
+	if prompt != group {
+		_, fraction = bits.Mul64(src.groupBits(group), uint64(g.len()))
+	}
 	members := g.members(int(which))
 	n := uint64(len(members))
 	rotation, _ := bits.Mul64(fraction, n)

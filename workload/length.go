@@ -246,6 +246,16 @@ func (l *Lengths) Draw(src Source, group uint64, sample, attempt uint32) int {
 	return int(l.table.draw(src.Bits(group, sample, attempt)))
 }
 
+// DrawPrompt is Draw for a group that plays a numbered prompt. Siblings that are
+// resampled together come from the measured group that stands for the prompt, the
+// same one whenever it is played; independent ones are as Draw has them.
+func (l *Lengths) DrawPrompt(src Source, prompt, group uint64, sample, attempt uint32) int {
+	if l.groups != nil {
+		return int(l.groups.drawPrompt(src, prompt, group, sample, attempt))
+	}
+	return int(l.table.draw(src.Bits(group, sample, attempt)))
+}
+
 // Mean returns E[L] in tokens, after rounding and capping.
 func (l *Lengths) Mean() float64 { return l.marginal.Mean() }
 

@@ -189,6 +189,15 @@ func (s *Service) Draw(src Source, group uint64, sample, attempt uint32) int64 {
 	return 0
 }
 
+// DrawPrompt is Draw for a group that plays a numbered prompt, as
+// [Lengths.DrawPrompt] is.
+func (s *Service) DrawPrompt(src Source, prompt, group uint64, sample, attempt uint32) int64 {
+	if s.Grouped() {
+		return s.times.ns[s.times.groups.drawPrompt(src, prompt, group, sample, attempt)]
+	}
+	return s.Draw(src, group, sample, attempt)
+}
+
 // Inverse returns the time in ns that a share p of rollouts do not exceed, for
 // p in (0,1).
 func (s *Service) Inverse(p float64) float64 {

@@ -13,6 +13,9 @@ const (
 	StreamFault       Stream = 4 // injected failures
 	StreamTask        Stream = 5 // which prompt a group plays
 	StreamEstimate    Stream = 6 // the seeded estimators of this project's closed forms
+	StreamSolve       Stream = 7 // which rollouts are solved, and the prompts' own difficulty
+	StreamPromptScale Stream = 8 // the prompts' own length
+	StreamDrift       Stream = 9 // how fast a group's log-ratio drifts
 )
 
 // Odd constants of the counter's two halves; any odd numbers with mixed bits do.

@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+)
+
+func (r *runner) startRollout(a *loop.Action) {
+	s := &r.slots[a.Slot]
+	s.group, s.sample, s.attempt, s.phase = a.Group, a.Sample, a.Attempt, generating
+	w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
+	if r.cfg.PruneTokens > 0 && w.Tokens > r.cfg.PruneTokens {
+		w = Response{Tokens: r.cfg.PruneTokens, Verdict: loop.VerdictPruned}
+	}
+	s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
+	s.counted, s.versionTokens, s.start, s.spans, s.generatedNS = 0, 0, r.now, 0, 0
+	s.work = math.Round(float64(w.Tokens) * r.cfg.NSPerToken)
+	if r.cfg.StartNS > 0 {
+		s.phase = starting
+		r.env.set(a.Slot, keyOf(float64(r.now+r.cfg.StartNS)), r.slots)
+		return
+	}
+	r.takeUp(a.Slot)
+}
+
+// takeUp has the engine begin, or go on, with the rollout in a slot.
+func (r *runner) takeUp(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	e := &r.engines[s.engine]
+	if r.cfg.Lockstep {
+		ns := r.cfg.NSPerToken
+		step := e.stepAfter(r.now, ns)
+		r.setActive(e, e.active+1)
+		s.work = e.origin + (step+float64(s.tokens-s.counted))*ns
+		if s.counted > 0 {
+			s.phase = generating
+			e.running.set(slotIndex, keyOf(s.work), r.slots)
+			return
+		}
+		s.phase, s.firstVersion = prefilling, loop.NoVersion
+		e.running.set(slotIndex, keyOf(e.origin+(step+1)*ns), r.slots)
+		return
+	}
+	r.setActive(e, e.active+1)
+	s.phase = generating
+	s.work += e.workDone(r.now)
+	if r.merged {
+		r.env.set(slotIndex, keyOf(s.work+float64(s.environmentNS)), r.slots)
+		return
+	}
+	e.running.set(slotIndex, keyOf(s.work), r.slots)
+}
+
+// endPhase ends the phase of the rollout in a slot, and with the last one the rollout.
+func (r *runner) endPhase(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	switch s.phase {
+	case outside:
+		r.score(slotIndex, &r.env)
+	case starting:
+		r.env.set(slotIndex, never, r.slots)
+		r.takeUp(slotIndex)
+	case prefilling:
+		r.firstToken(slotIndex)
+	default:
+		r.endGeneration(slotIndex)
+	}
+}
+
+func (r *runner) endGeneration(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	e := &r.engines[s.engine]
+	s.versionTokens += int64(e.served) * int64(s.tokens-s.counted)
+	s.counted = s.tokens
+	r.setActive(e, e.active-1)
+	switch {
+	case r.merged:
+		r.score(slotIndex, &r.env)
+	case s.environmentNS == 0:
+		r.score(slotIndex, &e.running)
+	default:
+		s.phase = outside
+		s.generatedNS += r.now - s.start
+		s.work = float64(r.now + s.environmentNS)
+		e.running.set(slotIndex, never, r.slots)
+		r.env.set(slotIndex, keyOf(s.work), r.slots)
+	}
+}
+
+// firstToken reports the first token of the rollout in a slot.
+func (r *runner) firstToken(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	e := &r.engines[s.engine]
+	s.phase = generating
+	e.running.set(slotIndex, keyOf(s.work), r.slots)
+	v := s.firstVersion
+	if v == loop.NoVersion {
+		v = e.served
+	}
+	r.deliver(loop.Event{Time: r.now, Kind: loop.FirstToken, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt, Version: v}, 0, metrics.Measured{})
+}
+
+// endsIn returns the tree that holds the next end of what runs in a slot.
+func (s *slot) endsIn(r *runner) *tree {
+	if r.merged || s.phase == starting || s.phase == outside {
+		return &r.env
+	}
+	return &r.engines[s.engine].running
+}
+
+// score delivers the end of the rollout in a slot, whose end is on top of the
+// given tree; most often another takes its place there at once.
+func (r *runner) score(slotIndex int32, ended *tree) {
+	s := &r.slots[slotIndex]
+	ev := loop.Event{Time: r.now, Kind: loop.RolloutScored, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt,
+		Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict}
+	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS}
+	generateNS := s.generatedNS
+	if s.phase != outside {
+		generateNS += r.now - s.start - s.environmentNS
+	}
+	s.group = 0
+	r.events++
+	r.sinceStep++
+	r.deliver(ev, generateNS, m)
+	if s.group == 0 || s.endsIn(r) != ended {
+		ended.set(slotIndex, never, r.slots)
+	}
+}
+
+// abortRollout stops a rollout at once, or gives up one that stands interrupted.
+func (r *runner) abortRollout(a *loop.Action) {
+	if a.Slot < 0 {
+		r.backlog.take(a.Group, a.Sample, a.Attempt)
+		return
+	}
+	s := &r.slots[a.Slot]
+	if !s.is(a.Group, a.Sample, a.Attempt) {
+		return
+	}
+	r.stop(a.Slot)
+	s.group = 0
+	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: s.counted})
+}
+
+// interruptRollout has a rollout stop and keep what it has: at once, or under
+// Lockstep at the end of the running decode step if it takes part in it. Whatever
+// ends at that instant ends first.
+//
+// A rollout that is in its environment keeps no engine busy, and a sync that
+// empties the engine must not wait for a tool. It answers at once, too; its
+// environment goes on meanwhile, and is over by so much sooner when the rollout
+// has a slot again.
+func (r *runner) interruptRollout(a *loop.Action) {
+	s := &r.slots[a.Slot]
+	ev := loop.Event{Time: r.now, Kind: loop.RolloutInterrupted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
+	if e := &r.engines[s.engine]; r.cfg.Lockstep && !e.held && (s.phase == generating || s.phase == prefilling) {
+		ev.Time = max(e.stepEnd(r.now, r.cfg.NSPerToken), r.now)
+	}
+	r.schedule(ev)
+}
+
+// interrupted takes the rollout that an event names out of its slot into the
+// backlog. It reports false if that rollout has ended in the meantime.
+func (r *runner) interrupted(ev *loop.Event) bool {
+	s := &r.slots[ev.Slot]
+	if !s.is(ev.Group, ev.Sample, ev.Attempt) {
+		return false
+	}
+	r.stop(ev.Slot)
+	ev.Tokens = s.counted
+	if s.counted > 0 {
+		s.spans++
+	}
+	// The loop tries a rollout of too many spans afresh instead of resuming it.
+	if most := r.cfg.Loop.MaxSpans; most == 0 || int(s.spans) < most {
+		r.backlog.put(s)
+	}
+	s.group = 0
+	return true
+}
+
+// stop ends the phase of the rollout in a slot before its time, and leaves in the
+// slot the tokens it has and what it still has to do.
+func (r *runner) stop(slotIndex int32) {
+	s := &r.slots[slotIndex]
+	s.endsIn(r).set(slotIndex, never, r.slots)
+	switch s.phase {
+	case outside:
+		return // its environment ends when it ends
+	case starting:
+	default:
+		e := &r.engines[s.engine]
+		e.account(s, r.now, r.cfg.NSPerToken)
+		s.work = max(s.work-e.workDone(r.now), 0)
+		r.setActive(e, e.active-1)
+		s.phase = starting
+	}
+	s.generatedNS += r.now - s.start
+}
+
+// resumeRollout has an interrupted rollout go on in a slot, after its engine has
+// filled the cache with the tokens it has.
+func (r *runner) resumeRollout(a *loop.Action) {
+	kept, ok := r.backlog.take(a.Group, a.Sample, a.Attempt)
+	if !ok {
+		panic(fmt.Sprintf("sim: %v, but nothing of that name stands interrupted", a))
+	}
+	s := &r.slots[a.Slot]
+	kept.engine = s.engine
+	*s = kept
+	s.start = r.now
+	if s.phase == outside {
+		r.env.set(a.Slot, keyOf(max(s.work, float64(r.now))), r.slots)
+		return
+	}
+	r.prefillTokens += int64(s.counted)
+	if delay := r.cfg.StartNS + int64(math.Round(float64(s.counted)*r.cfg.PrefillNSPerToken)); delay > 0 {
+		r.env.set(a.Slot, keyOf(float64(r.now+delay)), r.slots)
+		return
+	}
+	r.takeUp(a.Slot)
+}

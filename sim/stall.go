@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// ErrStalled is wrapped by the error of a simulation in which train steps have ceased.
+var ErrStalled = errors.New("the simulated run has stalled")
+
+// ending counts the groups that ended in one way since the last train step.
+type ending struct {
+	end    loop.End
+	reason loop.Reason
+	groups int64
+}
+
+// groupEnded counts a group. There are few ways to end, so that a search is quick.
+func (r *runner) groupEnded(a *loop.Action) {
+	for i := range r.ended {
+		if e := &r.ended[i]; e.end == a.End && e.reason == a.Reason {
+			e.groups++
+			return
+		}
+	}
+	r.ended = append(r.ended, ending{a.End, a.Reason, 1})
+}
+
+// stalled is the error of a run that trains no more: what became of the groups, and
+// what to do about it.
+func (r *runner) stalled(nothingLeft bool) error {
+	st := r.l.Status()
+	var b strings.Builder
+	total := int64(0)
+	for _, e := range r.ended {
+		total += e.groups
+	}
+	switch {
+	case total == 0:
+		b.WriteString("no group has ended since the last train step")
+	case len(r.ended) == 1:
+		e := r.ended[0]
+		fmt.Fprintf(&b, "%s since the last train step, all %s", groupsEnded(total), e)
+	default:
+		fmt.Fprintf(&b, "%s since the last train step: ", groupsEnded(total))
+		for i, e := range r.ended {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%s %s", thousands(e.groups), e)
+		}
+	}
+	if advice := r.advice(total); advice != "" {
+		b.WriteString(": " + advice)
+	}
+	what := "rollouts go on, and no batch fills"
+	if nothingLeft {
+		what = "nothing is left to happen"
+	}
+	fmt.Fprintf(&b, "; %s: %s of the %s groups of a batch are ready, the queue holds at most %s, %s live", what,
+		thousands(int64(st.QueueGroups)), thousands(int64(r.cfg.Loop.BatchGroups)), thousands(int64(st.QueueCapacityGroups)), groups(int64(st.LiveGroups)))
+	return fmt.Errorf("sim: %w after %d of %d train steps: %s", ErrStalled, st.Version, r.cfg.Loop.TrainSteps, b.String())
+}
+
+// advice explains the most frequent end that no batch can come of.
+func (r *runner) advice(total int64) string {
+	var most ending
+	for _, e := range r.ended {
+		if e.groups > most.groups {
+			most = e
+		}
+	}
+	which := "most groups'"
+	if most.groups == total {
+		which = "every group's"
+	}
+	c := &r.cfg.Loop
+	switch most.reason {
+	case loop.ReasonSolveRate:
+		return fmt.Sprintf("%s solve rate is outside [%g, %g]: widen the band, or play prompts of another difficulty", which, c.SolveLow, c.SolveHigh)
+	case loop.ReasonZeroAdvantage:
+		return which + " rewards are all equal: play easier or harder prompts, or do not filter them"
+	case loop.ReasonRejected:
+		return which + " verdict rejects it: check the filter"
+	case loop.ReasonStale:
+		return fmt.Sprintf("%s staleness exceeds the budget of %d: raise MaxStaleness, or keep fewer groups in flight", which, c.MaxStaleness)
+	case loop.ReasonFull:
+		return "the queue drops them before a batch is full: raise QueueGroups"
+	case loop.ReasonPruned:
+		return fmt.Sprintf("%s rollouts exceed %d tokens: raise PruneTokens", which, r.cfg.PruneTokens)
+	case loop.ReasonSurplus:
+		return "others were ready before them: lower ExtraGroups"
+	}
+	return ""
+}
+
+func (e ending) String() string {
+	if e.reason == loop.ReasonNone {
+		return e.end.String()
+	}
+	return fmt.Sprintf("%s (%s)", e.end, e.reason)
+}
+
+func groups(n int64) string {
+	if n == 1 {
+		return "1 group is"
+	}
+	return thousands(n) + " groups are"
+}
+
+func groupsEnded(n int64) string {
+	if n == 1 {
+		return "1 group ended"
+	}
+	return thousands(n) + " groups ended"
+}
+
+// thousands writes a count with separators: 1,200.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/workload"
+)
+
+// Rollout names an attempt that starts, with what the loop decided for it.
+type Rollout struct {
+	// Group, Sample and Attempt are the attempt's identity.
+	Group   loop.GroupID
+	Sample  int32
+	Attempt int32
+	// Level is the difficulty the curriculum chose, from 1; 0 without one.
+	Level int32
+	// Prompt is the number of the prompt it plays; 0 stands for one of the group's own.
+	Prompt int64
+	// Version is what its engine serves as it starts.
+	Version loop.Version
+}
+
+// PromptKey names the prompt whichever way it is numbered: the group's own bears
+// the group's number, as it does when the loop plays it again.
+func (r Rollout) PromptKey() uint64 {
+	if r.Prompt != 0 {
+		return uint64(r.Prompt)
+	}
+	return uint64(r.Group)
+}
+
+// Response is how much there is to do for an attempt, and what comes of it.
+type Response struct {
+	// Tokens is the response's length, at least 1.
+	Tokens int32
+	// Reward and Verdict are what the environment says in the end.
+	Reward  float32
+	Verdict loop.Verdict
+	// EnvironmentNS is the environment's time after generation, in nanoseconds.
+	EnvironmentNS int64
+}
+
+// Work says how much there is to do, as a function of identity alone.
+type Work interface {
+	// Rollout returns what an attempt is.
+	Rollout(r Rollout) Response
+	// StepNS returns how long the train step with this lease takes on so many tokens, in nanoseconds.
+	StepNS(lease loop.LeaseID, rollouts, tokens int64) int64
+}
+
+// Modelled is the workload of package workload's models with a train step of constant length.
+type Modelled struct {
+	lengths    *workload.Lengths
+	service    *workload.Service
+	acceptance workload.Acceptance
+	solve      *workload.Solve
+	scale      workload.PromptScale
+	stepNS     int64
+
+	length    workload.Source
+	env       workload.Source
+	accept    workload.Source
+	solved    workload.Source
+	prompts   workload.Source
+	noService bool
+	acceptAll bool
+	noSolve   bool
+}
+
+// NewModelled returns the workload; stepNS is the time of every train step. A nil
+// service takes no time. Rewards are 0 unless WithSolve is used.
+func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Service, acceptance workload.Acceptance, stepNS int64) *Modelled {
+	return &Modelled{
+		lengths: lengths, service: service, acceptance: acceptance, stepNS: stepNS,
+		length:    workload.NewSource(seed, workload.StreamLength),
+		env:       workload.NewSource(seed, workload.StreamEnvironment),
+		accept:    workload.NewSource(seed, workload.StreamAcceptance),
+		solved:    workload.NewSource(seed, workload.StreamSolve),
+		prompts:   workload.NewSource(seed, workload.StreamPromptScale),
+		noService: service == nil || service.Zero(),
+		acceptAll: acceptance.Rate() >= 1,
+		noSolve:   true,
+	}
+}
+
+// WithSolve has rollouts rewarded, 1 where the model says solved and 0 elsewhere,
+// and returns m.
+func (m *Modelled) WithSolve(solve *workload.Solve) *Modelled {
+	m.solve, m.noSolve = solve, solve.None()
+	return m
+}
+
+// WithPromptScale has every prompt's lengths multiplied by its own factor, and
+// returns m.
+func (m *Modelled) WithPromptScale(scale workload.PromptScale) *Modelled {
+	m.scale = scale
+	return m
+}
+
+// Rollout implements Work.
+func (m *Modelled) Rollout(r Rollout) (res Response) {
+	g, k, a := uint64(r.Group), uint32(r.Sample), uint32(r.Attempt)
+	prompt := r.PromptKey()
+	tokens := m.lengths.DrawPrompt(m.length, prompt, g, k, a)
+	if !m.scale.Off() {
+		tokens = m.scale.Apply(m.prompts, prompt, tokens)
+	}
+	res.Tokens = int32(tokens)
+	if !m.noService {
+		res.EnvironmentNS = m.service.DrawPrompt(m.env, prompt, g, k, a)
+	}
+	if !m.noSolve && m.solve.Draw(m.solved, prompt, int(r.Level), int64(r.Version), g, k, a) {
+		res.Reward, res.Verdict = 1, loop.VerdictSolved
+	}
+	if !m.acceptAll && !m.acceptance.Accept(m.accept, g) {
+		res.Verdict = loop.VerdictReject
+	}
+	return res
+}
+
+// StepNS implements Work.
+func (m *Modelled) StepNS(loop.LeaseID, int64, int64) int64 { return m.stepNS }
+
+// check reports rules that this workload can never meet.
+func (m *Modelled) check(rules loop.Config) error {
+	switch levels := m.solve.Levels(); {
+	case m.noSolve && (rules.FilterZeroAdvantage || rules.FilterSolveRate || rules.Levels > 0):
+		return fmt.Errorf("sim: the rules look at rewards (FilterZeroAdvantage, FilterSolveRate or Levels) and the workload has none: give it a solve-rate model")
+	case rules.Levels > 0 && levels > 0 && levels != rules.Levels:
+		return fmt.Errorf("sim: the curriculum chooses from %d levels and the solve-rate model has %d: give both the same number", rules.Levels, levels)
+	}
+	return nil
+}
