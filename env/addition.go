@@ -24,11 +24,18 @@ func (a addition) Limits() Limits {
 	return Limits{PromptTokens: 2*additionDigits + 3, ResponseTokens: additionDigits + 2}
 }
 
-// Draw makes two summands below 1000, each of exactly three digits with leading zeros, so
-// that a digit's place in the prompt is fixed.
-func (a addition) Draw(rng *rand.Rand) Problem {
+// Levels is one for every number of digits that the summands may have.
+func (a addition) Levels() int { return additionDigits }
+
+// Draw makes two summands of at most as many digits as the level says, at level 0
+// below 1000, each written in exactly three digits with leading zeros, so that a
+// digit's place in the prompt is fixed.
+func (a addition) Draw(rng *rand.Rand, level int) Problem {
+	if level == 0 {
+		level = additionDigits
+	}
 	limit := 1
-	for range additionDigits {
+	for range level {
 		limit *= 10
 	}
 	x, y := rng.IntN(limit), rng.IntN(limit)
@@ -50,6 +57,9 @@ func (a addition) digits(n, width int) []int32 {
 
 // Score gives partial credit by [creditByPlace].
 func (a addition) Score(p Problem, response []int32) Score { return creditByPlace(p, response) }
+
+// Failed implements [Checker]: a wrong digit stays wrong.
+func (a addition) Failed(p Problem, response []int32) bool { return wrongPlace(p, response) }
 
 // WarmupSteps is enough for most answers to be right: by simulation at a lag of
 // 3, steps of 64 demonstrations and of 128 rollouts, it leaves a held-out accuracy

@@ -35,9 +35,9 @@ func TestTasks(t *testing.T) {
 			}
 			for seed := range uint64(3) {
 				for group := range uint64(400) {
-					p := TrainingProblem(task, seed, group)
+					p := TrainingProblem(task, seed, group, 0)
 					checkProblem(t, task, p)
-					if again := TrainingProblem(task, seed, group); !reflect.DeepEqual(p, again) {
+					if again := TrainingProblem(task, seed, group, 0); !reflect.DeepEqual(p, again) {
 						t.Fatalf("seed %d group %d: %v, then %v", seed, group, p, again)
 					}
 					if SplitOf(p.Prompt) != Training {
@@ -119,7 +119,7 @@ func TestTasksAnswerRight(t *testing.T) {
 	} {
 		task := mustTask(t, name)
 		for group := range uint64(200) {
-			p := TrainingProblem(task, 7, group)
+			p := TrainingProblem(task, 7, group, 0)
 			question := strings.TrimSuffix(task.Vocabulary().Decode(p.Prompt), "→")
 			answer := strings.TrimSuffix(task.Vocabulary().Decode(p.Answer), ".")
 			if !check(question, answer) {
@@ -174,7 +174,7 @@ func TestHeldOutIsDisjoint(t *testing.T) {
 		}
 		for seed := range uint64(3) {
 			for group := range uint64(5000) {
-				if p := TrainingProblem(task, seed, group); held[fmt.Sprint(p.Prompt)] {
+				if p := TrainingProblem(task, seed, group, 0); held[fmt.Sprint(p.Prompt)] {
 					t.Fatalf("%s: seed %d group %d trains on the held-out prompt %q", name, seed, group, task.Vocabulary().Decode(p.Prompt))
 				}
 			}
@@ -207,21 +207,21 @@ type script struct {
 	err        error
 }
 
-func (s script) Sample(_ context.Context, _ []int32, maxTokens int) (live.Generation, error) {
+func (s script) Sample(context.Context, live.SampleRequest) (live.Generation, error) {
 	return s.generation, s.err
 }
 
 func TestPlayMakesTheRecord(t *testing.T) {
 	task := mustTask(t, "reverse")
-	e := NewEnvironment(task, 5, nil)
+	e := NewEnvironment(task, 5, nil, Pruning{})
 	id := live.RolloutID{Group: 9, Sample: 2, Attempt: 1}
-	p := TrainingProblem(task, 5, 9)
+	p := TrainingProblem(task, 5, 9, 0)
 	n := len(p.Answer)
 	g := live.Generation{Tokens: p.Answer, Logprobs: make([]float32, n), Versions: make([]loop.Version, n)}
 	for i := range n {
 		g.Logprobs[i], g.Versions[i] = -float32(i), loop.Version(3+i)
 	}
-	s, err := e.Play(context.Background(), id, script{generation: g})
+	s, err := e.Play(context.Background(), live.Task{ID: id}, script{generation: g})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestPlayMakesTheRecord(t *testing.T) {
 		}
 	}
 	broken := errors.New("engine gone")
-	if _, err := e.Play(context.Background(), id, script{err: broken}); !errors.Is(err, broken) {
+	if _, err := e.Play(context.Background(), live.Task{ID: id}, script{err: broken}); !errors.Is(err, broken) {
 		t.Errorf("a failed generation gives %v, never a reward", err)
 	}
 }
@@ -257,14 +257,14 @@ func TestServiceTimeWaits(t *testing.T) {
 	task := mustTask(t, "reverse")
 	distinct := map[time.Duration]bool{}
 	synctest.Test(t, func(t *testing.T) {
-		e := NewEnvironment(task, 5, service)
+		e := NewEnvironment(task, 5, service, Pruning{})
 		g := live.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 		for sample := range int32(20) {
 			id := live.RolloutID{Group: 3, Sample: sample, Attempt: 1}
 			want := time.Duration(service.Draw(workload.NewSource(5, workload.StreamEnvironment), 3, uint32(sample), 1))
 			distinct[want] = true
 			began := time.Now()
-			if _, err := e.Play(t.Context(), id, script{generation: g}); err != nil {
+			if _, err := e.Play(t.Context(), live.Task{ID: id}, script{generation: g}); err != nil {
 				t.Fatal(err)
 			}
 			if waited := time.Since(began); waited != want {
@@ -273,7 +273,7 @@ func TestServiceTimeWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		if _, err := e.Play(ctx, live.RolloutID{Group: 3}, script{generation: g}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := e.Play(ctx, live.Task{ID: live.RolloutID{Group: 3}}, script{generation: g}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a done context gives %v", err)
 		}
 	})

@@ -18,14 +18,26 @@ type Environment struct {
 	seed    uint64
 	service *workload.Service
 	times   workload.Source
+	prune   Pruning
+}
+
+// Pruning says which responses are stopped early. What is pruned has no verdict
+// and waits for no service time. The zero value stops none.
+type Pruning struct {
+	// Tokens stops a response that has as many tokens and is not complete; 0 stops none.
+	Tokens int
+	// Failed stops a response as soon as the task can tell that it will not be exact,
+	// if the task is a [Checker]. That takes the worst rollouts out of every group:
+	// what is left is not what the policy does.
+	Failed bool
 }
 
 // NewEnvironment returns the environment of a run. The service time, nil for
 // none, is waited for between response and verdict, as a tool or a sandbox
 // would take it; its draw is the one the simulator makes for the same seed and
 // rollout, so that a run and its simulation wait alike.
-func NewEnvironment(task Task, seed uint64, service *workload.Service) *Environment {
-	return &Environment{task: task, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment)}
+func NewEnvironment(task Task, seed uint64, service *workload.Service, prune Pruning) *Environment {
+	return &Environment{task: task, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
 }
 
 // ServiceTime is how long an attempt waits for tools: a function of the run's
@@ -38,16 +50,34 @@ func (e *Environment) ServiceTime(id live.RolloutID) time.Duration {
 }
 
 // Play implements [live.Environment].
-func (e *Environment) Play(ctx context.Context, id live.RolloutID, sampler live.Sampler) (live.Sample, error) {
-	problem := TrainingProblem(e.task, e.seed, uint64(id.Group))
-	generation, err := sampler.Sample(ctx, problem.Prompt, e.task.Limits().ResponseTokens)
+func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sampler) (live.Sample, error) {
+	if t.Level < 0 || int(t.Level) > e.task.Levels() {
+		return live.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v is to be played at level %d: give the curriculum at most as many levels as the task", e.task.Name(), e.task.Levels(), t.ID, t.Level)
+	}
+	problem := TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level))
+	generation, err := sampler.Sample(ctx, live.SampleRequest{Prompt: problem.Prompt, MaxTokens: e.task.Limits().ResponseTokens, Check: e.check(problem)})
 	if err != nil {
-		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), id, err)
+		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), t.ID, err)
 	}
-	if err := wait(ctx, e.ServiceTime(id)); err != nil {
-		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), id, err)
+	if generation.Pruned {
+		return live.Sample{ID: t.ID, Pruned: true}, nil
 	}
-	return e.sample(id, problem, generation), nil
+	if err := wait(ctx, e.ServiceTime(t.ID)); err != nil {
+		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
+	}
+	return e.sample(t.ID, problem, generation), nil
+}
+
+// check is what stops a response to a problem early, nil for nothing.
+func (e *Environment) check(p Problem) func([]int32) bool {
+	checker, checks := e.task.(Checker)
+	checks = checks && e.prune.Failed
+	if !checks && e.prune.Tokens == 0 {
+		return nil
+	}
+	return func(response []int32) bool {
+		return e.prune.Tokens > 0 && len(response) >= e.prune.Tokens || checks && checker.Failed(p, response)
+	}
 }
 
 // wait returns after d, or with the context's error as soon as it is done.

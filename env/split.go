@@ -48,20 +48,25 @@ func mix(x uint64) uint64 {
 // prompts are all on the other side is a mistake in the task.
 const redraws = 10_000
 
-// TrainingProblem is the problem of a group: a function of the task, the run's
-// seed and the group alone.
-func TrainingProblem(task Task, seed, group uint64) Problem {
-	rng := rand.New(rand.NewPCG(mix(seed+0x9e3779b97f4a7c15), mix(group)))
-	return drawIn(task, rng, Training)
+// TrainingProblem is the problem of a prompt, by its number, or of a group with a
+// prompt of its own, by the group's: a function of the task, the run's seed, that
+// number and the level alone. Level 0 is the task's mixture; a level that the task
+// does not have panics.
+func TrainingProblem(task Task, seed, number uint64, level int) Problem {
+	if level < 0 || level > task.Levels() {
+		panic(fmt.Sprintf("env: task %s has levels 1 to %d, and 0 for their mixture; there is no level %d", task.Name(), task.Levels(), level))
+	}
+	rng := rand.New(rand.NewPCG(mix(seed+0x9e3779b97f4a7c15), mix(number)))
+	return drawIn(task, rng, Training, level)
 }
 
-func drawIn(task Task, rng *rand.Rand, split Split) Problem {
+func drawIn(task Task, rng *rand.Rand, split Split, level int) Problem {
 	for range redraws {
-		if p := task.Draw(rng); SplitOf(p.Prompt) == split {
+		if p := task.Draw(rng, level); SplitOf(p.Prompt) == split {
 			return p
 		}
 	}
-	panic(fmt.Sprintf("env: task %s drew no prompt of split %d in %d tries; it has too few prompts", task.Name(), split, redraws))
+	panic(fmt.Sprintf("env: task %s drew no prompt of split %d at level %d in %d tries; it has too few prompts", task.Name(), split, level, redraws))
 }
 
 // HeldOutProblems returns n distinct held-out problems, the same ones for
@@ -74,7 +79,7 @@ func HeldOutProblems(task Task, n int) ([]Problem, error) {
 		if misses > redraws {
 			return nil, fmt.Errorf("env: task %s has only about %d distinct held-out prompts; held_out asks for %d", task.Name(), len(problems), n)
 		}
-		p := drawIn(task, rng, HeldOut)
+		p := drawIn(task, rng, HeldOut, 0)
 		if key := fmt.Sprint(p.Prompt); !seen[key] {
 			seen[key], misses = true, 0
 			problems = append(problems, p)

@@ -18,10 +18,13 @@ type Task interface {
 	Vocabulary() Vocabulary
 	// Limits bounds prompts and responses; the model's context must hold both.
 	Limits() Limits
-	// Draw makes a problem from the random source, and from nothing else. The
-	// prompts it can make should be many thousands: about one in eight of
-	// them is held out of training.
-	Draw(rng *rand.Rand) Problem
+	// Levels is the number of difficulties, at least 1; level 1 is the easiest.
+	Levels() int
+	// Draw makes a problem of a level from the random source, and from nothing else.
+	// Level 0 is the mixture of difficulties that the task is about. The prompts it
+	// can make should be many thousands: about one in eight of them is held out of
+	// training. A single level may have fewer.
+	Draw(rng *rand.Rand, level int) Problem
 	// Score judges a response, given as sampled: with the end token where the
 	// policy ended it, without where it was cut.
 	Score(p Problem, response []int32) Score
@@ -48,6 +51,15 @@ type Score struct {
 	Reward float64
 	// Exact says that the response is wholly right.
 	Exact bool
+}
+
+// Checker is a [Task] that can tell from the beginning of a response that it will
+// not be exact, so that the rest need not be sampled.
+type Checker interface {
+	Task
+	// Failed reports whether no response that begins like this is exact. It is called
+	// after every token, and must be cheap.
+	Failed(p Problem, response []int32) bool
 }
 
 // Demonstrator is a [Task] that needs a supervised warm-up, because a policy

@@ -41,9 +41,17 @@ func (w words) Limits() Limits {
 	return Limits{PromptTokens: w.max + 2, ResponseTokens: w.max + 1}
 }
 
-// Draw makes a word whose length is uniform between min and max letters.
-func (w words) Draw(rng *rand.Rand) Problem {
-	question := make([]int32, w.min+rng.IntN(w.max-w.min+1))
+// Levels is one for every length of a word, the shortest first.
+func (w words) Levels() int { return w.max - w.min + 1 }
+
+// Draw makes a word of the level's length; at level 0 its length is uniform
+// between min and max letters.
+func (w words) Draw(rng *rand.Rand, level int) Problem {
+	letters := w.min + level - 1
+	if level == 0 {
+		letters = w.min + rng.IntN(w.max-w.min+1)
+	}
+	question := make([]int32, letters)
 	for i := range question {
 		question[i] = symbols + rng.Int32N(int32(len(w.vocabulary.letters)))
 	}
@@ -54,6 +62,19 @@ func (w words) Draw(rng *rand.Rand) Problem {
 
 // Score gives partial credit by [creditByPlace].
 func (w words) Score(p Problem, response []int32) Score { return creditByPlace(p, response) }
+
+// Failed implements [Checker]: a wrong letter stays wrong.
+func (w words) Failed(p Problem, response []int32) bool { return wrongPlace(p, response) }
+
+// wrongPlace reports whether a place of the response differs from the answer.
+func wrongPlace(p Problem, response []int32) bool {
+	for i, t := range response {
+		if i >= len(p.Answer) || p.Answer[i] != t {
+			return true
+		}
+	}
+	return false
+}
 
 // creditByPlace is the share of places that are right, counting the end as a
 // place: matches over the longer of answer and response. Every place that

@@ -101,8 +101,9 @@ type fakeEnvironment struct {
 	reward func(live.RolloutID) float32
 }
 
-func (e fakeEnvironment) Play(ctx context.Context, id live.RolloutID, s live.Sampler) (live.Sample, error) {
-	g, err := s.Sample(ctx, []int32{7}, 2)
+func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) (live.Sample, error) {
+	id := t.ID
+	g, err := s.Sample(ctx, live.SampleRequest{Prompt: []int32{7}, MaxTokens: 2})
 	if err != nil {
 		return live.Sample{}, err
 	}
@@ -241,6 +242,15 @@ func (s *memoryStore) Samples(g loop.GroupID) ([]live.Sample, error) {
 	}
 	slices.SortFunc(out, func(a, b live.Sample) int { return int(a.ID.Sample - b.ID.Sample) })
 	return out, nil
+}
+
+func (s *memoryStore) Discard(id live.RolloutID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.samples[id.Group][id.Sample]; ok && p.ID == id {
+		delete(s.samples[id.Group], id.Sample)
+	}
+	return nil
 }
 
 func (s *memoryStore) Forget(g loop.GroupID) error {

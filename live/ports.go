@@ -10,9 +10,28 @@ import (
 // RolloutID names one attempt at one rollout. Everything random about the
 // rollout is a function of the run's seed and this.
 type RolloutID struct {
-	Group   loop.GroupID
-	Sample  int32
-	Attempt int32
+	Group   loop.GroupID `json:"group"`
+	Sample  int32        `json:"sample"`
+	Attempt int32        `json:"attempt"`
+}
+
+// Task is one rollout attempt as an environment plays it.
+type Task struct {
+	// ID is the attempt's identity.
+	ID RolloutID
+	// Prompt is the number of the prompt in the prompt set, from 1; 0 stands for a
+	// prompt of the group's own, numbered like the group.
+	Prompt int64
+	// Level is the difficulty, from 1; 0 where none was chosen.
+	Level int32
+}
+
+// PromptNumber is what the problem is a function of, beside the run's seed and the level.
+func (t Task) PromptNumber() uint64 {
+	if t.Prompt != 0 {
+		return uint64(t.Prompt)
+	}
+	return uint64(t.ID.Group)
 }
 
 // Engine is a rollout engine: it samples tokens in a number of slots at once and
@@ -23,7 +42,9 @@ type Engine interface {
 	// Slots is how many generations may run at once; the runtime never asks for more.
 	Slots() int
 	// Generate samples one response. It returns when the response is complete, or
-	// with the context's error soon after the context is done.
+	// soon after the request's Interrupt is closed or its Check has stopped the
+	// response, with what there is. Soon after the context is done it returns the
+	// context's error, and beside it what was sampled so far, where it is known.
 	Generate(ctx context.Context, req GenerateRequest) (Generation, error)
 	// Load fetches a version beside the one that is served. Generation goes on.
 	Load(ctx context.Context, version loop.Version) error
@@ -35,75 +56,81 @@ type Engine interface {
 	Close() error
 }
 
-// GenerateRequest asks for one response.
+// GenerateRequest asks for one response, or for the rest of one.
 type GenerateRequest struct {
 	// Rollout is the attempt this is for; Turn counts its generations from 0.
 	Rollout RolloutID
 	Turn    int
 	// Prompt holds the token ids before the response.
 	Prompt []int32
-	// MaxTokens ends the response at that many tokens; at least 1.
+	// Prefix is the part of the response that was sampled before it was interrupted,
+	// on whichever engine; empty for a new response. The engine takes prompt and
+	// prefix in under the weights it serves, samples on, and returns the whole. What
+	// it draws for a token depends on the token's place in the response, not on
+	// where it was resumed.
+	Prefix Prefix
+	// MaxTokens ends the response, prefix included, at that many tokens; at least 1.
 	MaxTokens int
 	// FirstToken, if not nil, is called once with the version that sampled the
-	// first token, before Generate returns. It does not block.
+	// first token, before Generate returns. It does not block. It is nil with a prefix.
 	FirstToken func(loop.Version)
+	// Interrupt, if not nil, is closed when the generation is to stop and keep what it has.
+	Interrupt <-chan struct{}
+	// Check, if not nil, is called with the response so far after every token that
+	// does not complete it; true stops the response. It must be cheap, keep nothing
+	// and change nothing: an engine may call it between two steps of all its slots.
+	Check func(tokens []int32) bool
 }
 
-// Generation is one sampled response. The slices have one entry a token, the
-// end-of-sequence token included where there is one.
+// Prefix is the beginning of a response, one entry a token in every slice.
+type Prefix struct {
+	Tokens   []int32
+	Logprobs []float32
+	Versions []loop.Version
+}
+
+// Generation is one sampled response, the request's prefix included. The slices
+// have one entry a token, the end-of-sequence token included where there is one.
 type Generation struct {
 	Tokens []int32
 	// Logprobs are the log-probabilities under the policy that sampled, in nats.
 	Logprobs []float32
-	// Versions are the policy versions that sampled each token.
+	// Versions are the policy versions that sampled each token. They may fall from
+	// one to the next where a response was resumed on an engine that lags behind.
 	Versions []loop.Version
 	// Truncated: MaxTokens was reached without an end of sequence.
 	Truncated bool
+	// Interrupted: the response is not complete, because Interrupt was closed.
+	Interrupted bool
+	// Pruned: the response is not complete, because Check stopped it.
+	Pruned bool
 }
 
-// Sampler is what an environment samples with: an engine's slot, bound to one rollout.
+// Prefix returns what there is of an interrupted response, to go on from.
+func (g Generation) Prefix() Prefix { return Prefix{g.Tokens, g.Logprobs, g.Versions} }
+
+// SampleRequest asks a Sampler for one response; the fields mean what they do in GenerateRequest.
+type SampleRequest struct {
+	Prompt    []int32
+	MaxTokens int
+	Check     func(tokens []int32) bool
+}
+
+// Sampler is what an environment samples with: an engine's slot, bound to one
+// rollout. A call lasts until the response is complete or pruned, however often
+// the rollout is interrupted and resumed elsewhere meanwhile.
 type Sampler interface {
-	Sample(ctx context.Context, prompt []int32, maxTokens int) (Generation, error)
+	Sample(ctx context.Context, req SampleRequest) (Generation, error)
 }
 
 // Environment turns a rollout into a scored sample: it makes the prompt of a
 // group, lets the policy answer, uses tools and verifies.
 type Environment interface {
 	// Play plays one rollout to its reward. All rollouts of a group get the same prompt.
-	// An error is a failure of the environment, never a reward of 0.
-	Play(ctx context.Context, id RolloutID, sampler Sampler) (Sample, error)
-}
-
-// Sample is the trainable record of one rollout. Tokens, LossMask, Logprobs and
-// Versions have the same length.
-type Sample struct {
-	ID RolloutID
-	// Tokens are prompt and response ids in order.
-	Tokens []int32
-	// LossMask is 1 where the policy sampled the token.
-	LossMask []uint8
-	// Logprobs are the sampling log-probabilities in nats, 0 where LossMask is 0.
-	Logprobs []float32
-	// Versions are the policy versions that sampled each token, loop.NoVersion where LossMask is 0.
-	Versions []loop.Version
-	// Reward is the environment's verdict, finite; Exact says that the answer is wholly right.
-	Reward float32
-	Exact  bool
-	// Truncated: the response reached its length limit.
-	Truncated bool
-	// Prompt, Response and Answer are readable renderings for sample files.
-	Prompt, Response, Answer string
-	// GenerateNS is the time at the engine, EnvironmentNS the time in tools and verifiers, both in nanoseconds.
-	GenerateNS, EnvironmentNS int64
-}
-
-// ResponseTokens returns how many tokens the policy sampled.
-func (s *Sample) ResponseTokens() int {
-	n := 0
-	for _, m := range s.LossMask {
-		n += int(m)
-	}
-	return n
+	// An error is a failure of the environment, never a reward of 0. Between two
+	// responses a rollout may be interrupted without noticing: Play goes on, and
+	// its next call of the sampler, or its end, waits for the rollout to be resumed.
+	Play(ctx context.Context, task Task, sampler Sampler) (Sample, error)
 }
 
 // Group is a ready group on its way to the trainer.
@@ -235,6 +262,9 @@ type Store interface {
 	// Samples returns the payloads of a group in the order of their sample numbers; a
 	// later attempt has replaced an earlier one.
 	Samples(group loop.GroupID) ([]Sample, error)
+	// Discard says that the payload of one attempt counts for nothing, while its group
+	// lives on. An attempt whose payload is not there, or not any more, is no error.
+	Discard(id RolloutID) error
 	// Forget says that a group's payloads are no longer needed.
 	Forget(group loop.GroupID) error
 	// Snapshot keeps a state of the loop as of the log's sequence number seq.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -43,6 +44,9 @@ type Options struct {
 	KeepVersions int
 	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
 	SnapshotSteps int
+	// Timer starts a timer that sends once after d, and returns what stops it. It must
+	// go by the same time as Clock. Nil means time.NewTimer.
+	Timer func(d time.Duration) (fired <-chan time.Time, stop func() bool)
 }
 
 // Note is a named value in the trace.
@@ -57,6 +61,10 @@ type Resume struct {
 	Recorder *metrics.Recorder
 	Encoder  *trace.Encoder
 }
+
+// NoteDiscarded is the note, with a RolloutID, that a rollout's payload counts for
+// nothing: its score came after the loop had given the attempt up.
+const NoteDiscarded = "discarded"
 
 // StepDone is what is known after a train step.
 type StepDone struct {
@@ -104,10 +112,8 @@ type Runtime struct {
 	wg     sync.WaitGroup
 	ctx    context.Context
 	cancel context.CancelFunc
-	// rollout cancels the attempt that runs in each slot.
-	rollout []context.CancelFunc
 	// groups are those with rollouts started by this process that have not ended.
-	groups map[loop.GroupID]struct{}
+	groups map[loop.GroupID]liveGroup
 	// lease collects the groups that GroupLeased names before StartTrainStep.
 	lease []Group
 	// lines hold executed actions until the next append; due are actions to execute.
@@ -116,17 +122,20 @@ type Runtime struct {
 	now      int64
 	finished bool
 	reason   loop.Reason
-	// outstanding counts effects under way, sinceStep rollouts ended since the last step.
+	// tick is the instant at which the loop wants a Tick.
+	tick int64
+	// outstanding counts effects under way.
 	outstanding int
-	sinceStep   int64
-	training    bool
-	failure     error // of the last train step
-	snapshotAt  loop.Version
-	stallAfter  int64
-	pending     []completion
-	stopOnce    sync.Once
-	stop        chan struct{}
-	last        []loop.Event // the newest events, for a bundle
+	// ends counts what ended since the last train step, against a stall.
+	ends       endCounts
+	training   bool
+	failure    error // of the last train step
+	snapshotAt loop.Version
+	stallAfter int64
+	pending    []completion
+	stopOnce   sync.Once
+	stop       chan struct{}
+	last       []loop.Event // the newest events, for a bundle
 }
 
 type dueAction struct {
@@ -146,7 +155,13 @@ func New(opt Options) (*Runtime, error) {
 	if opt.SnapshotSteps == 0 {
 		opt.SnapshotSteps = 50
 	}
-	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{})}
+	if opt.Timer == nil {
+		opt.Timer = func(d time.Duration) (<-chan time.Time, func() bool) {
+			t := time.NewTimer(d)
+			return t.C, t.Stop
+		}
+	}
+	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick}
 	if opt.Resume != nil {
 		r.l, r.rec, r.enc = opt.Resume.Loop, opt.Resume.Recorder, opt.Resume.Encoder
 	} else {
@@ -167,10 +182,9 @@ func New(opt Options) (*Runtime, error) {
 		}
 	}
 	c := r.cfg.Concurrency()
-	r.rollout = make([]context.CancelFunc, c)
-	r.groups = make(map[loop.GroupID]struct{})
+	r.groups = make(map[loop.GroupID]liveGroup)
 	r.inbox = make(chan completion, 2*c+len(opt.Engines)+4)
-	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups)*r.cfg.GroupSize)
+	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
@@ -201,27 +215,49 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 	if err := r.begin(ctx); err != nil {
 		return res, err
 	}
-	stop := r.stop
-	for !r.finished {
-		var first completion
-		select {
-		case first = <-r.inbox:
-			r.outstanding -= outstandingOf(first.event.Kind)
-		case <-stop:
-			stop = nil
-			first = completion{event: loop.Event{Time: r.opt.Clock(), Kind: loop.StopRequested}}
-		case <-ctx.Done():
-			return res, fmt.Errorf("live: stopped at once: %w", context.Cause(ctx))
-		}
-		if err := r.turn(first); err != nil {
-			return res, errors.Join(err, r.endStalled(err))
-		}
+	if err := r.serve(ctx); err != nil {
+		return res, errors.Join(err, r.endStalled(err))
 	}
 	if r.reason == loop.ReasonTrainer {
 		err := r.close()
 		return res, errors.Join(fmt.Errorf("live: %w at version %d: %w", ErrTrainer, r.l.Version(), r.failure), err)
 	}
 	return res, nil
+}
+
+// serve takes what arrives, one turn after the other, until the loop has finished.
+func (r *Runtime) serve(ctx context.Context) error {
+	stop, one := r.stop, [1]completion{}
+	for !r.finished {
+		first := one[:0]
+		due, disarm := r.armTick()
+		select {
+		case c := <-r.inbox:
+			r.outstanding -= outstandingOf(c.event.Kind)
+			first = append(first, c)
+		case <-due:
+		case <-stop:
+			stop = nil
+			first = append(first, completion{event: loop.Event{Time: r.opt.Clock(), Kind: loop.StopRequested}})
+		case <-ctx.Done():
+			disarm()
+			return fmt.Errorf("live: stopped at once: %w", context.Cause(ctx))
+		}
+		disarm()
+		if err := r.turn(first...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// armTick starts a timer for the instant at which the loop wants a Tick.
+func (r *Runtime) armTick() (due <-chan time.Time, disarm func()) {
+	if r.tick == loop.NoTick {
+		return nil, func() {}
+	}
+	due, stop := r.opt.Timer(time.Duration(max(r.tick-r.opt.Clock(), 0)))
+	return due, func() { stop() }
 }
 
 // endStalled gives the trace of a stalled run its end, so that it can be read and replayed like any other.
@@ -320,9 +356,11 @@ func (r *Runtime) writeHeader() error {
 	return r.opt.Store.Append([][]byte{lines})
 }
 
-// turn takes what has arrived through the loop: events to the log first, then the actions.
-func (r *Runtime) turn(first completion) error {
-	r.pending = append(r.pending[:0], first)
+// turn takes what has arrived through the loop: events to the log first, then the
+// actions. A Tick is delivered before what came after its instant, and not before
+// that instant has come.
+func (r *Runtime) turn(first ...completion) error {
+	r.pending = append(r.pending[:0], first...)
 drain:
 	for {
 		select {
@@ -342,7 +380,6 @@ drain:
 		}
 		return 0
 	})
-	tick := loop.NoTick
 	for i := range r.pending {
 		c := &r.pending[i]
 		if c.fatal != nil {
@@ -351,13 +388,17 @@ drain:
 		if c.err != nil {
 			r.logf("%v: %v", c.event, c.err)
 		}
-		tick = r.step(c)
+		for !r.finished && r.tickEvent().Before(c.event) {
+			r.step(&completion{event: r.tickEvent()})
+		}
 		if r.finished {
 			break
 		}
+		r.measureGroups(c)
+		r.step(c)
 	}
-	for tick != loop.NoTick && !r.finished {
-		tick = r.step(&completion{event: loop.Event{Time: max(tick, r.now), Kind: loop.Tick}})
+	for now := max(r.opt.Clock(), r.now); !r.finished && r.tick <= now; {
+		r.step(&completion{event: r.tickEvent()})
 	}
 	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
 		return fmt.Errorf("live: the event log cannot be written: %w", err)
@@ -366,24 +407,63 @@ drain:
 	return r.release()
 }
 
+// tickEvent is the Tick that the loop wants next.
+func (r *Runtime) tickEvent() loop.Event { return loop.Event{Time: r.tick, Kind: loop.Tick} }
+
+// measureGroups tells a loop that keeps trained groups how far each group of the
+// batch had drifted, right before the end of the step that found it.
+func (r *Runtime) measureGroups(c *completion) {
+	if r.cfg.Policy != loop.PolicyReplay || c.event.Kind != loop.TrainStepEnded {
+		return
+	}
+	for _, d := range c.report.Drifts {
+		r.step(&completion{event: loop.Event{Time: c.event.Time, Kind: loop.GroupMeasured, Group: d.Group, Drift: float32(d.Drift)}})
+	}
+}
+
 // step gives the loop one event and queues the actions that follow.
-func (r *Runtime) step(c *completion) (tick int64) {
+func (r *Runtime) step(c *completion) {
 	c.event.Time = max(c.event.Time, r.now)
 	r.now = c.event.Time
 	r.remember(c.event)
 	r.noteStep(c)
 	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: c.measured.EnvironmentNS, VersionTokens: c.measured.VersionTokens})
+	before := r.l.Ledger()
 	actions, tick := r.l.Step(c.event)
+	r.tick = tick
 	c.measured.QueueGroups = r.l.QueueGroups()
 	r.rec.Observe(c.event, c.measured, actions)
+	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counted(before, r.l.Ledger()) {
+		r.discard(c.event)
+	}
 	for _, a := range actions {
 		r.due = append(r.due, dueAction{r.enc.Seq(), a})
-		if a.Kind == loop.FinishRun {
+		switch a.Kind {
+		case loop.FinishRun:
 			r.finished, r.reason = true, a.Reason
+		case loop.GroupEnded:
+			r.ends.group(a)
 		}
 	}
 	r.afterEvent(c)
-	return tick
+}
+
+// counted reports whether the loop took a scored rollout as its group's, going by
+// the ledger around the event: of the attempts in flight before it and admitted by
+// it, one left by none of the ends that are no score.
+func counted(before, after loop.Ledger) bool {
+	left := before.InFlight + after.Admitted - before.Admitted - after.InFlight
+	return left > after.Failed+after.Cancelled+after.Pruned-before.Failed-before.Cancelled-before.Pruned
+}
+
+// discard drops the payload of an attempt that had been aborted or given up before
+// its score arrived, and says so in the log, so that a resumed run drops it too.
+func (r *Runtime) discard(ev loop.Event) {
+	id := RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+	r.note(NoteDiscarded, id)
+	if err := r.opt.Store.Discard(id); err != nil {
+		r.logf("discarding the payload of %v: %v", id, err)
+	}
 }
 
 // lastEvents is how many events a bundle shows.
@@ -427,7 +507,8 @@ func (r *Runtime) afterEvent(c *completion) {
 	ev := c.event
 	switch ev.Kind {
 	case loop.TrainStepEnded:
-		r.sinceStep, r.training = 0, false
+		r.training = false
+		r.ends.reset()
 		if n := len(r.rec.Steps); n > 0 && r.opt.OnStep != nil {
 			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Report: c.report, Status: r.l.Status()})
 		}
@@ -435,7 +516,7 @@ func (r *Runtime) afterEvent(c *completion) {
 		r.training, r.failure = false, c.err
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
 		if !r.training { // a long step starves nobody
-			r.sinceStep++
+			r.ends.rollouts++
 		}
 		if _, lives := r.groups[ev.Group]; !lives {
 			r.forget(ev.Group) // it was scored before the abort reached it
@@ -475,10 +556,4 @@ func (r *Runtime) snapshot() error {
 		return err
 	}
 	return r.opt.Store.Snapshot(r.enc.Seq(), state)
-}
-
-// stalled describes a run in which nothing can go on.
-func (r *Runtime) stalled(why string) error {
-	st, _ := json.Marshal(r.l.Status())
-	return fmt.Errorf("live: %w: %s; status %s", ErrStalled, why, st)
 }

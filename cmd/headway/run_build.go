@@ -67,7 +67,7 @@ const demonstrationGroups = 1 << 41
 func (j *job) demonstrations(step int) []trainer.Demonstration {
 	out := make([]trainer.Demonstration, warmupBatch)
 	for i := range out {
-		p := env.TrainingProblem(j.task, j.cfg.Seed, demonstrationGroups+uint64(step*warmupBatch+i))
+		p := env.TrainingProblem(j.task, j.cfg.Seed, demonstrationGroups+uint64(step*warmupBatch+i), 0)
 		out[i] = trainer.Demonstration{Prompt: p.Prompt, Answer: p.Answer}
 	}
 	return out

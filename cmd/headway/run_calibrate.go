@@ -111,9 +111,12 @@ func (p *prober) play(ctx context.Context, engine live.Engine, now func() time.T
 		s := int64(p.cfg.GroupSize)
 		id := live.RolloutID{Group: probeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
 		began := now()
-		sample, err := p.env.Play(ctx, id, probeSampler{engine, id})
+		sample, err := p.env.Play(ctx, live.Task{ID: id}, probeSampler{engine, id})
 		if ctx.Err() != nil {
 			return
+		}
+		if err == nil && sample.Pruned {
+			continue // counts for nothing, in the run as here
 		}
 		p.finish(id, probeRollout{sample, now().Sub(began).Nanoseconds()}, err)
 		if err != nil {
@@ -234,8 +237,8 @@ type probeSampler struct {
 }
 
 // Sample implements live.Sampler.
-func (s probeSampler) Sample(ctx context.Context, prompt []int32, maxTokens int) (live.Generation, error) {
-	return s.engine.Generate(ctx, live.GenerateRequest{Rollout: s.id, Prompt: prompt, MaxTokens: maxTokens})
+func (s probeSampler) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
+	return s.engine.Generate(ctx, live.GenerateRequest{Rollout: s.id, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check})
 }
 
 // predictRun says what to expect of a run from its config and the probe.

@@ -67,6 +67,9 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	if resumed != nil {
 		j.store, j.expected = resumed.store, resumed.expected
 		upTo = resumed.loop.Loop.Version()
+		if _, err := j.store.DropOrphans(); err != nil {
+			return j, err
+		}
 		if err := j.store.Retain(resumed.loop.Lives); err != nil {
 			return j, err
 		}
@@ -116,7 +119,7 @@ func (j *job) prepare() error {
 	if err != nil {
 		return err
 	}
-	j.task, j.environment = task, env.NewEnvironment(task, j.cfg.Seed, service)
+	j.task, j.environment = task, env.NewEnvironment(task, j.cfg.Seed, service, env.Pruning{})
 	return nil
 }
 

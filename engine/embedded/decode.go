@@ -58,13 +58,37 @@ func (e *Engine) prepare() bool {
 	}
 }
 
-// reap frees the slots of generations whose callers have left.
+// reap frees the slots of generations whose callers have left or want what there is.
 func (e *Engine) reap() {
 	for s, g := range e.slots {
-		if g != nil && g.cancelled.Load() {
+		if g != nil && g.leaving() {
 			e.slots[s] = nil
 		}
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept := e.waiting[:0]
+	for _, g := range e.waiting {
+		if !g.leaving() {
+			kept = append(kept, g)
+		}
+	}
+	clear(e.waiting[len(kept):])
+	e.waiting = kept
+}
+
+// leaving reports whether the generation is to stop here, and ends it if its
+// caller waits for what there is.
+func (g *generation) leaving() bool {
+	if g.cancelled.Load() {
+		return true
+	}
+	if g.halted.Load() {
+		g.interrupted = true
+		g.end(nil)
+		return true
+	}
+	return false
 }
 
 // admit changes the weights if that was asked for, takes waiting generations
@@ -89,32 +113,35 @@ func (e *Engine) admit() {
 	}
 }
 
-// nextWaiting takes the longest waiting generation that is still wanted. Before
-// the first weights there is none to start.
+// nextWaiting takes the longest waiting generation. Before the first weights
+// there is none to start.
 func (e *Engine) nextWaiting() *generation {
-	for e.served.parameters != nil && len(e.waiting) > 0 {
-		g := e.waiting[0]
-		copy(e.waiting, e.waiting[1:])
-		e.waiting[len(e.waiting)-1] = nil
-		e.waiting = e.waiting[:len(e.waiting)-1]
-		if !g.cancelled.Load() {
-			return g
-		}
+	if e.served.parameters == nil || len(e.waiting) == 0 {
+		return nil
 	}
-	return nil
+	g := e.waiting[0]
+	copy(e.waiting, e.waiting[1:])
+	e.waiting[len(e.waiting)-1] = nil
+	e.waiting = e.waiting[:len(e.waiting)-1]
+	return g
 }
 
-// lay adds a slot's rows to the step: its prompt at first, then the token it
-// sampled last.
+// lay adds a slot's rows to the step: at first its prompt, and what there is of
+// its response; then the token it sampled last.
 func (e *Engine) lay(slot int, g *generation) {
 	e.active++
 	e.sampled = append(e.sampled, slot)
-	if n := len(g.out.Tokens); n > 0 {
-		e.rows = append(e.rows, transformer.Row{
-			Slot: int32(slot), Position: int32(e.opt.PromptTokens + n - 1), Token: g.out.Tokens[n-1], Logits: true})
-		return
+	n := int(g.made.Load())
+	from := n - 1
+	if !g.fed {
+		g.fed, from = true, 0
+		e.rows = appendPrompt(e.rows, slot, e.opt.PromptTokens, g.req.Prompt)
+		e.rows[len(e.rows)-1].Logits = n == 0
 	}
-	e.rows = appendPrompt(e.rows, slot, e.opt.PromptTokens, g.req.Prompt)
+	for i := from; i < n; i++ {
+		e.rows = append(e.rows, transformer.Row{
+			Slot: int32(slot), Position: int32(e.opt.PromptTokens + i), Token: g.tokens[i], Logits: i == n-1})
+	}
 }
 
 // appendPrompt adds a prompt's rows, its last token at position promptTokens−1.
@@ -132,22 +159,24 @@ func (e *Engine) deliver(logits []float32, version loop.Version) {
 	v := e.opt.Model.Vocabulary
 	for i, slot := range e.sampled {
 		g := e.slots[slot]
-		n := len(g.out.Tokens)
-		token, logp := transformer.Sample(logits[i*v:(i+1)*v], g.draws.uniform(n))
+		n := int(g.made.Load())
+		g.tokens[n], g.logprobs[n] = transformer.Sample(logits[i*v:(i+1)*v], g.draws.uniform(n))
+		g.versions[n] = version
+		g.made.Store(int32(n + 1))
 		if n == 0 {
-			g.out.Tokens = make([]int32, 0, g.req.MaxTokens)
-			g.out.Logprobs = make([]float32, 0, g.req.MaxTokens)
-			g.out.Versions = make([]loop.Version, 0, g.req.MaxTokens)
 			g.first <- version
 		}
-		g.out.Tokens = append(g.out.Tokens, token)
-		g.out.Logprobs = append(g.out.Logprobs, logp)
-		g.out.Versions = append(g.out.Versions, version)
-		if token == e.opt.End || n+1 == g.req.MaxTokens {
-			g.out.Truncated = token != e.opt.End
-			e.slots[slot] = nil
-			g.done <- nil
+		switch {
+		case g.tokens[n] == e.opt.End:
+		case n+1 == g.req.MaxTokens:
+			g.truncated = true
+		case g.req.Check != nil && g.req.Check(g.tokens[:n+1:n+1]):
+			g.pruned = true
+		default:
+			continue
 		}
+		e.slots[slot] = nil
+		g.end(nil)
 	}
 }
 
@@ -158,11 +187,11 @@ func (e *Engine) fail(err error) {
 	for s, g := range e.slots {
 		if g != nil {
 			e.slots[s] = nil
-			g.done <- err
+			g.end(err)
 		}
 	}
 	for _, g := range e.waiting {
-		g.done <- err
+		g.end(err)
 	}
 	e.waiting = nil
 	e.end = time.Time{}

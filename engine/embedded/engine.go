@@ -109,7 +109,8 @@ func New(opt Options) (*Engine, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	decoder, err := transformer.NewDecoder(opt.Model, opt.Slots, opt.Slots*opt.PromptTokens)
+	// After an interruption every slot may take in a prompt and a response at once.
+	decoder, err := transformer.NewDecoder(opt.Model, opt.Slots, opt.Slots*opt.Model.Context)
 	if err != nil {
 		return nil, err
 	}
@@ -135,48 +136,86 @@ func (e *Engine) SetTrainerBusy(busy bool) { e.busy.Store(busy) }
 // TakeDecodeTimes implements [live.Timed].
 func (e *Engine) TakeDecodeTimes() []trace.ServiceCell { return e.times.take() }
 
-// generation is one response under way. The decoding goroutine writes to it
-// until it sends on done; a caller that left set cancelled and reads no more.
+// generation is one response under way. The decoding goroutine writes to it until
+// it sends on done. Tokens, log-probs and versions are written once each, before
+// made counts them, so that a caller that leaves may read what there is.
 type generation struct {
-	req       live.GenerateRequest
-	draws     source
-	out       live.Generation
-	cancelled atomic.Bool
-	first     chan loop.Version // of one element
-	done      chan error        // of one element
+	req      live.GenerateRequest
+	draws    source
+	tokens   []int32 // of MaxTokens each; the first made are there
+	logprobs []float32
+	versions []loop.Version
+	made     atomic.Int32
+	// fed: the slot's cache holds everything but the last token.
+	fed                            bool
+	truncated, interrupted, pruned bool
+	cancelled, halted              atomic.Bool
+	first                          chan loop.Version // of one element
+	done                           chan error        // of one element
 }
 
-// Generate implements [live.Engine].
+func (e *Engine) newGeneration(req live.GenerateRequest) *generation {
+	g := &generation{
+		req: req, draws: newSource(e.opt.Seed, req.Rollout, req.Turn),
+		tokens: make([]int32, req.MaxTokens), logprobs: make([]float32, req.MaxTokens), versions: make([]loop.Version, req.MaxTokens),
+		first: make(chan loop.Version, 1), done: make(chan error, 1),
+	}
+	n := copy(g.tokens, req.Prefix.Tokens)
+	copy(g.logprobs, req.Prefix.Logprobs)
+	copy(g.versions, req.Prefix.Versions)
+	g.made.Store(int32(n))
+	return g
+}
+
+// sampled returns what there is of the response.
+func (g *generation) sampled() live.Generation {
+	n := g.made.Load()
+	return live.Generation{Tokens: g.tokens[:n:n], Logprobs: g.logprobs[:n:n], Versions: g.versions[:n:n]}
+}
+
+// end completes the generation; only the decoding goroutine may.
+func (g *generation) end(err error) { g.done <- err }
+
+// Generate implements [live.Engine]. A prefix is taken in as the prompt is, in one
+// step, by the weights served then; where those sampled it, the rest comes out as
+// if the response had never been interrupted.
 func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
 	if err := e.check(req); err != nil {
 		return live.Generation{}, err
 	}
-	g := &generation{
-		req: req, draws: newSource(e.opt.Seed, req.Rollout, req.Turn),
-		first: make(chan loop.Version, 1), done: make(chan error, 1),
-	}
+	g := e.newGeneration(req)
 	if err := e.submit(g); err != nil {
 		return live.Generation{}, err
 	}
 	defer e.leave()
-	first := g.first
+	first, interrupt := g.first, req.Interrupt
+	report := func(version loop.Version) {
+		first = nil
+		if req.FirstToken != nil {
+			req.FirstToken(version)
+		}
+	}
 	for {
 		select {
 		case version := <-first:
-			first = nil
-			if req.FirstToken != nil {
-				req.FirstToken(version)
-			}
+			report(version)
 		case err := <-g.done:
-			// Both may be ready at once: the first token still comes first.
-			if first != nil && err == nil && req.FirstToken != nil {
-				req.FirstToken(<-first)
+			select { // both may be ready at once: the first token still comes first
+			case version := <-first:
+				report(version)
+			default:
 			}
-			return g.out, err
+			out := g.sampled()
+			out.Truncated, out.Interrupted, out.Pruned = g.truncated, g.interrupted, g.pruned
+			return out, err
+		case <-interrupt:
+			interrupt = nil
+			g.halted.Store(true)
+			e.nudge()
 		case <-ctx.Done():
 			g.cancelled.Store(true)
 			e.nudge()
-			return live.Generation{}, ctx.Err()
+			return g.sampled(), ctx.Err()
 		}
 	}
 }
@@ -191,9 +230,21 @@ func (e *Engine) check(req live.GenerateRequest) error {
 	if room := e.opt.Model.Context - e.opt.PromptTokens + 1; req.MaxTokens < 1 || req.MaxTokens > room {
 		return fmt.Errorf("engine %s: rollout %v asks for up to %d tokens, want 1 to %d", e.opt.Name, req.Rollout, req.MaxTokens, room)
 	}
-	for _, token := range req.Prompt {
-		if token < 0 || int(token) >= e.opt.Model.Vocabulary {
-			return fmt.Errorf("engine %s: rollout %v has the token %d in its prompt, the vocabulary has %d", e.opt.Name, req.Rollout, token, e.opt.Model.Vocabulary)
+	p := req.Prefix
+	if len(p.Tokens) != len(p.Logprobs) || len(p.Tokens) != len(p.Versions) || len(p.Tokens) >= req.MaxTokens {
+		return fmt.Errorf("engine %s: rollout %v goes on from %d tokens, %d log-probs and %d versions, want equal numbers below %d",
+			e.opt.Name, req.Rollout, len(p.Tokens), len(p.Logprobs), len(p.Versions), req.MaxTokens)
+	}
+	for _, part := range [...][]int32{req.Prompt, p.Tokens} {
+		for _, token := range part {
+			if token < 0 || int(token) >= e.opt.Model.Vocabulary {
+				return fmt.Errorf("engine %s: rollout %v has the token %d before what is to be sampled, the vocabulary has %d", e.opt.Name, req.Rollout, token, e.opt.Model.Vocabulary)
+			}
+		}
+	}
+	for i, token := range p.Tokens {
+		if token == e.opt.End || p.Versions[i] < 0 {
+			return fmt.Errorf("engine %s: rollout %v cannot go on from token %d of version %d at %d: it ended there, or nobody knows what sampled it", e.opt.Name, req.Rollout, token, p.Versions[i], i)
 		}
 	}
 	return nil

@@ -2,12 +2,15 @@ package file
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -91,6 +94,7 @@ func (s *Store) verifyLog(f *os.File) (end int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	s.scored, s.scoredOf = map[live.RolloutID]bool{}, map[loop.GroupID][]live.RolloutID{}
 	for {
 		rec, err := r.Next()
 		if errors.Is(err, io.EOF) || torn(err) {
@@ -100,11 +104,36 @@ func (s *Store) verifyLog(f *os.File) (end int64, err error) {
 			return 0, err
 		}
 		s.ended = rec.Note == trace.NoteEnd
+		if err := s.noteScored(rec, r.Header.Loop.Policy == loop.PolicyReplay); err != nil {
+			return 0, err
+		}
 	}
-	s.header = r.Header
+	s.header, s.scoredOf = r.Header, nil
 	s.resumed = *r.Encoder()
 	s.seq = s.resumed.Seq()
 	return r.Offset(), nil
+}
+
+// noteScored keeps which attempts of groups that live have been scored, by a record of the log.
+func (s *Store) noteScored(rec trace.Record, replays bool) error {
+	switch {
+	case rec.Event != nil && rec.Event.Kind == loop.RolloutScored:
+		id := live.RolloutID{Group: rec.Event.Group, Sample: rec.Event.Sample, Attempt: rec.Event.Attempt}
+		s.scored[id] = true
+		s.scoredOf[id.Group] = append(s.scoredOf[id.Group], id)
+	case rec.Action != nil && (rec.Action.Kind == loop.GroupEnded || rec.Action.Kind == loop.GroupTrained && !replays):
+		for _, id := range s.scoredOf[rec.Action.Group] {
+			delete(s.scored, id)
+		}
+		delete(s.scoredOf, rec.Action.Group)
+	case rec.Note == live.NoteDiscarded:
+		var id live.RolloutID
+		if err := json.Unmarshal(rec.Data, &id); err != nil {
+			return fmt.Errorf("store: line %d: note %s: %w", rec.Line, rec.Note, err)
+		}
+		delete(s.scored, id)
+	}
+	return nil
 }
 
 func torn(err error) bool {

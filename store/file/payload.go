@@ -219,6 +219,50 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 	return samples, nil
 }
 
+// Discard drops the payload of one attempt, if that is the one kept of its sample.
+// It says nothing that a restart remembers: see DropOrphans.
+func (s *Store) Discard(id live.RolloutID) error {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.discard(func(other live.RolloutID) bool { return other == id }, id.Group)
+	return p.deleteForgotten()
+}
+
+// DropOrphans drops, after a restart, every payload that counts for nothing by the
+// log as it was opened: one whose score the process before did not live to log, and
+// one that the log discards. It returns how many there were.
+func (s *Store) DropOrphans() (int, error) {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	dropped := 0
+	for group := range p.groups {
+		dropped += p.discard(func(id live.RolloutID) bool { return !s.scored[id] }, group)
+	}
+	s.scored = nil
+	return dropped, p.deleteForgotten()
+}
+
+// discard takes a group's payloads that are unwanted out of the index.
+func (p *payloads) discard(unwanted func(live.RolloutID) bool, group loop.GroupID) int {
+	places := p.groups[group]
+	kept := places[:0]
+	for _, at := range places {
+		if unwanted(live.RolloutID{Group: group, Sample: at.sample, Attempt: at.attempt}) {
+			at.segment.live--
+			continue
+		}
+		kept = append(kept, at)
+	}
+	if len(kept) > 0 {
+		p.groups[group] = kept
+	} else {
+		delete(p.groups, group)
+	}
+	return len(places) - len(kept)
+}
+
 // Forget says that a group's payloads are no longer needed. Unknown groups are no error.
 func (s *Store) Forget(group loop.GroupID) error {
 	p := s.payloads

@@ -38,7 +38,13 @@ func appendSample(dst []byte, s *live.Sample) []byte {
 	dst = appendText(dst, s.Response)
 	dst = appendText(dst, s.Answer)
 	dst = binary.AppendVarint(dst, s.GenerateNS)
-	return binary.AppendVarint(dst, s.EnvironmentNS)
+	dst = binary.AppendVarint(dst, s.EnvironmentNS)
+	dst = binary.AppendUvarint(dst, uint64(len(s.Resumes)))
+	for _, p := range s.Resumes {
+		dst = binary.AppendVarint(dst, int64(p.At))
+		dst = binary.AppendVarint(dst, int64(p.Version))
+	}
+	return dst
 }
 
 func flag(b bool) byte {
@@ -141,6 +147,11 @@ func decodeSample(body []byte) (live.Sample, error) {
 	}
 	s.Prompt, s.Response, s.Answer = f.text(), f.text(), f.text()
 	s.GenerateNS, s.EnvironmentNS = f.varint(), f.varint()
+	if len(f.rest) > 0 { // before rollouts could be interrupted there was no more
+		for range f.length() {
+			s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(f.varint()), Version: loop.Version(f.varint())})
+		}
+	}
 	if f.bad || len(f.rest) > 0 {
 		return live.Sample{}, errFormat
 	}

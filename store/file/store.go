@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -65,6 +66,10 @@ type Store struct {
 	header  trace.Header
 	resumed trace.Encoder
 	ended   bool
+	// scored are the attempts that the log, when it was opened, had a score of, and
+	// scoredOf those of each group; of groups that live. DropOrphans needs them, once.
+	scored   map[live.RolloutID]bool
+	scoredOf map[loop.GroupID][]live.RolloutID
 
 	logMutex sync.Mutex
 	log      *os.File

@@ -51,7 +51,7 @@ func sampleOf(group loop.GroupID, k, attempt int32) live.Sample {
 	return live.Sample{
 		ID: live.RolloutID{Group: group, Sample: k, Attempt: attempt}, Tokens: []int32{1, 2, 70000, -1}, LossMask: []uint8{0, 0, 1, 1},
 		Logprobs: []float32{0, 0, -0.25, -3.5}, Versions: []loop.Version{loop.NoVersion, loop.NoVersion, 3, 4}, Reward: 0.75, Exact: true,
-		Truncated: k == 1, Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(attempt),
+		Truncated: k == 1, Resumes: []live.ResumePoint{{At: 3, Version: 4}}, Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(attempt),
 	}
 }
 

@@ -1,0 +1,339 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+)
+
+// rolloutState says who has to act next on a rollout.
+type rolloutState uint8
+
+const (
+	// rolloutRunning holds a slot.
+	rolloutRunning rolloutState = iota
+	// rolloutParked has been interrupted and given its slot back.
+	rolloutParked
+	// rolloutEnded has its last completion under way.
+	rolloutEnded
+)
+
+// resume is a moment at which a rollout went on: how many tokens had been
+// sampled, and what the engine served that it went on with.
+type resume struct {
+	sampled int
+	version loop.Version
+}
+
+// rollout is one attempt at a rollout, from its start to its end, through every
+// slot that it runs in. It is the environment's Sampler. From a start or a resume
+// to the completion that answers it, it holds a slot, and posts exactly one
+// completion: the rollout's end, or that it was interrupted.
+//
+// A rollout that is interrupted while it samples is answered by its engine. One
+// that is in its environment is answered at once: nothing of it runs at an
+// engine. Its environment goes on; what it has to say, the reward included,
+// waits until the rollout has a slot again.
+type rollout struct {
+	task   Task
+	ctx    context.Context // ends with the rollout or the run
+	cancel context.CancelFunc
+	clock  func() int64
+	post   func(completion)
+
+	// dropped belongs to the goroutine that owns the loop: the loop has decided to abort it.
+	dropped bool
+
+	mu sync.Mutex
+	// slot and engine of the present span, or of the last one.
+	slot   int32
+	engine Engine
+	state  rolloutState
+	// sampling: the engine is at work. asked: the present span is to be interrupted.
+	sampling, asked bool
+	// unwanted: it was aborted; nothing of it is answered that is not owed.
+	unwanted bool
+	// stop interrupts the present generation, going ends the wait of a parked rollout; both by being closed.
+	stop, going chan struct{}
+	// sampled counts tokens, resumes where it went on.
+	sampled int
+	resumes []resume
+
+	// What follows belongs to the goroutine that plays.
+	turn                  int
+	sampleNS, generateNS  int64
+	generateErr           error
+	firstPosted           bool
+	sampledInEarlierTurns int
+}
+
+func newRollout(ctx context.Context, task Task, clock func() int64, post func(completion)) *rollout {
+	p := &rollout{task: task, clock: clock, post: post, stop: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	return p
+}
+
+// event is an event about this attempt in its present slot. p.mu must be held.
+func (p *rollout) event(kind loop.EventKind) loop.Event {
+	id := p.task.ID
+	return loop.Event{Time: p.clock(), Kind: kind, Slot: p.slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Tokens: int32(p.sampled)}
+}
+
+// park gives the slot back. p.mu must be held.
+func (p *rollout) park() {
+	p.state, p.going = rolloutParked, make(chan struct{})
+	p.post(completion{event: p.event(loop.RolloutInterrupted)})
+}
+
+// interrupt asks for the slot back. An end that is under way answers as well.
+func (p *rollout) interrupt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.state != rolloutRunning || p.asked || p.unwanted:
+	case p.sampling:
+		p.asked = true
+		close(p.stop)
+	default:
+		p.park()
+	}
+}
+
+// resumeIn gives a parked rollout a slot of an engine that serves version. It
+// reports whether the rollout was parked.
+func (p *rollout) resumeIn(engine Engine, slot int32, version loop.Version) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != rolloutParked || p.unwanted {
+		return false
+	}
+	p.engine, p.slot = engine, slot
+	p.state, p.asked, p.stop = rolloutRunning, false, make(chan struct{})
+	if p.sampled > 0 {
+		p.resumes = append(p.resumes, resume{p.sampled, version})
+	}
+	close(p.going)
+	return true
+}
+
+// abort ends the rollout. It reports whether the rollout holds a slot: then a
+// completion follows, else nothing does.
+func (p *rollout) abort() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unwanted = true
+	p.cancel()
+	return p.state != rolloutParked
+}
+
+// await waits until the rollout holds a slot; p.mu must be held, and is.
+func (p *rollout) await(ctx context.Context) error {
+	for p.state == rolloutParked {
+		going := p.going
+		p.mu.Unlock()
+		var err error
+		select {
+		case <-going:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		p.mu.Lock()
+		if err != nil && p.state == rolloutParked { // else it was resumed before it was aborted
+			return err
+		}
+	}
+	return nil
+}
+
+// Sample implements Sampler.
+func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, error) {
+	began := p.clock()
+	defer func() { p.sampleNS += p.clock() - began }()
+	r := GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check}
+	p.turn++
+	for {
+		g, err := p.span(ctx, r)
+		if err != nil || !g.Interrupted {
+			p.sampledInEarlierTurns += len(g.Tokens)
+			return g, err
+		}
+		r.Prefix = g.Prefix()
+	}
+}
+
+// span generates in one slot, until the response is complete or interrupted.
+func (p *rollout) span(ctx context.Context, r GenerateRequest) (Generation, error) {
+	p.mu.Lock()
+	if err := p.await(ctx); err != nil {
+		p.mu.Unlock()
+		return Generation{}, err
+	}
+	p.sampling, r.Interrupt = true, p.stop
+	engine, slot := p.engine, p.slot
+	p.mu.Unlock()
+	if !p.firstPosted {
+		r.FirstToken = func(v loop.Version) {
+			p.firstPosted = true
+			id := p.task.ID
+			p.post(completion{event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
+		}
+	}
+	began := p.clock()
+	g, err := engine.Generate(ctx, r)
+	p.generateNS += p.clock() - began
+	if err == nil {
+		err = checkGeneration(engine.Name(), r, g)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sampling = false
+	p.sampled = p.sampledInEarlierTurns + max(len(g.Tokens), len(r.Prefix.Tokens))
+	if err != nil {
+		p.generateErr = err
+		return g, err
+	}
+	switch {
+	case p.unwanted && g.Interrupted:
+		return g, context.Canceled
+	case !p.unwanted && (g.Interrupted || p.asked && !g.Pruned):
+		p.park() // a response that was complete before the interrupt goes on to its environment, without the slot
+	}
+	return g, nil
+}
+
+// checkGeneration refuses what no engine may return.
+func checkGeneration(engine string, r GenerateRequest, g Generation) error {
+	n, before := len(g.Tokens), len(r.Prefix.Tokens)
+	switch {
+	case n != len(g.Logprobs) || n != len(g.Versions), n == 0 && !g.Interrupted:
+		return fmt.Errorf("live: engine %s returned %d tokens, %d log-probs and %d versions for %v", engine, n, len(g.Logprobs), len(g.Versions), r.Rollout)
+	case n < before || !slices.Equal(g.Tokens[:before], r.Prefix.Tokens):
+		return fmt.Errorf("live: engine %s was to go on from %d tokens of %v and returned %d that do not begin with them", engine, before, r.Rollout, n)
+	}
+	return nil
+}
+
+// end waits until the rollout holds a slot to end in. It returns false when there
+// is nobody to tell: it was aborted, or the run has ended, while it stood parked.
+func (p *rollout) end() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.await(p.ctx); err != nil {
+		return false
+	}
+	p.state = rolloutEnded
+	return true
+}
+
+// startRollout starts an attempt in a slot.
+func (r *Runtime) startRollout(a loop.Action) {
+	id := RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
+	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level}, r.opt.Clock, func(c completion) { r.inbox <- c })
+	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
+	g := r.groups[a.Group]
+	if g == nil {
+		g = make(liveGroup)
+		r.groups[a.Group] = g
+	}
+	if old := g[a.Sample]; old != nil {
+		old.abort() // the loop gave up that attempt without a word, as one that was interrupted too often
+	}
+	g[a.Sample] = p
+	r.outstanding++
+	r.wg.Go(func() { r.play(p) })
+}
+
+// resumeRollout goes on with an interrupted attempt in a slot.
+func (r *Runtime) resumeRollout(a loop.Action) {
+	r.outstanding++
+	if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil && p.resumeIn(r.opt.Engines[a.Engine], a.Slot, a.Version) {
+		return
+	}
+	ev := loop.Event{Time: r.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
+	r.inbox <- completion{event: ev, err: errors.New("live: it does not stand interrupted, so it cannot be resumed")}
+}
+
+// liveGroup has the last attempt that this process started at each sample of a
+// group that has not ended.
+type liveGroup map[int32]*rollout
+
+// attempt returns the attempt that an event or an action names, nil if it is not
+// the last of its sample that this process started.
+func (r *Runtime) attempt(g loop.GroupID, sample, attempt int32) *rollout {
+	if p := r.groups[g][sample]; p != nil && p.task.ID.Attempt == attempt {
+		return p
+	}
+	return nil
+}
+
+// endGroup forgets a group, with the attempts of it that stand interrupted.
+func (r *Runtime) endGroup(g loop.GroupID) {
+	for _, p := range r.groups[g] {
+		p.abort()
+	}
+	delete(r.groups, g)
+	r.forget(g)
+}
+
+// play plays one rollout attempt, makes its payload durable and says how it ended.
+func (r *Runtime) play(p *rollout) {
+	defer p.cancel()
+	began := r.opt.Clock()
+	s, err := r.opt.Environment.Play(p.ctx, p.task, p)
+	environmentNS := max(r.opt.Clock()-began-p.sampleNS, 0)
+	if !p.end() {
+		return
+	}
+	// From here on nobody else changes the rollout.
+	ev := p.event(loop.RolloutScored)
+	if p.ctx.Err() != nil {
+		ev.Kind = loop.RolloutAborted
+		p.post(completion{event: ev})
+		return
+	}
+	if err == nil && s.Pruned {
+		ev.Verdict = loop.VerdictPruned
+		p.post(completion{event: ev, generateNS: p.generateNS})
+		return
+	}
+	if err == nil {
+		err = checkSample(&s, p.task.ID)
+	}
+	if err != nil {
+		ev.Kind, ev.Reason = loop.RolloutFailed, loop.ReasonEnvironment
+		if p.generateErr != nil {
+			ev.Reason = loop.ReasonEngine
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			ev.Reason = loop.ReasonTimeout
+		}
+		p.post(completion{event: ev, err: err})
+		return
+	}
+	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
+	s.place(p.resumes)
+	if err := r.opt.Store.PutSample(s); err != nil {
+		p.post(completion{event: ev, fatal: fmt.Errorf("live: the payload of %v cannot be stored: %w", p.task.ID, err)})
+		return
+	}
+	ev.Tokens, ev.Reward, ev.Time = int32(s.ResponseTokens()), s.Reward, r.opt.Clock()
+	if s.Exact {
+		ev.Verdict = loop.VerdictSolved
+	}
+	p.post(completion{event: ev, measured: measure(&s), generateNS: s.GenerateNS})
+}
+
+// measure says of a sample what the loop does not see.
+func measure(s *Sample) metrics.Measured {
+	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS}
+	for i, v := range s.Versions {
+		if s.LossMask[i] == 1 {
+			m.VersionTokens += int64(v)
+		}
+	}
+	return m
+}

@@ -1,0 +1,186 @@
+package live
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Sample is the trainable record of one rollout. Tokens, LossMask, Logprobs and
+// Versions have the same length.
+type Sample struct {
+	ID RolloutID
+	// Tokens are prompt and response ids in order.
+	Tokens []int32
+	// LossMask is 1 where the policy sampled the token.
+	LossMask []uint8
+	// Logprobs are the sampling log-probabilities in nats, 0 where LossMask is 0.
+	Logprobs []float32
+	// Versions are the policy versions that sampled each token, loop.NoVersion where LossMask is 0.
+	Versions []loop.Version
+	// Reward is the environment's verdict, finite; Exact says that the answer is wholly right.
+	Reward float32
+	Exact  bool
+	// Truncated: the response reached its length limit.
+	Truncated bool
+	// Pruned: a rule of the environment stopped the rollout early. It has no reward,
+	// counts for nothing and is not kept.
+	Pruned bool
+	// Resumes are the places at which the rollout went on after an interruption, in
+	// their order. The runtime fills them in.
+	Resumes []ResumePoint
+	// Prompt, Response and Answer are readable renderings for sample files.
+	Prompt, Response, Answer string
+	// GenerateNS is the time at the engine, EnvironmentNS the time in tools and verifiers, both in nanoseconds.
+	GenerateNS, EnvironmentNS int64
+}
+
+// ResponseTokens returns how many tokens the policy sampled.
+func (s *Sample) ResponseTokens() int {
+	n := 0
+	for _, m := range s.LossMask {
+		n += int(m)
+	}
+	return n
+}
+
+// ResumePoint is a place at which an interrupted rollout went on.
+type ResumePoint struct {
+	// At is the index in Sample.Tokens of the first token sampled after it;
+	// len(Tokens) if none was.
+	At int32
+	// Version is what the engine served that went on with it.
+	Version loop.Version
+}
+
+// Span is a run of consecutive tokens that one version sampled without an
+// interruption.
+type Span struct {
+	// First and End are indices in Sample.Tokens: the span is Tokens[First:End].
+	First, End int
+	// Version sampled them.
+	Version loop.Version
+	// Resumed: the rollout was resumed right before First, with a cache filled anew.
+	Resumed bool
+}
+
+// Spans returns the spans of a sample in order. A span ends where the version
+// changes, where the rollout was interrupted and where a token was not sampled by
+// the policy.
+func (s *Sample) Spans() []Span {
+	var spans []Span
+	next := 0 // of Resumes
+	for i, m := range s.LossMask {
+		resumed := false
+		for ; next < len(s.Resumes) && int(s.Resumes[next].At) <= i; next++ {
+			resumed = true
+		}
+		if m == 0 {
+			continue
+		}
+		if n := len(spans); n > 0 && spans[n-1].End == i && spans[n-1].Version == s.Versions[i] && !resumed {
+			spans[n-1].End++
+			continue
+		}
+		spans = append(spans, Span{First: i, End: i + 1, Version: s.Versions[i], Resumed: resumed})
+	}
+	return spans
+}
+
+// VersionRange returns the lowest and the highest version that sampled a token,
+// loop.NoVersion where the policy sampled none.
+func (s *Sample) VersionRange() (low, high loop.Version) { return s.versionsBefore(len(s.Tokens)) }
+
+// Resumed reports whether the rollout was interrupted after its first token and resumed.
+func (s *Sample) Resumed() bool { return len(s.Resumes) > 0 }
+
+// StateVersions returns the lowest and the highest version of the tokens sampled
+// before the last resume: those that made the state in which the environment was
+// when another policy went on from it. Both are loop.NoVersion for a rollout that
+// was never resumed.
+func (s *Sample) StateVersions() (low, high loop.Version) {
+	if len(s.Resumes) == 0 {
+		return loop.NoVersion, loop.NoVersion
+	}
+	return s.versionsBefore(int(s.Resumes[len(s.Resumes)-1].At))
+}
+
+// StateLag is how many versions the environment's state lagged behind the policy
+// that the rollout was last resumed under: the version served there less the
+// lowest of StateVersions. It is 0 for a rollout that was never resumed, and
+// negative where it was resumed on an engine that lags behind.
+func (s *Sample) StateLag() loop.Version {
+	low, _ := s.StateVersions()
+	if low == loop.NoVersion {
+		return 0
+	}
+	return s.Resumes[len(s.Resumes)-1].Version - low
+}
+
+func (s *Sample) versionsBefore(end int) (low, high loop.Version) {
+	low, high = loop.NoVersion, loop.NoVersion
+	for i := range min(end, len(s.Tokens)) {
+		if s.LossMask[i] == 0 {
+			continue
+		}
+		v := s.Versions[i]
+		if low == loop.NoVersion || v < low {
+			low = v
+		}
+		high = max(high, v)
+	}
+	return low, high
+}
+
+// place notes where, in the sample's tokens, the rollout was resumed: sampled
+// holds, for each resume, how many tokens the policy had sampled by then.
+func (s *Sample) place(resumes []resume) {
+	next, sampled := 0, 0
+	for i, m := range s.LossMask {
+		if m == 0 {
+			continue
+		}
+		for ; next < len(resumes) && resumes[next].sampled <= sampled; next++ {
+			s.Resumes = append(s.Resumes, ResumePoint{int32(i), resumes[next].version})
+		}
+		sampled++
+	}
+	for ; next < len(resumes); next++ {
+		s.Resumes = append(s.Resumes, ResumePoint{int32(len(s.Tokens)), resumes[next].version})
+	}
+}
+
+// checkSample refuses what must never be trained on.
+func checkSample(s *Sample, id RolloutID) error {
+	n := len(s.Tokens)
+	if s.ID != id {
+		return fmt.Errorf("live: the environment returned a sample of %v for %v", s.ID, id)
+	}
+	if n == 0 || len(s.LossMask) != n || len(s.Logprobs) != n || len(s.Versions) != n {
+		return fmt.Errorf("live: sample %v has %d tokens, %d mask entries, %d log-probs, %d versions: want equal numbers, at least 1", id, n, len(s.LossMask), len(s.Logprobs), len(s.Versions))
+	}
+	if r := float64(s.Reward); math.IsNaN(r) || math.IsInf(r, 0) {
+		return fmt.Errorf("live: sample %v has the reward %g: want a finite number", id, r)
+	}
+	sampled := 0
+	for i, m := range s.LossMask {
+		if m == 0 {
+			continue
+		}
+		sampled++
+		if m != 1 {
+			return fmt.Errorf("live: sample %v has the mask value %d at token %d: want 0 or 1", id, m, i)
+		}
+		if s.Versions[i] < 0 {
+			return fmt.Errorf("live: sample %v has a token of unknown version at %d: nothing may be trained on it", id, i)
+		}
+		if p := float64(s.Logprobs[i]); math.IsNaN(p) || math.IsInf(p, 0) || p > 1e-3 {
+			return fmt.Errorf("live: sample %v has the log-prob %g at token %d: want a finite number of at most 0", id, p, i)
+		}
+	}
+	if sampled == 0 {
+		return fmt.Errorf("live: sample %v has no token that the policy sampled", id)
+	}
+	return nil
+}
