@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/grpo"
@@ -25,8 +24,19 @@ type Options struct {
 	Seed uint64
 	// LearningRate of Adam, above 0. GradientNorm bounds the gradient's norm; 0 means no bound.
 	LearningRate, GradientNorm float64
-	// ClipEpsilon bounds the importance ratio to 1 ± epsilon, above 0.
+	// ClipEpsilon bounds the importance ratio to 1 ± epsilon, above 0, where Correction
+	// has no band of its own.
 	ClipEpsilon float64
+	// Correction says what is done about tokens that another version sampled. Zero is PPO's clip.
+	Correction grpo.Correction
+	// Minibatches divides the groups of a batch over that many optimizer steps; 0
+	// means 1. With one, the policy being trained is the proximal one at every token: clipping
+	// acts on staleness alone and decoupled PPO never clips. With more, the proximal
+	// log-probs are computed once at the step's start.
+	Minibatches int
+	// ShuffleMinibatches draws the groups of each minibatch by the seed and the
+	// version, where otherwise they come in the order of the batch.
+	ShuffleMinibatches bool
 	// NormalizeStd divides advantages by the standard deviation of their group's rewards.
 	NormalizeStd bool
 	// Threads share a step's work; 0 means 1.
@@ -56,8 +66,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("trainer: learning rate is %g, want above 0", o.LearningRate)
 	case !(o.ClipEpsilon > 0 && o.ClipEpsilon < 1):
 		return fmt.Errorf("trainer: clip epsilon is %g, want between 0 and 1", o.ClipEpsilon)
-	case o.GradientNorm < 0 || o.StepS < 0 || o.Threads < 0 || o.WarmupSteps < 0:
-		return errors.New("trainer: gradient norm, step time, threads and warm-up steps must not be negative")
+	case o.GradientNorm < 0 || o.StepS < 0 || o.Threads < 0 || o.WarmupSteps < 0 || o.Minibatches < 0:
+		return errors.New("trainer: gradient norm, step time, threads, warm-up steps and minibatches must not be negative")
 	case o.PromptTokens < 1 || o.PromptTokens >= o.Model.Context:
 		return fmt.Errorf("trainer: prompts of %d tokens leave no room in a context of %d", o.PromptTokens, o.Model.Context)
 	case o.Weights == nil:
@@ -65,17 +75,32 @@ func (o Options) Validate() error {
 	case o.WarmupSteps > 0 && o.Demonstrations == nil:
 		return errors.New("trainer: a warm-up needs demonstrations")
 	}
+	if err := o.Correction.Validate(); err != nil {
+		return fmt.Errorf("trainer: %w", err)
+	}
 	return nil
+}
+
+// correction is Correction, complete, with ClipEpsilon as its band if it has none.
+func (o Options) correction() grpo.Correction {
+	c := o.Correction
+	if c.EpsilonLow == 0 {
+		c.EpsilonLow = o.ClipEpsilon
+	}
+	return c.WithDefaults()
 }
 
 // Trainer implements live.Trainer. Its methods are called from one goroutine at a time.
 type Trainer struct {
-	opt     Options
-	version loop.Version
-	current *transformer.Parameters
-	adam    *transformer.Adam
-	grad    []float32
-	shards  []*shard
+	opt        Options
+	correction grpo.Correction
+	version    loop.Version
+	current    *transformer.Parameters
+	adam       *transformer.Adam
+	grad       []float32
+	shards     []*shard
+	// moments of earlier steps' log-ratios, fading; what this step's clip fraction is predicted from.
+	moments grpo.Moments
 }
 
 // New returns a trainer without weights: Initialize or Restore comes first.
@@ -83,7 +108,7 @@ func New(opt Options) (*Trainer, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	t := &Trainer{opt: opt, version: loop.NoVersion, grad: make([]float32, opt.Model.ParameterCount())}
+	t := &Trainer{opt: opt, correction: opt.correction(), version: loop.NoVersion, grad: make([]float32, opt.Model.ParameterCount())}
 	t.adam = transformer.NewAdam(len(t.grad), float32(opt.LearningRate))
 	t.adam.ClipNorm = float32(opt.GradientNorm)
 	for range max(opt.Threads, 1) {
@@ -115,27 +140,13 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 	return t.publish(ctx, 0)
 }
 
-// imitate makes one supervised step: the mean log-prob of the answers' tokens goes up.
-func (t *Trainer) imitate(problems []Demonstration) error {
-	items := make([]item, len(problems))
-	for i, p := range problems {
-		items[i] = item{tokens: append(append([]int32(nil), p.Prompt...), p.Answer...), prompt: len(p.Prompt), supervised: true}
-	}
-	_, err := t.step(items)
-	return err
-}
-
 // Train implements live.Trainer.
 func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport, error) {
 	began := time.Now()
 	if t.current == nil || batch.Version != t.version {
 		return live.StepReport{}, fmt.Errorf("trainer: the batch starts from version %d, the trainer is at %d", batch.Version, t.version)
 	}
-	items, err := t.items(batch)
-	if err != nil {
-		return live.StepReport{}, err
-	}
-	report, err := t.step(items)
+	report, err := t.step(ctx, batch)
 	if err != nil {
 		return report, err
 	}
@@ -213,47 +224,3 @@ func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 
 // Close implements live.Trainer.
 func (t *Trainer) Close() error { return nil }
-
-// step makes one optimizer step on the items and sets the next weights.
-func (t *Trainer) step(items []item) (live.StepReport, error) {
-	scored := 0
-	report := live.StepReport{Rollouts: len(items)}
-	for i := range items {
-		scored += len(items[i].tokens) - items[i].prompt
-		report.Tokens += len(items[i].tokens)
-	}
-	if scored == 0 {
-		return report, errors.New("trainer: a batch without a token to train on")
-	}
-	var wg sync.WaitGroup
-	for k, s := range t.shards {
-		from, to := k*len(items)/len(t.shards), (k+1)*len(items)/len(t.shards)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			s.run(t, items[from:to], float32(scored))
-		}()
-	}
-	wg.Wait()
-	clear(t.grad)
-	var stats grpo.Statistics
-	for _, s := range t.shards {
-		if s.err != nil {
-			return report, s.err
-		}
-		for i, g := range s.grad {
-			t.grad[i] += g
-		}
-		stats.Merge(s.stats)
-	}
-	next := t.current.Clone()
-	norm, err := t.adam.Step(next, t.current, t.grad)
-	if err != nil {
-		return report, fmt.Errorf("trainer: step from version %d: %w", t.version, err)
-	}
-	t.current = next
-	report.Loss, report.GradNorm = stats.MeanLoss(), norm
-	report.ClipFraction, report.ActiveClipFraction = stats.ClipFraction(), stats.ActiveClipFraction()
-	report.MeanLogRatio, report.EffectiveSampleSize = stats.MeanLogRatio(), stats.EffectiveSampleSize()
-	return report, nil
-}

@@ -227,8 +227,11 @@ func TestRefuses(t *testing.T) {
 	}{
 		"version":    {func(b *live.Batch) { b.Version = 7 }, "starts from version 7"},
 		"token":      {func(b *live.Batch) { b.Groups[0].Samples[0].Tokens[3] = 99 }, "token 99"},
-		"turns":      {func(b *live.Batch) { b.Groups[0].Samples[0].LossMask = []uint8{0, 1, 0, 1} }, "several turns"},
-		"not finite": {func(b *live.Batch) { b.Groups[0].Samples[0].Logprobs[3] = float32(math.NaN()) }, "step from version 0"},
+		"mark":       {func(b *live.Batch) { b.Groups[0].Samples[0].LossMask[3] = 2 }, "marks token 3 with 2"},
+		"lengths":    {func(b *live.Batch) { b.Groups[0].Samples[0].Versions = b.Groups[0].Samples[0].Versions[:3] }, "4 log-probs and 3 versions"},
+		"no version": {func(b *live.Batch) { b.Groups[0].Samples[0].Versions[3] = loop.NoVersion }, "no version for token 3"},
+		"future":     {func(b *live.Batch) { b.Groups[0].Samples[0].Versions[3] = 1 }, "sampled by version 1"},
+		"not finite": {func(b *live.Batch) { b.Groups[0].Samples[0].Logprobs[3] = float32(math.NaN()) }, "log-prob NaN for token 3"},
 		"empty":      {func(b *live.Batch) { b.Groups = nil }, "without a token"},
 	} {
 		b := batch(t, tr, rng)

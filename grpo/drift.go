@@ -1,0 +1,161 @@
+package grpo
+
+import "math"
+
+// LagMax is the largest lag whose moments are kept apart; all beyond share its place.
+const LagMax = 32
+
+// Moments are the second moments of log π_p − log π_b by lag. The zero value has
+// seen nothing. Counts are fractional so that older steps can fade.
+type Moments struct {
+	// Tokens counts the tokens of each lag; Sum and Square are of their log-ratios.
+	Tokens, Sum, Square [LagMax + 1]float64
+}
+
+func (m *Moments) add(lag int32, logRatio float64) {
+	at := min(max(lag, 0), LagMax)
+	m.Tokens[at]++
+	m.Sum[at] += logRatio
+	m.Square[at] += logRatio * logRatio
+}
+
+// Add takes in a sequence's sampled tokens; the arguments are those of [Sequence].
+func (m *Moments) Add(proximal, behaviour []float32, sampled []uint8, lags []int32) {
+	for k := range proximal {
+		if isSampled(sampled, k) {
+			m.add(lags[k], float64(proximal[k])-float64(behaviour[k]))
+		}
+	}
+}
+
+// Merge takes in what another part has seen.
+func (m *Moments) Merge(o *Moments) {
+	for lag := range m.Tokens {
+		m.Tokens[lag] += o.Tokens[lag]
+		m.Sum[lag] += o.Sum[lag]
+		m.Square[lag] += o.Square[lag]
+	}
+}
+
+// Fade multiplies all that was seen by a factor from 0 to 1, so that a policy
+// that learns slower, or faster, than it did is seen to.
+func (m *Moments) Fade(factor float64) {
+	for lag := range m.Tokens {
+		m.Tokens[lag] *= factor
+		m.Sum[lag] *= factor
+		m.Square[lag] *= factor
+	}
+}
+
+// KL is half the mean square log-ratio at a lag, the KL per token between two
+// policies that are close, in nats; 0 where nothing was seen.
+func (m *Moments) KL(lag int) float64 {
+	if m.Tokens[lag] == 0 {
+		return 0
+	}
+	return m.Square[lag] / (2 * m.Tokens[lag])
+}
+
+// MeanLogRatio is the mean log-ratio over all lags, in nats; 0 where nothing was seen.
+func (m *Moments) MeanLogRatio() float64 {
+	sum, tokens := 0.0, 0.0
+	for lag := range m.Tokens {
+		sum += m.Sum[lag]
+		tokens += m.Tokens[lag]
+	}
+	if tokens == 0 {
+		return 0
+	}
+	return sum / tokens
+}
+
+// Drift is how the KL between the policy that trains and the one that sampled
+// grows with the lag s between them: KL(s) = Floor + Rate·s^Exponent, in nats a
+// token. Steps in one direction give an exponent of 2, independent ones of 1.
+type Drift struct {
+	// Floor is the KL at lag 0: differences in numerics, and whatever else is not staleness.
+	Floor float64
+	// Rate is what the first version of lag adds.
+	Rate float64
+	// Exponent is from 1 to 2.
+	Exponent float64
+	// Lags is how many lags above 0 the fit rests on: 0 is no fit, and with 1 the
+	// exponent is assumed to be 1.
+	Lags int
+}
+
+// lagTokensMin is how many tokens a lag needs to take part in a fit: a second
+// moment of fewer says little where the log-ratio has heavy tails.
+const lagTokensMin = 50
+
+// FitDrift fits a Drift to measured moments: a least-squares line through log
+// (KL(s) − KL(0)) over log s, weighted by tokens, its slope kept between 1 and
+// 2 (theory: variance grows between s and s²). Lags with few tokens, and those that
+// share the last place, stay out.
+func FitDrift(m *Moments) Drift {
+	d := Drift{Exponent: 1}
+	if m.Tokens[0] >= lagTokensMin {
+		d.Floor = m.KL(0)
+	}
+	var w, x, y, xx, xy float64
+	for lag := 1; lag < LagMax; lag++ {
+		rise := m.KL(lag) - d.Floor
+		if m.Tokens[lag] < lagTokensMin || !(rise > 0) {
+			continue
+		}
+		n, s, k := m.Tokens[lag], math.Log(float64(lag)), math.Log(rise)
+		w, x, y, xx, xy = w+n, x+n*s, y+n*k, xx+n*s*s, xy+n*s*k
+		d.Lags++
+	}
+	if d.Lags == 0 {
+		return d
+	}
+	if spread := w*xx - x*x; d.Lags > 1 && spread > 0 {
+		d.Exponent = min(max((w*xy-x*y)/spread, 1), 2)
+	}
+	d.Rate = math.Exp((y - d.Exponent*x) / w)
+	return d
+}
+
+// KL is the expected KL per token at a lag in versions, in nats.
+func (d Drift) KL(lag int) float64 {
+	if lag <= 0 {
+		return d.Floor
+	}
+	return d.Floor + d.Rate*math.Pow(float64(lag), d.Exponent)
+}
+
+// Predict writes into fractions the clip fraction expected at each lag from 0,
+// for [Report.Prediction].
+func (d Drift) Predict(fractions []float64, low, high float64) {
+	for lag := range fractions {
+		fractions[lag] = PredictClipFraction(low, high, d.KL(lag))
+	}
+}
+
+// PredictClipFraction is the share of tokens expected outside the band of ratios
+// where the policies are a KL of kl nats a token apart: with low = high = ε it
+// is 2·(1−Φ(ln(1+ε)/√(2·KL))), Φ the standard normal distribution. That takes log-ratios as
+// normal with mean 0 and variance 2·KL, and the band as symmetric in them. Real
+// log-ratios have heavier tails: of the same variance fewer lie outside a band
+// that is near and more outside one that is far.
+func PredictClipFraction(low, high, kl float64) float64 {
+	if !(kl > 0) {
+		return 0
+	}
+	// 1−Φ(x) = erfc(x/√2)/2, so the √2 of √(2·KL) and this one make 2·√KL.
+	scale := 2 * math.Sqrt(kl)
+	return (math.Erfc(math.Log1p(low)/scale) + math.Erfc(math.Log1p(high)/scale)) / 2
+}
+
+// PredictOutside is like PredictClipFraction with the band's true edges, log(1−low)
+// and log(1+high), and log-ratios normal with mean −KL and variance 2·KL, the
+// mean that makes ratios average 1. For ε = 0.2 it is lower by a fifth to a third.
+func PredictOutside(low, high, kl float64) float64 {
+	if !(kl > 0) {
+		return 0
+	}
+	scale := 2 * math.Sqrt(kl)
+	below := math.Erfc(-(math.Log1p(-low) + kl) / scale)
+	return (below + math.Erfc((math.Log1p(high)+kl)/scale)) / 2
+}

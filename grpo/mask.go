@@ -1,0 +1,117 @@
+package grpo
+
+import "math"
+
+// In the functions below sampled marks with 1 the tokens that the policy sampled
+// (the loss mask); nil marks all. keep has one element a token: the masks clear
+// elements and set none, so that they add up, and return how many they cleared.
+
+// isSampled reports whether token k counts.
+func isSampled(sampled []uint8, k int) bool { return sampled == nil || sampled[k] != 0 }
+
+// SequenceLogRatio is the sum of log π_new − log π_old over a sequence's sampled
+// tokens, and their number. exp(sum) is the ratio of the whole sequence,
+// exp(sum/tokens) the geometric mean of the tokens' ratios.
+func SequenceLogRatio(logpNew, logpOld []float32, sampled []uint8) (sum float64, tokens int) {
+	for k := range logpNew {
+		if isSampled(sampled, k) {
+			sum += float64(logpNew[k]) - float64(logpOld[k])
+			tokens++
+		}
+	}
+	return sum, tokens
+}
+
+// SequenceKL is the mean of r − 1 − log r over a sequence's sampled tokens, an
+// estimate of KL(old, new) in nats a token that is never negative (the k3 of
+// Schulman 2020); 0 without tokens.
+func SequenceKL(logpNew, logpOld []float32, sampled []uint8) float64 {
+	sum, tokens := 0.0, 0
+	for k := range logpNew {
+		if isSampled(sampled, k) {
+			x := float64(logpNew[k]) - float64(logpOld[k])
+			sum += ratioOf(x) - 1 - x
+			tokens++
+		}
+	}
+	return sum / float64(max(tokens, 1))
+}
+
+// AbsoluteLogRatio is the drift of a sequence: the sum of |log π_new − log
+// π_old| over its sampled tokens, and their number, so that sequences of a group add up.
+func AbsoluteLogRatio(logpNew, logpOld []float32, sampled []uint8) (sum float64, tokens int) {
+	for k := range logpNew {
+		if isSampled(sampled, k) {
+			sum += math.Abs(float64(logpNew[k]) - float64(logpOld[k]))
+			tokens++
+		}
+	}
+	return sum, tokens
+}
+
+// MaskTokens clears the tokens whose ratio is outside [low, high] (IcePop: Ling
+// Team 2025). A ratio that is no number is left for the optimizer to refuse.
+func MaskTokens(keep []bool, logpNew, logpOld []float32, sampled []uint8, low, high float64) (cleared int) {
+	for k := range keep {
+		if r := Ratio(logpNew[k], logpOld[k]); keep[k] && isSampled(sampled, k) && (r < low || r > high) {
+			keep[k] = false
+			cleared++
+		}
+	}
+	return cleared
+}
+
+// MaskNewest clears the tokens sampled more than width versions before the
+// newest token of the sequence. lags are [Lags].
+func MaskNewest(keep []bool, lags []int32, sampled []uint8, width int32) (cleared int) {
+	limit := int64(newestLag(lags, sampled)) + int64(width)
+	return MaskLag(keep, lags, sampled, int32(min(limit, math.MaxInt32)))
+}
+
+// MaskLag clears the tokens with a lag above width: sampled more than width
+// versions before the one that the train step starts from.
+func MaskLag(keep []bool, lags []int32, sampled []uint8, width int32) (cleared int) {
+	for k := range keep {
+		if keep[k] && isSampled(sampled, k) && lags[k] > width {
+			keep[k] = false
+			cleared++
+		}
+	}
+	return cleared
+}
+
+// newestLag is the smallest lag of the sampled tokens; 0 without any.
+func newestLag(lags []int32, sampled []uint8) int32 {
+	newest, found := int32(0), false
+	for k, lag := range lags {
+		if isSampled(sampled, k) && (!found || lag < newest) {
+			newest, found = lag, true
+		}
+	}
+	return newest
+}
+
+// Spans counts the runs of sampled tokens with the same lag, in order: 1 for a
+// sequence made by one version, 0 for one without sampled tokens.
+func Spans(lags []int32, sampled []uint8) int {
+	spans, last := 0, int32(0)
+	for k, lag := range lags {
+		if !isSampled(sampled, k) {
+			continue
+		}
+		if spans == 0 || lag != last {
+			spans++
+		}
+		last = lag
+	}
+	return spans
+}
+
+// Lags writes into dst how many versions before training each token was sampled:
+// training minus its version. dst and versions must have the same length; what
+// stands at tokens that were not sampled has no meaning.
+func Lags[V ~int32 | ~int64](dst []int32, versions []V, training V) {
+	for k, v := range versions {
+		dst[k] = int32(min(int64(training)-int64(v), math.MaxInt32))
+	}
+}
