@@ -45,5 +45,5 @@ microbench: ## the Go benchmarks of every package
 
 .PHONY: generate
 generate: ## rewrite what is generated from the code: JSON schema, tables of the docs
-	$(GO) test ./config -run Schema -rewrite
+	$(GO) test ./config -run "Schema|Presets" -rewrite
 	$(GO) test ./internal/lint -run Architecture -rewrite

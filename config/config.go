@@ -8,8 +8,8 @@ type Config struct {
 	Seed uint64 `json:"seed"`
 	// Schedule is asynchronous (engines never wait for the trainer) or synchronous (exactly one batch of groups is opened per served version, none until the next is served; this replaces the queue's policy and capacity). Default asynchronous.
 	Schedule string `json:"schedule" allowed:"asynchronous synchronous"`
-	// Preset is not available yet.
-	Preset string `json:"preset,omitempty" later:"*"`
+	// Preset sets the rules of a framework's loop, key by key: schedule, queue, sync, partial rollouts and the trainer's correction. Keys that the document gives come before it, but those that make it what it is cannot be changed. headway config --presets lists them. Default none.
+	Preset string `json:"preset,omitempty" allowed:"verl-fully-async areal prime-rl skyrl nemo-windowed pipelinerl slime openrlhf one-step-off synchronous"`
 
 	// Rollout says how responses are generated.
 	Rollout Rollout `json:"rollout"`
@@ -21,6 +21,8 @@ type Config struct {
 	Sync Sync `json:"sync"`
 	// Filter says which groups teach nothing and are not trained on.
 	Filter Filter `json:"filter"`
+	// Prompts says which prompts are played, and which are played again.
+	Prompts Prompts `json:"prompts"`
 	// Steps says how long a simulation is. A run ends by trainer.steps.
 	Steps Steps `json:"steps"`
 
@@ -60,6 +62,49 @@ type Rollout struct {
 	Length Length `json:"length"`
 	// Environment models the time a rollout spends outside the engine while it holds its slot. In a run it really waits.
 	Environment Service `json:"environment"`
+	// Redundancy is the number of rollouts started beyond group_size in every group; the first group_size to be scored are kept, the others cancelled, which favours short ones. Default 0.
+	Redundancy int `json:"redundancy" min:"0" max:"65535"`
+	// Oversample is the number of groups opened per version over those of a batch under schedule synchronous; the first to be ready are trained, the others cancelled (or interrupted, with partial.interrupt batch), which favours short ones. Default 1.
+	Oversample float64 `json:"oversample" min:"1" max:"1000"`
+	// Partial says when running rollouts are interrupted with their tokens kept.
+	Partial Partial `json:"partial"`
+	// Prune says which rollouts are stopped early; they count for nothing.
+	Prune Prune `json:"prune"`
+	// Solve models how often a rollout is right in a simulation, for filters and curricula to see; a run measures its own.
+	Solve Solve `json:"solve"`
+}
+
+// Solve is a model of rewards: 1 for a solved rollout, 0 otherwise.
+type Solve struct {
+	// Kind: none gives nothing a reward, fixed solves every rollout at one rate, logistic has a policy whose skill grows play prompts of several difficulties: a rollout is solved with probability 1/(1 + exp(difficulty - skill)). Default none, fixed when only rate is given, else logistic.
+	Kind string `json:"kind" allowed:"none fixed logistic"`
+	// Rate is the solve rate of fixed.
+	Rate float64 `json:"rate,omitempty" min:"0" max:"1"`
+	// From is logistic's skill at version 0, in logits. Default 0.
+	From float64 `json:"from,omitempty" min:"-30" max:"30"`
+	// To is the skill from version steps on. Default 0.
+	To float64 `json:"to,omitempty" min:"-30" max:"30"`
+	// Steps is the number of train steps in which the skill goes from the one to the other.
+	Steps int `json:"steps,omitempty" min:"0" max:"1000000000"`
+	// Levels are the difficulties of the curriculum's levels in logits, the first level's first. Without them every prompt is of difficulty 0.
+	Levels []float64 `json:"levels,omitempty" min:"-30" max:"30"`
+	// Spread is the standard deviation of the prompts' own difficulty around their level's, in logits. Default 0.
+	Spread float64 `json:"spread,omitempty" min:"0" max:"10"`
+}
+
+// Partial says when running rollouts are interrupted with their tokens kept.
+// A weight sync interrupts them under sync.mode restart.
+type Partial struct {
+	// Interrupt: batch interrupts every rollout in flight when a whole batch is ready and waits, and resumes them for a later one; none lets them go on. Default none.
+	Interrupt string `json:"interrupt" allowed:"none batch"`
+	// MaxSpans is the number of spans between interruptions a rollout may be made of; one that needs more is cancelled and tried afresh. 0 is no limit. Default 0.
+	MaxSpans int `json:"max_spans" min:"0" max:"1000000"`
+}
+
+// Prune says which rollouts are stopped early, whatever their reward would be.
+type Prune struct {
+	// Tokens stops a rollout that is not done after so many response tokens; 0 is no limit. Default 0.
+	Tokens int `json:"tokens" min:"0" max:"1048576"`
 }
 
 // Length is a model of response lengths in tokens.
@@ -74,6 +119,8 @@ type Length struct {
 	Alpha float64 `json:"alpha,omitempty" above:"1" max:"1000"`
 	// CapTokens is the longest response, where longer ones are cut. Default 8080 where nothing at all is said about lengths, else no cap.
 	CapTokens int `json:"cap_tokens,omitempty" min:"1" max:"1048576"`
+	// PromptSigma makes some prompts long and others short: the standard deviation of the logarithm of a factor, of mean 1, on all lengths of a prompt. Default 0.
+	PromptSigma float64 `json:"prompt_sigma,omitempty" min:"0" max:"3"`
 	// File of measured lengths for empirical, relative to the working directory: a number, a list or a JSON object a line.
 	File string `json:"file,omitempty"`
 	// Groups are measured lengths for empirical in place of file: one list a prompt, its siblings in it.
@@ -106,30 +153,93 @@ type Train struct {
 	StepS float64 `json:"step_s,omitempty" above:"0" max:"1e7"`
 	// ThroughputTokensPerS is the trainer's speed in tokens per second in a simulation, instead of utilization.
 	ThroughputTokensPerS float64 `json:"throughput_tokens_per_s,omitempty" above:"0" max:"1e15"`
+	// DriftNatsPerVersion is the mean absolute log-ratio that a trained group is modelled to have per version of staleness, for queue.evict drift; a run measures its own. Default 0.01.
+	DriftNatsPerVersion float64 `json:"drift_nats_per_version,omitempty" min:"0" max:"100"`
+	// DriftSpread is the standard deviation of the logarithm of the groups' own factor on it. Default 0.3.
+	DriftSpread float64 `json:"drift_spread,omitempty" min:"0" max:"10"`
 }
 
 // Queue says which ready groups wait, and which are dropped.
 type Queue struct {
-	// Policy: drop evicts the oldest group of a full queue, max also discards groups over the staleness budget, block admits nothing while the queue is full. Default drop.
-	Policy string `json:"policy" allowed:"drop max block" later:"bounded threshold replay"`
-	// Factor is q, the queue's capacity over the batch. Default 1.
+	// Policy: drop evicts the oldest group of a full queue; max also discards groups over the staleness budget; block admits nothing while the queue is full; bounded admits by a bound of the mean staleness (eta); threshold admits a share of groups ahead between two syncs (staleness_threshold); replay keeps trained groups and draws from them again. Default drop.
+	Policy string `json:"policy" allowed:"drop max block bounded threshold replay"`
+	// Factor is q, the queue's capacity over the batch. Default 1; 4 for replay; for bounded and threshold what they can admit, and no less.
 	Factor float64 `json:"factor,omitempty" min:"1" max:"1e6"`
 	// Capacity is Q, the queue's capacity in rollouts, instead of factor; a multiple of rollout.group_size.
 	Capacity int `json:"capacity,omitempty" min:"1" max:"268435456"`
-	// Select is the order in which ready groups enter a batch. Default oldest.
-	Select string `json:"select" allowed:"oldest newest oldest-version"`
-	// Hold is the share of a train step before its end in which no group opens; 0 is off and all there is yet.
-	Hold float64 `json:"hold" later:"*"`
-	// MaxStaleness is the budget of policy max: the largest staleness, in versions, a trained group may have.
+	// Select is the order in which ready groups enter a batch; policy replay draws instead. Default oldest.
+	Select string `json:"select,omitempty" allowed:"oldest newest oldest-version"`
+	// Hold is theta: no group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that; at most 0.3 keeps lengths unbiased. Default 0, off.
+	Hold float64 `json:"hold" min:"0" below:"1"`
+	// PauseAt opens no group while the queue holds that many batches, under any policy; at least 1, or 0 for no such limit. Default 0.
+	PauseAt float64 `json:"pause_at" min:"0" max:"1e6"`
+
+	// MaxStaleness is the budget of policy max: the largest staleness, in versions, a trained group may have. Under replay it is optional, and 0 is none.
 	MaxStaleness int `json:"max_staleness,omitempty" min:"0" max:"1000000000"`
 	// Abort makes policy max cancel groups in flight as soon as they cannot meet the budget.
 	Abort bool `json:"abort,omitempty"`
+	// Eta is the bound of the mean staleness of policy bounded, in versions: no more than (eta + 1) batches of groups are generating, ready or at the trainer. AReaL's max_head_offpolicyness, SkyRL's max_staleness_steps.
+	Eta float64 `json:"eta,omitempty" min:"0" max:"1e6"`
+
+	// Size of policy replay's buffer in rollouts, instead of factor or capacity; a multiple of rollout.group_size and no less than a batch.
+	Size int `json:"size,omitempty" min:"1" max:"268435456"`
+	// Evict is what replay's full buffer gives up: version the group of the oldest start version, drift the one whose importance ratio is expected to be the farthest from 1. Default version.
+	Evict string `json:"evict,omitempty" allowed:"version drift"`
+	// Gamma is the weight in replay's sampling of a group one version older. Default 0.95.
+	Gamma float64 `json:"gamma,omitempty" above:"0" max:"1"`
+	// Balance divides a group's weight in replay's sampling by the groups of its prompt in the buffer; it needs prompts.count. Default false.
+	Balance bool `json:"balance,omitempty"`
+	// MaxUses is how often replay trains on one group. Default 2.
+	MaxUses int `json:"max_uses,omitempty" min:"1" max:"1000000"`
+
+	// StalenessThreshold of policy threshold, verl's: between two syncs at most (1 + staleness_threshold) times the groups of sync.every batches start, less those carried over. A share of groups, not a number of versions.
+	StalenessThreshold float64 `json:"staleness_threshold,omitempty" min:"0" max:"1e6"`
+	// TriggerParameterSyncStep is verl's name of sync.every.
+	TriggerParameterSyncStep int `json:"trigger_parameter_sync_step,omitempty" min:"1" max:"1000000"`
+	// RequireBatches is verl's number of mini-batches per train step; with ppo_mini_batch_size it sets train.batch, and trainer.minibatches unless that is given. Default 1.
+	RequireBatches int `json:"require_batches,omitempty" min:"1" max:"1000000"`
+	// PPOMiniBatchSize is verl's number of prompts (groups) of a mini-batch: train.batch is require_batches times this times rollout.group_size.
+	PPOMiniBatchSize int `json:"ppo_mini_batch_size,omitempty" min:"1" max:"16777216"`
+	// PartialRollout is verl's name of sync.mode restart (true) and drain (false). Default true, unless sync.mode is given.
+	PartialRollout bool `json:"partial_rollout,omitempty"`
+	// UseRolloutLogProbs is verl's: true keeps the rollout's log-probs as the old ones; false recomputes them, which is trainer.correction.kind decoupled-ppo. Default true.
+	UseRolloutLogProbs bool `json:"use_rollout_log_probs,omitempty"`
+	// TotalRolloutSteps is verl's number of prompts (groups) of the whole run; it sets trainer.steps.
+	TotalRolloutSteps int `json:"total_rollout_steps,omitempty" min:"1" max:"9007199254740992"`
+	// TestFreq is verl's number of weight syncs between validations; it sets evaluate.every. 0 or below for none.
+	TestFreq int `json:"test_freq,omitempty" min:"-1" max:"1000000"`
+	// TrainBatchSize is verl's, which has no effect in its fully asynchronous trainer, nor here; 0 there.
+	TrainBatchSize int `json:"train_batch_size,omitempty" min:"0" max:"16777216"`
+	// GenBatchSize is verl's; prompts are fed one by one, there and here, whatever it says.
+	GenBatchSize int `json:"gen_batch_size,omitempty" min:"1" max:"16777216"`
+	// Rollout holds verl's rollout.n and the rollouter's machines.
+	Rollout VerlRollout `json:"rollout,omitempty"`
+	// Trainer holds the trainer's machines in verl's words; for information.
+	Trainer VerlTrainer `json:"trainer,omitempty"`
+}
+
+// VerlRollout is the section rollout of a verl document.
+type VerlRollout struct {
+	// N is verl's name of rollout.group_size.
+	N int `json:"n,omitempty" min:"1" max:"65536"`
+	// Nnodes is the number of the rollouter's machines; for information.
+	Nnodes int `json:"nnodes,omitempty" min:"1" max:"1000000"`
+	// NGPUsPerNode is the number of GPUs of each of them; for information.
+	NGPUsPerNode int `json:"n_gpus_per_node,omitempty" min:"1" max:"1000000"`
+}
+
+// VerlTrainer is the section trainer of a verl document.
+type VerlTrainer struct {
+	// Nnodes is the number of the trainer's machines; for information.
+	Nnodes int `json:"nnodes,omitempty" min:"1" max:"1000000"`
+	// NGPUsPerNode is the number of GPUs of each of them; for information.
+	NGPUsPerNode int `json:"n_gpus_per_node,omitempty" min:"1" max:"1000000"`
 }
 
 // Sync says how new weights reach the engines.
 type Sync struct {
-	// Mode: in_flight keeps generating across the switch, pause holds running rollouts while an engine switches, drain lets them finish first. Default in_flight.
-	Mode string `json:"mode" allowed:"in_flight pause drain" later:"restart"`
+	// Mode: in_flight keeps generating across the switch; pause holds running rollouts while an engine switches; restart interrupts them before it and resumes them after it, the tokens they have read into the cache anew; drain lets them finish first. Default in_flight.
+	Mode string `json:"mode" allowed:"in_flight pause restart drain"`
 	// TimeS is the modelled time of one sync in seconds; a run measures its own. Default 0.
 	TimeS float64 `json:"time_s" min:"0" max:"1e6"`
 	// Every is the number of train steps per sync. Default 1.
@@ -138,6 +248,8 @@ type Sync struct {
 	Trainer string `json:"trainer" allowed:"free blocked"`
 	// Switch: all engines change together (fleet), or each when it has loaded (rolling). Default fleet.
 	Switch string `json:"switch" allowed:"fleet rolling"`
+	// PrefillTokensPerS is the modelled speed, in tokens per second and slot, at which a resumed rollout reads the tokens it has; 0 is at once. A run measures its own. Default 0.
+	PrefillTokensPerS float64 `json:"prefill_tokens_per_s" min:"0" max:"1e12"`
 }
 
 // Filter says which groups teach nothing and are not trained on.
@@ -146,6 +258,40 @@ type Filter struct {
 	Acceptance float64 `json:"acceptance" above:"0" max:"1"`
 	// ZeroAdvantage ends groups whose rewards are all equal instead of queueing them, in a run. Near the end of learning that is most of them, and the trainer starves. Default false.
 	ZeroAdvantage bool `json:"zero_advantage"`
+	// SolveRate is the band of solve rates that teach, and whether groups outside it are filtered.
+	SolveRate SolveRate `json:"solve_rate"`
+	// Curriculum chooses the difficulty of every group so that its solve rate stays in the band as the policy learns.
+	Curriculum Curriculum `json:"curriculum"`
+}
+
+// SolveRate is a filter on the share of a group's rollouts that are wholly right.
+type SolveRate struct {
+	// Low is the lowest solve rate that teaches. Default 0.1 where drop or a curriculum asks for it.
+	Low float64 `json:"low,omitempty" min:"0" max:"1"`
+	// High is the highest. Default 0.9 where drop or a curriculum asks for it.
+	High float64 `json:"high,omitempty" min:"0" max:"1"`
+	// Drop ends groups outside the band instead of queueing them. Default false.
+	Drop bool `json:"drop"`
+}
+
+// Curriculum chooses the difficulty of groups by the solve rates measured.
+type Curriculum struct {
+	// Levels is the number of difficulties to choose from; 0 is no curriculum. Default 0.
+	Levels int `json:"levels" min:"0" max:"1000"`
+	// Low is the lowest solve rate aimed at; the band is that of filter.solve_rate. Default the same.
+	Low float64 `json:"low,omitempty" min:"0" max:"1"`
+	// High is the highest. Default that of filter.solve_rate.
+	High float64 `json:"high,omitempty" min:"0" max:"1"`
+	// Explore is the share of groups whose level is drawn from all of them, so that the others are measured too. Default 0.1 with a curriculum.
+	Explore float64 `json:"explore,omitempty" min:"0" max:"1"`
+}
+
+// Prompts says which prompts are played, and which are played again.
+type Prompts struct {
+	// Count is the size of the prompt set, gone through in order again and again; 0 gives every group a prompt of its own. Default 0.
+	Count int `json:"count" min:"0" max:"1000000000"`
+	// Requeue plays the prompt of a group that ended untrained, and was not filtered, again before further ones. Default false.
+	Requeue bool `json:"requeue"`
 }
 
 // Steps says how long a simulation is.
@@ -214,6 +360,47 @@ type Trainer struct {
 	Threads int `json:"threads" min:"0" max:"4096"`
 	// StepS is the least time of one train step in seconds: a faster trainer waits for it. 0 is as fast as it can. Default 0.
 	StepS float64 `json:"step_s" min:"0" max:"86400"`
+	// Correction says what a train step does about tokens that another policy sampled.
+	Correction Correction `json:"correction"`
+	// Minibatches divides the groups of a batch over that many optimizer steps, all of which make one version; at most the groups of a batch. Default 1, or verl's require_batches.
+	Minibatches int `json:"minibatches" min:"1" max:"16777216"`
+	// ShuffleMinibatches draws the groups of each minibatch instead of taking them in order. Default false.
+	ShuffleMinibatches bool `json:"shuffle_minibatches"`
+}
+
+// Correction says what a train step does about tokens that another policy
+// sampled. r is a token's importance ratio, trainer over rollout.
+type Correction struct {
+	// Kind: ppo-clip clips r to the band; none takes tokens as on-policy; decoupled-ppo clips against the policy the step began with and weighs by how far that is from the rollout's; tis weighs by r cut to [floor, cap]; token-mask and sequence-mask leave out tokens or responses whose r is outside [low, high]; cispo weighs by r cut to the band. Default ppo-clip.
+	Kind string `json:"kind" allowed:"ppo-clip none decoupled-ppo tis token-mask sequence-mask cispo"`
+	// EpsilonLow is the band's lower half width, instead of trainer.clip_epsilon; 1 is no lower bound.
+	EpsilonLow float64 `json:"epsilon_low,omitempty" above:"0" max:"1"`
+	// EpsilonHigh is the band's upper half width, instead of trainer.clip_epsilon.
+	EpsilonHigh float64 `json:"epsilon_high,omitempty" above:"0" max:"1000"`
+	// Level over which tis takes its weight: token, sequence (the product of the response's ratios) or geometric (their geometric mean). Default token.
+	Level string `json:"level,omitempty" allowed:"token sequence geometric"`
+	// Floor is the least weight of tis and decoupled-ppo. Default 0.
+	Floor float64 `json:"floor,omitempty" min:"0" max:"1e6"`
+	// Cap is the largest weight of tis and decoupled-ppo. Default 2 for tis, none for decoupled-ppo.
+	Cap float64 `json:"cap,omitempty" above:"0" max:"1e6"`
+	// DropOverCap leaves tokens over the cap out instead of cutting their weight; it needs cap. Default false.
+	DropOverCap bool `json:"drop_over_cap,omitempty"`
+	// Low is the least ratio that token-mask and sequence-mask keep. Default 0.5.
+	Low float64 `json:"low,omitempty" above:"0" below:"1"`
+	// High is the largest. Default 5 for token-mask, 2 for sequence-mask.
+	High float64 `json:"high,omitempty" above:"1" max:"1e6"`
+	// Metric by which sequence-mask judges a response: the geometric mean of its ratios or its kl. Default geometric.
+	Metric string `json:"metric,omitempty" allowed:"geometric kl"`
+	// MaxKL is the largest kl that sequence-mask keeps, in nats a token. Default 0.1.
+	MaxKL float64 `json:"max_kl,omitempty" above:"0" max:"1e6"`
+	// NegativeOnly lets sequence-mask leave out only responses with a negative advantage. Default false.
+	NegativeOnly bool `json:"negative_only,omitempty"`
+	// VersionMask leaves out tokens by the version that sampled them: newest keeps those of the newest version in their response, training those of the version the step starts from, both within version_lag. Default all, which leaves none out.
+	VersionMask string `json:"version_mask" allowed:"all newest training"`
+	// VersionLag is the width of version_mask in versions. Default 0.
+	VersionLag int `json:"version_lag,omitempty" min:"0" max:"1000000000"`
+	// MaxSpans leaves out responses of more runs of one version than that; 0 is no limit. Default 0.
+	MaxSpans int `json:"max_spans" min:"0" max:"1000000"`
 }
 
 // Store says where a run keeps its files, and how safely.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 
 // TestDocuments runs the scripts of testdata. A case is a document, with
 // overrides on leading lines that start with --set, and its outcome: "errors"
-// prints every error, "resolve" the resolved document, "loop" the loop's rules.
+// prints every error, "resolve" the resolved document, "loop" the loop's rules,
+// "warnings" what is doubtful about it.
 func TestDocuments(t *testing.T) {
 	datadriven.Walk(t, "testdata/documents", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -36,6 +38,12 @@ func TestDocuments(t *testing.T) {
 			switch d.Cmd {
 			case "resolve":
 				return only(d, string(resolved.YAML()))
+			case "warnings":
+				var text strings.Builder
+				for _, w := range resolved.Warnings() {
+					fmt.Fprintln(&text, w)
+				}
+				return cmp.Or(text.String(), "none\n")
 			case "loop":
 				return fmt.Sprintf("%+v\n", resolved.LoopConfig())
 			}
@@ -54,7 +62,7 @@ func resolveCase(input string) (Config, error) {
 		input = rest
 	}
 	c, errs := parse("run.yaml", []byte(input))
-	return c.resolve(overrides, errs)
+	return c.resolve(plainOverrides(overrides), errs)
 }
 
 // only keeps the sections a case names in its arguments, all without any.
@@ -101,6 +109,13 @@ func TestResolvedDocumentRoundTrips(t *testing.T) {
 		"engines: [{slots: 3}, {slots: 5, name: big}]\nseed: 0",
 		"schedule: synchronous\nsync: {every: 4}",
 		"trainer: {normalize_std: false}\nfilter: {zero_advantage: false, acceptance: 0.25}",
+		"queue: {policy: bounded, eta: 0}",
+		"queue: {policy: replay, balance: true, evict: drift, max_staleness: 9}\nprompts: {count: 40, requeue: true}",
+		"queue: {policy: threshold, staleness_threshold: 0, ppo_mini_batch_size: 4, require_batches: 2, rollout: {n: 4, nnodes: 2}, partial_rollout: false, total_rollout_steps: 100, test_freq: -1, use_rollout_log_probs: false, gen_batch_size: 1}",
+		"filter: {solve_rate: {low: 0, high: 0.5, drop: true}, curriculum: {levels: 3, explore: 0}}\nrollout: {solve: {levels: [0, 1, 2]}}",
+		"schedule: synchronous\nrollout: {oversample: 1.5, redundancy: 2, partial: {interrupt: batch, max_spans: 3}, prune: {tokens: 9}}",
+		"trainer: {correction: {kind: sequence-mask, metric: kl, max_kl: 0.3, negative_only: true, version_mask: newest, version_lag: 1}}",
+		"preset: prime-rl", "preset: pipelinerl\nqueue: {factor: 3}", "preset: synchronous", "preset: slime\nqueue: {capacity: 256}",
 	} {
 		c := mustLoad(t, text)
 		again, err := Parse("again", c.YAML())
@@ -223,6 +238,9 @@ func TestWordsAreTheLoopsRules(t *testing.T) {
 	same("queue", "policy", queueKeys)
 	same("rollout.length", "kind", lengthKeys)
 	same("rollout.environment", "kind", serviceKeys)
+	same("rollout.solve", "kind", solveKeys)
+	same("queue", "evict", evictions)
+	same("trainer.correction", "kind", correctionKeys)
 }
 
 func TestForSimulation(t *testing.T) {
@@ -296,6 +314,9 @@ func FuzzParse(f *testing.F) {
 		"queue: {policy: max, max_staleness: 2, abort: true}\nsync: {every: 2}", "- 1\n- 2", "? [a]\n: b",
 		"x: &a [*a]", "<<: {seed: 1}", "seed: !!int 4", "seed: 0x10", "---\n...\n---\n", "schedule: synchronous",
 		"rollout: {group_size: 3, start: gang}\ntrain: {batch: 9}", "seed: |\n  text",
+		"preset: areal\nqueue: {eta: 2.5, pause_at: 1.5}", "queue: {policy: threshold, staleness_threshold: .5, ppo_mini_batch_size: 3, rollout.n: 2}",
+		"queue: {policy: replay, size: 256, gamma: 0.5}\nprompts: {count: 3}", "filter: {curriculum: {levels: 2, low: 0.2}, solve_rate: {drop: true}}",
+		"schedule: synchronous\nrollout: {oversample: 2, redundancy: 65535}", "preset: synchronous\nsync: {every: 3}",
 	} {
 		f.Add(seed)
 	}
@@ -320,7 +341,7 @@ func FuzzParse(f *testing.F) {
 
 // FuzzSet: no override makes Set panic.
 func FuzzSet(f *testing.F) {
-	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "rollout.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "rollout.length.groups.0=3"} {
+	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "rollout.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "rollout.length.groups.0=3", "preset=skyrl", "queue.rollout.n=4", "queue={policy: replay, size: 128}"} {
 		f.Add(seed)
 	}
 	base, err := Load("")

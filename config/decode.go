@@ -20,18 +20,13 @@ const documentBytesMax = 1 << 18
 
 // planned are keys of later versions of the schema: refused like any unknown
 // key, but as what they are.
-var planned = map[string]bool{
-	"server": true, "control": true, "hardware": true, "prices": true, "budget": true,
-	"queue.eta": true, "queue.size": true, "queue.evict": true, "queue.gamma": true,
-	"queue.balance": true, "queue.max_uses": true, "queue.staleness_threshold": true,
-	"queue.trigger_parameter_sync_step": true, "queue.require_batches": true,
-	"queue.ppo_mini_batch_size": true, "queue.partial_rollout": true,
-}
+var planned = map[string]bool{"server": true, "control": true, "hardware": true, "prices": true, "budget": true}
 
 // decoder turns a parsed document into a Config, noting every mistake it meets
 // and carrying on behind it.
 type decoder struct {
 	file   string
+	rank   rank
 	origin *origin
 	errs   Errors
 }
@@ -109,9 +104,9 @@ func syntaxError(file string, err error) *Error {
 
 // at returns the place of a node.
 func (d *decoder) at(node ast.Node) place {
-	found := place{file: d.file}
+	found := place{file: d.file, rank: d.rank}
 	// An override is one value on a command line: a line number in it says nothing.
-	if at := node.GetToken(); at != nil && at.Position != nil && d.file != overrideFile {
+	if at := node.GetToken(); at != nil && at.Position != nil && d.rank == rankDocument {
 		found.line, found.column = at.Position.Line, at.Position.Column
 	}
 	return found
@@ -142,13 +137,29 @@ func (d *decoder) section(node ast.Node, fields []field, target reflect.Value, p
 			d.fail(entry.Key, path, written(entry.Key), "is not a plain key", "", "")
 			continue
 		}
-		known, ok := find(fields, key)
+		known, value, ok := within(fields, key, target)
 		if !ok {
 			d.unknown(entry.Key, key, fields, path)
 			continue
 		}
-		d.value(entry.Value, known, target.Field(known.index), join(path, key))
+		d.value(entry.Value, known, value, join(path, key))
 	}
+}
+
+// within returns the field of a key in a section. A dotted key, such as verl's
+// rollout.n, is the key in the section it names.
+func within(fields []field, key string, section reflect.Value) (field, reflect.Value, bool) {
+	first, rest, dotted := strings.Cut(key, ".")
+	known, ok := find(fields, first)
+	switch {
+	case !ok:
+		return field{}, section, false
+	case !dotted:
+		return known, section.Field(known.index), true
+	case known.kind.Kind() != reflect.Struct:
+		return field{}, section, false
+	}
+	return within(known.fields, rest, section.Field(known.index))
 }
 
 // isEmpty reports whether a document says nothing.

@@ -28,12 +28,14 @@ const (
 // [Config.Validate].
 func (c Config) WithDefaults() Config {
 	c = c.clone()
+	c.presetDefaults()
 	orSeed(&c.Seed, 1, c.given("seed"))
 	orWord(&c.Schedule, "asynchronous")
+	c.verlDefaults()
 	c.rolloutDefaults()
 	c.queueDefaults()
 	c.syncDefaults()
-	orNumber(&c.Filter.Acceptance, 1, c.given("filter.acceptance"))
+	c.filterDefaults()
 	orCount(&c.Steps.Warmup, 300, c.given("steps.warmup"))
 	orCount(&c.Steps.Measured, 1500, c.given("steps.measured"))
 	c.learningDefaults()
@@ -57,6 +59,9 @@ func (c *Config) rolloutDefaults() {
 	}
 	orCount(&c.Rollout.Concurrency, slots, c.given("rollout.concurrency"))
 	orWord(&c.Rollout.Start, "stream")
+	orNumber(&c.Rollout.Oversample, 1, c.given("rollout.oversample"))
+	orWord(&c.Rollout.Partial.Interrupt, "none")
+	c.solveDefaults()
 	c.engineDefaults()
 	c.Rollout.Length = c.lengthDefaults(c.Rollout.Length)
 
@@ -174,11 +179,11 @@ func (c *Config) serviceDefaults(s Service, path string) Service {
 // lengthKeys and serviceKeys are the keys each kind uses beside kind.
 var (
 	lengthKeys = map[string][]string{
-		"fixed":       {"mean_tokens", "cap_tokens"},
-		"lognormal":   {"mean_tokens", "cap_tokens", "tailness"},
-		"exponential": {"mean_tokens", "cap_tokens"},
-		"pareto":      {"mean_tokens", "cap_tokens", "alpha"},
-		"empirical":   {"file", "groups", "cap_tokens"},
+		"fixed":       {"mean_tokens", "cap_tokens", "prompt_sigma"},
+		"lognormal":   {"mean_tokens", "cap_tokens", "tailness", "prompt_sigma"},
+		"exponential": {"mean_tokens", "cap_tokens", "prompt_sigma"},
+		"pareto":      {"mean_tokens", "cap_tokens", "alpha", "prompt_sigma"},
+		"empirical":   {"file", "groups", "cap_tokens", "prompt_sigma"},
 	}
 	serviceKeys = map[string][]string{
 		"none":        {},
@@ -187,17 +192,35 @@ var (
 		"exponential": {"mean_s", "cap_s"},
 		"empirical":   {"file", "groups", "cap_s"},
 	}
+	solveKeys = map[string][]string{
+		"none":     {},
+		"fixed":    {"rate"},
+		"logistic": {"from", "to", "steps", "levels", "spread"},
+	}
 	queueKeys = map[string][]string{
-		"drop":  {"factor", "capacity", "select", "hold"},
-		"max":   {"factor", "capacity", "select", "hold", "max_staleness", "abort"},
-		"block": {"factor", "capacity", "select", "hold"},
+		"drop":    {"factor", "capacity", "select", "hold", "pause_at"},
+		"max":     {"factor", "capacity", "select", "hold", "pause_at", "max_staleness", "abort"},
+		"block":   {"factor", "capacity", "select", "hold", "pause_at"},
+		"bounded": {"factor", "capacity", "select", "hold", "pause_at", "eta"},
+		"threshold": {"factor", "capacity", "select", "hold", "pause_at", "staleness_threshold",
+			"trigger_parameter_sync_step", "require_batches", "ppo_mini_batch_size", "partial_rollout", "use_rollout_log_probs",
+			"total_rollout_steps", "test_freq", "train_batch_size", "gen_batch_size", "rollout", "trainer"},
+		"replay": {"factor", "capacity", "size", "hold", "pause_at", "max_staleness", "evict", "gamma", "balance", "max_uses"},
+	}
+	correctionKeys = map[string][]string{
+		"ppo-clip":      {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
+		"none":          {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
+		"decoupled-ppo": {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "floor", "cap", "drop_over_cap"},
+		"tis":           {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "floor", "cap", "drop_over_cap", "level"},
+		"token-mask":    {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "low", "high"},
+		"sequence-mask": {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "low", "high", "metric", "max_kl", "negative_only"},
+		"cispo":         {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
 	}
 )
 
 // dropReplaced clears the keys of a section that the value of its chooser (kind
-// or policy) does not use, where the chooser was given elsewhere than the key:
-// an override changed what the document is about. Where both stand in the same
-// document, Validate refuses the pair instead.
+// or policy) does not use, where the chooser outranks the key: an override
+// changed what the document is about. Elsewhere Validate refuses the pair.
 func (c *Config) dropReplaced(section any, path, chooser string, used []string) {
 	target := reflect.ValueOf(section).Elem()
 	if used == nil {
@@ -205,10 +228,10 @@ func (c *Config) dropReplaced(section any, path, chooser string, used []string) 
 	}
 	for _, known := range fieldsOf(target.Type()) {
 		full := join(path, known.key)
-		if full == chooser || slices.Contains(used, known.key) || c.together(full, chooser) {
+		if full == chooser || slices.Contains(used, known.key) {
 			continue
 		}
-		if c.given(chooser) && c.given(full) {
+		if c.given(chooser) && c.given(full) && c.origin.places[full].rank < c.origin.places[chooser].rank {
 			target.Field(known.index).SetZero()
 			c.origin.forget(full)
 		}
@@ -224,19 +247,114 @@ func (c *Config) queueDefaults() {
 		return
 	}
 	orWord(&c.Queue.Policy, "drop")
-	orWord(&c.Queue.Select, "oldest")
 	c.dropReplaced(&c.Queue, "queue", "queue.policy", queueKeys[c.Queue.Policy])
-	switch {
-	case c.Queue.Capacity == 0 && !c.given("queue.capacity"):
-		orNumber(&c.Queue.Factor, 1, c.given("queue.factor"))
-	case c.given("queue.capacity") && c.given("queue.factor") && !c.together("queue.capacity", "queue.factor"):
-		c.keepOverride("queue.capacity", &c.Queue.Capacity, "queue.factor", &c.Queue.Factor)
+	c.dropCapacity()
+	c.keepOverride("queue.capacity", &c.Queue.Capacity, "queue.factor", &c.Queue.Factor)
+	c.keepOverride("queue.size", &c.Queue.Size, "queue.factor", &c.Queue.Factor)
+	c.keepOverride("queue.size", &c.Queue.Size, "queue.capacity", &c.Queue.Capacity)
+	sized := c.Queue.Capacity != 0 || c.Queue.Size != 0 || c.given("queue.capacity") || c.given("queue.size")
+	switch c.Queue.Policy {
+	case "bounded", "threshold": // what they admit: QueueGroups
+	case "replay":
+		orWord(&c.Queue.Evict, "version")
+		if c.Queue.Evict == "drift" {
+			orNumber(&c.Train.DriftNatsPerVersion, 0.01, c.given("train.drift_nats_per_version"))
+			orNumber(&c.Train.DriftSpread, 0.3, c.given("train.drift_spread"))
+		}
+		orNumber(&c.Queue.Gamma, 0.95, c.given("queue.gamma"))
+		orCount(&c.Queue.MaxUses, 2, c.given("queue.max_uses"))
+		if !sized {
+			orNumber(&c.Queue.Factor, 4, c.given("queue.factor"))
+		}
+	default:
+		if !sized {
+			orNumber(&c.Queue.Factor, 1, c.given("queue.factor"))
+		}
 	}
+	if c.Queue.Policy != "replay" { // which draws
+		orWord(&c.Queue.Select, "oldest")
+	}
+}
+
+// dropCapacity clears a capacity that was another policy's: where an override
+// chose one whose capacity follows from what it admits, or is a buffer.
+func (c *Config) dropCapacity() {
+	switch c.Queue.Policy {
+	case "bounded", "threshold", "replay":
+	default:
+		return
+	}
+	chosen, ok := c.rankOf("queue.policy")
+	if at, given := c.rankOf("queue.factor"); ok && given && at < chosen {
+		c.Queue.Factor = 0
+		c.origin.forget("queue.factor")
+	}
+	if at, given := c.rankOf("queue.capacity"); ok && given && at < chosen {
+		c.Queue.Capacity = 0
+		c.origin.forget("queue.capacity")
+	}
+}
+
+// filterDefaults fills in which groups teach nothing, and the curriculum.
+func (c *Config) filterDefaults() {
+	orNumber(&c.Filter.Acceptance, 1, c.given("filter.acceptance"))
+	band, aim := &c.Filter.SolveRate, &c.Filter.Curriculum
+	if band.Drop || aim.Levels > 0 {
+		band.Low = c.firstOf(band.Low, "filter.solve_rate.low", aim.Low, "filter.curriculum.low", 0.1)
+		band.High = c.firstOf(band.High, "filter.solve_rate.high", aim.High, "filter.curriculum.high", 0.9)
+	}
+	if aim.Levels > 0 {
+		orNumber(&aim.Low, band.Low, c.given("filter.curriculum.low"))
+		orNumber(&aim.High, band.High, c.given("filter.curriculum.high"))
+		orNumber(&aim.Explore, 0.1, c.given("filter.curriculum.explore"))
+	}
+}
+
+// firstOf returns the value that was given, the first before the other, or the fallback.
+func (c *Config) firstOf(value float64, path string, other float64, otherPath string, fallback float64) float64 {
+	at, given := c.rankOf(path)
+	otherAt, otherGiven := c.rankOf(otherPath)
+	switch {
+	case given && !(otherGiven && otherAt > at):
+		return value
+	case otherGiven:
+		return other
+	}
+	return fallback
+}
+
+// solveDefaults fills in the model of rewards.
+func (c *Config) solveDefaults() {
+	const path = "rollout.solve"
+	s := &c.Rollout.Solve
+	if s.Kind == "" {
+		switch {
+		case s.From != 0 || s.To != 0 || s.Steps != 0 || len(s.Levels) != 0 || s.Spread != 0:
+			s.Kind = "logistic"
+		case s.Rate != 0 || c.given(path+".rate"):
+			s.Kind = "fixed"
+		default:
+			s.Kind = "none"
+		}
+	}
+	c.dropReplaced(s, path, path+".kind", solveKeys[s.Kind])
+}
+
+// correctionDefaults fills in what a train step does about stale tokens. What
+// its numbers default to is the trainer's to say.
+func (c *Config) correctionDefaults() {
+	const path = "trainer.correction"
+	orWord(&c.Trainer.Correction.Kind, "ppo-clip")
+	orWord(&c.Trainer.Correction.VersionMask, "all")
+	c.dropReplaced(&c.Trainer.Correction, path, path+".kind", correctionKeys[c.Trainer.Correction.Kind])
 }
 
 // syncDefaults fills in the weight sync, and drops alternatives that an
 // override replaced.
 func (c *Config) syncDefaults() {
+	if c.Schedule != synchronousSchedule && c.Queue.Policy == "threshold" {
+		orWord(&c.Sync.Mode, "restart") // verl's partial_rollout, true by default
+	}
 	orWord(&c.Sync.Mode, "in_flight")
 	orCount(&c.Sync.Every, 1, c.given("sync.every"))
 	orWord(&c.Sync.Trainer, "free")
@@ -260,7 +378,7 @@ func (c *Config) keepOverride(path string, value any, other string, otherValue a
 		return
 	}
 	lose, loser := other, otherValue
-	if c.origin.places[other].file == overrideFile {
+	if c.origin.places[other].rank > c.origin.places[path].rank {
 		lose, loser = path, value
 	}
 	reflect.ValueOf(loser).Elem().SetZero()
@@ -294,6 +412,8 @@ func (c *Config) learningDefaults() {
 		c.Trainer.NormalizeStd = true
 	}
 	orNumber(&c.Trainer.GradientNorm, 1, c.given("trainer.gradient_norm"))
+	orCount(&c.Trainer.Minibatches, 1, c.given("trainer.minibatches"))
+	c.correctionDefaults()
 
 	orCount(&c.Evaluate.Prompts, min(evaluatedDefault, c.Environment.HeldOut), c.given("evaluate.prompts"))
 	orCount(&c.Evaluate.Every, 25, c.given("evaluate.every"))

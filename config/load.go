@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"maps"
@@ -15,12 +16,34 @@ import (
 // checks the result. The empty path stands for the empty document. The error
 // is an [Errors] with every mistake found.
 func Load(path string, overrides ...string) (Config, error) {
+	return LoadWith(path, plainOverrides(overrides)...)
+}
+
+// Override is a KEY=VALUE with where it comes from.
+type Override struct {
+	// Flag stands for it in messages, such as --steps; "" for --set.
+	Flag string
+	// Text is KEY=VALUE, see [Config.Set].
+	Text string
+}
+
+// LoadWith is [Load] for overrides that have flags of their own.
+func LoadWith(path string, overrides ...Override) (Config, error) {
 	text, err := readFile(path)
 	if err != nil {
 		return Config{}, err
 	}
 	raw, errs := parse(path, text)
 	return raw.resolve(overrides, errs)
+}
+
+// plainOverrides are overrides given by --set.
+func plainOverrides(texts []string) []Override {
+	overrides := make([]Override, len(texts))
+	for i, text := range texts {
+		overrides[i].Text = text
+	}
+	return overrides
 }
 
 // Read reads a document as it is, without defaults or checks beyond its keys
@@ -69,7 +92,7 @@ func parse(name string, text []byte) (Config, Errors) {
 	if isEmpty(body) {
 		return c, nil
 	}
-	d := decoder{file: name, origin: c.origin}
+	d := decoder{file: name, rank: rankDocument, origin: c.origin}
 	d.section(body, document, reflect.ValueOf(&c).Elem(), "")
 	return c, d.errs
 }
@@ -79,7 +102,7 @@ func parse(name string, text []byte) (Config, Errors) {
 // null takes back what the document gave. Overrides belong before
 // [Config.WithDefaults], because a default may follow from what they change.
 func (c Config) Set(overrides ...string) (Config, error) {
-	changed, errs := c.set(overrides)
+	changed, errs := c.set(plainOverrides(overrides))
 	return changed, errs.orNil()
 }
 
@@ -89,7 +112,7 @@ func (c Config) Resolve() (Config, error) { return c.resolve(nil, nil) }
 // resolve applies overrides and defaults, and checks; errs is what was wrong
 // before. Relations are checked only where all keys were right: behind a
 // mistake they would mislead.
-func (c Config) resolve(overrides []string, errs Errors) (Config, error) {
+func (c Config) resolve(overrides []Override, errs Errors) (Config, error) {
 	changed, wrong := c.set(overrides)
 	errs = append(errs, wrong...)
 	resolved := changed.WithDefaults()
@@ -98,13 +121,15 @@ func (c Config) resolve(overrides []string, errs Errors) (Config, error) {
 }
 
 // set is Set with its errors as a list.
-func (c Config) set(overrides []string) (Config, Errors) {
+func (c Config) set(overrides []Override) (Config, Errors) {
 	changed := c.clone()
-	d := decoder{file: overrideFile, origin: changed.origin}
+	var errs Errors
 	for _, override := range overrides {
-		d.override(reflect.ValueOf(&changed).Elem(), override)
+		d := decoder{file: cmp.Or(override.Flag, overrideFile), rank: rankOverride, origin: changed.origin}
+		d.override(reflect.ValueOf(&changed).Elem(), override.Text)
+		errs = append(errs, d.errs...)
 	}
-	return changed, d.errs
+	return changed, errs
 }
 
 // clone copies a Config with everything it points to.
@@ -125,16 +150,17 @@ func (c Config) clone() Config {
 func (d *decoder) override(target reflect.Value, override string) {
 	key, value, ok := strings.Cut(override, "=")
 	if !ok || key == "" || strings.TrimSpace(value) == "" {
-		d.errs = append(d.errs, &Error{File: overrideFile, Value: strconv.Quote(override),
+		d.errs = append(d.errs, &Error{File: d.file, Value: strconv.Quote(override),
 			Problem: "is not an override", Allowed: "KEY=VALUE, such as train.batch=64; null takes a key back"})
 		return
 	}
 	known, place, err := locate(key, target)
 	if err != nil {
+		err.File = d.file
 		d.errs = append(d.errs, err)
 		return
 	}
-	body, parseErr := parseTree(overrideFile, []byte(value))
+	body, parseErr := parseTree(d.file, []byte(value))
 	if parseErr != nil {
 		for _, err := range parseErr.(Errors) {
 			err.Key, err.Value, err.Line, err.Column = key, strconv.Quote(value), 0, 0
@@ -143,7 +169,7 @@ func (d *decoder) override(target reflect.Value, override string) {
 		return
 	}
 	if isEmpty(body) && value != "null" {
-		d.errs = append(d.errs, &Error{File: overrideFile, Key: key, Value: strconv.Quote(value), Problem: "has no value"})
+		d.errs = append(d.errs, &Error{File: d.file, Key: key, Value: strconv.Quote(value), Problem: "has no value"})
 		return
 	}
 	d.value(body, known, place, key)

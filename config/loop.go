@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -13,24 +14,48 @@ import (
 // The words of a document as the loop's rules. Every word the schema allows is
 // in its table; a test holds them together.
 var (
-	policies   = map[string]loop.Policy{"drop": loop.PolicyDrop, "max": loop.PolicyMax, "block": loop.PolicyBlock}
+	policies = map[string]loop.Policy{"drop": loop.PolicyDrop, "max": loop.PolicyMax, "block": loop.PolicyBlock,
+		"bounded": loop.PolicyBounded, "threshold": loop.PolicyThreshold, "replay": loop.PolicyReplay}
 	starts     = map[string]loop.StartOrder{"stream": loop.StartStream, "gang": loop.StartGang}
 	selections = map[string]loop.Selection{"oldest": loop.SelectOldest, "newest": loop.SelectNewest, "oldest-version": loop.SelectOldestVersion}
-	modes      = map[string]loop.SyncMode{"in_flight": loop.SyncInFlight, "pause": loop.SyncPause, "drain": loop.SyncDrain}
+	modes      = map[string]loop.SyncMode{"in_flight": loop.SyncInFlight, "pause": loop.SyncPause, "restart": loop.SyncRestart, "drain": loop.SyncDrain}
 	failures   = map[string]loop.FailureRule{"drop_group": loop.DropGroup, "shrink": loop.ShrinkGroup}
+	evictions  = map[string]loop.Eviction{"version": loop.EvictOldestVersion, "drift": loop.EvictDrift}
 )
+
+// groupEpsilon is below what a number of batches written in decimals means, in groups.
+const groupEpsilon = 1e-6
 
 // BatchGroups is G, the groups one train step consumes.
 func (c Config) BatchGroups() int { return c.Train.Batch / c.Rollout.GroupSize }
 
+// ExtraGroups are the groups opened beside a batch's under schedule synchronous;
+// an oversample that does not give whole groups is rounded down.
+func (c Config) ExtraGroups() int {
+	return int(math.Floor(c.Rollout.Oversample*float64(c.BatchGroups())+groupEpsilon)) - c.BatchGroups()
+}
+
 // QueueGroups is the queue's capacity in whole groups; a factor that does not
-// give whole groups is rounded down.
+// give whole groups is rounded down. Under bounded and threshold it is by
+// default what they admit.
 func (c Config) QueueGroups() int {
-	if c.Queue.Capacity != 0 {
+	switch {
+	case c.Schedule == synchronousSchedule:
+		return c.BatchGroups() + c.ExtraGroups()
+	case c.Queue.Capacity != 0:
 		return c.Queue.Capacity / c.Rollout.GroupSize
+	case c.Queue.Size != 0:
+		return c.Queue.Size / c.Rollout.GroupSize
+	case c.Queue.Factor != 0:
+		return int(math.Floor(c.Queue.Factor*float64(c.BatchGroups()) + groupEpsilon))
 	}
-	// A millionth of a group is below what a factor written in decimals means.
-	return int(math.Floor(c.Queue.Factor*float64(c.BatchGroups()) + 1e-6))
+	return max(c.admission().LiveGroupsMax(), c.BatchGroups())
+}
+
+// admission is the part of the rules that says how many groups may be live.
+func (c Config) admission() loop.Config {
+	return loop.Config{BatchGroups: c.BatchGroups(), SyncEvery: c.Sync.Every, Policy: policies[c.Queue.Policy],
+		Eta: c.Queue.Eta, StalenessThreshold: c.Queue.StalenessThreshold}
 }
 
 // LoopConfig returns the loop's rules under a resolved Config. TrainSteps stays
@@ -40,29 +65,49 @@ func (c Config) LoopConfig() loop.Config {
 	for i, engine := range c.Engines {
 		slots[i] = engine.Slots
 	}
-	rules := loop.Config{
-		GroupSize:           c.Rollout.GroupSize,
-		BatchGroups:         c.BatchGroups(),
-		EngineSlots:         slots,
-		Policy:              policies[c.Queue.Policy],
-		QueueGroups:         c.QueueGroups(),
-		Select:              selections[c.Queue.Select],
-		MaxStaleness:        loop.Version(c.Queue.MaxStaleness),
-		Abort:               c.Queue.Abort,
-		Start:               starts[c.Rollout.Start],
-		Sync:                modes[c.Sync.Mode],
-		SyncEvery:           c.Sync.Every,
-		TrainerBlocked:      c.Sync.Trainer == "blocked",
-		RollingSwitch:       c.Sync.Switch == "rolling",
-		FilterZeroAdvantage: c.Filter.ZeroAdvantage,
-		MaxAttempts:         c.Failures.MaxAttempts,
-		OnFailure:           failures[c.Failures.OnFailure],
-		TrainAttempts:       c.Failures.TrainAttempts,
-	}
+	rules := c.admission()
+	rules.GroupSize = c.Rollout.GroupSize
+	rules.EngineSlots = slots
+	rules.QueueGroups = c.QueueGroups()
+	rules.Select = selections[c.Queue.Select]
+	rules.MaxStaleness = loop.Version(c.Queue.MaxStaleness)
+	rules.Abort = c.Queue.Abort
+	rules.Start = starts[c.Rollout.Start]
+	rules.Sync = modes[c.Sync.Mode]
+	rules.TrainerBlocked = c.Sync.Trainer == "blocked"
+	rules.RollingSwitch = c.Sync.Switch == "rolling"
+	rules.MaxUses = c.Queue.MaxUses
+	rules.Gamma = c.Queue.Gamma
+	rules.Balance = c.Queue.Balance
+	rules.Evict = evictions[c.Queue.Evict]
+	rules.Seed = c.Seed
+	rules.PauseGroups = int(math.Floor(c.Queue.PauseAt*float64(c.BatchGroups()) + groupEpsilon))
+	rules.Hold = c.Queue.Hold
+	rules.MaxAttempts = c.Failures.MaxAttempts
+	rules.OnFailure = failures[c.Failures.OnFailure]
+	rules.TrainAttempts = c.Failures.TrainAttempts
 	if c.Schedule == synchronousSchedule {
 		rules.Policy = loop.PolicySynchronous
+		rules.ExtraGroups = c.ExtraGroups()
 	}
+	c.shape(&rules)
 	return rules
+}
+
+// shape sets the rules of what enters and leaves the queue.
+func (c Config) shape(rules *loop.Config) {
+	rules.InterruptAtBatch = c.Rollout.Partial.Interrupt == "batch"
+	rules.MaxSpans = c.Rollout.Partial.MaxSpans
+	rules.Redundancy = c.Rollout.Redundancy
+	rules.FilterZeroAdvantage = c.Filter.ZeroAdvantage
+	rules.FilterSolveRate = c.Filter.SolveRate.Drop
+	rules.Levels = c.Filter.Curriculum.Levels
+	rules.Explore = c.Filter.Curriculum.Explore
+	rules.Prompts = c.Prompts.Count
+	rules.Requeue = c.Prompts.Requeue
+	if rules.FilterSolveRate || rules.Levels > 0 {
+		rules.SolveLow, rules.SolveHigh = c.Filter.SolveRate.Low, c.Filter.SolveRate.High
+	}
 }
 
 // LengthModel compiles the length model, reading its file if it has one. The
@@ -75,6 +120,15 @@ func (c Config) LengthModel() (*workload.Lengths, error) {
 	return lengths, nil
 }
 
+// PromptModel returns the model of how long prompts make their responses. The error is an [Errors].
+func (c Config) PromptModel() (workload.PromptScale, error) {
+	scale, err := workload.NewPromptScale(c.Rollout.Length.PromptSigma, c.Rollout.Length.CapTokens)
+	if err != nil {
+		return scale, Errors{c.modelError("rollout.length", err)}
+	}
+	return scale, nil
+}
+
 // ServiceModel compiles the environment's service time, reading its file if it
 // has one. The error is an [Errors].
 func (c Config) ServiceModel() (*workload.Service, error) {
@@ -83,6 +137,15 @@ func (c Config) ServiceModel() (*workload.Service, error) {
 		return nil, Errors{c.modelError("rollout.environment", err)}
 	}
 	return service, nil
+}
+
+// SolveModel compiles the model of rewards. The error is an [Errors].
+func (c Config) SolveModel() (*workload.Solve, error) {
+	solve, err := c.Rollout.Solve.spec().Build()
+	if err != nil {
+		return nil, Errors{c.modelError("rollout.solve", err)}
+	}
+	return solve, nil
 }
 
 // AcceptanceModel returns the filter's model. The error is an [Errors].
@@ -106,6 +169,18 @@ func (c Config) ForSimulation() (Config, error) {
 		return c, Errors{c.problem("train", "", "does not say how fast the trainer is, which a simulation needs",
 			"one of utilization, step_s, throughput_tokens_per_s")}
 	}
+	if c.Rollout.Solve.Kind == "none" {
+		for _, look := range []struct {
+			key string
+			set bool
+		}{{"filter.solve_rate.drop", c.Filter.SolveRate.Drop}, {"filter.curriculum.levels", c.Filter.Curriculum.Levels > 0}} {
+			if look.set {
+				return c, Errors{c.problem(look.key, "", "looks at rewards, which a simulation has by rollout.solve alone",
+					"rollout.solve of kind fixed or logistic, or leave this out")}
+			}
+		}
+		c.Filter.ZeroAdvantage = false // filter.acceptance models it
+	}
 	return c, nil
 }
 
@@ -118,6 +193,11 @@ func (l Length) spec() workload.LengthSpec {
 // spec is the service time in the words of package workload.
 func (s Service) spec() workload.ServiceSpec {
 	return workload.ServiceSpec{Kind: s.Kind, MeanS: s.MeanS, Tailness: s.Tailness, CapS: s.CapS, File: s.File, Groups: s.Groups}
+}
+
+// spec is the model of rewards in the words of package workload.
+func (s Solve) spec() workload.SolveSpec {
+	return workload.SolveSpec{Kind: s.Kind, Rate: s.Rate, From: s.From, To: s.To, Steps: s.Steps, Levels: s.Levels, Spread: s.Spread}
 }
 
 // model notes what package workload refuses about a section; nil is fine.
@@ -142,3 +222,83 @@ func (c Config) modelError(section string, err error) *Error {
 
 // sorted lists the keys of a table in order.
 func sorted(table map[string][]string) []string { return slices.Sorted(maps.Keys(table)) }
+
+// verlKeys are the keys in verl's words, in the order in which they are read:
+// a batch is groups, a whole run is batches. verl counts prompts and calls one a
+// sample; its docs/advance/fully_async.md says what each means.
+var verlKeys = []verlKey{
+	{own: "rollout.group_size", names: []string{"queue.rollout.n"}, value: func(c *Config) any { return c.Queue.Rollout.N }},
+	{own: "train.batch", names: []string{"queue.ppo_mini_batch_size", "queue.require_batches"}, value: func(c *Config) any {
+		if c.Queue.PPOMiniBatchSize == 0 {
+			return nil
+		}
+		return max(c.Queue.RequireBatches, 1) * c.Queue.PPOMiniBatchSize * orElse(c.Rollout.GroupSize, groupSizeDefault)
+	}, lacks: func(*Config) (problem, allowed string) {
+		return "says nothing without queue.ppo_mini_batch_size", "give both, or train.batch instead"
+	}},
+	{own: "sync.every", names: []string{"queue.trigger_parameter_sync_step"}, value: func(c *Config) any { return c.Queue.TriggerParameterSyncStep }},
+	{own: "sync.mode", names: []string{"queue.partial_rollout"}, value: func(c *Config) any {
+		if c.Queue.PartialRollout {
+			return "restart"
+		}
+		return "drain"
+	}},
+	{own: "trainer.steps", names: []string{"queue.total_rollout_steps"}, value: func(c *Config) any {
+		if steps := c.Queue.TotalRolloutSteps / c.verlBatchGroups(); steps > 0 {
+			return steps
+		}
+		return nil
+	}, lacks: func(c *Config) (problem, allowed string) {
+		return fmt.Sprintf("is less than the %d groups of one train step", c.verlBatchGroups()), fmt.Sprintf("at least %d", c.verlBatchGroups())
+	}},
+	{own: "evaluate.every", names: []string{"queue.test_freq"}, value: func(c *Config) any {
+		return max(c.Queue.TestFreq, 0) * orElse(c.Sync.Every, 1)
+	}},
+	{own: "trainer.correction.kind", names: []string{"queue.use_rollout_log_probs"}, value: func(c *Config) any {
+		if c.Queue.UseRolloutLogProbs {
+			return "ppo-clip"
+		}
+		return "decoupled-ppo"
+	}, agrees: func(c *Config) bool {
+		return c.Queue.UseRolloutLogProbs == (c.Trainer.Correction.Kind != "decoupled-ppo")
+	}},
+}
+
+// verlMinibatches makes verl's mini-batches the trainer's: one optimizer step each.
+func (c *Config) verlMinibatches() {
+	if _, given := c.rankOf("trainer.minibatches"); !given && c.Queue.PPOMiniBatchSize > 0 && c.Queue.RequireBatches > 1 {
+		c.Trainer.Minibatches = c.Queue.RequireBatches
+	}
+}
+
+// verlBatchGroups is the number of groups of a train step while defaults are
+// still to come, at least 1.
+func (c *Config) verlBatchGroups() int {
+	group := max(orElse(c.Rollout.GroupSize, groupSizeDefault), 1)
+	return max(orElse(c.Train.Batch, batchGroupsDefault*group)/group, 1)
+}
+
+// orElse returns a count, or a fallback where it is not set.
+func orElse(value, fallback int) int {
+	if value == 0 {
+		return fallback
+	}
+	return value
+}
+
+// verlWarnings name what verl does not heed either.
+func (c Config) verlWarnings(warn func(key, format string, args ...any)) {
+	if size := c.Queue.TrainBatchSize; size != 0 {
+		warn("queue.train_batch_size", "%d has no effect, as in verl's fully asynchronous trainer: a step takes %d rollouts by train.batch", size, c.Train.Batch)
+	}
+	if size := c.Queue.GenBatchSize; size > 1 {
+		warn("queue.gen_batch_size", "%d has no effect: prompts are fed one by one", size)
+	}
+}
+
+// Machines returns the GPUs that a document in verl's words gives the rollouter
+// and the trainer, 0 where it does not say. Nothing here depends on them.
+func (c Config) Machines() (rolloutGPUs, trainerGPUs int) {
+	r, t := c.Queue.Rollout, c.Queue.Trainer
+	return r.Nnodes * r.NGPUsPerNode, t.Nnodes * t.NGPUsPerNode
+}

@@ -2,17 +2,30 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"strings"
+)
+
+// rank is how strongly a key was given: of two keys that exclude each other, or
+// of two values of one key, the higher rank is what the user wants.
+type rank uint8
+
+const (
+	rankPreset         rank = iota // by the preset that the document names
+	rankDocument                   // by the document
+	rankPresetOverride             // by a preset that an override names
+	rankOverride                   // by an override
 )
 
 // place is where and how a key was given.
 type place struct {
 	file         string
+	rank         rank
 	line, column int
 	text         string // the value as written, shortened; "" for a section
 }
 
-// overrideFile is the File of errors about an override.
+// overrideFile is the File of errors about an override that no flag stands for.
 const overrideFile = "--set"
 
 // origin maps the dotted path of every given key to its place. It is never
@@ -22,7 +35,7 @@ type origin struct {
 	places map[string]place
 }
 
-// given reports whether the document or an override gave the key at a path.
+// given reports whether the document, an override or a preset gave the key at a path.
 func (c Config) given(path string) bool {
 	if c.origin == nil {
 		return false
@@ -31,10 +44,20 @@ func (c Config) given(path string) bool {
 	return ok
 }
 
-// together reports whether two keys were given in the same document, rather
-// than one of them by an override that may well replace the sense of the other.
+// rankOf returns how strongly a key was given, false when it was not. What a
+// program set in a Config counts as a document.
+func (c Config) rankOf(path string) (rank, bool) {
+	if c.given(path) {
+		return c.origin.places[path].rank, true
+	}
+	_, value, err := locate(path, reflect.ValueOf(&c).Elem())
+	return rankDocument, err == nil && !value.IsZero()
+}
+
+// together reports whether two keys were given alike, rather than one of them
+// by an override that may well replace the sense of the other.
 func (c Config) together(path, other string) bool {
-	return c.given(path) && c.given(other) && c.origin.places[path].file == c.origin.places[other].file
+	return c.given(path) && c.given(other) && c.origin.places[path].rank == c.origin.places[other].rank
 }
 
 // overridden reports whether an override gave a key, or any key under it.
@@ -43,7 +66,7 @@ func (c Config) overridden(path string) bool {
 		return false
 	}
 	for known, at := range c.origin.places {
-		if at.file == overrideFile && (known == path || strings.HasPrefix(known, path+".")) {
+		if at.rank == rankOverride && (known == path || strings.HasPrefix(known, path+".")) {
 			return true
 		}
 	}
@@ -57,17 +80,26 @@ func (c Config) problem(path, value, problem, allowed string) *Error {
 	if c.origin == nil {
 		return err
 	}
-	err.File = c.origin.name
-	for around := path; around != ""; around = parent(around) {
-		if at, ok := c.origin.places[around]; ok {
-			err.File, err.Line, err.Column = at.file, at.line, at.column
-			if around == path && at.text != "" {
-				err.Value = at.text
-			}
-			break
-		}
+	at := c.placeOf(path)
+	err.File, err.Line, err.Column = at.file, at.line, at.column
+	if c.given(path) && at.text != "" {
+		err.Value = at.text
 	}
 	return err
+}
+
+// placeOf returns the place of a key or, where it was not given, of the nearest
+// section around it that was; in the end the document.
+func (c Config) placeOf(path string) place {
+	if c.origin == nil {
+		return place{}
+	}
+	for around := path; around != ""; around = parent(around) {
+		if at, ok := c.origin.places[around]; ok {
+			return at
+		}
+	}
+	return place{file: c.origin.name}
 }
 
 // forget removes a path and everything under it.

@@ -20,14 +20,30 @@ func (c Config) validate(relations bool) Errors {
 	check := validator{config: c}
 	check.section(document, reflect.ValueOf(c), "")
 	if relations && len(check.errs) == 0 {
+		check.preset()
 		check.rollout()
 		check.rates()
 		check.models()
 		check.queue()
 		check.starvation()
+		check.shaping()
+		check.correction()
 		check.run()
 	}
+	if relations && len(check.errs) == 0 {
+		check.loop()
+	}
 	return check.errs
+}
+
+// loop is the last check: whatever else the loop refuses is refused here. What
+// comes this far has no key of its own to blame.
+func (v *validator) loop() {
+	if err := v.config.LoopConfig().WithDefaults().Validate(); err != nil {
+		placed := v.config.problem("", "", "describes no loop: "+strings.ReplaceAll(err.Error(), "\n", "; "), "")
+		placed.Cause = err
+		v.errs = append(v.errs, placed)
+	}
 }
 
 // validator collects errors about one Config.
@@ -123,10 +139,20 @@ func (v *validator) rollout() {
 	if batch%group != 0 {
 		v.fail("train.batch", batch, fmt.Sprintf("is not a multiple of rollout.group_size (%d)", group), multiplesNear(batch, group))
 	}
-	if c.Rollout.Start == "gang" && c.Rollout.Concurrency < group {
-		v.fail("rollout.concurrency", c.Rollout.Concurrency,
-			fmt.Sprintf("is below rollout.group_size (%d): with start gang no group would ever find its slots", group),
-			fmt.Sprintf("at least %d, or start stream", group))
+	if redundant := c.Rollout.Redundancy; redundant > groupSizeMax-group {
+		v.fail("rollout.redundancy", redundant, fmt.Sprintf("makes groups of more than %d rollouts", groupSizeMax), fmt.Sprintf("at most %d", groupSizeMax-group))
+	}
+	if started := group + c.Rollout.Redundancy; c.Rollout.Start == "gang" && c.Rollout.Concurrency < started {
+		what := fmt.Sprintf("rollout.group_size (%d)", group)
+		if c.Rollout.Redundancy > 0 {
+			what = fmt.Sprintf("rollout.group_size and redundancy (%d)", started)
+		}
+		v.fail("rollout.concurrency", c.Rollout.Concurrency, "is below "+what+": with start gang no group would ever find its slots",
+			fmt.Sprintf("at least %d, or start stream", started))
+	}
+	if c.Rollout.Oversample > 1 && c.Schedule != synchronousSchedule {
+		v.fail("rollout.oversample", c.Rollout.Oversample, "has no effect with schedule asynchronous"+c.presetNote("schedule")+": its engines are never short of groups",
+			"1, or schedule synchronous")
 	}
 	slots := 0
 	for _, engine := range c.Engines {
@@ -141,6 +167,9 @@ func (v *validator) rollout() {
 			"false, or a group_size of at least 2")
 	}
 }
+
+// groupSizeMax bounds the rollouts of one group, as the loop does.
+const groupSizeMax = 1 << 16
 
 // multiplesNear names the multiples around a number.
 func multiplesNear(value, unit int) string {
@@ -184,6 +213,9 @@ func (v *validator) models() {
 	if !v.unused("rollout.environment", "kind", c.Rollout.Environment.Kind, serviceKeys) {
 		v.model("rollout.environment", c.Rollout.Environment.spec().Validate())
 	}
+	if !v.unused("rollout.solve", "kind", c.Rollout.Solve.Kind, solveKeys) {
+		v.model("rollout.solve", c.Rollout.Solve.spec().Validate())
+	}
 	if !reflect.DeepEqual(c.Rollout.Environment, c.Environment.ServiceTime) {
 		v.fail("environment.service_time", nil, "differs from rollout.environment, which is the same thing for simulations",
 			"give one of the two, or both alike")
@@ -203,7 +235,7 @@ func (v *validator) unused(section, chooser, choice string, keys map[string][]st
 				users = append(users, word)
 			}
 		}
-		v.fail(join(section, key.key), nil, fmt.Sprintf("has no effect with %s %s", chooser, choice),
+		v.fail(join(section, key.key), nil, fmt.Sprintf("has no effect with %s %s%s", chooser, choice, v.config.presetNote(join(section, chooser))),
 			fmt.Sprintf("leave it out, or %s %s", chooser, strings.Join(users, ", ")))
 		found = true
 	}
@@ -223,63 +255,14 @@ func known(path string) []field {
 	return fields
 }
 
-// queue checks capacity, budget and what goes with a policy.
-func (v *validator) queue() {
-	c := v.config
-	if c.Schedule == synchronousSchedule {
-		return
-	}
-	v.unused("queue", "policy", c.Queue.Policy, queueKeys)
-	if capacity := c.Queue.Capacity; capacity != 0 {
-		group := c.Rollout.GroupSize
-		switch {
-		case c.Queue.Factor != 0:
-			v.fail("queue.capacity", capacity, "says again what queue.factor says", "one of factor, capacity")
-		case capacity < c.Train.Batch:
-			v.fail("queue.capacity", capacity, fmt.Sprintf("is below train.batch (%d): no batch would ever fill", c.Train.Batch),
-				fmt.Sprintf("at least %d", c.Train.Batch))
-		case capacity%group != 0:
-			v.fail("queue.capacity", capacity, fmt.Sprintf("is not a multiple of rollout.group_size (%d)", group), multiplesNear(capacity, group))
-		}
-	}
-	if c.Queue.Policy == "max" && c.origin != nil && !c.given("queue.max_staleness") {
-		v.fail("queue.max_staleness", nil, "is missing: policy max needs a budget", "the largest staleness in versions a trained group may have")
-	}
-}
-
-// starvation refuses budgets under which no group can ever be fresh enough.
-//
-// With a sync every K steps the trainer is up to K-1 versions ahead of what
-// engines serve, and one more while a sync takes time and the trainer is free
-// to go on. A group generated then starts with that staleness: under a smaller
-// budget every one of them is discarded, and since the trainer is the only one
-// to bring the next sync, the run stands still (K > 1) or trains on nothing
-// that was generated meanwhile.
-func (v *validator) starvation() {
-	c := v.config
-	if c.Schedule == synchronousSchedule || c.Queue.Policy != "max" {
-		return
-	}
-	behind, why := c.Sync.Every-1, fmt.Sprintf("with sync.every %d engines fall %d versions behind the trainer", c.Sync.Every, c.Sync.Every-1)
-	if c.Sync.TimeS > 0 && c.Sync.Trainer == "free" {
-		behind++
-		why = fmt.Sprintf("with sync.every %d and a sync that takes time while the trainer is free, engines fall %d versions behind it", c.Sync.Every, behind)
-	}
-	budget := c.Queue.MaxStaleness
-	switch {
-	case budget < behind:
-		v.fail("queue.max_staleness", budget, "starves the trainer: "+why, fmt.Sprintf("at least %d, or schedule synchronous", behind))
-	case budget == 0 && c.Queue.Abort:
-		v.fail("queue.max_staleness", budget, "with abort cancels every rollout that starts while a train step runs",
-			"at least 1, or abort false, or schedule synchronous")
-	}
-}
-
 // run checks the sections of a run.
 func (v *validator) run() {
 	c := v.config
 	if c.Model.Width%c.Model.Heads != 0 {
 		v.fail("model.width", c.Model.Width, fmt.Sprintf("is not a multiple of model.heads (%d)", c.Model.Heads), multiplesNear(c.Model.Width, c.Model.Heads))
+	}
+	if groups := c.BatchGroups(); c.Trainer.Minibatches > groups {
+		v.fail("trainer.minibatches", c.Trainer.Minibatches, fmt.Sprintf("is more than the groups of a batch (%d), of which each needs one", groups), fmt.Sprintf("at most %d", groups))
 	}
 	if c.Environment.LettersMin > c.Environment.LettersMax {
 		v.fail("environment.letters_min", c.Environment.LettersMin, fmt.Sprintf("is above environment.letters_max (%d)", c.Environment.LettersMax),

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"math"
+)
+
+// Warning is something about a document that is allowed, and probably not what
+// was meant.
+type Warning struct {
+	// File and Line are where the key was given; Line is 0 where it was not, or by an override.
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Key is the dotted path of the key to look at.
+	Key string `json:"key"`
+	// Text says what follows from it, and what to do.
+	Text string `json:"text"`
+}
+
+// String renders the warning on one line.
+func (w Warning) String() string {
+	where := ""
+	switch {
+	case w.Line > 0:
+		where = fmt.Sprintf("%s:%d: ", w.File, w.Line)
+	case w.File != "":
+		where = w.File + ": "
+	}
+	return where + w.Key + ": " + w.Text
+}
+
+// Limits of the rule hold, past which it selects groups by their length.
+// Measured on the simulator: beyond them the mean length of what is trained is
+// off by a hundredth and more.
+const (
+	holdMax            = 0.3
+	groupsInFlightHold = 16
+)
+
+// Warnings lists what is doubtful about a resolved Config that Validate accepts.
+func (c Config) Warnings() []Warning {
+	var found []Warning
+	warn := func(key, format string, args ...any) {
+		at := c.placeOf(key)
+		found = append(found, Warning{File: at.file, Line: at.line, Key: key, Text: fmt.Sprintf(format, args...)})
+	}
+	c.holdWarnings(warn)
+	c.queueWarnings(warn)
+	c.shapingWarnings(warn)
+	return found
+}
+
+// holdWarnings name the bias of the rule hold past its limits.
+func (c Config) holdWarnings(warn func(key, format string, args ...any)) {
+	hold := c.Queue.Hold
+	if hold > holdMax {
+		warn("queue.hold", "%s is above %s: starts held that long favour groups by their length, a bias of a hundredth and more in what is trained; at most %s keeps it away",
+			number(hold), number(holdMax), number(holdMax))
+	}
+	if inFlight := float64(c.Rollout.Concurrency) / float64(c.Rollout.GroupSize); hold > 0 && inFlight < groupsInFlightHold {
+		warn("queue.hold", "%s with %.3g groups in flight (rollout.concurrency over group_size): below %d every held start shows in the lengths, a bias of a hundredth and more in what is trained; more concurrency, or hold 0",
+			number(hold), inFlight, groupsInFlightHold)
+	}
+}
+
+// queueWarnings name keys of the queue that change nothing.
+func (c Config) queueWarnings(warn func(key, format string, args ...any)) {
+	if c.Schedule == synchronousSchedule {
+		return
+	}
+	q := c.Queue
+	if q.Policy == "threshold" && q.StalenessThreshold == 0 && c.Sync.Mode == "restart" {
+		warn("sync.mode", "restart (verl's partial_rollout) does nothing with staleness_threshold 0: every rollout is trained on before the sync, and none is left to interrupt")
+	}
+	c.verlWarnings(warn)
+	if at, held := int(math.Floor(q.PauseAt*float64(c.BatchGroups())+groupEpsilon)), c.QueueGroups(); q.PauseAt > 0 &&
+		(at > held || at == held && q.Policy == "block") {
+		warn("queue.pause_at", "%s has no effect: the queue never holds more than %d groups, and admission pauses at %d", number(q.PauseAt), held, at)
+	}
+	if q.Policy == "replay" && q.MaxUses == 1 && q.Gamma == 1 {
+		warn("queue.max_uses", "1 with gamma 1 makes the buffer a queue that is drawn from at random: nothing is used again")
+	}
+}
+
+// shapingWarnings name filters that let nothing through.
+func (c Config) shapingWarnings(warn func(key, format string, args ...any)) {
+	s := c.Rollout.GroupSize
+	band := c.Filter.SolveRate
+	if band.Drop || c.Filter.Curriculum.Levels > 0 {
+		const tolerance = 1e-9
+		if math.Floor(band.High*float64(s)+tolerance) < math.Ceil(band.Low*float64(s)-tolerance) {
+			warn("filter.solve_rate", "no whole number of %d rollouts is a solve rate from %s to %s: the band excludes every group, and a run with it stalls", s, number(band.Low), number(band.High))
+		}
+	}
+	if prune, limit := c.Rollout.Prune.Tokens, c.Rollout.Length.CapTokens; prune > 0 && limit > 0 && prune >= limit {
+		warn("rollout.prune.tokens", "%d prunes nothing in a simulation: rollout.length.cap_tokens (%d) ends every rollout before", prune, limit)
+	}
+}
