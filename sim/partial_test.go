@@ -159,7 +159,7 @@ func TestInterruptedRolloutsInTime(t *testing.T) {
 			}
 			run(t, cfg)
 			if len(interrupted) == 0 || interrupted[0].Time != 35 || interrupted[0].Tokens != 25 {
-				t.Fatalf("interrupted %v, want at 35 with %d tokens", interrupted, c.interrupted)
+				t.Fatalf("interrupted %v, want at 35 with 25 tokens", interrupted)
 			}
 			if scored[1].Time != c.ends || scored[1].Tokens != 40 {
 				t.Errorf("the second rollout ends with %v, want 40 tokens at %d", scored[1], c.ends)
