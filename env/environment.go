@@ -55,14 +55,16 @@ func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sample
 		return live.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v is to be played at level %d: give the curriculum at most as many levels as the task", e.task.Name(), e.task.Levels(), t.ID, t.Level)
 	}
 	problem := TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level))
-	generation, err := sampler.Sample(ctx, live.SampleRequest{Prompt: problem.Prompt, MaxTokens: e.task.Limits().ResponseTokens, Check: e.check(problem)})
+	service := e.ServiceTime(t.ID)
+	generation, err := sampler.Sample(ctx, live.SampleRequest{
+		Prompt: problem.Prompt, MaxTokens: e.task.Limits().ResponseTokens, Check: e.check(problem), Final: service == 0})
 	if err != nil {
 		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), t.ID, err)
 	}
 	if generation.Pruned {
 		return live.Sample{ID: t.ID, Pruned: true}, nil
 	}
-	if err := wait(ctx, e.ServiceTime(t.ID)); err != nil {
+	if err := wait(ctx, service); err != nil {
 		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
 	}
 	return e.sample(t.ID, problem, generation), nil

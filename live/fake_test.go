@@ -30,22 +30,49 @@ func (w work) StepNS(lease loop.LeaseID, _, _ int64) int64 { return w.stepNS + i
 
 // fakeEngine "generates" by waiting a nanosecond a token. Faults are injected through fail.
 type fakeEngine struct {
-	name   string
-	slots  int
-	work   work
-	fail   func(live.RolloutID) error
-	mu     sync.Mutex
-	loaded loop.Version
-	served loop.Version
-	active int
-	most   int
-	loadNS int64
-	broken func(loop.Version) error
+	name  string
+	slots int
+	work  work
+	fail  func(live.RolloutID) error
+	mu    sync.Mutex
+	// progress is shared by all engines.
+	progress *progress
+	loaded   loop.Version
+	served   loop.Version
+	active   int
+	most     int
+	loadNS   int64
+	// busySwitches counts the generations that ran through a switch.
+	busySwitches int
+	broken       func(loop.Version) error
 }
 
 func (e *fakeEngine) Name() string { return e.name }
 func (e *fakeEngine) Slots() int   { return e.slots }
 func (e *fakeEngine) Close() error { return nil }
+
+// progress is the time that interrupted rollouts have spent generating, and what generates now.
+type progress struct {
+	mu      sync.Mutex
+	done    map[live.RolloutID]time.Duration
+	running []live.RolloutID
+}
+
+func (p *progress) of(id live.RolloutID) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.done[id]
+}
+
+func (p *progress) add(id live.RolloutID, d time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil {
+		p.done = make(map[live.RolloutID]time.Duration)
+	}
+	p.done[id] += d
+	return p.done[id]
+}
 
 func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
 	e.mu.Lock()
@@ -53,12 +80,27 @@ func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (li
 	e.active++
 	e.most = max(e.most, e.active)
 	e.mu.Unlock()
-	defer func() { e.mu.Lock(); e.active--; e.mu.Unlock() }()
-	req.FirstToken(first)
-	tokens := e.work.Rollout(sim.Rollout{Group: req.Rollout.Group, Sample: req.Rollout.Sample, Attempt: req.Rollout.Attempt}).Tokens
+	e.progress.enter(req.Rollout)
+	defer e.leave(req.Rollout)
+	if req.FirstToken != nil {
+		req.FirstToken(first)
+	}
+	began := time.Now()
+	id := req.Rollout
+	tokens := e.work.Rollout(sim.Rollout{Group: id.Group, Sample: id.Sample, Attempt: id.Attempt}).Tokens
+	out := live.Generation{Tokens: slices.Clone(req.Prefix.Tokens), Logprobs: slices.Clone(req.Prefix.Logprobs), Versions: slices.Clone(req.Prefix.Versions)}
 	select {
-	case <-time.After(time.Duration(tokens)):
+	case <-time.After(time.Duration(tokens) - e.progress.of(req.Rollout)):
+	case <-req.Interrupt:
+		spent := e.progress.add(req.Rollout, time.Since(began))
+		e.progress.inTurn(req.Rollout)
+		if spent > 0 {
+			out = appendToken(out, first)
+		}
+		out.Interrupted = true
+		return out, nil
 	case <-ctx.Done():
+		e.progress.inTurn(req.Rollout)
 		return live.Generation{}, ctx.Err()
 	}
 	if e.fail != nil {
@@ -68,7 +110,45 @@ func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (li
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return live.Generation{Tokens: []int32{1, 2}, Logprobs: []float32{-1, -1}, Versions: []loop.Version{first, e.served}}, nil
+	return appendToken(appendToken(out, first), e.served), nil
+}
+
+func appendToken(g live.Generation, v loop.Version) live.Generation {
+	g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 1), append(g.Logprobs, -1), append(g.Versions, v)
+	return g
+}
+
+// inTurn waits so many nanoseconds that what stops at one instant answers in the
+// order of its names, as in the simulator: the runtime would take any order.
+func (p *progress) inTurn(id live.RolloutID) {
+	p.mu.Lock()
+	rank := 1
+	for _, o := range p.running {
+		if o.Group < id.Group || o.Group == id.Group && o.Sample < id.Sample {
+			rank++
+		}
+	}
+	p.mu.Unlock()
+	time.Sleep(time.Duration(rank))
+}
+
+func (p *progress) enter(id live.RolloutID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = append(p.running, id)
+}
+
+func (p *progress) leave(id live.RolloutID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = slices.DeleteFunc(p.running, func(o live.RolloutID) bool { return o == id })
+}
+
+func (e *fakeEngine) leave(id live.RolloutID) {
+	e.progress.leave(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.active--
 }
 
 func (e *fakeEngine) Load(ctx context.Context, v loop.Version) error {
@@ -92,22 +172,31 @@ func (e *fakeEngine) Switch(ctx context.Context, v loop.Version, hold bool) erro
 	if e.loaded != v {
 		return fmt.Errorf("asked for version %d, %d is loaded", v, e.loaded)
 	}
+	e.busySwitches += e.active
 	e.served = v
 	return nil
 }
 
-// fakeEnvironment scores with a constant.
+// fakeEnvironment scores with a constant, after a time in tools.
 type fakeEnvironment struct {
 	reward func(live.RolloutID) float32
+	toolNS func(live.RolloutID) int64
 }
 
 func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) (live.Sample, error) {
 	id := t.ID
-	g, err := s.Sample(ctx, live.SampleRequest{Prompt: []int32{7}, MaxTokens: 2})
+	g, err := s.Sample(ctx, live.SampleRequest{Prompt: []int32{7}, MaxTokens: 2, Final: e.toolNS == nil})
 	if err != nil {
 		return live.Sample{}, err
 	}
-	out := live.Sample{ID: id, Tokens: append([]int32{7}, g.Tokens...), LossMask: []uint8{0, 1, 1},
+	if e.toolNS != nil {
+		select {
+		case <-time.After(time.Duration(e.toolNS(id))):
+		case <-ctx.Done():
+			return live.Sample{}, ctx.Err()
+		}
+	}
+	out := live.Sample{ID: id, Tokens: append([]int32{7}, g.Tokens...), LossMask: append([]uint8{0}, bytes.Repeat([]byte{1}, len(g.Tokens))...),
 		Logprobs: append([]float32{0}, g.Logprobs...), Versions: append([]loop.Version{loop.NoVersion}, g.Versions...), Reward: 1}
 	if e.reward != nil {
 		out.Reward = e.reward(id)

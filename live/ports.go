@@ -109,11 +109,15 @@ type Generation struct {
 // Prefix returns what there is of an interrupted response, to go on from.
 func (g Generation) Prefix() Prefix { return Prefix{g.Tokens, g.Logprobs, g.Versions} }
 
-// SampleRequest asks a Sampler for one response; the fields mean what they do in GenerateRequest.
+// SampleRequest asks a Sampler for one response. Prompt, MaxTokens and Check mean
+// what they do in GenerateRequest.
 type SampleRequest struct {
 	Prompt    []int32
 	MaxTokens int
 	Check     func(tokens []int32) bool
+	// Final says that the reward follows the response at once. A response that is
+	// complete when an interruption reaches it is then scored instead of interrupted.
+	Final bool
 }
 
 // Sampler is what an environment samples with: an engine's slot, bound to one

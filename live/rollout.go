@@ -157,7 +157,7 @@ func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, er
 	r := GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check}
 	p.turn++
 	for {
-		g, err := p.span(ctx, r)
+		g, err := p.span(ctx, r, req.Final)
 		if err != nil || !g.Interrupted {
 			p.sampledInEarlierTurns += len(g.Tokens)
 			return g, err
@@ -166,8 +166,10 @@ func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, er
 	}
 }
 
-// span generates in one slot, until the response is complete or interrupted.
-func (p *rollout) span(ctx context.Context, r GenerateRequest) (Generation, error) {
+// span generates in one slot, until the response is complete or interrupted. A
+// response that was complete before the interruption goes on to its environment
+// without the slot, unless the rollout ends there.
+func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Generation, error) {
 	p.mu.Lock()
 	if err := p.await(ctx); err != nil {
 		p.mu.Unlock()
@@ -200,8 +202,8 @@ func (p *rollout) span(ctx context.Context, r GenerateRequest) (Generation, erro
 	switch {
 	case p.unwanted && g.Interrupted:
 		return g, context.Canceled
-	case !p.unwanted && (g.Interrupted || p.asked && !g.Pruned):
-		p.park() // a response that was complete before the interrupt goes on to its environment, without the slot
+	case !p.unwanted && (g.Interrupted || p.asked && !g.Pruned && !final):
+		p.park()
 	}
 	return g, nil
 }

@@ -433,7 +433,7 @@ func (r *Runtime) step(c *completion) {
 	r.tick = tick
 	c.measured.QueueGroups = r.l.QueueGroups()
 	r.rec.Observe(c.event, c.measured, actions)
-	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counted(before, r.l.Ledger()) {
+	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counted(before, r.l.Ledger(), actions) {
 		r.discard(c.event)
 	}
 	for _, a := range actions {
@@ -449,11 +449,17 @@ func (r *Runtime) step(c *completion) {
 }
 
 // counted reports whether the loop took a scored rollout as its group's, going by
-// the ledger around the event: of the attempts in flight before it and admitted by
-// it, one left by none of the ends that are no score.
-func counted(before, after loop.Ledger) bool {
+// the ledger around the event: one more of the attempts in flight before it, and
+// admitted by it, has left than were aborted, failed or pruned.
+func counted(before, after loop.Ledger, actions []loop.Action) bool {
 	left := before.InFlight + after.Admitted - before.Admitted - after.InFlight
-	return left > after.Failed+after.Cancelled+after.Pruned-before.Failed-before.Cancelled-before.Pruned
+	left -= after.Failed + after.Pruned - before.Failed - before.Pruned
+	for i := range actions {
+		if actions[i].Kind == loop.AbortRollout {
+			left--
+		}
+	}
+	return left > 0
 }
 
 // discard drops the payload of an attempt that had been aborted or given up before

@@ -37,8 +37,9 @@ func newWorld(cfg loop.Config) *world {
 	w := &world{cfg: cfg, weights: &fakeWeights{}, store: &memoryStore{}}
 	job := work{stepNS: 101_000_001}
 	w.trainer = &fakeTrainer{work: job, weights: w.weights}
+	made := &progress{}
 	for i, n := range cfg.EngineSlots {
-		w.engines = append(w.engines, &fakeEngine{name: fmt.Sprint("engine-", i), slots: n, work: job})
+		w.engines = append(w.engines, &fakeEngine{name: fmt.Sprint("engine-", i), slots: n, work: job, progress: made})
 	}
 	return w
 }
@@ -104,28 +105,44 @@ func asyncConfig() loop.Config {
 // fake clock and through the simulator, and compares every decision.
 func TestLiveAgreesWithSimulation(t *testing.T) {
 	for name, change := range map[string]func(*loop.Config){
-		"drop":        func(c *loop.Config) {},
-		"newest":      func(c *loop.Config) { c.Select = loop.SelectNewest },
-		"max abort":   func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 2, true },
-		"block":       func(c *loop.Config) { c.Policy = loop.PolicyBlock },
-		"gang":        func(c *loop.Config) { c.Start = loop.StartGang },
-		"synchronous": func(c *loop.Config) { c.Policy, c.QueueGroups = loop.PolicySynchronous, 2 },
-		"two engines": func(c *loop.Config) { c.EngineSlots = []int{3, 2} },
-		"pause":       func(c *loop.Config) { c.Sync = loop.SyncPause },
-		"drain":       func(c *loop.Config) { c.Sync = loop.SyncDrain },
+		"drop":               func(c *loop.Config) {},
+		"newest":             func(c *loop.Config) { c.Select = loop.SelectNewest },
+		"max abort":          func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 2, true },
+		"block":              func(c *loop.Config) { c.Policy = loop.PolicyBlock },
+		"gang":               func(c *loop.Config) { c.Start = loop.StartGang },
+		"synchronous":        func(c *loop.Config) { c.Policy, c.QueueGroups = loop.PolicySynchronous, 2 },
+		"two engines":        func(c *loop.Config) { c.EngineSlots = []int{3, 2} },
+		"pause":              func(c *loop.Config) { c.Sync = loop.SyncPause },
+		"drain":              func(c *loop.Config) { c.Sync = loop.SyncDrain },
+		"restart":            func(c *loop.Config) { c.Sync = loop.SyncRestart },
+		"restart few spans":  func(c *loop.Config) { c.Sync, c.MaxSpans = loop.SyncRestart, 2 },
+		"interrupt at batch": func(c *loop.Config) { c.InterruptAtBatch = true },
+		"interrupt and restart": func(c *loop.Config) {
+			c.InterruptAtBatch, c.Sync, c.EngineSlots = true, loop.SyncRestart, []int{7}
+		},
+		"surplus": func(c *loop.Config) { c.Policy, c.QueueGroups, c.ExtraGroups = loop.PolicySynchronous, 3, 1 },
+		"surplus kept": func(c *loop.Config) {
+			c.Policy, c.QueueGroups, c.ExtraGroups, c.InterruptAtBatch = loop.PolicySynchronous, 3, 1, true
+		},
+		"redundancy": func(c *loop.Config) { c.Redundancy = 1 },
+		"bounded":    func(c *loop.Config) { c.Policy, c.Eta, c.QueueGroups = loop.PolicyBounded, 1, 4 },
+		"threshold": func(c *loop.Config) {
+			c.Policy, c.StalenessThreshold, c.QueueGroups = loop.PolicyThreshold, 0.5, 3
+		},
+		"replay": func(c *loop.Config) {
+			c.Policy, c.MaxUses, c.Gamma, c.QueueGroups = loop.PolicyReplay, 3, 0.9, 6
+		},
+		"hold": func(c *loop.Config) { c.Hold, c.Select = 0.25, loop.SelectNewest },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := asyncConfig()
 			change(&cfg)
-			syncNS := int64(3_000_001) // rollouts start in between, in both
-			if cfg.Sync != loop.SyncInFlight {
-				syncNS = 0
-			}
+			const loadNS = 3_000_001 // rollouts start in between, in both
 			var lived []string
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(cfg)
 				for _, e := range w.engines {
-					e.loadNS = syncNS
+					e.loadNS = loadNS
 				}
 				if _, err := w.runtime(t, nil).Run(t.Context()); err != nil {
 					t.Fatal(err)
@@ -133,7 +150,7 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 				lived = actions(w.records(t))
 			})
 			var simulated []string
-			_, err := sim.Run(sim.Config{Loop: cfg, Work: work{stepNS: 101_000_001}, NSPerToken: 1, SyncNS: syncNS, Measured: int(cfg.TrainSteps),
+			_, err := sim.Run(sim.Config{Loop: cfg, Work: work{stepNS: 101_000_001}, NSPerToken: 1, LoadNS: loadNS, Measured: int(cfg.TrainSteps),
 				Observe: func(_ loop.Event, _, _ int64, actions []loop.Action) {
 					for _, a := range actions {
 						simulated = append(simulated, a.String())
@@ -333,7 +350,7 @@ func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
 		w.cfg.EngineSlots = []int{3, 2}
-		w.engines = append(w.engines[:0], &fakeEngine{name: "a", slots: 3}, &fakeEngine{name: "b", slots: 2})
+		w.engines = append(w.engines[:0], &fakeEngine{name: "a", slots: 3, progress: &progress{}}, &fakeEngine{name: "b", slots: 2, progress: &progress{}})
 		w.engines[0].fail = func(id live.RolloutID) error {
 			if id.Group%5 == 0 && id.Attempt == 1 {
 				return errors.New("out of memory")
