@@ -99,7 +99,7 @@ func (r *runner) advice(total int64) string {
 }
 
 func (e ending) String() string {
-	if e.reason == loop.ReasonNone {
+	if e.reason == loop.ReasonNone || e.reason.String() == e.end.String() {
 		return e.end.String()
 	}
 	return fmt.Sprintf("%s (%s)", e.end, e.reason)
