@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -133,6 +134,36 @@ func TestScaleInvariance(t *testing.T) {
 			t.Errorf("sync mode %d: ends at %d ns, ten times as long at %d", mode, once.EndNS, tenfold.EndNS)
 		}
 	}
+}
+
+// A restart, too: with the time of a token, of its prefill, the step and the sync
+// ten times as long, every group is as stale.
+func TestScaleInvarianceOfRestarts(t *testing.T) {
+	result := func(factor int64) sim.Result {
+		s := small
+		s.rules = func(c *loop.Config) { c.Sync, c.TrainerBlocked = loop.SyncRestart, true }
+		s.sim = func(c *sim.Config) {
+			c.SyncNS, c.LoadNS, c.NSPerToken, c.PrefillNSPerToken = factor*1_000_003, factor*500_001, float64(factor)*1e6, float64(factor)*2e4
+			c.Work = slower{c.Work, factor}
+		}
+		return run(t, s.config(t))
+	}
+	once, tenfold := result(1), result(10)
+	if !slices.Equal(once.Summary.Staleness.Histogram, tenfold.Summary.Staleness.Histogram) || once.Ledger != tenfold.Ledger ||
+		once.EndNS*10 != tenfold.EndNS || once.PrefillTokens != tenfold.PrefillTokens || once.PrefillTokens == 0 {
+		t.Errorf("staleness %v until %d, ten times as long %v until %d", once.Summary.Staleness.Histogram, once.EndNS, tenfold.Summary.Staleness.Histogram, tenfold.EndNS)
+	}
+}
+
+// slower is a workload whose train step takes factor times as long, at a
+// twentieth of the time of a token.
+type slower struct {
+	sim.Work
+	factor int64
+}
+
+func (s slower) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	return s.factor * (s.Work.StepNS(lease, rollouts, tokens) / 20)
 }
 
 // checked simulates with the independent checker watching, and a second loop
@@ -274,6 +305,19 @@ func TestBadConfigs(t *testing.T) {
 		"LoadNS":     func(c *sim.Config) { c.LoadNS = -1 },
 		"measured":   func(c *sim.Config) { c.Measured = 0 },
 		"GroupSize":  func(c *sim.Config) { c.Loop.GroupSize = 0 },
+		"Prefill":    func(c *sim.Config) { c.PrefillNSPerToken = math.Inf(1) },
+		"Prune":      func(c *sim.Config) { c.PruneTokens = -1 },
+		"DriftPer":   func(c *sim.Config) { c.DriftPerVersion = -1 },
+		"DriftSpr":   func(c *sim.Config) { c.DriftSpread = math.NaN() },
+		"rewards":    func(c *sim.Config) { c.Loop.FilterZeroAdvantage = true },
+		"levels": func(c *sim.Config) {
+			solve, err := workload.SolveSpec{Kind: workload.KindLogistic, Levels: []float64{0, 1}}.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Work = c.Work.(*sim.Modelled).WithSolve(solve)
+			c.Loop.Levels, c.Loop.SolveHigh = 3, 1
+		},
 	} {
 		cfg := small.config(t)
 		change(&cfg)
@@ -399,12 +443,22 @@ func TestNoAllocationInTheSteadyState(t *testing.T) {
 		"max":   func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 2, true },
 		"pause": func(c *loop.Config) { c.Sync, c.EngineSlots = loop.SyncPause, []int{16, 16} },
 		"steps": func(*loop.Config) {},
+		"restart": func(c *loop.Config) {
+			c.Sync, c.Policy, c.StalenessThreshold, c.EngineSlots = loop.SyncRestart, loop.PolicyThreshold, 0.5, []int{16, 16}
+		},
+		"at batch": func(c *loop.Config) { c.Policy, c.InterruptAtBatch, c.MaxSpans = loop.PolicyBlock, true, 3 },
+		"replay": func(c *loop.Config) {
+			c.Policy, c.MaxUses, c.Gamma, c.Evict, c.QueueGroups = loop.PolicyReplay, 2, 0.9, loop.EvictDrift, 12
+		},
+		"levels": func(c *loop.Config) {
+			c.Levels, c.SolveLow, c.SolveHigh, c.FilterSolveRate, c.Redundancy, c.Hold = 4, 0.1, 0.9, true, 1, 0.3
+		},
 	} {
 		allocations := func(steps int) float64 {
 			s := small
 			s.warmup, s.steps, s.envS, s.rules = 0, steps, 4, rules
-			s.sim = func(c *sim.Config) { c.Lockstep = name == "steps" }
-			cfg := s.config(t)
+			s.sim = func(c *sim.Config) { c.Lockstep, c.DriftPerVersion = name == "steps", 0.1 }
+			cfg := s.solving(t, workload.SolveSpec{Kind: workload.KindFixed, Rate: 0.5}).config(t)
 			return testing.AllocsPerRun(2, func() { run(t, cfg) })
 		}
 		if short, long := allocations(500), allocations(2000); long > short {

@@ -232,54 +232,80 @@ func (l *little) observe(ev loop.Event, actions []loop.Action) {
 // integers over a whole run. What is still open, queued or leased at the end is
 // not trained and is taken off.
 func TestLittleIdentity(t *testing.T) {
-	for _, policy := range []loop.Policy{loop.PolicyBlock, loop.PolicySynchronous, loop.PolicyDrop} {
+	for name, rule := range map[string]struct {
+		rules func(*loop.Config)
+		drops bool // some groups end untrained
+		fresh bool // nothing is ever stale
+	}{
+		"block":       {rules: func(c *loop.Config) { c.Policy = loop.PolicyBlock }},
+		"synchronous": {rules: func(c *loop.Config) { c.Policy, c.QueueGroups = loop.PolicySynchronous, 8 }, fresh: true},
+		"drop":        {rules: func(*loop.Config) {}, drops: true},
+		"bounded":     {rules: func(c *loop.Config) { c.Policy, c.Eta, c.QueueGroups = loop.PolicyBounded, 1.7, 24 }},
+		"threshold":   {rules: func(c *loop.Config) { c.Policy, c.StalenessThreshold = loop.PolicyThreshold, 0.7 }},
+		"partial": {rules: func(c *loop.Config) {
+			c.Policy, c.StalenessThreshold, c.Sync, c.TrainerBlocked = loop.PolicyThreshold, 0.7, loop.SyncRestart, true
+		}},
+		"drained": {rules: func(c *loop.Config) {
+			c.Policy, c.Eta, c.QueueGroups, c.Sync = loop.PolicyBounded, 2, 24, loop.SyncDrain
+		}},
+		"at batch": {rules: func(c *loop.Config) { c.Policy, c.InterruptAtBatch = loop.PolicyBlock, true }},
+		"stragglers": {rules: func(c *loop.Config) {
+			c.Policy, c.ExtraGroups, c.InterruptAtBatch, c.QueueGroups = loop.PolicySynchronous, 5, true, 13
+		}},
+	} {
 		for _, rho := range []float64{0.6, 1, 1.7} {
 			for _, start := range []loop.StartOrder{loop.StartStream, loop.StartGang} {
-				lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 200, Tailness: 60, CapTokens: 900}.Build()
-				if err != nil {
-					t.Fatal(err)
-				}
-				all, err := workload.NewAcceptance(1)
-				if err != nil {
-					t.Fatal(err)
-				}
 				counted := little{lived: map[loop.GroupID]int64{}, leased: map[loop.GroupID]int64{}}
-				rules := loop.Config{GroupSize: 4, BatchGroups: 8, EngineSlots: []int{24, 24}, QueueGroups: 16, Policy: policy, Start: start}
-				if policy == loop.PolicySynchronous {
-					rules.QueueGroups = 8
-				}
-				_, err = sim.Run(sim.Config{
-					Loop: rules, Work: sim.NewModelled(3, lengths, nil, all, int64(32*lengths.Mean()*1e6*rho/48)),
-					NSPerToken: 1e6, Measured: 500,
-					Observe: func(ev loop.Event, _, _ int64, actions []loop.Action) { counted.observe(ev, actions) },
-				})
-				if err != nil {
+				cfg := littleRun(t, rho, func(c *loop.Config) { c.Start = start; rule.rules(c) })
+				cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { counted.observe(ev, actions) }
+				if _, err := sim.Run(cfg); err != nil {
 					t.Fatal(err)
 				}
-				name := fmt.Sprintf("policy %d rho %g start %d", policy, rho, start)
+				name := fmt.Sprintf("%s rho %g start %d", name, rho, start)
 				if counted.trained != counted.waited {
 					t.Errorf("%s: Σ staleness %d, Σ updates lived %d", name, counted.trained, counted.waited)
 				}
-				if policy == loop.PolicyDrop {
-					continue // dropped groups are open or queued too
+				if (counted.trained == 0) != rule.fresh {
+					t.Errorf("%s: Σ staleness is %d", name, counted.trained)
 				}
-				open := int64(0)
-				for _, n := range counted.perUpdate {
-					open += n
-				}
-				for _, lived := range counted.lived {
-					open -= lived
-				}
-				for _, lived := range counted.leased {
-					open -= lived
-				}
-				if counted.untrained != 0 || open != counted.trained {
+				if open := counted.open(); !rule.drops && (counted.untrained != 0 || open != counted.trained) {
 					t.Errorf("%s: Σ open or queued %d, Σ staleness %d, %d groups untrained", name, open, counted.trained, counted.untrained)
-				}
-				if policy == loop.PolicyBlock && counted.trained == 0 {
-					t.Errorf("%s: nothing was stale, so nothing was tested", name)
 				}
 			}
 		}
 	}
+}
+
+// littleRun is a run with S = 4, G = 8, C = 48 and q = 2.
+func littleRun(t *testing.T, rho float64, rules func(*loop.Config)) sim.Config {
+	t.Helper()
+	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 200, Tailness: 60, CapTokens: 900}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := workload.NewAcceptance(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := sim.Config{
+		Loop: loop.Config{GroupSize: 4, BatchGroups: 8, EngineSlots: []int{24, 24}, QueueGroups: 16},
+		Work: sim.NewModelled(3, lengths, nil, all, int64(32*lengths.Mean()*1e6*rho/48)), NSPerToken: 1e6, Measured: 400,
+	}
+	rules(&cfg.Loop)
+	return cfg
+}
+
+// open returns Σ over updates of the groups then open or queued that were trained.
+func (l *little) open() int64 {
+	open := int64(0)
+	for _, n := range l.perUpdate {
+		open += n
+	}
+	for _, lived := range l.lived {
+		open -= lived
+	}
+	for _, lived := range l.leased {
+		open -= lived
+	}
+	return open
 }
