@@ -36,14 +36,16 @@ type engine struct {
 
 // canStart reports whether the engine takes new rollouts now.
 func (l *Loop) canStart(e *engine) bool {
-	if e.State != engineServing || len(e.Free) == 0 || l.hopeless(e.Served) {
-		return false
-	}
+	return e.State == engineServing && len(e.Free) > 0 && (e.Phase == phaseIdle || l.startsInSync(e)) && (l.cfg.Policy != PolicyMax || !l.hopeless(e.Served))
+}
+
+// startsInSync reports whether an engine takes rollouts in its phase of a sync.
+func (l *Loop) startsInSync(e *engine) bool {
 	switch l.cfg.Sync {
 	case SyncPause:
 		return e.Phase != phaseSwitching
 	case SyncDrain:
-		return e.Phase == phaseIdle
+		return false
 	case SyncRestart:
 		return e.Phase != phaseEmptying && e.Phase != phaseSwitching
 	}
@@ -56,7 +58,7 @@ func (l *Loop) pickEngine() int32 {
 	best, free := none, 0
 	for i := range l.s.Engines {
 		e := &l.s.Engines[i]
-		if len(e.Free) > free && l.canStart(e) {
+		if len(e.Free) > free && (e.Phase == phaseIdle && e.State == engineServing && l.cfg.Policy != PolicyMax || l.canStart(e)) {
 			best, free = int32(i), len(e.Free)
 		}
 	}

@@ -16,6 +16,8 @@ type Loop struct {
 	stride  int
 	liveMax int
 	weights []uint64
+	// prompts: groups are given a prompt or a level.
+	prompts bool
 	// ev is the event of the step, for the message of a broken invariant.
 	ev Event
 }
@@ -55,6 +57,7 @@ func New(cfg Config) (*Loop, error) {
 // derive computes what follows from the config alone.
 func (l *Loop) derive() {
 	l.stride, l.liveMax = l.cfg.stride(), l.cfg.LiveGroupsMax()
+	l.prompts = l.cfg.Prompts > 0 || l.cfg.Levels > 0 || l.cfg.Requeue
 	if l.cfg.Policy == PolicyReplay {
 		l.weights = replayWeights(l.cfg.Gamma)
 	}
@@ -90,7 +93,7 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		l.fill()
 	}
 	l.check()
-	if l.cfg.Hold > 0 {
+	if l.cfg.Hold > 0 && s.Finished == ReasonNone {
 		return l.out, min(s.Settle, l.holdTick())
 	}
 	return l.out, s.Settle

@@ -5,12 +5,9 @@ func (sl *slot) holdsAttempt() bool {
 	return sl.State == slotRunning || sl.State == slotInterrupting
 }
 
-// paused reports whether rollouts stand still until the next batch is wanted.
+// paused reports whether rollouts stand still until the next batch is wanted (InterruptAtBatch).
 func (l *Loop) paused() bool {
 	s := &l.s
-	if !l.cfg.InterruptAtBatch {
-		return false
-	}
 	if l.cfg.Policy == PolicySynchronous && (s.Lease.ID != 0 || !l.allServe(s.Trained)) {
 		return true
 	}
@@ -85,27 +82,18 @@ func (l *Loop) restamp(gi int32) {
 // resume gives a slot of an engine to an interrupted rollout. An engine that
 // lags behind lowers the group's stamp, as in issue.
 func (l *Loop) resume(e, gi, k int32) {
-	eng, g, smp := &l.s.Engines[e], &l.s.Groups[gi], l.sample(gi, k)
-	slotIndex := l.takeSlot(e, gi, k)
-	if eng.Served < g.Start {
-		g.Start = eng.Served
-	}
-	l.emit(Action{Kind: ResumeRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
-}
-
-// takeSlot puts the current attempt of a sample into a free slot of an engine.
-func (l *Loop) takeSlot(e, gi, k int32) int32 {
 	s := &l.s
-	eng, smp := &s.Engines[e], l.sample(gi, k)
+	eng, g, smp := &s.Engines[e], &s.Groups[gi], l.sample(gi, k)
 	last := len(eng.Free) - 1
 	slotIndex := eng.Free[last]
 	eng.Free = eng.Free[:last]
 	eng.Active++
 	smp.Slot = slotIndex
-	// Field by field: a composite literal is built aside and copied, which is a quarter of a step.
-	sl := &s.Slots[slotIndex]
-	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = s.Groups[gi].ID, gi, k, smp.Attempt, slotRunning
-	return slotIndex
+	s.Slots[slotIndex] = slot{ID: g.ID, Group: gi, Sample: k, Attempt: smp.Attempt, Engine: e, State: slotRunning}
+	if eng.Served < g.Start {
+		g.Start = eng.Served
+	}
+	l.emit(Action{Kind: ResumeRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
 }
 
 // failBacklog fails every interrupted rollout.
@@ -118,24 +106,27 @@ func (l *Loop) failBacklog(why Reason) {
 	}
 }
 
-// pruneSample ends a rollout that a rule on itself stopped; its group goes on without it.
-func (l *Loop) pruneSample(slotIndex int32) {
+// pruned ends the rollout in a slot if a rule on itself stopped it; its group goes on without it.
+func (l *Loop) pruned(ev *Event, sl *slot) bool {
+	if ev.Verdict != VerdictPruned {
+		return false
+	}
 	s := &l.s
-	gi, k := s.Slots[slotIndex].Group, s.Slots[slotIndex].Sample
+	gi := sl.Group
 	g := &s.Groups[gi]
-	l.sample(gi, k).Slot = none
+	l.sample(gi, sl.Sample).Slot = none
 	g.InFlight--
 	g.Lost++
 	s.Ledger.InFlight--
 	s.Ledger.Pruned++
 	l.restamp(gi)
-	l.freeSlot(slotIndex)
-	if int(g.Scored+g.Lost) < l.stride {
-		return
-	}
-	if g.Scored == 0 {
+	l.freeSlot(ev.Slot)
+	switch {
+	case int(g.Scored+g.Lost) < l.stride:
+	case g.Scored == 0:
 		l.endGroup(gi, EndPruned, ReasonPruned)
-		return
+	default:
+		l.ready(gi)
 	}
-	l.ready(gi)
+	return true
 }

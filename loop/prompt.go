@@ -31,13 +31,14 @@ func (l *Loop) nextPrompt() prompt {
 }
 
 // requeue keeps the prompt of a group that ended untrained.
-func (l *Loop) requeue(g *group, end End, why Reason) {
+func (l *Loop) requeue(gi int32, end End, why Reason) {
 	if !l.cfg.Requeue || end == EndTrained || end == EndFiltered || why == ReasonSurplus {
 		return
 	}
-	p := prompt{Prompt: g.Prompt, Level: g.Level}
+	x := &l.s.Extras[gi]
+	p := prompt{Prompt: x.Prompt, Level: x.Level}
 	if p.Prompt == 0 {
-		p.Prompt = int64(g.ID)
+		p.Prompt = int64(l.s.Groups[gi].ID)
 	}
 	l.s.Requeue = append(l.s.Requeue, p)
 }
@@ -89,12 +90,13 @@ func (l *Loop) offBand(lv *level) int32 {
 }
 
 // measureLevel takes the solve rate of a ready group.
-func (l *Loop) measureLevel(g *group) {
-	if g.Level < 1 || int(g.Level) > len(l.s.Levels) {
+func (l *Loop) measureLevel(gi int32) {
+	x := &l.s.Extras[gi]
+	if x.Level < 1 || int(x.Level) > len(l.s.Levels) {
 		return
 	}
-	lv := &l.s.Levels[g.Level-1]
-	rate := int32(int64(g.Solved) * solveOne / int64(g.Scored))
+	lv := &l.s.Levels[x.Level-1]
+	rate := int32(int64(x.Solved) * solveOne / int64(l.s.Groups[gi].Scored))
 	if !lv.Measured {
 		*lv = level{true, rate}
 		return
@@ -103,8 +105,8 @@ func (l *Loop) measureLevel(g *group) {
 }
 
 // inBand reports whether a ready group's solve rate is within the band.
-func (l *Loop) inBand(g *group) bool {
+func (l *Loop) inBand(gi int32) bool {
 	const rounding = 1e-9
-	rate := float64(g.Solved) / float64(g.Scored)
+	rate := float64(l.s.Extras[gi].Solved) / float64(l.s.Groups[gi].Scored)
 	return rate >= l.cfg.SolveLow-rounding && rate <= l.cfg.SolveHigh+rounding
 }

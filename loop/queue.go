@@ -8,7 +8,7 @@ func (l *Loop) ready(gi int32) {
 	g.Ready, g.Turn = s.Trained, s.NextTurn
 	s.NextTurn++
 	if l.cfg.Levels > 0 {
-		l.measureLevel(g)
+		l.measureLevel(gi)
 	}
 	switch {
 	case g.Rejected:
@@ -17,7 +17,7 @@ func (l *Loop) ready(gi int32) {
 	case l.cfg.FilterZeroAdvantage && !g.Uneven:
 		l.endGroup(gi, EndFiltered, ReasonZeroAdvantage)
 		return
-	case l.cfg.FilterSolveRate && !l.inBand(g):
+	case l.cfg.FilterSolveRate && !l.inBand(gi):
 		l.endGroup(gi, EndFiltered, ReasonSolveRate)
 		return
 	}
@@ -235,7 +235,7 @@ func (l *Loop) onTrainStepEnded(ev *Event) {
 		l.emit(Action{Kind: GroupTrained, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
 			Version: s.Lease.Version, StartVersion: g.Start, ReadyVersion: g.Ready})
 		if l.cfg.Policy == PolicyReplay {
-			g.Uses++
+			s.Extras[gi].Uses++
 			continue
 		}
 		s.Ledger.Leased -= int64(g.Scored)

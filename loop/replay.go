@@ -17,11 +17,11 @@ func replayWeights(gamma float64) []uint64 {
 }
 
 // replayWeight returns the weight of a queued group in the sampling.
-func (l *Loop) replayWeight(g *group) uint64 {
-	age := min(max(l.s.Trained-g.Start, 0), replayAges-1)
+func (l *Loop) replayWeight(gi int32) uint64 {
+	age := min(max(l.s.Trained-l.s.Groups[gi].Start, 0), replayAges-1)
 	w := l.weights[age]
 	if l.cfg.Balance {
-		w = max(w/l.queuedOf(g.Prompt), 1)
+		w = max(w/l.queuedOf(l.s.Extras[gi].Prompt), 1)
 	}
 	return w
 }
@@ -30,7 +30,7 @@ func (l *Loop) replayWeight(g *group) uint64 {
 func (l *Loop) queuedOf(prompt int64) uint64 {
 	n := uint64(0)
 	for i := l.s.Queue.Head; i != none; i = l.s.Groups[i].Next {
-		if l.s.Groups[i].Prompt == prompt {
+		if l.s.Extras[i].Prompt == prompt {
 			n++
 		}
 	}
@@ -42,12 +42,12 @@ func (l *Loop) sampleReplay() int32 {
 	s := &l.s
 	total := uint64(0)
 	for i := s.Queue.Head; i != none; i = s.Groups[i].Next {
-		total += l.replayWeight(&s.Groups[i])
+		total += l.replayWeight(i)
 	}
 	x := Draw(l.cfg.Seed, s.Draws) % total
 	s.Draws++
 	for i := s.Queue.Head; ; i = s.Groups[i].Next {
-		w := l.replayWeight(&s.Groups[i])
+		w := l.replayWeight(i)
 		if x < w || s.Groups[i].Next == none {
 			return i
 		}
@@ -60,8 +60,8 @@ func (l *Loop) evictReplay() int32 {
 	s := &l.s
 	best := s.Queue.Head
 	for i := s.Groups[best].Next; i != none; i = s.Groups[i].Next {
-		a, b := &s.Groups[i], &s.Groups[best]
-		if l.cfg.Evict == EvictOldestVersion && a.Start < b.Start || l.cfg.Evict == EvictDrift && l.expectedDrift(a) > l.expectedDrift(b) {
+		if l.cfg.Evict == EvictOldestVersion && s.Groups[i].Start < s.Groups[best].Start ||
+			l.cfg.Evict == EvictDrift && l.expectedDrift(i) > l.expectedDrift(best) {
 			best = i
 		}
 	}
@@ -70,12 +70,13 @@ func (l *Loop) evictReplay() int32 {
 
 // expectedDrift extends what was measured of a group by the drift per version
 // that others showed, in millionths of a nat.
-func (l *Loop) expectedDrift(g *group) int64 {
-	at := g.DriftAt
+func (l *Loop) expectedDrift(gi int32) int64 {
+	x := &l.s.Extras[gi]
+	at := x.DriftAt
 	if at == NoVersion {
-		at = g.Start
+		at = l.s.Groups[gi].Start
 	}
-	return g.Drift + l.s.Slope*int64(l.s.Trained-at)
+	return x.Drift + l.s.Slope*int64(l.s.Trained-at)
 }
 
 // driftMax is the largest mean absolute log-ratio that is taken for one, in nats.
@@ -85,14 +86,15 @@ const driftMax = 1e6
 func (l *Loop) onGroupMeasured(ev *Event) {
 	s := &l.s
 	d := float64(ev.Drift)
-	g := l.leasedGroup(ev.Group)
-	if g == nil || !(d >= 0 && d <= driftMax) {
+	gi := l.leasedGroup(ev.Group)
+	if gi == none || !(d >= 0 && d <= driftMax) {
 		l.late()
 		return
 	}
-	g.Drift, g.DriftAt = int64(math.Round(d*1e6)), s.Lease.Version
-	if age := int64(s.Lease.Version - g.Start); age > 0 {
-		sample := g.Drift / age
+	x := &s.Extras[gi]
+	x.Drift, x.DriftAt = int64(math.Round(d*1e6)), s.Lease.Version
+	if age := int64(s.Lease.Version - s.Groups[gi].Start); age > 0 {
+		sample := x.Drift / age
 		if !s.SlopeKnown {
 			s.Slope, s.SlopeKnown = sample, true
 		} else {
@@ -101,17 +103,17 @@ func (l *Loop) onGroupMeasured(ev *Event) {
 	}
 }
 
-// leasedGroup returns a group of the batch at the trainer, nil if it is not there.
-func (l *Loop) leasedGroup(id GroupID) *group {
+// leasedGroup returns a group of the batch at the trainer, none if it is not there.
+func (l *Loop) leasedGroup(id GroupID) int32 {
 	if l.s.Lease.ID == 0 {
-		return nil
+		return none
 	}
 	for _, gi := range l.s.Lease.Groups {
-		if g := &l.s.Groups[gi]; g.ID == id {
-			return g
+		if l.s.Groups[gi].ID == id {
+			return gi
 		}
 	}
-	return nil
+	return none
 }
 
 // keep puts the trained groups of a batch back into the buffer, but for those
@@ -124,7 +126,7 @@ func (l *Loop) keep() {
 		s.Ledger.Queued += int64(g.Scored)
 		g.State = groupQueued
 		s.insert(&s.Queue, gi)
-		if int(g.Uses) >= l.cfg.MaxUses {
+		if int(s.Extras[gi].Uses) >= l.cfg.MaxUses {
 			l.endGroup(gi, EndTrained, ReasonUses)
 		}
 	}

@@ -6,7 +6,7 @@ import "math"
 // those that must be tried again, then to the open group, then to new groups as far as admission permits.
 func (l *Loop) fill() {
 	s := &l.s
-	if s.Stopping || s.Finished != ReasonNone || !s.Started || l.paused() {
+	if s.Stopping || s.Finished != ReasonNone || !s.Started || l.cfg.InterruptAtBatch && l.paused() {
 		return
 	}
 	for {
@@ -15,14 +15,8 @@ func (l *Loop) fill() {
 			return
 		}
 		switch {
-		case len(s.Backlog) > 0:
-			r := s.Backlog[0]
-			s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
-			l.resume(e, r.Group, r.Sample)
-		case len(s.Retries) > 0:
-			r := s.Retries[0]
-			s.Retries = append(s.Retries[:0], s.Retries[1:]...)
-			l.issue(e, r.Group, r.Sample)
+		case len(s.Backlog)+len(s.Retries) > 0:
+			l.takeWaiting(e)
 		case s.Open != none:
 			g := &s.Groups[s.Open]
 			group, sample := s.Open, g.Issued
@@ -37,6 +31,21 @@ func (l *Loop) fill() {
 			return
 		}
 	}
+}
+
+// takeWaiting gives a slot of an engine to the rollout that has waited longest for
+// one: of those interrupted, else of those to be tried again.
+func (l *Loop) takeWaiting(e int32) {
+	s := &l.s
+	if len(s.Backlog) > 0 {
+		r := s.Backlog[0]
+		s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
+		l.resume(e, r.Group, r.Sample)
+		return
+	}
+	r := s.Retries[0]
+	s.Retries = append(s.Retries[:0], s.Retries[1:]...)
+	l.issue(e, r.Group, r.Sample)
 }
 
 // mayOpen is admission: whether the policy lets a new group start now.
@@ -83,10 +92,11 @@ func (l *Loop) openGroup() int32 {
 	last := len(s.FreeGroups) - 1
 	i := s.FreeGroups[last]
 	s.FreeGroups = s.FreeGroups[:last]
-	s.Groups[i] = group{ID: s.NextGroup, State: groupRunning, Start: NoVersion, Ready: NoVersion, Prev: none, Next: none, DriftAt: NoVersion}
-	if l.cfg.Prompts > 0 || l.cfg.Levels > 0 || l.cfg.Requeue {
+	s.Groups[i] = group{ID: s.NextGroup, State: groupRunning, Start: NoVersion, Ready: NoVersion, Prev: none, Next: none}
+	s.Extras[i] = extra{DriftAt: NoVersion}
+	if l.prompts {
 		p := l.nextPrompt()
-		s.Groups[i].Prompt, s.Groups[i].Level = p.Prompt, p.Level
+		s.Extras[i].Prompt, s.Extras[i].Level = p.Prompt, p.Level
 	}
 	base := int(i) * l.stride
 	for k := range l.stride {
@@ -102,6 +112,7 @@ func (l *Loop) grow(n int) {
 	s := &l.s
 	for range max(n, 1) {
 		s.Groups = append(s.Groups, group{Prev: none, Next: none})
+		s.Extras = append(s.Extras, extra{})
 		for range l.stride {
 			s.Samples = append(s.Samples, sample{Slot: none})
 		}
@@ -125,15 +136,26 @@ func (l *Loop) issue(e, gi, k int32) {
 	if g.Start == NoVersion || eng.Served < g.Start {
 		g.Start = eng.Served
 	}
+	last := len(eng.Free) - 1
+	slotIndex := eng.Free[last]
+	eng.Free = eng.Free[:last]
+	eng.Active++
 	smp.Attempt++
-	slotIndex := l.takeSlot(e, gi, k)
+	smp.Slot = slotIndex
 	g.InFlight++
+	// Field by field, as below: a composite literal is built aside and copied, which is a quarter of a step.
+	sl := &s.Slots[slotIndex]
+	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = g.ID, gi, k, smp.Attempt, slotRunning
 	s.Ledger.Admitted++
 	s.Ledger.InFlight++
 	l.out = append(l.out, Action{})
 	a := &l.out[len(l.out)-1]
 	a.Kind, a.Engine, a.Slot, a.Group, a.Sample, a.Attempt = StartRollout, e, slotIndex, g.ID, k, smp.Attempt
-	a.Version, a.StartVersion, a.Prompt, a.Level = eng.Served, g.Start, g.Prompt, g.Level
+	a.Version, a.StartVersion = eng.Served, g.Start
+	if l.prompts {
+		x := &s.Extras[gi]
+		a.Prompt, a.Level = x.Prompt, x.Level
+	}
 }
 
 // occupied returns the slot an event names if that very attempt holds it. An
@@ -208,11 +230,7 @@ func (l *Loop) onFirstToken(ev *Event) {
 
 func (l *Loop) onRolloutScored(ev *Event) {
 	sl := l.occupied(ev, true)
-	if sl == nil {
-		return
-	}
-	if ev.Verdict == VerdictPruned {
-		l.pruneSample(ev.Slot)
+	if sl == nil || ev.Verdict != VerdictNone && l.pruned(ev, sl) {
 		return
 	}
 	if r := float64(ev.Reward); math.IsNaN(r) || math.IsInf(r, 0) {
@@ -231,22 +249,26 @@ func (l *Loop) onRolloutScored(ev *Event) {
 	} else if g.Reward != ev.Reward {
 		g.Uneven = true
 	}
-	switch ev.Verdict {
-	case VerdictReject:
-		g.Rejected = true
-	case VerdictSolved:
-		g.Solved++
+	if ev.Verdict != VerdictNone {
+		l.judge(gi, ev.Verdict)
 	}
 	g.Scored++
 	l.freeSlot(ev.Slot)
-	switch {
-	case int(g.Scored) == l.cfg.GroupSize:
-		if l.cfg.Redundancy > 0 {
-			l.cancelInFlight(gi) // enough others are scored
-		}
+	if int(g.Scored+g.Lost) == l.stride {
 		l.ready(gi)
-	case int(g.Scored+g.Lost) == l.stride:
+	} else if l.cfg.Redundancy > 0 && int(g.Scored) == l.cfg.GroupSize {
+		l.cancelInFlight(gi) // enough are scored
 		l.ready(gi)
+	}
+}
+
+// judge takes the verdict on a scored rollout of a group.
+func (l *Loop) judge(gi int32, v Verdict) {
+	switch v {
+	case VerdictReject:
+		l.s.Groups[gi].Rejected = true
+	case VerdictSolved:
+		l.s.Extras[gi].Solved++
 	}
 }
 
@@ -289,9 +311,10 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 		return
 	}
 	g.Lost++
-	g.Failed++
+	x := &s.Extras[gi]
+	x.Failed++
 	complete := int(g.Scored+g.Lost) == l.stride
-	if l.cfg.OnFailure == DropGroup && int(g.Failed) > l.cfg.Redundancy || complete && g.Scored == 0 {
+	if l.cfg.OnFailure == DropGroup && int(x.Failed) > l.cfg.Redundancy || complete && g.Scored == 0 {
 		l.endGroup(gi, EndFailed, why)
 	} else if complete {
 		l.ready(gi)
@@ -303,7 +326,7 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 func (l *Loop) endGroup(gi int32, end End, why Reason) {
 	s := &l.s
 	g := &s.Groups[gi]
-	if g.Uses > 0 {
+	if s.Extras[gi].Uses > 0 {
 		end = EndTrained
 	}
 	scored := int64(g.Scored)
@@ -322,7 +345,7 @@ func (l *Loop) endGroup(gi int32, end End, why Reason) {
 	}
 	*s.Ledger.end(end) += scored
 	l.emit(Action{Kind: GroupEnded, Group: g.ID, End: end, Reason: why, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
-	l.requeue(g, end, why)
+	l.requeue(gi, end, why)
 	l.releaseGroup(gi)
 }
 

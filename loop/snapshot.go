@@ -47,7 +47,7 @@ func Restore(data []byte) (*Loop, error) {
 // and links first, then every count that can be had in two ways.
 func (l *Loop) plausible() error {
 	s := &l.s
-	if len(s.Engines) != len(l.cfg.EngineSlots) || len(s.Slots) != l.cfg.Concurrency() || len(s.Samples) != len(s.Groups)*l.stride || len(s.Levels) != l.cfg.Levels {
+	if len(s.Engines) != len(l.cfg.EngineSlots) || len(s.Slots) != l.cfg.Concurrency() || len(s.Samples) != len(s.Groups)*l.stride || len(s.Extras) != len(s.Groups) || len(s.Levels) != l.cfg.Levels {
 		return fmt.Errorf("%d engines, %d slots, %d samples of %d groups do not fit the config", len(s.Engines), len(s.Slots), len(s.Samples), len(s.Groups))
 	}
 	if s.Finished >= reasonCount || s.Trained < 0 || s.Sync.Target < NoVersion || s.Sync.Target > s.Trained || s.Sync.Completed < 0 || s.Sync.Completed > s.Trained {
@@ -126,8 +126,11 @@ func (l *Loop) plausibleSamples() error {
 			}
 		}
 		waiting := g.Issued - g.InFlight - g.Scored - g.Lost
-		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.stride || g.Failed < 0 || g.Failed > g.Lost || g.Solved < 0 || g.Solved > g.Scored || g.Level < 0 || int(g.Level) > l.cfg.Levels {
+		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.stride {
 			return fmt.Errorf("g%d has %d issued, %d in flight, %d scored, %d lost", g.ID, g.Issued, g.InFlight, g.Scored, g.Lost)
+		}
+		if x := &s.Extras[i]; x.Failed < 0 || x.Failed > g.Lost || x.Solved < 0 || x.Solved > g.Scored || x.Level < 0 || int(x.Level) > l.cfg.Levels || x.Uses < 0 || int(x.Uses) > l.cfg.MaxUses {
+			return fmt.Errorf("g%d has %d failed, %d solved, %d uses at level %d", g.ID, x.Failed, x.Solved, x.Uses, x.Level)
 		}
 		if g.Start < NoVersion || g.Start > s.Trained || g.Ready < NoVersion || g.Ready > s.Trained || g.State != groupRunning && (g.Ready < g.Start || g.Start < 0 || g.Scored == 0) {
 			return fmt.Errorf("g%d in state %d has start v%d, ready v%d, %d scored", g.ID, g.State, g.Start, g.Ready, g.Scored)

@@ -18,8 +18,9 @@ type state struct {
 	NextLease LeaseID
 	// NextTurn is the Turn of the next group to become ready.
 	NextTurn int64
-	// Groups and Samples are the arena of live groups; sample k of group i is Samples[i*GroupSize+k].
+	// Groups, Extras and Samples are the arena of live groups; sample k of group i is Samples[i*stride+k].
 	Groups     []group
+	Extras     []extra
 	Samples    []sample
 	FreeGroups []int32
 	// LiveGroups counts groups that have been opened and have not ended.
@@ -27,6 +28,18 @@ type state struct {
 	// Open is the group whose rollouts are being issued.
 	Open    int32
 	Retries []retry
+	Slots   []slot
+	Engines []engine
+	// Queue holds ready groups in the order in which they became ready, Held those kept out of it.
+	Queue list
+	Held  list
+	Lease lease
+	Sync  sync
+	// Settle is the instant of a Tick that the loop has asked for, or NoTick.
+	Settle int64
+	Ledger Ledger
+	Counts Counts
+
 	// Backlog are interrupted rollouts that wait for a slot, the longest waiting first.
 	Backlog []retry
 	// Requeue are prompts to be played again, Cursor counts those taken from the prompt set.
@@ -43,17 +56,6 @@ type state struct {
 	// Slope is the estimate of drift per version, in millionths of a nat, once SlopeKnown (PolicyReplay).
 	Slope      int64
 	SlopeKnown bool
-	Slots      []slot
-	Engines    []engine
-	// Queue holds ready groups in the order in which they became ready, Held those kept out of it.
-	Queue list
-	Held  list
-	Lease lease
-	Sync  sync
-	// Settle is the instant of a Tick that the loop has asked for, or NoTick.
-	Settle int64
-	Ledger Ledger
-	Counts Counts
 }
 
 type groupState uint8
@@ -75,25 +77,30 @@ type group struct {
 	Rejected  bool
 	// Uneven: two scored rewards differ.
 	Uneven bool
-	// Issued counts samples that have been started at least once, Lost those given up, Failed those
-	// of them that failed, Solved the scored ones whose answer is wholly right. InFlight counts
+	// Issued counts samples that have been started at least once, Lost those given up. InFlight counts
 	// interrupted ones too.
 	Issued   int32
 	InFlight int32
 	Scored   int32
 	Lost     int32
-	Failed   int32
-	Solved   int32
 	Reward   float32
-	// Level and Prompt as carried by every start.
-	Level  int32
-	Prompt int64
-	Start  Version
-	Ready  Version
+	Start    Version
+	Ready    Version
 	// Turn orders groups by the moment they became ready.
 	Turn int64
 	Prev int32
 	Next int32
+}
+
+// extra is what few rules need of a live group. It lies apart so that a group
+// fills one cache line.
+type extra struct {
+	// Failed counts the lost samples that failed, Solved the scored ones whose answer is wholly right.
+	Failed int32
+	Solved int32
+	// Prompt and Level as carried by every start.
+	Prompt int64
+	Level  int32
 	// Uses counts train steps, Drift is what the last one measured in millionths of a nat, DriftAt its
 	// version (PolicyReplay).
 	Uses    int32
