@@ -167,8 +167,12 @@ func TestPower(t *testing.T) {
 		}, func(r bias.Report) bool { return r.Length.P < 0.05 }},
 		{"one prompt in ten is trained half as often", func(p *population) {
 			p.steps = 200
-			p.keep = func(rng *rand.Rand, g made) bool { return rng.Float64() < 0.8 && (g.prompt%10 != 0 || rng.Float64() < 0.5) }
-		}, func(r bias.Report) bool { return r.Prompt.Found && r.Prompt.Cells[0].Name[len(r.Prompt.Cells[0].Name)-1] == '0' }},
+			p.keep = func(rng *rand.Rand, g made) bool {
+				return rng.Float64() < 0.8 && (g.prompt%10 != 0 || rng.Float64() < 0.5)
+			}
+		}, func(r bias.Report) bool {
+			return r.Prompt.Found && r.Prompt.Cells[0].Name[len(r.Prompt.Cells[0].Name)-1] == '0'
+		}},
 		{"hard levels are trained less", func(p *population) {
 			p.keep = func(rng *rand.Rand, g made) bool { return rng.Float64() < 0.9-0.1*float64(g.level) }
 		}, func(r bias.Report) bool { return r.Level.Found && r.Level.Ratio < 1 }},
