@@ -10,7 +10,7 @@ import (
 )
 
 // explorer enumerates every order in which the effects of two groups and two
-// versions can end. Rollouts of later groups never end, so that the tree is finite.
+// versions can end. Rollouts of later groups never end by themselves, so that the tree is finite.
 type explorer struct {
 	t      *testing.T
 	cfg    loop.Config
@@ -66,7 +66,7 @@ func (x *explorer) deliver(w *world, ev loop.Event) {
 	for _, a := range actions {
 		if a.Kind == loop.FinishRun {
 			w.done = true
-		} else if a.Kind.IsEffect() {
+		} else if a.Kind.IsEffect() && a.Slot >= 0 { // nobody ends what stood interrupted
 			w.effects = append(w.effects, a)
 		}
 	}
@@ -109,8 +109,10 @@ func endings(a loop.Action) []loop.Event {
 		return found
 	}
 	switch a.Kind {
-	case loop.StartRollout:
+	case loop.StartRollout, loop.ResumeRollout:
 		return as(loop.RolloutScored, loop.RolloutFailed)
+	case loop.InterruptRollout:
+		return as(loop.RolloutInterrupted)
 	case loop.AbortRollout:
 		return as(loop.RolloutAborted)
 	case loop.StartTrainStep:
@@ -163,7 +165,7 @@ func (x *explorer) next(w *world, faults int) []option {
 		next = append(next, option{loop.Event{Kind: loop.EngineJoined, Engine: e}, faults})
 	}
 	for _, a := range w.effects {
-		if a.Kind == loop.StartRollout && a.Group > 2 {
+		if (a.Kind == loop.StartRollout || a.Kind == loop.ResumeRollout) && a.Group > x.last() {
 			continue
 		}
 		for i, ev := range endings(a) {
@@ -182,6 +184,11 @@ func (x *explorer) next(w *world, faults int) []option {
 		next = append(next, option{loop.Event{Kind: loop.EngineLost, Engine: int32(e)}, faults - 1})
 	}
 	return next
+}
+
+// last is the last group whose rollouts end: the second that can be trained on.
+func (x *explorer) last() loop.GroupID {
+	return loop.GroupID(2 + 2*x.cfg.ExtraGroups) // each version ends with its surplus
 }
 
 // TestInterleavings enumerates, for two groups and two versions, all orders of
@@ -206,6 +213,33 @@ func TestInterleavings(t *testing.T) {
 		{"block newest", 0, 0, func(c *loop.Config) { c.Policy, c.QueueGroups, c.Select = loop.PolicyBlock, 1, loop.SelectNewest }},
 		{"synchronous, two engines", 0, 0, func(c *loop.Config) {
 			c.Policy, c.QueueGroups, c.EngineSlots = loop.PolicySynchronous, 1, []int{2, 2}
+		}},
+		{"restart", 0, 0, func(c *loop.Config) { c.Sync, c.GroupSize = loop.SyncRestart, 1 }},
+		{"restart, two engines", 0, 0, func(c *loop.Config) {
+			c.EngineSlots, c.GroupSize, c.Sync, c.MaxSpans = []int{1, 1}, 1, loop.SyncRestart, 1
+		}},
+		{"restart rolling, two engines", 0, 0, func(c *loop.Config) {
+			c.EngineSlots, c.GroupSize, c.Sync, c.RollingSwitch = []int{1, 2}, 1, loop.SyncRestart, true
+		}},
+		{"bounded, interrupts at a batch", 0, 0, func(c *loop.Config) {
+			c.Policy, c.Eta, c.EngineSlots, c.InterruptAtBatch = loop.PolicyBounded, 1, []int{3}, true
+		}},
+		{"threshold, restart", 0, 0, func(c *loop.Config) {
+			c.Policy, c.StalenessThreshold, c.EngineSlots, c.Sync = loop.PolicyThreshold, 1, []int{3}, loop.SyncRestart
+		}},
+		{"replay", 0, 0, func(c *loop.Config) { c.Policy, c.MaxUses, c.EngineSlots = loop.PolicyReplay, 2, []int{3} }},
+		{"redundancy", 0, 0, func(c *loop.Config) { c.Redundancy, c.EngineSlots = 1, []int{3} }},
+		{"synchronous, extra group", 0, 0, func(c *loop.Config) {
+			c.Policy, c.ExtraGroups, c.EngineSlots = loop.PolicySynchronous, 1, []int{3}
+		}},
+		{"synchronous, extra group interrupted", 0, 0, func(c *loop.Config) {
+			c.Policy, c.ExtraGroups, c.EngineSlots, c.InterruptAtBatch = loop.PolicySynchronous, 1, []int{2}, true
+		}},
+		{"restart, faults", 1, 2, func(c *loop.Config) {
+			c.GroupSize, c.EngineSlots, c.Sync = 1, []int{2}, loop.SyncRestart
+		}},
+		{"restart rolling, faults", 0, 1, func(c *loop.Config) {
+			c.GroupSize, c.EngineSlots, c.Sync, c.RollingSwitch = 1, []int{1, 1}, loop.SyncRestart, true
 		}},
 		{"drop, faults", 1, 1, func(c *loop.Config) { c.GroupSize, c.EngineSlots = 1, []int{1, 1} }},
 		{"drain rolling, faults", 1, 2, func(c *loop.Config) {

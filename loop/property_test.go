@@ -16,8 +16,15 @@ import (
 // recorded returns the steps of a random run with faults, but without snapshots.
 func recorded(t *testing.T, seed uint64, events int) (loop.Config, []looptest.Record) {
 	t.Helper()
+	return recordedAs(t, seed, events, func(*loop.Config) {})
+}
+
+// recordedAs is recorded with a change to the config that the seed draws.
+func recordedAs(t *testing.T, seed uint64, events int, change func(*loop.Config)) (loop.Config, []looptest.Record) {
+	t.Helper()
 	plan := looptest.Draw(seed)
 	plan.Faults.Snapshots = 0
+	change(&plan.Config)
 	w, err := looptest.NewWorld(plan)
 	if err != nil {
 		t.Fatal(err)
@@ -37,11 +44,11 @@ func TestSameEventsSameActions(t *testing.T) {
 	}
 }
 
-// TestTimeScales multiplies every time by a constant: no decision depends on how
-// long anything takes, only on what came first.
+// TestTimeScales multiplies every time by a constant: no decision but the hold's
+// depends on how long anything takes, only on what came first.
 func TestTimeScales(t *testing.T) {
 	for seed := uint64(1); seed <= 40; seed++ {
-		cfg, log := recorded(t, seed, 300)
+		cfg, log := recordedAs(t, seed, 300, func(c *loop.Config) { c.Hold = 0 })
 		for _, factor := range []int64{3, 1000} {
 			slower := func(ev loop.Event) loop.Event {
 				ev.Time *= factor
@@ -159,7 +166,9 @@ func TestLedgerFollowsAttempts(t *testing.T) {
 					}
 					started[key] = true
 				case loop.GroupTrained:
-					ended[loop.EndTrained] += int64(a.Count)
+					if cfg.Policy != loop.PolicyReplay { // there it ends later, and once
+						ended[loop.EndTrained] += int64(a.Count)
+					}
 				case loop.GroupEnded:
 					ended[a.End] += int64(a.Count)
 				}
@@ -167,7 +176,8 @@ func TestLedgerFollowsAttempts(t *testing.T) {
 		}
 		got := l.Ledger()
 		if got.Admitted != int64(len(started)) || got.Trained != ended[loop.EndTrained] || got.Evicted != ended[loop.EndEvicted] ||
-			got.Discarded != ended[loop.EndDiscarded] || got.Filtered != ended[loop.EndFiltered] || got.Failed < ended[loop.EndFailed] {
+			got.Discarded != ended[loop.EndDiscarded] || got.Filtered != ended[loop.EndFiltered] || got.Failed < ended[loop.EndFailed] ||
+			got.Cancelled < ended[loop.EndCancelled] || ended[loop.EndPruned] != 0 {
 			t.Fatalf("seed %d: ledger is %+v, the actions say %d admitted and %v", seed, got, len(started), ended)
 		}
 	}
@@ -243,20 +253,48 @@ func (b *bytesReader) n(n int) int {
 
 func (b *bytesReader) config() loop.Config {
 	c := loop.Config{
-		Policy: loop.Policy(b.n(4)), GroupSize: 1 + b.n(3), BatchGroups: 1 + b.n(3), Select: loop.Selection(b.n(3)),
-		MaxStaleness: loop.Version(b.n(3)), Start: loop.StartOrder(b.n(2)), Sync: loop.SyncMode(b.n(3)), SyncEvery: b.n(3),
+		Policy: loop.Policy(b.n(7)), GroupSize: 1 + b.n(3), BatchGroups: 1 + b.n(3), Select: loop.Selection(b.n(3)),
+		MaxStaleness: loop.Version(b.n(3)), Start: loop.StartOrder(b.n(2)), Sync: loop.SyncMode(b.n(4)), SyncEvery: b.n(3),
 		MaxAttempts: b.n(3), OnFailure: loop.FailureRule(b.n(2)), TrainAttempts: b.n(3), TrainSteps: loop.Version(10 * b.n(2)),
 	}
 	flags := b.n(256)
 	c.Abort, c.TrainerBlocked, c.RollingSwitch, c.FilterZeroAdvantage = flags&1 > 0, flags&2 > 0, flags&4 > 0, flags&8 > 0
-	c.QueueGroups = c.BatchGroups
-	if c.Policy != loop.PolicySynchronous {
-		c.QueueGroups += b.n(3)
+	c.InterruptAtBatch, c.FilterSolveRate, c.Requeue, c.Balance = flags&16 > 0, flags&32 > 0, flags&64 > 0, flags&128 > 0
+	b.further(&c)
+	switch least := c.LiveGroupsMax(); {
+	case c.Policy == loop.PolicySynchronous:
+		c.ExtraGroups = b.n(3)
+		c.QueueGroups = c.BatchGroups + c.ExtraGroups
+	default:
+		c.QueueGroups = max(c.BatchGroups, least) + b.n(3)
 	}
 	for range 1 + b.n(3) {
 		c.EngineSlots = append(c.EngineSlots, 1+b.n(4))
 	}
 	return c
+}
+
+// further chooses what keeps back, interrupts and shapes.
+func (b *bytesReader) further(c *loop.Config) {
+	c.Seed, c.Redundancy, c.MaxSpans = uint64(b.n(256)), b.n(3), b.n(3)
+	c.Prompts, c.Levels, c.Explore = b.n(4), b.n(4), float64(b.n(3))/2
+	if c.Levels > 0 || c.FilterSolveRate {
+		c.SolveHigh = float64(1+b.n(4)) / 4
+		c.SolveLow = c.SolveHigh * float64(b.n(4)) / 4
+	}
+	if b.n(2) > 0 {
+		c.PauseGroups = c.BatchGroups + b.n(2)
+	}
+	c.Hold = float64(b.n(4)) / 4
+	switch c.Policy {
+	case loop.PolicyBounded:
+		c.Eta = float64(b.n(8)) / 2
+	case loop.PolicyThreshold:
+		c.StalenessThreshold = float64(b.n(8)) / 4
+	case loop.PolicyReplay:
+		c.MaxUses, c.Gamma, c.Evict = b.n(4), float64(b.n(5))/4, loop.Eviction(b.n(2))
+	}
+	c.Balance = c.Balance && c.Policy == loop.PolicyReplay && c.Prompts > 0
 }
 
 // event returns the next event: the end of an outstanding effect, an engine's or
@@ -272,8 +310,18 @@ func (b *bytesReader) event(now int64, effects []loop.Action) loop.Event {
 		}
 		end := ends[b.n(8)*b.n(2)%len(ends)]
 		end.Time, end.Reward = ev.Time, ev.Reward
-		if end.Kind == loop.RolloutScored && b.n(4) == 0 {
-			end.Kind, end.Version = loop.FirstToken, loop.Version(b.n(4))
+		if a.Kind == loop.StartTrainStep && b.n(4) == 0 {
+			return loop.Event{Time: ev.Time, Kind: loop.GroupMeasured, Group: a.Group + loop.GroupID(b.n(20)), Drift: float32(b.n(9)-1) / 8}
+		}
+		if end.Kind == loop.RolloutScored {
+			switch b.n(8) {
+			case 0, 1:
+				end.Kind, end.Version = loop.FirstToken, loop.Version(b.n(4))
+			case 2:
+				end.Kind, end.Tokens = loop.RolloutInterrupted, int32(b.n(3))
+			case 3:
+				end.Verdict = loop.Verdict(b.n(5))
+			}
 		}
 		return end
 	case what < 13:

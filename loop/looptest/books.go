@@ -2,6 +2,8 @@ package looptest
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/loop"
@@ -17,7 +19,7 @@ func (c *Checker) Ledger() loop.Ledger {
 		Failed: c.ends[loop.EndFailed],
 	}
 	for _, g := range c.groups {
-		l.InFlight += int64(g.count(running))
+		l.InFlight += int64(g.count(running, interrupted))
 		switch g.place {
 		case generating, inHeld:
 			l.Waiting += int64(g.count(scored))
@@ -43,11 +45,11 @@ func (c *Checker) invariants() error {
 	if len(c.held) > 0 && len(c.queue) < c.cfg.QueueGroups {
 		return fmt.Errorf("%d groups are held while the queue has room", len(c.held))
 	}
-	if c.cfg.Policy == loop.PolicySynchronous && len(c.groups) > c.cfg.BatchGroups {
-		return fmt.Errorf("%d groups are live under one version, want at most %d", len(c.groups), c.cfg.BatchGroups)
+	if err := c.limits(); err != nil {
+		return err
 	}
 	for _, g := range c.groups {
-		if g.place == generating && g.count(running) > 0 && c.hopeless(g.start) {
+		if g.place == generating && g.count(running, interrupted) > 0 && c.hopeless(g.start) {
 			return fmt.Errorf("g%d is in flight with stamp v%d, which can no longer meet the budget of %d", g.id, g.start, c.cfg.MaxStaleness)
 		}
 	}
@@ -64,6 +66,31 @@ func (c *Checker) invariants() error {
 	return nil
 }
 
+// limits checks how many groups may be live, and how many spans a rollout may have.
+func (c *Checker) limits() error {
+	most := math.MaxInt
+	switch c.cfg.Policy {
+	case loop.PolicySynchronous:
+		most = c.cfg.BatchGroups + c.cfg.ExtraGroups
+	case loop.PolicyBounded:
+		most = boundedGroups(c.cfg)
+	}
+	if len(c.groups) > most {
+		return fmt.Errorf("%d groups are live, want at most %d", len(c.groups), most)
+	}
+	for _, g := range c.groups {
+		if g.count(scored) > c.cfg.GroupSize {
+			return fmt.Errorf("g%d has %d scored rollouts of %d", g.id, g.count(scored), c.cfg.GroupSize)
+		}
+		for k, s := range g.samples {
+			if c.cfg.MaxSpans > 0 && s.state == interrupted && s.spans >= c.cfg.MaxSpans {
+				return fmt.Errorf("g%d/%d is to be resumed after %d spans of %d", g.id, k, s.spans, c.cfg.MaxSpans)
+			}
+		}
+	}
+	return nil
+}
+
 // leasedRightly checks what every group at the trainer must fulfil.
 func (c *Checker) leasedRightly(g *groupBook) error {
 	if _, ended := c.over[g.id]; ended {
@@ -74,9 +101,11 @@ func (c *Checker) leasedRightly(g *groupBook) error {
 	switch {
 	case pqs < 0, iqs < 0, g.start < 0:
 		return fmt.Errorf("g%d is trained with staleness %d = %d + %d, stamp v%d", g.id, staleness, pqs, iqs, g.start)
-	case c.cfg.Policy == loop.PolicyMax && staleness > c.cfg.MaxStaleness:
+	case c.discards() && staleness > c.cfg.MaxStaleness:
 		return fmt.Errorf("g%d is trained with staleness %d, the budget is %d", g.id, staleness, c.cfg.MaxStaleness)
-	case c.cfg.Policy == loop.PolicySynchronous && staleness != 0:
+	case c.cfg.Policy == loop.PolicyReplay && g.uses >= c.cfg.MaxUses:
+		return fmt.Errorf("g%d is trained on for the %dth time of %d", g.id, g.uses+1, c.cfg.MaxUses)
+	case c.cfg.Policy == loop.PolicySynchronous && staleness != 0 && (c.cfg.ExtraGroups == 0 || !c.cfg.InterruptAtBatch):
 		return fmt.Errorf("g%d is trained with staleness %d under the synchronous schedule", g.id, staleness)
 	case g.count(scored) == 0:
 		return fmt.Errorf("g%d is trained without a scored rollout", g.id)
@@ -103,6 +132,8 @@ func (c *Checker) Compare(st loop.Status) error {
 		{"held_groups", int64(st.HeldGroups), int64(len(c.held))},
 		{"live_groups", int64(st.LiveGroups), int64(len(c.groups))},
 		{"retries", int64(st.Retries), int64(len(c.retries))},
+		{"backlog", int64(st.Backlog), int64(len(c.backlog))},
+		{"requeued", int64(st.Requeued), int64(len(c.prompts.again))},
 		{"lease", int64(st.Lease), int64(c.lease.id)},
 		{"sync_target", int64(st.SyncTarget), int64(c.target)},
 		{"late", st.Counts.Late, c.counts.Late},
@@ -118,7 +149,26 @@ func (c *Checker) Compare(st loop.Status) error {
 	if st.Stopping != c.stopping || (st.Finished != loop.ReasonNone) != c.finished {
 		return fmt.Errorf("status has stopping %t, finished %q, want %t, %t", st.Stopping, st.Finished, c.stopping, c.finished)
 	}
+	if holds := c.hold.since != never; st.Holding != holds {
+		return fmt.Errorf("status has holding %t, want %t", st.Holding, holds)
+	}
+	if levels := c.solveRates(); !slices.Equal(st.Levels, levels) {
+		return fmt.Errorf("status has levels %v, want %v", st.Levels, levels)
+	}
 	return c.compareEngines(st.Engines)
+}
+
+// solveRates are the curriculum's estimates, -1 where nothing is known.
+func (c *Checker) solveRates() []float64 {
+	var rates []float64
+	for _, l := range c.levels {
+		rate := -1.0
+		if l.measured {
+			rate = float64(l.rate) / wholeRate
+		}
+		rates = append(rates, rate)
+	}
+	return rates
 }
 
 func (c *Checker) compareEngines(engines []loop.EngineStatus) error {
@@ -150,7 +200,7 @@ func (e engineBook) describe() string {
 	case joining:
 		return "joining"
 	}
-	return [...]string{"serving", "loading", "loaded", "switching"}[e.stage]
+	return [...]string{"serving", "loading", "loaded", "emptying", "switching"}[e.stage]
 }
 
 // Version returns the trainer's version by the checker's books.
@@ -186,10 +236,13 @@ func (c *Checker) Blocker() string {
 	for id := loop.GroupID(1); id <= c.lastGroup && live < 4; id++ {
 		if g := c.groups[id]; g != nil && g.place == generating {
 			live++
-			say("g%d has %d of %d rollouts scored, %d running, %d to be tried again", id, g.count(scored), len(g.samples), g.count(running), g.count(retrying))
+			say("g%d has %d of %d rollouts scored, %d running, %d interrupted, %d to be tried again", id,
+				g.count(scored), c.cfg.GroupSize, g.count(running), g.count(interrupted), g.count(retrying))
 		}
 	}
-	if why := c.closed(); why != "" {
+	if why := c.paused(); why != "" {
+		say("nothing starts: %s", why)
+	} else if why := c.closed(); why != "" {
 		say("no group may be opened: %s", why)
 	}
 	return strings.Join(parts, "; ")

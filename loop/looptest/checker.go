@@ -35,28 +35,41 @@ type Checker struct {
 	readied   int
 	queue     []loop.GroupID
 	held      []loop.GroupID
-	retries   []retryBook
-	lease     leaseBook
+	// backlog are the interrupted rollouts, the first to be resumed first.
+	backlog []retryBook
+	retries []retryBook
+	lease   leaseBook
+	// taken counts the groups leased since the last completed sync, as the threshold does.
+	taken int
+
+	prompts promptBook
+	levels  []levelBook
+	draws   uint64
+	slope   slopeBook
+	gamma   [64]uint64
+	hold    holdBook
 
 	admitted int64
 	ends     map[loop.End]int64
 	counts   loop.Counts
 
-	// want are the decisions that must be among the actions of this step, starts aside.
+	// want are the decisions that must be among the actions of this step, starts and resumptions aside.
 	want []loop.Action
 }
 
 type slotBook struct {
 	engine int32
-	// taken: the slot holds attempt of sample of group; unwanted: that attempt has ended already.
+	// taken: the slot holds attempt of sample of group; unwanted: that attempt has ended already;
+	// asked: the engine has been told to interrupt it.
 	taken    bool
 	unwanted bool
+	asked    bool
 	group    loop.GroupID
 	sample   int32
 	attempt  int32
 }
 
-// retryBook is a rollout that waits to be tried again; the first to fail is the first to be.
+// retryBook is a rollout that waits to be tried again, or to be resumed.
 type retryBook struct {
 	group  loop.GroupID
 	sample int32
@@ -75,17 +88,23 @@ type sampleState int
 const (
 	unissued sampleState = iota
 	running
+	interrupted
 	retrying
 	scored
+	// lost by failure, pruned by a verdict, or cut because enough siblings were scored.
 	lost
+	pruned
+	cut
 )
 
 type sampleBook struct {
 	state    sampleState
 	attempt  int32
 	failures int
+	spans    int
 	slot     int32
 	reward   float32
+	solved   bool
 }
 
 type place int
@@ -106,6 +125,10 @@ type groupBook struct {
 	turn     int
 	token    bool
 	rejected bool
+	prompt   int64
+	level    int32
+	uses     int
+	drift    driftBook
 }
 
 // NewChecker returns a checker for a loop made with the same config that has
@@ -116,6 +139,9 @@ func NewChecker(cfg loop.Config) *Checker {
 		cfg: cfg, target: loop.NoVersion,
 		groups: map[loop.GroupID]*groupBook{}, over: map[loop.GroupID]loop.End{}, ends: map[loop.End]int64{},
 	}
+	c.levels = make([]levelBook, cfg.Levels)
+	c.gamma = weights(cfg.Gamma)
+	c.hold = newHold()
 	for i, n := range cfg.EngineSlots {
 		c.engines = append(c.engines, engineBook{served: loop.NoVersion, loading: loop.NoVersion})
 		for range n {
@@ -180,7 +206,13 @@ func (c *Checker) quiet(actions []loop.Action, tick int64) error {
 
 func (c *Checker) checkTick(tick int64) error {
 	want := loop.NoTick
-	if c.settling && !c.finished {
+	if end := c.holdTick(); end != never {
+		want = end
+	}
+	switch {
+	case c.finished:
+		want = loop.NoTick
+	case c.settling:
 		want = c.now
 	}
 	if tick != want {
@@ -189,11 +221,11 @@ func (c *Checker) checkTick(tick int64) error {
 	return nil
 }
 
-// compareWanted compares all actions but starts with what must follow from the
+// compareWanted compares all actions but starts and resumptions with what must follow from the
 // event. Order counts within a kind where it means something: the order in which
 // groups are queued, leased and trained.
 func (c *Checker) compareWanted(actions []loop.Action) error {
-	got := slices.DeleteFunc(slices.Clone(actions), func(a loop.Action) bool { return a.Kind == loop.StartRollout })
+	got := slices.DeleteFunc(slices.Clone(actions), func(a loop.Action) bool { return places(a.Kind) })
 	want := slices.Clone(c.want)
 	arrange(got)
 	arrange(want)
@@ -238,7 +270,7 @@ func arrange(actions []loop.Action) {
 		}
 		switch a.Kind {
 		case loop.AbortRollout:
-			return int(a.Slot) - int(b.Slot)
+			return int(a.Group) - int(b.Group) // of one group in the order of its samples
 		case loop.LoadWeights, loop.SwitchWeights:
 			return int(a.Engine) - int(b.Engine)
 		case loop.GroupEnded:
@@ -268,160 +300,6 @@ func (c *Checker) batches(actions []loop.Action) error {
 	}
 	if named > 0 {
 		return fmt.Errorf("%d groups were leased without a train step", named)
-	}
-	return nil
-}
-
-// starts checks every start against what is free, owed and admitted, and books it.
-func (c *Checker) starts(actions []loop.Action) error {
-	for _, a := range actions {
-		if a.Kind != loop.StartRollout {
-			continue
-		}
-		if c.settling || c.stopping || c.finished {
-			return fmt.Errorf("%v, though nothing may start now", a)
-		}
-		if err := c.startPlace(a); err != nil {
-			return err
-		}
-		if err := c.startSubject(a); err != nil {
-			return err
-		}
-		c.bookStart(a)
-		if g := c.groups[a.Group]; a.StartVersion != g.start {
-			return fmt.Errorf("%v stamps its group v%d, want v%d", a, a.StartVersion, g.start)
-		}
-	}
-	return nil
-}
-
-func (c *Checker) startPlace(a loop.Action) error {
-	if a.Slot < 0 || int(a.Slot) >= len(c.slots) || c.slots[a.Slot].engine != a.Engine {
-		return fmt.Errorf("%v: engine %d has no slot %d", a, a.Engine, a.Slot)
-	}
-	if c.slots[a.Slot].taken {
-		return fmt.Errorf("%v: the slot holds g%d/%d", a, c.slots[a.Slot].group, c.slots[a.Slot].sample)
-	}
-	if e := &c.engines[a.Engine]; !c.takesRollouts(e) || e.served != a.Version {
-		return fmt.Errorf("%v: the engine serves v%d, takes rollouts: %t", a, e.served, c.takesRollouts(e))
-	}
-	return nil
-}
-
-// startSubject checks who starts: first what must be tried again, then the rest
-// of the open group, then a new group if admission permits.
-func (c *Checker) startSubject(a loop.Action) error {
-	extra := a
-	extra.Kind, extra.Engine, extra.Slot, extra.Sample, extra.Attempt, extra.Group, extra.Version, extra.StartVersion = 0, 0, 0, 0, 0, 0, 0, 0
-	if extra != (loop.Action{}) {
-		return fmt.Errorf("%v carries fields that are not a start's: %+v", a, fields(extra))
-	}
-	if len(c.retries) > 0 {
-		first := c.retries[0]
-		if a.Group != first.group || a.Sample != first.sample {
-			return fmt.Errorf("%v, while g%d/%d waits to be tried again", a, first.group, first.sample)
-		}
-		if want := c.groups[a.Group].samples[a.Sample].attempt + 1; a.Attempt != want {
-			return fmt.Errorf("%v is not attempt %d", a, want)
-		}
-		return nil
-	}
-	if a.Attempt != 1 {
-		return fmt.Errorf("%v: the first attempt is 1", a)
-	}
-	if g := c.open(); g != nil {
-		next := slices.IndexFunc(g.samples, func(s sampleBook) bool { return s.state == unissued })
-		if a.Group != g.id || int(a.Sample) != next {
-			return fmt.Errorf("%v, while g%d/%d is next", a, g.id, next)
-		}
-		return nil
-	}
-	if a.Group != c.lastGroup+1 || a.Sample != 0 {
-		return fmt.Errorf("%v, while g%d/0 is next", a, c.lastGroup+1)
-	}
-	if why := c.closed(); why != "" {
-		return fmt.Errorf("%v, though %s", a, why)
-	}
-	return nil
-}
-
-func (c *Checker) bookStart(a loop.Action) {
-	g := c.groups[a.Group]
-	if g == nil {
-		g = &groupBook{id: a.Group, samples: make([]sampleBook, c.cfg.GroupSize), start: loop.NoVersion, ready: loop.NoVersion}
-		c.groups[a.Group] = g
-		c.lastGroup = a.Group
-	}
-	if g.start == loop.NoVersion || a.Version < g.start {
-		g.start = a.Version
-	}
-	if len(c.retries) > 0 {
-		c.retries = c.retries[1:]
-	}
-	s := &g.samples[a.Sample]
-	s.state, s.attempt, s.slot = running, a.Attempt, a.Slot
-	c.slots[a.Slot] = slotBook{engine: a.Engine, taken: true, group: a.Group, sample: a.Sample, attempt: a.Attempt}
-	c.admitted++
-}
-
-// open returns the group whose rollouts are being issued, if any.
-func (c *Checker) open() *groupBook {
-	for _, g := range c.groups {
-		for _, s := range g.samples {
-			if s.state == unissued {
-				return g
-			}
-		}
-	}
-	return nil
-}
-
-// closed says why no new group may be opened, empty if one may.
-func (c *Checker) closed() string {
-	switch c.cfg.Policy {
-	case loop.PolicyBlock:
-		if len(c.queue) >= c.cfg.QueueGroups || len(c.held) > 0 {
-			return fmt.Sprintf("the queue is full (%d groups, %d held)", len(c.queue), len(c.held))
-		}
-	case loop.PolicySynchronous:
-		if len(c.groups) >= c.cfg.BatchGroups {
-			return "the batch of this version is open already"
-		}
-		for _, e := range c.engines {
-			if e.state == serving && e.served != c.version {
-				return fmt.Sprintf("an engine serves v%d, not v%d", e.served, c.version)
-			}
-		}
-	}
-	if free := c.room(); c.cfg.Start == loop.StartGang && free < c.cfg.GroupSize {
-		return fmt.Sprintf("%d slots are free for a group of %d", free, c.cfg.GroupSize)
-	}
-	return ""
-}
-
-// room counts the slots that could take a rollout now.
-func (c *Checker) room() int {
-	n := 0
-	for _, s := range c.slots {
-		if !s.taken && c.takesRollouts(&c.engines[s.engine]) {
-			n++
-		}
-	}
-	return n
-}
-
-// idleWork reports work that waits though there is room and leave for it.
-func (c *Checker) idleWork() error {
-	if c.settling || c.stopping || c.finished || c.room() == 0 {
-		return nil
-	}
-	switch {
-	case len(c.retries) > 0:
-		return fmt.Errorf("%d rollouts wait to be tried again, and %d slots are free", len(c.retries), c.room())
-	case c.open() != nil:
-		return fmt.Errorf("g%d waits for its remaining rollouts, and %d slots are free", c.open().id, c.room())
-	case c.closed() == "":
-		return fmt.Errorf("%d slots are free and a group may be opened", c.room())
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ const (
 	idle engineStage = iota
 	loading
 	loaded
+	// emptying: nothing starts until the interrupted rollouts have stopped and the engine has switched.
+	emptying
 	switching
 )
 
@@ -39,6 +41,8 @@ func (c *Checker) takesRollouts(e *engineBook) bool {
 		return e.stage != switching
 	case loop.SyncDrain:
 		return e.stage == idle
+	case loop.SyncRestart:
+		return e.stage != emptying && e.stage != switching
 	}
 	return true
 }
@@ -89,6 +93,7 @@ func (c *Checker) startSync() {
 	for i := range c.engines {
 		if c.engines[i].state == serving {
 			c.target = c.version
+			c.hold.synced = c.now
 			c.engines[i].failures = 0
 			c.load(int32(i), c.version)
 		}
@@ -116,23 +121,63 @@ func (c *Checker) switchReady() {
 	if c.target == loop.NoVersion {
 		return
 	}
-	var ready []int
-	waiting := 0
-	for i, e := range c.engines {
-		if e.state != serving || e.stage == idle || e.stage == switching {
-			continue
-		}
-		if e.stage == loaded && (c.cfg.Sync != loop.SyncDrain || !c.busy(i)) {
-			ready = append(ready, i)
-		} else {
-			waiting++
-		}
-	}
+	c.emptyLoaded()
+	ready, waiting := c.partition(c.maySwitch)
 	if waiting > 0 && !c.cfg.RollingSwitch {
 		return
 	}
 	for _, i := range ready {
 		c.switchOne(i)
+	}
+}
+
+// partition lists the engines of the sync, short of those that switch already,
+// that are as asked, and counts the others.
+func (c *Checker) partition(as func(i int) bool) (list []int, others int) {
+	for i, e := range c.engines {
+		if e.state != serving || e.stage == idle || e.stage == switching {
+			continue
+		}
+		if as(i) {
+			list = append(list, i)
+		} else {
+			others++
+		}
+	}
+	return list, others
+}
+
+func (c *Checker) maySwitch(i int) bool {
+	switch e := &c.engines[i]; c.cfg.Sync {
+	case loop.SyncDrain:
+		return e.stage == loaded && !c.busy(i)
+	case loop.SyncRestart:
+		return e.stage == emptying && !c.busy(i)
+	default:
+		return e.stage == loaded
+	}
+}
+
+// emptyLoaded interrupts the rollouts of the engines that come to the point of
+// switching: each when it has loaded, or all once the last has.
+func (c *Checker) emptyLoaded() {
+	if c.cfg.Sync != loop.SyncRestart {
+		return
+	}
+	there, others := c.partition(func(i int) bool { return c.engines[i].stage != loading })
+	if others > 0 && !c.cfg.RollingSwitch {
+		return
+	}
+	for _, i := range there {
+		if c.engines[i].stage != loaded {
+			continue
+		}
+		c.engines[i].stage = emptying
+		for k, s := range c.slots {
+			if int(s.engine) == i {
+				c.ask(k)
+			}
+		}
 	}
 }
 
@@ -152,7 +197,8 @@ func (c *Checker) completeSync() bool {
 			return false
 		}
 	}
-	c.completed, c.target = c.target, loop.NoVersion
+	c.completed, c.target, c.taken = c.target, loop.NoVersion, 0
+	c.hold.syncEnded(c.now)
 	c.expect(loop.Action{Kind: loop.SyncCompleted, Version: c.completed})
 	c.startSync()
 	c.selectBatch()

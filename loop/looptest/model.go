@@ -20,6 +20,9 @@ func (c *Checker) apply(ev loop.Event) (settling bool) {
 		if c.lease.id == 0 {
 			c.finish(loop.ReasonStopped)
 		}
+	case loop.GroupMeasured:
+		c.groupMeasured(ev)
+		return c.settling
 	case loop.TrainStepEnded:
 		c.trainStepEnded(ev)
 		return true
@@ -43,7 +46,7 @@ func (c *Checker) apply(ev loop.Event) (settling bool) {
 	case loop.FirstToken:
 		c.firstToken(ev)
 		return c.settling
-	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted, loop.RolloutInterrupted:
 		c.rolloutEnded(ev)
 	default:
 		c.counts.Unknown++
@@ -75,6 +78,13 @@ func (c *Checker) recovered() {
 			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
 		}
 	}
+	backlog := c.backlog
+	c.backlog = nil
+	for _, r := range backlog {
+		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
+	}
+	c.taken = 0
+	c.hold.forget()
 	c.target, c.completed = loop.NoVersion, c.version
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
 		c.finish(loop.ReasonSteps)
@@ -136,21 +146,33 @@ func (c *Checker) rolloutEnded(ev loop.Event) {
 		return
 	}
 	g := c.groups[ev.Group]
+	switch ev.Kind {
+	case loop.RolloutInterrupted:
+		c.sampleInterrupted(g, ev.Sample, ev.Tokens)
+	case loop.RolloutAborted:
+		c.failSample(g, ev.Sample, loop.ReasonEngine)
+	case loop.RolloutFailed:
+		c.failSample(g, ev.Sample, ev.Reason)
+	default:
+		c.sampleScored(g, ev)
+	}
+}
+
+func (c *Checker) sampleScored(g *groupBook, ev loop.Event) {
+	s := &g.samples[ev.Sample]
 	r := float64(ev.Reward)
 	switch {
-	case ev.Kind == loop.RolloutAborted:
-		c.failSample(g, ev.Sample, loop.ReasonEngine)
-	case ev.Kind == loop.RolloutFailed:
-		c.failSample(g, ev.Sample, ev.Reason)
+	case ev.Verdict == loop.VerdictPruned:
+		c.ends[loop.EndPruned]++
+		s.state = pruned
+		c.unstamp(g) // it counts for nothing, like one that failed
+		c.sampleOver(g, loop.EndPruned, loop.ReasonPruned)
 	case math.IsNaN(r) || math.IsInf(r, 0):
 		c.failSample(g, ev.Sample, loop.ReasonEnvironment)
 	default:
-		g.samples[ev.Sample].state = scored
-		g.samples[ev.Sample].reward = ev.Reward
+		s.state, s.reward, s.solved = scored, ev.Reward, ev.Verdict == loop.VerdictSolved
 		g.rejected = g.rejected || ev.Verdict == loop.VerdictReject
-		if g.complete() {
-			c.groupReady(g)
-		}
+		c.sampleOver(g, loop.EndNone, loop.ReasonNone)
 	}
 }
 
@@ -165,32 +187,28 @@ func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
 	if s.failures >= c.cfg.MaxAttempts {
 		s.state = lost
 	}
-	if g.count(running) == 0 && g.count(scored) == 0 {
-		g.start, g.token = loop.NoVersion, false
-	}
+	c.unstamp(g)
 	if s.state != lost {
 		c.retries = append(c.retries, retryBook{g.id, k})
 		return
 	}
-	switch {
-	case c.cfg.OnFailure == loop.DropGroup, g.count(lost) == len(g.samples):
+	if c.cfg.OnFailure == loop.DropGroup && g.count(lost) > c.cfg.Redundancy {
 		c.endGroup(g, loop.EndFailed, why)
-	case g.complete():
-		c.groupReady(g)
+		return
 	}
+	c.sampleOver(g, loop.EndFailed, why)
 }
 
-func (g *groupBook) count(state sampleState) int {
+// count counts the samples in any of the states.
+func (g *groupBook) count(states ...sampleState) int {
 	n := 0
 	for _, s := range g.samples {
-		if s.state == state {
+		if slices.Contains(states, s.state) {
 			n++
 		}
 	}
 	return n
 }
-
-func (g *groupBook) complete() bool { return g.count(scored)+g.count(lost) == len(g.samples) }
 
 // uniform reports whether all rewards of the group are equal.
 func (g *groupBook) uniform() bool {
@@ -206,22 +224,35 @@ func (g *groupBook) uniform() bool {
 func (c *Checker) groupReady(g *groupBook) {
 	g.ready, g.turn = c.version, c.readied
 	c.readied++
+	c.measureLevel(g)
 	switch {
 	case g.rejected:
 		c.endGroup(g, loop.EndFiltered, loop.ReasonRejected)
 	case c.cfg.FilterZeroAdvantage && g.uniform():
 		c.endGroup(g, loop.EndFiltered, loop.ReasonZeroAdvantage)
+	case c.cfg.FilterSolveRate && !c.inBand(g):
+		c.endGroup(g, loop.EndFiltered, loop.ReasonSolveRate)
 	case len(c.queue) == c.cfg.QueueGroups && c.cfg.Policy == loop.PolicyBlock:
 		g.place = inHeld
 		c.held = append(c.held, g.id)
 		c.expect(c.notice(loop.GroupHeld, g))
 	default:
 		if len(c.queue) == c.cfg.QueueGroups {
-			c.endGroup(c.groups[c.queue[0]], loop.EndEvicted, loop.ReasonFull)
+			c.makeRoom()
 		}
 		c.enqueue(g)
 		c.selectBatch()
+		c.interruptAtBatch()
 	}
+}
+
+// makeRoom ends what a full queue gives up first.
+func (c *Checker) makeRoom() {
+	if c.cfg.Policy == loop.PolicyReplay {
+		c.evict()
+		return
+	}
+	c.endGroup(c.groups[c.queue[0]], loop.EndEvicted, loop.ReasonFull)
 }
 
 // notice is what a group's notices have in common.
@@ -236,19 +267,12 @@ func (c *Checker) enqueue(g *groupBook) {
 }
 
 func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
-	for k := range g.samples {
-		s := &g.samples[k]
-		if s.state != running {
-			continue
-		}
-		c.ends[loop.EndCancelled]++
-		c.unwant(s.slot)
-		s.state = lost
-	}
+	c.cutRest(g)
 	c.ends[end] += int64(g.count(scored))
 	a := c.notice(loop.GroupEnded, g)
 	a.End, a.Reason = end, why
 	c.expect(a)
+	c.requeue(g, end, why)
 	c.forget(g, end)
 }
 
@@ -267,7 +291,6 @@ func (c *Checker) forget(g *groupBook, end loop.End) {
 	delete(c.groups, g.id)
 	c.over[g.id] = end
 	is := func(id loop.GroupID) bool { return id == g.id }
-	c.retries = slices.DeleteFunc(c.retries, func(r retryBook) bool { return r.group == g.id })
 	c.queue = slices.DeleteFunc(c.queue, is)
 	c.held = slices.DeleteFunc(c.held, is)
 }
@@ -277,10 +300,10 @@ func (c *Checker) selectBatch() {
 	if c.lease.id != 0 || c.stopping || c.finished || c.cfg.TrainerBlocked && c.target != loop.NoVersion {
 		return
 	}
-	if c.cfg.Policy == loop.PolicyMax {
+	if c.discards() {
 		for _, id := range slices.Clone(c.queue) {
 			if g := c.groups[id]; c.version-g.start > c.cfg.MaxStaleness {
-				c.endGroup(g, loop.EndDiscarded, loop.ReasonStale)
+				c.endReady(g, loop.EndDiscarded, loop.ReasonStale)
 			}
 		}
 	}
@@ -295,7 +318,9 @@ func (c *Checker) selectBatch() {
 		c.queue = slices.DeleteFunc(c.queue, func(id loop.GroupID) bool { return id == g.id })
 		c.lease.groups = append(c.lease.groups, g.id)
 	}
+	c.taken += len(c.lease.groups)
 	c.wantTrainStep()
+	c.cutSurplus()
 	for len(c.held) > 0 && len(c.queue) < c.cfg.QueueGroups {
 		g := c.groups[c.held[0]]
 		c.held = c.held[1:]
@@ -304,8 +329,16 @@ func (c *Checker) selectBatch() {
 	c.abortStale()
 }
 
+// discards reports whether groups past the budget are kept from the trainer.
+func (c *Checker) discards() bool {
+	return c.cfg.Policy == loop.PolicyMax || c.cfg.Policy == loop.PolicyReplay && c.cfg.MaxStaleness > 0
+}
+
 // preferred returns the queued group that the selection order puts first.
 func (c *Checker) preferred() loop.GroupID {
+	if c.cfg.Policy == loop.PolicyReplay {
+		return c.drawn()
+	}
 	return slices.MinFunc(c.queue, func(x, y loop.GroupID) int {
 		a, b := c.groups[x], c.groups[y]
 		switch {
@@ -319,6 +352,7 @@ func (c *Checker) preferred() loop.GroupID {
 }
 
 func (c *Checker) wantTrainStep() {
+	c.hold.leased = c.now
 	for _, id := range c.lease.groups {
 		a := c.notice(loop.GroupLeased, c.groups[id])
 		a.Lease, a.Attempt, a.Version = c.lease.id, c.lease.attempt, c.lease.version
@@ -368,11 +402,20 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 		a := c.notice(loop.GroupTrained, g)
 		a.Lease, a.Attempt, a.Version = c.lease.id, c.lease.attempt, c.lease.version
 		c.expect(a)
+		if c.cfg.Policy == loop.PolicyReplay {
+			c.keepTrained(g)
+			continue
+		}
 		c.ends[loop.EndTrained] += int64(g.count(scored))
 		c.forget(g, loop.EndTrained)
 	}
 	c.lease = leaseBook{}
 	c.version++
+	c.hold.stepEnded(c.now)
+	c.sortQueue()
+	for len(c.queue) > c.cfg.QueueGroups {
+		c.makeRoom()
+	}
 	switch {
 	case c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps:
 		c.finish(loop.ReasonSteps)
@@ -411,17 +454,23 @@ func (c *Checker) leaseReturned(ev loop.Event) {
 	c.selectBatch()
 }
 
+// sortQueue puts the queue into the order in which its groups became ready.
+func (c *Checker) sortQueue() {
+	slices.SortFunc(c.queue, func(x, y loop.GroupID) int { return c.groups[x].turn - c.groups[y].turn })
+}
+
 // takeBack puts the leased groups where they stood, and keeps the queue within its capacity.
 func (c *Checker) takeBack() {
 	for _, id := range c.lease.groups {
 		c.groups[id].place = inQueue
 	}
 	c.queue = append(c.queue, c.lease.groups...)
+	c.taken = max(0, c.taken-len(c.lease.groups))
 	c.lease = leaseBook{}
-	slices.SortFunc(c.queue, func(x, y loop.GroupID) int { return c.groups[x].turn - c.groups[y].turn })
+	c.sortQueue()
 	for len(c.queue) > c.cfg.QueueGroups {
 		if c.cfg.Policy != loop.PolicyBlock {
-			c.endGroup(c.groups[c.queue[0]], loop.EndEvicted, loop.ReasonFull)
+			c.makeRoom()
 			continue
 		}
 		last := c.queue[len(c.queue)-1]

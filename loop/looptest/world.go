@@ -25,6 +25,8 @@ type World struct {
 	// Log holds every step if Keep is set.
 	Log  []Record
 	Keep bool
+	// Watch, if set, looks at every step after the checker has.
+	Watch func(c *Checker, actions []loop.Action) error
 
 	plan   Plan
 	faults Faults
@@ -126,6 +128,11 @@ func (w *World) deliver(ev loop.Event) error {
 	if err := w.Checker.Compare(w.loop.Status()); err != nil {
 		return fmt.Errorf("after %v: %w", ev, err)
 	}
+	if w.Watch != nil {
+		if err := w.Watch(w.Checker, actions); err != nil {
+			return fmt.Errorf("after %v: %w", ev, err)
+		}
+	}
 	if w.twin != nil {
 		twin, twinTick := w.twin.Step(ev)
 		if !slices.Equal(actions, twin) || tick != twinTick {
@@ -166,13 +173,21 @@ func (w *World) snapshot() error {
 func (w *World) execute(a loop.Action) {
 	ev := loop.Event{Time: w.now, Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease}
 	switch a.Kind {
-	case loop.StartRollout:
-		w.startRollout(ev)
+	case loop.StartRollout, loop.ResumeRollout:
+		w.startRollout(ev, a.Level)
 	case loop.AbortRollout:
+		if a.Slot < 0 {
+			return // it stands interrupted: there is nobody to answer
+		}
 		w.drop(func(e loop.Event) bool { return isRollout(e.Kind) && sameAttempt(e, ev) })
 		ev.Kind = loop.RolloutAborted
 		ev.Time += w.ms(5)
 		w.schedule(ev)
+	case loop.InterruptRollout:
+		if !w.hit(w.faults.InterruptRaces) {
+			w.drop(func(e loop.Event) bool { return isRollout(e.Kind) && sameAttempt(e, ev) })
+		}
+		w.interrupt(ev, w.plan.InterruptTicks)
 	case loop.StartTrainStep:
 		ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
 		switch {
@@ -183,6 +198,9 @@ func (w *World) execute(a loop.Action) {
 		}
 		ev.Time += w.ms(w.plan.TrainTicks)
 		w.schedule(ev)
+		if ev.Kind == loop.TrainStepEnded {
+			w.measure(ev.Time)
+		}
 	case loop.LoadWeights, loop.SwitchWeights:
 		ev.Kind, ev.Version = loop.WeightsLoaded, a.Version
 		if a.Kind == loop.SwitchWeights {
@@ -194,28 +212,6 @@ func (w *World) execute(a loop.Action) {
 		ev.Time += w.ms(w.plan.SyncTicks)
 		w.schedule(ev)
 	}
-}
-
-func (w *World) startRollout(ev loop.Event) {
-	d := w.ms(w.plan.RolloutTicks)
-	if w.hit(w.faults.Straggles) {
-		d *= 100
-	}
-	token := ev
-	token.Kind, token.Version = loop.FirstToken, loop.NoVersion // known when it comes
-	token.Time += w.rng.Int64N(d/millisecond+1) * millisecond
-	w.schedule(token)
-	ev.Kind, ev.Time = loop.RolloutScored, ev.Time+d
-	ev.Tokens, ev.Reward = int32(d/millisecond), float32(w.rng.IntN(2))
-	switch {
-	case w.hit(w.faults.RolloutFails):
-		ev.Kind, ev.Reason = loop.RolloutFailed, loop.ReasonEnvironment
-	case w.hit(w.faults.NoNumber):
-		ev.Reward = float32(math.NaN())
-	case w.hit(w.faults.Rejects):
-		ev.Verdict = loop.VerdictReject
-	}
-	w.schedule(ev)
 }
 
 // misfortune lets something go wrong between two events.
@@ -261,8 +257,9 @@ func (w *World) garbage() loop.Event {
 	pick := func(n int) int32 { return int32(w.rng.IntN(n+2) - 1) }
 	version := w.Checker.Version()
 	ev := loop.Event{
-		Time: w.now, Kind: loop.EventKind(w.rng.IntN(20)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
-		Sample: pick(w.plan.Config.GroupSize), Attempt: pick(3), Reward: 1,
+		Time: w.now, Kind: loop.EventKind(w.rng.IntN(22)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
+		Sample: pick(w.plan.Config.GroupSize + w.plan.Config.Redundancy), Attempt: pick(3), Reward: 1,
+		Tokens: pick(2), Verdict: loop.Verdict(w.rng.IntN(5)), Drift: []float32{0, 0.1, -1, float32(math.NaN()), float32(math.Inf(1))}[w.rng.IntN(5)],
 		Group:   loop.GroupID(w.rng.IntN(int(w.Checker.lastGroup) + 2)),
 		Lease:   loop.LeaseID(w.rng.IntN(int(w.Checker.lastLease) + 2)),
 		Version: version + loop.Version(pick(3)),
@@ -291,7 +288,7 @@ func (w *World) hit(chance float64) bool { return chance > 0 && w.rng.Float64() 
 // ms returns a duration of 0 to n milliseconds.
 func (w *World) ms(n int) int64 { return w.rng.Int64N(int64(n)+1) * millisecond }
 
-func isRollout(k loop.EventKind) bool { return k >= loop.FirstToken && k <= loop.RolloutAborted }
+func isRollout(k loop.EventKind) bool { return k >= loop.FirstToken && k <= loop.RolloutInterrupted }
 
 func isSync(k loop.EventKind) bool { return k >= loop.WeightsLoaded && k <= loop.SyncFailed }
 
