@@ -105,6 +105,8 @@ type Partial struct {
 type Prune struct {
 	// Tokens stops a rollout that is not done after so many response tokens; 0 is no limit. Default 0.
 	Tokens int `json:"tokens" min:"0" max:"1048576"`
+	// Check stops a rollout of a run as soon as its task can tell that the answer will not be wholly right (task), which takes the worst ones out of every group, or never (none). Default none.
+	Check string `json:"check" allowed:"none task"`
 }
 
 // Length is a model of response lengths in tokens.

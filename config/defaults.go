@@ -61,6 +61,7 @@ func (c *Config) rolloutDefaults() {
 	orWord(&c.Rollout.Start, "stream")
 	orNumber(&c.Rollout.Oversample, 1, c.given("rollout.oversample"))
 	orWord(&c.Rollout.Partial.Interrupt, "none")
+	orWord(&c.Rollout.Prune.Check, "none")
 	c.solveDefaults()
 	c.engineDefaults()
 	c.Rollout.Length = c.lengthDefaults(c.Rollout.Length)

@@ -1,26 +1,57 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/report"
 )
 
 // configCmd prints a document as the other commands understand it.
 type configCmd struct {
 	output
-	File string   `arg:"" optional:"" help:"The document; without one everything is by default."`
-	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key by its dotted path, such as train.batch=64; null takes it back. Repeatable."`
+	File    string   `arg:"" optional:"" help:"The document; without one everything is by default."`
+	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key by its dotted path, such as train.batch=64; null takes it back. Repeatable."`
+	Presets bool     `help:"List the presets instead: each framework's loop as keys of a document."`
 }
 
 // Run loads the document as run, simulate and predict would, and prints it with
 // every default filled in.
 func (c *configCmd) Run(application *app) error {
+	if c.Presets {
+		return c.presets(application)
+	}
 	resolved, err := config.Load(c.File, c.Set...)
 	if err != nil {
 		return err
 	}
+	warnOf(application, resolved)
 	if c.JSON {
 		return printJSON(application.Stdout, resolved)
 	}
 	_, err = application.Stdout.Write(resolved.YAML())
 	return err
+}
+
+// presets lists what preset may be.
+func (c *configCmd) presets(application *app) error {
+	if c.File != "" || len(c.Set) > 0 {
+		return usageError("headway config --set preset=NAME prints one", "--presets lists the presets; a document or --set cannot stand beside it")
+	}
+	if c.JSON {
+		return printJSON(application.Stdout, config.Presets())
+	}
+	table := report.Table{Header: []string{"preset", "framework", "rule"}}
+	for _, p := range config.Presets() {
+		table.Rows = append(table.Rows, []string{p.Name, p.Framework, p.Summary})
+	}
+	_, err := table.WriteTo(application.Stdout)
+	return err
+}
+
+// warnOf says what is doubtful about a document, beside the result.
+func warnOf(application *app, document config.Config) {
+	for _, w := range document.Warnings() {
+		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
+	}
 }

@@ -49,16 +49,17 @@ type predictFlags struct {
 
 // Run predicts and prints.
 func (c *predictCmd) Run(application *app) error {
-	in, err := c.input()
+	in, why, err := c.input()
 	if err != nil {
 		return err
 	}
-	return predict(in, application.Stdout, c.JSON)
+	return predict(in, why, application.Stdout, c.JSON)
 }
 
-// predict prints the prediction of one setting, as tables or as JSON.
-func predict(in theory.Input, w io.Writer, asJSON bool) error {
-	p, err := theory.Predict(in)
+// predict prints the prediction of one setting, as tables or as JSON; why says
+// what no closed form covers about it, "" for nothing.
+func predict(in theory.Input, why string, w io.Writer, asJSON bool) error {
+	p, err := expectUnless(why, in)
 	if err != nil {
 		return predictUsage(err)
 	}
@@ -77,27 +78,27 @@ func predictUsage(err error) error {
 	return usageError("headway predict --help lists the flags", "%w", err)
 }
 
-// input is the setting of the command line.
-func (c *predictCmd) input() (theory.Input, error) {
+// input is the setting of the command line, and why no closed form covers it.
+func (c *predictCmd) input() (in theory.Input, why string, err error) {
 	given := c.given()
 	if c.File == "" && len(c.Set) == 0 {
-		return c.fromFlags()
+		in, err = c.fromFlags()
+		return in, "", err
 	}
 	if len(given) > 0 {
-		return theory.Input{}, usageError("change keys of the document by --set KEY=VALUE",
+		return in, "", usageError("change keys of the document by --set KEY=VALUE",
 			"%s cannot stand beside a document, which says it already", strings.Join(given, ", "))
 	}
 	document, err := config.Load(c.File, c.Set...)
 	if err != nil {
-		return theory.Input{}, err
+		return in, "", err
 	}
-	in, err := predictInput(document)
-	if err != nil {
-		return theory.Input{}, err
+	if in, err = predictInput(document); err != nil {
+		return in, "", err
 	}
 	set(&in.BudgetVersions, c.Budget)
 	set(&in.SpeedRatio, c.SpeedRatio)
-	return in, nil
+	return in, uncovered(document), nil
 }
 
 // given lists the flags that say what a document says too.

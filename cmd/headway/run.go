@@ -43,10 +43,11 @@ func (c *runCmd) Run(a *app) error {
 	if c.Resume != nil {
 		return c.resume(a, *c.Resume)
 	}
-	cfg, err := config.Load(c.File, c.overrides()...)
+	cfg, err := config.LoadWith(c.File, c.overrides()...)
 	if err != nil {
 		return err
 	}
+	warnOf(a, cfg)
 	name := c.Name
 	if name == "" {
 		name = fmt.Sprintf("%s-%s", cfg.Environment.Task, a.Now().Format("20060102-150405"))
@@ -62,21 +63,24 @@ func (c *runCmd) Run(a *app) error {
 }
 
 // overrides are the flags that stand for keys of the config, and --set after them.
-func (c *runCmd) overrides() []string {
-	var out []string
+func (c *runCmd) overrides() []config.Override {
+	var out []config.Override
 	if c.Seed != nil {
-		out = append(out, fmt.Sprintf("seed=%d", *c.Seed))
+		out = append(out, config.Override{Flag: "--seed", Text: fmt.Sprintf("seed=%d", *c.Seed)})
 	}
 	if c.Steps != nil {
-		out = append(out, fmt.Sprintf("trainer.steps=%d", *c.Steps))
+		out = append(out, config.Override{Flag: "--steps", Text: fmt.Sprintf("trainer.steps=%d", *c.Steps)})
 	}
 	if c.Task != "" {
-		out = append(out, "environment.task="+c.Task)
+		out = append(out, config.Override{Flag: "--task", Text: "environment.task=" + c.Task})
 	}
 	if c.Dir != "" {
-		out = append(out, "store.dir="+c.Dir)
+		out = append(out, config.Override{Flag: "--dir", Text: "store.dir=" + c.Dir})
 	}
-	return append(out, c.Set...)
+	for _, text := range c.Set {
+		out = append(out, config.Override{Text: text})
+	}
+	return out
 }
 
 // resume goes on with a run. Everything about it stands in its directory, so

@@ -7,8 +7,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/headway-rl/headway/config"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
 	"github.com/headway-rl/headway/transformer"
@@ -48,13 +50,24 @@ func (j *job) newTrainer(published live.Weights) (*trainer.Trainer, error) {
 	t := j.cfg.Trainer
 	opt := trainer.Options{
 		Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens, Seed: j.cfg.Seed, LearningRate: t.LearningRate,
-		GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, NormalizeStd: t.NormalizeStd, Threads: t.Threads, StepS: t.StepS, Weights: published,
+		GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
+		Minibatches: t.Minibatches, ShuffleMinibatches: t.ShuffleMinibatches, NormalizeStd: t.NormalizeStd, Threads: t.Threads, StepS: t.StepS, Weights: published,
 	}
 	if j.cfg.Environment.WarmupSteps > 0 {
 		opt.WarmupSteps = j.cfg.Environment.WarmupSteps
 		opt.Demonstrations = j.demonstrations
 	}
 	return trainer.New(opt)
+}
+
+// correction is what a train step does about stale tokens, in the words of package grpo.
+func correction(c config.Correction) grpo.Correction {
+	return grpo.Correction{
+		Kind: grpo.Kind(c.Kind), EpsilonLow: c.EpsilonLow, EpsilonHigh: c.EpsilonHigh,
+		Level: grpo.Level(c.Level), Floor: c.Floor, Cap: c.Cap, DropOverCap: c.DropOverCap, Low: c.Low, High: c.High,
+		Metric: grpo.Metric(c.Metric), MaxKL: c.MaxKL, NegativeOnly: c.NegativeOnly,
+		VersionMask: grpo.VersionMask(c.VersionMask), VersionLag: c.VersionLag, MaxSpans: c.MaxSpans,
+	}
 }
 
 // warmupBatch is how many problems a supervised step shows.

@@ -244,7 +244,7 @@ func (s probeSampler) Sample(ctx context.Context, req live.SampleRequest) (live.
 // predictRun says what to expect of a run from its config and the probe.
 func predictRun(cfg config.Config, c calibration) (prediction, error) {
 	p := prediction{Calibration: c}
-	expected, err := theory.Predict(measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
+	expected, err := expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
 	if err != nil {
 		return p, err
 	}

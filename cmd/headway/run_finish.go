@@ -8,7 +8,6 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/theory"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -102,7 +101,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		return r, runError("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
 	}
 	r.HeldOutAccuracy, r.HeldOutPrompts = accuracy, prompts
-	closed, err := theory.Predict(measuredInput(j.cfg, s.Utilization, s.TailMultiplier, s.StepS.Mean, max(s.Acceptance, 1e-6)))
+	closed, err := expect(j.cfg, measuredInput(j.cfg, s.Utilization, s.TailMultiplier, s.StepS.Mean, max(s.Acceptance, 1e-6)))
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {

@@ -119,7 +119,14 @@ func (j *job) prepare() error {
 	if err != nil {
 		return err
 	}
-	j.task, j.environment = task, env.NewEnvironment(task, j.cfg.Seed, service, env.Pruning{})
+	if levels := j.cfg.Filter.Curriculum.Levels; levels > task.Levels() {
+		return j.cfg.Refuse("filter.curriculum.levels", fmt.Sprintf("levels are more than %s has", task.Name()), fmt.Sprintf("at most %d, or another task", task.Levels()))
+	}
+	prune := env.Pruning{Tokens: j.cfg.Rollout.Prune.Tokens, Failed: j.cfg.Rollout.Prune.Check == "task"}
+	if _, checks := task.(env.Checker); prune.Failed && !checks {
+		return j.cfg.Refuse("rollout.prune.check", fmt.Sprintf("is not possible: %s cannot tell early that an answer will be wrong", task.Name()), "none, or another task")
+	}
+	j.task, j.environment = task, env.NewEnvironment(task, j.cfg.Seed, service, prune)
 	return nil
 }
 

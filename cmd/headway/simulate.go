@@ -36,8 +36,9 @@ func (c *simulateCmd) Run(application *app) error {
 	if err != nil {
 		return err
 	}
+	warnOfCases(application, cases)
 	if c.Seeds == 1 && len(c.Grid) == 0 {
-		doc, err := simulate(cases[0], c.Trace)
+		doc, err := simulate(cases[0], c.Trace, newStepProgress(application, cases[0].document.Steps))
 		if err != nil {
 			return err
 		}
@@ -168,8 +169,22 @@ func series(steps []metrics.Step) []seriesPoint {
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// simulate makes one simulation; a trace is written if a path is given.
-func simulate(c simulateCase, tracePath string) (doc simulation, err error) {
+// warnOfCases says once what is doubtful about any of several documents.
+func warnOfCases(application *app, cases []simulateCase) {
+	said := map[config.Warning]bool{}
+	for i := range cases {
+		for _, w := range cases[i].document.Warnings() {
+			if !said[w] {
+				said[w] = true
+				fmt.Fprintf(application.Stderr, "warning: %s\n", w)
+			}
+		}
+	}
+}
+
+// simulate makes one simulation; a trace is written if a path is given, and
+// progress shown if it is not nil.
+func simulate(c simulateCase, tracePath string, show *stepProgress) (doc simulation, err error) {
 	cfg, err := simulationConfig(c)
 	if err != nil {
 		return doc, err
@@ -180,11 +195,13 @@ func simulate(c simulateCase, tracePath string) (doc simulation, err error) {
 			return doc, err
 		}
 	}
+	show.watch(&cfg)
 	res, err := sim.Run(cfg)
+	show.end()
 	if err = errors.Join(err, finish(err)); err != nil {
 		return doc, simulationError(err)
 	}
-	prediction, err := theory.Predict(c.setting)
+	prediction, err := expect(c.document, c.setting)
 	if err != nil {
 		return doc, predictUsage(err)
 	}
@@ -213,20 +230,33 @@ func simulationConfig(c simulateCase) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
-	rules := d.LoopConfig()
-	rules.FilterZeroAdvantage = false // filter.acceptance models it: a simulation has no rewards
+	solve, err := d.SolveModel()
+	if err != nil {
+		return sim.Config{}, err
+	}
+	scale, err := d.PromptModel()
+	if err != nil {
+		return sim.Config{}, err
+	}
 	in := c.setting
 	nsPerToken := 1e9 / in.DecodeTokensPerS
 	stepS := in.StepS
 	if stepS == 0 {
 		stepS = in.Utilization * in.BatchRollouts * in.Lengths.Mean() / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
 	}
+	work := sim.NewModelled(d.Seed, in.Lengths, in.Environment, acceptance, int64(math.Round(stepS*1e9)))
+	prefillNS := 0.0
+	if d.Sync.PrefillTokensPerS > 0 {
+		prefillNS = 1e9 / d.Sync.PrefillTokensPerS
+	}
 	return sim.Config{
-		Loop:       rules,
-		Work:       sim.NewModelled(d.Seed, in.Lengths, in.Environment, acceptance, int64(math.Round(stepS*1e9))),
-		NSPerToken: nsPerToken,
-		SyncNS:     int64(math.Round(d.Sync.TimeS * 1e9)),
-		Warmup:     d.Steps.Warmup, Measured: d.Steps.Measured,
+		Loop:       d.LoopConfig(),
+		Work:       work.WithSolve(solve).WithPromptScale(scale),
+		NSPerToken: nsPerToken, PrefillNSPerToken: prefillNS,
+		SyncNS:          int64(math.Round(d.Sync.TimeS * 1e9)),
+		PruneTokens:     int32(d.Rollout.Prune.Tokens),
+		DriftPerVersion: d.Train.DriftNatsPerVersion, DriftSpread: d.Train.DriftSpread,
+		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured,
 	}, nil
 }
 

@@ -189,7 +189,7 @@ func simulateAll(application *app, cases []simulateCase) ([]simulation, error) {
 	for range min(runtime.GOMAXPROCS(0), len(cases)) {
 		wait.Go(func() {
 			for i := range work {
-				docs[i], errs[i] = simulate(cases[i], "")
+				docs[i], errs[i] = simulate(cases[i], "", nil)
 				docs[i].Series = nil
 				done <- struct{}{}
 			}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/theory"
+)
+
+// uncovered says why no closed form covers the rules of a document, "" where one does.
+func uncovered(d config.Config) string {
+	const simulate = ": no closed form; simulate"
+	shaped := d.Filter.SolveRate.Drop || d.Filter.ZeroAdvantage && d.Rollout.Solve.Kind != "none"
+	switch {
+	case d.Rollout.Oversample > 1 || d.Rollout.Redundancy > 0:
+		return "oversampling keeps the first to finish, which are the short ones" + simulate
+	case d.Rollout.Prune.Tokens > 0:
+		return "pruned rollouts leave smaller and shorter groups" + simulate
+	case shaped:
+		return "how many groups the filter accepts depends on what the policy has learned" + simulate
+	case d.Schedule == theory.PolicySynchronous:
+		return ""
+	case d.Queue.Policy != theory.PolicyDrop && d.Queue.Policy != theory.PolicyMax && d.Queue.Policy != theory.PolicyBlock:
+		return fmt.Sprintf("policy %s admits by counts", d.Queue.Policy) + simulate
+	case d.Queue.Hold > 0 || d.Queue.PauseAt > 0:
+		return "hold and pause_at choose when groups open" + simulate
+	case d.Rollout.Partial.Interrupt == "batch":
+		return "interrupted rollouts wait for a later batch" + simulate
+	}
+	return ""
+}
+
+// expect is the closed form of a setting under the rules of a document. Where
+// none covers them, all that depends on the rules is unknown, and a warning says why.
+func expect(d config.Config, in theory.Input) (theory.Prediction, error) {
+	return expectUnless(uncovered(d), in)
+}
+
+// expectUnless is expect with the reason why nothing can be expected, "" for none.
+func expectUnless(why string, in theory.Input) (theory.Prediction, error) {
+	if why == "" {
+		return theory.Predict(in)
+	}
+	in.Policy, in.Select, in.MaxStaleness = theory.PolicyDrop, theory.SelectOldest, 0 // for the rates alone
+	p, err := theory.Predict(in)
+	return theory.Prediction{Regime: p.Regime, Utilization: p.Utilization, TailMultiplier: p.TailMultiplier, SettlingSteps: p.SettlingSteps,
+		Smooth: p.Smooth, Levers: []theory.Lever{}, Warnings: []string{why}}, err
+}
