@@ -116,6 +116,11 @@ type partial struct {
 	backlogMax             int
 	// rollouts scored that had been interrupted, Σ of their interruptions, the most.
 	rollouts, interrupted, interruptedMax int64
+	// Σ of their rewards, of their environments' lag, the most of that.
+	rewards               float64
+	stateLag, stateLagMax int64
+	// Rollouts of which the driver says their version spans, Σ of these, the most.
+	spanned, spans, spansMax int64
 	// spanning counts trained rollouts made under more than one version, spanMax the most
 	// versions between a rollout's first and last.
 	spanning, spanMax int64
@@ -124,10 +129,20 @@ type partial struct {
 }
 
 // made counts a scored rollout that had been interrupted.
-func (p *partial) made(interruptions int64) {
+func (p *partial) made(interruptions int64, reward float64, stateLag int64) {
 	p.rollouts++
 	p.interrupted += interruptions
 	p.interruptedMax = max(p.interruptedMax, interruptions)
+	p.rewards += reward
+	p.stateLag += stateLag
+	p.stateLagMax = max(p.stateLagMax, stateLag)
+}
+
+// said counts the version spans that the driver names.
+func (p *partial) said(spans int64) {
+	p.spanned++
+	p.spans += spans
+	p.spansMax = max(p.spansMax, spans)
 }
 
 // trained counts a group at each of its train steps; stale says that a sync

@@ -57,6 +57,17 @@ type Partial struct {
 	ResumedRatio float64 `json:"resumed_ratio"`
 	SpansMean    float64 `json:"spans_mean"`
 	SpansMax     int64   `json:"spans_max"`
+	// VersionSpansMean and VersionSpansMax count runs of tokens of one version in a scored
+	// rollout; 0 where the driver does not say.
+	VersionSpansMean float64 `json:"version_spans_mean"`
+	VersionSpansMax  int64   `json:"version_spans_max"`
+	// StateLagMean and StateLagMax are by how many versions the environment's state of a resumed
+	// rollout was older than what it was resumed under. RewardResumed and RewardFresh are the mean
+	// rewards of resumed and other scored rollouts; 0 where there is none.
+	StateLagMean  float64 `json:"state_lag_mean"`
+	StateLagMax   int64   `json:"state_lag_max"`
+	RewardResumed float64 `json:"reward_resumed"`
+	RewardFresh   float64 `json:"reward_fresh"`
 	// PartialRollouts are trained rollouts between whose start and end the version served
 	// changed, interrupted for it or not; PartialRatio is their share, VersionSpanMax the
 	// largest such change. Under PolicyReplay a rollout counts once for each step on it.
@@ -120,6 +131,10 @@ func (w *window) partialSummary(span int64, backlog int) Partial {
 		PartialRollouts: p.spanning, PartialRatio: ratio(p.spanning, w.rollouts), VersionSpanMax: p.spanMax,
 		StaleGroups: p.staleGroups, StaleRollouts: p.staleRollouts,
 	}
+	s.VersionSpansMean, s.VersionSpansMax = ratio(p.spans, p.spanned), p.spansMax
+	s.StateLagMean, s.StateLagMax = ratio(p.stateLag, p.rollouts), p.stateLagMax
+	s.RewardResumed = p.rewards / float64(max(p.rollouts, 1))
+	s.RewardFresh = (w.rewards - p.rewards) / float64(max(w.sampled-p.rollouts, 1))
 	if w.sampled > 0 {
 		s.SpansMean, s.SpansMax = 1+ratio(p.interrupted, w.sampled), 1+p.interruptedMax
 	}

@@ -18,6 +18,14 @@ type Measured struct {
 	VersionTokens int64
 	// EnvironmentNS is the part of the rollout's time that its environment took.
 	EnvironmentNS int64
+	// Spans is how many runs of tokens of one version, between interruptions, the response is
+	// made of; 0 where the driver does not say.
+	Spans int
+	// Resumed says that the rollout was resumed after an interruption.
+	Resumed bool
+	// StateLag is by how many versions the oldest tokens that made the state of a resumed
+	// rollout's environment were older than what it was last resumed under; 0 if it never was.
+	StateLag int64
 }
 
 // Recorder observes every event of a run with the actions that follow from it.
@@ -104,9 +112,10 @@ type window struct {
 	sampled, sampledTokens, sampleMax int64
 	durationNS, environmentNS         int64 // Σ over scored rollouts
 	durationMaxNS                     int64
-	ready, readyMaxNS                 int64 // groups ready, Σ of their longest rollout
-	accepted                          int64 // groups not filtered
-	stalenessSyncs                    int64 // Σ over trained groups, counted in syncs
+	rewards                           float64 // Σ over scored rollouts
+	ready, readyMaxNS                 int64   // groups ready, Σ of their longest rollout
+	accepted                          int64   // groups not filtered
+	stalenessSyncs                    int64   // Σ over trained groups, counted in syncs
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
 	waste                             waste
@@ -272,9 +281,13 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 	w.durationNS += d
 	w.durationMaxNS = max(w.durationMaxNS, d)
 	w.environmentNS += m.EnvironmentNS
-	if use.interruptions > 0 {
-		w.partial.made(int64(use.interruptions))
+	if use.interruptions > 0 || m.Resumed {
+		w.partial.made(int64(use.interruptions), reward, m.StateLag)
 	}
+	if m.Spans > 0 {
+		w.partial.said(int64(m.Spans))
+	}
+	w.rewards += reward
 }
 
 func (r *Recorder) observeAction(a *loop.Action) {
