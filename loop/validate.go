@@ -37,8 +37,11 @@ func (c Config) Validate() error {
 }
 
 func (c Config) validateSizes(bad *refusals) {
-	if c.GroupSize < 1 || c.Redundancy < 0 || c.GroupSize > groupSizeMax || c.Redundancy > groupSizeMax-c.GroupSize {
-		bad.add("GroupSize is %d and Redundancy %d, want at least 1 and 0, together up to %d", c.GroupSize, c.Redundancy, groupSizeMax)
+	if c.GroupSize < 1 || c.GroupSize > groupSizeMax {
+		bad.add("GroupSize is %d, want 1 to %d", c.GroupSize, groupSizeMax)
+	}
+	if c.Redundancy < 0 || c.Redundancy > groupSizeMax {
+		bad.add("Redundancy is %d, want 0 to %d", c.Redundancy, groupSizeMax)
 	}
 	if c.BatchGroups < 1 || c.BatchGroups > queueGroupsMax {
 		bad.add("BatchGroups is %d, want 1 to %d", c.BatchGroups, queueGroupsMax)
@@ -114,8 +117,11 @@ func (c Config) validateReplay(bad *refusals) {
 }
 
 func (c Config) validateShaping(bad *refusals) {
-	if (c.FilterZeroAdvantage || c.FilterSolveRate && c.SolveLow > 0 && c.SolveHigh < 1) && c.GroupSize == 1 {
-		bad.add("GroupSize is 1, want at least 2 with FilterZeroAdvantage or FilterSolveRate: a single reward equals itself, and every group is filtered")
+	if c.FilterZeroAdvantage && c.GroupSize == 1 {
+		bad.add("GroupSize is 1, want at least 2 with FilterZeroAdvantage: a single reward equals itself, and every group is filtered")
+	}
+	if c.FilterSolveRate && c.SolveLow > 0 && c.SolveHigh < 1 && c.GroupSize == 1 {
+		bad.add("GroupSize is 1, want at least 2 with FilterSolveRate: a single rollout is solved or not, and the band [%g, %g] holds neither", c.SolveLow, c.SolveHigh)
 	}
 	if !(c.SolveLow >= 0 && c.SolveLow <= c.SolveHigh && c.SolveHigh <= 1) {
 		bad.add("SolveLow is %g and SolveHigh %g, want a band within 0 and 1", c.SolveLow, c.SolveHigh)
