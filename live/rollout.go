@@ -46,9 +46,6 @@ type rollout struct {
 	clock  func() int64
 	post   func(completion)
 
-	// dropped belongs to the goroutine that owns the loop: the loop has decided to abort it.
-	dropped bool
-
 	mu sync.Mutex
 	// slot and engine of the present span, or of the last one.
 	slot   int32
@@ -331,7 +328,7 @@ func (r *Runtime) play(p *rollout) {
 
 // measure says of a sample what the loop does not see.
 func measure(s *Sample) metrics.Measured {
-	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS}
+	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: len(s.Spans()), Resumed: s.Resumed(), StateLag: s.StateLag()}
 	for i, v := range s.Versions {
 		if s.LossMask[i] == 1 {
 			m.VersionTokens += int64(v)
