@@ -328,7 +328,7 @@ func (r *Runtime) play(p *rollout) {
 
 // measure says of a sample what the loop does not see.
 func measure(s *Sample) metrics.Measured {
-	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: len(s.Spans()), Resumed: s.Resumed(), StateLag: s.StateLag()}
+	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: len(s.Spans()), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
 	for i, v := range s.Versions {
 		if s.LossMask[i] == 1 {
 			m.VersionTokens += int64(v)
