@@ -66,12 +66,14 @@ type Modelled struct {
 	noService bool
 	acceptAll bool
 	noSolve   bool
+	// plain: lengths are all there is to draw, and independent of the prompt.
+	plain bool
 }
 
 // NewModelled returns the workload; stepNS is the time of every train step. A nil
 // service takes no time. Rewards are 0 unless WithSolve is used.
 func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Service, acceptance workload.Acceptance, stepNS int64) *Modelled {
-	return &Modelled{
+	m := &Modelled{
 		lengths: lengths, service: service, acceptance: acceptance, stepNS: stepNS,
 		length:    workload.NewSource(seed, workload.StreamLength),
 		env:       workload.NewSource(seed, workload.StreamEnvironment),
@@ -82,25 +84,36 @@ func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Servi
 		acceptAll: acceptance.Rate() >= 1,
 		noSolve:   true,
 	}
+	return m.prepared()
+}
+
+// prepared looks whether there is a short way to draw.
+func (m *Modelled) prepared() *Modelled {
+	m.plain = m.noService && m.acceptAll && m.noSolve && m.scale.Off() && !m.lengths.Grouped()
+	return m
 }
 
 // WithSolve has rollouts rewarded, 1 where the model says solved and 0 elsewhere,
 // and returns m.
 func (m *Modelled) WithSolve(solve *workload.Solve) *Modelled {
 	m.solve, m.noSolve = solve, solve.None()
-	return m
+	return m.prepared()
 }
 
 // WithPromptScale has every prompt's lengths multiplied by its own factor, and
 // returns m.
 func (m *Modelled) WithPromptScale(scale workload.PromptScale) *Modelled {
 	m.scale = scale
-	return m
+	return m.prepared()
 }
 
 // Rollout implements Work.
 func (m *Modelled) Rollout(r Rollout) (res Response) {
 	g, k, a := uint64(r.Group), uint32(r.Sample), uint32(r.Attempt)
+	if m.plain {
+		res.Tokens = int32(m.lengths.Draw(m.length, g, k, a))
+		return res
+	}
 	prompt := r.PromptKey()
 	tokens := m.lengths.DrawPrompt(m.length, prompt, g, k, a)
 	if !m.scale.Off() {
