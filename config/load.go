@@ -99,7 +99,7 @@ func parse(name string, text []byte) (Config, Errors) {
 
 // Set returns a copy with overrides applied in order. Each is KEY=VALUE with a
 // dotted key, such as train.batch=64 or engines.0.slots=8, and a value in YAML;
-// null takes back what the document gave. Overrides belong before
+// null takes back what the document gave, and a section replaces the document's. Overrides belong before
 // [Config.WithDefaults], because a default may follow from what they change.
 func (c Config) Set(overrides ...string) (Config, error) {
 	changed, errs := c.set(plainOverrides(overrides))
@@ -171,6 +171,9 @@ func (d *decoder) override(target reflect.Value, override string) {
 	if isEmpty(body) && value != "null" {
 		d.errs = append(d.errs, &Error{File: d.file, Key: key, Value: strconv.Quote(value), Problem: "has no value"})
 		return
+	}
+	if place.Kind() == reflect.Struct {
+		place.SetZero() // a section replaces the section
 	}
 	d.value(body, known, place, key)
 }

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+)
+
+// presetCase is a small simulation under a preset.
+func presetCase(t *testing.T, name string, overrides ...string) simulateCase {
+	t.Helper()
+	command := simulateCmd{File: document(t, simulated), Set: append([]string{"preset=" + name}, overrides...), Seeds: 1}
+	cases, err := command.cases()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return cases[0]
+}
+
+// Every preset simulates without a stall, whichever side waits, with syncs that
+// take time, and keeps to the bound it is named for.
+func TestEveryPresetSimulates(t *testing.T) {
+	for _, p := range config.Presets() {
+		for _, variant := range [][]string{
+			{"train.utilization=0.6"}, {"train.utilization=1.6", "sync.time_s=3"},
+			{"sync.time_s=1", "sync.prefill_tokens_per_s=2000", "rollout.start=gang", "rollout.redundancy=1"},
+		} {
+			c := presetCase(t, p.Name, variant...)
+			doc, err := simulate(c, "", nil)
+			if err != nil {
+				t.Errorf("%s with %v: %v", p.Name, variant, err)
+				continue
+			}
+			if want := int64(c.document.Steps.Warmup + c.document.Steps.Measured); doc.Ledger.Trained < want*int64(c.document.Train.Batch) {
+				t.Errorf("%s with %v trained %d rollouts", p.Name, variant, doc.Ledger.Trained)
+			}
+			checkPresetBound(t, c, doc, variant)
+		}
+	}
+}
+
+// checkPresetBound checks what a preset's rule promises.
+func checkPresetBound(t *testing.T, c simulateCase, doc simulation, variant []string) {
+	t.Helper()
+	bad := func(format string, args ...any) {
+		t.Errorf("%s with %v: %s", c.document.Preset, variant, fmt.Sprintf(format, args...))
+	}
+	s, q := doc.Staleness, c.document.Queue
+	switch c.document.Preset {
+	case "areal", "skyrl":
+		if s.Mean > q.Eta+1e-9 {
+			bad("mean staleness %g is over eta %g", s.Mean, q.Eta)
+		}
+	case "prime-rl", "nemo-windowed":
+		if s.Max > loop.Version(q.MaxStaleness) {
+			bad("staleness %d is over the budget %d", s.Max, q.MaxStaleness)
+		}
+	case "verl-fully-async", "one-step-off":
+		most := float64(loopLiveMax(c))/float64(c.document.Sync.Every*c.document.BatchGroups()) - 1
+		if s.MeanSyncs > most+1e-9 {
+			bad("%g syncs on average, the threshold allows %g", s.MeanSyncs, most)
+		}
+	case "synchronous":
+		if s.Max > 0 {
+			bad("staleness %d of a synchronous schedule", s.Max)
+		}
+	}
+	if doc.Ledger.Evicted > 0 && q.Policy != "drop" && q.Policy != "max" {
+		bad("%d evicted, which policy %s never does", doc.Ledger.Evicted, q.Policy)
+	}
+}
+
+func loopLiveMax(c simulateCase) int { return c.document.LoopConfig().LiveGroupsMax() }
+
+// Every preset trains, live, with the model, engine and trainer there are.
+func TestEveryPresetTrains(t *testing.T) {
+	presets := config.Presets()
+	if testing.Short() {
+		presets = presets[:3]
+	}
+	dir := t.TempDir()
+	for _, p := range presets {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := headway(t, "run", "--steps", "6", "--dir", dir, "--name", p.Name, "--json",
+				"--set", "preset="+p.Name, "--set", "train.batch=32", "--set", "rollout.group_size=4",
+				"--set", "environment={letters_max: 3, held_out: 100}", "--set", "evaluate={every: 0, prompts: 20}", "--set", "model={width: 16, layers: 1}")
+			if code != exitDone {
+				t.Fatalf("code %d\n%s", code, stderr)
+			}
+			var report runReport
+			if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+				t.Fatal(err)
+			}
+			if report.Steps != 6 || !report.Ledger.Balanced || report.Ledger.Trained != 6*32 || report.EffectiveSample <= 0 {
+				t.Errorf("reported %+v", report)
+			}
+			if code, _, stderr := headway(t, "replay", filepath.Join(dir, p.Name)); code != exitDone {
+				t.Errorf("replay: code %d\n%s", code, stderr)
+			}
+		})
+	}
+}
+
+// What the config accepts as a correction, the trainer accepts too.
+func TestCorrectionsAreTheTrainers(t *testing.T) {
+	for _, text := range []string{
+		"kind: ppo-clip", "kind: none, max_spans: 2", "kind: cispo, epsilon_low: 1, epsilon_high: 4",
+		"kind: decoupled-ppo", "kind: decoupled-ppo, cap: 3, drop_over_cap: true, floor: 0.1",
+		"kind: tis", "kind: tis, level: sequence", "kind: tis, level: geometric, cap: 5, floor: 0.5", "kind: tis, drop_over_cap: true", "kind: tis, floor: 1.9",
+		"kind: token-mask", "kind: token-mask, low: 0.01, high: 1.01", "kind: token-mask, version_mask: newest",
+		"kind: sequence-mask", "kind: sequence-mask, metric: kl", "kind: sequence-mask, metric: kl, max_kl: 3, negative_only: true",
+		"kind: sequence-mask, low: 0.9, version_mask: training, version_lag: 3", "metric: geometric, kind: sequence-mask",
+	} {
+		c, err := config.Load("", "trainer.correction={"+text+"}")
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if err := correction(c.Trainer.Correction).Validate(); err != nil {
+			t.Errorf("%s: the config accepts what the trainer does not: %v", text, err)
+		}
+	}
+}
+
+// A band that excludes everything is a stall with its reason, in a simulation and live.
+func TestBandThatExcludesEverything(t *testing.T) {
+	band := "filter.solve_rate={low: 0.95, high: 0.99, drop: true}"
+	code, _, stderr := headway(t, "simulate", document(t, simulated), "--set", band, "--set", "rollout.solve.rate=0.5")
+	if code != exitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "all filtered (solve-rate)") {
+		t.Errorf("simulate: code %d\n%s", code, stderr)
+	}
+	if !strings.Contains(stderr, "warning: --set: filter.solve_rate: no whole number of 4 rollouts") {
+		t.Errorf("simulate does not warn:\n%s", stderr)
+	}
+	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", band)
+	if code != exitUsage || !strings.Contains(stderr, "filter.solve_rate.drop: true looks at rewards") {
+		t.Errorf("simulate without rewards: code %d\n%s", code, stderr)
+	}
+}
+
+func TestConfigListsPresets(t *testing.T) {
+	code, stdout, stderr := headway(t, "config", "--presets")
+	if code != exitDone || stderr != "" || strings.Count(stdout, "\n") != len(config.Presets())+1 {
+		t.Errorf("code %d, stderr %q\n%s", code, stderr, stdout)
+	}
+	code, stdout, _ = headway(t, "config", "--presets", "--json")
+	var listed []config.Preset
+	if err := json.Unmarshal([]byte(stdout), &listed); code != exitDone || err != nil || len(listed) != len(config.Presets()) {
+		t.Errorf("code %d, %v, %d presets", code, err, len(listed))
+	}
+	for _, p := range listed {
+		if !strings.HasPrefix(p.Name, "synchronous") && len(p.Settings) < 5 {
+			t.Errorf("%s says only %d settings", p.Name, len(p.Settings))
+		}
+	}
+	if code, _, stderr := headway(t, "config", "--presets", "--set", "seed=1"); code != exitUsage || !strings.Contains(stderr, "--presets lists") {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
+// An error is blamed on the flag that was typed.
+func TestFlagsAreNamedInErrors(t *testing.T) {
+	for _, test := range []struct{ arguments, want string }{
+		{"--steps 0", "--steps: trainer.steps: 0 is not allowed"},
+		{"--task juggle", "--task: environment.task: \"juggle\" is not allowed"},
+		{"--set train.batch=0", "--set: train.batch: 0 is not allowed"},
+	} {
+		code, _, stderr := headway(t, append([]string{"run"}, strings.Fields(test.arguments)...)...)
+		if code != exitUsage || !strings.Contains(stderr, test.want) {
+			t.Errorf("headway run %s: code %d, want %q in:\n%s", test.arguments, code, test.want, stderr)
+		}
+	}
+}
+
+func TestConfigWarns(t *testing.T) {
+	file := document(t, "rollout: {concurrency: 64}\nqueue: {hold: 0.4, factor: 2}\n")
+	code, stdout, stderr := headway(t, "config", file)
+	if code != exitDone || !strings.Contains(stdout, "hold: 0.4") || strings.Count(stderr, "warning: "+file+":2: queue.hold: 0.4") != 2 {
+		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
