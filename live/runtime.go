@@ -427,7 +427,9 @@ func (r *Runtime) step(c *completion) {
 	r.now = c.event.Time
 	r.remember(c.event)
 	r.noteStep(c)
-	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: c.measured.EnvironmentNS, VersionTokens: c.measured.VersionTokens})
+	m := &c.measured
+	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: m.EnvironmentNS, VersionTokens: m.VersionTokens,
+		Spans: m.Spans, Resumed: m.Resumed, StateLag: m.StateLag})
 	before := r.l.Ledger()
 	actions, tick := r.l.Step(c.event)
 	r.tick = tick

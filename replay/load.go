@@ -1,11 +1,8 @@
 package replay
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -22,15 +19,11 @@ type Run struct {
 	// Encoder goes on after the trace's last line.
 	Encoder *trace.Encoder
 	// Ended: the trace ends with its end note, the process before finished in order.
-	Ended bool
-	// Outstanding are the effects that had been decided and have not finished, in
-	// the order in which they were decided. The event "recovered" has the loop issue
-	// them again.
-	Outstanding []loop.Action
-	groups      map[loop.GroupID]struct{}
+	Ended  bool
+	groups map[loop.GroupID]struct{}
 }
 
-// Lives reports whether a group has been started and has neither been trained nor ended otherwise.
+// Lives reports whether a group has been started and may still be trained.
 func (r *Run) Lives(g loop.GroupID) bool {
 	_, ok := r.groups[g]
 	return ok
@@ -46,17 +39,16 @@ func Load(r io.Reader) (*Run, error) {
 	}
 	run := &Run{Header: p.reader.Header, Loop: p.loop, Recorder: metrics.NewRecorder(p.loop.Config()), groups: map[loop.GroupID]struct{}{}}
 	run.Recorder.Warmup = run.Header.Warmup
-	effects := outstanding{effects: map[subject]numbered{}}
+	kept := p.loop.Config().Policy == loop.PolicyReplay // trained groups may be trained again
 	p.event = func(ev *trace.Event, seq int64, actions []loop.Action) {
-		measured := metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS}
+		measured := metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
+			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
 		run.Recorder.Observe(ev.Event, measured, actions)
-		effects.finish(ev.Event)
 		for _, a := range actions {
-			effects.start(a)
-			switch a.Kind {
-			case loop.StartRollout:
+			switch {
+			case a.Kind == loop.StartRollout:
 				run.groups[a.Group] = struct{}{}
-			case loop.GroupTrained, loop.GroupEnded:
+			case a.Kind == loop.GroupEnded, a.Kind == loop.GroupTrained && !kept:
 				delete(run.groups, a.Group)
 			}
 		}
@@ -67,76 +59,6 @@ func Load(r io.Reader) (*Run, error) {
 	if d := p.report.Difference; d != nil {
 		return nil, fmt.Errorf("replay: the trace was recorded by %q under other rules, %v: resume it with that version of headway", run.Header.Program, d)
 	}
-	run.Ended, run.Encoder, run.Outstanding = p.ended, p.reader.Encoder(), effects.list()
+	run.Ended, run.Encoder = p.ended, p.reader.Encoder()
 	return run, nil
-}
-
-// subject is what an effect concerns: there is at most one under way for each.
-type subject struct {
-	kind  loop.ActionKind
-	index int32 // slot or engine
-}
-
-// outstanding holds the effects under way, numbered in the order of their decision.
-type outstanding struct {
-	effects map[subject]numbered
-	decided int
-}
-
-type numbered struct {
-	order  int
-	action loop.Action
-}
-
-func (o *outstanding) start(a loop.Action) {
-	key := subject{kind: a.Kind}
-	switch a.Kind {
-	case loop.StartRollout:
-		key.index = a.Slot
-	case loop.StartTrainStep:
-	case loop.LoadWeights, loop.SwitchWeights:
-		key = subject{loop.LoadWeights, a.Engine}
-	case loop.FinishRun:
-		clear(o.effects)
-		return
-	default:
-		return
-	}
-	o.decided++
-	o.effects[key] = numbered{o.decided, a}
-}
-
-func (o *outstanding) finish(ev loop.Event) {
-	switch ev.Kind {
-	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
-		key := subject{loop.StartRollout, ev.Slot}
-		if a := o.effects[key].action; a.Group == ev.Group && a.Sample == ev.Sample && a.Attempt == ev.Attempt {
-			delete(o.effects, key)
-		}
-	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
-		key := subject{kind: loop.StartTrainStep}
-		if a := o.effects[key].action; a.Lease == ev.Lease && a.Attempt == ev.Attempt {
-			delete(o.effects, key)
-		}
-	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed:
-		key := subject{loop.LoadWeights, ev.Engine}
-		if a := o.effects[key].action; a.Version == ev.Version && a.Attempt == ev.Attempt {
-			delete(o.effects, key)
-		}
-	case loop.EngineLost:
-		maps.DeleteFunc(o.effects, func(key subject, n numbered) bool {
-			return key.kind != loop.StartTrainStep && n.action.Engine == ev.Engine
-		})
-	case loop.Recovered:
-		clear(o.effects)
-	}
-}
-
-func (o *outstanding) list() []loop.Action {
-	all := slices.SortedFunc(maps.Values(o.effects), func(a, b numbered) int { return cmp.Compare(a.order, b.order) })
-	actions := make([]loop.Action, len(all))
-	for i, n := range all {
-		actions[i] = n.action
-	}
-	return actions
 }

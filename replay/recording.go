@@ -37,8 +37,8 @@ type recordedGroup struct {
 	samples []recordedSample
 	scored  int
 	ended   bool
-	// rejected by a verdict; uneven: two rewards differ.
-	rejected, uneven bool
+	// whole: it ended with as many scored rollouts as it trains on.
+	whole bool
 }
 
 type recordedSample struct {
@@ -47,11 +47,21 @@ type recordedSample struct {
 	// environment, and what lies between the runtime and the ports.
 	outsideNS int64
 	reward    float32
+	verdict   loop.Verdict
 	scored    bool
 }
 
-// complete reports whether every rollout of the group is known.
-func (g *recordedGroup) complete() bool { return g.scored == len(g.samples) && g.scored > 0 }
+// longest returns the scored rollout with the most tokens, which stands for one
+// that was cancelled because enough others were ready.
+func (g *recordedGroup) longest() *recordedSample {
+	best := &g.samples[0]
+	for i := range g.samples {
+		if s := &g.samples[i]; s.scored && (!best.scored || s.tokens > best.tokens) {
+			best = s
+		}
+	}
+	return best
+}
 
 // recordedStep is one train step.
 type recordedStep struct {
@@ -94,7 +104,8 @@ func Measure(r io.Reader) (*Recording, error) {
 	m := measurer{
 		rec:     &Recording{Header: p.reader.Header, cells: map[cell]measured{}},
 		running: make([]attempt, p.loop.Config().Concurrency()),
-		size:    p.loop.Config().GroupSize,
+		cfg:     p.loop.Config(),
+		parked:  map[parkedID]int64{},
 		noted:   p.reader.Header.Source != sourceLive,
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
 		engines: make([]engine, len(p.loop.Config().EngineSlots)),
@@ -114,8 +125,10 @@ const sourceLive = "live"
 
 // measurer fills a recording.
 type measurer struct {
-	rec  *Recording
-	size int
+	rec *Recording
+	cfg loop.Config
+	// parked is how long an interrupted rollout has held slots so far.
+	parked map[parkedID]int64
 	// running is what runs in each slot, stepStart when the train step began.
 	running   []attempt
 	stepStart int64
@@ -128,6 +141,12 @@ type measurer struct {
 	engines []engine
 	// slowestLoad and slowestSwap are of the running sync.
 	slowestLoad, slowestSwap int64
+}
+
+// parkedID names an interrupted rollout.
+type parkedID struct {
+	group  loop.GroupID
+	sample int32
 }
 
 // attempt is a rollout in a slot; its zero value is none.
@@ -154,6 +173,11 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 	switch ev.Kind {
 	case loop.RolloutScored:
 		m.scored(ev)
+	case loop.RolloutInterrupted:
+		if at := m.runningAt(ev); at.group != 0 {
+			m.parked[parkedID{at.group, at.sample}] = ev.Time - at.started
+			m.running[ev.Slot] = attempt{}
+		}
 	case loop.FirstToken:
 		if at := m.runningAt(ev); at.group != 0 {
 			m.rec.firstTokenNS.add(ev.Time - at.started)
@@ -183,18 +207,22 @@ func (m *measurer) action(now int64, a *loop.Action) {
 	case loop.StartRollout:
 		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now, heldNS: m.engines[a.Engine].heldNS}
 		m.group(a.Group)
+	case loop.ResumeRollout:
+		id := parkedID{a.Group, a.Sample}
+		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now - m.parked[id], heldNS: m.engines[a.Engine].heldNS}
+		delete(m.parked, id)
 	case loop.StartTrainStep:
 		m.stepStart = now
 	case loop.GroupTrained:
 		g := m.group(a.Group)
-		g.ended = true
+		g.ended, g.whole = true, g.scored >= m.cfg.GroupSize
 		for _, s := range g.samples {
 			m.tokens += int64(s.tokens)
 		}
 	case loop.GroupEnded:
 		g := m.group(a.Group)
 		g.ended = true
-		g.rejected = a.End == loop.EndFiltered && a.Reason == loop.ReasonRejected
+		g.whole = g.whole || g.scored >= m.cfg.GroupSize
 	case loop.LoadWeights, loop.SwitchWeights:
 		e := &m.engines[a.Engine]
 		e.number, e.started, e.switching = a.Attempt, now, a.Kind == loop.SwitchWeights
@@ -208,7 +236,7 @@ func (m *measurer) action(now int64, a *loop.Action) {
 // group returns the record of a group; ids rise by one, so the list has no gaps.
 func (m *measurer) group(id loop.GroupID) *recordedGroup {
 	for len(m.rec.groups) < int(id) {
-		m.rec.groups = append(m.rec.groups, recordedGroup{samples: make([]recordedSample, m.size)})
+		m.rec.groups = append(m.rec.groups, recordedGroup{samples: make([]recordedSample, m.cfg.GroupSize+m.cfg.Redundancy)})
 	}
 	return &m.rec.groups[id-1]
 }
@@ -251,7 +279,7 @@ func (m *measurer) runningAt(ev *trace.Event) attempt {
 
 func (m *measurer) scored(ev *trace.Event) {
 	at := m.runningAt(ev)
-	if at.group == 0 || math.IsNaN(float64(ev.Reward)) {
+	if at.group == 0 || ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
 		return
 	}
 	m.running[ev.Slot] = attempt{}
@@ -261,11 +289,9 @@ func (m *measurer) scored(ev *trace.Event) {
 	}
 	spent := ev.Time - at.started
 	outside := max(spent-ev.GenerateNS, ev.EnvironmentNS, 0)
-	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, reward: ev.Reward, scored: true}
+	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, reward: ev.Reward, verdict: ev.Verdict, scored: true}
 	g.scored++
-	for i := range g.samples {
-		g.uneven = g.uneven || g.samples[i].scored && g.samples[i].reward != ev.Reward
-	}
+	g.whole = g.scored == len(g.samples)
 	m.rec.sampledTokens += int64(ev.Tokens)
 	m.rec.generateNS += m.generated(at, ev)
 	m.rec.spentNS += spent
@@ -296,7 +322,7 @@ func (m *measurer) note(name string, data []byte) error {
 // Groups returns how many groups were started, and how many of them are wholly known.
 func (r *Recording) Groups() (started, complete int) {
 	for i := range r.groups {
-		if r.groups[i].complete() {
+		if r.groups[i].whole {
 			complete++
 		}
 	}
@@ -324,16 +350,16 @@ func (r *Recording) pool() []int {
 	var whole []int
 	for i := range r.groups {
 		g := &r.groups[i]
-		if !g.complete() && !g.ended {
+		if !g.whole && !g.ended {
 			break
 		}
-		if g.complete() {
+		if g.whole {
 			whole = append(whole, i)
 		}
 	}
 	if len(whole) == 0 { // a run that ended early: better biased than nothing
 		for i := range r.groups {
-			if r.groups[i].complete() {
+			if r.groups[i].whole {
 				whole = append(whole, i)
 			}
 		}

@@ -97,15 +97,15 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	if s.Loop != nil {
 		rules = *s.Loop
 	}
-	if rules.GroupSize > r.Header.Loop.GroupSize {
-		return sim.Config{}, nil, fmt.Errorf("replay: groups of %d were recorded, groups of %d cannot be made from them", r.Header.Loop.GroupSize, rules.GroupSize)
+	recorded, wanted := r.Header.Loop.GroupSize+r.Header.Loop.Redundancy, rules.GroupSize+rules.Redundancy
+	if wanted > recorded {
+		return sim.Config{}, nil, fmt.Errorf("replay: groups of %d were recorded, groups of %d cannot be made from them", recorded, wanted)
 	}
 	scale := float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
-	w, err := r.work(rules.FilterZeroAdvantage && r.Header.Source == sourceLive, scale)
+	w, err := r.work(scale)
 	if err != nil {
 		return sim.Config{}, nil, err
 	}
-	rules.FilterZeroAdvantage = false // the workload rejects those groups: a simulation has no rewards
 	cfg := sim.Config{Loop: rules, Work: w, NSPerToken: r.NSPerToken(), LoadNS: r.loads.ns(), SyncNS: r.swaps.ns()}
 	if table := r.speeds(rules.Concurrency(), cfg.NSPerToken); table != nil {
 		cfg.Lockstep = true
@@ -141,7 +141,6 @@ type work struct {
 	stepScale float64
 	// overheadNS is added to what each rollout spends outside its engine; see calibrate.
 	overheadNS int64
-	filter     bool
 	// lasted is the number of steps begun when the first group was asked for that the
 	// run never started; 0 if none was.
 	lasted int
@@ -152,11 +151,10 @@ type work struct {
 
 var _ sim.Work = (*work)(nil)
 
-// work returns the recording as a workload. With filter, groups without an
-// advantage are rejected, as those are that a verdict rejected in the run.
-func (r *Recording) work(filter bool, stepScale float64) (*work, error) {
+// work returns the recording as a workload.
+func (r *Recording) work(stepScale float64) (*work, error) {
 	w := &work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength),
-		stepScale: stepScale, filter: filter}
+		stepScale: stepScale}
 	switch {
 	case len(w.pool) == 0:
 		return nil, errors.New("replay: no group of the trace is complete, so there is nothing to resimulate: let the run go on for longer")
@@ -171,7 +169,7 @@ func (r *Recording) work(filter bool, stepScale float64) (*work, error) {
 
 // find returns the recorded group that stands for a group of the simulation.
 func (w *work) find(id loop.GroupID) (g *recordedGroup, made bool) {
-	if i := int(id) - 1; i < len(w.rec.groups) && w.rec.groups[i].complete() {
+	if i := int(id) - 1; i < len(w.rec.groups) && w.rec.groups[i].whole {
 		return &w.rec.groups[i], false
 	}
 	i := w.source.Bits(uint64(id), 0, 0) % uint64(len(w.pool))
@@ -189,11 +187,13 @@ func (w *work) Rollout(r sim.Rollout) sim.Response {
 		}
 	}
 	s := &g.samples[r.Sample]
-	res := sim.Response{Tokens: s.tokens, EnvironmentNS: max(s.outsideNS+w.overheadNS, 0)}
-	if g.rejected || w.filter && !g.uneven {
-		res.Verdict = loop.VerdictReject
+	if !s.scored {
+		s = g.longest() // it was cancelled, and was no shorter than those
+		if !made {
+			w.rolloutsMade++
+		}
 	}
-	return res
+	return sim.Response{Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict, EnvironmentNS: max(s.outsideNS+w.overheadNS, 0)}
 }
 
 // StepNS implements sim.Work.

@@ -86,6 +86,11 @@ type Event struct {
 	GenerateNS, EnvironmentNS int64
 	// VersionTokens is the sum over a scored response's tokens of the version that sampled them.
 	VersionTokens int64
+	// Spans is how many spans a scored response is made of, 0 where that is not known. Resumed says
+	// that it was interrupted, StateLag by how many versions its environment's state lagged then.
+	Spans    int
+	Resumed  bool
+	StateLag int64
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -129,6 +134,11 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 	dst = field(dst, "gen_ns", ev.GenerateNS)
 	dst = field(dst, "env_ns", ev.EnvironmentNS)
 	dst = field(dst, "v_tokens", ev.VersionTokens)
+	dst = field(dst, "spans", int64(ev.Spans))
+	if ev.Resumed {
+		dst = append(dst, `,"resumed":true`...)
+	}
+	dst = field(dst, "state_lag", ev.StateLag)
 	return e.close(dst, from)
 }
 

@@ -47,6 +47,8 @@ type wire struct {
 	reason, end, verdict          []byte
 	generateNS, environmentNS     int64
 	versionTokens                 int64
+	spans, stateLag               int64
+	resumed                       bool
 }
 
 // parser reads the members of a line.
@@ -119,6 +121,14 @@ func (p *parser) real(into *float64) error {
 	return nil
 }
 
+func (p *parser) yes(into *bool) error {
+	if !p.skip("true") {
+		return fmt.Errorf("expected true at %.20q", p.rest)
+	}
+	*into = true
+	return nil
+}
+
 // member reads one "key":value.
 func (p *parser) member(w *wire) error {
 	key, err := p.text()
@@ -162,6 +172,12 @@ func (p *parser) member(w *wire) error {
 		return p.number(&w.environmentNS)
 	case "v_tokens":
 		return p.number(&w.versionTokens)
+	case "spans":
+		return p.number(&w.spans)
+	case "state_lag":
+		return p.number(&w.stateLag)
+	case "resumed":
+		return p.yes(&w.resumed)
 	case "prompt":
 		return p.number(&w.prompt)
 	case "level":
@@ -203,7 +219,7 @@ func (w *wire) record() (Record, error) {
 	if !w.numbered {
 		return Record{}, errors.New(`no sequence number "n"`)
 	}
-	for _, v := range [...]int64{w.engine, w.slot, w.sample, w.attempt, w.tokens, w.count, w.level} {
+	for _, v := range [...]int64{w.engine, w.slot, w.sample, w.attempt, w.tokens, w.count, w.level, w.spans} {
 		if v < math.MinInt32 || v > math.MaxInt32 {
 			return Record{}, fmt.Errorf("%d does not fit in 32 bits", v)
 		}
@@ -239,9 +255,10 @@ func (w *wire) asEvent(r *Record) error {
 	if err != nil {
 		return err
 	}
-	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens, Event: loop.Event{
-		Time: w.t, Kind: kind, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
-		Tokens: int32(w.tokens), Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
+	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens,
+		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Event: loop.Event{
+			Time: w.t, Kind: kind, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
+			Tokens: int32(w.tokens), Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
 	return nil
 }
 

@@ -73,7 +73,7 @@ func randomEvent(rng *rand.Rand) trace.Event {
 		Time: rng.Int64(), Kind: loop.RunStarted + loop.EventKind(rng.IntN(int(loop.RolloutInterrupted))), Verdict: loop.Verdict(rng.IntN(int(loop.VerdictPruned) + 1)),
 		Reason: loop.Reason(rng.IntN(int(loop.ReasonSpans) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
 		Tokens: small(), Reward: float32(rng.NormFloat64()), Drift: float32(rng.IntN(2)) * rng.Float32(), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
-	}, GenerateNS: rng.Int64(), EnvironmentNS: int64(small()), VersionTokens: int64(small())}
+	}, GenerateNS: rng.Int64(), EnvironmentNS: int64(small()), VersionTokens: int64(small()), Spans: rng.IntN(3), Resumed: rng.IntN(2) == 0, StateLag: rng.Int64N(2)}
 	if rng.IntN(3) == 0 {
 		ev.Reward = 0
 	}
@@ -269,6 +269,7 @@ func TestUnreadableLines(t *testing.T) {
 		`{"n":1,"e":"tick","t":1.5`:                  "comma",
 		`{"n":1,"e":"tick","colour":3`:               "colour",
 		`{"n":1,"e":"tick","reward":x`:               "number",
+		`{"n":1,"e":"tick","resumed":false`:          "true",
 		`{"n":1,"e":"tick","verdict":"maybe"`:        "unknown verdict",
 		`{"n":1,"e":"ti\\ck"`:                        "word",
 		`{"n":1,"e":tick`:                            "quoted",
