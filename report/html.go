@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-//go:embed report.html.tmpl
+//go:embed *.html.tmpl
 var templates embed.FS
 
 // page is the parsed template; a bad one is a bug that any use would show.
 var page = template.Must(template.New("report.html.tmpl").Funcs(template.FuncMap{
 	"figure": Figure,
-}).ParseFS(templates, "report.html.tmpl"))
+	"count":  Count,
+}).ParseFS(templates, "report.html.tmpl", "shared.html.tmpl"))
 
 // HTML prints the report as one file that needs nothing else.
 func HTML(w io.Writer, run Run) error {
@@ -28,6 +29,10 @@ func HTML(w io.Writer, run Run) error {
 	if err != nil {
 		return err
 	}
+	biased, err := drawn(biasPlots(run.Bias))
+	if err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	err = page.Execute(&text, map[string]any{
 		"Run":        run,
@@ -36,6 +41,9 @@ func HTML(w io.Writer, run Run) error {
 		"Ledger":     ledgerTitle(run),
 		"Pictures":   pictures,
 		"Histogram":  histogram,
+		"Bias":       biasTables(run.Bias),
+		"BiasPlots":  biased,
+		"OffPolicy":  offPolicyTable(run.OffPolicy),
 	})
 	if err != nil {
 		return err

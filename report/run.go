@@ -1,6 +1,10 @@
 package report
 
-import "math"
+import (
+	"math"
+
+	"github.com/headway-rl/headway/bias"
+)
 
 // Unknown stands for a figure that was not measured or cannot be computed.
 var Unknown = math.NaN()
@@ -36,6 +40,13 @@ type Run struct {
 	Balanced bool
 	// Throughput are the rates of both sides.
 	Throughput []Row
+	// Bias compares what was trained with what was started; nil for none.
+	Bias *bias.Report
+	// Waste says what became of the tokens made, Partial what interruptions did: see
+	// [WasteRows] and [PartialRows]. Hold says how often and how long starts were held.
+	Waste, Partial, Hold []Row
+	// OffPolicy says how far training was off policy, by staleness.
+	OffPolicy []OffPolicy
 	// Samples are rollouts to read.
 	Samples []Sample
 	// Files are where everything else is, by what it is.
@@ -107,4 +118,22 @@ type Sample struct {
 	Reward float64
 	// Versions are the policy versions that made it, such as "17" or "17–18".
 	Versions string
+}
+
+// OffPolicy is how far the tokens trained at one staleness were from the policy
+// that trained on them. Figures that were not measured are [Unknown].
+type OffPolicy struct {
+	// Staleness of the bucket, such as "2" or "8 and more".
+	Staleness string
+	// Tokens trained at it.
+	Tokens int64
+	// ClipFraction is the share of them outside the band, Predicted the share that was
+	// expected at this lag.
+	ClipFraction, Predicted float64
+	// MeanLogRatio is the mean of trainer's over rollout's log-probability, in nats.
+	MeanLogRatio float64
+	// EffectiveShare is the effective sample size over the number of tokens.
+	EffectiveShare float64
+	// Health is the band the figures are in, in a word or two; "" for none.
+	Health string
 }

@@ -24,6 +24,16 @@ func Text(w io.Writer, run Run) error {
 	}
 	add(Table{Title: "Throughput", Rows: cells(run.Throughput)})
 	add(Table{Title: ledgerTitle(run), Rows: cells(run.Ledger)})
+	add(Table{Title: "What became of the tokens", Rows: cells(run.Waste)})
+	add(Table{Title: "Partial rollouts", Rows: cells(run.Partial)})
+	add(Table{Title: "Hold", Rows: cells(run.Hold)})
+	add(offPolicyTable(run.OffPolicy))
+	for _, table := range biasTables(run.Bias) {
+		add(table)
+	}
+	if run.Bias != nil && len(run.Bias.Verdicts) > 0 {
+		parts = append(parts, strings.Join(run.Bias.Verdicts, ".\n")+".\n")
+	}
 	if len(run.Notes) > 0 {
 		var notes strings.Builder
 		for _, note := range run.Notes {
