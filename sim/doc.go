@@ -7,6 +7,18 @@
 // version from the step's end plus the sync; the batch leaves the queue at the
 // step's start; a rollout holds its slot through generation and environment.
 //
+// # Interruptions
+//
+// An interrupted rollout keeps its tokens, the versions that made them and what
+// remains of it; resumed, it goes on after Config.PrefillNSPerToken for every
+// token it has. Generation is fluid between tokens, so that a restart that costs
+// nothing is the same as none; under Lockstep an interruption waits for the
+// running decode step to end, and what ends with that step ends.
+//
+// A rollout in its environment is interrupted at once: it needs no engine, and a
+// sync must not wait for a tool. Its environment goes on meanwhile, and the
+// rollout holds a slot again, without a prefill, until it is over.
+//
 // The same config and seed give the same events, byte for byte: every draw is a
 // function of (seed, group, sample, attempt), and events of one instant are
 // delivered in the loop's order.
