@@ -6,6 +6,7 @@ import (
 	"html"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -33,7 +34,9 @@ type Plot struct {
 	YMin, YMax float64
 	// Bars draws bars instead of lines.
 	Bars bool
-	// Series are drawn in order, at most four.
+	// XMin and XMax fix the horizontal axis where XMax > XMin; else it fits.
+	XMin, XMax float64
+	// Series are drawn in order, at most eight.
 	Series []Series
 }
 
@@ -43,6 +46,8 @@ type Series struct {
 	Name string
 	// X and Y are as long as each other. Values of Y that are not finite are left out.
 	X, Y []float64
+	// Low and High, if given, are the ends of a band around Y, drawn where both are finite.
+	Low, High []float64
 }
 
 // Size of a picture in SVG units; it scales to its place.
@@ -57,15 +62,18 @@ const (
 )
 
 // seriesMax is how many series can be told apart.
-const seriesMax = 4
+const seriesMax = 8
 
 // Series have a colour, which the page's style decides, and a dash, so that they
 // can be told apart without colour. Marker colours are what the renderer is
 // given; the finished SVG has style variables in their place.
 var (
-	markers   = [seriesMax]color.RGBA{{1, 1, 1, 255}, {2, 2, 2, 255}, {3, 3, 3, 255}, {4, 4, 4, 255}}
-	fallbacks = [seriesMax]string{"#2563eb", "#c2410c", "#0f766e", "#7e22ce"}
-	dashes    = [seriesMax][]vg.Length{nil, {5, 2}, {1.5, 2}, {8, 2, 2, 2}}
+	markers = [seriesMax]color.RGBA{{1, 1, 1, 255}, {2, 2, 2, 255}, {3, 3, 3, 255}, {4, 4, 4, 255},
+		{5, 5, 5, 255}, {6, 6, 6, 255}, {7, 7, 7, 255}, {8, 8, 8, 255}}
+	bandMarkers = [seriesMax]color.RGBA{{21, 21, 21, 255}, {22, 22, 22, 255}, {23, 23, 23, 255}, {24, 24, 24, 255},
+		{25, 25, 25, 255}, {26, 26, 26, 255}, {27, 27, 27, 255}, {28, 28, 28, 255}}
+	fallbacks = [seriesMax]string{"#2563eb", "#c2410c", "#0f766e", "#7e22ce", "#a16207", "#be185d", "#475569", "#4d7c0f"}
+	dashes    = [seriesMax][]vg.Length{nil, {5, 2}, {1.5, 2}, {8, 2, 2, 2}, {12, 3}, {3, 3}, {8, 2, 2, 2, 2, 2}, {1, 3}}
 	axisColor = color.RGBA{10, 10, 10, 255}
 	gridColor = color.RGBA{11, 11, 11, 255}
 )
@@ -142,6 +150,16 @@ func tickLabel(value float64) string {
 // lines adds one line per series.
 func (p Plot) lines(picture *plot.Plot) error {
 	for i, series := range p.Series {
+		if band := series.band(); len(band) > 0 {
+			area, err := plotter.NewPolygon(band)
+			if err != nil {
+				return err
+			}
+			area.Color, area.LineStyle.Width = bandMarkers[i], 0
+			picture.Add(area)
+		}
+	}
+	for i, series := range p.Series {
 		points := series.points()
 		if len(points) == 0 {
 			continue
@@ -157,6 +175,21 @@ func (p Plot) lines(picture *plot.Plot) error {
 		picture.Add(line)
 	}
 	return nil
+}
+
+// band is the outline of a series' band: its lower ends, then its upper ones back.
+func (s Series) band() plotter.XYs {
+	var low, high plotter.XYs
+	for i := range min(len(s.Low), len(s.High)) {
+		if l, h := s.Low[i], s.High[i]; !math.IsNaN(l-h) && !math.IsInf(l-h, 0) {
+			low, high = append(low, plotter.XY{X: s.X[i], Y: l}), append(high, plotter.XY{X: s.X[i], Y: h})
+		}
+	}
+	if len(low) < 2 {
+		return nil
+	}
+	slices.Reverse(high)
+	return append(low, high...)
 }
 
 // points drops what is not finite and averages neighbours down to what a
@@ -224,6 +257,9 @@ func (p Plot) bars(picture *plot.Plot) error {
 // scale sets the vertical axis: as asked, else from zero where nothing is below,
 // so that small changes look small, with room above the highest point.
 func (p Plot) scale(picture *plot.Plot) {
+	if p.XMax > p.XMin {
+		picture.X.Min, picture.X.Max = p.XMin, p.XMax
+	}
 	if p.YMax > p.YMin {
 		picture.Y.Min, picture.Y.Max = p.YMin, p.YMax
 		return
@@ -280,7 +316,9 @@ func (p Plot) dress(raw string) (string, error) {
 		"font-family:system-ui,sans-serif;fill:var(--text,#333333);",
 	}
 	for i, fallback := range fallbacks {
-		replacements = append(replacements, fmt.Sprintf("#%02X%02X%02X", i+1, i+1, i+1), fmt.Sprintf("var(--series-%d,%s)", i+1, fallback))
+		colour := fmt.Sprintf("var(--series-%d,%s)", i+1, fallback)
+		replacements = append(replacements, fmt.Sprintf("#%02X%02X%02X", i+1, i+1, i+1), colour,
+			fmt.Sprintf("#%02X%02X%02X", i+21, i+21, i+21), colour+";fill-opacity:0.16")
 	}
 	return head + strings.NewReplacer(replacements...).Replace(raw[open+1:]), nil
 }
