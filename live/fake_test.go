@@ -15,10 +15,16 @@ import (
 )
 
 // work gives every rollout attempt its time; both the fakes and the simulator read it.
-type work struct{ stepNS int64 }
+type work struct {
+	stepNS int64
+	equal  bool // all samples of a group take equally long
+}
 
 // Rollout draws odd, distinct times, so that no two events share an instant.
 func (w work) Rollout(r sim.Rollout) sim.Response {
+	if w.equal {
+		r.Sample = 0
+	}
 	x := uint64(r.Group)*0x9E3779B97F4A7C15 + uint64(r.Sample)*0xBF58476D1CE4E5B9 + uint64(r.Attempt)*0x94D049BB133111EB
 	x ^= x >> 29
 	x *= 0xBF58476D1CE4E5B9
@@ -181,6 +187,8 @@ func (e *fakeEngine) Switch(ctx context.Context, v loop.Version, hold bool) erro
 type fakeEnvironment struct {
 	reward func(live.RolloutID) float32
 	toolNS func(live.RolloutID) int64
+	pruned func(live.RolloutID) bool
+	err    error
 }
 
 func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) (live.Sample, error) {
@@ -188,6 +196,12 @@ func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) 
 	g, err := s.Sample(ctx, live.SampleRequest{Prompt: []int32{7}, MaxTokens: 2, Final: e.toolNS == nil})
 	if err != nil {
 		return live.Sample{}, err
+	}
+	if e.err != nil {
+		return live.Sample{}, e.err
+	}
+	if e.pruned != nil && e.pruned(id) {
+		return live.Sample{ID: id, Pruned: true}, nil
 	}
 	if e.toolNS != nil {
 		select {
@@ -209,6 +223,7 @@ type fakeTrainer struct {
 	work    work
 	weights *fakeWeights
 	fail    func(live.Batch) error
+	drifts  bool
 	at      loop.Version
 	batches []live.Batch
 }
@@ -241,7 +256,13 @@ func (t *fakeTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport,
 	}
 	t.at++
 	t.batches = append(t.batches, b)
-	return live.StepReport{Tokens: 6}, t.weights.Publish(ctx, live.Publication{Version: t.at, Lease: b.Lease})
+	report := live.StepReport{Tokens: 6}
+	for _, g := range b.Groups {
+		if t.drifts {
+			report.Drifts = append(report.Drifts, live.GroupDrift{Group: g.ID, Drift: float64(b.Version-g.StartVersion) / 100})
+		}
+	}
+	return report, t.weights.Publish(ctx, live.Publication{Version: t.at, Lease: b.Lease})
 }
 
 func (t *fakeTrainer) Close() error { return nil }
@@ -294,6 +315,8 @@ type memoryStore struct {
 	seq      int64
 	// failAppend, if above 0, makes Append fail from that call on.
 	failAppend, appends int
+	// slow is how long a payload takes to be durable.
+	slow func(live.RolloutID) time.Duration
 }
 
 func (s *memoryStore) Append(lines [][]byte) error {
@@ -310,6 +333,9 @@ func (s *memoryStore) Append(lines [][]byte) error {
 }
 
 func (s *memoryStore) PutSample(p live.Sample) error {
+	if s.slow != nil {
+		time.Sleep(s.slow(p.ID))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.samples == nil {

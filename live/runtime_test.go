@@ -44,6 +44,21 @@ func newWorld(cfg loop.Config) *world {
 	return w
 }
 
+// work has engines and trainer take other times.
+func (w *world) work(job work) {
+	w.trainer.work = job
+	for _, e := range w.engines {
+		e.work = job
+	}
+}
+
+// stopAfter stops a run in order after so many train steps.
+func (w *world) stopAfter(t *testing.T, r *live.Runtime, steps int) {
+	t.Helper()
+	timer := time.AfterFunc(time.Duration(steps)*120*time.Millisecond, r.Stop)
+	t.Cleanup(func() { timer.Stop() })
+}
+
 func (w *world) runtime(t *testing.T, resume *live.Resume) *live.Runtime {
 	t.Helper()
 	w.begin = time.Now()
