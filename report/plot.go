@@ -273,28 +273,34 @@ func (p Plot) scale(picture *plot.Plot) {
 	picture.Y.Max += (picture.Y.Max - picture.Y.Min) / 20
 }
 
-// legend names the series above the picture, in a line.
-func (p Plot) legend() string {
+// legend names the series above the picture, in as many lines as it takes.
+func (p Plot) legend() (drawing string, lines int) {
 	const sample, letter = 22, 5.6 // widths in SVG units, the letter's on average
 	var text strings.Builder
-	x := 4.0
+	x, line := 4.0, 0
 	for i, series := range p.Series {
+		width := sample + 24 + letter*float64(utf8.RuneCountInString(series.Name))
+		if i > 0 && x+width-24 > plotWidth+labelMargin {
+			x, line = 4, line+1
+		}
+		// Lines count from the first, whose top is at 0 here and above the picture in the end.
+		top := float64(legendHeight * line)
 		colour := fmt.Sprintf("var(--series-%d,%s)", i+1, fallbacks[i])
 		if p.Bars {
-			fmt.Fprintf(&text, `<rect x="%g" y="%d" width="10" height="10" style="fill:%s"/>`, x+sample-12, 6-legendHeight, colour)
+			fmt.Fprintf(&text, `<rect x="%g" y="%g" width="10" height="10" style="fill:%s"/>`, x+sample-12, top+6, colour)
 		} else {
 			dash := "none"
 			if len(dashes[i]) > 0 {
 				dash = strings.Trim(fmt.Sprint(dashes[i]), "[]")
 			}
-			fmt.Fprintf(&text, `<path d="M%g,%dh%d" style="fill:none;stroke:%s;stroke-width:1.6;stroke-dasharray:%s"/>`,
-				x, 11-legendHeight, sample, colour, dash)
+			fmt.Fprintf(&text, `<path d="M%g,%gh%d" style="fill:none;stroke:%s;stroke-width:1.6;stroke-dasharray:%s"/>`, x, top+11, sample, colour, dash)
 		}
 		fmt.Fprintf(&text, `<text x="%g" y="%g" style="font-family:system-ui,sans-serif;fill:var(--text,#333333);font-size:11px">%s</text>`,
-			x+sample+5, 14.5-legendHeight, html.EscapeString(series.Name))
-		x += sample + 24 + letter*float64(utf8.RuneCountInString(series.Name))
+			x+sample+5, top+14.5, html.EscapeString(series.Name))
+		x += width
 	}
-	return text.String()
+	lines = line + 1
+	return fmt.Sprintf(`<g transform="translate(0,%d)">%s</g>`, -lines*legendHeight, text.String()), lines
 }
 
 // dress turns the renderer's output into an element of a page: named for those
@@ -306,9 +312,10 @@ func (p Plot) dress(raw string) (string, error) {
 	}
 	open := strings.IndexByte(raw[begin:], '>') + begin
 	id := html.EscapeString(p.ID)
+	legend, lines := p.legend()
 	head := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 %d %d %d" role="img" aria-labelledby="%s-title %s-description">`+
 		`<title id="%s-title">%s</title><desc id="%s-description">%s</desc>`,
-		-legendHeight, plotWidth+labelMargin, plotHeight+legendHeight, id, id, id, html.EscapeString(p.Title), id, html.EscapeString(p.Description)) + p.legend()
+		-lines*legendHeight, plotWidth+labelMargin, plotHeight+lines*legendHeight, id, id, id, html.EscapeString(p.Title), id, html.EscapeString(p.Description)) + legend
 	replacements := []string{
 		"#0A0A0A", "var(--axis,#666666)",
 		"#0B0B0B", "var(--grid,#dddddd)",
