@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/microbatch"
 )
 
 // fading is what a step's log-ratios still count for at the next, in the
@@ -27,7 +28,7 @@ func (t *Trainer) imitate(problems []Demonstration) error {
 		}
 		items[i] = item{tokens: tokens, sampled: sampled, prompt: len(p.Prompt), supervised: true}
 	}
-	_, err := t.optimize(items)
+	_, err := t.optimize(t.inOrder(items))
 	return err
 }
 
@@ -52,9 +53,10 @@ func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, 
 	for i := range items {
 		report.Tokens += len(items[i].tokens)
 	}
-	parts := t.minibatches(items, len(batch.Groups), minibatches)
-	for i, part := range parts {
-		norm, err := t.optimize(part)
+	var trained [][]item
+	for i, part := range t.minibatches(items, len(batch.Groups), minibatches) {
+		shares := t.shares(part)
+		norm, err := t.optimize(shares)
 		if err != nil && i > 0 {
 			// The next attempt must start from the version that is published.
 			err = errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version))
@@ -63,8 +65,9 @@ func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, 
 			return report, err
 		}
 		report.GradNorm = max(report.GradNorm, norm)
+		trained = append(trained, shares...)
 	}
-	t.tell(&report, batch.Groups, parts)
+	t.tell(&report, batch.Groups, trained)
 	return report, nil
 }
 
@@ -109,15 +112,53 @@ func (t *Trainer) measureProximal(items []item) error {
 		n := len(items[i].tokens)
 		items[i].proximal, room = room[:n:n], room[n:]
 	}
-	return t.parallel(items, func(s *shard, part []item) { s.measure(t, part) })
+	return t.parallel(t.inOrder(items), func(s *shard, share []item) { s.measure(t, share) })
 }
 
-// parallel gives every shard its part of the items and returns the first error.
-func (t *Trainer) parallel(items []item, work func(s *shard, part []item)) error {
+// inOrder divides items over the shards as they come, as many to each.
+func (t *Trainer) inOrder(items []item) [][]item {
+	out := make([][]item, len(t.shards))
+	for k := range out {
+		out[k] = items[k*len(items)/len(out) : (k+1)*len(items)/len(out)]
+	}
+	return out
+}
+
+// shares divides whole groups over the shards so that they have as many tokens
+// each. Measured with two threads: words of up to 5 letters gain 1 %, of up to 30
+// letters 4 %, where the batch's order leaves one thread 4.5 % and 9.6 % more tokens
+// than its half.
+func (t *Trainer) shares(items []item) [][]item {
+	if len(t.shards) == 1 {
+		return [][]item{items}
+	}
+	var lengths [][]int
+	var first []int
+	for i := range items {
+		if i == 0 || items[i].group != items[i-1].group {
+			lengths, first = append(lengths, nil), append(first, i)
+		}
+		g := len(lengths) - 1
+		lengths[g] = append(lengths[g], len(items[i].tokens))
+	}
+	assignment, err := microbatch.Assign(lengths, microbatch.Settings{Ranks: len(t.shards)})
+	if err != nil {
+		return t.inOrder(items) // fewer groups than threads: one may go to several
+	}
+	out := make([][]item, len(t.shards))
+	for k, rank := range assignment.Ranks {
+		for _, name := range rank[0].Samples {
+			out[k] = append(out[k], items[first[name.Group]+name.Sample])
+		}
+	}
+	return out
+}
+
+// parallel gives every shard its share of the items and returns the first error.
+func (t *Trainer) parallel(shares [][]item, work func(s *shard, share []item)) error {
 	var wg sync.WaitGroup
 	for k, s := range t.shards {
-		part := items[k*len(items)/len(t.shards) : (k+1)*len(items)/len(t.shards)]
-		wg.Go(func() { work(s, part) })
+		wg.Go(func() { work(s, shares[k]) })
 	}
 	wg.Wait()
 	for _, s := range t.shards {
@@ -128,17 +169,19 @@ func (t *Trainer) parallel(items []item, work func(s *shard, part []item)) error
 	return nil
 }
 
-// optimize makes one optimizer step on the items and sets the next weights. It
-// returns the gradient's norm.
-func (t *Trainer) optimize(items []item) (norm float64, err error) {
+// optimize makes one optimizer step on the shards' shares and sets the next
+// weights. It returns the gradient's norm.
+func (t *Trainer) optimize(shares [][]item) (norm float64, err error) {
 	scored := 0
-	for i := range items {
-		scored += items[i].scored()
+	for _, share := range shares {
+		for i := range share {
+			scored += share[i].scored()
+		}
 	}
 	if scored == 0 {
 		return 0, errors.New("trainer: a batch without a token to train on")
 	}
-	err = t.parallel(items, func(s *shard, part []item) { s.train(t, part, float32(scored)) })
+	err = t.parallel(shares, func(s *shard, share []item) { s.train(t, share, float32(scored)) })
 	if err != nil {
 		return 0, err
 	}
@@ -170,7 +213,7 @@ func (t *Trainer) expect() {
 }
 
 // tell fills in what the shards saw of a step, and remembers it for the next prediction.
-func (t *Trainer) tell(to *live.StepReport, groups []live.Group, parts [][]item) {
+func (t *Trainer) tell(to *live.StepReport, groups []live.Group, trained [][]item) {
 	var r grpo.Report
 	for _, s := range t.shards {
 		r.Merge(&s.report)
@@ -187,7 +230,7 @@ func (t *Trainer) tell(to *live.StepReport, groups []live.Group, parts [][]item)
 	for b := range to.TokenLag {
 		to.TokenLag[b], to.GroupLag[b] = lagReport(&r.ByToken[b]), lagReport(&r.ByGroup[b])
 	}
-	to.Drifts = drifts(groups, parts)
+	to.Drifts = drifts(groups, trained)
 }
 
 func lagReport(s *grpo.Statistics) live.LagReport {
@@ -200,16 +243,16 @@ func lagReport(s *grpo.Statistics) live.LagReport {
 }
 
 // drifts are the mean absolute log-ratios of the groups, in their order.
-func drifts(groups []live.Group, parts [][]item) []live.GroupDrift {
+func drifts(groups []live.Group, trained [][]item) []live.GroupDrift {
 	out := make([]live.GroupDrift, len(groups))
 	tokens := make([]int, len(groups))
 	for g := range groups {
 		out[g].Group = groups[g].ID
 	}
-	for _, part := range parts {
-		for i := range part {
-			out[part[i].group].Drift += part[i].drift
-			tokens[part[i].group] += part[i].driftTokens
+	for _, share := range trained {
+		for i := range share {
+			out[share[i].group].Drift += share[i].drift
+			tokens[share[i].group] += share[i].driftTokens
 		}
 	}
 	for g := range out {

@@ -184,6 +184,38 @@ func TestMinibatchesAreWholeGroups(t *testing.T) {
 	}
 }
 
+// TestShares: two threads get whole groups, and about half the tokens each; with
+// more threads than groups every thread still has work.
+func TestShares(t *testing.T) {
+	tr := &Trainer{shards: make([]*shard, 2)}
+	var items []item
+	for g, n := range []int{9, 2, 3, 2, 8, 2} {
+		for k := range 4 {
+			items = append(items, item{group: g, tokens: make([]int32, n), lags: []int32{int32(k)}})
+		}
+	}
+	tokens, where, seen := make([]int, 2), map[int]int{}, 0
+	for k, share := range tr.shares(items) {
+		for _, it := range share {
+			if before, ok := where[it.group]; ok && before != k {
+				t.Fatalf("group %d is on threads %d and %d", it.group, before, k)
+			}
+			where[it.group] = k
+			tokens[k] += len(it.tokens)
+			seen++
+		}
+	}
+	if seen != len(items) || tokens[0] != tokens[1] {
+		t.Errorf("%d of %d items, %v tokens: the batch's order would give 56 and 48", seen, len(items), tokens)
+	}
+	tr.shards = make([]*shard, 8)
+	for k, share := range tr.shares(items) {
+		if len(share) == 0 {
+			t.Errorf("thread %d has nothing to do", k)
+		}
+	}
+}
+
 // TestFailedMinibatch: a step that fails after its first optimizer step leaves the published weights.
 func TestFailedMinibatch(t *testing.T) {
 	o := options(t)
