@@ -39,6 +39,14 @@ type stepLine struct {
 	ActiveClipFraction  float64      `json:"active_clip_fraction"`
 	MeanLogRatio        float64      `json:"mean_log_ratio"`
 	EffectiveSampleSize float64      `json:"effective_sample_size"`
+	// PredictedClipFraction is what earlier steps' drift says of ClipFraction, 0 while too little is known.
+	PredictedClipFraction float64 `json:"predicted_clip_fraction"`
+	MaskedFraction        float64 `json:"masked_fraction"`
+	TruncatedFraction     float64 `json:"truncated_fraction"`
+	Minibatches           int     `json:"minibatches"`
+	Health                string  `json:"health"`
+	// OffPolicy splits the response tokens by the staleness of their group.
+	OffPolicy []lagLine `json:"off_policy,omitempty"`
 	// HeldOutAccuracy is the newest evaluation and HeldOutStep the version it judged; absent where there is none new.
 	HeldOutAccuracy *float64      `json:"held_out_accuracy,omitempty"`
 	HeldOutStep     *loop.Version `json:"held_out_step,omitempty"`
@@ -52,6 +60,8 @@ func newStepLine(d live.StepDone) stepLine {
 		TrainS: float64(p.TrainNS) / 1e9, TrainerIdleRatio: p.TrainerIdle, RolloutIdleRatio: p.RolloutIdle,
 		QueueGroups: p.QueueGroups, ResponseTokens: p.Tokens, Loss: r.Loss, GradNorm: r.GradNorm, ClipFraction: r.ClipFraction,
 		ActiveClipFraction: r.ActiveClipFraction, MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize,
+		PredictedClipFraction: r.PredictedClipFraction, MaskedFraction: r.MaskedFraction, TruncatedFraction: r.TruncatedFraction,
+		Minibatches: r.Minibatches, Health: r.Health, OffPolicy: lagLines(r.GroupLag),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -32,10 +33,22 @@ type runReport struct {
 	TokensPerS       float64            `json:"tokens_per_s"`
 	PeriodS          metrics.Mean       `json:"period_s"`
 	Throughput       metrics.Throughput `json:"throughput"`
-	Ledger           ledgerReport       `json:"ledger"`
-	Finished         string             `json:"finished"`
-	Trace            string             `json:"trace"`
-	Warnings         []string           `json:"warnings,omitempty"`
+	Length           metrics.Length     `json:"length"`
+	// Waste, Partial, FilterAcceptance, Reuse and Signal say what became of what was made.
+	Waste            metrics.Waste   `json:"waste"`
+	Partial          metrics.Partial `json:"partial"`
+	FilterAcceptance metrics.Filters `json:"filter_acceptance"`
+	Reuse            metrics.Reuse   `json:"reuse"`
+	Signal           metrics.Signal  `json:"signal"`
+	// OffPolicy is how far training was off policy, by staleness; Bias compares what was trained with what was started.
+	OffPolicy []lagLine    `json:"off_policy"`
+	Bias      *bias.Report `json:"bias"`
+	// Verl are figures of the measured window under verl's names.
+	Verl     map[string]float64 `json:"verl"`
+	Ledger   ledgerReport       `json:"ledger"`
+	Finished string             `json:"finished"`
+	Trace    string             `json:"trace"`
+	Warnings []string           `json:"warnings,omitempty"`
 }
 
 type rewardSpan struct {
@@ -93,6 +106,8 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		Ledger:     ledgerReport{res.Status.Ledger, res.Status.Ledger.Balanced()},
 		Finished:   res.Reason.String(), Trace: filepath.Join(j.dir, trace.FileName),
 	}
+	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
+	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.warmup()), verlMetrics(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
 	r.Staleness.PredictedMean = j.expected.StalenessMean
 	j.learning(&r)
@@ -115,6 +130,11 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		r.Staleness.ResimulatedMean, r.Staleness.ResimulatedP95 = &mean, &p95
 		j.resimulated = &again.Summary
 	}
+	compared, err := biasOfRun(j.dir)
+	if err != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("bias: %v", err))
+	}
+	r.Bias = compared
 	return r, nil
 }
 

@@ -39,6 +39,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	run := report.Run{
 		Name: filepath.Base(j.dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
+		Waste:    report.WasteRows(s), Partial: report.PartialRows(s), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
 		Summary: fmt.Sprintf("%s learned by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 
+	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -23,6 +24,7 @@ type simulateCmd struct {
 	Set   []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 	Seeds int      `default:"1" placeholder:"N" help:"Simulate N seeds, from the document's on."`
 	Grid  []string `sep:"none" placeholder:"KEY=V1,V2" help:"Simulate every value of a key, all combinations if repeated, on all cores."`
+	Bias  bool     `help:"Compare what is trained with what is started: by length, environment time, prompt, level, and length against order in a batch."`
 	Trace string   `placeholder:"OUT" help:"Write the trace of a single simulation to a new file; headway replay reads it."`
 }
 
@@ -62,6 +64,8 @@ type simulateCase struct {
 	document config.Config
 	// setting is what the closed form is asked.
 	setting theory.Input
+	// bias asks for the comparison of what is trained with what is started.
+	bias bool
 }
 
 // override is one key of a grid at one value.
@@ -104,7 +108,7 @@ func (c *simulateCmd) cases() ([]simulateCase, error) {
 		first := document.Seed
 		for i := range c.Seeds {
 			document.Seed = first + uint64(i)
-			cases = append(cases, simulateCase{set, document, setting})
+			cases = append(cases, simulateCase{set, document, setting, c.Bias})
 		}
 	}
 	return cases, nil
@@ -124,6 +128,10 @@ type simulation struct {
 	Events     int64   `json:"events"`
 	EventsPerS float64 `json:"events_per_s"`
 	WallS      float64 `json:"wall_s"`
+	// Bias compares what was trained with what was started, where that was asked.
+	Bias *bias.Report `json:"bias,omitempty"`
+	// Verl are figures of the measured window under verl's names.
+	Verl map[string]float64 `json:"verl"`
 }
 
 // predicted is the closed form beside a simulation.
@@ -195,6 +203,10 @@ func simulate(c simulateCase, tracePath string, show *stepProgress) (doc simulat
 			return doc, err
 		}
 	}
+	var observer *bias.Observer
+	if c.bias {
+		observer = watchBias(&cfg)
+	}
 	show.watch(&cfg)
 	res, err := sim.Run(cfg)
 	show.end()
@@ -205,14 +217,19 @@ func simulate(c simulateCase, tracePath string, show *stepProgress) (doc simulat
 	if err != nil {
 		return doc, predictUsage(err)
 	}
-	return simulation{
-		Summary: res.Summary, Series: series(res.Series), Ledger: res.Ledger, Events: res.Events,
+	doc = simulation{
+		Summary: res.Summary, Verl: verlMetrics(res.Summary), Series: series(res.Series), Ledger: res.Ledger, Events: res.Events,
 		Predicted: predicted{
 			StalenessMean: prediction.Staleness.Mean, PQS: prediction.PQS, IQS: prediction.IQS, PeriodS: prediction.Period.S,
 			CorrectedStalenessMean: prediction.Corrected.Mean, CorrectedPeriodS: prediction.Corrected.Period.S,
 			Warnings: append([]string{}, prediction.Warnings...),
 		},
-	}, nil
+	}
+	if observer != nil {
+		compared := observer.Report()
+		doc.Bias = &compared
+	}
+	return doc, nil
 }
 
 // simulationError says what to do about a simulation that did not end.

@@ -34,6 +34,9 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	b.WriteString(summaryTable(doc.Summary).String())
 	b.WriteString("\n")
 	b.WriteString(ledgerLine(doc) + "\n")
+	if err := printFates(&b, doc); err != nil {
+		return err
+	}
 	for i, warning := range p.Warnings {
 		if i == 0 {
 			b.WriteString("\nOn the closed form\n")
@@ -43,6 +46,20 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	fmt.Fprintf(&b, "\n%s events in %.2f s, %s per second\n", report.Count(doc.Events), doc.WallS, report.Count(int64(doc.EventsPerS)))
 	_, err := io.WriteString(w, trimLines(b.String()))
 	return err
+}
+
+// printFates prints what became of the tokens, where some were wasted, what
+// interruptions did and, where it was asked, the bias of what was trained.
+func printFates(b *strings.Builder, doc simulation) error {
+	fates := report.Run{Partial: report.PartialRows(doc.Summary), Bias: doc.Bias}
+	if doc.Waste.WastedShare > 0 {
+		fates.Waste = report.WasteRows(doc.Summary)
+	}
+	if len(fates.Partial) == 0 && len(fates.Waste) == 0 && fates.Bias == nil {
+		return nil
+	}
+	b.WriteString("\n")
+	return report.Text(b, fates)
 }
 
 // summaryTable is what a simulation and a resimulation say in the same words.
