@@ -17,6 +17,7 @@ var scriptKinds = map[string]loop.EventKind{
 	"loaded": loop.WeightsLoaded, "switched": loop.WeightsSwitched, "sync-fail": loop.SyncFailed,
 	"lose-engine": loop.EngineLost, "join-engine": loop.EngineJoined,
 	"first-token": loop.FirstToken, "scored": loop.RolloutScored, "failed": loop.RolloutFailed, "aborted": loop.RolloutAborted,
+	"interrupted": loop.RolloutInterrupted, "measured": loop.GroupMeasured,
 	"unknown": 0,
 }
 
@@ -37,6 +38,8 @@ func (s *Script) events(t testing.TB, d *datadriven.TestData) []loop.Event {
 	}
 	var events []loop.Event
 	switch {
+	case kind == loop.GroupMeasured:
+		events = s.measuredEvents(t, d, base)
 	case isRollout(kind):
 		events = s.rolloutEvents(t, d, base)
 	case kind >= loop.TrainStepEnded && kind <= loop.LeaseReturned:
@@ -92,12 +95,43 @@ func (s *Script) rolloutEvents(t testing.TB, d *datadriven.TestData, base loop.E
 				ev.Version = s.served[a.Engine]
 			case loop.RolloutScored:
 				ev.Tokens, ev.Reward = 1, rewards[int(a.Sample)%len(rewards)]
-				if d.HasArg("reject") {
-					ev.Verdict = loop.VerdictReject
-				}
+				ev.Verdict = verdict(t, d, int(a.Sample))
+			case loop.RolloutInterrupted:
+				ev.Tokens = 1
 			}
 			events = append(events, ev)
 		}
+	}
+	return events
+}
+
+// verdict is what a command says of the sample it scores.
+func verdict(t testing.TB, d *datadriven.TestData, sample int) loop.Verdict {
+	switch {
+	case d.HasArg("reject"):
+		return loop.VerdictReject
+	case d.HasArg("pruned"):
+		return loop.VerdictPruned
+	}
+	if solved := scanInts(t, d, "solved"); len(solved) > 0 && solved[sample%len(solved)] > 0 {
+		return loop.VerdictSolved
+	}
+	return loop.VerdictNone
+}
+
+// measuredEvents are the measurements of groups at the trainer.
+func (s *Script) measuredEvents(t testing.TB, d *datadriven.TestData, base loop.Event) []loop.Event {
+	var text string
+	d.ScanArgs(t, "drift", &text)
+	drift, err := strconv.ParseFloat(text, 32)
+	if err != nil {
+		d.Fatalf(t, "drift: %v", err)
+	}
+	var events []loop.Event
+	for _, subject := range subjects(d, "g") {
+		ev := base
+		ev.Group, ev.Drift = loop.GroupID(atoi(t, d, subject)), float32(drift)
+		events = append(events, ev)
 	}
 	return events
 }
@@ -106,13 +140,13 @@ func (s *Script) rolloutEvents(t testing.TB, d *datadriven.TestData, base loop.E
 // samples; for one that is not under way, an action that names it all the same.
 func (s *Script) outstanding(t testing.TB, d *datadriven.TestData, g loop.GroupID, sample string, one bool) []loop.Action {
 	var found []loop.Action
-	for k := range s.loop.Config().GroupSize {
+	for k := range s.loop.Config().GroupSize + s.loop.Config().Redundancy {
 		if one && k != atoi(t, d, sample) {
 			continue
 		}
 		n := len(found)
 		for _, a := range s.effects {
-			if (a.Kind == loop.StartRollout || a.Kind == loop.AbortRollout) && a.Group == g && int(a.Sample) == k {
+			if holdsSlot(a.Kind) && a.Group == g && int(a.Sample) == k {
 				found = append(found, a)
 			}
 		}

@@ -19,9 +19,13 @@ import (
 //
 //	new [policy= group= batch= queue= engines=(4,4) select= start= sync= every= steps=]
 //	    [max-staleness= attempts= train-attempts= on-failure= abort blocked rolling filter manual]
+//	    [eta= threshold= uses= gamma= balance evict= seed= pause= hold= interrupt spans=]
+//	    [extra= redundancy= band=(low,high) filter-solve levels= explore= prompts= requeue]
 //	run-started | recover | stop | tick
 //	first-token g1/0 … [v=]            its engine's version unless said
-//	scored g1/0 g2 … [reward=(1,0)] [tokens=] [reject]   g2 means all that run of g2
+//	scored g1/0 g2 … [reward=(1,0)] [tokens=] [reject | solved=(1,0) | pruned]   g2 means all that run of g2
+//	interrupted g1/0 … [tokens=]       after one token unless said
+//	measured g1 g2 … drift=            the drift that the train step found
 //	failed | aborted g1/0 … [reason=]
 //	train-done | train-fail | lease-return
 //	loaded | switched | sync-fail e0 e1 …
@@ -34,8 +38,8 @@ import (
 //
 // Each event may say at=40ms, attempt=, slot=, lease= and v=, to name something
 // else than what is outstanding. An instant ends with its command, so that a
-// Tick the loop asks for is delivered at once; with "manual" it is printed and
-// the script delivers it.
+// Tick the loop asks for at that instant is delivered at once; a later one, and
+// with "manual" every one, is printed and the script delivers it.
 type Script struct {
 	loop    *loop.Loop
 	checker *Checker
@@ -104,53 +108,6 @@ func (s *Script) create(t testing.TB, d *datadriven.TestData) string {
 	return "ok\n"
 }
 
-func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
-	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, QueueGroups: -1, EngineSlots: []int{4}}
-	number := func(key string, to *int) { d.MaybeScanArgs(t, key, to) }
-	var staleness, steps int
-	number("group", &cfg.GroupSize)
-	number("batch", &cfg.BatchGroups)
-	number("queue", &cfg.QueueGroups)
-	number("every", &cfg.SyncEvery)
-	number("attempts", &cfg.MaxAttempts)
-	number("train-attempts", &cfg.TrainAttempts)
-	number("max-staleness", &staleness)
-	number("steps", &steps)
-	cfg.MaxStaleness, cfg.TrainSteps = loop.Version(staleness), loop.Version(steps)
-	if cfg.QueueGroups < 0 {
-		cfg.QueueGroups = cfg.BatchGroups
-	}
-	if d.HasArg("engines") {
-		cfg.EngineSlots = scanInts(t, d, "engines")
-	}
-	cfg.Abort, cfg.TrainerBlocked = d.HasArg("abort"), d.HasArg("blocked")
-	cfg.RollingSwitch, cfg.FilterZeroAdvantage = d.HasArg("rolling"), d.HasArg("filter")
-	choices := []struct {
-		key   string
-		names []string
-		set   func(int)
-	}{
-		{"policy", []string{"drop", "max", "block", "synchronous"}, func(i int) { cfg.Policy = loop.Policy(i) }},
-		{"select", []string{"oldest", "newest", "oldest-version"}, func(i int) { cfg.Select = loop.Selection(i) }},
-		{"start", []string{"stream", "gang"}, func(i int) { cfg.Start = loop.StartOrder(i) }},
-		{"sync", []string{"in_flight", "pause", "drain"}, func(i int) { cfg.Sync = loop.SyncMode(i) }},
-		{"on-failure", []string{"drop", "shrink"}, func(i int) { cfg.OnFailure = loop.FailureRule(i) }},
-	}
-	for _, c := range choices {
-		if !d.HasArg(c.key) {
-			continue
-		}
-		var name string
-		d.ScanArgs(t, c.key, &name)
-		i := slices.Index(c.names, name)
-		if i < 0 {
-			return cfg, fmt.Errorf("%s is %q, want one of %s", c.key, name, strings.Join(c.names, ", "))
-		}
-		c.set(i)
-	}
-	return cfg, nil
-}
-
 // deliver steps the loop, prints what follows and keeps track of what is outstanding.
 func (s *Script) deliver(ev loop.Event) {
 	actions, tick := s.loop.Step(ev)
@@ -172,14 +129,14 @@ func (s *Script) deliver(ev loop.Event) {
 		s.served[ev.Engine] = ev.Version
 	}
 	for _, a := range actions {
-		if a.Kind.IsEffect() && a.Kind != loop.FinishRun {
+		if a.Kind.IsEffect() && a.Kind != loop.FinishRun && a.Slot >= 0 {
 			s.effects = slices.DeleteFunc(s.effects, func(b loop.Action) bool { return replaces(a, b) })
 			s.effects = append(s.effects, a)
 		}
 	}
 	switch {
 	case tick == loop.NoTick:
-	case s.manual:
+	case s.manual, tick > s.now:
 		fmt.Fprintf(&s.out, "wants tick at %v\n", time.Duration(tick))
 	default:
 		s.deliver(loop.Event{Time: tick, Kind: loop.Tick})
@@ -192,7 +149,7 @@ func completes(ev loop.Event, a loop.Action) bool {
 		return true
 	}
 	switch a.Kind {
-	case loop.StartRollout, loop.AbortRollout:
+	case loop.StartRollout, loop.ResumeRollout, loop.InterruptRollout, loop.AbortRollout:
 		return ev.Kind >= loop.RolloutScored && ev.Group == a.Group && ev.Sample == a.Sample && ev.Attempt == a.Attempt && ev.Slot == a.Slot
 	case loop.StartTrainStep:
 		return ev.Kind >= loop.TrainStepEnded && ev.Kind <= loop.LeaseReturned && ev.Lease == a.Lease && ev.Attempt == a.Attempt
@@ -202,11 +159,14 @@ func completes(ev loop.Event, a loop.Action) bool {
 	return false
 }
 
+// holdsSlot reports whether an effect of this kind takes a slot until it ends.
+func holdsSlot(k loop.ActionKind) bool { return k >= loop.StartRollout && k <= loop.AbortRollout }
+
 // replaces reports whether an effect takes the place of an outstanding one.
 func replaces(a, b loop.Action) bool {
 	switch a.Kind {
-	case loop.StartRollout, loop.AbortRollout:
-		return (b.Kind == loop.StartRollout || b.Kind == loop.AbortRollout) && a.Slot == b.Slot
+	case loop.StartRollout, loop.ResumeRollout, loop.InterruptRollout, loop.AbortRollout:
+		return holdsSlot(b.Kind) && a.Slot == b.Slot
 	case loop.StartTrainStep:
 		return b.Kind == loop.StartTrainStep
 	}
@@ -217,8 +177,10 @@ func replaces(a, b loop.Action) bool {
 func completion(a loop.Action, now int64) loop.Event {
 	ev := loop.Event{Time: now, Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease, Version: a.Version}
 	switch a.Kind {
-	case loop.StartRollout:
+	case loop.StartRollout, loop.ResumeRollout:
 		ev.Kind, ev.Version, ev.Reward, ev.Tokens = loop.RolloutScored, 0, float32(a.Sample), 1
+	case loop.InterruptRollout:
+		ev.Kind, ev.Version, ev.Tokens = loop.RolloutInterrupted, 0, 1
 	case loop.AbortRollout:
 		ev.Kind = loop.RolloutAborted
 	case loop.StartTrainStep:
@@ -233,7 +195,7 @@ func completion(a loop.Action, now int64) loop.Event {
 
 func (s *Script) stabilize() {
 	for range 10000 {
-		i := slices.IndexFunc(s.effects, func(a loop.Action) bool { return a.Kind != loop.StartRollout })
+		i := slices.IndexFunc(s.effects, func(a loop.Action) bool { return !places(a.Kind) })
 		if i < 0 {
 			return
 		}
@@ -276,6 +238,18 @@ func (s *Script) status() string {
 	if st.SyncTarget != loop.NoVersion {
 		fmt.Fprintf(&s.out, " sync to v%d", st.SyncTarget)
 	}
+	if st.Backlog > 0 {
+		fmt.Fprintf(&s.out, " backlog %d", st.Backlog)
+	}
+	if st.Requeued > 0 {
+		fmt.Fprintf(&s.out, " requeued %d", st.Requeued)
+	}
+	if st.Holding {
+		s.out.WriteString(" holding")
+	}
+	if len(st.Levels) > 0 {
+		fmt.Fprintf(&s.out, " levels %v", st.Levels)
+	}
 	if st.Stopping {
 		s.out.WriteString(" stopping")
 	}
@@ -293,6 +267,9 @@ func (s *Script) status() string {
 	l := st.Ledger
 	fmt.Fprintf(&s.out, "admitted %d = in flight %d + waiting %d + queued %d + leased %d + ended %d\n", l.Admitted, l.InFlight, l.Waiting, l.Queued, l.Leased, l.Ended())
 	fmt.Fprintf(&s.out, "trained %d evicted %d discarded %d filtered %d cancelled %d failed %d\n", l.Trained, l.Evicted, l.Discarded, l.Filtered, l.Cancelled, l.Failed)
+	if l.Pruned > 0 {
+		fmt.Fprintf(&s.out, "pruned %d\n", l.Pruned)
+	}
 	if c := st.Counts; c != (loop.Counts{}) {
 		fmt.Fprintf(&s.out, "late %d unknown %d time reversed %d\n", c.Late, c.Unknown, c.TimeReversed)
 	}
