@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/doctor"
+	"github.com/headway-rl/headway/report"
+)
+
+// doctorCmd says what is wrong with a document before it costs anything.
+type doctorCmd struct {
+	output
+	File string   `arg:"" optional:"" help:"The document; without one the defaults are examined."`
+	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
+}
+
+// diagnosis is what headway doctor --json prints.
+type diagnosis struct {
+	Findings []doctor.Finding `json:"findings"`
+	Errors   int              `json:"errors"`
+	Warnings int              `json:"warnings"`
+}
+
+// Run examines and prints. The error is a failure where a finding is an error.
+func (c *doctorCmd) Run(application *app) error {
+	findings, err := c.examine()
+	if err != nil {
+		return err
+	}
+	d := diagnosis{Findings: append([]doctor.Finding{}, findings...)}
+	for _, f := range findings {
+		switch f.Severity {
+		case doctor.Error:
+			d.Errors++
+		case doctor.Warning:
+			d.Warnings++
+		}
+	}
+	if c.JSON {
+		err = printJSON(application.Stdout, d)
+	} else {
+		err = printDiagnosis(application.Stdout, d)
+	}
+	if err == nil && d.Errors > 0 {
+		err = runError("each error says what to change", "the document has %s", counted(d.Errors, "error"))
+	}
+	return err
+}
+
+// examine makes the findings. A document that config refuses for what doctor can
+// explain is explained; any other mistake is the caller's.
+func (c *doctorCmd) examine() ([]doctor.Finding, error) {
+	raw, err := config.Read(c.File)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = raw.Set(c.Set...); err != nil {
+		return nil, err
+	}
+	document, err := raw.Resolve()
+	if err != nil {
+		if findings, all := doctor.Refuted(document, err); all {
+			return findings, nil
+		}
+		return nil, err
+	}
+	examined, err := doctorCase(document)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.Check(examined)
+}
+
+// doctorCase is a resolved document with its inputs for closed forms and
+// simulator, where it says how fast the trainer is.
+func doctorCase(document config.Config) (doctor.Case, error) {
+	examined := doctor.Case{Document: document}
+	if document.Train.Utilization == 0 && document.Train.StepS == 0 && document.Train.ThroughputTokensPerS == 0 {
+		return examined, nil
+	}
+	modelled, refused := document.ForSimulation()
+	if refused != nil { // a filter looks at rewards that nothing models: closed forms know of neither
+		modelled = document
+		modelled.Filter.SolveRate.Drop, modelled.Filter.Curriculum.Levels = false, 0
+	}
+	setting, err := predictInput(modelled)
+	if err != nil {
+		return examined, err
+	}
+	examined.Setting = &setting
+	if refused != nil {
+		return examined, nil
+	}
+	simulated, err := simulationConfig(simulateCase{document: modelled, setting: setting})
+	if err != nil {
+		return examined, err
+	}
+	examined.Simulation = &simulated
+	return examined, nil
+}
+
+// printDiagnosis prints findings for people: a table of all, then each with its
+// reason, what to do and its figures.
+func printDiagnosis(w io.Writer, d diagnosis) error {
+	var b strings.Builder
+	if len(d.Findings) == 0 {
+		b.WriteString("nothing found\n")
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	table := report.Table{Header: []string{"", "finding", "about", "known by"}}
+	for _, f := range d.Findings {
+		table.Rows = append(table.Rows, []string{string(f.Severity), f.Code, placeOf(f), basisOf(f)})
+	}
+	b.WriteString(table.String())
+	for _, f := range d.Findings {
+		fmt.Fprintf(&b, "\n%s %s: %s.\n", f.Severity, f.Code, f.What)
+		if f.Why != "" {
+			fmt.Fprintf(&b, "  why  %s.\n", f.Why)
+		}
+		if f.Do != "" {
+			fmt.Fprintf(&b, "  do   %s.\n", f.Do)
+		}
+		if figures := figuresOf(f); figures != "" {
+			fmt.Fprintf(&b, "       %s\n", figures)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s, %s, %s in all\n", counted(d.Errors, "error"), counted(d.Warnings, "warning"), counted(len(d.Findings), "finding"))
+	_, err := io.WriteString(w, trimLines(b.String()))
+	return err
+}
+
+// placeOf is the key of a finding and, where the document gives it, its line.
+func placeOf(f doctor.Finding) string {
+	switch {
+	case f.Line > 0:
+		return fmt.Sprintf("%s (%s:%d)", f.Key, f.File, f.Line)
+	case f.File != "":
+		return fmt.Sprintf("%s (%s)", f.Key, f.File)
+	}
+	return f.Key
+}
+
+// basisOf says how a finding is known.
+func basisOf(f doctor.Finding) string {
+	if f.Groups > 0 {
+		return fmt.Sprintf("%s of %s groups", f.Basis, report.Count(f.Groups))
+	}
+	return string(f.Basis)
+}
+
+// figuresOf lists the numbers behind a finding.
+func figuresOf(f doctor.Finding) string {
+	parts := make([]string, len(f.Figures))
+	for i, figure := range f.Figures {
+		parts[i] = figure.Name + " " + strconv.FormatFloat(figure.Value, 'g', 4, 64)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// counted prints a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/doctor"
+)
+
+// diagnosed runs headway doctor --json and reads what it prints.
+func diagnosed(t *testing.T, arguments ...string) (code int, d diagnosis, keys []string) {
+	t.Helper()
+	code, stdout, stderr := headway(t, append([]string{"doctor", "--json"}, arguments...)...)
+	var raw struct {
+		Findings []struct {
+			Severity, Code, Key, File, What, Why, Do, Basis string
+			Line                                            int
+			Figures                                         map[string]float64
+		}
+		Errors, Warnings int
+	}
+	if err := json.Unmarshal([]byte(stdout), &raw); err != nil {
+		t.Fatalf("%q: code %d, %v: %s\n%s", arguments, code, err, stderr, stdout)
+	}
+	d.Errors, d.Warnings = raw.Errors, raw.Warnings
+	for _, f := range raw.Findings {
+		keys = append(keys, f.Severity+" "+f.Code+" "+f.Key)
+		d.Findings = append(d.Findings, doctor.Finding{Severity: doctor.Severity(f.Severity), Code: f.Code, Key: f.Key, File: f.File, Line: f.Line, What: f.What, Why: f.Why, Do: f.Do})
+	}
+	return code, d, keys
+}
+
+func TestDoctorJSON(t *testing.T) {
+	file := document(t, "rollout:\n  concurrency: 1536\n  group_size: 8\ntrain: {batch: 8, step_s: 28}\nqueue: {policy: drop}\n")
+	code, d, keys := diagnosed(t, file)
+	if code != exitFailure || d.Errors != 1 || len(keys) == 0 || keys[0] != "error waste rollout.concurrency" || d.Findings[0].Line != 2 || d.Findings[0].File != file {
+		t.Errorf("code %d, %d errors, found %q, the first at %s:%d", code, d.Errors, keys, d.Findings[0].File, d.Findings[0].Line)
+	}
+	if code, d, keys := diagnosed(t, file, "--set", "queue={policy: bounded, eta: 1}"); code != exitDone || d.Errors != 0 {
+		t.Errorf("bounded: code %d, found %q", code, keys)
+	}
+}
+
+// What config refuses and doctor explains is exit 1 with the finding; any other
+// mistake is exit 2 and config's message alone.
+func TestDoctorRefuses(t *testing.T) {
+	file := document(t, "train: {batch: 64, utilization: 0.9}\nqueue: {policy: max, max_staleness: 0}\nsync: {time_s: 20}\n")
+	code, d, keys := diagnosed(t, file)
+	if code != exitFailure || len(keys) != 1 || keys[0] != "error budget-starves queue.max_staleness" || d.Findings[0].Line != 2 {
+		t.Errorf("code %d, found %q", code, keys)
+	}
+	for _, arguments := range [][]string{{file, "--set", "queue.max_stalenes=1"}, {file, "--set", "train.batch=0"}, {file, "--set", "evaluate.prompts=5000"}, {file + ".none"}} {
+		code, stdout, stderr := headway(t, append([]string{"doctor"}, arguments...)...)
+		if code != exitUsage || stdout != "" || stderr == "" {
+			t.Errorf("%q: code %d, stdout %q, stderr %q", arguments, code, stdout, stderr)
+		}
+	}
+}
+
+func TestDoctorTable(t *testing.T) {
+	code, stdout, stderr := headway(t, "doctor")
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, "not-simulated") || !strings.Contains(stdout, "0 errors, 0 warnings") {
+		t.Errorf("defaults: code %d, stderr %q:\n%s", code, stderr, stdout)
+	}
+	file := document(t, "rollout: {concurrency: 3, start: gang}\n")
+	code, stdout, stderr = headway(t, "doctor", file)
+	for _, want := range []string{"error  no-slots  rollout.concurrency (" + file + ":1)", "no group will ever start", "  why  ", "  do   rollout.concurrency of at least 8"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("lacks %q:\n%s", want, stdout)
+		}
+	}
+	if code != exitFailure || !strings.Contains(stderr, "1 error") {
+		t.Errorf("code %d, stderr %q", code, stderr)
+	}
+}
+
+// Every preset and every example is examined without a failure, and none stands still.
+func TestDoctorOnPresetsAndExamples(t *testing.T) {
+	for _, p := range config.Presets() {
+		code, _, keys := diagnosed(t, "--set", "preset="+p.Name, "--set", "train.utilization=0.9")
+		if code == exitUsage || strings.Contains(strings.Join(keys, " "), "stalls") {
+			t.Errorf("%s: code %d, found %q", p.Name, code, keys)
+		}
+	}
+	examples, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("%v, %d examples", err, len(examples))
+	}
+	for _, path := range examples {
+		if code, _, keys := diagnosed(t, path); code != exitDone {
+			t.Errorf("%s: code %d, found %q", path, code, keys)
+		}
+	}
+}
+
+// A filter that looks at rewards which nothing models leaves the closed forms.
+func TestDoctorWithoutRewards(t *testing.T) {
+	_, _, keys := diagnosed(t, "--set", "train.utilization=1.5", "--set", "filter.solve_rate.drop=true")
+	if found := strings.Join(keys, ", "); !strings.Contains(found, "info train-bound") || !strings.Contains(found, "info not-simulated rollout.solve") {
+		t.Errorf("found %s", found)
+	}
+}
+
+// docs/doctor.md lists every finding, from the findings themselves.
+func TestDoctorDocumentIsCurrent(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| finding | severity | about | found when | known by |\n|---|---|---|---|---|\n")
+	for _, k := range doctor.Kinds() {
+		severities := make([]string, len(k.Severities))
+		for i, s := range k.Severities {
+			severities[i] = string(s)
+		}
+		table.WriteString("| `" + k.Code + "` | " + strings.Join(severities, ", ") + " | `" + strings.Join(k.Keys, "`, `") + "` | " + k.When + " | " + k.Known + " |\n")
+	}
+	const begin, end, path = "<!-- generated: findings -->\n", "<!-- end: findings -->\n", "../../docs/doctor.md"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(text), begin)
+	_, tail, found := strings.Cut(rest, end)
+	if !ok || !found {
+		t.Fatalf("%s lacks the lines %q and %q", path, begin, end)
+	}
+	want := head + begin + table.String() + end + tail
+	if want == string(text) {
+		return
+	}
+	if os.Getenv("HEADWAY_REWRITE") == "" {
+		t.Fatalf("%s does not list what doctor finds: HEADWAY_REWRITE=1 go test ./cmd/headway -run DoctorDocument", path)
+	}
+	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

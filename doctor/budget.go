@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/workload"
+)
+
+const keyBudget = "queue.max_staleness"
+
+var budgetChecks = []check{
+	{Kind{
+		Code: "budget-starves", Severities: []Severity{Error}, Keys: []string{keyBudget},
+		When:  "`queue.max_staleness` is below what groups have that are generated while the trainer works",
+		Known: "arithmetic. With K = `sync.every`, engines serve the version of the last sync until the trainer is K versions on. Below K−1 the trainer has nothing to train on before it reaches the next sync, which it alone brings: the run stands still. At K−1 what is generated from the start of a cycle's last step on, until a sync that takes time is done, is K versions old when the next step starts, and discarded. With `abort` and a budget of 0 every rollout that runs while a train step does is cancelled",
+	}, (*examination).budgetStarves},
+	{Kind{
+		Code: "budget-cannot-bind", Severities: []Severity{Warning, Info}, Keys: []string{keyBudget},
+		When:  "`queue.max_staleness` is above every staleness that occurs: it decides nothing",
+		Known: "arithmetic, where lengths have a cap and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow. Else a simulation in which nothing was discarded: a warning where the budget is at least twice the mean",
+	}, (*examination).budgetCannotBind},
+}
+
+// behind returns how many versions engines can be behind the trainer when a group
+// starts: K−1 before the last step of a sync cycle, and K through a sync that takes
+// time while the trainer is free to go on.
+func (e *examination) behind() int {
+	if e.document.Sync.TimeS > 0 && !e.rules.TrainerBlocked {
+		return e.rules.SyncEvery
+	}
+	return e.rules.SyncEvery - 1
+}
+
+func (e *examination) budgetStarves() {
+	budget, k := int(e.rules.MaxStaleness), e.rules.SyncEvery
+	if e.rules.Policy != loop.PolicyMax && !(e.rules.Policy == loop.PolicyReplay && budget > 0) {
+		return
+	}
+	behind := e.behind()
+	what, why := "", ""
+	switch {
+	case budget < k-1:
+		what = fmt.Sprintf("under a staleness budget of %d the run stands still", budget)
+		why = fmt.Sprintf("engines serve a new version after every %d train steps; %s after one they make nothing that the trainer may take, and without it there is no next sync", k, plural(float64(budget+1), "step"))
+	case budget < behind:
+		what = fmt.Sprintf("a staleness budget of %d discards what is generated while the trainer works towards a sync, and during it", budget)
+		why = fmt.Sprintf("from the start of the last train step before a sync until that sync of %s s is done, engines serve a version that is %d behind the one the next step starts from",
+			short(e.document.Sync.TimeS), behind)
+	case budget == 0 && e.rules.Abort && e.rules.Policy == loop.PolicyMax:
+		what = "a staleness budget of 0 with abort cancels every rollout that runs while a train step does"
+		why = "the earliest step that could train on it starts from the next version, when it is one version old"
+		behind = 1
+	default:
+		return
+	}
+	f := e.add(Error, keyBudget, Arithmetic)
+	f.What, f.Why = what, why
+	f.Do = fmt.Sprintf("%s of at least %d, or schedule: synchronous, which generates nothing in vain", keyBudget, behind)
+	f.Figures = Figures{{"budget_versions", float64(budget)}, {"engines_behind_versions", float64(behind)}}
+}
+
+func (e *examination) budgetCannotBind() {
+	if e.rules.Policy != loop.PolicyMax {
+		return
+	}
+	budget := int(e.rules.MaxStaleness)
+	if bound, why := e.stalest(); bound >= 0 && bound <= budget {
+		f := e.add(Warning, keyBudget, Arithmetic)
+		f.What = fmt.Sprintf("the staleness budget of %d can never act: no group can be staler than %d", budget, bound)
+		f.Why = why
+		f.Do = fmt.Sprintf("read the run's staleness as what admission and the queue make it; a budget that acts is below %d", bound)
+		f.Figures = Figures{{"budget_versions", float64(budget)}, {"staleness_max_versions", float64(bound)}}
+		return
+	}
+	p := e.probe()
+	if p == nil || p.stalled != nil || p.ended[loop.EndDiscarded] > 0 {
+		return
+	}
+	severity := Info
+	if float64(budget) >= 2*p.result.Summary.Staleness.Mean {
+		severity = Warning
+	}
+	f := e.add(severity, keyBudget, Simulated)
+	f.What = fmt.Sprintf("the staleness budget of %d did not act: the bound in effect is %d, the staleness of the stalest of %d groups", budget, p.stalest, p.groups)
+	f.Why = fmt.Sprintf("%d rollouts in flight and a queue of %d against batches of %d keep the mean at %s versions; only a straggler could exceed the budget",
+		e.rules.Concurrency(), e.rules.QueueGroups*e.rules.GroupSize, e.batch(), short(p.result.Summary.Staleness.Mean))
+	if e.rules.PauseGroups > 0 {
+		f.Why += fmt.Sprintf(", and queue.pause_at opens no group while %d are ready", e.rules.PauseGroups)
+	}
+	f.Do = fmt.Sprintf("keep it as a safety net; a budget that acts here is below %d", p.stalest)
+	f.Figures = Figures{{"budget_versions", float64(budget)}, {"staleness_max_versions", float64(p.stalest)}, {"staleness_mean_versions", p.result.Summary.Staleness.Mean}}
+	if closed, ok := e.predict(); ok && closed.Distribution != nil {
+		f.Figures = append(f.Figures, Figure{"predicted_share_over_budget", closed.Distribution.ShareAbove(budget)})
+	}
+}
+
+// batch is B.
+func (e *examination) batch() int { return e.rules.BatchGroups * e.rules.GroupSize }
+
+// provable bounds what a proof is printed of: a larger bound is no news.
+const provable = 1 << 20
+
+// stalest returns the largest staleness a group can be trained at, by arithmetic
+// alone and whatever is drawn, and why; −1 where arithmetic gives no bound:
+// without a cap on lengths, with engines that stand still, or with a selection
+// that may leave a group behind.
+func (e *examination) stalest() (versions int, why string) {
+	r := &e.rules
+	if r.Policy == loop.PolicySynchronous {
+		if r.InterruptAtBatch && r.ExtraGroups > 0 {
+			return -1, ""
+		}
+		return 0, "under schedule: synchronous every group is trained from the version it was started under"
+	}
+	atOnce := r.Select == loop.SelectOldest || r.QueueGroups == r.BatchGroups
+	still := r.InterruptAtBatch || r.Sync != loop.SyncInFlight && (e.document.Sync.TimeS > 0 || r.Sync != loop.SyncPause)
+	if e.setting == nil || r.Policy != loop.PolicyDrop && r.Policy != loop.PolicyMax || !atOnce || still {
+		return -1, ""
+	}
+	longest := e.longestS()
+	rounds := math.Ceil(float64(e.stride()-1) / float64(r.Concurrency()))
+	if r.Start == loop.StartGang {
+		rounds = 0
+	}
+	step := e.setting.StepS
+	group := (1 + rounds) * longest
+	inStep := math.Floor(group/step) + 1
+	during := math.Floor(e.document.Sync.TimeS / step)
+	behind := float64(r.SyncEvery - 1)
+	if e.document.Sync.TimeS > 0 {
+		behind = max(float64(r.SyncEvery), during+1) + during
+	}
+	waits := math.Ceil(float64(r.QueueGroups) / float64(r.BatchGroups))
+	bound := inStep + behind + waits
+	if !(step > 0) || !(bound < provable) {
+		return -1, ""
+	}
+	return int(bound), fmt.Sprintf("the longest rollout takes %s s, so a group generates for at most %s s and at most %s train steps of %s s end meanwhile; engines are at most %s behind when it starts, and oldest first it waits for at most %s selections",
+		short(longest), short(group), short(inStep), short(step), plural(behind, "version"), short(waits))
+}
+
+// longestS is the longest a rollout can take, in seconds, its environment included.
+func (e *examination) longestS() float64 {
+	longest := float64(e.setting.Lengths.Quantile(1)) / e.setting.DecodeTokensPerS
+	if e.setting.Environment.Zero() {
+		return longest
+	}
+	if limit := e.document.Rollout.Environment; limit.CapS > 0 {
+		return longest + limit.CapS
+	} else if limit.Kind == workload.KindFixed {
+		return longest + limit.MeanS
+	}
+	return math.Inf(1)
+}

@@ -1,0 +1,172 @@
+package doctor
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/theory"
+)
+
+// Case is what is examined: a document and, where it says how fast engines and
+// trainer are, the same document as a prediction's and a simulation's input.
+type Case struct {
+	// Document is resolved. It may break a relation between keys that config
+	// refuses and [Refuted] explains.
+	Document config.Config
+	// Setting is the document for the closed forms; nil where it gives no speeds.
+	Setting *theory.Input
+	// Simulation is the document for the simulator; nil where it gives no speeds.
+	// Its window is doctor's own.
+	Simulation *sim.Config
+}
+
+// check is one kind of finding and the code that looks for it. A check may add
+// several findings, all of its kind.
+type check struct {
+	kind Kind
+	look func(*examination)
+}
+
+// checks lists all kinds, in the order of docs/doctor.md.
+func checks() []check {
+	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, replayChecks, paceChecks)
+}
+
+// Kinds lists everything that can be found.
+func Kinds() []Kind {
+	var kinds []Kind
+	for _, c := range checks() {
+		kinds = append(kinds, c.kind)
+	}
+	return append(kinds, configWarning)
+}
+
+// configWarning is what config itself finds doubtful, and no finding here is about.
+var configWarning = Kind{
+	Code: "config", Severities: []Severity{Warning}, Keys: []string{"any"},
+	When:  "config itself finds a key doubtful that no other finding is about",
+	Known: "arithmetic: `headway config` says the same",
+}
+
+// configWarnings adds what config finds doubtful.
+func (e *examination) configWarnings() {
+	e.kind = configWarning
+	for _, w := range e.document.Warnings() {
+		same := func(f Finding) bool { return f.Key == w.Key }
+		if slices.ContainsFunc(e.findings, same) {
+			continue
+		}
+		f := e.add(Warning, w.Key, Arithmetic)
+		what, why, _ := strings.Cut(w.Text, ": ")
+		f.What, f.Why = w.Key+" "+what, why
+	}
+}
+
+// Check returns everything that is to be said about a case, the gravest first
+// and in the order of [Kinds] among equals. The error is of the models or the
+// simulator: a case whose document was resolved and whose inputs were made from
+// it gives none.
+func Check(c Case) ([]Finding, error) {
+	e := newExamination(c)
+	for _, check := range checks() {
+		e.kind = check.kind
+		check.look(e)
+		if e.err != nil {
+			return nil, e.err
+		}
+	}
+	e.configWarnings()
+	slices.SortStableFunc(e.findings, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
+	return e.findings, nil
+}
+
+// Refuted returns the findings that explain a document which config refuses, and
+// whether they explain all of it: an error that some finding is not about is
+// bad input, and nothing more can be said. Document need not be valid.
+func Refuted(document config.Config, refused error) (findings []Finding, all bool) {
+	var errs config.Errors
+	if !errors.As(refused, &errs) || !soundCounts(document) {
+		return nil, false
+	}
+	e := newExamination(Case{Document: document})
+	for _, check := range checks() {
+		if slices.Contains(check.kind.Severities, Error) {
+			e.kind = check.kind
+			check.look(e)
+		}
+	}
+	findings = slices.DeleteFunc(e.findings, func(f Finding) bool { return f.Severity != Error })
+	for _, err := range errs {
+		about := func(f Finding) bool { return f.Key == err.Key }
+		if !slices.ContainsFunc(findings, about) {
+			return nil, false
+		}
+	}
+	return findings, true
+}
+
+// soundCounts reports whether the counts that every argument starts from make sense.
+func soundCounts(d config.Config) bool {
+	return d.Rollout.GroupSize >= 1 && d.Train.Batch >= d.Rollout.GroupSize && d.Train.Batch%d.Rollout.GroupSize == 0 &&
+		d.Rollout.Concurrency >= 1 && d.Sync.Every >= 1
+}
+
+// examination is one Check under way.
+type examination struct {
+	document config.Config
+	rules    loop.Config
+	setting  *theory.Input
+	simulate *sim.Config
+	kind     Kind
+	findings []Finding
+	err      error
+
+	probed     *probe
+	prediction *theory.Prediction
+}
+
+func newExamination(c Case) *examination {
+	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation}
+}
+
+// add notes a finding of the running check about a key, and returns it to be filled in.
+func (e *examination) add(severity Severity, key string, basis Basis) *Finding {
+	f := Finding{Severity: severity, Code: e.kind.Code, Key: key, Basis: basis, Figures: Figures{}}
+	var placed *config.Error
+	// A default has the document's name and no line; a preset and an override have no line either.
+	if errors.As(e.document.Refuse(key, "", ""), &placed) && (placed.Line > 0 || placed.File == "--set" || strings.HasPrefix(placed.File, "preset ")) {
+		f.File, f.Line = placed.File, placed.Line
+	}
+	if basis == Simulated && e.probed != nil {
+		f.Groups = e.probed.groups
+	}
+	e.findings = append(e.findings, f)
+	return &e.findings[len(e.findings)-1]
+}
+
+// stride is the rollouts issued at most for one group, S+R.
+func (e *examination) stride() int { return e.rules.GroupSize + e.rules.Redundancy }
+
+// predict returns the closed form of the case under queue-drop, oldest first,
+// which is what the other policies are measured against; ok is false where the
+// case gives no speeds.
+func (e *examination) predict() (p theory.Prediction, ok bool) {
+	if e.setting == nil || e.err != nil {
+		return p, false
+	}
+	if e.prediction == nil {
+		in := *e.setting
+		in.Policy, in.Select, in.MaxStaleness = theory.PolicyDrop, theory.SelectOldest, 0
+		p, err := theory.Predict(in)
+		if err != nil {
+			e.err = err
+			return p, false
+		}
+		e.prediction = &p
+	}
+	return *e.prediction, true
+}

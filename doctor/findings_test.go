@@ -1,0 +1,220 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// example shows a finding: a document that has it, and one that does not.
+type example struct {
+	code     string
+	severity Severity
+	key      string
+	with     []string
+	without  []string
+}
+
+const (
+	solved = "rollout.solve={kind: fixed, rate: 0.5}"
+	gang   = "rollout.start=gang"
+	fixed  = "rollout.length={kind: fixed, mean_tokens: 300}"
+	// nearlyFixed lengths make a staleness with hardly a tail.
+	nearlyFixed = "rollout.length={kind: lognormal, mean_tokens: 300, tailness: 8, cap_tokens: 8000}"
+	threeLong   = "rollout.length={kind: lognormal, mean_tokens: 300, tailness: 90, cap_tokens: 8000}"
+)
+
+var examples = []example{
+	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0}", "sync.time_s=2"}, []string{"queue={policy: max, max_staleness: 1}", "sync.time_s=2"}},
+	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 1}", "sync.every=3"}, []string{"queue={policy: max, max_staleness: 2}", "sync.every=3"}},
+	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0, abort: true}"}, []string{"queue={policy: max, max_staleness: 0}"}},
+	{"budget-cannot-bind", Warning, keyBudget, []string{fixed, "queue={policy: max, max_staleness: 8}"}, []string{fixed, "queue={policy: max, max_staleness: 1}"}},
+	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "queue={policy: max, max_staleness: 12}"}, []string{lengths, "queue={policy: max, max_staleness: 2}"}},
+	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "preset=prime-rl"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=512", "queue.max_staleness=4"}},
+	{"budget-cannot-bind", Info, keyBudget, []string{nearlyFixed, "queue={policy: max, max_staleness: 3}"}, []string{nearlyFixed, "queue={policy: max, max_staleness: 1}"}},
+	{"no-slots", Error, keyConcurrency, []string{gang, "rollout.concurrency=3"}, []string{gang, "rollout.concurrency=4"}},
+	{"no-batch", Error, keyCapacity, []string{"queue.capacity=32"}, []string{"queue.capacity=64"}},
+	{"no-batch", Error, keyPause, []string{"queue.pause_at=0.5"}, []string{"queue.pause_at=1"}},
+	{"no-spare-engine", Warning, keyEngines, []string{gang, "rollout.concurrency=6", "engines=[{slots: 3}, {slots: 3}]"}, []string{gang, "engines=[{slots: 32}, {slots: 32}]"}},
+	{"group-over-slots", Warning, keyConcurrency, []string{"rollout.concurrency=2"}, []string{"rollout.concurrency=4"}},
+	{"stalls", Error, "queue.policy", []string{"rollout.solve={kind: fixed, rate: 1}", "filter.zero_advantage=true"}, []string{solved, "filter.zero_advantage=true"}},
+	{"waste", Warning, keyConcurrency, []string{lengths, "train.utilization=1.5"}, []string{lengths, "train.utilization=0.8"}},
+	{"waste", Error, keyConcurrency, []string{lengths, "train.utilization=12"}, []string{lengths, "train.utilization=12", "queue={policy: bounded, eta: 1}"}},
+	{"waste", Warning, keyBudget, []string{lengths, "rollout.concurrency=256", "queue={policy: max, max_staleness: 6, factor: 2}"}, []string{lengths, "queue={policy: max, max_staleness: 6, factor: 2}"}},
+	{"filter-starves", Warning, "filter.acceptance", []string{"train.utilization=1.2", "filter.acceptance=0.5"}, []string{"train.utilization=2.5", "filter.acceptance=0.5"}},
+	{"zero-advantage", Warning, "filter.zero_advantage", []string{solved, "filter.zero_advantage=true"}, []string{solved}},
+	{"zero-advantage", Info, "filter.zero_advantage", []string{"rollout.solve={kind: logistic, from: 0.5, to: 0.5, steps: 10, levels: [0, 1]}", "filter={zero_advantage: true, curriculum: {levels: 2}}"}, []string{solved}},
+	{"single-group-over-eta", Info, keyEta, []string{lengths, "queue={policy: bounded, eta: 1}"}, []string{lengths, "queue={policy: bounded, eta: 0}"}},
+	{"eta-admits-nothing", Warning, keyEta, []string{"queue={policy: bounded, eta: 0.05}"}, []string{"queue={policy: bounded, eta: 0.5}"}},
+	{"eta-admits-nothing", Warning, keyThreshold, []string{"queue={policy: threshold, staleness_threshold: 0.05}"}, []string{"queue={policy: threshold, staleness_threshold: 0.05}", "sync.every=4"}},
+	{"threshold-mean", Info, keyThreshold, []string{lengths, "queue={policy: threshold, staleness_threshold: 0.5}"}, []string{lengths, "queue={policy: bounded, eta: 0.5}"}},
+	{"partial-without-effect", Warning, keySyncMode, []string{"queue={policy: threshold, staleness_threshold: 0}", "sync.mode=restart"}, []string{"queue={policy: threshold, staleness_threshold: 0.5}", "sync.mode=restart"}},
+	{"partial-without-effect", Warning, keySyncMode, []string{"queue={policy: threshold, staleness_threshold: 0, partial_rollout: true}"}, []string{"queue={policy: threshold, staleness_threshold: 0, partial_rollout: false}"}},
+	{"partial-without-effect", Warning, keySyncMode, []string{"schedule=synchronous", "sync.mode=restart"}, []string{"schedule=synchronous"}},
+	{"hold-bias", Warning, keyHold, []string{lengths, "queue.hold=0.5"}, []string{lengths, "queue.hold=0.3"}},
+	{"hold-bias", Warning, keyHold, []string{lengths, "rollout.concurrency=32", "queue.hold=0.2"}, []string{lengths, "rollout.concurrency=64", "queue.hold=0.2"}},
+	{"hold-bias", Warning, keyHold, []string{lengths, "rollout.concurrency=64", "queue={hold: 0.2, factor: 2, select: newest}", "train.utilization=1.5"}, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.2, factor: 2, select: newest}", "train.utilization=1.5"}},
+	{"hold-price", Info, keyHold, []string{"queue.hold=0.2"}, []string{"queue.hold=0.2", "train.utilization=1.2"}},
+	{"select-without-effect", Warning, keySelect, []string{"queue.select=newest"}, []string{"queue={select: newest, factor: 2}"}},
+	{"newest-without-need", Info, keySelect, []string{"queue={select: newest, factor: 2}", "train.utilization=0.5"}, []string{"queue={select: newest, factor: 2}", "train.utilization=1"}},
+	{"queue-factor", Warning, keyFactor, []string{lengths, "queue.factor=2", "train.utilization=1.6"}, []string{lengths, "queue.factor=1", "train.utilization=1.6"}},
+	{"queue-factor", Info, keyCapacity, []string{lengths, "queue.capacity=128", "train.utilization=1"}, []string{lengths, "queue={capacity: 128, select: newest}", "train.utilization=1"}},
+	{"oversampling-bias", Warning, keyOversample, []string{lengths, "schedule=synchronous", "rollout.oversample=1.5", "rollout.concurrency=128"}, []string{lengths, "schedule=synchronous", "rollout.concurrency=128"}},
+	{"oversampling-bias", Warning, keyOversample, []string{lengths, "schedule=synchronous", "rollout.oversample=1.5"}, []string{lengths}},
+	{"oversampling-bias", Info, keyOversample, []string{fixed, "schedule=synchronous", "rollout.oversample=1.5", "rollout.concurrency=128"}, []string{fixed}},
+	{"redundancy-bias", Warning, keyRedundancy, []string{lengths, "rollout.redundancy=2"}, []string{lengths}},
+	{"redundancy-bias", Warning, keyRedundancy, []string{lengths, "rollout.redundancy=2", "rollout.concurrency=16"}, []string{lengths, "rollout.concurrency=16"}},
+	{"redundancy-bias", Info, keyRedundancy, []string{fixed, "rollout.redundancy=2"}, []string{fixed}},
+	{"prune-share", Warning, keyPrune, []string{lengths, "rollout.prune.tokens=600"}, []string{lengths}},
+	{"prune-share", Error, keyPrune, []string{lengths, "rollout.prune.tokens=40"}, []string{lengths}},
+	{"prune-share", Info, keyPrune, []string{lengths, "rollout.prune.tokens=1800"}, []string{lengths}},
+	{"band-empty", Error, keyBand, []string{solved, "filter.solve_rate={low: 0.6, high: 0.7, drop: true}"}, []string{solved, "filter.solve_rate={low: 0.6, high: 0.8, drop: true}"}},
+	{"band-empty", Error, keyBand, []string{solved, "filter.solve_rate={low: 0.9, high: 1, drop: true}", "filter.zero_advantage=true"}, []string{solved, "filter.solve_rate={low: 0.9, high: 1, drop: true}"}},
+	{"band-narrow", Warning, keyBand, []string{solved, "filter.solve_rate={low: 0.5, high: 0.6, drop: true}"}, []string{solved, "filter.solve_rate={low: 0.2, high: 0.8, drop: true}"}},
+	{"requeue-bias", Warning, keyRequeue, []string{threeLong, "queue={policy: max, max_staleness: 3, factor: 2}", "rollout.concurrency=128", "prompts.requeue=true"}, []string{threeLong, "prompts.requeue=true"}},
+	{"interrupt-without-effect", Warning, keyInterrupt, []string{"schedule=synchronous", "rollout.partial.interrupt=batch"}, []string{"schedule=synchronous", "rollout.partial.interrupt=batch", "rollout.oversample=1.5"}},
+	{"interrupt-without-effect", Info, keyInterrupt, []string{lengths, "train.utilization=0.2", "rollout.partial.interrupt=batch"}, []string{lengths, "train.utilization=1.5", "rollout.partial.interrupt=batch"}},
+	{"replay-buffer-small", Warning, keySize, []string{"queue={policy: replay, size: 64}"}, []string{"queue={policy: replay, size: 256}"}},
+	{"replay-staleness", Info, keyUses, []string{lengths, "queue={policy: replay, size: 256}"}, []string{lengths}},
+	{"sync-longer-than-step", Warning, keySyncTime, []string{"sync.time_s=60"}, []string{"sync.time_s=10"}},
+	{"settling", Warning, keyWarmup, []string{"steps.warmup=5"}, []string{"steps.warmup=300"}},
+	{"not-smooth", Warning, keyTailness, []string{fixed}, []string{lengths}},
+	{"tail", Info, keyTailness, []string{lengths, "rollout.concurrency=128"}, []string{lengths, "rollout.concurrency=16"}},
+	{"train-bound", Info, keyUtilization, []string{"train.utilization=1.5"}, []string{"train.utilization=0.9"}},
+	{"train-bound", Info, "train.step_s", []string{"train={utilization: null, step_s: 60}"}, []string{"train={utilization: null, step_s: 20}"}},
+	{"not-simulated", Info, "train", []string{"train.utilization=null"}, []string{lengths}},
+	{"not-simulated", Info, "rollout.solve", []string{"filter.solve_rate={drop: true}"}, []string{solved, "filter.solve_rate={drop: true}"}},
+	{"not-simulated", Info, keyConcurrency, []string{"rollout.concurrency=300000"}, []string{"rollout.concurrency=3000"}},
+	{"config", Warning, "queue.gen_batch_size", []string{"queue={policy: threshold, staleness_threshold: 0.5, gen_batch_size: 8}"}, []string{"queue={policy: threshold, staleness_threshold: 0.5}"}},
+}
+
+// examine is Check, or Refuted where config refuses the document.
+func examine(t *testing.T, overrides []string) []Finding {
+	t.Helper()
+	d, err := resolved(t, overrides...)
+	if err == nil {
+		return findingsOf(t, caseOf(t, overrides...))
+	}
+	findings, all := Refuted(d, err)
+	if !all {
+		t.Fatalf("%q: %v", overrides, err)
+	}
+	wellFormed(t, findings)
+	return findings
+}
+
+func TestFindings(t *testing.T) {
+	for _, e := range examples {
+		t.Run(e.code+"/"+string(e.severity)+"/"+e.key, func(t *testing.T) {
+			f, ok := find(examine(t, e.with), e.code)
+			if !ok || f.Severity != e.severity || f.Key != e.key {
+				t.Errorf("%q: found %+v, want a %s about %s", e.with, f, e.severity, e.key)
+			}
+			if testing.Verbose() {
+				t.Logf("%s\n why %s\n do  %s\n %v", f.What, f.Why, f.Do, f.Figures)
+			}
+			if f, ok := find(examine(t, e.without), e.code); ok && f.Severity == e.severity {
+				t.Errorf("%q: found %+v, want nothing", e.without, f)
+			}
+		})
+	}
+}
+
+// Every kind has an example of every severity it can have.
+func TestEveryKindIsShown(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, severity := range k.Severities {
+			if !slices.ContainsFunc(examples, func(e example) bool { return e.code == k.Code && e.severity == severity }) {
+				t.Errorf("no example of a %s %s", severity, k.Code)
+			}
+		}
+		for _, key := range k.Keys {
+			if !slices.ContainsFunc(examples, func(e example) bool { return e.code == k.Code && e.key == key }) && k.Code != configWarning.Code && key != "train.throughput_tokens_per_s" {
+				t.Errorf("no example of %s about %s", k.Code, key)
+			}
+			if _, err := (config.Config{}).Set(key + "=null"); err != nil && key != "any" {
+				t.Errorf("%s is about a key there is not: %v", k.Code, err)
+			}
+		}
+	}
+}
+
+// The default document has nothing wrong with it.
+func TestDefaults(t *testing.T) {
+	d, err := config.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findingsOf(t, Case{Document: d}) {
+		if f.Severity != Info {
+			t.Errorf("found %+v", f)
+		}
+	}
+}
+
+// A finding says where the document, an override or a preset gave its key.
+func TestFindingsArePlaced(t *testing.T) {
+	at := func(overrides ...string) string {
+		f, _ := find(examine(t, overrides), "waste")
+		return fmt.Sprintf("%s %s:%d", f.Key, f.File, f.Line)
+	}
+	if got := at("train.utilization=3"); got != keyConcurrency+" case.yaml:3" {
+		t.Errorf("placed at %s", got)
+	}
+	if got := at("train.utilization=3", "rollout.concurrency=128"); got != keyConcurrency+" --set:0" {
+		t.Errorf("an override is placed at %s", got)
+	}
+	f, _ := find(examine(t, []string{lengths, "preset=prime-rl"}), "budget-cannot-bind")
+	if f.File != "preset prime-rl" {
+		t.Errorf("a preset's key is placed at %q:%d", f.File, f.Line)
+	}
+	f, _ = find(examine(t, []string{"steps.warmup=300", "train.utilization=1.5"}), "train-bound")
+	if f.File != "--set" {
+		t.Errorf("placed at %q:%d", f.File, f.Line)
+	}
+}
+
+// The same case gives the same bytes.
+func TestRepeats(t *testing.T) {
+	first := examine(t, []string{threeLong, "train.utilization=1.4"})
+	if again := examine(t, []string{threeLong, "train.utilization=1.4"}); !reflect.DeepEqual(first, again) {
+		t.Errorf("%+v\nthen %+v", first, again)
+	}
+}
+
+// What doctor cannot explain stays config's error.
+func TestRefutedExplainsAllOrNothing(t *testing.T) {
+	for _, overrides := range [][]string{
+		{"train.batch=65"},
+		{"rollout.group_size=0"},
+		{"queue={policy: max, max_staleness: 0}", "sync.time_s=2", "evaluate.prompts=2000"},
+	} {
+		d, err := resolved(t, overrides...)
+		if findings, all := Refuted(d, err); err == nil || all || findings != nil {
+			t.Errorf("%q: %v, explained by %v", overrides, err, findings)
+		}
+	}
+}
+
+func TestFiguresKeepTheirOrder(t *testing.T) {
+	text, err := json.Marshal(Figures{{"z", 1.23456789}, {"a", 3}, {"tiny", 1.23456789e-9}, {"large", 123456789.25}, {"none", 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"z":1.23457,"a":3,"tiny":1.23457e-9,"large":123457000,"none":0}`; string(text) != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+}
+
+func TestWords(t *testing.T) {
+	got := []string{percent(0), percent(0.0004), percent(0.0412), percent(0.412), percent(1), short(0.123456), short(12), short(1234.5), plural(1, "version"), plural(2, "version")}
+	want := []string{"0.0 %", "0.04 %", "4.1 %", "41 %", "100 %", "0.123", "12", "1234", "1 version", "2 versions"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s, want %s", strings.Join(got, ", "), strings.Join(want, ", "))
+	}
+}

@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"errors"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/workload"
+)
+
+// The size of the simulation behind findings: enough groups for shares of a
+// percent, few enough that nobody waits.
+const (
+	probeGroups   = 4000
+	probeStepsMin = 40
+	probeWarmup   = 400
+	// probeRolloutsMax bounds a simulation, whose cost is by rollout.
+	probeRolloutsMax = 4_000_000
+	// probeSlotsMax bounds its memory.
+	probeSlotsMax = 1 << 18
+)
+
+// probe is what a short simulation of the case showed, warm-up included where it
+// is about the ledger or about extremes.
+type probe struct {
+	result sim.Result
+	// stalled is the simulator's word where train steps ceased, else nil.
+	stalled error
+	// groups have ended, trained or not.
+	groups int64
+	// trained counts the groups of train steps, every use of a replayed one.
+	trained int64
+	// ended counts groups that ended untrained, or as trained under replay.
+	ended [loop.EndFailed + 1]int64
+	// interrupts counts rollouts interrupted.
+	interrupts int64
+	// stalest is the largest staleness a group was trained at, in the whole simulation.
+	stalest loop.Version
+}
+
+// probe returns the simulation of the case, made at the first call; nil where
+// the case gives no speeds or is too large for a short one.
+func (e *examination) probe() *probe {
+	if e.simulate == nil || e.err != nil {
+		return nil
+	}
+	if e.probed == nil {
+		cfg, ok := e.probeConfig()
+		if !ok {
+			return nil
+		}
+		p, err := simulate(cfg)
+		if err != nil {
+			e.err = err
+			return nil
+		}
+		e.probed = &p
+	}
+	return e.probed
+}
+
+// probeConfig gives the simulation its window.
+func (e *examination) probeConfig() (cfg sim.Config, ok bool) {
+	cfg = *e.simulate
+	g := e.rules.BatchGroups
+	cfg.Measured = max((probeGroups+g-1)/g, probeStepsMin)
+	cfg.Warmup = 20
+	load := 1.0 // rollouts generated for one trained
+	if p, ok := e.predict(); ok {
+		cfg.Warmup = min(max(cfg.Warmup, int(p.SettlingSteps)), probeWarmup, max(probeGroups/g, 2*probeStepsMin))
+		load = max(1, p.Utilization)
+	}
+	perStep := load * float64(g*e.stride())
+	if steps := int(probeRolloutsMax / perStep); cfg.Warmup+cfg.Measured > steps {
+		cfg.Warmup, cfg.Measured = steps/4, steps-steps/4
+	}
+	return cfg, cfg.Measured >= 10 && e.rules.Concurrency() <= probeSlotsMax
+}
+
+// simulate runs a simulation and counts what its summary does not say.
+func simulate(cfg sim.Config) (probe, error) {
+	p := probe{}
+	observe := cfg.Observe
+	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+		for i := range actions {
+			switch a := &actions[i]; a.Kind {
+			case loop.GroupTrained:
+				p.trained++
+				if cfg.Loop.Policy != loop.PolicyReplay {
+					p.groups++
+				}
+				p.stalest = max(p.stalest, a.Version-a.StartVersion)
+			case loop.GroupEnded:
+				p.groups++
+				p.ended[a.End]++
+			case loop.InterruptRollout:
+				p.interrupts++
+			}
+		}
+		if observe != nil {
+			observe(ev, generateNS, environmentNS, actions)
+		}
+	}
+	result, err := sim.Run(cfg)
+	if errors.Is(err, sim.ErrStalled) {
+		p.stalled = err
+		return p, nil
+	}
+	p.result = result
+	return p, err
+}
+
+// newSources returns the sources of seeded estimates of lengths and environment times.
+func newSources() (lengths, environment workload.Source) {
+	return workload.NewSource(0, workload.StreamEstimate), workload.NewSource(1, workload.StreamEstimate)
+}
+
+// lost returns the share of groups made ready, or given up over the budget, that
+// the queue's rule threw away.
+func (p *probe) lost() float64 {
+	thrown := p.ended[loop.EndEvicted] + p.ended[loop.EndDiscarded]
+	if p.groups == 0 {
+		return 0
+	}
+	return float64(thrown) / float64(p.groups)
+}
+
+// shareAbove returns the share of trained groups staler than a number of versions.
+func (p *probe) shareAbove(versions int) float64 {
+	above, total := int64(0), int64(0)
+	for k, n := range p.result.Summary.Staleness.Histogram {
+		total += n
+		if k > versions {
+			above += n
+		}
+	}
+	return float64(above) / float64(max(total, 1))
+}
+
+// lengthRatio returns the mean trained length over the mean sampled one.
+func (p *probe) lengthRatio() (ratio float64, ok bool) {
+	l := p.result.Summary.Length
+	return l.TrainedMeanTokens / l.SampledMeanTokens, l.SampledMeanTokens > 0
+}

@@ -1,0 +1,318 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+const (
+	keyOversample = "rollout.oversample"
+	keyRedundancy = "rollout.redundancy"
+	keyPrune      = "rollout.prune.tokens"
+	keyBand       = "filter.solve_rate"
+	keyRequeue    = "prompts.requeue"
+	keyInterrupt  = "rollout.partial.interrupt"
+)
+
+// biasWarning is the length bias, in either direction, from which on it is a warning.
+const biasWarning = 0.02
+
+var shapeChecks = []check{
+	{Kind{
+		Code: "oversampling-bias", Severities: []Severity{Warning, Info}, Keys: []string{keyOversample},
+		When:  "more groups are opened than a batch has, and the first to be ready are trained: short ones; a warning from a bias of 2 % on",
+		Known: "order statistics of the modelled times where slots cover all groups (a seeded estimate), else a simulation",
+	}, (*examination).oversampling},
+	{Kind{
+		Code: "redundancy-bias", Severities: []Severity{Warning, Info}, Keys: []string{keyRedundancy},
+		When:  "more rollouts are started than a group has, and the first to be scored are kept: short ones; a warning from a bias of 2 % on",
+		Known: "order statistics of the modelled times (a seeded estimate) where slots cover eight groups, else a simulation",
+	}, (*examination).redundancy},
+	{Kind{
+		Code: "prune-share", Severities: []Severity{Error, Warning, Info}, Keys: []string{keyPrune},
+		When:  "rollouts are pruned at a length: how many, and how many whole groups; a warning above 5 % of rollouts, an error above 90 % of groups, an info where none is that long",
+		Known: "the modelled lengths: P(L > tokens), and its power S + R for a whole group of independent siblings",
+	}, (*examination).prune},
+	{Kind{
+		Code: "band-empty", Severities: []Severity{Error}, Keys: []string{keyBand},
+		When:  "no solve rate that a group of S can have is within the band, or only those that the zero-advantage filter takes: everything is filtered",
+		Known: "arithmetic: a group solves k of S rollouts, k from 0 to S",
+	}, (*examination).bandEmpty},
+	{Kind{
+		Code: "band-narrow", Severities: []Severity{Warning}, Keys: []string{keyBand},
+		When:  "even at the best difficulty less than half of all groups fall into the band",
+		Known: "arithmetic: the largest binomial probability of the solve rates within it, over all difficulties",
+	}, (*examination).bandNarrow},
+	{Kind{
+		Code: "requeue-bias", Severities: []Severity{Warning}, Keys: []string{keyRequeue},
+		When:  "prompts of discarded or pruned groups are played again: slow prompts take slots again and again, and are still trained less",
+		Known: "the share that ends so is a simulation's",
+	}, (*examination).requeue},
+	{Kind{
+		Code: "interrupt-without-effect", Severities: []Severity{Warning, Info}, Keys: []string{keyInterrupt},
+		When:  "rollouts are to be interrupted when a batch is ready, and none ever is",
+		Known: "arithmetic under `schedule: synchronous` without oversampling, where a full batch is all there is; else a simulation in which none was interrupted",
+	}, (*examination).interrupt},
+}
+
+func (e *examination) oversampling() {
+	extra := e.rules.ExtraGroups
+	if e.rules.Policy != loop.PolicySynchronous || extra == 0 || e.rules.InterruptAtBatch {
+		return
+	}
+	all := e.rules.BatchGroups + extra
+	if e.alikePrompts() && e.rules.Concurrency() >= all*e.stride() {
+		ratio := e.keptLength(all, e.rules.BatchGroups, e.stride())
+		e.biased(keyOversample, ClosedForm, ratio, fmt.Sprintf("of %d groups the first %d to be ready are trained", all, e.rules.BatchGroups))
+		return
+	}
+	e.biasedBySimulation(keyOversample, fmt.Sprintf("of %d groups the first %d to be ready are trained, in slots for %d rollouts", all, e.rules.BatchGroups, e.rules.Concurrency()))
+}
+
+func (e *examination) redundancy() {
+	s, n := e.rules.GroupSize, e.stride()
+	if n == s {
+		return
+	}
+	why := fmt.Sprintf("of %d rollouts of a prompt the first %d to be scored are kept", n, s)
+	if e.alikePrompts() && e.rules.Concurrency() >= 8*n {
+		e.biased(keyRedundancy, ClosedForm, e.keptLength(1, 1, n), why)
+		return
+	}
+	e.biasedBySimulation(keyRedundancy, why)
+}
+
+// alikePrompts reports whether lengths are modelled, and as if all prompts were
+// alike, which is what order statistics assume.
+func (e *examination) alikePrompts() bool {
+	return e.setting != nil && e.document.Rollout.Length.PromptSigma == 0
+}
+
+// biasedBySimulation is biased with the ratio of a simulation.
+func (e *examination) biasedBySimulation(key, why string) {
+	p := e.probe()
+	if p == nil || p.stalled != nil {
+		return
+	}
+	e.biased(key, Simulated, p.result.Summary.Length.TrainedMeanTokens/e.setting.Lengths.Mean(), why)
+}
+
+// biased notes the ratio of the trained mean length to the true one.
+func (e *examination) biased(key string, basis Basis, ratio float64, why string) {
+	severity := Info
+	if math.Abs(ratio-1) >= biasWarning {
+		severity = Warning
+	}
+	f := e.add(severity, key, basis)
+	f.What = fmt.Sprintf("trained responses are %s shorter than sampled ones", percent(1-ratio))
+	f.Why = why + ", which favours short ones"
+	f.Do = "an asynchronous schedule, which waits for no straggler and drops none by its length; or measure that the bias does no harm"
+	f.Figures = Figures{{"trained_over_true_length", ratio}, {"true_mean_tokens", e.setting.Lengths.Mean()}}
+}
+
+func (e *examination) prune() {
+	limit := e.document.Rollout.Prune.Tokens
+	if limit == 0 || e.setting == nil {
+		return
+	}
+	share := 1 - e.setting.Lengths.CDF(float64(limit))
+	whole := math.Pow(share, float64(e.stride()))
+	severity := Info
+	switch {
+	case whole > wasteError:
+		severity = Error
+	case share > 0.05:
+		severity = Warning
+	}
+	f := e.add(severity, keyPrune, ClosedForm)
+	f.Figures = Figures{{"pruned_rollouts_share", share}, {"pruned_groups_share", whole}}
+	if share == 0 {
+		f.What = fmt.Sprintf("no rollout is pruned: the longest has %d tokens", e.setting.Lengths.Quantile(1))
+		f.Why = fmt.Sprintf("rollout.prune.tokens is %d", limit)
+		return
+	}
+	f.What = fmt.Sprintf("%s of rollouts are pruned, %s of groups wholly", percent(share), percent(whole))
+	f.Why = fmt.Sprintf("so many of the modelled lengths exceed %d tokens; a pruned rollout is generated so far, and counts for nothing", limit)
+	f.Do = "rollout.length.cap_tokens, if a long answer shall count as it stands; a higher limit, if it shall count in full"
+}
+
+// attainable lists the numbers of solved rollouts of a group that are within the
+// band, and are not all or none where the zero-advantage filter takes those.
+func (e *examination) attainable() []int {
+	var counts []int
+	s := e.rules.GroupSize
+	for k := range s + 1 {
+		if e.rules.FilterZeroAdvantage && (k == 0 || k == s) {
+			continue
+		}
+		rate := float64(k) / float64(s)
+		if rate >= e.rules.SolveLow-1e-9 && rate <= e.rules.SolveHigh+1e-9 {
+			counts = append(counts, k)
+		}
+	}
+	return counts
+}
+
+func (e *examination) bandEmpty() {
+	if !e.rules.FilterSolveRate || len(e.attainable()) > 0 {
+		return
+	}
+	s := e.rules.GroupSize
+	f := e.add(Error, keyBand, Arithmetic)
+	f.What = "every group is filtered: no group can have a solve rate within the band"
+	f.Why = fmt.Sprintf("a group of %d has a solve rate of k/%d, and none is from %s to %s", s, s, short(e.rules.SolveLow), short(e.rules.SolveHigh))
+	if e.rules.FilterZeroAdvantage {
+		f.Why += " other than 0 and 1, which the zero-advantage filter takes"
+	}
+	f.Do = fmt.Sprintf("a band that holds a multiple of %s", short(1/float64(s)))
+	f.Figures = Figures{{"solve_rate_low", e.rules.SolveLow}, {"solve_rate_high", e.rules.SolveHigh}, {"attainable_rates", 0}}
+}
+
+func (e *examination) bandNarrow() {
+	counts := e.attainable()
+	if !e.rules.FilterSolveRate || len(counts) == 0 {
+		return
+	}
+	best, at := bestAcceptance(counts, e.rules.GroupSize)
+	if best >= 0.5 {
+		return
+	}
+	f := e.add(Warning, keyBand, Arithmetic)
+	f.What = fmt.Sprintf("at most %s of groups fall into the band, at a difficulty of %s solved", percent(best), percent(at))
+	f.Why = fmt.Sprintf("%s of the %d solve rates of a group of %d are from %s to %s, and chance spreads groups of one difficulty over several",
+		short(float64(len(counts))), e.rules.GroupSize+1, e.rules.GroupSize, short(e.rules.SolveLow), short(e.rules.SolveHigh))
+	f.Do = "a wider band, or larger groups"
+	f.Figures = Figures{{"acceptance_max", best}, {"at_solve_rate", at}, {"attainable_rates", float64(len(counts))}}
+}
+
+// bestAcceptance is the largest probability that a group of s independent
+// rollouts, each solved with probability p, solves one of the counts, and its p.
+func bestAcceptance(counts []int, s int) (best, at float64) {
+	logChoose := make([]float64, s+1)
+	for k := 1; k <= s; k++ {
+		logChoose[k] = logChoose[k-1] + math.Log(float64(s-k+1)/float64(k))
+	}
+	for i := range 1001 {
+		p := float64(i) / 1000
+		sum := 0.0
+		for _, k := range counts {
+			switch {
+			case p == 0 || p == 1:
+				if float64(k) == p*float64(s) {
+					sum++
+				}
+			default:
+				sum += math.Exp(logChoose[k] + float64(k)*math.Log(p) + float64(s-k)*math.Log1p(-p))
+			}
+		}
+		if sum > best+1e-12 { // beyond rounding
+			best, at = sum, p
+		}
+	}
+	return min(best, 1), at
+}
+
+func (e *examination) requeue() {
+	if !e.rules.Requeue {
+		return
+	}
+	p := e.probe()
+	if p == nil || p.stalled != nil || p.groups == 0 {
+		return
+	}
+	share := float64(p.ended[loop.EndDiscarded]+p.ended[loop.EndPruned]) / float64(p.groups)
+	if share < 0.01 {
+		return
+	}
+	f := e.add(Warning, keyRequeue, Simulated)
+	f.What = fmt.Sprintf("%s of groups end for being slow, and their prompts are played again", percent(share))
+	f.Why = "a prompt with long responses misses the budget every time: it takes slots again and again, and what is trained of it are its short responses"
+	f.Do = "policy drop or bounded, which end no group for its length; or requeue off, which at least spends no more on them"
+	f.Figures = Figures{{"ended_slow_share", share}}
+	if ratio, ok := p.lengthRatio(); ok {
+		f.Figures = append(f.Figures, Figure{"trained_over_sampled_length", ratio})
+	}
+}
+
+func (e *examination) interrupt() {
+	if !e.rules.InterruptAtBatch {
+		return
+	}
+	if e.rules.Policy == loop.PolicySynchronous {
+		if e.rules.ExtraGroups > 0 {
+			return
+		}
+		f := e.add(Warning, keyInterrupt, Arithmetic)
+		f.What = "interrupting at a full batch has no effect: nothing else is in flight"
+		f.Why = "under schedule: synchronous exactly one batch is opened, and is full when its last rollout has ended"
+		f.Do = "rollout.oversample above 1, or leave it out"
+		return
+	}
+	p := e.probe()
+	if p == nil || p.stalled != nil || e.rules.Sync == loop.SyncRestart || p.interrupts > 0 {
+		return
+	}
+	f := e.add(Info, keyInterrupt, Simulated)
+	f.What = fmt.Sprintf("interrupting at a full batch had no effect in %d groups", p.groups)
+	f.Why = "a batch was never full while the trainer worked: it takes every one at once"
+	f.Do = "nothing; it would act in a train-bound run"
+}
+
+// keptLength returns the mean length of what is trained over the true mean, where
+// all of n-rollout groups start at once, the first S rollouts of each are kept,
+// and of all groups the first kept ones. It is a seeded estimate over at least
+// 8192 groups, of the modelled lengths and environment times.
+func (e *examination) keptLength(all, kept, n int) float64 {
+	const groups = 8192
+	src, env := newSources()
+	s := e.rules.GroupSize
+	in := e.setting
+	total, count := 0.0, 0
+	batch := make([]keptGroup, all)
+	rollouts := make([]timed, n)
+	for first := 0; first < groups; first += all {
+		for g := range batch {
+			id := uint64(first + g)
+			for k := range rollouts {
+				tokens := float64(in.Lengths.Draw(src, id, uint32(k), 1))
+				t := tokens / in.DecodeTokensPerS
+				if !in.Environment.Zero() {
+					t += float64(in.Environment.Draw(env, id, uint32(k), 1)) / 1e9
+				}
+				rollouts[k] = timed{t, tokens}
+			}
+			slices.SortFunc(rollouts, earlier)
+			batch[g] = keptGroup{at: rollouts[s-1].at}
+			for _, r := range rollouts[:s] {
+				batch[g].tokens += r.tokens
+			}
+		}
+		slices.SortFunc(batch, func(a, b keptGroup) int { return compare(a.at, b.at) })
+		for _, g := range batch[:kept] {
+			total += g.tokens
+			count += s
+		}
+	}
+	return total / float64(count) / in.Lengths.Mean()
+}
+
+// timed is a rollout's end and its length; keptGroup a group's, with the tokens kept of it.
+type (
+	timed     struct{ at, tokens float64 }
+	keptGroup struct{ at, tokens float64 }
+)
+
+func earlier(a, b timed) int { return compare(a.at, b.at) }
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
