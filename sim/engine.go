@@ -29,6 +29,7 @@ type slot struct {
 	engine        int32
 	reward        float32
 	spans         int32 // interruptions after which it had tokens
+	runs          int32 // of tokens of one version, between interruptions, that are accounted for
 	phase         phase
 	verdict       loop.Verdict
 	versionTokens int64
@@ -41,6 +42,10 @@ type slot struct {
 	work float64
 	// firstVersion sampled the first token, once weights have changed since; NoVersion before.
 	firstVersion loop.Version
+	// oldest is the lowest version of the tokens accounted for, stateLag by how many versions
+	// it was behind what the rollout was last resumed under.
+	oldest   loop.Version
+	stateLag loop.Version
 }
 
 // is reports whether the slot holds that attempt.
@@ -93,9 +98,19 @@ func (e *engine) stepEnd(now int64, nsPerToken float64) int64 {
 // served and that are not accounted for yet.
 func (e *engine) account(s *slot, now int64, nsPerToken float64) {
 	made := s.tokens - int32(math.Ceil((s.work-e.workDone(now))/nsPerToken-aStep))
-	made = min(max(made, s.counted), s.tokens)
-	s.versionTokens += int64(e.served) * int64(made-s.counted)
+	s.add(min(made, s.tokens), e.served)
+}
+
+// add accounts for the tokens up to a number, made under a version.
+func (s *slot) add(made int32, v loop.Version) {
+	if made <= s.counted {
+		return
+	}
+	s.versionTokens += int64(v) * int64(made-s.counted)
 	s.counted = made
+	if s.runs++; s.runs == 1 || v < s.oldest {
+		s.oldest = v
+	}
 }
 
 // timeOf returns when the clock will show an amount of work.

@@ -46,6 +46,9 @@ type spans struct {
 	trained int64                             // Σ over trained tokens of their staleness
 	tokens  int64
 	most    int // spans of one rollout
+	// Of scored rollouts: how many, their spans with tokens; of those resumed with tokens: how many,
+	// Σ of the versions from their oldest token before the last resume to it.
+	scored, filled, resumed, lag int64
 }
 
 func (o *spans) observe(ev loop.Event, _, _ int64, actions []loop.Action) {
@@ -55,6 +58,9 @@ func (o *spans) observe(ev loop.Event, _, _ int64, actions []loop.Action) {
 			o.t.Errorf("%v: it had %d tokens before", ev, made[len(made)-2].tokens)
 		}
 		made[len(made)-1].tokens = ev.Tokens
+		if ev.Kind == loop.RolloutScored {
+			o.count(made)
+		}
 	}
 	for _, a := range actions {
 		switch a.Kind {
@@ -82,6 +88,25 @@ func (o *spans) observe(ev loop.Event, _, _ int64, actions []loop.Action) {
 	}
 }
 
+// count takes what a scored rollout is made of.
+func (o *spans) count(made []span) {
+	o.scored++
+	before, oldest := int32(0), loop.NoVersion
+	for i, s := range made {
+		if i == len(made)-1 && oldest != loop.NoVersion {
+			o.resumed++
+			o.lag += int64(s.version - oldest)
+		}
+		if s.tokens > before {
+			o.filled++
+			if oldest == loop.NoVersion || s.version < oldest {
+				oldest = s.version
+			}
+		}
+		before = s.tokens
+	}
+}
+
 // TestVersionsAreExactOverSpans: every token counts with the version of the span
 // that made it, over any number of interruptions, in common decode steps or not.
 func TestVersionsAreExactOverSpans(t *testing.T) {
@@ -102,6 +127,13 @@ func TestVersionsAreExactOverSpans(t *testing.T) {
 			run(t, s.config(t))
 			if want := float64(o.trained) / float64(o.tokens); math.Abs(res.Summary.TokenStaleness.Mean-want) > 1e-9 {
 				t.Errorf("lockstep %v: token staleness %v, spans add up to %v", lockstep, res.Summary.TokenStaleness.Mean, want)
+			}
+			partial := res.Summary.Partial
+			if want := float64(o.filled) / float64(o.scored); math.Abs(partial.VersionSpansMean-want) > 1e-9 {
+				t.Errorf("lockstep %v: %v spans a rollout, want %v", lockstep, partial.VersionSpansMean, want)
+			}
+			if want := float64(o.lag) / float64(o.resumed); math.Abs(partial.StateLagMean-want) > 1e-9 {
+				t.Errorf("lockstep %v: the environment's state lags by %v versions, want %v", lockstep, partial.StateLagMean, want)
 			}
 			if o.most < 3 {
 				t.Errorf("rollouts have at most %d spans: nothing was tested", o.most)

@@ -16,7 +16,8 @@ func (r *runner) startRollout(a *loop.Action) {
 		w = Response{Tokens: r.cfg.PruneTokens, Verdict: loop.VerdictPruned}
 	}
 	s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
-	s.counted, s.versionTokens, s.start, s.spans, s.generatedNS = 0, 0, r.now, 0, 0
+	s.counted, s.versionTokens, s.start, s.generatedNS = 0, 0, r.now, 0
+	s.spans, s.runs, s.stateLag = 0, 0, 0
 	s.work = math.Round(float64(w.Tokens) * r.cfg.NSPerToken)
 	if r.cfg.StartNS > 0 {
 		s.phase = starting
@@ -73,8 +74,7 @@ func (r *runner) endPhase(slotIndex int32) {
 func (r *runner) endGeneration(slotIndex int32) {
 	s := &r.slots[slotIndex]
 	e := &r.engines[s.engine]
-	s.versionTokens += int64(e.served) * int64(s.tokens-s.counted)
-	s.counted = s.tokens
+	s.add(s.tokens, e.served)
 	r.setActive(e, e.active-1)
 	switch {
 	case r.merged:
@@ -117,7 +117,8 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 	s := &r.slots[slotIndex]
 	ev := loop.Event{Time: r.now, Kind: loop.RolloutScored, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt,
 		Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict}
-	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS}
+	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS,
+		Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag)}
 	generateNS := s.generatedNS
 	if s.phase != outside {
 		generateNS += r.now - s.start - s.environmentNS
@@ -213,6 +214,9 @@ func (r *runner) resumeRollout(a *loop.Action) {
 	kept.engine = s.engine
 	*s = kept
 	s.start = r.now
+	if s.runs > 0 {
+		s.stateLag = a.Version - s.oldest
+	}
 	if s.phase == outside {
 		r.env.set(a.Slot, keyOf(max(s.work, float64(r.now))), r.slots)
 		return
