@@ -103,9 +103,9 @@ func (r *Runtime) endInWords(k endKind) (what, change string) {
 	case loop.ReasonFull:
 		return "the queue was full", "the trainer takes no batch: look at its step and at the weight sync"
 	case loop.ReasonPruned:
-		return "every rollout was pruned", "raise prune.tokens, or switch the check that prunes off"
+		return "every rollout was pruned", "raise rollout.prune.tokens, or set rollout.prune.check: none"
 	case loop.ReasonSurplus:
-		return "enough others were ready before", "lower the oversampling"
+		return "enough others were ready before", "lower rollout.oversample"
 	case loop.ReasonEnvironment:
 		return "the environment failed", "the failures are logged above with their errors"
 	case loop.ReasonTimeout:

@@ -24,7 +24,7 @@ func TestStallsSayWhy(t *testing.T) {
 		"solve rate": {func(c *loop.Config) { c.FilterSolveRate, c.SolveLow, c.SolveHigh = true, 0.4, 0.6 }, fakeEnvironment{},
 			[]string{"all filtered", "solve rate outside [0.4, 0.6]", "widen filter.solve_rate"}},
 		"pruned": {func(*loop.Config) {}, fakeEnvironment{pruned: func(live.RolloutID) bool { return true }},
-			[]string{"all pruned", "prune.tokens"}},
+			[]string{"all pruned", "rollout.prune.tokens"}},
 		"failed": {func(c *loop.Config) { c.MaxAttempts = 1 }, fakeEnvironment{err: errors.New("sandbox gone")},
 			[]string{"all failed", "the environment failed"}},
 	} {

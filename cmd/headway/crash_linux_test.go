@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -146,15 +148,35 @@ func checkRun(t *testing.T, dir string, p *process, steps int) {
 	}
 }
 
-// TestKill ends a run by kill -9 at 20 random moments and resumes it each time.
+// TestKill ends a run by kill -9 at random moments and resumes it each time: under
+// the default rules, with rollouts that stand interrupted, are cut as superfluous and
+// fail for good, and with groups that are trained again.
 func TestKill(t *testing.T) {
-	const kills = 20
+	for name, c := range map[string]struct {
+		kills int
+		rules string
+	}{
+		"drop": {kills: 20},
+		"partial": {kills: 8, rules: `
+rollout: {concurrency: 24, group_size: 4, redundancy: 1, partial: {interrupt: batch, max_spans: 3}}
+sync: {mode: restart}
+failures: {max_attempts: 1, on_failure: shrink}
+`},
+		"replay": {kills: 8, rules: `
+queue: {policy: replay, size: 64, max_uses: 3, evict: drift}
+`},
+	} {
+		t.Run(name, func(t *testing.T) { checkKills(t, c.kills, c.rules) })
+	}
+}
+
+func checkKills(t *testing.T, kills int, rules string) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)
 	dir := t.TempDir()
 	runDir := filepath.Join(dir, "runs", "k")
-	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(crashConfig), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(withRules(rules)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
@@ -177,6 +199,24 @@ func TestKill(t *testing.T) {
 	}
 	t.Logf("killed %d times", done)
 	checkRun(t, dir, p, 150)
+}
+
+// withRules returns crashConfig with sections replaced or added.
+func withRules(rules string) string {
+	lines := strings.Split(crashConfig, "\n")
+	for rule := range strings.Lines(rules) {
+		section, _, ok := strings.Cut(rule, ":")
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, section+":") })
+		if at < 0 {
+			lines = append(lines, strings.TrimSpace(rule))
+			continue
+		}
+		lines[at] = strings.TrimSpace(rule)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // TestInterrupt stops by Ctrl-C, which finishes the step and says how to resume.

@@ -69,6 +69,7 @@ type prober struct {
 	next    atomic.Int64
 	mu      sync.Mutex
 	done    map[loop.GroupID][]probeRollout
+	ready   []live.Group
 	count   int
 	err     error
 	sent    bool // the batch has been handed over
@@ -115,9 +116,6 @@ func (p *prober) play(ctx context.Context, engine live.Engine, now func() time.T
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && sample.Pruned {
-			continue // counts for nothing, in the run as here
-		}
 		p.finish(id, probeRollout{sample, now().Sub(began).Nanoseconds()}, err)
 		if err != nil {
 			return
@@ -125,7 +123,8 @@ func (p *prober) play(ctx context.Context, engine live.Engine, now func() time.T
 	}
 }
 
-// finish files a rollout, and hands the first full batch to the trainer.
+// finish files a rollout, and hands the first full batch to the trainer. What was
+// pruned is in no batch.
 func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,23 +134,22 @@ func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
 	}
 	p.count++
 	p.done[id.Group] = append(p.done[id.Group], r)
-	if p.sent {
+	if p.sent || len(p.done[id.Group]) < p.cfg.GroupSize {
 		return
 	}
-	var groups []live.Group
-	for g, rollouts := range p.done {
-		if len(rollouts) == p.cfg.GroupSize {
-			group := live.Group{ID: g}
-			for _, r := range rollouts {
-				group.Samples = append(group.Samples, r.sample)
-			}
-			groups = append(groups, group)
+	group := live.Group{ID: id.Group}
+	for _, r := range p.done[id.Group] {
+		if !r.sample.Pruned {
+			group.Samples = append(group.Samples, r.sample)
 		}
-		if len(groups) == p.cfg.BatchGroups {
-			p.sent = true
-			p.full <- groups
-			return
-		}
+	}
+	if len(group.Samples) == 0 {
+		return
+	}
+	p.ready = append(p.ready, group)
+	if len(p.ready) == p.cfg.BatchGroups {
+		p.sent = true
+		p.full <- p.ready
 	}
 }
 
