@@ -14,7 +14,7 @@ func uncovered(d config.Config) string {
 	switch {
 	case d.Rollout.Oversample > 1 || d.Rollout.Redundancy > 0:
 		return "oversampling keeps the first to finish, which are the short ones" + simulate
-	case d.Rollout.Prune.Tokens > 0:
+	case d.Rollout.Prune.Tokens > 0 || d.Rollout.Prune.Check != "none":
 		return "pruned rollouts leave smaller and shorter groups" + simulate
 	case shaped:
 		return "how many groups the filter accepts depends on what the policy has learned" + simulate

@@ -26,7 +26,8 @@ type resimulateCmd struct {
 
 // resimulateKeys are the keys a resimulation can change: the loop's rules. What
 // took time was measured, and stays.
-var resimulateKeys = []string{"schedule", "rollout.concurrency", "rollout.group_size", "rollout.start", "train.batch", "queue", "sync", "filter.zero_advantage", "engines", "trainer.steps"}
+var resimulateKeys = []string{"preset", "schedule", "rollout.concurrency", "rollout.group_size", "rollout.start", "rollout.redundancy", "rollout.oversample",
+	"rollout.partial", "train.batch", "queue", "sync", "filter.zero_advantage", "engines", "trainer.steps"}
 
 // resimulation is what headway resimulate --json prints.
 type resimulation struct {

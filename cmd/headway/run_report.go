@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/report"
 )
@@ -137,17 +138,42 @@ func throughputRows(r runReport) []report.Row {
 	}
 }
 
+// queueSetting says the queue's rule with its number, its capacity and its order.
+func queueSetting(c config.Config) string {
+	rule, order := c.Queue.Policy, c.Queue.Select+" first"
+	switch {
+	case c.Schedule == "synchronous":
+		rule = c.Schedule
+	case rule == "max":
+		rule += fmt.Sprintf(" of %d versions", c.Queue.MaxStaleness)
+	case rule == "bounded":
+		rule += fmt.Sprintf(" by %g versions", c.Queue.Eta)
+	case rule == "threshold":
+		rule += fmt.Sprintf(" of %g", c.Queue.StalenessThreshold)
+	case rule == "replay":
+		order = fmt.Sprintf("at most %d uses", c.Queue.MaxUses)
+	}
+	parts := []string{rule, fmt.Sprintf("%d groups", c.QueueGroups()), order}
+	if c.Queue.Hold > 0 {
+		parts = append(parts, fmt.Sprintf("hold %g", c.Queue.Hold))
+	}
+	if c.Queue.PauseAt > 0 {
+		parts = append(parts, fmt.Sprintf("pause at %g batches", c.Queue.PauseAt))
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (j *job) settingRows() []report.Row {
 	c := j.cfg
-	policy := c.Queue.Policy
-	if c.Schedule == "synchronous" {
-		policy = c.Schedule
-	}
 	rows := []report.Row{
 		{Name: "task", Value: c.Environment.Task}, {Name: "seed", Value: fmt.Sprint(c.Seed)},
 		{Name: "concurrency C", Value: fmt.Sprint(c.Rollout.Concurrency)}, {Name: "batch B", Value: fmt.Sprint(c.Train.Batch)},
-		{Name: "group S", Value: fmt.Sprint(c.Rollout.GroupSize)}, {Name: "queue", Value: fmt.Sprintf("%s, %d groups, %s first", policy, c.QueueGroups(), c.Queue.Select)},
+		{Name: "group S", Value: fmt.Sprint(c.Rollout.GroupSize)}, {Name: "queue", Value: queueSetting(c)},
 		{Name: "sync", Value: strings.Join([]string{c.Sync.Mode, "every " + fmt.Sprint(c.Sync.Every), "trainer " + c.Sync.Trainer}, ", ")},
+		{Name: "correction", Value: c.Trainer.Correction.Kind},
+	}
+	if c.Preset != "" {
+		rows = append(rows, report.Row{Name: "preset", Value: c.Preset})
 	}
 	if s := c.Rollout.Environment; s.Kind != "none" {
 		rows = append(rows, report.Row{Name: "tool time", Value: fmt.Sprintf("%s, mean %g s", s.Kind, s.MeanS)})
