@@ -206,14 +206,13 @@ func (c *Checker) quiet(actions []loop.Action, tick int64) error {
 
 func (c *Checker) checkTick(tick int64) error {
 	want := loop.NoTick
-	if end := c.holdTick(); end != never {
-		want = end
-	}
-	switch {
-	case c.finished:
-		want = loop.NoTick
-	case c.settling:
-		want = c.now
+	if !c.finished {
+		if end := c.holdTick(); end != never {
+			want = end
+		}
+		if c.settling {
+			want = c.now
+		}
 	}
 	if tick != want {
 		return fmt.Errorf("next tick is %d, want %d", tick, want)
