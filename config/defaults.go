@@ -232,7 +232,7 @@ func (c *Config) dropReplaced(section any, path, chooser string, used []string) 
 		if full == chooser || slices.Contains(used, known.key) {
 			continue
 		}
-		if c.given(chooser) && c.given(full) && c.origin.places[full].rank < c.origin.places[chooser].rank {
+		if said, ok := c.givenUnder(full); ok && c.given(chooser) && c.origin.places[said].rank < c.origin.places[chooser].rank {
 			target.Field(known.index).SetZero()
 			c.origin.forget(full)
 		}

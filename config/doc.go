@@ -11,6 +11,11 @@
 // prints a document that parses back to an equal Config: every trace starts
 // with one.
 //
+// A preset ([Presets]) gives the keys of a framework's loop, verl's names are
+// read into Headway's own, and [Config.Warnings] says what is allowed and
+// doubtful. Of two values for one key the stronger counts: an override before
+// the document before its preset.
+//
 // Field tags are the schema: json names the key, min, max, above and below
 // bound a number, allowed lists the values of a word, later lists words that
 // are known but not available yet, and omitempty marks a key that may stay

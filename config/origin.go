@@ -54,6 +54,21 @@ func (c Config) rankOf(path string) (rank, bool) {
 	return rankDocument, err == nil && !value.IsZero()
 }
 
+// givenUnder returns a path itself if it was given, otherwise the first key under
+// it that was: a section can be given by dotted keys alone.
+func (c Config) givenUnder(path string) (string, bool) {
+	if c.given(path) || c.origin == nil {
+		return path, c.given(path)
+	}
+	first := ""
+	for known := range c.origin.places {
+		if strings.HasPrefix(known, path+".") && (first == "" || known < first) {
+			first = known
+		}
+	}
+	return first, first != ""
+}
+
 // together reports whether two keys were given alike, rather than one of them
 // by an override that may well replace the sense of the other.
 func (c Config) together(path, other string) bool {

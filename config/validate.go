@@ -226,7 +226,8 @@ func (v *validator) models() {
 // reports whether there were any.
 func (v *validator) unused(section, chooser, choice string, keys map[string][]string) (found bool) {
 	for _, key := range known(section) {
-		if key.key == chooser || slices.Contains(keys[choice], key.key) || !v.config.given(join(section, key.key)) {
+		said, given := v.config.givenUnder(join(section, key.key))
+		if key.key == chooser || slices.Contains(keys[choice], key.key) || !given {
 			continue
 		}
 		var users []string
@@ -235,7 +236,7 @@ func (v *validator) unused(section, chooser, choice string, keys map[string][]st
 				users = append(users, word)
 			}
 		}
-		v.fail(join(section, key.key), nil, fmt.Sprintf("has no effect with %s %s%s", chooser, choice, v.config.presetNote(join(section, chooser))),
+		v.fail(said, nil, fmt.Sprintf("has no effect with %s %s%s", chooser, choice, v.config.presetNote(join(section, chooser))),
 			fmt.Sprintf("leave it out, or %s %s", chooser, strings.Join(users, ", ")))
 		found = true
 	}
