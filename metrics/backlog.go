@@ -9,7 +9,7 @@ type paused struct {
 	attempt       int32
 	interruptions int32
 	tokens        int32
-	first         loop.Version
+	first         int32
 	// slotNS is its time in slots so far.
 	slotNS int64
 }
@@ -64,13 +64,14 @@ func (r *Recorder) interrupted(ev *loop.Event) {
 		return
 	}
 	p := &r.window.partial
+	before := r.pastOf(ev.Slot)
 	switch {
 	case use.aborted:
 		r.window.waste.add(loop.EndCancelled, ev.Tokens)
 		return
 	case ev.Tokens > 0:
-		use.interruptions++
-		if r.maxSpans > 0 && use.interruptions >= r.maxSpans {
+		before.interruptions++
+		if r.maxSpans > 0 && before.interruptions >= r.maxSpans {
 			r.window.waste.add(loop.EndCancelled, ev.Tokens)
 			p.limited++
 			return
@@ -78,17 +79,19 @@ func (r *Recorder) interrupted(ev *loop.Event) {
 	}
 	p.interruptions++
 	r.backlog.push(paused{group: ev.Group, sample: ev.Sample, attempt: ev.Attempt,
-		interruptions: use.interruptions, tokens: ev.Tokens, first: use.first, slotNS: r.now - use.start})
+		interruptions: before.interruptions, tokens: ev.Tokens, first: use.first, slotNS: r.now - use.start})
+	p.backlogMax = max(p.backlogMax, r.backlog.len())
 }
 
 // resumed has an interrupted attempt run again.
 func (r *Recorder) resumed(a *loop.Action) {
-	use := slotUse{group: a.Group, sample: a.Sample, attempt: a.Attempt, start: r.now, first: a.Version}
+	use := r.occupy(a)
+	r.served[a.Engine] = a.Version
 	if p, ok := r.backlog.take(a.Group, a.Sample, a.Attempt); ok {
-		use.interruptions, use.tokens, use.first, use.start = p.interruptions, p.tokens, p.first, r.now-p.slotNS
+		use.first, use.start, use.past = p.first, r.now-p.slotNS, true
+		r.pasts[a.Slot] = past{p.interruptions, p.tokens}
 		r.window.partial.resumed++
 	}
-	r.occupy(a, use)
 }
 
 // aborted notes that an attempt is not wanted any longer. In a slot its tokens
@@ -116,9 +119,11 @@ type partial struct {
 	backlogMax             int
 	// rollouts scored that had been interrupted, Σ of their interruptions, the most.
 	rollouts, interrupted, interruptedMax int64
-	// Σ of their rewards, of their environments' lag, the most of that.
-	rewards               float64
+	// Σ of their environments' lag, the most of that.
 	stateLag, stateLagMax int64
+	// Rollouts of complete groups and Σ of their rewards.
+	resumedRollouts, freshRollouts int64
+	resumedReward, freshReward     float64
 	// Rollouts of which the driver says their version spans, Σ of these, the most.
 	spanned, spans, spansMax int64
 	// spanning counts trained rollouts made under more than one version, spanMax the most
@@ -128,21 +133,32 @@ type partial struct {
 	staleGroups, staleRollouts int64
 }
 
-// made counts a scored rollout that had been interrupted.
-func (p *partial) made(interruptions int64, reward float64, stateLag int64) {
+// made counts a scored rollout of a group that had been interrupted with tokens, or of
+// which the driver says how many version spans it has.
+func (p *partial) made(g *liveGroup, before past, reward float64, m *Measured) {
+	if m.Spans > 0 {
+		p.spanned++
+		p.spans += int64(m.Spans)
+		p.spansMax = max(p.spansMax, int64(m.Spans))
+	}
+	if before.interruptions == 0 && !m.Resumed {
+		return
+	}
 	p.rollouts++
-	p.interrupted += interruptions
-	p.interruptedMax = max(p.interruptedMax, interruptions)
-	p.rewards += reward
-	p.stateLag += stateLag
-	p.stateLagMax = max(p.stateLagMax, stateLag)
+	p.interrupted += int64(before.interruptions)
+	p.interruptedMax = max(p.interruptedMax, int64(before.interruptions))
+	p.stateLag += m.StateLag
+	p.stateLagMax = max(p.stateLagMax, m.StateLag)
+	g.resumed++
+	g.resumedReward += reward
 }
 
-// said counts the version spans that the driver names.
-func (p *partial) said(spans int64) {
-	p.spanned++
-	p.spans += spans
-	p.spansMax = max(p.spansMax, spans)
+// complete compares the rewards of resumed and other rollouts of a complete group.
+func (p *partial) complete(g *liveGroup) {
+	p.resumedRollouts += int64(g.resumed)
+	p.resumedReward += g.resumedReward
+	p.freshRollouts += int64(g.scored - g.resumed)
+	p.freshReward += g.reward - g.resumedReward
 }
 
 // trained counts a group at each of its train steps; stale says that a sync

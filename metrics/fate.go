@@ -63,7 +63,7 @@ type Partial struct {
 	VersionSpansMax  int64   `json:"version_spans_max"`
 	// StateLagMean and StateLagMax are by how many versions the environment's state of a resumed
 	// rollout was older than what it was resumed under. RewardResumed and RewardFresh are the mean
-	// rewards of resumed and other scored rollouts; 0 where there is none.
+	// rewards of resumed and other rollouts of complete groups; 0 where there is none.
 	StateLagMean  float64 `json:"state_lag_mean"`
 	StateLagMax   int64   `json:"state_lag_max"`
 	RewardResumed float64 `json:"reward_resumed"`
@@ -133,8 +133,8 @@ func (w *window) partialSummary(span int64, backlog int) Partial {
 	}
 	s.VersionSpansMean, s.VersionSpansMax = ratio(p.spans, p.spanned), p.spansMax
 	s.StateLagMean, s.StateLagMax = ratio(p.stateLag, p.rollouts), p.stateLagMax
-	s.RewardResumed = p.rewards / float64(max(p.rollouts, 1))
-	s.RewardFresh = (w.rewards - p.rewards) / float64(max(w.sampled-p.rollouts, 1))
+	s.RewardResumed = p.resumedReward / float64(max(p.resumedRollouts, 1))
+	s.RewardFresh = p.freshReward / float64(max(p.freshRollouts, 1))
 	if w.sampled > 0 {
 		s.SpansMean, s.SpansMax = 1+ratio(p.interrupted, w.sampled), 1+p.interruptedMax
 	}

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"math"
-
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -36,6 +34,7 @@ type Recorder struct {
 	keep     bool // trained groups may be trained again
 	groups   table
 	slotsOf  []slotUse
+	pasts    []past
 	engineOf []int32
 	// served is the version each engine serves, backlog what stands interrupted.
 	served       []loop.Version
@@ -58,20 +57,26 @@ type Recorder struct {
 	Steps []Step
 }
 
-// slotUse is the attempt that runs in a slot; group 0 means none does.
+// slotUse is the attempt that runs in a slot; group 0 means none does. It is kept
+// small: every rollout writes one and reads it again.
 type slotUse struct {
 	group   loop.GroupID
 	sample  int32
 	attempt int32
-	// interruptions is how often it was interrupted with tokens, which are how many it had then.
-	interruptions int32
-	tokens        int32
-	// first is the version served when it started.
-	first loop.Version
 	// start is when its time in slots began, the time it stood interrupted left out.
 	start int64
+	// first is the version that its engine served when it started.
+	first, engine int32
+	// past says that the slot's entry in Recorder.pasts is this attempt's.
+	past bool
 	// aborted: it ended when it was to stop; the slot waits for the engine's word.
 	aborted bool
+}
+
+// past is what is remembered of a resumed attempt: how often it was interrupted with
+// tokens, and how many it had then.
+type past struct {
+	interruptions, tokens int32
 }
 
 // Step is one point of the series: a train step and the period that it ended.
@@ -112,10 +117,9 @@ type window struct {
 	sampled, sampledTokens, sampleMax int64
 	durationNS, environmentNS         int64 // Σ over scored rollouts
 	durationMaxNS                     int64
-	rewards                           float64 // Σ over scored rollouts
-	ready, readyMaxNS                 int64   // groups ready, Σ of their longest rollout
-	accepted                          int64   // groups not filtered
-	stalenessSyncs                    int64   // Σ over trained groups, counted in syncs
+	ready, readyMaxNS                 int64 // groups ready, Σ of their longest rollout
+	accepted                          int64 // groups not filtered
+	stalenessSyncs                    int64 // Σ over trained groups, counted in syncs
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
 	waste                             waste
@@ -127,7 +131,7 @@ type window struct {
 func NewRecorder(cfg loop.Config) *Recorder {
 	r := &Recorder{slots: int64(cfg.Concurrency()), maxSpans: int32(cfg.MaxSpans), keep: cfg.Policy == loop.PolicyReplay, leaseStart: -1}
 	r.served = make([]loop.Version, len(cfg.EngineSlots))
-	r.slotsOf = make([]slotUse, cfg.Concurrency())
+	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
 		for range n {
 			r.engineOf = append(r.engineOf, int32(engine))
@@ -151,6 +155,7 @@ func (r *Recorder) Reset() {
 	h := r.window.histogram
 	clear(h)
 	r.window = window{start: r.now, histogram: h}
+	r.window.partial.backlogMax = r.backlog.len()
 }
 
 // Version returns the trainer's version as observed.
@@ -163,11 +168,11 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 		r.now = ev.Time
 	}
 	switch ev.Kind {
-	case loop.RolloutScored:
+	case loop.RolloutScored: // nearly all
 		r.scored(&ev, &m)
 	case loop.RolloutFailed, loop.RolloutAborted:
 		if use := r.vacate(&ev); use != nil {
-			r.window.waste.add(use.end(loop.EndFailed), max(ev.Tokens, use.tokens))
+			r.window.waste.add(use.end(loop.EndFailed), max(ev.Tokens, r.pastOf(ev.Slot).tokens))
 		}
 	case loop.RolloutInterrupted:
 		r.interrupted(&ev)
@@ -186,10 +191,12 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 		}
 	}
 	for i := range actions {
-		r.observeAction(&actions[i])
-	}
-	if n := r.backlog.len(); n > r.window.partial.backlogMax {
-		r.window.partial.backlogMax = n
+		if a := &actions[i]; a.Kind == loop.StartRollout { // nearly all
+			r.groups.put(a.Group)
+			r.occupy(a)
+		} else {
+			r.observeAction(a)
+		}
 	}
 	if ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0 {
 		r.endStep(m.QueueGroups)
@@ -199,7 +206,9 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 func (r *Recorder) advance(dt int64) {
 	r.window.activeNS += r.active * dt
 	r.step.activeNS += r.active * dt
-	r.window.partial.backlogNS += int64(r.backlog.len()) * dt
+	if n := r.backlog.len(); n > 0 {
+		r.window.partial.backlogNS += int64(n) * dt
+	}
 	if r.active == 0 {
 		r.window.stillNS += dt
 	}
@@ -238,7 +247,7 @@ func (r *Recorder) vacateAll(engine int32) {
 		if use := &r.slotsOf[i]; use.group != 0 && (engine < 0 || r.engineOf[i] == engine) {
 			use.group = 0
 			r.active--
-			r.window.waste.add(use.end(loop.EndFailed), use.tokens)
+			r.window.waste.add(use.end(loop.EndFailed), r.pastOf(int32(i)).tokens)
 		}
 	}
 }
@@ -259,13 +268,13 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 		r.window.waste.add(loop.EndPruned, ev.Tokens)
 		r.window.waste.prunedRollouts++
 		return
-	case math.IsNaN(reward) || math.IsInf(reward, 0):
+	case reward-reward != 0: // no finite number
 		r.window.waste.add(loop.EndFailed, ev.Tokens) // a failure to the loop, which tries again
 		return
 	}
 	tokens, d := int64(ev.Tokens), r.now-use.start
 	g.tokens += tokens
-	g.tokensMax = max(g.tokensMax, tokens)
+	g.tokensMax = max(g.tokensMax, ev.Tokens)
 	g.versionTokens += m.VersionTokens
 	g.reward += reward
 	g.longest = max(g.longest, d)
@@ -273,28 +282,20 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 	if ev.Verdict == loop.VerdictSolved {
 		g.solved++
 	}
-	g.endsAt(r.served[r.engineOf[ev.Slot]], use.first)
+	g.endsAt(int32(r.served[use.engine]), use.first)
 	w := &r.window
 	w.sampled++
 	w.sampledTokens += tokens
 	w.sampleMax = max(w.sampleMax, tokens)
 	w.durationNS += d
-	w.durationMaxNS = max(w.durationMaxNS, d)
 	w.environmentNS += m.EnvironmentNS
-	if use.interruptions > 0 || m.Resumed {
-		w.partial.made(int64(use.interruptions), reward, m.StateLag)
+	if use.past || m.Spans > 0 {
+		w.partial.made(g, r.pastOf(ev.Slot), reward, m)
 	}
-	if m.Spans > 0 {
-		w.partial.said(int64(m.Spans))
-	}
-	w.rewards += reward
 }
 
 func (r *Recorder) observeAction(a *loop.Action) {
 	switch a.Kind {
-	case loop.StartRollout:
-		r.groups.put(a.Group)
-		r.occupy(a, slotUse{group: a.Group, sample: a.Sample, attempt: a.Attempt, start: r.now, first: a.Version})
 	case loop.ResumeRollout:
 		r.resumed(a)
 	case loop.AbortRollout:
@@ -312,14 +313,24 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	}
 }
 
-// occupy has an attempt run in a slot.
-func (r *Recorder) occupy(a *loop.Action, use slotUse) {
-	at := &r.slotsOf[a.Slot]
-	if at.group == 0 {
+// occupy has an attempt run in a slot from now on. The fields are set one by one: a
+// composite literal is built aside and copied.
+func (r *Recorder) occupy(a *loop.Action) *slotUse {
+	use := &r.slotsOf[a.Slot]
+	if use.group == 0 {
 		r.active++
 	}
-	*at = use
-	r.served[a.Engine] = a.Version
+	use.group, use.sample, use.attempt = a.Group, a.Sample, a.Attempt
+	use.start, use.first, use.engine, use.past, use.aborted = r.now, int32(a.Version), a.Engine, false, false
+	return use
+}
+
+// pastOf returns what is remembered of the attempt in a slot, nothing if it was never resumed.
+func (r *Recorder) pastOf(slot int32) past {
+	if !r.slotsOf[slot].past {
+		return past{}
+	}
+	return r.pasts[slot]
 }
 
 // loads counts a sync that begins with this load. Every sync brings the newest
@@ -363,7 +374,10 @@ func (r *Recorder) complete(g *liveGroup) {
 	w := &r.window
 	w.ready++
 	w.readyMaxNS += g.longest
+	w.durationMaxNS = max(w.durationMaxNS, g.longest)
+	w.partial.complete(g)
 	w.waste.redundantRollouts += int64(g.cancelled)
+	g.cancelled = 0
 	w.signal.add(g)
 }
 
@@ -408,12 +422,12 @@ func (r *Recorder) trained(a *loop.Action) {
 		w.iqs += int64(iqs)
 		w.stalenessMax = max(w.stalenessMax, total)
 		w.trainedTokens += g.tokens
-		w.trainedMaxTokens = max(w.trainedMaxTokens, g.tokensMax)
+		w.trainedMaxTokens = max(w.trainedMaxTokens, int64(g.tokensMax))
 		w.versionTokens += int64(a.Version)*g.tokens - g.versionTokens
 		w.reward += g.reward
 	}
 	r.window.histogram[min(int64(total), StalenessMax)]++
-	r.window.partial.trained(g, r.syncsBetween(g.newest, a.Version) > 0)
+	r.window.partial.trained(g, r.syncsBetween(loop.Version(g.newest), a.Version) > 0)
 	if g.uses++; g.uses == 1 {
 		r.window.waste.tokens[loop.EndTrained] += g.tokens
 	}
