@@ -82,7 +82,7 @@ type Solve struct {
 	Rate float64 `json:"rate,omitempty" min:"0" max:"1"`
 	// From is logistic's skill at version 0, in logits. Default 0.
 	From float64 `json:"from,omitempty" min:"-30" max:"30"`
-	// To is the skill from version steps on. Default 0.
+	// To is the skill from version steps on. Default the same as from.
 	To float64 `json:"to,omitempty" min:"-30" max:"30"`
 	// Steps is the number of train steps in which the skill goes from the one to the other.
 	Steps int `json:"steps,omitempty" min:"0" max:"1000000000"`

@@ -338,6 +338,9 @@ func (c *Config) solveDefaults() {
 			s.Kind = "none"
 		}
 	}
+	if s.Kind == "logistic" {
+		orNumber(&s.To, s.From, c.given(path+".to"))
+	}
 	c.dropReplaced(s, path, path+".kind", solveKeys[s.Kind])
 }
 

@@ -138,6 +138,11 @@ func TestBandThatExcludesEverything(t *testing.T) {
 	if !strings.Contains(stderr, "warning: --set: filter.solve_rate: no whole number of 4 rollouts") {
 		t.Errorf("simulate does not warn:\n%s", stderr)
 	}
+	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", "rollout.solve={from: -20, levels: [0, 1]}",
+		"--set", "filter={solve_rate: {low: 0.2, high: 0.8, drop: true}, curriculum: {levels: 2}}")
+	if code != exitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "outside [0.2, 0.8]") {
+		t.Errorf("a curriculum of nothing but hard prompts: code %d\n%s", code, stderr)
+	}
 	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", band)
 	if code != exitUsage || !strings.Contains(stderr, "filter.solve_rate.drop: true looks at rewards") {
 		t.Errorf("simulate without rewards: code %d\n%s", code, stderr)
