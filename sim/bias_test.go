@@ -57,9 +57,9 @@ func TestMaxBiasGrowsAsTheBudgetFalls(t *testing.T) {
 	for _, tailness := range []float64{50, 90} {
 		last := 1.01
 		for budget := 8; budget >= 1; budget /= 2 {
-			s := setup{c: 256, s: 8, b: 128, q: 1, rho: 1.07, tailness: tailness, warmup: 100, steps: 400,
+			s := setup{c: 256, s: 8, b: 128, q: 1, rho: 1.07, tailness: tailness, warmup: 100, steps: 300,
 				rules: func(c *loop.Config) { c.Policy, c.MaxStaleness = loop.PolicyMax, loop.Version(budget) }}
-			mean, half := lengthRatio(t, s, 4)
+			mean, half := lengthRatio(t, s, 3)
 			t.Logf("tailness %g budget %d: trained/sampled %.4f ± %.4f", tailness, budget, mean, half)
 			if mean > last-0.005 && budget < 8 {
 				t.Errorf("tailness %g: budget %d has a ratio of %.4f, the next larger one %.4f", tailness, budget, mean, last)
@@ -103,7 +103,7 @@ func TestOversamplingTrainsOrderStatistics(t *testing.T) {
 	const batch = 64
 	for _, tailness := range []float64{50, 90} {
 		for _, extra := range []int{batch / 4, batch} {
-			s := setup{c: batch + extra, s: 1, b: batch, q: 1, rho: 1, tailness: tailness, warmup: 1, steps: 6000}
+			s := setup{c: batch + extra, s: 1, b: batch, q: 1, rho: 1, tailness: tailness, warmup: 1, steps: 3000}
 			s.rules = func(c *loop.Config) {
 				c.Policy, c.ExtraGroups, c.QueueGroups = loop.PolicySynchronous, extra, batch+extra
 			}

