@@ -135,6 +135,32 @@ headway config --set preset=areal
 		}
 		fmt.Fprintf(&b, "\nRead in: %s.\n", strings.Join(p.Sources, "; "))
 	}
+	return b.String() + verlNames()
+}
+
+// verlNames is the part of the page about keys in verl's words.
+func verlNames() string {
+	var b strings.Builder
+	b.WriteString(`
+## verl's names
+
+Under ` + "`queue: {policy: threshold, …}`" + ` the parameters of verl's fully asynchronous trainer keep their names, and
+` + "`headway config FILE`" + ` prints what they mean here. Where one of Headway's own keys is given too, both must
+agree; an override comes before either.
+
+| verl | here |
+|---|---|
+| ` + "`staleness_threshold`" + ` | its own key |
+`)
+	for _, known := range verlKeys {
+		names := make([]string, len(known.names))
+		for i, name := range known.names {
+			names[i] = "`" + strings.TrimPrefix(name, "queue.") + "`"
+		}
+		fmt.Fprintf(&b, "| %s | `%s` |\n", strings.Join(names, ", "), known.own)
+	}
+	b.WriteString("| `train_batch_size`, `gen_batch_size` | without effect, as there |\n" +
+		"| `rollout` and `trainer`: `nnodes`, `n_gpus_per_node` | for information |\n")
 	return b.String()
 }
 

@@ -190,3 +190,35 @@ func TestConfigWarns(t *testing.T) {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
+
+// The ends of verl's threshold: with rollouts that are fast enough 1 is one step
+// off, and 0 with a sync every step is synchronous, whichever side waits.
+func TestThresholdEnds(t *testing.T) {
+	fast, err := simulate(presetCase(t, "one-step-off", "train.utilization=8"), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fast.Staleness.Mean != 1 || fast.Staleness.Max != 1 {
+		t.Errorf("one step off: mean %g, max %d versions", fast.Staleness.Mean, fast.Staleness.Max)
+	}
+	for _, utilization := range []string{"0.5", "8"} {
+		command := simulateCmd{File: document(t, simulated), Seeds: 1, Set: []string{"queue={policy: threshold, staleness_threshold: 0}",
+			"sync={mode: drain, trainer: blocked, time_s: 1}", "train.utilization=" + utilization}}
+		cases, err := command.cases()
+		if err != nil {
+			t.Fatal(err)
+		}
+		threshold, err := simulate(cases[0], "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synchronous, err := simulate(presetCase(t, "synchronous", "sync.time_s=1", "train.utilization="+utilization), "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if threshold.Staleness.Max != 0 || threshold.PeriodS != synchronous.PeriodS || threshold.Ledger.Trained != synchronous.Ledger.Trained {
+			t.Errorf("utilization %s: threshold 0 has staleness up to %d and a period of %g s, the synchronous schedule %g s",
+				utilization, threshold.Staleness.Max, threshold.PeriodS.Mean, synchronous.PeriodS.Mean)
+		}
+	}
+}
