@@ -18,6 +18,7 @@ import (
 type work struct {
 	stepNS int64
 	equal  bool // all samples of a group take equally long
+	tools  bool // half of the time is spent in tools
 }
 
 // Rollout draws odd, distinct times, so that no two events share an instant.
@@ -29,7 +30,12 @@ func (w work) Rollout(r sim.Rollout) sim.Response {
 	x ^= x >> 29
 	x *= 0xBF58476D1CE4E5B9
 	x ^= x >> 32
-	return sim.Response{Tokens: int32(20_000_003 + x%90_000_000)}
+	out := sim.Response{Tokens: int32(20_000_003 + x%90_000_000)}
+	if w.tools {
+		out.EnvironmentNS = int64(out.Tokens / 2)
+		out.Tokens -= out.Tokens / 2
+	}
+	return out
 }
 
 func (w work) StepNS(lease loop.LeaseID, _, _ int64) int64 { return w.stepNS + int64(lease)*7 }

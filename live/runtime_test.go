@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -148,14 +149,31 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 			c.Policy, c.MaxUses, c.Gamma, c.QueueGroups = loop.PolicyReplay, 3, 0.9, 6
 		},
 		"hold": func(c *loop.Config) { c.Hold, c.Select = 0.25, loop.SelectNewest },
+		// With tools, no two at once: those in tools would answer before those that generate.
+		"tools":                    func(c *loop.Config) {},
+		"tools restart":            func(c *loop.Config) { c.Sync, c.EngineSlots = loop.SyncRestart, []int{1} },
+		"tools interrupt at batch": func(c *loop.Config) { c.InterruptAtBatch, c.EngineSlots = true, []int{2} },
+		"tools interrupt, few spans": func(c *loop.Config) {
+			c.InterruptAtBatch, c.MaxSpans, c.EngineSlots = true, 1, []int{2}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := asyncConfig()
 			change(&cfg)
+			job := work{stepNS: 101_000_001}
+			if strings.HasPrefix(name, "tools") {
+				job = work{stepNS: 301_000_001, tools: true}
+			}
 			const loadNS = 3_000_001 // rollouts start in between, in both
 			var lived []string
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(cfg)
+				w.work(job)
+				if job.tools {
+					w.env.toolNS = func(id live.RolloutID) int64 {
+						return job.Rollout(sim.Rollout{Group: id.Group, Sample: id.Sample, Attempt: id.Attempt}).EnvironmentNS
+					}
+				}
 				for _, e := range w.engines {
 					e.loadNS = loadNS
 				}
@@ -165,7 +183,7 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 				lived = actions(w.records(t))
 			})
 			var simulated []string
-			_, err := sim.Run(sim.Config{Loop: cfg, Work: work{stepNS: 101_000_001}, NSPerToken: 1, LoadNS: loadNS, Measured: int(cfg.TrainSteps),
+			_, err := sim.Run(sim.Config{Loop: cfg, Work: job, NSPerToken: 1, LoadNS: loadNS, Measured: int(cfg.TrainSteps),
 				Observe: func(_ loop.Event, _, _ int64, actions []loop.Action) {
 					for _, a := range actions {
 						simulated = append(simulated, a.String())
@@ -181,6 +199,10 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 			}
 			if len(lived) != len(simulated) {
 				t.Fatalf("%d live actions, %d simulated", len(lived), len(simulated))
+			}
+			interrupts := cfg.Sync == loop.SyncRestart || cfg.InterruptAtBatch
+			if interrupts != slices.ContainsFunc(lived, func(a string) bool { return strings.HasPrefix(a, "interrupt-rollout") }) {
+				t.Errorf("rollouts were interrupted: %v, want %v", !interrupts, interrupts)
 			}
 		})
 	}
