@@ -32,7 +32,7 @@ var paceChecks = []check{
 	}, (*examination).notSmooth},
 	{Kind{
 		Code: "tail", Severities: []Severity{Info}, Keys: []string{keyTailness},
-		When:  "most staleness is made by waiting for the longest sibling (M ≥ 1.5): what a length cap would buy. It fails where long answers are the ones that matter",
+		When:  "policy `drop`: most staleness is made by waiting for the longest sibling (M ≥ 1.5): what a length cap would buy. It fails where long answers are the ones that matter",
 		Known: "closed form, at a cap at the 90th percentile",
 	}, (*examination).tail},
 	{Kind{
@@ -95,7 +95,7 @@ func (e *examination) notSmooth() {
 
 func (e *examination) tail() {
 	p, ok := e.predict()
-	if !ok || e.rules.Policy == loop.PolicySynchronous || p.Dominant != theory.DominantPQS || p.TailMultiplier < 1.5 {
+	if !ok || e.rules.Policy != loop.PolicyDrop || p.Dominant != theory.DominantPQS || p.TailMultiplier < 1.5 {
 		return
 	}
 	pqs, _ := p.PQS.Value()
@@ -127,8 +127,8 @@ func (e *examination) trainBound() {
 	q := max(e.setting.QueueFactor, 1)
 	critical := theory.BetaCritical(q)
 	f := e.add(Info, key, ClosedForm)
-	f.What = fmt.Sprintf("the run is train-bound: engines produce %s times what the trainer takes", short(p.Utilization))
-	f.Why = "with a queue, the same period is reached with less staleness on the rollout-bound side, by moving GPUs to the trainer"
+	f.What = fmt.Sprintf("the run is train-bound: engines can produce %s times what the trainer takes", short(p.Utilization))
+	f.Why = "the trainer sets the period, and what it cannot take waits or is dropped; the same period is reached with less staleness on the rollout-bound side, by moving GPUs to the trainer"
 	f.Do = fmt.Sprintf("fewer rollout GPUs; not so if a train GPU handles less than %s of the tokens per second of a rollout GPU", short(critical))
 	f.Figures = Figures{{"effective_utilization", p.Utilization}, {"beta_critical", critical}}
 }

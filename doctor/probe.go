@@ -15,9 +15,9 @@ const (
 	probeStepsMin = 40
 	probeWarmup   = 400
 	// probeRolloutsMax bounds a simulation, whose cost is by rollout.
-	probeRolloutsMax = 4_000_000
+	probeRolloutsMax = 1_500_000
 	// probeSlotsMax bounds its memory.
-	probeSlotsMax = 1 << 18
+	probeSlotsMax = 1 << 16
 )
 
 // probe is what a short simulation of the case showed, warm-up included where it

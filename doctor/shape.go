@@ -12,7 +12,7 @@ const (
 	keyOversample = "rollout.oversample"
 	keyRedundancy = "rollout.redundancy"
 	keyPrune      = "rollout.prune.tokens"
-	keyBand       = "filter.solve_rate"
+	keyCheck      = "rollout.prune.check"
 	keyRequeue    = "prompts.requeue"
 	keyInterrupt  = "rollout.partial.interrupt"
 )
@@ -37,15 +37,10 @@ var shapeChecks = []check{
 		Known: "the modelled lengths: P(L > tokens), and its power S + R for a whole group of independent siblings",
 	}, (*examination).prune},
 	{Kind{
-		Code: "band-empty", Severities: []Severity{Error}, Keys: []string{keyBand},
-		When:  "no solve rate that a group of S can have is within the band, or only those that the zero-advantage filter takes: everything is filtered",
-		Known: "arithmetic: a group solves k of S rollouts, k from 0 to S",
-	}, (*examination).bandEmpty},
-	{Kind{
-		Code: "band-narrow", Severities: []Severity{Warning}, Keys: []string{keyBand},
-		When:  "even at the best difficulty less than half of all groups fall into the band",
-		Known: "arithmetic: the largest binomial probability of the solve rates within it, over all difficulties",
-	}, (*examination).bandNarrow},
+		Code: "prune-check", Severities: []Severity{Warning}, Keys: []string{keyCheck},
+		When:  "rollouts are pruned as soon as the answer cannot be wholly right: what is left of a group is all right, its rewards are equal, and it teaches nothing",
+		Known: "arithmetic: advantages are differences of a group's rewards (`headway run --seed 1 --steps 300` reaches an accuracy of 0.54, and of 0 with `rollout.prune.check: task`, which prunes 99.7 % of its rollouts)",
+	}, (*examination).pruneCheck},
 	{Kind{
 		Code: "requeue-bias", Severities: []Severity{Warning}, Keys: []string{keyRequeue},
 		When:  "prompts of discarded or pruned groups are played again: slow prompts take slots again and again, and are still trained less",
@@ -139,80 +134,15 @@ func (e *examination) prune() {
 	f.Do = "rollout.length.cap_tokens, if a long answer shall count as it stands; a higher limit, if it shall count in full"
 }
 
-// attainable lists the numbers of solved rollouts of a group that are within the
-// band, and are not all or none where the zero-advantage filter takes those.
-func (e *examination) attainable() []int {
-	var counts []int
-	s := e.rules.GroupSize
-	for k := range s + 1 {
-		if e.rules.FilterZeroAdvantage && (k == 0 || k == s) {
-			continue
-		}
-		rate := float64(k) / float64(s)
-		if rate >= e.rules.SolveLow-1e-9 && rate <= e.rules.SolveHigh+1e-9 {
-			counts = append(counts, k)
-		}
-	}
-	return counts
-}
-
-func (e *examination) bandEmpty() {
-	if !e.rules.FilterSolveRate || len(e.attainable()) > 0 {
+func (e *examination) pruneCheck() {
+	if e.document.Rollout.Prune.Check != "task" {
 		return
 	}
-	s := e.rules.GroupSize
-	f := e.add(Error, keyBand, Arithmetic)
-	f.What = "every group is filtered: no group can have a solve rate within the band"
-	f.Why = fmt.Sprintf("a group of %d has a solve rate of k/%d, and none is from %s to %s", s, s, short(e.rules.SolveLow), short(e.rules.SolveHigh))
-	if e.rules.FilterZeroAdvantage {
-		f.Why += " other than 0 and 1, which the zero-advantage filter takes"
-	}
-	f.Do = fmt.Sprintf("a band that holds a multiple of %s", short(1/float64(s)))
-	f.Figures = Figures{{"solve_rate_low", e.rules.SolveLow}, {"solve_rate_high", e.rules.SolveHigh}, {"attainable_rates", 0}}
-}
-
-func (e *examination) bandNarrow() {
-	counts := e.attainable()
-	if !e.rules.FilterSolveRate || len(counts) == 0 {
-		return
-	}
-	best, at := bestAcceptance(counts, e.rules.GroupSize)
-	if best >= 0.5 {
-		return
-	}
-	f := e.add(Warning, keyBand, Arithmetic)
-	f.What = fmt.Sprintf("at most %s of groups fall into the band, at a difficulty of %s solved", percent(best), percent(at))
-	f.Why = fmt.Sprintf("%s of the %d solve rates of a group of %d are from %s to %s, and chance spreads groups of one difficulty over several",
-		short(float64(len(counts))), e.rules.GroupSize+1, e.rules.GroupSize, short(e.rules.SolveLow), short(e.rules.SolveHigh))
-	f.Do = "a wider band, or larger groups"
-	f.Figures = Figures{{"acceptance_max", best}, {"at_solve_rate", at}, {"attainable_rates", float64(len(counts))}}
-}
-
-// bestAcceptance is the largest probability that a group of s independent
-// rollouts, each solved with probability p, solves one of the counts, and its p.
-func bestAcceptance(counts []int, s int) (best, at float64) {
-	logChoose := make([]float64, s+1)
-	for k := 1; k <= s; k++ {
-		logChoose[k] = logChoose[k-1] + math.Log(float64(s-k+1)/float64(k))
-	}
-	for i := range 1001 {
-		p := float64(i) / 1000
-		sum := 0.0
-		for _, k := range counts {
-			switch {
-			case p == 0 || p == 1:
-				if float64(k) == p*float64(s) {
-					sum++
-				}
-			default:
-				sum += math.Exp(logChoose[k] + float64(k)*math.Log(p) + float64(s-k)*math.Log1p(-p))
-			}
-		}
-		if sum > best+1e-12 { // beyond rounding
-			best, at = sum, p
-		}
-	}
-	return min(best, 1), at
+	f := e.add(Warning, keyCheck, Arithmetic)
+	f.What = "what is left of a group after its task has pruned it teaches next to nothing"
+	f.Why = "a rollout is stopped once its answer cannot be wholly right, so that those that are scored are right, with equal rewards and no advantage; and a policy that solves little yet is left with hardly a rollout to train on"
+	f.Do = "rollout.prune.tokens to save on long rollouts, or check: none, which keeps the wrong answers that right ones are compared with"
+	f.Figures = Figures{{"group_size", float64(e.rules.GroupSize)}}
 }
 
 func (e *examination) requeue() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/workload"
 )
 
 // Order statistics are within 2 % of the simulated length of what is kept.
@@ -84,6 +85,29 @@ func TestFilteredShares(t *testing.T) {
 	empty := caseOf(t, lengths, "rollout.solve={kind: fixed, rate: 0.5}", "filter.solve_rate={low: 0.6, high: 0.7, drop: true}")
 	if p := run(t, empty, 0, 10); p.stalled == nil {
 		t.Error("a band that no group can be in does not stall")
+	}
+}
+
+// As many groups are in the band at a version as the model of skill says, and the
+// curriculum that doctor is silent about keeps half of them in it.
+func TestBandShares(t *testing.T) {
+	const skill = "rollout.solve={kind: logistic, from: 3, to: 3, steps: 1, levels: [-2, 0, 3]}"
+	filtered := func(overrides ...string) float64 {
+		p := run(t, caseOf(t, append(overrides, lengths, skill)...), 0, 300)
+		return float64(p.ended[loop.EndFiltered]) / float64(p.groups)
+	}
+	c := caseOf(t, lengths, skill, "filter.solve_rate={low: 0.2, high: 0.8, drop: true}")
+	e := newExamination(c)
+	want := e.bandShare(must[*workload.Solve](t)(c.Document.SolveModel()), e.attainable(), 1)
+	if got := 1 - filtered("filter.solve_rate={low: 0.2, high: 0.8, drop: true}"); math.Abs(got-want) > 0.03 {
+		t.Errorf("%.3f of groups are in the band, the model says %.3f", got, want)
+	}
+	curriculum := []string{"filter.solve_rate={low: 0.2, high: 0.8, drop: true}", "filter.curriculum={levels: 3, explore: 0.1}"}
+	if f, ok := find(findingsOf(t, caseOf(t, append(curriculum, lengths, skill)...)), "band-missed"); ok {
+		t.Errorf("found %+v", f)
+	}
+	if got := 1 - filtered(curriculum...); got < 0.5 {
+		t.Errorf("the curriculum keeps %.3f of groups in the band", got)
 	}
 }
 

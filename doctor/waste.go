@@ -18,7 +18,7 @@ var wasteChecks = []check{
 	{Kind{
 		Code: "waste", Severities: []Severity{Error, Warning}, Keys: []string{keyConcurrency, keyBudget},
 		When:  "more than 10 % of all groups are generated to be evicted or discarded; above 90 % an error",
-		Known: "simulation. Where nothing but the full queue drops groups, the closed form 1 − t_step/(ρ·T) stands beside it, within 0.02",
+		Known: "simulation. Where nothing but the full queue drops groups, the closed form 1 − t_step/(ρ·T) stands beside it, within 0.02, and alone where a simulation would be too long",
 	}, (*examination).waste},
 	{Kind{
 		Code: "filter-starves", Severities: []Severity{Warning}, Keys: []string{"filter.acceptance"},
@@ -34,10 +34,14 @@ var wasteChecks = []check{
 
 func (e *examination) waste() {
 	p := e.probe()
-	if p == nil || p.stalled != nil {
+	predicted, closed := e.predictedWaste()
+	share, evicted, basis := predicted, predicted, ClosedForm
+	switch {
+	case p != nil && p.stalled != nil || p == nil && !closed:
 		return
+	case p != nil:
+		share, evicted, basis = p.lost(), float64(p.ended[loop.EndEvicted])/float64(p.groups), Simulated
 	}
-	share := p.lost()
 	if share <= wasteWarning {
 		return
 	}
@@ -45,12 +49,11 @@ func (e *examination) waste() {
 	if share > wasteError {
 		severity = Error
 	}
-	evicted := float64(p.ended[loop.EndEvicted]) / float64(p.groups)
 	key, why := keyConcurrency, fmt.Sprintf("%d rollouts in flight finish faster than batches of %d are trained, and the full queue gives up the oldest", e.rules.Concurrency(), e.batch())
 	if evicted < share/2 {
 		key, why = keyBudget, fmt.Sprintf("%d rollouts in flight make groups that are older than the budget of %d when their turn comes", e.rules.Concurrency(), e.rules.MaxStaleness)
 	}
-	f := e.add(severity, key, Simulated)
+	f := e.add(severity, key, basis)
 	f.What = fmt.Sprintf("%s of all groups are generated to be thrown away", percent(share))
 	f.Why = why
 	enough := float64(e.rules.Concurrency()) * (1 - share)
@@ -59,7 +62,7 @@ func (e *examination) waste() {
 		f.Do = fmt.Sprintf("raise %s (mean staleness without it is about %s), or lower rollout.concurrency", keyBudget, e.staleness())
 	}
 	f.Figures = Figures{{"lost_share", share}, {"evicted_share", evicted}, {"enough_rollouts", enough}}
-	if predicted, ok := e.predictedWaste(); ok {
+	if closed {
 		f.Figures = append(f.Figures, Figure{"predicted_lost_share", predicted})
 	}
 }

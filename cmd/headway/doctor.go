@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/doctor"
 	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/workload"
 )
 
 // doctorCmd says what is wrong with a document before it costs anything.
@@ -72,7 +74,12 @@ func (c *doctorCmd) examine() ([]doctor.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return doctor.Check(examined)
+	findings, err := doctor.Check(examined)
+	var field *workload.FieldError
+	if errors.As(err, &field) { // speeds beyond what a closed form takes
+		return nil, predictUsage(err)
+	}
+	return findings, err
 }
 
 // doctorCase is a resolved document with its inputs for closed forms and

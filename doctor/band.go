@@ -1,0 +1,164 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/workload"
+)
+
+const (
+	keyBand   = "filter.solve_rate"
+	keyLevels = "filter.curriculum.levels"
+)
+
+// bandShareLeast is the share of groups in the band below which a filter starves
+// the trainer or a curriculum has nothing to choose.
+const bandShareLeast = 0.1
+
+var bandChecks = []check{
+	{Kind{
+		Code: "band-empty", Severities: []Severity{Error}, Keys: []string{keyBand},
+		When:  "no solve rate that a group of S can have is within the band, or only those that the zero-advantage filter takes: everything is filtered",
+		Known: "arithmetic: a group solves k of S rollouts, k from 0 to S",
+	}, (*examination).bandEmpty},
+	{Kind{
+		Code: "band-narrow", Severities: []Severity{Warning}, Keys: []string{keyBand},
+		When:  "even at the best difficulty less than half of all groups fall into the band",
+		Known: "arithmetic: the largest binomial probability of the solve rates within it, over all difficulties",
+	}, (*examination).bandNarrow},
+	{Kind{
+		Code: "band-missed", Severities: []Severity{Warning}, Keys: []string{keyBand, keyLevels},
+		When:  "with the modelled skill, less than 10 % of groups are within the band at version 0, or when the skill has grown: of the best level where there is a curriculum",
+		Known: "closed form: the share of groups of S rollouts at `rollout.solve`'s rates",
+	}, (*examination).bandMissed},
+}
+
+// attainable lists the numbers of solved rollouts of a group that are within the
+// band, and are not all or none where the zero-advantage filter takes those.
+func (e *examination) attainable() []int {
+	var counts []int
+	s := e.rules.GroupSize
+	for k := range s + 1 {
+		if e.rules.FilterZeroAdvantage && (k == 0 || k == s) {
+			continue
+		}
+		rate := float64(k) / float64(s)
+		if rate >= e.rules.SolveLow-1e-9 && rate <= e.rules.SolveHigh+1e-9 {
+			counts = append(counts, k)
+		}
+	}
+	return counts
+}
+
+func (e *examination) bandEmpty() {
+	if !e.rules.FilterSolveRate || len(e.attainable()) > 0 {
+		return
+	}
+	s := e.rules.GroupSize
+	f := e.add(Error, keyBand, Arithmetic)
+	f.What = "every group is filtered: no group can have a solve rate within the band"
+	f.Why = fmt.Sprintf("a group of %d has a solve rate of k/%d, and none is from %s to %s", s, s, short(e.rules.SolveLow), short(e.rules.SolveHigh))
+	if e.rules.FilterZeroAdvantage {
+		f.Why += " other than 0 and 1, which the zero-advantage filter takes"
+	}
+	f.Do = fmt.Sprintf("a band that holds a multiple of %s", short(1/float64(s)))
+	f.Figures = Figures{{"solve_rate_low", e.rules.SolveLow}, {"solve_rate_high", e.rules.SolveHigh}, {"attainable_rates", 0}}
+}
+
+func (e *examination) bandNarrow() {
+	counts := e.attainable()
+	if !e.rules.FilterSolveRate || len(counts) == 0 {
+		return
+	}
+	best, at := bestAcceptance(counts, e.rules.GroupSize)
+	if best >= 0.5 {
+		return
+	}
+	f := e.add(Warning, keyBand, Arithmetic)
+	f.What = fmt.Sprintf("at most %s of groups fall into the band, at a difficulty of %s solved", percent(best), percent(at))
+	f.Why = fmt.Sprintf("%s of the %d solve rates of a group of %d are from %s to %s, and chance spreads groups of one difficulty over several",
+		short(float64(len(counts))), e.rules.GroupSize+1, e.rules.GroupSize, short(e.rules.SolveLow), short(e.rules.SolveHigh))
+	f.Do = "a wider band, or larger groups"
+	f.Figures = Figures{{"acceptance_max", best}, {"at_solve_rate", at}, {"attainable_rates", float64(len(counts))}}
+}
+
+// bestAcceptance is the largest probability that a group of s independent
+// rollouts, each solved with probability p, solves one of the counts, and its p.
+func bestAcceptance(counts []int, s int) (best, at float64) {
+	logChoose := make([]float64, s+1)
+	for k := 1; k <= s; k++ {
+		logChoose[k] = logChoose[k-1] + math.Log(float64(s-k+1)/float64(k))
+	}
+	for i := range 1001 {
+		p := float64(i) / 1000
+		sum := 0.0
+		for _, k := range counts {
+			switch {
+			case p == 0 || p == 1:
+				if float64(k) == p*float64(s) {
+					sum++
+				}
+			default:
+				sum += math.Exp(logChoose[k] + float64(k)*math.Log(p) + float64(s-k)*math.Log1p(-p))
+			}
+		}
+		if sum > best+1e-12 { // beyond rounding
+			best, at = sum, p
+		}
+	}
+	return min(best, 1), at
+}
+
+func (e *examination) bandMissed() {
+	counts := e.attainable()
+	key := keyBand
+	if e.rules.Levels > 0 {
+		key = keyLevels
+	}
+	if !e.rules.FilterSolveRate && e.rules.Levels == 0 || len(counts) == 0 || e.err != nil {
+		return
+	}
+	solve, err := e.document.SolveModel()
+	if err != nil {
+		e.err = err
+		return
+	}
+	if solve.None() {
+		return
+	}
+	last := int64(e.document.Rollout.Solve.Steps)
+	for _, at := range []struct {
+		version int64
+		when    string
+	}{{0, "at the start"}, {last, fmt.Sprintf("from version %d on", last)}} {
+		share := e.bandShare(solve, counts, at.version)
+		if share >= bandShareLeast {
+			continue
+		}
+		f := e.add(Warning, key, ClosedForm)
+		f.What = fmt.Sprintf("%s %s of groups are within the band", at.when, percent(share))
+		f.Why = fmt.Sprintf("the modelled solve rate is then %s, and the band is from %s to %s", short(solve.Rate(min(e.rules.Levels, 1), at.version)), short(e.rules.SolveLow), short(e.rules.SolveHigh))
+		f.Do = "filter.curriculum with levels on both sides of the skill, or prompts of another difficulty, or a wider band"
+		if e.rules.Levels > 0 {
+			f.Why = fmt.Sprintf("no level's modelled solve rate is near the band, from %s to %s", short(e.rules.SolveLow), short(e.rules.SolveHigh))
+			f.Do = "easier levels for the start and harder ones for the end, or a wider band"
+		}
+		f.Figures = Figures{{"share_in_band", share}, {"version", float64(at.version)}}
+		return
+	}
+}
+
+// bandShare is the share of groups within the band at a version, of the level that
+// has the most.
+func (e *examination) bandShare(solve *workload.Solve, counts []int, version int64) float64 {
+	low, high := counts[0], counts[len(counts)-1]
+	if e.rules.Levels == 0 {
+		return solve.Share(e.rules.GroupSize, low, high, 0, version)
+	}
+	best := 0.0
+	for level := 1; level <= e.rules.Levels; level++ {
+		best = max(best, solve.Share(e.rules.GroupSize, low, high, level, version))
+	}
+	return best
+}
