@@ -41,6 +41,7 @@ var presets = []Preset{
 		Differs: []string{
 			"AReaL counts what it accepted since the start (version * B after a recovery); here a group leaves the count when it has been trained or dropped, so that a recovery cannot inflate it.",
 			"AReaL also bounds what runs by max_concurrent_rollouts; here that is rollout.concurrency.",
+			"AReaL takes four optimizer steps a batch (ppo_n_minibatches 4), within which its loss clips: set trainer.minibatches 4. With one, as here by default, decoupled PPO never clips.",
 			"AReaL may drop tokens by behave_imp_weight_cap; set trainer.correction.cap and drop_over_cap for it.",
 		},
 		Sources: []string{"areal-project/AReaL areal/infra/staleness_manager.py", "areal-project/AReaL issue 1388", "Fu et al. 2025, arXiv 2505.24298"},
