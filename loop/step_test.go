@@ -52,17 +52,27 @@ func (m *treadmill) one(ev loop.Event) {
 	for k := range actions {
 		m.answer(&actions[k])
 	}
-	if tick != loop.NoTick {
+	if tick == m.ev.Time {
 		m.todo = append(m.todo, loop.Event{Time: tick, Kind: loop.Tick})
 	}
 }
 
 func (m *treadmill) answer(a *loop.Action) {
 	switch a.Kind {
-	case loop.StartRollout:
+	case loop.StartRollout, loop.ResumeRollout:
 		r := &m.running[a.Slot]
 		r.Kind, r.Slot, r.Group, r.Sample, r.Attempt, r.Reward = loop.RolloutScored, a.Slot, a.Group, a.Sample, a.Attempt, float32(a.Sample)
+		r.Verdict = loop.VerdictNone
+		if a.Sample%2 == 0 {
+			r.Verdict = loop.VerdictSolved
+		}
+	case loop.InterruptRollout:
+		m.running[a.Slot].Kind = 0
+		m.todo = append(m.todo, loop.Event{Time: m.ev.Time, Kind: loop.RolloutInterrupted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: 1})
 	case loop.AbortRollout:
+		if a.Slot < 0 {
+			return
+		}
 		m.running[a.Slot].Kind = 0
 		m.todo = append(m.todo, loop.Event{Time: m.ev.Time, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt})
 	case loop.StartTrainStep:
@@ -127,6 +137,27 @@ func steady(concurrency int) map[string]loop.Config {
 		"drain":          with(func(c *loop.Config) { c.Sync = loop.SyncDrain }),
 		"pause-rolling":  with(func(c *loop.Config) { c.Sync, c.RollingSwitch = loop.SyncPause, true }),
 		"filter":         with(func(c *loop.Config) { c.FilterZeroAdvantage = true }),
+		"bounded": with(func(c *loop.Config) {
+			c.Policy, c.Eta, c.QueueGroups, c.Sync = loop.PolicyBounded, 1, 2*c.BatchGroups, loop.SyncRestart
+		}),
+		"threshold": with(func(c *loop.Config) {
+			c.Policy, c.StalenessThreshold, c.SyncEvery = loop.PolicyThreshold, 0.5, 2
+			c.QueueGroups = 3 * c.BatchGroups
+			c.Sync, c.RollingSwitch = loop.SyncRestart, true
+		}),
+		"replay": with(func(c *loop.Config) {
+			c.Policy, c.MaxUses, c.Gamma, c.Prompts, c.Balance = loop.PolicyReplay, 2, 0.95, 50, true
+		}),
+		"replay-drift": with(func(c *loop.Config) { c.Policy, c.MaxUses, c.Evict = loop.PolicyReplay, 3, loop.EvictDrift }),
+		"interrupt":    with(func(c *loop.Config) { c.InterruptAtBatch, c.MaxSpans = true, 2 }),
+		"redundancy":   with(func(c *loop.Config) { c.Redundancy = 2 }),
+		"extra": with(func(c *loop.Config) {
+			c.Policy, c.ExtraGroups, c.QueueGroups = loop.PolicySynchronous, 2, c.BatchGroups+2
+		}),
+		"curriculum": with(func(c *loop.Config) {
+			c.Levels, c.Explore, c.SolveLow, c.SolveHigh, c.FilterSolveRate, c.Requeue, c.Prompts = 5, 0.1, 0.4, 0.6, true, true, 100
+		}),
+		"hold": with(func(c *loop.Config) { c.Hold = 0.2 }),
 	}
 }
 
@@ -154,7 +185,8 @@ func TestStepAllocates(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	for _, concurrency := range []int{128, 1024} {
 		configs := steady(concurrency)
-		for _, name := range []string{"drop", "max", "max-abort", "block", "synchronous", "gang", "oldest-version", "drain"} {
+		for _, name := range []string{"drop", "max", "max-abort", "block", "synchronous", "gang", "oldest-version", "drain",
+			"bounded", "threshold", "replay", "interrupt", "redundancy", "curriculum", "hold"} {
 			b.Run(fmt.Sprintf("C=%d/%s", concurrency, name), func(b *testing.B) {
 				m := newTreadmill(b, configs[name])
 				for range 10 * concurrency {

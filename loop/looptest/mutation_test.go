@@ -44,7 +44,7 @@ func doctor(records []Record, step int, actions []loop.Action) []Record {
 
 // mutationPlans are runs whose every action is doctored: one of each policy.
 func mutationPlans() map[string]Plan {
-	base := Plan{Seed: 1, RolloutTicks: 20, TrainTicks: 6, SyncTicks: 4, InterruptTicks: 3, Solves: 0.6, Measures: 0.5, Faults: Faults{
+	base := Plan{Seed: 1, RolloutTicks: 20, TrainTicks: 12, SyncTicks: 4, InterruptTicks: 3, Solves: 0.6, Measures: 0.5, Faults: Faults{
 		RolloutFails: 0.1, TrainFails: 0.1, LeaseReturns: 0.1, SyncFails: 0.2, EngineLost: 0.02, Restarts: 0.01, Rejects: 0.05,
 		Preempts: 0.1, Prunes: 0.05, InterruptRaces: 0.5}}
 	with := func(change func(*loop.Config)) Plan {
@@ -53,12 +53,16 @@ func mutationPlans() map[string]Plan {
 		change(&p.Config)
 		return p
 	}
+	calm := func(p Plan, trainTicks int) Plan { // nothing fails
+		p.Faults, p.TrainTicks = Faults{}, trainTicks
+		return p
+	}
 	return map[string]Plan{
 		"drop": with(func(c *loop.Config) {}),
 		"max":  with(func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }),
-		"block": with(func(c *loop.Config) {
-			c.Policy, c.Sync, c.OnFailure, c.FilterZeroAdvantage = loop.PolicyBlock, loop.SyncDrain, loop.ShrinkGroup, true
-		}),
+		"block": calm(with(func(c *loop.Config) {
+			c.Policy, c.Sync, c.OnFailure, c.QueueGroups = loop.PolicyBlock, loop.SyncDrain, loop.ShrinkGroup, 2
+		}), 60), // the queue is full
 		"synchronous": with(func(c *loop.Config) {
 			c.Policy, c.QueueGroups, c.RollingSwitch = loop.PolicySynchronous, c.BatchGroups, true
 		}),
@@ -76,11 +80,15 @@ func mutationPlans() map[string]Plan {
 		"extra": with(func(c *loop.Config) {
 			c.Policy, c.ExtraGroups, c.QueueGroups, c.Requeue, c.InterruptAtBatch = loop.PolicySynchronous, 1, 3, true, true
 		}),
+		"hold": calm(with(func(c *loop.Config) { c.Hold = 0.9 }), 12),
+		"abort": with(func(c *loop.Config) {
+			c.Policy, c.MaxStaleness, c.Abort, c.InterruptAtBatch = loop.PolicyMax, 1, true, true
+		}),
 		"surplus": with(func(c *loop.Config) {
 			c.Policy, c.ExtraGroups, c.QueueGroups, c.Redundancy = loop.PolicySynchronous, 1, 3, 1
 		}),
 		"curriculum": with(func(c *loop.Config) {
-			c.InterruptAtBatch, c.PauseGroups, c.Hold, c.Levels, c.Explore = true, 3, 0.3, 3, 0.3
+			c.PauseGroups, c.Levels, c.Explore, c.FilterZeroAdvantage = 3, 3, 0.3, true
 			c.SolveLow, c.SolveHigh, c.FilterSolveRate, c.Requeue = 0.2, 0.9, true, true
 		}),
 	}
@@ -90,15 +98,22 @@ func mutationPlans() map[string]Plan {
 // recorded runs by one, drops every action and doubles every action. The checker
 // must reject each of these runs.
 func TestCheckerRejectsEveryDoctoredAction(t *testing.T) {
+	all, backlog, holds := map[loop.ActionKind]bool{}, 0, 0
 	for name, plan := range mutationPlans() {
 		t.Run(name, func(t *testing.T) {
 			records := record(t, plan, 300)
 			cfg := plan.Config
 			kinds := map[loop.ActionKind]bool{}
 			tried := 0
-			for i, r := range records[:100] {
+			for i, r := range records[:120] {
+				if r.Tick != loop.NoTick && r.Tick > r.Event.Time {
+					holds++
+				}
 				for k, a := range r.Actions {
-					kinds[a.Kind] = true
+					kinds[a.Kind], all[a.Kind] = true, true
+					if a.Slot < 0 {
+						backlog++
+					}
 					for _, m := range mutations(r.Actions, k) {
 						if places(a.Kind) && m.what == "change of Slot" && !answered(records[i+1:], a) {
 							continue // a free slot of the same engine is as good, as long as nothing names it
@@ -116,6 +131,14 @@ func TestCheckerRejectsEveryDoctoredAction(t *testing.T) {
 			}
 			t.Logf("%d mutations of %d kinds of actions rejected", tried, len(kinds))
 		})
+	}
+	for k := loop.StartRollout; k <= loop.SyncCompleted; k++ {
+		if !all[k] && k != loop.FinishRun {
+			t.Errorf("no run has a %v to be doctored", k)
+		}
+	}
+	if backlog == 0 || holds == 0 {
+		t.Errorf("%d interrupted rollouts were aborted and %d steps held, the runs are too tame", backlog, holds)
 	}
 }
 
