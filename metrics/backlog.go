@@ -80,7 +80,6 @@ func (r *Recorder) interrupted(ev *loop.Event) {
 	p.interruptions++
 	r.backlog.push(paused{group: ev.Group, sample: ev.Sample, attempt: ev.Attempt,
 		interruptions: before.interruptions, tokens: ev.Tokens, first: use.first, slotNS: r.now - use.start})
-	p.backlogMax = max(p.backlogMax, r.backlog.len())
 }
 
 // resumed has an interrupted attempt run again.

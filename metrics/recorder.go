@@ -178,7 +178,7 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 		r.interrupted(&ev)
 	case loop.WeightsSwitched:
 		if ev.Engine >= 0 && int(ev.Engine) < len(r.served) {
-			r.served[ev.Engine] = ev.Version
+			r.served[ev.Engine] = max(r.served[ev.Engine], ev.Version) // a late event may name an older one
 		}
 	case loop.Recovered:
 		r.vacateAll(-1)
@@ -198,7 +198,10 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 			r.observeAction(a)
 		}
 	}
-	if ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0 {
+	switch {
+	case ev.Kind == loop.RolloutInterrupted: // what is resumed at once never waited
+		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.backlog.len())
+	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
 		r.endStep(m.QueueGroups)
 	}
 }

@@ -47,7 +47,8 @@ type Summary struct {
 	TrainerIdleS  float64 `json:"trainer_idle_s"`
 	RolloutStillS float64 `json:"rollout_still_s"`
 	SlotIdleS     float64 `json:"slot_idle_s"`
-	// RolloutS is the time a scored rollout spent in slots; its mean and the longest, in seconds.
+	// RolloutS is the time a scored rollout spent in slots, in seconds: the mean, and the longest of
+	// complete groups.
 	RolloutS MeanMax `json:"rollout_s"`
 	// GroupsReady counts groups whose last rollout was scored, filtered ones included;
 	// Syncs the weight syncs since the start of the run, not of the window.

@@ -1,0 +1,413 @@
+package metrics_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/metrics"
+)
+
+// life is all that happened to one attempt.
+type life struct {
+	slot          int32 // -1 while it stands interrupted
+	over, aborted bool
+	since, inSlot float64
+	tokens        float64
+	interruptions int
+	first, last   loop.Version
+	reward        float64
+	solved        bool
+}
+
+type attempt struct {
+	group  loop.GroupID
+	sample int32
+	number int32
+}
+
+// oracle recomputes a run's figures from the raw record, in the most direct way
+// that comes to mind and with nothing of the recorder's.
+type oracle struct {
+	cfg    loop.Config
+	l      *loop.Loop
+	now    int64
+	lives  map[attempt]*life
+	scored map[loop.GroupID][]*life
+	synced []loop.Version
+	ready  map[loop.GroupID]bool
+	uses   map[loop.GroupID]int
+	// occupied counts slots, waiting attempts in the backlog.
+	occupied, waiting int
+	training          bool
+
+	idle, busySlots, still, backlog                         float64
+	pqs, iqs, syncs, durations, longest, sampledTokens      []float64
+	spans, solveRates, reuse                                []float64
+	trainedRollouts, spanning, staleGroups, staleRollouts   float64
+	spanMax, backlogMax, interruptions, resumed, limited    float64
+	pruned, redundant, surplusGroups, surplusRollouts       float64
+	filtered                                                map[loop.Reason]float64
+	groups, tokens                                          map[loop.End]float64
+	slotted                                                 map[int32]attempt
+	allSolved, noneSolved, solvedRollouts, completeRollouts float64
+}
+
+func newOracle(t *testing.T, cfg loop.Config) *oracle {
+	t.Helper()
+	l, err := loop.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &oracle{cfg: cfg, l: l, lives: map[attempt]*life{}, scored: map[loop.GroupID][]*life{}, ready: map[loop.GroupID]bool{}, uses: map[loop.GroupID]int{},
+		filtered: map[loop.Reason]float64{}, groups: map[loop.End]float64{}, tokens: map[loop.End]float64{}, slotted: map[int32]attempt{}}
+}
+
+// engineOf returns the engine of a slot.
+func (o *oracle) engineOf(slot int32) int {
+	for e, n := range o.cfg.EngineSlots {
+		if slot < int32(n) {
+			return e
+		}
+		slot -= int32(n)
+	}
+	panic("no such slot")
+}
+
+func (o *oracle) observe(rec looptest.Record) {
+	dt := float64(rec.Event.Time - o.now)
+	o.now = rec.Event.Time
+	o.busySlots += dt * float64(o.occupied)
+	o.backlog += dt * float64(o.waiting)
+	if o.occupied == 0 {
+		o.still += dt
+	}
+	if !o.training {
+		o.idle += dt
+	}
+	o.l.Step(rec.Event)
+	o.completion(rec.Event)
+	for _, a := range rec.Actions {
+		o.effect(a, rec.Actions)
+		o.notice(a)
+	}
+	o.backlogMax = max(o.backlogMax, float64(o.waiting))
+	o.training = o.l.Status().Lease != 0
+}
+
+// leave takes an attempt out of its slot.
+func (o *oracle) leave(c *life) {
+	delete(o.slotted, c.slot)
+	o.occupied--
+	c.inSlot += float64(o.now) - c.since
+	c.slot = -1
+}
+
+// finish ends an attempt with the tokens it has.
+func (o *oracle) finish(c *life, end loop.End, tokens float64) {
+	if c.aborted {
+		end = loop.EndCancelled
+	}
+	c.over = true
+	o.tokens[end] += tokens
+}
+
+func (o *oracle) completion(ev loop.Event) {
+	at := attempt{ev.Group, ev.Sample, ev.Attempt}
+	switch ev.Kind {
+	case loop.EngineLost, loop.Recovered:
+		for slot, at := range o.slotted {
+			if ev.Kind == loop.Recovered || o.engineOf(slot) == int(ev.Engine) {
+				c := o.lives[at]
+				o.leave(c)
+				o.finish(c, loop.EndFailed, c.tokens)
+			}
+		}
+		for _, c := range o.lives {
+			if ev.Kind == loop.Recovered && !c.over && c.slot < 0 {
+				o.waiting--
+				o.finish(c, loop.EndFailed, c.tokens)
+			}
+		}
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted, loop.RolloutInterrupted:
+		c := o.lives[at]
+		if c == nil || c.over || c.slot < 0 || c.slot != ev.Slot || o.slotted[ev.Slot] != at {
+			return
+		}
+		engine := o.engineOf(c.slot)
+		o.leave(c)
+		tokens := float64(ev.Tokens)
+		switch {
+		case c.aborted:
+			o.finish(c, loop.EndCancelled, max(tokens, c.tokens*b2f(ev.Kind == loop.RolloutFailed || ev.Kind == loop.RolloutAborted)))
+		case ev.Kind == loop.RolloutFailed || ev.Kind == loop.RolloutAborted:
+			o.finish(c, loop.EndFailed, max(tokens, c.tokens))
+		case ev.Kind == loop.RolloutInterrupted:
+			o.interrupt(c, tokens)
+		case ev.Verdict == loop.VerdictPruned:
+			o.pruned++
+			o.finish(c, loop.EndPruned, tokens)
+		case math.IsNaN(float64(ev.Reward)) || math.IsInf(float64(ev.Reward), 0):
+			o.finish(c, loop.EndFailed, tokens)
+		default:
+			c.over, c.tokens, c.reward, c.solved = true, tokens, float64(ev.Reward), ev.Verdict == loop.VerdictSolved
+			c.last = o.l.Status().Engines[engine].Version
+			o.scored[ev.Group] = append(o.scored[ev.Group], c)
+			o.durations = append(o.durations, c.inSlot)
+			o.sampledTokens = append(o.sampledTokens, tokens)
+			o.spans = append(o.spans, float64(1+c.interruptions))
+		}
+	}
+}
+
+func b2f(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (o *oracle) interrupt(c *life, tokens float64) {
+	if tokens > 0 {
+		c.interruptions++
+		if o.cfg.MaxSpans > 0 && c.interruptions >= o.cfg.MaxSpans {
+			o.limited++
+			o.finish(c, loop.EndCancelled, tokens)
+			return
+		}
+	}
+	c.tokens = tokens
+	o.interruptions++
+	o.waiting++
+}
+
+func (o *oracle) effect(a loop.Action, all []loop.Action) {
+	at := attempt{a.Group, a.Sample, a.Attempt}
+	switch a.Kind {
+	case loop.StartRollout:
+		o.lives[at] = &life{slot: a.Slot, since: float64(o.now), first: a.Version}
+		o.slotted[a.Slot] = at
+		o.occupied++
+	case loop.ResumeRollout:
+		c := o.lives[at]
+		c.slot, c.since = a.Slot, float64(o.now)
+		o.slotted[a.Slot] = at
+		o.occupied++
+		o.waiting--
+		o.resumed++
+	case loop.AbortRollout:
+		c := o.lives[at]
+		c.aborted = true
+		if a.Slot < 0 {
+			o.waiting--
+			o.finish(c, loop.EndCancelled, c.tokens)
+		}
+		for _, n := range all {
+			if n.Group != a.Group {
+				continue
+			}
+			switch {
+			case n.Kind == loop.GroupQueued || n.Kind == loop.GroupHeld || n.Kind == loop.GroupEnded && n.End == loop.EndFiltered:
+				o.redundant++
+			case n.Kind == loop.GroupEnded && n.Reason == loop.ReasonSurplus:
+				o.surplusRollouts++
+			}
+		}
+	case loop.LoadWeights:
+		if a.Version > 0 && !slices.Contains(o.synced, a.Version) {
+			o.synced = append(o.synced, a.Version)
+		}
+	}
+}
+
+// syncsIn counts the syncs of versions after one and up to another.
+func (o *oracle) syncsIn(after, upTo loop.Version) (n float64) {
+	for _, v := range o.synced {
+		if v > after && v <= upTo {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *oracle) notice(a loop.Action) {
+	switch a.Kind {
+	case loop.GroupQueued, loop.GroupHeld:
+		if !o.ready[a.Group] { // a held group is ready once, though it is queued later
+			o.complete(a.Group)
+		}
+		o.ready[a.Group] = true
+	case loop.GroupTrained:
+		o.trained(a)
+	case loop.GroupEnded:
+		o.groups[a.End]++
+		if a.End == loop.EndFiltered {
+			o.filtered[a.Reason]++
+			o.complete(a.Group)
+		}
+		if a.Reason == loop.ReasonSurplus {
+			o.surplusGroups++
+			o.surplusRollouts += float64(len(o.scored[a.Group]))
+		}
+		if a.End == loop.EndTrained {
+			o.reuse = append(o.reuse, float64(o.uses[a.Group]))
+			return
+		}
+		for _, c := range o.scored[a.Group] {
+			o.tokens[a.End] += c.tokens
+		}
+	}
+}
+
+func (o *oracle) complete(g loop.GroupID) {
+	longest, solved := 0.0, 0.0
+	for _, c := range o.scored[g] {
+		longest = max(longest, c.inSlot)
+		solved += b2f(c.solved)
+		o.completeRollouts++
+	}
+	o.longest = append(o.longest, longest)
+	o.solvedRollouts += solved
+	o.allSolved += b2f(solved == float64(len(o.scored[g])))
+	o.noneSolved += b2f(solved == 0)
+}
+
+func (o *oracle) trained(a loop.Action) {
+	o.pqs = append(o.pqs, float64(a.ReadyVersion-a.StartVersion))
+	o.iqs = append(o.iqs, float64(a.Version-a.ReadyVersion))
+	o.syncs = append(o.syncs, o.syncsIn(a.StartVersion, a.Version))
+	stale := true
+	for _, c := range o.scored[a.Group] {
+		o.trainedRollouts++
+		o.spanning += b2f(c.last > c.first)
+		o.spanMax = max(o.spanMax, float64(c.last-c.first))
+		if o.syncsIn(c.last, a.Version) > 0 {
+			o.staleRollouts++
+		} else {
+			stale = false
+		}
+		if o.uses[a.Group] == 0 {
+			o.tokens[loop.EndTrained] += c.tokens
+		}
+	}
+	o.staleGroups += b2f(stale)
+	o.uses[a.Group]++
+	if o.cfg.Policy != loop.PolicyReplay {
+		o.groups[loop.EndTrained]++
+		o.reuse = append(o.reuse, 1)
+	}
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / math.Max(float64(len(values)), 1)
+}
+
+func share(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// figures pairs what is reported with what was recomputed.
+func (o *oracle) figures(s metrics.Summary) map[string][2]float64 {
+	end, n := float64(o.now), float64(o.l.Config().Concurrency())
+	p, w := s.Partial, s.Waste
+	f := map[string][2]float64{
+		"PQS": {s.PQS.Mean, mean(o.pqs)}, "IQS": {s.IQS.Mean, mean(o.iqs)},
+		"staleness": {s.Staleness.Mean, mean(o.pqs) + mean(o.iqs)}, "staleness in syncs": {s.Staleness.MeanSyncs, mean(o.syncs)},
+		"trainer idle": {s.TrainerIdleRatio, share(o.idle, end)}, "sampled tokens": {s.Length.SampledMeanTokens, mean(o.sampledTokens)},
+		"rollout still": {s.RolloutStillS, o.still / 1e9}, "slot idle": {s.SlotIdleS, (end - o.busySlots/n) / 1e9},
+		"interruptions": {float64(p.Interruptions), o.interruptions}, "resumed": {float64(p.Resumed), o.resumed}, "limited": {float64(p.LimitedRollouts), o.limited},
+		"backlog, mean": {p.BacklogMean, share(o.backlog, end)}, "backlog, most": {float64(p.BacklogMax), o.backlogMax}, "backlog, end": {float64(p.BacklogEnd), float64(o.waiting)},
+		"spans": {p.SpansMean, mean(o.spans)}, "partial rollouts": {float64(p.PartialRollouts), o.spanning}, "partial ratio": {p.PartialRatio, share(o.spanning, o.trainedRollouts)},
+		"version span": {float64(p.VersionSpanMax), o.spanMax}, "stale groups": {float64(p.StaleGroups), o.staleGroups}, "stale rollouts": {float64(p.StaleRollouts), o.staleRollouts},
+		"trained tokens": {float64(w.TrainedTokens), o.tokens[loop.EndTrained]}, "evicted tokens": {float64(w.EvictedTokens), o.tokens[loop.EndEvicted]},
+		"discarded tokens": {float64(w.DiscardedTokens), o.tokens[loop.EndDiscarded]}, "filtered tokens": {float64(w.FilteredTokens), o.tokens[loop.EndFiltered]},
+		"pruned tokens": {float64(w.PrunedTokens), o.tokens[loop.EndPruned]}, "cancelled tokens": {float64(w.CancelledTokens), o.tokens[loop.EndCancelled]},
+		"failed tokens": {float64(w.FailedTokens), o.tokens[loop.EndFailed]},
+		"groups":        {float64(w.GroupsEnded.Trained), o.groups[loop.EndTrained]}, "groups failed": {float64(w.GroupsEnded.Failed), o.groups[loop.EndFailed]},
+		"groups pruned": {float64(w.GroupsEnded.Pruned), o.groups[loop.EndPruned]}, "groups cancelled": {float64(w.GroupsEnded.Cancelled), o.groups[loop.EndCancelled]},
+		"pruned rollouts": {float64(w.PrunedRollouts), o.pruned}, "redundant rollouts": {float64(w.RedundantRollouts), o.redundant},
+		"surplus groups": {float64(w.SurplusGroups), o.surplusGroups}, "surplus rollouts": {float64(w.SurplusRollouts), o.surplusRollouts},
+		"reuse": {s.Reuse.Mean, mean(o.reuse)}, "solve rate": {s.Signal.SolveRate, share(o.solvedRollouts, o.completeRollouts)},
+		"rollout time": {s.RolloutS.Mean, mean(o.durations) / 1e9},
+	}
+	if o.solvedRollouts > 0 {
+		f["all solved"] = [2]float64{s.Signal.AllSolvedShare, o.allSolved / float64(len(o.longest))}
+		f["none solved"] = [2]float64{s.Signal.NoneSolvedShare, o.noneSolved / float64(len(o.longest))}
+	}
+	if len(o.longest) > 0 && mean(o.durations) > 0 {
+		f["tail multiplier"] = [2]float64{s.TailMultiplier, mean(o.longest) / mean(o.durations)}
+		left := float64(len(o.longest))
+		for _, filter := range []struct {
+			name   string
+			passed float64
+			reason loop.Reason
+		}{{"verdicts", s.FilterAcceptance.Verdict, loop.ReasonRejected}, {"zero advantage", s.FilterAcceptance.ZeroAdvantage, loop.ReasonZeroAdvantage}, {"solve rates", s.FilterAcceptance.SolveRate, loop.ReasonSolveRate}} {
+			if left > 0 {
+				f["accepted by "+filter.name] = [2]float64{filter.passed, 1 - o.filtered[filter.reason]/left}
+			}
+			left -= o.filtered[filter.reason]
+		}
+		f["acceptance"] = [2]float64{s.Acceptance, left / float64(len(o.longest))}
+	}
+	return f
+}
+
+// TestSummaryAgainstRecomputation drives loops of all kinds through faults, stalls
+// and restarts and compares every figure with the oracle's.
+func TestSummaryAgainstRecomputation(t *testing.T) {
+	trained, reused := 0, 0
+	seen := map[string]float64{}
+	for seed := range uint64(250) {
+		plan := looptest.Draw(seed)
+		plan.Faults.Garbage, plan.Faults.Reversed = 0, 0
+		// A loop that gives an engine up after failed syncs says so to nobody, and its
+		// slots count as busy until the engine joins.
+		plan.Faults.SyncFails = 0
+		w, err := looptest.NewWorld(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Keep = true
+		if err := w.Run(500); err != nil {
+			t.Fatal(err)
+		}
+		rec, o := metrics.NewRecorder(plan.Config), newOracle(t, plan.Config)
+		for _, r := range w.Log {
+			rec.Observe(r.Event, metrics.Measured{}, r.Actions)
+			o.observe(r)
+		}
+		for what, pair := range o.figures(rec.Summary()) {
+			if math.Abs(pair[0]-pair[1]) > 1e-9*math.Max(1, math.Abs(pair[1])) {
+				t.Errorf("seed %d: %s is %.12g, recomputed %.12g\n%v", seed, what, pair[0], pair[1], plan)
+			}
+			seen[what] += math.Abs(pair[1])
+		}
+		trained += len(o.pqs)
+		if len(o.reuse) > 0 && slices.Max(o.reuse) > 1 {
+			reused++
+		}
+		if l := o.l.Ledger(); int64(o.pruned) != l.Pruned {
+			t.Errorf("seed %d: %g rollouts pruned, the ledger has %d", seed, o.pruned, l.Pruned)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if trained < 2000 || reused == 0 {
+		t.Errorf("%d groups trained in all seeds, and any of them again in %d runs: too few to say anything", trained, reused)
+	}
+	for what, sum := range seen {
+		if sum == 0 {
+			t.Errorf("%s is 0 in every run: nothing was compared", what)
+		}
+	}
+}
