@@ -11,41 +11,40 @@ type phase uint8
 
 const (
 	generating phase = iota
-	// starting is not yet taken up by its engine.
-	starting
 	// prefilling has its first token still to come.
 	prefilling
+	// starting is not yet taken up by its engine.
+	starting
 	// outside is in its environment.
 	outside
 )
 
-// slot is a rollout in a slot of an engine.
+// slot is a rollout in a slot of an engine. A switch of weights goes through all of
+// them: what it reads comes first.
 type slot struct {
-	group         loop.GroupID // 0: the slot is free
-	sample        int32
-	attempt       int32
-	tokens        int32
-	counted       int32 // tokens whose version is accounted for
-	engine        int32
-	reward        float32
-	spans         int32 // interruptions after which it had tokens
-	runs          int32 // of tokens of one version, between interruptions, that are accounted for
-	phase         phase
-	verdict       loop.Verdict
-	versionTokens int64
-	environmentNS int64
-	start         int64 // of its present span
-	generatedNS   int64 // before that, or before its environment
+	group loop.GroupID // 0: the slot is free
 	// work is the amount on its engine's clock at which generation ends. While it is
 	// starting or stands interrupted, it is what remains to be done; outside, it is the
 	// time at which the environment ends.
-	work float64
+	work          float64
+	versionTokens int64
+	tokens        int32
+	counted       int32 // tokens whose version is accounted for
+	runs          int32 // of tokens of one version, between interruptions, that are accounted for
+	oldest        int32 // the lowest version of those tokens
+	phase         phase
+	verdict       loop.Verdict
+	engine        int32
+	sample        int32
+	attempt       int32
+	environmentNS int64
+	start         int64 // of its present span
+	generatedNS   int64 // before that, or before its environment
 	// firstVersion sampled the first token, once weights have changed since; NoVersion before.
 	firstVersion loop.Version
-	// oldest is the lowest version of the tokens accounted for, stateLag by how many versions
-	// it was behind what the rollout was last resumed under.
-	oldest   loop.Version
-	stateLag loop.Version
+	reward       float32
+	spans        int32 // interruptions after which it had tokens
+	stateLag     int32 // by how much oldest was behind what it was last resumed under
 }
 
 // is reports whether the slot holds that attempt.
@@ -94,22 +93,20 @@ func (e *engine) stepEnd(now int64, nsPerToken float64) int64 {
 	return e.timeOf(keyOf(e.origin + e.stepAfter(now, nsPerToken)*nsPerToken))
 }
 
-// account adds the tokens that a generating rollout has made under the version now
-// served and that are not accounted for yet.
-func (e *engine) account(s *slot, now int64, nsPerToken float64) {
-	made := s.tokens - int32(math.Ceil((s.work-e.workDone(now))/nsPerToken-aStep))
-	s.add(min(made, s.tokens), e.served)
+// account adds the tokens that a generating rollout has made by now, under the
+// version still served, to what is accounted for.
+func (e *engine) account(s *slot, nsPerToken float64) {
+	if left := int32(math.Ceil((s.work-e.clock)/nsPerToken - aStep)); left < s.tokens-s.counted {
+		s.add(s.tokens-max(left, 0), e.served)
+	}
 }
 
-// add accounts for the tokens up to a number, made under a version.
+// add accounts for the tokens up to a larger number, made under a version.
 func (s *slot) add(made int32, v loop.Version) {
-	if made <= s.counted {
-		return
-	}
 	s.versionTokens += int64(v) * int64(made-s.counted)
 	s.counted = made
-	if s.runs++; s.runs == 1 || v < s.oldest {
-		s.oldest = v
+	if s.runs++; s.runs == 1 || int32(v) < s.oldest {
+		s.oldest = int32(v)
 	}
 }
 
@@ -148,13 +145,13 @@ func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {
 	e.hold(now, false)
 	for i := range e.slots {
 		s := &e.slots[i]
-		if s.group == 0 || s.phase == starting || s.phase == outside {
+		if s.group == 0 || s.phase > prefilling {
 			continue
 		}
 		if s.phase == prefilling && s.firstVersion == loop.NoVersion && s.work-float64(s.tokens)*nsPerToken < e.clock-nsPerToken/2 {
 			s.firstVersion = e.served
 		}
-		e.account(s, now, nsPerToken)
+		e.account(s, nsPerToken)
 	}
 	e.served = v
 }

@@ -74,7 +74,9 @@ func (r *runner) endPhase(slotIndex int32) {
 func (r *runner) endGeneration(slotIndex int32) {
 	s := &r.slots[slotIndex]
 	e := &r.engines[s.engine]
-	s.add(s.tokens, e.served)
+	if s.counted < s.tokens {
+		s.add(s.tokens, e.served)
+	}
 	r.setActive(e, e.active-1)
 	switch {
 	case r.merged:
@@ -195,8 +197,9 @@ func (r *runner) stop(slotIndex int32) {
 	case starting:
 	default:
 		e := &r.engines[s.engine]
-		e.account(s, r.now, r.cfg.NSPerToken)
-		s.work = max(s.work-e.workDone(r.now), 0)
+		e.settle(r.now)
+		e.account(s, r.cfg.NSPerToken)
+		s.work = max(s.work-e.clock, 0)
 		r.setActive(e, e.active-1)
 		s.phase = starting
 	}
@@ -215,7 +218,7 @@ func (r *runner) resumeRollout(a *loop.Action) {
 	*s = kept
 	s.start = r.now
 	if s.runs > 0 {
-		s.stateLag = a.Version - s.oldest
+		s.stateLag = int32(a.Version) - s.oldest
 	}
 	if s.phase == outside {
 		r.env.set(a.Slot, keyOf(max(s.work, float64(r.now))), r.slots)
