@@ -176,8 +176,3 @@ func (c *Correction) bound(t *token, weight, floor, ceiling float64) {
 	t.masked = c.DropOverCap && weight > ceiling
 	t.truncated = !t.masked && (weight < floor || weight > ceiling)
 }
-
-func weighted(weight, a float64, current float32) (loss, derivative float64) {
-	d := -weight * a
-	return d * float64(current), d
-}

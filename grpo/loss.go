@@ -46,7 +46,11 @@ func DecoupledLoss(logp, proximal, behaviour, advantage float32, low, high, floo
 // 1992); with w from [TruncatedWeight] truncated importance sampling, with
 // w = [ClippedWeight] CISPO.
 func WeightedLoss(logp, advantage float32, weight float64) (loss, derivative float64) {
-	d := -weight * float64(advantage)
+	return weighted(weight, float64(advantage), logp)
+}
+
+func weighted(weight, a float64, logp float32) (loss, derivative float64) {
+	d := -weight * a
 	return d * float64(logp), d
 }
 

@@ -2,6 +2,7 @@ package grpo
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -69,6 +70,43 @@ func TestSequenceMetrics(t *testing.T) {
 	}
 	if kl := SequenceKL(current, behaviour, make([]uint8, 3)); kl != 0 {
 		t.Errorf("KL %g without tokens", kl)
+	}
+}
+
+// TestMasksAgreeWithGradient: the plain functions clear the tokens that a
+// Correction leaves out.
+func TestMasksAgreeWithGradient(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 200 {
+		s := drawSequence(rng, 20)
+		for _, c := range []struct {
+			correction Correction
+			mask       func(keep []bool) int
+		}{
+			{Correction{Kind: TokenMask, Low: 0.8, High: 1.3}, func(keep []bool) int {
+				return MaskTokens(keep, s.Current, s.Behaviour, s.Sampled, 0.8, 1.3)
+			}},
+			{Correction{Kind: None, VersionMask: VersionsNewest, VersionLag: 1}, func(keep []bool) int {
+				return MaskNewest(keep, s.Lags, s.Sampled, 1)
+			}},
+			{Correction{Kind: CISPO, VersionMask: VersionsTraining, VersionLag: 4}, func(keep []bool) int {
+				return MaskLag(keep, s.Lags, s.Sampled, 4)
+			}},
+		} {
+			full := c.correction.WithDefaults()
+			derivative := make([]float32, 20)
+			var r Report
+			full.Gradient(derivative, &s, &r)
+			keep := all(20)
+			if cleared := c.mask(keep); cleared != r.All.Masked {
+				t.Fatalf("%+v: cleared %d tokens, the gradient masks %d", c.correction, cleared, r.All.Masked)
+			}
+			for k := range keep {
+				if !keep[k] && derivative[k] != 0 {
+					t.Fatalf("%+v: token %d is cleared but has derivative %g", c.correction, k, derivative[k])
+				}
+			}
+		}
 	}
 }
 
