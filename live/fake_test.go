@@ -19,6 +19,7 @@ type work struct {
 	stepNS int64
 	equal  bool // all samples of a group take equally long
 	tools  bool // half of the time is spent in tools
+	slow   bool // every fifth train step takes four times as long
 }
 
 // Rollout draws odd, distinct times, so that no two events share an instant.
@@ -38,7 +39,13 @@ func (w work) Rollout(r sim.Rollout) sim.Response {
 	return out
 }
 
-func (w work) StepNS(lease loop.LeaseID, _, _ int64) int64 { return w.stepNS + int64(lease)*7 }
+func (w work) StepNS(lease loop.LeaseID, _, _ int64) int64 {
+	ns := w.stepNS + int64(lease)*7
+	if w.slow && lease%5 == 0 {
+		ns *= 4
+	}
+	return ns
+}
 
 // fakeEngine "generates" by waiting a nanosecond a token. Faults are injected through fail.
 type fakeEngine struct {
@@ -195,9 +202,28 @@ type fakeEnvironment struct {
 	toolNS func(live.RolloutID) int64
 	pruned func(live.RolloutID) bool
 	err    error
+	plays  *plays
+}
+
+// plays counts rollouts that are being played, interrupted ones included.
+type plays struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (p *plays) add(n int) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now += n
+	p.most = max(p.most, p.now)
 }
 
 func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) (live.Sample, error) {
+	e.plays.add(1)
+	defer e.plays.add(-1)
 	id := t.ID
 	g, err := s.Sample(ctx, live.SampleRequest{Prompt: []int32{7}, MaxTokens: 2, Final: e.toolNS == nil})
 	if err != nil {

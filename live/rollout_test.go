@@ -280,6 +280,27 @@ func TestAbortOfAnInterrupted(t *testing.T) {
 	}
 }
 
+// TestAbortRightAfterAResume: it holds a slot again, so the abort is answered,
+// though it may not have noticed that it was resumed.
+func TestAbortRightAfterAResume(t *testing.T) {
+	for name, at := range map[string]int{"in its response": 2, "at its end": 8} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(turns{tokens: 2, toolS: 3})
+				go s.r.play(s.p)
+				s.at(at)
+				s.p.interrupt()
+				s.at(30)
+				s.events()
+				if !s.p.resumeIn(s.engines[1], 4, 5) || !s.p.abort() {
+					t.Error("it was to hold a slot")
+				}
+				expect(t, s.events(), loop.RolloutAborted)
+			})
+		})
+	}
+}
+
 // TestFailsWhereItWasResumed: the engine's error ends it in the slot it has then.
 func TestFailsWhereItWasResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
