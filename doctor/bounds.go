@@ -17,7 +17,7 @@ var boundChecks = []check{
 	{Kind{
 		Code: "single-group-over-eta", Severities: []Severity{Info}, Keys: []string{keyEta},
 		When:  "policy `bounded`: what the bound keeps, and which groups exceed it",
-		Known: "arithmetic: at most L = ⌊(η+1)·G⌋ groups are live, G of them at the trainer, so after an update at most L−G are left, and each update adds one version to each: the mean staleness, counted from the trainer's version at the start, is at most (L−G)/G. One straggler can be among those left after every update: nothing but its length ends that. The share above η and the stalest group are a simulation's, the largest staleness possible the argument of `budget-cannot-bind`",
+		Known: "arithmetic: at most L = ⌊(η+1)·G⌋ groups are live, G of them at the trainer, so after an update at most L−G are left, and each update adds one version to each; a version that engines are behind takes G off L: the mean staleness is at most (L−G)/G. One straggler can be among those left after every update: nothing but its length ends that. The share above η and the stalest group are a simulation's, the largest staleness possible the argument of `budget-cannot-bind`",
 	}, (*examination).singleGroup},
 	{Kind{
 		Code: "eta-admits-nothing", Severities: []Severity{Warning}, Keys: []string{keyEta, keyThreshold},
@@ -62,10 +62,6 @@ func (e *examination) singleGroup() {
 	f.What = fmt.Sprintf("the mean staleness stays within %s; a single group can exceed it", short(mean))
 	f.Why = fmt.Sprintf("after an update at most %d of %d live groups are left, each a version older; a straggler can be among them after every update while the others turn over", left, left+of)
 	f.Figures = Figures{{"staleness_mean_max_versions", mean}, {"live_groups_max", float64(left + of)}}
-	if behind := e.behind(); behind > 0 {
-		f.Why += fmt.Sprintf(". A group that starts before a sync is done counts up to %s more", plural(float64(behind), "version"))
-		f.Figures = append(f.Figures, Figure{"engines_behind_versions", float64(behind)})
-	}
 	if known {
 		over := p.shareAbove(int(math.Floor(e.rules.Eta)))
 		f.What += fmt.Sprintf(": %s of %d did, the stalest was %d", percent(over), p.trained, p.stalest)

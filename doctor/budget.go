@@ -12,14 +12,14 @@ const keyBudget = "queue.max_staleness"
 
 var budgetChecks = []check{
 	{Kind{
-		Code: "budget-starves", Severities: []Severity{Error}, Keys: []string{keyBudget},
-		When:  "`queue.max_staleness` is below what groups have that are generated while the trainer works",
-		Known: "arithmetic. With K = `sync.every`, engines serve the version of the last sync until the trainer is K versions on. Below K−1 the trainer has nothing to train on before it reaches the next sync, which it alone brings: the run stands still. At K−1 what is generated from the start of a cycle's last step on, until a sync that takes time is done, is K versions old when the next step starts, and discarded. With `abort` and a budget of 0 every rollout that runs while a train step does is cancelled",
+		Code: "budget-starves", Severities: []Severity{Error}, Keys: []string{keyBudget, keyEta},
+		When:  "`queue.max_staleness`, or `eta`, is below what groups have that are generated while the trainer works",
+		Known: "arithmetic. With K = `sync.every`, engines serve the version of the last sync until the trainer is K versions on. Below K−1 the trainer has nothing to train on before it reaches the next sync, which it alone brings: the run stands still. At K−1 what is generated from the start of a cycle's last step on, until a sync that takes time is done, is K versions old when the next step starts, and discarded. With `abort` and a budget of 0 every rollout that runs while a train step does is cancelled. Policy `bounded` takes a batch off its bound for every version that engines are behind: below η = K−1 less than a batch is left",
 	}, (*examination).budgetStarves},
 	{Kind{
 		Code: "budget-cannot-bind", Severities: []Severity{Warning, Info}, Keys: []string{keyBudget},
 		When:  "`queue.max_staleness` is above every staleness that occurs: it decides nothing",
-		Known: "arithmetic, where lengths have a cap and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow. Else a simulation in which nothing was discarded: a warning where the budget is at least twice the mean",
+		Known: "arithmetic, where lengths have a cap and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which nothing was discarded: a warning where the budget is at least twice the mean",
 	}, (*examination).budgetCannotBind},
 }
 
@@ -35,6 +35,10 @@ func (e *examination) behind() int {
 
 func (e *examination) budgetStarves() {
 	budget, k := int(e.rules.MaxStaleness), e.rules.SyncEvery
+	if e.rules.Policy == loop.PolicyBounded {
+		e.etaStarves()
+		return
+	}
 	if e.rules.Policy != loop.PolicyMax && !(e.rules.Policy == loop.PolicyReplay && budget > 0) {
 		return
 	}
@@ -61,8 +65,23 @@ func (e *examination) budgetStarves() {
 	f.Figures = Figures{{"budget_versions", float64(budget)}, {"engines_behind_versions", float64(behind)}}
 }
 
+// etaStarves is budgetStarves for policy bounded.
+func (e *examination) etaStarves() {
+	g, k := e.rules.BatchGroups, e.rules.SyncEvery
+	left := e.rules.LiveGroupsMax() - (k-1)*g
+	if left >= g {
+		return
+	}
+	f := e.add(Error, keyEta, Arithmetic)
+	f.What = fmt.Sprintf("under eta %s the run stands still", short(e.rules.Eta))
+	f.Why = fmt.Sprintf("before a sync engines are %d versions behind, which admission takes off its bound: it leaves room for %s, and a batch has %d",
+		k-1, plural(float64(max(left, 0)), "group"), g)
+	f.Do = fmt.Sprintf("%s of at least %d, or sync.every 1", keyEta, k-1)
+	f.Figures = Figures{{"eta", e.rules.Eta}, {"engines_behind_versions", float64(k - 1)}, {"groups_left", float64(max(left, 0))}}
+}
+
 func (e *examination) budgetCannotBind() {
-	if e.rules.Policy != loop.PolicyMax {
+	if e.rules.Policy != loop.PolicyMax && !(e.rules.Policy == loop.PolicyReplay && e.rules.MaxStaleness > 0) {
 		return
 	}
 	budget := int(e.rules.MaxStaleness)
@@ -75,7 +94,7 @@ func (e *examination) budgetCannotBind() {
 		return
 	}
 	p := e.probe()
-	if p == nil || p.stalled != nil || p.ended[loop.EndDiscarded] > 0 {
+	if p == nil || p.stalled != nil || p.stale > 0 {
 		return
 	}
 	severity := Info
@@ -116,7 +135,15 @@ func (e *examination) stalest() (versions int, why string) {
 	}
 	atOnce := r.Select == loop.SelectOldest || r.QueueGroups == r.BatchGroups
 	still := r.InterruptAtBatch || r.Sync != loop.SyncInFlight && (e.document.Sync.TimeS > 0 || r.Sync != loop.SyncPause)
-	if e.setting == nil || r.Policy != loop.PolicyDrop && r.Policy != loop.PolicyMax || !atOnce || still {
+	room := r.QueueGroups
+	switch r.Policy {
+	case loop.PolicyBounded, loop.PolicyThreshold:
+		room = r.LiveGroupsMax()
+	case loop.PolicyDrop, loop.PolicyMax:
+	default:
+		return -1, ""
+	}
+	if e.setting == nil || !atOnce || still {
 		return -1, ""
 	}
 	longest := e.longestS()
@@ -132,7 +159,7 @@ func (e *examination) stalest() (versions int, why string) {
 	if e.document.Sync.TimeS > 0 {
 		behind = max(float64(r.SyncEvery), during+1) + during
 	}
-	waits := math.Ceil(float64(r.QueueGroups) / float64(r.BatchGroups))
+	waits := math.Ceil(float64(room) / float64(r.BatchGroups))
 	bound := inStep + behind + waits
 	if !(step > 0) || !(bound < provable) {
 		return -1, ""

@@ -27,13 +27,13 @@ var capacityChecks = []check{
 	}, (*examination).noBatch},
 	{Kind{
 		Code: "no-spare-engine", Severities: []Severity{Warning}, Keys: []string{keyEngines},
-		When:  "with `start: gang`, the loss of one engine leaves fewer slots than a group needs: the run stands still until it is back",
+		When:  "with `start: gang`, the loss of one engine leaves fewer slots than a group needs: no further group starts until it is back",
 		Known: "arithmetic: slots without the largest engine, against `group_size` + `redundancy`",
 	}, (*examination).noSpareEngine},
 	{Kind{
 		Code: "group-over-slots", Severities: []Severity{Warning}, Keys: []string{keyConcurrency},
 		When:  "`concurrency` is below a group: siblings run one after another, and PQS grows with their sum instead of their longest",
-		Known: "arithmetic, and the mean group time as a simulation has it",
+		Known: "arithmetic: `group_size` + `redundancy` against the slots there are",
 	}, (*examination).groupOverSlots},
 	{Kind{
 		Code: "stalls", Severities: []Severity{Error}, Keys: []string{"queue.policy"},
@@ -90,7 +90,7 @@ func (e *examination) noSpareEngine() {
 		return
 	}
 	f := e.add(Warning, keyEngines, Arithmetic)
-	f.What = fmt.Sprintf("if the largest engine is lost, nothing starts until it is back: %d slots are left and a group needs %d", left, need)
+	f.What = fmt.Sprintf("if the largest engine is lost, no group starts until it is back: %d slots are left and a group needs %d", left, need)
 	f.Why = "start: gang starts a group only when every one of its rollouts has a slot"
 	f.Do = fmt.Sprintf("rollout.start: stream, or at least %d slots beside any one engine", need)
 	f.Figures = Figures{{"slots_left", float64(left)}, {"slots_needed", float64(need)}}

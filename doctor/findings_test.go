@@ -33,6 +33,8 @@ var examples = []example{
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0}", "sync.time_s=2"}, []string{"queue={policy: max, max_staleness: 1}", "sync.time_s=2"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 1}", "sync.every=3"}, []string{"queue={policy: max, max_staleness: 2}", "sync.every=3"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0, abort: true}"}, []string{"queue={policy: max, max_staleness: 0}"}},
+	{"budget-starves", Error, keyEta, []string{"queue={policy: bounded, eta: 1.9}", "sync.every=3"}, []string{"queue={policy: bounded, eta: 2}", "sync.every=3"}},
+	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "queue={policy: replay, size: 256, max_staleness: 40}"}, []string{lengths, "queue={policy: replay, size: 256, max_staleness: 4}"}},
 	{"budget-cannot-bind", Warning, keyBudget, []string{fixed, "queue={policy: max, max_staleness: 8}"}, []string{fixed, "queue={policy: max, max_staleness: 1}"}},
 	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "queue={policy: max, max_staleness: 12}"}, []string{lengths, "queue={policy: max, max_staleness: 2}"}},
 	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "preset=prime-rl"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=512", "queue.max_staleness=4"}},

@@ -32,6 +32,8 @@ type probe struct {
 	trained int64
 	// ended counts groups that ended untrained, or as trained under replay.
 	ended [loop.EndFailed + 1]int64
+	// stale counts groups that a staleness budget ended.
+	stale int64
 	// interrupts counts rollouts interrupted.
 	interrupts int64
 	// stalest is the largest staleness a group was trained at, in the whole simulation.
@@ -93,6 +95,9 @@ func simulate(cfg sim.Config) (probe, error) {
 			case loop.GroupEnded:
 				p.groups++
 				p.ended[a.End]++
+				if a.Reason == loop.ReasonStale {
+					p.stale++
+				}
 			case loop.InterruptRollout:
 				p.interrupts++
 			}
