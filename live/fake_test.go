@@ -400,6 +400,16 @@ func (s *memoryStore) Discard(id live.RolloutID) error {
 	return nil
 }
 
+func (s *memoryStore) dropOrphans(scored map[live.RolloutID]bool) {
+	for _, samples := range s.samples {
+		for k, p := range samples {
+			if !scored[p.ID] {
+				delete(samples, k)
+			}
+		}
+	}
+}
+
 func (s *memoryStore) Forget(g loop.GroupID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

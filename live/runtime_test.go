@@ -3,6 +3,7 @@ package live_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -311,7 +312,7 @@ func checkCommits(t *testing.T, w *world) {
 			t.Errorf("version %d was produced by lease %d and %d", b.Version+1, got, b.Lease)
 		}
 		for _, g := range b.Groups {
-			if old, ok := seen[g.ID]; ok && old != b.Lease {
+			if old, ok := seen[g.ID]; ok && old != b.Lease && w.cfg.Policy != loop.PolicyReplay {
 				t.Errorf("group %d was trained by leases %d and %d", g.ID, old, b.Lease)
 			}
 			seen[g.ID] = b.Lease
@@ -319,7 +320,8 @@ func checkCommits(t *testing.T, w *world) {
 	}
 }
 
-// resume rebuilds the loop from the trace, as recovery does.
+// resume rebuilds the loop from the trace, as recovery does, and drops the payloads
+// that it has no score of.
 func (w *world) resume(t *testing.T) *live.Resume {
 	t.Helper()
 	reader, err := trace.NewReader(bytes.NewReader(w.store.log.Bytes()))
@@ -331,6 +333,7 @@ func (w *world) resume(t *testing.T) *live.Resume {
 		t.Fatal(err)
 	}
 	rec := metrics.NewRecorder(l.Config())
+	scored := map[live.RolloutID]bool{}
 	for {
 		r, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -343,83 +346,122 @@ func (w *world) resume(t *testing.T) *live.Resume {
 			acts, _ := l.Step(r.Event.Event)
 			rec.Observe(r.Event.Event, metrics.Measured{}, acts)
 			w.offset = r.Event.Time
+			if ev := r.Event.Event; ev.Kind == loop.RolloutScored {
+				scored[live.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}] = true
+			}
+		}
+		if r.Note == live.NoteDiscarded {
+			var id live.RolloutID
+			if err := json.Unmarshal(r.Data, &id); err != nil {
+				t.Fatal(err)
+			}
+			delete(scored, id)
 		}
 	}
+	w.store.dropOrphans(scored)
 	w.trainer.at = l.Version()
 	return &live.Resume{Loop: l, Recorder: rec, Encoder: reader.Encoder()}
 }
 
+// hardRules are settings under which a run that is stopped hard leaves different
+// things behind: rollouts in flight; rollouts that stand interrupted, and payloads of
+// those that were cut as superfluous; groups that will be trained on again.
+var hardRules = map[string]func(*loop.Config){
+	"drop": func(c *loop.Config) {},
+	"partial": func(c *loop.Config) {
+		c.Sync, c.InterruptAtBatch, c.Redundancy, c.MaxSpans, c.OnFailure = loop.SyncRestart, true, 1, 3, loop.ShrinkGroup
+	},
+	"replay": func(c *loop.Config) { c.Policy, c.MaxUses, c.QueueGroups = loop.PolicyReplay, 3, 6 },
+}
+
 // TestHardStopAndResume ends the process' context at many moments: what was under
-// way is issued again, and nothing is trained twice.
+// way is issued again, and nothing is trained twice that may not be.
 func TestHardStopAndResume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(asyncConfig())
-		var resume *live.Resume
-		for round := range 200 {
-			r := w.runtime(t, resume)
-			ctx, cancel := context.WithCancel(t.Context())
-			timer := time.AfterFunc(time.Duration(53_000_000+13_700_003*round), cancel)
-			res, err := r.Run(ctx)
-			timer.Stop()
-			cancel()
-			if err == nil {
-				if res.Reason != loop.ReasonSteps || round < 5 {
-					t.Fatalf("round %d ended by %v", round, res.Reason)
-				}
-				l, _ := replay(t, w)
-				if !l.Ledger().Balanced() || l.Ledger().Failed == 0 {
-					t.Errorf("ledger %+v: want it balanced, with attempts that the restarts ended", l.Ledger())
-				}
-				checkCommits(t, w)
-				return
+	for name, change := range hardRules {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := asyncConfig()
+				change(&cfg)
+				checkHardStops(t, newWorld(cfg))
+			})
+		})
+	}
+}
+
+func checkHardStops(t *testing.T, w *world) {
+	var resume *live.Resume
+	for round := range 200 {
+		r := w.runtime(t, resume)
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Duration(53_000_000+13_700_003*round), cancel)
+		res, err := r.Run(ctx)
+		timer.Stop()
+		cancel()
+		if err == nil {
+			if res.Reason != loop.ReasonSteps || round < 5 {
+				t.Fatalf("round %d ended by %v", round, res.Reason)
 			}
-			if !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
+			l, _ := replay(t, w)
+			if !l.Ledger().Balanced() || l.Ledger().Failed == 0 {
+				t.Errorf("ledger %+v: want it balanced, with attempts that the restarts ended", l.Ledger())
 			}
-			resume = w.resume(t)
+			checkCommits(t, w)
+			return
 		}
-		t.Error("the run never finished")
-	})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		resume = w.resume(t)
+	}
+	t.Error("the run never finished")
 }
 
 // TestFailures injects faults at every port and expects the run to go on.
 func TestFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(asyncConfig())
-		w.cfg.EngineSlots = []int{3, 2}
-		w.engines = append(w.engines[:0], &fakeEngine{name: "a", slots: 3, progress: &progress{}}, &fakeEngine{name: "b", slots: 2, progress: &progress{}})
-		w.engines[0].fail = func(id live.RolloutID) error {
-			if id.Group%5 == 0 && id.Attempt == 1 {
-				return errors.New("out of memory")
-			}
-			return nil
+	for name, change := range hardRules {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := asyncConfig()
+				cfg.EngineSlots = []int{3, 2}
+				change(&cfg)
+				checkFailures(t, newWorld(cfg))
+			})
+		})
+	}
+}
+
+func checkFailures(t *testing.T, w *world) {
+	w.engines[0].fail = func(id live.RolloutID) error {
+		if id.Group%5 == 0 && id.Attempt == 1 {
+			return errors.New("out of memory")
 		}
-		loads := 0
-		w.engines[1].broken = func(v loop.Version) error {
-			if loads++; loads%4 == 3 {
-				return errors.New("connection reset")
-			}
-			return nil
+		return nil
+	}
+	loads := 0
+	w.engines[1].broken = func(v loop.Version) error {
+		if loads++; loads%4 == 3 {
+			return errors.New("connection reset")
 		}
-		steps := 0
-		w.trainer.fail = func(live.Batch) error {
-			if steps++; steps%9 == 4 {
-				return errors.New("cuda error")
-			}
-			return nil
+		return nil
+	}
+	steps := 0
+	w.trainer.fail = func(live.Batch) error {
+		if steps++; steps%9 == 4 {
+			return errors.New("cuda error")
 		}
-		res, err := w.runtime(t, nil).Run(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() || res.Status.Ledger.Failed == 0 {
-			t.Errorf("ended by %v, ledger %+v", res.Reason, res.Status.Ledger)
-		}
-		if len(w.logged) < 3 {
-			t.Errorf("logged %q, want every failure", w.logged)
-		}
-		replay(t, w)
-	})
+		return nil
+	}
+	res, err := w.runtime(t, nil).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() || res.Status.Ledger.Failed == 0 {
+		t.Errorf("ended by %v, ledger %+v", res.Reason, res.Status.Ledger)
+	}
+	if len(w.logged) < 3 {
+		t.Errorf("logged %q, want every failure", w.logged)
+	}
+	replay(t, w)
 }
 
 // TestBadSamples: what an environment returns is refused when it cannot be trained on.
