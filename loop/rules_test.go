@@ -11,10 +11,10 @@ import (
 
 // tally counts groups by what the actions say, and by nothing else.
 type tally struct {
-	last                       loop.GroupID
-	opened, ended, leased      int
-	trainedEnds, trained, lags int
-	drops                      int
+	last                  loop.GroupID
+	opened, ended, leased int
+	trained, lags         int
+	drops                 int
 	// since the last completed sync: groups opened, groups that ended untrained, and those carried over it.
 	openedSince, endedSince, carried int
 }

@@ -26,6 +26,9 @@ func (w *World) startRollout(ev loop.Event, level int32) {
 	switch {
 	case w.hit(w.faults.RolloutFails):
 		ev.Kind, ev.Reason = loop.RolloutFailed, loop.ReasonEnvironment
+		if w.rng.IntN(4) == 0 {
+			ev.Kind, ev.Reason = loop.RolloutAborted, loop.ReasonNone // though nobody asked
+		}
 	case w.hit(w.faults.NoNumber):
 		ev.Reward = float32(math.NaN())
 	case w.hit(w.faults.Rejects):

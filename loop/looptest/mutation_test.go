@@ -44,7 +44,7 @@ func doctor(records []Record, step int, actions []loop.Action) []Record {
 
 // mutationPlans are runs whose every action is doctored: one of each policy.
 func mutationPlans() map[string]Plan {
-	base := Plan{Seed: 1, RolloutTicks: 20, TrainTicks: 12, SyncTicks: 4, InterruptTicks: 3, Solves: 0.6, Measures: 0.5, Faults: Faults{
+	base := Plan{Seed: 2, RolloutTicks: 20, TrainTicks: 12, SyncTicks: 4, InterruptTicks: 3, Solves: 0.6, Measures: 0.5, Faults: Faults{
 		RolloutFails: 0.1, TrainFails: 0.1, LeaseReturns: 0.1, SyncFails: 0.2, EngineLost: 0.02, Restarts: 0.01, Rejects: 0.05,
 		Preempts: 0.1, Prunes: 0.05, InterruptRaces: 0.5}}
 	with := func(change func(*loop.Config)) Plan {
