@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/study"
+)
+
+// studyCmd holds the scripted experiments.
+type studyCmd struct {
+	List studyListCmd `cmd:"" default:"1" help:"List the studies."`
+	Hold studyHoldCmd `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better."`
+}
+
+// studyEntry is a study in the list.
+type studyEntry struct {
+	Name  string `json:"name"`
+	Asks  string `json:"asks"`
+	Needs string `json:"needs"`
+}
+
+// studyList is what headway study prints.
+var studyList = []studyEntry{
+	{"hold", "Do hold and newest first beat queue-drop, are the numbers printed in the theory ours, and is anything better?", "simulation; all cores, about a quarter of an hour on two"},
+}
+
+// studyListCmd lists the studies.
+type studyListCmd struct{ output }
+
+// Run lists.
+func (c *studyListCmd) Run(a *app) error {
+	if c.JSON {
+		return printJSON(a.Stdout, studyList)
+	}
+	table := report.Table{Header: []string{"study", "asks", "needs"}}
+	for _, s := range studyList {
+		table.Rows = append(table.Rows, []string{s.Name, s.Asks, s.Needs})
+	}
+	if _, err := table.WriteTo(a.Stdout); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(a.Stdout, "\nheadway study NAME --help says what it takes.")
+	return err
+}
+
+// studyFiles is embedded by every study.
+type studyFiles struct {
+	output
+	Out   string `placeholder:"DIR" help:"Write the study's files into this folder; made if it is missing. A study that was broken off goes on from what is there."`
+	Quick bool   `help:"A corner of the study, in seconds: shows that it works, and is no result."`
+}
+
+// folder makes the folder of the study's files; "" where there is none.
+func (c *studyFiles) folder() error {
+	if c.Out == "" {
+		return nil
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return usageError("name a folder that can be made", "--out: %w", err)
+	}
+	return nil
+}
+
+// write makes a file of the study, whole or not at all.
+func (c *studyFiles) write(name string, fill func(io.Writer) error) error {
+	file, err := os.CreateTemp(c.Out, name+".*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(fill(file), file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), filepath.Join(c.Out, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// provenance says how figures came about.
+func provenance(a *app, command string) study.Provenance {
+	return study.Provenance{Command: command, Program: programRevision(),
+		Machine: fmt.Sprintf("%s/%s with %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), Date: a.Now().Format(time.DateOnly)}
+}
+
+// programRevision names the program as exactly as it is known.
+func programRevision() string {
+	b := currentBuild()
+	text := "headway " + b.Version
+	if b.Revision != "" && !strings.Contains(b.Version, b.Revision[:min(len(b.Revision), 12)]) {
+		text += " " + b.Revision[:min(len(b.Revision), 12)]
+	}
+	return text
+}
+
+// interruptible is cancelled by the first signal; a second ends the program.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// studyHoldCmd is the study of hold in simulation.
+type studyHoldCmd struct {
+	studyFiles
+	Seeds    int `default:"5" help:"Seeds of every simulation; one gives no interval."`
+	Measured int `default:"1000" help:"Train steps measured of every simulation with a batch of 64 rollouts; others are measured over as many rollouts."`
+	Warmup   int `default:"150" help:"Train steps before them."`
+}
+
+// keptFile holds a study's finished simulations.
+const keptFile = "trials.jsonl"
+
+// Run simulates and prints.
+func (c *studyHoldCmd) Run(a *app) error {
+	if c.Seeds < 1 || c.Measured < 1 || c.Warmup < 0 {
+		return usageError("headway study hold --help lists its flags", "--seeds %d, --measured %d and --warmup %d must be at least 1, 1 and 0", c.Seeds, c.Measured, c.Warmup)
+	}
+	opt := study.HoldOptions{Seeds: c.Seeds, Warmup: c.Warmup, Measured: c.Measured, Quick: c.Quick}
+	command := fmt.Sprintf("headway study hold --seeds %d --warmup %d --measured %d", c.Seeds, c.Warmup, c.Measured)
+	if c.Quick {
+		command += " --quick"
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	kept, err := c.kept()
+	if err != nil {
+		return err
+	}
+	show := newStudyProgress(a)
+	result, err := study.Hold(ctx, opt, study.Simulator{Progress: show.update, Kept: kept})
+	show.end()
+	if err = errors.Join(err, kept.Close()); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return runError(c.goOn(), "the study was interrupted")
+		}
+		return err
+	}
+	return c.print(a, result, provenance(a, command))
+}
+
+// goOn says how to go on with a study that was broken off.
+func (c *studyFiles) goOn() string {
+	if c.Out == "" {
+		return "with --out DIR it would go on from where it was"
+	}
+	return "the same command goes on from where it was"
+}
+
+// kept opens the finished simulations in the study's folder, nil without one.
+func (c *studyHoldCmd) kept() (*study.Kept, error) {
+	if err := c.folder(); err != nil || c.Out == "" {
+		return nil, err
+	}
+	kept, err := study.OpenKept(filepath.Join(c.Out, keptFile), programRevision())
+	switch {
+	case errors.Is(err, study.ErrOtherProgram):
+		return nil, usageError("name another --out, or delete the file to simulate anew", "%w", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, usageError("name a folder that can be written to", "--out: %w", err)
+	}
+	return kept, err
+}
+
+func (c *studyHoldCmd) print(a *app, result study.HoldResult, from study.Provenance) error {
+	markdown := func(w io.Writer) error { return study.HoldMarkdown(w, result, from) }
+	document := struct {
+		study.Provenance
+		study.HoldResult
+	}{from, result}
+	if c.Out != "" {
+		err := errors.Join(
+			c.write("hold.md", markdown),
+			c.write("hold.csv", func(w io.Writer) error { return study.HoldCSV(w, result) }),
+			c.write("hold.json", func(w io.Writer) error { return printJSON(w, document) }))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(c.Out, "hold.md"))
+	}
+	switch {
+	case c.JSON:
+		return printJSON(a.Stdout, document)
+	case c.Out == "":
+		return markdown(a.Stdout)
+	}
+	return nil
+}
+
+// studyProgress counts what is done of a study on stderr: in place on a terminal,
+// now and then elsewhere.
+type studyProgress struct {
+	app      *app
+	terminal bool
+	began    time.Time
+	last     time.Time
+}
+
+func newStudyProgress(a *app) *studyProgress {
+	return &studyProgress{app: a, terminal: a.IsTerminal(a.Stderr), began: a.Now(), last: a.Now()}
+}
+
+func (p *studyProgress) update(done, all int) {
+	now := p.app.Now()
+	every := lineEvery
+	if p.terminal {
+		every = lineEvery / 50
+	}
+	if now.Sub(p.last) < every {
+		return
+	}
+	p.last = now
+	left := time.Duration(float64(now.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
+	text := fmt.Sprintf("%d of %d simulations, about %s left", done, all, left)
+	if p.terminal {
+		fmt.Fprintf(p.app.Stderr, "\r%s\x1b[K", text)
+		return
+	}
+	fmt.Fprintln(p.app.Stderr, text)
+}
+
+func (p *studyProgress) end() {
+	if p.terminal {
+		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
+	}
+}

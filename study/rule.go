@@ -1,0 +1,30 @@
+package study
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Drop is queue-drop with capacity q batches, oldest first: what everything is
+// compared with.
+func Drop(q int) Rule {
+	return Held(0, loop.SelectOldest, q)
+}
+
+// Held is queue-drop with capacity q batches, a hold of theta and an order of selection.
+func Held(theta float64, order loop.Selection, q int) Rule {
+	return Rule{fmt.Sprintf("drop q=%d %s hold %g", q, orderNames[order], theta), func(c *loop.Config, _ Cell) {
+		c.QueueGroups, c.Select, c.Hold = q*c.BatchGroups, order, theta
+	}}
+}
+
+var orderNames = map[loop.Selection]string{loop.SelectOldest: "oldest", loop.SelectNewest: "newest", loop.SelectOldestVersion: "oldest-version"}
+
+// with returns the rule with a further change and name.
+func (r Rule) with(name string, set func(c *loop.Config, cell Cell)) Rule {
+	return Rule{r.Name + " " + name, func(c *loop.Config, cell Cell) {
+		r.Set(c, cell)
+		set(c, cell)
+	}}
+}

@@ -1,0 +1,244 @@
+package study
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/workload"
+)
+
+// Cell is a workload on given hardware: what a rule cannot choose.
+type Cell struct {
+	// Rho is ρ, rollout over train throughput.
+	Rho float64 `json:"rho"`
+	// Tailness of the lognormal lengths, 0 to 100.
+	Tailness float64 `json:"tailness"`
+	// Load is C/B, slots over the rollouts of a batch.
+	Load float64 `json:"load"`
+	// SyncShare is the time of a weight sync over that of a train step; in flight, the trainer free.
+	SyncShare float64 `json:"sync_share"`
+	// GroupSize is S and Concurrency C.
+	GroupSize   int `json:"group_size"`
+	Concurrency int `json:"concurrency"`
+	// Crowding is how much slower a slot decodes when all C generate than it would alone: the speed
+	// of n slots is (1+Crowding)/(1+Crowding·n/C) of that of C slots. 0 is a constant speed.
+	Crowding float64 `json:"crowding,omitempty"`
+}
+
+// batchGroups is G.
+func (c Cell) batchGroups() int {
+	return max(int(math.Round(float64(c.Concurrency)/c.Load/float64(c.GroupSize))), 1)
+}
+
+// Rule is what the loop goes by in one arm.
+type Rule struct {
+	// Name of the rule, of one kind of rule each, since finished trials are kept by it.
+	Name string
+	// Set changes the plain loop, queue-drop with one batch of capacity, oldest first, stream.
+	Set func(c *loop.Config, cell Cell)
+}
+
+// Trial is one simulation.
+type Trial struct {
+	Cell Cell
+	Rule Rule
+	Seed uint64
+	// Warmup and Measured are train steps.
+	Warmup, Measured int
+	// Follow measures what needs every event: Figures.Bound and Figures.Delayed.
+	Follow bool
+}
+
+// key names the trial among those that are kept.
+func (t Trial) key() string {
+	return fmt.Sprintf("%+v|%s|seed %d|%d+%d|%v", t.Cell, t.Rule.Name, t.Seed, t.Warmup, t.Measured, t.Follow)
+}
+
+// Figures are what one trial measured.
+type Figures struct {
+	// Staleness is the mean over trained groups in versions, P95 its 95th percentile.
+	Staleness float64 `json:"staleness"`
+	P95       float64 `json:"p95"`
+	// TokenStaleness is the mean over trained tokens.
+	TokenStaleness float64 `json:"token_staleness"`
+	// Period is the mean train period over the train step.
+	Period float64 `json:"period"`
+	// Length is the mean length of trained responses over that of sampled ones.
+	Length float64 `json:"length"`
+	// Wasted is the share of tokens made that was not trained.
+	Wasted float64 `json:"wasted"`
+	// RolloutIdle and TrainerIdle are shares of time.
+	RolloutIdle float64 `json:"rollout_idle"`
+	TrainerIdle float64 `json:"trainer_idle"`
+	// Bound is E⌈D/T⌉ over all ready groups, D a group's generation time and T the period: the least
+	// mean staleness where the trainer binds and selection is independent of D. 0 unless followed.
+	Bound float64 `json:"bound,omitempty"`
+	// Delayed is the staleness that the same starts would have had if weights were switched only
+	// a [DelayShare] of a train step after its end. 0 unless followed.
+	Delayed float64 `json:"delayed,omitempty"`
+	// Failed says why the simulation did not end, "" if it did.
+	Failed string `json:"failed,omitempty"`
+}
+
+// DelayShare is the sync, as a share of the train step, of Figures.Delayed.
+const DelayShare = 0.1
+
+// Lengths of the studies: a nominal mean and the cap that the article's tables fit.
+const (
+	meanTokens  = 1400
+	slotNS      = 20e6 // a token in one slot at full concurrency
+	capBase     = 2.2 * meanTokens
+	capPerPoint = 100
+)
+
+// built are the length models by tailness, which take about as long to make as to use.
+var built sync.Map
+
+// lengthsOf is the length model of a tailness.
+func lengthsOf(tailness float64) (*workload.Lengths, error) {
+	if known, ok := built.Load(tailness); ok {
+		return known.(*workload.Lengths), nil
+	}
+	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: meanTokens, Tailness: tailness, CapTokens: int(capBase + capPerPoint*tailness)}.Build()
+	if err == nil {
+		built.Store(tailness, lengths)
+	}
+	return lengths, err
+}
+
+// config is the trial as a simulation. The train step follows from ρ.
+func (t Trial) config() (sim.Config, float64, error) {
+	lengths, err := lengthsOf(t.Cell.Tailness)
+	if err != nil {
+		return sim.Config{}, 0, err
+	}
+	all, err := workload.NewAcceptance(1)
+	if err != nil {
+		return sim.Config{}, 0, err
+	}
+	g := t.Cell.batchGroups()
+	stepNS := float64(g*t.Cell.GroupSize) * lengths.Mean() * slotNS * t.Cell.Rho / float64(t.Cell.Concurrency)
+	rules := loop.Config{GroupSize: t.Cell.GroupSize, BatchGroups: g, QueueGroups: g, EngineSlots: []int{t.Cell.Concurrency}, Seed: t.Seed}
+	t.Rule.Set(&rules, t.Cell)
+	cfg := sim.Config{
+		Loop: rules, Work: sim.NewModelled(t.Seed, lengths, nil, all, int64(stepNS)), NSPerToken: slotNS,
+		SyncNS: int64(math.Round(t.Cell.SyncShare * stepNS)), Warmup: t.Warmup, Measured: t.Measured,
+	}
+	if a := t.Cell.Crowding; a > 0 {
+		c := float64(t.Cell.Concurrency)
+		cfg.Speed = func(active int, _ bool) float64 { return (1 + a) / (1 + a*float64(active)/c) }
+	}
+	return cfg, stepNS / 1e9, nil
+}
+
+// Run simulates the trial. A simulation that stalls is a result, [Figures.Failed];
+// the error is of trials that cannot be simulated.
+func (t Trial) Run() (Figures, error) {
+	cfg, stepS, err := t.config()
+	if err != nil {
+		return Figures{}, err
+	}
+	var f follower
+	if t.Follow {
+		f = newFollower(loop.Version(t.Warmup), int64(DelayShare*stepS*1e9))
+		cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { f.observe(ev, actions) }
+	}
+	if err := cfg.Validate(); err != nil {
+		return Figures{}, fmt.Errorf("study: %s: %w", t.key(), err)
+	}
+	res, err := sim.Run(cfg)
+	if err != nil {
+		return Figures{Failed: err.Error()}, nil
+	}
+	s := res.Summary
+	figures := Figures{
+		Staleness: s.Staleness.Mean, P95: float64(s.Staleness.P95), TokenStaleness: s.TokenStaleness.Mean, Period: s.PeriodS.Mean / stepS,
+		Length: s.Length.TrainedMeanTokens / s.Length.SampledMeanTokens, Wasted: s.Waste.WastedShare,
+		RolloutIdle: s.RolloutIdleRatio, TrainerIdle: s.TrainerIdleRatio,
+	}
+	if t.Follow {
+		figures.Bound, figures.Delayed = f.bound(s.PeriodS.Mean*1e9), f.delayed()
+	}
+	return figures, nil
+}
+
+// follower recomputes from the events of a simulation what no summary has.
+type follower struct {
+	warmup  loop.Version
+	delayNS int64
+	// updates are the times at which versions 1, 2, … were made.
+	updates []int64
+	open    map[loop.GroupID]*groupTimes
+	// generation times of ready groups in the measured window, in nanoseconds.
+	generation []int64
+	groups     int64
+	staleness  int64
+}
+
+// groupTimes are when a group was opened and when its last rollout was scored.
+type groupTimes struct{ opened, scored int64 }
+
+func newFollower(warmup loop.Version, delayNS int64) follower {
+	return follower{warmup: warmup, delayNS: delayNS, open: map[loop.GroupID]*groupTimes{}}
+}
+
+func (f *follower) observe(ev loop.Event, actions []loop.Action) {
+	switch ev.Kind {
+	case loop.TrainStepEnded:
+		f.updates = append(f.updates, ev.Time)
+	case loop.RolloutScored:
+		if g := f.open[ev.Group]; g != nil {
+			g.scored = ev.Time
+		}
+	}
+	for i := range actions {
+		a := &actions[i]
+		switch a.Kind {
+		case loop.StartRollout:
+			if f.open[a.Group] == nil {
+				f.open[a.Group] = &groupTimes{opened: ev.Time}
+			}
+		case loop.GroupLeased, loop.GroupEnded:
+			f.ready(a)
+		}
+	}
+}
+
+// ready takes a group that leaves the queue.
+func (f *follower) ready(a *loop.Action) {
+	g := f.open[a.Group]
+	if g == nil {
+		return
+	}
+	delete(f.open, a.Group)
+	if loop.Version(len(f.updates)) < f.warmup {
+		return
+	}
+	f.generation = append(f.generation, g.scored-g.opened)
+	if a.Kind != loop.GroupLeased {
+		return
+	}
+	served := 0
+	for k := len(f.updates); k > 0; k-- {
+		if f.updates[k-1]+f.delayNS <= g.opened {
+			served = k
+			break
+		}
+	}
+	f.groups++
+	f.staleness += int64(a.Version) - int64(served)
+}
+
+// bound is E⌈D/T⌉.
+func (f *follower) bound(periodNS float64) float64 {
+	sum := 0.0
+	for _, d := range f.generation {
+		sum += math.Ceil(float64(d) / periodNS)
+	}
+	return sum / float64(max(len(f.generation), 1))
+}
+
+func (f *follower) delayed() float64 { return float64(f.staleness) / float64(max(f.groups, 1)) }
