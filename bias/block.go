@@ -100,8 +100,8 @@ func (s *series) halve() {
 	s.steps *= 2
 }
 
-// closed returns the blocks before the first of which a group still lives; all of
-// them if that is less than half, when a group is stuck and says nothing of others.
+// closed returns the blocks before the first of which a group still lives. A group
+// of the first half is not waited for: it is stuck, and says nothing of the others.
 func (s *series) closed() []block {
 	for i := range s.blocks {
 		if s.blocks[i].live > 0 && i >= len(s.blocks)/2 {

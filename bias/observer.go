@@ -36,8 +36,10 @@ type Observer struct {
 	batch   int
 	reuse   bool // trained groups may be trained again
 	version loop.Version
-	groups  table
-	series  series
+	// engineOf is the engine of every slot.
+	engineOf []int32
+	groups   table
+	series   series
 	counts
 	// position is that of the next group to be leased in its batch.
 	position int
@@ -67,6 +69,11 @@ const (
 func NewObserver(cfg loop.Config, opt Options) *Observer {
 	o := &Observer{known: opt.Known, warmup: opt.Warmup, stride: cfg.GroupSize + cfg.Redundancy, size: cfg.GroupSize, batch: cfg.BatchGroups,
 		reuse: cfg.Policy == loop.PolicyReplay}
+	for engine, n := range cfg.EngineSlots {
+		for range n {
+			o.engineOf = append(o.engineOf, int32(engine))
+		}
+	}
 	o.series = series{blocks: make([]block, 0, blocksMax), steps: 1}
 	o.groups.init(4*(cfg.Concurrency()/cfg.GroupSize+cfg.QueueGroups+cfg.BatchGroups+4), o.stride)
 	if cfg.Prompts > 0 {
@@ -92,9 +99,29 @@ func (o *Observer) Observe(ev loop.Event, m metrics.Measured, actions []loop.Act
 		if r := o.running(&ev); r != nil {
 			r.slot = -1
 		}
+	case loop.EngineLost:
+		o.lose(ev.Engine)
+	case loop.Recovered:
+		o.lose(-1)
 	}
 	for i := range actions {
 		o.observeAction(&actions[i])
+	}
+}
+
+// lose ends every attempt on an engine, on all of them and interrupted ones too for a
+// negative one.
+func (o *Observer) lose(engine int32) {
+	for i := range o.groups.places {
+		if g := &o.groups.places[i]; g.id != 0 {
+			rollouts := o.groups.rollouts(g)
+			for k := range rollouts {
+				r := &rollouts[k]
+				if r.state == running && (engine < 0 || r.slot >= 0 && o.engineOf[r.slot] == engine) {
+					r.state = gone
+				}
+			}
+		}
 	}
 }
 

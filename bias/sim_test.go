@@ -14,6 +14,11 @@ import (
 // simulate runs the article's kind of setting and returns the report of its bias.
 func simulate(t *testing.T, tailness float64, steps int, seed uint64, rho float64, rules func(*loop.Config)) (bias.Report, metrics.Summary) {
 	t.Helper()
+	return simulateWith(t, tailness, steps, seed, rho, rules, func(*sim.Modelled) {})
+}
+
+func simulateWith(t *testing.T, tailness float64, steps int, seed uint64, rho float64, rules func(*loop.Config), shape func(*sim.Modelled)) (bias.Report, metrics.Summary) {
+	t.Helper()
 	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 1400, Tailness: tailness, CapTokens: int(2.2*1400 + 100*tailness)}.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -25,6 +30,7 @@ func simulate(t *testing.T, tailness float64, steps int, seed uint64, rho float6
 	const c, s, b, nsPerToken = 120, 8, 120, 20e6
 	stepNS := int64(b * lengths.Mean() / (c / nsPerToken / rho))
 	work := sim.NewModelled(seed, lengths, nil, accept, stepNS)
+	shape(work)
 	cfg := sim.Config{Loop: loop.Config{GroupSize: s, BatchGroups: b / s, EngineSlots: []int{c}, QueueGroups: b / s},
 		Work: work, NSPerToken: nsPerToken, Warmup: 100, Measured: steps}
 	rules(&cfg.Loop)
@@ -84,5 +90,34 @@ func TestRedundancyIsBiased(t *testing.T) {
 	r, _ := simulate(t, 50, 500, 3, 0.9, rules)
 	if l := r.Length; !l.Found || l.Ratio95[1] > 0.9 || r.CensoredShare != 0 {
 		t.Errorf("%q with %.3f censored, want responses a tenth shorter at least, and none censored", r.Verdicts, r.CensoredShare)
+	}
+}
+
+// Discarding what is late and playing its prompt again starves slow prompts: they are
+// started more often and trained less often than others, and the report names them.
+func TestRequeueStarvesSlowPrompts(t *testing.T) {
+	requeue := func(cfg *loop.Config) {
+		cfg.Policy, cfg.MaxStaleness, cfg.Prompts, cfg.Requeue = loop.PolicyMax, 1, 40, true
+	}
+	scale, err := workload.NewPromptScale(0.6, 8080)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := func(m *sim.Modelled) { m.WithPromptScale(scale) }
+	r, _ := simulateWith(t, 50, 1000, 5, 1.07, requeue, shape)
+	p := r.Prompt
+	if p == nil || !p.Found || p.P > 1e-6 || len(p.Cells) == 0 {
+		t.Fatalf("%q, want prompts told apart", r.Verdicts)
+	}
+	worst, all := p.Cells[0], float64(r.TrainedGroups)/float64(r.Groups)
+	if worst.TrainedShare > all/2 || float64(worst.Started) < 1.2*float64(r.Groups)/40 {
+		t.Errorf("the worst prompt is started %d times of %d, and %.2f of its groups are trained where %.2f of all are: want it started more and trained less",
+			worst.Started, r.Groups, worst.TrainedShare, all)
+	}
+	// Evicting the oldest does no such thing, though prompts that always come in the same order meet
+	// the same neighbours, which is enough for a difference that shows.
+	fair, _ := simulateWith(t, 50, 1000, 5, 1.07, func(cfg *loop.Config) { cfg.Prompts = 40 }, shape)
+	if share := fair.Prompt.Cells[0].TrainedShare; share < 0.9*float64(fair.TrainedGroups)/float64(fair.Groups) {
+		t.Errorf("queue-drop: %s", fair.Prompt.Verdict)
 	}
 }

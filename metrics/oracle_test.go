@@ -45,7 +45,7 @@ type oracle struct {
 
 	idle, busySlots, still, backlog                         float64
 	pqs, iqs, syncs, durations, longest, sampledTokens      []float64
-	spans, solveRates, reuse                                []float64
+	spans, reuse                                            []float64
 	trainedRollouts, spanning, staleGroups, staleRollouts   float64
 	spanMax, backlogMax, interruptions, resumed, limited    float64
 	pruned, redundant, surplusGroups, surplusRollouts       float64
