@@ -110,7 +110,7 @@ func (e *examination) budgetCannotBind() {
 	}
 	f.Do = fmt.Sprintf("keep it as a safety net; a budget that acts here is below %d", p.stalest)
 	f.Figures = Figures{{"budget_versions", float64(budget)}, {"staleness_max_versions", float64(p.stalest)}, {"staleness_mean_versions", p.result.Summary.Staleness.Mean}}
-	if closed, ok := e.predict(); ok && closed.Distribution != nil {
+	if closed, ok := e.predict(); ok && closed.Distribution != nil && e.plain() && e.rules.Hold == 0 && e.rules.Select == loop.SelectOldest && e.rules.Policy == loop.PolicyMax {
 		f.Figures = append(f.Figures, Figure{"predicted_share_over_budget", closed.Distribution.ShareAbove(budget)})
 	}
 }

@@ -151,6 +151,15 @@ func (e *examination) add(severity Severity, key string, basis Basis) *Finding {
 // stride is the rollouts issued at most for one group, S+R.
 func (e *examination) stride() int { return e.rules.GroupSize + e.rules.Redundancy }
 
+// plain reports whether nothing is set that the closed forms know nothing of:
+// pauses of admission, interrupts, rollouts cut short, prompts that differ in
+// length, filters on modelled rewards.
+func (e *examination) plain() bool {
+	r := &e.rules
+	return r.PauseGroups == 0 && !r.InterruptAtBatch && r.Redundancy == 0 && e.document.Rollout.Prune.Tokens == 0 &&
+		e.document.Rollout.Length.PromptSigma == 0 && !r.FilterZeroAdvantage && !r.FilterSolveRate
+}
+
 // predict returns the closed form of the case under queue-drop, oldest first,
 // which is what the other policies are measured against; ok is false where the
 // case gives no speeds.

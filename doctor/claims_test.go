@@ -87,6 +87,9 @@ func TestBudgetOfPrimeRL(t *testing.T) {
 	if !ok || f.Severity != Warning {
 		t.Fatalf("found %+v", f)
 	}
+	if _, closed := f.Figures.Value("predicted_share_over_budget"); closed {
+		t.Errorf("the closed form knows nothing of pause_at: %v", f.Figures)
+	}
 	p := run(t, c, 50, 3000)
 	if share := float64(p.ended[loop.EndDiscarded]) / float64(p.groups); share > 1e-3 {
 		t.Errorf("%.4f of groups were discarded", share)

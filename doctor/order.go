@@ -139,7 +139,7 @@ func (e *examination) newestWithoutNeed() {
 
 func (e *examination) queueFactor() {
 	q := float64(e.rules.QueueGroups) / float64(e.rules.BatchGroups)
-	if e.rules.Policy != loop.PolicyDrop || e.rules.Select != loop.SelectOldest || q < 2 {
+	if e.rules.Policy != loop.PolicyDrop || e.rules.Select != loop.SelectOldest || q < 2 || !e.plain() {
 		return
 	}
 	here, ok := e.predict()

@@ -68,7 +68,7 @@ func (e *examination) slowSync() {
 func (e *examination) settling() {
 	p, ok := e.predict()
 	warmup := float64(e.document.Steps.Warmup)
-	if !ok || e.rules.Policy != loop.PolicyDrop || warmup >= p.SettlingSteps {
+	if !ok || e.rules.Policy != loop.PolicyDrop || !e.plain() || warmup >= p.SettlingSteps {
 		return
 	}
 	f := e.add(Warning, keyWarmup, ClosedForm)
@@ -95,7 +95,7 @@ func (e *examination) notSmooth() {
 
 func (e *examination) tail() {
 	p, ok := e.predict()
-	if !ok || e.rules.Policy != loop.PolicyDrop || p.Dominant != theory.DominantPQS || p.TailMultiplier < 1.5 {
+	if !ok || e.rules.Policy != loop.PolicyDrop || !e.plain() || p.Dominant != theory.DominantPQS || p.TailMultiplier < 1.5 {
 		return
 	}
 	pqs, _ := p.PQS.Value()
@@ -114,7 +114,7 @@ func (e *examination) tail() {
 
 func (e *examination) trainBound() {
 	p, ok := e.predict()
-	if !ok || e.rules.Policy == loop.PolicySynchronous || p.Utilization <= 1.05 {
+	if !ok || e.rules.Policy == loop.PolicySynchronous || !e.plain() || p.Utilization <= 1.05 {
 		return
 	}
 	key := keyUtilization

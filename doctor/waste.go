@@ -81,7 +81,7 @@ func (e *examination) staleness() string {
 // ρ_eff/t_step for a time T, less the one batch that is trained. It covers policy
 // drop with engines that never stand still.
 func (e *examination) predictedWaste() (share float64, ok bool) {
-	if e.rules.Policy != loop.PolicyDrop || e.document.Sync.TimeS > 0 && e.rules.Sync != loop.SyncInFlight {
+	if e.rules.Policy != loop.PolicyDrop || e.rules.Hold > 0 || !e.plain() || e.document.Sync.TimeS > 0 && e.rules.Sync != loop.SyncInFlight {
 		return 0, false
 	}
 	p, ok := e.predict()

@@ -99,8 +99,8 @@ func TestDoctorOnPresetsAndExamples(t *testing.T) {
 
 // A filter that looks at rewards which nothing models leaves the closed forms.
 func TestDoctorWithoutRewards(t *testing.T) {
-	_, _, keys := diagnosed(t, "--set", "train.utilization=1.5", "--set", "filter.solve_rate.drop=true")
-	if found := strings.Join(keys, ", "); !strings.Contains(found, "info train-bound") || !strings.Contains(found, "info not-simulated rollout.solve") {
+	_, _, keys := diagnosed(t, "--set", "train.utilization=0.9", "--set", "queue.hold=0.2", "--set", "filter.solve_rate.drop=true")
+	if found := strings.Join(keys, ", "); !strings.Contains(found, "info hold-price") || !strings.Contains(found, "info not-simulated rollout.solve") {
 		t.Errorf("found %s", found)
 	}
 }
