@@ -21,19 +21,21 @@ func biasTables(r *bias.Report) []Table {
 			Figure(p.Ratio, 3), interval(p.Ratio95, 3), probability(p.P), found(p.Found)})
 	}
 	if o := r.Order; o != nil {
-		properties.Rows = append(properties.Rows, []string{"length from first to last of a batch", "", "", "", Share(o.Slope), "", found(o.Found)})
-		last := properties.Rows[len(properties.Rows)-1]
-		last[3], last[4] = signed(o.Slope), "–"
+		ends, trend := "–", "none"
 		if o.Slope95 != [2]float64{} {
-			last[4] = signed(o.Slope95[0]) + " to " + signed(o.Slope95[1])
+			ends = signed(o.Slope95[0]) + " to " + signed(o.Slope95[1])
 		}
+		if o.Found {
+			trend = "trend"
+		}
+		properties.Rows = append(properties.Rows, []string{"length, from first to last of a batch", "", "", signed(o.Slope), ends, "", trend})
 	}
 	tables := []Table{properties}
 	for _, c := range []*bias.Categories{r.Level, r.SolveRate, r.Prompt} {
 		if c == nil || len(c.Cells) == 0 || c == r.Prompt && !c.Found {
 			continue
 		}
-		t := Table{Title: fmt.Sprintf("Groups by %s: chi-square %s with %d degrees of freedom, p = %s", c.Name, Figure(c.ChiSquare, 1), c.Freedom, probability(c.P)),
+		t := Table{Title: fmt.Sprintf("Groups by %s: chi-square %s, degrees of freedom %d, p %s", c.Name, Figure(c.ChiSquare, 1), c.Freedom, probability(c.P)),
 			Header: []string{c.Name, "started", "trained", "share trained"}}
 		if c == r.Prompt {
 			t.Title += "; those trained least"

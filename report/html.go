@@ -33,6 +33,7 @@ func HTML(w io.Writer, run Run) error {
 	if err != nil {
 		return err
 	}
+	offPolicy := offPolicyTable(run.OffPolicy)
 	var text bytes.Buffer
 	err = page.Execute(&text, map[string]any{
 		"Run":        run,
@@ -43,7 +44,7 @@ func HTML(w io.Writer, run Run) error {
 		"Histogram":  histogram,
 		"Bias":       biasTables(run.Bias),
 		"BiasPlots":  biased,
-		"OffPolicy":  offPolicyTable(run.OffPolicy),
+		"OffPolicy":  Table{Header: offPolicy.Header, Rows: offPolicy.Rows}, // the heading is its title
 	})
 	if err != nil {
 		return err

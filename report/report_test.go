@@ -12,7 +12,28 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/bias"
+	"github.com/headway-rl/headway/metrics"
 )
+
+// exampleBias has a part of every kind.
+func exampleBias() *bias.Report {
+	r := &bias.Report{Groups: 4350, TrainedGroups: 4000, Rollouts: 34_800, Batches: 20,
+		Length: &bias.Property{Name: "length", Unit: "tokens", Started: 34_000, Trained: 31_000, StartedMean: 1397.2, TrainedMean: 1224.9, Ratio: 0.877, Ratio95: [2]float64{0.872, 0.882},
+			Distance: 0.3, P: 1e-12, Effect: 1.2, Found: true, Verdict: "trained responses are 12 % shorter than started (95 %: 12 % to 13 %)"},
+		Environment: &bias.Property{Name: "environment time", Unit: "seconds", StartedMean: 0.25, TrainedMean: 0.25, Ratio: 1, P: 0.7, Verdict: "environment time: ratio 1.000 over too few train steps for an interval"},
+		Level: &bias.Categories{Name: "level", Cells: []bias.Cell{{Name: "1", Started: 2000, Trained: 1900, TrainedShare: 0.95}, {Name: "2", Started: 2350, Trained: 2100, TrainedShare: 0.894}},
+			ChiSquare: 44, Freedom: 1, P: 1e-10, Found: true, Verdict: "some levels are trained more than others"},
+		Order: &bias.Order{Groups: 4000, Slope: 0.18, Slope95: [2]float64{0.17, 0.19}, MeanTokens: []float64{1100, 1150, 1200, 1250, 1300}, Found: true, Verdict: "length goes with the order in a batch"},
+	}
+	for i := range 30 {
+		x := float64(i)
+		r.Length.Histogram = append(r.Length.Histogram, bias.Bin{Low: 64 * math.Exp2(x/4), Started: math.Exp(-(x-15)*(x-15)/40) / 11.2, Trained: math.Exp(-(x-14)*(x-14)/36) / 10.6})
+	}
+	r.Verdicts = []string{r.Length.Verdict, r.Environment.Verdict, r.Level.Verdict, r.Order.Verdict}
+	return r
+}
 
 // example is a run with something in every part, some of it hostile.
 func example() Run {
@@ -38,7 +59,20 @@ func example() Run {
 			{Step: 500, Prompt: `<script>alert("prompt")</script>`, Answer: "\x1b[31m</td>", Reward: Unknown, Versions: "499"},
 		},
 		Files: []Row{{"trace", "runs/reverse-seed-1/trace.ndjson", ""}},
+		Bias:  exampleBias(),
+		Hold:  []Row{{"held", "12.0 %", "of the time"}},
+		OffPolicy: []OffPolicy{
+			{Staleness: "0", Tokens: 120_000, ClipFraction: 0.004, Predicted: 0.005, MeanLogRatio: 0.0001, EffectiveShare: Unknown, Health: "healthy"},
+			{Staleness: "8 and more", Tokens: 900, ClipFraction: 0.31, Predicted: 0.22, MeanLogRatio: -0.08, EffectiveShare: Unknown, Health: "broken"},
+		},
 	}
+	s := metrics.Summary{
+		Waste: metrics.Waste{TrainedTokens: 900_000, EvictedTokens: 80_000, CancelledTokens: 20_000, WastedShare: 0.1,
+			GroupsEnded: metrics.GroupsEnded{Trained: 4000, Evicted: 350}, RedundantRollouts: 12},
+		Partial:          metrics.Partial{Interruptions: 50, Resumed: 48, BacklogMean: 1.5, BacklogMax: 9, ResumedRatio: 0.02, SpansMean: 1.02, SpansMax: 3, PartialRollouts: 700, PartialRatio: 0.2, VersionSpanMax: 4},
+		FilterAcceptance: metrics.Filters{Verdict: 1, ZeroAdvantage: 0.8, SolveRate: 1},
+	}
+	run.Waste, run.Partial = WasteRows(s), PartialRows(s)
 	for i := range 1200 {
 		x := float64(i)
 		run.Steps = append(run.Steps, Step{Step: int64(i + 1), TimeS: x / 6, Reward: 1 - math.Exp(-x/200), Staleness: 3 + math.Sin(x/9)/2,
@@ -138,14 +172,16 @@ func TestPageHasEveryPart(t *testing.T) {
 	for _, h := range root.all("h2") {
 		headings = append(headings, h.text)
 	}
-	want := "Notes, Staleness: measured, closed form, simulated, Over the run, Throughput, Ledger of rollout attempts: balanced, Samples, Settings, Files"
+	want := "Notes, Staleness: measured, closed form, simulated, Over the run, Throughput, Ledger of rollout attempts: balanced, " +
+		"What became of the tokens, Partial rollouts, Hold, Off-policy, by staleness, Bias: trained against started, Samples, Settings, Files"
 	if got := strings.Join(headings, ", "); got != want {
 		t.Errorf("headings\n%s\nwant\n%s", got, want)
 	}
 	if got := root.all("h1"); len(got) != 1 || got[0].text != "reverse-seed-1" {
 		t.Errorf("h1: %d, want one with the run's name", len(got))
 	}
-	for _, want := range []string{"3.02", "2.91", "3.05", "3.00", "Most staleness arises before the queue (PQS)", "26 410", "evicted", "498–499"} {
+	for _, want := range []string{"3.02", "2.91", "3.05", "3.00", "Most staleness arises before the queue (PQS)", "26 410", "evicted", "498–499",
+		"tokens wasted", "10.0 %", "accepted by the zero-advantage filter", "spans per rollout", "31.0 %", "trained responses are 12 % shorter", "0.872 to 0.882", "+18.0 %"} {
 		if !strings.Contains(root.text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -173,8 +209,8 @@ func TestPageIsAccessible(t *testing.T) {
 		}
 	}
 	pictures := root.all("svg")
-	if len(pictures) != 6 {
-		t.Fatalf("%d pictures, want 6", len(pictures))
+	if len(pictures) != 8 {
+		t.Fatalf("%d pictures, want 8", len(pictures))
 	}
 	for _, svg := range pictures {
 		if svg.attr["role"] != "img" || len(svg.all("title")) != 1 || svg.all("title")[0].text == "" {
@@ -320,6 +356,44 @@ Ledger of rollout attempts: balanced
 admitted  33 120
 trained   32 000
 evicted    1 040  full queue
+
+What became of the tokens
+tokens wasted                           10.0 %  made and never trained
+trained                                900 000  90.0 %; 4 000 groups
+evicted                                 80 000  8.0 %; 350 groups; the queue was full
+cancelled                               20 000  2.0 %; no longer wanted; 12 rollouts redundant, 0 groups surplus
+accepted by the zero-advantage filter   80.0 %  of the groups that reached it
+
+Partial rollouts
+trained over more than one version  20.0 %  700 rollouts; at most 4 versions from start to end
+interruptions                           50  48 resumed
+rollouts resumed                     2.0 %  of those scored
+spans per rollout                     1.02  at most 3
+backlog, mean                          1.5  rollouts; at most 9, 0 at the end
+
+Hold
+held  12.0 %  of the time
+
+Off-policy, by staleness
+staleness    tokens  clip fraction  predicted  mean log-ratio  health
+0           120 000          0.4 %      0.5 %          0.0001  healthy
+8 and more      900         31.0 %     22.0 %         -0.0800  broken
+
+Trained against started
+                                       started  trained    ratio                95 %  p of the distributions  found
+length, mean tokens                      1 397    1 225    0.877      0.872 to 0.882                  <0.001  bias
+environment time, mean seconds          0.2500   0.2500    1.000                   –                   0.700  none
+length, from first to last of a batch                    +18.0 %  +17.0 % to +19.0 %                          trend
+
+Groups by level: chi-square 44.0, degrees of freedom 1, p <0.001
+level  started  trained  share trained
+1        2 000    1 900         95.0 %
+2        2 350    2 100         89.4 %
+
+trained responses are 12 % shorter than started (95 %: 12 % to 13 %).
+environment time: ratio 1.000 over too few train steps for an interval.
+some levels are trained more than others.
+length goes with the order in a batch.
 
 ! p95 is measured over 60 s only
 ! <b>bold & dangerous</b>
