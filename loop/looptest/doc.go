@@ -2,7 +2,8 @@
 // ([Script]), an independent checker ([Checker]) and a tiny virtual world that
 // drives a loop through random settings and faults ([World]).
 //
-// The checker shares no code with package loop beyond its value types. It is fed
+// The checker shares no code with package loop beyond its value types and Draw,
+// the source of the loop's own random choices. It is fed
 // the events and the actions, keeps its own naive books, and says what the loop
 // should have decided. Drivers other than the world (the simulator, the live
 // runtime, the replayer) can have their runs checked by it, too.
