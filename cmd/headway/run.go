@@ -238,7 +238,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	view.close()
 	if err != nil {
 		if errors.Is(err, live.ErrStalled) {
-			return errors.Join(runError("the report says how far it came; with filter.zero_advantage a policy that has learned everything leaves nothing to train on", "%w", err), j.finish(ctx, result, c.JSON))
+			return errors.Join(runError("the report says how far it came", "%w", err), j.finish(ctx, result, c.JSON))
 		}
 		err = runError("headway run --resume "+dir+" goes on from the last logged event", "%w", err)
 		if errors.Is(err, live.ErrTrainer) {

@@ -193,23 +193,13 @@ func batchTexts(b live.Batch) []sampleText {
 // versionSpans renders which version sampled which tokens: "v3×4 v4×2".
 func versionSpans(s *live.Sample) string {
 	var spans []string
-	count, version := 0, loop.NoVersion
-	flush := func() {
-		if count > 0 {
-			spans = append(spans, fmt.Sprintf("v%d×%d", version, count))
+	for _, span := range s.Spans() {
+		text := fmt.Sprintf("v%d×%d", span.Version, span.End-span.First)
+		if span.Resumed {
+			text = "resumed " + text
 		}
+		spans = append(spans, text)
 	}
-	for i, v := range s.Versions {
-		if s.LossMask[i] == 0 {
-			continue
-		}
-		if v != version {
-			flush()
-			count, version = 0, v
-		}
-		count++
-	}
-	flush()
 	return strings.Join(spans, " ")
 }
 
