@@ -131,13 +131,13 @@ func (r ArmsResult) has(m measure) bool {
 	return false
 }
 
-// differenceTable has the differences from the first arm whose interval leaves out zero or not,
-// seed by seed; empty without two common seeds.
+// differenceTable has the differences from the first arm, seed by seed; empty without two
+// common seeds.
 func differenceTable(r ArmsResult) Table {
 	if len(r.Arms) < 2 {
 		return Table{}
 	}
-	t := Table{Title: "Difference from " + r.Arms[0].Name + ", seed by seed; * where the 95 % interval leaves out 0", Header: []string{"arm"}}
+	t := Table{Title: "Difference from " + r.Arms[0].Name + ", seed by seed; * where the 95 % interval leaves out 0, as one in twenty does by chance", Header: []string{"arm"}}
 	for _, arm := range r.Arms[1:] {
 		t.Rows = append(t.Rows, []string{arm.Name})
 	}
