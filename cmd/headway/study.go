@@ -20,8 +20,9 @@ import (
 
 // studyCmd holds the scripted experiments.
 type studyCmd struct {
-	List studyListCmd `cmd:"" default:"1" help:"List the studies."`
-	Hold studyHoldCmd `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better."`
+	List    studyListCmd    `cmd:"" default:"1" help:"List the studies."`
+	Hold    studyHoldCmd    `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better. With --live, in live runs."`
+	Presets studyPresetsCmd `cmd:"" help:"Every framework's rules, live, on one task, from the same seeds and for the same wall time."`
 }
 
 // studyEntry is a study in the list.
@@ -34,6 +35,8 @@ type studyEntry struct {
 // studyList is what headway study prints.
 var studyList = []studyEntry{
 	{"hold", "Do hold and newest first beat queue-drop, are the numbers printed in the theory ours, and is anything better?", "simulation; all cores, about a quarter of an hour on two"},
+	{"hold --live", "What are hold and newest first worth in live runs?", "live runs; 3 arms, 5 seeds, 2 scenarios of 12 s: about 7 minutes"},
+	{"presets", "How do the frameworks' loops compare on one task?", "live runs; 13 arms, 3 seeds, 2 scenarios of 12 s: about 17 minutes; --scenario for one"},
 }
 
 // studyListCmd lists the studies.
@@ -113,9 +116,13 @@ func interruptible() (context.Context, context.CancelFunc) {
 // studyHoldCmd is the study of hold in simulation.
 type studyHoldCmd struct {
 	studyFiles
-	Seeds    int `default:"5" help:"Seeds of every simulation; one gives no interval."`
+	Seeds    int `default:"5" help:"Seeds of every simulation, or of every arm of --live; one gives no interval."`
 	Measured int `default:"1000" help:"Train steps measured of every simulation with a batch of 64 rollouts; others are measured over as many rollouts."`
 	Warmup   int `default:"150" help:"Train steps before them."`
+	// Live and what follows are of live runs.
+	Live     bool    `help:"Compare live runs at equal wall time instead of simulating."`
+	Wall     float64 `default:"12" placeholder:"S" help:"With --live: wall time of every run in seconds."`
+	Scenario string  `default:"all" enum:"all,plain,tools" help:"With --live: plain has no tool time, tools has, all are both."`
 }
 
 // keptFile holds a study's finished simulations.
@@ -125,6 +132,10 @@ const keptFile = "trials.jsonl"
 func (c *studyHoldCmd) Run(a *app) error {
 	if c.Seeds < 1 || c.Measured < 1 || c.Warmup < 0 {
 		return usageError("headway study hold --help lists its flags", "--seeds %d, --measured %d and --warmup %d must be at least 1, 1 and 0", c.Seeds, c.Measured, c.Warmup)
+	}
+	if c.Live {
+		flags := liveFlags{Wall: c.Wall, Seeds: c.Seeds, Scenario: c.Scenario}
+		return flags.compare(a, "hold --live", &c.studyFiles, study.HoldLive)
 	}
 	opt := study.HoldOptions{Seeds: c.Seeds, Warmup: c.Warmup, Measured: c.Measured, Quick: c.Quick}
 	command := fmt.Sprintf("headway study hold --seeds %d --warmup %d --measured %d", c.Seeds, c.Warmup, c.Measured)
