@@ -132,14 +132,9 @@ type partial struct {
 	staleGroups, staleRollouts int64
 }
 
-// made counts a scored rollout of a group that had been interrupted with tokens, or of
-// which the driver says how many version spans it has.
+// made counts a scored rollout of a group that had been resumed; one that was interrupted
+// before its first token is as fresh as any.
 func (p *partial) made(g *liveGroup, before past, reward float64, m *Measured) {
-	if m.Spans > 0 {
-		p.spanned++
-		p.spans += int64(m.Spans)
-		p.spansMax = max(p.spansMax, int64(m.Spans))
-	}
 	if before.interruptions == 0 && !m.Resumed {
 		return
 	}

@@ -292,7 +292,12 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 	w.sampleMax = max(w.sampleMax, tokens)
 	w.durationNS += d
 	w.environmentNS += m.EnvironmentNS
-	if use.past || m.Spans > 0 {
+	if spans := int64(m.Spans); spans > 0 {
+		w.partial.spanned++
+		w.partial.spans += spans
+		w.partial.spansMax = max(w.partial.spansMax, spans)
+	}
+	if use.past || m.Resumed {
 		w.partial.made(g, r.pastOf(ev.Slot), reward, m)
 	}
 }
