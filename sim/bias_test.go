@@ -79,12 +79,10 @@ func firstOf(d workload.Distribution, g, n int) float64 {
 	below := 0.0
 	for i := range d.Len() {
 		v, p := d.At(i)
-		missing := float64(g) // at below = 0
-		if below > 0 {
-			missing = 0
-			for k := range g {
-				missing += float64(g-k) * distuv.Binomial{N: float64(n), P: below}.Prob(float64(k))
-			}
+		missing, prob := 0.0, math.Pow(1-below, float64(n)) // of k = 0 draws up to here
+		for k := range g {
+			missing += float64(g-k) * prob
+			prob *= float64(n-k) / float64(k+1) * below / (1 - below)
 		}
 		sum += (v - last) * missing
 		last = v
