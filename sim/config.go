@@ -23,7 +23,7 @@ type Config struct {
 	// PrefillNSPerToken is the time, in nanoseconds, that an engine needs for every token
 	// a resumed rollout has before it generates on; 0 is free, as where the KV cache is kept.
 	PrefillNSPerToken float64
-	// Speed scales it; nil for a constant speed.
+	// Speed scales NSPerToken; nil for a constant speed. Prefill is not scaled.
 	Speed Speed
 	// Lockstep has every engine advance its rollouts by common decode steps of one token
 	// each, as continuous batching does: a rollout, a switch of weights and an
