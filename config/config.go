@@ -290,7 +290,7 @@ type Curriculum struct {
 
 // Prompts says which prompts are played, and which are played again.
 type Prompts struct {
-	// Count is the size of the prompt set, gone through in order again and again; 0 gives every group a prompt of its own. Default 0.
+	// Count is the size of the prompt set, every pass through it in another order; 0 gives every group a prompt of its own. Default 0.
 	Count int `json:"count" min:"0" max:"1000000000"`
 	// Requeue plays the prompt of a group that ended untrained, and was not filtered, again before further ones. Default false.
 	Requeue bool `json:"requeue"`

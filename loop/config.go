@@ -177,7 +177,7 @@ type Config struct {
 	Levels int
 	// Explore is the share of groups whose level is drawn from all; in [0, 1].
 	Explore float64
-	// Prompts is the size of the prompt set, gone through in order again and again; 0 gives every group a
+	// Prompts is the size of the prompt set, every pass through it in another order; 0 gives every group a
 	// prompt of its own.
 	Prompts int
 	// Requeue plays the prompt of a group that ended untrained again, before further prompts.

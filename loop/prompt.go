@@ -20,14 +20,36 @@ func (l *Loop) nextPrompt() prompt {
 		return p
 	}
 	var p prompt
-	if n := int64(l.cfg.Prompts); n > 0 {
-		p.Prompt = 1 + s.Cursor%n
+	if l.cfg.Prompts > 0 {
+		p.Prompt = l.promptAt(s.Cursor)
 		s.Cursor++
 	}
 	if l.cfg.Levels > 0 {
 		p.Level = l.chooseLevel()
 	}
 	return p
+}
+
+// promptAt returns the prompt at a place, from 0, of the sequence that groups
+// play. Every pass goes through the whole set, from another place and with
+// another stride: in one order for ever, prompts would keep their neighbours,
+// and a short one beside long ones would be dropped again and again.
+func (l *Loop) promptAt(place int64) int64 {
+	n := uint64(l.cfg.Prompts)
+	pass, i := uint64(place)/n, uint64(place)%n
+	first, stride := Draw(^l.cfg.Seed, 2*pass)%n, 1+Draw(^l.cfg.Seed, 2*pass+1)%n
+	for divisor(stride, n) != 1 { // else the stride misses some
+		stride++
+	}
+	return 1 + int64((first+i*(stride%n))%n)
+}
+
+// divisor returns the greatest common divisor.
+func divisor(a, b uint64) uint64 {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // requeue keeps the prompt of a group that ended untrained.

@@ -4,7 +4,9 @@ import "github.com/headway-rl/headway/loop"
 
 // promptBook says which prompt a group gets.
 type promptBook struct {
-	cursor int64
+	// passes counts those begun through the prompt set, ahead are the prompts of this one to come.
+	passes uint64
+	ahead  []int64
 	// again are the prompts to be played again, the first first.
 	again []requeued
 }
@@ -31,14 +33,34 @@ func (c *Checker) nextPrompt() (prompt int64, level int32) {
 		p.again = p.again[1:]
 		return first.prompt, first.level
 	}
-	if n := int64(c.cfg.Prompts); n > 0 {
-		prompt = p.cursor%n + 1
-		p.cursor++
+	if c.cfg.Prompts > 0 {
+		if len(p.ahead) == 0 {
+			p.ahead = c.pass(p.passes)
+			p.passes++
+		}
+		prompt, p.ahead = p.ahead[0], p.ahead[1:]
 	}
 	if c.cfg.Levels > 0 {
 		level = c.drawLevel()
 	}
 	return prompt, level
+}
+
+// pass returns the order of a pass through the prompt set: from a drawn place
+// with the first stride, from a drawn one on, that comes by every prompt.
+func (c *Checker) pass(number uint64) []int64 {
+	n := uint64(c.cfg.Prompts)
+	place := loop.Draw(^c.cfg.Seed, 2*number) % n
+	for stride := loop.Draw(^c.cfg.Seed, 2*number+1)%n + 1; ; stride++ {
+		order, seen := []int64{}, make([]bool, n)
+		for at := place; !seen[at]; at = (at + stride) % n {
+			seen[at] = true
+			order = append(order, int64(at)+1)
+		}
+		if len(order) == int(n) {
+			return order
+		}
+	}
 }
 
 // requeue has the prompt of a group that ended untrained played again.

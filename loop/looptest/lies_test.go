@@ -59,7 +59,7 @@ func TestCheckerRejectsLiesOfRules(t *testing.T) {
 		{"not interrupting while a batch waits", interrupts, []Record{began, first, {about(loop.RolloutScored, 2, 1), []loop.Action{queued(2)}, loop.NoTick}}, "missing action"},
 		{"interrupting rightly", interrupts, []Record{began, first, {about(loop.RolloutScored, 2, 1), []loop.Action{queued(2), ask}, loop.NoTick}}, ""},
 		{"interrupting out of nothing", plain, []Record{began, {loop.Event{Kind: loop.Tick}, []loop.Action{{Kind: loop.InterruptRollout, Group: 1, Attempt: 1}}, loop.NoTick}}, "unexpected action"},
-		{"another prompt", with(func(c *loop.Config) { c.Prompts = 5 }), []Record{began}, "want 1, 0"},
+		{"another prompt", with(func(c *loop.Config) { c.Prompts = 5 }), []Record{began}, "want 3, 0"},
 		{"no level", with(func(c *loop.Config) { c.Levels, c.SolveHigh = 1, 1 }), []Record{began}, "want 0, 1"},
 		{"trying a pruned rollout again", with(func(c *loop.Config) { c.EngineSlots = []int{1} }), []Record{
 			{began.Event, []loop.Action{start(1, 0)}, loop.NoTick},
