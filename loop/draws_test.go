@@ -9,9 +9,9 @@ import (
 )
 
 // buffer returns a loop under PolicyReplay whose buffer holds groups with the
-// given stamps and prompts 1, 2, 1, 2, …, except those that are left out, and
-// nothing but train steps to go on with.
-func buffer(t *testing.T, cfg loop.Config, groups int, leaveOut func(g loop.GroupID) bool) *loop.Loop {
+// given stamps, except those that are left out, and nothing but train steps to go
+// on with. Groups are asked for with their prompt.
+func buffer(t *testing.T, cfg loop.Config, groups int, leaveOut func(g loop.GroupID, prompt int64) bool) *loop.Loop {
 	t.Helper()
 	cfg.Policy, cfg.GroupSize, cfg.BatchGroups, cfg.MaxUses = loop.PolicyReplay, 1, 1, math.MaxInt32
 	cfg.EngineSlots, cfg.QueueGroups = []int{groups}, groups
@@ -23,7 +23,7 @@ func buffer(t *testing.T, cfg loop.Config, groups int, leaveOut func(g loop.Grou
 	var scored []loop.Event
 	for _, a := range actions {
 		ev := loop.Event{Kind: loop.RolloutScored, Slot: a.Slot, Group: a.Group, Attempt: a.Attempt, Reward: 1}
-		if leaveOut(a.Group) {
+		if leaveOut(a.Group, a.Prompt) {
 			ev.Verdict = loop.VerdictReject
 		}
 		scored = append(scored, ev)
@@ -59,19 +59,34 @@ func within(count, n int, p float64) bool {
 // often, and with Balance all prompts.
 func TestReplaySamplesEvenly(t *testing.T) {
 	const steps = 6000
-	none := func(loop.GroupID) bool { return false }
+	none := func(loop.GroupID, int64) bool { return false }
 	for _, seed := range []uint64{0, 1, 2} {
 		for id, n := range trainOn(buffer(t, loop.Config{Seed: seed}, 5, none), steps) {
 			if !within(n, steps, 1.0/5) {
 				t.Errorf("seed %d: g%d was drawn %d times of %d, want a fifth", seed, id, n, steps)
 			}
 		}
-		// g2 and g4, of prompt 2, are left out: g1, g3 and g5 share prompt 1, g6 has prompt 2 alone.
-		out := func(g loop.GroupID) bool { return g == 2 || g == 4 }
+		// Of three groups of prompt 2 the last alone is kept: it is drawn as often as all three of prompt 1.
+		prompts, left := map[loop.GroupID]int64{}, 0
+		out := func(g loop.GroupID, prompt int64) bool {
+			prompts[g] = prompt
+			if prompt != 2 || left == 2 {
+				return false
+			}
+			left++
+			return true
+		}
 		drawn := trainOn(buffer(t, loop.Config{Seed: seed, Prompts: 2, Balance: true}, 6, out), steps)
-		for id, p := range map[loop.GroupID]float64{1: 1.0 / 6, 3: 1.0 / 6, 5: 1.0 / 6, 6: 1.0 / 2} {
-			if !within(drawn[id], steps, p) {
-				t.Errorf("seed %d, balanced: g%d was drawn %d times of %d, want a share of %.3f", seed, id, drawn[id], steps, p)
+		if len(drawn) != 4 {
+			t.Errorf("seed %d, balanced: %d groups were drawn, want 4", seed, len(drawn))
+		}
+		for id, n := range drawn {
+			p := 1.0 / 6
+			if prompts[id] == 2 {
+				p = 1.0 / 2
+			}
+			if !within(n, steps, p) {
+				t.Errorf("seed %d, balanced: g%d of prompt %d was drawn %d times of %d, want a share of %.3f", seed, id, prompts[id], n, steps, p)
 			}
 		}
 	}
