@@ -35,12 +35,17 @@ func biasTables(r *bias.Report) []Table {
 		if c == nil || len(c.Cells) == 0 || c == r.Prompt && !c.Found {
 			continue
 		}
-		t := Table{Title: fmt.Sprintf("Groups by %s: chi-square %s, degrees of freedom %d, p %s", c.Name, Figure(c.ChiSquare, 1), c.Freedom, probability(c.P)),
-			Header: []string{c.Name, "started", "trained", "share trained"}}
+		t := Table{Title: "Groups by " + c.Name, Header: []string{c.Name, "started", "trained", "share trained"}}
+		if c.Freedom > 0 {
+			t.Title += fmt.Sprintf(": chi-square %s, degrees of freedom %d, p %s", Figure(c.ChiSquare, 1), c.Freedom, probability(c.P))
+		}
 		if c == r.Prompt {
 			t.Title += "; those trained least"
 		}
 		for _, cell := range c.Cells {
+			if cell.Started == 0 && cell.Trained == 0 {
+				continue
+			}
 			t.Rows = append(t.Rows, []string{cell.Name, Count(cell.Started), Count(cell.Trained), Share(cell.TrainedShare)})
 		}
 		tables = append(tables, t)
