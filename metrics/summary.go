@@ -131,7 +131,7 @@ func (r *Recorder) Summary() Summary {
 	if s.Throughput.ConsumptionRolloutsPerS > 0 {
 		s.Utilization = s.Throughput.ProductionRolloutsPerS / s.Throughput.ConsumptionRolloutsPerS
 	}
-	s.Throughput.Binding = r.binding(s.Utilization * s.Acceptance)
+	s.Throughput.Binding = r.binding(s.Utilization * s.Acceptance * r.window.waste.usable())
 	s.Dominant = "pqs"
 	if s.IQS.Mean > s.PQS.Mean {
 		s.Dominant = "iqs"

@@ -20,6 +20,14 @@ type waste struct {
 // add counts the tokens of an attempt that ended.
 func (w *waste) add(end loop.End, tokens int32) { w.tokens[end] += int64(tokens) }
 
+// usable is the share of the groups that ended by being trained, evicted or
+// discarded that were not too stale to be of use.
+func (w *waste) usable() float64 {
+	discarded := w.groups[loop.EndDiscarded]
+	all := discarded + w.groups[loop.EndTrained] + w.groups[loop.EndEvicted]
+	return 1 - ratio(discarded, all)
+}
+
 // filtered counts a filtered group by its filter.
 func (w *waste) filtered(a *loop.Action) {
 	if a.End != loop.EndFiltered {
