@@ -20,6 +20,8 @@ type Claim struct {
 	Unit      string   `json:"unit"`
 	// AtMost: the printed number is a bound of the measured one's distance from 0.
 	AtMost bool `json:"at_most,omitempty"`
+	// Cell it was measured in.
+	Cell Cell `json:"cell"`
 	// Verdict is "confirmed", "refuted" or "open", where the interval reaches both sides.
 	Verdict string `json:"verdict"`
 }
@@ -51,7 +53,7 @@ func (c Claim) judged() Claim {
 // Tolerances of claims: what printing to a whole per cent and unnamed settings allow.
 const (
 	percentTolerance = 1.5
-	lengthTolerance  = 0.001
+	lengthTolerance  = 0.0015
 	versionTolerance = 0.05
 )
 
@@ -114,6 +116,13 @@ func (p *plan) claims() []Claim {
 // percent turns a ratio into a change in per cent.
 func percent(e Estimate) Estimate { return Estimate{100 * (e.Mean - 1), 100 * e.Half} }
 
+// The claims of the sentence on q = 2 and θ = 0.3, which names no tailness.
+const (
+	claimStaleness = "change of staleness"
+	claimPeriod    = "change of the period"
+	claimLength    = "trained over started mean length"
+)
+
 // headline is the sentence on q = 2, θ = 0.3, for every tailness, which it does not name.
 func (p *plan) headline() []Claim {
 	var claims []Claim
@@ -127,9 +136,9 @@ func (p *plan) headline() []Claim {
 			where := cell.name() + ": newest, q 2, hold 0.3 against queue-drop q 2"
 			change, price := percent(this.ratio(base, staleness)), percent(this.ratio(base, period))
 			claims = append(claims,
-				Claim{Claim: "staleness", Where: where, Printed: s.printed, Tolerance: percentTolerance, Measured: change, Unit: "%"},
-				Claim{Claim: "period", Where: where, Printed: 2, AtMost: true, Tolerance: 0.1, Measured: price, Unit: "%"},
-				Claim{Claim: "trained/sampled length", Where: where, Printed: 0.999, Tolerance: lengthTolerance, Measured: this.mean(length), Unit: ""})
+				Claim{Claim: claimStaleness, Cell: cell, Where: where, Printed: s.printed, Tolerance: percentTolerance, Measured: change, Unit: "%"},
+				Claim{Claim: claimPeriod, Cell: cell, Where: where, Printed: 2, AtMost: true, Tolerance: 0.1, Measured: price, Unit: "%"},
+				Claim{Claim: claimLength, Cell: cell, Where: where, Printed: 0.999, Tolerance: lengthTolerance, Measured: this.mean(length), Unit: ""})
 		}
 	}
 	return claims

@@ -44,9 +44,6 @@ func estimateOf(values []float64) Estimate {
 	return Estimate{mean, distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * sd / math.Sqrt(n)}
 }
 
-// excludes reports whether the interval leaves a value out.
-func (e Estimate) excludes(value float64) bool { return math.Abs(e.Mean-value) > e.Half }
-
 // print writes the mean and half the interval's width, with so many decimals.
 func (e Estimate) print(decimals int) string {
 	switch {

@@ -79,7 +79,7 @@ type Row struct {
 	// TokenStaleness in versions, P95 the mean of the seeds' 95th percentiles.
 	TokenStaleness Estimate `json:"token_staleness"`
 	P95            Estimate `json:"p95"`
-	// Length is trained over sampled mean length, Wasted the share of tokens not trained,
+	// Length is trained over started mean length, Wasted the share of tokens not trained,
 	// RolloutIdle and TrainerIdle shares of time.
 	Length      Estimate `json:"length_ratio"`
 	Wasted      Estimate `json:"wasted_share"`
@@ -126,6 +126,7 @@ func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, err
 	r := HoldResult{Options: opt, Seeds: opt.Seeds, WarmupSteps: opt.Warmup, MeasuredSteps: opt.Measured, Simulations: len(p.trials)}
 	r.Grid, r.Bias, r.IdeaRows, r.Ideas = p.rows(partGrid), p.rows(partBias), p.rows(partIdeas), ideas
 	markFrontier(r.IdeaRows)
+	countFrontier(r.Ideas, r.IdeaRows)
 	r.Claims = p.claims()
 	return r, nil
 }

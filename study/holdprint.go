@@ -67,23 +67,65 @@ func table(b *strings.Builder, header []string, rows [][]string) {
 }
 
 func writeClaims(b *strings.Builder, r HoldResult) {
-	b.WriteString("## The printed numbers\n\nA number is confirmed if the whole interval lies within the tolerance that its rounding and its unnamed settings allow, refuted if none of it does, and open otherwise.\n\n")
+	b.WriteString("## The printed numbers\n\nA number is confirmed if the whole interval lies within the tolerance that its rounding and its unnamed settings allow, refuted if none of it does, and open otherwise.\n\n" +
+		"Newest first, q = 2, θ = 0.3 against queue-drop, q = 2, at C/B 2, S 8. The theory names no tailness.\n\n")
+	for _, name := range []string{claimStaleness, claimPeriod, claimLength} {
+		writePivot(b, r, name)
+	}
 	var rows [][]string
 	for _, c := range r.Claims {
+		if c.Claim == claimStaleness || c.Claim == claimPeriod || c.Claim == claimLength {
+			continue
+		}
 		decimals := 1
-		switch c.Unit {
-		case "":
-			decimals = 4
-		case "versions":
+		if c.Unit == "versions" {
 			decimals = 3
 		}
-		printed := fmt.Sprintf("%g", math.Round(c.Printed*1e4)/1e4)
-		if c.AtMost {
-			printed = "within " + printed
-		}
-		rows = append(rows, []string{c.Claim, c.Where, strings.TrimSpace(printed + " " + c.Unit), c.Measured.print(decimals), c.Verdict})
+		rows = append(rows, []string{c.Claim, c.Where, strings.TrimSpace(c.printed() + " " + c.Unit), c.Measured.print(decimals), c.Verdict})
 	}
 	table(b, []string{"claim of theory.md §5", "where", "printed", "measured", "verdict"}, rows)
+}
+
+// printed is theory.md's number.
+func (c Claim) printed() string {
+	text := fmt.Sprintf("%g", math.Round(c.Printed*1e4)/1e4)
+	if c.AtMost {
+		return "within " + text
+	}
+	return text
+}
+
+// writePivot prints a claim of the first sentence, over ρ and tailness.
+func writePivot(b *strings.Builder, r HoldResult, name string) {
+	header := []string{"ρ", name + ", printed"}
+	for _, tailness := range gridTailness {
+		header = append(header, fmt.Sprintf("tailness %g", tailness))
+	}
+	decimals := 1
+	if name == claimLength {
+		decimals = 4
+	}
+	var rows [][]string
+	for _, rho := range gridRho {
+		row := []string{fmt.Sprint(rho), ""}
+		sum, n := 0.0, 0
+		for _, tailness := range gridTailness {
+			cell := "–"
+			for _, c := range r.Claims {
+				if c.Claim == name && c.Cell.Rho == rho && c.Cell.Tailness == tailness {
+					row[1] = strings.TrimSpace(c.printed() + " " + c.Unit)
+					cell = c.Measured.print(decimals) + ", " + c.Verdict
+					sum += c.Measured.Mean
+					n++
+				}
+			}
+			row = append(row, cell)
+		}
+		if n > 0 {
+			rows = append(rows, append(row, fmt.Sprintf("%.*f", decimals, sum/float64(n))))
+		}
+	}
+	table(b, append(header, "mean"), rows)
 }
 
 // writeHeadline is the table over ρ, tailness and C/B of the proposed rule.
@@ -101,7 +143,7 @@ func writeHeadline(b *strings.Builder, r HoldResult) {
 			continue
 		}
 		fmt.Fprintf(b, "## Newest first, q = 2, θ = 0.3, with a sync of %g of a train step\n\nBeside queue-drop with q = 2 and with q = 1.\n\n", sync)
-		table(b, []string{"C/B", "tailness", "ρ", "staleness", "to q 2", "to q 1", "period to q 2", "period to q 1", "trained/sampled length", "tokens wasted"}, rows)
+		table(b, []string{"C/B", "tailness", "ρ", "staleness", "to q 2", "to q 1", "period to q 2", "period to q 1", "trained/started length", "tokens wasted"}, rows)
 	}
 }
 
@@ -156,35 +198,118 @@ func short(e Estimate) string {
 }
 
 func writeBias(b *strings.Builder, r HoldResult) {
-	b.WriteString("## The limit C/S ≥ 16\n\nTrained over sampled mean length as fewer groups are in flight; C/B 2, tailness 50, S 8.\n\n")
+	b.WriteString("## The limit C/S ≥ 16\n\nTrained over started mean length as fewer groups are in flight; C/B 2, tailness 50, S 8.\n\n")
 	var rows [][]string
 	for _, row := range r.Bias {
 		rows = append(rows, []string{fmt.Sprint(row.Cell.Concurrency / row.Cell.GroupSize), fmt.Sprint(row.Cell.Rho), row.Rule, row.Staleness.print(2), row.VersusQ2.Staleness.change(), row.VersusQ2.Period.change(), row.Length.print(4)})
 	}
-	table(b, []string{"C/S", "ρ", "rule", "staleness", "to q 2", "period to q 2", "trained/sampled length"}, rows)
+	table(b, []string{"C/S", "ρ", "rule", "staleness", "to q 2", "period to q 2", "trained/started length"}, rows)
 }
 
 func writeIdeas(b *strings.Builder, r HoldResult) {
 	b.WriteString("## What else was tried\n\n")
 	var rows [][]string
 	for _, idea := range r.Ideas {
-		rows = append(rows, []string{idea.Name, idea.Hope, strings.Join(idea.Rules, "; ")})
+		rows = append(rows, []string{idea.Name, idea.Hope, strings.Join(idea.Rules, "; "), fmt.Sprint(idea.Better)})
 	}
-	table(b, []string{"idea", "what was hoped for", "variants"}, rows)
-	fmt.Fprintf(b, "Each as a point in the same cells. * marks the frontier of its cell: none with lengths within %g %% of unbiased is both less stale and as fast.\n\n", 100*biasTolerance)
+	table(b, []string{"idea", "what was hoped for", "variants", "cells on the frontier"}, rows)
+	fmt.Fprintf(b, "Every variant as a point: change of staleness and of the period to queue-drop q 2, and the share of tokens wasted. "+
+		"* marks the frontier of its column: none with lengths within %g %% of unbiased is as fresh and as fast and clearly better in one of them. † marks lengths further than that from unbiased. "+
+		"hold-ideas.md has each with its intervals, beside queue-drop q 1 too, with lengths and idle slots.\n\n", 100*biasTolerance)
+	for _, view := range ideaViews(r) {
+		writeIdeaMatrix(b, r, view)
+	}
+}
+
+// ideaView is a table of ideas: all cells that differ in ρ alone.
+type ideaView struct {
+	cell Cell // its ρ does not count
+	rhos []float64
+}
+
+// ideaViews are in the order of the rows.
+func ideaViews(r HoldResult) []ideaView {
+	var views []ideaView
+	for _, row := range r.IdeaRows {
+		cell := row.Cell
+		cell.Rho = 0
+		i := slices.IndexFunc(views, func(v ideaView) bool { return v.cell == cell })
+		if i < 0 {
+			views = append(views, ideaView{cell: cell})
+			i = len(views) - 1
+		}
+		if !slices.Contains(views[i].rhos, row.Cell.Rho) {
+			views[i].rhos = append(views[i].rhos, row.Cell.Rho)
+		}
+	}
+	return views
+}
+
+// crowded says what is special about a cell's engines.
+func (c Cell) crowded() string {
+	if c.Crowding == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", an engine's slots up to %g times as fast when few generate", 1+c.Crowding)
+}
+
+func writeIdeaMatrix(b *strings.Builder, r HoldResult, v ideaView) {
+	fmt.Fprintf(b, "### Tailness %g, C/B %g, S %d%s\n\n", v.cell.Tailness, v.cell.Load, v.cell.GroupSize, v.cell.crowded())
+	header := []string{"rule"}
+	var order []string
+	text := map[string][]string{}
+	for k, rho := range v.rhos {
+		header = append(header, fmt.Sprintf("ρ %g", rho))
+		for _, row := range r.IdeaRows {
+			cell := row.Cell
+			cell.Rho = 0
+			if cell != v.cell || row.Cell.Rho != rho {
+				continue
+			}
+			if text[row.Rule] == nil {
+				order = append(order, row.Rule)
+				text[row.Rule] = make([]string, len(v.rhos))
+			}
+			text[row.Rule][k] = row.brief()
+		}
+	}
+	var rows [][]string
+	for _, rule := range order {
+		rows = append(rows, append([]string{rule}, text[rule]...))
+	}
+	table(b, header, rows)
+}
+
+// brief is an idea's point in a cell of a table.
+func (row Row) brief() string {
+	if row.Failed != "" {
+		return "stalls"
+	}
+	mark := ""
+	if math.Abs(row.Length.Mean-1) > biasTolerance {
+		mark = "†"
+	}
+	if row.Frontier {
+		mark = "*"
+	}
+	return fmt.Sprintf("%s, T %s, w %.0f %%%s", short(row.VersusQ2.Staleness), short(row.VersusQ2.Period), 100*row.Wasted.Mean, mark)
+}
+
+// IdeasMarkdown prints every idea in every cell with intervals.
+func IdeasMarkdown(w io.Writer, r HoldResult, from Provenance) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# What was tried besides hold and newest first\n\n%s See hold.md for what the rules are. * marks the frontier of its cell.\n\n", from.line())
 	for i := 0; i < len(r.IdeaRows); {
 		cell := r.IdeaRows[i].Cell
-		crowded := ""
-		if cell.Crowding > 0 {
-			crowded = fmt.Sprintf(", decode speed %g-fold in an empty engine", 1+cell.Crowding)
-		}
-		fmt.Fprintf(b, "### %s%s\n\n", cell.name(), crowded)
+		fmt.Fprintf(&b, "## %s%s\n\n", cell.name(), cell.crowded())
 		var rows [][]string
 		for ; i < len(r.IdeaRows) && r.IdeaRows[i].Cell == cell; i++ {
 			rows = append(rows, ideaRow(r.IdeaRows[i]))
 		}
-		table(b, []string{"", "rule", "staleness", "to q 2", "to q 1", "p95", "period to q 2", "period to q 1", "tokens wasted", "rollout idle", "trained/sampled length"}, rows)
+		table(&b, []string{"", "rule", "staleness", "to q 2", "to q 1", "p95", "period to q 2", "period to q 1", "tokens wasted", "rollout idle", "trained/started length"}, rows)
 	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func ideaRow(row Row) []string {
@@ -195,8 +320,8 @@ func ideaRow(row Row) []string {
 	if row.Failed != "" {
 		return []string{"", row.Rule, "stalls"}
 	}
-	return []string{mark, row.Rule, row.Staleness.print(2), row.VersusQ2.Staleness.change(), short(row.VersusQ1.Staleness), fmt.Sprintf("%.1f", row.P95.Mean), row.VersusQ2.Period.change(),
-		short(row.VersusQ1.Period), share(row.Wasted), share(row.RolloutIdle), row.Length.print(4)}
+	return []string{mark, row.Rule, row.Staleness.print(2), row.VersusQ2.Staleness.change(), row.VersusQ1.Staleness.change(), fmt.Sprintf("%.1f", row.P95.Mean), row.VersusQ2.Period.change(),
+		row.VersusQ1.Period.change(), share(row.Wasted), share(row.RolloutIdle), row.Length.print(4)}
 }
 
 // HoldCSV writes every row of the study, a line each, with the ends of the intervals.

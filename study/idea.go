@@ -3,6 +3,7 @@ package study
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -115,6 +116,11 @@ func ideas() []Idea {
 	paused := func(q float64) func(*loop.Config, Cell) {
 		return func(c *loop.Config, _ Cell) { c.PauseGroups = int(q * float64(c.BatchGroups)) }
 	}
+	block := func(q int, order loop.Selection, theta float64) Rule {
+		return Rule{fmt.Sprintf("block q=%d %s hold %g", q, orderNames[order], theta), func(c *loop.Config, _ Cell) {
+			c.Policy, c.QueueGroups, c.Select, c.Hold = loop.PolicyBlock, q*c.BatchGroups, order, theta
+		}}
+	}
 	gang := func(c *loop.Config, _ Cell) { c.Start = loop.StartGang }
 	redundant := func(c *loop.Config, _ Cell) { c.Redundancy = 1 }
 	adaptive := func(least, margin float64) Rule {
@@ -143,7 +149,9 @@ func ideas() []Idea {
 		{Name: "a fractional bound", Hope: "bounded, hold and newest first: live groups capped at what the trainer needs, nothing dropped.",
 			rules: []Rule{capped(0.25, 0.3), capped(0.5, 0.3), capped(0.75, 0.3), capped(1, 0.3), capped(1, 0), capped(1.5, 0.3)}},
 		{Name: "pause while a batch waits", Hope: "pause_at: nothing opens once the next batch is ready, so that admission resumes with the switch; a hold that measures its slack.",
-			rules: []Rule{unheld().with("pause 1", paused(1)), unheld().with("pause 1.5", paused(1.5)), best().with("pause 1", paused(1)), best().with("pause 1.5", paused(1.5))}},
+			rules: []Rule{unheld().with("pause 1", paused(1)), unheld().with("pause 1.25", paused(1.25)), unheld().with("pause 1.5", paused(1.5)), unheld().with("pause 1.75", paused(1.75)), best().with("pause 1.25", paused(1.25)), best().with("pause 1.5", paused(1.5))}},
+		{Name: "generation that stops", Hope: "block: a full queue stops admission, so that what is not needed is not made.",
+			rules: []Rule{block(1, loop.SelectOldest, 0), block(1, loop.SelectOldest, 0.3), block(2, loop.SelectNewest, 0.3)}},
 		{Name: "oldest version first", Hope: "Trains what would get stale; known to be biased (theory.md).",
 			rules: []Rule{Held(0, loop.SelectOldestVersion, 2), Held(0.3, loop.SelectOldestVersion, 2), Held(0.3, loop.SelectOldestVersion, 1)}},
 		{Name: "a random choice", Hope: "replay with one use draws among the ready groups instead of the newest, weighted by age: no order to select lengths by.",
@@ -155,22 +163,42 @@ func ideas() []Idea {
 	}
 }
 
+// countFrontier counts, for every idea, the cells in which it is on the frontier.
+func countFrontier(ideas []Idea, rows []Row) {
+	for i := range ideas {
+		cells := map[Cell]bool{}
+		for _, row := range rows {
+			if row.Frontier && slices.Contains(ideas[i].Rules, row.Rule) {
+				cells[row.Cell] = true
+			}
+		}
+		ideas[i].Better = len(cells)
+	}
+}
+
 // biasTolerance is how far from 1 the length ratio of a rule on the frontier may be.
 const biasTolerance = 0.005
 
-// markFrontier marks the rows of every cell that no other beats.
+// Differences that count on the frontier, as shares: smaller ones are noise.
+const (
+	sameStaleness = 0.003
+	samePeriod    = 0.001
+)
+
+// markFrontier marks the rows of every cell that no other beats: none is as fresh
+// and as fast and more than noise better in one of them.
 func markFrontier(rows []Row) {
+	unbiased := func(r *Row) bool { return r.Failed == "" && math.Abs(r.Length.Mean-1) <= biasTolerance }
 	for i := range rows {
 		r := &rows[i]
-		r.Frontier = r.Failed == "" && math.Abs(r.Length.Mean-1) <= biasTolerance
+		r.Frontier = unbiased(r)
 		for j := range rows {
 			o := &rows[j]
-			if !r.Frontier || o.Cell != r.Cell || o.Failed != "" || math.Abs(o.Length.Mean-1) > biasTolerance {
+			if o.Cell != r.Cell || !unbiased(o) {
 				continue
 			}
-			less := o.Staleness.Mean < r.Staleness.Mean-1e-9
-			faster := o.Period.Mean < r.Period.Mean-1e-9
-			if (less || faster) && o.Staleness.Mean <= r.Staleness.Mean+1e-9 && o.Period.Mean <= r.Period.Mean+1e-9 {
+			s, p := o.Staleness.Mean/r.Staleness.Mean-1, o.Period.Mean/r.Period.Mean-1
+			if s <= 0 && p <= samePeriod && s < -sameStaleness || p <= 0 && s <= sameStaleness && p < -samePeriod {
 				r.Frontier = false
 			}
 		}

@@ -18,7 +18,7 @@ type Scenario struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		{"plain", "no tool time", nil},
-		{"tools", "tool time with a lognormal tail", []string{"environment.service_time={kind: lognormal, mean_s: 0.03, tailness: 70}"}},
+		{"tools", "tool time with a lognormal tail", []string{"environment.service_time={kind: lognormal, mean_s: 0.015, tailness: 70}"}},
 	}
 }
 
@@ -27,7 +27,7 @@ func Scenarios() []Scenario {
 // that the machine's noise and the number of its cores matter little.
 func common(groupSize, batch, concurrency int, decodeStepS, stepS float64) []string {
 	return []string{
-		"environment.task=reverse",
+		"environment.task=reverse", "environment.letters_max=4",
 		fmt.Sprintf("rollout.group_size=%d", groupSize), fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("rollout.concurrency=%d", concurrency),
 		fmt.Sprintf("engines=[{kind: embedded, decode_step_s: %g}]", decodeStepS), fmt.Sprintf("trainer.step_s=%g", stepS), "trainer.threads=1",
 		"evaluate.every=0", "store.samples_every=0", "store.keep_versions=1000000", "trainer.steps=1000000",
@@ -50,8 +50,8 @@ func Presets(s Scenario, seeds []uint64, wallS float64) Contest {
 	c := Contest{
 		Name: "presets-" + s.Name, Title: "Every framework's rules on one task: " + s.Title,
 		Summary: "Each framework's loop as its preset has it, corrections included, and Headway's own rules, reversing words with a small transformer on embedded engine and trainer: " +
-			"C 64, B 64, S 8; a decode step takes at least 6 ms, a train step at least 60 ms, so that rollouts are made about twice as fast as they are trained on where no tools take time.",
-		Common: append(common(8, 64, 64, 0.006, 0.06), s.Set...),
+			"C 64, B 64, S 8; a decode step takes at least 3 ms, a train step at least 30 ms, so that rollouts are made about twice as fast as they are trained on where no tools take time.",
+		Common: append(common(8, 64, 64, 0.003, 0.03), s.Set...),
 		Arms:   freshest(), Seeds: seeds, WallS: wallS,
 	}
 	for _, p := range config.Presets() {
@@ -64,9 +64,9 @@ func Presets(s Scenario, seeds []uint64, wallS float64) Contest {
 func HoldLive(s Scenario, seeds []uint64, wallS float64) Contest {
 	return Contest{
 		Name: "hold-live-" + s.Name, Title: "Hold and newest first against queue-drop, live: " + s.Title,
-		Summary: "Reversing words with a small transformer on embedded engine and trainer: C 64, B 32, S 4, so that C/B = 2 and C/S = 16; a decode step takes at least 12 ms, " +
-			"a train step at least 40 ms, so that rollouts are made about one and a half times as fast as they are trained on where no tools take time.",
-		Common: append(common(4, 32, 64, 0.012, 0.04), s.Set...),
+		Summary: "Reversing words with a small transformer on embedded engine and trainer: C 64, B 32, S 4, so that C/B = 2 and C/S = 16; a decode step takes at least 6 ms, " +
+			"a train step at least 20 ms, so that rollouts are made about one and a half times as fast as they are trained on where no tools take time.",
+		Common: append(common(4, 32, 64, 0.006, 0.02), s.Set...),
 		Arms:   freshest(), Seeds: seeds, WallS: wallS,
 	}
 }

@@ -66,7 +66,7 @@ type Figures struct {
 	TokenStaleness float64 `json:"token_staleness"`
 	// Period is the mean train period over the train step.
 	Period float64 `json:"period"`
-	// Length is the mean length of trained responses over that of sampled ones.
+	// Length is the mean length of trained responses over that of started ones, whatever became of these.
 	Length float64 `json:"length"`
 	// Wasted is the share of tokens made that was not trained.
 	Wasted float64 `json:"wasted"`
@@ -124,7 +124,7 @@ func (t Trial) config() (sim.Config, float64, error) {
 	rules := loop.Config{GroupSize: t.Cell.GroupSize, BatchGroups: g, QueueGroups: g, EngineSlots: []int{t.Cell.Concurrency}, Seed: t.Seed}
 	t.Rule.Set(&rules, t.Cell)
 	cfg := sim.Config{
-		Loop: rules, Work: sim.NewModelled(t.Seed, lengths, nil, all, int64(stepNS)), NSPerToken: slotNS,
+		Loop: rules, Work: &startedWork{Work: sim.NewModelled(t.Seed, lengths, nil, all, int64(stepNS)), from: loop.Version(t.Warmup)}, NSPerToken: slotNS,
 		SyncNS: int64(math.Round(t.Cell.SyncShare * stepNS)), Warmup: t.Warmup, Measured: t.Measured,
 	}
 	if a := t.Cell.Crowding; a > 0 {
@@ -133,6 +133,27 @@ func (t Trial) config() (sim.Config, float64, error) {
 	}
 	return cfg, stepNS / 1e9, nil
 }
+
+// startedWork adds up the lengths of what is started, which cancelled rollouts and
+// those of dropped groups are part of.
+type startedWork struct {
+	sim.Work
+	from             loop.Version // counted are rollouts that start under it or later
+	rollouts, tokens int64
+}
+
+// Rollout implements sim.Work.
+func (w *startedWork) Rollout(r sim.Rollout) sim.Response {
+	response := w.Work.Rollout(r)
+	if r.Version >= w.from && r.Attempt <= 1 {
+		w.rollouts++
+		w.tokens += int64(response.Tokens)
+	}
+	return response
+}
+
+// mean is the mean length of what was started.
+func (w *startedWork) mean() float64 { return float64(w.tokens) / float64(max(w.rollouts, 1)) }
 
 // Run simulates the trial. A simulation that stalls is a result, [Figures.Failed];
 // the error is of trials that cannot be simulated.
@@ -156,7 +177,7 @@ func (t Trial) Run() (Figures, error) {
 	s := res.Summary
 	figures := Figures{
 		Staleness: s.Staleness.Mean, P95: float64(s.Staleness.P95), TokenStaleness: s.TokenStaleness.Mean, Period: s.PeriodS.Mean / stepS,
-		Length: s.Length.TrainedMeanTokens / s.Length.SampledMeanTokens, Wasted: s.Waste.WastedShare,
+		Length: s.Length.TrainedMeanTokens / cfg.Work.(*startedWork).mean(), Wasted: s.Waste.WastedShare,
 		RolloutIdle: s.RolloutIdleRatio, TrainerIdle: s.TrainerIdleRatio,
 	}
 	if t.Follow {

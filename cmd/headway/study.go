@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +20,7 @@ import (
 
 // studyCmd holds the scripted experiments.
 type studyCmd struct {
-	List    studyListCmd    `cmd:"" default:"1" help:"List the studies."`
+	List    studyListCmd    `cmd:"" default:"withargs" help:"List the studies."`
 	Hold    studyHoldCmd    `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better. With --live, in live runs."`
 	Presets studyPresetsCmd `cmd:"" help:"Every framework's rules, live, on one task, from the same seeds and for the same wall time."`
 }
@@ -40,10 +40,16 @@ var studyList = []studyEntry{
 }
 
 // studyListCmd lists the studies.
-type studyListCmd struct{ output }
+type studyListCmd struct {
+	output
+	Name string `arg:"" optional:"" hidden:""`
+}
 
-// Run lists.
+// Run lists; a name that got here is no study's.
 func (c *studyListCmd) Run(a *app) error {
+	if c.Name != "" {
+		return usageError("the studies are hold and presets; headway study lists them", "there is no study named %q", c.Name)
+	}
 	if c.JSON {
 		return printJSON(a.Stdout, studyList)
 	}
@@ -98,14 +104,28 @@ func provenance(a *app, command string) study.Provenance {
 		Machine: fmt.Sprintf("%s/%s with %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), Date: a.Now().Format(time.DateOnly)}
 }
 
-// programRevision names the program as exactly as it is known.
+// programRevision names the program as exactly as it is known: by its commit, or
+// where it was built from something else by a digest of the program itself.
 func programRevision() string {
 	b := currentBuild()
 	text := "headway " + b.Version
-	if b.Revision != "" && !strings.Contains(b.Version, b.Revision[:min(len(b.Revision), 12)]) {
-		text += " " + b.Revision[:min(len(b.Revision), 12)]
+	if b.Revision != "" && !b.Modified {
+		return text + " " + b.Revision[:min(len(b.Revision), 12)]
 	}
-	return text
+	digest := sha256.New()
+	path, err := os.Executable()
+	if err != nil {
+		return text
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return text
+	}
+	defer file.Close()
+	if _, err := io.Copy(digest, file); err != nil {
+		return text
+	}
+	return text + fmt.Sprintf(" %x", digest.Sum(nil)[:6])
 }
 
 // interruptible is cancelled by the first signal; a second ends the program.
@@ -192,6 +212,7 @@ func (c *studyHoldCmd) print(a *app, result study.HoldResult, from study.Provena
 	if c.Out != "" {
 		err := errors.Join(
 			c.write("hold.md", markdown),
+			c.write("hold-ideas.md", func(w io.Writer) error { return study.IdeasMarkdown(w, result, from) }),
 			c.write("hold.csv", func(w io.Writer) error { return study.HoldCSV(w, result) }),
 			c.write("hold.json", func(w io.Writer) error { return printJSON(w, document) }))
 		if err != nil {
