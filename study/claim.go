@@ -35,7 +35,7 @@ func (c Claim) judged() Claim {
 	}
 	off := math.Abs(c.Measured.Mean - c.Printed)
 	if c.AtMost {
-		off = max(math.Abs(c.Measured.Mean)-c.Printed, 0)
+		off = math.Abs(c.Measured.Mean) - c.Printed
 	}
 	switch {
 	case math.IsNaN(off):
@@ -59,6 +59,9 @@ const (
 
 // best is the rule theory.md proposes.
 func best() Rule { return Held(0.3, loop.SelectNewest, 2) }
+
+// paused is that, opening nothing either while one and a quarter batches wait.
+func paused() Rule { return best().pausing(1.25) }
 
 // unheld is that without a hold.
 func unheld() Rule { return Held(0, loop.SelectNewest, 2) }

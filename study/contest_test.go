@@ -22,12 +22,12 @@ func TestContestants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if presets := len(config.Presets()); len(documents) != presets+3 || presets < 6 {
+		if presets := len(config.Presets()); len(documents) != presets+4 || presets < 6 {
 			t.Errorf("%d arms with %d presets", len(documents), presets)
 		}
 		for i, d := range documents {
 			name := c.Arms[i].Name
-			if i >= 3 && d.Preset != name {
+			if i >= 4 && d.Preset != name {
 				t.Errorf("%s is preset %q", name, d.Preset)
 			}
 			if tools := d.Environment.ServiceTime.MeanS > 0; tools != (s.Name == "tools") {
@@ -55,13 +55,13 @@ func TestContestTakesTurns(t *testing.T) {
 	c := HoldLive(Scenarios()[0], []uint64{7, 8}, 3)
 	var order []string
 	played, err := c.Play(t.Context(), func(_ context.Context, d config.Config, wallS float64) (Lived, error) {
-		order = append(order, fmt.Sprintf("%d/%d/%s", d.Seed, d.QueueGroups()/d.BatchGroups(), d.Queue.Select))
+		order = append(order, fmt.Sprintf("%d/%d/%s/%g", d.Seed, d.QueueGroups()/d.BatchGroups(), d.Queue.Select, d.Queue.PauseAt))
 		return Lived{ArmRun: report.ArmRun{WallS: wallS, Staleness: float64(d.Seed), Accuracy: 0.5}, StalenessP50: 2}, nil
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"7/2/oldest", "7/1/oldest", "7/2/newest", "8/1/oldest", "8/2/newest", "8/2/oldest"}
+	want := []string{"7/2/oldest/0", "7/1/oldest/0", "7/2/newest/0", "7/2/newest/1.25", "8/1/oldest/0", "8/2/newest/0", "8/2/newest/1.25", "8/2/oldest/0"}
 	if !slices.Equal(order, want) {
 		t.Errorf("order %q, want %q", order, want)
 	}

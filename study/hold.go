@@ -47,7 +47,8 @@ func cellAt(rho, tailness, load, sync float64) Cell {
 	return Cell{Rho: rho, Tailness: tailness, Load: load, SyncShare: sync, GroupSize: groupSize, Concurrency: concurrency}
 }
 
-// gridRules are queue-drop with every hold, order and capacity. With one batch of
+// gridRules are queue-drop with every hold, order and capacity, and the best of
+// what was tried besides. With one batch of
 // capacity the order decides nothing, so that only one stands there.
 func gridRules() []Rule {
 	var rules []Rule
@@ -61,7 +62,7 @@ func gridRules() []Rule {
 			}
 		}
 	}
-	return rules
+	return append(rules, paused())
 }
 
 // Row is one rule in one cell, over the seeds.

@@ -128,22 +128,25 @@ func writePivot(b *strings.Builder, r HoldResult, name string) {
 	table(b, append(header, "mean"), rows)
 }
 
-// writeHeadline is the table over ρ, tailness and C/B of the proposed rule.
+// writeHeadline is the table over ρ, tailness and C/B of the proposed rule, and of
+// the best of what was tried besides.
 func writeHeadline(b *strings.Builder, r HoldResult) {
-	for _, sync := range gridSync {
-		var rows [][]string
-		for _, row := range r.Grid {
-			if row.Rule != best().Name || row.Cell.SyncShare != sync {
+	for _, rule := range []struct{ name, title string }{{best().Name, "Newest first, q = 2, θ = 0.3"}, {paused().Name, "The same, opening nothing while 1.25 batches wait"}} {
+		for _, sync := range gridSync {
+			var rows [][]string
+			for _, row := range r.Grid {
+				if row.Rule != rule.name || row.Cell.SyncShare != sync {
+					continue
+				}
+				rows = append(rows, []string{fmt.Sprint(row.Cell.Load), fmt.Sprint(row.Cell.Tailness), fmt.Sprint(row.Cell.Rho), row.Staleness.print(2),
+					row.VersusQ2.Staleness.change(), row.VersusQ1.Staleness.change(), row.VersusQ2.Period.change(), row.VersusQ1.Period.change(), row.Length.print(4), share(row.Wasted)})
+			}
+			if len(rows) == 0 {
 				continue
 			}
-			rows = append(rows, []string{fmt.Sprint(row.Cell.Load), fmt.Sprint(row.Cell.Tailness), fmt.Sprint(row.Cell.Rho), row.Staleness.print(2),
-				row.VersusQ2.Staleness.change(), row.VersusQ1.Staleness.change(), row.VersusQ2.Period.change(), row.VersusQ1.Period.change(), row.Length.print(4), share(row.Wasted)})
+			fmt.Fprintf(b, "## %s, with a sync of %g of a train step\n\nBeside queue-drop with q = 2 and with q = 1.\n\n", rule.title, sync)
+			table(b, []string{"C/B", "tailness", "ρ", "staleness", "to q 2", "to q 1", "period to q 2", "period to q 1", "trained/started length", "tokens wasted"}, rows)
 		}
-		if len(rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(b, "## Newest first, q = 2, θ = 0.3, with a sync of %g of a train step\n\nBeside queue-drop with q = 2 and with q = 1.\n\n", sync)
-		table(b, []string{"C/B", "tailness", "ρ", "staleness", "to q 2", "to q 1", "period to q 2", "period to q 1", "trained/started length", "tokens wasted"}, rows)
 	}
 }
 

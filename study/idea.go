@@ -113,9 +113,6 @@ func slack(cell Cell, least, margin float64) float64 {
 
 // ideas lists them; the first two are the rules of the grid, for comparison.
 func ideas() []Idea {
-	paused := func(q float64) func(*loop.Config, Cell) {
-		return func(c *loop.Config, _ Cell) { c.PauseGroups = int(q * float64(c.BatchGroups)) }
-	}
 	block := func(q int, order loop.Selection, theta float64) Rule {
 		return Rule{fmt.Sprintf("block q=%d %s hold %g", q, orderNames[order], theta), func(c *loop.Config, _ Cell) {
 			c.Policy, c.QueueGroups, c.Select, c.Hold = loop.PolicyBlock, q*c.BatchGroups, order, theta
@@ -149,7 +146,7 @@ func ideas() []Idea {
 		{Name: "a fractional bound", Hope: "bounded, hold and newest first: live groups capped at what the trainer needs, nothing dropped.",
 			rules: []Rule{capped(0.25, 0.3), capped(0.5, 0.3), capped(0.75, 0.3), capped(1, 0.3), capped(1, 0), capped(1.5, 0.3)}},
 		{Name: "pause while a batch waits", Hope: "pause_at: nothing opens once the next batch is ready, so that admission resumes with the switch; a hold that measures its slack.",
-			rules: []Rule{unheld().with("pause 1", paused(1)), unheld().with("pause 1.25", paused(1.25)), unheld().with("pause 1.5", paused(1.5)), unheld().with("pause 1.75", paused(1.75)), best().with("pause 1.25", paused(1.25)), best().with("pause 1.5", paused(1.5))}},
+			rules: []Rule{unheld().pausing(1), unheld().pausing(1.25), unheld().pausing(1.5), unheld().pausing(1.75), best().pausing(1.25), best().pausing(1.5)}},
 		{Name: "generation that stops", Hope: "block: a full queue stops admission, so that what is not needed is not made.",
 			rules: []Rule{block(1, loop.SelectOldest, 0), block(1, loop.SelectOldest, 0.3), block(2, loop.SelectNewest, 0.3)}},
 		{Name: "oldest version first", Hope: "Trains what would get stale; known to be biased (theory.md).",

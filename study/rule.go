@@ -21,6 +21,11 @@ func Held(theta float64, order loop.Selection, q int) Rule {
 
 var orderNames = map[loop.Selection]string{loop.SelectOldest: "oldest", loop.SelectNewest: "newest", loop.SelectOldestVersion: "oldest-version"}
 
+// pausing returns the rule with nothing opened while q batches wait in the queue.
+func (r Rule) pausing(q float64) Rule {
+	return r.with(fmt.Sprintf("pause %g", q), func(c *loop.Config, _ Cell) { c.PauseGroups = int(q * float64(c.BatchGroups)) })
+}
+
 // with returns the rule with a further change and name.
 func (r Rule) with(name string, set func(c *loop.Config, cell Cell)) Rule {
 	return Rule{r.Name + " " + name, func(c *loop.Config, cell Cell) {
