@@ -111,6 +111,22 @@ type HoldResult struct {
 	Bias        []Row   `json:"bias"`
 	Ideas       []Idea  `json:"ideas"`
 	IdeaRows    []Row   `json:"idea_rows"`
+	// Fresh sets newest first beside a random choice among the groups ready since the last batch.
+	Fresh []FreshRow `json:"fresh"`
+}
+
+// FreshRow is one rule with newest first in one cell where the trainer binds, and
+// with the choice of [Figures.Fresh] in its place.
+type FreshRow struct {
+	Cell Cell   `json:"cell"`
+	Rule string `json:"rule"`
+	// Period over that of queue-drop with q = 2: where it is above 1 the trainer waits, and Fresh is not exact.
+	Period Estimate `json:"period_ratio"`
+	// Newest and Fresh are staleness over that of queue-drop with q = 2, the lengths trained over started mean.
+	Newest       Estimate `json:"newest_staleness_ratio"`
+	NewestLength Estimate `json:"newest_length_ratio"`
+	Fresh        Estimate `json:"fresh_staleness_ratio"`
+	FreshLength  Estimate `json:"fresh_length_ratio"`
 }
 
 // Hold studies the rule hold and selection newest first against queue-drop: the
@@ -119,6 +135,7 @@ func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, err
 	p := newPlan(opt)
 	p.addClaims()
 	ideas := p.addIdeas()
+	p.addFresh()
 	p.addBias()
 	p.addGrid()
 	if err := p.run(ctx, sims); err != nil {
@@ -128,7 +145,7 @@ func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, err
 	r.Grid, r.Bias, r.IdeaRows, r.Ideas = p.rows(partGrid), p.rows(partBias), p.rows(partIdeas), ideas
 	markFrontier(r.IdeaRows)
 	countFrontier(r.Ideas, r.IdeaRows)
-	r.Claims = p.claims()
+	r.Claims, r.Fresh = p.claims(), p.freshRows()
 	return r, nil
 }
 
@@ -140,6 +157,7 @@ const (
 	partBias
 	partClaims
 	partIdeas
+	partFresh
 	partCount
 )
 
@@ -240,6 +258,48 @@ func (p *plan) addBias() {
 			break
 		}
 	}
+}
+
+// addFresh tries another choice than the newest where newest first selects lengths.
+func (p *plan) addFresh() {
+	loads, tails, rhos, syncs := gridLoad, []float64{50, 90}, []float64{1.1, 1.5, 2}, gridSync
+	if p.opt.Quick {
+		loads, tails, rhos, syncs = []float64{0.5}, []float64{70}, []float64{2}, []float64{0}
+	}
+	for _, sync := range syncs {
+		for _, load := range loads {
+			for _, tailness := range tails {
+				for _, rho := range rhos {
+					cell := cellAt(rho, tailness, load, sync)
+					p.add(partFresh, cell, Drop(2), true)
+					for _, rule := range []Rule{unheld(), best(), newest(0.7), paused()} {
+						p.add(partFresh, cell, rule, true)
+					}
+				}
+			}
+		}
+	}
+}
+
+// freshRows are the choices side by side.
+func (p *plan) freshRows() []FreshRow {
+	var rows []FreshRow
+	for _, at := range p.parts[partFresh] {
+		if at.rule == Drop(2).Name {
+			continue
+		}
+		first := p.at[at]
+		this, base := point(p.done[first:first+p.opt.Seeds]), p.of(at.cell, Drop(2), true)
+		against := make(point, len(this)) // what fresh would be, as a staleness
+		for i, f := range this {
+			against[i] = Figures{Staleness: f.Fresh, Failed: f.Failed}
+		}
+		rows = append(rows, FreshRow{
+			Cell: at.cell, Rule: at.rule, Period: this.ratio(base, period), Newest: this.ratio(base, staleness), NewestLength: this.mean(length),
+			Fresh: against.ratio(base, staleness), FreshLength: this.mean(func(f Figures) float64 { return f.FreshLength }),
+		})
+	}
+	return rows
 }
 
 // name writes a cell.

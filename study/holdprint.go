@@ -42,6 +42,7 @@ func HoldMarkdown(w io.Writer, r HoldResult, from Provenance) error {
 	writeHeadline(&b, r)
 	writeTheta(&b, r)
 	writeBias(&b, r)
+	writeFresh(&b, r)
 	writeIdeas(&b, r)
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -207,6 +208,19 @@ func writeBias(b *strings.Builder, r HoldResult) {
 		rows = append(rows, []string{fmt.Sprint(row.Cell.Concurrency / row.Cell.GroupSize), fmt.Sprint(row.Cell.Rho), row.Rule, row.Staleness.print(2), row.VersusQ2.Staleness.change(), row.VersusQ2.Period.change(), row.Length.print(4)})
 	}
 	table(b, []string{"C/S", "ρ", "rule", "staleness", "to q 2", "period to q 2", "trained/started length"}, rows)
+}
+
+func writeFresh(b *strings.Builder, r HoldResult) {
+	b.WriteString("## Newest first selects lengths; a random choice among fresh groups does not\n\n" +
+		"Groups that open at a switch become ready after a time that is their generation time modulo the period: whoever takes the newest then selects by it. " +
+		"Beside newest first stands a batch drawn at random among the groups ready since the batch before, recomputed from the same runs (older ones only where these do not suffice): " +
+		"all of them are trained from the same version, so that their order within the period buys little. It is exact where the period is that of queue-drop. Staleness is a change to queue-drop q 2.\n\n")
+	var rows [][]string
+	for _, row := range r.Fresh {
+		rows = append(rows, []string{fmt.Sprint(row.Cell.SyncShare), fmt.Sprint(row.Cell.Load), fmt.Sprint(row.Cell.Tailness), fmt.Sprint(row.Cell.Rho), row.Rule,
+			short(row.Period), row.Newest.change(), row.NewestLength.print(4), row.Fresh.change(), row.FreshLength.print(4)})
+	}
+	table(b, []string{"sync", "C/B", "tailness", "ρ", "rule", "period", "newest: staleness", "length ratio", "fresh: staleness", "length ratio"}, rows)
 }
 
 func writeIdeas(b *strings.Builder, r HoldResult) {

@@ -48,13 +48,17 @@ type Trial struct {
 	Seed uint64
 	// Warmup and Measured are train steps.
 	Warmup, Measured int
-	// Follow measures what needs every event: Figures.Bound and Figures.Delayed.
+	// Follow measures what needs every event: Figures.Bound, Delayed, Fresh and FreshLength.
 	Follow bool
 }
 
 // key names the trial among those that are kept.
 func (t Trial) key() string {
-	return fmt.Sprintf("%+v|%s|seed %d|%d+%d|%v", t.Cell, t.Rule.Name, t.Seed, t.Warmup, t.Measured, t.Follow)
+	key := fmt.Sprintf("%+v|%s|seed %d|%d+%d", t.Cell, t.Rule.Name, t.Seed, t.Warmup, t.Measured)
+	if t.Follow {
+		key += "|followed"
+	}
+	return key
 }
 
 // Figures are what one trial measured.
@@ -79,6 +83,12 @@ type Figures struct {
 	// Delayed is the staleness that the same starts would have had if weights were switched only
 	// a [DelayShare] of a train step after its end. 0 unless followed.
 	Delayed float64 `json:"delayed,omitempty"`
+	// Fresh and FreshLength are the staleness and the length ratio if every batch were a random
+	// choice among the groups ready since the batch before, older ones only where these do not
+	// suffice: exact where the trainer never waits, since then nothing that starts depends on what is
+	// selected. 0 unless followed.
+	Fresh       float64 `json:"fresh,omitempty"`
+	FreshLength float64 `json:"fresh_length,omitempty"`
 	// Failed says why the simulation did not end, "" if it did.
 	Failed string `json:"failed,omitempty"`
 }
@@ -164,7 +174,7 @@ func (t Trial) Run() (Figures, error) {
 	}
 	var f follower
 	if t.Follow {
-		f = newFollower(loop.Version(t.Warmup), int64(DelayShare*stepS*1e9))
+		f = newFollower(cfg.Loop, loop.Version(t.Warmup), int64(DelayShare*stepS*1e9))
 		cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { f.observe(ev, actions) }
 	}
 	if err := cfg.Validate(); err != nil {
@@ -182,84 +192,7 @@ func (t Trial) Run() (Figures, error) {
 	}
 	if t.Follow {
 		figures.Bound, figures.Delayed = f.bound(s.PeriodS.Mean*1e9), f.delayed()
+		figures.Fresh, figures.FreshLength = f.fresh.figures(cfg.Work.(*startedWork).mean())
 	}
 	return figures, nil
 }
-
-// follower recomputes from the events of a simulation what no summary has.
-type follower struct {
-	warmup  loop.Version
-	delayNS int64
-	// updates are the times at which versions 1, 2, … were made.
-	updates []int64
-	open    map[loop.GroupID]*groupTimes
-	// generation times of ready groups in the measured window, in nanoseconds.
-	generation []int64
-	groups     int64
-	staleness  int64
-}
-
-// groupTimes are when a group was opened and when its last rollout was scored.
-type groupTimes struct{ opened, scored int64 }
-
-func newFollower(warmup loop.Version, delayNS int64) follower {
-	return follower{warmup: warmup, delayNS: delayNS, open: map[loop.GroupID]*groupTimes{}}
-}
-
-func (f *follower) observe(ev loop.Event, actions []loop.Action) {
-	switch ev.Kind {
-	case loop.TrainStepEnded:
-		f.updates = append(f.updates, ev.Time)
-	case loop.RolloutScored:
-		if g := f.open[ev.Group]; g != nil {
-			g.scored = ev.Time
-		}
-	}
-	for i := range actions {
-		a := &actions[i]
-		switch a.Kind {
-		case loop.StartRollout:
-			if f.open[a.Group] == nil {
-				f.open[a.Group] = &groupTimes{opened: ev.Time}
-			}
-		case loop.GroupLeased, loop.GroupEnded:
-			f.ready(a)
-		}
-	}
-}
-
-// ready takes a group that leaves the queue.
-func (f *follower) ready(a *loop.Action) {
-	g := f.open[a.Group]
-	if g == nil {
-		return
-	}
-	delete(f.open, a.Group)
-	if loop.Version(len(f.updates)) < f.warmup {
-		return
-	}
-	f.generation = append(f.generation, g.scored-g.opened)
-	if a.Kind != loop.GroupLeased {
-		return
-	}
-	served := 0
-	for k := len(f.updates); k > 0; k-- {
-		if f.updates[k-1]+f.delayNS <= g.opened {
-			served = k
-			break
-		}
-	}
-	f.groups++
-	f.staleness += int64(a.Version) - int64(served)
-}
-
-// bound is E⌈D/T⌉.
-func (f *follower) bound(periodNS float64) float64 {
-	sum := 0.0
-	for _, d := range f.generation {
-		sum += math.Ceil(float64(d) / periodNS)
-	}
-	return sum / float64(max(len(f.generation), 1))
-}
-
-func (f *follower) delayed() float64 { return float64(f.staleness) / float64(max(f.groups, 1)) }

@@ -63,6 +63,22 @@ func TestLengthCountsWhatWasStarted(t *testing.T) {
 	}
 }
 
+// Where groups open together at a switch, newest first trains other lengths than it
+// started; a random choice among the groups ready since the batch before does not, and
+// is as fresh or hardly less so.
+func TestFreshChoiceIsUnbiased(t *testing.T) {
+	f := figuresOf(t, cellAt(2, 70, 0.5, 0), best())
+	if math.Abs(f.Length-1) < 0.015 {
+		t.Errorf("newest first trains %.4f of the length it started: this case no longer shows its bias", f.Length)
+	}
+	if math.Abs(f.FreshLength-1) > 0.008 {
+		t.Errorf("the fresh choice trains %.4f of the length it started", f.FreshLength)
+	}
+	if f.Fresh < f.Staleness || f.Fresh > f.Staleness+0.5 {
+		t.Errorf("staleness %.3f of the fresh choice, %.3f newest first", f.Fresh, f.Staleness)
+	}
+}
+
 // The same trial gives the same figures, and a name stands for one rule.
 func TestTrialsAreNamed(t *testing.T) {
 	if a, b := figuresOf(t, boundCell, best()), figuresOf(t, boundCell, best()); a != b {
@@ -71,6 +87,7 @@ func TestTrialsAreNamed(t *testing.T) {
 	p := newPlan(HoldOptions{Seeds: 1, Warmup: 1, Measured: 1})
 	p.addClaims()
 	p.addIdeas()
+	p.addFresh()
 	p.addBias()
 	p.addGrid()
 	rules := map[string]string{}
