@@ -169,8 +169,8 @@ type Queue struct {
 	Factor float64 `json:"factor,omitempty" min:"1" max:"1e6"`
 	// Capacity is Q, the queue's capacity in rollouts, instead of factor; a multiple of rollout.group_size.
 	Capacity int `json:"capacity,omitempty" min:"1" max:"268435456"`
-	// Select is the order in which ready groups enter a batch; policy replay draws instead. Default oldest.
-	Select string `json:"select,omitempty" allowed:"oldest newest oldest-version"`
+	// Select is how ready groups enter a batch: the oldest or the newest of them, those of the oldest version, or a random choice among the fresh ones, which became ready since the batch before. Policy replay draws by itself. Default oldest.
+	Select string `json:"select,omitempty" allowed:"oldest newest oldest-version fresh"`
 	// Hold is theta: no group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that; at most 0.3 keeps lengths unbiased. Default 0, off.
 	Hold float64 `json:"hold" min:"0" below:"1"`
 	// PauseAt opens no group while the queue holds that many batches, under any policy; at least 1, or 0 for no such limit. Default 0.

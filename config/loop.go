@@ -17,7 +17,7 @@ var (
 	policies = map[string]loop.Policy{"drop": loop.PolicyDrop, "max": loop.PolicyMax, "block": loop.PolicyBlock,
 		"bounded": loop.PolicyBounded, "threshold": loop.PolicyThreshold, "replay": loop.PolicyReplay}
 	starts     = map[string]loop.StartOrder{"stream": loop.StartStream, "gang": loop.StartGang}
-	selections = map[string]loop.Selection{"oldest": loop.SelectOldest, "newest": loop.SelectNewest, "oldest-version": loop.SelectOldestVersion}
+	selections = map[string]loop.Selection{"oldest": loop.SelectOldest, "newest": loop.SelectNewest, "oldest-version": loop.SelectOldestVersion, "fresh": loop.SelectFresh}
 	modes      = map[string]loop.SyncMode{"in_flight": loop.SyncInFlight, "pause": loop.SyncPause, "restart": loop.SyncRestart, "drain": loop.SyncDrain}
 	failures   = map[string]loop.FailureRule{"drop_group": loop.DropGroup, "shrink": loop.ShrinkGroup}
 	evictions  = map[string]loop.Eviction{"version": loop.EvictOldestVersion, "drift": loop.EvictDrift}

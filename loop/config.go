@@ -70,6 +70,9 @@ const (
 	SelectNewest
 	// SelectOldestVersion takes the groups with the lowest start version, of equals the one ready first.
 	SelectOldestVersion
+	// SelectFresh draws the batch at random among the groups that became ready since the one before was
+	// selected, and fills it with the newest of the others. What a full queue gives up is drawn likewise.
+	SelectFresh
 )
 
 // SyncMode says what engines do with running rollouts while weights change.
@@ -147,7 +150,7 @@ type Config struct {
 	Balance bool
 	// Evict is what PolicyReplay's full buffer gives up; the zero value is EvictOldestVersion.
 	Evict Eviction
-	// Seed of the loop's own draws: replay sampling and the curriculum.
+	// Seed of the loop's own draws: replay sampling, SelectFresh, the curriculum and the order of prompts.
 	Seed uint64
 
 	// PauseGroups opens no group while the queue holds that many, under any policy; 0 is no such limit.

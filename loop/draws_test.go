@@ -180,3 +180,38 @@ func TestCurriculumFollowsTheBand(t *testing.T) {
 		}
 	}
 }
+
+// TestFreshSamplesEvenly requires that every group that became ready while a step
+// ran is trained equally often, whether or not the queue could hold them all.
+func TestFreshSamplesEvenly(t *testing.T) {
+	const runs, arrivals, batch = 4000, 9, 2
+	for _, capacity := range []int{2, 4, 9} {
+		trained := make([]int, arrivals)
+		for seed := range uint64(runs) {
+			cfg := loop.Config{GroupSize: 1, BatchGroups: batch, QueueGroups: capacity, EngineSlots: []int{batch + arrivals}, Select: loop.SelectFresh, Seed: seed}
+			l, err := loop.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			actions, _ := l.Step(loop.Event{Kind: loop.RunStarted})
+			var ready []loop.Event
+			for _, a := range actions {
+				ready = append(ready, loop.Event{Kind: loop.RolloutScored, Slot: a.Slot, Group: a.Group, Attempt: a.Attempt})
+			}
+			for _, ev := range ready { // the first two are the running step's batch
+				l.Step(ev)
+			}
+			actions, _ = l.Step(loop.Event{Kind: loop.TrainStepEnded, Lease: 1, Attempt: 1, Version: 1})
+			for _, a := range actions {
+				if a.Kind == loop.GroupLeased {
+					trained[a.Group-batch-1]++
+				}
+			}
+		}
+		for i, n := range trained {
+			if !within(n, runs, float64(batch)/arrivals) {
+				t.Errorf("capacity %d: arrival %d of %d was trained %d times in %d, want a share of %.3f", capacity, i+1, arrivals, n, runs, float64(batch)/arrivals)
+			}
+		}
+	}
+}

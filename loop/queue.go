@@ -21,6 +21,7 @@ func (l *Loop) ready(gi int32) {
 		l.endGroup(gi, EndFiltered, ReasonSolveRate)
 		return
 	}
+	s.Fresh++
 	if s.Queue.Len >= l.cfg.QueueGroups {
 		if l.cfg.Policy == PolicyBlock {
 			g.State = groupHeld
@@ -28,7 +29,13 @@ func (l *Loop) ready(gi int32) {
 			l.emit(Action{Kind: GroupHeld, Group: g.ID, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
 			return
 		}
-		l.evict()
+		if l.fresh() && s.Groups[s.Queue.Head].Turn >= s.FreshFrom {
+			if l.endOneOf(gi) == gi {
+				return
+			}
+		} else {
+			l.evict()
+		}
 	}
 	l.enqueue(gi)
 	l.selectBatch()
@@ -84,6 +91,7 @@ func (l *Loop) selectBatch() {
 		s.Ledger.Leased += int64(g.Scored)
 	}
 	s.Taken += len(s.Lease.Groups)
+	s.FreshFrom, s.Fresh = s.NextTurn, 0
 	l.emitTrainStep()
 	l.admitHeld()
 	l.abortStale()
@@ -142,6 +150,8 @@ func (l *Loop) nextGroup() int32 {
 		return l.sampleReplay()
 	}
 	switch l.cfg.Select {
+	case SelectFresh:
+		return l.sampleFresh()
 	case SelectNewest:
 		return s.Queue.Tail
 	case SelectOldestVersion:

@@ -44,8 +44,7 @@ func (l *Loop) sampleReplay() int32 {
 	for i := s.Queue.Head; i != none; i = s.Groups[i].Next {
 		total += l.replayWeight(i)
 	}
-	x := Draw(l.cfg.Seed, s.Draws) % total
-	s.Draws++
+	x := l.draw(total)
 	for i := s.Queue.Head; ; i = s.Groups[i].Next {
 		w := l.replayWeight(i)
 		if x < w || s.Groups[i].Next == none {

@@ -49,6 +49,10 @@ type state struct {
 	Draws uint64
 	// Levels are the curriculum's estimates.
 	Levels []level
+	// FreshFrom is the Turn from which groups became ready since the last batch was selected, Fresh how
+	// many of those came to the queue (SelectFresh).
+	FreshFrom int64
+	Fresh     int64
 	// Taken counts the groups leased since the last completed sync (PolicyThreshold).
 	Taken int
 	Times times

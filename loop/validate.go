@@ -30,7 +30,7 @@ func (c Config) Validate() error {
 	c.validateAdmission(&bad)
 	c.validateReplay(&bad)
 	c.validateShaping(&bad)
-	if c.Policy > PolicyReplay || c.Start > StartGang || c.Select > SelectOldestVersion || c.Sync > SyncRestart || c.OnFailure > ShrinkGroup || c.Evict > EvictDrift {
+	if c.Policy > PolicyReplay || c.Start > StartGang || c.Select > SelectFresh || c.Sync > SyncRestart || c.OnFailure > ShrinkGroup || c.Evict > EvictDrift {
 		bad.add("unknown rule: policy %d, start %d, select %d, sync %d, on failure %d, evict %d", c.Policy, c.Start, c.Select, c.Sync, c.OnFailure, c.Evict)
 	}
 	return errors.Join(bad...)

@@ -19,7 +19,7 @@ func Held(theta float64, order loop.Selection, q int) Rule {
 	}}
 }
 
-var orderNames = map[loop.Selection]string{loop.SelectOldest: "oldest", loop.SelectNewest: "newest", loop.SelectOldestVersion: "oldest-version"}
+var orderNames = map[loop.Selection]string{loop.SelectOldest: "oldest", loop.SelectNewest: "newest", loop.SelectOldestVersion: "oldest-version", loop.SelectFresh: "fresh"}
 
 // pausing returns the rule with nothing opened while q batches wait in the queue.
 func (r Rule) pausing(q float64) Rule {

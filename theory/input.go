@@ -19,6 +19,7 @@ const (
 	SelectOldest        = "oldest"
 	SelectNewest        = "newest"
 	SelectOldestVersion = "oldest-version"
+	SelectFresh         = "fresh"
 
 	StartStream = "stream"
 	StartGang   = "gang"
@@ -72,7 +73,7 @@ type Input struct {
 	Policy string
 	// MaxStaleness is the budget of policy max, in versions.
 	MaxStaleness int
-	// Select is one of oldest, newest, oldest-version; empty means oldest.
+	// Select is one of oldest, newest, oldest-version, fresh; empty means oldest.
 	Select string
 	// Start is one of stream, gang; empty means stream.
 	Start string
@@ -183,7 +184,7 @@ func (in Input) Validate() error {
 		number("sync_every", float64(in.SyncEvery), 1, 1<<20, "train steps"),
 		number("speed_ratio", in.SpeedRatio, 0, 1e6, "train over rollout tokens/s of one GPU"),
 		oneOf("policy", in.Policy, PolicyDrop, PolicyMax, PolicyBlock, PolicySynchronous),
-		oneOf("select", in.Select, SelectOldest, SelectNewest, SelectOldestVersion),
+		oneOf("select", in.Select, SelectOldest, SelectNewest, SelectOldestVersion, SelectFresh),
 		oneOf("start", in.Start, StartStream, StartGang),
 		oneOf("sync_mode", in.SyncMode, SyncInFlight, SyncPause, SyncRestart, SyncDrain),
 		oneOf("sync_trainer", in.SyncTrainer, TrainerFree, TrainerBlocked),

@@ -35,7 +35,7 @@ type predictFlags struct {
 	CapTokens      *int     `placeholder:"N" help:"Longest response (default: no cap); with --tailness."`
 	Policy         *string  `placeholder:"NAME" help:"Queue policy: drop (default), max, block, or synchronous for that schedule."`
 	MaxStaleness   *int     `placeholder:"N" help:"Staleness budget of --policy max, in versions."`
-	Select         *string  `placeholder:"NAME" help:"Selection order: oldest (default), newest, oldest-version."`
+	Select         *string  `placeholder:"NAME" help:"Selection order: oldest (default), newest, oldest-version, fresh."`
 	Start          *string  `placeholder:"NAME" help:"Start order: stream (default), gang."`
 	StepTime       *float64 `placeholder:"S" help:"The train step alone, in seconds; makes periods absolute."`
 	SyncTime       *float64 `placeholder:"S" help:"Time of a weight sync, in seconds; needs --step-time."`

@@ -45,9 +45,13 @@ type Checker struct {
 	prompts promptBook
 	levels  []levelBook
 	draws   uint64
-	slope   slopeBook
-	gamma   [64]uint64
-	hold    holdBook
+	// freshFrom is the turn of the first group to become ready after the last selection, arrivals
+	// counts those that came to the queue since.
+	freshFrom int
+	arrivals  int
+	slope     slopeBook
+	gamma     [64]uint64
+	hold      holdBook
 
 	admitted int64
 	ends     map[loop.End]int64

@@ -233,17 +233,55 @@ func (c *Checker) groupReady(g *groupBook) {
 	case c.cfg.FilterSolveRate && !c.inBand(g):
 		c.endGroup(g, loop.EndFiltered, loop.ReasonSolveRate)
 	case len(c.queue) == c.cfg.QueueGroups && c.cfg.Policy == loop.PolicyBlock:
+		c.arrivals++
 		g.place = inHeld
 		c.held = append(c.held, g.id)
 		c.expect(c.notice(loop.GroupHeld, g))
 	default:
+		c.arrivals++
 		if len(c.queue) == c.cfg.QueueGroups {
-			c.makeRoom()
+			if given := c.makeRoomFor(g); given == g {
+				return
+			}
 		}
 		c.enqueue(g)
 		c.selectBatch()
 		c.interruptAtBatch()
 	}
+}
+
+// makeRoomFor ends what a full queue gives up as a group arrives, perhaps that
+// group, and returns it; nil where the policy or the order of readiness decides.
+func (c *Checker) makeRoomFor(g *groupBook) *groupBook {
+	if !c.drawsFresh() || c.groups[c.queue[0]].turn < c.freshFrom {
+		c.makeRoom()
+		return nil
+	}
+	x := int(loop.Draw(c.cfg.Seed, c.draws) % uint64(c.arrivals))
+	c.draws++
+	given := g
+	if x < len(c.queue) {
+		given = c.groups[c.queue[len(c.queue)-1-x]]
+	}
+	c.endGroup(given, loop.EndEvicted, loop.ReasonFull)
+	return given
+}
+
+// drawsFresh reports whether batches are drawn among the groups that became
+// ready since the one before was selected.
+func (c *Checker) drawsFresh() bool {
+	return c.cfg.Select == loop.SelectFresh && c.cfg.Policy != loop.PolicyReplay
+}
+
+// fresh returns the queued groups that became ready since the last selection, the newest first.
+func (c *Checker) fresh() []loop.GroupID {
+	var ids []loop.GroupID
+	for _, id := range slices.Backward(c.queue) {
+		if c.groups[id].turn >= c.freshFrom {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // makeRoom ends what a full queue gives up first.
@@ -319,6 +357,7 @@ func (c *Checker) selectBatch() {
 		c.lease.groups = append(c.lease.groups, g.id)
 	}
 	c.taken += len(c.lease.groups)
+	c.freshFrom, c.arrivals = c.readied, 0
 	c.wantTrainStep()
 	c.cutSurplus()
 	for len(c.held) > 0 && len(c.queue) < c.cfg.QueueGroups {
@@ -339,10 +378,15 @@ func (c *Checker) preferred() loop.GroupID {
 	if c.cfg.Policy == loop.PolicyReplay {
 		return c.drawn()
 	}
+	if ids := c.fresh(); c.drawsFresh() && len(ids) > c.cfg.BatchGroups-len(c.lease.groups) {
+		x := loop.Draw(c.cfg.Seed, c.draws) % uint64(len(ids))
+		c.draws++
+		return ids[x]
+	}
 	return slices.MinFunc(c.queue, func(x, y loop.GroupID) int {
 		a, b := c.groups[x], c.groups[y]
 		switch {
-		case c.cfg.Select == loop.SelectNewest:
+		case c.cfg.Select == loop.SelectNewest, c.cfg.Select == loop.SelectFresh:
 			return b.turn - a.turn
 		case c.cfg.Select == loop.SelectOldestVersion && a.start != b.start:
 			return int(a.start - b.start)

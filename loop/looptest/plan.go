@@ -77,7 +77,7 @@ func drawConfig(r *rand.Rand) loop.Config {
 			GroupSize:           1 + r.IntN(5),
 			BatchGroups:         1 + r.IntN(4),
 			Policy:              loop.Policy(r.IntN(7)),
-			Select:              loop.Selection(r.IntN(3)),
+			Select:              loop.Selection(r.IntN(4)),
 			MaxStaleness:        loop.Version(r.IntN(4)),
 			Abort:               r.IntN(2) == 0,
 			Start:               loop.StartOrder(r.IntN(2)),
