@@ -291,8 +291,8 @@ type Curriculum struct {
 // Prompts says which prompts are played, and which are played again.
 type Prompts struct {
 	// Count is the size of the prompt set, every pass through it in another order; 0 gives every group a prompt of its own. Default 0.
-	Count int `json:"count" min:"0" max:"1000000000"`
-	// Requeue plays the prompt of a group that ended untrained, and was not filtered, again before further ones. Default false.
+	Count int `json:"count" min:"0" max:"16777216"`
+	// Requeue plays the prompt of a group that was evicted, discarded or cancelled again before further ones; one that was filtered, pruned or failed would be so again. Default false.
 	Requeue bool `json:"requeue"`
 }
 

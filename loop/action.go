@@ -17,7 +17,8 @@ const (
 	InterruptRollout
 	// AbortRollout: the rollout in Slot (Group, Sample, Attempt) is no longer wanted. Ends by
 	// RolloutAborted, or by whichever completion was already under way. With Slot -1 the rollout
-	// stands interrupted, and nothing answers.
+	// stands interrupted, and nothing answers. Reason says why the attempt ended, where it was not
+	// cancelled with its group: a sync that failed, or as many spans as may be.
 	AbortRollout
 	// StartTrainStep: train on the Count groups just named by GroupLeased (Lease, Attempt), from Version.
 	// Ends by TrainStepEnded, TrainStepFailed or LeaseReturned.
@@ -81,13 +82,13 @@ type Action struct {
 	Kind ActionKind
 	// End of a group.
 	End End
-	// Reason of an end or of the finish.
+	// Reason of an end, an abort or the finish.
 	Reason Reason
 	// Engine is the index of the engine.
 	Engine int32
 	// Slot of the rollout, counted over all engines.
 	Slot int32
-	// Sample is the rollout's place in its group.
+	// Sample is the rollout's place in its group, 0 to S-1, or further with redundancy.
 	Sample int32
 	// Attempt of the effect, from 1; its completion must name it.
 	Attempt int32

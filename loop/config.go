@@ -27,8 +27,9 @@ const (
 	PolicyBlock
 	// PolicySynchronous opens exactly BatchGroups groups per served version.
 	PolicySynchronous
-	// PolicyBounded opens a group while no more than (Eta+1)*BatchGroups groups are live (generating,
-	// ready or at the trainer). It discards nothing: the mean staleness stays within Eta.
+	// PolicyBounded opens a group while fewer than (Eta+1-lag)*BatchGroups groups are live (generating,
+	// ready or at the trainer), lag being the versions by which the engines are behind. It discards
+	// nothing: the mean staleness stays within Eta.
 	PolicyBounded
 	// PolicyThreshold opens, from one weight sync to the next, at most
 	// (1+StalenessThreshold)*SyncEvery*BatchGroups groups, less those carried over.
@@ -114,11 +115,13 @@ type Config struct {
 	// Policy is the queue's rule; the zero value is PolicyDrop.
 	Policy Policy
 	// QueueGroups is Q in groups: the ready groups the queue may hold. At least BatchGroups.
-	// PolicySynchronous needs exactly BatchGroups.
+	// PolicySynchronous needs exactly BatchGroups and ExtraGroups, PolicyBounded and PolicyThreshold at
+	// least what they admit.
 	QueueGroups int
 	// Select orders the ready groups; the zero value is SelectOldest.
 	Select Selection
-	// MaxStaleness is PolicyMax's budget in versions; other policies ignore it.
+	// MaxStaleness is PolicyMax's budget in versions. Under PolicyReplay it is one too, 0 being none;
+	// other policies ignore it.
 	MaxStaleness Version
 	// Abort makes PolicyMax cancel groups in flight as soon as they can no longer meet the budget,
 	// and give nothing to engines whose version could not meet it.
@@ -183,7 +186,8 @@ type Config struct {
 	// Prompts is the size of the prompt set, every pass through it in another order; 0 gives every group a
 	// prompt of its own.
 	Prompts int
-	// Requeue plays the prompt of a group that ended untrained again, before further prompts.
+	// Requeue plays the prompt of a group that was evicted, discarded or cancelled again, before further
+	// prompts. One whose rollouts were filtered, pruned or failed would be so again, for ever.
 	Requeue bool
 	// MaxAttempts is how often one rollout may fail before OnFailure applies; 0 means 3.
 	// Attempts cut short by a restart of the run do not count.

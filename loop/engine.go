@@ -312,7 +312,7 @@ func (l *Loop) abortRollouts(engine int32, why Reason) {
 		if sl.Engine != engine || !sl.holdsAttempt() {
 			continue
 		}
-		l.abort(int32(i))
+		l.abort(int32(i), why)
 		l.failSample(sl.Group, sl.Sample, why)
 	}
 }

@@ -127,7 +127,7 @@ type Event struct {
 	Engine int32
 	// Slot is the slot of the rollout, counted over all engines from 0 to C-1.
 	Slot int32
-	// Sample is the rollout's place in its group, 0 to S-1.
+	// Sample is the rollout's place in its group, 0 to S-1, or further with redundancy.
 	Sample int32
 	// Attempt of the effect that this event completes, from 1.
 	Attempt int32

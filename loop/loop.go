@@ -16,6 +16,8 @@ type Loop struct {
 	stride  int
 	liveMax int
 	weights []uint64
+	// queued counts the queued groups of each prompt while a batch is selected (Balance).
+	queued []uint64
 	// prompts: groups are given a prompt or a level.
 	prompts bool
 	// ev is the event of the step, for the message of a broken invariant.
@@ -60,6 +62,9 @@ func (l *Loop) derive() {
 	l.prompts = l.cfg.Prompts > 0 || l.cfg.Levels > 0 || l.cfg.Requeue
 	if l.cfg.Policy == PolicyReplay {
 		l.weights = replayWeights(l.cfg.Gamma)
+	}
+	if l.cfg.Balance {
+		l.queued = make([]uint64, l.cfg.Prompts+1)
 	}
 }
 

@@ -48,8 +48,9 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 	s := &l.s
 	gi, k := sl.Group, sl.Sample
 	smp := l.sample(gi, k)
-	if ev.Tokens > 0 {
+	if ev.Tokens > smp.Tokens { // else it waited for its environment, and has no further span
 		smp.Spans++
+		smp.Tokens = ev.Tokens
 	}
 	if l.cfg.MaxSpans > 0 && int(smp.Spans) >= l.cfg.MaxSpans {
 		l.startAfresh(gi, k)
@@ -63,9 +64,10 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 // startAfresh cancels an attempt made of as many spans as may be, to be tried again.
 func (l *Loop) startAfresh(gi, k int32) {
 	s := &l.s
-	smp := l.sample(gi, k)
-	smp.Slot, smp.Spans = none, 0
-	s.Groups[gi].InFlight--
+	g, smp := &s.Groups[gi], l.sample(gi, k)
+	l.emit(Action{Kind: AbortRollout, Slot: -1, Group: g.ID, Sample: k, Attempt: smp.Attempt, Reason: ReasonSpans})
+	smp.Slot, smp.Spans, smp.Tokens = none, 0, 0
+	g.InFlight--
 	s.Ledger.InFlight--
 	s.Ledger.Cancelled++
 	l.restamp(gi)

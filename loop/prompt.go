@@ -52,9 +52,9 @@ func divisor(a, b uint64) uint64 {
 	return a
 }
 
-// requeue keeps the prompt of a group that ended untrained.
+// requeue keeps the prompt of a group that was lost by no fault of its own.
 func (l *Loop) requeue(gi int32, end End, why Reason) {
-	if !l.cfg.Requeue || end == EndTrained || end == EndFiltered || why == ReasonSurplus {
+	if !l.cfg.Requeue || end != EndEvicted && end != EndDiscarded && end != EndCancelled || why == ReasonSurplus {
 		return
 	}
 	x := &l.s.Extras[gi]

@@ -81,6 +81,9 @@ func (l *Loop) selectBatch() {
 	s.Lease.ID, s.Lease.Attempt, s.Lease.Failures, s.Lease.Version = s.NextLease, 1, 0, s.Trained
 	s.NextLease++
 	s.Lease.Groups = s.Lease.Groups[:0]
+	if l.cfg.Balance {
+		l.countQueued(false)
+	}
 	for range l.cfg.BatchGroups {
 		gi := l.nextGroup()
 		g := &s.Groups[gi]
@@ -89,6 +92,9 @@ func (l *Loop) selectBatch() {
 		s.Lease.Groups = append(s.Lease.Groups, gi)
 		s.Ledger.Queued -= int64(g.Scored)
 		s.Ledger.Leased += int64(g.Scored)
+	}
+	if l.cfg.Balance {
+		l.countQueued(true)
 	}
 	s.Taken += len(s.Lease.Groups)
 	s.FreshFrom, s.Fresh = s.NextTurn, 0

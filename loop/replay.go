@@ -21,20 +21,21 @@ func (l *Loop) replayWeight(gi int32) uint64 {
 	age := min(max(l.s.Trained-l.s.Groups[gi].Start, 0), replayAges-1)
 	w := l.weights[age]
 	if l.cfg.Balance {
-		w = max(w/l.queuedOf(l.s.Extras[gi].Prompt), 1)
+		w = max(w/max(l.queued[l.s.Extras[gi].Prompt], 1), 1)
 	}
 	return w
 }
 
-// queuedOf counts the queued groups of a prompt.
-func (l *Loop) queuedOf(prompt int64) uint64 {
-	n := uint64(0)
-	for i := l.s.Queue.Head; i != none; i = l.s.Groups[i].Next {
-		if l.s.Extras[i].Prompt == prompt {
-			n++
+// countQueued prepares the counts by prompt for a selection, or clears them after it.
+func (l *Loop) countQueued(clear bool) {
+	s := &l.s
+	for i := s.Queue.Head; i != none; i = s.Groups[i].Next {
+		if n := &l.queued[s.Extras[i].Prompt]; clear {
+			*n = 0
+		} else {
+			*n++
 		}
 	}
-	return max(n, 1)
 }
 
 // sampleReplay draws a queued group by its weight.
@@ -44,14 +45,15 @@ func (l *Loop) sampleReplay() int32 {
 	for i := s.Queue.Head; i != none; i = s.Groups[i].Next {
 		total += l.replayWeight(i)
 	}
-	x := l.draw(total)
-	for i := s.Queue.Head; ; i = s.Groups[i].Next {
-		w := l.replayWeight(i)
-		if x < w || s.Groups[i].Next == none {
-			return i
-		}
+	x, i := l.draw(total), s.Queue.Head
+	for w := l.replayWeight(i); x >= w; w = l.replayWeight(i) {
 		x -= w
+		i = s.Groups[i].Next
 	}
+	if l.cfg.Balance {
+		l.queued[s.Extras[i].Prompt]--
+	}
+	return i
 }
 
 // evictReplay returns the queued group that a full buffer gives up.

@@ -298,7 +298,7 @@ func (l *Loop) failAttempt(slotIndex int32, why Reason) {
 func (l *Loop) failSample(gi, k int32, why Reason) {
 	s := &l.s
 	g, smp := &s.Groups[gi], l.sample(gi, k)
-	smp.Slot, smp.Spans = none, 0
+	smp.Slot, smp.Spans, smp.Tokens = none, 0, 0
 	g.InFlight--
 	s.Ledger.InFlight--
 	s.Ledger.Failed++
@@ -361,7 +361,7 @@ func (l *Loop) cancelInFlight(gi int32) {
 		case parked:
 			l.emit(Action{Kind: AbortRollout, Slot: -1, Group: g.ID, Sample: k, Attempt: smp.Attempt})
 		default:
-			l.abort(smp.Slot)
+			l.abort(smp.Slot, ReasonNone)
 		}
 		s.Ledger.InFlight--
 		s.Ledger.Cancelled++
@@ -388,13 +388,13 @@ func without(waiting []retry, gi int32) []retry {
 
 // abort asks the engine to stop the rollout in a slot, which stays taken until
 // the engine says so. A lost engine is not asked: its slots are free already.
-func (l *Loop) abort(slotIndex int32) {
+func (l *Loop) abort(slotIndex int32, why Reason) {
 	sl := &l.s.Slots[slotIndex]
 	if l.s.Engines[sl.Engine].State == engineLost {
 		l.freeSlot(slotIndex)
 		return
 	}
-	l.emit(Action{Kind: AbortRollout, Engine: sl.Engine, Slot: slotIndex, Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt})
+	l.emit(Action{Kind: AbortRollout, Engine: sl.Engine, Slot: slotIndex, Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt, Reason: why})
 	sl.State, sl.Group = slotAborting, none
 }
 

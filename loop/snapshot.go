@@ -7,7 +7,7 @@ import (
 )
 
 // snapshotVersion changes when a snapshot's meaning does.
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 type snapshot struct {
 	Snapshot int
@@ -20,7 +20,8 @@ func (l *Loop) Snapshot() ([]byte, error) {
 	return json.Marshal(snapshot{snapshotVersion, l.cfg, l.s})
 }
 
-// Restore returns the loop a snapshot was taken of. It refuses a snapshot of
+// Restore returns the loop a snapshot was taken of. A run goes on from its trace,
+// which holds more; snapshots are for bundles, and for who wants to look inside. It refuses a snapshot of
 // another version of the loop, one whose config a loop cannot run with, and one
 // whose parts contradict each other.
 func Restore(data []byte) (*Loop, error) {
@@ -53,7 +54,32 @@ func (l *Loop) plausible() error {
 	if s.Finished >= reasonCount || s.Trained < 0 || s.Sync.Target < NoVersion || s.Sync.Target > s.Trained || s.Sync.Completed < 0 || s.Sync.Completed > s.Trained {
 		return fmt.Errorf("trainer at v%d, sync to v%d, synced v%d, finished %d", s.Trained, s.Sync.Target, s.Sync.Completed, s.Finished)
 	}
-	return errors.Join(l.plausibleEngines(), l.plausibleSamples(), l.plausiblePlaces())
+	return errors.Join(l.plausibleEngines(), l.plausibleSamples(), l.plausiblePlaces(), l.plausibleRules())
+}
+
+// plausibleRules checks what single rules remember.
+func (l *Loop) plausibleRules() error {
+	s := &l.s
+	t := &s.Times
+	switch {
+	case s.Taken < 0 || int64(s.Taken) > int64(s.Trained-s.Sync.Completed+1)*int64(l.cfg.BatchGroups):
+		return fmt.Errorf("%d groups leased since the sync to v%d, the trainer is at v%d", s.Taken, s.Sync.Completed, s.Trained)
+	case min(t.Step, t.Period, t.Sync) < 0 || min(t.LeaseAt, t.SyncAt, t.EndAt, s.Hold.Since) < unknownTime || max(t.LeaseAt, t.SyncAt, t.EndAt, s.Hold.Since) > s.Now:
+		return fmt.Errorf("times %+v, hold %+v at %d", *t, s.Hold, s.Now)
+	case s.Cursor < 0 || s.Slope < 0 || s.FreshFrom < 0 || s.FreshFrom > s.NextTurn || s.Fresh < 0 || s.Fresh > s.NextTurn:
+		return fmt.Errorf("%d prompts played, slope %d, %d fresh groups from turn %d of %d", s.Cursor, s.Slope, s.Fresh, s.FreshFrom, s.NextTurn)
+	}
+	for _, lv := range s.Levels {
+		if lv.Rate < 0 || lv.Rate > solveOne {
+			return fmt.Errorf("a level with the solve rate %d of %d", lv.Rate, solveOne)
+		}
+	}
+	for _, p := range s.Requeue {
+		if p.Prompt < 1 || p.Level < 0 || int(p.Level) > l.cfg.Levels || l.cfg.Prompts > 0 && p.Prompt > int64(l.cfg.Prompts) {
+			return fmt.Errorf("prompt %d of level %d is to be played again", p.Prompt, p.Level)
+		}
+	}
+	return nil
 }
 
 // plausibleEngines checks the engines and their free slots.
@@ -129,7 +155,7 @@ func (l *Loop) plausibleSamples() error {
 		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.stride {
 			return fmt.Errorf("g%d has %d issued, %d in flight, %d scored, %d lost", g.ID, g.Issued, g.InFlight, g.Scored, g.Lost)
 		}
-		if x := &s.Extras[i]; x.Failed < 0 || x.Failed > g.Lost || x.Solved < 0 || x.Solved > g.Scored || x.Level < 0 || int(x.Level) > l.cfg.Levels || x.Uses < 0 || int(x.Uses) > l.cfg.MaxUses {
+		if x := &s.Extras[i]; x.Failed < 0 || x.Failed > g.Lost || x.Solved < 0 || x.Solved > g.Scored || x.Level < 0 || int(x.Level) > l.cfg.Levels || x.Prompt < 0 || l.cfg.Prompts > 0 && x.Prompt > int64(l.cfg.Prompts) || x.Uses < 0 || int(x.Uses) > l.cfg.MaxUses {
 			return fmt.Errorf("g%d has %d failed, %d solved, %d uses at level %d", g.ID, x.Failed, x.Solved, x.Uses, x.Level)
 		}
 		if g.Start < NoVersion || g.Start > s.Trained || g.Ready < NoVersion || g.Ready > s.Trained || g.State != groupRunning && (g.Ready < g.Start || g.Start < 0 || g.Scored == 0) {

@@ -118,8 +118,9 @@ type sample struct {
 	Failures int32
 	// Slot holds the attempt in flight; none if there is none, parked if it is in the backlog.
 	Slot int32
-	// Spans counts the times the attempt was interrupted with tokens.
-	Spans int32
+	// Spans counts the times the attempt was interrupted with more tokens than before, which were Tokens.
+	Spans  int32
+	Tokens int32
 }
 
 // parked is the slot of a sample in the backlog.

@@ -11,7 +11,7 @@ const (
 	groupSizeMax   = 1 << 16
 	queueGroupsMax = 1 << 24
 	levelsMax      = 1 << 12
-	promptsMax     = 1 << 30
+	promptsMax     = 1 << 24
 	stalenessMax   = 1 << 20
 )
 
@@ -148,9 +148,9 @@ func (c Config) LiveGroupsMax() int {
 	const rounding = 1e-9
 	switch c.Policy {
 	case PolicyBounded:
-		return int((c.Eta+1)*float64(c.BatchGroups) + rounding)
+		return int(float64((c.Eta+1)*float64(c.BatchGroups)) + rounding) // the conversion keeps machines from fusing
 	case PolicyThreshold:
-		return int((1+c.StalenessThreshold)*float64(max(c.SyncEvery, 1))*float64(c.BatchGroups) + rounding)
+		return int(float64((1+c.StalenessThreshold)*float64(max(c.SyncEvery, 1))*float64(c.BatchGroups)) + rounding)
 	}
 	return 0
 }

@@ -56,8 +56,7 @@ func (b *backlog) clear() (tokens int64) {
 	return tokens
 }
 
-// interrupted takes an attempt out of its slot, into the backlog, or ends it
-// when it may not be continued once more.
+// interrupted takes an attempt out of its slot, into the backlog.
 func (r *Recorder) interrupted(ev *loop.Event) {
 	use := r.vacate(ev)
 	if use == nil {
@@ -65,17 +64,12 @@ func (r *Recorder) interrupted(ev *loop.Event) {
 	}
 	p := &r.window.partial
 	before := r.pastOf(ev.Slot)
-	switch {
-	case use.aborted:
-		r.window.waste.add(loop.EndCancelled, ev.Tokens)
+	if use.aborted {
+		r.window.waste.add(use.end(loop.EndCancelled), ev.Tokens)
 		return
-	case ev.Tokens > 0:
+	}
+	if ev.Tokens > before.tokens {
 		before.interruptions++
-		if r.maxSpans > 0 && before.interruptions >= r.maxSpans {
-			r.window.waste.add(loop.EndCancelled, ev.Tokens)
-			p.limited++
-			return
-		}
 	}
 	p.interruptions++
 	r.backlog.push(paused{group: ev.Group, sample: ev.Sample, attempt: ev.Attempt,
@@ -93,10 +87,13 @@ func (r *Recorder) resumed(a *loop.Action) {
 	}
 }
 
-// aborted notes that an attempt is not wanted any longer. In a slot its tokens
-// are known when the engine has stopped it.
+// aborted notes that an attempt has ended before its time: with its group, or for
+// the reason given. In a slot its tokens are known when the engine has stopped it.
 func (r *Recorder) aborted(a *loop.Action) {
-	if g := r.groups.get(a.Group); g != nil {
+	switch g := r.groups.get(a.Group); {
+	case a.Reason == loop.ReasonSpans:
+		r.window.partial.limited++
+	case a.Reason == loop.ReasonNone && g != nil:
 		g.cancelled++
 	}
 	if a.Slot < 0 {
@@ -106,7 +103,7 @@ func (r *Recorder) aborted(a *loop.Action) {
 		return
 	}
 	if use := &r.slotsOf[a.Slot]; use.group == a.Group && use.sample == a.Sample && use.attempt == a.Attempt {
-		use.aborted = true
+		use.aborted, use.failed = true, a.Reason != loop.ReasonNone
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // life is all that happened to one attempt.
 type life struct {
 	slot          int32 // -1 while it stands interrupted
-	over, aborted bool
+	over, aborted, failed bool
 	since, inSlot float64
 	tokens        float64
 	interruptions int
@@ -107,7 +107,10 @@ func (o *oracle) leave(c *life) {
 
 // finish ends an attempt with the tokens it has.
 func (o *oracle) finish(c *life, end loop.End, tokens float64) {
-	if c.aborted {
+	switch {
+	case c.failed:
+		end = loop.EndFailed
+	case c.aborted:
 		end = loop.EndCancelled
 	}
 	c.over = true
@@ -170,13 +173,8 @@ func b2f(b bool) float64 {
 }
 
 func (o *oracle) interrupt(c *life, tokens float64) {
-	if tokens > 0 {
+	if tokens > c.tokens {
 		c.interruptions++
-		if o.cfg.MaxSpans > 0 && c.interruptions >= o.cfg.MaxSpans {
-			o.limited++
-			o.finish(c, loop.EndCancelled, tokens)
-			return
-		}
 	}
 	c.tokens = tokens
 	o.interruptions++
@@ -199,10 +197,16 @@ func (o *oracle) effect(a loop.Action, all []loop.Action) {
 		o.resumed++
 	case loop.AbortRollout:
 		c := o.lives[at]
-		c.aborted = true
+		c.aborted, c.failed = true, a.Reason != loop.ReasonNone && a.Slot >= 0
 		if a.Slot < 0 {
 			o.waiting--
 			o.finish(c, loop.EndCancelled, c.tokens)
+		}
+		if a.Reason == loop.ReasonSpans {
+			o.limited++
+		}
+		if a.Reason != loop.ReasonNone {
+			break
 		}
 		for _, n := range all {
 			if n.Group != a.Group {

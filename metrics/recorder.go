@@ -30,7 +30,6 @@ type Measured struct {
 // It does not allocate in the steady state beyond the series of steps.
 type Recorder struct {
 	slots    int64
-	maxSpans int32
 	keep     bool // trained groups may be trained again
 	groups   table
 	slotsOf  []slotUse
@@ -69,8 +68,9 @@ type slotUse struct {
 	first, engine int32
 	// past says that the slot's entry in Recorder.pasts is this attempt's.
 	past bool
-	// aborted: it ended when it was to stop; the slot waits for the engine's word.
-	aborted bool
+	// aborted: it ended when it was to stop, failed if it did not end with its group; the slot
+	// waits for the engine's word.
+	aborted, failed bool
 }
 
 // past is what is remembered of a resumed attempt: how often it was interrupted with
@@ -129,7 +129,7 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{slots: int64(cfg.Concurrency()), maxSpans: int32(cfg.MaxSpans), keep: cfg.Policy == loop.PolicyReplay, leaseStart: -1}
+	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, leaseStart: -1}
 	r.served = make([]loop.Version, len(cfg.EngineSlots))
 	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
@@ -236,9 +236,12 @@ func (r *Recorder) vacate(ev *loop.Event) *slotUse {
 	return use
 }
 
-// end says how the attempt ended: as told, unless it had been cancelled before.
+// end says how the attempt ended: as told, unless it had been aborted before.
 func (u *slotUse) end(end loop.End) loop.End {
-	if u.aborted {
+	switch {
+	case u.failed:
+		return loop.EndFailed
+	case u.aborted:
 		return loop.EndCancelled
 	}
 	return end
@@ -265,7 +268,7 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 	reward := float64(ev.Reward)
 	switch {
 	case use.aborted || g == nil:
-		r.window.waste.add(loop.EndCancelled, ev.Tokens)
+		r.window.waste.add(use.end(loop.EndCancelled), ev.Tokens)
 		return
 	case ev.Verdict == loop.VerdictPruned:
 		r.window.waste.add(loop.EndPruned, ev.Tokens)
@@ -329,7 +332,7 @@ func (r *Recorder) occupy(a *loop.Action) *slotUse {
 		r.active++
 	}
 	use.group, use.sample, use.attempt = a.Group, a.Sample, a.Attempt
-	use.start, use.first, use.engine, use.past, use.aborted = r.now, int32(a.Version), a.Engine, false, false
+	use.start, use.first, use.engine, use.past, use.aborted, use.failed = r.now, int32(a.Version), a.Engine, false, false, false
 	return use
 }
 

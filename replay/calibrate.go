@@ -76,18 +76,30 @@ func (r *Recording) meanTimes(o overhead, steps int) (spent, first float64, last
 		return 0, 0, 0, err
 	}
 	cfg.StartNS, w.overheadNS = o.startNS, o.outsideNS
+	// starts is when the rollout in each slot would have started had it never been interrupted,
+	// parked the time in slots of those that stand interrupted, as Measure has it of the run.
 	starts := make([]int64, cfg.Loop.Concurrency())
+	parked := map[parkedID]int64{}
 	var toReward, toToken mean
-	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
 		switch ev.Kind {
 		case loop.RolloutScored:
-			toReward.add(generateNS + environmentNS)
+			toReward.add(ev.Time - starts[ev.Slot])
 		case loop.FirstToken:
 			toToken.add(ev.Time - starts[ev.Slot])
+		case loop.RolloutInterrupted:
+			parked[parkedID{ev.Group, ev.Sample}] = ev.Time - starts[ev.Slot]
 		}
 		for i := range actions {
-			if actions[i].Kind == loop.StartRollout {
-				starts[actions[i].Slot] = ev.Time
+			switch a := &actions[i]; a.Kind {
+			case loop.StartRollout:
+				starts[a.Slot] = ev.Time
+			case loop.ResumeRollout:
+				id := parkedID{a.Group, a.Sample}
+				starts[a.Slot] = ev.Time - parked[id]
+				delete(parked, id)
+			case loop.AbortRollout:
+				delete(parked, parkedID{a.Group, a.Sample})
 			}
 		}
 	}

@@ -211,13 +211,20 @@ func (m *measurer) action(now int64, a *loop.Action) {
 		id := parkedID{a.Group, a.Sample}
 		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now - m.parked[id], heldNS: m.engines[a.Engine].heldNS}
 		delete(m.parked, id)
+	case loop.AbortRollout: // what it ends with says nothing of a whole rollout
+		if a.Slot >= 0 {
+			m.running[a.Slot] = attempt{}
+		}
+		delete(m.parked, parkedID{a.Group, a.Sample})
 	case loop.StartTrainStep:
 		m.stepStart = now
 	case loop.GroupTrained:
 		g := m.group(a.Group)
 		g.ended, g.whole = true, g.scored >= m.cfg.GroupSize
 		for _, s := range g.samples {
-			m.tokens += int64(s.tokens)
+			if s.verdict != loop.VerdictPruned {
+				m.tokens += int64(s.tokens)
+			}
 		}
 	case loop.GroupEnded:
 		g := m.group(a.Group)

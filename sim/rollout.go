@@ -178,10 +178,7 @@ func (r *runner) interrupted(ev *loop.Event) bool {
 	if s.counted > 0 {
 		s.spans++
 	}
-	// The loop tries a rollout of too many spans afresh instead of resuming it.
-	if most := r.cfg.Loop.MaxSpans; most == 0 || int(s.spans) < most {
-		r.backlog.put(s)
-	}
+	r.backlog.put(s)
 	s.group = 0
 	return true
 }

@@ -147,7 +147,7 @@ func (c *Checker) bookStart(a loop.Action) {
 			c.retries = c.retries[1:]
 		}
 		c.admitted++
-		s.spans = 0
+		s.spans, s.tokens = 0, 0
 	}
 	s.state, s.attempt, s.slot = running, a.Attempt, a.Slot
 	c.slots[a.Slot] = slotBook{engine: a.Engine, taken: true, group: a.Group, sample: a.Sample, attempt: a.Attempt}

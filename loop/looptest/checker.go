@@ -106,6 +106,7 @@ type sampleBook struct {
 	attempt  int32
 	failures int
 	spans    int
+	tokens   int32 // when it was interrupted last
 	slot     int32
 	reward   float32
 	solved   bool

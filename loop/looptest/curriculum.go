@@ -65,7 +65,8 @@ func (c *Checker) pass(number uint64) []int64 {
 
 // requeue has the prompt of a group that ended untrained played again.
 func (c *Checker) requeue(g *groupBook, end loop.End, why loop.Reason) {
-	if !c.cfg.Requeue || end == loop.EndTrained || end == loop.EndFiltered || why == loop.ReasonSurplus {
+	lost := end == loop.EndEvicted || end == loop.EndDiscarded || end == loop.EndCancelled && why != loop.ReasonSurplus
+	if !c.cfg.Requeue || !lost {
 		return
 	}
 	prompt := g.prompt

@@ -280,7 +280,7 @@ func (c *Checker) failRollouts(engine int32, why loop.Reason) {
 		if c.engines[engine].state == gone {
 			c.slots[i] = slotBook{engine: engine}
 		} else if !s.unwanted {
-			c.unwant(int32(i))
+			c.unwant(int32(i), why)
 		}
 		if !s.unwanted {
 			c.failSample(c.groups[s.group], s.sample, why)

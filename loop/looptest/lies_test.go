@@ -54,7 +54,7 @@ func TestCheckerRejectsLiesOfRules(t *testing.T) {
 		{"resuming another", plain, []Record{began, {about(loop.RolloutInterrupted, 1, 0), []loop.Action{resume(2, 0)}, loop.NoTick}}, "g1/0 waits to be resumed"},
 		{"resuming rightly", plain, []Record{began, {about(loop.RolloutInterrupted, 1, 0), []loop.Action{resume(1, 0)}, loop.NoTick}}, ""},
 		{"resuming beyond the spans", with(func(c *loop.Config) { c.MaxSpans = 1 }),
-			[]Record{began, {about(loop.RolloutInterrupted, 1, 0), []loop.Action{resume(1, 0)}, loop.NoTick}}, "nothing stands interrupted"},
+			[]Record{began, {about(loop.RolloutInterrupted, 1, 0), []loop.Action{resume(1, 0)}, loop.NoTick}}, "missing action"},
 		{"starting while a batch waits", interrupts, []Record{began, first, {about(loop.RolloutScored, 2, 1), []loop.Action{queued(2), ask, start(4, 1)}, loop.NoTick}}, "a whole batch is ready"},
 		{"not interrupting while a batch waits", interrupts, []Record{began, first, {about(loop.RolloutScored, 2, 1), []loop.Action{queued(2)}, loop.NoTick}}, "missing action"},
 		{"interrupting rightly", interrupts, []Record{began, first, {about(loop.RolloutScored, 2, 1), []loop.Action{queued(2), ask}, loop.NoTick}}, ""},

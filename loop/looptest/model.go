@@ -315,14 +315,14 @@ func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
 }
 
 // unwant books that the rollout in a slot is to be stopped. A lost engine cannot be asked.
-func (c *Checker) unwant(slot int32) {
+func (c *Checker) unwant(slot int32, why loop.Reason) {
 	s := &c.slots[slot]
 	if c.engines[s.engine].state == gone {
 		*s = slotBook{engine: s.engine}
 		return
 	}
 	s.unwanted = true
-	c.expect(loop.Action{Kind: loop.AbortRollout, Engine: s.engine, Slot: slot, Group: s.group, Sample: s.sample, Attempt: s.attempt})
+	c.expect(loop.Action{Kind: loop.AbortRollout, Engine: s.engine, Slot: slot, Group: s.group, Sample: s.sample, Attempt: s.attempt, Reason: why})
 }
 
 func (c *Checker) forget(g *groupBook, end loop.End) {

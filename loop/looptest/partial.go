@@ -33,8 +33,9 @@ func (c *Checker) interruptAtBatch() {
 // booked by the caller.
 func (c *Checker) sampleInterrupted(g *groupBook, k int32, tokens int32) {
 	s := &g.samples[k]
-	if tokens > 0 {
+	if tokens > s.tokens {
 		s.spans++
+		s.tokens = tokens
 	}
 	if c.cfg.MaxSpans == 0 || s.spans < c.cfg.MaxSpans {
 		s.state = interrupted
@@ -42,6 +43,7 @@ func (c *Checker) sampleInterrupted(g *groupBook, k int32, tokens int32) {
 		return
 	}
 	c.ends[loop.EndCancelled]++
+	c.expect(loop.Action{Kind: loop.AbortRollout, Slot: -1, Group: g.id, Sample: k, Attempt: s.attempt, Reason: loop.ReasonSpans})
 	s.state = retrying
 	c.retries = append(c.retries, retryBook{g.id, k})
 	c.unstamp(g)
@@ -61,7 +63,7 @@ func (c *Checker) cutRest(g *groupBook) {
 		switch s.state {
 		case running:
 			c.ends[loop.EndCancelled]++
-			c.unwant(s.slot)
+			c.unwant(s.slot, loop.ReasonNone)
 		case interrupted:
 			c.ends[loop.EndCancelled]++
 			c.expect(loop.Action{Kind: loop.AbortRollout, Slot: -1, Group: g.id, Sample: int32(k), Attempt: s.attempt})
