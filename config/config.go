@@ -171,7 +171,7 @@ type Queue struct {
 	Capacity int `json:"capacity,omitempty" min:"1" max:"268435456"`
 	// Select is how ready groups enter a batch: the oldest or the newest of them, those of the oldest version, or a random choice among the fresh ones, which became ready since the batch before. Policy replay draws by itself. Default oldest.
 	Select string `json:"select,omitempty" allowed:"oldest newest oldest-version fresh"`
-	// Hold is theta: no group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that; at most 0.3 keeps lengths unbiased. Default 0, off.
+	// Hold is theta: no group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that. Above 0.3 it biases lengths, unless select is fresh. Default 0, off.
 	Hold float64 `json:"hold" min:"0" below:"1"`
 	// PauseAt opens no group while the queue holds that many batches, under any policy; at least 1, or 0 for no such limit. Default 0.
 	PauseAt float64 `json:"pause_at" min:"0" max:"1e6"`

@@ -53,12 +53,15 @@ func (c Config) Warnings() []Warning {
 // holdWarnings name the bias of the rule hold past its limits.
 func (c Config) holdWarnings(warn func(key, format string, args ...any)) {
 	hold := c.Queue.Hold
+	if c.Queue.Select == "fresh" { // a random choice among those that opened together
+		return
+	}
 	if hold > holdMax {
-		warn("queue.hold", "%s is above %s: starts held that long favour groups by their length, a bias of a hundredth and more in what is trained; at most %s keeps it away",
+		warn("queue.hold", "%s is above %s: groups that open together behind a switch are selected by their length, a bias of a hundredth and more in what is trained; select: fresh draws among them and has none, at most %s keeps it small",
 			number(hold), number(holdMax), number(holdMax))
 	}
 	if inFlight := float64(c.Rollout.Concurrency) / float64(c.Rollout.GroupSize); hold > 0 && inFlight < groupsInFlightHold {
-		warn("queue.hold", "%s with %.3g groups in flight (rollout.concurrency over group_size): below %d every held start shows in the lengths, a bias of a hundredth and more in what is trained; more concurrency, or hold 0",
+		warn("queue.hold", "%s with %.3g groups in flight (rollout.concurrency over group_size): below %d every held start shows in the lengths, a bias of a hundredth and more in what is trained; select: fresh, more concurrency, or hold 0",
 			number(hold), inFlight, groupsInFlightHold)
 	}
 }
