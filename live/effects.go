@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
@@ -34,7 +35,8 @@ func (r *Runtime) execute(a loop.Action) {
 			p.abort()
 		}
 	case loop.GroupLeased:
-		r.lease = append(r.lease, Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count)})
+		r.lease = append(r.lease, Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count),
+			counted: r.counted.groups[a.Group]})
 	case loop.StartTrainStep:
 		groups := r.lease
 		r.lease, r.training = nil, true
@@ -114,14 +116,9 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 	}
 	batch := Batch{Lease: a.Lease, Attempt: a.Attempt, Version: a.Version, Groups: groups}
 	for i := range batch.Groups {
-		samples, err := r.opt.Store.Samples(batch.Groups[i].ID)
-		if err != nil {
+		if err := batch.Groups[i].fetch(r.opt.Store); err != nil {
 			return failed(err)
 		}
-		if g := &batch.Groups[i]; len(samples) != g.Rollouts {
-			return failed(fmt.Errorf("live: the store has %d payloads of group %d, which has %d scored rollouts", len(samples), g.ID, g.Rollouts))
-		}
-		batch.Groups[i].Samples = samples
 	}
 	if r.opt.OnBatch != nil {
 		r.opt.OnBatch(batch)
@@ -133,6 +130,26 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 	ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
 	step := &trace.Step{Lease: a.Lease, Tokens: report.Tokens, NS: r.opt.Clock() - began}
 	return completion{event: ev, step: step, report: report}
+}
+
+// fetch fills in the group's samples: the payloads of the attempts that the loop
+// has counted, whatever else the store holds of the group.
+func (g *Group) fetch(store Store) error {
+	stored, err := store.Samples(g.ID)
+	if err != nil {
+		return err
+	}
+	g.Samples = make([]Sample, 0, g.Rollouts)
+	for i := range stored {
+		if slices.Contains(g.counted, stored[i].ID) {
+			g.Samples = append(g.Samples, stored[i])
+		}
+	}
+	if len(g.Samples) != g.Rollouts {
+		return fmt.Errorf("live: the store has %d payloads of group %d, and of its %d scored rollouts %v only %d: want them all",
+			len(stored), g.ID, g.Rollouts, g.counted, len(g.Samples))
+	}
+	return nil
 }
 
 func (r *Runtime) load(a loop.Action) completion {

@@ -349,6 +349,8 @@ type memoryStore struct {
 	failAppend, appends int
 	// slow is how long a payload takes to be durable.
 	slow func(live.RolloutID) time.Duration
+	// tells is how long after that PutSample returns.
+	tells func(live.RolloutID) time.Duration
 }
 
 func (s *memoryStore) Append(lines [][]byte) error {
@@ -368,6 +370,14 @@ func (s *memoryStore) PutSample(p live.Sample) error {
 	if s.slow != nil {
 		time.Sleep(s.slow(p.ID))
 	}
+	s.put(p)
+	if s.tells != nil {
+		time.Sleep(s.tells(p.ID))
+	}
+	return nil
+}
+
+func (s *memoryStore) put(p live.Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.samples == nil {
@@ -376,8 +386,9 @@ func (s *memoryStore) PutSample(p live.Sample) error {
 	if s.samples[p.ID.Group] == nil {
 		s.samples[p.ID.Group] = make(map[int32]live.Sample)
 	}
-	s.samples[p.ID.Group][p.ID.Sample] = p
-	return nil
+	if old, ok := s.samples[p.ID.Group][p.ID.Sample]; !ok || old.ID.Attempt <= p.ID.Attempt {
+		s.samples[p.ID.Group][p.ID.Sample] = p
+	}
 }
 
 func (s *memoryStore) Samples(g loop.GroupID) ([]live.Sample, error) {

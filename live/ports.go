@@ -144,6 +144,8 @@ type Group struct {
 	// Rollouts is how many scored rollouts the loop leased, Samples their payloads.
 	Rollouts int
 	Samples  []Sample
+	// counted names the attempts that the loop has counted: Samples are theirs.
+	counted []RolloutID
 }
 
 // Batch is what one train step consumes.

@@ -60,6 +60,8 @@ type Resume struct {
 	Loop     *loop.Loop
 	Recorder *metrics.Recorder
 	Encoder  *trace.Encoder
+	// Counted has observed every event of the trace.
+	Counted *Counted
 }
 
 // NoteDiscarded is the note, with a RolloutID, that a rollout's payload counts for
@@ -114,6 +116,8 @@ type Runtime struct {
 	cancel context.CancelFunc
 	// groups are those with rollouts started by this process that have not ended.
 	groups map[loop.GroupID]liveGroup
+	// counted are the attempts that the groups to train on are made of.
+	counted *Counted
 	// lease collects the groups that GroupLeased names before StartTrainStep.
 	lease []Group
 	// lines hold executed actions until the next append; due are actions to execute.
@@ -162,8 +166,11 @@ func New(opt Options) (*Runtime, error) {
 		}
 	}
 	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick}
-	if opt.Resume != nil {
-		r.l, r.rec, r.enc = opt.Resume.Loop, opt.Resume.Recorder, opt.Resume.Encoder
+	if from := opt.Resume; from != nil {
+		if from.Loop == nil || from.Recorder == nil || from.Encoder == nil || from.Counted == nil {
+			return nil, errors.New("live: Loop, Recorder, Encoder and Counted of Resume are all needed")
+		}
+		r.l, r.rec, r.enc, r.counted = from.Loop, from.Recorder, from.Encoder, from.Counted
 	} else {
 		l, err := loop.New(opt.Header.Loop)
 		if err != nil {
@@ -171,6 +178,7 @@ func New(opt Options) (*Runtime, error) {
 		}
 		r.l, r.rec = l, metrics.NewRecorder(l.Config())
 		r.rec.Warmup = opt.Header.Warmup
+		r.counted = NewCounted(l.Config().Policy)
 	}
 	r.cfg = r.l.Config()
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
@@ -430,12 +438,12 @@ func (r *Runtime) step(c *completion) {
 	m := &c.measured
 	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: m.EnvironmentNS, VersionTokens: m.VersionTokens,
 		Spans: m.Spans, Resumed: m.Resumed, StateLag: m.StateLag})
-	before := r.l.Ledger()
 	actions, tick := r.l.Step(c.event)
 	r.tick = tick
 	c.measured.QueueGroups = r.l.QueueGroups()
 	r.rec.Observe(c.event, c.measured, actions)
-	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counted(before, r.l.Ledger(), actions) {
+	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
+	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counts {
 		r.discard(c.event)
 	}
 	for _, a := range actions {
@@ -448,20 +456,6 @@ func (r *Runtime) step(c *completion) {
 		}
 	}
 	r.afterEvent(c)
-}
-
-// counted reports whether the loop took a scored rollout as its group's, going by
-// the ledger around the event: one more of the attempts in flight before it, and
-// admitted by it, has left than were aborted, failed or pruned.
-func counted(before, after loop.Ledger, actions []loop.Action) bool {
-	left := before.InFlight + after.Admitted - before.Admitted - after.InFlight
-	left -= after.Failed + after.Pruned - before.Failed - before.Pruned
-	for i := range actions {
-		if actions[i].Kind == loop.AbortRollout {
-			left--
-		}
-	}
-	return left > 0
 }
 
 // discard drops the payload of an attempt that had been aborted or given up before

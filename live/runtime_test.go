@@ -333,7 +333,7 @@ func (w *world) resume(t *testing.T) *live.Resume {
 		t.Fatal(err)
 	}
 	rec := metrics.NewRecorder(l.Config())
-	scored := map[live.RolloutID]bool{}
+	counted, scored := live.NewCounted(w.cfg.Policy), map[live.RolloutID]bool{}
 	for {
 		r, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -345,6 +345,7 @@ func (w *world) resume(t *testing.T) *live.Resume {
 		if r.Event != nil {
 			acts, _ := l.Step(r.Event.Event)
 			rec.Observe(r.Event.Event, metrics.Measured{}, acts)
+			counted.Observe(r.Event.Event, l.Ledger(), acts)
 			w.offset = r.Event.Time
 			if ev := r.Event.Event; ev.Kind == loop.RolloutScored {
 				scored[live.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}] = true
@@ -360,7 +361,7 @@ func (w *world) resume(t *testing.T) *live.Resume {
 	}
 	w.store.dropOrphans(scored)
 	w.trainer.at = l.Version()
-	return &live.Resume{Loop: l, Recorder: rec, Encoder: reader.Encoder()}
+	return &live.Resume{Loop: l, Recorder: rec, Encoder: reader.Encoder(), Counted: counted}
 }
 
 // hardRules are settings under which a run that is stopped hard leaves different

@@ -31,8 +31,9 @@ func (r *Run) Lives(g loop.GroupID) bool {
 
 // Load rebuilds a run from its trace, whether or not that has its end note. It
 // refuses a trace that the loop does not reproduce: a run goes on under the
-// rules it began with, or not at all.
-func Load(r io.Reader) (*Run, error) {
+// rules it began with, or not at all. Each observer is called with every event of
+// the trace in turn, the ledger after it and the actions that follow from it.
+func Load(r io.Reader, observers ...func(ev loop.Event, after loop.Ledger, actions []loop.Action)) (*Run, error) {
 	p, err := newPlayer(r)
 	if err != nil {
 		return nil, err
@@ -44,6 +45,9 @@ func Load(r io.Reader) (*Run, error) {
 		measured := metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
 			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
 		run.Recorder.Observe(ev.Event, measured, actions)
+		for _, observe := range observers {
+			observe(ev.Event, p.loop.Ledger(), actions)
+		}
 		for _, a := range actions {
 			switch {
 			case a.Kind == loop.StartRollout:

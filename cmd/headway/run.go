@@ -107,6 +107,8 @@ type resumedRun struct {
 	cfg   config.Config
 	store *file.Store
 	loop  *replay.Run
+	// counted are the attempts that its groups are made of.
+	counted *live.Counted
 	// expected is the prediction made before the run's first step.
 	expected prediction
 }
@@ -137,7 +139,8 @@ func loadRun(dir string) (*resumedRun, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	defer log.Close()
-	run, err := replay.Load(log)
+	counted := live.NewCounted(header.Loop.Policy)
+	run, err := replay.Load(log, func(ev loop.Event, after loop.Ledger, actions []loop.Action) { counted.Observe(ev, after, actions) })
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -148,7 +151,7 @@ func loadRun(dir string) (*resumedRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &resumedRun{cfg: cfg, store: store, loop: run, expected: expected}, nil
+	return &resumedRun{cfg: cfg, store: store, loop: run, counted: counted, expected: expected}, nil
 }
 
 // checkVersion verifies the weights that a run goes on from, before anything of it is changed.

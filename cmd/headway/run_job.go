@@ -200,7 +200,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	if j.resumed != nil {
 		run := j.resumed.loop
 		offset = run.Loop.Status().TimeNS
-		opt.Resume = &live.Resume{Loop: run.Loop, Recorder: run.Recorder, Encoder: j.store.Encoder()}
+		opt.Resume = &live.Resume{Loop: run.Loop, Recorder: run.Recorder, Encoder: j.store.Encoder(), Counted: j.resumed.counted}
 	}
 	opt.Clock = clock(j.app, offset)
 	return opt
