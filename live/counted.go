@@ -36,9 +36,6 @@ func (c *Counted) Observe(ev loop.Event, after loop.Ledger, actions []loop.Actio
 	return scored
 }
 
-// Rollouts returns how many attempts count as a group's; 0 for one that has ended.
-func (c *Counted) Rollouts(g loop.GroupID) int { return len(c.groups[g]) }
-
 // counted reports whether the loop took a scored rollout as its group's, going by
 // the ledger around the event: one more of the attempts in flight before it, and
 // admitted by it, has left than were aborted, failed or pruned.

@@ -118,14 +118,12 @@ func (p *rollout) resumeIn(engine Engine, slot int32, version loop.Version) bool
 	return true
 }
 
-// abort ends the rollout. It reports whether the rollout holds a slot: then a
-// completion follows, else nothing does.
-func (p *rollout) abort() bool {
+// abort ends the rollout. If it holds a slot a completion follows, else nothing does.
+func (p *rollout) abort() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unwanted = true
 	p.cancel()
-	return p.state != rolloutParked
 }
 
 // await waits until the rollout holds a slot; p.mu must be held, and is.
@@ -328,7 +326,7 @@ func (r *Runtime) play(p *rollout) {
 
 // measure says of a sample what the loop does not see.
 func measure(s *Sample) metrics.Measured {
-	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: len(s.Spans()), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
+	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: s.versionRuns(), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
 	for i, v := range s.Versions {
 		if s.LossMask[i] == 1 {
 			m.VersionTokens += int64(v)

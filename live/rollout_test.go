@@ -267,9 +267,7 @@ func TestAbortOfAnInterrupted(t *testing.T) {
 				stage.at(s)
 				stage.p.interrupt()
 				expect(t, stage.events(), loop.FirstToken, loop.RolloutInterrupted)
-				if stage.p.abort() {
-					t.Error("it holds no slot, so nothing is to answer")
-				}
+				stage.p.abort()
 				<-done
 				expect(t, stage.events())
 				if stage.p.resumeIn(stage.engines[1], 0, 5) || len(stage.payloads.put) > 0 {
@@ -292,9 +290,10 @@ func TestAbortRightAfterAResume(t *testing.T) {
 				s.p.interrupt()
 				s.at(30)
 				s.events()
-				if !s.p.resumeIn(s.engines[1], 4, 5) || !s.p.abort() {
+				if !s.p.resumeIn(s.engines[1], 4, 5) {
 					t.Error("it was to hold a slot")
 				}
+				s.p.abort()
 				expect(t, s.events(), loop.RolloutAborted)
 			})
 		})
@@ -348,13 +347,10 @@ func TestOneAnswerASlot(t *testing.T) {
 					break
 				}
 				if rng.IntN(12) == 0 {
-					if holds != s.p.abort() {
-						t.Fatalf("seed %d: an abort says that it holds a slot: %v, want %v", seed, !holds, holds)
+					s.p.abort()
+					if holds { // else nothing answers, as is seen below
+						expectOne(t, s.events())
 					}
-					if !holds {
-						break
-					}
-					expectOne(t, s.events())
 					break
 				}
 				if !holds {

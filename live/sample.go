@@ -88,9 +88,19 @@ func (s *Sample) Spans() []Span {
 	return spans
 }
 
-// VersionRange returns the lowest and the highest version that sampled a token,
-// loop.NoVersion where the policy sampled none.
-func (s *Sample) VersionRange() (low, high loop.Version) { return s.versionsBefore(len(s.Tokens)) }
+// versionRuns returns how many runs of one version, between interruptions, the
+// sampled tokens make, as metrics and the simulator count them: unlike Spans, it
+// takes no notice of the tokens in between that the policy did not sample.
+func (s *Sample) versionRuns() int {
+	spans := s.Spans()
+	runs := 0
+	for i := range spans {
+		if i == 0 || spans[i].Resumed || spans[i].Version != spans[i-1].Version {
+			runs++
+		}
+	}
+	return runs
+}
 
 // Resumed reports whether the rollout was interrupted after its first token and resumed.
 func (s *Sample) Resumed() bool { return len(s.Resumes) > 0 }

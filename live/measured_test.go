@@ -1,0 +1,73 @@
+package live
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// TestCounted holds the counted attempts against a loop's events one by one.
+func TestCounted(t *testing.T) {
+	for policy, kept := range map[loop.Policy]bool{loop.PolicyDrop: false, loop.PolicyReplay: true} {
+		c := NewCounted(policy)
+		ledger := loop.Ledger{Admitted: 3, InFlight: 3}
+		observe := func(ev loop.Event, actions ...loop.Action) bool {
+			ev.Group, ev.Attempt = 1, 1
+			return c.Observe(ev, ledger, actions)
+		}
+		observe(loop.Event{Kind: loop.RunStarted})
+		ledger.InFlight, ledger.Pruned = 2, 1
+		if observe(loop.Event{Kind: loop.RolloutScored, Verdict: loop.VerdictPruned}) {
+			t.Error("a pruned rollout counts")
+		}
+		ledger.InFlight, ledger.Cancelled, ledger.Queued = 0, 1, 1 // the group is full, the third is aborted
+		if !observe(loop.Event{Kind: loop.RolloutScored, Sample: 1}, loop.Action{Kind: loop.AbortRollout, Group: 1, Sample: 2}) {
+			t.Error("a score that fills its group does not count")
+		}
+		if observe(loop.Event{Kind: loop.RolloutScored, Sample: 2}) {
+			t.Error("a score after the abort counts")
+		}
+		if n := len(c.groups[1]); n != 1 {
+			t.Errorf("%d rollouts count, want 1", n)
+		}
+		observe(loop.Event{Kind: loop.TrainStepEnded}, loop.Action{Kind: loop.GroupTrained, Group: 1})
+		if n := len(c.groups[1]); (n == 1) != kept {
+			t.Errorf("%v: %d rollouts count after the step", policy, n)
+		}
+		observe(loop.Event{Kind: loop.TrainStepEnded}, loop.Action{Kind: loop.GroupEnded, Group: 1})
+		if n := len(c.groups[1]); n != 0 {
+			t.Errorf("%v: %d rollouts count after the group's end", policy, n)
+		}
+	}
+}
+
+// TestRunsOfVersions: what the policy did not sample breaks no run, a change of
+// version and a resume do.
+func TestRunsOfVersions(t *testing.T) {
+	const n = loop.NoVersion
+	for name, c := range map[string]struct {
+		versions []loop.Version
+		resumes  []ResumePoint
+		want     int
+	}{
+		"one turn":                {[]loop.Version{n, 3, 3}, nil, 1},
+		"three turns":             {[]loop.Version{n, 3, 3, n, n, 3, n, 3, 3}, nil, 1},
+		"a switch in a turn":      {[]loop.Version{n, 3, 4, n, 4}, nil, 2},
+		"a switch between turns":  {[]loop.Version{n, 3, n, 4, n, 3}, nil, 3},
+		"resumed, one version":    {[]loop.Version{n, 3, 3, 3}, []ResumePoint{{2, 3}}, 2},
+		"resumed between turns":   {[]loop.Version{n, 3, n, 3, n, 3}, []ResumePoint{{3, 3}}, 2},
+		"resumed twice at once":   {[]loop.Version{n, 3, n, 4}, []ResumePoint{{3, 3}, {3, 4}}, 2},
+		"resumed after the last":  {[]loop.Version{n, 3, 3, n}, []ResumePoint{{4, 5}}, 1},
+		"resumed, another served": {[]loop.Version{n, 3, 5, 5, n, 5}, []ResumePoint{{2, 5}}, 2},
+	} {
+		s := Sample{Tokens: make([]int32, len(c.versions)), LossMask: make([]uint8, len(c.versions)), Versions: c.versions, Resumes: c.resumes}
+		for i, v := range c.versions {
+			if v != n {
+				s.LossMask[i] = 1
+			}
+		}
+		if got := measure(&s).Spans; got != c.want {
+			t.Errorf("%s: %d runs of versions %v resumed at %v, want %d", name, got, c.versions, c.resumes, c.want)
+		}
+	}
+}
