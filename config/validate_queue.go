@@ -20,6 +20,13 @@ func (v *validator) queue() {
 	if at := c.Queue.PauseAt; at > 0 && at < 1 {
 		v.fail("queue.pause_at", at, "pauses admission before a batch is full, and the trainer would wait for ever", "at least 1, or 0 for no such limit")
 	}
+	if groups := c.QueueGroups(); groups > queueGroupsMax && c.Queue.Policy != "bounded" && c.Queue.Policy != "threshold" {
+		key := "queue.factor"
+		if c.Queue.Capacity > 0 {
+			key = "queue.capacity"
+		}
+		v.fail(key, nil, fmt.Sprintf("makes a queue of %d groups", groups), fmt.Sprintf("at most %d groups", queueGroupsMax))
+	}
 	if c.Queue.Balance && c.Prompts.Count == 0 {
 		v.fail("queue.balance", true, "balances over a prompt set, and every group has a prompt of its own", "prompts.count of at least 1, or balance false")
 	}
@@ -110,7 +117,7 @@ func (v *validator) outranked(path, other string) bool {
 }
 
 // queueGroupsMax bounds the groups of a queue, as the loop does.
-const queueGroupsMax = 1 << 24
+const queueGroupsMax = 1 << 20
 
 // starvation refuses budgets under which no group can ever be fresh enough.
 //

@@ -2,7 +2,7 @@ package loop
 
 import "math"
 
-// replayAges is the number of ages whose sampling weights differ; older groups weigh like the oldest.
+// replayAges is the number of ages beyond the youngest's whose sampling weights differ; older groups weigh like the last.
 const replayAges = 64
 
 // replayWeights returns the sampling weight by age in versions, in units of
@@ -16,9 +16,10 @@ func replayWeights(gamma float64) []uint64 {
 	return w
 }
 
-// replayWeight returns the weight of a queued group in the sampling.
-func (l *Loop) replayWeight(gi int32) uint64 {
-	age := min(max(l.s.Trained-l.s.Groups[gi].Start, 0), replayAges-1)
+// replayWeight returns the weight of a queued group in the sampling, beside
+// one of the youngest version there is: weights are what they are to each other.
+func (l *Loop) replayWeight(gi int32, youngest Version) uint64 {
+	age := min(max(youngest-l.s.Groups[gi].Start, 0), replayAges-1)
 	w := l.weights[age]
 	if l.cfg.Balance {
 		w = max(w/max(l.queued[l.s.Extras[gi].Prompt], 1), 1)
@@ -41,12 +42,15 @@ func (l *Loop) countQueued(clear bool) {
 // sampleReplay draws a queued group by its weight.
 func (l *Loop) sampleReplay() int32 {
 	s := &l.s
-	total := uint64(0)
+	youngest, total := NoVersion, uint64(0)
 	for i := s.Queue.Head; i != none; i = s.Groups[i].Next {
-		total += l.replayWeight(i)
+		youngest = max(youngest, s.Groups[i].Start)
+	}
+	for i := s.Queue.Head; i != none; i = s.Groups[i].Next {
+		total += l.replayWeight(i, youngest)
 	}
 	x, i := l.draw(total), s.Queue.Head
-	for w := l.replayWeight(i); x >= w; w = l.replayWeight(i) {
+	for w := l.replayWeight(i, youngest); x >= w; w = l.replayWeight(i, youngest) {
 		x -= w
 		i = s.Groups[i].Next
 	}

@@ -9,7 +9,7 @@ import (
 const (
 	concurrencyMax = 1 << 24
 	groupSizeMax   = 1 << 16
-	queueGroupsMax = 1 << 24
+	queueGroupsMax = 1 << 20
 	levelsMax      = 1 << 12
 	promptsMax     = 1 << 24
 	stalenessMax   = 1 << 20

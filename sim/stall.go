@@ -87,13 +87,13 @@ func (r *runner) advice(total int64) string {
 	case loop.ReasonRejected:
 		return which + " verdict rejects it: check the filter"
 	case loop.ReasonStale:
-		return fmt.Sprintf("%s staleness exceeds the budget of %d: raise MaxStaleness, or keep fewer groups in flight", which, c.MaxStaleness)
+		return fmt.Sprintf("%s staleness exceeds the budget of %d: raise queue.max_staleness, or keep fewer groups in flight", which, c.MaxStaleness)
 	case loop.ReasonFull:
-		return "the queue drops them before a batch is full: raise QueueGroups"
+		return "the queue drops them before a batch is full: raise queue.factor"
 	case loop.ReasonPruned:
-		return fmt.Sprintf("%s rollouts exceed %d tokens: raise PruneTokens", which, r.cfg.PruneTokens)
+		return fmt.Sprintf("%s rollouts exceed %d tokens: raise rollout.prune.tokens", which, r.cfg.PruneTokens)
 	case loop.ReasonSurplus:
-		return "others were ready before them: lower ExtraGroups"
+		return "others were ready before them: lower rollout.oversample"
 	}
 	return ""
 }

@@ -39,11 +39,15 @@ func (c *Checker) drawn() loop.GroupID {
 	for _, id := range c.queue {
 		ofPrompt[c.groups[id].prompt]++
 	}
+	youngest := loop.NoVersion
+	for _, id := range c.queue {
+		youngest = max(youngest, c.groups[id].start)
+	}
 	var sum uint64
 	upTo := make([]uint64, len(c.queue))
 	for i, id := range c.queue {
 		g := c.groups[id]
-		w := c.gamma[min(int(c.version-g.start), len(c.gamma)-1)]
+		w := c.gamma[min(int(youngest-g.start), len(c.gamma)-1)]
 		if c.cfg.Balance {
 			w = max(1, w/ofPrompt[g.prompt])
 		}
