@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/headway-rl/headway/workload"
 )
@@ -71,7 +70,7 @@ func (e *examination) bandNarrow() {
 	if !e.rules.FilterSolveRate || len(counts) == 0 {
 		return
 	}
-	best, at := bestAcceptance(counts, e.rules.GroupSize)
+	best, at := e.bestAcceptance(counts[0], counts[len(counts)-1])
 	if best >= 0.5 {
 		return
 	}
@@ -83,31 +82,27 @@ func (e *examination) bandNarrow() {
 	f.Figures = Figures{{"acceptance_max", best}, {"at_solve_rate", at}, {"attainable_rates", float64(len(counts))}}
 }
 
-// bestAcceptance is the largest probability that a group of s independent
-// rollouts, each solved with probability p, solves one of the counts, and its p.
-func bestAcceptance(counts []int, s int) (best, at float64) {
-	logChoose := make([]float64, s+1)
-	for k := 1; k <= s; k++ {
-		logChoose[k] = logChoose[k-1] + math.Log(float64(s-k+1)/float64(k))
-	}
+// bestAcceptance is the largest probability that a group solves from low to high of
+// its rollouts, each independently with the same probability, and that probability.
+func (e *examination) bestAcceptance(low, high int) (best, at float64) {
 	for i := range 1001 {
-		p := float64(i) / 1000
-		sum := 0.0
-		for _, k := range counts {
-			switch {
-			case p == 0 || p == 1:
-				if float64(k) == p*float64(s) {
-					sum++
-				}
-			default:
-				sum += math.Exp(logChoose[k] + float64(k)*math.Log(p) + float64(s-k)*math.Log1p(-p))
-			}
-		}
-		if sum > best+1e-12 { // beyond rounding
-			best, at = sum, p
+		rate := float64(i) / 1000
+		if share := e.fixedShare(rate, low, high); share > best+1e-12 { // beyond rounding
+			best, at = share, rate
 		}
 	}
-	return min(best, 1), at
+	return best, at
+}
+
+// fixedShare is the probability that a group solves from low to high of its
+// rollouts, each with probability rate.
+func (e *examination) fixedShare(rate float64, low, high int) float64 {
+	solve, err := workload.SolveSpec{Kind: workload.KindFixed, Rate: rate}.Build()
+	if err != nil {
+		e.err = err
+		return 0
+	}
+	return solve.Share(e.rules.GroupSize, low, high, 0, 0)
 }
 
 func (e *examination) bandMissed() {

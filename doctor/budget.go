@@ -19,7 +19,7 @@ var budgetChecks = []check{
 	{Kind{
 		Code: "budget-cannot-bind", Severities: []Severity{Warning, Info}, Keys: []string{keyBudget},
 		When:  "`queue.max_staleness` is above every staleness that occurs: it decides nothing",
-		Known: "arithmetic, where lengths have a cap and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which nothing was discarded: a warning where the budget is at least twice the mean",
+		Known: "arithmetic, where lengths have a cap (with `prompt_sigma` a `cap_tokens`) and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which nothing was discarded: a warning where the budget is at least twice the mean",
 	}, (*examination).budgetCannotBind},
 }
 
@@ -123,7 +123,7 @@ const provable = 1 << 20
 
 // stalest returns the largest staleness a group can be trained at, by arithmetic
 // alone and whatever is drawn, and why; −1 where arithmetic gives no bound:
-// without a cap on lengths, with engines that stand still, or with a selection
+// without a cap on lengths (or on those that prompts scale), with engines that stand still, or with a selection
 // that may leave a group behind.
 func (e *examination) stalest() (versions int, why string) {
 	r := &e.rules
@@ -170,7 +170,7 @@ func (e *examination) stalest() (versions int, why string) {
 
 // longestS is the longest a rollout can take, in seconds, its environment included.
 func (e *examination) longestS() float64 {
-	longest := float64(e.setting.Lengths.Quantile(1)) / e.setting.DecodeTokensPerS
+	longest := e.longestTokens() / e.setting.DecodeTokensPerS
 	if e.setting.Environment.Zero() {
 		return longest
 	}

@@ -57,7 +57,8 @@ func (e *examination) configWarnings() {
 	e.kind = configWarning
 	for _, w := range e.document.Warnings() {
 		same := func(f Finding) bool { return f.Key == w.Key }
-		if slices.ContainsFunc(e.findings, same) {
+		// Hold is examined with the load, which decides it.
+		if w.Key == keyHold || slices.ContainsFunc(e.findings, same) {
 			continue
 		}
 		f := e.add(Warning, w.Key, Arithmetic)
@@ -127,6 +128,8 @@ type examination struct {
 
 	probed     *probe
 	prediction *theory.Prediction
+	// mean is meanTokens once load has computed it.
+	mean float64
 }
 
 func newExamination(c Case) *examination {

@@ -48,12 +48,12 @@ var paceChecks = []check{
 }
 
 func (e *examination) slowSync() {
-	p, ok := e.predict()
+	rho, ok := e.load()
 	time := e.document.Sync.TimeS
 	if !ok || time == 0 || e.rules.TrainerBlocked || e.rules.Policy == loop.PolicySynchronous {
 		return
 	}
-	cycle := e.setting.StepS * max(1, 1/p.Utilization) * float64(e.rules.SyncEvery)
+	cycle := e.setting.StepS * max(1, 1/rho) * float64(e.rules.SyncEvery)
 	if time <= cycle {
 		return
 	}
@@ -83,7 +83,7 @@ func (e *examination) settling() {
 
 func (e *examination) notSmooth() {
 	p, ok := e.predict()
-	if !ok || p.Smooth {
+	if !ok || p.Smooth || !e.alikePrompts() {
 		return
 	}
 	f := e.add(Warning, keyTailness, ClosedForm)

@@ -34,6 +34,8 @@ type probe struct {
 	ended [loop.EndFailed + 1]int64
 	// stale counts groups that a staleness budget ended.
 	stale int64
+	// scored counts rollouts that ran to their end or until pruned, which pruned of them were.
+	scored, pruned int64
 	// interrupts counts rollouts interrupted.
 	interrupts int64
 	// stalest is the largest staleness a group was trained at, in the whole simulation.
@@ -84,6 +86,12 @@ func simulate(cfg sim.Config) (probe, error) {
 	p := probe{}
 	observe := cfg.Observe
 	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+		if ev.Kind == loop.RolloutScored {
+			p.scored++
+			if ev.Verdict == loop.VerdictPruned {
+				p.pruned++
+			}
+		}
 		for i := range actions {
 			switch a := &actions[i]; a.Kind {
 			case loop.GroupTrained:

@@ -49,12 +49,12 @@ func (e *examination) replayStaleness() {
 	mean := p.result.Summary.Staleness.Mean
 	f.What = fmt.Sprintf("a group is trained on %s times on average (%s of groups never), and the mean staleness is %s versions", short(uses), percent(unused), short(mean))
 	f.Figures = Figures{{"uses_per_group", uses}, {"unused_share", unused}, {"staleness_mean_versions", mean}, {"staleness_max_versions", float64(p.stalest)}}
-	if closed, ok := e.predict(); ok {
-		rho := closed.Utilization
+	if rho, ok := e.load(); ok {
 		most := min(float64(e.rules.MaxUses), 1/rho)
 		f.Why = fmt.Sprintf("at an effective ρ of %s the trainer can take what engines make %s times, and max_uses is %d", short(rho), short(1/rho), e.rules.MaxUses)
 		f.Figures = append(f.Figures, Figure{"uses_per_group_max", most})
-		if plain, known := closed.Corrected.Mean.Value(); known {
+		closed, _ := e.predict()
+		if plain, known := closed.Corrected.Mean.Value(); known && e.alikePrompts() {
 			f.What += fmt.Sprintf(", where policy drop would have %s", short(plain))
 			f.Figures = append(f.Figures, Figure{"staleness_mean_under_drop_versions", plain})
 		}

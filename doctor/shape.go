@@ -34,7 +34,7 @@ var shapeChecks = []check{
 	{Kind{
 		Code: "prune-share", Severities: []Severity{Error, Warning, Info}, Keys: []string{keyPrune},
 		When:  "rollouts are pruned at a length: how many, and how many whole groups; a warning above 5 % of rollouts, an error above 90 % of groups, an info where none is that long",
-		Known: "the modelled lengths: P(L > tokens), and its power S + R for a whole group of independent siblings",
+		Known: "the modelled lengths: P(L > tokens), and its power S + R for a whole group of siblings, integrated over the prompts' own factor where `prompt_sigma` is set; a simulation where measured siblings go together or such prompts are requeued",
 	}, (*examination).prune},
 	{Kind{
 		Code: "prune-check", Severities: []Severity{Warning}, Keys: []string{keyCheck},
@@ -43,7 +43,7 @@ var shapeChecks = []check{
 	}, (*examination).pruneCheck},
 	{Kind{
 		Code: "requeue-bias", Severities: []Severity{Warning}, Keys: []string{keyRequeue},
-		When:  "prompts of discarded or pruned groups are played again: slow prompts take slots again and again, and are still trained less",
+		When:  "prompts of discarded groups are played again: slow prompts take slots again and again, and are still trained less. Prompts of groups that were wholly pruned, or failed, are not: they would end so again",
 		Known: "the share that ends so is a simulation's",
 	}, (*examination).requeue},
 	{Kind{
@@ -80,19 +80,13 @@ func (e *examination) redundancy() {
 	e.biasedBySimulation(keyRedundancy, why)
 }
 
-// alikePrompts reports whether lengths are modelled, and as if all prompts were
-// alike, which is what order statistics assume.
-func (e *examination) alikePrompts() bool {
-	return e.setting != nil && e.document.Rollout.Length.PromptSigma == 0
-}
-
 // biasedBySimulation is biased with the ratio of a simulation.
 func (e *examination) biasedBySimulation(key, why string) {
 	p := e.probe()
 	if p == nil || p.stalled != nil {
 		return
 	}
-	e.biased(key, Simulated, p.result.Summary.Length.TrainedMeanTokens/e.setting.Lengths.Mean(), why)
+	e.biased(key, Simulated, p.result.Summary.Length.TrainedMeanTokens/e.meanTokens(), why)
 }
 
 // biased notes the ratio of the trained mean length to the true one.
@@ -105,7 +99,7 @@ func (e *examination) biased(key string, basis Basis, ratio float64, why string)
 	f.What = fmt.Sprintf("trained responses are %s shorter than sampled ones", percent(1-ratio))
 	f.Why = why + ", which favours short ones"
 	f.Do = "an asynchronous schedule, which waits for no straggler and drops none by its length; or measure that the bias does no harm"
-	f.Figures = Figures{{"trained_over_true_length", ratio}, {"true_mean_tokens", e.setting.Lengths.Mean()}}
+	f.Figures = Figures{{"trained_over_true_length", ratio}, {"true_mean_tokens", e.meanTokens()}}
 }
 
 func (e *examination) prune() {
@@ -113,8 +107,14 @@ func (e *examination) prune() {
 	if limit == 0 || e.setting == nil {
 		return
 	}
-	share := 1 - e.setting.Lengths.CDF(float64(limit))
-	whole := math.Pow(share, float64(e.stride()))
+	if longest := e.longestTokens(); longest <= float64(limit) {
+		f := e.add(Info, keyPrune, ClosedForm)
+		f.What = fmt.Sprintf("no rollout is pruned: the longest has %.0f tokens", longest)
+		f.Why = fmt.Sprintf("rollout.prune.tokens is %d", limit)
+		f.Figures = Figures{{"pruned_rollouts_share", 0}, {"pruned_groups_share", 0}}
+		return
+	}
+	share, whole, basis := e.pruned(limit)
 	severity := Info
 	switch {
 	case whole > wasteError:
@@ -122,16 +122,28 @@ func (e *examination) prune() {
 	case share > 0.05:
 		severity = Warning
 	}
-	f := e.add(severity, keyPrune, ClosedForm)
+	f := e.add(severity, keyPrune, basis)
 	f.Figures = Figures{{"pruned_rollouts_share", share}, {"pruned_groups_share", whole}}
-	if share == 0 {
-		f.What = fmt.Sprintf("no rollout is pruned: the longest has %d tokens", e.setting.Lengths.Quantile(1))
-		f.Why = fmt.Sprintf("rollout.prune.tokens is %d", limit)
-		return
-	}
 	f.What = fmt.Sprintf("%s of rollouts are pruned, %s of groups wholly", percent(share), percent(whole))
 	f.Why = fmt.Sprintf("so many of the modelled lengths exceed %d tokens; a pruned rollout is generated so far, and counts for nothing", limit)
+	if !e.alikePrompts() {
+		f.Why += ". Prompts differ in length, so that those with long responses lose whole groups"
+	}
 	f.Do = "rollout.length.cap_tokens, if a long answer shall count as it stands; a higher limit, if it shall count in full"
+}
+
+// pruned returns the share of rollouts that are longer than a limit, and of groups
+// in which all are. Where it is not a matter of the modelled lengths alone, since
+// measured siblings go together or prompts that were lost are played more often, the
+// simulation has it, if there is one.
+func (e *examination) pruned(limit int) (rollouts, groups float64, basis Basis) {
+	if e.setting.Lengths.Grouped() || e.rules.Requeue && !e.alikePrompts() {
+		if p := e.probe(); p != nil && p.groups > 0 && p.scored > 0 {
+			return float64(p.pruned) / float64(p.scored), float64(p.ended[loop.EndPruned]) / float64(p.groups), Simulated
+		}
+	}
+	rollouts, groups = e.shareOver(limit, e.stride())
+	return rollouts, groups, ClosedForm
 }
 
 func (e *examination) pruneCheck() {
@@ -150,10 +162,10 @@ func (e *examination) requeue() {
 		return
 	}
 	p := e.probe()
-	if p == nil || p.stalled != nil || p.groups == 0 {
+	if p == nil || p.groups == 0 {
 		return
 	}
-	share := float64(p.ended[loop.EndDiscarded]+p.ended[loop.EndPruned]) / float64(p.groups)
+	share := float64(p.ended[loop.EndDiscarded]) / float64(p.groups)
 	if share < 0.01 {
 		return
 	}

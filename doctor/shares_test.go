@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
@@ -69,7 +70,7 @@ func TestFilteredShares(t *testing.T) {
 	for _, rate := range []float64{0.5, 0.9} {
 		c := caseOf(t, lengths, fmt.Sprintf("rollout.solve={kind: fixed, rate: %g}", rate), "filter.zero_advantage=true")
 		p := run(t, c, 0, 300)
-		if share, want := float64(p.ended[loop.EndFiltered])/float64(p.groups), allEqual(rate, 4); math.Abs(share-want) > 0.03 {
+		if share, want := float64(p.ended[loop.EndFiltered])/float64(p.groups), newExamination(c).allEqual(rate); math.Abs(share-want) > 0.03 {
 			t.Errorf("zero advantage at %g: %.3f filtered, want %.3f", rate, share, want)
 		}
 	}
@@ -111,17 +112,18 @@ func TestBandShares(t *testing.T) {
 	}
 }
 
-// All counts together take every group, and none nothing.
+// All counts together take every group; one count has its binomial probability at
+// its own rate.
 func TestBestAcceptanceEnds(t *testing.T) {
 	for _, test := range []struct {
-		counts   []int
-		s        int
-		best, at float64
+		low, high, s int
+		best, at     float64
 	}{
-		{[]int{0, 1, 2, 3, 4}, 4, 1, 0}, {[]int{4}, 4, 1, 1}, {[]int{1}, 2, 0.5, 0.5}, {[]int{2}, 8, 28 * math.Pow(0.25, 2) * math.Pow(0.75, 6), 0.25},
+		{0, 4, 4, 1, 0}, {4, 4, 4, 1, 1}, {1, 1, 2, 0.5, 0.5}, {2, 2, 8, 28 * math.Pow(0.25, 2) * math.Pow(0.75, 6), 0.25},
 	} {
-		if best, at := bestAcceptance(test.counts, test.s); math.Abs(best-test.best) > 1e-9 || at != test.at {
-			t.Errorf("%v of %d: %g at %g, want %g at %g", test.counts, test.s, best, at, test.best, test.at)
+		e := newExamination(caseOf(t, fmt.Sprintf("rollout.group_size=%d", test.s)))
+		if best, at := e.bestAcceptance(test.low, test.high); math.Abs(best-test.best) > 1e-9 || at != test.at {
+			t.Errorf("%+v: %g at %g", test, best, at)
 		}
 	}
 }
@@ -180,6 +182,73 @@ func TestHoldBias(t *testing.T) {
 		ratio, _ := p.lengthRatio()
 		if bias := math.Abs(ratio - 1); bias > test.most || bias < test.least {
 			t.Errorf("%+v: trained over sampled length %.4f", test, ratio)
+		}
+	}
+}
+
+// With fresh lengths are unbiased where newest first has the bias that doctor names,
+// and doctor is silent.
+func TestFreshIsUnbiased(t *testing.T) {
+	for _, test := range []struct {
+		rollout string
+		batch   int
+		newest  float64 // the least bias of newest first at hold 0.3
+	}{{"rollout={group_size: 8, concurrency: 128}", 256, 0.008}, {"rollout={group_size: 4, concurrency: 128}", 128, 0.006}, {"rollout={group_size: 8, concurrency: 256}", 128, 0}} {
+		for _, hold := range []float64{0.3, 0.7} {
+			setting := []string{threeLong, test.rollout, fmt.Sprintf("train={batch: %d, utilization: 1.5}", test.batch)}
+			c := caseOf(t, append(setting, fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", hold))...)
+			for _, f := range findingsOf(t, c) {
+				if f.Key == keyHold {
+					t.Errorf("%+v, hold %g: found %+v", test, hold, f)
+				}
+			}
+			p := run(t, c, 100, 300000/test.batch)
+			if ratio, _ := p.lengthRatio(); math.Abs(ratio-1) > 0.006 {
+				t.Errorf("%+v, hold %g: trained over sampled length %.4f", test, hold, ratio)
+			}
+			if test.newest == 0 {
+				continue
+			}
+			c = caseOf(t, append(setting, "queue={factor: 2, select: newest, hold: 0.3}")...)
+			if f, ok := find(findingsOf(t, c), "hold-bias"); !ok || !strings.Contains(f.Do, "fresh") {
+				t.Errorf("%+v: found %+v", test, f)
+			}
+			p = run(t, c, 100, 300000/test.batch)
+			if ratio, _ := p.lengthRatio(); math.Abs(ratio-1) < test.newest {
+				t.Errorf("%+v: newest first trains on %.4f of sampled lengths", test, ratio)
+			}
+		}
+	}
+}
+
+// What doctor suggests in place of newest first has no more staleness, no longer
+// period and less waste.
+func TestFreshInstead(t *testing.T) {
+	for _, slots := range []int{128, 256} {
+		setting := []string{lengths, fmt.Sprintf("rollout.concurrency=%d", slots), "train.utilization=1.5"}
+		c := caseOf(t, append(setting, "queue={factor: 2, select: newest, hold: 0.3}")...)
+		theta := newExamination(c).freeHold(1.5)
+		newest, fresh := run(t, c, 150, 2000), run(t, caseOf(t, append(setting, fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", theta))...), 150, 2000)
+		a, b := newest.result.Summary, fresh.result.Summary
+		if b.Staleness.Mean > a.Staleness.Mean+0.02 || b.PeriodS.Mean > 1.005*a.PeriodS.Mean || fresh.lost() > newest.lost()-0.03 {
+			t.Errorf("%d slots, hold %g: staleness %.3f, period %.2f, lost %.2f; newest %.3f, %.2f, %.2f", slots, theta,
+				b.Staleness.Mean, b.PeriodS.Mean, fresh.lost(), a.Staleness.Mean, a.PeriodS.Mean, newest.lost())
+		}
+	}
+}
+
+// A long hold costs a period above ρ = 1 too, until ρ covers it.
+func TestLongHoldPrice(t *testing.T) {
+	for _, rho := range []float64{0.9, 1, 1.05, 1.2} {
+		period := func(hold float64) float64 {
+			return run(t, caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("train.utilization=%g", rho), fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", hold)), 150, 1500).result.Summary.PeriodS.Mean
+		}
+		want := 1.0
+		if f, ok := find(findingsOf(t, caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("train.utilization=%g", rho), "queue={factor: 2, select: fresh, hold: 0.7}")), "hold-price"); ok {
+			want = figure(t, f, "period_ratio")
+		}
+		if got := period(0.7) / period(0); math.Abs(got/want-1) > 0.015 || (want > 1) != (rho < 1.12) {
+			t.Errorf("ρ %g: the period is %.4f times as long, doctor said %.4f", rho, got, want)
 		}
 	}
 }

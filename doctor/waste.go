@@ -37,10 +37,10 @@ func (e *examination) waste() {
 	predicted, closed := e.predictedWaste()
 	share, evicted, basis := predicted, predicted, ClosedForm
 	switch {
-	case p != nil && p.stalled != nil || p == nil && !closed:
-		return
-	case p != nil:
+	case p != nil && p.groups > 0:
 		share, evicted, basis = p.lost(), float64(p.ended[loop.EndEvicted])/float64(p.groups), Simulated
+	case !closed:
+		return
 	}
 	if share <= wasteWarning {
 		return
@@ -69,7 +69,7 @@ func (e *examination) waste() {
 
 // staleness prints what queue-drop's mean staleness would be.
 func (e *examination) staleness() string {
-	if p, ok := e.predict(); ok {
+	if p, ok := e.predict(); ok && e.alikePrompts() {
 		if mean, known := p.Corrected.Mean.Value(); known {
 			return short(mean)
 		}
@@ -97,12 +97,12 @@ func (e *examination) predictedWaste() (share float64, ok bool) {
 }
 
 func (e *examination) filterStarves() {
-	p, ok := e.predict()
+	effective, ok := e.load()
 	acceptance := e.document.Filter.Acceptance
 	if !ok || acceptance >= 1 {
 		return
 	}
-	effective, plain := p.Utilization, p.Utilization/acceptance
+	plain := effective / acceptance
 	if effective >= 1 || plain < 1 {
 		return
 	}
@@ -121,20 +121,16 @@ func (e *examination) zeroAdvantage() {
 	if e.rules.Levels > 0 {
 		severity, do = Info, ""
 	}
-	s := e.rules.GroupSize
 	f := e.add(severity, "filter.zero_advantage", Arithmetic)
-	f.What = fmt.Sprintf("the zero-advantage filter takes %s of groups at a solve rate of 0.9 and %s at 0.99: the trainer starves as the policy learns", percent(allEqual(0.9, s)), percent(allEqual(0.99, s)))
+	f.What = fmt.Sprintf("the zero-advantage filter takes %s of groups at a solve rate of 0.9 and %s at 0.99: the trainer starves as the policy learns", percent(e.allEqual(0.9)), percent(e.allEqual(0.99)))
 	f.Why = "a group whose rewards are all equal teaches nothing and never reaches the queue, and its rollouts are spent"
 	f.Do = do
-	f.Figures = Figures{{"filtered_share_at_0.5", allEqual(0.5, s)}, {"filtered_share_at_0.9", allEqual(0.9, s)}, {"filtered_share_at_0.99", allEqual(0.99, s)}}
+	f.Figures = Figures{{"filtered_share_at_0.5", e.allEqual(0.5)}, {"filtered_share_at_0.9", e.allEqual(0.9)}, {"filtered_share_at_0.99", e.allEqual(0.99)}}
 }
 
-// allEqual is the share of groups of s independent rewards, 1 with probability p
+// allEqual is the share of groups of independent rewards, 1 with probability rate
 // and 0 else, that are all equal.
-func allEqual(p float64, s int) float64 {
-	all, no := 1.0, 1.0
-	for range s {
-		all, no = all*p, no*(1-p)
-	}
-	return all + no
+func (e *examination) allEqual(rate float64) float64 {
+	s := e.rules.GroupSize
+	return e.fixedShare(rate, 0, 0) + e.fixedShare(rate, s, s)
 }
