@@ -12,14 +12,14 @@ import (
 
 // life is all that happened to one attempt.
 type life struct {
-	slot          int32 // -1 while it stands interrupted
+	slot                  int32 // -1 while it stands interrupted
 	over, aborted, failed bool
-	since, inSlot float64
-	tokens        float64
-	interruptions int
-	first, last   loop.Version
-	reward        float64
-	solved        bool
+	since, inSlot         float64
+	tokens                float64
+	interruptions         int
+	first, last           loop.Version
+	reward                float64
+	solved                bool
 }
 
 type attempt struct {

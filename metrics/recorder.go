@@ -44,6 +44,8 @@ type Recorder struct {
 	leaseStart   int64 // of the running step; -1 while the trainer is idle
 	lease        loop.LeaseID
 	leaseAttempt int32
+	// syncing: a weight sync has begun and not ended.
+	syncing bool
 	// syncsUpTo[v] counts the versions up to v that a sync brought to the engines.
 	syncsUpTo []int32
 
@@ -122,6 +124,7 @@ type window struct {
 	stalenessSyncs                    int64 // Σ over trained groups, counted in syncs
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
+	syncIdleNS                        int64 // trainer idle during a sync
 	waste                             waste
 	partial                           partial
 	signal                            signal
@@ -181,6 +184,7 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 			r.served[ev.Engine] = max(r.served[ev.Engine], ev.Version) // a late event may name an older one
 		}
 	case loop.Recovered:
+		r.syncing = false
 		r.vacateAll(-1)
 		r.window.waste.tokens[loop.EndFailed] += r.backlog.clear()
 	case loop.EngineLost:
@@ -218,6 +222,9 @@ func (r *Recorder) advance(dt int64) {
 	if r.leaseStart < 0 {
 		r.window.trainerIdleNS += dt
 		r.step.trainerIdleNS += dt
+		if r.syncing {
+			r.window.syncIdleNS += dt
+		}
 	}
 }
 
@@ -315,6 +322,8 @@ func (r *Recorder) observeAction(a *loop.Action) {
 		r.groupReady(a)
 	case loop.StartTrainStep:
 		r.leaseStart, r.lease, r.leaseAttempt = r.now, a.Lease, a.Attempt
+	case loop.SyncCompleted:
+		r.syncing = false
 	case loop.LoadWeights:
 		r.loads(a.Version)
 	case loop.GroupTrained:
@@ -351,6 +360,7 @@ func (r *Recorder) loads(v loop.Version) {
 	r.published(v)
 	if last := len(r.syncsUpTo) - 1; v > 0 && int(v) == last && r.syncsUpTo[last] == r.syncsUpTo[last-1] {
 		r.syncsUpTo[last]++
+		r.syncing = true
 	}
 }
 

@@ -131,7 +131,7 @@ func (r *Recorder) Summary() Summary {
 	if s.Throughput.ConsumptionRolloutsPerS > 0 {
 		s.Utilization = s.Throughput.ProductionRolloutsPerS / s.Throughput.ConsumptionRolloutsPerS
 	}
-	s.Throughput.Binding = r.binding(s.Utilization * s.Acceptance * r.window.waste.usable())
+	s.Throughput.Binding = r.binding(s.Utilization*s.Acceptance*r.window.waste.usable(), s.RolloutIdleRatio)
 	s.Dominant = "pqs"
 	if s.IQS.Mean > s.PQS.Mean {
 		s.Dominant = "iqs"
@@ -169,15 +169,20 @@ func (r *Recorder) throughput(span float64) Throughput {
 	return t
 }
 
-// binding names what limits the rate of updates: the trainer if the others could
-// feed it; else whichever part of a rollout's time is the larger; else the sync.
-func (r *Recorder) binding(utilization float64) string {
+// binding names what limits the rate of updates. A trainer that hardly waits, or
+// could be fed and waits little, does. Else it waits mostly for weight syncs, or
+// for rollouts, and then for whichever part of a rollout's time is the larger;
+// unless it trains more than it waits and the engines wait even longer: then
+// admission holds them back for its sake, and more of them would not help.
+func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 	w := &r.window
 	switch idle := ratio(w.trainerIdleNS, r.now-w.start); {
 	case idle < 0.02 || utilization >= 1 && idle < 0.1:
 		return "train"
-	case utilization >= 1:
+	case 2*w.syncIdleNS > w.trainerIdleNS:
 		return "sync"
+	case idle < 0.5 && rolloutIdle > idle:
+		return "train"
 	case 2*w.environmentNS > w.durationNS:
 		return "environment"
 	}
