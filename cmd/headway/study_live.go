@@ -68,7 +68,11 @@ func (c *liveFlags) compare(a *app, name string, files *studyFiles, contest func
 		}
 		played = append(played, p)
 	}
-	return files.contested(a, strings.ReplaceAll(name, " --", "-"), played, provenance(a, command))
+	file := strings.ReplaceAll(name, " --", "-")
+	if c.Scenario != "all" {
+		file += "-" + c.Scenario
+	}
+	return files.contested(a, file, played, provenance(a, command))
 }
 
 // quickWallS is the wall time of a run that is only to show that the study works.

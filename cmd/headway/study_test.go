@@ -131,7 +131,7 @@ func TestStudyLive(t *testing.T) {
 	if s := c.Arms[1].Figures["staleness_mean"].Mean; c.Arms[1].Name != "synchronous" || s != 0 {
 		t.Errorf("%s has a staleness of %g", c.Arms[1].Name, s)
 	}
-	for _, name := range []string{"presets-plain.html", "presets.md", "presets.json"} {
+	for _, name := range []string{"presets-plain.html", "presets-plain.md", "presets-plain.json"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
