@@ -243,8 +243,7 @@ func (c *Config) dropReplaced(section any, path, chooser string, used []string) 
 // batch, nothing dropped.
 func (c *Config) queueDefaults() {
 	if c.Schedule == synchronousSchedule {
-		c.origin.forget("queue")
-		c.Queue = Queue{Policy: "block", Factor: 1, Select: "oldest"}
+		c.replace("queue", Queue{Policy: "block", Factor: 1, Select: "oldest"})
 		return
 	}
 	orWord(&c.Queue.Policy, "drop")
@@ -311,6 +310,17 @@ func (c *Config) filterDefaults() {
 	}
 }
 
+// bandKey returns the key that says an end of the band, low or high: the
+// filter's, or the curriculum's where that is given more strongly, or alone.
+func (c Config) bandKey(end string) string {
+	path, other := "filter.solve_rate."+end, "filter.curriculum."+end
+	at, given := c.rankOf(path)
+	if otherAt, otherGiven := c.rankOf(other); otherGiven && c.given(other) && (!c.given(path) || given && otherAt > at) {
+		return other
+	}
+	return path
+}
+
 // firstOf returns the value that was given, the first before the other, or the fallback.
 func (c *Config) firstOf(value float64, path string, other float64, otherPath string, fallback float64) float64 {
 	at, given := c.rankOf(path)
@@ -365,8 +375,7 @@ func (c *Config) syncDefaults() {
 	orWord(&c.Sync.Switch, "fleet")
 	if c.Schedule == synchronousSchedule {
 		// The next groups open at the next served version, so every step syncs.
-		c.Sync.Every = 1
-		c.origin.forget("sync.every")
+		c.replace("sync.every", 1)
 	}
 	c.keepOverride("rollout.decode_tokens_per_s", &c.Rollout.DecodeTokensPerS,
 		"rollout.throughput_tokens_per_s", &c.Rollout.ThroughputTokensPerS)

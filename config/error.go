@@ -113,19 +113,36 @@ func (c Config) Refuse(key, problem, allowed string) error {
 	return Errors{c.problem(key, "", problem, allowed)}
 }
 
-// nearest returns the candidate closest to a word by edit distance, "" when
-// none is near enough to be a likely typo.
+// nearest returns the candidate closest to a word by edit distance whatever its
+// case or, where none is near enough to be a likely typo, the only one that begins
+// with it; "" for none.
 func nearest(word string, candidates []string) string {
+	word = strings.ToLower(word)
 	best, bestDistance := "", max(2, len(word)/3)+1
 	for _, candidate := range candidates {
-		if distance := editDistance(word, candidate); distance < bestDistance {
+		if distance := editDistance(word, strings.ToLower(candidate)); distance < bestDistance {
 			best, bestDistance = candidate, distance
 		}
 	}
-	if bestDistance >= len(word) {
-		return "" // nothing of the word would be left
+	if best != "" && bestDistance < len(word) { // else nothing of the word would be left
+		return best
 	}
-	return best
+	return beginning(word, candidates)
+}
+
+// beginning returns the only candidate that begins with a word of more than two
+// letters, "" if there is none or more than one.
+func beginning(word string, candidates []string) (only string) {
+	for _, candidate := range candidates {
+		if len(word) < 3 || !strings.HasPrefix(strings.ToLower(candidate), word) {
+			continue
+		}
+		if only != "" {
+			return ""
+		}
+		only = candidate
+	}
+	return only
 }
 
 // editDistance counts the insertions, deletions, substitutions and swaps of

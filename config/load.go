@@ -106,6 +106,12 @@ func (c Config) Set(overrides ...string) (Config, error) {
 	return changed, errs.orNil()
 }
 
+// SetWith is [Config.Set] for overrides that have flags of their own.
+func (c Config) SetWith(overrides ...Override) (Config, error) {
+	changed, errs := c.set(overrides)
+	return changed, errs.orNil()
+}
+
 // Resolve returns a copy with every default filled in, checked.
 func (c Config) Resolve() (Config, error) { return c.resolve(nil, nil) }
 
@@ -141,7 +147,7 @@ func (c Config) clone() Config {
 	if c.origin == nil {
 		c.origin = &origin{places: map[string]place{}}
 	} else {
-		c.origin = &origin{name: c.origin.name, places: maps.Clone(c.origin.places)}
+		c.origin = &origin{name: c.origin.name, places: maps.Clone(c.origin.places), replaced: maps.Clone(c.origin.replaced)}
 	}
 	return c
 }

@@ -33,6 +33,8 @@ const overrideFile = "--set"
 type origin struct {
 	name   string // the document's name
 	places map[string]place
+	// replaced are the keys whose values the schedule replaced against what was given.
+	replaced map[string]place
 }
 
 // given reports whether the document, an override or a preset gave the key at a path.
@@ -73,6 +75,40 @@ func (c Config) givenUnder(path string) (string, bool) {
 // by an override that may well replace the sense of the other.
 func (c Config) together(path, other string) bool {
 	return c.given(path) && c.given(other) && c.origin.places[path].rank == c.origin.places[other].rank
+}
+
+// replace notes what the schedule replaces under a path, a section or a value: the
+// keys that say something else than its own value and were given no less strongly
+// than the schedule. Nothing remains given there.
+func (c *Config) replace(path string, section any) {
+	chosen, _ := c.rankOf("schedule")
+	for known, at := range c.origin.places {
+		if known != path && !strings.HasPrefix(known, path+".") || at.rank < chosen {
+			continue
+		}
+		_, have, err := locate(known, reflect.ValueOf(c).Elem())
+		if err != nil || have.Kind() == reflect.Struct {
+			continue
+		}
+		changed := Config{}
+		_, whole, err := locate(path, reflect.ValueOf(&changed).Elem())
+		if err != nil {
+			panic("config: " + err.Error())
+		}
+		whole.Set(reflect.ValueOf(section))
+		if _, own, err := locate(known, reflect.ValueOf(&changed).Elem()); err == nil && !reflect.DeepEqual(have.Interface(), own.Interface()) {
+			if c.origin.replaced == nil {
+				c.origin.replaced = map[string]place{}
+			}
+			c.origin.replaced[known] = at
+		}
+	}
+	c.origin.forget(path)
+	_, target, err := locate(path, reflect.ValueOf(c).Elem())
+	if err != nil {
+		panic("config: " + err.Error())
+	}
+	target.Set(reflect.ValueOf(section))
 }
 
 // overridden reports whether an override gave a key, or any key under it.

@@ -67,7 +67,7 @@ var presets = []Preset{
 		Differs: []string{
 			"prime-rl adapts its concurrency to the engines' cache and queue; here rollout.concurrency is fixed.",
 			"prime-rl masks tokens by the difference of their probabilities, this preset by the ratio.",
-			"While a batch waits prime-rl's lag stays near 1, so that the budget of 8 hardly ever binds (its issue 2812); this preset does the same.",
+			"prime-rl's lag, which TARGET_LAG keeps near 1, counts the batches that are ahead of the policy, and pause_at 1 keeps it there, too. It is no staleness: that is longer by the versions that pass while a group is generated. The budget of 8 hardly ever binds either way (its issue 2812).",
 		},
 		Sources: []string{"PrimeIntellect-ai/prime-rl orchestrator/dispatcher.py, train_sink.py, utils.py", "PrimeIntellect-ai/prime-rl issue 2812, pull requests 2960, 3313"},
 	},

@@ -155,9 +155,15 @@ func (v *validator) starvation() {
 func (v *validator) shaping() {
 	c := v.config
 	band, aim := c.Filter.SolveRate, c.Filter.Curriculum
-	if band.Low > band.High {
-		v.fail("filter.solve_rate.low", band.Low, fmt.Sprintf("is above filter.solve_rate.high (%s): no solve rate is between them", number(band.High)),
+	switch low, high := c.bandKey("low"), c.bandKey("high"); {
+	case band.Low > band.High && v.outranked(low, high):
+		v.fail(high, band.High, fmt.Sprintf("is below %s (%s): no solve rate is between them", low, number(band.Low)),
+			"at least "+number(band.Low))
+	case band.Low > band.High:
+		v.fail(low, band.Low, fmt.Sprintf("is above %s (%s): no solve rate is between them", high, number(band.High)),
 			"at most "+number(band.High))
+	case band.High == 0 && (band.Drop || aim.Levels > 0):
+		v.fail(high, band.High, "leaves groups alone of which no rollout is solved, and they teach nothing", "above 0, such as 0.9")
 	}
 	if band.Drop && band.Low > 0 && band.High < 1 && c.Rollout.GroupSize == 1 {
 		v.fail("filter.solve_rate.drop", true, "filters every group when rollout.group_size is 1: a single rollout is solved or not",

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 // Warning is something about a document that is allowed, and probably not what
@@ -42,12 +44,45 @@ func (c Config) Warnings() []Warning {
 	var found []Warning
 	warn := func(key, format string, args ...any) {
 		at := c.placeOf(key)
+		if c.origin != nil {
+			if replaced, ok := c.origin.replaced[key]; ok {
+				at = replaced
+			}
+		}
 		found = append(found, Warning{File: at.file, Line: at.line, Key: key, Text: fmt.Sprintf(format, args...)})
 	}
+	c.replacedWarnings(warn)
 	c.holdWarnings(warn)
+	c.rolloutWarnings(warn)
 	c.queueWarnings(warn)
 	c.shapingWarnings(warn)
 	return found
+}
+
+// replacedWarnings name keys that schedule synchronous has no use for.
+func (c Config) replacedWarnings(warn func(key, format string, args ...any)) {
+	if c.Schedule != synchronousSchedule || c.origin == nil {
+		return
+	}
+	note := c.presetNote("schedule")
+	for _, key := range slices.Sorted(maps.Keys(c.origin.replaced)) {
+		if key == "sync.every" {
+			warn(key, "has no effect with schedule synchronous%s: every train step is followed by a sync; leave it out", note)
+			continue
+		}
+		warn(key, "has no effect with schedule synchronous%s: the groups of one batch open for every version served, and nothing is dropped; leave it out", note)
+	}
+}
+
+// rolloutWarnings name keys of the rollouts that change nothing.
+func (c Config) rolloutWarnings(warn func(key, format string, args ...any)) {
+	if groups := c.BatchGroups(); c.Rollout.Oversample > 1 && c.Schedule == synchronousSchedule && c.ExtraGroups() == 0 {
+		warn("rollout.oversample", "%s has no effect: of %d groups a batch it opens no whole one more; the first comes at %s",
+			number(c.Rollout.Oversample), groups, number(math.Ceil(1000*float64(groups+1)/float64(groups))/1000))
+	}
+	if p := c.Rollout.Partial; p.MaxSpans > 0 && p.Interrupt == "none" && c.Sync.Mode != "restart" {
+		warn("rollout.partial.max_spans", "%d has no effect: nothing is interrupted without rollout.partial.interrupt batch or sync.mode restart", p.MaxSpans)
+	}
 }
 
 // holdWarnings name the bias of the rule hold past its limits.
