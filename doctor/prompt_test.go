@@ -127,3 +127,19 @@ func TestPrunedTogether(t *testing.T) {
 		t.Errorf("found %+v", f)
 	}
 }
+
+// A standstill is found beside what else is wrong, and silences none of it.
+func TestStandstillSilencesNothing(t *testing.T) {
+	findings := findingsOf(t, caseOf(t, scaled, "rollout.prune.tokens=1", "rollout.redundancy=1", "prompts={count: 10, requeue: true}"))
+	for _, code := range []string{"stalls", "prune-share", "redundancy-bias"} {
+		if _, ok := find(findings, code); !ok {
+			t.Errorf("%s is not found: %+v", code, findings)
+		}
+	}
+	if f, _ := find(findings, "prune-share"); f.Severity != Error || figure(t, f, "pruned_groups_share") != 1 {
+		t.Errorf("found %+v", f)
+	}
+	if f, ok := find(findings, "requeue-bias"); ok { // pruned groups are not played again
+		t.Errorf("found %+v", f)
+	}
+}

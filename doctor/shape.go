@@ -83,7 +83,13 @@ func (e *examination) redundancy() {
 // biasedBySimulation is biased with the ratio of a simulation.
 func (e *examination) biasedBySimulation(key, why string) {
 	p := e.probe()
-	if p == nil || p.stalled != nil {
+	if p == nil {
+		return
+	}
+	if p.stalled != nil {
+		f := e.add(Info, key, Arithmetic)
+		f.What = "trained responses are shorter than sampled ones, by an unknown share: the run stands still"
+		f.Why = why + ", which favours short ones"
 		return
 	}
 	e.biased(key, Simulated, p.result.Summary.Length.TrainedMeanTokens/e.meanTokens(), why)
