@@ -96,7 +96,7 @@ func newRunner(cfg Config) (*runner, error) {
 		}
 		first += int32(n)
 	}
-	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups)*cfg.Loop.GroupSize)
+	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups+cfg.Loop.ExtraGroups)*(cfg.Loop.GroupSize+cfg.Loop.Redundancy))
 	return r, nil
 }
 
