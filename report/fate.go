@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/headway-rl/headway/metrics"
 )
@@ -20,7 +21,7 @@ func WasteRows(s metrics.Summary) []Row {
 		{"discarded", w.DiscardedTokens, fmt.Sprintf("%s groups; past the staleness budget", Count(w.GroupsEnded.Discarded))},
 		{"filtered", w.FilteredTokens, fmt.Sprintf("%s groups; nothing to learn", Count(w.GroupsEnded.Filtered))},
 		{"pruned", w.PrunedTokens, fmt.Sprintf("%s rollouts; stopped early by a rule", Count(w.PrunedRollouts))},
-		{"cancelled", w.CancelledTokens, fmt.Sprintf("no longer wanted; %s rollouts redundant, %s groups surplus", Count(w.RedundantRollouts), Count(w.SurplusGroups))},
+		{"cancelled", w.CancelledTokens, cancelledNote(w)},
 		{"failed", w.FailedTokens, "of rollouts that failed, or whose group did"},
 	}
 	all := int64(0)
@@ -49,6 +50,24 @@ func WasteRows(s metrics.Summary) []Row {
 		rows = append(rows, Row{Name: "train steps per trained group", Value: Figure(s.Reuse.Mean, 2), Note: fmt.Sprintf("at most %d", s.Reuse.Max)})
 	}
 	return rows
+}
+
+// cancelledNote says why rollouts were stopped in flight.
+func cancelledNote(w metrics.Waste) string {
+	var why []string
+	if w.RedundantRollouts > 0 {
+		why = append(why, fmt.Sprintf("%s rollouts redundant", Count(w.RedundantRollouts)))
+	}
+	if w.SurplusGroups > 0 {
+		why = append(why, fmt.Sprintf("%s groups surplus", Count(w.SurplusGroups)))
+	}
+	if w.GroupsEnded.Discarded > 0 {
+		why = append(why, "of groups past the staleness budget")
+	}
+	if len(why) == 0 {
+		return "stopped in flight with their group"
+	}
+	return "stopped in flight; " + strings.Join(why, ", ")
 }
 
 // PartialRows says what interruptions and switches of weights did to rollouts; nil if nothing.
@@ -88,8 +107,9 @@ func offPolicyTable(buckets []OffPolicy) Table {
 		known func(OffPolicy) bool
 	}{
 		{"tokens", func(b OffPolicy) string { return Count(b.Tokens) }, func(OffPolicy) bool { return true }},
-		{"clip fraction", func(b OffPolicy) string { return Share(b.ClipFraction) }, func(b OffPolicy) bool { return !math.IsNaN(b.ClipFraction) }},
+		{"outside the band", func(b OffPolicy) string { return Share(b.ClipFraction) }, func(b OffPolicy) bool { return !math.IsNaN(b.ClipFraction) }},
 		{"predicted", func(b OffPolicy) string { return Share(b.Predicted) }, func(b OffPolicy) bool { return !math.IsNaN(b.Predicted) }},
+		{"clipped", func(b OffPolicy) string { return Share(b.Clipped) }, func(b OffPolicy) bool { return !math.IsNaN(b.Clipped) }},
 		{"mean log-ratio", func(b OffPolicy) string { return Figure(b.MeanLogRatio, 4) }, func(b OffPolicy) bool { return !math.IsNaN(b.MeanLogRatio) }},
 		{"effective share", func(b OffPolicy) string { return Share(b.EffectiveShare) }, func(b OffPolicy) bool { return !math.IsNaN(b.EffectiveShare) }},
 		{"health", func(b OffPolicy) string { return b.Health }, func(b OffPolicy) bool { return b.Health != "" }},

@@ -38,8 +38,10 @@ func HTML(w io.Writer, run Run) error {
 	err = page.Execute(&text, map[string]any{
 		"Run":        run,
 		"Comparison": comparisonTable(run),
-		"Dominance":  dominance(run.Dominant),
+		"Dominance":  dominance(run.Dominant, run.QueueLever),
 		"Ledger":     ledgerTitle(run),
+		"Waste":      wasteTitle + ofWindow(run),
+		"Partial":    partialTitle + ofWindow(run),
 		"Pictures":   pictures,
 		"Histogram":  histogram,
 		"Bias":       biasTables(run.Bias),

@@ -53,17 +53,19 @@ func example() Run {
 		Notes:      []string{"p95 is measured over 60 s only", "<b>bold & dangerous</b>"},
 		Ledger:     []Row{{"admitted", "33 120", ""}, {"trained", "32 000", ""}, {"evicted", "1 040", "full queue"}},
 		Balanced:   true,
+		Window:     "after the warm-up",
 		Throughput: []Row{{"production, rollouts/s", "412.1", ""}, {"binding", "rollout", ""}},
 		Samples: []Sample{
 			{Step: 500, Prompt: "abcd|", Answer: "dcba", Expected: "dcba", Reward: 1, Versions: "498–499"},
 			{Step: 500, Prompt: `<script>alert("prompt")</script>`, Answer: "\x1b[31m</td>", Reward: Unknown, Versions: "499"},
 		},
-		Files: []Row{{"trace", "runs/reverse-seed-1/trace.ndjson", ""}},
-		Bias:  exampleBias(),
-		Hold:  []Row{{"held", "12.0 %", "of the time"}},
+		Files:         []Row{{"trace", "runs/reverse-seed-1/trace.ndjson", ""}},
+		Bias:          exampleBias(),
+		Hold:          []Row{{"held", "12.0 %", "of the time"}},
+		OffPolicyNote: "the band is 0.8 to 1.2",
 		OffPolicy: []OffPolicy{
-			{Staleness: "0", Tokens: 120_000, ClipFraction: 0.004, Predicted: 0.005, MeanLogRatio: 0.0001, EffectiveShare: Unknown, Health: "healthy"},
-			{Staleness: "8 and more", Tokens: 900, ClipFraction: 0.31, Predicted: 0.22, MeanLogRatio: -0.08, EffectiveShare: Unknown, Health: "broken"},
+			{Staleness: "0", Tokens: 120_000, ClipFraction: 0.004, Predicted: 0.005, Clipped: 0.002, MeanLogRatio: 0.0001, EffectiveShare: Unknown, Health: "healthy"},
+			{Staleness: "8 and more", Tokens: 900, ClipFraction: 0.31, Predicted: 0.22, Clipped: 0, MeanLogRatio: -0.08, EffectiveShare: Unknown, Health: "broken"},
 		},
 	}
 	s := metrics.Summary{
@@ -172,8 +174,8 @@ func TestPageHasEveryPart(t *testing.T) {
 	for _, h := range root.all("h2") {
 		headings = append(headings, h.text)
 	}
-	want := "Notes, Staleness: measured, closed form, simulated, Over the run, Throughput, Ledger of rollout attempts: balanced, " +
-		"What became of the tokens, Partial rollouts, Hold, Off-policy, by staleness, Bias: trained against started, Samples, Settings, Files"
+	want := "Notes, Staleness: measured, closed form, simulated, Over the run, Throughput, Ledger of rollout attempts, from the start: balanced, " +
+		"What became of the tokens, after the warm-up, Partial rollouts, after the warm-up, Hold, Off-policy, by staleness, Bias: trained against started, Samples, Settings, Files"
 	if got := strings.Join(headings, ", "); got != want {
 		t.Errorf("headings\n%s\nwant\n%s", got, want)
 	}
@@ -352,19 +354,19 @@ Throughput
 production, rollouts/s  412.1
 binding                 rollout
 
-Ledger of rollout attempts: balanced
+Ledger of rollout attempts, from the start: balanced
 admitted  33 120
 trained   32 000
 evicted    1 040  full queue
 
-What became of the tokens
+What became of the tokens, after the warm-up
 tokens wasted                           10.0 %  made and never trained
 trained                                900 000  90.0 %; 4 000 groups
 evicted                                 80 000  8.0 %; 350 groups; the queue was full
-cancelled                               20 000  2.0 %; no longer wanted; 12 rollouts redundant, 0 groups surplus
+cancelled                               20 000  2.0 %; stopped in flight; 12 rollouts redundant
 accepted by the zero-advantage filter   80.0 %  of the groups that reached it
 
-Partial rollouts
+Partial rollouts, after the warm-up
 trained over more than one version  20.0 %  700 rollouts; at most 4 versions from start to end
 interruptions                           50  48 resumed
 rollouts resumed                     2.0 %  of those scored
@@ -374,10 +376,10 @@ backlog, mean                          1.5  rollouts; at most 9, 0 at the end
 Hold
 held  12.0 %  of the time
 
-Off-policy, by staleness
-staleness    tokens  clip fraction  predicted  mean log-ratio  health
-0           120 000          0.4 %      0.5 %          0.0001  healthy
-8 and more      900         31.0 %     22.0 %         -0.0800  broken
+Off-policy, by staleness: the band is 0.8 to 1.2
+staleness    tokens  outside the band  predicted  clipped  mean log-ratio  health
+0           120 000             0.4 %      0.5 %    0.2 %          0.0001  healthy
+8 and more      900            31.0 %     22.0 %    0.0 %         -0.0800  broken
 
 Trained against started
                                        started  trained    ratio                95 %  p of the distributions  found
@@ -402,6 +404,36 @@ trace  runs/reverse-seed-1/trace.ndjson
 `
 	if text.String() != want {
 		t.Errorf("printed\n%s\nwant\n%s", text.String(), want)
+	}
+}
+
+// What moves the wait in the queue depends on the policy.
+func TestDominanceNamesTheLever(t *testing.T) {
+	for _, test := range []struct{ source, lever, want string }{
+		{"iqs", "", "the queue factor and the split between rollouts and training move it."},
+		{"iqs", "queue.eta and the split", "wait: queue.eta and the split move it."},
+		{"pqs", "queue.eta", "the tail of the lengths, move it."},
+	} {
+		if got := dominance(test.source, test.lever); !strings.HasSuffix(got, test.want) {
+			t.Errorf("%s, %q: %q lacks %q", test.source, test.lever, got, test.want)
+		}
+	}
+	if got := dominance("", "queue.eta"); got != "" {
+		t.Errorf("of no staleness: %q", got)
+	}
+}
+
+// Cancelled rollouts are told apart by why they were.
+func TestCancelledNote(t *testing.T) {
+	for want, w := range map[string]metrics.Waste{
+		"stopped in flight with their group":                                               {},
+		"stopped in flight; of groups past the staleness budget":                           {GroupsEnded: metrics.GroupsEnded{Discarded: 3}},
+		"stopped in flight; 2 groups surplus":                                              {SurplusGroups: 2},
+		"stopped in flight; 1 000 rollouts redundant, of groups past the staleness budget": {RedundantRollouts: 1000, GroupsEnded: metrics.GroupsEnded{Discarded: 3}},
+	} {
+		if got := cancelledNote(w); got != want {
+			t.Errorf("%+v: %q, want %q", w, got, want)
+		}
 	}
 }
 

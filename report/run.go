@@ -32,8 +32,14 @@ type Run struct {
 	// Dominant is the larger part of the staleness: "pqs", "iqs", or "" when
 	// nothing was trained.
 	Dominant string
+	// QueueLever names what moves the wait in the queue, "" for the queue's factor
+	// and the split between rollouts and training.
+	QueueLever string
 	// Notes are warnings and findings, one sentence each.
 	Notes []string
+	// Window is what the figures are of, such as "after the warm-up", but for the ledger,
+	// which counts from the start; "" where both are of the whole run.
+	Window string
 	// Ledger are the rollout attempts by how they ended.
 	Ledger []Row
 	// Balanced says that the ledger's parts add up to what was admitted.
@@ -45,8 +51,10 @@ type Run struct {
 	// Waste says what became of the tokens made, Partial what interruptions did: see
 	// [WasteRows] and [PartialRows]. Hold says how often and how long starts were held.
 	Waste, Partial, Hold []Row
-	// OffPolicy says how far training was off policy, by staleness.
-	OffPolicy []OffPolicy
+	// OffPolicy says how far training was off policy, by staleness, and OffPolicyNote
+	// by which band, "" for nothing to say.
+	OffPolicy     []OffPolicy
+	OffPolicyNote string
 	// Samples are rollouts to read.
 	Samples []Sample
 	// Files are where everything else is, by what it is.
@@ -128,8 +136,8 @@ type OffPolicy struct {
 	// Tokens trained at it.
 	Tokens int64
 	// ClipFraction is the share of them outside the band, Predicted the share that was
-	// expected at this lag.
-	ClipFraction, Predicted float64
+	// expected at this lag, and Clipped the share that lost its gradient to clipping.
+	ClipFraction, Predicted, Clipped float64
 	// MeanLogRatio is the mean of trainer's over rollout's log-probability, in nats.
 	MeanLogRatio float64
 	// EffectiveShare is the effective sample size over the number of tokens.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"io"
 	"math"
 	"strings"
@@ -19,15 +20,19 @@ func Text(w io.Writer, run Run) error {
 	}
 	add(Table{Rows: cells(run.Headline)})
 	add(comparisonTable(run))
-	if sentence := dominance(run.Dominant); sentence != "" {
+	if sentence := dominance(run.Dominant, run.QueueLever); sentence != "" {
 		parts = append(parts, sentence+"\n")
 	}
 	add(Table{Title: "Throughput", Rows: cells(run.Throughput)})
 	add(Table{Title: ledgerTitle(run), Rows: cells(run.Ledger)})
-	add(Table{Title: "What became of the tokens", Rows: cells(run.Waste)})
-	add(Table{Title: "Partial rollouts", Rows: cells(run.Partial)})
+	add(Table{Title: wasteTitle + ofWindow(run), Rows: cells(run.Waste)})
+	add(Table{Title: partialTitle + ofWindow(run), Rows: cells(run.Partial)})
 	add(Table{Title: "Hold", Rows: cells(run.Hold)})
-	add(offPolicyTable(run.OffPolicy))
+	offPolicy := offPolicyTable(run.OffPolicy)
+	if run.OffPolicyNote != "" {
+		offPolicy.Title += ": " + oneLine(run.OffPolicyNote)
+	}
+	add(offPolicy)
 	for _, table := range biasTables(run.Bias) {
 		add(table)
 	}
@@ -90,21 +95,40 @@ func comparisonTable(run Run) Table {
 	return table
 }
 
-// dominance says where most staleness comes from, and what moves it.
-func dominance(source string) string {
+// dominance says where most staleness comes from, and what moves it; lever is what
+// moves the wait in the queue, "" for what does where the queue's capacity bounds it.
+func dominance(source, lever string) string {
 	switch source {
 	case "pqs":
 		return "Most staleness arises before the queue (PQS), while groups are generated: concurrency over batch, and the tail of the lengths, move it."
 	case "iqs":
-		return "Most staleness arises in the queue (IQS), while ready groups wait: the queue factor and the split between rollouts and training move it."
+		return "Most staleness arises in the queue (IQS), while ready groups wait: " + cmp.Or(lever, "the queue factor and the split between rollouts and training") + " move it."
 	}
 	return ""
 }
 
 // ledgerTitle says whether the ledger adds up.
 func ledgerTitle(run Run) string {
-	if run.Balanced {
-		return "Ledger of rollout attempts: balanced"
+	title := "Ledger of rollout attempts"
+	if run.Window != "" {
+		title += ", from the start"
 	}
-	return "Ledger of rollout attempts: NOT BALANCED"
+	if run.Balanced {
+		return title + ": balanced"
+	}
+	return title + ": NOT BALANCED"
+}
+
+// Titles of what is counted over the window alone.
+const (
+	wasteTitle   = "What became of the tokens"
+	partialTitle = "Partial rollouts"
+)
+
+// ofWindow ends a title by what its figures are of.
+func ofWindow(run Run) string {
+	if run.Window == "" {
+		return ""
+	}
+	return ", " + run.Window
 }
