@@ -20,6 +20,8 @@ func uncovered(d config.Config) string {
 		return "how many groups the filter accepts depends on what the policy has learned" + simulate
 	case d.Schedule == theory.PolicySynchronous:
 		return ""
+	case d.Queue.Policy == "replay":
+		return "policy replay draws from a buffer, again and again, and evicts when it is full" + simulate
 	case d.Queue.Policy != theory.PolicyDrop && d.Queue.Policy != theory.PolicyMax && d.Queue.Policy != theory.PolicyBlock:
 		return fmt.Sprintf("policy %s admits by counts", d.Queue.Policy) + simulate
 	case d.Queue.Hold > 0 || d.Queue.PauseAt > 0:

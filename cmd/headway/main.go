@@ -74,6 +74,8 @@ type failure struct {
 	Message string
 	Hint    string
 	Cause   error
+	// Said marks a failure that was printed already, before what follows from it.
+	Said bool
 }
 
 // Error renders the message; the hint is printed on a line of its own by
@@ -127,9 +129,15 @@ func exitCode(err error) int {
 // complain prints an error the way every command fails: what and where on the
 // first line, what to do on the second.
 func complain(stderr io.Writer, err error) {
-	fmt.Fprintf(stderr, "headway: %s\n", strings.TrimSpace(err.Error()))
 	var failed *failure
-	if errors.As(err, &failed) && failed.Hint != "" {
+	message := err.Error()
+	if errors.As(err, &failed) && failed.Said {
+		if message = strings.TrimPrefix(message, failed.Message); message == "" {
+			return
+		}
+	}
+	fmt.Fprintf(stderr, "headway: %s\n", strings.TrimSpace(message))
+	if failed != nil && failed.Hint != "" {
 		fmt.Fprintf(stderr, "  %s\n", failed.Hint)
 	}
 }

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -33,13 +37,64 @@ func lagLines(ranges [live.LagRanges]live.LagReport) []lagLine {
 	return lines
 }
 
-// lagHealth names the worse band of the two.
+// clipJudge says which band the ratio was compared with, and whether the share of
+// tokens outside it tells health: the limits of package grpo are of objectives that
+// take the gradient of tokens outside a band near 0.2.
+type clipJudge struct {
+	low, high float64 // half widths of the band
+	kind      string
+}
+
+// Half widths of bands for which the limits of the clip fraction were meant.
+const (
+	bandNarrowest = 0.1
+	bandWidest    = 0.4
+)
+
+func newClipJudge(c config.Trainer) clipJudge {
+	return clipJudge{cmp.Or(c.Correction.EpsilonLow, c.ClipEpsilon), cmp.Or(c.Correction.EpsilonHigh, c.ClipEpsilon), c.Correction.Kind}
+}
+
+// clips reports whether the objective clips by the band.
+func (j clipJudge) clips() bool {
+	return j.kind == "ppo-clip" || j.kind == "token-mask" || j.kind == "sequence-mask"
+}
+
+func (j clipJudge) usual() bool {
+	return min(j.low, j.high) >= bandNarrowest && max(j.low, j.high) <= bandWidest
+}
+
+// band is the band in words.
+func (j clipJudge) band() string {
+	return fmt.Sprintf("%.4g to %.4g", 1-j.low, 1+j.high)
+}
+
+// note says what the figures are of.
+func (j clipJudge) note() string {
+	switch {
+	case !j.clips():
+		return fmt.Sprintf("the band is %s; %s does not clip by it, and health is of the log-ratio", j.band(), j.kind)
+	case !j.usual():
+		return fmt.Sprintf("the band is %s; health is of the log-ratio, since limits of the share outside are known for bands near 0.2 alone", j.band())
+	}
+	return fmt.Sprintf("the band is %s", j.band())
+}
+
+// health of tokens with a share outside the band and a mean log-ratio.
+func (j clipJudge) health(clip, logRatio float64) string {
+	if j.clips() && j.usual() {
+		return lagHealth(clip, logRatio)
+	}
+	return grpo.LogRatioHealth(logRatio).String()
+}
+
+// lagHealth names the worse of the two.
 func lagHealth(clip, logRatio float64) string {
 	return max(grpo.ClipHealth(clip), grpo.LogRatioHealth(logRatio)).String()
 }
 
 // offPolicy sums the steps after the warm-up up by range of staleness: means over tokens.
-func offPolicy(steps []stepLine, warmup loop.Version) []lagLine {
+func offPolicy(steps []stepLine, warmup loop.Version, judge clipJudge) []lagLine {
 	var total [live.LagRanges]lagLine
 	for _, step := range steps {
 		if step.Step <= warmup && len(steps) > int(warmup) {
@@ -56,7 +111,7 @@ func offPolicy(steps []stepLine, warmup loop.Version) []lagLine {
 	var lines []lagLine
 	for i, sum := range total {
 		if sum.Tokens > 0 {
-			lines = append(lines, sum.mean(live.LagRange(i)))
+			lines = append(lines, sum.mean(live.LagRange(i), judge))
 		}
 	}
 	return lines
@@ -75,13 +130,13 @@ func (l *lagLine) add(o lagLine) {
 }
 
 // mean turns sums over tokens into means.
-func (l lagLine) mean(staleness string) lagLine {
+func (l lagLine) mean(staleness string, judge clipJudge) lagLine {
 	n := float64(l.Tokens)
 	l.Staleness = staleness
 	for _, sum := range []*float64{&l.ClipFraction, &l.ActiveClipFraction, &l.PredictedClipFraction, &l.MeanLogRatio, &l.EffectiveSampleSize, &l.MaskedFraction} {
 		*sum /= n
 	}
-	l.Health = lagHealth(l.ClipFraction, l.MeanLogRatio)
+	l.Health = judge.health(l.ClipFraction, l.MeanLogRatio)
 	return l
 }
 
@@ -93,7 +148,7 @@ func offPolicyRows(lines []lagLine) []report.OffPolicy {
 		if predicted == 0 {
 			predicted = report.Unknown
 		}
-		rows = append(rows, report.OffPolicy{Staleness: l.Staleness, Tokens: int64(l.Tokens), ClipFraction: l.ClipFraction, Predicted: predicted,
+		rows = append(rows, report.OffPolicy{Staleness: l.Staleness, Tokens: int64(l.Tokens), ClipFraction: l.ClipFraction, Predicted: predicted, Clipped: l.ActiveClipFraction,
 			MeanLogRatio: l.MeanLogRatio, EffectiveShare: l.EffectiveSampleSize, Health: l.Health})
 	}
 	return rows

@@ -216,7 +216,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	}
 	defer func() { err = errors.Join(err, j.close()) }()
 	if resumed != nil && resumed.finished() {
-		return j.finish(ctx, resumed.result(), c.JSON)
+		return j.finish(ctx, resumed.result(), c.JSON, false)
 	}
 	if resumed == nil {
 		if err := j.predict(ctx); err != nil {
@@ -241,15 +241,15 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	view.close()
 	if err != nil {
 		if errors.Is(err, live.ErrStalled) {
-			return errors.Join(runError("the report says how far it came", "%w", err), j.finish(ctx, result, c.JSON))
+			return j.stalled(ctx, err, result, c.JSON)
 		}
 		err = runError("headway run --resume "+dir+" goes on from the last logged event", "%w", err)
 		if errors.Is(err, live.ErrTrainer) {
-			err = errors.Join(err, j.finish(ctx, result, c.JSON))
+			err = errors.Join(err, j.finish(ctx, result, c.JSON, false))
 		}
 		return err
 	}
-	return j.finish(context.WithoutCancel(ctx), result, c.JSON)
+	return j.finish(context.WithoutCancel(ctx), result, c.JSON, false)
 }
 
 // giveHelpersAThread lets the short work between engine and trainer (the loop,

@@ -9,31 +9,37 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/trace"
 )
 
 // runReport is what a run prints with --json.
 type runReport struct {
-	Steps            loop.Version       `json:"steps"`
-	HeldOutAccuracy  float64            `json:"held_out_accuracy"`
-	HeldOutPrompts   int                `json:"held_out_prompts"`
-	WallS            float64            `json:"wall_s"`
-	Reward           rewardSpan         `json:"reward"`
-	Staleness        stalenessReport    `json:"staleness"`
-	PQS              metrics.Mean       `json:"pqs"`
-	IQS              metrics.Mean       `json:"iqs"`
-	Dominant         string             `json:"dominant"`
-	Utilization      float64            `json:"utilization"`
-	TailMultiplier   float64            `json:"tail_multiplier"`
-	ClipFraction     float64            `json:"clip_fraction"`
-	MeanLogRatio     float64            `json:"mean_log_ratio"`
-	EffectiveSample  float64            `json:"effective_sample_size"`
-	TrainerIdleRatio float64            `json:"trainer_idle_ratio"`
-	RolloutIdleRatio float64            `json:"rollout_idle_ratio"`
-	TokensPerS       float64            `json:"tokens_per_s"`
-	PeriodS          metrics.Mean       `json:"period_s"`
-	Throughput       metrics.Throughput `json:"throughput"`
-	Length           metrics.Length     `json:"length"`
+	Steps           loop.Version    `json:"steps"`
+	HeldOutAccuracy float64         `json:"held_out_accuracy"`
+	HeldOutPrompts  int             `json:"held_out_prompts"`
+	WallS           float64         `json:"wall_s"`
+	Reward          rewardSpan      `json:"reward"`
+	Staleness       stalenessReport `json:"staleness"`
+	PQS             metrics.Mean    `json:"pqs"`
+	IQS             metrics.Mean    `json:"iqs"`
+	Dominant        string          `json:"dominant"`
+	Utilization     float64         `json:"utilization"`
+	TailMultiplier  float64         `json:"tail_multiplier"`
+	// ClipFraction is the share of tokens outside the band, ActiveClipFraction of those that lost their gradient to
+	// clipping; MaskedFraction were left out of the loss, TruncatedFraction had their weight cut to a bound.
+	ClipFraction       float64            `json:"clip_fraction"`
+	ActiveClipFraction float64            `json:"active_clip_fraction"`
+	MaskedFraction     float64            `json:"masked_fraction"`
+	TruncatedFraction  float64            `json:"truncated_fraction"`
+	MeanLogRatio       float64            `json:"mean_log_ratio"`
+	EffectiveSample    float64            `json:"effective_sample_size"`
+	TrainerIdleRatio   float64            `json:"trainer_idle_ratio"`
+	RolloutIdleRatio   float64            `json:"rollout_idle_ratio"`
+	TokensPerS         float64            `json:"tokens_per_s"`
+	PeriodS            metrics.Mean       `json:"period_s"`
+	Throughput         metrics.Throughput `json:"throughput"`
+	Length             metrics.Length     `json:"length"`
 	// Waste, Partial, FilterAcceptance, Reuse and Signal say what became of what was made.
 	Waste            metrics.Waste   `json:"waste"`
 	Partial          metrics.Partial `json:"partial"`
@@ -77,7 +83,8 @@ type ledgerReport struct {
 }
 
 // finish evaluates the last version, compares and reports.
-func (j *job) finish(ctx context.Context, res live.Result, asJSON bool) error {
+// A stalled run gets no advice to resume: it would stall again.
+func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool) error {
 	r, err := j.report(ctx, res)
 	if err != nil {
 		return err
@@ -90,10 +97,20 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON bool) error {
 	} else {
 		err = j.print(r, res)
 	}
-	if res.Reason == loop.ReasonStopped {
+	if res.Reason == loop.ReasonStopped && !stalled {
 		fmt.Fprintf(j.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.cfg.Trainer.Steps, j.dir)
 	}
 	return err
+}
+
+// stalled says why the run made no further step before how far it came.
+func (j *job) stalled(ctx context.Context, why error, res live.Result, asJSON bool) error {
+	failed := runError("a run with these settings stalls again; change what is named", "%w", why)
+	complain(j.app.Stderr, failed)
+	if err := j.finish(ctx, res, asJSON, true); err != nil {
+		return err
+	}
+	return &failure{Code: exitFailure, Message: failed.Error(), Cause: why, Said: true}
 }
 
 func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
@@ -107,15 +124,24 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		Finished:   res.Reason.String(), Trace: filepath.Join(j.dir, trace.FileName),
 	}
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
-	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.warmup()), verlMetrics(s)
+	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.warmup(), newClipJudge(j.cfg.Trainer)), verlMetrics(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
 	r.Staleness.PredictedMean = j.expected.StalenessMean
 	j.learning(&r)
+	if s.Staleness.Mean == 0 {
+		r.Dominant = "" // neither part of nothing is the larger
+	}
+	if r.Steps == 0 {
+		return r, nil // nothing to evaluate, compare or expect
+	}
 	accuracy, prompts, err := j.evaluateLast(ctx, res.Status.Version)
 	if err != nil {
 		return r, runError("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
 	}
 	r.HeldOutAccuracy, r.HeldOutPrompts = accuracy, prompts
+	if s.Steps == 0 {
+		return r, nil // nothing was measured
+	}
 	closed, err := expect(j.cfg, measuredInput(j.cfg, s.Utilization, s.TailMultiplier, s.StepS.Mean, max(s.Acceptance, 1e-6)))
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
@@ -123,14 +149,17 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		r.Staleness.ClosedFormMeasuredInputs, r.Staleness.ClosedFormP95 = figure(closed.Staleness.Mean), figure(closed.Staleness.P95)
 		r.Warnings = append(r.Warnings, closed.Warnings...)
 	}
-	if again, err := resimulateDir(j.dir, j.cfg); err != nil {
+	if again, err := resimulateDir(j.dir, j.cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("not resimulated: %.0f %% of the rollouts and steps that takes were not recorded, since they were cancelled or not reached; at most %.0f %% may be made up from others",
+			100*again.Extrapolated, 100*replay.ExtrapolatedMax))
+	} else if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("resimulation: %v", err))
 	} else {
 		mean, p95 := again.Summary.Staleness.Mean, float64(again.Summary.Staleness.P95)
 		r.Staleness.ResimulatedMean, r.Staleness.ResimulatedP95 = &mean, &p95
 		j.resimulated = &again.Summary
 	}
-	compared, err := biasOfRun(j.dir)
+	compared, err := biasOfRun(j.dir, j.cfg.Rollout.Environment.Kind != "none")
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("bias: %v", err))
 	}
@@ -155,9 +184,14 @@ func (j *job) learning(r *runReport) {
 			continue // found published by a process that ended before it could say more
 		}
 		r.ClipFraction += line.ClipFraction
+		r.ActiveClipFraction += line.ActiveClipFraction
+		r.MaskedFraction += line.MaskedFraction
+		r.TruncatedFraction += line.TruncatedFraction
 		r.MeanLogRatio += line.MeanLogRatio
 		r.EffectiveSample += line.EffectiveSampleSize
 		n++
 	}
-	r.ClipFraction, r.MeanLogRatio, r.EffectiveSample = finite(r.ClipFraction/n), finite(r.MeanLogRatio/n), finite(r.EffectiveSample/n)
+	for _, sum := range []*float64{&r.ClipFraction, &r.ActiveClipFraction, &r.MaskedFraction, &r.TruncatedFraction, &r.MeanLogRatio, &r.EffectiveSample} {
+		*sum = finite(*sum / n)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
 )
 
@@ -40,20 +41,19 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	run := report.Run{
 		Name: filepath.Base(j.dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
-		Waste:    report.WasteRows(s), Partial: report.PartialRows(s), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
+		Waste:    report.WasteRows(s), Partial: partialRows(s, j.cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
+		QueueLever: queueLever(j.cfg), Window: windowOf(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s learned by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
+	}
+	run.Ledger, run.Settings, run.Files = j.ledgerRows(r), j.settingRows(), j.fileRows(r)
+	if s.Steps == 0 {
+		return j.unmeasured(run, r)
 	}
 	if j.resimulated != nil {
 		run.Simulated = j.resimulated.Staleness.Histogram
 	}
-	run.Headline = []report.Row{
-		{Name: "held-out accuracy", Value: report.Figure(r.HeldOutAccuracy, 3), Note: fmt.Sprintf("greedy, %d prompts never trained on", r.HeldOutPrompts)},
-		{Name: "staleness", Value: report.Figure(s.Staleness.Mean, 2), Note: fmt.Sprintf("PQS %.2f + IQS %.2f; mostly %s", s.PQS.Mean, s.IQS.Mean, source(r.Dominant))},
-		{Name: "trainer idle", Value: report.Share(s.TrainerIdleRatio), Note: "engines idle " + report.Share(s.RolloutIdleRatio) + "; " + s.Throughput.Binding + " binds"},
-		{Name: "trained tokens/s", Value: report.Figure(r.TokensPerS, 0), Note: fmt.Sprintf("%s rollouts/s", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 0))},
-		{Name: "clip fraction", Value: report.Share(r.ClipFraction), Note: fmt.Sprintf("mean log-ratio %+.4f, effective sample size %s", r.MeanLogRatio, report.Share(r.EffectiveSample))},
-	}
+	run.Headline = headline(r, s, newClipJudge(j.cfg.Trainer))
 	run.Comparison = []report.Comparison{
 		{Name: "mean staleness", Measured: r.Staleness.MeasuredMean, Predicted: orUnknown(r.Staleness.PredictedMean),
 			Closed: orUnknown(r.Staleness.ClosedFormMeasuredInputs), Simulated: orUnknown(r.Staleness.ResimulatedMean)},
@@ -72,16 +72,89 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 		}
 	}
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
-	run.Ledger, run.Throughput, run.Settings = j.ledgerRows(r), throughputRows(r), j.settingRows()
+	run.Throughput = throughputRows(r)
 	for _, t := range j.samples.newest() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})
 	}
-	run.Files = []report.Row{
+	return run
+}
+
+// headline are the few figures a reader wants first.
+func headline(r runReport, s metrics.Summary, judge clipJudge) []report.Row {
+	mostly := ""
+	if r.Dominant != "" {
+		mostly = "; mostly " + source(r.Dominant)
+	}
+	rows := []report.Row{
+		{Name: "held-out accuracy", Value: report.Figure(r.HeldOutAccuracy, 3), Note: fmt.Sprintf("greedy, %d prompts never trained on", r.HeldOutPrompts)},
+		{Name: "staleness", Value: report.Figure(s.Staleness.Mean, 2), Note: fmt.Sprintf("PQS %.2f + IQS %.2f%s", s.PQS.Mean, s.IQS.Mean, mostly)},
+		{Name: "trainer idle", Value: report.Share(s.TrainerIdleRatio), Note: "engines idle " + report.Share(s.RolloutIdleRatio) + "; " + s.Throughput.Binding + " binds"},
+		{Name: "trained tokens/s", Value: report.Figure(r.TokensPerS, 0), Note: fmt.Sprintf("%s rollouts/s", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 0))},
+		{Name: "tokens outside the band", Value: report.Share(r.ClipFraction), Note: fmt.Sprintf("of the ratio from %s; clipped %s; mean log-ratio %+.4f, effective sample size %s",
+			judge.band(), report.Share(r.ActiveClipFraction), r.MeanLogRatio, report.Share(r.EffectiveSample))},
+	}
+	if r.MaskedFraction > shareWorthSaying {
+		rows = append(rows, report.Row{Name: "tokens masked", Value: report.Share(r.MaskedFraction), Note: "left out of the loss by trainer.correction: " + judge.kind})
+	}
+	if r.TruncatedFraction > shareWorthSaying {
+		rows = append(rows, report.Row{Name: "tokens truncated", Value: report.Share(r.TruncatedFraction), Note: "their weight cut to a bound by trainer.correction: " + judge.kind})
+	}
+	return rows
+}
+
+// shareWorthSaying is the share of tokens above which a summary says what the
+// correction did to them.
+const shareWorthSaying = 0.01
+
+// unmeasured is the report of a run that ended before anything was measured: where
+// its rollouts went, and nothing about figures that are none.
+func (j *job) unmeasured(run report.Run, r runReport) report.Run {
+	run.Summary = fmt.Sprintf("%s, %s: no train step was made in %.0f s.", j.task.Name(), j.cfg.Schedule, r.WallS)
+	if r.Steps > 0 {
+		run.Summary = fmt.Sprintf("%s, %s: %d train steps in %.0f s. Nothing is measured before the end of the warm-up of %d.", j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, j.warmup())
+	}
+	var rows []report.Row
+	for _, row := range run.Ledger {
+		if row.Value != "0" {
+			rows = append(rows, row)
+		}
+	}
+	run.Ledger, run.Partial, run.OffPolicy, run.Bias, run.Measured, run.Dominant, run.Window = rows, nil, nil, nil, nil, "", ""
+	return run
+}
+
+// windowOf says what is measured behind so many steps of warm-up.
+func windowOf(warmup int) string {
+	if warmup == 0 {
+		return ""
+	}
+	return "after the warm-up"
+}
+
+// queueLever names what moves the wait in the queue, "" where its capacity does.
+func queueLever(c config.Config) string {
+	const split = " and the split between rollouts and training"
+	switch {
+	case c.Schedule == "synchronous":
+	case c.Queue.Policy == "bounded":
+		return "queue.eta" + split
+	case c.Queue.Policy == "threshold":
+		return "queue.staleness_threshold, sync.every" + split
+	case c.Queue.Policy == "replay":
+		return "the buffer's size, queue.gamma and queue.max_uses"
+	case c.Queue.PauseAt > 0:
+		return "queue.pause_at" + split
+	}
+	return ""
+}
+
+// fileRows say where everything is.
+func (j *job) fileRows(r runReport) []report.Row {
+	return []report.Row{
 		{Name: "run directory", Value: j.dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + j.dir},
 		{Name: "report", Value: filepath.Join(j.dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.dir, metricsFile)},
 		{Name: "samples", Value: filepath.Join(j.dir, "samples")}, {Name: "weights", Value: filepath.Join(j.dir, "weights")},
 	}
-	return run
 }
 
 // source says in words which part of the staleness is meant.

@@ -86,11 +86,14 @@ func (c *simulateCmd) cases() ([]simulateCase, error) {
 	}
 	var cases []simulateCase
 	for _, set := range combinations(axes) {
-		overrides := append([]string{}, c.Set...)
-		for _, o := range set {
-			overrides = append(overrides, o.key+"="+o.value)
+		var overrides []config.Override
+		for _, text := range c.Set {
+			overrides = append(overrides, config.Override{Text: text})
 		}
-		changed, err := raw.Set(overrides...)
+		for _, o := range set {
+			overrides = append(overrides, config.Override{Flag: "--grid", Text: o.key + "=" + o.value})
+		}
+		changed, err := raw.SetWith(overrides...)
 		if err != nil {
 			return nil, err
 		}

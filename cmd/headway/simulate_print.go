@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
 )
@@ -33,8 +34,8 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	b.WriteString("\n")
 	b.WriteString(summaryTable(doc.Summary).String())
 	b.WriteString("\n")
-	b.WriteString(ledgerLine(doc) + "\n")
-	if err := printFates(&b, doc); err != nil {
+	b.WriteString(ledgerLine(d, doc) + "\n")
+	if err := printFates(&b, d, doc); err != nil {
 		return err
 	}
 	for i, warning := range p.Warnings {
@@ -50,8 +51,8 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 
 // printFates prints what became of the tokens, where some were wasted, what
 // interruptions did and, where it was asked, the bias of what was trained.
-func printFates(b *strings.Builder, doc simulation) error {
-	fates := report.Run{Partial: report.PartialRows(doc.Summary), Bias: doc.Bias}
+func printFates(b *strings.Builder, d config.Config, doc simulation) error {
+	fates := report.Run{Partial: partialRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: windowOf(d.Steps.Warmup)}
 	if doc.Waste.WastedShare > 0 {
 		fates.Waste = report.WasteRows(doc.Summary)
 	}
@@ -60,6 +61,15 @@ func printFates(b *strings.Builder, doc simulation) error {
 	}
 	b.WriteString("\n")
 	return report.Text(b, fates)
+}
+
+// partialRows are what interruptions did; what the environment's state was like
+// says something only where there is an environment that takes time.
+func partialRows(s metrics.Summary, environment bool) []report.Row {
+	if !environment {
+		s.Partial.StateLagMean, s.Partial.StateLagMax = 0, 0
+	}
+	return report.PartialRows(s)
 }
 
 // summaryTable is what a simulation and a resimulation say in the same words.
@@ -77,13 +87,13 @@ func summaryTable(s metrics.Summary) report.Table {
 		{"rollouts/s produced · effective", report.Figure(s.Throughput.ProductionRolloutsPerS, 2) + " · " + report.Figure(s.Throughput.EffectiveRolloutsPerS, 2)},
 		{"rollouts/s trained, of wall time · of step time", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 2) + " · " + report.Figure(s.Throughput.ConsumptionRolloutsPerS, 2)},
 		{"what binds", s.Throughput.Binding},
-		{"mean tokens sampled · trained", report.Figure(s.Length.SampledMeanTokens, 1) + " · " + report.Figure(s.Length.TrainedMeanTokens, 1)},
+		{"mean tokens of finished rollouts · of trained", report.Figure(s.Length.SampledMeanTokens, 1) + " · " + report.Figure(s.Length.TrainedMeanTokens, 1)},
 		{"tail multiplier", report.Figure(s.TailMultiplier, 3)},
 	}}
 }
 
 // ledgerLine says where every rollout went; what is zero is left out.
-func ledgerLine(doc simulation) string {
+func ledgerLine(d config.Config, doc simulation) string {
 	l := doc.Ledger
 	parts := []string{fmt.Sprintf("%s rollouts: %s trained", report.Count(l.Admitted), report.Count(l.Trained))}
 	for _, part := range []struct {
@@ -97,5 +107,9 @@ func ledgerLine(doc simulation) string {
 			parts = append(parts, fmt.Sprintf("%s %s", report.Count(part.n), part.name))
 		}
 	}
-	return strings.Join(parts, ", ")
+	line := strings.Join(parts, ", ")
+	if d.Steps.Warmup > 0 {
+		line += "; warm-up included"
+	}
+	return line
 }

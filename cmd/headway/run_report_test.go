@@ -1,0 +1,173 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/report"
+)
+
+// small is a run that takes a second.
+var small = []string{"--set", "train.batch=8", "--set", "rollout.group_size=4", "--set", "environment={letters_max: 3, held_out: 100}",
+	"--set", "evaluate={every: 0, prompts: 20}", "--set", "model={width: 16, layers: 1}"}
+
+// A run that stalls says why first, then what there is to say of it, and no way
+// to go on that would end here again.
+func TestStalledRun(t *testing.T) {
+	arguments := append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "stalled", "--set", "filter.solve_rate={drop: true, low: 1, high: 1}"}, small...)
+	code, stdout, stderr := headway(t, arguments...)
+	if code != exitFailure || strings.Count(stderr, "the run has stalled") != 1 || strings.Contains(stderr, "--resume") {
+		t.Errorf("code %d\n%s", code, stderr)
+	}
+	for _, lacks := range []string{"staleness", "learned", "closed form", "Throughput", "utilization", "accuracy"} {
+		if strings.Contains(stdout, lacks) {
+			t.Errorf("a report of no step says something of %s:\n%s", lacks, stdout)
+		}
+	}
+	for _, want := range []string{"no train step was made", "their group teaches nothing", "trace.ndjson"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
+// Where no step waits for another, neither part of the staleness is the larger;
+// where no environment takes time, nothing is said of one.
+func TestReportOfNoStaleness(t *testing.T) {
+	code, stdout, stderr := headway(t, append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "x", "--set", "schedule=synchronous"}, small...)...)
+	if code != exitDone {
+		t.Fatalf("code %d\n%s", code, stderr)
+	}
+	for _, lacks := range []string{"Most staleness", "mostly", "environment time"} {
+		if strings.Contains(stdout, lacks) {
+			t.Errorf("says %q:\n%s", lacks, stdout)
+		}
+	}
+	if !strings.Contains(stdout, "the band is 0.8 to 1.2") {
+		t.Errorf("names no band:\n%s", stdout)
+	}
+}
+
+// A correction that leaves nearly everything out shows in the summary.
+func TestMaskedShareIsShown(t *testing.T) {
+	names := func(r runReport) (names []string) {
+		for _, row := range headline(r, metrics.Summary{}, clipJudge{0.2, 0.2, "token-mask"}) {
+			names = append(names, row.Name)
+		}
+		return names
+	}
+	if got := strings.Join(names(runReport{MaskedFraction: 0.4, TruncatedFraction: 0.02}), ", "); !strings.Contains(got, "tokens masked, tokens truncated") {
+		t.Errorf("says only %s", got)
+	}
+	if got := strings.Join(names(runReport{MaskedFraction: 0.009}), ", "); strings.Contains(got, "masked") {
+		t.Errorf("says %s of a hundredth", got)
+	}
+	j := &job{steps: &stepLog{lines: []stepLine{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}
+	var r runReport
+	if j.learning(&r); math.Abs(r.MaskedFraction-0.3) > 1e-12 || math.Abs(r.TruncatedFraction-0.25) > 1e-12 || math.Abs(r.ActiveClipFraction-0.05) > 1e-12 {
+		t.Errorf("means of the steps are %+v", r)
+	}
+}
+
+// The share of tokens outside the band says how a run is only where the objective
+// clips by a usual band.
+func TestHealthByTheBand(t *testing.T) {
+	for _, test := range []struct {
+		correction, want, note string
+	}{
+		{"kind: ppo-clip", "broken", "the band is 0.8 to 1.2"},
+		{"kind: ppo-clip, epsilon_low: 0.02, epsilon_high: 0.02", "healthy", "the band is 0.98 to 1.02; health is of the log-ratio"},
+		{"kind: decoupled-ppo", "healthy", "decoupled-ppo does not clip by it"},
+	} {
+		c, err := config.Load("", "trainer.correction={"+test.correction+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		judge := newClipJudge(c.Trainer)
+		if got := judge.health(0.34, -0.0002); got != test.want || !strings.Contains(judge.note(), test.note) {
+			t.Errorf("%s: %s, %q", test.correction, got, judge.note())
+		}
+		if got := judge.health(0.34, 0.2); got == "healthy" {
+			t.Errorf("%s: healthy with a mean log-ratio of 0.2", test.correction)
+		}
+	}
+}
+
+// The advice on the wait in the queue names a key that the policy has.
+func TestQueueLever(t *testing.T) {
+	for preset, want := range map[string]string{"areal": "queue.eta", "skyrl": "queue.eta", "verl-fully-async": "queue.staleness_threshold",
+		"one-step-off": "queue.staleness_threshold", "prime-rl": "queue.pause_at", "nemo-windowed": "", "synchronous": ""} {
+		c, err := config.Load("", "preset="+preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := queueLever(c); want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", preset, got, want)
+		}
+	}
+}
+
+// The lag of an environment's state is not one of an environment that is none.
+func TestStateLagNeedsAnEnvironment(t *testing.T) {
+	s := metrics.Summary{Partial: metrics.Partial{Interruptions: 3, StateLagMean: 4, StateLagMax: 5}}
+	has := func(environment bool) bool {
+		return strings.Contains(report.Table{Rows: rowNames(partialRows(s, environment))}.String(), "environment state's lag")
+	}
+	if has(false) || !has(true) {
+		t.Error("the lag is shown without an environment, or not with one")
+	}
+}
+
+func rowNames(rows []report.Row) (names [][]string) {
+	for _, row := range rows {
+		names = append(names, []string{row.Name})
+	}
+	return names
+}
+
+// Time that an environment of no kind takes is noise, and not compared.
+func TestBiasOfNoEnvironment(t *testing.T) {
+	path := t.TempDir() + "/trace.ndjson"
+	file := document(t, simulated)
+	if code, _, stderr := headway(t, "simulate", file, "--trace", path, "--set", "rollout.environment={kind: exponential, mean_s: 3}"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	for _, environment := range []bool{false, true} {
+		compared, err := biasOfRun(path, environment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (compared.Environment != nil) != environment || strings.Contains(strings.Join(compared.Verdicts, "\n"), "environment time") != environment {
+			t.Errorf("environment %t: %+v", environment, compared.Verdicts)
+		}
+		if compared.Length == nil {
+			t.Error("lengths are not compared")
+		}
+	}
+}
+
+// What stands in a ledger and what in a table of the window is said.
+func TestLedgerSaysItsWindow(t *testing.T) {
+	_, stdout, _ := headway(t, "simulate", document(t, simulated))
+	if !strings.Contains(stdout, "; warm-up included") || !strings.Contains(stdout, "mean tokens of finished rollouts · of trained") {
+		t.Errorf("printed\n%s", stdout)
+	}
+	if got := ledgerLine(config.Config{}, simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}); got != "3 rollouts: 3 trained" {
+		t.Errorf("without a warm-up: %q", got)
+	}
+}
+
+// No closed form is there for replay, which admits freely.
+func TestReplayIsUncovered(t *testing.T) {
+	c, err := config.Load("", "queue.policy=replay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := uncovered(c); !strings.Contains(why, "draws from a buffer") || strings.Contains(why, "admits by counts") {
+		t.Errorf("says %q", why)
+	}
+}
