@@ -89,6 +89,9 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool)
 	if err != nil {
 		return err
 	}
+	if stalled {
+		r.Finished = "stalled"
+	}
 	if err := j.writeReport(r, res); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -32,6 +33,16 @@ func TestStalledRun(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("lacks %q:\n%s", want, stdout)
 		}
+	}
+}
+
+// A program is told the same.
+func TestStalledRunJSON(t *testing.T) {
+	arguments := append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "stalled", "--json", "--set", "filter.solve_rate={drop: true, low: 1, high: 1}"}, small...)
+	code, stdout, stderr := headway(t, arguments...)
+	var r runReport
+	if err := json.Unmarshal([]byte(stdout), &r); code != exitFailure || err != nil || r.Finished != "stalled" || r.Steps != 0 || !r.Ledger.Balanced || len(r.Warnings) > 0 {
+		t.Errorf("code %d, %v, %+v\n%s", code, err, r, stderr)
 	}
 }
 
