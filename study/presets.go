@@ -52,7 +52,7 @@ func Presets(s Scenario, seeds []uint64, wallS float64) Contest {
 	c := Contest{
 		Name: "presets-" + s.Name, Title: "Every framework's rules on one task: " + s.Title,
 		Summary: "Each framework's loop as its preset has it, corrections included, and Headway's own rules, reversing words with a small transformer on embedded engine and trainer: " +
-			"C 64, B 64, S 8; a decode step takes at least 3 ms, a train step at least 30 ms, so that rollouts are made about twice as fast as they are trained on where no tools take time.",
+			"C 64, B 64, S 8; a decode step takes at least 3 ms, a train step at least 30 ms, so that rollouts are made well faster than they are trained on where no tools take time.",
 		Common: append(common(8, 64, 64, 0.003, 0.03), s.Set...),
 		Arms:   freshest(), Seeds: seeds, WallS: wallS,
 	}
@@ -67,7 +67,7 @@ func HoldLive(s Scenario, seeds []uint64, wallS float64) Contest {
 	return Contest{
 		Name: "hold-live-" + s.Name, Title: "Hold and newest first against queue-drop, live: " + s.Title,
 		Summary: "Reversing words with a small transformer on embedded engine and trainer: C 64, B 32, S 4, so that C/B = 2 and C/S = 16; a decode step takes at least 6 ms, " +
-			"a train step at least 20 ms, so that rollouts are made about one and a half times as fast as they are trained on where no tools take time.",
+			"a train step at least 20 ms, so that rollouts are made somewhat faster than they are trained on where no tools take time.",
 		Common: append(common(4, 32, 64, 0.006, 0.02), s.Set...),
 		Arms:   freshest(), Seeds: seeds, WallS: wallS,
 	}
