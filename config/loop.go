@@ -295,10 +295,3 @@ func (c Config) verlWarnings(warn func(key, format string, args ...any)) {
 		warn("queue.gen_batch_size", "%d has no effect: prompts are fed one by one", size)
 	}
 }
-
-// Machines returns the GPUs that a document in verl's words gives the rollouter
-// and the trainer, 0 where it does not say. Nothing here depends on them.
-func (c Config) Machines() (rolloutGPUs, trainerGPUs int) {
-	r, t := c.Queue.Rollout, c.Queue.Trainer
-	return r.Nnodes * r.NGPUsPerNode, t.Nnodes * t.NGPUsPerNode
-}
