@@ -55,13 +55,13 @@ func TestContestTakesTurns(t *testing.T) {
 	c := HoldLive(Scenarios()[0], []uint64{7, 8}, 3)
 	var order []string
 	played, err := c.Play(t.Context(), func(_ context.Context, d config.Config, wallS float64) (Lived, error) {
-		order = append(order, fmt.Sprintf("%d/%d/%s/%g", d.Seed, d.QueueGroups()/d.BatchGroups(), d.Queue.Select, d.Queue.PauseAt))
+		order = append(order, fmt.Sprintf("%d/%d/%s/%g", d.Seed, d.QueueGroups()/d.BatchGroups(), d.Queue.Select, d.Queue.Hold))
 		return Lived{ArmRun: report.ArmRun{WallS: wallS, Staleness: float64(d.Seed), Accuracy: 0.5}, StalenessP50: 2}, nil
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"7/2/oldest/0", "7/1/oldest/0", "7/2/newest/0", "7/2/newest/1.25", "8/1/oldest/0", "8/2/newest/0", "8/2/newest/1.25", "8/2/oldest/0"}
+	want := []string{"7/2/oldest/0", "7/1/oldest/0", "7/2/newest/0.3", "7/2/fresh/0.7", "8/1/oldest/0", "8/2/newest/0.3", "8/2/fresh/0.7", "8/2/oldest/0"}
 	if !slices.Equal(order, want) {
 		t.Errorf("order %q, want %q", order, want)
 	}

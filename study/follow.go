@@ -2,7 +2,6 @@ package study
 
 import (
 	"math"
-	"math/rand/v2"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -18,21 +17,13 @@ type follower struct {
 	generation []int64
 	groups     int64
 	staleness  int64
-	fresh      freshChoice
 }
 
-// groupTimes are when a group was opened and when its last rollout was scored,
-// with what is known of it by then.
-type groupTimes struct {
-	opened, scored int64
-	start          loop.Version
-	tokens         int64
-	rollouts       int
-}
+// groupTimes are when a group was opened and when its last rollout was scored.
+type groupTimes struct{ opened, scored int64 }
 
-func newFollower(rules loop.Config, warmup loop.Version, delayNS int64) follower {
-	return follower{warmup: warmup, delayNS: delayNS, open: map[loop.GroupID]*groupTimes{},
-		fresh: freshChoice{groupSize: rules.GroupSize, batch: rules.BatchGroups, warmup: warmup, random: rand.New(rand.NewPCG(rules.Seed, 1))}}
+func newFollower(warmup loop.Version, delayNS int64) follower {
+	return follower{warmup: warmup, delayNS: delayNS, open: map[loop.GroupID]*groupTimes{}}
 }
 
 func (f *follower) observe(ev loop.Event, actions []loop.Action) {
@@ -42,10 +33,6 @@ func (f *follower) observe(ev loop.Event, actions []loop.Action) {
 	case loop.RolloutScored:
 		if g := f.open[ev.Group]; g != nil {
 			g.scored = ev.Time
-			g.tokens += int64(ev.Tokens)
-			if g.rollouts++; g.rollouts == f.fresh.groupSize {
-				f.fresh.ready(g)
-			}
 		}
 	}
 	for i := range actions {
@@ -53,10 +40,8 @@ func (f *follower) observe(ev loop.Event, actions []loop.Action) {
 		switch a.Kind {
 		case loop.StartRollout:
 			if f.open[a.Group] == nil {
-				f.open[a.Group] = &groupTimes{opened: ev.Time, start: a.Version}
+				f.open[a.Group] = &groupTimes{opened: ev.Time}
 			}
-		case loop.StartTrainStep:
-			f.fresh.selected(a.Version)
 		case loop.GroupLeased, loop.GroupEnded:
 			f.left(a)
 		}
@@ -98,46 +83,3 @@ func (f *follower) bound(periodNS float64) float64 {
 }
 
 func (f *follower) delayed() float64 { return float64(f.staleness) / float64(max(f.groups, 1)) }
-
-// freshChoice selects batches beside the loop: a random choice among the groups
-// ready since the batch before. When a group became ready within a period then no
-// longer decides about it, and neither does its generation time modulo the period.
-type freshChoice struct {
-	groupSize, batch int
-	warmup           loop.Version
-	random           *rand.Rand
-	recent, older    []*groupTimes
-	groups           int64
-	staleness        int64
-	tokens           int64
-}
-
-func (c *freshChoice) ready(g *groupTimes) { c.recent = append(c.recent, g) }
-
-// selected makes the batch of a step that starts from a version.
-func (c *freshChoice) selected(version loop.Version) {
-	c.random.Shuffle(len(c.recent), func(i, j int) { c.recent[i], c.recent[j] = c.recent[j], c.recent[i] })
-	n := min(c.batch, len(c.recent))
-	batch := append([]*groupTimes{}, c.recent[:n]...)
-	for len(batch) < c.batch && len(c.older) > 0 { // the last ones first
-		batch = append(batch, c.older[len(c.older)-1])
-		c.older = c.older[:len(c.older)-1]
-	}
-	c.older = append(c.older, c.recent[n:]...)
-	c.older = c.older[max(len(c.older)-2*c.batch, 0):]
-	c.recent = c.recent[:0]
-	if version < c.warmup {
-		return
-	}
-	for _, g := range batch {
-		c.groups++
-		c.staleness += int64(version - g.start)
-		c.tokens += g.tokens
-	}
-}
-
-// figures are the mean staleness and the length ratio to a mean of what was started.
-func (c *freshChoice) figures(started float64) (staleness, length float64) {
-	n := float64(max(c.groups, 1))
-	return float64(c.staleness) / n, float64(c.tokens) / n / float64(c.groupSize) / started
-}

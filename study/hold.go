@@ -62,6 +62,9 @@ func gridRules() []Rule {
 			}
 		}
 	}
+	for _, theta := range gridTheta {
+		rules = append(rules, fresh(theta))
+	}
 	return append(rules, paused())
 }
 
@@ -115,18 +118,19 @@ type HoldResult struct {
 	Fresh []FreshRow `json:"fresh"`
 }
 
-// FreshRow is one rule with newest first in one cell where the trainer binds, and
-// with the choice of [Figures.Fresh] in its place.
+// FreshRow is one hold in one cell, with newest first and with select fresh.
 type FreshRow struct {
-	Cell Cell   `json:"cell"`
-	Rule string `json:"rule"`
-	// Period over that of queue-drop with q = 2: where it is above 1 the trainer waits, and Fresh is not exact.
+	Cell Cell    `json:"cell"`
+	Hold float64 `json:"hold"`
+	// Period is that of select fresh over that of queue-drop with q = 2.
 	Period Estimate `json:"period_ratio"`
-	// Newest and Fresh are staleness over that of queue-drop with q = 2, the lengths trained over started mean.
+	// Newest and Fresh are staleness over that of queue-drop with q = 2, the lengths trained over started
+	// mean, Wasted the share of tokens that select fresh makes and does not train.
 	Newest       Estimate `json:"newest_staleness_ratio"`
 	NewestLength Estimate `json:"newest_length_ratio"`
 	Fresh        Estimate `json:"fresh_staleness_ratio"`
 	FreshLength  Estimate `json:"fresh_length_ratio"`
+	Wasted       Estimate `json:"fresh_wasted"`
 }
 
 // Hold studies the rule hold and selection newest first against queue-drop: the
@@ -260,9 +264,15 @@ func (p *plan) addBias() {
 	}
 }
 
-// addFresh tries another choice than the newest where newest first selects lengths.
+// freshTheta are the holds under which newest first and select fresh stand side by side.
+var freshTheta = []float64{0, 0.3, 0.5, 0.7}
+
+// fresh is queue-drop with two batches of capacity, a random choice among fresh groups, held by theta.
+func fresh(theta float64) Rule { return Held(theta, loop.SelectFresh, 2) }
+
+// addFresh tries a random choice among fresh groups where newest first selects lengths.
 func (p *plan) addFresh() {
-	loads, tails, rhos, syncs := gridLoad, []float64{50, 90}, []float64{1.1, 1.5, 2}, gridSync
+	loads, tails, rhos, syncs := gridLoad, []float64{50, 90}, []float64{0.7, 0.9, 1.1, 1.5, 2}, gridSync
 	if p.opt.Quick {
 		loads, tails, rhos, syncs = []float64{0.5}, []float64{70}, []float64{2}, []float64{0}
 	}
@@ -271,9 +281,10 @@ func (p *plan) addFresh() {
 			for _, tailness := range tails {
 				for _, rho := range rhos {
 					cell := cellAt(rho, tailness, load, sync)
-					p.add(partFresh, cell, Drop(2), true)
-					for _, rule := range []Rule{unheld(), best(), newest(0.7), paused()} {
-						p.add(partFresh, cell, rule, true)
+					p.add(partFresh, cell, Drop(2), false)
+					for _, theta := range freshTheta {
+						p.add(partFresh, cell, newest(theta), false)
+						p.add(partFresh, cell, fresh(theta), false)
 					}
 				}
 			}
@@ -285,19 +296,19 @@ func (p *plan) addFresh() {
 func (p *plan) freshRows() []FreshRow {
 	var rows []FreshRow
 	for _, at := range p.parts[partFresh] {
-		if at.rule == Drop(2).Name {
+		if at.rule != Drop(2).Name {
 			continue
 		}
-		first := p.at[at]
-		this, base := point(p.done[first:first+p.opt.Seeds]), p.of(at.cell, Drop(2), true)
-		against := make(point, len(this)) // what fresh would be, as a staleness
-		for i, f := range this {
-			against[i] = Figures{Staleness: f.Fresh, Failed: f.Failed}
+		base := p.of(at.cell, Drop(2), false)
+		for _, theta := range freshTheta {
+			old, chosen := p.of(at.cell, newest(theta), false), p.of(at.cell, fresh(theta), false)
+			rows = append(rows, FreshRow{
+				Cell: at.cell, Hold: theta, Period: chosen.ratio(base, period),
+				Newest: old.ratio(base, staleness), NewestLength: old.mean(length),
+				Fresh: chosen.ratio(base, staleness), FreshLength: chosen.mean(length),
+				Wasted: chosen.mean(func(f Figures) float64 { return f.Wasted }),
+			})
 		}
-		rows = append(rows, FreshRow{
-			Cell: at.cell, Rule: at.rule, Period: this.ratio(base, period), Newest: this.ratio(base, staleness), NewestLength: this.mean(length),
-			Fresh: against.ratio(base, staleness), FreshLength: this.mean(func(f Figures) float64 { return f.FreshLength }),
-		})
 	}
 	return rows
 }

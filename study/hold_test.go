@@ -21,7 +21,7 @@ func quick(t *testing.T) HoldResult {
 
 func TestQuickHold(t *testing.T) {
 	r := quick(t)
-	if len(r.Grid) != 2*26 || len(r.Claims) < 10 || len(r.IdeaRows) == 0 {
+	if len(r.Grid) != 2*31 || len(r.Claims) < 10 || len(r.IdeaRows) == 0 {
 		t.Fatalf("%d rows, %d claims, %d rows of ideas", len(r.Grid), len(r.Claims), len(r.IdeaRows))
 	}
 	for _, row := range r.Grid {

@@ -213,14 +213,14 @@ func writeBias(b *strings.Builder, r HoldResult) {
 func writeFresh(b *strings.Builder, r HoldResult) {
 	b.WriteString("## Newest first selects lengths; a random choice among fresh groups does not\n\n" +
 		"Groups that open at a switch become ready after a time that is their generation time modulo the period: whoever takes the newest then selects by it. " +
-		"Beside newest first stands a batch drawn at random among the groups ready since the batch before, recomputed from the same runs (older ones only where these do not suffice): " +
-		"all of them are trained from the same version, so that their order within the period buys little. It is exact where the period is that of queue-drop. Staleness is a change to queue-drop q 2.\n\n")
+		"`select: fresh` draws the batch at random among the groups ready since the batch before: " +
+		"all of them are trained from the same version, so that their order within the period buys little. Queue-drop with q 2 throughout; staleness is a change to oldest first without a hold.\n\n")
 	var rows [][]string
 	for _, row := range r.Fresh {
-		rows = append(rows, []string{fmt.Sprint(row.Cell.SyncShare), fmt.Sprint(row.Cell.Load), fmt.Sprint(row.Cell.Tailness), fmt.Sprint(row.Cell.Rho), row.Rule,
-			short(row.Period), row.Newest.change(), row.NewestLength.print(4), row.Fresh.change(), row.FreshLength.print(4)})
+		rows = append(rows, []string{fmt.Sprint(row.Cell.SyncShare), fmt.Sprint(row.Cell.Load), fmt.Sprint(row.Cell.Tailness), fmt.Sprint(row.Cell.Rho), fmt.Sprint(row.Hold),
+			row.Newest.change(), row.NewestLength.print(4), row.Fresh.change(), row.FreshLength.print(4), row.Period.change(), row.Wasted.print(2)})
 	}
-	table(b, []string{"sync", "C/B", "tailness", "ρ", "rule", "period", "newest: staleness", "length ratio", "fresh: staleness", "length ratio"}, rows)
+	table(b, []string{"sync", "C/B", "tailness", "ρ", "hold", "newest: staleness", "length ratio", "fresh: staleness", "length ratio", "period", "wasted"}, rows)
 }
 
 func writeIdeas(b *strings.Builder, r HoldResult) {

@@ -41,8 +41,8 @@ func freshest() []Contestant {
 		{"queue-drop, q=1", "The same with one batch of capacity.", []string{"queue.policy=drop", "queue.factor=1"}},
 		{"headway: hold 0.3, newest, q=2", "No group opens shortly before the weights change; the newest ready groups are trained.",
 			[]string{"queue.policy=drop", "queue.factor=2", "queue.select=newest", "queue.hold=0.3"}},
-		{"headway: the same, pause_at 1.25", "Besides, no group opens while one and a quarter batches wait.",
-			[]string{"queue.policy=drop", "queue.factor=2", "queue.select=newest", "queue.hold=0.3", "queue.pause_at=1.25"}},
+		{"headway: hold 0.7, fresh, q=2", "The same for longer, and a batch is a random choice among the groups ready since the last one.",
+			[]string{"queue.policy=drop", "queue.factor=2", "queue.select=fresh", "queue.hold=0.7"}},
 	}
 }
 

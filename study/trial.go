@@ -48,7 +48,7 @@ type Trial struct {
 	Seed uint64
 	// Warmup and Measured are train steps.
 	Warmup, Measured int
-	// Follow measures what needs every event: Figures.Bound, Delayed, Fresh and FreshLength.
+	// Follow measures what needs every event: Figures.Bound and Delayed.
 	Follow bool
 }
 
@@ -83,12 +83,6 @@ type Figures struct {
 	// Delayed is the staleness that the same starts would have had if weights were switched only
 	// a [DelayShare] of a train step after its end. 0 unless followed.
 	Delayed float64 `json:"delayed,omitempty"`
-	// Fresh and FreshLength are the staleness and the length ratio if every batch were a random
-	// choice among the groups ready since the batch before, older ones only where these do not
-	// suffice: exact where the trainer never waits, since then nothing that starts depends on what is
-	// selected. 0 unless followed.
-	Fresh       float64 `json:"fresh,omitempty"`
-	FreshLength float64 `json:"fresh_length,omitempty"`
 	// Failed says why the simulation did not end, "" if it did.
 	Failed string `json:"failed,omitempty"`
 }
@@ -174,7 +168,7 @@ func (t Trial) Run() (Figures, error) {
 	}
 	var f follower
 	if t.Follow {
-		f = newFollower(cfg.Loop, loop.Version(t.Warmup), int64(DelayShare*stepS*1e9))
+		f = newFollower(loop.Version(t.Warmup), int64(DelayShare*stepS*1e9))
 		cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { f.observe(ev, actions) }
 	}
 	if err := cfg.Validate(); err != nil {
@@ -192,7 +186,6 @@ func (t Trial) Run() (Figures, error) {
 	}
 	if t.Follow {
 		figures.Bound, figures.Delayed = f.bound(s.PeriodS.Mean*1e9), f.delayed()
-		figures.Fresh, figures.FreshLength = f.fresh.figures(cfg.Work.(*startedWork).mean())
 	}
 	return figures, nil
 }

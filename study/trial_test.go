@@ -67,15 +67,16 @@ func TestLengthCountsWhatWasStarted(t *testing.T) {
 // started; a random choice among the groups ready since the batch before does not, and
 // is as fresh or hardly less so.
 func TestFreshChoiceIsUnbiased(t *testing.T) {
-	f := figuresOf(t, cellAt(2, 70, 0.5, 0), best())
-	if math.Abs(f.Length-1) < 0.015 {
-		t.Errorf("newest first trains %.4f of the length it started: this case no longer shows its bias", f.Length)
+	cell := cellAt(2, 70, 0.5, 0)
+	last, random := figuresOf(t, cell, best()), figuresOf(t, cell, fresh(0.3))
+	if math.Abs(last.Length-1) < 0.015 {
+		t.Errorf("newest first trains %.4f of the length it started: this case no longer shows its bias", last.Length)
 	}
-	if math.Abs(f.FreshLength-1) > 0.008 {
-		t.Errorf("the fresh choice trains %.4f of the length it started", f.FreshLength)
+	if math.Abs(random.Length-1) > 0.008 {
+		t.Errorf("select fresh trains %.4f of the length it started", random.Length)
 	}
-	if f.Fresh < f.Staleness || f.Fresh > f.Staleness+0.5 {
-		t.Errorf("staleness %.3f of the fresh choice, %.3f newest first", f.Fresh, f.Staleness)
+	if random.Staleness < last.Staleness || random.Staleness > last.Staleness+0.5 {
+		t.Errorf("staleness %.3f of select fresh, %.3f newest first", random.Staleness, last.Staleness)
 	}
 }
 
