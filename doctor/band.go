@@ -31,6 +31,11 @@ var bandChecks = []check{
 		When:  "with the modelled skill, less than 10 % of groups are within the band at version 0, or when the skill has grown: of the best level where there is a curriculum",
 		Known: "closed form: the share of groups of S rollouts at `rollout.solve`'s rates",
 	}, (*examination).bandMissed},
+	{Kind{
+		Code: "band-unreached", Severities: []Severity{Warning}, Keys: []string{keyBand},
+		When:  "groups outside a band that begins above 0 are dropped, `rollout.solve` models no skill, and a run has no supervised warm-up: a policy that solves nothing yet never gets a batch to learn from",
+		Known: "arithmetic: a group in the band solves at least ⌈low·S⌉ of its S rollouts, and an untrained policy may solve none",
+	}, (*examination).bandUnreached},
 }
 
 // attainable lists the numbers of solved rollouts of a group that are within the
@@ -142,6 +147,26 @@ func (e *examination) bandMissed() {
 		f.Figures = Figures{{"share_in_band", share}, {"version", float64(at.version)}}
 		return
 	}
+}
+
+func (e *examination) bandUnreached() {
+	counts := e.attainable()
+	if !e.rules.FilterSolveRate || e.document.Environment.WarmupSteps > 0 || len(counts) == 0 || counts[0] == 0 || e.err != nil {
+		return
+	}
+	solve, err := e.document.SolveModel()
+	if err != nil {
+		e.err = err
+		return
+	}
+	if !solve.None() { // its rates are examined instead
+		return
+	}
+	f := e.add(Warning, keyBand, Arithmetic)
+	f.What = fmt.Sprintf("headway run may train nothing: an untrained policy has to solve %d of %d rollouts for a group to be kept", counts[0], e.rules.GroupSize)
+	f.Why = fmt.Sprintf("groups below a solve rate of %s are dropped, and a policy that solves nothing yet gives no other; without a batch it learns nothing", short(e.rules.SolveLow))
+	f.Do = "environment.warmup_steps, so that it solves some before; or filter.solve_rate.drop off, with filter.curriculum to choose prompts"
+	f.Figures = Figures{{"solve_rate_low", e.rules.SolveLow}, {"least_solved", float64(counts[0])}, {"warmup_steps", 0}}
 }
 
 // bandShare is the share of groups within the band at a version, of the level that

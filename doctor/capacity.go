@@ -36,9 +36,9 @@ var capacityChecks = []check{
 		Known: "arithmetic: `group_size` + `redundancy` against the slots there are",
 	}, (*examination).groupOverSlots},
 	{Kind{
-		Code: "stalls", Severities: []Severity{Error}, Keys: []string{"queue.policy"},
+		Code: "stalls", Severities: []Severity{Error}, Keys: []string{keyPolicy, keyPrune, keyBand, "filter.zero_advantage", "filter.acceptance", keyBudget},
 		When:  "a short simulation of the document comes to a standstill",
-		Known: "simulation by the production loop: no batch fills although thousands of rollouts end, or nothing is left to happen",
+		Known: "simulation by the production loop: no batch fills although thousands of rollouts end, or nothing is left to happen. It is about the key for which most groups ended since the last train step, `queue.policy` where none did",
 	}, (*examination).stalls},
 }
 
@@ -113,9 +113,33 @@ func (e *examination) stalls() {
 	if p == nil || p.stalled == nil {
 		return
 	}
-	f := e.add(Error, "queue.policy", Simulated)
+	key, do := p.stallCause()
+	f := e.add(Error, key, Simulated)
 	f.What = "the run stands still"
 	f.Why = p.stalled.Error()
-	f.Do = "headway simulate on the same document shows how it comes to that; widen what the message names"
+	f.Do = do
 	f.Figures = Figures{{"trained_groups", float64(p.trained)}}
+}
+
+// stallCause returns the key behind the reason for which most groups ended since the
+// last train step, and what to do about it.
+func (p *probe) stallCause() (key, do string) {
+	causes := []struct {
+		reason  loop.Reason
+		key, do string
+	}{
+		{loop.ReasonPruned, keyPrune, "a higher rollout.prune.tokens, or rollout.length.cap_tokens in its place"},
+		{loop.ReasonSolveRate, keyBand, "a wider band, or prompts of another difficulty"},
+		{loop.ReasonZeroAdvantage, "filter.zero_advantage", "easier or harder prompts, or leave the filter off"},
+		{loop.ReasonRejected, "filter.acceptance", "prompts of which more are accepted"},
+		{loop.ReasonStale, keyBudget, "raise queue.max_staleness, or keep fewer rollouts in flight"},
+	}
+	key, do = keyPolicy, "headway simulate on the same document shows how it comes to that; widen what the message names"
+	most := int64(0)
+	for _, c := range causes {
+		if n := p.ending[c.reason]; n > most {
+			key, do, most = c.key, c.do, n
+		}
+	}
+	return key, do
 }

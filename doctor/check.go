@@ -33,7 +33,7 @@ type check struct {
 
 // checks lists all kinds, in the order of docs/doctor.md.
 func checks() []check {
-	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks)
+	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks)
 }
 
 // Kinds lists everything that can be found.

@@ -38,7 +38,7 @@ var paceChecks = []check{
 	{Kind{
 		Code: "train-bound", Severities: []Severity{Info}, Keys: []string{keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
 		When:  "ρ above 1.05. The rule of thumb is to be rollout-bound; it fails where a train GPU handles fewer than β_crit times the tokens of a rollout GPU",
-		Known: "closed form: β_crit = 1/(6q − 4 + 4√((q−1)(2q−1)))",
+		Known: "closed form under policy `drop`: β_crit = 1/(6q − 4 + 4√((q−1)(2q−1))); else, and where engines drain or hold, a simulation in which the trainer idles at most 5 % of the time",
 	}, (*examination).trainBound},
 	{Kind{
 		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout.solve", keyConcurrency},
@@ -117,20 +117,26 @@ func (e *examination) trainBound() {
 	if !ok || e.rules.Policy == loop.PolicySynchronous || !e.plain() || p.Utilization <= 1.05 {
 		return
 	}
-	key := keyUtilization
-	switch {
-	case e.document.Train.StepS > 0:
-		key = "train.step_s"
-	case e.document.Train.ThroughputTokensPerS > 0:
-		key = "train.throughput_tokens_per_s"
+	const instead = "; the same period is reached with less staleness on the rollout-bound side, by moving GPUs to the trainer"
+	what := fmt.Sprintf("the run is train-bound: engines can produce %s times what the trainer takes", short(p.Utilization))
+	if e.rules.Policy == loop.PolicyDrop && e.rules.Hold == 0 && e.rules.Sync != loop.SyncDrain {
+		critical := theory.BetaCritical(max(e.setting.QueueFactor, 1))
+		f := e.add(Info, e.speedKey(), ClosedForm)
+		f.What, f.Why = what, "the trainer sets the period, and what it cannot take is dropped"+instead
+		f.Do = fmt.Sprintf("fewer rollout GPUs; not so if a train GPU handles less than %s of the tokens per second of a rollout GPU", short(critical))
+		f.Figures = Figures{{"effective_utilization", p.Utilization}, {"beta_critical", critical}}
+		return
 	}
-	q := max(e.setting.QueueFactor, 1)
-	critical := theory.BetaCritical(q)
-	f := e.add(Info, key, ClosedForm)
-	f.What = fmt.Sprintf("the run is train-bound: engines can produce %s times what the trainer takes", short(p.Utilization))
-	f.Why = "the trainer sets the period, and what it cannot take waits or is dropped; the same period is reached with less staleness on the rollout-bound side, by moving GPUs to the trainer"
-	f.Do = fmt.Sprintf("fewer rollout GPUs; not so if a train GPU handles less than %s of the tokens per second of a rollout GPU", short(critical))
-	f.Figures = Figures{{"effective_utilization", p.Utilization}, {"beta_critical", critical}}
+	// Rules that let engines wait can leave the trainer idle whatever ρ is.
+	seen := e.probe()
+	if seen == nil || seen.stalled != nil || seen.result.Summary.TrainerIdleRatio > idleBusy {
+		return
+	}
+	idle := seen.result.Summary.TrainerIdleRatio
+	f := e.add(Info, e.speedKey(), Simulated)
+	f.What, f.Why = what, fmt.Sprintf("the trainer sets the period, idle in %s of the time, and engines wait or generate what it cannot take", percent(idle))
+	f.Do = "fewer rollout GPUs, or more for the trainer"
+	f.Figures = Figures{{"effective_utilization", p.Utilization}, {"trainer_idle_share", idle}}
 }
 
 func (e *examination) notSimulated() {

@@ -30,6 +30,11 @@ type probe struct {
 	groups int64
 	// trained counts the groups of train steps, every use of a replayed one.
 	trained int64
+	// uses counts the train steps of groups that policy replay has let go, unused such
+	// groups without one: those still in the buffer may be used again.
+	uses, unused int64
+	// ending counts by reason the groups that ended without a use since the last train step.
+	ending map[loop.Reason]int64
 	// ended counts groups that ended untrained, or as trained under replay.
 	ended [loop.EndFailed + 1]int64
 	// stale counts groups that a staleness budget ended.
@@ -73,6 +78,10 @@ func (e *examination) probeConfig() (cfg sim.Config, ok bool) {
 	if p, ok := e.predict(); ok {
 		cfg.Warmup = min(max(cfg.Warmup, int(p.SettlingSteps)), probeWarmup, max(probeGroups/g, 2*probeStepsMin))
 		load = max(1, p.Utilization)
+		if e.rules.Policy == loop.PolicyReplay { // a group ends after several train steps, behind a full buffer
+			uses := min(float64(max(e.rules.MaxUses, 1)), max(1, 1/p.Utilization))
+			cfg.Measured = int(uses*float64(cfg.Measured)) + e.rules.QueueGroups/g + 1
+		}
 	}
 	perStep := load * float64(g*e.stride())
 	if steps := int(probeRolloutsMax / perStep); cfg.Warmup+cfg.Measured > steps {
@@ -83,7 +92,8 @@ func (e *examination) probeConfig() (cfg sim.Config, ok bool) {
 
 // simulate runs a simulation and counts what its summary does not say.
 func simulate(cfg sim.Config) (probe, error) {
-	p := probe{}
+	p := probe{ending: map[loop.Reason]int64{}}
+	used := map[loop.GroupID]int64{}
 	observe := cfg.Observe
 	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 		if ev.Kind == loop.RolloutScored {
@@ -96,13 +106,24 @@ func simulate(cfg sim.Config) (probe, error) {
 			switch a := &actions[i]; a.Kind {
 			case loop.GroupTrained:
 				p.trained++
-				if cfg.Loop.Policy != loop.PolicyReplay {
+				clear(p.ending)
+				if cfg.Loop.Policy == loop.PolicyReplay {
+					used[a.Group]++
+				} else {
 					p.groups++
 				}
 				p.stalest = max(p.stalest, a.Version-a.StartVersion)
 			case loop.GroupEnded:
 				p.groups++
 				p.ended[a.End]++
+				p.ending[a.Reason]++
+				if cfg.Loop.Policy == loop.PolicyReplay {
+					p.uses += used[a.Group]
+					if used[a.Group] == 0 {
+						p.unused++
+					}
+					delete(used, a.Group)
+				}
 				if a.Reason == loop.ReasonStale {
 					p.stale++
 				}

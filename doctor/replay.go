@@ -20,7 +20,7 @@ var replayChecks = []check{
 	{Kind{
 		Code: "replay-staleness", Severities: []Severity{Info}, Keys: []string{keyUses},
 		When:  "policy `replay`: how often a group is trained on, and how much staler that makes the run",
-		Known: "simulation; a group that engines make is used at most min(max_uses, 1/ρ) times on average, since the trainer takes no more than it can",
+		Known: "simulation, of the groups that have left the buffer; a group that engines make is used at most min(max_uses, 1/ρ) times on average, since the trainer takes no more than it can",
 	}, (*examination).replayStaleness},
 }
 
@@ -43,8 +43,8 @@ func (e *examination) replayStaleness() {
 	if p == nil || p.stalled != nil || p.groups == 0 {
 		return
 	}
-	uses := float64(p.trained) / float64(p.groups)
-	unused := 1 - float64(p.ended[loop.EndTrained])/float64(p.groups)
+	uses := float64(p.uses) / float64(p.groups)
+	unused := float64(p.unused) / float64(p.groups)
 	f := e.add(Info, keyUses, Simulated)
 	mean := p.result.Summary.Staleness.Mean
 	f.What = fmt.Sprintf("a group is trained on %s times on average (%s of groups never), and the mean staleness is %s versions", short(uses), percent(unused), short(mean))

@@ -1,0 +1,147 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+)
+
+const (
+	keyPolicy   = "queue.policy"
+	keySchedule = "schedule"
+)
+
+const (
+	// idleMuch is the share of time without a train step from which on it is a finding.
+	idleMuch = 0.3
+	// idleExcess is how much of that must be beyond 1−ρ for a rule to be looked for,
+	idleExcess = 0.1
+	// idleGain how much less it must be without the rule for that to be the reason.
+	idleGain = 0.05
+	// idleBusy is the share up to which a trainer counts as always busy.
+	idleBusy = 0.05
+)
+
+var idleChecks = []check{
+	{Kind{
+		Code: "trainer-idle", Severities: []Severity{Warning, Info},
+		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPrune, "filter.zero_advantage", keyBand, keySchedule, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
+		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous",
+		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more",
+	}, (*examination).trainerIdle},
+}
+
+// relaxation is a simulation's config with one rule relaxed.
+type relaxation struct {
+	key, what, do string
+	config        sim.Config
+}
+
+func (e *examination) trainerIdle() {
+	p := e.probe()
+	if p == nil || p.stalled != nil {
+		return
+	}
+	rho, ok := e.load()
+	idle := p.result.Summary.TrainerIdleRatio
+	if !ok || idle < idleMuch {
+		return
+	}
+	figures := Figures{{"trainer_idle_share", idle}, {"effective_utilization", rho}}
+	what := fmt.Sprintf("no train step runs in %s of the time", percent(idle))
+	if e.rules.Policy == loop.PolicySynchronous {
+		f := e.add(Info, keySchedule, Simulated)
+		f.What, f.Figures = what, figures
+		f.Why = "under schedule: synchronous the trainer waits while a batch is generated, and the engines while it trains"
+		return
+	}
+	if idle-max(0, 1-rho) >= idleExcess {
+		cause, without, found := e.idleCause(idle)
+		if e.err != nil {
+			return
+		}
+		if found {
+			f := e.add(Warning, cause.key, Simulated)
+			f.What = fmt.Sprintf("%s, where an effective ρ of %s would leave %s", what, short(rho), percent(max(0, 1-rho)))
+			f.Why = fmt.Sprintf("%s: relaxed, it leaves %s", cause.what, percent(without))
+			f.Do = cause.do
+			f.Figures = append(figures, Figure{"trainer_idle_share_relaxed", without})
+			return
+		}
+	}
+	f := e.add(Info, e.speedKey(), Simulated)
+	f.What, f.Figures = what, figures
+	f.Why = fmt.Sprintf("engines produce %s times what the trainer takes", short(rho))
+	if idle-max(0, 1-rho) >= idleExcess {
+		f.Why += ", and no rule, relaxed alone, changes much"
+	}
+	if rho < 1 {
+		f.Do = "more rollout GPUs, or fewer for the trainer"
+	}
+}
+
+// idleCause simulates the case with one rule relaxed after the other, and returns
+// the rule without which the trainer idles least, and how much it then does.
+func (e *examination) idleCause(idle float64) (cause relaxation, without float64, found bool) {
+	cfg, ok := e.probeConfig()
+	if !ok {
+		return cause, 0, false
+	}
+	cfg.Measured = max(cfg.Measured/4, probeStepsMin)
+	without = idle - idleGain
+	for _, r := range e.relaxations(cfg) {
+		p, err := simulate(r.config)
+		if err != nil {
+			e.err = err
+			return cause, 0, false
+		}
+		if p.stalled == nil && p.result.Summary.TrainerIdleRatio <= without {
+			cause, without, found = r, p.result.Summary.TrainerIdleRatio, true
+		}
+	}
+	return cause, without, found
+}
+
+// relaxations are the rules of a case that can keep a trainer waiting, each relaxed.
+func (e *examination) relaxations(base sim.Config) []relaxation {
+	var all []relaxation
+	add := func(when bool, key, what, do string, relax func(*sim.Config)) {
+		if when {
+			cfg := base
+			relax(&cfg)
+			all = append(all, relaxation{key, what, do, cfg})
+		}
+	}
+	r := &e.rules
+	// More live groups need a queue that drops none of them.
+	widen := func(c *sim.Config) { c.Loop.QueueGroups += 4 * r.SyncEvery * r.BatchGroups }
+	add(r.Sync == loop.SyncDrain, keySyncMode, "a sync waits until every rollout in flight has ended, and the slots that are free early stand still", "sync.mode: in_flight or pause",
+		func(c *sim.Config) { c.Loop.Sync = loop.SyncInFlight })
+	add(base.SyncNS > 0, keySyncTime, fmt.Sprintf("every weight sync takes %s s", short(e.document.Sync.TimeS)), "a faster transfer, a larger sync.every, or sync.mode: in_flight with sync.trainer: free",
+		func(c *sim.Config) { c.SyncNS = 0 })
+	add(r.Policy == loop.PolicyThreshold, keyThreshold, fmt.Sprintf("no more than (1 + %s) batches start from one sync to the next, and then engines wait for it", short(r.StalenessThreshold)), "a higher queue.staleness_threshold, which lets them work on",
+		func(c *sim.Config) { c.Loop.StalenessThreshold += 2; widen(c) })
+	add(r.Policy == loop.PolicyBounded, keyEta, fmt.Sprintf("admission stops at the bound of η = %s, and engines wait for the trainer", short(r.Eta)), "a higher queue.eta",
+		func(c *sim.Config) { c.Loop.Eta += 4; widen(c) })
+	add(r.MaxStaleness > 0 || r.Policy == loop.PolicyMax, keyBudget, fmt.Sprintf("groups staler than the budget of %d are discarded", r.MaxStaleness), "raise "+keyBudget+", or lower rollout.concurrency",
+		func(c *sim.Config) { c.Loop.MaxStaleness += 16 })
+	add(r.Hold > 0, keyHold, "hold keeps groups from starting", "a shorter queue.hold", func(c *sim.Config) { c.Loop.Hold = 0 })
+	add(base.PruneTokens > 0, keyPrune, "pruned rollouts are generated for nothing", "a higher rollout.prune.tokens", func(c *sim.Config) { c.PruneTokens = 0 })
+	add(r.FilterZeroAdvantage, "filter.zero_advantage", "groups whose rewards are all equal are generated for nothing", "prompts of another difficulty, or filter.curriculum",
+		func(c *sim.Config) { c.Loop.FilterZeroAdvantage = false })
+	add(r.FilterSolveRate, keyBand, "groups outside the band of solve rates are generated for nothing", "a wider band, or filter.curriculum",
+		func(c *sim.Config) { c.Loop.FilterSolveRate = false })
+	return all
+}
+
+// speedKey is the key that says how fast the trainer is.
+func (e *examination) speedKey() string {
+	if e.document.Train.StepS > 0 {
+		return "train.step_s"
+	}
+	if e.document.Train.ThroughputTokensPerS > 0 {
+		return "train.throughput_tokens_per_s"
+	}
+	return keyUtilization
+}
