@@ -2,7 +2,7 @@
 
 GO ?= go
 # Packages in which goroutines meet: these are tested under the race detector.
-CONCURRENT := ./live/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./trace/... ./cmd/...
+CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./trace/... ./cmd/...
 
 .DEFAULT_GOAL := help
 

@@ -291,6 +291,10 @@ func (c Config) verlWarnings(warn func(key, format string, args ...any)) {
 	if size := c.Queue.TrainBatchSize; size != 0 {
 		warn("queue.train_batch_size", "%d has no effect, as in verl's fully asynchronous trainer: a step takes %d rollouts by train.batch", size, c.Train.Batch)
 	}
+	rollout, trainer := c.Queue.Rollout.Nnodes*c.Queue.Rollout.NGPUsPerNode, c.Queue.Trainer.Nnodes*c.Queue.Trainer.NGPUsPerNode
+	if rollout+trainer > 0 {
+		warn("queue.trainer", "%d rollout and %d trainer GPUs have no effect: how fast both sides are is said by rollout, train and engines", rollout, trainer)
+	}
 	if size := c.Queue.GenBatchSize; size > 1 {
 		warn("queue.gen_batch_size", "%d has no effect: prompts are fed one by one", size)
 	}

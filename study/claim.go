@@ -7,12 +7,12 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Claim is a number printed in theory.md §5 beside ours.
+// Claim is a number of the reference figures for hold (measured on another simulator) beside ours.
 type Claim struct {
 	// Claim says what, Where in which cell and under which rule.
 	Claim string `json:"claim"`
 	Where string `json:"where"`
-	// Printed is theory.md's number, Tolerance what its rounding and its missing settings allow,
+	// Printed is the reference, Tolerance what its rounding and its missing settings allow,
 	// Measured ours; all in Unit.
 	Printed   float64  `json:"printed"`
 	Tolerance float64  `json:"tolerance"`
@@ -57,7 +57,7 @@ const (
 	versionTolerance = 0.05
 )
 
-// best is the rule theory.md proposes.
+// best is the rule as it was proposed.
 func best() Rule { return Held(0.3, loop.SelectNewest, 2) }
 
 // paused is that, opening nothing either while one and a quarter batches wait.

@@ -28,7 +28,7 @@ var (
 	gridTheta    = []float64{0, 0.1, 0.2, 0.3, 0.5}
 )
 
-// The grid's plain sizes; C/S = 16 is the least at which theory.md claims hold to be unbiased.
+// The grid's plain sizes; C/S = 16 is the least at which hold was claimed to be unbiased.
 const (
 	groupSize   = 8
 	concurrency = 128
@@ -134,7 +134,7 @@ type FreshRow struct {
 }
 
 // Hold studies the rule hold and selection newest first against queue-drop: the
-// table of theory.md §5, its printed numbers one by one, and what else might be better.
+// table of its reference figures, its numbers one by one, and what else might be better.
 func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, error) {
 	p := newPlan(opt)
 	p.addClaims()

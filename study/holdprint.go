@@ -84,10 +84,10 @@ func writeClaims(b *strings.Builder, r HoldResult) {
 		}
 		rows = append(rows, []string{c.Claim, c.Where, strings.TrimSpace(c.printed() + " " + c.Unit), c.Measured.print(decimals), c.Verdict})
 	}
-	table(b, []string{"claim of theory.md §5", "where", "printed", "measured", "verdict"}, rows)
+	table(b, []string{"reference figure", "where", "printed", "measured", "verdict"}, rows)
 }
 
-// printed is theory.md's number.
+// printed is the reference.
 func (c Claim) printed() string {
 	text := fmt.Sprintf("%g", math.Round(c.Printed*1e4)/1e4)
 	if c.AtMost {

@@ -131,7 +131,7 @@ func ideas() []Idea {
 		}}
 	}
 	return []Idea{
-		{Name: "hold and newest first", Hope: "The rule of theory.md §5, with larger θ than it allows.",
+		{Name: "hold and newest first", Hope: "The rule as it was proposed, with larger θ than that allows.",
 			rules: []Rule{unheld(), newest(0.1), newest(0.2), best(), newest(0.4), newest(0.5), newest(0.6), newest(0.7), newest(0.8), newest(0.9)}},
 		{Name: "hold and a random choice among fresh groups", Hope: "No order of readiness decides, so that θ can be larger without a bias in lengths.",
 			rules: []Rule{fresh(0), fresh(0.3), fresh(0.5), fresh(0.7), fresh(0.9)}},
@@ -151,7 +151,7 @@ func ideas() []Idea {
 			rules: []Rule{unheld().pausing(1), unheld().pausing(1.25), unheld().pausing(1.5), unheld().pausing(1.75), best().pausing(1.25), best().pausing(1.5)}},
 		{Name: "generation that stops", Hope: "block: a full queue stops admission, so that what is not needed is not made.",
 			rules: []Rule{block(1, loop.SelectOldest, 0), block(1, loop.SelectOldest, 0.3), block(2, loop.SelectNewest, 0.3)}},
-		{Name: "oldest version first", Hope: "Trains what would get stale; known to be biased (theory.md).",
+		{Name: "oldest version first", Hope: "Trains what would get stale; known to be biased.",
 			rules: []Rule{Held(0, loop.SelectOldestVersion, 2), Held(0.3, loop.SelectOldestVersion, 2), Held(0.3, loop.SelectOldestVersion, 1)}},
 		{Name: "a random choice", Hope: "replay with one use draws among the ready groups instead of the newest, weighted by age: no order to select lengths by.",
 			rules: []Rule{replayed(1), replayed(0.5), replayed(0.1)}},

@@ -38,7 +38,7 @@ func TestHoldWaitsForTheSwitch(t *testing.T) {
 	free, right := figuresOf(t, sync, unheld()), figuresOf(t, sync, best())
 	wrong := figuresOf(t, cellAt(0.7, 50, 2, 0), best())
 	if lost := (wrong.Delayed - right.Staleness) / (free.Staleness - right.Staleness); lost < 0.6 || lost > 1.2 {
-		t.Errorf("%.2f of the gain is lost, theory.md says four fifths", lost)
+		t.Errorf("%.2f of the gain is lost, the reference is four fifths", lost)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestHoldWaitsForTheSwitch(t *testing.T) {
 func TestBound(t *testing.T) {
 	f := figuresOf(t, boundCell, unheld())
 	if f.Bound < 3.2 || f.Bound > 3.7 || f.Staleness < f.Bound {
-		t.Errorf("bound %.3f, newest first %.3f; theory.md measures 3.46", f.Bound, f.Staleness)
+		t.Errorf("bound %.3f, newest first %.3f; the reference is 3.46", f.Bound, f.Staleness)
 	}
 }
 
