@@ -52,12 +52,7 @@ func (e *examination) singleGroup() {
 		return
 	}
 	mean := float64(left) / float64(of)
-	p := e.probe()
-	known := p != nil && p.stalled == nil
-	basis := Arithmetic
-	if known {
-		basis = Simulated
-	}
+	p, known, basis := e.evidence()
 	f := e.add(Info, keyEta, basis)
 	f.What = fmt.Sprintf("the mean staleness stays within %s; a single group can exceed it", short(mean))
 	f.Why = fmt.Sprintf("after an update at most %d of %d live groups are left, each a version older; a straggler can be among them after every update while the others turn over", left, left+of)
@@ -101,12 +96,7 @@ func (e *examination) thresholdMean() {
 	}
 	left, of := e.slack()
 	mean := float64(left) / float64(of)
-	p := e.probe()
-	known := p != nil && p.stalled == nil
-	basis := Arithmetic
-	if known {
-		basis = Simulated
-	}
+	p, known, basis := e.evidence()
 	f := e.add(Info, keyThreshold, basis)
 	f.What = fmt.Sprintf("while the threshold binds, the mean staleness is %s weight syncs", short(mean))
 	f.Why = fmt.Sprintf("at most %d groups start from one sync to the next, which trains %d: %d are carried over, one sync older each. It is a share of groups, not a number of versions", left+of, of, left)
@@ -164,4 +154,14 @@ func (e *examination) partialWithoutEffect() {
 		f.Do = "sync.mode: in_flight, or an asynchronous schedule"
 	}
 	f.Figures = Figures{{"groups_ahead", float64(max(left, 0))}}
+}
+
+// evidence returns the probe, whether it says anything, and what a finding that
+// rests on arithmetic, and on the probe where it does, is known by.
+func (e *examination) evidence() (p *probe, known bool, basis Basis) {
+	p = e.probe()
+	if p != nil && p.stalled == nil {
+		return p, true, Simulated
+	}
+	return p, false, Arithmetic
 }

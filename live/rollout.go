@@ -238,7 +238,7 @@ func (r *Runtime) startRollout(a loop.Action) {
 		r.groups[a.Group] = g
 	}
 	if old := g[a.Sample]; old != nil {
-		old.abort() // the loop gave up that attempt without a word, as one that was interrupted too often
+		old.abort() // the loop gave up that attempt without a word, as it does with its engine
 	}
 	g[a.Sample] = p
 	r.outstanding++

@@ -202,7 +202,7 @@ func (l *Loop) onRecovered() {
 			l.failAttempt(int32(i), ReasonRestart)
 		}
 	}
-	l.failBacklog(ReasonRestart)
+	l.failBacklog()
 	l.freeAllSlots()
 	if l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps {
 		l.finish(ReasonSteps)

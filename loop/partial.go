@@ -98,13 +98,13 @@ func (l *Loop) resume(e, gi, k int32) {
 	l.emit(Action{Kind: ResumeRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
 }
 
-// failBacklog fails every interrupted rollout.
-func (l *Loop) failBacklog(why Reason) {
+// failBacklog fails every interrupted rollout: what it has went with the process.
+func (l *Loop) failBacklog() {
 	s := &l.s
 	for len(s.Backlog) > 0 {
 		r := s.Backlog[0]
 		s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
-		l.failSample(r.Group, r.Sample, why)
+		l.failSample(r.Group, r.Sample, ReasonRestart)
 	}
 }
 
