@@ -41,6 +41,15 @@ type Config struct {
 	// Evaluate says how a run measures held-out accuracy.
 	Evaluate Evaluate `json:"evaluate"`
 
+	// Hardware is the model and the GPUs of a plan.
+	Hardware Hardware `json:"hardware,omitempty"`
+	// Prices are what a plan reckons costs with.
+	Prices Prices `json:"prices,omitempty"`
+	// Budget is what a plan must keep.
+	Budget Budget `json:"budget,omitempty"`
+	// Search lists what a plan tries.
+	Search Search `json:"search,omitempty"`
+
 	// origin remembers where each key was given, so that a relation that does
 	// not hold is reported with its line.
 	origin *origin
