@@ -4,16 +4,18 @@ package config
 // A plan derives rollout.concurrency, decode speed and the train step's time from it
 // where the document does not give them.
 type Hardware struct {
-	// Model is a preset's name, such as qwen3-8b; headway plan --models lists them. Shape keys given beside it replace its own.
+	// Model is a preset's name, such as qwen3-8b; headway plan --presets lists them. Shape keys given beside it replace its own.
 	Model string `json:"model,omitempty"`
 	// Shape is a model's, where no preset has it.
 	Shape ModelShape `json:"shape,omitempty"`
-	// GPU is a preset's name, such as h100-sxm; headway plan --gpus lists them.
+	// GPU is a preset's name, such as h100-sxm; headway plan --presets lists them.
 	GPU string `json:"gpu,omitempty"`
 	// GPUs is the number of them for rollout and training together.
 	GPUs int `json:"gpus,omitempty" min:"2" max:"1000000"`
 	// RolloutGPUs fixes the rollout side; unset leaves it to the plan.
 	RolloutGPUs int `json:"rollout_gpus,omitempty" min:"1" max:"1000000"`
+	// TrainGPUs fixes the trainer's side; unset leaves it to the plan.
+	TrainGPUs int `json:"train_gpus,omitempty" min:"1" max:"1000000"`
 	// GPUsPerReplica is the size of one engine replica; unset is the fewest that hold the weights and a useful cache.
 	GPUsPerReplica int `json:"gpus_per_replica,omitempty" min:"1" max:"4096"`
 	// TrainGPUsMin is the fewest GPUs the trainer runs on; unset is what its memory needs, in whole train_gpus_unit.
@@ -44,8 +46,18 @@ type Hardware struct {
 	RolloutTokensPerSPerGPU float64 `json:"rollout_tokens_per_s_per_gpu,omitempty" above:"0" max:"1e9"`
 	// SlotsPerGPU is the rollouts at once on one rollout GPU, instead of what fits into the cache.
 	SlotsPerGPU float64 `json:"slots_per_gpu,omitempty" above:"0" max:"1e6"`
-	// TrainTokensPerSPerGPU is a measured train speed, instead of mfu.
+	// DecodeCurve is measured decode steps of one replica, by the rollouts it had, instead of the roofline.
+	DecodeCurve []DecodePoint `json:"decode_curve,omitempty"`
+	// TrainTokensPerSPerGPU is a measured train speed, prompt and response tokens together, instead of mfu.
 	TrainTokensPerSPerGPU float64 `json:"train_tokens_per_s_per_gpu,omitempty" above:"0" max:"1e9"`
+}
+
+// DecodePoint is a measured point of an engine's speed.
+type DecodePoint struct {
+	// Slots is the number of rollouts that generated at once on one replica.
+	Slots int `json:"slots" min:"1" max:"1000000"`
+	// StepS is the time of one decode step with them, in seconds: one token for each.
+	StepS float64 `json:"step_s" above:"0" max:"3600"`
 }
 
 // ModelShape is what rooflines need to know of a model.
@@ -109,6 +121,8 @@ type Search struct {
 	RolloutGPUs []int `json:"rollout_gpus,omitempty" min:"1" max:"1000000"`
 	// Batch are the train batches to try, in rollouts.
 	Batch []int `json:"batch,omitempty" min:"1" max:"16777216"`
+	// Prefer is what is made small within the budget: speed, the noise-adjusted time of an update, or cost, its price. Default speed.
+	Prefer string `json:"prefer,omitempty" allowed:"speed cost"`
 	// BatchMin is the smallest useful batch, in rollouts. Default 64, or the document's batch if that is less.
 	BatchMin int `json:"batch_min,omitempty" min:"1" max:"16777216"`
 	// QueueFactor are the queue factors to try.
@@ -119,6 +133,14 @@ type Search struct {
 	SyncEvery []int `json:"sync_every,omitempty" min:"1" max:"1000000"`
 	// StalenessThreshold are verl's thresholds to try.
 	StalenessThreshold []float64 `json:"staleness_threshold,omitempty" min:"0" max:"1e6"`
+	// Eta are the bounds of policy bounded to try, in versions.
+	Eta []float64 `json:"eta,omitempty" min:"0" max:"1e6"`
+	// Hold are the values of queue.hold to try under policy drop.
+	Hold []float64 `json:"hold,omitempty" min:"0" below:"1"`
+	// Select are the selection orders to try under policy drop.
+	Select []string `json:"select,omitempty" allowed:"oldest newest oldest-version fresh"`
+	// RewardCorrelation is the correlation of rewards within a group, for the noise of an update. Default 0.2.
+	RewardCorrelation float64 `json:"reward_correlation,omitempty" min:"0" max:"1"`
 	// Policies are the queue policies to try.
 	Policies []string `json:"policies,omitempty" allowed:"drop max block bounded threshold synchronous"`
 	// Finalists is the number of settings simulated at the end. Default 20.

@@ -1,0 +1,88 @@
+package config
+
+import "reflect"
+
+// The defaults of a plan's sections, by key.
+const (
+	promptTokensDefault = 512
+	batchMinDefault     = 64
+	finalistsDefault    = 20
+	trainUnitDefault    = 8
+	networkDefault      = 50e9 // bytes per second: 400 Gb/s
+	correlationDefault  = 0.2
+)
+
+// planningDefaults fills in the sections of a plan in a document that has any of
+// them; others stay as they are.
+func (c *Config) planningDefaults() {
+	if c.hasPlan() {
+		c.hardwareDefaults()
+		c.searchDefaults()
+	}
+}
+
+// hasPlan reports whether a section of a plan says anything.
+func (c Config) hasPlan() bool {
+	for _, section := range []any{c.Hardware, c.Prices, c.Budget, c.Search} {
+		if !reflect.ValueOf(section).IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// hardwareDefaults fills in how well GPUs are used.
+func (c *Config) hardwareDefaults() {
+	const path = "hardware."
+	h := &c.Hardware
+	if h.TrainGPUsUnit == 0 && h.GPUs > 0 {
+		h.TrainGPUsUnit = trainUnitDefault
+		if h.GPUs < 2*trainUnitDefault { // a single machine is shared
+			h.TrainGPUsUnit = 1
+		}
+	}
+	orNumber(&h.PromptTokens, promptTokensDefault, c.given(path+"prompt_tokens"))
+	orNumber(&h.WeightBytes, 2, false)
+	orNumber(&h.KVBytes, 2, false)
+	orNumber(&h.MemoryUse, 0.9, false)
+	orNumber(&h.BandwidthUse, 0.7, false)
+	orNumber(&h.PrefillUse, 0.5, false)
+	orNumber(&h.StepOverheadS, 0.003, c.given(path+"step_overhead_s"))
+	if h.TrainTokensPerSPerGPU == 0 {
+		orNumber(&h.MFU, 0.35, false)
+		if !c.given(path + "recompute") {
+			h.Recompute = true
+		}
+	}
+	orNumber(&h.NetworkBytesPerS, networkDefault, false)
+	orWord(&c.Prices.Currency, "USD")
+}
+
+// searchDefaults fills in what is searched for; lists stay the plan's choice.
+func (c *Config) searchDefaults() {
+	s := &c.Search
+	orWord(&s.Prefer, "speed")
+	if s.BatchMin == 0 {
+		s.BatchMin = batchMinDefault
+		if c.given("train.batch") && c.Train.Batch > 0 {
+			s.BatchMin = min(s.BatchMin, c.Train.Batch)
+		}
+	}
+	orCount(&s.Finalists, finalistsDefault, false)
+	orNumber(&s.RewardCorrelation, correlationDefault, c.given("search.reward_correlation"))
+}
+
+// ForPlan returns a copy with the defaults of a plan's sections, checked. The
+// error is an [Errors].
+func (c Config) ForPlan() (Config, error) {
+	c = c.clone()
+	c.hardwareDefaults()
+	c.searchDefaults()
+	v := validator{config: c}
+	v.planning()
+	return c, v.errs.orNil()
+}
+
+// Given reports whether the document, an override or a preset gave the key at a
+// dotted path, so that a plan can tell a choice from a default.
+func (c Config) Given(path string) bool { return c.given(path) }
