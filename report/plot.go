@@ -36,7 +36,7 @@ type Plot struct {
 	Bars bool
 	// XMin and XMax fix the horizontal axis where XMax > XMin; else it fits.
 	XMin, XMax float64
-	// Series are drawn in order, at most eight.
+	// Series are drawn in order, at most eight with a colour of their own.
 	Series []Series
 }
 
@@ -46,8 +46,14 @@ type Series struct {
 	Name string
 	// X and Y are as long as each other. Values of Y that are not finite are left out.
 	X, Y []float64
-	// Low and High, if given, are the ends of a band around Y, drawn where both are finite.
+	// Low and High, if given, are the ends of a band around Y, drawn where both are finite;
+	// with Marks, of an upright line through each point.
 	Low, High []float64
+	// Marks draws points instead of a line, such as measurements beside a formula.
+	Marks bool
+	// Like, from 1, gives the series the colour of that series of the plot and leaves it out
+	// of the legend, as for the measurements of a line; 0 is a colour of its own.
+	Like int
 }
 
 // Size of a picture in SVG units; it scales to its place.
@@ -81,8 +87,14 @@ var (
 // SVG renders the picture as one SVG element: it can stand in a page or, as a
 // file, on its own.
 func (p Plot) SVG() (string, error) {
-	if len(p.Series) > seriesMax {
-		return "", fmt.Errorf("plot %s: %d series: at most %d can be told apart", p.ID, len(p.Series), seriesMax)
+	own := 0
+	for _, series := range p.Series {
+		if series.Like == 0 {
+			own++
+		}
+	}
+	if own > seriesMax {
+		return "", fmt.Errorf("plot %s: %d series: at most %d can be told apart", p.ID, own, seriesMax)
 	}
 	picture := p.frame()
 	var err error
@@ -150,18 +162,24 @@ func tickLabel(value float64) string {
 // lines adds one line per series.
 func (p Plot) lines(picture *plot.Plot) error {
 	for i, series := range p.Series {
-		if band := series.band(); len(band) > 0 {
+		if band := series.band(); len(band) > 0 && !series.Marks {
 			area, err := plotter.NewPolygon(band)
 			if err != nil {
 				return err
 			}
-			area.Color, area.LineStyle.Width = bandMarkers[i], 0
+			area.Color, area.LineStyle.Width = bandMarkers[p.colour(i)], 0
 			picture.Add(area)
 		}
 	}
 	for i, series := range p.Series {
 		points := series.points()
 		if len(points) == 0 {
+			continue
+		}
+		if series.Marks {
+			if err := p.marks(picture, i, points); err != nil {
+				return err
+			}
 			continue
 		}
 		if len(points) == 1 { // a line needs two ends
@@ -171,7 +189,7 @@ func (p Plot) lines(picture *plot.Plot) error {
 		if err != nil {
 			return err
 		}
-		line.Color, line.Width, line.Dashes = markers[i], 1.4, dashes[i]
+		line.Color, line.Width, line.Dashes = markers[p.colour(i)], 1.4, dashes[p.colour(i)]
 		picture.Add(line)
 	}
 	return nil
@@ -279,19 +297,26 @@ func (p Plot) legend() (drawing string, lines int) {
 	var text strings.Builder
 	x, line := 4.0, 0
 	for i, series := range p.Series {
+		if series.Like > 0 {
+			continue
+		}
 		width := sample + 24 + letter*float64(utf8.RuneCountInString(series.Name))
 		if i > 0 && x+width-24 > plotWidth+labelMargin {
 			x, line = 4, line+1
 		}
 		// Lines count from the first, whose top is at 0 here and above the picture in the end.
 		top := float64(legendHeight * line)
-		colour := fmt.Sprintf("var(--series-%d,%s)", i+1, fallbacks[i])
-		if p.Bars {
+		kind := p.colour(i)
+		colour := fmt.Sprintf("var(--series-%d,%s)", kind+1, fallbacks[kind])
+		switch {
+		case series.Marks:
+			fmt.Fprintf(&text, `<circle cx="%g" cy="%g" r="3" style="fill:%s"/>`, x+sample/2, top+11, colour)
+		case p.Bars:
 			fmt.Fprintf(&text, `<rect x="%g" y="%g" width="10" height="10" style="fill:%s"/>`, x+sample-12, top+6, colour)
-		} else {
+		default:
 			dash := "none"
-			if len(dashes[i]) > 0 {
-				dash = strings.Trim(fmt.Sprint(dashes[i]), "[]")
+			if len(dashes[kind]) > 0 {
+				dash = strings.Trim(fmt.Sprint(dashes[kind]), "[]")
 			}
 			fmt.Fprintf(&text, `<path d="M%g,%gh%d" style="fill:none;stroke:%s;stroke-width:1.6;stroke-dasharray:%s"/>`, x, top+11, sample, colour, dash)
 		}

@@ -29,6 +29,7 @@ type commands struct {
 	Replay     replayCmd     `cmd:"" help:"Take a recorded run through the loop again: identical, or the first difference."`
 	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
 	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`
+	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and what they leave open."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`

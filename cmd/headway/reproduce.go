@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/reproduce"
+	"github.com/headway-rl/headway/sim"
+)
+
+// reproduceCmd puts published measurements beside ours.
+type reproduceCmd struct {
+	output
+	Name     []string `arg:"" optional:"" help:"The cases to compute; all of them, and the figures, without one."`
+	HTML     string   `name:"html" placeholder:"OUT" help:"Write a page with the figures, of one file."`
+	Markdown string   `placeholder:"OUT" help:"Write the document that docs/reproduce.md is."`
+	Quick    bool     `help:"Short simulations, in seconds: shows that everything works, and is no result."`
+	List     bool     `help:"List the cases."`
+}
+
+// Run computes and prints.
+func (c *reproduceCmd) Run(a *app) error {
+	if c.List {
+		return c.list(a)
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	show := newCaseProgress(a)
+	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulate: simulateDocument, Said: show.update}, c.Name...)
+	show.end()
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return runError("", "interrupted")
+		}
+		return err
+	}
+	for _, file := range []struct {
+		flag, path string
+		fill       func(io.Writer) error
+	}{{"--html", c.HTML, result.HTML}, {"--markdown", c.Markdown, result.Markdown}} {
+		if file.path == "" {
+			continue
+		}
+		if err := writeWhole(file.path, file.fill); err != nil {
+			return usageError("name a file in a folder that can be written to", "%s: %w", file.flag, err)
+		}
+		fmt.Fprintf(a.Stderr, "%s is written\n", file.path)
+	}
+	if c.JSON {
+		return printJSON(a.Stdout, result)
+	}
+	return result.Text(a.Stdout)
+}
+
+// list prints what there is.
+func (c *reproduceCmd) list(a *app) error {
+	names, what := reproduce.Names()
+	if c.JSON {
+		return printJSON(a.Stdout, names)
+	}
+	for i, name := range names {
+		if _, err := fmt.Fprintf(a.Stdout, "%-20s %s\n", name, what[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// simulateDocument simulates a document as headway simulate does.
+func simulateDocument(document config.Config) (sim.Result, error) {
+	document, err := document.ForSimulation()
+	if err != nil {
+		return sim.Result{}, err
+	}
+	setting, err := predictInput(document)
+	if err != nil {
+		return sim.Result{}, err
+	}
+	cfg, err := simulationConfig(simulateCase{document: document, setting: setting})
+	if err != nil {
+		return sim.Result{}, err
+	}
+	return sim.Run(cfg)
+}
+
+// writeWhole makes a file, whole or not at all; one that exists is replaced.
+func writeWhole(path string, fill func(io.Writer) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(fill(file), file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// caseProgress says on stderr what is being simulated: in place on a terminal, a
+// line a case elsewhere.
+type caseProgress struct {
+	app      *app
+	terminal bool
+	name     string
+	last     time.Time
+}
+
+func newCaseProgress(a *app) *caseProgress {
+	return &caseProgress{app: a, terminal: a.IsTerminal(a.Stderr), last: a.Now()}
+}
+
+// update is called as simulations end.
+func (p *caseProgress) update(name string, done, all int) {
+	if !p.terminal {
+		if name, _, _ = strings.Cut(name, ":"); name != p.name {
+			p.name = name
+			fmt.Fprintf(p.app.Stderr, "simulating %s\n", name)
+		}
+		return
+	}
+	if now := p.app.Now(); now.Sub(p.last) >= 100*time.Millisecond {
+		p.last = now
+		fmt.Fprintf(p.app.Stderr, "\r%s: %d of %d simulations\x1b[K", name, done, all)
+	}
+}
+
+// end clears the line.
+func (p *caseProgress) end() {
+	if p.terminal {
+		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,75 @@
+package report
+
+import (
+	"bytes"
+	"html/template"
+	"io"
+)
+
+// Document is a page of sections in the look of every other report: what a command
+// prints that is neither a run nor a comparison of runs.
+type Document struct {
+	// Title and Summary stand at the top; Warnings beneath them, set apart.
+	Title    string
+	Summary  string
+	Warnings []string
+	// Headline are the few figures a reader wants first; empty for none.
+	Headline []Row
+	// Sections in order; with more than two of them, links to them come first.
+	Sections []Section
+}
+
+// Section is one part of a document. Its empty parts are left out.
+type Section struct {
+	// ID names it within the document, for links; letters, digits, dashes and underscores.
+	ID string
+	// Title is its heading; Source says beneath it where its facts come from.
+	Title, Source string
+	// Text are paragraphs, Findings a list after them.
+	Text, Findings []string
+	// Plots come before Tables. Captions, if given, are as many as Plots.
+	Plots    []Plot
+	Captions []string
+	Tables   []Table
+	// Details are paragraphs that a reader opens who wants to know how it was made.
+	Details []string
+}
+
+var documentPage = template.Must(template.New("document.html.tmpl").ParseFS(templates, "document.html.tmpl", "shared.html.tmpl"))
+
+// captioned is a picture with what is said below it.
+type captioned struct {
+	picture
+	Caption string
+}
+
+// DocumentHTML prints a document as one file that needs nothing else.
+func DocumentHTML(w io.Writer, d Document) error {
+	type section struct {
+		Section
+		Pictures []captioned
+	}
+	sections := make([]section, len(d.Sections))
+	for i, s := range d.Sections {
+		sections[i].Section = s
+		for k, plot := range s.Plots {
+			pictures, err := drawn([]Plot{plot})
+			if err != nil {
+				return err
+			}
+			for _, p := range pictures {
+				c := captioned{picture: p}
+				if k < len(s.Captions) {
+					c.Caption = s.Captions[k]
+				}
+				sections[i].Pictures = append(sections[i].Pictures, c)
+			}
+		}
+	}
+	var text bytes.Buffer
+	if err := documentPage.Execute(&text, map[string]any{"Document": d, "Sections": sections}); err != nil {
+		return err
+	}
+	_, err := w.Write(printable(text.Bytes()))
+	return err
+}

@@ -1,0 +1,24 @@
+package reproduce
+
+import (
+	"context"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/sim"
+)
+
+// Options say how much is simulated, and by whom.
+type Options struct {
+	// Quick makes short simulations, seconds in all: it shows that everything works,
+	// and its simulated figures are no results.
+	Quick bool
+	// Simulate runs a document; it is how the command line simulates one, so that a
+	// case's document gives everybody the same figures.
+	Simulate func(document config.Config) (sim.Result, error)
+	// Said, if not nil, is called before every case and as simulations end, by one
+	// goroutine at a time.
+	Said func(name string, done, all int)
+}
+
+// A study computes one case.
+type study func(ctx context.Context, o Options) (Case, error)

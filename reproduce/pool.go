@@ -1,0 +1,133 @@
+package reproduce
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/sim"
+)
+
+// length of the simulations: train steps before and in the window, and seeds.
+type length struct{ warmup, measured, seeds int }
+
+// length of every simulation of a setting. Quick ones show that it works.
+func (o Options) length() length {
+	if o.Quick {
+		return length{30, 80, 2}
+	}
+	return length{300, 1500, 5}
+}
+
+// settled is the warm-up of a setting: at least the usual one, and where the queue's
+// stock wanders as long as it takes to forget its start.
+func (l length) settled(s setting) length {
+	p := (s.queue - 1) * (s.queue - 1) * float64(s.batch/s.group)
+	l.warmup = max(l.warmup, int(math.Min(p, 10*float64(l.warmup))))
+	return l
+}
+
+// simulateAll simulates every setting with every seed, on all cores, and returns the
+// summaries by setting and seed. The order of settings and seeds decides the order
+// of results, whichever ends first.
+func (o Options) simulateAll(ctx context.Context, name string, settings []setting) ([][]metrics.Summary, error) {
+	var configs []sim.Config
+	l := o.length()
+	for _, s := range settings {
+		for seed := range l.seeds {
+			cfg, err := s.simulation(uint64(seed+1), l.settled(s).warmup, l.measured)
+			if err != nil {
+				return nil, err
+			}
+			configs = append(configs, cfg)
+		}
+	}
+	flat, err := o.runAll(ctx, name, len(configs), func(i int) (metrics.Summary, error) {
+		result, err := sim.Run(configs[i])
+		return result.Summary, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	summaries := make([][]metrics.Summary, len(settings))
+	for i := range summaries {
+		summaries[i] = flat[i*l.seeds : (i+1)*l.seeds]
+	}
+	return summaries, nil
+}
+
+// runAll does n pieces of work on all cores and returns what they came to, in order.
+// Of several errors it returns the first in order.
+func (o Options) runAll(ctx context.Context, name string, n int, do func(i int) (metrics.Summary, error)) ([]metrics.Summary, error) {
+	return parallel(ctx, n, do, func(done int) {
+		if o.Said != nil {
+			o.Said(name, done, n)
+		}
+	})
+}
+
+// parallel is runAll for any result.
+func parallel[T any](ctx context.Context, n int, do func(i int) (T, error), said func(done int)) ([]T, error) {
+	results, errs := make([]T, n), make([]error, n)
+	work := make(chan int)
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for range min(runtime.GOMAXPROCS(0), max(n, 1)) {
+		wait.Go(func() {
+			for i := range work {
+				results[i], errs[i] = do(i)
+				mu.Lock()
+				done++
+				said(done)
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
+		work <- i
+	}
+	close(work)
+	wait.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("simulation %d of %d: %w", i+1, n, err)
+		}
+	}
+	return results, nil
+}
+
+// over is the mean of a figure over seeds with Student's interval.
+func over[T any](runs []T, of func(T) float64) Interval {
+	values := make([]float64, len(runs))
+	for i, run := range runs {
+		values[i] = of(run)
+	}
+	return interval(values)
+}
+
+// interval is the mean of values with Student's 95 % interval.
+func interval(values []float64) Interval {
+	switch len(values) {
+	case 0:
+		return Interval{}
+	case 1:
+		return Interval{Mean: values[0], Low: math.NaN(), High: math.NaN(), Seeds: 1}
+	}
+	mean, deviation := stat.MeanStdDev(values, nil)
+	n := float64(len(values))
+	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * deviation / math.Sqrt(n)
+	return Interval{Mean: mean, Low: mean - half, High: mean + half, Seeds: len(values)}
+}

@@ -1,0 +1,157 @@
+package reproduce
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/theory"
+)
+
+// printInterval prints a mean with half its interval's width.
+func printInterval(i Interval, decimals int) string {
+	if !i.Known() {
+		return "–"
+	}
+	text := report.Figure(i.Mean, decimals)
+	if !math.IsNaN(i.High) {
+		text += " ± " + report.Figure(i.High-i.Mean, decimals)
+	}
+	return text
+}
+
+// trim prints a number without digits that say nothing.
+func trim(value float64) string {
+	return strconv.FormatFloat(math.Round(value*1e4)/1e4, 'f', -1, 64)
+}
+
+// signed prints a difference with its sign.
+func signed(value float64, decimals int) string {
+	text := report.Figure(value, decimals)
+	if value > 0 && !strings.HasPrefix(text, "-") {
+		return "+" + text
+	}
+	return text
+}
+
+// figureText prints a figure of a quantity, "–" where it is unknown.
+func figureText(f theory.Figure, decimals int) string {
+	value, ok := f.Value()
+	if !ok {
+		return "–"
+	}
+	return report.Figure(value, decimals)
+}
+
+// changeText prints a residual absolute and, in brackets, relative.
+func changeText(absolute, relative theory.Figure, decimals int) string {
+	a, ok := absolute.Value()
+	if !ok {
+		return "–"
+	}
+	text := signed(a, decimals)
+	if r, ok := relative.Value(); ok {
+		text += fmt.Sprintf(" (%s %%)", signed(100*r, 1))
+	}
+	return text
+}
+
+// QuantityTable is a case's comparisons as a table. Columns that are empty in all of
+// its rows are left out.
+func (c Case) QuantityTable() Grid {
+	header := []string{"row", "figure", "printed prediction", "measured", "closed form", "corrected", "simulated", "ours − measured", "closed form − printed", ""}
+	var rows [][]string
+	for _, q := range c.Quantities {
+		d := q.Decimals
+		if d == 0 {
+			d = 2
+		}
+		a, r := q.Residual()
+		pa, pr := q.PrintedResidual()
+		note := q.Note
+		if q.Missing != "" {
+			note = strings.TrimSpace("not computable: " + q.Missing + ". " + note)
+		}
+		rows = append(rows, []string{q.Row, q.Name, figureText(q.Printed, d), figureText(q.Measured, d), figureText(q.Closed, d),
+			figureText(q.Corrected, d), printInterval(q.Simulated, d), changeText(a, r, d), changeText(pa, pr, d), note})
+	}
+	return filled(Grid{Title: "Published beside ours", Header: header, Rows: rows})
+}
+
+// filled is the grid without columns in which no row has anything.
+func filled(g Grid) Grid {
+	out := Grid{Title: g.Title, Rows: make([][]string, len(g.Rows))}
+	for k, name := range g.Header {
+		used := false
+		for _, row := range g.Rows {
+			used = used || k < 2 || row[k] != "" && row[k] != "–"
+		}
+		if !used {
+			continue
+		}
+		out.Header = append(out.Header, name)
+		for i, row := range g.Rows {
+			out.Rows[i] = append(out.Rows[i], row[k])
+		}
+	}
+	return out
+}
+
+// CheckTable is the arithmetic of the printed figures done again.
+func (c Case) CheckTable() Grid {
+	g := Grid{Title: "Printed figures, done again from the printed inputs", Header: []string{"row", "figure", "printed", "redone", "difference", "rounding allows", "from", ""}}
+	for _, k := range c.Checks {
+		verdict := "agrees"
+		if !k.Agrees() {
+			verdict = "differs"
+		}
+		g.Rows = append(g.Rows, []string{k.Row, k.Name, trim(k.Printed), trim(k.Redone), signed(k.Redone-k.Printed, 3), trim(k.Rounding), k.How, verdict})
+	}
+	return g
+}
+
+// tables of a case, in order.
+func (c Case) tables() []Grid {
+	var grids []Grid
+	if len(c.Quantities) > 0 {
+		grids = append(grids, c.QuantityTable())
+	}
+	if len(c.Checks) > 0 {
+		grids = append(grids, c.CheckTable())
+	}
+	return append(grids, c.Grids...)
+}
+
+// quickNote warns of figures that are none.
+const quickNote = "Quick: the simulations are too short for their figures to be results; they show that everything works."
+
+// Text prints the result for a terminal.
+func (r Result) Text(w io.Writer) error {
+	var b strings.Builder
+	if r.Quick {
+		b.WriteString("! " + quickNote + "\n\n")
+	}
+	for i, c := range r.Cases {
+		if i > 0 {
+			b.WriteString("\n\n")
+		}
+		fmt.Fprintf(&b, "%s: %s\n%s\n", c.Name, c.Title, c.Source)
+		for _, line := range c.Setup {
+			fmt.Fprintf(&b, "  · %s\n", line)
+		}
+		for _, g := range c.tables() {
+			fmt.Fprintf(&b, "\n%s", report.Table(g))
+		}
+		for k, finding := range c.Findings {
+			if k == 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "! %s\n", finding)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

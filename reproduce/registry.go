@@ -1,0 +1,68 @@
+package reproduce
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// entry is one case by its name.
+type entry struct {
+	name string
+	// what it is, in a line of the command's help.
+	what string
+	run  func(ctx context.Context, o Options) (Case, error)
+}
+
+// registry are all cases, in the order in which they are printed.
+var registry = []entry{
+	{"validation_runs", "staleness of four live runs beside the closed form", validationRuns},
+}
+
+// Names are the names of all cases with what they are, in order.
+func Names() (names, what []string) {
+	for _, e := range registry {
+		names, what = append(names, e.name), append(what, e.what)
+	}
+	return names, what
+}
+
+// UnknownCase is the error for a name that is no case's.
+type UnknownCase struct {
+	// Name as it was given; Known are all there are.
+	Name  string
+	Known []string
+}
+
+// Error names what there is.
+func (e *UnknownCase) Error() string {
+	return fmt.Sprintf("there is no published case named %q: there are %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+// UsageFault marks a mistake of the caller.
+func (e *UnknownCase) UsageFault() {}
+
+// Run computes the named cases, in the order of the registry; all without a name.
+// Its error is an *UnknownCase, the context's, or that of a case, which it names.
+func Run(ctx context.Context, o Options, names ...string) (Result, error) {
+	known, _ := Names()
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return Result{}, &UnknownCase{name, known}
+		}
+	}
+	result := Result{Quick: o.Quick}
+	for _, e := range registry {
+		if len(names) > 0 && !slices.Contains(names, e.name) {
+			continue
+		}
+		c, err := e.run(ctx, o)
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", e.name, err)
+		}
+		c.Name = e.name
+		result.Cases = append(result.Cases, c)
+	}
+	return result, nil
+}
