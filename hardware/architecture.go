@@ -1,0 +1,139 @@
+package hardware
+
+// Architecture is a decoder's shape, as configuration files publish it: enough
+// to count its parameters. Blocks are gated (three matrices), norms have no
+// bias. The zero value is no shape.
+type Architecture struct {
+	Vocabulary, Hidden, Layers int
+	Heads, KVHeads, HeadDim    int
+	// Intermediate is the width of a dense block's inner layer; 0 where every layer has experts.
+	Intermediate int
+	// Tied says that input and output share one table.
+	Tied bool
+	// QKVBias says that query, key and value projections have a bias; OutputBias, that the output one has.
+	QKVBias, OutputBias bool
+	// QKNorm says that queries and keys are normalised per head.
+	QKNorm bool
+
+	// Experts, ExpertsPerToken and SharedExperts are those of a layer with experts, each of width ExpertIntermediate.
+	Experts, ExpertsPerToken, SharedExperts, ExpertIntermediate int
+	// DenseLayers is how many of the layers have no experts, in a model that has them.
+	DenseLayers int
+	// ExpertBias says that experts and their router have biases.
+	ExpertBias bool
+
+	// QRank, KVRank, RopeDim, NopeDim and ValueDim are latent attention's; KVRank 0 for grouped-query attention.
+	QRank, KVRank, RopeDim, NopeDim, ValueDim int
+	// WindowLayers of the layers attend to WindowTokens alone.
+	WindowLayers, WindowTokens int
+}
+
+// Parameters counts them all.
+func (a Architecture) Parameters() float64 {
+	tables := a.table()
+	if !a.Tied {
+		tables *= 2
+	}
+	h := float64(a.Hidden)
+	layers := float64(a.Layers) * (a.attention() + 2*h)
+	return tables + layers + a.dense() + a.experts(a.Experts) + h
+}
+
+// Active counts those one token uses, the input table included.
+func (a Architecture) Active() float64 {
+	return a.Parameters() - a.experts(a.Experts) + a.experts(a.ExpertsPerToken)
+}
+
+// Routed counts the parameters of all routed experts of all layers.
+func (a Architecture) Routed() float64 {
+	return a.expertLayers() * float64(a.Experts) * a.expert()
+}
+
+// Lookup counts an input table that nothing multiplies with.
+func (a Architecture) Lookup() float64 {
+	if a.Tied {
+		return 0
+	}
+	return a.table()
+}
+
+// table counts one vocabulary table.
+func (a Architecture) table() float64 { return float64(a.Vocabulary) * float64(a.Hidden) }
+
+// attention counts one layer's.
+func (a Architecture) attention() float64 {
+	h, heads := float64(a.Hidden), float64(a.Heads)
+	if a.KVRank > 0 {
+		q, kv := float64(a.QRank), float64(a.KVRank)
+		rope, nope, value := float64(a.RopeDim), float64(a.NopeDim), float64(a.ValueDim)
+		return h*q + q + q*heads*(nope+rope) + h*(kv+rope) + kv + kv*heads*(nope+value) + heads*value*h
+	}
+	query, key := heads*float64(a.HeadDim), float64(a.KVHeads)*float64(a.HeadDim)
+	n := 2*h*query + 2*h*key
+	if a.QKVBias {
+		n += query + 2*key
+	}
+	if a.OutputBias {
+		n += h
+	}
+	if a.QKNorm {
+		n += 2 * float64(a.HeadDim)
+	}
+	return n
+}
+
+// dense counts the inner layers of the layers without experts.
+func (a Architecture) dense() float64 {
+	layers := a.Layers
+	if a.Experts > 0 {
+		layers = a.DenseLayers
+	}
+	return float64(layers) * 3 * float64(a.Hidden) * float64(a.Intermediate)
+}
+
+// experts counts routers, shared experts and so many routed experts of every layer that has them.
+func (a Architecture) experts(routed int) float64 {
+	if a.Experts == 0 {
+		return 0
+	}
+	router := float64(a.Hidden) * float64(a.Experts)
+	return a.expertLayers() * (router + float64(routed+a.SharedExperts)*a.expert())
+}
+
+// expertLayers is the number of layers that have experts.
+func (a Architecture) expertLayers() float64 {
+	if a.Experts == 0 {
+		return 0
+	}
+	return float64(a.Layers - a.DenseLayers)
+}
+
+// expert counts one expert.
+func (a Architecture) expert() float64 {
+	h, inner := float64(a.Hidden), float64(a.ExpertIntermediate)
+	n := 3 * h * inner
+	if a.ExpertBias {
+		n += 2*inner + h
+	}
+	return n
+}
+
+// model turns a shape into what rooflines read.
+func (a Architecture) model(name string, parameters float64, source string) Model {
+	m := Model{
+		Name: name, Parameters: parameters, LookupParameters: a.Lookup(),
+		Layers: a.Layers, Hidden: a.Hidden, KVHeads: a.KVHeads, HeadDim: a.HeadDim,
+		AttentionWidth: a.Heads * a.HeadDim,
+		WindowLayers:   a.WindowLayers, WindowTokens: a.WindowTokens,
+		Experts: a.Experts, ExpertsPerToken: a.ExpertsPerToken, ExpertParameters: a.Routed(),
+		Architecture: a, Source: source,
+	}
+	if a.KVRank > 0 {
+		m.KVBytesPerToken = 2 * float64(a.Layers) * float64(a.KVRank+a.RopeDim)
+		m.AttentionWidth = a.Heads * (a.NopeDim + a.RopeDim)
+	}
+	if a.Experts > 0 {
+		m.ActiveParameters = a.Active()
+	}
+	return m
+}

@@ -1,0 +1,64 @@
+package hardware
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// suffixes are what names of published weights end in without changing a shape.
+var suffixes = []string{"-instruct", "-base", "-chat", "-thinking", "-it", "-fp8", "-bf16", "-hf", "-2507", "-0528", "-v0.1", "-v0.3"}
+
+// canonical writes a name as presets do: lower case, no organisation, dashes.
+func canonical(name string) string {
+	name = strings.ToLower(strings.TrimSpace(name))
+	name = name[strings.LastIndex(name, "/")+1:]
+	name = strings.NewReplacer("_", "-", " ", "-").Replace(name)
+	for again := true; again; {
+		again = false
+		for _, suffix := range suffixes {
+			if short, found := strings.CutSuffix(name, suffix); found && short != "" {
+				name, again = short, true
+			}
+		}
+	}
+	return name
+}
+
+// lookup finds a name among known ones, or says which is nearest.
+func lookup(what, name string, known []string, howToList string) (int, error) {
+	if strings.TrimSpace(name) == "" {
+		return 0, fmt.Errorf("%s: no name given; %s", what, howToList)
+	}
+	wanted := canonical(name)
+	if i := slices.Index(known, wanted); i >= 0 {
+		return i, nil
+	}
+	best, distance := known[0], editDistance(wanted, known[0])
+	for _, candidate := range known[1:] {
+		if d := editDistance(wanted, candidate); d < distance {
+			best, distance = candidate, d
+		}
+	}
+	return 0, fmt.Errorf("%s %q is not known; the nearest is %q; %s", what, name, best, howToList)
+}
+
+// editDistance counts the insertions, deletions and substitutions between two names.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,183 @@
+package hardware
+
+import (
+	"fmt"
+	"math"
+)
+
+// Trainer is the training side: a model, sharded evenly over whole GPUs. Every
+// method applies [Trainer.WithDefaults].
+type Trainer struct {
+	Model Model
+	GPU   GPU
+	// GPUs that train; they share weights, gradients and optimizer state evenly.
+	GPUs int
+	// MFU is the share of peak bf16 FLOP/s reached by the arithmetic counted here. Default 0.35.
+	MFU float64
+	// Recompute counts the forward pass twice (8 instead of 6 FLOPs a parameter and token), as activation checkpointing does.
+	Recompute bool
+	// ContextTokens is the mean length of a sequence trained on, prompt included, for attention's cost; 0 leaves it out.
+	ContextTokens float64
+	// BytesPerParameter is what weights, gradients and optimizer state take in all: 16 for bf16 weights and gradients with an fp32 master and two moments, 18 with fp32 gradients. Default 18.
+	BytesPerParameter float64
+	// ReferenceBytes is what a frozen reference policy adds for each parameter; 0 for none.
+	ReferenceBytes float64
+	// MicroBatchTokens is what one GPU has in flight of activations. Default 16384.
+	MicroBatchTokens float64
+	// MemoryUse is the share of memory that may be taken. Default 0.9.
+	MemoryUse float64
+	// Unit is the number by which GPUs are added. Default 8.
+	Unit int
+}
+
+// WithDefaults returns a copy with every unset figure filled in.
+func (t Trainer) WithDefaults() Trainer {
+	for _, d := range []struct {
+		field *float64
+		value float64
+	}{{&t.MFU, 0.35}, {&t.BytesPerParameter, 18}, {&t.MicroBatchTokens, 16384}, {&t.MemoryUse, 0.9}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if t.Unit == 0 {
+		t.Unit = 8
+	}
+	return t
+}
+
+// Validate says what is wrong with a trainer.
+func (t Trainer) Validate() error {
+	if err := t.Model.Validate(); err != nil {
+		return err
+	}
+	if err := t.GPU.Validate(); err != nil {
+		return err
+	}
+	t = t.WithDefaults()
+	if err := share("trainer", "MFU", t.MFU); err != nil {
+		return err
+	}
+	if err := share("trainer", "memory use", t.MemoryUse); err != nil {
+		return err
+	}
+	switch {
+	case t.GPUs < 0 || t.GPUs > 1e6:
+		return fmt.Errorf("trainer: %d GPUs: expected 1 to 1000000", t.GPUs)
+	case t.Unit < 1 || t.Unit > 4096:
+		return fmt.Errorf("trainer: GPUs come in units of %d: expected 1 to 4096", t.Unit)
+	case !(t.BytesPerParameter >= 2) || t.BytesPerParameter > 64:
+		return fmt.Errorf("trainer: %g bytes a parameter: expected 2 to 64 (16 to 18 for Adam in mixed precision)", t.BytesPerParameter)
+	case !(t.ReferenceBytes >= 0) || t.ReferenceBytes > 8:
+		return fmt.Errorf("trainer: %g bytes a parameter of a reference policy: expected 0 to 8", t.ReferenceBytes)
+	case !(t.MicroBatchTokens >= 0) || t.MicroBatchTokens > 1e9 || !(t.ContextTokens >= 0) || t.ContextTokens > 1e9:
+		return fmt.Errorf("trainer: %g tokens in flight, context %g: expected 0 to 1e9", t.MicroBatchTokens, t.ContextTokens)
+	}
+	return nil
+}
+
+// FLOPsPerToken is the arithmetic one trained token costs: 6·N_active, 8 with
+// recomputation, plus attention over half the context of the sequence.
+func (t Trainer) FLOPsPerToken() float64 {
+	passes := 3.0
+	if t.Recompute {
+		passes = 4
+	}
+	attention := 2 * float64(t.Model.Layers) * float64(t.Model.AttentionWidth) * t.ContextTokens
+	return passes * (2*t.Model.multiplied() + attention)
+}
+
+// TokensPerS is the trained tokens per second of all GPUs: a train step's
+// tokens over it is 6·N_active·tokens/(MFU·peak·GPUs), with recomputation 8.
+func (t Trainer) TokensPerS() float64 {
+	t = t.WithDefaults()
+	return t.MFU * t.GPU.BF16 * float64(t.GPUs) / t.FLOPsPerToken()
+}
+
+// StepSeconds is the time of a train step over so many tokens.
+func (t Trainer) StepSeconds(tokens float64) float64 { return tokens / t.TokensPerS() }
+
+// LogProbSeconds is the time of a forward pass alone over so many tokens, at
+// the trainer's MFU: what recomputing old log-probs, or a reference's, costs.
+func (t Trainer) LogProbSeconds(tokens float64) float64 {
+	forward := t
+	forward.Recompute = false
+	return forward.StepSeconds(tokens) / 3
+}
+
+// StateBytes is what weights, gradients, optimizer and a reference policy take on all GPUs together.
+func (t Trainer) StateBytes() float64 {
+	t = t.WithDefaults()
+	return t.Model.Parameters * (t.BytesPerParameter + t.ReferenceBytes)
+}
+
+// ActivationBytes is what one GPU's tokens in flight take: 34 bytes for each
+// token, layer and unit of width (Korthikanti et al. 2022, attention matrices
+// not stored), or 2 with recomputation, where one layer is whole at a time,
+// plus four bytes of logits for each token and word, a quarter of the tokens
+// at a time.
+func (t Trainer) ActivationBytes() float64 {
+	t = t.WithDefaults()
+	perLayer := t.MicroBatchTokens * float64(t.Model.Hidden)
+	logits := 4 * t.MicroBatchTokens / 4 * float64(t.Model.Architecture.Vocabulary)
+	if t.Recompute {
+		return perLayer*(2*float64(t.Model.Layers)+34) + logits
+	}
+	return perLayer*34*float64(t.Model.Layers) + logits
+}
+
+// BytesPerGPU is what each GPU holds.
+func (t Trainer) BytesPerGPU() float64 {
+	return t.StateBytes()/math.Max(float64(t.GPUs), 1) + t.ActivationBytes()
+}
+
+// MinimumGPUs is the fewest GPUs, in whole units, whose memory holds the state
+// and the activations, and an error where activations alone do not fit.
+func (t Trainer) MinimumGPUs() (int, error) {
+	if err := t.Validate(); err != nil {
+		return 0, err
+	}
+	t = t.WithDefaults()
+	left := t.GPU.MemoryBytes*t.MemoryUse - t.ActivationBytes()
+	if left <= 0 {
+		return 0, fmt.Errorf("trainer: activations of %.0f tokens take %.1f GB of a %s's %.1f GB usable: train fewer tokens at once, or recompute activations",
+			t.MicroBatchTokens, t.ActivationBytes()/1e9, t.GPU.Name, t.GPU.MemoryBytes*t.MemoryUse/1e9)
+	}
+	gpus := int(math.Ceil(t.StateBytes() / left))
+	return (gpus + t.Unit - 1) / t.Unit * t.Unit, nil
+}
+
+// Fits says whether the trainer's GPUs hold it, and what to do if they do not.
+func (t Trainer) Fits() error {
+	least, err := t.MinimumGPUs()
+	if err != nil {
+		return err
+	}
+	if t.GPUs < least {
+		return fmt.Errorf("trainer: %d × %s hold %.0f GB, and each would need %.0f GB: use at least %d, or offload optimizer state",
+			t.GPUs, t.GPU.Name, float64(t.GPUs)*t.GPU.MemoryBytes/1e9, t.BytesPerGPU()/1e9, least)
+	}
+	return nil
+}
+
+// MFUOf is the efficiency that a measured train speed of all GPUs amounts to,
+// refused where it is above 1 or so low that the numbers are of another set-up.
+func (t Trainer) MFUOf(tokensPerS float64) (float64, error) {
+	if err := t.Validate(); err != nil {
+		return 0, err
+	}
+	if t.GPUs < 1 {
+		return 0, fmt.Errorf("measured training: %d GPUs: give the number that trained", t.GPUs)
+	}
+	if err := positive("measured training", "tokens/s", tokensPerS, 1e15); err != nil {
+		return 0, err
+	}
+	mfu := tokensPerS * t.FLOPsPerToken() / (t.GPU.BF16 * float64(t.GPUs))
+	switch {
+	case mfu > 1:
+		return 0, fmt.Errorf("measured training: %.4g tokens/s on %d × %s would be an MFU of %.3g: expected below 1; check units (tokens, not samples), GPUs, and the model (%s)", tokensPerS, t.GPUs, t.GPU.Name, mfu, t.Model.label())
+	case mfu < 1e-4:
+		return 0, fmt.Errorf("measured training: %.4g tokens/s on %d × %s would be an MFU of %.2g: expected above 0.0001; check units (tokens, not samples; seconds) and GPUs", tokensPerS, t.GPUs, t.GPU.Name, mfu)
+	}
+	return mfu, nil
+}
