@@ -48,10 +48,6 @@ func (r *runner) takeUp(slotIndex int32) {
 	r.setActive(e, e.active+1)
 	s.phase = generating
 	s.work += e.workDone(r.now)
-	if r.merged {
-		r.env.set(slotIndex, keyOf(s.work+float64(s.environmentNS)), r.slots)
-		return
-	}
 	e.running.set(slotIndex, keyOf(s.work), r.slots)
 }
 
@@ -79,8 +75,6 @@ func (r *runner) endGeneration(slotIndex int32) {
 	}
 	r.setActive(e, e.active-1)
 	switch {
-	case r.merged:
-		r.score(slotIndex, &r.env)
 	case s.environmentNS == 0:
 		r.score(slotIndex, &e.running)
 	default:
@@ -107,7 +101,7 @@ func (r *runner) firstToken(slotIndex int32) {
 
 // endsIn returns the tree that holds the next end of what runs in a slot.
 func (s *slot) endsIn(r *runner) *tree {
-	if r.merged || s.phase == starting || s.phase == outside {
+	if s.phase == starting || s.phase == outside {
 		return &r.env
 	}
 	return &r.engines[s.engine].running
@@ -123,7 +117,7 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 		Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag)}
 	generateNS := s.generatedNS
 	if s.phase != outside {
-		generateNS += r.now - s.start - s.environmentNS
+		generateNS += r.now - s.start
 	}
 	s.group = 0
 	r.events++

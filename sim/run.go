@@ -49,11 +49,11 @@ type runner struct {
 	now     int64
 	slots   []slot
 	engines []engine
-	// env holds the ends of environment times, of all engines' rollouts. With merged it
-	// holds the ends of whole rollouts: where engines neither change speed nor stand
-	// still, those are known from the start.
-	env    tree
-	merged bool
+	// env holds the ends of environment times, of all engines' rollouts.
+	env tree
+	// merged runs the rollouts where their ends are known from the start, in place of
+	// slots, engines and env; else it is nil.
+	merged *merged
 	// pending are scheduled events, the next one last once they are sorted.
 	pending  []loop.Event
 	unsorted bool
@@ -81,13 +81,18 @@ func newRunner(cfg Config) (*runner, error) {
 	}
 	cfg.Loop = l.Config()
 	c := cfg.Loop.Concurrency()
-	r := &runner{cfg: cfg, l: l, rec: metrics.NewRecorder(cfg.Loop), slots: make([]slot, c), tick: loop.NoTick, env: newTree(0, c)}
-	r.merged = cfg.merged()
+	r := &runner{cfg: cfg, l: l, rec: metrics.NewRecorder(cfg.Loop), tick: loop.NoTick}
 	r.ended = make([]ending, 0, 8)
 	r.pending = make([]loop.Event, 0, c+2*len(cfg.Loop.EngineSlots)+2)
 	r.drift = newDrift(&r.cfg)
 	r.rec.Warmup = loop.Version(cfg.Warmup)
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
+	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups+cfg.Loop.ExtraGroups)*(cfg.Loop.GroupSize+cfg.Loop.Redundancy))
+	if cfg.merged() {
+		r.merged = newMerged(&r.cfg)
+		return r, nil
+	}
+	r.slots, r.env = make([]slot, c), newTree(0, c)
 	first := int32(0)
 	for i, n := range cfg.Loop.EngineSlots {
 		r.engines = append(r.engines, engine{running: newTree(first, n), speed: 1, slots: r.slots[first : int(first)+n]})
@@ -96,11 +101,13 @@ func newRunner(cfg Config) (*runner, error) {
 		}
 		first += int32(n)
 	}
-	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups+cfg.Loop.ExtraGroups)*(cfg.Loop.GroupSize+cfg.Loop.Redundancy))
 	return r, nil
 }
 
 func (r *runner) run() error {
+	if r.merged != nil {
+		return r.runMerged()
+	}
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
 	for !r.done {
 		at, slot := r.nextRollout()
@@ -127,12 +134,6 @@ func (r *runner) run() error {
 // environment, and its slot; -1 if none runs.
 func (r *runner) nextRollout() (at int64, slot int32) {
 	at, slot = math.MaxInt64, -1
-	if r.merged {
-		if top, ok := r.env.top(); ok {
-			at, slot = int64(valueOf(top.key)), int32(top.slot)
-		}
-		return at, slot
-	}
 	for i := range r.engines {
 		e := &r.engines[i]
 		top, ok := e.running.top()
@@ -159,8 +160,17 @@ func (r *runner) nextRollout() (at int64, slot int32) {
 // pendingFirst reports whether the next scheduled event comes before a tick and
 // before a rollout's end at the given time.
 func (r *runner) pendingFirst(at int64) bool {
-	if len(r.pending) == 0 {
+	p := r.nextPending()
+	if p == nil || p.Time > at || p.Time == at && p.Kind >= loop.RolloutScored && at != math.MaxInt64 {
 		return false
+	}
+	return r.tick > p.Time || r.tick == p.Time && p.Kind <= loop.Tick
+}
+
+// nextPending returns the next scheduled event, nil if there is none.
+func (r *runner) nextPending() *loop.Event {
+	if len(r.pending) == 0 {
+		return nil
 	}
 	if r.unsorted {
 		slices.SortFunc(r.pending, func(a, b loop.Event) int {
@@ -171,11 +181,7 @@ func (r *runner) pendingFirst(at int64) bool {
 		})
 		r.unsorted = false
 	}
-	p := &r.pending[len(r.pending)-1]
-	if p.Time > at || p.Time == at && p.Kind >= loop.RolloutScored && at != math.MaxInt64 {
-		return false
-	}
-	return r.tick > p.Time || r.tick == p.Time && p.Kind <= loop.Tick
+	return &r.pending[len(r.pending)-1]
 }
 
 func (r *runner) deliverPending() {
@@ -190,7 +196,11 @@ func (r *runner) deliverPending() {
 		r.events++
 		r.sinceStep, r.ended = 0, r.ended[:0]
 	case loop.WeightsSwitched:
-		r.engines[ev.Engine].switched(r.now, ev.Version, r.cfg.NSPerToken)
+		if r.merged != nil {
+			r.switchMerged(ev.Engine, ev.Version)
+		} else {
+			r.engines[ev.Engine].switched(r.now, ev.Version, r.cfg.NSPerToken)
+		}
 	case loop.RolloutInterrupted:
 		if !r.interrupted(&ev) {
 			return
@@ -223,13 +233,21 @@ func (r *runner) deliver(ev loop.Event, generateNS int64, m metrics.Measured) {
 func (r *runner) execute(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		r.startRollout(a)
+		if r.merged != nil {
+			r.startMerged(a)
+		} else {
+			r.startRollout(a)
+		}
 	case loop.ResumeRollout:
 		r.resumeRollout(a)
 	case loop.InterruptRollout:
 		r.interruptRollout(a)
 	case loop.AbortRollout:
-		r.abortRollout(a)
+		if r.merged != nil {
+			r.abortMerged(a)
+		} else {
+			r.abortRollout(a)
+		}
 	case loop.GroupEnded:
 		r.groupEnded(a)
 	case loop.GroupLeased:
@@ -251,9 +269,11 @@ func (r *runner) execute(a *loop.Action) {
 		ev := loop.Event{Time: r.now, Kind: loop.WeightsSwitched, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
 		if r.cfg.Loop.Sync != loop.SyncInFlight {
 			ev.Time += r.cfg.SyncNS
-			r.engines[a.Engine].hold(r.now, true)
-		} else if e := &r.engines[a.Engine]; r.cfg.Lockstep && e.active > 0 {
-			ev.Time = e.stepEnd(r.now, r.cfg.NSPerToken)
+			if r.merged == nil {
+				r.engines[a.Engine].hold(r.now, true)
+			}
+		} else if r.cfg.Lockstep && r.engines[a.Engine].active > 0 {
+			ev.Time = r.engines[a.Engine].stepEnd(r.now, r.cfg.NSPerToken)
 		}
 		r.schedule(ev)
 	case loop.FinishRun:

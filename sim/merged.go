@@ -1,0 +1,280 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+)
+
+// merged runs the rollouts of a simulation in which the end of a whole rollout is
+// known when it starts: engines neither change their speed nor stand still, and
+// nothing is interrupted (Config.merged). A rollout is then one entry in a calendar;
+// what remains is which versions made its tokens, and that is worked out from the
+// engine's switches when it ends.
+//
+// It gives the same results, byte for byte, as the general path.
+type merged struct {
+	slots    []rollout
+	calendar calendar
+	// switches are those of every engine, served what each serves.
+	switches []switches
+	engineOf []int32
+	// nsPerToken as a whole number, 0 if it is none.
+	nsWhole int64
+	ns      float64
+	// lengths draws where lengths are all there is to the workload, nil elsewhere.
+	plain *Modelled
+	// bound is the time before which no other event than a rollout's end comes.
+	bound int64
+	ev    loop.Event
+	m     metrics.Measured
+}
+
+// rollout is a rollout in a slot of a merged run. It fills one cache line at most.
+type rollout struct {
+	group loop.GroupID // 0: the slot is free
+	// end is when it is scored, environmentNS of that after the last token.
+	end           int64
+	environmentNS int64
+	// from is the number of the first switch of its engine after its start.
+	from    int64
+	tokens  int32
+	sample  int32
+	attempt int32
+	next    int32 // in its bucket
+	reward  float32
+	verdict loop.Verdict
+}
+
+func (s *rollout) before(o *rollout) bool {
+	return s.group < o.group || s.group == o.group && s.sample < o.sample
+}
+
+// switches is what an engine served, and until when. Only those that a running
+// rollout has seen are kept.
+type switches struct {
+	served loop.Version
+	// log has the switches from number first on.
+	first int64
+	log   []switched
+}
+
+// switched is a switch of weights: when, and by how many versions.
+type switched struct {
+	at, by float64
+}
+
+func (s *switches) count() int64 { return s.first + int64(len(s.log)) }
+
+func newMerged(cfg *Config) *merged {
+	c := cfg.Loop.Concurrency()
+	m := &merged{slots: make([]rollout, c), switches: make([]switches, len(cfg.Loop.EngineSlots)), ns: cfg.NSPerToken}
+	m.calendar = newCalendar(m.slots)
+	for i, n := range cfg.Loop.EngineSlots {
+		m.switches[i].log = make([]switched, 0, 64)
+		for range n {
+			m.engineOf = append(m.engineOf, int32(i))
+		}
+	}
+	if whole := int64(cfg.NSPerToken); float64(whole) == cfg.NSPerToken && whole < 1<<31 {
+		m.nsWhole = whole
+	}
+	if w, ok := cfg.Work.(*Modelled); ok && w.plain {
+		m.plain = w
+	}
+	m.ev.Kind = loop.RolloutScored
+	return m
+}
+
+// runMerged is run where rollouts are merged.
+func (r *runner) runMerged() error {
+	m := r.merged
+	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
+	m.bound = r.bound()
+	for !r.done {
+		first := m.calendar.first()
+		if first.slot >= 0 && first.end < m.bound {
+			r.now = first.end
+			m.calendar.next++
+			r.endMerged(first.slot)
+		} else {
+			if !r.other() {
+				return r.stalled(true)
+			}
+			m.bound = r.bound()
+		}
+		if r.sinceStep > r.stallAfter {
+			return r.stalled(false)
+		}
+	}
+	return nil
+}
+
+// bound returns the time before which no scheduled event and no tick comes; an event that
+// follows the rollouts of its instant counts for the next.
+func (r *runner) bound() int64 {
+	bound := r.tick
+	if p := r.nextPending(); p != nil {
+		at := p.Time
+		if p.Kind >= loop.RolloutScored {
+			at++
+		}
+		bound = min(bound, at)
+	}
+	return bound
+}
+
+// other delivers the next scheduled event or tick. It reports false if there is none.
+func (r *runner) other() bool {
+	switch {
+	case r.pendingFirst(math.MaxInt64):
+		r.deliverPending()
+	case r.tick != loop.NoTick:
+		r.now = max(r.now, r.tick)
+		r.deliver(loop.Event{Time: r.now, Kind: loop.Tick}, 0, metrics.Measured{})
+	default:
+		return false
+	}
+	return true
+}
+
+// endMerged ends the rollout in a slot, whose place most often another takes at once.
+func (r *runner) endMerged(slot int32) {
+	m := r.merged
+	s := &m.slots[slot]
+	ev := &m.ev
+	ev.Time, ev.Slot, ev.Group, ev.Sample, ev.Attempt = r.now, slot, s.group, s.sample, s.attempt
+	ev.Tokens, ev.Reward, ev.Verdict = s.tokens, s.reward, s.verdict
+	m.m.VersionTokens, m.m.Spans = m.versionTokens(s, m.engineOf[slot])
+	m.m.EnvironmentNS = s.environmentNS
+	generateNS := m.generateNS(s.tokens)
+	s.group = 0
+	r.events++
+	r.sinceStep++
+	actions, tick := r.l.Step(*ev)
+	m.m.QueueGroups = r.l.QueueGroups()
+	r.rec.Observe(*ev, m.m, actions)
+	if r.cfg.Observe != nil {
+		r.cfg.Observe(*ev, generateNS, m.m.EnvironmentNS, actions)
+	}
+	others := tick != r.tick
+	r.tick = tick
+	for i := range actions {
+		if a := &actions[i]; a.Kind == loop.StartRollout {
+			r.startMerged(a)
+		} else {
+			r.execute(a)
+			others = true
+		}
+	}
+	if others {
+		m.bound = r.bound()
+	}
+}
+
+// startMerged starts a rollout.
+func (r *runner) startMerged(a *loop.Action) {
+	m := r.merged
+	s := &m.slots[a.Slot]
+	s.group, s.sample, s.attempt = a.Group, a.Sample, a.Attempt
+	s.from = m.switches[a.Engine].count()
+	if m.plain != nil {
+		s.tokens = m.plain.length32(a)
+		s.environmentNS, s.reward, s.verdict = 0, 0, loop.VerdictNone
+	} else {
+		w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
+		s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
+	}
+	if r.cfg.PruneTokens > 0 && s.tokens > r.cfg.PruneTokens {
+		s.tokens, s.environmentNS, s.reward, s.verdict = r.cfg.PruneTokens, 0, 0, loop.VerdictPruned
+	}
+	s.end = r.now + m.generateNS(s.tokens) + s.environmentNS
+	m.calendar.add(a.Slot, s.end)
+}
+
+// length32 draws a length where that is all there is to draw.
+func (m *Modelled) length32(a *loop.Action) int32 {
+	return int32(m.lengths.Draw(m.length, uint64(a.Group), uint32(a.Sample), uint32(a.Attempt)))
+}
+
+// generateNS returns how long so many tokens take.
+func (m *merged) generateNS(tokens int32) int64 {
+	if m.nsWhole > 0 {
+		return int64(tokens) * m.nsWhole
+	}
+	return int64(min(math.Round(float64(tokens)*m.ns), 1<<61))
+}
+
+// abortMerged stops a rollout at once.
+func (r *runner) abortMerged(a *loop.Action) {
+	m := r.merged
+	s := &m.slots[a.Slot]
+	if s.group != a.Group || s.sample != a.Sample || s.attempt != a.Attempt {
+		return
+	}
+	m.calendar.remove(a.Slot)
+	made := float64(s.tokens) - m.left(s, float64(r.now))
+	s.group = 0
+	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: int32(made)})
+}
+
+// left returns how many tokens a rollout still has to make at a time.
+func (m *merged) left(s *rollout, now float64) float64 {
+	left := math.Ceil((float64(s.end-s.environmentNS)-now)/m.ns - aStep)
+	return max(min(left, float64(s.tokens)), 0)
+}
+
+// versionTokens returns the sum over a rollout's tokens, at its end, of the version
+// that made each, and of how many runs of tokens of one version it is made.
+func (m *merged) versionTokens(s *rollout, engine int32) (sum int64, runs int) {
+	w := &m.switches[engine]
+	sum = int64(w.served) * int64(s.tokens)
+	seen := w.log[s.from-w.first:]
+	if len(seen) == 0 {
+		return sum, 1
+	}
+	// Every switch found so many tokens made, which were of versions lower by its step.
+	lower, before := 0.0, 0.0
+	for i := range seen {
+		made := float64(s.tokens) - m.left(s, seen[i].at)
+		lower += made * seen[i].by
+		if made > before {
+			runs++
+		}
+		before = made
+	}
+	if before < float64(s.tokens) {
+		runs++
+	}
+	return sum - int64(lower), runs
+}
+
+// switchMerged has an engine serve a version from now on.
+func (r *runner) switchMerged(engine int32, v loop.Version) {
+	m := r.merged
+	w := &m.switches[engine]
+	if len(w.log) == cap(w.log) {
+		m.forget(engine)
+	}
+	w.log = append(w.log, switched{at: float64(r.now), by: float64(v - w.served)})
+	w.served = v
+}
+
+// forget drops the switches that every running rollout of an engine has come after,
+// and doubles the room if most are still needed.
+func (m *merged) forget(engine int32) {
+	w := &m.switches[engine]
+	needed := w.count()
+	for i := range m.slots {
+		if s := &m.slots[i]; s.group != 0 && m.engineOf[i] == engine {
+			needed = min(needed, s.from)
+		}
+	}
+	log := w.log
+	if kept := w.count() - needed; kept > int64(cap(log)/2) {
+		log = make([]switched, 0, 2*cap(log))
+	}
+	w.log = append(log[:0], w.log[needed-w.first:]...)
+	w.first = needed
+}
