@@ -24,6 +24,10 @@ type Measured struct {
 	// StateLag is by how many versions the oldest tokens that made the state of a resumed
 	// rollout's environment were older than what it was last resumed under; 0 if it never was.
 	StateLag int64
+	// Parts splits the latency of a scored rollout and ToolCalls counts its tool calls, where
+	// the driver tells them apart; nil where it does not.
+	Parts     *Parts
+	ToolCalls int32
 }
 
 // Recorder observes every event of a run with the actions that follow from it.
@@ -52,8 +56,12 @@ type Recorder struct {
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version
 
-	window window
-	step   window // since the last step's end
+	// CapTokens is the length at which responses are cut, 0 for no count of those that were.
+	CapTokens int32
+
+	window  window
+	step    window // since the last step's end
+	outside outside
 	// Steps is the series, one point a train step, in order.
 	Steps []Step
 }
@@ -125,6 +133,8 @@ type window struct {
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
 	syncIdleNS                        int64 // trainer idle during a sync
+	truncated                         int64 // scored rollouts of CapTokens and more
+	failures                          Failures
 	waste                             waste
 	partial                           partial
 	signal                            signal
@@ -159,6 +169,7 @@ func (r *Recorder) Reset() {
 	clear(h)
 	r.window = window{start: r.now, histogram: h}
 	r.window.partial.backlogMax = r.backlog.len()
+	r.outside.reset(r.now)
 }
 
 // Version returns the trainer's version as observed.
@@ -175,6 +186,9 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 		r.scored(&ev, &m)
 	case loop.RolloutFailed, loop.RolloutAborted:
 		if use := r.vacate(&ev); use != nil {
+			if ev.Kind == loop.RolloutFailed && !use.aborted {
+				r.window.failures.add(ev.Reason)
+			}
 			r.window.waste.add(use.end(loop.EndFailed), max(ev.Tokens, r.pastOf(ev.Slot).tokens))
 		}
 	case loop.RolloutInterrupted:
@@ -260,6 +274,9 @@ func (r *Recorder) vacateAll(engine int32) {
 		if use := &r.slotsOf[i]; use.group != 0 && (engine < 0 || r.engineOf[i] == engine) {
 			use.group = 0
 			r.active--
+			if engine >= 0 && !use.aborted {
+				r.window.failures.Engine++
+			}
 			r.window.waste.add(use.end(loop.EndFailed), r.pastOf(int32(i)).tokens)
 		}
 	}
@@ -302,6 +319,12 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 	w.sampleMax = max(w.sampleMax, tokens)
 	w.durationNS += d
 	w.environmentNS += m.EnvironmentNS
+	if m.Parts != nil {
+		r.outside.latencyOf(m, d)
+	}
+	if r.CapTokens > 0 && ev.Tokens >= r.CapTokens {
+		w.truncated++
+	}
 	if spans := int64(m.Spans); spans > 0 {
 		w.partial.spanned++
 		w.partial.spans += spans

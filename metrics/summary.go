@@ -54,6 +54,12 @@ type Summary struct {
 	// Syncs the weight syncs since the start of the run, not of the window.
 	GroupsReady int64 `json:"groups_ready"`
 	Syncs       int64 `json:"syncs"`
+	// Latency is how long a scored rollout took, and for what.
+	Latency Latency `json:"latency"`
+	// Services says what sandboxes, tools, validations and lost engines did.
+	Services Services `json:"services"`
+	// Failures counts attempts that failed, by why.
+	Failures Failures `json:"failures"`
 }
 
 // MeanMax is a mean and the largest value.
@@ -90,7 +96,8 @@ type Throughput struct {
 	// ConsumptionRolloutsPerWallS per second of wall time, idle and sync included.
 	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
 	ConsumptionRolloutsPerWallS float64 `json:"consumption_rollouts_per_wall_s"`
-	// Binding is the side that limits: rollout, train, environment or sync.
+	// Binding is the side that limits: train, sync or rollout; of rollouts environment, sandbox or
+	// judge where they spend most of their time there, prefill where reading takes longer than decoding.
 	Binding string `json:"binding"`
 }
 
@@ -100,6 +107,8 @@ type Length struct {
 	TrainedMeanTokens float64 `json:"trained_mean_tokens"`
 	SampledMaxTokens  int64   `json:"sampled_max_tokens"`
 	TrainedMaxTokens  int64   `json:"trained_max_tokens"`
+	// TruncatedShare is the share of sampled rollouts at the length cap; 0 where there is none.
+	TruncatedShare float64 `json:"truncated_share"`
 }
 
 // Confidence holds 95 % confidence intervals by batch means.
@@ -126,7 +135,8 @@ func (r *Recorder) Summary() Summary {
 	}
 	r.fates(&s)
 	s.Staleness = r.staleness()
-	s.Length = Length{ratio(w.sampledTokens, w.sampled), ratio(w.trainedTokens, w.rollouts), w.sampleMax, w.trainedMaxTokens}
+	s.Length = Length{ratio(w.sampledTokens, w.sampled), ratio(w.trainedTokens, w.rollouts), w.sampleMax, w.trainedMaxTokens, ratio(w.truncated, w.sampled)}
+	s.Latency, s.Services, s.Failures = w.latency(&r.outside), r.services(), w.failures
 	s.Throughput = r.throughput(span)
 	if s.Throughput.ConsumptionRolloutsPerS > 0 {
 		s.Utilization = s.Throughput.ProductionRolloutsPerS / s.Throughput.ConsumptionRolloutsPerS
@@ -171,7 +181,7 @@ func (r *Recorder) throughput(span float64) Throughput {
 
 // binding names what limits the rate of updates. A trainer that hardly waits, or
 // could be fed and waits little, does. Else it waits mostly for weight syncs, or
-// for rollouts, and then for whichever part of a rollout's time is the larger;
+// for rollouts, and then for whichever part of a rollout's time is the largest;
 // unless it trains more than it waits and the engines wait even longer: then
 // admission holds them back for its sake, and more of them would not help.
 func (r *Recorder) binding(utilization, rolloutIdle float64) string {
@@ -183,8 +193,9 @@ func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 		return "sync"
 	case idle < 0.5 && rolloutIdle > idle:
 		return "train"
-	case 2*w.environmentNS > w.durationNS:
-		return "environment"
+	}
+	if outside := w.latency(&r.outside).outsideBinding(); outside != "" {
+		return outside
 	}
 	return "rollout"
 }

@@ -7,15 +7,25 @@ type Stream uint32
 // The streams a run draws from. Their numbers are part of what makes the same
 // seed give the same run: append, never renumber.
 const (
-	StreamLength      Stream = 1 // response lengths
-	StreamEnvironment Stream = 2 // environment service times
-	StreamAcceptance  Stream = 3 // which groups carry an advantage
-	StreamFault       Stream = 4 // injected failures
-	StreamTask        Stream = 5 // which prompt a group plays
-	StreamEstimate    Stream = 6 // the seeded estimators of this project's closed forms
-	StreamSolve       Stream = 7 // which rollouts are solved, and the prompts' own difficulty
-	StreamPromptScale Stream = 8 // the prompts' own length
-	StreamDrift       Stream = 9 // how fast a group's log-ratio drifts
+	StreamLength      Stream = 1  // response lengths
+	StreamEnvironment Stream = 2  // environment service times
+	StreamAcceptance  Stream = 3  // which groups carry an advantage
+	StreamFault       Stream = 4  // injected failures
+	StreamTask        Stream = 5  // which prompt a group plays
+	StreamEstimate    Stream = 6  // the seeded estimators of this project's closed forms
+	StreamSolve       Stream = 7  // which rollouts are solved, and the prompts' own difficulty
+	StreamPromptScale Stream = 8  // the prompts' own length
+	StreamDrift       Stream = 9  // how fast a group's log-ratio drifts
+	StreamCalls       Stream = 10 // how many tool calls a rollout makes
+	StreamTurn        Stream = 11 // how its tokens divide over its turns
+	StreamTool        Stream = 12 // the times of its tool calls
+	StreamToolFault   Stream = 13 // which of them fail
+	StreamSandbox     Stream = 14 // start-up times of sandboxes
+	StreamStartFault  Stream = 15 // which start-ups fail
+	StreamJudge       Stream = 16 // judges' times
+	StreamStep        Stream = 17 // how long a train step takes
+	StreamStepFault   Stream = 18 // which train steps fail
+	StreamEngine      Stream = 19 // when engines are lost, and for how long
 )
 
 // Odd constants of the counter's two halves; any odd numbers with mixed bits do.
