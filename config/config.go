@@ -81,6 +81,100 @@ type Rollout struct {
 	Prune Prune `json:"prune"`
 	// Solve models how often a rollout is right in a simulation, for filters and curricula to see; a run measures its own.
 	Solve Solve `json:"solve"`
+	// DecodeCurve is the modelled speed of one slot by how many of its engine's generate at once, instead of decode_tokens_per_s: straight lines between the points, level outside them. A run measures its own.
+	DecodeCurve []DecodePoint `json:"decode_curve,omitempty"`
+	// PromptTokens is the length of every prompt in a simulation, which is read before the first token. Default 0.
+	PromptTokens int `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
+	// Prefill models how prompts, tool outputs and resumed rollouts are read into the cache in a simulation. Default at once.
+	Prefill Prefill `json:"prefill,omitempty"`
+	// Tools models multi-turn rollouts in a simulation: calls of tools between parts of the generation. Default none.
+	Tools Tools `json:"tools,omitempty"`
+	// Sandbox models what a rollout's tools run in, in a simulation. Default there at once.
+	Sandbox Sandbox `json:"sandbox,omitempty"`
+	// Judge models who rewards a finished rollout in a simulation, while it holds its slot. Default at once.
+	Judge Judge `json:"judge,omitempty"`
+	// Drift models how responses change over a simulation as the policy learns. Default not at all.
+	Drift Drift `json:"drift,omitempty"`
+}
+
+// DecodePoint is one point of a speed curve.
+type DecodePoint struct {
+	// Active is the number of slots of one engine that generate.
+	Active int `json:"active" min:"1" max:"16777216"`
+	// TokensPerS is the speed of each of them then, in tokens per second.
+	TokensPerS float64 `json:"tokens_per_s" above:"0" max:"1e9"`
+}
+
+// Prefill is a model of how tokens that a rollout did not generate are read into
+// the cache: its prompt, what tools return, and all it has once it was interrupted.
+type Prefill struct {
+	// TokensPerS is the speed, in tokens per second: of a slot, an engine or a worker, as mode says.
+	TokensPerS float64 `json:"tokens_per_s,omitempty" above:"0" max:"1e12"`
+	// Mode: slot lets every rollout read for itself, and slows no other; engine lets an engine read one rollout after the other while its others stand still; pool has workers read for all engines, one rollout each. Default slot.
+	Mode string `json:"mode,omitempty" allowed:"slot engine pool"`
+	// Workers is the number of the pool's.
+	Workers int `json:"workers,omitempty" min:"1" max:"1000000"`
+}
+
+// Tools is a model of multi-turn rollouts: between two parts of its generation a
+// rollout calls a tool, holding its slot.
+type Tools struct {
+	// Calls is the mean number of calls of a rollout; it generates one part more than that.
+	Calls float64 `json:"calls,omitempty" min:"0" max:"4096"`
+	// CallsKind is their distribution. Default fixed.
+	CallsKind string `json:"calls_kind,omitempty" allowed:"fixed poisson geometric"`
+	// CallsMax is the most calls of a rollout. Default no limit.
+	CallsMax int `json:"calls_max,omitempty" min:"1" max:"4096"`
+	// Split divides the tokens over the turns: even, or at random. Default even.
+	Split string `json:"split,omitempty" allowed:"even random"`
+	// Time of one call.
+	Time Service `json:"time,omitempty"`
+	// Concurrency is the number of calls that may run at once; others wait. Default no limit.
+	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
+	// OutputTokens is what a call returns, read into the cache before the next part. Default 0.
+	OutputTokens int `json:"output_tokens,omitempty" min:"0" max:"1048576"`
+	// FailureRate is the share of calls that fail, after their time. Default 0.
+	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
+	// Retries is how often a failed call is made again before the rollout's attempt fails. Default 0.
+	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
+}
+
+// Sandbox is a model of what a rollout's tools run in. A rollout keeps its sandbox
+// until it ends, also while it stands interrupted.
+type Sandbox struct {
+	// When it starts: at the rollout's first tool call (or its environment's time, if that comes first), or with the rollout. Default first_call.
+	When string `json:"when,omitempty" allowed:"first_call rollout"`
+	// Start is the time that one takes to start.
+	Start Service `json:"start,omitempty"`
+	// Limit is the number of sandboxes there may be at once; a rollout without one waits. Default no limit.
+	Limit int `json:"limit,omitempty" min:"1" max:"16777216"`
+	// StartConcurrency is the number that may start at once, so that a start takes longer the more are asked for; others wait. Default no limit.
+	StartConcurrency int `json:"start_concurrency,omitempty" min:"1" max:"16777216"`
+	// StartTimeoutS gives a start up that is not done after so many seconds, its wait for others included. Default never.
+	StartTimeoutS float64 `json:"start_timeout_s,omitempty" above:"0" max:"604800"`
+	// FailureRate is the share of starts that fail, after their time. Default 0.
+	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
+	// Retries is how often a start that failed or took too long is tried again before the rollout's attempt fails. Default 0.
+	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
+}
+
+// Judge is a model of who rewards a finished rollout: a model or a program of its own.
+type Judge struct {
+	// Time of one verdict.
+	Time Service `json:"time,omitempty"`
+	// Concurrency is the number of rollouts judged at once; others wait. Default no limit.
+	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
+}
+
+// Drift is a model of how responses change as the policy learns: by factors that
+// go from 1 to their value in a straight line, by the version that starts a rollout.
+type Drift struct {
+	// Steps is the number of train steps until the factors have their value.
+	Steps int `json:"steps,omitempty" min:"1" max:"1000000000"`
+	// LengthFactor multiplies lengths; rollout.length.cap_tokens still cuts them. Default 1.
+	LengthFactor float64 `json:"length_factor,omitempty" above:"0" max:"1000"`
+	// ToolCallsFactor multiplies the mean number of tool calls. Default 1.
+	ToolCallsFactor float64 `json:"tool_calls_factor,omitempty" above:"0" max:"1000"`
 }
 
 // Solve is a model of rewards: 1 for a solved rollout, 0 otherwise.
@@ -164,6 +258,12 @@ type Train struct {
 	StepS float64 `json:"step_s,omitempty" above:"0" max:"1e7"`
 	// ThroughputTokensPerS is the trainer's speed in tokens per second in a simulation, instead of utilization.
 	ThroughputTokensPerS float64 `json:"throughput_tokens_per_s,omitempty" above:"0" max:"1e15"`
+	// StepBy says what a simulated step's time follows: constant is the same for every batch, rollouts and tokens are in proportion to what the batch holds, the time given being that of a whole batch of mean length. Default constant.
+	StepBy string `json:"step_by,omitempty" allowed:"constant rollouts tokens"`
+	// StepCV is the coefficient of variation of a simulated step's time around that, lognormal with the same mean. Default 0.
+	StepCV float64 `json:"step_cv,omitempty" min:"0" max:"10"`
+	// FailureRate is the share of simulated steps that fail at their end, to be tried again as failures.train_attempts says. Default 0.
+	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
 	// DriftNatsPerVersion is the mean absolute log-ratio that a trained group is modelled to have per version of staleness, for queue.evict drift; a run measures its own. Default 0.01.
 	DriftNatsPerVersion float64 `json:"drift_nats_per_version,omitempty" min:"0" max:"100"`
 	// DriftSpread is the standard deviation of the logarithm of the groups' own factor on it. Default 0.3.
@@ -253,6 +353,8 @@ type Sync struct {
 	Mode string `json:"mode" allowed:"in_flight pause restart drain"`
 	// TimeS is the modelled time of one sync in seconds; a run measures its own. Default 0.
 	TimeS float64 `json:"time_s" min:"0" max:"1e6"`
+	// LoadS is the part of a sync before that in which engines fetch a version beside the one they serve, in seconds; they generate meanwhile in every mode (under drain what they have). Default 0.
+	LoadS float64 `json:"load_s,omitempty" min:"0" max:"1e6"`
 	// Every is the number of train steps per sync. Default 1.
 	Every int `json:"every" min:"1" max:"1000000"`
 	// Trainer is free to start its next step during a sync, or blocked until it ends. Default free.
@@ -335,6 +437,8 @@ type Engine struct {
 	Slots int `json:"slots" min:"1" max:"16777216"`
 	// DecodeStepS is the least time of one decode step in seconds: a faster engine waits for it. 0 is as fast as it can. Default 0.
 	DecodeStepS float64 `json:"decode_step_s" min:"0" max:"3600"`
+	// Speed is that of decoding and prefill in a simulation, relative to what rollout says. Default 1.
+	Speed float64 `json:"speed,omitempty" above:"0" max:"1000"`
 }
 
 // Environment is what a run's policy is trained on.
@@ -436,6 +540,22 @@ type Failures struct {
 	OnFailure string `json:"on_failure" allowed:"drop_group shrink"`
 	// TrainAttempts is how often one train step is tried before the run stops. Default 3.
 	TrainAttempts int `json:"train_attempts" min:"1" max:"1000"`
+	// EngineMTBFS is the mean time between the losses of one engine in a simulation, in seconds, exponential. Default never.
+	EngineMTBFS float64 `json:"engine_mtbf_s,omitempty" above:"0" max:"1e12"`
+	// EngineDownS is the mean time until a lost engine is back, exponential, before it loads weights. Default 600 with engine_mtbf_s.
+	EngineDownS float64 `json:"engine_down_s,omitempty" above:"0" max:"1e12"`
+	// EnginePlan are losses of engines at given times of a simulation.
+	EnginePlan []EngineLoss `json:"engine_plan,omitempty"`
+}
+
+// EngineLoss is one loss of an engine in a simulation.
+type EngineLoss struct {
+	// Engine is its name.
+	Engine string `json:"engine"`
+	// AtS is when it is lost, in seconds from the start, warm-up included.
+	AtS float64 `json:"at_s" min:"0" max:"1e12"`
+	// DownS is how long it is gone, in seconds, before it loads weights; 0 is for good. Default 0.
+	DownS float64 `json:"down_s,omitempty" min:"0" max:"1e12"`
 }
 
 // Evaluate says how a run measures held-out accuracy.
@@ -444,4 +564,8 @@ type Evaluate struct {
 	Prompts int `json:"prompts" min:"1" max:"10000000"`
 	// Every is the number of train steps between evaluations; 0 for only after the last. Default 25.
 	Every int `json:"every" min:"0" max:"1000000"`
+	// Occupies says what stands still in a simulation while evaluate.prompts rollouts are evaluated: engines, all slots of which take part, from the end of a weight sync on; trainer, whose next step waits; or none. Default none.
+	Occupies string `json:"occupies,omitempty" allowed:"none engines trainer"`
+	// TimeS is the modelled time of one evaluation in seconds. Default what so many rollouts of the model take in all slots.
+	TimeS float64 `json:"time_s,omitempty" above:"0" max:"1e7"`
 }

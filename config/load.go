@@ -144,6 +144,11 @@ func (c Config) clone() Config {
 	c.Rollout.Length.Groups = slices.Clone(c.Rollout.Length.Groups)
 	c.Rollout.Environment.Groups = slices.Clone(c.Rollout.Environment.Groups)
 	c.Environment.ServiceTime.Groups = slices.Clone(c.Environment.ServiceTime.Groups)
+	c.Rollout.DecodeCurve = slices.Clone(c.Rollout.DecodeCurve)
+	for _, s := range []*Service{&c.Rollout.Tools.Time, &c.Rollout.Sandbox.Start, &c.Rollout.Judge.Time} {
+		s.Groups = slices.Clone(s.Groups)
+	}
+	c.Failures.EnginePlan = slices.Clone(c.Failures.EnginePlan)
 	if c.origin == nil {
 		c.origin = &origin{places: map[string]place{}}
 	} else {

@@ -162,7 +162,7 @@ func (c Config) AcceptanceModel() (workload.Acceptance, error) {
 // to guess: without one the error is an [Errors].
 func (c Config) ForSimulation() (Config, error) {
 	c = c.clone()
-	if c.Rollout.DecodeTokensPerS == 0 && c.Rollout.ThroughputTokensPerS == 0 {
+	if c.Rollout.DecodeTokensPerS == 0 && c.Rollout.ThroughputTokensPerS == 0 && len(c.Rollout.DecodeCurve) == 0 {
 		c.Rollout.DecodeTokensPerS = simulatedSpeed
 	}
 	if c.Train.Utilization == 0 && c.Train.StepS == 0 && c.Train.ThroughputTokensPerS == 0 {

@@ -127,12 +127,8 @@ func scalarSchema(known field) yaml.MapSlice {
 // one description there is.
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	comments := map[string]string{}
-	ast.Inspect(file, func(node ast.Node) bool {
+	visit := func(node ast.Node) bool {
 		spec, ok := node.(*ast.TypeSpec)
 		if !ok {
 			return true
@@ -149,6 +145,13 @@ func fieldComments(t *testing.T) map[string]string {
 			}
 		}
 		return true
-	})
+	}
+	for _, name := range []string{"config.go", "planning.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, visit)
+	}
 	return comments
 }

@@ -29,6 +29,8 @@ func (c Config) validate(relations bool) Errors {
 		check.shaping()
 		check.correction()
 		check.run()
+		check.agents()
+		check.planning()
 	}
 	if relations && len(check.errs) == 0 {
 		check.loop()
@@ -83,6 +85,9 @@ func (v *validator) value(known field, value reflect.Value, path string) {
 	case reflect.Struct:
 		if path == "environment.service_time" && reflect.DeepEqual(value.Interface(), v.config.Rollout.Environment) {
 			return // checked as rollout.environment
+		}
+		if _, given := v.config.givenUnder(path); known.unset && value.IsZero() && !given {
+			return
 		}
 		v.section(known.fields, value, path)
 		return

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// engineDownDefault is how long a lost engine is gone, in seconds.
+const engineDownDefault = 600
+
+// agentDefaults fills in the sections about what a rollout does beside decoding;
+// those that say nothing stay empty.
+func (c *Config) agentDefaults() {
+	r := &c.Rollout
+	if c.says(r.Prefill, "rollout.prefill") {
+		orWord(&r.Prefill.Mode, "slot")
+	}
+	if c.says(r.Tools, "rollout.tools") {
+		orWord(&r.Tools.CallsKind, "fixed")
+		orWord(&r.Tools.Split, "even")
+		r.Tools.Time = c.serviceDefaults(r.Tools.Time, "rollout.tools.time")
+	}
+	if c.says(r.Sandbox, "rollout.sandbox") {
+		orWord(&r.Sandbox.When, "first_call")
+		r.Sandbox.Start = c.serviceDefaults(r.Sandbox.Start, "rollout.sandbox.start")
+	}
+	if c.says(r.Judge, "rollout.judge") {
+		r.Judge.Time = c.serviceDefaults(r.Judge.Time, "rollout.judge.time")
+	}
+	if c.Failures.EngineMTBFS > 0 {
+		orNumber(&c.Failures.EngineDownS, engineDownDefault, c.given("failures.engine_down_s"))
+	}
+}
+
+// says reports whether anything is said about a section.
+func (c Config) says(section any, path string) bool {
+	_, given := c.givenUnder(path)
+	return given || !reflect.ValueOf(section).IsZero()
+}
+
+// prefillModes are the keys that a mode of prefill uses beside mode.
+var prefillModes = map[string][]string{
+	"slot":   {"tokens_per_s"},
+	"engine": {"tokens_per_s"},
+	"pool":   {"tokens_per_s", "workers"},
+}
+
+// agents checks what a rollout does beside decoding.
+func (v *validator) agents() {
+	c := v.config
+	v.decodeCurve()
+	v.prefill()
+	v.tools()
+	v.sandbox()
+	if c.says(c.Rollout.Judge, "rollout.judge") {
+		v.service("rollout.judge.time", c.Rollout.Judge.Time)
+		v.idle("rollout.judge.concurrency", c.Rollout.Judge.Concurrency != 0 && c.Rollout.Judge.Time.Kind == "none",
+			"without a time of a verdict", "rollout.judge.time, or leave it out")
+	}
+	v.drift()
+	v.faults()
+	if e := c.Evaluate; e.Occupies == "engines" || e.Occupies == "trainer" {
+		v.idle("evaluate.occupies", e.Every == 0, "with evaluate.every 0: nothing is evaluated before the end", "evaluate.every of at least 1, or none")
+	} else {
+		v.idle("evaluate.time_s", e.TimeS > 0, "while an evaluation occupies nothing", "evaluate.occupies engines or trainer, or leave it out")
+	}
+}
+
+// idle refuses a key that has no effect.
+func (v *validator) idle(key string, unused bool, why, allowed string) {
+	if unused {
+		v.fail(key, nil, "has no effect "+why, allowed)
+	}
+}
+
+// service checks a model of a time.
+func (v *validator) service(path string, s Service) {
+	if !v.unused(path, "kind", s.Kind, serviceKeys) {
+		v.model(path, s.spec().Validate())
+	}
+}
+
+func (v *validator) decodeCurve() {
+	curve := v.config.Rollout.DecodeCurve
+	if len(curve) == 0 {
+		return
+	}
+	for key, other := range map[string]float64{"rollout.decode_tokens_per_s": v.config.Rollout.DecodeTokensPerS,
+		"rollout.throughput_tokens_per_s": v.config.Rollout.ThroughputTokensPerS} {
+		if other != 0 {
+			v.fail(key, other, "says again what rollout.decode_curve says", "one of the two")
+		}
+	}
+	for i := 1; i < len(curve); i++ {
+		if curve[i].Active <= curve[i-1].Active {
+			v.fail(fmt.Sprintf("rollout.decode_curve.%d.active", i), curve[i].Active, fmt.Sprintf("does not follow %d", curve[i-1].Active), "points in rising order")
+		}
+	}
+}
+
+func (v *validator) prefill() {
+	c := v.config
+	p := c.Rollout.Prefill
+	if !c.says(p, "rollout.prefill") {
+		return
+	}
+	if v.unused("rollout.prefill", "mode", p.Mode, prefillModes) {
+		return
+	}
+	switch {
+	case p.TokensPerS == 0:
+		v.fail("rollout.prefill", nil, "does not say how fast it reads", "tokens_per_s")
+	case p.Mode == "pool" && p.Workers == 0:
+		v.fail("rollout.prefill.mode", p.Mode, "does not say how many workers the pool has", "rollout.prefill.workers of at least 1")
+	case c.Sync.PrefillTokensPerS > 0:
+		v.fail("sync.prefill_tokens_per_s", c.Sync.PrefillTokensPerS, "says again what rollout.prefill says, which holds for resumed rollouts, too", "one of the two")
+	}
+}
+
+func (v *validator) tools() {
+	t := v.config.Rollout.Tools
+	if !v.config.says(t, "rollout.tools") {
+		return
+	}
+	if t.Calls == 0 {
+		if key, given := v.config.givenUnder("rollout.tools"); given && key != "rollout.tools.calls" && !v.config.given("rollout.tools.calls") {
+			v.idle(key, true, "without calls", "rollout.tools.calls above 0, or leave it out")
+		}
+		return
+	}
+	v.service("rollout.tools.time", t.Time)
+	v.model("rollout.tools", t.spec().Validate())
+	v.idle("rollout.tools.retries", t.Retries > 0 && t.FailureRate == 0, "where no call fails", "rollout.tools.failure_rate above 0, or leave it out")
+	v.idle("rollout.tools.concurrency", t.Concurrency > 0 && t.Time.Kind == "none", "where a call takes no time", "rollout.tools.time, or leave it out")
+}
+
+func (v *validator) sandbox() {
+	c := v.config
+	s := c.Rollout.Sandbox
+	if !c.says(s, "rollout.sandbox") {
+		return
+	}
+	v.service("rollout.sandbox.start", s.Start)
+	if s.When == "first_call" && c.Rollout.Tools.Calls == 0 && c.Rollout.Environment.Kind == "none" {
+		v.fail("rollout.sandbox", nil, "has no effect: nothing runs in it", "rollout.tools.calls above 0, rollout.environment, or when rollout")
+	}
+	takes := s.Start.Kind != "none"
+	v.idle("rollout.sandbox.start_concurrency", s.StartConcurrency > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
+	v.idle("rollout.sandbox.start_timeout_s", s.StartTimeoutS > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
+	v.idle("rollout.sandbox.retries", s.Retries > 0 && s.FailureRate == 0 && s.StartTimeoutS == 0, "where no start fails", "failure_rate or start_timeout_s, or leave it out")
+	if s.Start.Kind == "fixed" && s.StartTimeoutS > 0 && s.StartTimeoutS < s.Start.MeanS {
+		v.fail("rollout.sandbox.start_timeout_s", s.StartTimeoutS, fmt.Sprintf("is below the time of every start (%s s): none would ever be up, and nothing be trained", number(s.Start.MeanS)),
+			"at least rollout.sandbox.start.mean_s")
+	}
+}
+
+func (v *validator) drift() {
+	d := v.config.Rollout.Drift
+	if (d.LengthFactor != 0 || d.ToolCallsFactor != 0) && d.Steps == 0 {
+		v.fail("rollout.drift", nil, "does not say in how many train steps", "rollout.drift.steps of at least 1")
+	}
+	v.idle("rollout.drift.steps", d.Steps > 0 && d.LengthFactor == 0 && d.ToolCallsFactor == 0, "without a factor", "length_factor or tool_calls_factor, or leave it out")
+	v.idle("rollout.drift.tool_calls_factor", d.ToolCallsFactor > 0 && v.config.Rollout.Tools.Calls == 0, "where no tool is called", "rollout.tools.calls above 0, or leave it out")
+}
+
+func (v *validator) faults() {
+	f := v.config.Failures
+	v.idle("failures.engine_down_s", f.EngineDownS > 0 && f.EngineMTBFS == 0, "where no engine is lost", "failures.engine_mtbf_s, or leave it out")
+	var names []string
+	for _, engine := range v.config.Engines {
+		names = append(names, engine.Name)
+	}
+	for i, loss := range f.EnginePlan {
+		if key := fmt.Sprintf("failures.engine_plan.%d.engine", i); !slices.Contains(names, loss.Engine) {
+			err := v.config.problem(key, valueText(loss.Engine), "is no engine of the document", fmt.Sprint(names))
+			err.Nearest = nearest(loss.Engine, names)
+			v.errs = append(v.errs, err)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"github.com/headway-rl/headway/workload"
+)
+
+// ToolsModel compiles the model of tool calls, reading its file if it has one. It
+// makes no call where the section says nothing. The error is an [Errors].
+func (c Config) ToolsModel() (*workload.Tools, error) {
+	tools, err := c.Rollout.Tools.spec().Build()
+	if err != nil {
+		return nil, Errors{c.modelError("rollout.tools", err)}
+	}
+	return tools, nil
+}
+
+// SandboxStartModel compiles the model of a sandbox's start-up time. The error is
+// an [Errors].
+func (c Config) SandboxStartModel() (*workload.Service, error) {
+	return c.serviceModel("rollout.sandbox.start", c.Rollout.Sandbox.Start)
+}
+
+// JudgeModel compiles the model of a verdict's time. The error is an [Errors].
+func (c Config) JudgeModel() (*workload.Service, error) {
+	return c.serviceModel("rollout.judge.time", c.Rollout.Judge.Time)
+}
+
+func (c Config) serviceModel(path string, s Service) (*workload.Service, error) {
+	service, err := s.spec().Build()
+	if err != nil {
+		return nil, Errors{c.modelError(path, err)}
+	}
+	return service, nil
+}
+
+// ChangeModel compiles the model of how responses change over a run. The error is
+// an [Errors].
+func (c Config) ChangeModel() (workload.Change, error) {
+	d := c.Rollout.Drift
+	change, err := workload.ChangeSpec{Steps: d.Steps, LengthFactor: d.LengthFactor, ToolCallsFactor: d.ToolCallsFactor}.Build(c.Rollout.Length.CapTokens)
+	if err != nil {
+		return change, Errors{c.modelError("rollout.drift", err)}
+	}
+	return change, nil
+}
+
+// spec is the model of tool calls in the words of package workload.
+func (t Tools) spec() workload.ToolsSpec {
+	return workload.ToolsSpec{Calls: t.Calls, CallsKind: t.CallsKind, CallsMax: t.CallsMax, Split: t.Split,
+		Time: t.Time.spec(), FailureRate: t.FailureRate, Retries: t.Retries}
+}
+
+// DecodeThroughputTokensPerS is v_R, the modelled speed of all slots together while
+// every one of them generates: by the curve at each engine's slots where there is
+// one, and by the engines' relative speeds. 0 where no speed is given.
+func (c Config) DecodeThroughputTokensPerS() float64 {
+	if c.Rollout.ThroughputTokensPerS != 0 {
+		return c.Rollout.ThroughputTokensPerS
+	}
+	sum := 0.0
+	for i, engine := range c.Engines {
+		speed := c.Rollout.DecodeTokensPerS
+		if len(c.Rollout.DecodeCurve) > 0 {
+			speed = c.SlotTokensPerS(engine.Slots)
+		}
+		sum += float64(engine.Slots) * c.EngineSpeed(i) * speed
+	}
+	return sum
+}
+
+// EngineSpeed is the relative speed of an engine, by its index.
+func (c Config) EngineSpeed(engine int) float64 {
+	if s := c.Engines[engine].Speed; s > 0 {
+		return s
+	}
+	return 1
+}
+
+// SlotTokensPerS reads the speed curve: what each slot of an engine of speed 1
+// generates, in tokens per second, if so many do. 0 without a curve.
+func (c Config) SlotTokensPerS(active int) float64 {
+	curve := c.Rollout.DecodeCurve
+	for i, p := range curve {
+		switch {
+		case active > p.Active:
+		case i == 0 || active == p.Active:
+			return p.TokensPerS
+		default:
+			before := curve[i-1]
+			share := float64(active-before.Active) / float64(p.Active-before.Active)
+			return before.TokensPerS + share*(p.TokensPerS-before.TokensPerS)
+		}
+	}
+	if len(curve) == 0 {
+		return 0
+	}
+	return curve[len(curve)-1].TokensPerS
+}
