@@ -1,0 +1,207 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/workload"
+)
+
+// Input is one workload on one set of GPUs, the same for every schedule.
+type Input struct {
+	// Lengths are the responses' lengths, and Environment the time a rollout spends outside the
+	// engine with its slot held; a nil Environment takes none.
+	Lengths     *workload.Lengths
+	Environment *workload.Service
+	// GroupSize is S, the rollouts of one prompt, and BatchGroups the groups of one batch.
+	// At least 1 each.
+	GroupSize, BatchGroups int
+
+	// GPUs is how many there are for rollouts and training together. At least 2.
+	GPUs int
+	// RolloutGPUs is how many of them generate where rollouts and training are apart; 0 is the
+	// split that is best by the closed form of full overlap.
+	RolloutGPUs int
+	// GPUsPerEngine is the size of one engine; 0 means 1. TrainGPUsMin is the fewest the trainer
+	// runs on and TrainGPUsUnit that by which it grows; 0 means 1.
+	GPUsPerEngine, TrainGPUsMin, TrainGPUsUnit int
+	// SlotsPerEngine is how many rollouts one engine runs at once. At least 1.
+	SlotsPerEngine int
+	// Decode is the speed of an engine.
+	Decode Decode
+	// PrefillTokensPerS is how fast an engine fills its cache for a resumed rollout; 0 is at once.
+	PrefillTokensPerS float64
+
+	// Train is the update of one batch, LogProbs the recomputation of its old log-probs, which the
+	// synchronous schedules and one step off need and the others spare by the rollout's own.
+	Train, LogProbs Phase
+	// SyncS is the time of a weight sync in which engines stand still, LoadS the part before that
+	// through which they generate, both in seconds and for separate GPUs.
+	SyncS, LoadS float64
+	// SwitchS is what one step costs on shared GPUs to hand them from rollouts to training and
+	// back, weights included, in seconds.
+	SwitchS float64
+
+	// Pieces is K: streamed and asynchronous training takes the batch in so many train steps, with
+	// a weight sync after the last; 0 means 4. It must divide BatchGroups, else the next
+	// smaller number that does is taken.
+	Pieces int
+	// Threshold is the share of groups that may be started ahead of a sync; 0 means 0.5.
+	Threshold float64
+	// QueueFactor is q of queue-drop; 0 means 1.
+	QueueFactor float64
+
+	// KLPerBatch is the mean divergence, in nats a token, of the policy that trains from the one that
+	// was served a batch earlier; 0 is unknown, and no clip fraction is predicted. KLExponent
+	// is how it grows with the lag, between 1 and 2; 0 means 1. ClipLow and ClipHigh are the
+	// band of the importance ratio, 1−ClipLow to 1+ClipHigh; 0 means 0.2.
+	KLPerBatch, KLExponent, ClipLow, ClipHigh float64
+
+	// Seed of the simulations' draws.
+	Seed uint64
+	// Warmup and Batches are the batches before and in the window that is reported; 0 means 6 and 30.
+	Warmup, Batches int
+}
+
+// Limits of what is simulated in one comparison.
+const (
+	rolloutsMax = 1 << 22
+	enginesMax  = 1 << 14
+)
+
+// WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
+func (in Input) WithDefaults() Input {
+	whole := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	number := func(field *float64, value float64) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	whole(&in.GPUsPerEngine, 1)
+	whole(&in.TrainGPUsMin, 1)
+	whole(&in.TrainGPUsUnit, 1)
+	whole(&in.Pieces, 4)
+	whole(&in.Warmup, 6)
+	whole(&in.Batches, 30)
+	number(&in.Threshold, 0.5)
+	number(&in.QueueFactor, 1)
+	number(&in.KLExponent, 1)
+	number(&in.ClipLow, 0.2)
+	number(&in.ClipHigh, 0.2)
+	for in.Pieces > 1 && in.BatchGroups > 0 && in.BatchGroups%in.Pieces != 0 {
+		in.Pieces--
+	}
+	return in
+}
+
+// Validate reports what cannot be compared, everything at once. Call it on an Input
+// with defaults.
+func (in Input) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("schedule: "+format, args...)) }
+	if in.Lengths == nil {
+		bad("Lengths are missing")
+	}
+	if in.GroupSize < 1 || in.BatchGroups < 1 || in.GroupSize > rolloutsMax || in.BatchGroups > rolloutsMax || in.GroupSize*in.BatchGroups > rolloutsMax {
+		bad("a batch is %d groups of %d, want at least 1 each and at most %d rollouts", in.BatchGroups, in.GroupSize, rolloutsMax)
+	}
+	if in.SlotsPerEngine < 1 || in.SlotsPerEngine > rolloutsMax {
+		bad("SlotsPerEngine is %d, want 1 to %d", in.SlotsPerEngine, rolloutsMax)
+	}
+	errs = append(errs, in.validateGPUs())
+	errs = append(errs, in.Decode.validate(), in.Train.validate("Train"), in.LogProbs.validate("LogProbs"))
+	if in.Train.S == 0 {
+		bad("Train.S is 0, want the time of one batch's update")
+	}
+	for _, f := range []struct {
+		name             string
+		value, low, high float64
+	}{
+		{"SyncS", in.SyncS, 0, phaseSMax}, {"LoadS", in.LoadS, 0, phaseSMax}, {"SwitchS", in.SwitchS, 0, phaseSMax},
+		{"PrefillTokensPerS", in.PrefillTokensPerS, 0, 1e12}, {"Threshold", in.Threshold, 0, 1e3}, {"QueueFactor", in.QueueFactor, 1, 1e3},
+		{"KLPerBatch", in.KLPerBatch, 0, 1e3}, {"KLExponent", in.KLExponent, 1, 2}, {"ClipLow", in.ClipLow, 0, 0.999}, {"ClipHigh", in.ClipHigh, 0, 1e3},
+	} {
+		if !(f.value >= f.low && f.value <= f.high) {
+			bad("%s is %g, want %g to %g", f.name, f.value, f.low, f.high)
+		}
+	}
+	if in.Pieces < 1 || in.Warmup < 0 || in.Batches < 1 {
+		bad("Pieces %d, Warmup %d and Batches %d, want at least 1, 0 and 1", in.Pieces, in.Warmup, in.Batches)
+	}
+	return errors.Join(errs...)
+}
+
+// validateGPUs reports a split that is none.
+func (in Input) validateGPUs() error {
+	switch {
+	case in.GPUs < 2:
+		return fmt.Errorf("schedule: GPUs is %d, want at least 2: one side each", in.GPUs)
+	case in.GPUsPerEngine < 1 || in.TrainGPUsMin < 1 || in.TrainGPUsUnit < 1:
+		return fmt.Errorf("schedule: GPUsPerEngine %d, TrainGPUsMin %d and TrainGPUsUnit %d, want at least 1 each", in.GPUsPerEngine, in.TrainGPUsMin, in.TrainGPUsUnit)
+	case in.GPUsPerEngine+in.TrainGPUsMin > in.GPUs:
+		return fmt.Errorf("schedule: %d GPUs hold no engine of %d beside a trainer of %d: no separate schedule is possible", in.GPUs, in.GPUsPerEngine, in.TrainGPUsMin)
+	case in.GPUs/in.GPUsPerEngine > enginesMax:
+		return fmt.Errorf("schedule: %d engines, want at most %d", in.GPUs/in.GPUsPerEngine, enginesMax)
+	case in.RolloutGPUs < 0 || in.RolloutGPUs > 0 && in.RolloutGPUs < in.GPUsPerEngine:
+		return fmt.Errorf("schedule: RolloutGPUs is %d, want at least one engine of %d, or 0 for the best split", in.RolloutGPUs, in.GPUsPerEngine)
+	case in.RolloutGPUs > 0 && in.GPUs-in.RolloutGPUs < in.TrainGPUsMin:
+		return fmt.Errorf("schedule: %d of %d GPUs generate and leave %d to the trainer, which needs %d", in.RolloutGPUs, in.GPUs, in.GPUs-in.RolloutGPUs, in.TrainGPUsMin)
+	}
+	return nil
+}
+
+// rollouts of one batch.
+func (in Input) rollouts() int { return in.GroupSize * in.BatchGroups }
+
+// environmentS is the mean time outside the engine, in seconds.
+func (in Input) environmentS() float64 {
+	if in.Environment == nil || in.Environment.Zero() {
+		return 0
+	}
+	return in.Environment.Mean() / 1e9
+}
+
+// rolloutS is how long a mean rollout holds its slot while all slots of its engine
+// are busy, in seconds: of slots in the environment the others are the faster.
+func (in Input) rolloutS(slots int) float64 {
+	environment := in.environmentS()
+	mean := in.Lengths.Mean()
+	t := mean*in.Decode.StepS(float64(slots)) + environment
+	if environment == 0 {
+		return t
+	}
+	for range 50 {
+		generating := float64(slots) * (t - environment) / t
+		t = (t + mean*in.Decode.StepS(generating) + environment) / 2
+	}
+	return t
+}
+
+// workS is how long a batch takes on that many GPUs with every slot busy, in seconds.
+func (in Input) workS(gpus int) float64 {
+	engines := gpus / in.GPUsPerEngine
+	return float64(in.rollouts()) * in.rolloutS(in.SlotsPerEngine) / float64(engines*in.SlotsPerEngine)
+}
+
+// BestSplit returns the rollout GPUs for which the slower side of full overlap,
+// max(work, train), is the least, in whole engines and whole units of the trainer;
+// of equals the fewest.
+func (in Input) BestSplit() int {
+	best, least := 0, math.Inf(1)
+	for engines := 1; engines*in.GPUsPerEngine <= in.GPUs-in.TrainGPUsMin; engines++ {
+		rollout := engines * in.GPUsPerEngine
+		train := (in.GPUs - rollout) / in.TrainGPUsUnit * in.TrainGPUsUnit
+		if train < in.TrainGPUsMin {
+			break
+		}
+		if t := max(in.workS(rollout), in.Train.On(train)); t < least*(1-1e-12) {
+			best, least = rollout, t
+		}
+	}
+	return best
+}

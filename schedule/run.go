@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/workload"
+)
+
+// work is the workload with train steps as long as their tokens ask for.
+type work struct {
+	*sim.Modelled
+	fixedNS, tokenNS float64
+}
+
+// StepNS implements sim.Work.
+func (w work) StepNS(_ loop.LeaseID, _, tokens int64) int64 {
+	return int64(w.fixedNS + w.tokenNS*float64(tokens))
+}
+
+// Outcome is one schedule simulated.
+type Outcome struct {
+	// Arm is the schedule.
+	Arm Arm
+	// Parts are the step's time, in seconds a batch.
+	Parts Parts
+	// Summary is what the loop's figures say of the window: staleness in versions, of which a
+	// batch has Arm.Pieces, idle ratios, lengths.
+	Summary metrics.Summary
+	// SlotsBusy is the mean share of slots that hold a rollout.
+	SlotsBusy float64
+	// Waits are the trainer's times without a step, in seconds a batch.
+	WaitS float64
+	// Gantt is the end of the window.
+	Gantt Gantt
+}
+
+// TokensPerS returns the response tokens trained a second.
+func (o Outcome) TokensPerS(in Input) float64 {
+	return float64(in.rollouts()) * o.Summary.Length.TrainedMeanTokens / o.Parts.StepS
+}
+
+// Simulate runs one schedule of an input, which must have defaults, through the
+// production loop. Errors are those of the simulation.
+func Simulate(in Input, a Arm) (Outcome, error) {
+	fixed, shared, logProbs := in.trainS(a)
+	one := in.Decode.StepS(1)
+	curve := make([]float64, in.SlotsPerEngine+1)
+	for n := range curve {
+		curve[n] = one / in.Decode.StepS(float64(n))
+	}
+	w := newWatch(a, in.Warmup, in.Batches)
+	all, err := workload.NewAcceptance(1)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("schedule: %w", err)
+	}
+	cfg := sim.Config{
+		Loop: a.Rules,
+		Work: work{
+			Modelled: sim.NewModelled(in.Seed, in.Lengths, in.Environment, all, 0),
+			fixedNS:  1e9 * fixed / float64(a.Pieces), tokenNS: 1e9 * shared / (float64(in.rollouts()) * in.Lengths.Mean()),
+		},
+		NSPerToken: 1e9 * one,
+		Speed:      func(active int, _ bool) float64 { return curve[min(active, len(curve)-1)] },
+		SyncNS:     int64(1e9 * a.SyncS), LoadNS: int64(1e9 * a.LoadS),
+		Warmup: in.Warmup * a.Pieces, Measured: in.Batches * a.Pieces,
+		Observe: w.observe,
+	}
+	if in.PrefillTokensPerS > 0 {
+		cfg.PrefillNSPerToken = 1e9 / in.PrefillTokensPerS
+	}
+	result, err := sim.Run(cfg)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("schedule: %s: %w", a.Name, err)
+	}
+	o := Outcome{Arm: a, Summary: result.Summary}
+	span := float64(w.end - w.start)
+	slots := a.Rules.Concurrency()
+	o.SlotsBusy = float64(w.slotNS) / (span * float64(slots))
+	o.Parts = w.parts(in, a, logProbs/(fixed+shared))
+	o.WaitS = (span - float64(w.trained)) / 1e9 / float64(in.Batches)
+	o.Gantt = w.gantt.drawn(slots, ganttCells)
+	return o, nil
+}
+
+// ganttCells is how fine a Gantt is.
+const ganttCells = 360
