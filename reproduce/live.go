@@ -19,8 +19,7 @@ type liveRow struct {
 	name         string
 	slots, batch int
 	queue, rho   float64
-	tail         float64
-	borrowed     string // where the tail multiplier is not this row's own
+	tail         float64 // the printed tail multiplier, or a borrowed one
 }
 
 // setting of the row with groups of that size, and prompts of that spread.
@@ -149,7 +148,7 @@ func assumptionScan(ctx context.Context, o Options, name string, rows []liveRow)
 			settings, place = append(settings, s), append(place, [2]int{i, k + 1})
 		}
 	}
-	summaries, err := o.simulateAll(ctx, name+": assumptions", settings)
+	summaries, err := o.scanAll(ctx, name+": assumptions", settings)
 	if err != nil {
 		return grid, err
 	}

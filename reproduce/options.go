@@ -1,8 +1,6 @@
 package reproduce
 
 import (
-	"context"
-
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/sim"
 )
@@ -19,6 +17,3 @@ type Options struct {
 	// goroutine at a time.
 	Said func(name string, done, all int)
 }
-
-// A study computes one case.
-type study func(ctx context.Context, o Options) (Case, error)

@@ -2,6 +2,7 @@ package reproduce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -33,12 +34,29 @@ func (l length) settled(s setting) length {
 	return l
 }
 
+// scanLength is the length of the simulations of a scan over what is not published:
+// it needs no third digit.
+func (o Options) scanLength() length {
+	l := o.length()
+	return length{l.warmup, max(l.measured/2, 1), min(l.seeds, 3)}
+}
+
 // simulateAll simulates every setting with every seed, on all cores, and returns the
 // summaries by setting and seed. The order of settings and seeds decides the order
 // of results, whichever ends first.
 func (o Options) simulateAll(ctx context.Context, name string, settings []setting) ([][]metrics.Summary, error) {
+	return o.simulateFor(ctx, name, settings, o.length())
+}
+
+// scanAll is simulateAll with shorter simulations. A setting that can train nothing has
+// no summaries.
+func (o Options) scanAll(ctx context.Context, name string, settings []setting) ([][]metrics.Summary, error) {
+	return o.simulateFor(ctx, name, settings, o.scanLength())
+}
+
+// simulateFor simulates every setting for that long. One that stalls has no summaries.
+func (o Options) simulateFor(ctx context.Context, name string, settings []setting, l length) ([][]metrics.Summary, error) {
 	var configs []sim.Config
-	l := o.length()
 	for _, s := range settings {
 		for seed := range l.seeds {
 			cfg, err := s.simulation(uint64(seed+1), l.settled(s).warmup, l.measured)
@@ -50,6 +68,9 @@ func (o Options) simulateAll(ctx context.Context, name string, settings []settin
 	}
 	flat, err := o.runAll(ctx, name, len(configs), func(i int) (metrics.Summary, error) {
 		result, err := sim.Run(configs[i])
+		if errors.Is(err, sim.ErrStalled) {
+			return metrics.Summary{}, nil
+		}
 		return result.Summary, err
 	})
 	if err != nil {
@@ -57,7 +78,11 @@ func (o Options) simulateAll(ctx context.Context, name string, settings []settin
 	}
 	summaries := make([][]metrics.Summary, len(settings))
 	for i := range summaries {
-		summaries[i] = flat[i*l.seeds : (i+1)*l.seeds]
+		for _, s := range flat[i*l.seeds : (i+1)*l.seeds] {
+			if s.Steps > 0 { // it did not stall
+				summaries[i] = append(summaries[i], s)
+			}
+		}
 	}
 	return summaries, nil
 }

@@ -18,7 +18,12 @@ func printInterval(i Interval, decimals int) string {
 	}
 	text := report.Figure(i.Mean, decimals)
 	if !math.IsNaN(i.High) {
-		text += " ± " + report.Figure(i.High-i.Mean, decimals)
+		// Half the width with a digit that shows that there is one.
+		half := i.High - i.Mean
+		for decimals < 4 && decimals > 0 && half < 0.5*math.Pow10(-decimals) && half > 0 {
+			decimals++
+		}
+		text += " ± " + report.Figure(half, decimals)
 	}
 	return text
 }
@@ -59,16 +64,24 @@ func changeText(absolute, relative theory.Figure, decimals int) string {
 	return text
 }
 
+// decimals to print the quantity with.
+func (q Quantity) decimals() int {
+	switch q.Decimals {
+	case 0:
+		return 2
+	case whole:
+		return 0
+	}
+	return q.Decimals
+}
+
 // QuantityTable is a case's comparisons as a table. Columns that are empty in all of
 // its rows are left out.
 func (c Case) QuantityTable() Grid {
 	header := []string{"row", "figure", "printed prediction", "measured", "closed form", "corrected", "simulated", "ours − measured", "closed form − printed", ""}
 	var rows [][]string
 	for _, q := range c.Quantities {
-		d := q.Decimals
-		if d == 0 {
-			d = 2
-		}
+		d := q.decimals()
 		a, r := q.Residual()
 		pa, pr := q.PrintedResidual()
 		note := q.Note

@@ -18,14 +18,21 @@ type entry struct {
 // registry are all cases, in the order in which they are printed.
 var registry = []entry{
 	{"validation_runs", "staleness of four live runs beside the closed form", validationRuns},
+	{"batch_size", "the batch as a lever: staleness, step time and its noise-adjusted forms", batchSize},
+	{"queue_factor", "a queue of two batches", queueFactor},
+	{"tail_subsets", "prompts chosen by length and tail", tailSubsets},
+	{"length_bias_tailness50", "lengths trained over lengths sampled, queue-drop and queue-max", lengthBias},
 }
+
+// figuresName asks for the pictures that have no published row of their own.
+const figuresName = "figures"
 
 // Names are the names of all cases with what they are, in order.
 func Names() (names, what []string) {
 	for _, e := range registry {
 		names, what = append(names, e.name), append(what, e.what)
 	}
-	return names, what
+	return append(names, figuresName), append(what, "pictures of what staleness depends on: utilization, tail, queue, split, batch, concurrency")
 }
 
 // UnknownCase is the error for a name that is no case's.
@@ -52,7 +59,14 @@ func Run(ctx context.Context, o Options, names ...string) (Result, error) {
 			return Result{}, &UnknownCase{name, known}
 		}
 	}
-	result := Result{Quick: o.Quick}
+	result := Result{Quick: o.Quick, Cases: []Case{}, Figures: []Figure{}}
+	if len(names) == 0 || slices.Contains(names, figuresName) {
+		drawn, err := figures(ctx, o)
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", figuresName, err)
+		}
+		result.Figures = drawn
+	}
 	for _, e := range registry {
 		if len(names) > 0 && !slices.Contains(names, e.name) {
 			continue

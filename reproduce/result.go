@@ -59,9 +59,12 @@ type Quantity struct {
 	Missing string `json:"missing,omitempty"`
 	// Note explains, such as an assumption this row rests on; "" for nothing.
 	Note string `json:"note,omitempty"`
-	// Decimals to print it with; 0 means 2.
+	// Decimals to print it with; 0 means 2, whole none.
 	Decimals int `json:"-"`
 }
+
+// whole is a quantity's Decimals for figures that are counts.
+const whole = -1
 
 // Best is the figure of ours that residuals are taken of: the simulated one, else
 // the corrected, else the closed form; unknown where there is none.
