@@ -57,6 +57,39 @@ func (a Architecture) Lookup() float64 {
 	return a.table()
 }
 
+// Tensors counts the matrices and vectors published weights come in, each
+// expert's by itself.
+func (a Architecture) Tensors() int {
+	attention := 4
+	if a.KVRank > 0 {
+		attention = 7
+	}
+	if a.QKVBias {
+		attention += 3
+	}
+	if a.OutputBias {
+		attention++
+	}
+	if a.QKNorm {
+		attention += 2
+	}
+	layers := a.Layers * (attention + 2)
+	dense := a.Layers
+	if a.Experts > 0 {
+		dense = a.DenseLayers
+		perExpert := 3
+		if a.ExpertBias {
+			perExpert = 6
+		}
+		layers += (a.Layers - a.DenseLayers) * (1 + perExpert*(a.Experts+a.SharedExperts))
+	}
+	tables := 2
+	if a.Tied {
+		tables = 1
+	}
+	return layers + 3*dense + tables + 1
+}
+
 // table counts one vocabulary table.
 func (a Architecture) table() float64 { return float64(a.Vocabulary) * float64(a.Hidden) }
 

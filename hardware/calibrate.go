@@ -128,7 +128,7 @@ func solveBounds(rows []fitRow, distinct int, r Replica) (bandwidth, compute, ov
 	withOverhead := distinct > 1
 	fixed := 0.0
 	if !withOverhead {
-		fixed = r.StepOverheadS
+		fixed = r.overhead()
 	}
 	memory, multiply, t0 := leastSquares(rows, fixed, withOverhead)
 	if withOverhead && t0 < 0 {

@@ -71,10 +71,7 @@ func GPUNamed(name string) (GPU, error) {
 	for i, g := range gpus {
 		names[i] = g.Name
 	}
-	if alias, found := aliases[canonical(name)]; found {
-		name = alias
-	}
-	i, err := lookup("GPU", name, names, howToListGPUs)
+	i, err := lookup("GPU", name, names, aliases, howToListGPUs)
 	if err != nil {
 		return GPU{}, err
 	}

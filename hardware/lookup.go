@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -25,22 +26,40 @@ func canonical(name string) string {
 	return name
 }
 
-// lookup finds a name among known ones, or says which is nearest.
-func lookup(what, name string, known []string, howToList string) (int, error) {
+// lookup finds a name among known ones and other ways to write them, or says
+// which are nearest.
+func lookup(what, name string, known []string, others map[string]string, howToList string) (int, error) {
 	if strings.TrimSpace(name) == "" {
 		return 0, fmt.Errorf("%s: no name given; %s", what, howToList)
 	}
 	wanted := canonical(name)
+	if usual, found := others[wanted]; found {
+		wanted = usual
+	}
 	if i := slices.Index(known, wanted); i >= 0 {
 		return i, nil
 	}
-	best, distance := known[0], editDistance(wanted, known[0])
-	for _, candidate := range known[1:] {
-		if d := editDistance(wanted, candidate); d < distance {
-			best, distance = candidate, d
+	return 0, fmt.Errorf("%s %q is not known; nearest: %s; %s", what, name, strings.Join(nearest(wanted, known, others), ", "), howToList)
+}
+
+// nearest lists the known names of least edit distance, three at most.
+func nearest(wanted string, known []string, others map[string]string) []string {
+	candidates := append(slices.Clone(known), slices.Sorted(maps.Keys(others))...)
+	least := len(wanted) + 1000
+	var found []string
+	for _, candidate := range candidates {
+		distance := editDistance(wanted, candidate)
+		if usual, other := others[candidate]; other {
+			candidate = usual
+		}
+		switch {
+		case distance < least:
+			least, found = distance, []string{candidate}
+		case distance == least && len(found) < 3 && !slices.Contains(found, candidate):
+			found = append(found, candidate)
 		}
 	}
-	return 0, fmt.Errorf("%s %q is not known; the nearest is %q; %s", what, name, best, howToList)
+	return found
 }
 
 // editDistance counts the insertions, deletions and substitutions between two names.

@@ -109,6 +109,15 @@ func (m Model) Active() float64 {
 // table that is only looked up.
 func (m Model) multiplied() float64 { return math.Max(m.Active()-m.LookupParameters, 0) }
 
+// Tensors is how many tensors the weights come in, for a sync's latencies; an
+// estimate from the layers where the architecture is not known.
+func (m Model) Tensors() float64 {
+	if m.Architecture != (Architecture{}) {
+		return float64(m.Architecture.Tensors())
+	}
+	return float64(m.Layers) * (9 + 3*float64(m.Experts))
+}
+
 // WeightBytes returns the bytes of the whole model at that many bytes a parameter.
 func (m Model) WeightBytes(perParameter float64) float64 { return m.Parameters * perParameter }
 

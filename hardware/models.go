@@ -112,6 +112,16 @@ var presets = []preset{
 	{"glm-4.5-air", 106e9, 12e9, glm45(4096, 10944, 46, 1, 128, 1408, false), "zai-org/GLM-4.5-Air model card and config.json, 2025-07"},
 }
 
+// otherNames are what weights of a preset's shape are published as, too.
+var otherNames = map[string]string{
+	"deepseek-v3.1": "deepseek-v3", "deepseek-v3-0324": "deepseek-v3", "deepseek-r1-0528": "deepseek-r1",
+	"deepseek-r1-distill-qwen-7b": "qwen2.5-7b", "deepseek-r1-distill-qwen-14b": "qwen2.5-14b", "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
+	"deepseek-r1-distill-llama-8b": "llama-3.1-8b", "deepseek-r1-distill-llama-70b": "llama-3.1-70b",
+	"qwen2.5-coder-7b": "qwen2.5-7b", "qwen2.5-coder-14b": "qwen2.5-14b", "qwen2.5-coder-32b": "qwen2.5-32b", "qwen2.5-math-72b": "qwen2.5-72b",
+	"qwq-32b": "qwen2.5-32b", "qwen3-coder-30b-a3b": "qwen3-30b-a3b", "llama-3.3-70b": "llama-3.1-70b",
+	"glm-4.6": "glm-4.5", "kimi-k2-0711": "kimi-k2", "kimi-k2-0905": "kimi-k2", "mistral-7b-v0.2": "mistral-7b",
+}
+
 // Models lists the presets, by family and size.
 func Models() []Model {
 	models := make([]Model, 0, len(presets))
@@ -138,7 +148,7 @@ func ModelNamed(name string) (Model, error) {
 	for i, m := range models {
 		names[i] = m.Name
 	}
-	i, err := lookup("model", name, names, howToListModels)
+	i, err := lookup("model", name, names, otherNames, howToListModels)
 	if err != nil {
 		return Model{}, err
 	}

@@ -64,9 +64,6 @@ func (r Replica) WithDefaults() Replica {
 			*d.field = d.value
 		}
 	}
-	if r.StepOverheadS < 0 {
-		r.StepOverheadS = 0
-	}
 	if r.GPUs == 0 {
 		r.GPUs = 1
 	}
@@ -227,7 +224,7 @@ func (r Replica) Decode(active float64) Decode {
 	n := float64(r.GPUs)
 	bandwidth := n * r.GPU.MemoryBytesPerS * r.BandwidthUse
 	context := r.ResidentTokens()
-	d := Decode{ActiveRollouts: b, ContextTokens: context, Overhead: r.StepOverheadS * r.Scale}
+	d := Decode{ActiveRollouts: b, ContextTokens: context, Overhead: r.overhead() * r.Scale}
 	d.ResidentBytes = b * r.Model.CacheBytes(context, r.KVBytes)
 	d.Weights = r.Scale * r.Model.ReadParameters(b) * r.WeightBytes / bandwidth
 	d.Cache = r.Scale * d.ResidentBytes / bandwidth
@@ -240,6 +237,9 @@ func (r Replica) Decode(active float64) Decode {
 	d.Limit = d.limit()
 	return d
 }
+
+// overhead is t₀: none where it is given as negative, so that unset can mean the default.
+func (r Replica) overhead() float64 { return math.Max(r.StepOverheadS, 0) }
 
 // limit names the largest part of a step.
 func (d Decode) limit() Limit {

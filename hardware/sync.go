@@ -21,7 +21,7 @@ const (
 type Sync struct {
 	// Parameters that are sent.
 	Parameters float64
-	// Tensors they come in: what is handled one by one pays its latency. Default 1000.
+	// Tensors they come in ([Model.Tensors]): what is handled one by one pays its latency. Default 1000.
 	Tensors float64
 	// TrainBytes and WireBytes are the bytes of a parameter at the trainer and on the wire. Default 2, and as at the trainer.
 	TrainBytes, WireBytes float64
@@ -36,9 +36,9 @@ type Sync struct {
 	Fanout Fanout
 	// Senders and Receivers are the network cards in use at the trainer and at each replica. Default 1 and 1.
 	Senders, Receivers int
-	// NetworkBytesPerS is one card's rate, one way, and NetworkUse the share reached. Default 50e9 and 0.8.
+	// NetworkBytesPerS is one card's rate, one way, and NetworkUse the share reached. Default 50e9 and 0.9.
 	NetworkBytesPerS, NetworkUse float64
-	// LatencyS is what a message costs however small. Default 0.0005.
+	// LatencyS is what a message costs however small, its announcement included. Default 0.001.
 	LatencyS float64
 	// BucketBytes is the size of a message that fuses tensors; 0 sends each tensor by itself.
 	BucketBytes float64
@@ -48,10 +48,14 @@ type Sync struct {
 	LinkBytesPerS, LinkUse float64
 	// MemoryBytesPerS is a GPU's memory bandwidth. Default 3.35e12.
 	MemoryBytesPerS float64
+	// GatherLatencyS is what gathering one tensor costs beyond its bytes. Default 0.00025.
+	GatherLatencyS float64
 	// ScaleLatencyS is what one tensor's scale costs where the cast needs a maximum. Default 0.0003.
 	ScaleLatencyS float64
-	// LoadLatencyS is what loading one tensor into an engine costs. Default 0.001.
+	// LoadLatencyS is what loading one tensor into an engine costs. Default 0.000015.
 	LoadLatencyS float64
+	// LoadSetupS is what an engine needs however little it loads: to agree, and to make its weights usable. Negative means none. Default 1.
+	LoadSetupS float64
 	// Overlapped says that engines generate and the trainer trains meanwhile.
 	Overlapped bool
 }
@@ -73,9 +77,9 @@ func (s Sync) WithDefaults() Sync {
 		field *float64
 		value float64
 	}{
-		{&s.Tensors, 1000}, {&s.TrainBytes, 2}, {&s.DeltaShare, 1}, {&s.NetworkBytesPerS, nic400}, {&s.NetworkUse, 0.8},
-		{&s.LatencyS, 0.0005}, {&s.LinkBytesPerS, 450e9}, {&s.LinkUse, 0.6}, {&s.MemoryBytesPerS, 3.35e12},
-		{&s.ScaleLatencyS, 0.0003}, {&s.LoadLatencyS, 0.001},
+		{&s.Tensors, 1000}, {&s.TrainBytes, 2}, {&s.DeltaShare, 1}, {&s.NetworkBytesPerS, nic400}, {&s.NetworkUse, 0.9},
+		{&s.LatencyS, 0.001}, {&s.LinkBytesPerS, 450e9}, {&s.LinkUse, 0.6}, {&s.MemoryBytesPerS, 3.35e12},
+		{&s.GatherLatencyS, 0.00025}, {&s.ScaleLatencyS, 0.0003}, {&s.LoadLatencyS, 0.000015}, {&s.LoadSetupS, 1},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -124,10 +128,13 @@ func (s Sync) Validate() error {
 	for _, delay := range []struct {
 		what  string
 		value float64
-	}{{"latency of a message", s.LatencyS}, {"latency of a scale", s.ScaleLatencyS}, {"latency of loading a tensor", s.LoadLatencyS}} {
+	}{{"latency of a message", s.LatencyS}, {"latency of gathering a tensor", s.GatherLatencyS}, {"latency of a scale", s.ScaleLatencyS}, {"latency of loading a tensor", s.LoadLatencyS}} {
 		if !(delay.value >= 0 && delay.value <= 10) {
 			return fmt.Errorf("sync: %s is %g s: expected 0 to 10", delay.what, delay.value)
 		}
+	}
+	if !(s.LoadSetupS <= 1e4) {
+		return fmt.Errorf("sync: engines need %g s to load nothing: expected at most 1e4", s.LoadSetupS)
 	}
 	if !(s.BucketBytes >= 0 && s.BucketBytes <= 1e13) || !(s.StagingBytesPerS >= 0 && s.StagingBytesPerS <= 1e13) {
 		return fmt.Errorf("sync: buckets of %g bytes, staging at %g bytes/s: expected 0 to 1e13", s.BucketBytes, s.StagingBytesPerS)
@@ -159,24 +166,29 @@ func (s Sync) Times() (SyncTimes, error) {
 // wire is the bytes one copy takes on the wire.
 func (s Sync) wire() float64 { return s.Parameters * s.WireBytes * s.DeltaShare }
 
-// gather is an all-gather of shards over the node's link.
+// gather is an all-gather of shards over the node's link, tensor by tensor.
 func (s Sync) gather() float64 {
 	if s.GatherGPUs <= 1 {
 		return 0
 	}
 	n := float64(s.GatherGPUs)
-	return s.Parameters * s.TrainBytes * (n - 1) / n / (s.LinkBytesPerS * s.LinkUse)
+	return s.Parameters*s.TrainBytes*(n-1)/n/(s.LinkBytesPerS*s.LinkUse) + s.Tensors*s.GatherLatencyS
 }
 
 // cast is a pass for the maxima and one that writes, and each tensor's scale:
-// only where the wire's number is smaller than the trainer's.
+// only where the wire's number is smaller than the trainer's. Direct senders
+// each cast what they send.
 func (s Sync) cast() float64 {
 	if s.WireBytes >= s.TrainBytes {
 		return 0
 	}
-	n := math.Max(float64(s.GatherGPUs), 1)
+	n, tensors := math.Max(float64(s.GatherGPUs), 1), s.Tensors
+	if s.Fanout == FanoutDirect {
+		n = float64(s.Senders)
+		tensors /= n
+	}
 	moved := s.Parameters * (2*s.TrainBytes + s.WireBytes)
-	return moved/s.MemoryBytesPerS/n + s.Tensors*s.ScaleLatencyS
+	return moved/s.MemoryBytesPerS/n + tensors*s.ScaleLatencyS
 }
 
 // transfer is the wire's time: every copy by itself from a star, pipelined
@@ -189,7 +201,7 @@ func (s Sync) transfer() float64 {
 	switch s.Fanout {
 	case FanoutDirect:
 		lanes := math.Min(float64(s.Senders), float64(s.Receivers)*n)
-		return bytes*n/(rate*lanes) + messages*n*s.LatencyS/lanes
+		return bytes*n/(rate*lanes) + s.LatencyS
 	case FanoutStar:
 		lanes := math.Min(float64(s.Senders), float64(s.Receivers)*n)
 		return bytes*n/(rate*lanes) + messages*n*s.LatencyS
@@ -220,15 +232,20 @@ func (s Sync) messages() (count, bytes float64) {
 }
 
 // reshard is what a replica does with what it received: a shuffle in memory, a
-// small exchange, and each tensor's loading.
+// small exchange, each tensor's loading, and making the whole usable. Direct
+// writes land where they belong: nothing is left to do.
 func (s Sync) reshard() float64 {
+	setup := math.Max(s.LoadSetupS, 0)
+	if s.Fanout == FanoutDirect {
+		return setup
+	}
 	n := float64(s.ReplicaGPUs)
 	bytes := s.wire()
 	exchange := 0.0
 	if n > 1 {
 		exchange = bytes * (n - 1) / n / n / (s.LinkBytesPerS * s.LinkUse)
 	}
-	return 2*bytes/n/s.MemoryBytesPerS + exchange + s.Tensors*s.LoadLatencyS
+	return 2*bytes/n/s.MemoryBytesPerS + exchange + s.Tensors*s.LoadLatencyS + setup
 }
 
 // Staleness is what a sync adds to staleness, in versions, for a train period

@@ -1,0 +1,142 @@
+package hardware
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestPresetCountsFollowFromTheirShapes(t *testing.T) {
+	for _, m := range Models() {
+		derived := m.Architecture.Parameters()
+		if math.Abs(derived/m.Parameters-1) > 0.02 {
+			t.Errorf("%s: %g parameters published, %g by its shape", m.Name, m.Parameters, derived)
+		}
+		if err := m.Validate(); err != nil {
+			t.Error(err)
+		}
+		if m.Source == "" {
+			t.Errorf("%s has no source", m.Name)
+		}
+	}
+}
+
+// Model cards print the active count rounded, and do not say whether the input
+// table counts: one of the two ways has to agree with the print.
+func TestActiveCountsAgreeWithModelCards(t *testing.T) {
+	for _, m := range Models() {
+		if m.PublishedActive == 0 {
+			continue
+		}
+		without := m.Active() - m.LookupParameters
+		nearest := math.Min(math.Abs(m.Active()/m.PublishedActive-1), math.Abs(without/m.PublishedActive-1))
+		if nearest > 0.07 {
+			t.Errorf("%s: %.3g active published, %.3g by its shape, %.3g without the input table", m.Name, m.PublishedActive, m.Active(), without)
+		}
+	}
+}
+
+func TestCacheOfATokenByHand(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		bytes float64 // at two bytes a number
+	}{
+		{"llama-3.1-8b", 131072},   // 2·32·8·128·2
+		{"qwen2.5-7b", 57344},      // 2·28·4·128·2
+		{"deepseek-v3", 70272},     // 61·(512+64)·2
+		{"qwen3-30b-a3b", 98304},   // 2·48·4·128·2
+		{"smollm2-1.7b", 196608},   // 2·24·32·64·2
+		{"llama-3.1-405b", 516096}, // 2·126·8·128·2
+	} {
+		m, err := ModelNamed(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.CacheBytes(1, 2); got != c.bytes {
+			t.Errorf("%s: a token takes %g bytes, by hand %g", c.name, got, c.bytes)
+		}
+		if one, half := m.CacheBytes(1000, 2), m.CacheBytes(1000, 1); half != one/2 {
+			t.Errorf("%s: one byte a number takes %g, two %g", c.name, half, one)
+		}
+	}
+}
+
+// Half of gpt-oss's layers keep 128 tokens, however long the context.
+func TestWindowedLayersKeepTheirWindowAlone(t *testing.T) {
+	m, err := ModelNamed("gpt-oss-20b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	perToken := 2.0 * 24 * 8 * 64 * 2
+	if got, want := m.CacheBytes(100, 2), 100*perToken; got != want {
+		t.Errorf("inside the window: %g bytes, want %g", got, want)
+	}
+	if got, want := m.CacheBytes(10000, 2), perToken/2*(10000+128); got != want {
+		t.Errorf("beyond the window: %g bytes, want %g", got, want)
+	}
+}
+
+func TestExpertsReadGrowWithTheBatch(t *testing.T) {
+	m, err := ModelNamed("mixtral-8x7b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense := m.Parameters - m.LookupParameters - m.ExpertParameters
+	for _, c := range []struct{ active, share float64 }{{1, 0.25}, {2, 0.4375}, {4, 0.68359375}} {
+		want := dense + c.share*m.ExpertParameters
+		if got := m.ReadParameters(c.active); math.Abs(got/want-1) > 1e-12 {
+			t.Errorf("%g rollouts read %g parameters, want %g", c.active, got, want)
+		}
+	}
+	if got, want := m.ReadParameters(1000), m.Parameters-m.LookupParameters; math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("many rollouts read %g parameters, want all %g", got, want)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for given, want := range map[string]string{
+		"Qwen/Qwen3-8B": "qwen3-8b", "Qwen2.5-7B-Instruct": "qwen2.5-7b", "qwen3_30b_a3b": "qwen3-30b-a3b",
+		"Qwen/Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b", "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
+		"mistralai/Mixtral-8x7B-v0.1": "mixtral-8x7b", "deepseek-ai/DeepSeek-V3.1": "deepseek-v3", "DeepSeek-R1-Distill-Qwen-7B": "qwen2.5-7b", " openai/gpt-oss-20b ": "gpt-oss-20b", "Qwen/Qwen3-4B-Instruct-2507-FP8": "qwen3-4b",
+	} {
+		m, err := ModelNamed(given)
+		if err != nil || m.Name != want {
+			t.Errorf("%q is %q (%v), want %s", given, m.Name, err, want)
+		}
+	}
+	for given, want := range map[string]string{"H100": "h100-sxm", "h100_sxm": "h100-sxm", "H200": "h200", "A100-80GB": "a100-80-sxm", "RTX 4090": "rtx-4090"} {
+		g, err := GPUNamed(given)
+		if err != nil || g.Name != want {
+			t.Errorf("%q is %q (%v), want %s", given, g.Name, err, want)
+		}
+	}
+}
+
+func TestUnknownNamesSayTheNearest(t *testing.T) {
+	for given, nearest := range map[string]string{"qwen3-9b": "qwen3-4b, qwen3-8b", "lama-3.1-8b": "llama-3.1-8b", "gtp-oss-20b": "gpt-oss-20b", "deepseek-v33": "deepseek-v3"} {
+		_, err := ModelNamed(given)
+		if err == nil || !strings.Contains(err.Error(), "nearest: "+nearest) || !strings.Contains(err.Error(), "headway plan --models") {
+			t.Errorf("%q: %v, want the nearest (%s) and how to list all", given, err, nearest)
+		}
+	}
+	for given, nearest := range map[string]string{"h1000": "h100-sxm", "mi300": "mi300x", "b20": "h20, b200"} {
+		_, err := GPUNamed(given)
+		if err == nil || !strings.Contains(err.Error(), "nearest: "+nearest) || !strings.Contains(err.Error(), "headway plan --gpus") {
+			t.Errorf("%q: %v, want the nearest (%s) and how to list all", given, err, nearest)
+		}
+	}
+	if _, err := ModelNamed("  "); err == nil || !strings.Contains(err.Error(), "no name given") {
+		t.Errorf("an empty name: %v", err)
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"h100", "h200", 1}, {"same", "same", 0}} {
+		if got := editDistance(c.a, c.b); got != c.want {
+			t.Errorf("%q to %q: %d edits, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package hardware
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func trainer(t *testing.T, model, gpu string, gpus int) Trainer {
+	t.Helper()
+	m, err := ModelNamed(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := GPUNamed(gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Trainer{Model: m, GPU: g, GPUs: gpus}
+}
+
+func TestTrainStepByHand(t *testing.T) {
+	tr := trainer(t, "qwen2.5-7b", "h100-sxm", 16)
+	n := 7.616e9 - 152064*3584
+	if got, want := tr.StepSeconds(1e6), 6*n*1e6/(0.35*989e12*16); !near(got, want) {
+		t.Errorf("a step takes %g s, by hand %g", got, want)
+	}
+	plain := tr.StepSeconds(1e6)
+	tr.Recompute = true
+	if got := tr.StepSeconds(1e6); !near(got, plain*8/6) {
+		t.Errorf("recomputation: %g s, want 8/6 of %g", got, plain)
+	}
+	if got := tr.LogProbSeconds(1e6); !near(got, plain/3) {
+		t.Errorf("a forward pass takes %g s, want a third of %g", got, plain)
+	}
+	tr.ContextTokens = 30000
+	if with, without := tr.StepSeconds(1e6), plain*8/6; with < without*1.2 {
+		t.Errorf("30000 tokens of context cost nothing: %g s and %g s", with, without)
+	}
+}
+
+// Eighteen bytes a parameter and the activations of 16384 tokens, in whole units:
+// 137 GB of a 7B do not fit one GPU of 80 GiB, and just fit two.
+func TestMemoryFloor(t *testing.T) {
+	for _, c := range []struct {
+		model, gpu string
+		unit       int
+		want       int
+	}{
+		{"qwen2.5-7b", "h100-sxm", 1, 2},
+		{"qwen2.5-7b", "h100-sxm", 8, 8},
+		{"qwen2.5-32b", "h100-sxm", 8, 16},
+		{"llama-3.1-70b", "h100-sxm", 8, 32},
+		{"qwen2.5-0.5b", "h100-sxm", 1, 1},
+		{"qwen3-235b-a22b", "h200", 8, 40},
+	} {
+		tr := trainer(t, c.model, c.gpu, 0)
+		tr.Recompute, tr.Unit = true, c.unit
+		got, err := tr.MinimumGPUs()
+		if err != nil || got != c.want {
+			t.Errorf("%s on %s in units of %d: %d GPUs (%v), want %d", c.model, c.gpu, c.unit, got, err, c.want)
+			continue
+		}
+		tr.GPUs = got
+		if err := tr.Fits(); err != nil {
+			t.Error(err)
+		}
+		if use := tr.BytesPerGPU() / tr.GPU.MemoryBytes; use > 0.9 {
+			t.Errorf("%s on %d × %s takes %.2f of the memory", c.model, got, c.gpu, use)
+		}
+		if tr.GPUs = got - c.unit; tr.GPUs > 0 {
+			if err := tr.Fits(); err == nil || !strings.Contains(err.Error(), "use at least") {
+				t.Errorf("%s on a unit less than its floor: %v", c.model, err)
+			}
+		}
+	}
+}
+
+func TestMFUOfIsTheInverse(t *testing.T) {
+	tr := trainer(t, "qwen3-235b-a22b", "h200", 64)
+	tr.MFU = 0.105
+	got, err := tr.MFUOf(tr.TokensPerS())
+	if err != nil || math.Abs(got-0.105) > 1e-12 {
+		t.Errorf("MFU %g (%v), want 0.105", got, err)
+	}
+}
+
+// Published with an MFU of 10.5 %: 64 H200 train Qwen3-235B at 2.75 samples/s.
+// That amounts to tokens below the 32K cap of a sample, as it must.
+func TestPublishedMFUAndRateAgree(t *testing.T) {
+	tr := trainer(t, "qwen3-235b-a22b", "h200", 64)
+	tr.MFU = 0.105
+	perSample := tr.TokensPerS() / 2.75
+	if perSample < 8000 || perSample > 32768 {
+		t.Errorf("%.0f tokens a sample, expected 8000 to 32768", perSample)
+	}
+	t.Logf("%.0f tokens a sample", perSample)
+}
+
+func TestBadTrainers(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Trainer)
+		want   string
+	}{
+		{"NaN MFU", func(tr *Trainer) { tr.MFU = math.NaN() }, "MFU is NaN"},
+		{"MFU above one", func(tr *Trainer) { tr.MFU = 45 }, "MFU is 45"},
+		{"negative GPUs", func(tr *Trainer) { tr.GPUs = -8 }, "-8 GPUs"},
+		{"one byte a parameter", func(tr *Trainer) { tr.BytesPerParameter = 1 }, "1 bytes a parameter"},
+		{"negative unit", func(tr *Trainer) { tr.Unit = -1 }, "units of -1"},
+		{"NaN context", func(tr *Trainer) { tr.ContextTokens = math.NaN() }, "context NaN"},
+		{"activations too large", func(tr *Trainer) { tr.MicroBatchTokens = 1e8 }, "train fewer tokens at once"},
+		{"no model", func(tr *Trainer) { tr.Model = Model{} }, "none given"},
+	} {
+		tr := trainer(t, "qwen2.5-7b", "h100-sxm", 8)
+		c.change(&tr)
+		if _, err := tr.MinimumGPUs(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	for speed, want := range map[float64]string{0: "tokens/s is 0", -1: "tokens/s is -1", 1e9: "MFU of", 0.1: "MFU of"} {
+		if _, err := trainer(t, "qwen2.5-7b", "h100-sxm", 8).MFUOf(speed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%g tokens/s: %v, want %q", speed, err, want)
+		}
+	}
+}
