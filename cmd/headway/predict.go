@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -18,6 +17,8 @@ type predictCmd struct {
 	output
 	File string   `arg:"" optional:"" help:"A document; its rollout, train, queue, sync and filter sections are used."`
 	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
+
+	ClosedForm bool `help:"Never simulate what no closed form covers; leave it unknown."`
 
 	predictFlags
 }
@@ -53,20 +54,27 @@ func (c *predictCmd) Run(application *app) error {
 	if err != nil {
 		return err
 	}
-	return predict(in, why, application.Stdout, c.JSON)
+	in = in.WithDefaults()
+	a, err := answerTo(in, why, c.ClosedForm, func() (config.Config, error) { return c.document(in) })
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(application.Stdout, a)
+	}
+	return printPrediction(application.Stdout, in, a)
 }
 
-// predict prints the prediction of one setting, as tables or as JSON; why says
-// what no closed form covers about it, "" for nothing.
-func predict(in theory.Input, why string, w io.Writer, asJSON bool) error {
-	p, err := expectUnless(why, in)
+// document is what a simulation of the command line simulates.
+func (c *predictCmd) document(in theory.Input) (config.Config, error) {
+	if c.File == "" && len(c.Set) == 0 {
+		return c.predictFlags.document(in)
+	}
+	d, err := config.Load(c.File, c.Set...)
 	if err != nil {
-		return predictUsage(err)
+		return d, err
 	}
-	if asJSON {
-		return printJSON(w, p)
-	}
-	return printPrediction(w, in.WithDefaults(), p)
+	return d.ForSimulation()
 }
 
 // predictUsage names a refused field as the flag that gives it.
@@ -215,16 +223,21 @@ func (f *predictFlags) lengths(in *theory.Input) error {
 		}
 		return nil
 	}
-	spec := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 1400}
-	set(&spec.MeanTokens, f.MeanTokens)
-	set(&spec.Tailness, f.Tailness)
-	set(&spec.CapTokens, f.CapTokens)
-	lengths, err := spec.Build()
+	lengths, err := f.lengthSpec().Build()
 	if err != nil {
 		return predictUsage(err)
 	}
 	in.Lengths = lengths
 	return nil
+}
+
+// lengthSpec is the lognormal that the flags describe.
+func (f *predictFlags) lengthSpec() workload.LengthSpec {
+	spec := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 1400}
+	set(&spec.MeanTokens, f.MeanTokens)
+	set(&spec.Tailness, f.Tailness)
+	set(&spec.CapTokens, f.CapTokens)
+	return spec
 }
 
 // set copies a flag's value where it was given.

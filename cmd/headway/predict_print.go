@@ -12,10 +12,11 @@ import (
 
 // printPrediction prints a prediction for people: the regime, the figures, what
 // dominates, and what each lever buys.
-func printPrediction(w io.Writer, in theory.Input, p theory.Prediction) error {
+func printPrediction(w io.Writer, in theory.Input, a answer) error {
+	p := a.Prediction
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\n", predictSetting(in, p), regimeSentence(in, p))
-	predictFigures(&b, in, p)
+	predictFigures(&b, in, a)
 	if sentence := dominantSentence(p); sentence != "" {
 		fmt.Fprintf(&b, "\n%s\n", sentence)
 	}
@@ -59,28 +60,45 @@ func regimeSentence(in theory.Input, p theory.Prediction) string {
 }
 
 // predictFigures prints the table of staleness and period.
-func predictFigures(b *strings.Builder, in theory.Input, p theory.Prediction) {
-	decimals := 2
+func predictFigures(b *strings.Builder, in theory.Input, a answer) {
+	p, decimals := a.Prediction, 2
 	if !p.Smooth {
 		decimals = 0 // further digits would pretend to know
 	}
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "Staleness, versions\tpublished\tcorrected\n")
+	columns := "published\tcorrected"
+	if a.Simulated != nil {
+		columns = "simulated\t"
+		decimals = 2
+	}
+	fmt.Fprintf(table, "Staleness, versions\t%s\n", columns)
+	second := func(f theory.Figure, decimals int) string {
+		if a.Simulated != nil {
+			return ""
+		}
+		return f.Format(decimals)
+	}
 	row := func(name string, published, corrected theory.Figure) {
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, published.Format(decimals), corrected.Format(decimals))
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, published.Format(decimals), second(corrected, decimals))
 	}
 	row("pre-queue (PQS)", p.PQS, p.Corrected.PQS)
 	row("in-queue (IQS)", p.IQS, p.Corrected.IQS)
+	quantiles := "\t\t"
 	row("mean", p.Staleness.Mean, p.Corrected.Mean)
-	fmt.Fprintf(table, "  p50 · p95 · p99\t\t%s · %s · %s\n", p.Staleness.P50.Format(0), p.Staleness.P95.Format(0), p.Staleness.P99.Format(0))
+	if a.Simulated != nil {
+		between := a.Simulated.StalenessMean95
+		fmt.Fprintf(table, "  its 95 %% interval\t%.*f to %.*f\n", decimals, between[0], decimals, between[1])
+		quantiles = "\t"
+	}
+	fmt.Fprintf(table, "  p50 · p95 · p99%s%s · %s · %s\n", quantiles, p.Staleness.P50.Format(0), p.Staleness.P95.Format(0), p.Staleness.P99.Format(0))
 	if share, known := p.Staleness.ShareAboveBudget.Value(); known {
-		fmt.Fprintf(table, "  share above %d\t\t%.2g %%\n", in.BudgetVersions, 100*share)
+		fmt.Fprintf(table, "  share above %d%s%.2g %%\n", in.BudgetVersions, quantiles, 100*share)
 	}
 	fmt.Fprintf(table, "  mean over tokens\t%s\t\n", p.TokenStaleness.Format(decimals))
 	fmt.Fprintf(table, "Period between updates\t\t\n")
-	fmt.Fprintf(table, "  over the train step\t%s\t%s\n", p.Period.RelativeToStep.Format(3), p.Corrected.Period.RelativeToStep.Format(3))
+	fmt.Fprintf(table, "  over the train step\t%s\t%s\n", p.Period.RelativeToStep.Format(3), second(p.Corrected.Period.RelativeToStep, 3))
 	if _, known := p.Period.S.Value(); known {
-		fmt.Fprintf(table, "  seconds\t%s\t%s\n", p.Period.S.Format(2), p.Corrected.Period.S.Format(2))
+		fmt.Fprintf(table, "  seconds\t%s\t%s\n", p.Period.S.Format(2), second(p.Corrected.Period.S, 2))
 	}
 	flush(table)
 }
