@@ -20,8 +20,10 @@ type Loop struct {
 	queued []uint64
 	// prompts: groups are given a prompt or a level.
 	prompts bool
-	// ev is the event of the step, for the message of a broken invariant.
-	ev Event
+	// ev is the event of the step, for the message of a broken invariant: that of the
+	// caller, or the copy in own.
+	ev  *Event
+	own Event
 }
 
 // New returns a loop that waits for RunStarted. The error names every field of
@@ -76,6 +78,14 @@ func (l *Loop) Config() Config { return l.cfg }
 // the next call. Events must come in the order of their time; an earlier one is
 // taken as happening now.
 func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
+	l.own = ev
+	return l.StepEvent(&l.own)
+}
+
+// StepEvent is Step for an event that the caller keeps as it is until the next call.
+// Nothing is copied, which a driver of millions of events a second feels: an event
+// copied right after it was written waits for its parts to reach memory.
+func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
 	s := &l.s
 	l.out, l.ev = l.out[:0], ev
 	if ev.Time > s.Now {
@@ -87,7 +97,12 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 		s.Counts.Late++
 		return l.out, NoTick
 	}
-	settle := l.apply(&l.ev)
+	settle := false
+	if ev.Kind == RolloutScored { // nearly all
+		l.onRolloutScored(ev)
+	} else {
+		settle = l.apply(ev)
+	}
 	switch {
 	case s.Finished != ReasonNone:
 		s.Settle = NoTick

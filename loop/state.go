@@ -258,7 +258,7 @@ func (e *InvariantError) Error() string {
 
 // broken stops the step: the loop has found itself in a state that cannot be.
 func (l *Loop) broken(format string, args ...any) {
-	panic(&InvariantError{fmt.Sprintf(format, args...), l.ev})
+	panic(&InvariantError{fmt.Sprintf(format, args...), *l.ev})
 }
 
 // check asserts the cheap invariants after every step.

@@ -177,22 +177,27 @@ func (r *Recorder) Version() loop.Version { return r.version }
 
 // Observe takes one event and what followed from it.
 func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
+	r.ObserveEvent(&ev, &m, actions)
+}
+
+// ObserveEvent is Observe without copying what it is given, which it only reads.
+func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Action) {
 	if ev.Time > r.now {
 		r.advance(ev.Time - r.now)
 		r.now = ev.Time
 	}
 	switch ev.Kind {
 	case loop.RolloutScored: // nearly all
-		r.scored(&ev, &m)
+		r.scored(ev, m)
 	case loop.RolloutFailed, loop.RolloutAborted:
-		if use := r.vacate(&ev); use != nil {
+		if use := r.vacate(ev); use != nil {
 			if ev.Kind == loop.RolloutFailed && !use.aborted {
 				r.window.failures.add(ev.Reason)
 			}
 			r.window.waste.add(use.end(loop.EndFailed), max(ev.Tokens, r.pastOf(ev.Slot).tokens))
 		}
 	case loop.RolloutInterrupted:
-		r.interrupted(&ev)
+		r.interrupted(ev)
 	case loop.WeightsSwitched:
 		if ev.Engine >= 0 && int(ev.Engine) < len(r.served) {
 			r.served[ev.Engine] = max(r.served[ev.Engine], ev.Version) // a late event may name an older one

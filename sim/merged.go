@@ -5,6 +5,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/workload"
 )
 
 // merged runs the rollouts of a simulation in which the end of a whole rollout is
@@ -23,8 +24,11 @@ type merged struct {
 	// nsPerToken as a whole number, 0 if it is none.
 	nsWhole int64
 	ns      float64
-	// lengths draws where lengths are all there is to the workload, nil elsewhere.
+	// plain draws where lengths are all there is to the workload, nil elsewhere; draws are
+	// those of the group drawn.
 	plain *Modelled
+	drawn loop.GroupID
+	draws workload.Members
 	// bound is the time before which no other event than a rollout's end comes.
 	bound int64
 	ev    loop.Event
@@ -62,7 +66,8 @@ type switches struct {
 
 // switched is a switch of weights: when, and by how many versions.
 type switched struct {
-	at, by float64
+	at float64 // ns
+	by int64
 }
 
 func (s *switches) count() int64 { return s.first + int64(len(s.log)) }
@@ -152,9 +157,9 @@ func (r *runner) endMerged(slot int32) {
 	s.group = 0
 	r.events++
 	r.sinceStep++
-	actions, tick := r.l.Step(*ev)
+	actions, tick := r.l.StepEvent(ev)
 	m.m.QueueGroups = r.l.QueueGroups()
-	r.rec.Observe(*ev, m.m, actions)
+	r.rec.ObserveEvent(ev, &m.m, actions)
 	if r.cfg.Observe != nil {
 		r.cfg.Observe(*ev, generateNS, m.m.EnvironmentNS, actions)
 	}
@@ -180,7 +185,10 @@ func (r *runner) startMerged(a *loop.Action) {
 	s.group, s.sample, s.attempt = a.Group, a.Sample, a.Attempt
 	s.from = m.switches[a.Engine].count()
 	if m.plain != nil {
-		s.tokens = m.plain.length32(a)
+		if a.Group != m.drawn {
+			m.drawn, m.draws = a.Group, m.plain.length.Group(uint64(a.Group))
+		}
+		s.tokens = int32(m.plain.lengths.DrawMember(m.draws, uint32(a.Sample), uint32(a.Attempt)))
 		s.environmentNS, s.reward, s.verdict = 0, 0, loop.VerdictNone
 	} else {
 		w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
@@ -191,11 +199,6 @@ func (r *runner) startMerged(a *loop.Action) {
 	}
 	s.end = r.now + m.generateNS(s.tokens) + s.environmentNS
 	m.calendar.add(a.Slot, s.end)
-}
-
-// length32 draws a length where that is all there is to draw.
-func (m *Modelled) length32(a *loop.Action) int32 {
-	return int32(m.lengths.Draw(m.length, uint64(a.Group), uint32(a.Sample), uint32(a.Attempt)))
 }
 
 // generateNS returns how long so many tokens take.
@@ -214,41 +217,51 @@ func (r *runner) abortMerged(a *loop.Action) {
 		return
 	}
 	m.calendar.remove(a.Slot)
-	made := float64(s.tokens) - m.left(s, float64(r.now))
+	made := s.tokens - int32(m.left(s, float64(r.now)))
 	s.group = 0
-	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: int32(made)})
+	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: made})
 }
 
 // left returns how many tokens a rollout still has to make at a time.
-func (m *merged) left(s *rollout, now float64) float64 {
-	left := math.Ceil((float64(s.end-s.environmentNS)-now)/m.ns - aStep)
-	return max(min(left, float64(s.tokens)), 0)
+func (m *merged) left(s *rollout, now float64) int64 {
+	tokens := (float64(s.end-s.environmentNS)-now)/m.ns - aStep
+	left := int64(tokens)
+	if float64(left) < tokens {
+		left++ // math.Ceil
+	}
+	return max(min(left, int64(s.tokens)), 0)
 }
 
 // versionTokens returns the sum over a rollout's tokens, at its end, of the version
 // that made each, and of how many runs of tokens of one version it is made.
+//
+// Every switch that the rollout has seen found so many tokens made, which were of
+// versions lower by its step. The last two switches are always looked at: those
+// before the rollout began found none made, and how many it has seen is chance, so
+// that a loop's end would be guessed wrong more often than not.
 func (m *merged) versionTokens(s *rollout, engine int32) (sum int64, runs int) {
 	w := &m.switches[engine]
-	sum = int64(w.served) * int64(s.tokens)
+	tokens := int64(s.tokens)
+	sum = int64(w.served) * tokens
 	seen := w.log[s.from-w.first:]
-	if len(seen) == 0 {
-		return sum, 1
-	}
-	// Every switch found so many tokens made, which were of versions lower by its step.
-	lower, before := 0.0, 0.0
-	for i := range seen {
-		made := float64(s.tokens) - m.left(s, seen[i].at)
-		lower += made * seen[i].by
-		if made > before {
-			runs++
+	made := int64(0)
+	if len(seen) > 2 || len(w.log) < 2 || m.ns < 1 {
+		for i := range seen {
+			before := made
+			made = tokens - m.left(s, seen[i].at)
+			sum -= made * seen[i].by
+			runs += fewer(before, made)
 		}
-		before = made
+		return sum, runs + fewer(made, tokens)
 	}
-	if before < float64(s.tokens) {
-		runs++
-	}
-	return sum - int64(lower), runs
+	x, y := &w.log[len(w.log)-2], &w.log[len(w.log)-1]
+	made = tokens - m.left(s, x.at)
+	last := tokens - m.left(s, y.at)
+	return sum - made*x.by - last*y.by, fewer(0, made) + fewer(made, last) + fewer(last, tokens)
 }
+
+// fewer is 1 if a is less than b and 0 if not.
+func fewer(a, b int64) int { return int(uint64(a-b) >> 63) }
 
 // switchMerged has an engine serve a version from now on.
 func (r *runner) switchMerged(engine int32, v loop.Version) {
@@ -257,7 +270,7 @@ func (r *runner) switchMerged(engine int32, v loop.Version) {
 	if len(w.log) == cap(w.log) {
 		m.forget(engine)
 	}
-	w.log = append(w.log, switched{at: float64(r.now), by: float64(v - w.served)})
+	w.log = append(w.log, switched{at: float64(r.now), by: int64(v - w.served)})
 	w.served = v
 }
 

@@ -25,10 +25,11 @@ type aliasCell struct {
 func (a *alias) draw(random uint64) uint32 {
 	cell, fraction := bits.Mul64(random, uint64(len(a.cells)))
 	c := &a.cells[cell]
+	value, first := c.second, c.first
 	if uint32(fraction>>32) < c.threshold {
-		return c.first
+		value = first // a conditional move: both are loaded, as a guess would be wrong too often
 	}
-	return c.second
+	return value
 }
 
 // newAlias builds the table of a distribution whose values are whole numbers

@@ -246,6 +246,12 @@ func (l *Lengths) Draw(src Source, group uint64, sample, attempt uint32) int {
 	return int(l.table.draw(src.Bits(group, sample, attempt)))
 }
 
+// DrawMember is Draw for a group whose draws are at hand, where siblings are
+// independent. It panics where they are not: see Grouped.
+func (l *Lengths) DrawMember(members Members, sample, attempt uint32) int {
+	return int(l.table.draw(members.Bits(sample, attempt)))
+}
+
 // DrawPrompt is Draw for a group that plays a numbered prompt. Siblings that are
 // resampled together come from the measured group that stands for the prompt, the
 // same one whenever it is played; independent ones are as Draw has them.

@@ -50,8 +50,19 @@ func NewSource(seed uint64, stream Stream) Source {
 
 // Bits returns 64 uniform bits, always the same for the same arguments.
 func (s Source) Bits(group uint64, sample, attempt uint32) uint64 {
-	h := mix(s.key + group*groupStride)
-	return mix(h ^ (uint64(attempt)<<32|uint64(sample))*memberStride)
+	return s.Group(group).Bits(sample, attempt)
+}
+
+// Members are the draws of one group: what the members of a group share is worked
+// out once.
+type Members struct{ key uint64 }
+
+// Group returns the draws of a group: Group(g).Bits(k, a) is Bits(g, k, a).
+func (s Source) Group(group uint64) Members { return Members{mix(s.key + group*groupStride)} }
+
+// Bits returns 64 uniform bits, always the same for the same arguments.
+func (m Members) Bits(sample, attempt uint32) uint64 {
+	return mix(m.key ^ (uint64(attempt)<<32|uint64(sample))*memberStride)
 }
 
 // groupBits returns 64 uniform bits that all members of a group share. Sample
