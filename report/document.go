@@ -30,18 +30,32 @@ type Section struct {
 	// Plots come before Tables. Captions, if given, are as many as Plots.
 	Plots    []Plot
 	Captions []string
+	// Drawings come after the plots: pictures that the caller has drawn.
+	Drawings []Drawing
 	Tables   []Table
 	// Details are paragraphs that a reader opens who wants to know how it was made.
 	Details []string
 }
 
-var documentPage = template.Must(template.New("document.html.tmpl").ParseFS(templates, "document.html.tmpl", "shared.html.tmpl"))
+// Drawing is a picture that the caller has drawn as one SVG element, whose texts it
+// has escaped; it may use the page's style variables, as --text and --series-1.
+type Drawing struct {
+	Title, Caption string
+	SVG            string
+	// Wide gives it the whole width of the page.
+	Wide bool
+}
+
+var documentPage = template.Must(template.New("document.html.tmpl").Funcs(template.FuncMap{"trusted": trusted}).ParseFS(templates, "document.html.tmpl", "shared.html.tmpl"))
 
 // captioned is a picture with what is said below it.
 type captioned struct {
 	picture
 	Caption string
 }
+
+// trusted marks a caller's drawing as markup.
+func trusted(svg string) template.HTML { return template.HTML(svg) }
 
 // DocumentHTML prints a document as one file that needs nothing else.
 func DocumentHTML(w io.Writer, d Document) error {

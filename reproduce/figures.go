@@ -64,7 +64,7 @@ const rhoLabel = "utilization ρ, rollout over train throughput"
 
 // tailPictures are staleness against utilization for several tails.
 func tailPictures(o Options) ([]picture, error) {
-	p := picture{figure: Figure{Name: "staleness-tail", Title: "Staleness against utilization, by tailness", XLabel: rhoLabel, YLabel: "mean staleness, policy versions",
+	p := picture{figure: Figure{Name: "staleness-tail", Title: "Staleness against utilization, by tailness", XRange: [2]float64{0, 3}, XLabel: rhoLabel, YLabel: "mean staleness, policy versions",
 		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, q 1; lognormal lengths of mean %d, capped at 2.2·mean + 100·tailness.", figureSlots, figureBatch, figureGroup, figureMean)}}
 	for _, tailness := range []float64{30, 50, 70, 90} {
 		lengths, err := figureLengths(tailness)
@@ -84,7 +84,7 @@ func queuePictures(o Options) ([]picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := picture{figure: Figure{Name: "staleness-queue", Title: "Staleness against utilization, by queue factor", XLabel: rhoLabel, YLabel: "mean staleness, policy versions",
+	p := picture{figure: Figure{Name: "staleness-queue", Title: "Staleness against utilization, by queue factor", XRange: [2]float64{0, 3}, XLabel: rhoLabel, YLabel: "mean staleness, policy versions",
 		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, tailness 50. The published form jumps at ρ = 1 where q is above 1; the simulation does not.", figureSlots, figureBatch, figureGroup)}}
 	// Two values that enclose the jump, so that it is drawn upright.
 	line := append(between(0.3, 0.9999, 60), between(1, 3, 120)...)
@@ -101,9 +101,9 @@ func lengthPictures(o Options) ([]picture, error) {
 	if o.Quick {
 		factors, tails = []float64{0.5, 2}, []float64{30, 90}
 	}
-	byLength := picture{figure: Figure{Name: "sensitivity-length", Title: "Staleness does not depend on the mean length", XLabel: "mean length, tokens", YLabel: "mean staleness, policy versions",
+	byLength := picture{figure: Figure{Name: "sensitivity-length", Title: "Staleness does not depend on the mean length", XRange: [2]float64{0, 6000}, XLabel: "mean length, tokens", YLabel: "mean staleness, policy versions",
 		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, q 1, ρ and the lengths' shape (tailness 50); the train step grows with the lengths.", figureSlots, figureBatch, figureGroup)}}
-	byTail := picture{figure: Figure{Name: "sensitivity-tail", Title: "Staleness depends on the tail", XLabel: "tailness", YLabel: "mean staleness, policy versions",
+	byTail := picture{figure: Figure{Name: "sensitivity-tail", Title: "Staleness depends on the tail", XRange: [2]float64{0, 100}, XLabel: "tailness", YLabel: "mean staleness, policy versions",
 		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, q 1, ρ and the mean length.", figureSlots, figureBatch, figureGroup)}}
 	plain, err := figureLengths(50)
 	if err != nil {
@@ -148,9 +148,9 @@ func balancePictures(o Options) ([]picture, error) {
 		points = []float64{0.8, 1, 1.2}
 	}
 	fixed := fmt.Sprintf("Held fixed: C %d, B %d, S %d, tailness 50.", 2*figureSlots, figureBatch, figureGroup)
-	stale := picture{figure: Figure{Name: "balance-staleness", Title: "Staleness near balance, with and without corrections", XLabel: rhoLabel, YLabel: "mean staleness, policy versions",
+	stale := picture{figure: Figure{Name: "balance-staleness", Title: "Staleness near balance, with and without corrections", YRange: [2]float64{3, 9}, XLabel: rhoLabel, YLabel: "mean staleness, policy versions",
 		Caption: fixed + " Lines named published are the closed form alone; the others have its corrections for a finite queue."}}
-	period := picture{figure: Figure{Name: "balance-period", Title: "Train period near balance", XLabel: rhoLabel, YLabel: "train period over train step",
+	period := picture{figure: Figure{Name: "balance-period", Title: "Train period near balance", YRange: [2]float64{0.9, 1.5}, XLabel: rhoLabel, YLabel: "train period over train step",
 		Caption: fixed + " With q = 1 a late group delays the step, so that the period is above max(1, 1/ρ); larger queues make up for it with staleness."}}
 	line := append(between(0.7, 0.9999, 61), between(1, 1.3, 61)...)
 	period.sweeps = append(period.sweeps, sweep{name: "published: max(1, 1/ρ)", x: line, y: mapped(line, theory.Period)})

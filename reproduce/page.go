@@ -40,7 +40,8 @@ func (r Result) document() report.Document {
 // has their name.
 func plots(figures []Figure) (pictures []report.Plot, captions []string) {
 	for _, f := range figures {
-		p := report.Plot{ID: f.Name, Title: f.Title, Description: f.Caption, XLabel: f.XLabel, YLabel: f.YLabel}
+		p := report.Plot{ID: f.Name, Title: f.Title, Description: f.Caption, XLabel: f.XLabel, YLabel: f.YLabel,
+			XMin: f.XRange[0], XMax: f.XRange[1], YMin: f.YRange[0], YMax: f.YRange[1]}
 		line := map[string]int{}
 		for i, c := range f.Curves {
 			s := report.Series{Name: c.Name, X: c.X, Y: c.Y, Low: c.Low, High: c.High, Marks: c.Points}

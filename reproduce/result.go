@@ -192,6 +192,9 @@ type Figure struct {
 	// XLabel and YLabel name the axes with their units.
 	XLabel string `json:"x_label"`
 	YLabel string `json:"y_label"`
+	// XRange and YRange fix the axes where they are not empty; else they fit.
+	XRange [2]float64 `json:"-"`
+	YRange [2]float64 `json:"-"`
 	// Curves are drawn in order, at most eight.
 	Curves []Curve `json:"curves"`
 }
