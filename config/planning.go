@@ -22,7 +22,7 @@ type Hardware struct {
 	TrainGPUsMin int `json:"train_gpus_min,omitempty" min:"1" max:"1000000"`
 	// TrainGPUsUnit is the number by which train GPUs are added. Default 8, or 1 where fewer GPUs are given.
 	TrainGPUsUnit int `json:"train_gpus_unit,omitempty" min:"1" max:"4096"`
-	// PromptTokens is the mean prompt, tool outputs included, in tokens. Default 512.
+	// PromptTokens is the mean prompt, tool outputs included, in tokens. Default rollout.prompt_tokens, or 512.
 	PromptTokens float64 `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
 	// WeightBytes is the bytes of a parameter in the engines: 2 for bf16, 1 for fp8. Default 2.
 	WeightBytes float64 `json:"weight_bytes,omitempty" min:"0.25" max:"8"`
@@ -42,22 +42,12 @@ type Hardware struct {
 	Recompute bool `json:"recompute,omitempty"`
 	// NetworkBytesPerS is a node's network bandwidth for weights, in bytes per second. Default 50e9 (400 Gb/s).
 	NetworkBytesPerS float64 `json:"network_bytes_per_s,omitempty" above:"0" max:"1e13"`
-	// RolloutTokensPerSPerGPU is a measured rollout speed at slots_per_gpu, instead of the roofline.
+	// RolloutTokensPerSPerGPU is a measured rollout speed at slots_per_gpu, instead of the roofline; rollout.decode_curve gives more points, of one replica.
 	RolloutTokensPerSPerGPU float64 `json:"rollout_tokens_per_s_per_gpu,omitempty" above:"0" max:"1e9"`
 	// SlotsPerGPU is the rollouts at once on one rollout GPU, instead of what fits into the cache.
 	SlotsPerGPU float64 `json:"slots_per_gpu,omitempty" above:"0" max:"1e6"`
-	// DecodeCurve is measured decode steps of one replica, by the rollouts it had, instead of the roofline.
-	DecodeCurve []DecodePoint `json:"decode_curve,omitempty"`
 	// TrainTokensPerSPerGPU is a measured train speed, prompt and response tokens together, instead of mfu.
 	TrainTokensPerSPerGPU float64 `json:"train_tokens_per_s_per_gpu,omitempty" above:"0" max:"1e9"`
-}
-
-// DecodePoint is a measured point of an engine's speed.
-type DecodePoint struct {
-	// Slots is the number of rollouts that generated at once on one replica.
-	Slots int `json:"slots" min:"1" max:"1000000"`
-	// StepS is the time of one decode step with them, in seconds: one token for each.
-	StepS float64 `json:"step_s" above:"0" max:"3600"`
 }
 
 // ModelShape is what rooflines need to know of a model.

@@ -41,7 +41,11 @@ func (c *Config) hardwareDefaults() {
 			h.TrainGPUsUnit = 1
 		}
 	}
-	orNumber(&h.PromptTokens, promptTokensDefault, c.given(path+"prompt_tokens"))
+	if c.given("rollout.prompt_tokens") {
+		orNumber(&h.PromptTokens, float64(c.Rollout.PromptTokens), c.given(path+"prompt_tokens"))
+	} else {
+		orNumber(&h.PromptTokens, promptTokensDefault, c.given(path+"prompt_tokens"))
+	}
 	orNumber(&h.WeightBytes, 2, false)
 	orNumber(&h.KVBytes, 2, false)
 	orNumber(&h.MemoryUse, 0.9, false)

@@ -60,8 +60,8 @@ func (v *validator) shape() {
 func (v *validator) measured() {
 	const path = "hardware."
 	h := v.config.Hardware
-	if h.RolloutTokensPerSPerGPU > 0 && len(h.DecodeCurve) > 0 {
-		v.fail(path+"rollout_tokens_per_s_per_gpu", h.RolloutTokensPerSPerGPU, "says what decode_curve says too", "one of both")
+	if h.RolloutTokensPerSPerGPU > 0 && len(v.config.Rollout.DecodeCurve) > 0 {
+		v.fail(path+"rollout_tokens_per_s_per_gpu", h.RolloutTokensPerSPerGPU, "says what rollout.decode_curve says too", "one of both")
 	}
 	if h.RolloutTokensPerSPerGPU > 0 && h.SlotsPerGPU == 0 {
 		v.fail(path+"rollout_tokens_per_s_per_gpu", h.RolloutTokensPerSPerGPU, "says nothing without the number of rollouts it was measured with",
@@ -73,17 +73,14 @@ func (v *validator) measured() {
 	v.curve()
 }
 
-// curve refuses decode steps that get faster with more to do, which no engine's do.
+// curve refuses slots that get faster with more of them at work, which no engine's do.
 func (v *validator) curve() {
-	points := v.config.Hardware.DecodeCurve
+	points := v.config.Rollout.DecodeCurve
 	for i := 1; i < len(points); i++ {
-		key := fmt.Sprintf("hardware.decode_curve.%d.", i)
 		before, at := points[i-1], points[i]
-		switch {
-		case at.Slots <= before.Slots:
-			v.fail(key+"slots", at.Slots, fmt.Sprintf("does not rise from %d", before.Slots), "points in the order of their slots, each once")
-		case at.StepS < 0.98*before.StepS:
-			v.fail(key+"step_s", at.StepS, fmt.Sprintf("contradicts %s s with %d slots: a step with more to do is not faster", number(before.StepS), before.Slots),
+		if at.Active > before.Active && at.TokensPerS > 1.02*before.TokensPerS {
+			v.fail(fmt.Sprintf("rollout.decode_curve.%d.tokens_per_s", i), at.TokensPerS,
+				fmt.Sprintf("contradicts %s with %d slots: a slot is not faster with more beside it", number(before.TokensPerS), before.Active),
 				"measure again, or leave out the point that is wrong")
 		}
 	}
