@@ -30,7 +30,7 @@ type anchorRow struct {
 }
 
 const (
-	checkpointEngine = "MoonshotAI checkpoint-engine README, 2025-11"
+	checkpointEngine = "MoonshotAI checkpoint-engine README (vLLM 0.10.2), 2025"
 	verlEngines      = "verl checkpoint_engine README, 2026"
 	verlDelta        = "verl docs/advance/delta_weight_sync.md, 2026-07-10"
 )

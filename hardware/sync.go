@@ -60,6 +60,18 @@ type Sync struct {
 	Overlapped bool
 }
 
+// SyncBetween is a usual sync from a trainer to so many such replicas: gathered
+// inside a node, cast to what the engines serve, broadcast by a pipelined tree in
+// buckets of a GiB over one network card, without copies through host memory.
+func SyncBetween(t Trainer, r Replica, replicas int) Sync {
+	r = r.WithDefaults()
+	return Sync{
+		Parameters: r.Model.Parameters, Tensors: r.Model.Tensors(), TrainBytes: 2, WireBytes: r.WeightBytes,
+		GatherGPUs: min(t.GPUs, max(t.GPU.NodeGPUs, 1)), Replicas: replicas, ReplicaGPUs: r.GPUs, Fanout: FanoutTree,
+		NetworkBytesPerS: r.GPU.NICBytesPerS, BucketBytes: gib, LinkBytesPerS: t.GPU.LinkBytesPerS, MemoryBytesPerS: t.GPU.MemoryBytesPerS,
+	}
+}
+
 // SyncTimes is what a sync takes, in seconds.
 type SyncTimes struct {
 	Gather, Cast, Transfer, Reshard float64

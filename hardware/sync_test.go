@@ -142,3 +142,22 @@ func TestBadSyncs(t *testing.T) {
 		}
 	}
 }
+
+func TestSyncBetween(t *testing.T) {
+	tr := trainer(t, "llama-3.1-70b", "h100-sxm", 64)
+	r := Replica{Model: tr.Model, GPU: tr.GPU, GPUs: 8, WeightBytes: 1, MeanTokens: 1000}
+	s := SyncBetween(tr, r, 4)
+	times, err := s.Times()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := llama70(t)
+	by.WireBytes, by.BucketBytes, by.Replicas = 1, gib, 4
+	want, err := by.Times()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if times != want {
+		t.Errorf("%+v, put together by hand %+v", times, want)
+	}
+}
