@@ -97,15 +97,19 @@ func queuePictures(o Options) ([]picture, error) {
 
 // lengthPictures are what staleness depends on and what not: mean length and tail.
 func lengthPictures(o Options) ([]picture, error) {
-	factors, tails := []float64{0.25, 0.5, 1, 2, 4}, []float64{20, 30, 40, 50, 60, 70, 80, 90, 100}
+	factors, tails := []int{1, 2, 4, 8, 16}, []float64{20, 30, 40, 50, 60, 70, 80, 90, 100}
 	if o.Quick {
-		factors, tails = []float64{0.5, 2}, []float64{30, 90}
+		factors, tails = []int{1, 10}, []float64{30, 90}
 	}
 	byLength := picture{figure: Figure{Name: "sensitivity-length", Title: "Staleness does not depend on the mean length", XRange: [2]float64{0, 6000}, XLabel: "mean length, tokens", YLabel: "mean staleness, policy versions",
-		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, q 1, ρ and the lengths' shape (tailness 50); the train step grows with the lengths.", figureSlots, figureBatch, figureGroup)}}
+		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, q 1, ρ and the lengths' shape (tailness 50). Lengths and train step are multiplied together: the simulated figures are the same to the last digit.", figureSlots, figureBatch, figureGroup)}}
 	byTail := picture{figure: Figure{Name: "sensitivity-tail", Title: "Staleness depends on the tail", XRange: [2]float64{0, 100}, XLabel: "tailness", YLabel: "mean staleness, policy versions",
 		Caption: fmt.Sprintf("Held fixed: C %d, B %d, S %d, q 1, ρ and the mean length.", figureSlots, figureBatch, figureGroup)}}
 	plain, err := figureLengths(50)
+	if err != nil {
+		return nil, err
+	}
+	short, err := lognormal(figureMean/4, 50, figureCap(figureMean, 50)/4)
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +119,10 @@ func lengthPictures(o Options) ([]picture, error) {
 		name := fmt.Sprintf("ρ %g", rho)
 		lines, marks := sweep{name: name, value: value}, sweep{name: name, value: value}
 		for _, f := range factors {
-			s := base
-			if s.lengths, err = lognormal(f*figureMean, 50, int(math.Round(f*float64(figureCap(figureMean, 50))))); err != nil {
-				return nil, err
-			}
-			lines.x, lines.y = append(lines.x, s.lengths.Mean()), append(lines.y, closedStaleness(s))
-			lines.at, lines.place = append(lines.at, s), append(lines.place, s.lengths.Mean())
+			s, mean := base, float64(f)*short.Mean()
+			s.lengths, s.times = short, f
+			lines.x, lines.y = append(lines.x, mean), append(lines.y, closedStaleness(s))
+			lines.at, lines.place = append(lines.at, s), append(lines.place, mean)
 		}
 		byLength.sweeps = append(byLength.sweeps, lines)
 		for _, tailness := range tails {

@@ -22,6 +22,7 @@ var registry = []entry{
 	{"queue_factor", "a queue of two batches", queueFactor},
 	{"tail_subsets", "prompts chosen by length and tail", tailSubsets},
 	{"length_bias_tailness50", "lengths trained over lengths sampled, queue-drop and queue-max", lengthBias},
+	{"throughput_matching", "a trainer that waits for a generator with three quarters of the GPUs", throughputMatching},
 }
 
 // figuresName asks for the pictures that have no published row of their own.

@@ -26,6 +26,8 @@ type setting struct {
 	promptSigma float64
 	// budget is queue-max's, in versions; negative for queue-drop.
 	budget int
+	// times makes every length and the train step that many times longer; 0 is once.
+	times int
 }
 
 // input is the setting as the closed forms take it.
@@ -40,9 +42,18 @@ func (s setting) input() theory.Input {
 	return in.WithDefaults()
 }
 
-// stepNS is the train step: ρ·B·E[L]·(time of a token)/C.
+// stepNS is the train step: ρ·B·E[L]·(time of a token)/C, of lengths that were not
+// made longer yet, so that the longer step is an exact multiple.
 func (s setting) stepNS() int64 {
-	return int64(math.Round(s.rho * float64(s.batch) * s.lengths.Mean() * nsPerToken / float64(s.slots)))
+	return int64(max(s.times, 1)) * int64(math.Round(s.rho*float64(s.batch)*s.lengths.Mean()*nsPerToken/float64(s.slots)))
+}
+
+// stretched are the lengths that are simulated.
+func (s setting) stretched() (*workload.Lengths, error) {
+	if s.times <= 1 {
+		return s.lengths, nil
+	}
+	return workload.NewLengths(s.lengths.Distribution().Scale(float64(s.times)))
 }
 
 // simulation is the setting as one simulation.
@@ -66,15 +77,12 @@ func (s setting) simulation(seed uint64, warmup, measured int) (sim.Config, erro
 	if s.budget >= 0 {
 		rules.Policy, rules.MaxStaleness = loop.PolicyMax, loop.Version(s.budget)
 	}
-	work := sim.NewModelled(seed, s.lengths, nil, acceptance, s.stepNS()).WithPromptScale(scale)
+	lengths, err := s.stretched()
+	if err != nil {
+		return sim.Config{}, err
+	}
+	work := sim.NewModelled(seed, lengths, nil, acceptance, s.stepNS()).WithPromptScale(scale)
 	return sim.Config{Loop: rules, Work: work, NSPerToken: nsPerToken, Warmup: warmup, Measured: measured}, nil
-}
-
-// scaled is the setting with everything that takes time that many times longer.
-func (s setting) scaled(factor float64) (setting, error) {
-	lengths, err := workload.NewLengths(s.lengths.Distribution().Scale(factor))
-	s.lengths = lengths
-	return s, err
 }
 
 // lognormal are lengths as the article's simulator draws them.
@@ -86,9 +94,9 @@ func lognormal(mean, tailness float64, limit int) (*workload.Lengths, error) {
 // many is the given one, by bisection of the tailness.
 func matched(tail float64, group int) (*workload.Lengths, error) {
 	low, high := 0.0, 100.0
-	for range 40 {
+	for range 24 {
 		middle := (low + high) / 2
-		lengths, err := lognormal(matchedMean, middle, 0)
+		lengths, err := lognormal(matchedMean, middle, matchedCap)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +106,7 @@ func matched(tail float64, group int) (*workload.Lengths, error) {
 			high = middle
 		}
 	}
-	lengths, err := lognormal(matchedMean, high, 0)
+	lengths, err := lognormal(matchedMean, high, matchedCap)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +117,11 @@ func matched(tail float64, group int) (*workload.Lengths, error) {
 }
 
 // matchedMean is the mean of lengths of which only the tail multiplier is published.
-// Staleness does not depend on it.
-const matchedMean = 1400
+// Staleness does not depend on it. The cap is beyond what such tails reach.
+const (
+	matchedMean = 1400
+	matchedCap  = 30 * matchedMean
+)
 
 // staleness of a simulation.
 func staleness(s metrics.Summary) float64 { return s.Staleness.Mean }
