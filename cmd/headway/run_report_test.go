@@ -167,7 +167,7 @@ func TestLedgerSaysItsWindow(t *testing.T) {
 	if !strings.Contains(stdout, "; warm-up included") || !strings.Contains(stdout, "mean tokens of finished rollouts · of trained") {
 		t.Errorf("printed\n%s", stdout)
 	}
-	if got := ledgerLine(config.Config{}, simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}); got != "3 rollouts: 3 trained" {
+	if got := ledgerLine(simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}); got != "3 rollouts: 3 trained" {
 		t.Errorf("without a warm-up: %q", got)
 	}
 }

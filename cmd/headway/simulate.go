@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/config"
@@ -13,18 +10,37 @@ import (
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/trace"
 )
 
 // simulateCmd runs a document in virtual time.
 type simulateCmd struct {
 	output
-	File  string   `arg:"" optional:"" help:"The document; its rollout, train, queue, sync, filter and steps sections are used."`
-	Set   []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
-	Seeds int      `default:"1" placeholder:"N" help:"Simulate N seeds, from the document's on."`
-	Grid  []string `sep:"none" placeholder:"KEY=V1,V2" help:"Simulate every value of a key, all combinations if repeated, on all cores."`
-	Bias  bool     `help:"Compare what is trained with what is started: by length, environment time, prompt, level, and length against order in a batch."`
-	Trace string   `placeholder:"OUT" help:"Write the trace of a single simulation to a new file; headway replay reads it."`
+	File   string   `arg:"" optional:"" help:"The document; its rollout, train, queue, sync, filter and steps sections are used."`
+	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
+	Seeds  int      `default:"1" placeholder:"N" help:"Simulate N seeds, from the document's on; intervals are then over seeds."`
+	Grid   []string `sep:"none" placeholder:"KEY=V1,V2" help:"Simulate every value of a key, all combinations if repeated, on all cores. A value may be a range: 0.3..3/0.1, 16..1024x2, 0.5..2#7."`
+	Out    string   `placeholder:"FILE" help:"Stream a grid's results to a new FILE.csv or FILE.parquet, a row a setting."`
+	Resume bool     `help:"Go on with an interrupted grid's FILE.csv."`
+	Yes    bool     `help:"Start a grid that takes long without asking."`
+	Accept bool     `name:"accept-unsettled" help:"Report means that have not settled, marked, instead of refusing them."`
+	Bias   bool     `help:"Compare what is trained with what is started: by length, environment time, prompt, level, and length against order in a batch."`
+	Trace  string   `placeholder:"OUT" help:"Write the trace of a single simulation to a new file; headway replay reads it."`
+}
+
+// Help explains what the flags together are for; the command line prints it after the flags.
+func (c *simulateCmd) Help() string {
+	return `A simulation leaves its beginning out: steps.warmup train steps where the document says
+so, else as many as it takes until the measured steps no longer drift, 300 at least. Means
+come with 95 % intervals: by batch means over the measured steps or, with --seeds, over
+seeds. A mean that has not settled is refused, with exit code 1 and what to set.
+
+  headway simulate FILE                                    one setting
+  headway simulate FILE --seeds 8                          intervals over seeds
+  headway simulate FILE --grid train.utilization=0.3..3/0.1 --grid queue.factor=1,2,4
+  headway simulate FILE --grid rollout.concurrency=64..4096x2 --out sweep.csv
+
+Ranges of a grid: FROM..TO/STEP adds STEP, FROM..TOxFACTOR multiplies by FACTOR,
+FROM..TO#N takes N values evenly spaced. docs/simulate.md has every column of --out.`
 }
 
 // simulateHint is how a wrong command line is put right.
@@ -32,28 +48,48 @@ const simulateHint = "headway simulate --help lists the flags"
 
 // Run simulates and prints.
 func (c *simulateCmd) Run(application *app) error {
-	began := application.Now()
-	cases, err := c.cases()
-	if err != nil {
-		return err
-	}
-	warnOfCases(application, cases)
-	if c.Seeds == 1 && len(c.Grid) == 0 {
-		doc, err := simulate(cases[0], c.Trace, newStepProgress(application, cases[0].document.Steps))
-		if err != nil {
-			return err
-		}
-		doc.WallS = application.Now().Sub(began).Seconds()
-		doc.EventsPerS = float64(doc.Events) / max(doc.WallS, 1e-9)
-		if c.JSON {
-			return printJSON(application.Stdout, doc)
-		}
-		return printSimulation(application.Stdout, cases[0], doc)
+	if c.Seeds == 1 && len(c.Grid) == 0 && c.Out == "" {
+		return c.single(application)
 	}
 	if c.Trace != "" {
 		return usageError(simulateHint, "--trace %s: a trace is of one simulation, and --seeds and --grid make several", c.Trace)
 	}
-	return c.several(application, began, cases)
+	return c.several(application)
+}
+
+// single makes one simulation and prints it.
+func (c *simulateCmd) single(application *app) error {
+	began := application.Now()
+	if c.Resume {
+		return usageError(simulateHint, "--resume goes on with a grid that was written by --out")
+	}
+	cases, err := c.cases()
+	if err != nil {
+		return err
+	}
+	warn(application, cases[0].document.Warnings())
+	doc, err := simulate(cases[0], c.Trace, newStepProgress(application))
+	if err != nil {
+		return err
+	}
+	doc.WallS = application.Now().Sub(began).Seconds()
+	doc.EventsPerS = float64(doc.Events) / max(doc.WallS, 1e-9)
+	var refused error
+	if !doc.Settled && !c.Accept {
+		refused = refusal(&doc)
+	}
+	switch {
+	case c.JSON && refused != nil:
+		err = printJSON(application.Stdout, withoutMeans(doc))
+	case c.JSON:
+		err = printJSON(application.Stdout, doc)
+	case refused == nil:
+		err = printSimulation(application.Stdout, cases[0], doc)
+	}
+	if err != nil {
+		return err
+	}
+	return refused
 }
 
 // simulateCase is one simulation to make.
@@ -65,65 +101,39 @@ type simulateCase struct {
 	setting theory.Input
 	// bias asks for the comparison of what is trained with what is started.
 	bias bool
+	// automatic: the document does not say how long the warm-up is.
+	automatic bool
 }
 
-// override is one key of a grid at one value.
-type override struct{ key, value string }
-
-// cases resolves every simulation before the first one starts.
+// cases resolves the simulations of a command line without a grid, one a seed.
 func (c *simulateCmd) cases() ([]simulateCase, error) {
-	if c.Seeds < 1 || c.Seeds > seedsMax {
-		return nil, usageError(simulateHint, "--seeds %d: expected 1 to %d", c.Seeds, seedsMax)
-	}
-	axes, err := parseGrid(c.Grid)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := config.Read(c.File)
+	g, err := c.grid()
 	if err != nil {
 		return nil, err
 	}
 	var cases []simulateCase
-	for _, set := range combinations(axes) {
-		var overrides []config.Override
-		for _, text := range c.Set {
-			overrides = append(overrides, config.Override{Text: text})
-		}
-		for _, o := range set {
-			overrides = append(overrides, config.Override{Flag: "--grid", Text: o.key + "=" + o.value})
-		}
-		changed, err := raw.SetWith(overrides...)
+	for i := range g.simulations() {
+		one, err := g.simulation(i)
 		if err != nil {
 			return nil, err
 		}
-		document, err := changed.Resolve()
-		if err == nil {
-			document, err = document.ForSimulation()
-		}
-		if err != nil {
-			return nil, err
-		}
-		setting, err := predictInput(document)
-		if err != nil {
-			return nil, err
-		}
-		first := document.Seed
-		for i := range c.Seeds {
-			document.Seed = first + uint64(i)
-			cases = append(cases, simulateCase{set, document, setting, c.Bias})
-		}
+		cases = append(cases, one)
 	}
 	return cases, nil
 }
-
-// seedsMax bounds --seeds, so that a mistyped number does not exhaust memory.
-const seedsMax = 100_000
 
 // simulation is what headway simulate --json prints.
 type simulation struct {
 	metrics.Summary
 	Series []seriesPoint `json:"series"`
 	Ledger loop.Ledger   `json:"ledger"`
+	// Settled says that the means have; Unsettled which have not, and why.
+	Settled   bool              `json:"settled"`
+	Unsettled []unsettledFigure `json:"unsettled"`
+	// Warmup is what was left out at the beginning.
+	Warmup warmup `json:"warmup"`
+	// Confidence holds the intervals of the means, in place of the summary's.
+	Confidence confidence `json:"confidence"`
 	// Predicted is the closed form of the same document, null where there is none.
 	Predicted predicted `json:"predicted"`
 	// Events are rollout completions and train-step ends, warm-up included.
@@ -179,48 +189,65 @@ func series(steps []metrics.Step) []seriesPoint {
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
-// warnOfCases says once what is doubtful about any of several documents.
-func warnOfCases(application *app, cases []simulateCase) {
-	said := map[config.Warning]bool{}
-	for i := range cases {
-		for _, w := range cases[i].document.Warnings() {
-			if !said[w] {
-				said[w] = true
-				fmt.Fprintf(application.Stderr, "warning: %s\n", w)
-			}
-		}
+// warn prints what is doubtful about documents.
+func warn(application *app, warnings []config.Warning) {
+	for _, w := range warnings {
+		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
 	}
+}
+
+// unmeasured is a mean that is not reported.
+type unmeasured struct {
+	Mean *float64 `json:"mean"`
+}
+
+// simulationWithoutMeans is a simulation whose means have not settled: the figures
+// that are means of the window's steps are null, whatever else there is stays.
+type simulationWithoutMeans struct {
+	Staleness      unmeasured `json:"staleness"`
+	PQS            unmeasured `json:"pqs"`
+	IQS            unmeasured `json:"iqs"`
+	TokenStaleness unmeasured `json:"token_staleness"`
+	PeriodS        unmeasured `json:"period_s"`
+	simulation
+}
+
+// withoutMeans takes the means and what rests on them out.
+func withoutMeans(doc simulation) simulationWithoutMeans {
+	doc.Confidence = confidence{Method: doc.Confidence.Method}
+	return simulationWithoutMeans{simulation: doc}
 }
 
 // simulate makes one simulation; a trace is written if a path is given, and
 // progress shown if it is not nil.
 func simulate(c simulateCase, tracePath string, show *stepProgress) (doc simulation, err error) {
-	cfg, err := simulationConfig(c)
-	if err != nil {
-		return doc, err
-	}
-	finish := func(error) error { return nil }
-	if tracePath != "" {
-		if finish, err = traceSimulation(&cfg, c.document, tracePath); err != nil {
-			return doc, err
-		}
-	}
-	var observer *bias.Observer
-	if c.bias {
-		observer = watchBias(&cfg)
-	}
-	show.watch(&cfg)
-	res, err := sim.Run(cfg)
-	show.end()
-	if err = errors.Join(err, finish(err)); err != nil {
-		return doc, simulationError(err)
-	}
 	prediction, err := expect(c.document, c.setting)
 	if err != nil {
 		return doc, predictUsage(err)
 	}
+	var traced *traceFile
+	if tracePath != "" {
+		if traced, err = createTrace(tracePath); err != nil {
+			return doc, err
+		}
+	}
+	var observer *bias.Observer
+	observe := func(cfg *sim.Config) error {
+		if c.bias {
+			observer = watchBias(cfg)
+		}
+		return traced.watch(cfg, c.document)
+	}
+	if traced == nil && !c.bias {
+		observe = nil
+	}
+	run, err := settle(c, prediction.SettlingSteps, show, observe)
+	if err = errors.Join(err, traced.end(err)); err != nil {
+		return doc, simulationError(err)
+	}
 	doc = simulation{
-		Summary: res.Summary, Verl: verlMetrics(res.Summary), Series: series(res.Series), Ledger: res.Ledger, Events: res.Events,
+		Summary: run.Summary, Verl: verlMetrics(run.Summary), Series: series(run.Series), Ledger: run.Ledger, Events: run.Events,
+		Settled: run.settled(), Unsettled: append([]unsettledFigure{}, run.unsettled...), Warmup: run.warmup, Confidence: run.confidence,
 		Predicted: predicted{
 			StalenessMean: prediction.Staleness.Mean, PQS: prediction.PQS, IQS: prediction.IQS, PeriodS: prediction.Period.S,
 			CorrectedStalenessMean: prediction.Corrected.Mean, CorrectedPeriodS: prediction.Corrected.Period.S,
@@ -240,40 +267,6 @@ func simulationError(err error) error {
 		return runError("a live run with these settings would wait for ever, too", "%w", err)
 	}
 	return err
-}
-
-// traceSimulation has a simulation written to a new file. The returned function
-// ends the trace and closes the file; of a failed simulation it leaves no end.
-func traceSimulation(cfg *sim.Config, document config.Config, path string) (func(error) error, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return nil, usageError("name a file that does not exist yet", "--trace %s: the file exists, and nothing is overwritten", path)
-	}
-	if err != nil {
-		return nil, usageError("name a file in an existing directory", "--trace: %w", err)
-	}
-	rules := cfg.Loop
-	rules.TrainSteps = loop.Version(cfg.Warmup + cfg.Measured)
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	w, err := trace.NewWriter(buffered, trace.Header{Program: programName(), Source: "simulation", Seed: document.Seed,
-		Loop: rules, Config: string(document.YAML()), Warmup: loop.Version(cfg.Warmup)})
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
-		w.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
-	}
-	return func(failed error) error {
-		if failed == nil {
-			failed = w.End(nil)
-		} else {
-			failed = nil
-		}
-		if err := errors.Join(failed, buffered.Flush(), file.Close()); err != nil {
-			return fmt.Errorf("--trace %s: %w", path, err)
-		}
-		return nil
-	}, nil
 }
 
 // programName is what a trace says it was written by.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/headway-rl/headway/config"
@@ -19,22 +20,30 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	if d.Schedule == "synchronous" {
 		queue = "synchronous schedule"
 	}
-	fmt.Fprintf(&b, "C %d · B %d · S %d · %s · seed %d · %d steps after %d of warm-up\n\n",
-		d.Rollout.Concurrency, d.Train.Batch, d.Rollout.GroupSize, queue, d.Seed, d.Steps.Measured, d.Steps.Warmup)
-	p := doc.Predicted
+	fmt.Fprintf(&b, "C %d · B %d · S %d · %s · seed %d · %d steps after %s\n\n",
+		d.Rollout.Concurrency, d.Train.Batch, d.Rollout.GroupSize, queue, d.Seed, d.Steps.Measured, warmupLine(doc.Warmup))
+	if !doc.Settled {
+		b.WriteString("NOT SETTLED: the means below are of this window alone\n")
+		for _, u := range doc.Unsettled {
+			fmt.Fprintf(&b, "  - %s\n", u.Why)
+		}
+		b.WriteString("\n")
+	}
+	p, in := doc.Predicted, doc.Confidence
 	b.WriteString(report.Table{
-		Header: []string{"", "simulated", "closed form", "corrected"},
+		Header: []string{"", "simulated", "± 95 %", "closed form", "corrected"},
 		Rows: [][]string{
-			{"staleness, mean", report.Figure(doc.Staleness.Mean, 3), p.StalenessMean.Format(3), p.CorrectedStalenessMean.Format(3)},
-			{"  pre-queue (PQS)", report.Figure(doc.PQS.Mean, 3), p.PQS.Format(3), ""},
-			{"  in-queue (IQS)", report.Figure(doc.IQS.Mean, 3), p.IQS.Format(3), ""},
-			{"train period, s", report.Figure(doc.PeriodS.Mean, 3), p.PeriodS.Format(3), p.CorrectedPeriodS.Format(3)},
+			{"staleness, mean", report.Figure(doc.Staleness.Mean, 3), halfOf(in.StalenessMean), p.StalenessMean.Format(3), p.CorrectedStalenessMean.Format(3)},
+			{"  pre-queue (PQS)", report.Figure(doc.PQS.Mean, 3), halfOf(in.PQSMean), p.PQS.Format(3), ""},
+			{"  in-queue (IQS)", report.Figure(doc.IQS.Mean, 3), halfOf(in.IQSMean), p.IQS.Format(3), ""},
+			{"train period, s", report.Figure(doc.PeriodS.Mean, 3), halfOf(in.PeriodS), p.PeriodS.Format(3), p.CorrectedPeriodS.Format(3)},
 		},
 	}.String())
 	b.WriteString("\n")
-	b.WriteString(summaryTable(doc.Summary).String())
+	b.WriteString(histogramBars(doc.Staleness.Histogram))
+	b.WriteString(summaryTable(doc.Summary, doc.Confidence).String())
 	b.WriteString("\n")
-	b.WriteString(ledgerLine(d, doc) + "\n")
+	b.WriteString(ledgerLine(doc) + "\n")
 	if err := printFates(&b, d, doc); err != nil {
 		return err
 	}
@@ -52,7 +61,7 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 // printFates prints what became of the tokens, where some were wasted, what
 // interruptions did and, where it was asked, the bias of what was trained.
 func printFates(b *strings.Builder, d config.Config, doc simulation) error {
-	fates := report.Run{Partial: partialRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: windowOf(d.Steps.Warmup)}
+	fates := report.Run{Partial: partialRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: windowOf(doc.Warmup.Steps)}
 	if doc.Waste.WastedShare > 0 {
 		fates.Waste = report.WasteRows(doc.Summary)
 	}
@@ -72,18 +81,90 @@ func partialRows(s metrics.Summary, environment bool) []report.Row {
 	return report.PartialRows(s)
 }
 
-// summaryTable is what a simulation and a resimulation say in the same words.
-func summaryTable(s metrics.Summary) report.Table {
-	interval := "–"
-	if c := s.Confidence.StalenessMean95; c[1] > 0 {
-		interval = fmt.Sprintf("%.3f to %.3f", c[0], c[1])
+// warmupLine says how long the warm-up was, and who chose it.
+func warmupLine(w warmup) string {
+	line := fmt.Sprintf("%s of warm-up", report.Count(int64(w.Steps)))
+	if w.Automatic {
+		line += ", chosen automatically"
+	}
+	return line
+}
+
+// halfOf prints half the width of an interval, "–" for none.
+func halfOf(interval *[2]float64) string {
+	if interval == nil {
+		return "–"
+	}
+	return report.Figure((interval[1]-interval[0])/2, 3)
+}
+
+// Size of the picture of a distribution.
+const (
+	barRows  = 16
+	barCells = 40
+)
+
+// histogramBars draws how stale the trained groups were: a row for every staleness
+// or, where those are many, for a range of equal length.
+func histogramBars(histogram []int64) string {
+	first, last, all, most := -1, -1, int64(0), int64(1)
+	for k, n := range histogram {
+		if n > 0 {
+			last = k
+			if first < 0 {
+				first = k
+			}
+		}
+		all += n
+	}
+	if first == last { // one value needs no picture
+		return ""
+	}
+	wide := (last - first + barRows) / barRows
+	counts := make([]int64, (last-first)/wide+1)
+	for k := first; k <= last; k++ {
+		counts[(k-first)/wide] += histogram[k]
+		most = max(most, counts[(k-first)/wide])
+	}
+	var b strings.Builder
+	b.WriteString("staleness of trained groups\n")
+	for i, n := range counts {
+		name := fmt.Sprint(first + i*wide)
+		if wide > 1 {
+			name += fmt.Sprintf("–%d", min(first+(i+1)*wide-1, last))
+		}
+		fmt.Fprintf(&b, "  %9s %s %s\n", name, bar(float64(n)/float64(most)), report.Share(float64(n)/float64(all)))
+	}
+	return b.String() + "\n"
+}
+
+// eighths of a cell, as block characters.
+var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+
+// bar draws a share of the whole width; what is not nothing shows.
+func bar(share float64) string {
+	n := int(math.Round(share * barCells * 8))
+	if share > 0 {
+		n = max(n, 1)
+	}
+	return strings.Repeat("█", n/8) + eighths[n%8]
+}
+
+// summaryTable is what a simulation says beside its means.
+func summaryTable(s metrics.Summary, in confidence) report.Table {
+	idle := report.Share(s.TrainerIdleRatio)
+	if i := in.TrainerIdleRatio; i != nil && i[1]-i[0] > 0 {
+		idle += " ± " + report.Figure(50*(i[1]-i[0]), 1)
+	}
+	token := report.Figure(s.TokenStaleness.Mean, 3)
+	if in.TokenStalenessMean != nil {
+		token += " ± " + halfOf(in.TokenStalenessMean)
 	}
 	return report.Table{Rows: [][]string{
-		{"staleness, 95 % interval of the mean", interval},
 		{"staleness p50 · p95 · p99 · max", fmt.Sprintf("%d · %d · %d · %d", s.Staleness.P50, s.Staleness.P95, s.Staleness.P99, s.Staleness.Max)},
-		{"token staleness, mean", report.Figure(s.TokenStaleness.Mean, 3)},
+		{"token staleness, mean", token},
 		{"utilization ρ", report.Figure(s.Utilization, 3)},
-		{"trainer idle · rollout idle", report.Share(s.TrainerIdleRatio) + " · " + report.Share(s.RolloutIdleRatio)},
+		{"trainer idle · rollout idle", idle + " · " + report.Share(s.RolloutIdleRatio)},
 		{"rollouts/s produced · effective", report.Figure(s.Throughput.ProductionRolloutsPerS, 2) + " · " + report.Figure(s.Throughput.EffectiveRolloutsPerS, 2)},
 		{"rollouts/s trained, of wall time · of step time", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 2) + " · " + report.Figure(s.Throughput.ConsumptionRolloutsPerS, 2)},
 		{"what binds", s.Throughput.Binding},
@@ -93,7 +174,7 @@ func summaryTable(s metrics.Summary) report.Table {
 }
 
 // ledgerLine says where every rollout went; what is zero is left out.
-func ledgerLine(d config.Config, doc simulation) string {
+func ledgerLine(doc simulation) string {
 	l := doc.Ledger
 	parts := []string{fmt.Sprintf("%s rollouts: %s trained", report.Count(l.Admitted), report.Count(l.Trained))}
 	for _, part := range []struct {
@@ -108,7 +189,7 @@ func ledgerLine(d config.Config, doc simulation) string {
 		}
 	}
 	line := strings.Join(parts, ", ")
-	if d.Steps.Warmup > 0 {
+	if doc.Warmup.Steps > 0 {
 		line += "; warm-up included"
 	}
 	return line

@@ -4,29 +4,93 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
 )
 
-// stepProgress counts the train steps of one simulation on stderr, in place, for
-// a person who waits for it. The nil stepProgress shows nothing.
+// ticker prints on stderr how far something long is: in place on a terminal, else a
+// line now and then.
+type ticker struct {
+	app      *app
+	what     string
+	terminal bool
+	// from is what was done before it began.
+	from        int64
+	began, last time.Time
+	shown       bool
+}
+
+func newTicker(application *app, what string, from int64) ticker {
+	now := application.Now()
+	return ticker{app: application, what: what, terminal: application.IsTerminal(application.Stderr), from: from, began: now, last: now}
+}
+
+// update shows how much is done, unless it was shown a moment ago.
+func (t *ticker) update(done, all int64) {
+	now := t.app.Now()
+	every := lineEvery
+	if t.terminal {
+		every = lineEvery / 50
+	}
+	if now.Sub(t.last) < every || now.Sub(t.began) < time.Second {
+		return
+	}
+	t.last = now
+	line := fmt.Sprintf("%s of %s %s", report.Count(done), report.Count(all), t.what)
+	if elapsed := now.Sub(t.began).Seconds(); done > t.from {
+		rate := float64(done-t.from) / elapsed
+		line += fmt.Sprintf(", %s/s, %s left", perSecond(rate), roughly(float64(all-done)/rate))
+	}
+	if t.terminal {
+		fmt.Fprintf(t.app.Stderr, "\r%s\x1b[K", line)
+		t.shown = true
+		return
+	}
+	fmt.Fprintln(t.app.Stderr, line)
+}
+
+// end clears a terminal's line.
+func (t *ticker) end() {
+	if t.shown {
+		fmt.Fprint(t.app.Stderr, "\r\x1b[K")
+	}
+}
+
+// perSecond prints a rate.
+func perSecond(rate float64) string {
+	if rate >= 100 {
+		return report.Count(int64(rate))
+	}
+	return report.Figure(rate, 1)
+}
+
+// roughly prints a duration in the unit a person would.
+func roughly(s float64) string {
+	switch {
+	case s < 99:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 99*60:
+		return fmt.Sprintf("%.0f min", s/60)
+	case s < 48*3600:
+		return fmt.Sprintf("%.1f h", s/3600)
+	case s < 700*86400:
+		return fmt.Sprintf("%s days", report.Count(int64(s/86400)))
+	}
+	return fmt.Sprintf("%s years", report.Count(int64(s/86400/365.25)))
+}
+
+// stepProgress counts the train steps of one simulation. The nil stepProgress shows nothing.
 type stepProgress struct {
-	app       *app
-	all, done int
-	last      time.Time
-	shown     bool
+	ticker
+	all, done int64
 }
 
 // progressSteps is how many train steps pass between two looks at the clock.
 const progressSteps = 32
 
-// newStepProgress returns nil unless stderr is a terminal.
-func newStepProgress(application *app, steps config.Steps) *stepProgress {
-	if !application.IsTerminal(application.Stderr) {
-		return nil
-	}
-	return &stepProgress{app: application, all: steps.Warmup + steps.Measured, last: application.Now()}
+func newStepProgress(application *app) *stepProgress {
+	return &stepProgress{ticker: newTicker(application, "train steps", 0)}
 }
 
 // watch has a simulation tell its steps, beside whatever observes it already.
@@ -34,10 +98,14 @@ func (p *stepProgress) watch(cfg *sim.Config) {
 	if p == nil {
 		return
 	}
+	p.ticker = newTicker(p.app, p.what, 0)
+	p.done, p.all = 0, int64(cfg.Warmup+cfg.Measured)
 	observe := cfg.Observe
 	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 		if ev.Kind == loop.TrainStepEnded {
-			p.step()
+			if p.done++; p.done%progressSteps == 0 {
+				p.update(p.done, p.all)
+			}
 		}
 		if observe != nil {
 			observe(ev, generateNS, environmentNS, actions)
@@ -45,21 +113,21 @@ func (p *stepProgress) watch(cfg *sim.Config) {
 	}
 }
 
-// step counts one; what is done within a second shows nothing.
-func (p *stepProgress) step() {
-	p.done++
-	if p.done%progressSteps != 0 {
-		return
-	}
-	if now := p.app.Now(); now.Sub(p.last) >= time.Second {
-		fmt.Fprintf(p.app.Stderr, "\r%d of %d train steps", p.done, p.all)
-		p.last, p.shown = now, true
+// end clears the line.
+func (p *stepProgress) end() {
+	if p != nil {
+		p.ticker.end()
 	}
 }
 
-// end clears the line.
-func (p *stepProgress) end() {
-	if p != nil && p.shown {
-		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
-	}
+// gridProgress counts the simulations of a grid.
+type gridProgress struct {
+	ticker
+	all int64
 }
+
+func newGridProgress(application *app, from, all int64) *gridProgress {
+	return &gridProgress{newTicker(application, "simulations", from), all}
+}
+
+func (g *gridProgress) update(done int64) { g.ticker.update(done, g.all) }

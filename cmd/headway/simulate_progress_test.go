@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
 )
 
 // On a terminal the steps of a long simulation are counted in place, and the line
-// is gone at its end; a short one, and anything but a terminal, shows nothing.
+// is gone at its end; elsewhere a line is printed now and then. A short one shows
+// nothing.
 func TestStepProgress(t *testing.T) {
 	run := func(terminal bool, perLook time.Duration) (string, int) {
 		var stderr bytes.Buffer
@@ -21,8 +21,8 @@ func TestStepProgress(t *testing.T) {
 			now = now.Add(perLook)
 			return now
 		}}
-		cfg := sim.Config{Observe: func(loop.Event, int64, int64, []loop.Action) { seen++ }}
-		show := newStepProgress(application, config.Steps{Warmup: 100, Measured: 900})
+		cfg := sim.Config{Warmup: 100, Measured: 900, Observe: func(loop.Event, int64, int64, []loop.Action) { seen++ }}
+		show := newStepProgress(application)
 		show.watch(&cfg)
 		for range 1000 {
 			cfg.Observe(loop.Event{Kind: loop.TrainStepEnded}, 0, 0, nil)
@@ -32,13 +32,14 @@ func TestStepProgress(t *testing.T) {
 		return stderr.String(), seen
 	}
 	text, seen := run(true, 400*time.Millisecond)
-	if !strings.Contains(text, "\r480 of 1000 train steps") || !strings.HasSuffix(text, "\r\x1b[K") || seen != 2000 {
+	if !strings.Contains(text, "\r480 of 1 000 train steps, 80.0/s, 6 s left") || !strings.HasSuffix(text, "\r\x1b[K") || seen != 2000 {
 		t.Errorf("shows %q, %d events seen", text, seen)
 	}
 	if text, _ := run(true, time.Millisecond); text != "" {
 		t.Errorf("a short simulation shows %q", text)
 	}
-	if text, seen := run(false, time.Second); text != "" || seen != 2000 {
-		t.Errorf("without a terminal: %q, %d events seen", text, seen)
+	text, seen = run(false, time.Second)
+	if lines := strings.Count(text, "\n"); lines != 6 || strings.ContainsAny(text, "\r\x1b") || seen != 2000 {
+		t.Errorf("without a terminal: %d lines %q, %d events seen", lines, text, seen)
 	}
 }

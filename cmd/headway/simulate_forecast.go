@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/headway-rl/headway/report"
+)
+
+// When a grid is measured and asked about before it starts.
+const (
+	// forecastMin is how many simulations are started without measuring some first.
+	forecastMin = 200
+	// forecastTries and forecastTime bound the measurement.
+	forecastTries = 9
+	forecastTime  = 2 * time.Second
+	// askAfter is how long a grid may take without being asked for.
+	askAfter = 10 * time.Minute
+)
+
+// affordable refuses a grid that would take long, unless it is asked for by --yes:
+// it says how long, from a few of its simulations, spread over it.
+func (c *simulateCmd) affordable(application *app, g *grid) error {
+	all := g.simulations()
+	if all <= forecastMin || c.Yes {
+		return nil
+	}
+	began := application.Now()
+	tried := int64(0)
+	for tried < forecastTries && application.Now().Sub(began) < forecastTime {
+		// Settings at odd parts of the grid, so that no axis is seen at one end alone.
+		g.make(int64(float64(all) * float64(2*((tried*4)%forecastTries)+1) / (2 * forecastTries)))
+		tried++
+	}
+	each := application.Now().Sub(began).Seconds() / float64(tried)
+	cores := runtime.GOMAXPROCS(0)
+	took := each * float64(all) / float64(cores)
+	if took <= askAfter.Seconds() {
+		return nil
+	}
+	narrower := "--yes starts it all the same; fewer values or a smaller steps.measured shorten it"
+	if c.Out == "" {
+		narrower = "--yes --out FILE.csv starts it all the same; fewer values or a smaller steps.measured shorten it"
+	}
+	return usageError(narrower, "%s settings, %d seeds each, take about %s on %d cores: %s simulations of %s on average, as %d of them did",
+		report.Count(g.settings), g.seeds, roughly(took), cores, report.Count(all), briefly(each), tried)
+}
+
+// briefly prints the time of one simulation.
+func briefly(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%.3g ms", 1000*s)
+	}
+	return roughly(s)
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/report"
+)
+
+// rowWriter writes a grid's settings to a file, one by one.
+type rowWriter interface {
+	write(p *gridPoint) error
+	// flush has what was written so far outlive the process.
+	flush() error
+	// close ends the file; failed says that it is not complete.
+	close(failed bool) error
+}
+
+// stream writes every setting to the file as soon as those before it are there.
+func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
+	w, from, err := c.open(g)
+	if err != nil {
+		return err
+	}
+	flushed := application.Now()
+	count, err := g.run(application, from, func(p *gridPoint) error {
+		p.publish(c.Accept)
+		if err := w.write(p); err != nil {
+			return err
+		}
+		p.runs = nil
+		if now := application.Now(); now.Sub(flushed) >= time.Second {
+			flushed = now
+			return w.flush()
+		}
+		return nil
+	})
+	if err = errors.Join(err, w.close(err != nil)); err != nil {
+		return fmt.Errorf("--out %s: %w", c.Out, err)
+	}
+	if err := c.printStream(application, g, from, count, application.Now().Sub(began).Seconds()); err != nil {
+		return err
+	}
+	return count.verdict(c.Accept)
+}
+
+// printStream says what was written.
+func (c *simulateCmd) printStream(application *app, g *grid, from int64, count tally, wall float64) error {
+	if c.JSON {
+		return printJSON(application.Stdout, struct {
+			Out        string  `json:"out"`
+			Settings   int64   `json:"settings"`
+			Seeds      int64   `json:"seeds"`
+			Resumed    int64   `json:"resumed_settings"`
+			Unsettled  int64   `json:"unsettled_settings"`
+			Failed     int64   `json:"failed_settings"`
+			Events     int64   `json:"events"`
+			EventsPerS float64 `json:"events_per_s"`
+			WallS      float64 `json:"wall_s"`
+		}{c.Out, g.settings, g.seeds, from, count.unsettled, count.failed, count.events, float64(count.events) / max(wall, 1e-9), wall})
+	}
+	resumed := ""
+	if from > 0 {
+		resumed = fmt.Sprintf(", %s of them there before", report.Count(from))
+	}
+	_, err := fmt.Fprintf(application.Stdout, "%s: %s settings%s, %d seeds each, %d columns; %s events in %s, %s per second\n", c.Out,
+		report.Count(g.settings), resumed, g.seeds, len(g.axes)+len(columns)+1, report.Count(count.events), roughly(wall), report.Count(int64(float64(count.events)/max(wall, 1e-9))))
+	return err
+}
+
+// open opens the file for what is to come. from is the first setting it lacks.
+func (c *simulateCmd) open(g *grid) (w rowWriter, from int64, err error) {
+	mark, err := c.experiment(g)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case strings.HasSuffix(c.Out, ".parquet") && c.Resume:
+		return nil, 0, usageError("write a FILE.csv where a grid may have to be resumed", "--resume: a Parquet file is complete or unreadable")
+	case strings.HasSuffix(c.Out, ".parquet"):
+		w, err = createParquet(c.Out, g, mark, c.Accept)
+		return w, 0, err
+	case !strings.HasSuffix(c.Out, ".csv"):
+		return nil, 0, usageError("the ending says what is written", "--out %s: expected FILE.csv or FILE.parquet", c.Out)
+	case c.Resume:
+		return c.resume(g, mark)
+	}
+	file, err := createFile("--out", c.Out)
+	if err != nil {
+		var failed *failure
+		if errors.As(err, &failed) && strings.Contains(failed.Message, "exists") {
+			failed.Hint = "name a new file, or go on with this one by --resume"
+		}
+		return nil, 0, err
+	}
+	rows := newCSV(file, mark, c.Accept)
+	return rows, 0, rows.csv.Write(header(g))
+}
+
+// experiment names what a file's rows are of: documents, axes, seeds and program. Two
+// files of one mark have the same rows.
+func (c *simulateCmd) experiment(g *grid) (string, error) {
+	first, err := g.resolve(0)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n%s\n%q %d %v %v\n", programName(), first.document.YAML(), c.Grid, c.Seeds, c.Accept, first.automatic)
+	return hex.EncodeToString(sum.Sum(nil)[:6]), nil
+}
+
+// header names the columns.
+func header(g *grid) []string {
+	var names []string
+	for _, a := range g.axes {
+		names = append(names, a.key)
+	}
+	names = append(names, "experiment")
+	for i := range columns {
+		names = append(names, columns[i].name)
+	}
+	return names
+}
+
+// csvRows writes comma-separated values.
+type csvRows struct {
+	file   *os.File
+	buffer *bufio.Writer
+	csv    *csv.Writer
+	mark   string
+	accept bool
+	cells  []string
+}
+
+func newCSV(file *os.File, mark string, accept bool) *csvRows {
+	buffer := bufio.NewWriterSize(file, 1<<16)
+	return &csvRows{file: file, buffer: buffer, csv: csv.NewWriter(buffer), mark: mark, accept: accept}
+}
+
+func (w *csvRows) write(p *gridPoint) error {
+	w.cells = w.cells[:0]
+	for _, o := range p.set {
+		w.cells = append(w.cells, o.value)
+	}
+	w.cells = append(w.cells, w.mark)
+	for i := range columns {
+		w.cells = append(w.cells, cell(columns[i].of(p, w.accept)))
+	}
+	return w.csv.Write(w.cells)
+}
+
+// cell prints a value; ten digits are more than any simulated mean has.
+func cell(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(v, 'g', 10, 64)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	return strings.ReplaceAll(fmt.Sprint(value), "\n", "; ") // a row is a line
+}
+
+func (w *csvRows) flush() error {
+	w.csv.Flush()
+	return errors.Join(w.csv.Error(), w.buffer.Flush())
+}
+
+func (w *csvRows) close(bool) error {
+	return errors.Join(w.flush(), w.file.Close())
+}
+
+// resume opens the file of an interrupted grid behind its last whole row.
+func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, int64, error) {
+	file, err := os.OpenFile(c.Out, os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, 0, usageError("without --resume a new file is begun", "--resume: %w", err)
+	}
+	done, size, err := wholeRows(file, g, mark)
+	if err == nil {
+		err = file.Truncate(size)
+	}
+	if err == nil {
+		_, err = file.Seek(size, io.SeekStart)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(usageError("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
+	}
+	rows := newCSV(file, mark, c.Accept)
+	if size == 0 {
+		err = rows.csv.Write(header(g))
+	}
+	return rows, done, err
+}
+
+// wholeRows counts the settings a file has, and the bytes up to the end of the last
+// whole row. It refuses rows of anything but this grid, from its beginning.
+func wholeRows(file io.Reader, g *grid, mark string) (done, size int64, err error) {
+	source := &lineReader{source: bufio.NewReaderSize(file, 1<<16)}
+	r := csv.NewReader(source)
+	r.ReuseRecord, r.FieldsPerRecord = true, -1
+	want := header(g)
+	for line := int64(0); ; line++ {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return max(line-1, 0), size, nil
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(row) != len(want) {
+			return 0, 0, fmt.Errorf("row %d has %d columns, expected %d", line, len(row), len(want))
+		}
+		if line == 0 {
+			for i := range want {
+				if row[i] != want[i] {
+					return 0, 0, fmt.Errorf("column %d is %q, expected %q", i+1, row[i], want[i])
+				}
+			}
+		} else if err := isRow(row, g, line-1, mark); err != nil {
+			return 0, 0, err
+		}
+		size = r.InputOffset()
+	}
+}
+
+// isRow reports whether a row is that of a setting.
+func isRow(row []string, g *grid, setting int64, mark string) error {
+	if setting >= g.settings {
+		return fmt.Errorf("it has more rows than the grid has settings (%d)", g.settings)
+	}
+	for i, o := range g.overrides(setting) {
+		if row[i] != o.value {
+			return fmt.Errorf("row %d has %s=%s, expected %s", setting+1, o.key, row[i], o.value)
+		}
+	}
+	if have := row[len(g.axes)]; have != mark {
+		return fmt.Errorf("its rows are of experiment %s, this is %s: the document, the flags or the program changed", have, mark)
+	}
+	return nil
+}
+
+// lineReader hands on whole lines alone: what follows the last line end was being
+// written when the process ended.
+type lineReader struct {
+	source *bufio.Reader
+	line   []byte
+}
+
+func (l *lineReader) Read(p []byte) (int, error) {
+	for len(l.line) == 0 {
+		line, err := l.source.ReadBytes('\n')
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return 0, io.EOF
+			}
+			return 0, err
+		}
+		l.line = line
+	}
+	n := copy(p, l.line)
+	l.line = l.line[n:]
+	return n, nil
+}

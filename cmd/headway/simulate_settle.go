@@ -1,0 +1,289 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/headway-rl/headway/estimate"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/sim"
+)
+
+// Automatic warm-up.
+const (
+	// warmupTries is how often a simulation whose window still holds its transient is
+	// made again with a longer warm-up.
+	warmupTries = 3
+	// warmupShare bounds an automatic warm-up, in measured steps.
+	warmupShare = 8
+	// versionScale is the least staleness that a drift is measured by: what is below
+	// half a version may move by more than a share of itself.
+	versionScale = 0.5
+)
+
+// warmup says what was left out at the beginning of a simulation.
+type warmup struct {
+	// Steps is the number of train steps left out, Automatic that the document did not say it.
+	Steps     int  `json:"steps"`
+	Automatic bool `json:"automatic"`
+	// Tries is how many warm-ups were tried, each longer than the one before.
+	Tries int `json:"tries"`
+	// ClosedFormSteps is how many steps the queue needs to settle by the closed form.
+	ClosedFormSteps float64 `json:"closed_form_steps"`
+	// DetectedSteps is where MSER-5 sees the transient of staleness and period end, from
+	// the first step on.
+	DetectedSteps int `json:"detected_steps"`
+}
+
+// unsettledFigure says why one mean has not settled.
+type unsettledFigure struct {
+	// Figure is staleness, pqs, iqs or period_s.
+	Figure string `json:"figure"`
+	// Cause is short, transient, trend or correlated.
+	Cause string `json:"cause"`
+	// Why says it in a sentence.
+	Why string `json:"why"`
+	// MoreSteps is about how many more measured steps it takes; null where the series
+	// shows no end.
+	MoreSteps *float64 `json:"more_steps"`
+	cause     estimate.Cause
+}
+
+// causeNames are the causes in JSON.
+var causeNames = map[estimate.Cause]string{estimate.Short: "short", estimate.Transient: "transient", estimate.Trend: "trend", estimate.Correlated: "correlated"}
+
+// confidence holds 95 % intervals of means; null where the window is too short for one.
+type confidence struct {
+	StalenessMean      *[2]float64 `json:"staleness_mean_95"`
+	PQSMean            *[2]float64 `json:"pqs_mean_95"`
+	IQSMean            *[2]float64 `json:"iqs_mean_95"`
+	TokenStalenessMean *[2]float64 `json:"token_staleness_mean_95"`
+	PeriodS            *[2]float64 `json:"period_s_mean_95"`
+	TrainerIdleRatio   *[2]float64 `json:"trainer_idle_ratio_95"`
+	// Method is batch means, of Batches batches of BatchSteps train steps each for the
+	// staleness. IndependentSteps is how many independent steps that mean is worth; null
+	// where every step is the same.
+	Method           string   `json:"method"`
+	Batches          int      `json:"batches"`
+	BatchSteps       int      `json:"batch_steps"`
+	IndependentSteps *float64 `json:"independent_steps"`
+}
+
+// judgement is what the series of a simulation says of its means.
+type judgement struct {
+	confidence confidence
+	unsettled  []unsettledFigure
+}
+
+// settled reports whether every mean has.
+func (j judgement) settled() bool { return len(j.unsettled) == 0 }
+
+// drifts reports whether what has not settled moves, so that a longer warm-up may help.
+func (j judgement) drifts() bool {
+	for _, u := range j.unsettled {
+		if u.cause == estimate.Transient || u.cause == estimate.Trend {
+			return true
+		}
+	}
+	return false
+}
+
+// judge looks at the steps of the measured window.
+func judge(steps []metrics.Step) judgement {
+	column := func(f func(*metrics.Step) float64) []float64 {
+		x := make([]float64, len(steps))
+		for i := range steps {
+			x[i] = f(&steps[i])
+		}
+		return x
+	}
+	staleness := column(func(s *metrics.Step) float64 { return s.Staleness })
+	periods := column(func(s *metrics.Step) float64 { return float64(s.PeriodNS) / 1e9 })
+	tokens := column(func(s *metrics.Step) float64 { return float64(s.Tokens) })
+	scale := math.Max(estimate.OfSeries(staleness).Mean, versionScale)
+	var j judgement
+	figure := func(name, what string, x []float64, scale float64) estimate.Verdict {
+		v := estimate.Judge(x, scale)
+		if !v.OK() {
+			j.unsettled = append(j.unsettled, describe(name, what, x, v))
+		}
+		return v
+	}
+	first := figure("staleness", "the mean staleness", staleness, scale)
+	j.confidence = confidence{
+		StalenessMean: bounds(first.Interval),
+		PQSMean:       bounds(figure("pqs", "the pre-queue staleness", column(func(s *metrics.Step) float64 { return s.PQS }), scale).Interval),
+		IQSMean:       bounds(figure("iqs", "the in-queue staleness", column(func(s *metrics.Step) float64 { return s.IQS }), scale).Interval),
+		TokenStalenessMean: bounds(estimate.OfRatio(
+			column(func(s *metrics.Step) float64 { return s.TokenStaleness * float64(s.Tokens) }), tokens)),
+		PeriodS: bounds(figure("period_s", "the train period", periods, 0).Interval),
+		TrainerIdleRatio: bounds(estimate.OfRatio(
+			column(func(s *metrics.Step) float64 { return s.TrainerIdle * float64(s.PeriodNS) / 1e9 }), periods)),
+		Method: "batch means", Batches: first.Interval.Batches, BatchSteps: first.Interval.BatchSize,
+	}
+	if !math.IsInf(first.Independent, 0) && first.Independent > 0 {
+		j.confidence.IndependentSteps = &first.Independent
+	}
+	return j
+}
+
+// bounds are the ends of an interval, nil for none.
+func bounds(v estimate.Interval) *[2]float64 {
+	if !v.Known() || math.IsNaN(v.Half) {
+		return nil
+	}
+	return &[2]float64{v.Low(), v.High()}
+}
+
+// describe says why a mean has not settled.
+func describe(name, what string, x []float64, v estimate.Verdict) unsettledFigure {
+	u := unsettledFigure{Figure: name, Cause: causeNames[v.Cause], cause: v.Cause}
+	if !math.IsNaN(v.More) {
+		more := math.Ceil(v.More)
+		u.MoreSteps = &more
+	}
+	n := len(x)
+	switch v.Cause {
+	case estimate.Short:
+		u.Why = fmt.Sprintf("%d measured steps are too few to tell whether %s has settled: at least %d", n, what, estimate.ValuesMin)
+	case estimate.Transient:
+		u.Why = fmt.Sprintf("%s is still in its transient as the %d measured steps begin", what, n)
+	case estimate.Trend:
+		u.Why = fmt.Sprintf("%s drifts by %s over the %d measured steps, around %s", what, signed(v.Drift), n, report.Figure(v.Interval.Mean, 3))
+	case estimate.Correlated:
+		u.Why = fmt.Sprintf("%s wanders so slowly that %d steps are worth only %s independent ones: %s ± %s", what, n,
+			report.Figure(v.Independent, 0), report.Figure(v.Interval.Mean, 3), report.Figure(v.Interval.Half, 3))
+	}
+	return u
+}
+
+// signed prints a difference with its sign.
+func signed(v float64) string {
+	if v < 0 {
+		return report.Figure(v, 3)
+	}
+	return "+" + report.Figure(v, 3)
+}
+
+// windowOfSteps are the steps after a warm-up.
+func windowOfSteps(steps []metrics.Step, warmup int) []metrics.Step {
+	for i := range steps {
+		if int(steps[i].Step) > warmup {
+			return steps[i:]
+		}
+	}
+	return nil
+}
+
+// detected is where the transients of staleness and period end, in steps.
+func detected(steps []metrics.Step) int {
+	x, p := make([]float64, len(steps)), make([]float64, len(steps))
+	for i := range steps {
+		x[i], p[i] = steps[i].Staleness, float64(steps[i].PeriodNS)
+	}
+	return max(estimate.Warmup(x).Steps, estimate.Warmup(p).Steps)
+}
+
+// settledRun is a simulation with what is to be thought of its means.
+type settledRun struct {
+	sim.Result
+	judgement
+	warmup warmup
+}
+
+// settle simulates until the measured window is free of the beginning's transient.
+// An explicit warm-up is kept as it is. An automatic one begins with the default,
+// or the closed form's settling time where that is longer, and grows while the
+// window still drifts. observe, if not nil, is told of the last simulation alone.
+func settle(c simulateCase, settlingSteps float64, show *stepProgress, observe func(*sim.Config) error) (settledRun, error) {
+	var run settledRun
+	run.warmup = warmup{Steps: c.document.Steps.Warmup, Automatic: c.automatic, ClosedFormSteps: settlingSteps}
+	most := max(warmupShare*c.document.Steps.Measured, run.warmup.Steps)
+	if c.automatic && settlingSteps > float64(run.warmup.Steps) && settlingSteps <= float64(most) {
+		run.warmup.Steps = int(math.Ceil(settlingSteps))
+	}
+	direct := !c.automatic // nothing is tried: the first simulation is the last
+	for {
+		run.warmup.Tries++
+		if err := run.once(c, show, observe, direct); err != nil {
+			return run, err
+		}
+		next := min(max(2*run.warmup.Steps, run.warmup.DetectedSteps), most)
+		if direct || run.settled() || !run.drifts() || run.warmup.Tries == warmupTries || next <= run.warmup.Steps {
+			break
+		}
+		run.warmup.Steps = next
+	}
+	if direct || observe == nil {
+		return run, nil
+	}
+	return run, run.once(c, show, observe, true)
+}
+
+// once simulates with the present warm-up.
+func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*sim.Config) error, observed bool) error {
+	cfg, err := simulationConfig(c)
+	if err != nil {
+		return err
+	}
+	cfg.Warmup = run.warmup.Steps
+	if observed && observe != nil {
+		if err := observe(&cfg); err != nil {
+			return err
+		}
+	}
+	show.watch(&cfg)
+	run.Result, err = sim.Run(cfg)
+	show.end()
+	if err != nil {
+		return err
+	}
+	run.judgement = judge(windowOfSteps(run.Series, cfg.Warmup))
+	run.warmup.DetectedSteps = detected(run.Series)
+	return nil
+}
+
+// refusal is the error about means that have not settled.
+func refusal(doc *simulation) error {
+	whys := make([]string, 0, len(doc.Unsettled))
+	for _, u := range doc.Unsettled {
+		whys = append(whys, u.Why)
+	}
+	return runError(refusalHint(doc), "not settled: %s", strings.Join(whys, "; "))
+}
+
+// refusalHint says what to set.
+func refusalHint(doc *simulation) string {
+	const instead = "; --accept-unsettled prints the means of this window all the same"
+	more, endless, drifts := 0.0, false, false
+	for _, u := range doc.Unsettled {
+		if u.MoreSteps == nil {
+			endless = true
+		} else {
+			more = math.Max(more, *u.MoreSteps)
+		}
+		drifts = drifts || u.cause == estimate.Transient || u.cause == estimate.Trend
+	}
+	w := doc.Warmup
+	beyond := ""
+	if w.ClosedFormSteps > float64(w.Steps+int(doc.Steps)) {
+		beyond = fmt.Sprintf("; by the closed form this queue needs about %s steps", report.Count(int64(w.ClosedFormSteps)))
+	}
+	switch {
+	case endless && more == 0:
+		return "the steps show no end of the drift: the workload itself may change over the run (lengths, solve rate, curriculum), or the queue may fill for very long" + beyond + instead
+	case drifts:
+		return fmt.Sprintf("about %s steps more should do: --set steps.warmup=%d --set steps.measured=%d%s%s",
+			report.Count(int64(more)), rounded(float64(w.Steps)+more), doc.Steps, beyond, instead)
+	}
+	return fmt.Sprintf("about %s steps more should do: --set steps.measured=%d%s%s",
+		report.Count(int64(more)), rounded(float64(doc.Steps)+more), beyond, instead)
+}
+
+// rounded rounds up to two digits: the estimate is no better.
+func rounded(steps float64) int64 {
+	unit := math.Pow(10, math.Max(math.Floor(math.Log10(math.Max(steps, 1)))-1, 0))
+	return int64(math.Ceil(steps/unit) * unit)
+}

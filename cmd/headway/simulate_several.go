@@ -1,0 +1,261 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/report"
+)
+
+// reportMax is how many simulations are printed as tables or as one JSON document;
+// more are streamed to a file.
+const reportMax = 10_000
+
+// several makes all simulations of a grid on all cores, and reports them in their order.
+func (c *simulateCmd) several(application *app) error {
+	began := application.Now()
+	g, err := c.grid()
+	if err != nil {
+		return err
+	}
+	warnings, err := g.check()
+	if err != nil {
+		return err
+	}
+	if err := c.affordable(application, g); err != nil {
+		return err
+	}
+	if c.Out == "" && g.simulations() > reportMax {
+		return usageError("--out FILE.csv or FILE.parquet takes any number", "%s simulations are more than can be printed at once (%s)",
+			report.Count(g.simulations()), report.Count(reportMax))
+	}
+	if c.Resume && c.Out == "" {
+		return usageError(simulateHint, "--resume goes on with the file that --out names")
+	}
+	warn(application, warnings)
+	if c.Out != "" {
+		return c.stream(application, g, began)
+	}
+	return c.collect(application, g, began)
+}
+
+// collect keeps every result, and prints them together.
+func (c *simulateCmd) collect(application *app, g *grid, began time.Time) error {
+	var points []*gridPoint
+	var runs []any
+	tally, err := g.run(application, 0, func(p *gridPoint) error {
+		points = append(points, p)
+		if c.JSON {
+			runs = append(runs, p.report(c.Accept)...)
+		}
+		p.runs = nil
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(points) == 1 && points[0].failed != nil {
+		return points[0].failed
+	}
+	for _, p := range points {
+		p.publish(c.Accept)
+	}
+	wall := application.Now().Sub(began).Seconds()
+	if c.JSON {
+		err = printJSON(application.Stdout, struct {
+			Points     []*gridPoint `json:"points"`
+			Runs       []any        `json:"runs"`
+			Events     int64        `json:"events"`
+			EventsPerS float64      `json:"events_per_s"`
+			WallS      float64      `json:"wall_s"`
+		}{points, runs, tally.events, float64(tally.events) / max(wall, 1e-9), wall})
+	} else {
+		err = printGrid(application.Stdout, points, c.Accept)
+	}
+	return errors.Join(err, tally.verdict(c.Accept))
+}
+
+// tally counts what became of a grid's settings.
+type tally struct {
+	settings, unsettled, failed int64
+	events                      int64
+	// firstUnsettled and firstFailed say what was first.
+	firstUnsettled, firstFailed string
+}
+
+// add counts a setting.
+func (t *tally) add(p *gridPoint) {
+	t.settings++
+	t.events += p.events
+	switch {
+	case p.failed != nil:
+		if t.failed++; t.failed == 1 {
+			t.firstFailed = fmt.Sprintf("%s: %v", p.name(), p.failed)
+		}
+	case !p.Settled:
+		if t.unsettled++; t.unsettled == 1 {
+			t.firstUnsettled = fmt.Sprintf("%s: %s", p.name(), p.Why)
+		}
+	}
+}
+
+// verdict is the error about settings without means, nil if all have them.
+func (t *tally) verdict(accept bool) error {
+	var errs []error
+	if t.failed > 0 {
+		errs = append(errs, runError("", "%s of %s settings could not be simulated, the first: %s", report.Count(t.failed), report.Count(t.settings), t.firstFailed))
+	}
+	if t.unsettled > 0 && !accept {
+		errs = append(errs, runError("simulate more steps, --set steps.measured=N; --accept-unsettled reports their means all the same",
+			"%s of %s settings have not settled, and have no mean, the first: %s", report.Count(t.unsettled), report.Count(t.settings), t.firstUnsettled))
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// made is one simulation that was tried.
+type made struct {
+	one simulateCase
+	doc simulation
+	err error
+}
+
+// run makes the grid's simulations from a setting on, and hands every setting over
+// in order. A simulation that fails is part of its setting; the error is that of
+// taking a setting.
+func (g *grid) run(application *app, from int64, take func(*gridPoint) error) (tally, error) {
+	var count tally
+	show := newGridProgress(application, from*g.seeds, g.simulations())
+	var point *gridPoint
+	err := inOrder(from*g.seeds, g.simulations(), runtime.GOMAXPROCS(0), g.make, func(i int64, m made) error {
+		if i%g.seeds == 0 {
+			point = newGridPoint(g, i/g.seeds)
+		}
+		point.add(m)
+		show.update(i + 1)
+		if (i+1)%g.seeds != 0 {
+			return nil
+		}
+		point.finish()
+		count.add(point)
+		return take(point)
+	})
+	show.end()
+	return count, err
+}
+
+// make makes one simulation.
+func (g *grid) make(i int64) made {
+	one, err := g.simulation(i)
+	if err != nil {
+		return made{one: one, err: err}
+	}
+	doc, err := simulate(one, "", nil)
+	doc.Series = nil
+	return made{one, doc, err}
+}
+
+// inOrder makes the values from a number up to another on several workers, and takes
+// them in order. What is made and not taken yet is bounded, however unequal the
+// makings are. It ends with the first error of taking, after what is under way.
+func inOrder[T any](from, to int64, workers int, produce func(int64) T, take func(int64, T) error) error {
+	type job struct {
+		i    int64
+		done chan T
+	}
+	const aheadPerWorker = 16
+	jobs, waiting := make(chan job), make(chan job, aheadPerWorker*workers)
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for j := range jobs {
+				j.done <- produce(j.i)
+			}
+		})
+	}
+	group.Go(func() {
+		defer close(waiting)
+		defer close(jobs)
+		for i := from; i < to; i++ {
+			j := job{i, make(chan T, 1)}
+			select {
+			case waiting <- j:
+			case <-stop:
+				return
+			}
+			select {
+			case jobs <- j:
+			case <-stop:
+				return
+			}
+		}
+	})
+	var err error
+	for i := from; i < to && err == nil; i++ {
+		j := <-waiting
+		err = take(i, <-j.done)
+	}
+	close(stop)
+	group.Wait()
+	return err
+}
+
+// printGrid prints a grid's settings beside their closed forms.
+func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
+	table := report.Table{Title: fmt.Sprintf("%s settings, %d seeds each", report.Count(int64(len(points))), points[0].Seeds)}
+	for _, o := range points[0].set {
+		table.Header = append(table.Header, o.key)
+	}
+	table.Header = append(table.Header, "staleness", "± 95 %", "closed form", "PQS", "IQS", "p95", "period s", "closed form", "trainer idle", "rollout idle")
+	marked := false
+	for _, p := range points {
+		var row []string
+		for _, o := range p.set {
+			row = append(row, o.value)
+		}
+		mark := ""
+		switch {
+		case p.failed != nil:
+			table.Rows = append(table.Rows, append(row, "failed"))
+			continue
+		case !p.Settled && !accept:
+			table.Rows = append(table.Rows, append(row, "–", "", p.Predicted.StalenessMean.Format(3), "not settled"))
+			continue
+		case !p.Settled:
+			mark, marked = " *", true
+		}
+		mean := func(f func(*simulation) float64) float64 { return p.mean(f) }
+		row = append(row, report.Figure(p.Staleness.mean, 3)+mark, halfWidth(p.Staleness), p.Predicted.StalenessMean.Format(3),
+			report.Figure(mean(func(s *simulation) float64 { return s.PQS.Mean }), 3),
+			report.Figure(mean(func(s *simulation) float64 { return s.IQS.Mean }), 3),
+			fmt.Sprint(metrics.Quantile(p.histogram, 0.95)),
+			report.Figure(p.PeriodS.mean, 2), p.Predicted.PeriodS.Format(2),
+			report.Share(mean(func(s *simulation) float64 { return s.TrainerIdleRatio })),
+			report.Share(mean(func(s *simulation) float64 { return s.RolloutIdleRatio })))
+		table.Rows = append(table.Rows, row)
+	}
+	if _, err := table.WriteTo(w); err != nil {
+		return err
+	}
+	if marked {
+		_, err := fmt.Fprintln(w, "* not settled")
+		return err
+	}
+	return nil
+}
+
+// halfWidth prints half an interval, "–" for none.
+func halfWidth(m pointMean) string {
+	if m.Interval == nil {
+		return "–"
+	}
+	return report.Figure((m.Interval[1]-m.Interval[0])/2, 3)
+}
