@@ -104,15 +104,11 @@ func (m matching) fleet(mean, tailness float64) (fleet, error) {
 // cappedMean are lognormal lengths whose mean after the cap is the given one.
 func cappedMean(mean, tailness float64, limit int) (*workload.Lengths, error) {
 	low, high := mean, float64(limit)
-	for range 40 {
-		lengths, err := lognormal((low+high)/2, tailness, limit)
-		if err != nil {
-			return nil, err
-		}
-		if lengths.Mean() < mean {
-			low = (low + high) / 2
+	for range 20 {
+		if middle := (low + high) / 2; workload.LognormalLengths(middle, 1.3*tailness/100, limit).Mean() < mean {
+			low = middle
 		} else {
-			high = (low + high) / 2
+			high = middle
 		}
 	}
 	lengths, err := lognormal(high, tailness, limit)
@@ -241,7 +237,7 @@ func throughputMatching(ctx context.Context, o Options) (Case, error) {
 	c.Quantities = matchingQuantities(table, m, rates.name, summaries[0])
 	c.Checks = []Check{{Row: "64 + 192 GPUs", Name: "trainer_wait_share", How: "1 − generator rate/trainer rate, if the trainer waits for nothing else", Printed: m.wait,
 		Redone: 1 - m.generator/m.trainer, Rounding: table.rounding(0, "trainer_wait_share") + m.generator/m.trainer*0.005*(1/m.generator+1/m.trainer)}}
-	grid, err := o.explanations(ctx, m, recomputed)
+	grid, err := o.explanations(ctx, m, f)
 	if err != nil {
 		return c, err
 	}
@@ -280,14 +276,9 @@ func matchingQuantities(table published, m matching, row string, runs []metrics.
 // explanations simulates what the set-up alone says, from the hardware model: without
 // and with tools, with light and heavy tails, with and without a filter. No printed rate
 // but the trainer's goes in.
-func (o Options) explanations(ctx context.Context, m matching, tokens float64) (Grid, error) {
+func (o Options) explanations(ctx context.Context, m matching, f fleet) (Grid, error) {
 	g := Grid{Title: "From the hardware model, no generator rate given: what might discard 60 %", Header: []string{"arrangement", "dispatched/s", "delivered/s", "trainer waits", "discarded", "over the budget", "staleness"}}
 	var all []arrangement
-	add := func(name string, accepted, tools, toolTail float64) error {
-		f, err := m.fleet(tokens, matchingTailness)
-		all = append(all, arrangement{name: name, f: f, accepted: accepted, tools: tools, toolTail: toolTail})
-		return err
-	}
 	for _, a := range []struct {
 		accepted, tools, tail float64
 	}{{1, 0, 0}, {0.4, 0, 0}, {1, 1, 50}, {0.4, 1, 50}, {0.4, 1.5, 50}, {0.4, 2, 50}, {1, 1, 90}, {1, 1.5, 90}, {1, 2, 90}, {1, 3, 90}} {
@@ -298,9 +289,7 @@ func (o Options) explanations(ctx context.Context, m matching, tokens float64) (
 		if a.accepted < 1 {
 			name += fmt.Sprintf(", filter passes %g %%", 100*a.accepted)
 		}
-		if err := add(name, a.accepted, a.tools, a.tail); err != nil {
-			return g, err
-		}
+		all = append(all, arrangement{name: name, f: f, accepted: a.accepted, tools: a.tools, toolTail: a.tail})
 	}
 	summaries, err := o.simulateMatching(ctx, m, "throughput_matching: explanations", all)
 	if err != nil {

@@ -94,13 +94,10 @@ func lognormal(mean, tailness float64, limit int) (*workload.Lengths, error) {
 // many is the given one, by bisection of the tailness.
 func matched(tail float64, group int) (*workload.Lengths, error) {
 	low, high := 0.0, 100.0
-	for range 24 {
+	for range 20 {
 		middle := (low + high) / 2
-		lengths, err := lognormal(matchedMean, middle, matchedCap)
-		if err != nil {
-			return nil, err
-		}
-		if lengths.TailMultiplier(group) < tail {
+		d := workload.LognormalLengths(matchedMean, 1.3*middle/100, matchedCap)
+		if d.MeanMax(group) < tail*d.Mean() {
 			low = middle
 		} else {
 			high = middle
@@ -120,7 +117,7 @@ func matched(tail float64, group int) (*workload.Lengths, error) {
 // Staleness does not depend on it. The cap is beyond what such tails reach.
 const (
 	matchedMean = 1400
-	matchedCap  = 30 * matchedMean
+	matchedCap  = 12 * matchedMean
 )
 
 // staleness of a simulation.
