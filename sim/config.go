@@ -46,6 +46,17 @@ type Config struct {
 	// at every train step, and only under loop.EvictDrift:
 	// drift = lag · DriftPerVersion · factor.
 	DriftPerVersion, DriftSpread float64
+	// EngineSpeed is each engine's speed relative to the others, by which Speed and prefill at the
+	// engine are multiplied; nil for 1 everywhere.
+	EngineSpeed []float64
+	// Agents models what rollouts do beside generating and the environment's time; nil for nothing.
+	Agents *Agents
+	// Faults are what goes wrong; the zero value is nothing.
+	Faults Faults
+	// Validation is the evaluation of the policy during the run; the zero value is none.
+	Validation Validation
+	// CapTokens is the length at which the workload cuts responses, 0 for no count of those that were.
+	CapTokens int32
 	// Warmup and Measured are train steps before and in the window that is reported.
 	Warmup, Measured int
 	// Observe, if not nil, is called for every event with what followed from it, which is
@@ -86,6 +97,19 @@ func (c Config) Validate() error {
 	if c.PruneTokens < 0 {
 		bad("PruneTokens is %d, want a length in tokens, or 0 to prune nothing", c.PruneTokens)
 	}
+	if c.EngineSpeed != nil && len(c.EngineSpeed) != len(c.Loop.EngineSlots) {
+		bad("EngineSpeed has %d speeds for %d engines", len(c.EngineSpeed), len(c.Loop.EngineSlots))
+	}
+	for i, speed := range c.EngineSpeed {
+		if !(speed > 0) || math.IsInf(speed, 0) {
+			bad("EngineSpeed[%d] is %g, want a positive number", i, speed)
+		}
+	}
+	if c.Agents != nil {
+		c.Agents.validate(&c, bad)
+	}
+	c.Faults.validate(&c, bad)
+	c.Validation.validate(bad)
 	if c.Warmup < 0 || c.Measured < 1 {
 		bad("%d warm-up and %d measured steps, want at least 0 and 1", c.Warmup, c.Measured)
 	}
@@ -95,6 +119,15 @@ func (c Config) Validate() error {
 // merged reports whether the end of a whole rollout is known when it starts: no
 // engine changes its speed, stands still or is interrupted.
 func (c *Config) merged() bool {
-	return c.Speed == nil && !c.Lockstep && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
+	return c.Agents == nil && c.EngineSpeed == nil && c.Faults.none() && (c.Validation.Every == 0 || c.Validation.Trainer) &&
+		c.Speed == nil && !c.Lockstep && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
 		(c.Loop.Sync == loop.SyncInFlight || c.SyncNS == 0 && c.Loop.Sync != loop.SyncRestart)
+}
+
+// relative is the speed of an engine relative to the others.
+func (c *Config) relative(engine int) float64 {
+	if c.EngineSpeed == nil {
+		return 1
+	}
+	return c.EngineSpeed[engine]
 }

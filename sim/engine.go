@@ -32,6 +32,7 @@ type slot struct {
 	counted       int32 // tokens whose version is accounted for
 	runs          int32 // of tokens of one version, between interruptions, that are accounted for
 	oldest        int32 // the lowest version of those tokens
+	newest        int32 // the version of the last of them
 	phase         phase
 	verdict       loop.Verdict
 	engine        int32
@@ -44,7 +45,10 @@ type slot struct {
 	firstVersion loop.Version
 	reward       float32
 	spans        int32 // interruptions after which it had tokens
+	cut          bool  // interrupted since tokens were last accounted for
 	stateLag     int32 // by how much oldest was behind what it was last resumed under
+	// agent is what it does beside generating, under Config.Agents: it is outside whenever it does not generate.
+	agent *agent
 }
 
 // is reports whether the slot holds that attempt.
@@ -67,11 +71,26 @@ type engine struct {
 	clock  float64 // work done by the time at, in ns at speed 1
 	at     int64
 	speed  float64
-	held   bool
-	active int
+	// relative is its part of the speed that never changes.
+	relative float64
+	held     holds
+	active   int
+	lost     bool
+	attempt  int32 // of its last load
 	// origin is the work at which some decode step of the present ones began.
 	origin float64
 }
+
+// holds are the reasons for which an engine stands still.
+type holds uint8
+
+const (
+	heldBySync holds = 1 << iota
+	// heldByPrefill: it reads for one of its rollouts.
+	heldByPrefill
+	// heldByValidation: it generates for something else.
+	heldByValidation
+)
 
 // aStep is the share of a decode step within which work counts as being at its
 // boundary: times are whole nanoseconds, work is not.
@@ -105,7 +124,10 @@ func (e *engine) account(s *slot, nsPerToken float64) {
 func (s *slot) add(made int32, v loop.Version) {
 	s.versionTokens += int64(v) * int64(made-s.counted)
 	s.counted = made
-	if s.runs++; s.runs == 1 || int32(v) < s.oldest {
+	if s.runs == 0 || s.cut || int32(v) != s.newest {
+		s.runs++
+	}
+	if s.newest, s.cut = int32(v), false; s.runs == 1 || int32(v) < s.oldest {
 		s.oldest = int32(v)
 	}
 }
@@ -121,7 +143,7 @@ func (e *engine) timeOf(key uint64) int64 {
 
 // workDone returns the engine's clock at a time.
 func (e *engine) workDone(now int64) float64 {
-	if e.held {
+	if e.held != 0 {
 		return e.clock
 	}
 	return e.clock + float64(now-e.at)*e.speed
@@ -133,16 +155,18 @@ func (e *engine) settle(now int64) {
 	e.at = now
 }
 
-// hold has the engine stand still, or go on.
-func (e *engine) hold(now int64, held bool) {
+// hold has the engine stand still for a reason, or no longer for that one.
+func (e *engine) hold(now int64, why holds, on bool) {
 	e.settle(now)
-	e.held = held
+	if e.held &^= why; on {
+		e.held |= why
+	}
 }
 
 // switched serves a version from now on, and accounts for the tokens that running
 // rollouts have made under the one before.
 func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {
-	e.hold(now, false)
+	e.settle(now)
 	for i := range e.slots {
 		s := &e.slots[i]
 		if s.group == 0 || s.phase > prefilling {

@@ -12,12 +12,17 @@ func (r *runner) startRollout(a *loop.Action) {
 	s := &r.slots[a.Slot]
 	s.group, s.sample, s.attempt, s.phase = a.Group, a.Sample, a.Attempt, generating
 	w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
+	planned := w.Tokens
 	if r.cfg.PruneTokens > 0 && w.Tokens > r.cfg.PruneTokens {
 		w = Response{Tokens: r.cfg.PruneTokens, Verdict: loop.VerdictPruned}
 	}
 	s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
 	s.counted, s.versionTokens, s.start, s.generatedNS = 0, 0, r.now, 0
-	s.spans, s.runs, s.stateLag = 0, 0, 0
+	s.spans, s.runs, s.stateLag, s.cut = 0, 0, 0, false
+	if r.agents != nil {
+		r.startAgent(a.Slot, planned, a.Version)
+		return
+	}
 	s.work = math.Round(float64(w.Tokens) * r.cfg.NSPerToken)
 	if r.cfg.StartNS > 0 {
 		s.phase = starting
@@ -75,6 +80,8 @@ func (r *runner) endGeneration(slotIndex int32) {
 	}
 	r.setActive(e, e.active-1)
 	switch {
+	case s.agent != nil:
+		r.turnEnded(s.agent)
 	case s.environmentNS == 0:
 		r.score(slotIndex, &e.running)
 	default:
@@ -131,7 +138,9 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 // abortRollout stops a rollout at once, or gives up one that stands interrupted.
 func (r *runner) abortRollout(a *loop.Action) {
 	if a.Slot < 0 {
-		r.backlog.take(a.Group, a.Sample, a.Attempt)
+		if kept, ok := r.backlog.take(a.Group, a.Sample, a.Attempt); ok && kept.agent != nil {
+			r.endAgent(kept.agent)
+		}
 		return
 	}
 	s := &r.slots[a.Slot]
@@ -139,6 +148,9 @@ func (r *runner) abortRollout(a *loop.Action) {
 		return
 	}
 	r.stop(a.Slot)
+	if s.agent != nil {
+		r.endAgent(s.agent)
+	}
 	s.group = 0
 	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: s.counted})
 }
@@ -154,7 +166,7 @@ func (r *runner) abortRollout(a *loop.Action) {
 func (r *runner) interruptRollout(a *loop.Action) {
 	s := &r.slots[a.Slot]
 	ev := loop.Event{Time: r.now, Kind: loop.RolloutInterrupted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	if e := &r.engines[s.engine]; r.cfg.Lockstep && !e.held && (s.phase == generating || s.phase == prefilling) {
+	if e := &r.engines[s.engine]; r.cfg.Lockstep && e.held == 0 && (s.phase == generating || s.phase == prefilling) {
 		ev.Time = max(e.stepEnd(r.now, r.cfg.NSPerToken), r.now)
 	}
 	r.schedule(ev)
@@ -169,11 +181,14 @@ func (r *runner) interrupted(ev *loop.Event) bool {
 	}
 	r.stop(ev.Slot)
 	ev.Tokens = s.counted
-	if s.counted > 0 {
+	if s.cut = true; s.counted > 0 {
 		s.spans++
 	}
+	if s.agent != nil {
+		r.parkAgent(s.agent)
+	}
 	r.backlog.put(s)
-	s.group = 0
+	s.group, s.agent = 0, nil
 	return true
 }
 
@@ -181,6 +196,9 @@ func (r *runner) interrupted(ev *loop.Event) bool {
 // slot the tokens it has and what it still has to do.
 func (r *runner) stop(slotIndex int32) {
 	s := &r.slots[slotIndex]
+	if s.agent != nil && s.phase == outside {
+		return // nothing of it is at the engine
+	}
 	s.endsIn(r).set(slotIndex, never, r.slots)
 	switch s.phase {
 	case outside:
@@ -210,6 +228,11 @@ func (r *runner) resumeRollout(a *loop.Action) {
 	s.start = r.now
 	if s.runs > 0 {
 		s.stateLag = int32(a.Version) - s.oldest
+	}
+	if s.agent != nil {
+		s.phase = outside
+		r.resumeAgent(s.agent, a.Slot)
+		return
 	}
 	if s.phase == outside {
 		r.env.set(a.Slot, keyOf(max(s.work, float64(r.now))), r.slots)

@@ -39,6 +39,9 @@ func Run(cfg Config) (Result, error) {
 	if err := r.run(); err != nil {
 		return Result{}, err
 	}
+	if r.finished != loop.ReasonSteps {
+		return Result{}, r.endedEarly(r.finished)
+	}
 	return Result{Summary: r.rec.Summary(), Series: r.rec.Steps, Ledger: r.l.Ledger(), Events: r.events, EndNS: r.now, PrefillTokens: r.prefillTokens}, nil
 }
 
@@ -72,6 +75,11 @@ type runner struct {
 	stallAfter int64
 	// prefillTokens of resumed rollouts.
 	prefillTokens int64
+	// agents are the rollouts under Config.Agents, else nil.
+	agents     *agents
+	faults     faults
+	validation validation
+	finished   loop.Reason
 }
 
 func newRunner(cfg Config) (*runner, error) {
@@ -85,7 +93,8 @@ func newRunner(cfg Config) (*runner, error) {
 	r.ended = make([]ending, 0, 8)
 	r.pending = make([]loop.Event, 0, c+2*len(cfg.Loop.EngineSlots)+2)
 	r.drift = newDrift(&r.cfg)
-	r.rec.Warmup = loop.Version(cfg.Warmup)
+	r.validation.next = loop.Version(cfg.Validation.Every)
+	r.rec.Warmup, r.rec.CapTokens = loop.Version(cfg.Warmup), cfg.CapTokens
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
 	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups+cfg.Loop.ExtraGroups)*(cfg.Loop.GroupSize+cfg.Loop.Redundancy))
 	if cfg.merged() {
@@ -95,12 +104,16 @@ func newRunner(cfg Config) (*runner, error) {
 	r.slots, r.env = make([]slot, c), newTree(0, c)
 	first := int32(0)
 	for i, n := range cfg.Loop.EngineSlots {
-		r.engines = append(r.engines, engine{running: newTree(first, n), speed: 1, slots: r.slots[first : int(first)+n]})
+		r.engines = append(r.engines, engine{running: newTree(first, n), speed: r.cfg.relative(i), relative: r.cfg.relative(i), slots: r.slots[first : int(first)+n]})
 		for k := range r.engines[i].slots {
 			r.engines[i].slots[k].engine = int32(i)
 		}
 		first += int32(n)
 	}
+	if cfg.Agents != nil {
+		r.agents = newAgents(cfg.Agents, len(r.engines))
+	}
+	r.faults = newFaults(&r.cfg)
 	return r, nil
 }
 
@@ -108,17 +121,30 @@ func (r *runner) run() error {
 	if r.merged != nil {
 		return r.runMerged()
 	}
+	r.faults.plan(r)
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
 	for !r.done {
 		at, slot := r.nextRollout()
+		next := r.nextTimer(at, slot)
+		if next != nil {
+			at = next.at
+		}
 		switch {
-		case len(r.pending) == 0 && r.tick == loop.NoTick && slot < 0:
+		case len(r.pending) == 0 && r.tick == loop.NoTick && slot < 0 && next == nil && r.validation.untilNS == 0:
 			return r.stalled(true)
+		case r.validationEnds(at):
+			r.now = max(r.now, r.validation.untilNS)
+			r.validated()
 		case r.pendingFirst(at):
 			r.deliverPending()
 		case r.tick <= at:
 			r.now = max(r.now, r.tick)
 			r.deliver(loop.Event{Time: r.now, Kind: loop.Tick}, 0, metrics.Measured{})
+		case next != nil:
+			r.now = at
+			a := next.agent
+			r.agents.timers.pop()
+			r.timeUp(a)
 		default:
 			r.now = at
 			r.endPhase(slot)
@@ -130,6 +156,30 @@ func (r *runner) run() error {
 	return nil
 }
 
+// validationEnds reports whether the end of a validation comes before everything else,
+// a rollout's end at the given time included.
+func (r *runner) validationEnds(at int64) bool {
+	until := r.validation.untilNS
+	if until == 0 || until > at || until > r.tick {
+		return false
+	}
+	p := r.nextPending()
+	return p == nil || until <= p.Time
+}
+
+// nextTimer returns the timer that comes before a rollout's end at the given time in
+// a slot, -1 for none; nil if there is none such.
+func (r *runner) nextTimer(at int64, slot int32) *timer {
+	if r.agents == nil {
+		return nil
+	}
+	t := r.agents.timers.next()
+	if t == nil || slot >= 0 && (t.at > at || t.at == at && !t.beforeSlot(&r.slots[slot])) {
+		return nil
+	}
+	return t
+}
+
 // nextRollout returns when the next rollout ends a phase, generation or
 // environment, and its slot; -1 if none runs.
 func (r *runner) nextRollout() (at int64, slot int32) {
@@ -137,7 +187,7 @@ func (r *runner) nextRollout() (at int64, slot int32) {
 	for i := range r.engines {
 		e := &r.engines[i]
 		top, ok := e.running.top()
-		if !ok || e.held {
+		if !ok || e.held != 0 {
 			continue
 		}
 		t := e.timeOf(top.key)
@@ -195,14 +245,31 @@ func (r *runner) deliverPending() {
 		r.setBusy(false)
 		r.events++
 		r.sinceStep, r.ended = 0, r.ended[:0]
-	case loop.WeightsSwitched:
+	case loop.TrainStepFailed:
+		r.drift.groups = r.drift.groups[:0]
+		r.setBusy(false)
+	case loop.WeightsLoaded, loop.WeightsSwitched:
 		if r.merged != nil {
-			r.switchMerged(ev.Engine, ev.Version)
-		} else {
-			r.engines[ev.Engine].switched(r.now, ev.Version, r.cfg.NSPerToken)
+			if ev.Kind == loop.WeightsSwitched {
+				r.switchMerged(ev.Engine, ev.Version)
+			}
+		} else if !r.engineReports(&ev) {
+			return
 		}
 	case loop.RolloutInterrupted:
 		if !r.interrupted(&ev) {
+			return
+		}
+	case loop.FirstToken:
+		if !r.slots[ev.Slot].is(ev.Group, ev.Sample, ev.Attempt) {
+			return
+		}
+	case loop.EngineLost:
+		if !r.loseEngine(&ev) {
+			return
+		}
+	case loop.EngineJoined:
+		if !r.joinEngine(&ev) {
 			return
 		}
 	}
@@ -255,11 +322,13 @@ func (r *runner) execute(a *loop.Action) {
 		r.leaseTokens += r.rec.GroupTokens(a.Group)
 		r.drift.leased(a)
 	case loop.StartTrainStep:
-		ns := max(r.cfg.Work.StepNS(a.Lease, r.leaseRollouts, r.leaseTokens), 1)
-		r.leaseRollouts, r.leaseTokens = 0, 0
-		r.setBusy(true)
-		r.schedule(loop.Event{Time: r.now + ns, Kind: loop.TrainStepEnded, Lease: a.Lease, Attempt: a.Attempt, Version: a.Version + 1})
+		r.startStep(a)
+	case loop.SyncCompleted:
+		r.validateEngines(a.Version)
 	case loop.LoadWeights:
+		if r.merged == nil {
+			r.engines[a.Engine].attempt = a.Attempt
+		}
 		ev := loop.Event{Time: r.now + r.cfg.LoadNS, Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
 		if r.cfg.Loop.Sync == loop.SyncInFlight {
 			ev.Time += r.cfg.SyncNS
@@ -270,14 +339,14 @@ func (r *runner) execute(a *loop.Action) {
 		if r.cfg.Loop.Sync != loop.SyncInFlight {
 			ev.Time += r.cfg.SyncNS
 			if r.merged == nil {
-				r.engines[a.Engine].hold(r.now, true)
+				r.holdEngine(a.Engine, heldBySync, true)
 			}
 		} else if r.cfg.Lockstep && r.engines[a.Engine].active > 0 {
 			ev.Time = r.engines[a.Engine].stepEnd(r.now, r.cfg.NSPerToken)
 		}
 		r.schedule(ev)
 	case loop.FinishRun:
-		r.done = true
+		r.done, r.finished = true, a.Reason
 	}
 }
 
@@ -285,7 +354,7 @@ func (r *runner) setActive(e *engine, active int) {
 	e.active = active
 	if r.cfg.Speed != nil {
 		e.settle(r.now)
-		e.speed = max(r.cfg.Speed(active, r.busy), 1e-9)
+		e.speed = max(r.cfg.Speed(active, r.busy)*e.relative, 1e-9)
 	}
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/workload"
@@ -56,13 +57,16 @@ type Modelled struct {
 	acceptance workload.Acceptance
 	solve      *workload.Solve
 	scale      workload.PromptScale
+	change     workload.Change
 	stepNS     int64
+	step       Step
 
 	length    workload.Source
 	env       workload.Source
 	accept    workload.Source
 	solved    workload.Source
 	prompts   workload.Source
+	steps     workload.Source
 	noService bool
 	acceptAll bool
 	noSolve   bool
@@ -80,6 +84,7 @@ func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Servi
 		accept:    workload.NewSource(seed, workload.StreamAcceptance),
 		solved:    workload.NewSource(seed, workload.StreamSolve),
 		prompts:   workload.NewSource(seed, workload.StreamPromptScale),
+		steps:     workload.NewSource(seed, workload.StreamStep),
 		noService: service == nil || service.Zero(),
 		acceptAll: acceptance.Rate() >= 1,
 		noSolve:   true,
@@ -89,7 +94,7 @@ func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Servi
 
 // prepared looks whether there is a short way to draw.
 func (m *Modelled) prepared() *Modelled {
-	m.plain = m.noService && m.acceptAll && m.noSolve && m.scale.Off() && !m.lengths.Grouped()
+	m.plain = m.noService && m.acceptAll && m.noSolve && m.scale.Off() && m.change.Off() && !m.lengths.Grouped()
 	return m
 }
 
@@ -107,6 +112,28 @@ func (m *Modelled) WithPromptScale(scale workload.PromptScale) *Modelled {
 	return m.prepared()
 }
 
+// WithChange has responses change as the policy learns, by the version that starts
+// them, and returns m.
+func (m *Modelled) WithChange(change workload.Change) *Modelled {
+	m.change = change
+	return m.prepared()
+}
+
+// Step says how long a train step takes beside its mean.
+type Step struct {
+	// Rollouts and Tokens are those of the batch whose step takes the mean; the step is in proportion
+	// to the one that is not 0, at most one of them, or the same for every batch.
+	Rollouts, Tokens float64
+	// CV is the coefficient of variation of a factor on it, lognormal with mean 1; 0 for none.
+	CV float64
+}
+
+// WithStep has train steps vary, and returns m.
+func (m *Modelled) WithStep(step Step) *Modelled {
+	m.step = step
+	return m
+}
+
 // Rollout implements Work.
 func (m *Modelled) Rollout(r Rollout) (res Response) {
 	g, k, a := uint64(r.Group), uint32(r.Sample), uint32(r.Attempt)
@@ -119,6 +146,7 @@ func (m *Modelled) Rollout(r Rollout) (res Response) {
 	if !m.scale.Off() {
 		tokens = m.scale.Apply(m.prompts, prompt, tokens)
 	}
+	tokens = m.change.Length(tokens, int64(r.Version))
 	res.Tokens = int32(tokens)
 	if !m.noService {
 		res.EnvironmentNS = m.service.DrawPrompt(m.env, prompt, g, k, a)
@@ -133,7 +161,20 @@ func (m *Modelled) Rollout(r Rollout) (res Response) {
 }
 
 // StepNS implements Work.
-func (m *Modelled) StepNS(loop.LeaseID, int64, int64) int64 { return m.stepNS }
+func (m *Modelled) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	if m.step == (Step{}) {
+		return m.stepNS
+	}
+	ns := float64(m.stepNS)
+	switch {
+	case m.step.Rollouts > 0:
+		ns *= float64(rollouts) / m.step.Rollouts
+	case m.step.Tokens > 0:
+		ns *= float64(tokens) / m.step.Tokens
+	}
+	sigma := math.Sqrt(math.Log1p(m.step.CV * m.step.CV))
+	return int64(math.Round(ns * workload.LognormalFactor(m.steps, uint64(lease), sigma)))
+}
 
 // check reports rules that this workload can never meet.
 func (m *Modelled) check(rules loop.Config) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/theory"
@@ -18,6 +19,8 @@ func uncovered(d config.Config) string {
 		return "pruned rollouts leave smaller and shorter groups" + simulate
 	case shaped:
 		return "how many groups the filter accepts depends on what the policy has learned" + simulate
+	case beside(d) != "":
+		return beside(d) + simulate
 	case d.Schedule == theory.PolicySynchronous:
 		return ""
 	case d.Queue.Policy == "replay":
@@ -28,6 +31,38 @@ func uncovered(d config.Config) string {
 		return "hold and pause_at choose when groups open" + simulate
 	case d.Rollout.Partial.Interrupt == "batch":
 		return "interrupted rollouts wait for a later batch" + simulate
+	}
+	return ""
+}
+
+// beside says what of a document's rollouts, engines and train steps has no closed
+// form, "" for nothing.
+func beside(d config.Config) string {
+	r := d.Rollout
+	faster := func(e config.Engine) bool {
+		return e.Speed != 0 && e.Speed != d.EngineSpeed(0) || e.Speed == 0 && d.EngineSpeed(0) != 1
+	}
+	switch {
+	case r.Tools.Calls > 0:
+		return "rollouts of several turns wait for tools"
+	case r.Sandbox.When != "":
+		return "rollouts wait for their sandboxes to start"
+	case r.Judge.Time.Kind != "" && r.Judge.Time.Kind != "none":
+		return "finished rollouts wait for a judge"
+	case r.PromptTokens > 0 && r.Prefill.TokensPerS > 0:
+		return "prompts are read before the first token, one rollout after another or beside others"
+	case slices.ContainsFunc(d.Engines, faster):
+		return "engines of different speed finish a group's rollouts at different times"
+	case r.Drift.Steps > 0:
+		return "responses change as the policy learns, and no steady state lasts"
+	case d.Failures.EngineMTBFS > 0 || len(d.Failures.EnginePlan) > 0 || d.Train.FailureRate > 0:
+		return "engines or train steps fail"
+	case d.Train.StepCV > 0 || d.Train.StepBy == "rollouts" || d.Train.StepBy == "tokens":
+		return "train steps take different times"
+	case d.Evaluate.Occupies == "engines" || d.Evaluate.Occupies == "trainer":
+		return "evaluations stop the " + d.Evaluate.Occupies
+	case d.Sync.LoadS > 0 && d.Sync.Mode != "in_flight":
+		return "a sync loads while engines generate, and switches while they stand still"
 	}
 	return ""
 }

@@ -263,10 +263,7 @@ func predictInput(document config.Config) (theory.Input, error) {
 		return theory.Input{}, err
 	}
 	slots, batch := float64(document.Rollout.Concurrency), float64(document.Train.Batch)
-	produced := document.Rollout.ThroughputTokensPerS // v_R
-	if produced == 0 {
-		produced = slots * document.Rollout.DecodeTokensPerS
-	}
+	produced := document.DecodeThroughputTokensPerS() // v_R
 	utilization := document.Train.Utilization
 	switch {
 	case document.Train.StepS > 0:
@@ -288,13 +285,25 @@ func predictInput(document config.Config) (theory.Input, error) {
 		Select:              document.Queue.Select,
 		Start:               document.Rollout.Start,
 		Acceptance:          document.Filter.Acceptance,
-		SyncTimeS:           document.Sync.TimeS,
+		SyncTimeS:           syncTimeS(document),
 		SyncMode:            document.Sync.Mode,
 		SyncTrainer:         document.Sync.Trainer,
 		SyncEvery:           document.Sync.Every,
+	}
+	if document.Sync.Mode == theory.SyncInFlight {
+		in.SyncTimeS += document.Sync.LoadS
 	}
 	if document.Schedule == theory.PolicySynchronous {
 		in.Policy = theory.PolicySynchronous
 	}
 	return in.WithDefaults(), nil
+}
+
+// syncTimeS is the time of a sync as the closed form has it: in flight the engines
+// generate through all of it, loading included.
+func syncTimeS(document config.Config) float64 {
+	if document.Sync.Mode == "in_flight" {
+		return document.Sync.TimeS + document.Sync.LoadS
+	}
+	return document.Sync.TimeS
 }

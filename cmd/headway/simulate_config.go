@@ -2,7 +2,9 @@ package main
 
 import (
 	"math"
+	"slices"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/sim"
 )
 
@@ -21,24 +23,145 @@ func simulationConfig(c simulateCase) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
+	change, err := d.ChangeModel()
+	if err != nil {
+		return sim.Config{}, err
+	}
 	in := c.setting
-	nsPerToken := 1e9 / in.DecodeTokensPerS
 	stepS := in.StepS
 	if stepS == 0 {
 		stepS = in.Utilization * in.BatchRollouts * in.Lengths.Mean() / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
 	}
-	work := sim.NewModelled(d.Seed, in.Lengths, in.Environment, acceptance, int64(math.Round(stepS*1e9)))
-	prefillNS := 0.0
-	if d.Sync.PrefillTokensPerS > 0 {
-		prefillNS = 1e9 / d.Sync.PrefillTokensPerS
+	work := sim.NewModelled(d.Seed, in.Lengths, in.Environment, acceptance, nanoseconds(stepS))
+	work.WithSolve(solve).WithPromptScale(scale).WithChange(change).WithStep(trainStep(d, in.Lengths.Mean()))
+	cfg := sim.Config{
+		Loop:              d.LoopConfig(),
+		Work:              work,
+		NSPerToken:        1e9 / in.DecodeTokensPerS,
+		PrefillNSPerToken: prefillNS(d),
+		LoadNS:            nanoseconds(d.Sync.LoadS),
+		SyncNS:            nanoseconds(d.Sync.TimeS),
+		PruneTokens:       int32(d.Rollout.Prune.Tokens),
+		DriftPerVersion:   d.Train.DriftNatsPerVersion, DriftSpread: d.Train.DriftSpread,
+		CapTokens: int32(d.Rollout.Length.CapTokens),
+		Faults:    faults(d),
+		Warmup:    d.Steps.Warmup, Measured: d.Steps.Measured,
 	}
-	return sim.Config{
-		Loop:       d.LoopConfig(),
-		Work:       work.WithSolve(solve).WithPromptScale(scale),
-		NSPerToken: nsPerToken, PrefillNSPerToken: prefillNS,
-		SyncNS:          int64(math.Round(d.Sync.TimeS * 1e9)),
-		PruneTokens:     int32(d.Rollout.Prune.Tokens),
-		DriftPerVersion: d.Train.DriftNatsPerVersion, DriftSpread: d.Train.DriftSpread,
-		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured,
-	}, nil
+	decodeSpeeds(&cfg, d)
+	if e := d.Evaluate; e.Occupies == "engines" || e.Occupies == "trainer" {
+		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: nanoseconds(e.TimeS), Trainer: e.Occupies == "trainer"}
+	}
+	cfg.Agents, err = agents(d)
+	return cfg, err
 }
+
+// decodeSpeeds sets a simulation's speeds: NSPerToken is that of the mean slot, with
+// every slot taken; what differs from it, by engine and by how many generate, is
+// relative to it.
+func decodeSpeeds(cfg *sim.Config, d config.Config) {
+	different := func(e config.Engine) bool { return e.Speed != 0 && e.Speed != 1 }
+	curve := len(d.Rollout.DecodeCurve) > 0
+	if !curve && !slices.ContainsFunc(d.Engines, different) {
+		return
+	}
+	slots, mean := 0.0, 0.0 // Σ slots, and Σ slots · relative speed
+	for i, engine := range d.Engines {
+		speed := d.EngineSpeed(i)
+		cfg.EngineSpeed = append(cfg.EngineSpeed, speed)
+		if curve {
+			speed *= d.SlotTokensPerS(engine.Slots)
+		}
+		slots += float64(engine.Slots)
+		mean += float64(engine.Slots) * speed
+	}
+	mean /= slots
+	if !curve {
+		for i := range cfg.EngineSpeed {
+			cfg.EngineSpeed[i] /= mean
+		}
+		return
+	}
+	// One table for all engines: a speed is asked for at every start and end.
+	most := 0
+	for _, engine := range d.Engines {
+		most = max(most, engine.Slots)
+	}
+	table := make([]float64, most+1)
+	for active := range table {
+		table[active] = d.SlotTokensPerS(max(active, 1)) / mean
+	}
+	cfg.Speed = func(active int, _ bool) float64 { return table[active] }
+}
+
+// trainStep is how the train step varies around its mean.
+func trainStep(d config.Config, meanTokens float64) sim.Step {
+	step := sim.Step{CV: d.Train.StepCV}
+	switch d.Train.StepBy {
+	case "rollouts":
+		step.Rollouts = float64(d.Train.Batch)
+	case "tokens":
+		step.Tokens = float64(d.Train.Batch) * meanTokens
+	}
+	return step
+}
+
+// prefillNS is how long a token takes to be read, in ns; 0 for no time.
+func prefillNS(d config.Config) float64 {
+	for _, speed := range []float64{d.Rollout.Prefill.TokensPerS, d.Sync.PrefillTokensPerS} {
+		if speed > 0 {
+			return 1e9 / speed
+		}
+	}
+	return 0
+}
+
+// faults are what goes wrong with engines and train steps.
+func faults(d config.Config) sim.Faults {
+	f := sim.Faults{Seed: d.Seed, MTBFNS: d.Failures.EngineMTBFS * 1e9, DownNS: d.Failures.EngineDownS * 1e9, TrainRate: d.Train.FailureRate}
+	for _, loss := range d.Failures.EnginePlan {
+		engine := slices.IndexFunc(d.Engines, func(e config.Engine) bool { return e.Name == loss.Engine })
+		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: nanoseconds(loss.AtS), DownNS: nanoseconds(loss.DownS)})
+	}
+	return f
+}
+
+// prefillModes are the words of the config for who reads.
+var prefillModes = map[string]sim.PrefillMode{"slot": sim.PrefillSlot, "engine": sim.PrefillEngine, "pool": sim.PrefillPool}
+
+// agents is what rollouts do beside decoding, nil where the document says nothing of it.
+func agents(d config.Config) (*sim.Agents, error) {
+	r := d.Rollout
+	if r.PromptTokens == 0 && r.Prefill.Mode == "" && r.Tools.Calls == 0 && r.Sandbox.When == "" && (r.Judge.Time.Kind == "" || r.Judge.Time.Kind == "none") {
+		return nil, nil
+	}
+	tools, err := d.ToolsModel()
+	if err != nil {
+		return nil, err
+	}
+	start, err := d.SandboxStartModel()
+	if err != nil {
+		return nil, err
+	}
+	judge, err := d.JudgeModel()
+	if err != nil {
+		return nil, err
+	}
+	change, err := d.ChangeModel()
+	if err != nil {
+		return nil, err
+	}
+	a := &sim.Agents{
+		Seed: d.Seed, PromptTokens: int32(r.PromptTokens),
+		Prefill: prefillModes[r.Prefill.Mode], PrefillNSPerToken: prefillNS(d), PrefillWorkers: r.Prefill.Workers,
+		Tools: tools, ToolWorkers: r.Tools.Concurrency, ToolTokens: int32(r.Tools.OutputTokens), Change: change,
+		Judge: judge, JudgeWorkers: r.Judge.Concurrency,
+	}
+	if s := r.Sandbox; s.When != "" {
+		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,
+			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, Retries: s.Retries}
+	}
+	return a, nil
+}
+
+// nanoseconds is a number of seconds in whole nanoseconds.
+func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }

@@ -1,0 +1,405 @@
+package sim
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/workload"
+)
+
+// state is where an agent is.
+type state uint8
+
+const (
+	// ready needs an engine: it has none only while it stands without a slot.
+	ready state = iota
+	waitsPrefill
+	prefills
+	decodes
+	waitsSandbox
+	waitsStart
+	starts
+	waitsTool
+	calls
+	environs // in its environment after the last turn
+	waitsJudge
+	judged
+	// done and failed need a slot to be reported from.
+	done
+	failed
+)
+
+// partOf is the part of the latency that a state's time belongs to.
+var partOf = [...]metrics.Part{
+	ready: metrics.PartInterrupted, waitsPrefill: metrics.PartQueue, prefills: metrics.PartPrefill, decodes: metrics.PartDecode,
+	waitsSandbox: metrics.PartSandboxWait, waitsStart: metrics.PartSandboxWait, starts: metrics.PartSandboxStart,
+	waitsTool: metrics.PartToolWait, calls: metrics.PartTool, environs: metrics.PartEnvironment,
+	waitsJudge: metrics.PartJudgeWait, judged: metrics.PartJudge, done: metrics.PartInterrupted, failed: metrics.PartInterrupted,
+}
+
+// agent is a rollout attempt under Config.Agents, in a slot or without one. What it
+// has generated is in its slot, or in the backlog.
+type agent struct {
+	group           loop.GroupID
+	sample, attempt int32
+	slot            int32 // -1 without one
+	state           state
+	// ticket is another one in every state and every life: what waits for it bears one.
+	ticket uint32
+	// Of its calls, turn have been made; the present one has been tried so often.
+	calls, turn, tries int32
+	// tokens it generates in all, of a response of planned ones (more if it is pruned).
+	tokens, planned int32
+	// turnEnd is the number of tokens at which its present turn ends, 0 before its first.
+	turnEnd int32
+	// read is what it has read into the cache or has to: prompt and outputs. unread of all its
+	// tokens are not in the cache.
+	read, unread int32
+	// inTurn: the present turn has begun and not ended. reread: what is unread had been read before.
+	inTurn, reread bool
+	sandbox        bool
+	startTries     int32
+	askedNS        int64 // when it asked for a start
+	outcome        loop.Reason
+	told           bool // its first token has been reported
+	since          int64
+	begunNS        int64
+	environmentNS  int64
+	parts          metrics.Parts
+}
+
+// agents are all of a simulation's, with what serves them.
+type agents struct {
+	cfg      *Agents
+	stations [placeCount]station
+	prefill  []prefiller // of the engines, under PrefillEngine
+	timers   timers
+	free     []*agent
+	// live are those that have not ended, sandboxes those that they hold.
+	live, sandboxes int
+	changing        bool
+	// parts are those of the rollout being scored.
+	parts metrics.Parts
+	draw  struct{ calls, turn, tool, fault, start, startFault, judge workload.Source }
+}
+
+func newAgents(cfg *Agents, engines int) *agents {
+	w := &agents{cfg: cfg, prefill: make([]prefiller, engines), changing: !cfg.Change.Off()}
+	w.stations[atTool].limit, w.stations[atJudge].limit, w.stations[atPool].limit = cfg.ToolWorkers, cfg.JudgeWorkers, cfg.PrefillWorkers
+	if s := cfg.Sandboxes; s != nil {
+		w.stations[atSandbox].limit, w.stations[atStarter].limit = s.Limit, s.Starting
+	}
+	for _, d := range []struct {
+		source *workload.Source
+		stream workload.Stream
+	}{
+		{&w.draw.calls, workload.StreamCalls}, {&w.draw.turn, workload.StreamTurn}, {&w.draw.tool, workload.StreamTool},
+		{&w.draw.fault, workload.StreamToolFault}, {&w.draw.start, workload.StreamSandbox},
+		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.judge, workload.StreamJudge},
+	} {
+		*d.source = workload.NewSource(cfg.Seed, d.stream)
+	}
+	return w
+}
+
+// turnOf names the agent's present turn, and the try of its call.
+func (a *agent) turnOf() workload.Turn {
+	return workload.Turn{Group: uint64(a.group), Sample: uint32(a.sample), Attempt: uint32(a.attempt), Turn: uint32(a.turn), Try: uint32(a.tries)}
+}
+
+// startAgent gives the rollout in a slot an agent and has it begin.
+func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version) {
+	w, s := r.agents, &r.slots[slotIndex]
+	var a *agent
+	if last := len(w.free) - 1; last >= 0 {
+		a, w.free = w.free[last], w.free[:last]
+	} else {
+		a = &agent{}
+	}
+	*a = agent{group: s.group, sample: s.sample, attempt: s.attempt, slot: slotIndex, ticket: a.ticket + 1, since: r.now, begunNS: r.now,
+		tokens: s.tokens, planned: planned, read: w.cfg.PromptTokens, unread: w.cfg.PromptTokens, environmentNS: s.environmentNS}
+	if !w.cfg.Tools.None() {
+		factor := 1.0
+		if w.changing {
+			factor = w.cfg.Change.CallsFactor(int64(version))
+		}
+		a.calls = int32(min(w.cfg.Tools.Calls(w.draw.calls, uint64(a.group), uint32(a.sample), uint32(a.attempt), factor), int(planned)-1))
+	}
+	w.live++
+	s.agent, s.phase = a, outside
+	if w.cfg.Sandboxes != nil && w.cfg.Sandboxes.Early {
+		r.wantSandbox(a)
+		return
+	}
+	r.toEngine(a)
+}
+
+// to has an agent enter a state; what waited for it before does so no more.
+func (r *runner) to(a *agent, next state) {
+	part := partOf[a.state]
+	if a.state == ready && a.slot >= 0 {
+		part = metrics.PartQueue
+	}
+	a.parts[part] += r.now - a.since
+	a.since, a.state = r.now, next
+	a.ticket++
+}
+
+// wait has an agent stay in a state for so long.
+func (r *runner) wait(a *agent, in state, ns int64) {
+	r.to(a, in)
+	r.agents.timers.push(r.now+ns, a)
+}
+
+// toEngine has an agent read what it has to and generate, once it has a slot.
+func (r *runner) toEngine(a *agent) {
+	r.to(a, ready)
+	if a.slot < 0 {
+		return
+	}
+	w := r.agents
+	if a.reread {
+		r.prefillTokens += int64(a.unread)
+		a.reread = false
+	}
+	if a.unread == 0 || w.cfg.PrefillNSPerToken == 0 {
+		a.unread = 0
+		r.decode(a)
+		return
+	}
+	switch w.cfg.Prefill {
+	case PrefillEngine:
+		r.askEngine(a)
+	case PrefillPool:
+		if r.enter(atPool, a, waitsPrefill) {
+			r.serve(atPool, a)
+		}
+	default:
+		r.wait(a, prefills, r.prefillNS(a))
+	}
+}
+
+// prefillNS is how long an agent's engine, or a worker, reads what it has to.
+func (r *runner) prefillNS(a *agent) int64 {
+	ns := float64(a.unread) * r.agents.cfg.PrefillNSPerToken
+	if r.agents.cfg.Prefill != PrefillPool {
+		ns /= r.engines[r.slots[a.slot].engine].relative
+	}
+	return int64(math.Round(ns))
+}
+
+// decode has an agent generate what is left of its turn.
+func (r *runner) decode(a *agent) {
+	s := &r.slots[a.slot]
+	if !a.inTurn {
+		a.inTurn = true
+		left, turns := int(a.planned-a.turnEnd), int(a.calls-a.turn+1)
+		if turns > 1 {
+			left = r.agents.cfg.Tools.Part(r.agents.draw.turn, a.turnOf(), left, turns)
+		}
+		a.turnEnd = min(a.turnEnd+int32(left), a.tokens)
+		s.work = math.Round(float64(a.turnEnd-s.counted) * r.cfg.NSPerToken)
+	}
+	r.to(a, decodes)
+	e := &r.engines[s.engine]
+	s.tokens, s.phase, s.start = a.turnEnd, generating, r.now
+	r.setActive(e, e.active+1)
+	s.work += e.workDone(r.now)
+	e.running.set(a.slot, keyOf(s.work), r.slots)
+	if !a.told && r.now > a.begunNS {
+		// Its group's stamp is the version of its first token, not of the wait for it.
+		r.schedule(loop.Event{Time: r.now, Kind: loop.FirstToken, Slot: a.slot, Group: a.group, Sample: a.sample, Attempt: a.attempt, Version: e.served})
+	}
+	a.told = true
+}
+
+// turnEnded goes on where an agent has generated the tokens of its turn.
+func (r *runner) turnEnded(a *agent) {
+	s := &r.slots[a.slot]
+	r.engines[s.engine].running.set(a.slot, never, r.slots)
+	s.phase, a.inTurn = outside, false
+	switch {
+	case s.verdict == loop.VerdictPruned && a.turnEnd >= a.tokens:
+		r.report(a, done)
+	case a.turn < a.calls:
+		a.tries = 0
+		r.inSandbox(a)
+	case a.environmentNS > 0:
+		r.inSandbox(a)
+	default:
+		r.toJudge(a)
+	}
+}
+
+// inSandbox has an agent go on in its sandbox, once it has one where it needs one.
+func (r *runner) inSandbox(a *agent) {
+	switch {
+	case r.agents.cfg.Sandboxes != nil && !a.sandbox:
+		r.wantSandbox(a)
+	case a.turn < a.calls:
+		if r.enter(atTool, a, waitsTool) {
+			r.serve(atTool, a)
+		}
+	default:
+		r.wait(a, environs, a.environmentNS)
+	}
+}
+
+func (r *runner) wantSandbox(a *agent) {
+	if r.enter(atSandbox, a, waitsSandbox) {
+		r.serve(atSandbox, a)
+	}
+}
+
+// toJudge has an agent judged.
+func (r *runner) toJudge(a *agent) {
+	if r.agents.cfg.Judge.Zero() {
+		r.report(a, done)
+		return
+	}
+	if r.enter(atJudge, a, waitsJudge) {
+		r.serve(atJudge, a)
+	}
+}
+
+// enter has an agent wait at a station; served says that it need not.
+func (r *runner) enter(at place, a *agent, in state) (served bool) {
+	r.to(a, in)
+	return r.agents.stations[at].enter(a)
+}
+
+// leave frees a place at a station for the next agent.
+func (r *runner) leave(at place) {
+	if next := r.agents.stations[at].leave(); next != nil {
+		r.serve(at, next)
+	}
+}
+
+// serve has a station serve an agent. Whatever follows does so by a timer, so that
+// nothing is reported to the loop from within.
+func (r *runner) serve(at place, a *agent) {
+	w := r.agents
+	switch at {
+	case atSandbox:
+		a.sandbox = true
+		w.sandboxes++
+		r.rec.SandboxesLive(r.now, w.sandboxes)
+		a.startTries = 0
+		r.askStart(a)
+	case atStarter:
+		r.startSandbox(a)
+	case atTool:
+		r.wait(a, calls, w.cfg.Tools.CallNS(w.draw.tool, a.turnOf()))
+	case atJudge:
+		r.wait(a, judged, w.cfg.Judge.Draw(w.draw.judge, uint64(a.group), uint32(a.sample), uint32(a.attempt)))
+	case atPool:
+		r.wait(a, prefills, r.prefillNS(a))
+	}
+}
+
+// askStart has an agent's sandbox start, or wait until it may. What waits too long
+// gives up.
+func (r *runner) askStart(a *agent) {
+	a.askedNS = r.now
+	if r.enter(atStarter, a, waitsStart) {
+		r.startSandbox(a)
+	} else if limit := r.agents.cfg.Sandboxes.TimeoutNS; limit > 0 {
+		r.agents.timers.push(r.now+limit, a)
+	}
+}
+
+// startSandbox starts an agent's sandbox.
+func (r *runner) startSandbox(a *agent) {
+	w := r.agents
+	s := w.cfg.Sandboxes
+	turn := a.turnOf()
+	turn.Turn, turn.Try = 0, uint32(a.startTries)
+	ns := int64(0)
+	if !s.Start.Zero() {
+		ns = s.Start.Draw(w.draw.start, turn.Group, turn.Sample, turn.Attempt^turn.Try<<21)
+	}
+	a.outcome = loop.ReasonNone
+	if s.FailureRate > 0 && w.draw.startFault.Float64(turn.Group, turn.Sample, turn.Attempt^turn.Try<<21) < s.FailureRate {
+		a.outcome = loop.ReasonEnvironment
+	}
+	if left := a.askedNS + s.TimeoutNS - r.now; s.TimeoutNS > 0 && ns > left {
+		ns, a.outcome = left, loop.ReasonTimeout
+	}
+	r.wait(a, starts, ns)
+}
+
+// started goes on where a start has ended, one way or the other.
+func (r *runner) started(a *agent, how loop.Reason) {
+	r.rec.SandboxStarted(r.now-a.askedNS, how)
+	switch {
+	case how == loop.ReasonNone && a.turnEnd == 0: // with the rollout
+		r.toEngine(a)
+	case how == loop.ReasonNone:
+		r.inSandbox(a)
+	case int(a.startTries) < r.agents.cfg.Sandboxes.Retries:
+		a.startTries++
+		r.askStart(a)
+	default:
+		a.outcome = how
+		r.report(a, failed)
+	}
+}
+
+// called goes on where a try of a tool call has ended.
+func (r *runner) called(a *agent) {
+	w := r.agents
+	switch {
+	case !w.cfg.Tools.Failed(w.draw.fault, a.turnOf()):
+		a.turn++
+		a.read += w.cfg.ToolTokens
+		a.unread += w.cfg.ToolTokens
+		r.toEngine(a)
+		return
+	case int(a.tries) < w.cfg.Tools.Retries():
+		a.tries++
+		r.rec.ToolFailed()
+		r.inSandbox(a)
+	default:
+		r.rec.ToolFailed()
+		a.outcome = loop.ReasonEnvironment
+		r.report(a, failed)
+	}
+}
+
+// timeUp goes on with an agent whose timer it was.
+func (r *runner) timeUp(a *agent) {
+	switch a.state {
+	case prefills:
+		r.prefilled(a)
+	case waitsStart:
+		r.started(a, loop.ReasonTimeout)
+	case starts:
+		r.leave(atStarter)
+		r.started(a, a.outcome)
+	case calls:
+		r.leave(atTool)
+		r.called(a)
+	case environs:
+		r.toJudge(a)
+	case judged:
+		r.leave(atJudge)
+		r.report(a, done)
+	case done:
+		r.scoreAgent(a)
+	case failed:
+		r.failAgent(a)
+	}
+}
+
+// prefilled goes on with an agent whose tokens have been read.
+func (r *runner) prefilled(a *agent) {
+	a.unread = 0
+	switch r.agents.cfg.Prefill {
+	case PrefillPool:
+		r.leave(atPool)
+	case PrefillEngine:
+		r.nextPrefill(r.slots[a.slot].engine)
+	}
+	r.decode(a)
+}
