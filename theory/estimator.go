@@ -1,128 +1,186 @@
 package theory
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
-// Point is one setting of a search: what may differ from candidate to candidate
-// while lengths, environment and group size stay. Fields mean what they mean in
-// [Input]; zero fields take the defaults given there.
-type Point struct {
-	// ConcurrencyRollouts is C, BatchRollouts is B, QueueFactor is q = Q/B.
-	ConcurrencyRollouts, BatchRollouts, QueueFactor float64
-	// Utilization is ρ of decoding alone. 0 derives it from DecodeTokensPerS and
-	// StepS: ρ = C·s_R·t_step/(B·E[L]).
-	Utilization float64
-	// DecodeTokensPerS is s_R, the decode speed of one slot while this setting's
-	// slots are busy; StepS is t_step in seconds. Either may be 0 where
-	// Utilization is given: periods are then relative to the step.
-	DecodeTokensPerS, StepS float64
-	// Policy, Select, Start, SyncMode and SyncTrainer are names as in Input.
-	Policy, Select, Start string
-	MaxStaleness          int     // the budget of policy max, versions
-	StalenessThreshold    float64 // θ of policy threshold, share of a sync's rollouts
-	PartialRollout        bool    // policy threshold interrupts what is in flight at a sync
-	Acceptance            float64 // share of groups that are not filtered
-	SyncTimeS             float64 // t_s in seconds
-	SyncMode, SyncTrainer string
-	SyncEvery             int // train steps per sync
-	BudgetVersions        int // for ShareAboveBudget; 0 for none
-}
-
-// Estimate is the best closed-form answer for a [Point]. Where Covered is false
-// only Reason, Utilization and, if positive, the periods mean anything.
+// Estimate is the best closed-form answer for a [Point].
 type Estimate struct {
 	// Covered says that closed forms hold here to their published accuracy
-	// (docs/accuracy.md); Reason says why not. A caller simulates then.
+	// (docs/accuracy.md); Reason says why not. A caller simulates then. Figures
+	// that no form gives are 0; those given in spite of a Reason are rough.
 	Covered bool
 	Reason  Reason
 	// Utilization is the effective ρ after environment, sync and acceptance.
 	Utilization float64
-	// PQS, IQS and Mean are corrected mean staleness in versions, PQS + IQS = Mean.
+	// PQS, IQS and Mean are mean staleness in versions, PQS + IQS = Mean.
 	PQS, IQS, Mean float64
 	// P50, P95 and P99 are quantiles of staleness in versions.
 	P50, P95, P99 int
 	// ShareAboveBudget is the share of trained groups over BudgetVersions; 0
-	// without a budget.
+	// without a budget. Under [ReasonDiscards] it is the share over MaxStaleness
+	// that policy drop would train.
 	ShareAboveBudget float64
 	// TokenStaleness is the mean over tokens in versions; 0 where it has no
-	// closed form.
+	// closed form (environments, correlated moments unknown).
 	TokenStaleness float64
 	// PeriodRelative is T/t_step and PeriodS is T in seconds; PeriodS is 0 where
 	// the step time is unknown.
 	PeriodRelative, PeriodS float64
 	// DroppedShare is the share of ready groups that are never trained: evicted
-	// from the queue or filtered.
+	// from the queue, or filtered.
 	DroppedShare float64
 	// SettlingSteps is how long a run warms up before its means mean anything.
 	SettlingSteps float64
 	// Published is the uncorrected closed form of the same point.
-	Published struct{ PQS, IQS, Mean, PeriodRelative float64 }
+	Published Published
 }
 
-// Estimator answers many points for one workload. Prepare it once; Estimate is
-// then safe for concurrent use.
+// Published is the published closed form on effective inputs, versions and T
+// over t_step.
+type Published struct{ PQS, IQS, Mean, PeriodRelative float64 }
+
+// Estimator answers many points for one workload, as [Predict] does for one: both
+// are the same forms. Prepare it once; Estimate takes microseconds, allocates
+// nothing once warm, and may be called from several goroutines.
 type Estimator struct {
 	in    Input
-	shape tail
 	mean  float64 // E[L] in tokens; 0 where only a multiplier is known
+	plain *tail   // without an environment
+	mu    sync.Mutex
+	rungs sync.Map // of decode speeds, where an environment's share depends on it
 }
 
 // NewEstimator prepares for the lengths (or tail multiplier), the environment
-// and the group size of in. The other fields are the defaults of points: only
-// DecodeTokensPerS matters, where there is an environment. The error is that of
-// [Input.Validate].
+// and the group size of in, whose other fields do not matter. The error is that
+// of [Input.Validate].
 func NewEstimator(in Input) (*Estimator, error) {
-	in = in.WithDefaults()
+	in = Input{GroupSize: in.GroupSize, TailMultiplier: in.TailMultiplier, Lengths: in.Lengths, Environment: in.Environment,
+		ConcurrencyRollouts: 1, BatchRollouts: float64(max(in.GroupSize, 1)), Utilization: 1, DecodeTokensPerS: 1}.WithDefaults()
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	shape, err := tailOf(in)
-	if err != nil {
-		return nil, err
-	}
-	e := &Estimator{in: in, shape: shape}
+	e := &Estimator{in: in}
 	if in.Lengths != nil {
 		e.mean = in.Lengths.Mean()
+	}
+	if in.Environment.Zero() {
+		t, err := tailOf(&in, 1)
+		if err != nil {
+			return nil, err
+		}
+		e.plain = &t
 	}
 	return e, nil
 }
 
-// Estimate answers one point.
-func (e *Estimator) Estimate(p Point) Estimate {
-	in := e.in
-	in.ConcurrencyRollouts, in.BatchRollouts, in.QueueFactor = p.ConcurrencyRollouts, p.BatchRollouts, p.QueueFactor
-	in.Utilization, in.DecodeTokensPerS, in.StepS = p.Utilization, p.DecodeTokensPerS, p.StepS
-	in.Policy, in.Select, in.Start, in.MaxStaleness = p.Policy, p.Select, p.Start, p.MaxStaleness
-	in.Acceptance, in.SyncTimeS, in.SyncMode, in.SyncTrainer, in.SyncEvery = p.Acceptance, p.SyncTimeS, p.SyncMode, p.SyncTrainer, p.SyncEvery
-	in.BudgetVersions = p.BudgetVersions
-	if in.Utilization == 0 && e.mean > 0 {
-		in.Utilization = p.ConcurrencyRollouts * p.DecodeTokensPerS * p.StepS / (p.BatchRollouts * e.mean)
+// rung is the ratio of neighbouring decode speeds for which an environment's
+// rollout times are tabulated; a point takes the nearest, so that the shape of
+// its times is that of a speed at most 2.2 % off. Its mean time is exact.
+const rung = 1.0 / 16 // of an octave
+
+// tail returns the tables for a decode speed.
+func (e *Estimator) tail(decode float64) (*tail, error) {
+	if e.plain != nil {
+		return e.plain, nil
 	}
-	in = in.WithDefaults()
-	prediction, err := predict(in)
+	key := int(math.Round(math.Log2(decode) / rung))
+	if t, ok := e.rungs.Load(key); ok {
+		return t.(*tail), nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t, ok := e.rungs.Load(key); ok {
+		return t.(*tail), nil
+	}
+	t, err := tailOf(&e.in, 1e9/math.Exp2(float64(key)*rung))
+	if err != nil {
+		return nil, err
+	}
+	e.rungs.Store(key, &t)
+	return &t, nil
+}
+
+// Estimate answers one point. Where the point is not a valid setting the reason
+// is [ReasonInvalid]; [Input.Validate] says what is wrong.
+func (e *Estimator) Estimate(p Point) Estimate {
+	p.complete(e.mean)
+	environment := !e.in.Environment.Zero()
+	if !p.valid(e.in.GroupSize, environment) {
+		return Estimate{Reason: ReasonInvalid}
+	}
+	decode, overhead := 1.0, 0.0
+	if environment {
+		decode = p.Utilization * p.BatchRollouts * e.mean / (p.StepS * p.ConcurrencyRollouts)
+		overhead = e.in.Environment.Mean() / 1e9 * decode / e.mean
+	}
+	t, err := e.tail(decode)
 	if err != nil {
 		return Estimate{Reason: ReasonInvalid}
 	}
-	return estimateOf(prediction)
+	return estimate(&p, t, overhead)
 }
 
-// estimateOf reads the estimate out of a prediction.
-func estimateOf(p Prediction) Estimate {
-	e := Estimate{
-		Utilization: p.Utilization,
-		PQS:         p.Corrected.PQS.Or(0), IQS: p.Corrected.IQS.Or(0), Mean: p.Corrected.Mean.Or(0),
-		P50: int(p.Staleness.P50.Or(0)), P95: int(p.Staleness.P95.Or(0)), P99: int(p.Staleness.P99.Or(0)),
-		ShareAboveBudget: p.Staleness.ShareAboveBudget.Or(0), TokenStaleness: p.TokenStaleness.Or(0),
-		PeriodRelative: p.Corrected.Period.RelativeToStep.Or(0), PeriodS: p.Corrected.Period.S.Or(0),
-		SettlingSteps: p.SettlingSteps,
+// estimate answers a valid point; overhead is E[environment]/E[generation].
+func estimate(p *Point, t *tail, overhead float64) Estimate {
+	switch p.Policy {
+	case PolicySynchronous:
+		return estimateSynchronous(p, t, overhead)
+	case PolicyThreshold:
+		return estimateThreshold(p, t, overhead)
 	}
-	_, e.Covered = p.Corrected.Mean.Value()
-	if !e.Covered {
-		e.Reason = ReasonPolicy
+	e := effectiveOf(p, t.shape, overhead)
+	out := Estimate{Utilization: e.rho, Reason: e.reason}
+	if e.reason.blind() {
+		return out
 	}
-	if e.Covered && e.PeriodRelative > 0 {
-		e.DroppedShare = math.Max(0, 1-1/(p.Utilization*e.PeriodRelative))
+	var d Distribution
+	e.distribution(&d)
+	out.Published = e.published(p, t.multiplier)
+	out.Reason = t.reasonOf(p, &e, &d)
+	out.period(p, &e)
+	out.PQS = out.Published.PQS
+	out.SettlingSteps = math.Ceil(5*(1+out.Published.Mean) + settlingMemories*e.memory)
+	switch {
+	case out.Reason == ReasonDiscards:
+		out.ShareAboveBudget = d.ShareAbove(p.MaxStaleness)
+	case !out.Reason.blind():
+		out.staleness(p, t, &e, &d)
 	}
-	e.Published.PQS, e.Published.IQS = p.PQS.Or(0), p.IQS.Or(0)
-	e.Published.Mean, e.Published.PeriodRelative = p.Staleness.Mean.Or(0), p.Period.RelativeToStep.Or(0)
-	return e
+	out.Covered = out.Reason == ReasonNone
+	return out
+}
+
+// period fills in what does not need the queue's order.
+func (out *Estimate) period(p *Point, e *effective) {
+	out.PeriodRelative = e.relative(e.period)
+	out.PeriodS = out.PeriodRelative * p.StepS
+	out.DroppedShare = max(0, 1-1/(e.produced*e.period))
+}
+
+// staleness fills in means and quantiles.
+func (out *Estimate) staleness(p *Point, t *tail, e *effective, d *Distribution) {
+	d.sum(out)
+	out.IQS = d.inQueue()
+	out.PQS = out.Mean - out.IQS
+	if p.BudgetVersions > 0 {
+		out.ShareAboveBudget = d.ShareAbove(p.BudgetVersions)
+	}
+	if t.maxSum > 0 {
+		// A token is younger than its group's first by what [TokenPreQueue] leaves.
+		out.TokenStaleness = out.Mean - d.unit*(t.multiplier-t.maxSum+t.meanSquare/2)
+	}
+}
+
+// published is the uncorrected closed form on effective inputs.
+func (e *effective) published(p *Point, multiplier float64) Published {
+	ideal := Period(e.rho)
+	out := Published{
+		PQS:            e.unit*multiplier/ideal + e.publish/ideal + e.lag(),
+		IQS:            InQueue(p.QueueFactor, e.rho),
+		PeriodRelative: e.relative(ideal),
+	}
+	out.Mean = out.PQS + out.IQS
+	return out
 }

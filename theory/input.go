@@ -14,6 +14,7 @@ const (
 	PolicyDrop        = "drop"
 	PolicyMax         = "max"
 	PolicyBlock       = "block"
+	PolicyThreshold   = "threshold"
 	PolicySynchronous = "synchronous" // the schedule, in the policy's place
 
 	SelectOldest        = "oldest"
@@ -69,8 +70,14 @@ type Input struct {
 	// are then relative to it.
 	StepS float64
 
-	// Policy is one of drop, max, block, synchronous; empty means drop.
+	// Policy is one of drop, max, block, threshold, synchronous; empty means drop.
 	Policy string
+	// StalenessThreshold is θ of policy threshold, at least 0: between two syncs at
+	// most (1+θ)·SyncEvery·G groups less those carried over may start.
+	StalenessThreshold float64
+	// PartialRollout: policy threshold interrupts what is in flight at a sync and
+	// resumes it; otherwise a sync waits for it.
+	PartialRollout bool
 	// MaxStaleness is the budget of policy max, in versions.
 	MaxStaleness int
 	// Select is one of oldest, newest, oldest-version, fresh; empty means oldest.
@@ -107,6 +114,7 @@ const (
 	maxUtilization = 1e6
 	maxSeconds     = 1e9
 	maxGroup       = 1 << 16
+	maxSyncEvery   = 1 << 20
 )
 
 // fieldError names the input as flags and configs write it.
@@ -141,28 +149,13 @@ func oneOf(field, value string, names ...string) error {
 // WithDefaults returns a copy in which fields that were left at zero have the
 // value their comments give.
 func (in Input) WithDefaults() Input {
-	zero := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
+	p, mean := in.point(), 0.0
+	if in.Lengths != nil && in.Utilization != 0 {
+		mean = in.Lengths.Mean()
 	}
-	zero(&in.Policy, PolicyDrop)
-	zero(&in.Select, SelectOldest)
-	zero(&in.Start, StartStream)
-	zero(&in.SyncMode, SyncInFlight)
-	zero(&in.SyncTrainer, TrainerFree)
-	if in.QueueFactor == 0 {
-		in.QueueFactor = 1
-	}
-	if in.Acceptance == 0 {
-		in.Acceptance = 1
-	}
-	if in.SyncEvery == 0 {
-		in.SyncEvery = 1
-	}
-	if in.StepS == 0 && in.Lengths != nil && in.DecodeTokensPerS > 0 && in.ConcurrencyRollouts > 0 {
-		in.StepS = in.BatchRollouts * in.Lengths.Mean() * in.Utilization / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
-	}
+	p.complete(mean)
+	in.Policy, in.Select, in.Start, in.SyncMode, in.SyncTrainer = p.Policy, p.Select, p.Start, p.SyncMode, p.SyncTrainer
+	in.QueueFactor, in.Acceptance, in.SyncEvery, in.StepS = p.QueueFactor, p.Acceptance, p.SyncEvery, p.StepS
 	return in
 }
 
@@ -181,9 +174,10 @@ func (in Input) Validate() error {
 		number("decode_tokens_per_s", in.DecodeTokensPerS, 0, 1e12, "tokens/s of one slot"),
 		number("max_staleness", float64(in.MaxStaleness), 0, 1<<30, "versions"),
 		number("budget", float64(in.BudgetVersions), 0, 1<<30, "versions"),
-		number("sync_every", float64(in.SyncEvery), 1, 1<<20, "train steps"),
+		number("sync_every", float64(in.SyncEvery), 1, maxSyncEvery, "train steps"),
+		number("staleness_threshold", in.StalenessThreshold, 0, maxQueueFactor, "a share of a sync's rollouts"),
 		number("speed_ratio", in.SpeedRatio, 0, 1e6, "train over rollout tokens/s of one GPU"),
-		oneOf("policy", in.Policy, PolicyDrop, PolicyMax, PolicyBlock, PolicySynchronous),
+		oneOf("policy", in.Policy, PolicyDrop, PolicyMax, PolicyBlock, PolicyThreshold, PolicySynchronous),
 		oneOf("select", in.Select, SelectOldest, SelectNewest, SelectOldestVersion, SelectFresh),
 		oneOf("start", in.Start, StartStream, StartGang),
 		oneOf("sync_mode", in.SyncMode, SyncInFlight, SyncPause, SyncRestart, SyncDrain),

@@ -6,7 +6,7 @@ import (
 )
 
 // Lever is one change of the settings and what it would buy. Every lever says
-// what it holds fixed, since that decides its sign (theory.md §1).
+// what it holds fixed, since that decides its sign (docs/theory.md).
 type Lever struct {
 	// Name is one of tail, split, batch, queue factor, concurrency, sync.
 	Name string `json:"name"`
@@ -33,11 +33,11 @@ type change struct {
 }
 
 // levers prices every lever against the prediction it changes.
-func levers(in Input, base Prediction) []Lever {
+func levers(in Input, t *tail, base Prediction) []Lever {
 	var list []Lever
 	for _, c := range changes(in) {
 		l := c.lever
-		if p, err := predict(c.input); err == nil {
+		if p, err := predictChange(&in, t, &c.input); err == nil {
 			l.StalenessMean, l.CorrectedMean = p.Staleness.Mean, p.Corrected.Mean
 			after, known := p.Period.RelativeToStep.Value()
 			before, knownBefore := base.Period.RelativeToStep.Value()
@@ -50,6 +50,22 @@ func levers(in Input, base Prediction) []Lever {
 		list = append(list, l)
 	}
 	return list
+}
+
+// predictChange predicts a changed setting, from the same tables where its
+// workload is the same: every lever keeps the decode speed per slot.
+func predictChange(in *Input, t *tail, changed *Input) (Prediction, error) {
+	if err := changed.Validate(); err != nil {
+		return Prediction{}, err
+	}
+	if changed.Lengths != in.Lengths || changed.TailMultiplier != in.TailMultiplier {
+		other, err := tailOf(changed, changed.nsPerToken())
+		if err != nil {
+			return Prediction{}, err
+		}
+		t = &other
+	}
+	return predict(changed, t), nil
 }
 
 // changes lists the levers of a setting.

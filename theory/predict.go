@@ -25,6 +25,11 @@ type Prediction struct {
 	// PQS and IQS are the published closed form on effective inputs, versions.
 	PQS Figure `json:"pqs"`
 	IQS Figure `json:"iqs"`
+	// Covered says that closed forms hold here to their published accuracy
+	// (docs/accuracy.md); Reason names why not ([Reason]), "" where covered. A
+	// command simulates where they do not.
+	Covered bool   `json:"covered"`
+	Reason  Reason `json:"reason"`
 	// Staleness is their sum, and the quantiles of [Distribution].
 	Staleness Staleness `json:"staleness"`
 	// TokenStaleness is the mean over tokens, versions, where weights change
@@ -36,6 +41,8 @@ type Prediction struct {
 	Dominant string `json:"dominant"`
 	// Corrected is the best estimate of the same figures.
 	Corrected Corrected `json:"corrected"`
+	// DroppedShare is the share of ready groups that are never trained.
+	DroppedShare Figure `json:"dropped_share"`
 	// SettlingSteps is how long a run or simulation must warm up before its
 	// means can be compared with these.
 	SettlingSteps float64 `json:"settling_steps"`
@@ -81,239 +88,164 @@ type Corrected struct {
 // not covered gives unknown figures and a warning.
 func Predict(in Input) (Prediction, error) {
 	in = in.WithDefaults()
-	p, err := predict(in)
+	if err := in.Validate(); err != nil {
+		return Prediction{}, err
+	}
+	shape, err := tailOf(&in, in.nsPerToken())
 	if err != nil {
 		return Prediction{}, err
 	}
-	p.Levers = levers(in, p)
+	p := predict(&in, &shape)
+	p.Levers = levers(in, &shape, p)
 	if p.Warnings == nil {
 		p.Warnings = []string{} // an empty list in JSON, not null
 	}
 	return p, nil
 }
 
-// predict is Predict without the levers, which themselves predict.
-func predict(in Input) (Prediction, error) {
-	if err := in.Validate(); err != nil {
-		return Prediction{}, err
-	}
-	shape, err := tailOf(in)
-	if err != nil {
-		return Prediction{}, err
-	}
-	if in.Policy == PolicySynchronous {
-		return predictSynchronous(in, shape), nil
-	}
-	e := effectiveOf(in, shape)
+// predict is Predict without the levers, which themselves predict, for a valid
+// input.
+func predict(in *Input, t *tail) Prediction {
+	point := in.point()
+	out := estimate(&point, t, in.overhead())
 	p := Prediction{
-		Utilization:    e.rho,
-		TailMultiplier: shape.multiplier,
-		Smooth:         shape.spread >= lockedSpread,
-		Warnings:       e.warnings,
+		Utilization:    out.Utilization,
+		TailMultiplier: t.multiplier,
+		Smooth:         in.Policy == PolicySynchronous || t.spread >= lockedSpread,
+		Covered:        out.Covered,
+		Reason:         out.Reason,
+		SettlingSteps:  out.SettlingSteps,
+		Regime:         RolloutBound,
 	}
-	p.Regime = regime(e.rho)
-	c := coverageOf(in, e)
-	p.Warnings = append(p.Warnings, c.warnings...)
-	if c.period {
-		p.Period = e.periodFigures(in, Period(e.rho))
+	if p.Utilization >= 1 {
+		p.Regime = TrainBound
 	}
-	if c.preQueue {
-		p.PQS = Known(e.groupTime/Period(e.rho) + e.publish/Period(e.rho) + e.lag)
-	}
-	if c.staleness {
-		p.fillStaleness(in, e)
-	}
-	p.SettlingSteps = Settling(in.QueueFactor, e.rho, e.variability, e.groups, p.Staleness.Mean.Or(0))
-	p.Warnings = append(p.Warnings, accuracyWarnings(in, e, p)...)
-	return p, nil
-}
-
-// regime names the side that binds.
-func regime(rho float64) string {
-	if rho < 1 {
-		return RolloutBound
-	}
-	return TrainBound
-}
-
-// fillStaleness sets everything that needs the in-queue part.
-func (p *Prediction) fillStaleness(in Input, e effective) {
-	pqs, _ := p.PQS.Value()
-	iqs := InQueue(in.QueueFactor, e.rho)
-	p.IQS = Known(iqs)
-	p.Staleness.Mean = Known(pqs + iqs)
-	p.Dominant = DominantIQS
-	if pqs >= iqs {
-		p.Dominant = DominantPQS
-	}
-	if e.tail.maxSum > 0 {
-		acceptance := e.rho / e.produced
-		token := acceptance * TokenPreQueue(e.slots, in.BatchRollouts, e.tail.maxSum, e.tail.meanSquare, e.rho)
-		p.TokenStaleness = Known(token + iqs + e.publish/Period(e.rho) + e.lag)
-	}
-	p.Corrected.Period = e.periodFigures(in, e.period)
-	d := newDistribution(e)
-	corrected := d.Mean() + e.lag
-	correctedPQS := e.groupTime/e.period + e.publish/e.period + e.lag
-	p.Corrected.Mean = Known(corrected)
-	p.Corrected.PQS = Known(correctedPQS)
-	p.Corrected.IQS = Known(corrected - correctedPQS)
-	if e.lag > 0 {
-		return // the lag of several steps per sync spreads the quantiles
-	}
-	p.Distribution = d
-	p.Staleness.P50 = Known(float64(d.Quantile(0.50)))
-	p.Staleness.P95 = Known(float64(d.Quantile(0.95)))
-	p.Staleness.P99 = Known(float64(d.Quantile(0.99)))
-	if in.BudgetVersions > 0 {
-		p.Staleness.ShareAboveBudget = Known(d.ShareAbove(in.BudgetVersions))
-	}
-}
-
-// effective are the settings after every correction that acts on the inputs of
-// the closed form. Times are in units of the effective step.
-type effective struct {
-	tail        tail
-	slots       float64 // C that work on average
-	rho         float64 // trainable rollouts arriving over rollouts consumed, while both work
-	produced    float64 // rho before acceptance
-	groupTime   float64 // E[D]/step
-	publish     float64 // t_publish/step: version at the trainer before engines serve it
-	lag         float64 // versions the engines are behind because syncs skip steps
-	stepScale   float64 // effective step over t_step
-	stopped     float64 // time per period in which everything stands, over t_step
-	groups      float64 // G
-	queueFactor float64 // q
-	variability float64 // c
-	stock       stock   // groups waiting above a batch
-	period      float64 // corrected T/step, without stopped
-	simulate    string  // why no closed form holds; "" if one does
-	warnings    []string
-}
-
-// effectiveOf applies environment, sync and acceptance, in that order.
-func effectiveOf(in Input, shape tail) effective {
-	e := effective{
-		tail:        shape,
-		produced:    in.Utilization / (1 + shape.overhead),
-		stepScale:   1,
-		groups:      in.BatchRollouts / float64(in.GroupSize),
-		queueFactor: in.QueueFactor,
-		variability: ArrivalVariability(shape.spread),
-	}
-	e.slots = e.gang(in)
-	e.sync(in)
-	e.rho = in.Acceptance * e.produced
-	e.groupTime = GroupTime(e.slots, in.BatchRollouts, shape.multiplier, e.produced)
-	c := StockVariability(e.variability, e.queueFactor, e.groupTime/Period(e.rho))
-	c = thinned(c, in.Acceptance)
-	e.variability = thinned(e.variability, in.Acceptance)
-	e.stock = newStock(e.queueFactor, e.rho, c, e.groups)
-	e.period = e.stock.period(e.rho, c, e.groups)
-	if shape.assumed {
-		e.warnings = append(e.warnings, "the tail is a bare multiplier: quantiles and token staleness assume a lognormal that has it")
-	}
-	return e
-}
-
-// thinned is the c of arrivals of which a share a is kept at random: the kept
-// count has variance a²·c²n + a(1−a)n over a mean of an, so c² becomes
-// a·c² + 1 − a.
-func thinned(c, a float64) float64 { return math.Sqrt(a*c*c + 1 - a) }
-
-// gang returns the slots that work on average: with start order gang between 0
-// and S−1 freed slots wait for the rest of a group, about (S−1)/2, which lowers
-// production too. Against the simulator staleness is within 1.5 % at C/S of 16
-// and more; with few groups in flight the wait is of another kind.
-func (e *effective) gang(in Input) (slots float64) {
-	slots = in.ConcurrencyRollouts
-	if in.Start != StartGang || in.GroupSize == 1 {
-		return slots
-	}
-	idle := float64(in.GroupSize-1) / 2
-	if slots < 4*float64(in.GroupSize) {
-		e.simulate = "start gang with fewer than four groups in flight leaves many slots idle: no closed form; simulate"
-		return slots
-	}
-	e.warnings = append(e.warnings, fmt.Sprintf("start gang keeps about %.1f of %.0f slots waiting for the rest of a group; this is counted", idle, slots))
-	e.produced *= (slots - idle) / slots
-	return slots - idle
-}
-
-// sync applies the weight sync (the table of theory.md §2). With x = t_s/t_step
-// per step:
-//
-//	in flight, trainer free      + t_s/T
-//	in flight, trainer blocked   F(ρ(1+x)), the step is t_step + t_s
-//	paused, trainer blocked      F(ρ), T + t_s: everything stands
-//	paused, trainer free         F(ρ(1−x)) if that is train-bound; F(ρ), T + t_s if ρ < 1
-func (e *effective) sync(in Input) {
-	every := float64(in.SyncEvery)
-	if in.SyncEvery > 1 {
-		e.lag = (every - 1) / 2
-		e.warnings = append(e.warnings, fmt.Sprintf("one sync in %d steps adds (%d−1)/2 versions on average; quantiles are not predicted", in.SyncEvery, in.SyncEvery))
-	}
-	if in.SyncTimeS == 0 {
-		if in.SyncMode == SyncDrain {
-			e.simulate = "a drained sync empties the engines in every period: no closed form; simulate"
-		}
-		return
-	}
-	whole := in.SyncTimeS / in.StepS
-	x := whole / every
-	accepted := in.Acceptance * e.produced
-	switch {
-	case in.SyncMode == SyncDrain || in.SyncMode == SyncRestart:
-		e.simulate = fmt.Sprintf("sync mode %s changes how long rollouts take: no closed form; simulate", in.SyncMode)
-	case in.SyncMode == SyncInFlight && in.SyncTrainer == TrainerFree:
-		e.publish = whole
-		if whole > every*Period(accepted) {
-			e.simulate = "a weight sync that takes longer than a train period skips versions: no closed form; simulate"
-		}
-	case in.SyncMode == SyncInFlight:
-		e.stepScale = 1 + x
-		e.produced *= 1 + x
-	case in.SyncTrainer == TrainerBlocked:
-		e.stopped = x
-	case accepted*(1-x) > 1:
-		e.produced *= 1 - x
-	case accepted < 1:
-		e.stopped = x
+	switch in.Policy {
+	case PolicySynchronous:
+		p.synchronous(in, t, &out)
+	case PolicyThreshold:
+		p.threshold(in, &out)
 	default:
-		e.simulate = fmt.Sprintf("paused engines turn the run from train-bound (ρ = %.2f) to rollout-bound: no closed form near there; simulate", accepted)
+		p.asynchronous(in, t, &point, &out)
 	}
+	if out.Reason != ReasonNone && (in.Policy != PolicySynchronous || out.Reason != ReasonBarrier) {
+		p.Warnings = append(p.Warnings, reasonText(&point, t, &out))
+	}
+	return p
 }
 
-// periodFigures turns T over the effective step into both printed figures.
-func (e effective) periodFigures(in Input, relative float64) PeriodFigures {
-	total := relative*e.stepScale + e.stopped
-	figures := PeriodFigures{RelativeToStep: Known(total)}
+// periods are both printed figures of a period over t_step.
+func periods(in *Input, relative float64) PeriodFigures {
+	figures := PeriodFigures{RelativeToStep: Known(relative)}
 	if in.StepS > 0 {
-		figures.S = Known(total * in.StepS)
+		figures.S = Known(relative * in.StepS)
 	}
 	return figures
 }
 
-// accuracyWarnings say where the figures given are less accurate.
-func accuracyWarnings(in Input, e effective, p Prediction) []string {
-	var list []string
-	mean, known := p.Staleness.Mean.Value()
-	if known {
-		list = append(list, meanWarnings(e, mean, p)...)
+// asynchronous fills in the figures of the queue's policies.
+func (p *Prediction) asynchronous(in *Input, t *tail, point *Point, out *Estimate) {
+	p.Warnings = assumptions(in, t, out)
+	if out.Reason.untimed() {
+		return
 	}
-	if in.ConcurrencyRollouts < float64(in.GroupSize) {
-		list = append(list, "concurrency below one group: siblings run one after another, the longest of them no longer sets the group's time; simulate")
+	p.Period = periods(in, out.Published.PeriodRelative)
+	p.PQS = Known(out.Published.PQS)
+	if out.Reason.blind() {
+		return
+	}
+	p.means(in, t, out)
+	e := effectiveOf(point, t.shape, in.overhead())
+	p.Distribution = &Distribution{}
+	e.distribution(p.Distribution)
+	p.Warnings = append(p.Warnings, accuracyWarnings(in, &e, p)...)
+}
+
+// means sets what needs the in-queue part.
+func (p *Prediction) means(in *Input, t *tail, out *Estimate) {
+	p.IQS = Known(out.Published.IQS)
+	p.Staleness = Staleness{Mean: Known(out.Published.Mean),
+		P50: Known(float64(out.P50)), P95: Known(float64(out.P95)), P99: Known(float64(out.P99))}
+	if in.BudgetVersions > 0 {
+		p.Staleness.ShareAboveBudget = Known(out.ShareAboveBudget)
+	}
+	p.Dominant = DominantIQS
+	if out.Published.PQS >= out.Published.IQS {
+		p.Dominant = DominantPQS
+	}
+	if t.maxSum > 0 {
+		p.TokenStaleness = Known(out.TokenStaleness)
+	}
+	p.DroppedShare = Known(out.DroppedShare)
+	p.Corrected = Corrected{PQS: Known(out.PQS), IQS: Known(out.IQS), Mean: Known(out.Mean), Period: periods(in, out.PeriodRelative)}
+}
+
+// threshold fills in what is known under policy threshold.
+func (p *Prediction) threshold(in *Input, out *Estimate) {
+	if !out.Covered {
+		return
+	}
+	p.Period = periods(in, out.Published.PeriodRelative)
+	p.Staleness.Mean = Known(out.Mean)
+	p.Corrected.Mean, p.Corrected.Period = Known(out.Mean), periods(in, out.PeriodRelative)
+}
+
+// synchronous fills in a schedule that is never stale.
+func (p *Prediction) synchronous(in *Input, t *tail, out *Estimate) {
+	p.PQS, p.IQS, p.TokenStaleness = Known(0), Known(0), Known(0)
+	p.Staleness = Staleness{Mean: Known(0), P50: Known(0), P95: Known(0), P99: Known(0)}
+	p.Corrected = Corrected{PQS: Known(0), IQS: Known(0), Mean: Known(0)}
+	if in.BudgetVersions > 0 {
+		p.Staleness.ShareAboveBudget = Known(0)
+	}
+	switch {
+	case in.Acceptance < 1:
+		p.Warnings = append(p.Warnings, "a filtered synchronous batch is refilled or short, depending on the run: its period is not predicted; simulate")
+		return
+	case in.BatchRollouts > maxBarrier:
+		p.Warnings = append(p.Warnings, fmt.Sprintf("the barrier of a synchronous batch is computed up to %d rollouts; simulate", maxBarrier))
+		return
+	}
+	longest, exact := Barrier(t.rollout, t.group, in.ConcurrencyRollouts, in.BatchRollouts, in.GroupSize)
+	if !exact {
+		p.Warnings = append(p.Warnings, "concurrency does not cover the batch: the barrier is a list-scheduling makespan, estimated from seeded draws of independent rollouts (± 1 %)")
+	}
+	point := in.point()
+	out.barrier(&point, longest)
+	p.Covered, p.Reason, out.Reason = true, ReasonNone, ReasonNone
+	p.Period = periods(in, out.PeriodRelative)
+	p.Corrected.Period = p.Period
+}
+
+// assumptions say what the figures assume.
+func assumptions(in *Input, t *tail, out *Estimate) []string {
+	var list []string
+	if t.assumed {
+		list = append(list, "the tail is a bare multiplier: quantiles and token staleness assume a lognormal that has it")
+	}
+	if in.Start == StartGang && in.GroupSize > 1 {
+		list = append(list, fmt.Sprintf("start gang keeps about %.1f of %.0f slots waiting for the rest of a group; this is counted", float64(in.GroupSize-1)/2, in.ConcurrencyRollouts))
+	}
+	if in.SyncEvery > 1 {
+		list = append(list, fmt.Sprintf("one sync in %d steps adds (%d−1)/2 versions on average", in.SyncEvery, in.SyncEvery))
+	}
+	if out.Covered && in.Policy == PolicyBlock {
+		list = append(list, "policy block rarely acts at this ρ: figures are those of drop")
+	}
+	if out.Covered && in.Policy == PolicyMax {
+		list = append(list, fmt.Sprintf("policy max hardly acts where drop exceeds the budget of %d in fewer than %g %% of groups", in.MaxStaleness, 100*harmless))
 	}
 	return list
 }
 
-// meanWarnings say where the published mean is not the best one.
-func meanWarnings(e effective, mean float64, p Prediction) []string {
+// accuracyWarnings say where the published mean is not the best one.
+func accuracyWarnings(in *Input, e *effective, p *Prediction) []string {
+	mean, _ := p.Staleness.Mean.Value()
 	corrected := p.Corrected.Mean.Or(mean)
 	off := math.Abs(corrected-mean) > 0.02*mean
 	switch {
 	case !p.Smooth:
-		return []string{"not smooth: rollouts take nearly equal times, so groups fall in step with the trainer (phase locking) and staleness is a staircase in the settings; read the mean as ± ½ and simulate"}
+		return nil // said as the reason
 	case off && math.Abs(e.rho-1) <= 0.2:
 		return []string{fmt.Sprintf(
 			"near ρ = 1 (effective %.2f) the queue is neither empty nor full: the corrected staleness %.2f and period %.2f of a step are the better estimate, and a run needs about %.0f steps to settle",
@@ -324,8 +256,3 @@ func meanWarnings(e effective, mean float64, p Prediction) []string {
 	}
 	return nil
 }
-
-// lockedSpread is the coefficient of variation of rollout times below which
-// groups fall in step with the trainer. Against the simulator corrected means
-// are off by up to 70 % at 0, by at most 4 % at 0.026 (tailness 2).
-const lockedSpread = 0.02

@@ -46,7 +46,7 @@ func GroupTime(concurrency, batch, tail, rho float64) float64 {
 
 // TokenPreQueue returns the pre-queue part of the mean token staleness in
 // versions, C/(B·max(1, ρ))·(M_tok − K₂/2) with M_tok = E[max·sum]/(S·E[L]²)
-// and K₂ = E[L²]/E[L]² (theory.md §2). It is what remains between a token and
+// and K₂ = E[L²]/E[L]² (docs/theory.md). It is what remains between a token and
 // its group's last sibling; it is below [PreQueue], since a rollout's later
 // tokens come from newer weights. Error of the sum with IQS: at most 1.2 %.
 //

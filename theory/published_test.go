@@ -115,55 +115,8 @@ func TestReflectedStock(t *testing.T) {
 		near(t, "mean", ReflectedStock(3, rho, 0.8, 16), moment/mass, 1e-5)
 		sum := 0.0
 		for i := range 4096 {
-			sum += stockQuantile((float64(i)+0.5)/4096, 3, rho, 0.8, 16) / 4096
+			sum += exponentialQuantile((float64(i)+0.5)/4096, kappa, 2) / 4096
 		}
 		near(t, "mean of quantiles", sum, moment/mass, 1e-3)
-	}
-}
-
-// TestStockTendsToItsLimit: with many groups the chain is the reflected walk,
-// at ρ = 1 its mean is half a queue, and away from it the queue is empty or full.
-func TestStockTendsToItsLimit(t *testing.T) {
-	for _, q := range []float64{2, 3, 4} {
-		near(t, "ρ=1", newStock(q, 1, 0.5, 16).mean(), (q-1)/2, 1e-6)
-		near(t, "ρ=3", newStock(q, 3, 0.5, 16).mean(), q-1, 1e-6)
-		if u := newStock(q, 0.3, 0.5, 16).mean(); u > 1e-6 {
-			t.Errorf("q=%g: stock %g at ρ = 0.3, want none", q, u)
-		}
-		for _, drift := range []float64{-0.004, 0.004} {
-			chain := newStock(q, 1+drift, 0.8, 400)
-			limit := ReflectedStock(q, 1+drift, 0.8, 400)
-			// Reflecting once a step shifts each end by 0.58 of a step's spread.
-			if math.Abs(chain.mean()-limit) > 0.58*0.8/20 {
-				t.Errorf("q=%g drift %g: stock %.3f, in the limit %.3f", q, drift, chain.mean(), limit)
-			}
-		}
-	}
-}
-
-// TestStockConservesGroups: what arrives and is not dropped is consumed. The
-// chain is stationary, so over one step stock + arrivals − drops − batch + late
-// groups is stock again; with a queue that is never full nothing is dropped and
-// the period is 1/ρ.
-func TestStockConservesGroups(t *testing.T) {
-	for _, rho := range []float64{0.5, 0.8, 0.9, 0.95} {
-		s := newStock(30, rho, 0.6, 16)
-		near(t, "period", s.period(rho, 0.6, 16), 1/rho, 2e-3)
-	}
-	near(t, "one batch", newStock(1, 0.97, 0.8, 16).period(0.97, 0.8, 16), StarvedPeriod(0.97, 0.8, 16), 1e-12)
-}
-
-// TestPeriodFallsWithTheQueue: more queue, less starvation, never below the
-// ideal.
-func TestPeriodFallsWithTheQueue(t *testing.T) {
-	for _, rho := range []float64{0.5, 0.9, 0.99, 1, 1.01, 1.2, 3} {
-		last := math.Inf(1)
-		for _, q := range []float64{1, 1.5, 2, 3, 5, 9} {
-			p := newStock(q, rho, 0.8, 16).period(rho, 0.8, 16)
-			if p > last+1e-3 || p < Period(rho)-1e-12 {
-				t.Errorf("ρ=%g q=%g: period %g after %g, ideal %g", rho, q, p, last, Period(rho))
-			}
-			last = p
-		}
 	}
 }

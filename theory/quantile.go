@@ -3,114 +3,158 @@ package theory
 import (
 	"math"
 	"sort"
-
-	"github.com/headway-rl/headway/workload"
 )
 
 // Distribution is the predicted distribution of staleness in versions:
 // S = ⌊(x + t_step + t_publish)/T⌋ with x = D + W, the group's generation time
-// and its wait, taken independent (theory.md §2). The last update before a
-// selection was T − t_step earlier, hence the t_step.
+// and its wait, taken independent (docs/theory.md, "The distribution"). The last
+// update before a selection was T − t_step earlier, hence the t_step.
 //
-// D has the distribution of the longest sibling. W is the time in which the
-// queue's stock and the group's place in its batch arrived: uniform on (0, T)
-// for ρ < 1, on ((q−1)T/ρ, qT/ρ) for a full queue, and the mixture over the
-// stock's density between. Total variation against simulation is up to 3 %.
+// D is the time from a group's first token to its last sibling. W is the time in
+// which the queue's stock and the group's place in its batch arrived: uniform on
+// (0, T) for ρ < 1, on ((q−1)T/ρ, qT/ρ) for a full queue, and the mixture over
+// the stock's law between. With K steps a sync the served version is behind by a
+// uniform 0 … K−1 more.
 //
-// Valid for the drop policy with oldest-first selection. The zero Distribution
-// is not usable.
+// Valid for the drop policy with oldest-first selection, to the errors of
+// docs/accuracy.md. The zero Distribution is not usable.
 type Distribution struct {
-	group  workload.Distribution // D/T, thinned
-	waits  []float64             // least W/T, by the stock found at selection
-	shares []float64             // their probabilities
-	width  float64               // of W's uniform part, in T
-	offset float64               // (t_step + t_publish)/T
+	law    spread          // of D, in mean rollout times
+	unit   float64         // a mean rollout's time/T
+	count  int             // of waits
+	waits  [levels]float64 // least W/T, by the stock found at selection, equally likely
+	width  float64         // of W's uniform part, in T
+	step   float64         // t_step/T
+	offset float64         // (t_step + t_publish)/T
+	every  int             // train steps a sync
 }
 
-// groupCells is the resolution of D.
-const groupCells = 256
-
-// newDistribution builds it for effective settings.
-func newDistribution(e effective) *Distribution {
-	width := 1 / (e.rho * e.period)
-	d := &Distribution{
-		group:  coarse(e.tail.group).Scale(e.groupTime / (e.period * e.tail.multiplier)),
-		width:  width,
-		offset: 1/e.period + e.publish/e.period,
-		shares: e.stock.weights,
+// distribution fills it for effective settings.
+func (e *effective) distribution(d *Distribution) {
+	*d = Distribution{
+		law:    e.shape.of(float64(e.shape.size-1) / e.slots),
+		unit:   e.unit / e.period,
+		count:  e.stock.count,
+		width:  1 / (e.rho * e.period),
+		step:   1 / e.period,
+		offset: (1 + e.publish) / e.period,
+		every:  int(e.every),
 	}
-	for _, level := range e.stock.levels {
-		d.waits = append(d.waits, width*level)
+	for i := range d.count {
+		d.waits[i] = d.width * e.stock.value[i]
 	}
-	return d
+	// A starved selection falls on the arrival of the batch's last group, whose
+	// wait is 0: the G waits then span G−1 arrivals, not G.
+	d.width *= 1 - e.stock.starved/e.groups
 }
 
-// coarse merges a distribution into cells of equal probability, keeping its
-// mean; the top hundredth is cut ten times finer.
-func coarse(d workload.Distribution) workload.Distribution {
-	if d.Len() <= groupCells {
-		return d
-	}
-	var values, weights []float64
-	weight, moment, total := 0.0, 0.0, 0.0
-	for i := range d.Len() {
-		v, p := d.At(i)
-		weight, moment, total = weight+p, moment+p*v, total+p
-		cell := 1.0 / groupCells
-		if total > 0.99 {
-			cell /= 10
-		}
-		if weight >= cell || (i == d.Len()-1 && weight > 0) {
-			values, weights = append(values, moment/weight), append(weights, weight)
-			weight, moment = 0, 0
-		}
-	}
-	merged, err := workload.NewDistribution(values, weights)
-	if err != nil {
-		panic("theory: coarse distribution: " + err.Error())
-	}
-	return merged
-}
-
-// CDF returns P(staleness <= versions).
-func (d *Distribution) CDF(versions int) float64 {
+// cdf is P(staleness <= versions) with one step a sync.
+func (d *Distribution) cdf(versions int) float64 {
 	if versions < 0 {
 		return 0
 	}
 	limit := float64(versions+1) - d.offset
+	// Averaged over W's uniform part: a difference of areas over its width.
+	width := max(d.width/d.unit, 1e-6)
 	sum := 0.0
-	for i := range d.group.Len() {
-		time, p := d.group.At(i)
-		for j, wait := range d.waits {
-			sum += p * d.shares[j] * min(max((limit-time-wait)/d.width, 0), 1)
+	for _, wait := range d.waits[:d.count] {
+		x := (limit - wait) / d.unit
+		if x <= 0 {
+			break // later waits are longer
 		}
+		sum += d.law.below(x) - d.law.below(x-width)
 	}
-	return min(sum, 1)
+	return min(sum/(width*float64(d.count)), 1)
+}
+
+// CDF returns P(staleness <= versions).
+func (d *Distribution) CDF(versions int) float64 {
+	sum := 0.0
+	for behind := range d.every {
+		if behind > versions {
+			break
+		}
+		sum += d.cdf(versions - behind)
+	}
+	return sum / float64(d.every)
 }
 
 // ShareAbove returns the share of trained groups staler than a budget.
 func (d *Distribution) ShareAbove(versions int) float64 { return 1 - d.CDF(versions) }
 
+// most bounds staleness in versions.
+func (d *Distribution) most() float64 {
+	return d.law.longest()*d.unit + d.waits[d.count-1] + d.width + d.offset + float64(d.every)
+}
+
 // Quantile returns the least staleness that a share p of groups does not
 // exceed, p in (0,1).
 func (d *Distribution) Quantile(p float64) int {
-	longest, _ := d.group.At(d.group.Len() - 1)
-	most := int(math.Ceil(longest + d.waits[len(d.waits)-1] + d.width + d.offset))
 	// The 1e-9 absorbs rounding where the CDF is exactly p.
-	return sort.Search(most, func(k int) bool { return d.CDF(k) >= p-1e-9 })
+	return sort.Search(int(min(math.Ceil(d.most()), 1<<40)), func(k int) bool { return d.CDF(k) >= p-1e-9 })
 }
 
-// Mean returns E[staleness], whose floor replaces the smooth-arrival ½ of
-// [InQueue]: at ρ = 3 the error of the mean falls from 3.6 % to 0.7 %.
+// sweepVersions is up to which staleness the distribution is summed version by
+// version; far beyond, counting whole versions costs exactly half of one.
+const sweepVersions = 256
+
+// Mean returns E[staleness].
 func (d *Distribution) Mean() float64 {
-	sum := 0.0
-	for i := range d.group.Len() {
-		time, p := d.group.At(i)
-		for j, wait := range d.waits {
-			sum += p * d.shares[j] * meanFloor(time+wait+d.offset, d.width)
-		}
+	var e Estimate
+	d.sum(&e)
+	return e.Mean
+}
+
+// sum fills an estimate's mean and quantiles in one pass.
+func (d *Distribution) sum(e *Estimate) {
+	if d.most() > sweepVersions {
+		e.Mean = d.meanTime() - 0.5 + float64(d.every-1)/2
+		e.P50, e.P95, e.P99 = d.Quantile(0.50), d.Quantile(0.95), d.Quantile(0.99)
+		return
 	}
-	return sum
+	var single [sweepVersions + 1]float64
+	e.P50, e.P95, e.P99 = -1, -1, -1
+	window := 0.0
+	for k := 0; ; k++ {
+		single[k] = d.cdf(k)
+		window += single[k]
+		if k >= d.every {
+			window -= single[k-d.every]
+		}
+		share := window / float64(d.every)
+		if e.P50 < 0 && share >= 0.50-1e-9 {
+			e.P50 = k
+		}
+		if e.P95 < 0 && share >= 0.95-1e-9 {
+			e.P95 = k
+		}
+		if e.P99 < 0 && share >= 0.99-1e-9 {
+			e.P99 = k
+		}
+		if share > 1-1e-9 || k == sweepVersions {
+			return
+		}
+		e.Mean += 1 - share
+	}
+}
+
+// meanTime is E[x + t_step + t_publish]/T.
+func (d *Distribution) meanTime() float64 {
+	sum := 0.0
+	for _, wait := range d.waits[:d.count] {
+		sum += wait
+	}
+	return d.law.mean()*d.unit + sum/float64(d.count) + d.width/2 + d.offset
+}
+
+// inQueue is E⌊(W + t_step)/T⌋, the updates between the last sibling and the
+// selection.
+func (d *Distribution) inQueue() float64 {
+	sum := 0.0
+	for _, wait := range d.waits[:d.count] {
+		sum += meanFloor(wait+d.step, d.width)
+	}
+	return sum / float64(d.count)
 }
 
 // meanFloor is E⌊from + U⌋ for U uniform on (0, width).

@@ -34,7 +34,7 @@ var reasons = [...]struct{ name, sentence string }{
 	ReasonPausedNear: {"paused_near", "paused engines turn the run from train-bound to rollout-bound"},
 	ReasonGang:       {"gang", "start gang with fewer than four groups in flight leaves many slots idle"},
 	ReasonFewSlots:   {"few_slots", "with fewer slots than a group has rollouts siblings run one after another"},
-	ReasonLocked:     {"locked", "rollouts take nearly equal times: groups fall in step with the trainer and staleness is a staircase"},
+	ReasonLocked:     {"locked", "rollouts take nearly equal times, so groups fall in step with the trainer (phase locking) and staleness is a staircase"},
 	ReasonThreshold:  {"threshold", "policy threshold neither always nor never binds here"},
 	ReasonBarrier:    {"barrier", "the barrier of this synchronous batch is not predicted"},
 }
@@ -47,3 +47,9 @@ func (r Reason) Sentence() string { return reasons[min(int(r), len(reasons)-1)].
 
 // MarshalText writes the name.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// blind reports whether nothing about staleness is known.
+func (r Reason) blind() bool { return r != ReasonNone && r != ReasonLocked && r != ReasonFewSlots }
+
+// untimed reports whether not even the period is known.
+func (r Reason) untimed() bool { return r.blind() && r != ReasonOrder }

@@ -2,52 +2,47 @@ package theory
 
 import (
 	"container/heap"
-	"fmt"
+	"math"
 
 	"github.com/headway-rl/headway/workload"
 )
 
-// predictSynchronous is the synchronous schedule: exactly one batch per served
+// estimateSynchronous is the synchronous schedule: exactly one batch per served
 // version, so that staleness is 0 and the price is the barrier, the wait for
-// the longest rollout of the batch (theory.md §2): T = τ_R + t_step + t_s.
-func predictSynchronous(in Input, shape tail) Prediction {
-	p := Prediction{
-		Utilization:    in.Utilization / (1 + shape.overhead),
-		TailMultiplier: shape.multiplier,
-		Smooth:         true,
-		PQS:            Known(0), IQS: Known(0), TokenStaleness: Known(0),
-		Staleness: Staleness{Mean: Known(0), P50: Known(0), P95: Known(0), P99: Known(0)},
-		Corrected: Corrected{PQS: Known(0), IQS: Known(0), Mean: Known(0)},
+// the longest rollout of the batch: T = τ_R + t_step + t_s/SyncEvery.
+func estimateSynchronous(p *Point, t *tail, overhead float64) Estimate {
+	out := Estimate{Utilization: p.Utilization / (1 + overhead), SettlingSteps: 1, Reason: ReasonBarrier}
+	if p.Acceptance < 1 || p.BatchRollouts > maxBarrier || p.ConcurrencyRollouts < p.BatchRollouts {
+		return out // refilled or short, too large, or a makespan that only [Barrier] estimates
 	}
-	p.Regime = regime(p.Utilization)
-	if in.BudgetVersions > 0 {
-		p.Staleness.ShareAboveBudget = Known(0)
-	}
-	p.SettlingSteps = 1
-	if in.Acceptance < 1 {
-		p.Warnings = append(p.Warnings, "a filtered synchronous batch is refilled or short, depending on the run: its period is not predicted; simulate")
-		return p
-	}
-	if in.BatchRollouts > maxBarrier {
-		p.Warnings = append(p.Warnings, fmt.Sprintf("the barrier of a synchronous batch is computed up to %d rollouts; simulate", maxBarrier))
-		return p
-	}
-	barrier, exact := Barrier(shape.rollout, shape.group, in.ConcurrencyRollouts, in.BatchRollouts, in.GroupSize)
-	if !exact {
-		p.Warnings = append(p.Warnings, "concurrency does not cover the batch: the barrier is a list-scheduling makespan, estimated from seeded draws of independent rollouts (± 1 %)")
-	}
+	out.Reason, out.Covered = ReasonNone, true
+	out.barrier(p, t.shape.meanMax(max(math.Floor(p.BatchRollouts/float64(t.shape.size)), 1)))
+	return out
+}
+
+// barrier fills in the period for a barrier of so many mean rollout times.
+func (out *Estimate) barrier(p *Point, longest float64) {
 	// One mean rollout takes C/(Bρ) of a step.
-	step := GroupTime(in.ConcurrencyRollouts, in.BatchRollouts, 1, p.Utilization)
-	relative := barrier*step + 1
-	if in.SyncTimeS > 0 {
-		relative += in.SyncTimeS / in.StepS / float64(in.SyncEvery)
+	out.PeriodRelative = longest*GroupTime(p.ConcurrencyRollouts, p.BatchRollouts, 1, out.Utilization) + 1
+	if p.SyncTimeS > 0 {
+		out.PeriodRelative += p.SyncTimeS / p.StepS / float64(p.SyncEvery)
 	}
-	p.Period.RelativeToStep = Known(relative)
-	if in.StepS > 0 {
-		p.Period.S = Known(relative * in.StepS)
+	out.PeriodS = out.PeriodRelative * p.StepS
+	out.Published.PeriodRelative = out.PeriodRelative
+}
+
+// meanMax is the mean of the longest of n groups that start together.
+func (s *shape) meanMax(n float64) float64 {
+	sum, last, lastPoint := 0.0, 0.0, 0.0
+	for i, f := range s.group {
+		point := s.grid.point(i)
+		missing := 1 - math.Pow(f, n)
+		if i > 0 {
+			sum += (missing + last) / 2 * (point - lastPoint)
+		}
+		last, lastPoint = missing, point
 	}
-	p.Corrected.Period = p.Period
-	return p
+	return sum
 }
 
 // maxBarrier bounds the batch whose makespan is estimated, and barrierDraws the

@@ -14,14 +14,15 @@ type tail struct {
 	group      workload.Distribution // longest sibling, mean multiplier
 	rollout    workload.Distribution // one rollout, mean 1
 	spread     float64               // coefficient of variation of one rollout
-	overhead   float64               // e = E[environment]/E[generation]
 	meanSquare float64               // K₂ of lengths; 0 where it has no meaning
 	maxSum     float64               // M_tok of lengths; 0 where it has no meaning
 	assumed    bool                  // shape assumed lognormal from a bare multiplier
+	shape      *shape                // what estimates look up
 }
 
-// tailOf resolves the tail of a valid input.
-func tailOf(in Input) (tail, error) {
+// tailOf resolves the tail of a valid input, for a decode time of so many ns a
+// token where there is an environment.
+func tailOf(in *Input, nsPerToken float64) (tail, error) {
 	if in.Lengths == nil {
 		return assumedTail(in.TailMultiplier, in.GroupSize)
 	}
@@ -30,30 +31,51 @@ func tailOf(in Input) (tail, error) {
 		meanSquare: in.Lengths.MeanSquare() / (mean * mean),
 		maxSum:     in.Lengths.MeanMaxSum(in.GroupSize) / (float64(in.GroupSize) * mean * mean),
 	}
-	var times workload.RolloutTimes
-	unit := mean
-	if in.Environment.Zero() {
-		times = workload.Times(in.Lengths, 1, nil, in.GroupSize)
-	} else {
-		// s_R = C-th part of v_R = ρ·B·E[L]/t_step.
-		nsPerToken := 1e9 * in.StepS * in.ConcurrencyRollouts / (in.Utilization * in.BatchRollouts * mean)
+	times, unit := workload.Times(in.Lengths, 1, nil, in.GroupSize), mean
+	if !in.Environment.Zero() {
 		times = workload.Times(in.Lengths, nsPerToken, in.Environment, in.GroupSize)
-		t.overhead = in.Environment.Mean() / (nsPerToken * mean)
 		t.meanSquare, t.maxSum = 0, 0
 		unit = times.Rollout.Mean()
 	}
 	t.rollout = times.Rollout.Scale(1 / unit)
 	t.group = times.Group.Scale(1 / unit)
 	t.multiplier = t.group.Mean()
-	t.spread = math.Sqrt(max(t.rollout.MeanSquare()-1, 0))
+	t.spread = deviation(t.rollout)
+	t.shape = newShape(t.rollout, t.group, in.GroupSize)
 	return t, nil
 }
+
+// nsPerToken is the decode time of a token that a valid input implies, 1 where
+// nothing depends on it: s_R is the C-th part of v_R = ρ·B·E[L]/t_step.
+func (in *Input) nsPerToken() float64 {
+	if in.Environment.Zero() {
+		return 1
+	}
+	return 1e9 * in.StepS * in.ConcurrencyRollouts / (in.Utilization * in.BatchRollouts * in.Lengths.Mean())
+}
+
+// overhead is e = E[environment]/E[generation].
+func (in *Input) overhead() float64 {
+	if in.Environment.Zero() {
+		return 0
+	}
+	return in.Environment.Mean() / (in.nsPerToken() * in.Lengths.Mean())
+}
+
+// loneSigma is the log-spread assumed of rollouts that are groups of their own
+// where only their multiplier is known, which is 1 whatever they are: that of
+// tailness 50.
+const loneSigma = 0.65
 
 // assumedTail finds the lognormal with a given multiplier for groups of s.
 func assumedTail(multiplier float64, s int) (tail, error) {
 	if multiplier == 1 {
 		one, err := workload.NewDistribution([]float64{1}, []float64{1})
-		return tail{multiplier: 1, group: one, rollout: one, meanSquare: 1, maxSum: 1}, err
+		if s == 1 {
+			// A lone rollout has no tail of siblings: its spread is not known.
+			one = lognormalShape(loneSigma)
+		}
+		return tail{multiplier: 1, group: one, rollout: one, spread: deviation(one), meanSquare: one.MeanSquare(), maxSum: one.MeanSquare(), assumed: s == 1, shape: newShape(one, one, s)}, err
 	}
 	// Up to σ = 6 a lognormal is a believable length distribution. Multipliers
 	// beyond it (close to s) keep the mean asked for on the shape of σ = 6.
@@ -68,17 +90,21 @@ func assumedTail(multiplier float64, s int) (tail, error) {
 	}
 	one := lognormalShape(high)
 	group := one.Max(s)
-	square := one.MeanSquare()
+	group = group.Scale(multiplier / group.Mean())
 	return tail{
 		multiplier: multiplier,
-		group:      group.Scale(multiplier / group.Mean()),
+		group:      group,
 		rollout:    one,
-		spread:     math.Sqrt(max(square-1, 0)),
-		meanSquare: square,
+		spread:     deviation(one),
+		meanSquare: one.MeanSquare(),
 		maxSum:     one.MeanMaxSum(s) / float64(s),
 		assumed:    true,
+		shape:      newShape(one, group, s),
 	}, nil
 }
+
+// deviation is the standard deviation of a distribution of mean 1.
+func deviation(d workload.Distribution) float64 { return math.Sqrt(max(d.MeanSquare()-1, 0)) }
 
 // shapeCells is the resolution of the assumed lognormal: the means of equal
 // slices of z, so that the mean is exact and E[max] good to 1e-4.

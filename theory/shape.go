@@ -1,0 +1,209 @@
+package theory
+
+import (
+	"math"
+	"sync"
+
+	"github.com/headway-rl/headway/workload"
+)
+
+// groupTimes tabulates the distribution of a group's time D from its first
+// token to its last sibling, as the area under its distribution function,
+// A(x) = ∫₀ˣ F = E[(x − D)⁺]: averages of F over an interval, which is what a
+// uniform wait asks for, are then differences of two look-ups, and the mean is
+// what is missing from A(x) → x − E[D].
+type groupTimes struct {
+	grid grid
+	area []float64
+	mean float64
+}
+
+// grid is a set of points in two uniform parts, fine up to where nearly all
+// groups are done and coarser from there to the longest.
+type grid struct {
+	middle, last float64
+	fine, coarse float64 // reciprocal steps
+}
+
+// Points of the two parts.
+const (
+	fineCells   = 1024
+	coarseCells = 512
+	gridPoints  = fineCells + coarseCells + 1
+)
+
+// newGrid covers [0, last].
+func newGrid(middle, last float64) grid {
+	last = max(last, 1e-9)
+	middle = min(max(middle, last/64), last*0.999)
+	return grid{middle, last, fineCells / middle, coarseCells / (last - middle)}
+}
+
+// point is the i-th.
+func (g grid) point(i int) float64 {
+	if i <= fineCells {
+		return float64(i) / g.fine
+	}
+	return g.middle + float64(i-fineCells)/g.coarse
+}
+
+// find returns the cell of x in (0, last) and how far into it x lies.
+func (g grid) find(x float64) (cell int, share float64) {
+	if x < g.middle {
+		x *= g.fine
+		cell = min(int(x), fineCells-1)
+		return cell, x - float64(cell)
+	}
+	x = (x - g.middle) * g.coarse
+	cell = min(int(x), coarseCells-1)
+	return fineCells + cell, x - float64(cell)
+}
+
+// below returns A(x).
+func (g *groupTimes) below(x float64) float64 {
+	switch {
+	case x <= 0:
+		return 0
+	case x >= g.grid.last:
+		return g.area[gridPoints-1] + x - g.grid.last
+	}
+	i, share := g.grid.find(x)
+	return g.area[i] + share*(g.area[i+1]-g.area[i])
+}
+
+// Stagger is by how much the last sibling of a group starts after the first:
+// siblings take slots one by one as these free up, C a mean rollout time, so the
+// i-th starts i/C later. It is counted in mean rollout times, (S−1)/C.
+
+// staggers is how many staggers are tabulated, evenly over [0, 1]; between two
+// an estimate interpolates, beyond the last there are fewer slots than siblings.
+const staggers = 9
+
+// shape is what estimates need of a workload, in mean rollout times.
+type shape struct {
+	size       int // S
+	grid       grid
+	rollout    []float64 // distribution function of one rollout to the power size/blocks, on grid
+	group      []float64 // of the longest sibling, on grid
+	blocks     int       // siblings that start together count as one block
+	dispersion Dispersion
+	once       [staggers]sync.Once
+	times      [staggers]*groupTimes
+}
+
+// maxBlocks bounds how finely the siblings' starts are resolved.
+const maxBlocks = 32
+
+// newShape tabulates rollout and group times of mean 1 and M. Group may be of
+// correlated siblings, whose distribution function is not a power.
+func newShape(rollout, group workload.Distribution, size int) *shape {
+	longest, _ := group.At(group.Len() - 1)
+	s := &shape{size: size, blocks: min(size, maxBlocks), dispersion: NewDispersion(rollout, size)}
+	s.grid = newGrid(group.Quantile(0.995), longest+1)
+	s.group = onGrid(group, s.grid)
+	s.rollout = make([]float64, gridPoints)
+	for i, f := range s.group {
+		// From the group's own law, so that correlated siblings keep their M.
+		s.rollout[i] = math.Pow(f, 1/float64(s.blocks))
+	}
+	return s
+}
+
+// onGrid is a distribution function on a grid.
+func onGrid(d workload.Distribution, g grid) []float64 {
+	f := make([]float64, gridPoints)
+	sum, next := 0.0, 0
+	for i := range f {
+		x := g.point(i)
+		for next < d.Len() {
+			v, p := d.At(next)
+			if v > x+1e-12 {
+				break
+			}
+			sum += p
+			next++
+		}
+		f[i] = min(sum, 1)
+	}
+	f[gridPoints-1] = 1
+	return f
+}
+
+// at returns the group times of the i-th stagger, made when first asked for.
+func (s *shape) at(i int) *groupTimes {
+	s.once[i].Do(func() { s.times[i] = s.staggered(float64(i) / (staggers - 1)) })
+	return s.times[i]
+}
+
+// staggered is the product of the blocks' distribution functions, each started
+// later than the one before.
+func (s *shape) staggered(stagger float64) *groupTimes {
+	t := &groupTimes{grid: s.grid, area: make([]float64, gridPoints)}
+	last, lastPoint := 0.0, 0.0
+	for i := range gridPoints {
+		x := s.grid.point(i)
+		f := 1.0
+		switch {
+		case stagger == 0 || s.blocks == 1:
+			f = s.group[i]
+		default:
+			for b := range s.blocks {
+				f *= s.rolloutAt(x - stagger*float64(b)/float64(s.blocks-1))
+				if f == 0 {
+					break
+				}
+			}
+		}
+		if i > 0 {
+			t.area[i] = t.area[i-1] + (f+last)/2*(x-lastPoint)
+		}
+		last, lastPoint = f, x
+	}
+	t.mean = s.grid.last - t.area[gridPoints-1]
+	return t
+}
+
+// rolloutAt interpolates a block's distribution function.
+func (s *shape) rolloutAt(x float64) float64 {
+	if x <= 0 {
+		return 0
+	}
+	if x >= s.grid.last {
+		return 1
+	}
+	i, share := s.grid.find(x)
+	return s.rollout[i] + share*(s.rollout[i+1]-s.rollout[i])
+}
+
+// spread is the group-time law of one setting: between two tabulated staggers.
+type spread struct {
+	low, high *groupTimes
+	share     float64 // of high
+}
+
+// of returns the law for a stagger in mean rollout times.
+func (s *shape) of(stagger float64) spread {
+	at := min(max(stagger, 0), 1) * (staggers - 1)
+	i := min(int(at), staggers-2)
+	share := at - float64(i)
+	if s.size == 1 || share == 0 {
+		t := s.at(i)
+		return spread{t, t, 0}
+	}
+	return spread{s.at(i), s.at(i + 1), share}
+}
+
+// below returns A(x).
+func (s *spread) below(x float64) float64 {
+	low := s.low.below(x)
+	if s.share == 0 {
+		return low
+	}
+	return low + s.share*(s.high.below(x)-low)
+}
+
+// mean returns E[D].
+func (s *spread) mean() float64 { return s.low.mean + s.share*(s.high.mean-s.low.mean) }
+
+// longest bounds D.
+func (s *spread) longest() float64 { return s.low.grid.last }
