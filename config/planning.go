@@ -20,7 +20,7 @@ type Hardware struct {
 	GPUsPerReplica int `json:"gpus_per_replica,omitempty" min:"1" max:"4096"`
 	// TrainGPUsMin is the fewest GPUs the trainer runs on; unset is what its memory needs, in whole train_gpus_unit.
 	TrainGPUsMin int `json:"train_gpus_min,omitempty" min:"1" max:"1000000"`
-	// TrainGPUsUnit is the number by which train GPUs are added. Default 8, or 1 where fewer GPUs are given.
+	// TrainGPUsUnit is the number by which train GPUs are added. Default a sixteenth of gpus, from 1 to 8.
 	TrainGPUsUnit int `json:"train_gpus_unit,omitempty" min:"1" max:"4096"`
 	// PromptTokens is the mean prompt, tool outputs included, in tokens. Default rollout.prompt_tokens, or 512.
 	PromptTokens float64 `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`

@@ -7,7 +7,8 @@ const (
 	promptTokensDefault = 512
 	batchMinDefault     = 64
 	finalistsDefault    = 20
-	trainUnitDefault    = 8
+	trainUnitsDefault   = 16   // units that a fleet is divided into
+	trainUnitMax        = 8    // a machine
 	networkDefault      = 50e9 // bytes per second: 400 Gb/s
 	correlationDefault  = 0.2
 )
@@ -36,10 +37,8 @@ func (c *Config) hardwareDefaults() {
 	const path = "hardware."
 	h := &c.Hardware
 	if h.TrainGPUsUnit == 0 && h.GPUs > 0 {
-		h.TrainGPUsUnit = trainUnitDefault
-		if h.GPUs < 2*trainUnitDefault { // a single machine is shared
-			h.TrainGPUsUnit = 1
-		}
+		// A small fleet is divided finely: sharded trainers run on any number.
+		h.TrainGPUsUnit = min(max(h.GPUs/trainUnitsDefault, 1), trainUnitMax)
 	}
 	if c.given("rollout.prompt_tokens") {
 		orNumber(&h.PromptTokens, float64(c.Rollout.PromptTokens), c.given(path+"prompt_tokens"))

@@ -24,6 +24,7 @@ import (
 type commands struct {
 	Run        runCmd        `cmd:"" help:"Train: loop, engines, environment, trainer, queue and weight sync in one process."`
 	Predict    predictCmd    `cmd:"" help:"Predict staleness and period by closed forms."`
+	Plan       planCmd       `cmd:"" help:"Search split, batch, queue, concurrency and rules under a budget, before a GPU is rented."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what is wrong with a document before it costs anything."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate a document in virtual time, with the loop that runs it."`
 	Replay     replayCmd     `cmd:"" help:"Take a recorded run through the loop again: identical, or the first difference."`

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/hardware"
+	"github.com/headway-rl/headway/plan"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/sim"
+)
+
+// planCmd searches the settings of a run before a GPU is rented.
+type planCmd struct {
+	output
+	File      string   `arg:"" optional:"" help:"A document with hardware, workload, prices, budget and search; without one a built-in example."`
+	Set       []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
+	Model     string   `placeholder:"NAME" help:"The model: hardware.model."`
+	GPU       string   `name:"gpu" placeholder:"NAME" help:"The kind of GPU: hardware.gpu."`
+	GPUs      string   `name:"gpus" placeholder:"N" help:"GPUs for rollout and training together: hardware.gpus."`
+	Budget    string   `placeholder:"N" help:"Largest mean staleness in versions: budget.staleness_mean."`
+	BudgetP95 string   `name:"budget-p95" placeholder:"N" help:"Largest 95 % quantile of staleness: budget.staleness_p95."`
+	Prefer    string   `placeholder:"WHAT" help:"Make small within the budget: speed (default) or cost. search.prefer."`
+	Finalists string   `placeholder:"N" help:"Settings simulated at the end: search.finalists."`
+	Calibrate []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
+	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a document of its own, for simulate, predict, doctor and run."`
+	HTML      string   `name:"html" placeholder:"OUT" help:"Write the plan as a page with the frontier to explore."`
+	Schedules bool     `help:"Compare schedules at the recommended split instead: synchronous, one step off, streamed, fully async, partial rollout."`
+	Presets   bool     `help:"List the models and GPUs that are known instead, with their sources."`
+}
+
+// planHint is how a wrong command line is put right.
+const planHint = "headway plan --help lists the flags; headway plan --presets the models and GPUs"
+
+// Run plans and prints.
+func (c *planCmd) Run(application *app) error {
+	if c.Presets {
+		return c.presets(application)
+	}
+	problem, err := c.problem(application)
+	if err != nil {
+		return err
+	}
+	show := newPlanProgress(application)
+	problem.Progress = show.update
+	made, err := plan.Make(problem)
+	show.end()
+	if err != nil {
+		return err
+	}
+	if c.Schedules {
+		return c.schedules(application, &problem, made)
+	}
+	if err := c.files(application, &problem, made); err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(application.Stdout, made)
+	} else {
+		err = made.Text(application.Stdout)
+	}
+	if err == nil && !made.Met {
+		err = runError("relax the bound it names, or give more GPUs", "no setting keeps the budget")
+	}
+	return err
+}
+
+// problem resolves the document and what its GPUs can do.
+func (c *planCmd) problem(application *app) (plan.Problem, error) {
+	raw, err := c.document(application)
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	resolved, err := raw.Resolve()
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	document, err := resolved.ForPlan()
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	for _, w := range document.Warnings() {
+		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
+	}
+	lengths, err := document.LengthModel()
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	environment, err := document.ServiceModel()
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	machine, err := plan.NewMachine(document, lengths)
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	return plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: planSimulation}, nil
+}
+
+// planSimulation is a candidate's document as headway simulate has it.
+func planSimulation(document config.Config) (sim.Config, error) {
+	document, err := document.ForSimulation()
+	if err != nil {
+		return sim.Config{}, err
+	}
+	setting, err := predictInput(document)
+	if err != nil {
+		return sim.Config{}, err
+	}
+	return simulationConfig(simulateCase{document: document, setting: setting})
+}
+
+// document reads FILE, or the example, and applies what flags and calibrations say.
+func (c *planCmd) document(application *app) (config.Config, error) {
+	var raw config.Config
+	var err error
+	if c.File == "" {
+		fmt.Fprintln(application.Stderr, "no FILE: the workload and whatever flags leave open is the built-in example's (examples/plan.yaml)")
+		raw, err = config.Parse("built-in example", plan.Example)
+	} else {
+		raw, err = config.Read(c.File)
+	}
+	if err != nil {
+		return raw, err
+	}
+	var overrides []config.Override
+	for _, run := range c.Calibrate {
+		keys, err := planCalibration(application, run)
+		if err != nil {
+			return raw, err
+		}
+		overrides = append(overrides, keys...)
+	}
+	for _, flag := range []struct{ name, key, value string }{
+		{"--model", "hardware.model", c.Model}, {"--gpu", "hardware.gpu", c.GPU}, {"--gpus", "hardware.gpus", c.GPUs},
+		{"--budget", "budget.staleness_mean", c.Budget}, {"--budget-p95", "budget.staleness_p95", c.BudgetP95},
+		{"--prefer", "search.prefer", c.Prefer}, {"--finalists", "search.finalists", c.Finalists},
+	} {
+		if flag.value != "" {
+			overrides = append(overrides, config.Override{Flag: flag.name, Text: flag.key + "=" + flag.value})
+		}
+	}
+	for _, text := range c.Set {
+		overrides = append(overrides, config.Override{Text: text})
+	}
+	return raw.SetWith(overrides...)
+}
+
+// files writes what --write and --html ask for.
+func (c *planCmd) files(application *app, problem *plan.Problem, made *plan.Plan) error {
+	if c.Write != "" {
+		text, err := problem.Written(&made.Recommended)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(c.Write, text, 0o644); err != nil {
+			return usageError("name a file in a folder that can be written to", "--write: %w", err)
+		}
+		fmt.Fprintf(application.Stderr, "%s is written\n", c.Write)
+	}
+	if c.HTML == "" {
+		return nil
+	}
+	if err := writeWhole(c.HTML, func(w io.Writer) error { return made.HTML(w) }); err != nil {
+		return usageError("name a file in a folder that can be written to", "--html: %w", err)
+	}
+	fmt.Fprintf(application.Stderr, "%s is written\n", c.HTML)
+	return nil
+}
+
+// schedules compares the schedules at the recommended split.
+func (c *planCmd) schedules(application *app, problem *plan.Problem, made *plan.Plan) error {
+	at := &made.Recommended
+	about := []string{fmt.Sprintf("%d rollout + %d train GPUs, batch %d, %d slots a replica: the plan's recommended setting.", at.RolloutGPUs, at.TrainGPUs, at.BatchRollouts, at.SlotsPerReplica)}
+	for _, note := range made.Machine.Notes {
+		about = append(about, strings.ToUpper(note[:1])+note[1:]+".")
+	}
+	return planSchedules(application, plan.Schedules(problem, at), schedulesOptions{JSON: c.JSON, HTML: c.HTML, About: about})
+}
+
+// presets lists models and GPUs.
+func (c *planCmd) presets(application *app) error {
+	if c.JSON {
+		return printJSON(application.Stdout, map[string]any{"models": hardware.Models(), "gpus": hardware.GPUs()})
+	}
+	models := report.Table{Header: []string{"model", "parameters", "active", "source"}}
+	for _, m := range hardware.Models() {
+		models.Rows = append(models.Rows, []string{m.Name, fmt.Sprintf("%.3g B", m.Parameters/1e9), fmt.Sprintf("%.3g B", m.Active()/1e9), m.Source})
+	}
+	gpus := report.Table{Header: []string{"GPU", "memory GB", "GB/s", "bf16 TFLOP/s", "source"}}
+	for _, g := range hardware.GPUs() {
+		gpus.Rows = append(gpus.Rows, []string{g.Name, fmt.Sprintf("%.0f", g.MemoryBytes/(1<<30)), fmt.Sprintf("%.0f", g.MemoryBytesPerS/1e9), fmt.Sprintf("%.0f", g.BF16/1e12), g.Source})
+	}
+	_, err := fmt.Fprintf(application.Stdout, "%s\n%s", models, gpus)
+	return err
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/plan"
+	"github.com/headway-rl/headway/trace"
+)
+
+// planCalibration are the keys of a document that a run measured, or that a
+// document of measurements gives.
+func planCalibration(application *app, path string) ([]config.Override, error) {
+	if extension := filepath.Ext(path); extension == ".yaml" || extension == ".yml" || extension == ".json" {
+		return measuredKeys(path)
+	}
+	measured, err := measureRun(path)
+	if err != nil {
+		return nil, err
+	}
+	keys, notes, err := measured.Keys()
+	if err != nil {
+		return nil, usageError("calibrate by a longer run, or give the measured keys in a document", "--calibrate %s: %w", path, err)
+	}
+	for _, note := range notes {
+		fmt.Fprintf(application.Stderr, "calibrated by %s: %s\n", path, note)
+	}
+	overrides := make([]config.Override, len(keys))
+	for i, key := range keys {
+		overrides[i] = config.Override{Flag: "--calibrate " + path, Text: key}
+	}
+	return overrides, nil
+}
+
+// measureRun folds a run's trace.
+func measureRun(path string) (*plan.Calibration, error) {
+	file, err := trace.Open(path)
+	if err != nil {
+		return nil, usageError("name a run directory that headway run made, its trace, or a document of measured keys (.yaml, .json)", "--calibrate: %w", err)
+	}
+	defer file.Close()
+	reader, err := trace.NewReader(file)
+	if err != nil {
+		return nil, replayError(file.Name(), err)
+	}
+	measured := plan.NewCalibration(reader.Header.Loop)
+	for {
+		record, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return measured, nil
+		}
+		var torn *trace.Error
+		if errors.As(err, &torn) && torn.Torn {
+			return measured, nil // what was written says enough
+		}
+		if err != nil {
+			return nil, replayError(file.Name(), err)
+		}
+		switch {
+		case record.Event != nil:
+			measured.Event(record.Event.Event, record.Event.GenerateNS, record.Event.EnvironmentNS)
+		case record.Action != nil:
+			measured.Action(*record.Action)
+		case record.Note == trace.NoteService || record.Note == trace.NoteStep:
+			if err := calibrationNote(measured, record); err != nil {
+				return nil, replayError(file.Name(), err)
+			}
+		}
+	}
+}
+
+// measuredKeys reads a document whose keys replace those of the plan's.
+func measuredKeys(path string) ([]config.Override, error) {
+	if _, err := config.Read(path); err != nil { // names file and line of what is no key
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usageError("name a document of measured keys", "--calibrate: %w", err)
+	}
+	var tree yaml.MapSlice
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, usageError("name a document of measured keys", "--calibrate %s: %w", path, err)
+	}
+	var overrides []config.Override
+	err = leaves(tree, "", func(key string, value any) error {
+		flow, err := yaml.MarshalWithOptions(value, yaml.Flow(true))
+		if err == nil {
+			overrides = append(overrides, config.Override{Flag: "--calibrate " + path, Text: key + "=" + strings.TrimSpace(string(flow))})
+		}
+		return err
+	})
+	return overrides, err
+}
+
+// whole are sections that are given as one, since their keys belong together.
+var whole = []string{"rollout.length", "rollout.environment"}
+
+// leaves visits what a tree says, by dotted key.
+func leaves(tree yaml.MapSlice, path string, visit func(string, any) error) error {
+	for _, item := range tree {
+		key := fmt.Sprint(item.Key)
+		if path != "" {
+			key = path + "." + key
+		}
+		section, ok := item.Value.(map[string]any)
+		var err error
+		switch {
+		case ok && !slices.Contains(whole, key):
+			err = leaves(inKeyOrder(section), key, visit)
+		default:
+			err = visit(key, item.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inKeyOrder makes a section's order its keys'.
+func inKeyOrder(section map[string]any) yaml.MapSlice {
+	var tree yaml.MapSlice
+	for key, value := range section {
+		tree = append(tree, yaml.MapItem{Key: key, Value: value})
+	}
+	slices.SortFunc(tree, func(a, b yaml.MapItem) int { return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) })
+	return tree
+}
+
+// calibrationNote folds what engines and trainer said of themselves.
+func calibrationNote(measured *plan.Calibration, record trace.Record) error {
+	if record.Note == trace.NoteStep {
+		var step trace.Step
+		if err := json.Unmarshal(record.Data, &step); err != nil {
+			return fmt.Errorf("unreadable step note: %w", err)
+		}
+		measured.Step(step.Tokens, step.NS)
+		return nil
+	}
+	var service trace.Service
+	if err := json.Unmarshal(record.Data, &service); err != nil {
+		return fmt.Errorf("unreadable service note: %w", err)
+	}
+	for _, cell := range service.Cells {
+		measured.Decode(cell.Active, cell.Steps, cell.NS)
+	}
+	return nil
+}

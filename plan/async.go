@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/schedule"
+	"github.com/headway-rl/headway/theory"
+)
+
+// Async says whether asynchrony pays, against the synchronous schedule with every
+// GPU in both phases.
+type Async struct {
+	// Pays is whether the recommended setting is at least a tenth faster.
+	Pays bool `json:"pays"`
+	// SynchronousStepS is the synchronous step on shared GPUs at the same batch, SeparateStepS that on separate ones (0 where it cannot run), PeriodS the recommended setting's.
+	SynchronousStepS float64 `json:"synchronous_step_s"`
+	SeparateStepS    float64 `json:"synchronous_separate_step_s"`
+	PeriodS          float64 `json:"period_s"`
+	// Speedup is SynchronousStepS over PeriodS.
+	Speedup float64 `json:"speedup"`
+	// Effect is what gives or costs most between the two kinds of schedule.
+	Effect string `json:"effect"`
+	// Text says it in a sentence or two.
+	Text string `json:"text"`
+}
+
+// asyncWorth is the speed-up from which asynchrony is advised: below it the
+// schedule that is easier to get right, and fresher, is as good.
+const asyncWorth = 1.1
+
+// asyncRollouts bounds the simulations behind the comparison, asyncBatches their window.
+const (
+	asyncRollouts = 60_000
+	asyncBatches  = 8
+)
+
+// async compares the recommended setting with the synchronous schedule.
+func (s *search) async() error {
+	c := &s.plan.Recommended
+	in := Schedules(s.problem, c)
+	in.Warmup, in.Batches = 2, max(min(asyncRollouts/max(c.BatchRollouts, 1), asyncBatches), 3)
+	s.problem.progress("comparing schedules", 0, 1)
+	compared, err := schedule.Compare(in)
+	if err != nil {
+		s.plan.Warnings = append(s.plan.Warnings, "the synchronous schedules were not compared: "+err.Error())
+		return nil
+	}
+	a := Async{PeriodS: c.Best().PeriodS, Effect: compared.Verdict.Effect}
+	for _, row := range compared.Rows {
+		switch row.Name {
+		case schedule.Colocated:
+			a.SynchronousStepS = row.Parts.StepS
+		case schedule.Synchronous:
+			a.SeparateStepS = row.Parts.StepS
+		}
+	}
+	if a.PeriodS > 0 {
+		a.Speedup = a.SynchronousStepS / a.PeriodS
+	}
+	a.Pays = a.Speedup >= asyncWorth && c.Policy != theory.PolicySynchronous
+	a.Text = a.text(c, compared.Verdict)
+	s.plan.Async = a
+	return nil
+}
+
+// text says whether it pays.
+func (a *Async) text(c *Candidate, v schedule.Verdict) string {
+	both := fmt.Sprintf("an update of %d rollouts takes %s s; synchronously, with all GPUs in each phase, %s s at staleness 0", c.BatchRollouts, number(a.PeriodS), number(a.SynchronousStepS))
+	switch {
+	case c.Policy == theory.PolicySynchronous:
+		return "The budget leaves the synchronous schedule: " + both + "."
+	case a.Pays:
+		return fmt.Sprintf("Asynchrony pays, %.2f times as fast: %s. Most of it comes from %s.", a.Speedup, both, v.Effect)
+	case a.Speedup >= 1:
+		return fmt.Sprintf("Async will not pay here: it is only %.2f times as fast: %s. The synchronous schedule is fresher and simpler.", a.Speedup, both)
+	}
+	return fmt.Sprintf("Async will not pay here: it is slower than the synchronous schedule on shared GPUs: %s.", both)
+}
+
+// Schedules is a candidate's batch, split and speeds as the input of a comparison
+// of schedules: headway plan --schedules.
+func Schedules(p *Problem, c *Candidate) schedule.Input {
+	m, d := &p.Machine, &p.Document
+	tokens := p.Lengths.Mean()
+	// A slot's share of reading prompts is in its step, as in the plan's own speeds.
+	step := func(active int) float64 { return m.StepS(float64(active)) + float64(active)*m.PrefillS/tokens }
+	update := float64(c.BatchRollouts) * (tokens + m.PromptTokens) / m.TrainTokensPerSPerGPU
+	forward := 1.0 / 3
+	if d.Hardware.Recompute && d.Hardware.TrainTokensPerSPerGPU == 0 {
+		forward = 1.0 / 4
+	}
+	prefill := 0.0
+	if m.PrefillS > 0 {
+		prefill = m.PromptTokens / m.PrefillS
+	}
+	return schedule.Input{
+		Lengths: p.Lengths, Environment: p.Environment, GroupSize: d.Rollout.GroupSize, BatchGroups: c.BatchRollouts / d.Rollout.GroupSize,
+		GPUs: c.GPUs(), RolloutGPUs: c.RolloutGPUs, GPUsPerEngine: m.GPUsPerReplica, TrainGPUsMin: m.TrainGPUsMin, TrainGPUsUnit: m.TrainGPUsUnit,
+		SlotsPerEngine: c.SlotsPerReplica, Decode: schedule.Sampled(step, max(c.SlotsPerReplica, 1)), PrefillTokensPerS: prefill,
+		Train: schedule.Phase{S: update, GPUs: 1}, LogProbs: schedule.Phase{S: update * forward, GPUs: 1},
+		SyncS: c.SyncS, SwitchS: c.SyncS, QueueFactor: max(c.QueueFactor, 1), Threshold: max(c.StalenessThreshold, 0.5), Seed: d.Seed,
+	}
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+
+	"github.com/headway-rl/headway/report"
+)
+
+//go:embed explorer.html.tmpl
+var explorerText string
+
+// explorer is the part of the page in which settings are explored.
+var explorer = template.Must(template.New("explorer").Parse(explorerText))
+
+// HTML writes the plan as one file that needs nothing else: the frontier to
+// explore, and what the terminal prints.
+func (p *Plan) HTML(w io.Writer) error {
+	drawing, err := p.explorer()
+	if err != nil {
+		return err
+	}
+	c, f := &p.Recommended, p.Recommended.Best()
+	headline := []report.Row{
+		{Name: "split", Value: fmt.Sprintf("%d + %d", c.RolloutGPUs, c.TrainGPUs), Note: "rollout + train GPUs"},
+		{Name: "batch", Value: fmt.Sprint(c.BatchRollouts), Note: c.Rule()},
+		{Name: "staleness", Value: report.Figure(f.StalenessMean, 2), Note: fmt.Sprintf("mean, p95 %d", f.StalenessP95)},
+		{Name: "update every", Value: report.Figure(f.PeriodS, 1) + " s", Note: fmt.Sprintf("noise-adjusted %s s", report.Figure(f.UpdateS, 3))},
+	}
+	if p.priced() {
+		headline = append(headline, report.Row{Name: "cost", Value: report.Figure(f.CostPerStep, 3), Note: p.Prices.Currency + " a step, " + report.Figure(f.CostPerMillionTokens, 3) + " a million trained tokens"})
+	}
+	var warnings []string
+	if !p.Met {
+		warnings = append(warnings, "No setting keeps the budget; what is recommended comes closest.")
+	}
+	for _, short := range p.Shortfall {
+		warnings = append(warnings, short.Text)
+	}
+	d := report.Document{Title: "Plan", Summary: p.summary(), Warnings: append(warnings, p.Warnings...), Headline: headline,
+		Sections: []report.Section{
+			{ID: "recommended", Title: "Recommended", Text: p.Why, Tables: []report.Table{p.figuresTable(), p.settingTable()}},
+			{ID: "frontier", Title: "The frontier", Text: []string{"Every mark is a setting; those lower left are better. Blue: ranked by closed form. The line joins those that nothing beats in both staleness and time. Rings: simulated."},
+				Drawings: []report.Drawing{{Title: "Settings by staleness and time of an update", SVG: drawing, Wide: true}}},
+			{ID: "alternatives", Title: "Alternatives", Tables: []report.Table{p.alternativesTable()}},
+			{ID: "binding", Title: "What binds, and what levers would buy", Tables: []report.Table{p.bindingFull(), p.leversFull()}},
+			{ID: "advice", Title: "Does asynchrony pay, and rules of thumb", Text: p.adviceText(), Tables: []report.Table{p.findingsTable()}},
+			{ID: "foundations", Title: "What this rests on", Text: p.foundationsText(), Findings: p.Machine.Notes},
+		},
+	}
+	return report.DocumentHTML(w, d)
+}
+
+// summary is what was planned, in a sentence.
+func (p *Plan) summary() string {
+	m := &p.Machine
+	what := fmt.Sprintf("%d GPUs", m.GPUs)
+	if m.GPU != "" {
+		what = fmt.Sprintf("%d × %s", m.GPUs, m.GPU)
+	}
+	if m.Model != "" {
+		what = m.Model + " on " + what
+	}
+	return fmt.Sprintf("%s, responses of %.0f tokens on average and %d at most, groups of %d; budget: %s.", what, p.Workload.MeanTokens, p.Workload.CapTokens, p.Workload.GroupSize, p.budgetText())
+}
+
+// mark is one setting of the explorer; its fields are short, since there are many.
+type mark struct {
+	Staleness float64 `json:"s"`
+	P95       int     `json:"p"`
+	UpdateS   float64 `json:"u"`
+	PeriodS   float64 `json:"t"`
+	Rho       float64 `json:"r"`
+	Waste     float64 `json:"w"`
+	Cost      float64 `json:"c"`
+	Rollout   int     `json:"R"`
+	Train     int     `json:"T"`
+	Batch     int     `json:"B"`
+	Queue     float64 `json:"q"`
+	Slots     int     `json:"n"`
+	Sync      int     `json:"k"`
+	Rule      string  `json:"x"`
+	// Kind is 0 for ranked, 1 for the frontier, 2 for simulated, 3 for the recommended.
+	Kind int `json:"y"`
+}
+
+// markOf is a candidate's mark.
+func markOf(c *Candidate, kind int) mark {
+	f := c.Best()
+	return mark{round6(f.StalenessMean), f.StalenessP95, round6(f.UpdateS), round6(f.PeriodS), round6(f.Utilization), round6(f.WasteShare), round6(f.CostPerStep),
+		c.RolloutGPUs, c.TrainGPUs, c.BatchRollouts, c.QueueFactor, c.SlotsPerReplica, c.SyncEvery, c.Rule(), kind}
+}
+
+// explorer renders the settings to explore.
+func (p *Plan) explorer() (string, error) {
+	var marks []mark
+	for i := range p.cloud {
+		marks = append(marks, markOf(&p.cloud[i], 0))
+	}
+	for i := range p.Frontier {
+		marks = append(marks, markOf(&p.Frontier[i], 1))
+	}
+	for i := range p.Finalists {
+		if p.Finalists[i].Simulated != nil && p.Finalists[i].Setting != p.Recommended.Setting {
+			marks = append(marks, markOf(&p.Finalists[i], 2))
+		}
+	}
+	marks = append(marks, markOf(&p.Recommended, 3))
+	data, err := json.Marshal(map[string]any{"marks": marks, "budget": p.Budget.StalenessMean, "budgetP95": p.Budget.StalenessP95, "currency": p.Prices.Currency, "priced": p.priced()})
+	if err != nil {
+		return "", fmt.Errorf("plan: page: %w", err)
+	}
+	var text bytes.Buffer
+	// The data is our own JSON, whose encoder escapes what could end the script.
+	if err := explorer.Execute(&text, map[string]any{"Data": template.JS(data)}); err != nil {
+		return "", fmt.Errorf("plan: page: %w", err)
+	}
+	return text.String(), nil
+}

@@ -1,0 +1,310 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// Plan is what a search found. Its JSON is that of headway plan --json.
+type Plan struct {
+	// Machine is what the GPUs can do, Workload what they are to do.
+	Machine  Machine  `json:"machine"`
+	Workload Workload `json:"workload"`
+	// Budget and Prices are the document's; Prefer is what was made small.
+	Budget config.Budget `json:"budget"`
+	Prices config.Prices `json:"prices"`
+	Prefer string        `json:"prefer"`
+	// Met is false where no setting keeps the budget: Recommended is then the closest.
+	Met bool `json:"met"`
+	// Shortfall says, where the budget is not met, which bound to relax and by how much.
+	Shortfall []Relaxation `json:"shortfall,omitempty"`
+	// Recommended is the setting to use, Why what speaks for it.
+	Recommended Candidate `json:"recommended"`
+	Why         []string  `json:"why"`
+	// Alternatives lie on both sides of it.
+	Alternatives []Alternative `json:"alternatives"`
+	// Binding are the constraints by what each costs, the dearest first.
+	Binding []Constraint `json:"binding"`
+	// Levers are what single changes of the recommended setting would do.
+	Levers []Lever `json:"levers"`
+	// Findings are rules of thumb with the conditions under which they fail.
+	Findings []Finding `json:"findings"`
+	// Mode is the advice on verl's four modes.
+	Mode Mode `json:"mode"`
+	// Async compares with the synchronous schedule.
+	Async Async `json:"async"`
+	// Hosted compares with a hosted engine's price; nil where none was given.
+	Hosted *Hosted `json:"hosted,omitempty"`
+	// Accuracy is the error of the closed form against the simulated finalists.
+	Accuracy Accuracy `json:"accuracy"`
+	// Frontier are the settings that no other beats in both staleness and objective; Finalists those simulated.
+	Frontier  []Candidate `json:"frontier"`
+	Finalists []Candidate `json:"finalists"`
+	// Searched says what was ranked.
+	Searched Searched `json:"searched"`
+	// Warnings say what the plan leaves out.
+	Warnings []string `json:"warnings"`
+
+	// cloud is a sample of all ranked settings, for the page.
+	cloud []Candidate
+}
+
+// Workload repeats what was understood of the document's.
+type Workload struct {
+	MeanTokens     float64 `json:"mean_tokens"`
+	CapTokens      int     `json:"longest_tokens"`
+	GroupSize      int     `json:"group_size"`
+	TailMultiplier float64 `json:"tail_multiplier"`
+	PromptTokens   float64 `json:"prompt_tokens"`
+	EnvironmentS   float64 `json:"environment_s"`
+	Acceptance     float64 `json:"acceptance"`
+}
+
+// search is one plan under way.
+type search struct {
+	problem *Problem
+	eval    *evaluator
+	grid    grid
+	ranked  []Candidate // all settings of the grid, with their predictions
+	front   []int
+	finals  []Candidate // simulated, or predicted where nothing is simulated
+	plan    Plan
+}
+
+// Make searches. The error is a [config.Errors] where the document makes a plan
+// impossible; a budget that no setting keeps is no error: see [Plan.Met].
+func Make(p Problem) (*Plan, error) {
+	eval, err := newEvaluator(&p)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	s := &search{problem: &p, eval: eval}
+	if err := s.rank(); err != nil {
+		return nil, err
+	}
+	if err := s.finalists(); err != nil {
+		return nil, err
+	}
+	s.recommend()
+	for _, add := range []func() error{s.alternatives, s.binding, s.levers, s.async, s.accuracy, s.hosted} {
+		if err := add(); err != nil {
+			return nil, err
+		}
+	}
+	s.findings()
+	s.mode()
+	s.explain()
+	return &s.plan, nil
+}
+
+// rank predicts the whole grid.
+func (s *search) rank() error {
+	var err error
+	if s.grid, err = newGrid(s.problem, limitsOf(s.problem)); err != nil {
+		return err
+	}
+	if s.ranked, err = s.eval.rankGrid(&s.grid); err != nil {
+		return err
+	}
+	s.front = s.problem.frontier(s.ranked)
+	d := s.problem.Document
+	s.plan = Plan{Machine: s.problem.Machine, Budget: d.Budget, Prices: d.Prices, Prefer: d.Search.Prefer, Searched: searched(s.grid, s.ranked),
+		Workload: Workload{MeanTokens: s.eval.tokens, CapTokens: s.problem.Lengths.Quantile(1), GroupSize: d.Rollout.GroupSize,
+			TailMultiplier: s.problem.Lengths.TailMultiplier(d.Rollout.GroupSize), PromptTokens: s.problem.Machine.PromptTokens,
+			EnvironmentS: s.eval.meanS, Acceptance: d.Filter.Acceptance}}
+	return nil
+}
+
+// rankGrid lists and predicts a grid's settings.
+func (e *evaluator) rankGrid(g *grid) ([]Candidate, error) {
+	list := g.candidates(e)
+	if len(list) > PointsMax {
+		return nil, e.problem.Document.Refuse("search", fmt.Sprintf("makes %d settings to rank", len(list)), fmt.Sprintf("at most %d: shorten its lists", PointsMax))
+	}
+	if len(list) == 0 {
+		return nil, e.problem.Document.Refuse("search", "leaves no setting in which both sides have work: with every split one side is more than eight times faster than the other",
+			"other splits, more or fewer slots, or a larger batch")
+	}
+	e.problem.progress("ranking", 0, len(list))
+	e.evaluateAll(list)
+	return list, nil
+}
+
+// finalists simulates the settings that matter: rules that no closed form covers
+// on the most promising splits, then the best of all.
+func (s *search) finalists() error {
+	p := s.problem
+	bases := p.bases(s.ranked, s.front)
+	var rules []Candidate
+	for _, i := range bases {
+		for _, c := range p.variants(s.ranked[i]) {
+			s.eval.evaluate(&c)
+			rules = append(rules, c)
+		}
+	}
+	if len(bases) == 0 { // nothing is covered: rules on what there is
+		for i := 0; i < len(s.ranked); i += max(len(s.ranked)/basesMax, 1) {
+			rules = append(rules, s.ranked[i])
+		}
+	}
+	n := p.Document.Search.Finalists
+	if p.Simulation == nil {
+		s.finals = s.pick(rules, n)
+		return nil
+	}
+	pointers := addresses(rules)
+	if err := s.eval.simulateAll("screening rules", pointers, screening); err != nil {
+		return err
+	}
+	s.plan.Searched.Simulated = len(rules)
+	s.finals = s.pick(rules, n)
+	if err := s.eval.simulateAll("simulating finalists", addresses(s.finals), thorough); err != nil {
+		return err
+	}
+	s.plan.Searched.Simulated += len(s.finals)
+	return nil
+}
+
+// addresses of a list's elements.
+func addresses(list []Candidate) []*Candidate {
+	pointers := make([]*Candidate, len(list))
+	for i := range list {
+		pointers[i] = &list[i]
+	}
+	return pointers
+}
+
+// pick chooses the finalists: half from the best rules, half from the frontier
+// of what closed forms cover, around the budget.
+func (s *search) pick(rules []Candidate, n int) []Candidate {
+	p := s.problem
+	var picked []Candidate
+	add := func(c Candidate) {
+		same := func(o Candidate) bool { return o.Setting == c.Setting }
+		if len(picked) < n && c.figures() != nil && !slices.ContainsFunc(picked, same) {
+			picked = append(picked, c)
+		}
+	}
+	if best := p.best(s.ranked); best >= 0 {
+		add(s.ranked[best])
+	}
+	good := p.order(rules)
+	for _, i := range good[:min(len(good), n/2)] {
+		add(rules[i])
+	}
+	for _, i := range s.aroundBudget((n + 3) / 4) {
+		add(s.ranked[i])
+	}
+	for _, i := range spread(s.front, n) {
+		add(s.ranked[i])
+	}
+	for _, i := range p.order(s.ranked) {
+		if len(picked) == n {
+			break
+		}
+		add(s.ranked[i])
+	}
+	return picked
+}
+
+// order sorts candidates by how much they exceed the budget, then by objective.
+func (p *Problem) order(list []Candidate) []int {
+	var order []int
+	keys := make([][2]float64, len(list))
+	for i := range list {
+		if f := list[i].figures(); f != nil {
+			over, _ := p.excess(f)
+			order, keys[i] = append(order, i), [2]float64{over, p.objective(f)}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(keys[a][:], keys[b][:]) })
+	return order
+}
+
+// aroundBudget are the best settings that a closed form's error could move
+// across the budget: those within 5 % of it on either side, by objective.
+func (s *search) aroundBudget(n int) []int {
+	p := s.problem
+	var near []int
+	for i := range s.ranked {
+		f := s.ranked[i].figures()
+		if f == nil {
+			continue
+		}
+		if over, _ := p.excess(f); over < 0.05 {
+			near = append(near, i)
+		}
+	}
+	slices.SortStableFunc(near, func(a, b int) int {
+		x, y := p.objective(s.ranked[a].figures()), p.objective(s.ranked[b].figures())
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	return near[:min(len(near), n)]
+}
+
+// spread takes n of a list, ends included, evenly.
+func spread(list []int, n int) []int {
+	if len(list) <= n || n < 2 {
+		return list
+	}
+	taken := make([]int, n)
+	for i := range taken {
+		taken[i] = list[i*(len(list)-1)/(n-1)]
+	}
+	return slices.Compact(taken)
+}
+
+// recommend chooses, of what was simulated where anything was.
+func (s *search) recommend() {
+	p := s.problem
+	chosen := p.best(s.finals)
+	s.plan.Met = chosen >= 0
+	if chosen < 0 {
+		chosen = p.closest(s.finals)
+	}
+	s.plan.Recommended = s.finals[chosen]
+	s.plan.Finalists = s.finals
+	if !s.plan.Met {
+		s.plan.Shortfall = s.shortfall()
+	}
+	for _, i := range spread(s.front, frontierMax) {
+		s.plan.Frontier = append(s.plan.Frontier, s.ranked[i])
+	}
+	s.plan.cloud = s.sample()
+}
+
+// Sizes of what a plan lists.
+const (
+	frontierMax = 40
+	cloudMax    = 1500
+)
+
+// sample thins the ranked settings for the page, evenly over the grid.
+func (s *search) sample() []Candidate {
+	var list []Candidate
+	covered := 0
+	for i := range s.ranked {
+		if s.ranked[i].Predicted != nil {
+			covered++
+		}
+	}
+	step, seen := max(covered/cloudMax, 1), 0
+	for i := range s.ranked {
+		if s.ranked[i].Predicted == nil {
+			continue
+		}
+		if seen%step == 0 {
+			list = append(list, s.ranked[i])
+		}
+		seen++
+	}
+	return list
+}

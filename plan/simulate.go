@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headway-rl/headway/estimate"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/theory"
+)
+
+// Simulated are a candidate's figures by the simulator.
+type Simulated struct {
+	Figures
+	// StalenessMean95 and PeriodS95 are 95 % confidence intervals.
+	StalenessMean95 [2]float64 `json:"staleness_mean_95"`
+	PeriodS95       [2]float64 `json:"period_s_95"`
+	// TrainerIdleRatio and RolloutIdleRatio are the shares of time that each side waited.
+	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
+	RolloutIdleRatio float64 `json:"rollout_idle_ratio"`
+	// Steps and Warmup are the train steps simulated.
+	Steps  int `json:"steps"`
+	Warmup int `json:"warmup_steps"`
+	// Settled is false where the figures still drift, so that no mean is worth much; Doubt says why.
+	Settled bool   `json:"settled"`
+	Doubt   string `json:"doubt,omitempty"`
+}
+
+// effort is how much of a simulation a candidate is worth.
+type effort struct {
+	rollouts           float64 // generated in all, about
+	stepsMin, stepsMax int
+}
+
+// The two efforts: enough to sort rules out, and enough for three digits.
+var (
+	screening = effort{rollouts: 150_000, stepsMin: 60, stepsMax: 600}
+	thorough  = effort{rollouts: 1_200_000, stepsMin: 240, stepsMax: 3000}
+)
+
+// steps is the window of a simulation, warm-up and measured.
+func (w effort) steps(e *evaluator, c *Candidate) (warmup, measured int) {
+	estimated := e.estimator.Estimate(e.ratesOnly(c))
+	load := max(1, min(estimated.Utilization, usefulRho))
+	perStep := load * float64(c.BatchRollouts)
+	measured = int(min(max(w.rollouts/perStep, float64(w.stepsMin)), float64(w.stepsMax)))
+	settle := estimated.SettlingSteps
+	if settle == 0 {
+		settle = 20
+	}
+	warmup = int(min(max(settle, 20), float64(measured)))
+	return warmup * c.SyncEvery, measured
+}
+
+// ratesOnly is a candidate under the plainest rules, for what the rates alone say.
+func (e *evaluator) ratesOnly(c *Candidate) theory.Point {
+	p := e.point(c)
+	p.Policy, p.Select, p.SyncMode, p.MaxStaleness = theory.PolicyDrop, theory.SelectOldest, theory.SyncInFlight, 0
+	p.QueueFactor = max(c.QueueFactor, 1)
+	return p
+}
+
+// simulateAll simulates candidates on all cores. The first error by order wins;
+// a setting that stalls is no error, it is marked and never chosen.
+func (e *evaluator) simulateAll(stage string, list []*Candidate, w effort) error {
+	errs := make([]error, len(list))
+	var next, done atomic.Int64
+	var wait sync.WaitGroup
+	var report sync.Mutex
+	for range min(runtime.GOMAXPROCS(0), len(list)) {
+		wait.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(list) {
+					return
+				}
+				errs[i] = e.simulate(list[i], w)
+				report.Lock()
+				e.problem.progress(stage, int(done.Add(1)), len(list))
+				report.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// simulate simulates one candidate.
+func (e *evaluator) simulate(c *Candidate, w effort) error {
+	document, err := e.problem.DocumentOf(c)
+	if err != nil {
+		return err
+	}
+	document.Steps.Warmup, document.Steps.Measured = w.steps(e, c)
+	cfg, err := e.problem.Simulation(document)
+	if err != nil {
+		return fmt.Errorf("plan: simulate %s: %w", c.Rule(), err)
+	}
+	result, err := sim.Run(cfg)
+	if errors.Is(err, sim.ErrStalled) {
+		c.Predicted, c.Simulated, c.Uncovered = nil, nil, "stalls: a run with these settings would wait for ever"
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("plan: simulate %s: %w", c.Rule(), err)
+	}
+	s := e.measured(c, &result)
+	s.Steps, s.Warmup = document.Steps.Measured, document.Steps.Warmup
+	c.Simulated = s
+	return nil
+}
+
+// measured turns a simulation into figures.
+func (e *evaluator) measured(c *Candidate, r *sim.Result) *Simulated {
+	m := &r.Summary
+	s := &Simulated{TrainerIdleRatio: m.TrainerIdleRatio, RolloutIdleRatio: m.RolloutIdleRatio, Settled: true}
+	s.Figures = Figures{
+		StalenessMean: m.Staleness.Mean, StalenessP50: int(m.Staleness.P50), StalenessP95: int(m.Staleness.P95), StalenessP99: int(m.Staleness.P99),
+		PQS: m.PQS.Mean, IQS: m.IQS.Mean, Utilization: m.Utilization, PeriodS: m.PeriodS.Mean, WasteShare: wasted(m),
+	}
+	if m.Length.SampledMeanTokens > 0 {
+		s.LengthBias = m.Length.TrainedMeanTokens/m.Length.SampledMeanTokens - 1
+	}
+	e.intervals(s, r, int(m.Steps))
+	e.derive(c, &s.Figures)
+	return s
+}
+
+// wasted is the share of ready groups that were not trained on.
+func wasted(m *metrics.Summary) float64 {
+	trained := m.Throughput.ConsumptionRolloutsPerWallS
+	if made := m.Throughput.ProductionRolloutsPerS; made > 0 {
+		return max(0, 1-trained/made)
+	}
+	return 0
+}
+
+// intervals adds what the means are worth.
+func (e *evaluator) intervals(s *Simulated, r *sim.Result, steps int) {
+	window := r.Series[max(len(r.Series)-steps, 0):]
+	staleness, periods := make([]float64, len(window)), make([]float64, len(window))
+	for i, step := range window {
+		staleness[i], periods[i] = step.Staleness, float64(step.PeriodNS)/1e9
+	}
+	s.StalenessMean95 = around(s.StalenessMean, estimate.OfSeries(staleness))
+	s.PeriodS95 = around(s.PeriodS, estimate.OfSeries(periods))
+	if verdict := estimate.Judge(staleness, 0); !verdict.OK() {
+		s.Settled, s.Doubt = false, "staleness had not settled within the simulated steps"
+	}
+}
+
+// around is an interval around a mean; a series too short for one gives the mean itself.
+func around(mean float64, i estimate.Interval) [2]float64 {
+	half := i.Half
+	if math.IsNaN(half) {
+		half = 0
+	}
+	return [2]float64{mean - half, mean + half}
+}
