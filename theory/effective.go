@@ -17,6 +17,7 @@ type effective struct {
 	groups      float64 // G
 	queueFactor float64 // q
 	stock       stock   // groups waiting above a batch
+	arriving    arrivals
 	period      float64 // corrected T/step, without stopped
 	memory      float64 // steps after which the stock has forgotten where it was
 	reason      Reason  // why no closed form holds
@@ -44,7 +45,8 @@ func effectiveOf(p *Point, s *shape, overhead float64) effective {
 
 // arrivals solves the queue for the variability of arrivals.
 func (e *effective) arrivals(acceptance float64) {
-	a := arrivals{dispersion: &e.shape.dispersion, acceptance: acceptance, unit: e.unit, rho: e.rho, groups: e.groups}
+	e.arriving = arrivals{dispersion: &e.shape.dispersion, acceptance: acceptance, unit: e.unit, rho: e.rho, groups: e.groups}
+	a := &e.arriving
 	step := a.index(Period(e.rho))
 	if e.queueFactor > 1 {
 		walk := step
@@ -63,7 +65,7 @@ func (e *effective) arrivals(acceptance float64) {
 		return
 	}
 	starved := normalCDF((1 - e.rho) / math.Sqrt(max(step, 1e-12)/e.groups))
-	e.stock = stock{count: 1, starved: starved}
+	e.stock = stock{count: 1, weight: [levels]float64{1}, starved: starved}
 	e.period = max(1+a.late(starved), Period(e.rho))
 }
 

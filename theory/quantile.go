@@ -22,11 +22,15 @@ type Distribution struct {
 	law    spread          // of D, in mean rollout times
 	unit   float64         // a mean rollout's time/T
 	count  int             // of waits
-	waits  [levels]float64 // least W/T, by the stock found at selection, equally likely
+	waits  [levels]float64 // least W/T, by the stock found at selection
+	shares [levels]float64 // their probabilities
 	width  float64         // of W's uniform part, in T
 	step   float64         // t_step/T
 	offset float64         // (t_step + t_publish)/T
 	every  int             // train steps a sync
+	noise  float64         // variance of the updates counted, over c² and their number
+	steps  float64         // T/step
+	from   arrivals
 }
 
 // distribution fills it for effective settings.
@@ -39,6 +43,10 @@ func (e *effective) distribution(d *Distribution) {
 		step:   1 / e.period,
 		offset: (1 + e.publish) / e.period,
 		every:  int(e.every),
+		shares: e.stock.weight,
+		noise:  e.stock.starved * e.stock.starved * e.rho * e.period / e.groups,
+		steps:  e.period,
+		from:   e.arriving,
 	}
 	for i := range d.count {
 		d.waits[i] = d.width * e.stock.value[i]
@@ -48,23 +56,42 @@ func (e *effective) distribution(d *Distribution) {
 	d.width *= 1 - e.stock.starved/e.groups
 }
 
-// cdf is P(staleness <= versions) with one step a sync.
+// cdf is P(staleness <= versions) with one step a sync. Where the trainer starves
+// updates come with arrivals and are as irregular as these: the count of updates
+// within a time is then normal with the variance of arrivals, here by three
+// points.
 func (d *Distribution) cdf(versions int) float64 {
 	if versions < 0 {
 		return 0
 	}
 	limit := float64(versions+1) - d.offset
+	spread := 0.0
+	if d.noise > 0 && limit > 0 {
+		spread = math.Sqrt(d.noise * d.from.index(limit*d.steps) * limit)
+	}
+	if spread < regular {
+		return d.within(limit)
+	}
+	// Gauss–Hermite: 0 and ±√3 deviations.
+	return d.within(limit)*2/3 + (d.within(limit-spread*1.7320508)+d.within(limit+spread*1.7320508))/6
+}
+
+// regular is the deviation, in versions, below which updates count as regular.
+const regular = 0.05
+
+// within is P(x <= limit), x and limit in T.
+func (d *Distribution) within(limit float64) float64 {
 	// Averaged over W's uniform part: a difference of areas over its width.
 	width := max(d.width/d.unit, 1e-6)
 	sum := 0.0
-	for _, wait := range d.waits[:d.count] {
+	for i, wait := range d.waits[:d.count] {
 		x := (limit - wait) / d.unit
 		if x <= 0 {
 			break // later waits are longer
 		}
-		sum += d.law.below(x) - d.law.below(x-width)
+		sum += d.shares[i] * (d.law.below(x) - d.law.below(x-width))
 	}
-	return min(sum/(width*float64(d.count)), 1)
+	return min(sum/width, 1)
 }
 
 // CDF returns P(staleness <= versions).
@@ -84,7 +111,8 @@ func (d *Distribution) ShareAbove(versions int) float64 { return 1 - d.CDF(versi
 
 // most bounds staleness in versions.
 func (d *Distribution) most() float64 {
-	return d.law.longest()*d.unit + d.waits[d.count-1] + d.width + d.offset + float64(d.every)
+	longest := d.law.longest()*d.unit + d.waits[d.count-1] + d.width + d.offset
+	return longest + 2*math.Sqrt(d.noise*max(d.from.index(longest*d.steps), 1)*longest) + float64(d.every)
 }
 
 // Quantile returns the least staleness that a share p of groups does not
@@ -131,7 +159,7 @@ func (d *Distribution) sum(e *Estimate) {
 		if e.P99 < 0 && share >= 0.99-1e-9 {
 			e.P99 = k
 		}
-		if share > 1-1e-9 || k == sweepVersions {
+		if share > 1-1e-7 || k == sweepVersions {
 			return
 		}
 		e.Mean += 1 - share
@@ -141,20 +169,20 @@ func (d *Distribution) sum(e *Estimate) {
 // meanTime is E[x + t_step + t_publish]/T.
 func (d *Distribution) meanTime() float64 {
 	sum := 0.0
-	for _, wait := range d.waits[:d.count] {
-		sum += wait
+	for i, wait := range d.waits[:d.count] {
+		sum += wait * d.shares[i]
 	}
-	return d.law.mean()*d.unit + sum/float64(d.count) + d.width/2 + d.offset
+	return d.law.mean()*d.unit + sum + d.width/2 + d.offset
 }
 
 // inQueue is E⌊(W + t_step)/T⌋, the updates between the last sibling and the
 // selection.
 func (d *Distribution) inQueue() float64 {
 	sum := 0.0
-	for _, wait := range d.waits[:d.count] {
-		sum += meanFloor(wait+d.step, d.width)
+	for i, wait := range d.waits[:d.count] {
+		sum += d.shares[i] * meanFloor(wait+d.step, d.width)
 	}
-	return sum / float64(d.count)
+	return sum
 }
 
 // meanFloor is E⌊from + U⌋ for U uniform on (0, width).

@@ -75,8 +75,8 @@ func (g *groupTimes) below(x float64) float64 {
 // siblings take slots one by one as these free up, C a mean rollout time, so the
 // i-th starts i/C later. It is counted in mean rollout times, (S−1)/C.
 
-// staggers is how many staggers are tabulated, evenly over [0, 1]; between two
-// an estimate interpolates, beyond the last there are fewer slots than siblings.
+// staggers is how many staggers are tabulated, evenly over [0, 1]; beyond the
+// last there are fewer slots than siblings.
 const staggers = 9
 
 // shape is what estimates need of a workload, in mean rollout times.
@@ -175,35 +175,34 @@ func (s *shape) rolloutAt(x float64) float64 {
 	return s.rollout[i] + share*(s.rollout[i+1]-s.rollout[i])
 }
 
-// spread is the group-time law of one setting: between two tabulated staggers.
+// spread is the group-time law of one setting: that of the nearest tabulated
+// stagger, shifted to the mean of its own.
 type spread struct {
-	low, high *groupTimes
-	share     float64 // of high
+	times *groupTimes
+	later float64 // mean rollout times
 }
 
 // of returns the law for a stagger in mean rollout times.
 func (s *shape) of(stagger float64) spread {
+	if s.size == 1 {
+		return spread{times: s.at(0)}
+	}
 	at := min(max(stagger, 0), 1) * (staggers - 1)
 	i := min(int(at), staggers-2)
 	share := at - float64(i)
-	if s.size == 1 || share == 0 {
-		t := s.at(i)
-		return spread{t, t, 0}
+	low, high := s.at(i), s.at(i+1)
+	mean := low.mean + share*(high.mean-low.mean)
+	if share > 0.5 {
+		low = high
 	}
-	return spread{s.at(i), s.at(i + 1), share}
+	return spread{low, mean - low.mean}
 }
 
 // below returns A(x).
-func (s *spread) below(x float64) float64 {
-	low := s.low.below(x)
-	if s.share == 0 {
-		return low
-	}
-	return low + s.share*(s.high.below(x)-low)
-}
+func (s *spread) below(x float64) float64 { return s.times.below(x - s.later) }
 
 // mean returns E[D].
-func (s *spread) mean() float64 { return s.low.mean + s.share*(s.high.mean-s.low.mean) }
+func (s *spread) mean() float64 { return s.times.mean + s.later }
 
 // longest bounds D.
-func (s *spread) longest() float64 { return s.low.grid.last }
+func (s *spread) longest() float64 { return s.times.grid.last + max(s.later, 0) }

@@ -3,7 +3,7 @@ package theory
 import "math"
 
 // levels is by how many equally likely stocks the stock's law is represented.
-const levels = 16
+const levels = 10
 
 // stock is the stationary law of the groups that wait above the batch being
 // taken, in batches, just before a selection. It is the chain
@@ -19,7 +19,8 @@ const levels = 16
 // the missing groups to 1 % (TestStockIsTheChain).
 type stock struct {
 	count   int             // of values that differ; 1 where nothing can wait
-	value   [levels]float64 // batches, ascending, equally likely
+	value   [levels]float64 // batches, ascending
+	weight  [levels]float64 // their probabilities
 	missing float64         // E[groups short at the step's end], batches a step
 	starved float64         // share of selections that wait for their last group: near 0 a reach of √½, by Spitzer's identity
 }
@@ -36,16 +37,25 @@ const (
 func newStock(queueFactor, rho, c, groups float64) stock {
 	width, drift := queueFactor-1, rho-1
 	spread := max(c/math.Sqrt(groups), 1e-9)
-	s := stock{count: levels}
+	var s stock
 	reach := barrier(width, spread)
 	slope, wide := 2*drift/(spread*spread), width+2*reach
-	s.value = exponentialSlices(slope, wide)
-	for i := range s.value {
-		s.value[i] = min(max(s.value[i]-reach, 0), width)
+	for _, y := range exponentialSlices(slope, wide) {
+		s.add(min(max(y-reach, 0), width))
 	}
 	s.starved = exponentialCDF(math.Sqrt2/2*spread, slope, wide)
 	s.missing = shortage(drift, spread, wide)
 	return s
+}
+
+// add adds a slice of the law, to the one before where they are the same.
+func (s *stock) add(value float64) {
+	if s.count > 0 && s.value[s.count-1] == value {
+		s.weight[s.count-1] += 1.0 / levels
+		return
+	}
+	s.value[s.count], s.weight[s.count] = value, 1.0/levels
+	s.count++
 }
 
 // barrier is how far out the motion is reflected.
@@ -120,10 +130,10 @@ func exponentialCDF(y, slope, width float64) float64 {
 // mean is the mean stock in batches.
 func (s *stock) mean() float64 {
 	sum := 0.0
-	for _, u := range s.value[:s.count] {
-		sum += u
+	for i, u := range s.value[:s.count] {
+		sum += u * s.weight[i]
 	}
-	return sum / float64(s.count)
+	return sum
 }
 
 // period returns T/t_step: the trainer waits for what is missing, at the speed
