@@ -225,6 +225,11 @@ func simulate(c simulateCase, tracePath string, show *stepProgress) (doc simulat
 	if err != nil {
 		return doc, predictUsage(err)
 	}
+	return simulateExpecting(c, prediction, tracePath, show)
+}
+
+// simulateExpecting is simulate with the closed form at hand.
+func simulateExpecting(c simulateCase, prediction theory.Prediction, tracePath string, show *stepProgress) (doc simulation, err error) {
 	var traced *traceFile
 	if tracePath != "" {
 		if traced, err = createTrace(tracePath); err != nil {

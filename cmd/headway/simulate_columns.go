@@ -134,7 +134,7 @@ func (c *column) of(p *gridPoint, accept bool) any {
 	case c.mean && !p.shown(accept):
 		return nil
 	case c.average != nil:
-		return p.sums[c.name]
+		return p.averages[c.name]
 	}
 	return c.value(p)
 }

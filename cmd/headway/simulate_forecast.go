@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"time"
-
-	"github.com/headway-rl/headway/report"
 )
 
 // When a grid is measured and asked about before it starts.
@@ -43,8 +41,8 @@ func (c *simulateCmd) affordable(application *app, g *grid) error {
 	if c.Out == "" {
 		narrower = "--yes --out FILE.csv starts it all the same; fewer values or a smaller steps.measured shorten it"
 	}
-	return usageError(narrower, "%s settings, %d seeds each, take about %s on %d cores: %s simulations of %s on average, as %d of them did",
-		report.Count(g.settings), g.seeds, roughly(took), cores, report.Count(all), briefly(each), tried)
+	return usageError(narrower, "%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
+		plural(g.settings, "setting"), plural(g.seeds, "seed"), roughly(took), plural(int64(cores), "core"), briefly(each), tried)
 }
 
 // briefly prints the time of one simulation.

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/theory"
 )
 
 // grid is every simulation of a command line: all combinations of the axes' values,
@@ -18,7 +20,23 @@ type grid struct {
 	// settings is the number of combinations.
 	settings int64
 	bias     bool
+
+	// Seeds of a setting share its document and closed form: recent has those that were
+	// asked for last, by setting.
+	mu     sync.Mutex
+	recent map[int64]*expectation
 }
+
+// expectation is a setting's document with its closed form.
+type expectation struct {
+	once       sync.Once
+	one        simulateCase
+	prediction theory.Prediction
+	err        error
+}
+
+// recentMax bounds what is kept: more than are under way at once.
+const recentMax = 4096
 
 // grid reads the command line without resolving any setting.
 func (c *simulateCmd) grid() (*grid, error) {
@@ -66,8 +84,39 @@ func (g *grid) overrides(setting int64) []override {
 	return set
 }
 
-// resolve is the document of one setting.
+// expected is a setting with what the closed form says of it.
+func (g *grid) expected(setting int64) (simulateCase, theory.Prediction, error) {
+	g.mu.Lock()
+	e := g.recent[setting]
+	if e == nil {
+		if e = new(expectation); g.recent == nil || len(g.recent) >= recentMax {
+			g.recent = map[int64]*expectation{}
+		}
+		g.recent[setting] = e
+	}
+	g.mu.Unlock()
+	e.once.Do(func() {
+		if e.one, e.err = g.resolve(setting); e.err != nil {
+			return
+		}
+		if e.prediction, e.err = expect(e.one.document, e.one.setting); e.err != nil {
+			e.err = predictUsage(e.err)
+		}
+	})
+	return e.one, e.prediction, e.err
+}
+
+// resolve is one setting, ready to be simulated.
 func (g *grid) resolve(setting int64) (simulateCase, error) {
+	one, err := g.document(setting)
+	if err == nil {
+		one.setting, err = predictInput(one.document)
+	}
+	return one, err
+}
+
+// document is the document of one setting.
+func (g *grid) document(setting int64) (simulateCase, error) {
 	set := g.overrides(setting)
 	all := g.set[:len(g.set):len(g.set)]
 	for _, o := range set {
@@ -81,16 +130,9 @@ func (g *grid) resolve(setting int64) (simulateCase, error) {
 	if err == nil {
 		document, err = document.ForSimulation()
 	}
-	if err != nil {
-		return simulateCase{}, err
-	}
-	asked, err := predictInput(document)
-	if err != nil {
-		return simulateCase{}, err
-	}
 	// A document that says 0 keeps it; where nothing is said, a default took its place.
 	automatic := changed.Steps.Warmup == 0 && document.Steps.Warmup != 0
-	return simulateCase{set: set, document: document, setting: asked, bias: g.bias, automatic: automatic}, nil
+	return simulateCase{set: set, document: document, bias: g.bias, automatic: automatic}, err
 }
 
 // simulation is one simulation of the grid: a setting with a seed, seeds changing fastest.
@@ -100,20 +142,31 @@ func (g *grid) simulation(i int64) (simulateCase, error) {
 	return one, err
 }
 
-// checkedMax is up to how many settings are all checked before the first simulation.
-const checkedMax = 10_000
+// How much is checked before the first simulation.
+const (
+	// checkedMax is up to how many settings, or values of an axis, all are.
+	checkedMax = 4096
+	// modelsMax is for how many of these the models of lengths and times are built, too.
+	modelsMax = 128
+)
 
 // check resolves settings before anything is simulated: all of them or, in a large
-// grid, every value of every axis beside the first values of the others (at most
-// checkedMax values an axis). A setting that is only found to be wrong later becomes
-// a row that says so. The warnings about what was checked are returned once each.
+// grid, the values of every axis beside the first values of the others. A setting
+// that is only found to be wrong later becomes a row that says so. The warnings about
+// what was checked are returned, each once.
 func (g *grid) check() ([]config.Warning, error) {
 	var warnings []config.Warning
 	said := map[config.Warning]bool{}
+	checked := 0
 	look := func(setting int64) error {
-		one, err := g.resolve(setting)
+		one, err := g.document(setting)
 		if err != nil {
 			return err
+		}
+		if checked++; checked <= modelsMax {
+			if _, err := predictInput(one.document); err != nil {
+				return err
+			}
 		}
 		for _, w := range one.document.Warnings() {
 			if !said[w] {
@@ -134,7 +187,7 @@ func (g *grid) check() ([]config.Warning, error) {
 	stride := int64(1)
 	for k := len(g.axes) - 1; k >= 0; k-- {
 		size := g.axes[k].size
-		for i := range min(size, checkedMax) {
+		for i := range min(size, checkedMax/int64(len(g.axes))) {
 			if err := look(i * stride); err != nil {
 				return nil, err
 			}

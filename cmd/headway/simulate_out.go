@@ -72,8 +72,8 @@ func (c *simulateCmd) printStream(application *app, g *grid, from int64, count t
 	if from > 0 {
 		resumed = fmt.Sprintf(", %s of them there before", report.Count(from))
 	}
-	_, err := fmt.Fprintf(application.Stdout, "%s: %s settings%s, %d seeds each, %d columns; %s events in %s, %s per second\n", c.Out,
-		report.Count(g.settings), resumed, g.seeds, len(g.axes)+len(columns)+1, report.Count(count.events), roughly(wall), report.Count(int64(float64(count.events)/max(wall, 1e-9))))
+	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events in %s, %s per second\n", c.Out,
+		plural(g.settings, "setting"), resumed, plural(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), roughly(wall), report.Count(int64(float64(count.events)/max(wall, 1e-9))))
 	return err
 }
 

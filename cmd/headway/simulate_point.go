@@ -24,8 +24,8 @@ type gridPoint struct {
 	runs      []made
 	failed    error
 	events    int64
-	histogram []int64 // of trained groups by staleness, of all seeds
-	sums      map[string]float64
+	histogram []int64            // of trained groups by staleness, of all seeds
+	averages  map[string]float64 // of the columns that are means over the seeds
 	binding   string
 }
 
@@ -76,30 +76,23 @@ func (p *gridPoint) finish() {
 		return
 	}
 	settled := 0
-	whys := map[string]bool{}
-	var all []string
 	for i := range p.runs {
-		doc := &p.runs[i].doc
-		if doc.Settled {
+		if doc := &p.runs[i].doc; doc.Settled {
 			settled++
-		}
-		for _, u := range doc.Unsettled {
-			if !whys[u.Figure] {
-				whys[u.Figure] = true
-				all = append(all, u.Why)
-			}
+		} else if p.Why == "" {
+			p.Why = whyUnsettled(doc.Unsettled)
 		}
 	}
-	if p.Settled = float64(settled) >= settledShare*float64(len(p.runs)); !p.Settled {
-		p.Why = strings.Join(all, "; ")
+	if p.Settled = float64(settled) >= settledShare*float64(len(p.runs)); p.Settled {
+		p.Why = ""
 	}
 	p.Staleness = p.over(func(s *simulation) (float64, *[2]float64) { return s.Staleness.Mean, s.Confidence.StalenessMean })
 	p.PeriodS = p.over(func(s *simulation) (float64, *[2]float64) { return s.PeriodS.Mean, s.Confidence.PeriodS })
 	p.binding = p.runs[0].doc.Throughput.Binding
-	p.sums = map[string]float64{}
+	p.averages = map[string]float64{}
 	for i := range columns {
 		if c := &columns[i]; c.average != nil {
-			p.sums[c.name] = p.mean(c.average)
+			p.averages[c.name] = p.mean(c.average)
 		}
 	}
 }

@@ -247,11 +247,20 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 
 // refusal is the error about means that have not settled.
 func refusal(doc *simulation) error {
-	whys := make([]string, 0, len(doc.Unsettled))
-	for _, u := range doc.Unsettled {
+	return runError(refusalHint(doc), "not settled: %s", whyUnsettled(doc.Unsettled))
+}
+
+// whyUnsettled says why means have not settled. Where the mean staleness has not, its
+// two parts say no more.
+func whyUnsettled(figures []unsettledFigure) string {
+	var whys []string
+	for _, u := range figures {
+		if figures[0].Figure == "staleness" && (u.Figure == "pqs" || u.Figure == "iqs") {
+			continue
+		}
 		whys = append(whys, u.Why)
 	}
-	return runError(refusalHint(doc), "not settled: %s", strings.Join(whys, "; "))
+	return strings.Join(whys, "; ")
 }
 
 // refusalHint says what to set.

@@ -108,11 +108,11 @@ func (t *tally) add(p *gridPoint) {
 func (t *tally) verdict(accept bool) error {
 	var errs []error
 	if t.failed > 0 {
-		errs = append(errs, runError("", "%s of %s settings could not be simulated, the first: %s", report.Count(t.failed), report.Count(t.settings), t.firstFailed))
+		errs = append(errs, runError("", "%s of %s could not be simulated, the first: %s", report.Count(t.failed), plural(t.settings, "setting"), t.firstFailed))
 	}
 	if t.unsettled > 0 && !accept {
 		errs = append(errs, runError("simulate more steps, --set steps.measured=N; --accept-unsettled reports their means all the same",
-			"%s of %s settings have not settled, and have no mean, the first: %s", report.Count(t.unsettled), report.Count(t.settings), t.firstUnsettled))
+			"%s of %s not settled and without a mean, the first: %s", report.Count(t.unsettled), plural(t.settings, "setting"), t.firstUnsettled))
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -153,11 +153,12 @@ func (g *grid) run(application *app, from int64, take func(*gridPoint) error) (t
 
 // make makes one simulation.
 func (g *grid) make(i int64) made {
-	one, err := g.simulation(i)
+	one, prediction, err := g.expected(i / g.seeds)
+	one.document.Seed += uint64(i % g.seeds)
 	if err != nil {
 		return made{one: one, err: err}
 	}
-	doc, err := simulate(one, "", nil)
+	doc, err := simulateExpecting(one, prediction, "", nil)
 	doc.Series = nil
 	return made{one, doc, err}
 }
@@ -210,7 +211,7 @@ func inOrder[T any](from, to int64, workers int, produce func(int64) T, take fun
 
 // printGrid prints a grid's settings beside their closed forms.
 func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
-	table := report.Table{Title: fmt.Sprintf("%s settings, %d seeds each", report.Count(int64(len(points))), points[0].Seeds)}
+	table := report.Table{Title: plural(int64(len(points)), "setting") + ", " + plural(int64(points[0].Seeds), "seed") + " each"}
 	for _, o := range points[0].set {
 		table.Header = append(table.Header, o.key)
 	}
@@ -232,14 +233,11 @@ func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
 		case !p.Settled:
 			mark, marked = " *", true
 		}
-		mean := func(f func(*simulation) float64) float64 { return p.mean(f) }
 		row = append(row, report.Figure(p.Staleness.mean, 3)+mark, halfWidth(p.Staleness), p.Predicted.StalenessMean.Format(3),
-			report.Figure(mean(func(s *simulation) float64 { return s.PQS.Mean }), 3),
-			report.Figure(mean(func(s *simulation) float64 { return s.IQS.Mean }), 3),
+			report.Figure(p.averages["pqs_mean"], 3), report.Figure(p.averages["iqs_mean"], 3),
 			fmt.Sprint(metrics.Quantile(p.histogram, 0.95)),
 			report.Figure(p.PeriodS.mean, 2), p.Predicted.PeriodS.Format(2),
-			report.Share(mean(func(s *simulation) float64 { return s.TrainerIdleRatio })),
-			report.Share(mean(func(s *simulation) float64 { return s.RolloutIdleRatio })))
+			report.Share(p.averages["trainer_idle_ratio"]), report.Share(p.averages["rollout_idle_ratio"]))
 		table.Rows = append(table.Rows, row)
 	}
 	if _, err := table.WriteTo(w); err != nil {
@@ -250,6 +248,14 @@ func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
 		return err
 	}
 	return nil
+}
+
+// plural prints a number of things.
+func plural(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return report.Count(n) + " " + thing + "s"
 }
 
 // halfWidth prints half an interval, "–" for none.
