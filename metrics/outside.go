@@ -182,7 +182,7 @@ func (o *outside) latencyOf(m *Measured, slotNS int64) {
 	o.rollouts++
 	o.calls += int64(m.ToolCalls)
 	o.slotNS += slotNS
-	o.environmentNS += m.EnvironmentNS
+	o.environmentNS += min(m.EnvironmentNS, slotNS)
 	for i, ns := range m.Parts {
 		o.parts[i] += ns
 	}
