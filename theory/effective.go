@@ -5,6 +5,7 @@ import "math"
 // effective are the settings after every correction that acts on the inputs of
 // the closed form. Times are in units of the effective step.
 type effective struct {
+	with        Corrections
 	shape       *shape
 	slots       float64 // C that work on average
 	rho         float64 // trainable rollouts arriving over rollouts consumed, while both work
@@ -25,8 +26,9 @@ type effective struct {
 
 // effectiveOf applies gang start, sync and acceptance, in that order. overhead
 // is E[environment]/E[generation].
-func effectiveOf(p *Point, s *shape, overhead float64) effective {
+func effectiveOf(p *Point, s *shape, overhead float64, with Corrections) effective {
 	e := effective{
+		with:        with,
 		shape:       s,
 		slots:       p.ConcurrencyRollouts,
 		produced:    p.Utilization / (1 + overhead),
@@ -40,6 +42,9 @@ func effectiveOf(p *Point, s *shape, overhead float64) effective {
 	e.rho = p.Acceptance * e.produced
 	e.unit = GroupTime(e.slots, p.BatchRollouts, 1, e.produced)
 	e.arrivals(p.Acceptance)
+	if with != CorrectAll {
+		e.omit()
+	}
 	return e
 }
 
@@ -67,6 +72,20 @@ func (e *effective) arrivals(acceptance float64) {
 	starved := normalCDF((1 - e.rho) / math.Sqrt(max(step, 1e-12)/e.groups))
 	e.stock = stock{count: 1, weight: [levels]float64{1}, starved: starved}
 	e.period = max(1+a.late(starved), Period(e.rho))
+}
+
+// omit takes back what is not to be corrected.
+func (e *effective) omit() {
+	if !e.with.has(CorrectQueue) {
+		starved := e.stock.starved
+		e.stock = stock{count: 1, weight: [levels]float64{1}, starved: starved}
+		if e.rho >= 1 {
+			e.stock.value[0] = e.queueFactor - 1
+		}
+	}
+	if !e.with.has(CorrectLate) {
+		e.period = Period(e.rho)
+	}
 }
 
 // memoryShare is over which part of the stock's memory arrivals add up before

@@ -48,6 +48,7 @@ type Estimator struct {
 	in    Input
 	mean  float64 // E[L] in tokens; 0 where only a multiplier is known
 	plain *tail   // without an environment
+	with  Corrections
 	mu    sync.Mutex
 	rungs sync.Map // of decode speeds, where an environment's share depends on it
 }
@@ -61,7 +62,7 @@ func NewEstimator(in Input) (*Estimator, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Estimator{in: in}
+	e := &Estimator{in: in, with: CorrectAll}
 	if in.Lengths != nil {
 		e.mean = in.Lengths.Mean()
 	}
@@ -119,18 +120,24 @@ func (e *Estimator) Estimate(p Point) Estimate {
 	if err != nil {
 		return Estimate{Reason: ReasonInvalid}
 	}
-	return estimate(&p, t, overhead)
+	return estimate(&p, t, overhead, e.with)
+}
+
+// With returns an estimator that makes only some corrections, to see what each of
+// them is worth; it shares what was prepared.
+func (e *Estimator) With(c Corrections) *Estimator {
+	return &Estimator{in: e.in, mean: e.mean, plain: e.plain, with: c}
 }
 
 // estimate answers a valid point; overhead is E[environment]/E[generation].
-func estimate(p *Point, t *tail, overhead float64) Estimate {
+func estimate(p *Point, t *tail, overhead float64, with Corrections) Estimate {
 	switch p.Policy {
 	case PolicySynchronous:
 		return estimateSynchronous(p, t, overhead)
 	case PolicyThreshold:
-		return estimateThreshold(p, t, overhead)
+		return estimateThreshold(p, t, overhead, with)
 	}
-	e := effectiveOf(p, t.shape, overhead)
+	e := effectiveOf(p, t.shape, overhead, with)
 	out := Estimate{Utilization: e.rho, Reason: e.reason}
 	if e.reason.blind() {
 		return out
@@ -158,6 +165,30 @@ func (out *Estimate) period(p *Point, e *effective) {
 	out.PeriodS = out.PeriodRelative * p.StepS
 	out.DroppedShare = max(0, 1-1/(e.produced*e.period))
 }
+
+// Corrections are what the estimate adds to the published closed form, a set.
+type Corrections uint8
+
+// The corrections, in the order in which docs/accuracy.md adds them.
+const (
+	// CorrectQueue has the queue's stock follow its stationary law instead of being
+	// empty below ρ = 1 and full above.
+	CorrectQueue Corrections = 1 << iota
+	// CorrectLate has the trainer wait for batches that are late by chance.
+	CorrectLate
+	// CorrectSelection has a starved selection fall on an arrival.
+	CorrectSelection
+	// CorrectStagger has siblings start one after another.
+	CorrectStagger
+	// CorrectUpdates has updates that wait for arrivals be as irregular as these.
+	CorrectUpdates
+	// CorrectAll is all of them. No correction at all is not the published form: it
+	// still counts whole versions, from the distribution of times.
+	CorrectAll = CorrectQueue | CorrectLate | CorrectSelection | CorrectStagger | CorrectUpdates
+)
+
+// has reports whether a correction is in the set.
+func (c Corrections) has(one Corrections) bool { return c&one != 0 }
 
 // staleness fills in means and quantiles.
 func (out *Estimate) staleness(p *Point, t *tail, e *effective, d *Distribution) {

@@ -38,7 +38,10 @@ func TestEstimatorIsThePrediction(t *testing.T) {
 		if environment != nil {
 			tolerance = 0.01 // the shape of times is that of a neighbouring speed
 		}
-		for _, p := range points() {
+		for i, p := range points() {
+			if environment != nil && i%12 != 0 {
+				continue // each costs a prediction of its own tables
+			}
 			got := e.Estimate(p)
 			want := mustPredict(t, Input{GroupSize: 8, Lengths: l, Environment: environment,
 				ConcurrencyRollouts: p.ConcurrencyRollouts, BatchRollouts: p.BatchRollouts, QueueFactor: p.QueueFactor, Utilization: p.Utilization,

@@ -22,6 +22,9 @@ type Lever struct {
 	PeriodRatio Figure `json:"period_ratio"`
 	// Note says what else changes with it; "" for nothing.
 	Note string `json:"note,omitempty"`
+	// Setting is the changed input, for a caller that simulates it where no closed
+	// form holds. A changed t_step is in it where t_step is known.
+	Setting Input `json:"-"`
 }
 
 // change is a lever before it is priced. Apply returns the changed input and
@@ -37,6 +40,7 @@ func levers(in Input, t *tail, base Prediction) []Lever {
 	var list []Lever
 	for _, c := range changes(in) {
 		l := c.lever
+		l.Setting = c.input
 		if p, err := predictChange(&in, t, &c.input); err == nil {
 			l.StalenessMean, l.CorrectedMean = p.Staleness.Mean, p.Corrected.Mean
 			after, known := p.Period.RelativeToStep.Value()

@@ -107,7 +107,7 @@ func Predict(in Input) (Prediction, error) {
 // input.
 func predict(in *Input, t *tail) Prediction {
 	point := in.point()
-	out := estimate(&point, t, in.overhead())
+	out := estimate(&point, t, in.overhead(), CorrectAll)
 	p := Prediction{
 		Utilization:    out.Utilization,
 		TailMultiplier: t.multiplier,
@@ -155,7 +155,7 @@ func (p *Prediction) asynchronous(in *Input, t *tail, point *Point, out *Estimat
 		return
 	}
 	p.means(in, t, out)
-	e := effectiveOf(point, t.shape, in.overhead())
+	e := effectiveOf(point, t.shape, in.overhead(), CorrectAll)
 	p.Distribution = &Distribution{}
 	e.distribution(p.Distribution)
 	p.Warnings = append(p.Warnings, accuracyWarnings(in, &e, p)...)

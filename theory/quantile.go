@@ -51,9 +51,17 @@ func (e *effective) distribution(d *Distribution) {
 	for i := range d.count {
 		d.waits[i] = d.width * e.stock.value[i]
 	}
-	// A starved selection falls on the arrival of the batch's last group, whose
-	// wait is 0: the G waits then span G−1 arrivals, not G.
-	d.width *= 1 - e.stock.starved/e.groups
+	if e.with.has(CorrectSelection) {
+		// A starved selection falls on the arrival of the batch's last group, whose
+		// wait is 0: the G waits then span G−1 arrivals, not G.
+		d.width *= 1 - e.stock.starved/e.groups
+	}
+	if !e.with.has(CorrectStagger) {
+		d.law = e.shape.of(0)
+	}
+	if !e.with.has(CorrectUpdates) {
+		d.noise = 0
+	}
 }
 
 // cdf is P(staleness <= versions) with one step a sync. Where the trainer starves

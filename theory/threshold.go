@@ -27,13 +27,13 @@ const unbounded = 64
 
 // estimateThreshold takes the smaller of the lag that the threshold allows and
 // that of an unbounded queue.
-func estimateThreshold(p *Point, t *tail, overhead float64) Estimate {
+func estimateThreshold(p *Point, t *tail, overhead float64, with Corrections) Estimate {
 	free := *p
 	every := float64(p.SyncEvery)
 	free.Policy, free.SyncEvery, free.SyncTimeS = PolicyDrop, 1, p.SyncTimeS/every
 	free.QueueFactor = unbounded * every
 	free.SyncMode, free.SyncTrainer = SyncInFlight, TrainerBlocked
-	out := estimate(&free, t, overhead)
+	out := estimate(&free, t, overhead, with)
 	if out.Reason.blind() {
 		return out
 	}
