@@ -2,6 +2,7 @@ package reproduce
 
 import (
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
 )
 
@@ -10,9 +11,10 @@ type Options struct {
 	// Quick makes short simulations, seconds in all: it shows that everything works,
 	// and its simulated figures are no results.
 	Quick bool
-	// Simulate runs a document; it is how the command line simulates one, so that a
-	// case's document gives everybody the same figures.
-	Simulate func(document config.Config) (sim.Result, error)
+	// Simulate runs a document and tells observe every event with the actions on it; it is how
+	// the command line simulates one, so that a case's document gives everybody the same
+	// figures. Cases that simulate documents fail without it.
+	Simulate func(document config.Config, observe func(ev loop.Event, actions []loop.Action)) (sim.Result, error)
 	// Said, if not nil, is called before every case and as simulations end, by one
 	// goroutine at a time.
 	Said func(name string, done, all int)

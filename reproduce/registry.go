@@ -22,7 +22,10 @@ var registry = []entry{
 	{"queue_factor", "a queue of two batches", queueFactor},
 	{"tail_subsets", "prompts chosen by length and tail", tailSubsets},
 	{"length_bias_tailness50", "lengths trained over lengths sampled, queue-drop and queue-max", lengthBias},
+	{"verl", "step times of verl's asynchronous modes, from one colocated row", verl},
 	{"throughput_matching", "a trainer that waits for a generator with three quarters of the GPUs", throughputMatching},
+	{"slime_swe", "partial rollouts on SWE tasks: the trainer's wait and the buffer after every step", slimeStudy},
+	{"verl_uni_agent", "an agent with one sandbox a rollout, 96 to 960 of them", sandboxStudy},
 }
 
 // figuresName asks for the pictures that have no published row of their own.
@@ -34,6 +37,22 @@ func Names() (names, what []string) {
 		names, what = append(names, e.name), append(what, e.what)
 	}
 	return append(names, figuresName), append(what, "pictures of what staleness depends on: utilization, tail, queue, split, batch, concurrency")
+}
+
+// studiesName is the table of the case studies, each of which is a case of its own.
+const studiesName = "case_studies"
+
+// studiesOf has the table's name stand for its studies.
+func studiesOf(names []string) []string {
+	var all []string
+	for _, name := range names {
+		if name == studiesName {
+			all = append(all, "slime_swe", "verl_uni_agent")
+			continue
+		}
+		all = append(all, name)
+	}
+	return all
 }
 
 // UnknownCase is the error for a name that is no case's.
@@ -55,6 +74,7 @@ func (e *UnknownCase) UsageFault() {}
 // Its error is an *UnknownCase, the context's, or that of a case, which it names.
 func Run(ctx context.Context, o Options, names ...string) (Result, error) {
 	known, _ := Names()
+	names = studiesOf(names)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return Result{}, &UnknownCase{name, known}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/reproduce"
 	"github.com/headway-rl/headway/sim"
 )
@@ -73,8 +74,8 @@ func (c *reproduceCmd) list(a *app) error {
 	return nil
 }
 
-// simulateDocument simulates a document as headway simulate does.
-func simulateDocument(document config.Config) (sim.Result, error) {
+// simulateDocument simulates a document as headway simulate does, observed.
+func simulateDocument(document config.Config, observe func(loop.Event, []loop.Action)) (sim.Result, error) {
 	document, err := document.ForSimulation()
 	if err != nil {
 		return sim.Result{}, err
@@ -87,6 +88,7 @@ func simulateDocument(document config.Config) (sim.Result, error) {
 	if err != nil {
 		return sim.Result{}, err
 	}
+	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { observe(ev, actions) }
 	return sim.Run(cfg)
 }
 

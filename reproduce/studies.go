@@ -1,0 +1,264 @@
+package reproduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/theory"
+)
+
+// errNoSimulator is the error of a case that simulates documents, without a simulator.
+var errNoSimulator = errors.New("reproduce: Options.Simulate is missing, and this case simulates a document")
+
+// readDocument reads one of the embedded documents, with every default filled in.
+func readDocument(name string) (config.Config, error) {
+	text, err := cases.ReadFile(path.Join("cases", name+".yaml"))
+	if err != nil {
+		return config.Config{}, err
+	}
+	d, err := config.Parse("reproduce/cases/"+name+".yaml", text)
+	if err != nil {
+		return d, err
+	}
+	return d.Resolve()
+}
+
+// sized is the document with so many slots, spread evenly over its engines.
+func sized(d config.Config, slots int) config.Config {
+	d.Rollout.Concurrency = slots
+	engines := make([]config.Engine, len(d.Engines))
+	for i, e := range d.Engines {
+		e.Slots = slots / len(engines)
+		if i < slots%len(engines) {
+			e.Slots++
+		}
+		engines[i] = e
+	}
+	d.Engines = engines
+	return d
+}
+
+// observed is one simulation of a document, with the most rollouts that stood
+// interrupted between each step's end and the next.
+type observed struct {
+	sim.Result
+	// buffered[v] is that after step v, from 0.
+	buffered []int
+}
+
+// simulateDocuments simulates documents on all cores, in order.
+func (o Options) simulateDocuments(ctx context.Context, name string, documents []config.Config) ([]observed, error) {
+	if o.Simulate == nil {
+		return nil, errNoSimulator
+	}
+	return parallel(ctx, len(documents), func(i int) (observed, error) {
+		var b buffer
+		result, err := o.Simulate(documents[i], b.observe)
+		return observed{result, b.most}, err
+	}, func(done int) {
+		if o.Said != nil {
+			o.Said(name, done, len(documents))
+		}
+	})
+}
+
+// buffer counts interrupted rollouts.
+type buffer struct {
+	now  int
+	most []int
+}
+
+// observe follows one event and the actions on it.
+func (b *buffer) observe(ev loop.Event, actions []loop.Action) {
+	if b.most == nil {
+		b.most = []int{0}
+	}
+	switch ev.Kind {
+	case loop.RolloutInterrupted:
+		b.now++
+	case loop.TrainStepEnded:
+		b.most = append(b.most, 0) // what is taken up again at once counted before
+	}
+	for i := range actions {
+		if actions[i].Kind == loop.ResumeRollout {
+			b.now--
+		}
+	}
+	last := len(b.most) - 1
+	b.most[last] = max(b.most[last], b.now)
+}
+
+// studySource is the source of a case study and what was observed in it.
+func studySource(name string) (source, setup, seen string, err error) {
+	table, err := readTable("case_studies")
+	if err != nil {
+		return "", "", "", err
+	}
+	for i := range table.rows {
+		if table.text(i, "case") == name {
+			return table.source, table.text(i, "setup"), table.text(i, "observed"), nil
+		}
+	}
+	return "", "", "", fmt.Errorf("reproduce: cases/case_studies.csv has no case %q", name)
+}
+
+// studySeeds are the seeds of a case study.
+func (o Options) studySeeds() int {
+	if o.Quick {
+		return 2
+	}
+	return 5
+}
+
+// slimeSteps are those the observation shows.
+const slimeSteps = 20
+
+// slimeStudy is partial rollout whose buffer fills at weight updates.
+func slimeStudy(ctx context.Context, o Options) (Case, error) {
+	const name = "slime_swe"
+	source, setup, seen, err := studySource(name)
+	if err != nil {
+		return Case{}, err
+	}
+	d, err := readDocument(name)
+	if err != nil {
+		return Case{}, err
+	}
+	c := Case{Title: "Partial rollout: what fills the buffer", Source: source, Setup: []string{
+		"Stated: " + setup + ".",
+		"Observed: " + seen + ".",
+		"Simulated: reproduce/cases/slime_swe.yaml, in which every line says whether it was stated or is assumed; `headway simulate` reads it. Not stated, and assumed: how many rollouts run at once, the GPU, the MFU (that of the source's other run of this model), the mean length and the time of a tool call. A batch of 64 is taken as 64 rollouts.",
+		"Buffered after a step: the most rollouts that stood interrupted at once between the step's end and the next step's.",
+	}}
+	var documents []config.Config
+	for seed := range o.studySeeds() {
+		d.Seed = uint64(seed + 1)
+		documents = append(documents, d)
+	}
+	runs, err := o.simulateDocuments(ctx, name, documents)
+	if err != nil {
+		return c, err
+	}
+	c.Quantities = []Quantity{{Row: "20 steps", Name: "trainer_wait_share", Measured: theory.Known(0.6), Simulated: over(runs, func(r observed) float64 { return idleAfter(r.Series, 1) }),
+		Note: "without the first step, which waits for the first rollouts"}}
+	c.Findings = slimeFindings(d, runs)
+	c.Grids = []Grid{bufferGrid(runs)}
+	c.Figures = []Figure{bufferFigure(runs)}
+	scan, err := o.slimeScan(ctx, d)
+	c.Grids = append(c.Grids, scan)
+	return c, err
+}
+
+// idleAfter is the trainer's idle share of time after the first n steps.
+func idleAfter(steps []metrics.Step, n int) float64 {
+	idle, all := 0.0, 0.0
+	for _, s := range steps[min(n, len(steps)):] {
+		idle += s.TrainerIdle * float64(s.PeriodNS)
+		all += float64(s.PeriodNS)
+	}
+	return idle / max(all, 1)
+}
+
+// bufferGrid is what was buffered after every step, by seed.
+func bufferGrid(runs []observed) Grid {
+	g := Grid{Title: "Most rollouts buffered after each step, by seed", Header: []string{"seed"}}
+	for step := 1; step < slimeSteps; step++ {
+		g.Header = append(g.Header, fmt.Sprint(step))
+	}
+	for seed, r := range runs {
+		row := []string{fmt.Sprint(seed + 1)}
+		for step := 1; step < slimeSteps; step++ {
+			row = append(row, fmt.Sprint(r.buffered[step]))
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// bufferFigure draws it for the first seeds.
+func bufferFigure(runs []observed) Figure {
+	f := Figure{Name: "slime-buffer", Title: "Partial rollouts buffered after each step", XLabel: "train step", YLabel: "rollouts that stand interrupted, at most",
+		Caption: "Every weight update, after steps 5, 10 and 15, interrupts all that runs; so does a batch that is full while the trainer is still busy, at other steps.", XRange: [2]float64{0, slimeSteps}}
+	for seed, r := range runs[:min(len(runs), 4)] {
+		curve := Curve{Name: fmt.Sprintf("seed %d", seed+1)}
+		for step := 1; step < slimeSteps; step++ {
+			curve.X, curve.Y = append(curve.X, float64(step)), append(curve.Y, float64(r.buffered[step]))
+		}
+		f.Curves = append(f.Curves, curve)
+	}
+	return f
+}
+
+// slimeFindings compare with what was observed.
+func slimeFindings(d config.Config, runs []observed) []string {
+	slots := d.Rollout.Concurrency
+	updates, risen, other, early, steps := 0, 0, 0, 0, 0
+	for _, r := range runs {
+		for step := 1; step < slimeSteps-1; step++ {
+			full := 2*r.buffered[step] > slots
+			switch {
+			case step%d.Sync.Every == 0:
+				updates++
+				if full {
+					risen++
+				}
+			case full:
+				steps++
+				other++
+				// The batch was there before the running step ended: the one after it waited for nothing.
+				if step+1 < len(r.Series) && r.Series[step+1].TrainerIdle < 0.01 {
+					early++
+				}
+			default:
+				steps++
+			}
+		}
+	}
+	return []string{
+		fmt.Sprintf("Weight updates: in %d of %d the buffer rises to more than half of the %d rollouts in flight, after steps 5, 10 and 15, as observed.", risen, updates, slots),
+		fmt.Sprintf("Spikes elsewhere: %d in %d other steps of %d runs (two were observed in one run, after 7 and 17). In %d of them the next batch was full while the trainer was still busy, so that everything else was interrupted and the step after it waited for nothing: its target had been reached at once, as in the observation. Which steps it hits is chance: a batch is %d groups, and the time they take varies.",
+			other, steps, len(runs), early, d.Train.Batch/d.Rollout.GroupSize),
+		"The wait depends on what is not stated. The document's values are plausible ones, not fitted to it; the scan shows how far it moves with them, and that the observed share is within their range.",
+	}
+}
+
+// slimeScan varies what the wait depends on and is not stated.
+func (o Options) slimeScan(ctx context.Context, d config.Config) (Grid, error) {
+	slots, tools := []int{128, 256, 384}, []float64{15, 30, 60}
+	g := Grid{Title: "Trainer's wait by what is not stated (printed: 60 %)", Header: []string{"rollouts at once"}}
+	var documents []config.Config
+	for _, t := range tools {
+		g.Header = append(g.Header, fmt.Sprintf("a call takes %g s", t))
+	}
+	seeds := min(o.studySeeds(), 3)
+	for _, n := range slots {
+		for _, t := range tools {
+			at := sized(d, n)
+			at.Rollout.Tools.Time.MeanS = t
+			for seed := range seeds {
+				at.Seed = uint64(seed + 1)
+				documents = append(documents, at)
+			}
+		}
+	}
+	runs, err := o.simulateDocuments(ctx, "slime_swe: scan", documents)
+	if err != nil {
+		return g, err
+	}
+	for i, n := range slots {
+		row := []string{fmt.Sprint(n)}
+		for k := range tools {
+			at := (i*len(tools) + k) * seeds
+			row = append(row, report.Share(over(runs[at:at+seeds], func(r observed) float64 { return idleAfter(r.Series, 1) }).Mean))
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g, nil
+}
