@@ -331,6 +331,7 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 	e := &s.Engines[i]
 	e.State, e.Phase, e.Served = engineLost, phaseIdle, NoVersion
 	e.Free = e.Free[:0]
+	l.countFree()
 	for k := range s.Slots {
 		sl := &s.Slots[k]
 		if sl.Engine != i {
@@ -359,5 +360,6 @@ func (l *Loop) onEngineJoined(ev *Event) {
 			e.Free = append(e.Free, int32(k))
 		}
 	}
+	l.countFree()
 	l.join(ev.Engine, l.fleetVersion())
 }

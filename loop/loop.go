@@ -20,6 +20,10 @@ type Loop struct {
 	queued []uint64
 	// prompts: groups are given a prompt or a level.
 	prompts bool
+	// handsOver: a slot that becomes free may be given away at once (handOver).
+	handsOver bool
+	// free counts the free slots of all engines.
+	free int
 	// ev is the event of the step, for the message of a broken invariant: that of the
 	// caller, or the copy in own.
 	ev  *Event
@@ -62,6 +66,8 @@ func New(cfg Config) (*Loop, error) {
 func (l *Loop) derive() {
 	l.stride, l.liveMax = l.cfg.stride(), l.cfg.LiveGroupsMax()
 	l.prompts = l.cfg.Prompts > 0 || l.cfg.Levels > 0 || l.cfg.Requeue
+	l.handsOver = !l.cfg.InterruptAtBatch && l.cfg.Hold == 0 && l.cfg.Start != StartGang && l.cfg.Policy != PolicyMax
+	l.countFree()
 	if l.cfg.Policy == PolicyReplay {
 		l.weights = replayWeights(l.cfg.Gamma)
 	}
@@ -88,10 +94,10 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
 	s := &l.s
 	l.out, l.ev = l.out[:0], ev
-	if ev.Time > s.Now {
-		s.Now = ev.Time
-	} else if ev.Time < s.Now {
+	if ev.Time < s.Now {
 		s.Counts.TimeReversed++
+	} else {
+		s.Now = ev.Time
 	}
 	if (s.Finished != ReasonNone || !s.Started) && ev.Kind != Recovered && ev.Kind != RunStarted {
 		s.Counts.Late++
@@ -99,7 +105,11 @@ func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
 	}
 	settle := false
 	if ev.Kind == RolloutScored { // nearly all
-		l.onRolloutScored(ev)
+		if l.onRolloutScored(ev) {
+			s.Settle = NoTick
+			l.check()
+			return l.out, NoTick
+		}
 	} else {
 		settle = l.apply(ev)
 	}
@@ -156,8 +166,6 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 	case FirstToken:
 		l.onFirstToken(ev)
 		return l.s.Settle != NoTick
-	case RolloutScored:
-		l.onRolloutScored(ev)
 	case RolloutFailed:
 		l.onRolloutFailed(ev)
 	case RolloutAborted:

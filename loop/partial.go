@@ -90,6 +90,7 @@ func (l *Loop) resume(e, gi, k int32) {
 	slotIndex := eng.Free[last]
 	eng.Free = eng.Free[:last]
 	eng.Active++
+	l.free--
 	smp.Slot = slotIndex
 	s.Slots[slotIndex] = slot{ID: g.ID, Group: gi, Sample: k, Attempt: smp.Attempt, Engine: e, State: slotRunning}
 	if eng.Served < g.Start {

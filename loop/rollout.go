@@ -1,7 +1,5 @@
 package loop
 
-import "math"
-
 // fill gives free slots to rollouts: first to those that were interrupted, to
 // those that must be tried again, then to the open group, then to new groups as far as admission permits.
 func (l *Loop) fill() {
@@ -9,7 +7,7 @@ func (l *Loop) fill() {
 	if s.Stopping || s.Finished != ReasonNone || !s.Started || l.cfg.InterruptAtBatch && l.paused() {
 		return
 	}
-	for {
+	for l.free > 0 {
 		e := l.pickEngine()
 		if e == none {
 			return
@@ -18,13 +16,8 @@ func (l *Loop) fill() {
 		case len(s.Backlog)+len(s.Retries) > 0:
 			l.takeWaiting(e)
 		case s.Open != none:
-			g := &s.Groups[s.Open]
-			group, sample := s.Open, g.Issued
-			g.Issued++
-			if int(g.Issued) == l.stride {
-				s.Open = none
-			}
-			l.issue(e, group, sample)
+			group := s.Open
+			l.issue(e, group, l.nextSample())
 		case l.mayOpen():
 			s.Open = l.openGroup()
 		default:
@@ -126,36 +119,77 @@ func (l *Loop) sample(group, k int32) *sample {
 	return &l.s.Samples[int(group)*l.stride+int(k)]
 }
 
-// issue starts the next attempt of a sample on an engine with a free slot. The
-// group is stamped with the version that engine serves; a sibling on an engine
-// that lags behind (a rolling switch) lowers the stamp, so that no token of a
-// group is older than its stamp says.
+// issue starts the next attempt of a sample on an engine with a free slot.
 func (l *Loop) issue(e, gi, k int32) {
-	s := &l.s
-	eng, g, smp := &s.Engines[e], &s.Groups[gi], l.sample(gi, k)
-	if g.Start == NoVersion || eng.Served < g.Start {
-		g.Start = eng.Served
-	}
+	eng := &l.s.Engines[e]
 	last := len(eng.Free) - 1
 	slotIndex := eng.Free[last]
 	eng.Free = eng.Free[:last]
 	eng.Active++
-	smp.Attempt++
+	l.free--
+	l.begin(eng, e, slotIndex, gi, k)
+}
+
+// begin starts the next attempt of a sample in a slot that has been taken. The
+// group is stamped with the version that engine serves; a sibling on an engine
+// that lags behind (a rolling switch) lowers the stamp, so that no token of a
+// group is older than its stamp says.
+func (l *Loop) begin(eng *engine, e, slotIndex, gi, k int32) {
+	s := &l.s
+	g, smp, sl := &s.Groups[gi], l.sample(gi, k), &s.Slots[slotIndex]
+	id, served, start := g.ID, eng.Served, g.Start
+	if start == NoVersion || served < start {
+		start = served
+		g.Start = served
+	}
+	attempt := smp.Attempt + 1
+	smp.Attempt = attempt
 	smp.Slot = slotIndex
 	g.InFlight++
 	// Field by field, as below: a composite literal is built aside and copied, which is a quarter of a step.
-	sl := &s.Slots[slotIndex]
-	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = g.ID, gi, k, smp.Attempt, slotRunning
+	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = id, gi, k, attempt, slotRunning
 	s.Ledger.Admitted++
 	s.Ledger.InFlight++
 	l.out = append(l.out, Action{})
 	a := &l.out[len(l.out)-1]
-	a.Kind, a.Engine, a.Slot, a.Group, a.Sample, a.Attempt = StartRollout, e, slotIndex, g.ID, k, smp.Attempt
-	a.Version, a.StartVersion = eng.Served, g.Start
+	a.Kind, a.Engine, a.Slot, a.Group, a.Sample, a.Attempt = StartRollout, e, slotIndex, id, k, attempt
+	a.Version, a.StartVersion = served, start
 	if l.prompts {
 		x := &s.Extras[gi]
 		a.Prompt, a.Level = x.Prompt, x.Level
 	}
+}
+
+// handOver gives the slot of a rollout that has just been scored to the next
+// rollout, if it is plain that fill would: no other slot is free, nothing waits, and
+// the engine takes part in no sync. It reports false, with nothing changed, if not.
+func (l *Loop) handOver(slotIndex, e int32) bool {
+	s := &l.s
+	eng := &s.Engines[e]
+	if l.free > 0 || !l.handsOver || eng.State != engineServing || eng.Phase != phaseIdle || eng.Active < 2 ||
+		len(s.Backlog)+len(s.Retries) > 0 || s.Stopping {
+		return false
+	}
+	if s.Open == none {
+		if !l.mayOpen() {
+			return false
+		}
+		s.Open = l.openGroup()
+	}
+	group := s.Open
+	l.begin(eng, e, slotIndex, group, l.nextSample())
+	return true
+}
+
+// nextSample returns the next sample of the open group, which is closed with its last.
+func (l *Loop) nextSample() int32 {
+	g := &l.s.Groups[l.s.Open]
+	k := g.Issued
+	g.Issued++
+	if int(g.Issued) == l.stride {
+		l.s.Open = none
+	}
+	return k
 }
 
 // occupied returns the slot an event names if that very attempt holds it. An
@@ -190,6 +224,7 @@ func (l *Loop) freeSlot(i int32) {
 		return
 	}
 	eng.Free = append(eng.Free, i)
+	l.free++
 	if eng.Active == 0 && (l.cfg.Sync == SyncDrain || l.cfg.Sync == SyncRestart) {
 		l.advanceSync()
 	}
@@ -207,6 +242,15 @@ func (l *Loop) freeAllSlots() {
 		sl.State, sl.Group = slotFree, none
 		eng := &s.Engines[sl.Engine]
 		eng.Free = append(eng.Free, int32(i))
+	}
+	l.countFree()
+}
+
+// countFree counts the free slots of all engines.
+func (l *Loop) countFree() {
+	l.free = 0
+	for i := range l.s.Engines {
+		l.free += len(l.s.Engines[i].Free)
 	}
 }
 
@@ -228,14 +272,16 @@ func (l *Loop) onFirstToken(ev *Event) {
 	}
 }
 
-func (l *Loop) onRolloutScored(ev *Event) {
+// onRolloutScored counts a rollout. It reports whether its slot has been given to
+// the next one: nothing is left to fill then.
+func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 	sl := l.occupied(ev, true)
 	if sl == nil || ev.Verdict != VerdictNone && l.pruned(ev, sl) {
-		return
+		return false
 	}
-	if r := float64(ev.Reward); math.IsNaN(r) || math.IsInf(r, 0) {
+	if ev.Reward-ev.Reward != 0 { // NaN or infinite
 		l.failAttempt(ev.Slot, ReasonEnvironment)
-		return
+		return false
 	}
 	s := &l.s
 	gi, k := sl.Group, sl.Sample
@@ -253,13 +299,19 @@ func (l *Loop) onRolloutScored(ev *Event) {
 		l.judge(gi, ev.Verdict)
 	}
 	g.Scored++
+	complete := int(g.Scored+g.Lost) == l.stride
+	enough := int(g.Scored) == l.cfg.GroupSize
+	if !complete && !enough && l.handOver(ev.Slot, sl.Engine) {
+		return true
+	}
 	l.freeSlot(ev.Slot)
-	if int(g.Scored+g.Lost) == l.stride {
+	if complete {
 		l.ready(gi)
-	} else if l.cfg.Redundancy > 0 && int(g.Scored) == l.cfg.GroupSize {
-		l.cancelInFlight(gi) // enough are scored
+	} else if enough { // with redundancy
+		l.cancelInFlight(gi)
 		l.ready(gi)
 	}
+	return false
 }
 
 // judge takes the verdict on a scored rollout of a group.

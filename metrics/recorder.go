@@ -45,6 +45,7 @@ type Recorder struct {
 	active       int64
 	version      loop.Version
 	now          int64
+	settled      int64 // the time up to which what is counted by time has been
 	leaseStart   int64 // of the running step; -1 while the trainer is idle
 	lease        loop.LeaseID
 	leaseAttempt int32
@@ -165,6 +166,7 @@ func (r *Recorder) Grow(steps int) {
 // Reset begins the measured window at the time of the last event: what came
 // before was warm-up. The series keeps its points.
 func (r *Recorder) Reset() {
+	r.settle()
 	h := r.window.histogram
 	clear(h)
 	r.window = window{start: r.now, histogram: h}
@@ -182,10 +184,11 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 
 // ObserveEvent is Observe without copying what it is given, which it only reads.
 func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Action) {
-	if ev.Time > r.now {
-		r.advance(ev.Time - r.now)
-		r.now = ev.Time
+	r.now = max(r.now, ev.Time)
+	if ev.Kind == loop.RolloutScored && len(actions) == 1 && r.turnover(ev, m, &actions[0]) {
+		return
 	}
+	r.settle()
 	switch ev.Kind {
 	case loop.RolloutScored: // nearly all
 		r.scored(ev, m)
@@ -229,6 +232,35 @@ func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Acti
 	}
 }
 
+// turnover takes what nearly all steps are: a rollout is scored, and the next one starts in
+// its slot, so that no clock goes slower or faster. It reports false, with nothing
+// changed, for any other.
+func (r *Recorder) turnover(ev *loop.Event, m *Measured, a *loop.Action) bool {
+	if a.Kind != loop.StartRollout || a.Slot != ev.Slot || uint(ev.Slot) >= uint(len(r.slotsOf)) {
+		return false
+	}
+	use := &r.slotsOf[ev.Slot]
+	if !use.is(ev) || use.aborted || ev.Verdict == loop.VerdictPruned || ev.Reward-ev.Reward != 0 {
+		return false
+	}
+	g := r.groups.get(ev.Group)
+	if g == nil {
+		return false
+	}
+	r.made(ev, m, g, use)
+	r.groups.put(a.Group)
+	r.use(use, a)
+	return true
+}
+
+// settle brings what is counted by time up to now.
+func (r *Recorder) settle() {
+	if dt := r.now - r.settled; dt > 0 {
+		r.advance(dt)
+		r.settled = r.now
+	}
+}
+
 func (r *Recorder) advance(dt int64) {
 	r.window.activeNS += r.active * dt
 	r.step.activeNS += r.active * dt
@@ -254,12 +286,17 @@ func (r *Recorder) vacate(ev *loop.Event) *slotUse {
 		return nil
 	}
 	use := &r.slotsOf[ev.Slot]
-	if use.group == 0 || use.group != ev.Group || use.sample != ev.Sample || use.attempt != ev.Attempt {
+	if !use.is(ev) {
 		return nil
 	}
 	use.group = 0
 	r.active--
 	return use
+}
+
+// is reports whether it is the attempt that an event names.
+func (u *slotUse) is(ev *loop.Event) bool {
+	return u.group == ev.Group && u.group != 0 && u.sample == ev.Sample && u.attempt == ev.Attempt
 }
 
 // end says how the attempt ended: as told, unless it had been aborted before.
@@ -294,20 +331,22 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 		return
 	}
 	g := r.groups.get(ev.Group)
-	reward := float64(ev.Reward)
 	switch {
 	case use.aborted || g == nil:
 		r.window.waste.add(use.end(loop.EndCancelled), ev.Tokens)
-		return
 	case ev.Verdict == loop.VerdictPruned:
 		r.window.waste.add(loop.EndPruned, ev.Tokens)
 		r.window.waste.prunedRollouts++
-		return
-	case reward-reward != 0: // no finite number
+	case ev.Reward-ev.Reward != 0: // no finite number
 		r.window.waste.add(loop.EndFailed, ev.Tokens) // a failure to the loop, which tries again
-		return
+	default:
+		r.made(ev, m, g, use)
 	}
-	tokens, d := int64(ev.Tokens), r.now-use.start
+}
+
+// made counts a rollout that its group keeps.
+func (r *Recorder) made(ev *loop.Event, m *Measured, g *liveGroup, use *slotUse) {
+	tokens, d, reward := int64(ev.Tokens), r.now-use.start, float64(ev.Reward)
 	g.tokens += tokens
 	g.tokensMax = max(g.tokensMax, ev.Tokens)
 	g.versionTokens += m.VersionTokens
@@ -323,7 +362,7 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured) {
 	w.sampledTokens += tokens
 	w.sampleMax = max(w.sampleMax, tokens)
 	w.durationNS += d
-	w.environmentNS += m.EnvironmentNS
+	w.environmentNS += min(m.EnvironmentNS, d) // the rest of it went on without a slot
 	if m.Parts != nil {
 		r.outside.latencyOf(m, d)
 	}
@@ -368,9 +407,13 @@ func (r *Recorder) occupy(a *loop.Action) *slotUse {
 	if use.group == 0 {
 		r.active++
 	}
+	r.use(use, a)
+	return use
+}
+
+func (r *Recorder) use(use *slotUse, a *loop.Action) {
 	use.group, use.sample, use.attempt = a.Group, a.Sample, a.Attempt
 	use.start, use.first, use.engine, use.past, use.aborted, use.failed = r.now, int32(a.Version), a.Engine, false, false, false
-	return use
 }
 
 // pastOf returns what is remembered of the attempt in a slot, nothing if it was never resumed.

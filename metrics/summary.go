@@ -118,6 +118,7 @@ type Confidence struct {
 
 // Summary returns the figures of the measured window. All are 0 where nothing happened.
 func (r *Recorder) Summary() Summary {
+	r.settle()
 	w := &r.window
 	span := float64(r.now-w.start) / 1e9
 	s := Summary{

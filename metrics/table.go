@@ -47,6 +47,8 @@ func negative(v int32) int32 { return int32(uint32(v) >> 31) }
 // the low bits of an id are its place; the table doubles where two collide.
 type table struct {
 	places []liveGroup
+	// last is the group that was made live last, whose siblings follow; 0 once it has been removed.
+	last loop.GroupID
 }
 
 func (t *table) init(atLeast int) {
@@ -71,7 +73,13 @@ func (t *table) get(id loop.GroupID) *liveGroup {
 
 // put makes a group live if it is not.
 func (t *table) put(id loop.GroupID) {
-	for {
+	if id != t.last {
+		t.add(id)
+	}
+}
+
+func (t *table) add(id loop.GroupID) {
+	for t.last = id; ; {
 		g := t.place(id)
 		if g.id == id {
 			return
@@ -97,5 +105,8 @@ func (t *table) double() {
 func (t *table) remove(id loop.GroupID) {
 	if g := t.get(id); g != nil {
 		g.id = 0
+	}
+	if id == t.last {
+		t.last = 0
 	}
 }

@@ -15,7 +15,13 @@ import (
 // are about as long as the mean time between two ends, which is measured.
 type calendar struct {
 	slots []rollout
-	// shift is the length of a day, in bits of nanoseconds; today the day that is in due.
+	// due are the ends of today, and of days before that were added late, in order, from
+	// next to the end of it; there is room for all slots.
+	due  []due
+	next int
+	// later counts what hangs in buckets.
+	later int
+	// shift is the length of a day, in bits of nanoseconds; today the day that is due.
 	shift uint
 	today int64
 	// heads are the first slots of the buckets, none where there is nothing; busy has one
@@ -23,15 +29,9 @@ type calendar struct {
 	heads []int32
 	busy  []uint64
 	mask  int64
-	// due are the ends of today, and of days before that were added late, in order; those
-	// before next have been taken.
-	due  []due
-	next int
-	// later counts what hangs in buckets.
-	later int
 
 	// taken counts ends since the length of a day was last thought over, at the time
-	// since; distant those among them that were met a year or more too early.
+	// since; distant how many were met a year or more too early.
 	taken, distant int
 	since          int64
 }
@@ -45,8 +45,8 @@ type due struct {
 // none is no slot.
 const none = int32(-1)
 
-// Buckets of a calendar: the fewest, and the most for every slot. dayRollouts bounds
-// how many ends are waited for before the length of a day is thought over.
+// Buckets of a calendar: the fewest, and the most for every slot. After reviewEnds
+// ends the length of a day is thought over.
 const (
 	bucketsMin     = 64
 	bucketsPerSlot = 16
@@ -56,7 +56,7 @@ const (
 // newCalendar returns an empty calendar over slots. The first look at it, by when
 // the first rollouts are in it, measures the days.
 func newCalendar(slots []rollout) calendar {
-	c := calendar{slots: slots, due: make([]due, 0, len(slots)+1), taken: reviewEnds}
+	c := calendar{slots: slots, due: make([]due, len(slots)), taken: reviewEnds}
 	c.reset(62, bucketsMin, -1)
 	return c
 }
@@ -72,33 +72,33 @@ func (c *calendar) reset(shift uint, buckets int, today int64) {
 		c.heads[i] = none
 	}
 	clear(c.busy)
-	c.due, c.next, c.later = c.due[:0], 0, 0
+	c.next, c.later = len(c.due), 0
 }
 
-// add puts the rollout in a slot into the calendar.
-func (c *calendar) add(slot int32, end int64) {
-	day := end >> c.shift
+// add puts a rollout into the calendar: s, which is in the given slot.
+func (c *calendar) add(slot int32, s *rollout) {
+	day := s.end >> (c.shift & 63)
 	if day <= c.today {
-		c.addDue(due{end, slot})
+		c.addDue(due{s.end, slot})
 		return
 	}
 	b := day & c.mask
-	c.slots[slot].next = c.heads[b]
-	c.heads[b] = slot
+	head := &c.heads[b]
+	s.next = *head
+	*head = slot
 	c.busy[b>>6] |= 1 << (b & 63)
 	c.later++
 }
 
-// addDue puts a rollout into what is due. Hardly any is as short as that.
+// addDue puts a rollout into what is due. Hardly any is as short as that. A slot holds
+// one rollout, so that there is always room.
 func (c *calendar) addDue(d due) {
-	if len(c.due) == cap(c.due) && c.next > 0 {
-		c.due = c.due[:copy(c.due, c.due[c.next:])]
-		c.next = 0
+	c.next--
+	i := c.next
+	for ; i+1 < len(c.due) && c.before(c.due[i+1], d); i++ {
+		c.due[i] = c.due[i+1]
 	}
-	c.due = append(c.due, d)
-	for i := len(c.due) - 1; i > c.next && c.before(d, c.due[i-1]); i-- {
-		c.due[i-1], c.due[i] = d, c.due[i-1]
-	}
+	c.due[i] = d
 }
 
 // before orders two ends.
@@ -106,39 +106,27 @@ func (c *calendar) before(a, b due) bool {
 	return a.end < b.end || a.end == b.end && c.slots[a.slot].before(&c.slots[b.slot])
 }
 
-// first returns the rollout that ends first and leaves it where it is; the slot is
-// none if nothing runs.
-func (c *calendar) first() due {
-	if c.next < len(c.due) || c.turn() {
-		return c.due[c.next]
-	}
-	return due{slot: none}
-}
-
-// turn goes on to the next day on which something ends. It reports false if there
-// is none.
+// turn goes on, when nothing is due any more, to the next day on which something
+// ends. It reports false if there is none.
 func (c *calendar) turn() bool {
-	c.taken += len(c.due)
-	c.due, c.next = c.due[:0], 0
 	if c.taken >= reviewEnds {
 		c.review()
 	}
 	for turned := int64(0); c.later > 0; {
 		days := c.nextBusy()
-		if turned += days; turned > c.mask+1 {
-			c.today = c.earliest() - 1 // nothing in a whole year
-			turned = 0
-			continue
-		}
 		c.today += days
 		if c.open(c.today & c.mask) {
 			return true
 		}
+		if turned += days; turned > c.mask { // nothing in a whole year
+			c.today, turned = c.earliest()-1, 0
+		}
 	}
-	return len(c.due) > 0
+	return c.next < len(c.due)
 }
 
-// nextBusy returns how many days later than today the next busy bucket is, at most a year.
+// nextBusy returns how many days later than today the next busy bucket is, at most a
+// year. There must be one.
 func (c *calendar) nextBusy() int64 {
 	from := (c.today + 1) & c.mask
 	w := from >> 6
@@ -157,15 +145,18 @@ func (c *calendar) nextBusy() int64 {
 
 // open takes what ends today out of its bucket and sorts it. It reports false if
 // nothing does: what hangs there ends in later years.
+//
+// Lists are last in, first out, and rollouts that end at one instant most often
+// began in the order of their groups: filled from its end, due is nearly in order.
 func (c *calendar) open(b int64) bool {
-	at := c.heads[b]
-	kept := none
+	at, kept := c.heads[b], none
+	next := len(c.due)
 	for at != none {
 		s := &c.slots[at]
 		following := s.next
-		if s.end>>c.shift == c.today {
-			c.due = append(c.due, due{s.end, at})
-			c.later--
+		if s.end>>(c.shift&63) == c.today {
+			next--
+			c.due[next] = due{s.end, at}
 		} else {
 			s.next, kept = kept, at
 			c.distant++
@@ -175,18 +166,20 @@ func (c *calendar) open(b int64) bool {
 	if c.heads[b] = kept; kept == none {
 		c.busy[b>>6] &^= 1 << (b & 63)
 	}
-	if len(c.due) > 1 {
-		c.sort()
+	opened := len(c.due) - next
+	c.next = next
+	c.taken += opened
+	c.later -= opened
+	if opened > 1 {
+		c.sort(c.due[next:])
 	}
-	return len(c.due) > 0
+	return opened > 0
 }
 
-// sort sorts what is due. Lists are last in, first out, and most rollouts that end at
-// one instant began in the order of their groups, so that the reverse is nearly in order.
-func (c *calendar) sort() {
-	slices.Reverse(c.due)
-	if len(c.due) > 32 {
-		slices.SortFunc(c.due, func(a, b due) int {
+// sort puts ends in order.
+func (c *calendar) sort(ends []due) {
+	if len(ends) > 32 {
+		slices.SortFunc(ends, func(a, b due) int {
 			if c.before(a, b) {
 				return -1
 			}
@@ -194,27 +187,27 @@ func (c *calendar) sort() {
 		})
 		return
 	}
-	for i := 1; i < len(c.due); i++ {
-		d := c.due[i]
+	for i := 1; i < len(ends); i++ {
+		d := ends[i]
 		k := i
-		for ; k > 0 && c.before(d, c.due[k-1]); k-- {
-			c.due[k] = c.due[k-1]
+		for ; k > 0 && c.before(d, ends[k-1]); k-- {
+			ends[k] = ends[k-1]
 		}
-		c.due[k] = d
+		ends[k] = d
 	}
 }
 
 // remove takes a rollout out before its end.
 func (c *calendar) remove(slot int32) {
 	s := &c.slots[slot]
-	day := s.end >> c.shift
+	day := s.end >> (c.shift & 63)
 	if day <= c.today {
-		for i := c.next; i < len(c.due); i++ {
-			if c.due[i].slot == slot {
-				c.due = append(c.due[:i], c.due[i+1:]...)
-				return
-			}
+		i := c.next
+		for c.due[i].slot != slot {
+			i++
 		}
+		copy(c.due[c.next+1:i+1], c.due[c.next:i])
+		c.next++
 		return
 	}
 	b := day & c.mask
@@ -276,7 +269,7 @@ func (c *calendar) review() {
 		c.reset(shift, buckets, first>>shift-1)
 		for i := range c.slots {
 			if s := &c.slots[i]; s.group != 0 {
-				c.add(int32(i), s.end)
+				c.add(int32(i), s)
 			}
 		}
 	}

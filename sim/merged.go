@@ -21,9 +21,11 @@ type merged struct {
 	// switches are those of every engine, served what each serves.
 	switches []switches
 	engineOf []int32
-	// nsPerToken as a whole number, 0 if it is none.
-	nsWhole int64
+	// ns is the time of a token, nsWhole the same as a whole number, 0 if it is none.
 	ns      float64
+	nsWhole int64
+	// tokensMax is the length beyond which a rollout is pruned.
+	tokensMax int32
 	// plain draws where lengths are all there is to the workload, nil elsewhere; draws are
 	// those of the group drawn.
 	plain *Modelled
@@ -88,6 +90,10 @@ func newMerged(cfg *Config) *merged {
 	if w, ok := cfg.Work.(*Modelled); ok && w.plain {
 		m.plain = w
 	}
+	m.tokensMax = math.MaxInt32
+	if cfg.PruneTokens > 0 {
+		m.tokensMax = cfg.PruneTokens
+	}
 	m.ev.Kind = loop.RolloutScored
 	return m
 }
@@ -95,20 +101,25 @@ func newMerged(cfg *Config) *merged {
 // runMerged is run where rollouts are merged.
 func (r *runner) runMerged() error {
 	m := r.merged
+	c := &m.calendar
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
 	m.bound = r.bound()
 	for !r.done {
-		first := m.calendar.first()
-		if first.slot >= 0 && first.end < m.bound {
-			r.now = first.end
-			m.calendar.next++
-			r.endMerged(first.slot)
-		} else {
-			if !r.other() {
-				return r.stalled(true)
+		if c.next < len(c.due) || c.turn() {
+			if d := &c.due[c.next]; d.end < m.bound {
+				c.next++
+				r.now = d.end
+				r.endMerged(d.slot)
+				if r.sinceStep > r.stallAfter {
+					return r.stalled(false)
+				}
+				continue
 			}
-			m.bound = r.bound()
 		}
+		if !r.other() {
+			return r.stalled(true)
+		}
+		m.bound = r.bound()
 		if r.sinceStep > r.stallAfter {
 			return r.stalled(false)
 		}
@@ -153,7 +164,6 @@ func (r *runner) endMerged(slot int32) {
 	ev.Tokens, ev.Reward, ev.Verdict = s.tokens, s.reward, s.verdict
 	m.m.VersionTokens, m.m.Spans = m.versionTokens(s, m.engineOf[slot])
 	m.m.EnvironmentNS = s.environmentNS
-	generateNS := m.generateNS(s.tokens)
 	s.group = 0
 	r.events++
 	r.sinceStep++
@@ -161,21 +171,17 @@ func (r *runner) endMerged(slot int32) {
 	m.m.QueueGroups = r.l.QueueGroups()
 	r.rec.ObserveEvent(ev, &m.m, actions)
 	if r.cfg.Observe != nil {
-		r.cfg.Observe(*ev, generateNS, m.m.EnvironmentNS, actions)
+		r.cfg.Observe(*ev, m.generateNS(ev.Tokens), m.m.EnvironmentNS, actions)
 	}
-	others := tick != r.tick
+	if len(actions) == 1 && tick == r.tick && actions[0].Kind == loop.StartRollout {
+		r.startMerged(&actions[0])
+		return
+	}
 	r.tick = tick
 	for i := range actions {
-		if a := &actions[i]; a.Kind == loop.StartRollout {
-			r.startMerged(a)
-		} else {
-			r.execute(a)
-			others = true
-		}
+		r.execute(&actions[i])
 	}
-	if others {
-		m.bound = r.bound()
-	}
+	m.bound = r.bound()
 }
 
 // startMerged starts a rollout.
@@ -183,7 +189,8 @@ func (r *runner) startMerged(a *loop.Action) {
 	m := r.merged
 	s := &m.slots[a.Slot]
 	s.group, s.sample, s.attempt = a.Group, a.Sample, a.Attempt
-	s.from = m.switches[a.Engine].count()
+	w := &m.switches[a.Engine]
+	s.from = w.first + int64(len(w.log))
 	if m.plain != nil {
 		if a.Group != m.drawn {
 			m.drawn, m.draws = a.Group, m.plain.length.Group(uint64(a.Group))
@@ -194,11 +201,11 @@ func (r *runner) startMerged(a *loop.Action) {
 		w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
 		s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
 	}
-	if r.cfg.PruneTokens > 0 && s.tokens > r.cfg.PruneTokens {
-		s.tokens, s.environmentNS, s.reward, s.verdict = r.cfg.PruneTokens, 0, 0, loop.VerdictPruned
+	if s.tokens > m.tokensMax {
+		s.tokens, s.environmentNS, s.reward, s.verdict = m.tokensMax, 0, 0, loop.VerdictPruned
 	}
 	s.end = r.now + m.generateNS(s.tokens) + s.environmentNS
-	m.calendar.add(a.Slot, s.end)
+	m.calendar.add(a.Slot, s)
 }
 
 // generateNS returns how long so many tokens take.
@@ -217,20 +224,24 @@ func (r *runner) abortMerged(a *loop.Action) {
 		return
 	}
 	m.calendar.remove(a.Slot)
-	made := s.tokens - int32(m.left(s, float64(r.now)))
+	made := int32(m.made(int64(s.tokens), s.lastToken(), float64(r.now)))
 	s.group = 0
 	r.schedule(loop.Event{Time: r.now, Kind: loop.RolloutAborted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Tokens: made})
 }
 
-// left returns how many tokens a rollout still has to make at a time.
-func (m *merged) left(s *rollout, now float64) int64 {
-	tokens := (float64(s.end-s.environmentNS)-now)/m.ns - aStep
-	left := int64(tokens)
-	if float64(left) < tokens {
+// made returns how many tokens a rollout has at a time, of so many, when it makes
+// the last one at the time last.
+func (m *merged) made(tokens int64, last, now float64) int64 {
+	rest := (last-now)/m.ns - aStep
+	left := int64(rest)
+	if float64(left) < rest {
 		left++ // math.Ceil
 	}
-	return max(min(left, int64(s.tokens)), 0)
+	return tokens - max(min(left, tokens), 0)
 }
+
+// lastToken returns when a rollout makes its last token.
+func (s *rollout) lastToken() float64 { return float64(s.end - s.environmentNS) }
 
 // versionTokens returns the sum over a rollout's tokens, at its end, of the version
 // that made each, and of how many runs of tokens of one version it is made.
@@ -241,23 +252,22 @@ func (m *merged) left(s *rollout, now float64) int64 {
 // that a loop's end would be guessed wrong more often than not.
 func (m *merged) versionTokens(s *rollout, engine int32) (sum int64, runs int) {
 	w := &m.switches[engine]
-	tokens := int64(s.tokens)
+	tokens, last := int64(s.tokens), s.lastToken()
 	sum = int64(w.served) * tokens
-	seen := w.log[s.from-w.first:]
-	made := int64(0)
-	if len(seen) > 2 || len(w.log) < 2 || m.ns < 1 {
-		for i := range seen {
-			before := made
-			made = tokens - m.left(s, seen[i].at)
-			sum -= made * seen[i].by
-			runs += fewer(before, made)
-		}
-		return sum, runs + fewer(made, tokens)
+	n := len(w.log)
+	if int(s.from-w.first) >= n-2 && n >= 2 && m.ns >= 1 {
+		x, y := &w.log[n-2], &w.log[n-1]
+		first, second := m.made(tokens, last, x.at), m.made(tokens, last, y.at)
+		return sum - first*x.by - second*y.by, fewer(0, first) + fewer(first, second) + fewer(second, tokens)
 	}
-	x, y := &w.log[len(w.log)-2], &w.log[len(w.log)-1]
-	made = tokens - m.left(s, x.at)
-	last := tokens - m.left(s, y.at)
-	return sum - made*x.by - last*y.by, fewer(0, made) + fewer(made, last) + fewer(last, tokens)
+	made := int64(0)
+	for _, x := range w.log[s.from-w.first:] {
+		before := made
+		made = m.made(tokens, last, x.at)
+		sum -= made * x.by
+		runs += fewer(before, made)
+	}
+	return sum, runs + fewer(made, tokens)
 }
 
 // fewer is 1 if a is less than b and 0 if not.
