@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // engineDownDefault is how long a lost engine is gone, in seconds.
@@ -86,10 +88,12 @@ func (v *validator) decodeCurve() {
 	if len(curve) == 0 {
 		return
 	}
-	for key, other := range map[string]float64{"rollout.decode_tokens_per_s": v.config.Rollout.DecodeTokensPerS,
-		"rollout.throughput_tokens_per_s": v.config.Rollout.ThroughputTokensPerS} {
-		if other != 0 {
-			v.fail(key, other, "says again what rollout.decode_curve says", "one of the two")
+	for _, other := range []struct {
+		key   string
+		speed float64
+	}{{"decode_tokens_per_s", v.config.Rollout.DecodeTokensPerS}, {"throughput_tokens_per_s", v.config.Rollout.ThroughputTokensPerS}} {
+		if other.speed != 0 {
+			v.fail("rollout."+other.key, other.speed, "says again what rollout.decode_curve says", "one of the two")
 		}
 	}
 	for i := 1; i < len(curve); i++ {
@@ -171,11 +175,40 @@ func (v *validator) faults() {
 	for _, engine := range v.config.Engines {
 		names = append(names, engine.Name)
 	}
+	gone := map[string]bool{}
 	for i, loss := range f.EnginePlan {
+		if loss.DownS == 0 {
+			gone[loss.Engine] = true
+		}
 		if key := fmt.Sprintf("failures.engine_plan.%d.engine", i); !slices.Contains(names, loss.Engine) {
-			err := v.config.problem(key, valueText(loss.Engine), "is no engine of the document", fmt.Sprint(names))
+			err := v.config.problem(key, valueText(loss.Engine), "is no engine of the document", strings.Join(names, ", "))
 			err.Nearest = nearest(loss.Engine, names)
 			v.errs = append(v.errs, err)
 		}
+	}
+	if len(gone) == len(names) {
+		v.fail("failures.engine_plan", nil, "loses every engine for good: nothing would be generated any more", "down_s above 0 for one of them")
+	}
+}
+
+// agentWarnings name what of a rollout's services changes nothing, or ends a run.
+func (c Config) agentWarnings(warn func(key, format string, args ...any)) {
+	r := c.Rollout
+	if r.Prefill.TokensPerS == 0 && c.Sync.PrefillTokensPerS == 0 {
+		if r.PromptTokens > 0 {
+			warn("rollout.prompt_tokens", "%d takes no time: rollout.prefill.tokens_per_s says how fast prompts are read", r.PromptTokens)
+		}
+		if r.Tools.OutputTokens > 0 {
+			warn("rollout.tools.output_tokens", "%d takes no time: rollout.prefill.tokens_per_s says how fast they are read", r.Tools.OutputTokens)
+		}
+	}
+	if rate, tries := c.Train.FailureRate, c.Failures.TrainAttempts; rate > 0 {
+		steps := float64(c.Steps.Warmup + c.Steps.Measured)
+		if ends := -math.Expm1(steps * math.Log1p(-math.Pow(rate, float64(tries)))); ends > 0.01 {
+			warn("train.failure_rate", "%s ends a simulation of %.0f steps early with a probability of %.2g: a step may fail failures.train_attempts (%d) times in a row", number(rate), steps, ends, tries)
+		}
+	}
+	if s := r.Sandbox; s.Limit > 0 && s.Limit < r.Concurrency && s.When == "rollout" {
+		warn("rollout.sandbox.limit", "%d is below rollout.concurrency (%d): that many slots wait for a sandbox and generate nothing, and no more than %d rollouts are under way", s.Limit, r.Concurrency, s.Limit)
 	}
 }

@@ -24,7 +24,13 @@ var drawn = [][]string{
 	{"filter.zero_advantage", "true", "false"}, {"filter.solve_rate.drop", "true", "false"}, {"filter.solve_rate.low", "0", "0.3", "0.95"},
 	{"filter.solve_rate.high", "0", "0.8", "1"}, {"filter.curriculum.levels", "0", "1", "4"}, {"filter.curriculum.low", "0", "0.3"},
 	{"filter.curriculum.explore", "0", "1"}, {"trainer.correction.kind", "tis", "decoupled-ppo"}, {"trainer.minibatches", "1", "3"},
-	{"failures.on_failure", "shrink", "drop_group"},
+	{"failures.on_failure", "shrink", "drop_group"}, {"failures.engine_mtbf_s", "9000"}, {"failures.engine_down_s", "60"},
+	{"rollout.tools.calls", "0", "3.5"}, {"rollout.tools.time.mean_s", "0", "4"}, {"rollout.tools.retries", "0", "2"}, {"rollout.tools.failure_rate", "0", "0.1"},
+	{"rollout.tools.calls_kind", "fixed", "poisson"}, {"rollout.sandbox.start.mean_s", "20"}, {"rollout.sandbox.limit", "8"}, {"rollout.sandbox.when", "rollout", "first_call"},
+	{"rollout.judge.time.mean_s", "0", "3"}, {"rollout.judge.time.tailness", "50"}, {"rollout.judge.concurrency", "4"}, {"rollout.prefill.mode", "slot", "pool"},
+	{"rollout.prefill.tokens_per_s", "1e4"}, {"rollout.prefill.workers", "2"}, {"rollout.prompt_tokens", "0", "700"}, {"rollout.drift.steps", "100"},
+	{"rollout.drift.length_factor", "0.5", "2"}, {"train.step_by", "tokens", "constant"}, {"train.step_cv", "0", "0.2"}, {"evaluate.occupies", "engines", "none"},
+	{"sync.load_s", "0", "3"},
 	{"preset", "verl-fully-async", "areal", "prime-rl", "skyrl", "nemo-windowed", "pipelinerl", "slime", "openrlhf", "one-step-off", "synchronous"},
 }
 
@@ -32,7 +38,7 @@ var drawn = [][]string{
 // again to itself; what does not is refused for a key, never by the loop alone.
 func TestRandomDocuments(t *testing.T) {
 	resolved := 0
-	for seed := range uint64(2000) {
+	for seed := range uint64(3000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		var document, overrides []string
 		for range 1 + draw.IntN(7) {
@@ -67,7 +73,7 @@ func TestRandomDocuments(t *testing.T) {
 		}
 	}
 	if resolved < 400 {
-		t.Errorf("only %d of 2000 documents resolve: the draw tests little", resolved)
+		t.Errorf("only %d of 3000 documents resolve: the draw tests little", resolved)
 	}
 }
 

@@ -56,6 +56,7 @@ func (c Config) Warnings() []Warning {
 	c.rolloutWarnings(warn)
 	c.queueWarnings(warn)
 	c.shapingWarnings(warn)
+	c.agentWarnings(warn)
 	return found
 }
 

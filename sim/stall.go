@@ -63,7 +63,34 @@ func (r *runner) stalled(nothingLeft bool) error {
 	}
 	fmt.Fprintf(&b, "; %s: %s of the %s groups of a batch are ready, the queue holds at most %s, %s live", what,
 		thousands(int64(st.QueueGroups)), thousands(int64(r.cfg.Loop.BatchGroups)), thousands(int64(st.QueueCapacityGroups)), groups(int64(st.LiveGroups)))
+	b.WriteString(r.waiting())
 	return fmt.Errorf("sim: %w after %d of %d train steps: %s", ErrStalled, st.Version, r.cfg.Loop.TrainSteps, b.String())
+}
+
+// waiting says what agents and engines wait for, "" where it is nothing of theirs.
+func (r *runner) waiting() string {
+	var b strings.Builder
+	if r.faults.down > 0 {
+		fmt.Fprintf(&b, ", %d of %d engines lost", r.faults.down, len(r.engines))
+	}
+	if r.agents == nil {
+		return b.String()
+	}
+	var in [failed + 1]int64
+	for i := range r.slots {
+		if a := r.slots[i].agent; a != nil {
+			in[a.state]++
+		}
+	}
+	for _, wait := range []struct {
+		n    int64
+		what string
+	}{{in[waitsSandbox], "a sandbox"}, {in[waitsStart], "their sandbox to start"}, {in[waitsTool], "a tool"}, {in[waitsJudge], "a judge"}, {in[waitsPrefill], "their prefill"}} {
+		if wait.n > 0 {
+			fmt.Fprintf(&b, ", %s rollouts wait for %s", thousands(wait.n), wait.what)
+		}
+	}
+	return b.String()
 }
 
 // advice explains the most frequent end that no batch can come of.
@@ -92,6 +119,12 @@ func (r *runner) advice(total int64) string {
 		return "the queue drops them before a batch is full: raise queue.factor"
 	case loop.ReasonPruned:
 		return fmt.Sprintf("%s rollouts exceed %d tokens: raise rollout.prune.tokens", which, r.cfg.PruneTokens)
+	case loop.ReasonEnvironment:
+		return "tools or sandboxes fail too often: lower rollout.tools.failure_rate or rollout.sandbox.failure_rate, or raise retries or failures.max_attempts"
+	case loop.ReasonTimeout:
+		return "sandboxes take too long to start: raise rollout.sandbox.start_timeout_s or start_concurrency, or keep fewer rollouts in flight"
+	case loop.ReasonEngine:
+		return "engines are lost before their rollouts end: raise failures.engine_mtbf_s or failures.max_attempts"
 	case loop.ReasonSurplus:
 		return "others were ready before them: lower rollout.oversample"
 	}

@@ -163,11 +163,23 @@ func countOf(kind string, mean, p float64) int {
 	return int(math.Round(mean))
 }
 
-// poisson returns the smallest k with P(X ≤ k) ≥ p, by adding up logarithms'
-// exponentials, so that a large mean does not underflow.
+// poissonDirect is the largest mean whose e^−mean is far from the smallest number.
+const poissonDirect = 600
+
+// poisson returns the smallest k with P(X ≤ k) ≥ p.
 func poisson(mean, p float64) int {
 	if mean <= 0 {
 		return 0
+	}
+	if mean <= poissonDirect {
+		term, below := math.Exp(-mean), 0.0
+		for k := 0; k < MaxToolCalls; k++ {
+			if below += term; below >= p {
+				return k
+			}
+			term *= mean / float64(k+1)
+		}
+		return MaxToolCalls
 	}
 	logTerm, below := -mean, 0.0
 	for k := 0; k < MaxToolCalls; k++ {

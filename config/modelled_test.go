@@ -1,0 +1,66 @@
+package config
+
+import (
+	"math"
+	"testing"
+)
+
+// The curve is read in straight lines and level outside them; all slots together
+// have the speed of each engine's own slots, by its relative speed.
+func TestDecodeSpeeds(t *testing.T) {
+	c := mustLoad(t, `
+rollout: {concurrency: 48, decode_curve: [{active: 8, tokens_per_s: 90}, {active: 16, tokens_per_s: 60}, {active: 32, tokens_per_s: 20}]}
+train: {batch: 48}
+engines: [{slots: 32}, {slots: 12, speed: 2}, {slots: 4, speed: 0.5}]
+`)
+	for active, want := range map[int]float64{1: 90, 8: 90, 12: 75, 16: 60, 20: 50, 32: 20, 99: 20} {
+		if got := c.SlotTokensPerS(active); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%d active: %v tokens/s, want %v", active, got, want)
+		}
+	}
+	if got, want := c.DecodeThroughputTokensPerS(), 32*20+12*2*75+4*0.5*90.0; got != want {
+		t.Errorf("%v tokens/s in all, want %v", got, want)
+	}
+	plain := mustLoad(t, "rollout: {concurrency: 8, decode_tokens_per_s: 50}\nengines: [{slots: 6}, {slots: 2, speed: 3}]")
+	if got := plain.DecodeThroughputTokensPerS(); got != 6*50+2*150 {
+		t.Errorf("%v tokens/s in all, want 600", got)
+	}
+	if got := mustLoad(t, "rollout: {throughput_tokens_per_s: 700}").DecodeThroughputTokensPerS(); got != 700 {
+		t.Errorf("%v tokens/s in all, want the 700 given", got)
+	}
+	if got := plain.SlotTokensPerS(5); got != 0 {
+		t.Errorf("without a curve %v tokens/s, want 0", got)
+	}
+}
+
+// The models of a rollout's services are those the document describes.
+func TestServiceModels(t *testing.T) {
+	c := mustLoad(t, `
+rollout:
+  tools: {calls: 4, time: {mean_s: 3}, failure_rate: 0.5, retries: 1}
+  sandbox: {start: {mean_s: 20}}
+  judge: {time: {kind: exponential, mean_s: 2}}
+  drift: {steps: 10, length_factor: 2, tool_calls_factor: 0.5}
+  length: {kind: fixed, mean_tokens: 100, cap_tokens: 150}
+`)
+	tools, err := c.ToolsModel()
+	if err != nil || tools.MeanCalls() != 4 || tools.MeanNS() != 4*1.5*3e9 {
+		t.Errorf("%v calls of %v ns in all (%v), want 4 and 18e9", tools.MeanCalls(), tools.MeanNS(), err)
+	}
+	start, err := c.SandboxStartModel()
+	if err != nil || start.Mean() != 20e9 {
+		t.Errorf("starts take %v ns (%v), want 20e9", start.Mean(), err)
+	}
+	judge, err := c.JudgeModel()
+	if err != nil || math.Abs(judge.Mean()-2e9) > 1 {
+		t.Errorf("verdicts take %v ns (%v), want 2e9", judge.Mean(), err)
+	}
+	change, err := c.ChangeModel()
+	if err != nil || change.Length(100, 5) != 150 || change.Length(100, 4) != 140 || change.Length(100, 99) != 150 || change.CallsFactor(10) != 0.5 {
+		t.Errorf("lengths of %d, %d and %d tokens, %v calls (%v)", change.Length(100, 4), change.Length(100, 5), change.Length(100, 99), change.CallsFactor(10), err)
+	}
+	none := mustLoad(t, "")
+	if tools, err := none.ToolsModel(); err != nil || !tools.None() {
+		t.Errorf("a document without tools calls some (%v)", err)
+	}
+}
