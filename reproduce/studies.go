@@ -49,7 +49,7 @@ func sized(d config.Config, slots int) config.Config {
 // interrupted between each step's end and the next.
 type observed struct {
 	sim.Result
-	// buffered[v] is that after step v, from 0.
+	// buffered[v] is that after step v, from 0; 0 where none was interrupted then.
 	buffered []int
 }
 
@@ -83,16 +83,16 @@ func (b *buffer) observe(ev loop.Event, actions []loop.Action) {
 	switch ev.Kind {
 	case loop.RolloutInterrupted:
 		b.now++
+		last := len(b.most) - 1
+		b.most[last] = max(b.most[last], b.now)
 	case loop.TrainStepEnded:
-		b.most = append(b.most, 0) // what is taken up again at once counted before
+		b.most = append(b.most, 0)
 	}
 	for i := range actions {
 		if actions[i].Kind == loop.ResumeRollout {
 			b.now--
 		}
 	}
-	last := len(b.most) - 1
-	b.most[last] = max(b.most[last], b.now)
 }
 
 // studySource is the source of a case study and what was observed in it.
@@ -135,7 +135,7 @@ func slimeStudy(ctx context.Context, o Options) (Case, error) {
 		"Stated: " + setup + ".",
 		"Observed: " + seen + ".",
 		"Simulated: reproduce/cases/slime_swe.yaml, in which every line says whether it was stated or is assumed; `headway simulate` reads it. Not stated, and assumed: how many rollouts run at once, the GPU, the MFU (that of the source's other run of this model), the mean length and the time of a tool call. A batch of 64 is taken as 64 rollouts.",
-		"Buffered after a step: the most rollouts that stood interrupted at once between the step's end and the next step's.",
+		"Buffered after a step: the most rollouts that stood interrupted at once as some were interrupted between the step's end and the next step's.",
 	}}
 	var documents []config.Config
 	for seed := range o.studySeeds() {
