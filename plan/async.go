@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/headway-rl/headway/schedule"
 	"github.com/headway-rl/headway/theory"
@@ -10,14 +11,18 @@ import (
 // Async says whether asynchrony pays, against the synchronous schedule with every
 // GPU in both phases.
 type Async struct {
-	// Pays is whether the recommended setting is at least a tenth faster.
+	// Pays is whether the recommended setting's noise-adjusted update is at least a tenth faster than the synchronous schedule's at its own best batch.
 	Pays bool `json:"pays"`
+	// Speedup is that ratio; BestBatch and BestUpdateS are the synchronous schedule's, by closed form.
+	Speedup     float64 `json:"speedup"`
+	BestBatch   int     `json:"synchronous_best_batch_rollouts"`
+	BestUpdateS float64 `json:"synchronous_best_update_s"`
 	// SynchronousStepS is the synchronous step on shared GPUs at the same batch, SeparateStepS that on separate ones (0 where it cannot run), PeriodS the recommended setting's.
 	SynchronousStepS float64 `json:"synchronous_step_s"`
 	SeparateStepS    float64 `json:"synchronous_separate_step_s"`
 	PeriodS          float64 `json:"period_s"`
-	// Speedup is SynchronousStepS over PeriodS.
-	Speedup float64 `json:"speedup"`
+	// StepSpeedup is SynchronousStepS over PeriodS.
+	StepSpeedup float64 `json:"step_speedup"`
 	// Effect is what gives or costs most between the two kinds of schedule.
 	Effect string `json:"effect"`
 	// Text says it in a sentence or two.
@@ -55,26 +60,54 @@ func (s *search) async() error {
 		}
 	}
 	if a.PeriodS > 0 {
-		a.Speedup = a.SynchronousStepS / a.PeriodS
+		a.StepSpeedup = a.SynchronousStepS / a.PeriodS
 	}
+	s.baseline(&a)
 	a.Pays = a.Speedup >= asyncWorth && c.Policy != theory.PolicySynchronous
-	a.Text = a.text(c, compared.Verdict)
+	a.Text = a.text(c)
 	s.plan.Async = a
 	return nil
 }
 
+// baseline finds the batch at which the synchronous schedule with every GPU in
+// both phases has its best noise-adjusted update.
+func (s *search) baseline(a *Async) {
+	c := s.plan.Recommended
+	engines := max(c.GPUs()/s.problem.Machine.GPUsPerReplica, 1)
+	for _, batch := range append(s.grid.batches, c.BatchRollouts) {
+		c.BatchRollouts = batch
+		c.SlotsPerReplica = (batch + engines - 1) / engines
+		if most := s.problem.Machine.SlotsMax; most > 0 {
+			c.SlotsPerReplica = min(c.SlotsPerReplica, most)
+		}
+		in := Schedules(s.problem, &c).WithDefaults()
+		if in.Validate() != nil {
+			continue
+		}
+		update := in.ClosedS(in.Arm(schedule.Colocated)) / math.Sqrt(s.eval.effectiveBatch(&c, &Figures{}))
+		if a.BestBatch == 0 || update < a.BestUpdateS {
+			a.BestBatch, a.BestUpdateS = batch, update
+		}
+	}
+	if own := s.plan.Recommended.Best().UpdateS; own > 0 && a.BestBatch > 0 {
+		a.Speedup = a.BestUpdateS / own
+	}
+}
+
 // text says whether it pays.
-func (a *Async) text(c *Candidate, v schedule.Verdict) string {
-	both := fmt.Sprintf("an update of %d rollouts takes %s s; synchronously, with all GPUs in each phase, %s s at staleness 0", c.BatchRollouts, number(a.PeriodS), number(a.SynchronousStepS))
+func (a *Async) text(c *Candidate) string {
+	f := c.Best()
+	both := fmt.Sprintf("its noise-adjusted update takes %s s, that of the synchronous schedule with all GPUs in each phase %s s at its own best batch of %d rollouts, at staleness 0", number(f.UpdateS), number(a.BestUpdateS), a.BestBatch)
+	same := fmt.Sprintf("At the same batch a step takes %s s instead of %s s", number(a.PeriodS), number(a.SynchronousStepS))
 	switch {
 	case c.Policy == theory.PolicySynchronous:
 		return "The budget leaves the synchronous schedule: " + both + "."
 	case a.Pays:
-		return fmt.Sprintf("Asynchrony pays, %.2f times as fast: %s. Most of it comes from %s.", a.Speedup, both, v.Effect)
+		return fmt.Sprintf("Asynchrony pays, %.2f times as fast: %s. %s; most of that is from %s.", a.Speedup, both, same, a.Effect)
 	case a.Speedup >= 1:
-		return fmt.Sprintf("Async will not pay here: it is only %.2f times as fast: %s. The synchronous schedule is fresher and simpler.", a.Speedup, both)
+		return fmt.Sprintf("Async will not pay here, it is only %.2f times as fast: %s. %s. The synchronous schedule is fresher and simpler.", a.Speedup, both, same)
 	}
-	return fmt.Sprintf("Async will not pay here: it is slower than the synchronous schedule on shared GPUs: %s.", both)
+	return fmt.Sprintf("Async will not pay here, it is slower: %s. %s.", both, same)
 }
 
 // Schedules is a candidate's batch, split and speeds as the input of a comparison

@@ -136,15 +136,18 @@ func (s *search) binding() error {
 		c := Constraint{Name: b.key, Bound: "budget." + b.key + " " + plain(b.get(&p.Document.Budget)), Relaxed: "to " + number(b.get(&loose.Document.Budget))}
 		s.judge(&c, before, s.ranked, &loose)
 	}
+	ranked := make(map[Setting]bool, len(s.ranked))
+	for i := range s.ranked {
+		ranked[s.ranked[i].Setting] = true
+	}
 	for _, r := range s.relaxations() {
 		g, err := newGrid(p, r.limits)
 		if err != nil {
 			continue
 		}
-		list, err := s.eval.rankGrid(&g)
-		if err != nil {
-			continue
-		}
+		// What was ranked before is still allowed: only what is new can be better.
+		list := slices.DeleteFunc(g.candidates(s.eval), func(c Candidate) bool { return ranked[c.Setting] })
+		s.eval.evaluateAll(list)
 		s.judge(&r.constraint, before, list, p)
 	}
 	slices.SortStableFunc(s.plan.Binding, func(a, b Constraint) int { return cmp.Compare(a.ObjectiveRatio, b.ObjectiveRatio) })
@@ -155,8 +158,7 @@ func (s *search) binding() error {
 func (s *search) judge(c *Constraint, before float64, list []Candidate, p *Problem) {
 	c.ObjectiveRatio = 1
 	if i := p.best(list); i >= 0 {
-		f := list[i].figures()
-		c.ObjectiveRatio = min(p.objective(f)/before, 1)
+		c.ObjectiveRatio = min(p.objective(list[i].figures())/before, 1)
 		if c.ObjectiveRatio < 1-bindsAt {
 			c.Binds = true
 			c.To = fmt.Sprintf("%d + %d GPUs, batch %d, q %s, %d slots a replica", list[i].RolloutGPUs, list[i].TrainGPUs, list[i].BatchRollouts, plain(list[i].QueueFactor), list[i].SlotsPerReplica)

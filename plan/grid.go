@@ -8,8 +8,9 @@ import (
 	"github.com/headway-rl/headway/theory"
 )
 
-// PointsMax bounds the settings one search ranks. A larger grid is thinned by
-// its rarest dimension first, never silently: see [Searched].
+// PointsMax bounds the settings that one search ranks. Where the plan's own lists
+// make more, every other value is left out of them, splits last: [Searched.Thinned]
+// says so. A document's own lists are not touched: too many are refused.
 const PointsMax = 150_000
 
 // split is how many GPUs each side gets.
@@ -22,6 +23,8 @@ type grid struct {
 	queues  []float64
 	slots   []int // per replica
 	syncs   []int // train steps per sync
+	// thinned names the lists from which values were left out.
+	thinned []string
 }
 
 // size is the number of its points.
@@ -50,7 +53,48 @@ func newGrid(p *Problem, l limits) (grid, error) {
 		return g, p.Document.Refuse("search.rollout_gpus", fmt.Sprintf("leaves no split that works: the trainer needs at least %d GPUs in units of %d, a replica is %d, and there are %d",
 			l.trainMin, l.trainUnit, l.replica, l.gpus), "")
 	}
+	g.thin(p)
 	return g, nil
+}
+
+// thin leaves out every other value of the plan's own lists until the grid is of
+// a size to rank. The first and the last of a list stay.
+func (g *grid) thin(p *Problem) {
+	s := p.Document.Search
+	for g.size() > PointsMax {
+		before := g.size()
+		if len(s.Batch) == 0 && len(g.batches) > 5 {
+			g.batches = everyOther(g.batches)
+			g.note("batches")
+		} else if len(s.SlotsPerGPU) == 0 && len(g.slots) > 5 {
+			g.slots = everyOther(g.slots)
+			g.note("slots")
+		} else if len(s.RolloutGPUs) == 0 && len(g.splits) > 50 {
+			g.splits = everyOther(g.splits)
+			g.note("splits")
+		}
+		if g.size() == before {
+			return
+		}
+	}
+}
+
+// note remembers that a list was thinned.
+func (g *grid) note(list string) {
+	if !slices.Contains(g.thinned, list) {
+		g.thinned = append(g.thinned, list)
+	}
+}
+
+// everyOther keeps the even places of a list, and the last.
+func everyOther[T any](list []T) []T {
+	var kept []T
+	for i := range list {
+		if i%2 == 0 || i == len(list)-1 {
+			kept = append(kept, list[i])
+		}
+	}
+	return kept
 }
 
 // lattice lists multiples of a unit up to a limit: every one up to sixteen, then
@@ -108,8 +152,12 @@ func splitsOf(p *Problem, l limits) []split {
 	return slices.Compact(splits)
 }
 
-// batchDoublings is how many times the smallest useful batch is doubled.
-const batchDoublings = 6
+// batchDoublings is how many times the smallest useful batch is doubled at least;
+// more, until the largest is batchPerGPU rollouts for every GPU.
+const (
+	batchDoublings = 6
+	batchPerGPU    = 8
+)
 
 // batchesOf lists batches in rollouts, whole groups of them.
 func batchesOf(p *Problem, l limits) []int {
@@ -118,9 +166,13 @@ func batchesOf(p *Problem, l limits) []int {
 	list := slices.Clone(d.Search.Batch)
 	if len(list) == 0 {
 		least := up(max(l.batchMin, group), group)
-		for i := range batchDoublings + 1 {
+		doublings := batchDoublings
+		for least<<doublings < batchPerGPU*l.gpus {
+			doublings++
+		}
+		for i := range doublings + 1 {
 			list = append(list, least<<i)
-			if i < batchDoublings {
+			if i < doublings {
 				list = append(list, up(least<<i*3/2, group))
 			}
 		}

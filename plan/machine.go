@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/hardware"
@@ -54,14 +55,14 @@ func (b *builder) facts() error {
 	var err error
 	if h.Model != "" {
 		if b.model, err = hardware.ModelNamed(h.Model); err != nil {
-			return b.document.Refuse("hardware.model", err.Error(), "")
+			return b.document.Refuse("hardware.model", unknownName(err), "")
 		}
 		b.note("%s: %s", b.model.Name, b.model.Source)
 	}
 	shaped := override(&b.model, h.Shape)
 	if h.GPU != "" {
 		if b.gpu, err = hardware.GPUNamed(h.GPU); err != nil {
-			return b.document.Refuse("hardware.gpu", err.Error(), "")
+			return b.document.Refuse("hardware.gpu", unknownName(err), "")
 		}
 		b.note("%s: %s", b.gpu.Name, b.gpu.Source)
 		b.machine.GPU = b.gpu.Name
@@ -75,6 +76,16 @@ func (b *builder) facts() error {
 	}
 	b.known = h.GPU != ""
 	return nil
+}
+
+// unknownName is what is wrong with a preset's name, without the name itself,
+// which stands before it.
+func unknownName(err error) string {
+	text := err.Error()
+	if _, rest, found := strings.Cut(text, " is not known"); found {
+		text = "is not known" + rest
+	}
+	return strings.NewReplacer("headway plan --models", "headway plan --presets", "headway plan --gpus", "headway plan --presets").Replace(text)
 }
 
 // override replaces what a document says of a model's shape, and reports whether it says anything.
@@ -166,7 +177,7 @@ func (b *builder) slots() error {
 func (b *builder) pinned(slotsPerGPU float64) error {
 	slots := int(math.Round(slotsPerGPU * float64(b.machine.GPUsPerReplica)))
 	if b.machine.SlotsMax > 0 && slots > b.machine.SlotsMax {
-		return b.document.Refuse("hardware.slots_per_gpu", fmt.Sprintf("of %s makes %d rollouts on a replica of %d GPUs, whose cache holds %d", plain(slotsPerGPU), slots, b.machine.GPUsPerReplica, b.machine.SlotsMax),
+		return b.document.Refuse("hardware.slots_per_gpu", fmt.Sprintf("makes %d rollouts on a replica of %d GPUs, whose cache holds %d", slots, b.machine.GPUsPerReplica, b.machine.SlotsMax),
 			fmt.Sprintf("at most %s", plain(math.Floor(10*float64(b.machine.SlotsMax)/float64(b.machine.GPUsPerReplica))/10)))
 	}
 	b.machine.SlotsFixed = max(slots, 1)
@@ -194,7 +205,7 @@ func (b *builder) measured(perGPU, slotsPerGPU float64) error {
 	}
 	r, err := b.replica().Measured(slots, speed)
 	if err != nil {
-		return b.document.Refuse("hardware.rollout_tokens_per_s_per_gpu", err.Error(), "")
+		return b.document.Refuse("hardware.rollout_tokens_per_s_per_gpu", "cannot be: "+err.Error(), "")
 	}
 	b.roofline(r)
 	b.note("decoding on the roofline's shape, scaled by %.2f to the measured %s tokens/s a GPU with %s rollouts on it", r.Scale, plain(perGPU), plain(slotsPerGPU))
@@ -261,7 +272,7 @@ func (b *builder) training() error {
 	if h.TrainTokensPerSPerGPU > 0 {
 		mfu, err := t.MFUOf(h.TrainTokensPerSPerGPU)
 		if err != nil {
-			return b.document.Refuse("hardware.train_tokens_per_s_per_gpu", err.Error(), "")
+			return b.document.Refuse("hardware.train_tokens_per_s_per_gpu", "cannot be: "+err.Error(), "")
 		}
 		m.TrainTokensPerSPerGPU = h.TrainTokensPerSPerGPU
 		b.note("training as measured: %s tokens/s a GPU, an MFU of %.0f %%", plain(h.TrainTokensPerSPerGPU), 100*mfu)
@@ -313,12 +324,12 @@ func (b *builder) enough() error {
 	m := b.machine
 	least := m.TrainGPUsMin + m.GPUsPerReplica
 	if h := b.document.Hardware; h.TrainGPUs > 0 && h.TrainGPUs < m.TrainGPUsMin {
-		return b.document.Refuse("hardware.train_gpus", fmt.Sprintf("of %d is below the trainer's floor: %s", h.TrainGPUs, m.TrainFloor), fmt.Sprintf("at least %d", m.TrainGPUsMin))
+		return b.document.Refuse("hardware.train_gpus", "is below the trainer's floor: "+m.TrainFloor, fmt.Sprintf("at least %d", m.TrainGPUsMin))
 	}
 	if least <= m.GPUs {
 		return nil
 	}
-	return b.document.Refuse("hardware.gpus", fmt.Sprintf("%d are too few: the trainer needs at least %d (%s) and one replica %d", m.GPUs, m.TrainGPUsMin, m.TrainFloor, m.GPUsPerReplica),
+	return b.document.Refuse("hardware.gpus", fmt.Sprintf("are too few: the trainer needs at least %d (%s) and one replica %d", m.TrainGPUsMin, m.TrainFloor, m.GPUsPerReplica),
 		fmt.Sprintf("at least %d, or a smaller model, or a GPU with more memory", least))
 }
 

@@ -2,8 +2,11 @@ package plan
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -13,6 +16,23 @@ import (
 
 //go:embed explorer.html.tmpl
 var explorerText string
+
+//go:embed explorer.js
+var explorerScript string
+
+// policy is what the report's pages allow themselves; ours allows its own script,
+// by its hash, and no other.
+const policy = "default-src 'none'; style-src 'unsafe-inline'"
+
+// allowed returns a page that may run the explorer's script.
+func allowed(page []byte) ([]byte, error) {
+	sum := sha256.Sum256([]byte(explorerScript))
+	widened := policy + "; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	if !bytes.Contains(page, []byte(policy)) {
+		return nil, errors.New("plan: page: the report's page has another security policy than this expects")
+	}
+	return bytes.Replace(page, []byte(policy), []byte(widened), 1), nil
+}
 
 // explorer is the part of the page in which settings are explored.
 var explorer = template.Must(template.New("explorer").Parse(explorerText))
@@ -46,13 +66,22 @@ func (p *Plan) HTML(w io.Writer) error {
 			{ID: "recommended", Title: "Recommended", Text: p.Why, Tables: []report.Table{p.figuresTable(), p.settingTable()}},
 			{ID: "frontier", Title: "The frontier", Text: []string{"Every mark is a setting; those lower left are better. Blue: ranked by closed form. The line joins those that nothing beats in both staleness and time. Rings: simulated."},
 				Drawings: []report.Drawing{{Title: "Settings by staleness and time of an update", SVG: drawing, Wide: true}}},
-			{ID: "alternatives", Title: "Alternatives", Tables: []report.Table{p.alternativesTable()}},
-			{ID: "binding", Title: "What binds, and what levers would buy", Tables: []report.Table{p.bindingFull(), p.leversFull()}},
-			{ID: "advice", Title: "Does asynchrony pay, and rules of thumb", Text: p.adviceText(), Tables: []report.Table{p.findingsTable()}},
+			{ID: "alternatives", Title: "Alternatives", Findings: p.alternativesText(), Tables: []report.Table{p.alternativesTable()}},
+			{ID: "binding", Title: "What binds, and what levers would buy", Tables: []report.Table{p.bindingFull(), p.leversFull()}, Details: p.leversHold()},
+			{ID: "advice", Title: "Does asynchrony pay, and rules of thumb", Text: p.adviceText(), Findings: p.findingsText()},
 			{ID: "foundations", Title: "What this rests on", Text: p.foundationsText(), Findings: p.Machine.Notes},
 		},
 	}
-	return report.DocumentHTML(w, d)
+	var page bytes.Buffer
+	if err := report.DocumentHTML(&page, d); err != nil {
+		return err
+	}
+	text, err := allowed(page.Bytes())
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }
 
 // summary is what was planned, in a sentence.
@@ -116,7 +145,7 @@ func (p *Plan) explorer() (string, error) {
 	}
 	var text bytes.Buffer
 	// The data is our own JSON, whose encoder escapes what could end the script.
-	if err := explorer.Execute(&text, map[string]any{"Data": template.JS(data)}); err != nil {
+	if err := explorer.Execute(&text, map[string]any{"Data": template.JS(data), "Script": template.JS(explorerScript)}); err != nil {
 		return "", fmt.Errorf("plan: page: %w", err)
 	}
 	return text.String(), nil

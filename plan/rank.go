@@ -180,6 +180,8 @@ type Searched struct {
 	QueueFactors []float64 `json:"queue_factors"`
 	Slots        []int     `json:"slots_per_replica"`
 	SyncEvery    []int     `json:"sync_every"`
+	// Thinned names the plan's own lists from which values were left out, to keep the search short.
+	Thinned []string `json:"thinned,omitempty"`
 	// Uncovered counts by reason the settings that no closed form covers.
 	Uncovered []Reason `json:"uncovered"`
 }
@@ -192,7 +194,7 @@ type Reason struct {
 
 // searched counts what a search ranked.
 func searched(g grid, list []Candidate) Searched {
-	s := Searched{Settings: len(list), Splits: len(g.splits), Batches: g.batches, QueueFactors: g.queues, Slots: g.slots, SyncEvery: g.syncs}
+	s := Searched{Settings: len(list), Splits: len(g.splits), Batches: g.batches, QueueFactors: g.queues, Slots: g.slots, SyncEvery: g.syncs, Thinned: g.thinned}
 	counts := map[string]int{}
 	for i := range list {
 		if list[i].Predicted != nil {

@@ -124,6 +124,15 @@ func (p *Problem) thetas() []float64 {
 	return []float64{0, 0.5, 1}
 }
 
+// thresholdSyncs are the train steps per sync to try under policy threshold,
+// which starts groups by sync.
+func (p *Problem) thresholdSyncs() []int {
+	if list := p.Document.Search.SyncEvery; len(list) > 0 {
+		return list
+	}
+	return []int{1, 4}
+}
+
 // maxStaleness is the budget given to policy max.
 func (p *Problem) maxStaleness() int {
 	if p.Document.Given("queue.max_staleness") {

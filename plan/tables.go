@@ -68,17 +68,34 @@ func (p *Plan) settingTable() report.Table {
 
 // alternativesTable sets the alternatives beside the recommended setting.
 func (p *Plan) alternativesTable() report.Table {
-	table := report.Table{Header: []string{"", "GPUs", "batch", "rule", "q", "slots", "staleness", "p95", "update, s", "cost of a step", "against the recommended"}}
-	row := func(name, text string, c *Candidate) {
+	table := report.Table{Header: []string{"", "GPUs", "batch", "rule", "q", "slots", "staleness", "p95", "update, s", "cost of a step"}}
+	row := func(name string, c *Candidate) {
 		f := c.Best()
-		table.Rows = append(table.Rows, []string{name, fmt.Sprintf("%d + %d", c.RolloutGPUs, c.TrainGPUs), fmt.Sprint(c.BatchRollouts), c.Rule(), plain(c.QueueFactor), fmt.Sprint(c.SlotsPerReplica),
-			report.Figure(f.StalenessMean, 2), fmt.Sprint(f.StalenessP95), report.Figure(f.UpdateS, 3), report.Figure(f.CostPerStep, 2), text})
+		table.Rows = append(table.Rows, []string{name, fmt.Sprintf("%d + %d", c.RolloutGPUs, c.TrainGPUs), fmt.Sprint(c.BatchRollouts), c.Rule(), c.queueText(), fmt.Sprint(c.SlotsPerReplica),
+			report.Figure(f.StalenessMean, 2), fmt.Sprint(f.StalenessP95), report.Figure(f.UpdateS, 3), report.Figure(f.CostPerStep, 2)})
 	}
-	row("recommended", "", &p.Recommended)
+	row("recommended", &p.Recommended)
 	for i := range p.Alternatives {
-		row(p.Alternatives[i].Name, p.Alternatives[i].Text, &p.Alternatives[i].Candidate)
+		row(p.Alternatives[i].Name, &p.Alternatives[i].Candidate)
 	}
 	return table
+}
+
+// queueText is the queue factor, where the setting has one of its own.
+func (s Setting) queueText() string {
+	if s.QueueFactor == 0 {
+		return "–"
+	}
+	return plain(s.QueueFactor)
+}
+
+// alternativesText says what each gives and costs.
+func (p *Plan) alternativesText() []string {
+	var list []string
+	for _, a := range p.Alternatives {
+		list = append(list, fmt.Sprintf("%s: %s.", a.Name, a.Text))
+	}
+	return list
 }
 
 // bindingFull lists every constraint with what relaxing it would lead to.
@@ -96,17 +113,13 @@ func (p *Plan) bindingFull() report.Table {
 
 // leversFull lists every lever with what it holds fixed.
 func (p *Plan) leversFull() report.Table {
-	table := report.Table{Title: "Single changes of the recommended setting", Header: []string{"change", "staleness", "p95", "period ×", "update ×", "cost ×", "budget", "holds fixed"}}
+	table := report.Table{Title: "Single changes of the recommended setting", Header: []string{"change", "staleness", "p95", "period ×", "update ×", "cost ×", "budget"}}
 	for _, l := range p.Levers {
 		keeps := "kept"
 		if !l.Keeps {
 			keeps = "broken"
 		}
-		holds := l.HoldsFixed
-		if l.Note != "" {
-			holds += "; " + l.Note
-		}
-		table.Rows = append(table.Rows, []string{l.Change, report.Figure(l.StalenessMean, 2), fmt.Sprint(l.StalenessP95), report.Figure(l.PeriodRatio, 2), report.Figure(l.UpdateRatio, 2), report.Figure(l.CostRatio, 2), keeps, holds})
+		table.Rows = append(table.Rows, []string{l.Change, report.Figure(l.StalenessMean, 2), fmt.Sprint(l.StalenessP95), report.Figure(l.PeriodRatio, 2), report.Figure(l.UpdateRatio, 2), report.Figure(l.CostRatio, 2), keeps})
 	}
 	if len(p.Levers) > 0 {
 		table.Title += ", " + p.Levers[0].Basis
@@ -131,17 +144,34 @@ func (p *Plan) modeText() string {
 	return fmt.Sprintf("Of verl's modes, number %d, %s (%s): %s.", p.Mode.Number, p.Mode.Name, p.Mode.Settings, p.Mode.Why)
 }
 
-// findingsTable lists the rules of thumb.
-func (p *Plan) findingsTable() report.Table {
-	table := report.Table{Title: "Rules of thumb", Header: []string{"rule", "here", "because", "fails"}}
+// findingsText lists the rules of thumb.
+func (p *Plan) findingsText() []string {
+	var list []string
 	for _, f := range p.Findings {
 		verdict := "holds"
 		if !f.Holds {
-			verdict = "fails"
+			verdict = "fails here"
 		}
-		table.Rows = append(table.Rows, []string{f.Rule, verdict, f.Evidence, f.Fails})
+		list = append(list, fmt.Sprintf("%s: %s. %s. It fails %s.", capital(f.Rule), verdict, capital(f.Evidence), f.Fails))
 	}
-	return table
+	return list
+}
+
+// leversHold says what each kind of lever holds fixed.
+func (p *Plan) leversHold() []string {
+	var list []string
+	last := ""
+	for _, l := range p.Levers {
+		if l.Name != last {
+			text := strings.ReplaceAll(l.Name, "_", " ") + " holds fixed: " + l.HoldsFixed
+			if l.Note != "" {
+				text += "; " + l.Note
+			}
+			list = append(list, text+".")
+		}
+		last = l.Name
+	}
+	return list
 }
 
 // foundationsText says what the figures rest on.

@@ -88,37 +88,10 @@ func (p *Plan) chosen(b *strings.Builder) {
 	}
 	line += fmt.Sprintf(" · sync every %d (%s s)", c.SyncEvery, number(c.SyncS))
 	paragraph(b, "  ", line)
-	table := report.Table{Header: []string{"", "closed form", "simulated", "95 % interval"}}
-	row := func(name string, of func(*Figures) string, interval string) {
-		cells := []string{"  " + name, "–", "–", interval}
-		if c.Predicted != nil {
-			cells[1] = of(c.Predicted)
-		}
-		if c.Simulated != nil {
-			cells[2] = of(&c.Simulated.Figures)
-		}
-		table.Rows = append(table.Rows, cells)
-	}
-	staleness, period := "", ""
-	if s := c.Simulated; s != nil {
-		staleness = span(s.StalenessMean95, 3)
-		period = span(s.PeriodS95, 2)
-	}
-	row("staleness, mean", func(f *Figures) string { return report.Figure(f.StalenessMean, 3) }, staleness)
-	row("staleness, p50 · p95 · p99", func(f *Figures) string {
-		return fmt.Sprintf("%d · %d · %d", f.StalenessP50, f.StalenessP95, f.StalenessP99)
-	}, "")
-	row("utilization ρ", func(f *Figures) string { return report.Figure(f.Utilization, 2) }, "")
-	row("update every, s (t)", func(f *Figures) string { return report.Figure(f.PeriodS, 2) }, period)
-	row("  a rollout, ms (t/B)", func(f *Figures) string { return report.Figure(1e3*f.PerRolloutS, 2) }, "")
-	row("  noise-adjusted, s (t/√B · t/√B_eff)", func(f *Figures) string {
-		return report.Figure(f.PerRootS, 3) + " · " + report.Figure(f.UpdateS, 3)
-	}, "")
-	row("groups dropped", func(f *Figures) string { return report.Share(f.WasteShare) }, "")
-	row("length bias", func(f *Figures) string { return report.Share(f.LengthBias) }, "")
-	if p.priced() {
-		row("cost of a step, "+p.Prices.Currency, func(f *Figures) string { return report.Figure(f.CostPerStep, 3) }, "")
-		row("cost of a million trained tokens", func(f *Figures) string { return report.Figure(f.CostPerMillionTokens, 3) }, "")
+	table := p.figuresTable()
+	table.Title = ""
+	for i := range table.Rows {
+		table.Rows[i][0] = "  " + table.Rows[i][0]
 	}
 	b.WriteString(table.String() + "\n")
 }
@@ -139,7 +112,7 @@ func (p *Plan) sides(b *strings.Builder) {
 	b.WriteString("Alternatives\n")
 	for _, a := range p.Alternatives {
 		paragraph(b, "  ", fmt.Sprintf("%s: %s, by %d + %d GPUs, batch %d, %s slots a replica, q %s, %s.", a.Name, a.Text, a.RolloutGPUs, a.TrainGPUs, a.BatchRollouts,
-			fmt.Sprint(a.SlotsPerReplica), plain(a.QueueFactor), a.Rule()))
+			fmt.Sprint(a.SlotsPerReplica), a.queueText(), a.Rule()))
 	}
 	b.WriteString("\n")
 }
@@ -181,16 +154,8 @@ func (p *Plan) leverTable(b *strings.Builder) {
 		table.Rows = append(table.Rows, append(row, keeps))
 	}
 	b.WriteString(table.String())
-	last := ""
-	for _, l := range p.Levers {
-		if l.Name != last {
-			text := l.Name + " holds fixed: " + l.HoldsFixed
-			if l.Note != "" {
-				text += "; " + l.Note
-			}
-			paragraph(b, "  ", strings.ReplaceAll(text, "_", " ")+".")
-		}
-		last = l.Name
+	for _, text := range p.leversHold() {
+		paragraph(b, "  ", text)
 	}
 	b.WriteString("\n")
 }
@@ -221,31 +186,20 @@ func (p *Plan) frontierTable(b *strings.Builder) {
 
 // advice prints the verdicts and the rules of thumb.
 func (p *Plan) advice(b *strings.Builder) {
-	if p.Async.Text != "" {
-		paragraph(b, "", p.Async.Text)
+	for _, text := range p.adviceText() {
+		paragraph(b, "", text)
 	}
-	if p.Hosted != nil {
-		paragraph(b, "", p.Hosted.Text)
-	}
-	paragraph(b, "", fmt.Sprintf("verl's mode %d, %s (%s): %s.", p.Mode.Number, p.Mode.Name, p.Mode.Settings, p.Mode.Why))
 	b.WriteString("\nRules of thumb\n")
-	for _, f := range p.Findings {
-		verdict := "holds"
-		if !f.Holds {
-			verdict = "fails here"
-		}
-		paragraph(b, "  ", fmt.Sprintf("%s: %s. %s. It fails %s.", f.Rule, verdict, capital(f.Evidence), f.Fails))
+	for _, text := range p.findingsText() {
+		paragraph(b, "  ", text)
 	}
 	b.WriteString("\n")
 }
 
 // foundations prints what the figures rest on.
 func (p *Plan) foundations(b *strings.Builder) {
-	s, a := &p.Searched, &p.Accuracy
-	paragraph(b, "", fmt.Sprintf("%s settings ranked, %s of them by closed form; %d simulated.", report.Count(int64(s.Settings)), report.Count(int64(s.Predicted)), s.Simulated))
-	if a.Finalists > 0 {
-		paragraph(b, "", fmt.Sprintf("Closed form against simulation on %d finalists: staleness off by %s on average, %s at most; period by %s and %s; p95 exact in %d, within one version in %d. By regime: %s; this plan is %s.",
-			a.Finalists, report.Share(a.StalenessMeanError), report.Share(a.StalenessMaxError), report.Share(a.PeriodMeanError), report.Share(a.PeriodMaxError), a.P95Exact, a.P95Near, a.Source, a.Regime))
+	for _, text := range p.foundationsText() {
+		paragraph(b, "", text)
 	}
 	for _, n := range p.Machine.Notes {
 		paragraph(b, "  - ", n+".")
