@@ -22,6 +22,7 @@ var registry = []entry{
 	{"queue_factor", "a queue of two batches", queueFactor},
 	{"tail_subsets", "prompts chosen by length and tail", tailSubsets},
 	{"length_bias_tailness50", "lengths trained over lengths sampled, queue-drop and queue-max", lengthBias},
+	{"verl", "step times of verl's asynchronous modes, from one colocated row", verl},
 	{"throughput_matching", "a trainer that waits for a generator with three quarters of the GPUs", throughputMatching},
 	{"slime_swe", "partial rollouts on SWE tasks: the trainer's wait and the buffer after every step", slimeStudy},
 	{"verl_uni_agent", "an agent with one sandbox a rollout, 96 to 960 of them", sandboxStudy},

@@ -77,8 +77,12 @@ func (in Input) Arm(name Name) Arm {
 		rules.Policy, rules.Sync, rules.TrainerBlocked = loop.PolicyDrop, loop.SyncInFlight, false
 	}
 	rules.BatchGroups, rules.SyncEvery = in.BatchGroups/a.Pieces, a.Pieces
+	slots := in.SlotsPerEngine
+	if in.WholeGroups {
+		rules.GroupSize, slots = 1, in.SlotsPerEngine/in.GroupSize
+	}
 	for range a.RolloutGPUs / in.GPUsPerEngine {
-		rules.EngineSlots = append(rules.EngineSlots, in.SlotsPerEngine)
+		rules.EngineSlots = append(rules.EngineSlots, slots)
 	}
 	rules.QueueGroups = rules.BatchGroups
 	switch rules.Policy {

@@ -7,28 +7,26 @@ import (
 	"github.com/headway-rl/headway/workload"
 )
 
-// barrierS is the expected time until the last rollout of a batch is done on that
+// BarrierS is the expected time until the last rollout of a batch is done on that
 // many GPUs, in seconds: the mean field of engines that run empty. On the common
 // clock of tokens made in a slot, a share of what was started ends in each cell as
 // the lengths say, and what still waits takes its place; the clock is turned into
 // time by the decode step at what is then active, as long as the longest of the
 // batch is expected to run. With an environment it is the longest of generation and
 // environment together, at the mean decode speed of that.
-func (in Input) barrierS(gpus int) float64 {
+func (in Input) BarrierS(gpus int) float64 {
 	engines := gpus / in.GPUsPerEngine
-	batch := float64(in.rollouts())
-	lengths := in.Lengths.Distribution()
-	if in.environmentS() > 0 && engines*in.SlotsPerEngine < in.rollouts() {
-		full := in.rolloutS(in.SlotsPerEngine)
-		times := workload.Times(in.Lengths, 1e9*in.Decode.StepS(float64(in.SlotsPerEngine)), in.Environment, in.GroupSize)
-		makespan, _ := theory.Barrier(times.Rollout.Scale(1/times.Rollout.Mean()), times.Group, float64(engines*in.SlotsPerEngine), batch, in.GroupSize)
-		return makespan * full
+	h := in.holders()
+	if in.environmentS() > 0 && engines*h.slots < h.batch {
+		times := workload.Times(in.Lengths, 1e9*in.stepS(h, float64(h.slots)), in.Environment, in.GroupSize)
+		makespan, _ := theory.Barrier(times.Rollout.Scale(1/times.Rollout.Mean()), times.Group, float64(engines*h.slots), float64(h.batch), in.GroupSize)
+		return makespan * in.holdS(h)
 	}
-	total := in.emptyingS(lengths, engines, batch)
+	total := in.emptyingS(h, engines)
 	if in.environmentS() == 0 {
 		return total
 	}
-	mean := total / lengths.MeanMax(in.rollouts())
+	mean := total / h.lengths.MeanMax(h.batch)
 	return workload.Times(in.Lengths, 1e9*mean, in.Environment, in.GroupSize).Group.MeanMax(in.BatchGroups) / 1e9
 }
 
@@ -39,9 +37,9 @@ const (
 )
 
 // emptyingS is the mean field of a batch without environment.
-func (in Input) emptyingS(lengths workload.Distribution, engines int, batch float64) float64 {
-	slots := float64(engines * in.SlotsPerEngine)
-	longest := lengths.MeanMax(in.rollouts())
+func (in Input) emptyingS(h holders, engines int) float64 {
+	lengths, batch, slots := h.lengths, float64(h.batch), float64(engines*h.slots)
+	longest := lengths.MeanMax(h.batch)
 	// The clock ends where even what starts last is done.
 	end := lengths.Mean()*batch/slots + 3*longest
 	width := max(lengths.Mean()/cellsPerMean, end/cellsMax)
@@ -50,31 +48,35 @@ func (in Input) emptyingS(lengths workload.Distribution, engines int, batch floa
 	for i := range alive {
 		alive[i] = 1 - lengths.CDF(float64(i)*width)
 	}
-	started := make([]float64, cells)
-	started[0] = min(batch, slots)
-	waiting, total := batch-started[0], 0.0
+	type wave struct {
+		cell    int
+		started float64
+	}
+	waves := []wave{{0, min(batch, slots)}}
+	waiting, total := batch-waves[0].started, 0.0
 	for i := range cells {
 		active, logDone := 0.0, 0.0
-		for k := 0; k <= i; k++ {
-			if started[k] == 0 {
-				continue
-			}
-			active += started[k] * alive[i-k]
-			logDone += started[k] * math.Log1p(-min(alive[i-k], 1-1e-12))
+		for _, w := range waves {
+			left := alive[i-w.cell]
+			active += w.started * left
+			logDone += w.started * math.Log1p(-min(left, 1-1e-12))
 		}
+		fresh := 0.0
 		if i > 0 && waiting > 0 {
-			started[i] = min(waiting, max(slots-active, 0))
-			waiting -= started[i]
-			active += started[i]
+			if fresh = min(waiting, max(slots-active, 0)); fresh > 0 {
+				waves = append(waves, wave{i, fresh})
+				waiting -= fresh
+				active += fresh
+			}
 		}
 		running := 1.0
-		if waiting == 0 && started[i] == 0 {
+		if waiting == 0 && fresh == 0 {
 			running = 1 - math.Exp(logDone)
 		}
 		if running < 1e-9 {
 			break
 		}
-		total += width * in.Decode.StepS(active/float64(engines)) * running
+		total += width * in.stepS(h, active/float64(engines)) * running
 	}
 	return total
 }
@@ -96,11 +98,11 @@ func (in Input) ClosedS(a Arm) float64 {
 	train := fixed + shared
 	switch a.Name {
 	case Colocated, Synchronous:
-		return in.barrierS(a.RolloutGPUs) + train + a.SyncS + a.LoadS
+		return in.BarrierS(a.RolloutGPUs) + train + a.SyncS + a.LoadS
 	case OneStepOff:
-		return max(in.barrierS(a.RolloutGPUs), train) + a.SyncS + a.LoadS
+		return max(in.BarrierS(a.RolloutGPUs), train) + a.SyncS + a.LoadS
 	case Streamed:
-		return max(in.barrierS(a.RolloutGPUs)+train/float64(a.Pieces), train) + a.SyncS + a.LoadS
+		return max(in.BarrierS(a.RolloutGPUs)+train/float64(a.Pieces), train) + a.SyncS + a.LoadS
 	case Async, Partial:
 		return max(in.workS(a.RolloutGPUs), train) + a.SyncS
 	}

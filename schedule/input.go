@@ -28,6 +28,11 @@ type Input struct {
 	GPUsPerEngine, TrainGPUsMin, TrainGPUsUnit int
 	// SlotsPerEngine is how many rollouts one engine runs at once. At least 1.
 	SlotsPerEngine int
+	// WholeGroups has the GroupSize slots of a group come free together, when its last rollout is
+	// done, as where prompts in flight are counted and not rollouts. A group is then simulated as its
+	// longest rollout, and an engine's speed taken at the siblings that are alive on average.
+	// SlotsPerEngine must then hold at least one group, and there can be no Environment.
+	WholeGroups bool
 	// Decode is the speed of an engine.
 	Decode Decode
 	// PrefillTokensPerS is how fast an engine fills its cache for a resumed rollout; 0 is at once.
@@ -113,6 +118,9 @@ func (in Input) Validate() error {
 	if in.SlotsPerEngine < 1 || in.SlotsPerEngine > rolloutsMax {
 		bad("SlotsPerEngine is %d, want 1 to %d", in.SlotsPerEngine, rolloutsMax)
 	}
+	if in.WholeGroups && (in.SlotsPerEngine < in.GroupSize || in.environmentS() > 0) {
+		bad("WholeGroups needs SlotsPerEngine (%d) of at least GroupSize (%d), and no Environment", in.SlotsPerEngine, in.GroupSize)
+	}
 	errs = append(errs, in.validateGPUs())
 	errs = append(errs, in.Decode.validate(), in.Train.validate("Train"), in.LogProbs.validate("LogProbs"))
 	if in.Train.S == 0 {
@@ -166,26 +174,46 @@ func (in Input) environmentS() float64 {
 	return in.Environment.Mean() / 1e9
 }
 
-// rolloutS is how long a mean rollout holds its slot while all slots of its engine
-// are busy, in seconds: of slots in the environment the others are the faster.
-func (in Input) rolloutS(slots int) float64 {
+// holders is what holds slots, rollouts or whole groups: how many a batch has, how
+// many an engine holds at once, how long they are in tokens, and how many rollouts
+// one of them keeps generating on average.
+type holders struct {
+	batch, slots int
+	lengths      workload.Distribution
+	alive        float64
+}
+
+func (in Input) holders() holders {
+	if !in.WholeGroups {
+		return holders{in.rollouts(), in.SlotsPerEngine, in.Lengths.Distribution(), 1}
+	}
+	longest := in.Lengths.MaxDistribution(in.GroupSize)
+	return holders{in.BatchGroups, in.SlotsPerEngine / in.GroupSize, longest, float64(in.GroupSize) * in.Lengths.Mean() / longest.Mean()}
+}
+
+// stepS is the decode step with so many slots held.
+func (in Input) stepS(h holders, held float64) float64 { return in.Decode.StepS(held * h.alive) }
+
+// holdS is how long a mean holder keeps its slot while all slots of its engine are
+// busy, in seconds: of slots in the environment the others are the faster.
+func (in Input) holdS(h holders) float64 {
 	environment := in.environmentS()
-	mean := in.Lengths.Mean()
-	t := mean*in.Decode.StepS(float64(slots)) + environment
+	mean := h.lengths.Mean()
+	t := mean*in.stepS(h, float64(h.slots)) + environment
 	if environment == 0 {
 		return t
 	}
 	for range 50 {
-		generating := float64(slots) * (t - environment) / t
-		t = (t + mean*in.Decode.StepS(generating) + environment) / 2
+		generating := float64(h.slots) * (t - environment) / t
+		t = (t + mean*in.stepS(h, generating) + environment) / 2
 	}
 	return t
 }
 
 // workS is how long a batch takes on that many GPUs with every slot busy, in seconds.
 func (in Input) workS(gpus int) float64 {
-	engines := gpus / in.GPUsPerEngine
-	return float64(in.rollouts()) * in.rolloutS(in.SlotsPerEngine) / float64(engines*in.SlotsPerEngine)
+	h := in.holders()
+	return float64(h.batch) * in.holdS(h) / float64(gpus/in.GPUsPerEngine*h.slots)
 }
 
 // BestSplit returns the rollout GPUs for which the slower side of full overlap,

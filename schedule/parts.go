@@ -28,7 +28,8 @@ func (w *watch) parts(in Input, a Arm, logShare float64) Parts {
 	batch := 1e9 * float64(in.Batches)
 	span := float64(w.end - w.start)
 	// The time of one token with every slot busy.
-	token := in.workS(a.RolloutGPUs) / (float64(in.rollouts()) * in.Lengths.Mean())
+	h := in.holders()
+	token := in.workS(a.RolloutGPUs) / (float64(h.batch) * h.lengths.Mean())
 	p := Parts{
 		StepS:    span / batch,
 		WorkS:    token * float64(w.sampledTokens-w.wastedTokens) / float64(in.Batches),

@@ -13,6 +13,22 @@ import (
 type work struct {
 	*sim.Modelled
 	fixedNS, tokenNS float64
+	// siblings above 1 has one rollout stand for a whole group, by its longest.
+	siblings int
+	lengths  *workload.Lengths
+	source   workload.Source
+}
+
+// Rollout implements sim.Work.
+func (w work) Rollout(r sim.Rollout) sim.Response {
+	if w.siblings <= 1 {
+		return w.Modelled.Rollout(r)
+	}
+	longest := 0
+	for k := range w.siblings {
+		longest = max(longest, w.lengths.Draw(w.source, uint64(r.Group), uint32(k), uint32(r.Attempt)))
+	}
+	return sim.Response{Tokens: int32(longest)}
 }
 
 // StepNS implements sim.Work.
@@ -39,29 +55,35 @@ type Outcome struct {
 
 // TokensPerS returns the response tokens trained a second.
 func (o Outcome) TokensPerS(in Input) float64 {
-	return float64(in.rollouts()) * o.Summary.Length.TrainedMeanTokens / o.Parts.StepS
+	bias := o.Summary.Length.TrainedMeanTokens / in.holders().lengths.Mean()
+	return float64(in.rollouts()) * in.Lengths.Mean() * bias / o.Parts.StepS
 }
 
 // Simulate runs one schedule of an input, which must have defaults, through the
 // production loop. Errors are those of the simulation.
 func Simulate(in Input, a Arm) (Outcome, error) {
 	fixed, shared, logProbs := in.trainS(a)
-	one := in.Decode.StepS(1)
-	curve := make([]float64, in.SlotsPerEngine+1)
+	h := in.holders()
+	one := in.stepS(h, 1)
+	curve := make([]float64, h.slots+1)
 	for n := range curve {
-		curve[n] = one / in.Decode.StepS(float64(n))
+		curve[n] = one / in.stepS(h, float64(n))
 	}
 	w := newWatch(a, in.Warmup, in.Batches)
 	all, err := workload.NewAcceptance(1)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("schedule: %w", err)
 	}
+	model := work{
+		Modelled: sim.NewModelled(in.Seed, in.Lengths, in.Environment, all, 0),
+		fixedNS:  1e9 * fixed / float64(a.Pieces), tokenNS: 1e9 * shared / (float64(h.batch) * h.lengths.Mean()),
+	}
+	if in.WholeGroups {
+		model.siblings, model.lengths, model.source = in.GroupSize, in.Lengths, workload.NewSource(in.Seed, workload.StreamLength)
+	}
 	cfg := sim.Config{
-		Loop: a.Rules,
-		Work: work{
-			Modelled: sim.NewModelled(in.Seed, in.Lengths, in.Environment, all, 0),
-			fixedNS:  1e9 * fixed / float64(a.Pieces), tokenNS: 1e9 * shared / (float64(in.rollouts()) * in.Lengths.Mean()),
-		},
+		Loop:       a.Rules,
+		Work:       model,
 		NSPerToken: 1e9 * one,
 		Speed:      func(active int, _ bool) float64 { return curve[min(active, len(curve)-1)] },
 		SyncNS:     int64(1e9 * a.SyncS), LoadNS: int64(1e9 * a.LoadS),
@@ -69,7 +91,7 @@ func Simulate(in Input, a Arm) (Outcome, error) {
 		Observe: w.observe,
 	}
 	if in.PrefillTokensPerS > 0 {
-		cfg.PrefillNSPerToken = 1e9 / in.PrefillTokensPerS
+		cfg.PrefillNSPerToken = 1e9 * h.alive / in.PrefillTokensPerS
 	}
 	result, err := sim.Run(cfg)
 	if err != nil {
