@@ -154,6 +154,8 @@ type Sandbox struct {
 	StartTimeoutS float64 `json:"start_timeout_s,omitempty" above:"0" max:"604800"`
 	// FailureRate is the share of starts that fail, after their time. Default 0.
 	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
+	// MTBFS is the mean time a sandbox lives, in seconds, exponential; a rollout whose sandbox is gone fails when it uses it. Default for ever.
+	MTBFS float64 `json:"mtbf_s,omitempty" above:"0" max:"1e12"`
 	// Retries is how often a start that failed or took too long is tried again before the rollout's attempt fails. Default 0.
 	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
 }

@@ -70,6 +70,8 @@ type Services struct {
 	SandboxFailures  int64   `json:"sandbox_failures"`
 	SandboxTimeouts  int64   `json:"sandbox_timeouts"`
 	SandboxErrorRate float64 `json:"sandbox_error_rate"`
+	// SandboxesLost counts those that died under their rollout.
+	SandboxesLost int64 `json:"sandboxes_lost"`
 	// SandboxStartMaxS is the longest start-up, its wait for a starter included, in seconds.
 	SandboxStartMaxS float64 `json:"sandbox_start_max_s"`
 	// Validations is how often the policy was validated, ValidationS how long that took in all, in
@@ -124,16 +126,16 @@ func (g *gauge) reset(now int64) { *g = gauge{now: g.now, most: g.now, at: now} 
 
 // outside sums what a driver tells of the services around the engines.
 type outside struct {
-	sandboxes, down           gauge
-	parts                     Parts
-	rollouts, calls           int64 // scored, with Parts
-	environmentNS             int64 // of those, as EnvironmentNS counts it
-	slotNS                    int64
-	toolFailures              int64
-	starts, failed, timeouts  int64
-	startMaxNS                int64
-	validations, validationNS int64
-	lost                      int64
+	sandboxes, down                gauge
+	parts                          Parts
+	rollouts, calls                int64 // scored, with Parts
+	environmentNS                  int64 // of those, as EnvironmentNS counts it
+	slotNS                         int64
+	toolFailures                   int64
+	starts, failed, timeouts, died int64
+	startMaxNS                     int64
+	validations, validationNS      int64
+	lost                           int64
 }
 
 // reset begins a window at a time.
@@ -160,6 +162,9 @@ func (r *Recorder) SandboxStarted(tookNS int64, why loop.Reason) {
 		o.failed++
 	}
 }
+
+// SandboxLost tells of a sandbox that died under its rollout.
+func (r *Recorder) SandboxLost() { r.outside.died++ }
 
 // ToolFailed tells of a try of a tool call that failed.
 func (r *Recorder) ToolFailed() { r.outside.toolFailures++ }
@@ -218,7 +223,8 @@ func (r *Recorder) services() Services {
 		SandboxesLiveMean: ratio(o.sandboxes.sumNS, span), SandboxesLiveMax: o.sandboxes.most,
 		SandboxStarts: o.starts, SandboxFailures: o.failed, SandboxTimeouts: o.timeouts,
 		SandboxErrorRate: ratio(o.failed+o.timeouts, o.starts), SandboxStartMaxS: float64(o.startMaxNS) / 1e9,
-		Validations: o.validations, ValidationS: float64(o.validationNS) / 1e9, ValidationShare: ratio(o.validationNS, span),
+		SandboxesLost: o.died,
+		Validations:   o.validations, ValidationS: float64(o.validationNS) / 1e9, ValidationShare: ratio(o.validationNS, span),
 		EnginesLost: o.lost, EngineDownRatio: ratio(o.down.sumNS, span*int64(len(r.served))),
 	}
 }

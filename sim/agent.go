@@ -61,12 +61,16 @@ type agent struct {
 	sandbox        bool
 	startTries     int32
 	askedNS        int64 // when it asked for a start
-	outcome        loop.Reason
-	told           bool // its first token has been reported
-	since          int64
-	begunNS        int64
-	environmentNS  int64
-	parts          metrics.Parts
+	diesNS         int64 // when its sandbox is gone
+	// acted: its sandbox's state is made by tokens of versions from actedBy on.
+	acted         bool
+	actedBy       int32
+	outcome       loop.Reason
+	told          bool // its first token has been reported
+	since         int64
+	begunNS       int64
+	environmentNS int64
+	parts         metrics.Parts
 }
 
 // agents are all of a simulation's, with what serves them.
@@ -81,7 +85,7 @@ type agents struct {
 	changing        bool
 	// parts are those of the rollout being scored.
 	parts metrics.Parts
-	draw  struct{ calls, turn, tool, fault, start, startFault, judge workload.Source }
+	draw  struct{ calls, turn, tool, fault, start, startFault, life, judge workload.Source }
 }
 
 func newAgents(cfg *Agents, engines int) *agents {
@@ -96,7 +100,7 @@ func newAgents(cfg *Agents, engines int) *agents {
 	}{
 		{&w.draw.calls, workload.StreamCalls}, {&w.draw.turn, workload.StreamTurn}, {&w.draw.tool, workload.StreamTool},
 		{&w.draw.fault, workload.StreamToolFault}, {&w.draw.start, workload.StreamSandbox},
-		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.judge, workload.StreamJudge},
+		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.life, workload.StreamSandboxLife}, {&w.draw.judge, workload.StreamJudge},
 	} {
 		*d.source = workload.NewSource(cfg.Seed, d.stream)
 	}
@@ -118,7 +122,8 @@ func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version
 		a = &agent{}
 	}
 	*a = agent{group: s.group, sample: s.sample, attempt: s.attempt, slot: slotIndex, ticket: a.ticket + 1, since: r.now, begunNS: r.now,
-		tokens: s.tokens, planned: planned, read: w.cfg.PromptTokens, unread: w.cfg.PromptTokens, environmentNS: s.environmentNS}
+		tokens: s.tokens, planned: planned, read: w.cfg.PromptTokens, unread: w.cfg.PromptTokens, environmentNS: s.environmentNS,
+		diesNS: math.MaxInt64}
 	if !w.cfg.Tools.None() {
 		factor := 1.0
 		if w.changing {
@@ -219,6 +224,9 @@ func (r *runner) turnEnded(a *agent) {
 	s := &r.slots[a.slot]
 	r.engines[s.engine].running.set(a.slot, never, r.slots)
 	s.phase, a.inTurn = outside, false
+	if a.turn < a.calls || a.environmentNS > 0 {
+		a.acted, a.actedBy = true, s.oldest
+	}
 	switch {
 	case s.verdict == loop.VerdictPruned && a.turnEnd >= a.tokens:
 		r.report(a, done)
@@ -242,7 +250,7 @@ func (r *runner) inSandbox(a *agent) {
 			r.serve(atTool, a)
 		}
 	default:
-		r.wait(a, environs, a.environmentNS)
+		r.wait(a, environs, min(a.environmentNS, max(a.diesNS-r.now, 0)))
 	}
 }
 
@@ -290,7 +298,7 @@ func (r *runner) serve(at place, a *agent) {
 	case atStarter:
 		r.startSandbox(a)
 	case atTool:
-		r.wait(a, calls, w.cfg.Tools.CallNS(w.draw.tool, a.turnOf()))
+		r.wait(a, calls, min(w.cfg.Tools.CallNS(w.draw.tool, a.turnOf()), max(a.diesNS-r.now, 0)))
 	case atJudge:
 		r.wait(a, judged, w.cfg.Judge.Draw(w.draw.judge, uint64(a.group), uint32(a.sample), uint32(a.attempt)))
 	case atPool:
@@ -332,6 +340,10 @@ func (r *runner) startSandbox(a *agent) {
 // started goes on where a start has ended, one way or the other.
 func (r *runner) started(a *agent, how loop.Reason) {
 	r.rec.SandboxStarted(r.now-a.askedNS, how)
+	if mean := r.agents.cfg.Sandboxes.MTBFNS; how == loop.ReasonNone && mean > 0 {
+		u := r.agents.draw.life.Float64(uint64(a.group), uint32(a.sample), uint32(a.attempt)^uint32(a.startTries)<<21)
+		a.diesNS = r.now + int64(min(-mean*math.Log(u), math.MaxInt64/4))
+	}
 	switch {
 	case how == loop.ReasonNone && a.turnEnd == 0: // with the rollout
 		r.toEngine(a)
@@ -350,12 +362,13 @@ func (r *runner) started(a *agent, how loop.Reason) {
 func (r *runner) called(a *agent) {
 	w := r.agents
 	switch {
+	case r.now >= a.diesNS:
+		r.died(a)
 	case !w.cfg.Tools.Failed(w.draw.fault, a.turnOf()):
 		a.turn++
 		a.read += w.cfg.ToolTokens
 		a.unread += w.cfg.ToolTokens
 		r.toEngine(a)
-		return
 	case int(a.tries) < w.cfg.Tools.Retries():
 		a.tries++
 		r.rec.ToolFailed()
@@ -365,6 +378,13 @@ func (r *runner) called(a *agent) {
 		a.outcome = loop.ReasonEnvironment
 		r.report(a, failed)
 	}
+}
+
+// died has an agent fail whose sandbox is gone.
+func (r *runner) died(a *agent) {
+	r.rec.SandboxLost()
+	a.outcome = loop.ReasonEnvironment
+	r.report(a, failed)
 }
 
 // timeUp goes on with an agent whose timer it was.
@@ -381,7 +401,11 @@ func (r *runner) timeUp(a *agent) {
 		r.leave(atTool)
 		r.called(a)
 	case environs:
-		r.toJudge(a)
+		if r.now >= a.diesNS {
+			r.died(a)
+		} else {
+			r.toJudge(a)
+		}
 	case judged:
 		r.leave(atJudge)
 		r.report(a, done)

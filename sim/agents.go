@@ -72,6 +72,9 @@ type Sandboxes struct {
 	TimeoutNS int64
 	// FailureRate is the share of starts that fail, in [0, 1).
 	FailureRate float64
+	// MTBFNS is the mean time one lives, in ns, exponential; 0 for ever. A rollout whose sandbox
+	// is gone fails as it uses it: in a call, or in its environment's time.
+	MTBFNS float64
 	// Retries of a start that failed, before the rollout does.
 	Retries int
 }
@@ -93,6 +96,9 @@ func (a *Agents) validate(c *Config, bad func(format string, args ...any)) {
 	if s := a.Sandboxes; s != nil {
 		if err := workload.FailureRate("FailureRate", s.FailureRate); err != nil {
 			bad("Agents.Sandboxes: %v", err)
+		}
+		if !(s.MTBFNS >= 0) {
+			bad("Agents.Sandboxes.MTBFNS is %g, want at least 0", s.MTBFNS)
 		}
 		if s.Limit < 0 || s.Starting < 0 || s.TimeoutNS < 0 || s.Retries < 0 {
 			bad("Agents.Sandboxes has a negative limit, time-out or number of retries")

@@ -401,3 +401,33 @@ func TestFreeRestartOfAgentsIsInFlight(t *testing.T) {
 		t.Error("nothing was interrupted")
 	}
 }
+
+// A sandbox that lives a mean time m is gone in a call of time u a share 1 − e^(−u/m)
+// of the times, and its rollout's attempt with it.
+func TestSandboxesDie(t *testing.T) {
+	a := &sim.Agents{Seed: 3, Tools: tools(t, workload.ToolsSpec{Calls: 1, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 20}}),
+		Sandboxes: &sim.Sandboxes{MTBFNS: 60e9}}
+	s := fed
+	s.steps = 1500
+	s.rules = func(c *loop.Config) { c.MaxAttempts = 50 }
+	res := run(t, s.agents(a).config(t)).Summary
+	lost, scored := float64(res.Services.SandboxesLost), res.Throughput.ProductionRolloutsPerS*res.WindowS
+	near(t, "share of sandboxes lost", lost/(lost+scored), -math.Expm1(-20.0/60), 0.03)
+	if res.Failures.Environment != res.Services.SandboxesLost {
+		t.Errorf("%d attempts failed, %d sandboxes were lost", res.Failures.Environment, res.Services.SandboxesLost)
+	}
+}
+
+// The state of an environment is made by the turns that called a tool: a rollout
+// interrupted before its first call has none.
+func TestStateLagCountsTurnsThatActed(t *testing.T) {
+	lag := func(calls float64) float64 {
+		s := setup{c: 48, s: 4, b: 16, q: 2, rho: 0.3, tailness: 50, warmup: 20, steps: 300}
+		s.rules = func(c *loop.Config) { c.Sync = loop.SyncRestart }
+		return run(t, s.agents(&sim.Agents{Tools: tools(t, workload.ToolsSpec{Calls: calls, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 1}})}).config(t)).Summary.Partial.StateLagMean
+	}
+	none, few, many := lag(0), lag(1), lag(20)
+	if none != 0 || few <= 0 || many <= few {
+		t.Errorf("state lag of %v without calls, %v with one, %v with 20: want 0 and rising", none, few, many)
+	}
+}

@@ -230,7 +230,9 @@ func (r *runner) resumeRollout(a *loop.Action) {
 		s.stateLag = int32(a.Version) - s.oldest
 	}
 	if s.agent != nil {
-		s.phase = outside
+		if s.phase, s.stateLag = outside, 0; s.agent.acted {
+			s.stateLag = int32(a.Version) - s.agent.actedBy
+		}
 		r.resumeAgent(s.agent, a.Slot)
 		return
 	}

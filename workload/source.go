@@ -26,6 +26,7 @@ const (
 	StreamStep        Stream = 17 // how long a train step takes
 	StreamStepFault   Stream = 18 // which train steps fail
 	StreamEngine      Stream = 19 // when engines are lost, and for how long
+	StreamSandboxLife Stream = 20 // how long sandboxes live
 )
 
 // Odd constants of the counter's two halves; any odd numbers with mixed bits do.

@@ -158,7 +158,7 @@ func agents(d config.Config) (*sim.Agents, error) {
 	}
 	if s := r.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,
-			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, Retries: s.Retries}
+			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries}
 	}
 	return a, nil
 }
