@@ -26,10 +26,12 @@ type stock struct {
 }
 
 // overshoot is −ζ(½)/√(2π). overshootAtOnce is what gives a queue of a single
-// batch its exact shortage at ρ = 1, 1/√(2π) of a step's spread.
+// batch its exact shortage at ρ = 1, 1/√(2π) of a step's spread. emptyReach is
+// within which of the lower barrier the walk itself is at 0.
 const (
 	overshoot       = 0.582597
 	overshootAtOnce = 0.626657
+	emptyReach      = 0.707107
 )
 
 // newStock returns the law for a queue of factor q above 1 and a one-step spread
@@ -43,7 +45,7 @@ func newStock(queueFactor, rho, c, groups float64) stock {
 	for _, y := range exponentialSlices(slope, wide) {
 		s.add(min(max(y-reach, 0), width))
 	}
-	s.starved = exponentialCDF(math.Sqrt2/2*spread, slope, wide)
+	s.starved = exponentialCDF(emptyReach*spread, slope, wide)
 	s.missing = shortage(drift, spread, wide)
 	return s
 }
