@@ -89,7 +89,7 @@ func accuracyCells(small bool) []AccuracyCell {
 					for _, rho := range accuracyRho {
 						c := AccuracyCell{rho, q, tailness, load, s}
 						all++
-						if small && (all%61 != 0 || !c.smooth() || q == 5 && math.Abs(rho-1) < 0.06) {
+						if small && (all%56 != 0 || !c.smooth() || q == 5 && math.Abs(rho-1) < 0.06) {
 							continue
 						}
 						cells = append(cells, c)
