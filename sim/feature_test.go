@@ -431,3 +431,64 @@ func TestStateLagCountsTurnsThatActed(t *testing.T) {
 		t.Errorf("state lag of %v without calls, %v with one, %v with 20: want 0 and rising", none, few, many)
 	}
 }
+
+// Little's law as integers holds for the updates that groups live through while their
+// rollouts wait for tools, sandboxes and judges, stand still for evaluations and are
+// interrupted.
+func TestLittleIdentityOfAgents(t *testing.T) {
+	for name, rules := range map[string]func(*loop.Config){
+		"block": func(c *loop.Config) { c.Policy = loop.PolicyBlock },
+		"partial": func(c *loop.Config) {
+			c.Policy, c.StalenessThreshold, c.Sync, c.TrainerBlocked = loop.PolicyThreshold, 0.7, loop.SyncRestart, true
+		},
+		"at batch": func(c *loop.Config) { c.Policy, c.InterruptAtBatch = loop.PolicyBlock, true },
+	} {
+		counted := little{lived: map[loop.GroupID]int64{}, leased: map[loop.GroupID]int64{}}
+		cfg := littleRun(t, 0.6, rules)
+		cfg.Agents = &sim.Agents{
+			Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindGeometric, Time: workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 0.02},
+				FailureRate: 0.2, Retries: 100}), ToolWorkers: 6, ToolTokens: 30, PrefillNSPerToken: 1e4, Prefill: sim.PrefillEngine,
+			Sandboxes: &sim.Sandboxes{Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 0.1}), Limit: 40, Starting: 10},
+			Judge:     fixed(t, 0.01), JudgeWorkers: 4,
+		}
+		cfg.EngineSpeed, cfg.Validation = []float64{1.4, 0.6}, sim.Validation{Every: 9, Rollouts: 60}
+		cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { counted.observe(ev, actions) }
+		run(t, cfg)
+		if open := counted.open(); counted.trained == 0 || counted.trained != counted.waited || open != counted.trained {
+			t.Errorf("%s: Σ staleness %d, Σ updates lived %d, Σ open or queued %d", name, counted.trained, counted.waited, open)
+		}
+	}
+}
+
+// A group's stamp is the version of its first token, however long its rollouts waited
+// for prompt or sandbox before that.
+func TestStampIsTheFirstToken(t *testing.T) {
+	s := setup{c: 24, s: 1, b: 8, q: 2, rho: 0.8, tailness: 50, warmup: 5, steps: 300}
+	first, late := map[loop.GroupID]loop.Version{}, 0
+	issued := map[loop.GroupID]loop.Version{}
+	s = s.agents(&sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 1e6, Prefill: sim.PrefillPool, PrefillWorkers: 2,
+		Sandboxes: &sim.Sandboxes{Early: true, Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 60})}}, func(c *sim.Config) {
+		c.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
+			if ev.Kind == loop.FirstToken {
+				first[ev.Group] = ev.Version
+			}
+			for _, a := range actions {
+				switch a.Kind {
+				case loop.StartRollout:
+					issued[a.Group] = a.Version
+				case loop.GroupLeased:
+					if a.StartVersion != first[a.Group] {
+						t.Errorf("%v: its first token is of v%d", a, first[a.Group])
+					}
+					if a.StartVersion > issued[a.Group] {
+						late++
+					}
+				}
+			}
+		}
+	})
+	run(t, s.config(t))
+	if late < 100 {
+		t.Errorf("%d groups were stamped after they were issued: hardly anything was tested", late)
+	}
+}
