@@ -168,22 +168,31 @@ func (in Input) verdict(c Comparison) Verdict {
 	v := Verdict{Best: best.Name, Speedup: best.Speedup, Pays: best.Speedup >= worthwhile}
 	most := slices.MaxFunc(best.Gain, func(a, b Effect) int { return cmp.Compare(a.S, b.S) })
 	least := slices.MinFunc(best.Gain, func(a, b Effect) int { return cmp.Compare(a.S, b.S) })
+	saved := c.Rows[0].Parts.StepS - best.Parts.StepS
 	if v.Pays {
 		v.Effect = most.Name
-		v.Text = fmt.Sprintf("Asynchrony pays: %s takes %s s a batch where the synchronous schedule on shared GPUs takes %s, %s times as fast. Most of it: %s, %s s of %s.",
-			best.Name, seconds(best.Parts.StepS), seconds(c.Rows[0].Parts.StepS), ratio(best.Speedup), most.Name, seconds(most.S), seconds(c.Rows[0].Parts.StepS-best.Parts.StepS))
+		v.Text = fmt.Sprintf("Asynchrony pays: %s takes %s s a batch where the synchronous schedule on shared GPUs takes %s, %s times as fast. Most of the %s s saved is %s (%s s)%s.",
+			best.Name, seconds(best.Parts.StepS), seconds(c.Rows[0].Parts.StepS), ratio(best.Speedup), seconds(saved), most.Name, signed(most.S), against(least))
 		return v
 	}
 	v.Effect = least.Name
 	how := "is no faster than"
-	if best.Speedup >= 1 {
+	if best.Speedup >= 1.005 {
 		how = fmt.Sprintf("is only %s times as fast as", ratio(best.Speedup))
 	} else if best.Speedup < 0.995 {
 		how = fmt.Sprintf("takes %s times as long as", ratio(1/best.Speedup))
 	}
-	v.Text = fmt.Sprintf("Async will not pay here: the best of it, %s, %s the synchronous schedule on shared GPUs (%s s against %s s a batch). It gains most by %s (%s s), and gives that away by %s (%s s).",
-		best.Name, how, seconds(best.Parts.StepS), seconds(c.Rows[0].Parts.StepS), most.Name, signed(most.S), least.Name, signed(least.S))
+	v.Text = fmt.Sprintf("Async will not pay here: the best of it, %s, %s the synchronous schedule on shared GPUs (%s s against %s s a batch). It gains most by this: %s (%s s)%s.",
+		best.Name, how, seconds(best.Parts.StepS), seconds(c.Rows[0].Parts.StepS), most.Name, signed(most.S), against(least))
 	return v
+}
+
+// against says what the largest cost is, nothing where there is none to speak of.
+func against(e Effect) string {
+	if e.S > -0.005 {
+		return ""
+	}
+	return fmt.Sprintf(", against a cost: %s (%s s)", e.Name, signed(e.S))
 }
 
 // findings say what is to be seen beside the verdict.
