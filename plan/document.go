@@ -28,10 +28,15 @@ func (p *Problem) DocumentOf(c *Candidate) (config.Config, error) {
 
 // keys are everything a candidate's document says beyond the plan's own.
 func (p *Problem) keys(c *Candidate) []keyed {
-	set := append(c.overrides(),
-		keyed{"rollout.decode_tokens_per_s", plain(round6(c.DecodeTokensPerS))},
+	set := append(c.overrides(), p.speed(c)...)
+	set = append(set,
 		keyed{"train.step_s", plain(round6(c.StepS))},
 		keyed{"sync.time_s", plain(round6(c.SyncS))})
+	for _, key := range []string{"rollout.prompt_tokens", "rollout.prefill"} {
+		if p.Raw.Given(key) { // the speeds have it
+			set = append(set, keyed{key, "null"})
+		}
+	}
 	if c.GPUs() > p.Machine.GPUs { // a lever that adds some
 		set = append(set, keyed{"hardware.gpus", fmt.Sprint(c.GPUs())})
 	}
@@ -39,6 +44,26 @@ func (p *Problem) keys(c *Candidate) []keyed {
 		set = append(set, keyed{"queue", "null"})
 	}
 	return set
+}
+
+// curveParts is into how many parts a curve divides the slots.
+const curveParts = 8
+
+// speed says how fast slots are: one speed where all of them are always at work;
+// under rules that leave slots empty a curve, since the others are the faster for
+// it. All replicas count as one engine, evenly loaded.
+func (p *Problem) speed(c *Candidate) []keyed {
+	if c.Policy == theory.PolicyDrop && c.Hold == 0 || c.SlotsPerReplica < curveParts {
+		return []keyed{{"rollout.decode_curve", "null"}, {"rollout.decode_tokens_per_s", plain(round6(c.DecodeTokensPerS))}}
+	}
+	points := make([]string, curveParts)
+	for i := range points {
+		share := float64(i+1) / curveParts
+		active := share * float64(c.SlotsPerReplica)
+		step := p.Machine.StepS(active) + active*p.Machine.PrefillS/p.Lengths.Mean()
+		points[i] = fmt.Sprintf("{active: %d, tokens_per_s: %s}", int(share*float64(c.Concurrency())), plain(round6(1/step)))
+	}
+	return []keyed{{"rollout.decode_tokens_per_s", "null"}, {"rollout.decode_curve", "[" + strings.Join(points, ", ") + "]"}}
 }
 
 // round6 keeps six significant digits: what a person can read, far below any error.

@@ -159,6 +159,10 @@ func (s *search) finalists() error {
 		return err
 	}
 	s.plan.Searched.Simulated = len(rules)
+	rules, err := s.polish(rules)
+	if err != nil {
+		return err
+	}
 	s.finals = s.pick(rules, n)
 	if err := s.eval.simulateAll("simulating finalists", addresses(s.finals), thorough); err != nil {
 		return err

@@ -44,12 +44,16 @@ func (p *Problem) objective(f *Figures) float64 {
 	return f.UpdateS
 }
 
+// kept is by what share a bound may be exceeded and still count as kept: what a
+// simulation cannot tell.
+const kept = 0.001
+
 // excess is by how much figures exceed the budget's bound that they exceed most,
 // as a share of the bound; 0 where all are kept. Key names that bound.
 func (p *Problem) excess(f *Figures) (over float64, key string) {
 	b := p.Document.Budget
 	check := func(name string, bound, value float64) {
-		if share := value/bound - 1; bound > 0 && share > 1e-9 && share > over {
+		if share := value/bound - 1; bound > 0 && share > kept && share > over {
 			over, key = share, name
 		}
 	}
