@@ -171,7 +171,7 @@ func (in Input) verdict(c Comparison) Verdict {
 	saved := c.Rows[0].Parts.StepS - best.Parts.StepS
 	if v.Pays {
 		v.Effect = most.Name
-		v.Text = fmt.Sprintf("Asynchrony pays: %s takes %s s a batch where the synchronous schedule on shared GPUs takes %s, %s times as fast. Most of the %s s saved is %s (%s s)%s.",
+		v.Text = fmt.Sprintf("Asynchrony pays: %s takes %s s a batch where the synchronous schedule on shared GPUs takes %s, %s times as fast. Of the %s s saved most comes from this: %s (%s s)%s.",
 			best.Name, seconds(best.Parts.StepS), seconds(c.Rows[0].Parts.StepS), ratio(best.Speedup), seconds(saved), most.Name, signed(most.S), against(least))
 		return v
 	}

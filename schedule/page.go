@@ -25,7 +25,7 @@ func HTML(w io.Writer, c Comparison, about []string) error {
 	d := report.Document{
 		Title: "Schedules side by side", Summary: c.Verdict.Text, Headline: headline,
 		Sections: []report.Section{
-			{ID: "gantt", Title: "What is busy when", Text: []string{"The last batches of every schedule, on one scale of time. Blue: the share of slots that hold a rollout; below it train steps, and weight syncs or the hand-over of shared GPUs."},
+			{ID: "gantt", Title: "What is busy when", Text: []string{"The last batches of every schedule, on one scale of time. The area is the share of slots that hold a rollout; below it the trainer, with the old log-probs where it recomputes them, and weight syncs or the hand-over of shared GPUs."},
 				Drawings: []report.Drawing{{Title: "Engines, trainer and sync", SVG: SVG(c), Wide: true}}},
 			{ID: "steps", Title: "Step time, throughput and staleness", Findings: c.Findings, Tables: []report.Table{untitled(stepsTable(c))},
 				Plots:    []report.Plot{partsPlot(c)},

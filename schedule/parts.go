@@ -59,7 +59,7 @@ const (
 	EffectOverlap     = "rollouts overlapped with training"
 	EffectLogProbs    = "old log-probs not recomputed"
 	EffectSplit       = "GPUs split between the sides"
-	EffectSync        = "weight sync"
+	EffectSync        = "weight sync for handing GPUs over"
 	EffectSyncOverlap = "weight sync overlapped"
 	EffectWaste       = "rollouts never trained"
 )

@@ -24,8 +24,8 @@ func Text(w io.Writer, c Comparison, columns int) error {
 // stepsTable sets the schedules side by side.
 func stepsTable(c Comparison) report.Table {
 	t := report.Table{
-		Title:  "Schedules, simulated through the loop",
-		Header: []string{"schedule", "GPUs", "s a batch", "closed form", "speed-up", "tokens/s", "staleness", "p95", "clipped", "slots busy", "trainer idle", "dropped"},
+		Title:  "Schedules, simulated through the loop; staleness in batches, clipped: predicted share of tokens, idle: the trainer",
+		Header: []string{"schedule", "GPUs", "s a batch", "closed form", "speed-up", "tokens/s", "staleness", "p95", "clipped", "slots busy", "idle", "dropped"},
 	}
 	for _, r := range c.Rows {
 		if r.Refused != "" {
@@ -81,26 +81,28 @@ func partly(s float64) string {
 
 // gainTable says which effect gives the gain.
 func gainTable(c Comparison) report.Table {
-	t := report.Table{Title: "What is gained over the synchronous schedule on shared GPUs, in seconds a batch", Header: []string{"schedule"}}
+	t := report.Table{Title: "What is gained over the synchronous schedule on shared GPUs, in seconds a batch", Header: []string{"effect"}}
 	for _, e := range c.Rows[0].Gain {
-		t.Header = append(t.Header, e.Name)
+		t.Rows = append(t.Rows, []string{e.Name})
 	}
-	t.Header = append(t.Header, "in all")
+	all := []string{"in all"}
 	for _, r := range c.Rows[1:] {
 		if r.Refused != "" {
 			continue
 		}
-		row, sum := []string{string(r.Name)}, 0.0
-		for _, e := range r.Gain {
+		t.Header = append(t.Header, string(r.Name))
+		sum := 0.0
+		for i, e := range r.Gain {
 			text := partly(e.S)
 			if e.S >= 0.005 {
 				text = "+" + text
 			}
-			row = append(row, text)
+			t.Rows[i] = append(t.Rows[i], text)
 			sum += e.S
 		}
-		t.Rows = append(t.Rows, append(row, signed(sum)))
+		all = append(all, signed(sum))
 	}
+	t.Rows = append(t.Rows, all)
 	return t
 }
 
