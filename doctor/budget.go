@@ -19,9 +19,12 @@ var budgetChecks = []check{
 	{Kind{
 		Code: "budget-cannot-bind", Severities: []Severity{Warning, Info}, Keys: []string{keyBudget},
 		When:  "`queue.max_staleness` is above every staleness that occurs: it decides nothing",
-		Known: "arithmetic, where lengths have a cap (with `prompt_sigma` a `cap_tokens`) and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which nothing was discarded: a warning where the budget is at least twice the mean",
+		Known: "arithmetic, where lengths have a cap (with `prompt_sigma` a `cap_tokens`) and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which it ended at most one group in a thousand: a warning where the budget is at least twice the mean",
 	}, (*examination).budgetCannotBind},
 }
+
+// actsRarely is the share of groups up to which a budget that ends them decides nothing.
+const actsRarely = 1.0 / 1000
 
 // behind returns how many versions engines can be behind the trainer when a group
 // starts: K−1 before the last step of a sync cycle, and K through a sync that takes
@@ -94,7 +97,7 @@ func (e *examination) budgetCannotBind() {
 		return
 	}
 	p := e.probe()
-	if p == nil || p.stalled != nil || p.stale > 0 {
+	if p == nil || p.stalled != nil || float64(p.stale) > actsRarely*float64(p.groups) {
 		return
 	}
 	severity := Info
@@ -103,13 +106,17 @@ func (e *examination) budgetCannotBind() {
 	}
 	f := e.add(severity, keyBudget, Simulated)
 	f.What = fmt.Sprintf("the staleness budget of %d did not act: the bound in effect is %d, the staleness of the stalest of %d groups", budget, p.stalest, p.groups)
+	if p.stale > 0 {
+		f.What = fmt.Sprintf("the staleness budget of %d hardly ever acts: it ended %d of %d groups", budget, p.stale, p.groups)
+	}
 	f.Why = fmt.Sprintf("%d rollouts in flight and a queue of %d against batches of %d keep the mean at %s versions; only a straggler could exceed the budget",
 		e.rules.Concurrency(), e.rules.QueueGroups*e.rules.GroupSize, e.batch(), short(p.result.Summary.Staleness.Mean))
 	if e.rules.PauseGroups > 0 {
 		f.Why += fmt.Sprintf(", and queue.pause_at opens no group while %d are ready", e.rules.PauseGroups)
 	}
-	f.Do = fmt.Sprintf("keep it as a safety net; a budget that acts here is below %d", p.stalest)
-	f.Figures = Figures{{"budget_versions", float64(budget)}, {"staleness_max_versions", float64(p.stalest)}, {"staleness_mean_versions", p.result.Summary.Staleness.Mean}}
+	f.Do = fmt.Sprintf("keep it as a safety net; a budget that acts here is below %d", max(p.stalest, 1))
+	f.Figures = Figures{{"budget_versions", float64(budget)}, {"staleness_max_versions", float64(p.stalest)}, {"staleness_mean_versions", p.result.Summary.Staleness.Mean},
+		{"ended_share", float64(p.stale) / float64(max(p.groups, 1))}}
 	if closed, ok := e.predict(); ok && closed.Distribution != nil && e.plain() && e.rules.Hold == 0 && e.rules.Select == loop.SelectOldest && e.rules.Policy == loop.PolicyMax {
 		f.Figures = append(f.Figures, Figure{"predicted_share_over_budget", closed.Distribution.ShareAbove(budget)})
 	}
@@ -143,7 +150,7 @@ func (e *examination) stalest() (versions int, why string) {
 	default:
 		return -1, ""
 	}
-	if e.setting == nil || !atOnce || still {
+	if e.setting == nil || e.beside != "" || !atOnce || still {
 		return -1, ""
 	}
 	longest := e.longestS()

@@ -71,7 +71,34 @@ func caseOf(t *testing.T, overrides ...string) Case {
 	}
 	in := settingOf(t, modelled)
 	cfg := simulationOf(t, modelled, in)
-	return Case{Document: d, Setting: &in, Simulation: &cfg}
+	return Case{Document: d, Setting: &in, Simulation: &cfg, Beside: besideOf(d)}
+}
+
+// besideOf says what of a document has no closed form.
+func besideOf(d config.Config) string {
+	switch {
+	case d.Train.StepCV > 0:
+		return "train steps take different times"
+	case d.Rollout.Tools.Calls > 0 || d.Rollout.Sandbox.When != "" || d.Rollout.Judge.Time.Kind != "":
+		return "rollouts wait for tools, sandboxes or judges"
+	}
+	return ""
+}
+
+// agentsOf is what rollouts do beside decoding, as the command line makes it.
+func agentsOf(t *testing.T, d config.Config) *sim.Agents {
+	t.Helper()
+	r := d.Rollout
+	if besideOf(d) == "" || d.Train.StepCV > 0 {
+		return nil
+	}
+	a := &sim.Agents{Seed: d.Seed, Tools: must[*workload.Tools](t)(d.ToolsModel()), ToolWorkers: r.Tools.Concurrency,
+		Judge: must[*workload.Service](t)(d.JudgeModel()), JudgeWorkers: r.Judge.Concurrency}
+	if r.Sandbox.When != "" {
+		a.Sandboxes = &sim.Sandboxes{Early: r.Sandbox.When == "rollout", Start: must[*workload.Service](t)(d.SandboxStartModel()), Limit: r.Sandbox.Limit,
+			Starting: r.Sandbox.StartConcurrency, TimeoutNS: int64(1e9 * r.Sandbox.StartTimeoutS), FailureRate: r.Sandbox.FailureRate, Retries: r.Sandbox.Retries}
+	}
+	return a
 }
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -102,9 +129,9 @@ func settingOf(t *testing.T, d config.Config) theory.Input {
 func simulationOf(t *testing.T, d config.Config, in theory.Input) sim.Config {
 	t.Helper()
 	work := sim.NewModelled(d.Seed, in.Lengths, in.Environment, must[workload.Acceptance](t)(d.AcceptanceModel()), int64(math.Round(in.StepS*1e9))).
-		WithSolve(must[*workload.Solve](t)(d.SolveModel())).WithPromptScale(must[workload.PromptScale](t)(d.PromptModel()))
+		WithSolve(must[*workload.Solve](t)(d.SolveModel())).WithPromptScale(must[workload.PromptScale](t)(d.PromptModel())).WithStep(sim.Step{CV: d.Train.StepCV})
 	return sim.Config{Loop: d.LoopConfig(), Work: work, NSPerToken: 1e9 / in.DecodeTokensPerS,
-		SyncNS: int64(math.Round(d.Sync.TimeS * 1e9)), PruneTokens: int32(d.Rollout.Prune.Tokens), Warmup: 20, Measured: 100}
+		SyncNS: int64(math.Round(d.Sync.TimeS * 1e9)), PruneTokens: int32(d.Rollout.Prune.Tokens), Agents: agentsOf(t, d), Warmup: 20, Measured: 100}
 }
 
 // check examines a case, whose findings must keep to their kind.

@@ -22,6 +22,9 @@ type Case struct {
 	// Simulation is the document for the simulator; nil where it gives no speeds.
 	// Its window is doctor's own.
 	Simulation *sim.Config
+	// Beside says what of the document has no closed form (tools, sandboxes, unequal
+	// engines, lost ones), "" for nothing. It is then found by rule and by simulation alone.
+	Beside string
 }
 
 // check is one kind of finding and the code that looks for it. A check may add
@@ -33,7 +36,8 @@ type check struct {
 
 // checks lists all kinds, in the order of docs/doctor.md.
 func checks() []check {
-	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks)
+	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
+		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks)
 }
 
 // Kinds lists everything that can be found.
@@ -122,23 +126,27 @@ type examination struct {
 	rules    loop.Config
 	setting  *theory.Input
 	simulate *sim.Config
+	beside   string
 	kind     Kind
 	findings []Finding
 	err      error
 
-	probed     *probe
+	probed *probe
+	// piloted is pilotLoad's answer, 0 before it is asked.
+	piloted    float64
 	prediction *theory.Prediction
 	// mean is meanTokens once load has computed it.
 	mean float64
 }
 
 func newExamination(c Case) *examination {
-	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation}
+	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside}
 }
 
 // add notes a finding of the running check about a key, and returns it to be filled in.
 func (e *examination) add(severity Severity, key string, basis Basis) *Finding {
 	f := Finding{Severity: severity, Code: e.kind.Code, Key: key, Basis: basis, Figures: Figures{}}
+	f.Scenarios = knownAs(f)
 	var placed *config.Error
 	// A default has the document's name and no line; a preset and an override have no line either.
 	if errors.As(e.document.Refuse(key, "", ""), &placed) && (placed.Line > 0 || placed.File == "--set" || strings.HasPrefix(placed.File, "preset ")) {
@@ -165,9 +173,9 @@ func (e *examination) plain() bool {
 
 // predict returns the closed form of the case under queue-drop, oldest first,
 // which is what the other policies are measured against; ok is false where the
-// case gives no speeds.
+// case gives no speeds, or something beside that no closed form covers.
 func (e *examination) predict() (p theory.Prediction, ok bool) {
-	if e.setting == nil || e.err != nil {
+	if e.setting == nil || e.err != nil || e.beside != "" {
 		return p, false
 	}
 	if e.prediction == nil {

@@ -113,6 +113,8 @@ type Finding struct {
 	// around it; empty and 0 where it came by default.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
+	// Scenarios are the public issues that the finding is known by ([Scenarios]).
+	Scenarios []string `json:"scenarios,omitempty"`
 	// What is found, in a sentence.
 	What string `json:"what"`
 	// Why it is so.

@@ -26,7 +26,7 @@ const (
 var idleChecks = []check{
 	{Kind{
 		Code: "trainer-idle", Severities: []Severity{Warning, Info},
-		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPrune, "filter.zero_advantage", keyBand, keySchedule, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
+		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyJudges, keyStarts, keySandboxes, keySchedule, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
 		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous",
 		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more",
 	}, (*examination).trainerIdle},
@@ -45,10 +45,15 @@ func (e *examination) trainerIdle() {
 	}
 	rho, ok := e.load()
 	idle := p.result.Summary.TrainerIdleRatio
-	if !ok || idle < idleMuch {
+	if idle < idleMuch {
 		return
 	}
-	figures := Figures{{"trainer_idle_share", idle}, {"effective_utilization", rho}}
+	figures := Figures{{"trainer_idle_share", idle}}
+	excess := idle - max(0, 1-rho)
+	if !ok { // as simulated, with the rules as they are: nothing says what they leave
+		rho, excess = p.result.Summary.Utilization, idle
+	}
+	figures = append(figures, Figure{"effective_utilization", rho})
 	what := fmt.Sprintf("no train step runs in %s of the time", percent(idle))
 	if e.rules.Policy == loop.PolicySynchronous {
 		f := e.add(Info, keySchedule, Simulated)
@@ -56,14 +61,17 @@ func (e *examination) trainerIdle() {
 		f.Why = "under schedule: synchronous the trainer waits while a batch is generated, and the engines while it trains"
 		return
 	}
-	if idle-max(0, 1-rho) >= idleExcess {
+	if excess >= idleExcess {
 		cause, without, found := e.idleCause(idle)
 		if e.err != nil {
 			return
 		}
 		if found {
 			f := e.add(Warning, cause.key, Simulated)
-			f.What = fmt.Sprintf("%s, where an effective ρ of %s would leave %s", what, short(rho), percent(max(0, 1-rho)))
+			f.What = what
+			if ok {
+				f.What = fmt.Sprintf("%s, where an effective ρ of %s would leave %s", what, short(rho), percent(max(0, 1-rho)))
+			}
 			f.Why = fmt.Sprintf("%s: relaxed, it leaves %s", cause.what, percent(without))
 			f.Do = cause.do
 			f.Figures = append(figures, Figure{"trainer_idle_share_relaxed", without})
@@ -73,7 +81,7 @@ func (e *examination) trainerIdle() {
 	f := e.add(Info, e.speedKey(), Simulated)
 	f.What, f.Figures = what, figures
 	f.Why = fmt.Sprintf("engines produce %s times what the trainer takes", short(rho))
-	if idle-max(0, 1-rho) >= idleExcess {
+	if excess >= idleExcess {
 		f.Why += ", and no rule, relaxed alone, changes much"
 	}
 	if rho < 1 {
@@ -132,6 +140,36 @@ func (e *examination) relaxations(base sim.Config) []relaxation {
 		func(c *sim.Config) { c.Loop.FilterZeroAdvantage = false })
 	add(r.FilterSolveRate, keyBand, "groups outside the band of solve rates are generated for nothing", "a wider band, or filter.curriculum",
 		func(c *sim.Config) { c.Loop.FilterSolveRate = false })
+	if base.Agents != nil {
+		all = append(all, e.agentRelaxations(base)...)
+	}
+	return all
+}
+
+// agentRelaxations lift the limits of what rollouts ask for beside tokens.
+func (e *examination) agentRelaxations(base sim.Config) []relaxation {
+	var all []relaxation
+	add := func(when bool, key, what string, relax func(*sim.Agents)) {
+		if !when {
+			return
+		}
+		agents := *base.Agents
+		if agents.Sandboxes != nil {
+			boxes := *agents.Sandboxes
+			agents.Sandboxes = &boxes
+		}
+		relax(&agents)
+		cfg := base
+		cfg.Agents = &agents
+		all = append(all, relaxation{key, what, "a higher " + key + ", or a rollout.concurrency that it serves", cfg})
+	}
+	a := base.Agents
+	add(a.ToolWorkers > 0, keyTools, fmt.Sprintf("%d tool calls run at once, and the others wait in their slots", a.ToolWorkers), func(a *sim.Agents) { a.ToolWorkers = 0 })
+	add(a.JudgeWorkers > 0, keyJudges, fmt.Sprintf("%d rollouts are judged at once, and the others wait in their slots", a.JudgeWorkers), func(a *sim.Agents) { a.JudgeWorkers = 0 })
+	if s := a.Sandboxes; s != nil {
+		add(s.Starting > 0, keyStarts, fmt.Sprintf("%d sandboxes start at once, and the others wait in their slots", s.Starting), func(a *sim.Agents) { a.Sandboxes.Starting = 0 })
+		add(s.Limit > 0, keySandboxes, fmt.Sprintf("there are %d sandboxes, and rollouts without one wait in their slots", s.Limit), func(a *sim.Agents) { a.Sandboxes.Limit = 0 })
+	}
 	return all
 }
 

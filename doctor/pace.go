@@ -41,8 +41,8 @@ var paceChecks = []check{
 		Known: "closed form under policy `drop`: β_crit = 1/(6q − 4 + 4√((q−1)(2q−1))); else, and where engines drain or hold, a simulation in which the trainer idles at most 5 % of the time",
 	}, (*examination).trainBound},
 	{Kind{
-		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout.solve", keyConcurrency},
-		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation: less is checked",
+		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout", "rollout.solve", keyConcurrency},
+		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation, or has what no closed form covers: less is checked",
 		Known: "arithmetic",
 	}, (*examination).notSimulated},
 }
@@ -153,6 +153,9 @@ func (e *examination) notSimulated() {
 		key, what = keyConcurrency, fmt.Sprintf("%d slots and %d rollouts a batch are too many for a short simulation: only closed forms and rules are checked", e.rules.Concurrency(), e.batch())
 		do = "headway simulate on the same document, which takes its time"
 		why = fmt.Sprintf("a simulation costs by rollout and by slot, and doctor's is of at most %d and %d", probeRolloutsMax, probeSlotsMax)
+	case e.beside != "":
+		key, what = "rollout", "no closed form covers the document: only rules and a short simulation are checked"
+		why = e.beside
 	default:
 		return
 	}

@@ -16,6 +16,8 @@ const (
 	probeWarmup   = 400
 	// probeRolloutsMax bounds a simulation, whose cost is by rollout.
 	probeRolloutsMax = 1_500_000
+	// wasteful is the load, in rollouts for one trained, from which on a third of them is enough.
+	wasteful = 3
 	// probeSlotsMax bounds its memory.
 	probeSlotsMax = 1 << 16
 )
@@ -37,8 +39,9 @@ type probe struct {
 	ending map[loop.Reason]int64
 	// ended counts groups that ended untrained, or as trained under replay.
 	ended [loop.EndFailed + 1]int64
-	// stale counts groups that a staleness budget ended.
-	stale int64
+	// stale counts groups that a staleness budget ended, aborted those of them that were still
+	// generating, and siblings the rollouts of those that had been scored.
+	stale, aborted, siblings int64
 	// scored counts rollouts that ran to their end or until pruned, which pruned of them were.
 	scored, pruned int64
 	// interrupts counts rollouts interrupted.
@@ -74,6 +77,9 @@ func (e *examination) probeConfig() (cfg sim.Config, ok bool) {
 	g := e.rules.BatchGroups
 	cfg.Measured = max((probeGroups+g-1)/g, probeStepsMin)
 	cfg.Warmup = 20
+	if e.beside != "" { // nothing says how long it takes to settle
+		cfg.Warmup = min(probeWarmup/4, max(probeGroups/g, 2*probeStepsMin))
+	}
 	load := 1.0 // rollouts generated for one trained
 	if p, ok := e.predict(); ok {
 		cfg.Warmup = min(max(cfg.Warmup, int(p.SettlingSteps)), probeWarmup, max(probeGroups/g, 2*probeStepsMin))
@@ -83,11 +89,43 @@ func (e *examination) probeConfig() (cfg sim.Config, ok bool) {
 			cfg.Measured = int(uses*float64(cfg.Measured)) + e.rules.QueueGroups/g + 1
 		}
 	}
+	most := float64(probeRolloutsMax)
+	if e.beside != "" {
+		most /= 4 // with turns, a rollout costs several times as much
+		if load = e.pilotLoad(cfg); e.err != nil {
+			return cfg, false
+		}
+	}
+	if load > wasteful && e.beside == "" { // a share that large is plain after fewer
+		most /= wasteful
+	}
 	perStep := load * float64(g*e.stride())
-	if steps := int(probeRolloutsMax / perStep); cfg.Warmup+cfg.Measured > steps {
+	if steps := int(most / perStep); cfg.Warmup+cfg.Measured > steps {
 		cfg.Warmup, cfg.Measured = steps/4, steps-steps/4
 	}
 	return cfg, cfg.Measured >= 10 && e.rules.Concurrency() <= probeSlotsMax
+}
+
+// pilotSteps is the length of the simulation that says what the probe will cost,
+// where nothing else does.
+const pilotSteps = 8
+
+// pilotLoad is how many rollouts are started for one trained, by a few train steps.
+func (e *examination) pilotLoad(cfg sim.Config) float64 {
+	if e.piloted > 0 {
+		return e.piloted
+	}
+	cfg.Warmup, cfg.Measured = 0, pilotSteps
+	p, err := simulate(cfg)
+	if err != nil {
+		e.err = err
+		return 1
+	}
+	e.piloted = 1
+	if ledger := p.result.Ledger; p.stalled == nil && ledger.Trained > 0 {
+		e.piloted = max(1, float64(ledger.Admitted)/float64(ledger.Trained))
+	}
+	return e.piloted
 }
 
 // simulate runs a simulation and counts what its summary does not say.
@@ -126,6 +164,10 @@ func simulate(cfg sim.Config) (probe, error) {
 				}
 				if a.Reason == loop.ReasonStale {
 					p.stale++
+					if int(a.Count) < cfg.Loop.GroupSize {
+						p.aborted++
+						p.siblings += int64(a.Count)
+					}
 				}
 			case loop.InterruptRollout:
 				p.interrupts++

@@ -85,7 +85,7 @@ func (c *doctorCmd) examine() ([]doctor.Finding, error) {
 // doctorCase is a resolved document with its inputs for closed forms and
 // simulator, where it says how fast the trainer is.
 func doctorCase(document config.Config) (doctor.Case, error) {
-	examined := doctor.Case{Document: document}
+	examined := doctor.Case{Document: document, Beside: beside(document)}
 	if document.Train.Utilization == 0 && document.Train.StepS == 0 && document.Train.ThroughputTokensPerS == 0 {
 		return examined, nil
 	}
@@ -131,6 +131,9 @@ func printDiagnosis(w io.Writer, d diagnosis) error {
 		}
 		if f.Do != "" {
 			fmt.Fprintf(&b, "  do   %s.\n", f.Do)
+		}
+		if len(f.Scenarios) > 0 {
+			fmt.Fprintf(&b, "  seen %s.\n", strings.Join(f.Scenarios, ", "))
 		}
 		if figures := figuresOf(f); figures != "" {
 			fmt.Fprintf(&b, "       %s\n", figures)

@@ -105,8 +105,35 @@ func TestDoctorWithoutRewards(t *testing.T) {
 	}
 }
 
-// docs/doctor.md lists every finding, from the findings themselves.
+// docs/doctor.md lists every finding and every scenario, from the code.
 func TestDoctorDocumentIsCurrent(t *testing.T) {
+	const path = "../../docs/doctor.md"
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for _, part := range []struct{ name, table string }{{"findings", findingsTable()}, {"scenarios", scenariosTable()}} {
+		begin, end := "<!-- generated: "+part.name+" -->\n", "<!-- end: "+part.name+" -->\n"
+		head, rest, ok := strings.Cut(text, begin)
+		_, tail, found := strings.Cut(rest, end)
+		if !ok || !found {
+			t.Fatalf("%s lacks the lines %q and %q", path, begin, end)
+		}
+		text = head + begin + part.table + end + tail
+	}
+	if text == string(raw) {
+		return
+	}
+	if os.Getenv("HEADWAY_REWRITE") == "" {
+		t.Fatalf("%s does not list what doctor finds: HEADWAY_REWRITE=1 go test ./cmd/headway -run DoctorDocument", path)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func findingsTable() string {
 	var table strings.Builder
 	table.WriteString("| finding | severity | about | found when | known by |\n|---|---|---|---|---|\n")
 	for _, k := range doctor.Kinds() {
@@ -116,24 +143,20 @@ func TestDoctorDocumentIsCurrent(t *testing.T) {
 		}
 		table.WriteString("| `" + k.Code + "` | " + strings.Join(severities, ", ") + " | `" + strings.Join(k.Keys, "`, `") + "` | " + k.When + " | " + k.Known + " |\n")
 	}
-	const begin, end, path = "<!-- generated: findings -->\n", "<!-- end: findings -->\n", "../../docs/doctor.md"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	return table.String()
+}
+
+func scenariosTable() string {
+	var table strings.Builder
+	table.WriteString("| known as | what happened | found as |\n|---|---|---|\n")
+	for _, s := range doctor.Scenarios() {
+		name, source := s.Name, ""
+		if strings.HasPrefix(s.Source, "https://") {
+			name = "[" + s.Name + "](" + s.Source + ")"
+		} else {
+			source = " (" + s.Source + ")"
+		}
+		table.WriteString("| " + name + " | " + s.What + source + " | `" + strings.Join(s.Codes, "`, `") + "` |\n")
 	}
-	head, rest, ok := strings.Cut(string(text), begin)
-	_, tail, found := strings.Cut(rest, end)
-	if !ok || !found {
-		t.Fatalf("%s lacks the lines %q and %q", path, begin, end)
-	}
-	want := head + begin + table.String() + end + tail
-	if want == string(text) {
-		return
-	}
-	if os.Getenv("HEADWAY_REWRITE") == "" {
-		t.Fatalf("%s does not list what doctor finds: HEADWAY_REWRITE=1 go test ./cmd/headway -run DoctorDocument", path)
-	}
-	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return table.String()
 }

@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/workload"
+)
+
+const (
+	keySandboxes = "rollout.sandbox.limit"
+	keyStarts    = "rollout.sandbox.start_concurrency"
+	keyTools     = "rollout.tools.concurrency"
+	keyJudges    = "rollout.judge.concurrency"
+)
+
+// servedLoad is the share of a service's capacity in use from which on its queue
+// is what rollouts wait for.
+const servedLoad = 0.9
+
+var serviceChecks = []check{
+	{Kind{
+		Code: "service-saturated", Severities: []Severity{Warning}, Keys: []string{keyStarts, keyTools, keyJudges},
+		When:  "what rollouts ask of tools, starting sandboxes or judges is more than 90 % of what those give: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
+		Known: "arithmetic on the modelled means (Little's law): rollouts a second with nobody waiting, times calls, times the time of one, against the number served at once",
+	}, (*examination).servicesSaturated},
+	{Kind{
+		Code: "sandboxes-limit", Severities: []Severity{Warning}, Keys: []string{keySandboxes},
+		When:  "fewer sandboxes than rollouts in flight: the others stand in their slots without one",
+		Known: "arithmetic: `sandbox.limit` against `concurrency`. Interrupted rollouts keep their sandbox beyond their slot",
+	}, (*examination).sandboxesLimit},
+	{Kind{
+		Code: "groups-fail", Severities: []Severity{Error, Warning}, Keys: []string{keyAttempts, keyStartTimeout},
+		When:  "more than 5 % of groups end because a rollout failed in its last attempt: starts of sandboxes that take too long, tools or starts that fail; above 90 % an error",
+		Known: "simulation",
+	}, (*examination).groupsFail},
+}
+
+const (
+	keyAttempts     = "failures.max_attempts"
+	keyStartTimeout = "rollout.sandbox.start_timeout_s"
+	// failedMuch is the share of groups that fail from which on it is a finding.
+	failedMuch = 0.05
+)
+
+// service is one thing rollouts ask for beside tokens.
+type service struct {
+	key, what string
+	// each is how often a rollout asks, seconds what one answer takes, servers how many are given at once; 0 for no limit.
+	each, seconds float64
+	servers       int
+}
+
+// services lists what rollouts of the document ask for.
+func (e *examination) services() []service {
+	r := e.document.Rollout
+	mean := func(model *workload.Service, err error) float64 {
+		if err != nil || model.Zero() {
+			return 0
+		}
+		return model.Mean() / 1e9
+	}
+	start := mean(e.document.SandboxStartModel())
+	judge := mean(e.document.JudgeModel())
+	var tool float64
+	if r.Tools.Calls > 0 {
+		timed := e.document
+		timed.Rollout.Judge.Time = r.Tools.Time // the same model of a time
+		tool = mean(timed.JudgeModel())
+	}
+	list := []service{{keyTools, "tool calls", r.Tools.Calls, tool, r.Tools.Concurrency}, {keyJudges, "verdicts", 1, judge, r.Judge.Concurrency}}
+	if r.Sandbox.When != "" {
+		list = append(list, service{keyStarts, "sandbox starts", 1, start, r.Sandbox.StartConcurrency})
+	}
+	return list
+}
+
+func (e *examination) servicesSaturated() {
+	if e.setting == nil {
+		return
+	}
+	services := e.services()
+	latency := e.setting.Lengths.Mean() / e.setting.DecodeTokensPerS
+	if !e.setting.Environment.Zero() {
+		latency += e.setting.Environment.Mean() / 1e9
+	}
+	for _, s := range services {
+		latency += s.each * s.seconds
+	}
+	rate := float64(e.rules.Concurrency()) / latency
+	for _, s := range services {
+		asked := rate * s.each * s.seconds
+		if s.servers == 0 || asked <= servedLoad*float64(s.servers) {
+			continue
+		}
+		f := e.add(Warning, s.key, Arithmetic)
+		f.What = fmt.Sprintf("rollouts ask for %s %s at once, and %d are served", short(asked), s.what, s.servers)
+		f.Why = fmt.Sprintf("%d rollouts in flight of %s s each begin %s a second, and each asks for %s of %s s; what is not served waits in its slot",
+			e.rules.Concurrency(), short(latency), short(rate), short(s.each), short(s.seconds))
+		if limit := e.document.Rollout.Sandbox.StartTimeoutS; s.key == keyStarts && limit > 0 {
+			f.Why += fmt.Sprintf(", and gives up after %s s: a failed attempt", short(limit))
+		}
+		f.Do = fmt.Sprintf("%s of at least %.0f, or rollout.concurrency of about %.0f", s.key, asked/servedLoad+1, float64(e.rules.Concurrency())*servedLoad*float64(s.servers)/asked)
+		f.Figures = Figures{{"asked_at_once", asked}, {"served_at_once", float64(s.servers)}, {"rollouts_per_s", rate}}
+	}
+}
+
+func (e *examination) groupsFail() {
+	p := e.probe()
+	if p == nil || p.stalled != nil || p.groups == 0 {
+		return
+	}
+	share := float64(p.ended[loop.EndFailed]) / float64(p.groups)
+	if share <= failedMuch {
+		return
+	}
+	severity := Warning
+	if share > wasteError {
+		severity = Error
+	}
+	key, do := keyAttempts, "more failures.max_attempts, retries of the calls that fail, or failures.on_failure: shrink, which keeps the siblings"
+	if box := e.document.Rollout.Sandbox; box.StartTimeoutS > 0 && box.StartConcurrency > 0 {
+		key, do = keyStartTimeout, "a longer start_timeout_s, a higher start_concurrency, or fewer rollouts in flight"
+	}
+	f := e.add(severity, key, Simulated)
+	f.What = fmt.Sprintf("%s of groups are lost to a rollout that fails %s", percent(share), plural(float64(e.rules.MaxAttempts), "time"))
+	f.Why = "the whole group is dropped with it, and what its siblings generated"
+	f.Do = do
+	f.Figures = Figures{{"failed_groups_share", share}}
+}
+
+func (e *examination) sandboxesLimit() {
+	limit, slots := e.document.Rollout.Sandbox.Limit, e.rules.Concurrency()
+	if limit == 0 || limit >= slots {
+		return
+	}
+	f := e.add(Warning, keySandboxes, Arithmetic)
+	f.What = fmt.Sprintf("%d sandboxes for %d rollouts in flight: %d slots wait for one", limit, slots, slots-limit)
+	f.Why = "a rollout keeps its sandbox until it ends, and its slot while it waits for one"
+	f.Do = fmt.Sprintf("rollout.concurrency of at most %d, or as many sandboxes as slots", limit)
+	f.Figures = Figures{{"sandboxes", float64(limit)}, {"slots", float64(slots)}}
+}
