@@ -20,7 +20,7 @@ type effective struct {
 	stock       stock   // groups waiting above a batch
 	arriving    arrivals
 	period      float64 // corrected T/step, without stopped
-	memory      float64 // steps after which the stock has forgotten where it was
+	walk        float64 // index of dispersion over the stock's memory
 	reason      Reason  // why no closed form holds
 }
 
@@ -60,7 +60,7 @@ func (e *effective) arrivals(acceptance float64) {
 			walk = a.index(Period(e.rho) * (1 + memoryShare*stockMemory(e.queueFactor, e.rho, walk, e.groups)))
 		}
 		e.stock = newStock(e.queueFactor, e.rho, math.Sqrt(walk), e.groups)
-		e.memory = stockMemory(e.queueFactor, e.rho, walk, e.groups)
+		e.walk = walk
 		// Arrivals catch up while the trainer waits, as they do for a single batch.
 		plain := positivePart(1-e.rho, math.Sqrt(step/e.groups))
 		if single := a.late(normalCDF((1 - e.rho) / math.Sqrt(max(step, 1e-12)/e.groups))); plain > 1e-12 {
@@ -141,10 +141,6 @@ func (a *arrivals) late(starved float64) float64 {
 	}
 	return sum * step
 }
-
-// settlingMemories is how many of them a run takes to settle: what is left of
-// where the stock began is then below 1 %.
-const settlingMemories = 5
 
 // stockMemory is how many steps the stock takes to forget where it was: the
 // relaxation time of a Brownian motion of drift ρ−1 and variance c²/G on a width

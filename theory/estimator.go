@@ -148,7 +148,7 @@ func estimate(p *Point, t *tail, overhead float64, with Corrections) Estimate {
 	out.Reason = t.reasonOf(p, &e, &d)
 	out.period(p, &e)
 	out.PQS = out.Published.PQS
-	out.SettlingSteps = math.Ceil(5*(1+out.Published.Mean) + settlingMemories*e.memory)
+	out.SettlingSteps = Settling(p.QueueFactor, e.rho, e.walk, e.groups, out.Published.Mean)
 	switch {
 	case out.Reason == ReasonDiscards:
 		out.ShareAboveBudget = d.ShareAbove(p.MaxStaleness)

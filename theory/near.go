@@ -51,19 +51,22 @@ func stockSlope(rho, c, groups float64) float64 {
 	return 2 * (rho - 1) * groups / variance
 }
 
-// Settling returns about how many train steps a mean needs before it says
-// anything: (q−1)²·G where the queue's stock wanders (near ρ = 1), and a few
-// staleness times elsewhere.
-func Settling(queueFactor, rho, c, groups, staleness float64) float64 {
-	width := queueFactor - 1
-	wander := 0.0
-	if drift := math.Abs(rho - 1); width > 0 {
-		wander = width * width * groups
-		if drift > 0 {
-			wander = min(wander, width/drift+c*c/(drift*drift*groups))
-		}
+// settlingMemories is how many times the queue's memory a run takes to settle:
+// what is left of where the stock began is then below 1 %.
+const settlingMemories = 5
+
+// Settling returns about how many train steps a run takes before its means say
+// anything: five times what the stock takes to forget where it was, the relaxation
+// time 1/(π²c²/(2G(q−1)²) + (ρ−1)²G/(2c²)) of a reflected Brownian motion (near
+// ρ = 1 about (q−1)²·G in all), and five lives of a group. c² is the index of
+// dispersion over that time, staleness the mean in versions. Valid for queue-drop;
+// an unbounded queue above ρ = 1 never settles.
+func Settling(queueFactor, rho, c2, groups, staleness float64) float64 {
+	memory := 0.0
+	if queueFactor > 1 {
+		memory = stockMemory(queueFactor, rho, c2, groups)
 	}
-	return math.Ceil(5*(1+staleness) + wander)
+	return math.Ceil(5*(1+staleness) + settlingMemories*memory)
 }
 
 // normalCDF is Φ, accurate in both tails.
