@@ -54,7 +54,7 @@ func (s *search) explain() {
 		add("Of the settings that keep the budget it has the fastest noise-adjusted update.")
 	}
 	limit := s.problem.Machine.StepLimit(float64(c.SlotsPerReplica))
-	add("It is %s: %d replicas of %d GPUs decode %d rollouts at once at %.0f tokens/s each (a step is bound by %s); the trainer takes %.3g s for %d rollouts.",
+	add("It is %s: %d replicas of %d GPUs decode up to %d rollouts at once, at %.0f tokens/s each with all slots at work (bound by %s); the trainer takes %.3g s for %d rollouts.",
 		regimeOf(f.Utilization), c.Replicas, s.problem.Machine.GPUsPerReplica, c.ConcurrencyRollouts, c.DecodeTokensPerS, limit, c.StepS, c.BatchRollouts)
 	var binding []string
 	for _, b := range s.plan.Binding {
@@ -62,7 +62,9 @@ func (s *search) explain() {
 			binding = append(binding, fmt.Sprintf("%s (%.1f %% slower for it)", strings.ReplaceAll(b.Name, "_", " "), 100*(1/b.ObjectiveRatio-1)))
 		}
 	}
-	if len(binding) > 0 {
+	if len(s.plan.Binding) == 0 {
+		add("What binds is not ranked: by closed form no setting keeps the budget, only rules that were simulated do.")
+	} else if len(binding) > 0 {
 		add("What binds: %s.", strings.Join(binding, ", "))
 	} else {
 		add("No constraint binds by more than half a percent.")
@@ -71,7 +73,7 @@ func (s *search) explain() {
 		add("No closed form covers %s; its figures are simulated.", c.Rule())
 	}
 	if idle := c.GPUs(); idle < s.problem.Machine.GPUs {
-		add("%d of %d GPUs suffice: more gain less than half a percent.", idle, s.problem.Machine.GPUs)
+		add("%d of %d GPUs are used: of what was compared nothing that uses more is faster by half a percent.", idle, s.problem.Machine.GPUs)
 	}
 	if c.Policy == theory.PolicyMax {
 		add("Policy max discards what is slow: lengths trained on are off by %.1f %%.", 100*f.LengthBias)

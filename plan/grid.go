@@ -213,7 +213,7 @@ func slotsOf(p *Problem, l limits) []int {
 		list = append(list, min(max(int(math.Round(perGPU*float64(l.replica))), 1), most))
 	}
 	if len(list) == 0 {
-		for n := 8; n < most; n *= 2 {
+		for n := 4; n < most; n *= 2 {
 			list = append(list, n)
 		}
 		list = append(list, most)

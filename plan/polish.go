@@ -5,7 +5,7 @@ import "slices"
 // Polishing goes on from the best rules found, to their neighbours: a rule wants
 // another split, batch or concurrency than the closed form's best it was tried on.
 const (
-	polishRounds = 3
+	polishRounds = 6
 	polishFrom   = 2
 )
 

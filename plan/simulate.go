@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
@@ -93,6 +94,11 @@ func (e *evaluator) simulateAll(stage string, list []*Candidate, w effort) error
 // simulate simulates one candidate.
 func (e *evaluator) simulate(c *Candidate, w effort) error {
 	document, err := e.problem.DocumentOf(c)
+	var refused config.Errors
+	if errors.As(err, &refused) { // a rule and a setting that exclude each other
+		c.Predicted, c.Uncovered = nil, refused[0].Problem
+		return nil
+	}
 	if err != nil {
 		return err
 	}
