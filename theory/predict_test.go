@@ -257,7 +257,7 @@ func TestDistributionAgreesWithTheMean(t *testing.T) {
 }
 
 // TestPublishedRows: the printed sums of cases/ follow from the printed inputs
-// up to their rounding, where they say M (theory.md §6: up to 0.37 off).
+// up to their rounding, where they say M (up to 0.37 off).
 func TestPublishedRows(t *testing.T) {
 	for _, c := range []struct{ concurrency, batch, q, rho, tail, printed float64 }{
 		{120, 240, 2, 0.63, 1.42, 1.34},

@@ -3,7 +3,7 @@ package theory
 import "math"
 
 // The functions of this file are the published closed form for the queue-drop
-// policy, oldest first, in the mean (theory.md §1; Applied Compute, Predicting
+// policy, oldest first, in the mean (docs/theory.md; Applied Compute, Predicting
 // and Controlling Staleness in Fully Asynchronous RL Training, 2026). They
 // check nothing: arguments are positive and finite, q >= 1 and M >= 1.
 
@@ -58,8 +58,9 @@ func TokenPreQueue(concurrency, batch, maxSum, meanSquare, rho float64) float64 
 
 // BetaCritical returns the largest β* = c_T/c_R at which the train-bound side
 // can reach a period with less staleness than the rollout-bound side reaches
-// it, 1/(6q − 4 + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2 (theory.md
-// §1). Valid for q >= 1 with concurrency proportional to the rollout GPUs.
+// it, 1/(6q − 4 + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2
+// (docs/theory.md). Valid for q >= 1 with concurrency proportional to the rollout
+// GPUs.
 func BetaCritical(queueFactor float64) float64 {
 	q := queueFactor
 	return 1 / (6*q - 4 + 4*math.Sqrt((q-1)*(2*q-1)))
