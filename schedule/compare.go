@@ -36,6 +36,8 @@ type Row struct {
 	// VersionsMean and VersionsP95 are the same in policy versions.
 	VersionsMean float64 `json:"staleness_versions_mean"`
 	VersionsP95  float64 `json:"staleness_versions_p95"`
+	// OverBudget says that the staleness is more than the budget.
+	OverBudget bool `json:"over_budget"`
 	// ClipFraction is predicted for that staleness; unknown where the input does not say how
 	// fast the policy moves.
 	ClipFraction theory.Figure `json:"clip_fraction"`
@@ -135,6 +137,7 @@ func (in Input) row(name Name) (Row, error) {
 	r.Parts, r.ClosedS, r.TokensPerS = o.Parts, in.ClosedS(a), o.TokensPerS(in)
 	r.VersionsMean, r.VersionsP95 = s.Mean, float64(s.P95)
 	r.StalenessMean, r.StalenessP95 = s.Mean/float64(a.Pieces), float64(s.P95)/float64(a.Pieces)
+	r.OverBudget = in.StalenessMax > 0 && r.StalenessMean > in.StalenessMax || in.StalenessP95Max > 0 && r.StalenessP95 > in.StalenessP95Max
 	if clip := in.clipFraction(o); !math.IsNaN(clip) {
 		r.ClipFraction = theory.Known(clip)
 	}
@@ -150,17 +153,24 @@ func asynchronous(n Name) bool { return n != Colocated && n != Synchronous }
 // verdict says whether asynchrony pays.
 func (in Input) verdict(c Comparison) Verdict {
 	var best Row
-	fastest := math.Inf(1)
+	fastest, beyond := math.Inf(1), 0
 	for _, r := range c.Rows {
-		if asynchronous(r.Name) && r.Refused == "" {
+		switch {
+		case !asynchronous(r.Name) || r.Refused != "":
+		case r.OverBudget:
+			beyond++
+		default:
 			fastest = min(fastest, r.Parts.StepS)
 		}
 	}
 	// Of those that are as good as the fastest, the freshest.
 	for _, r := range c.Rows {
-		if asynchronous(r.Name) && r.Refused == "" && r.Parts.StepS <= asGood*fastest && (best.Name == "" || r.StalenessMean < best.StalenessMean) {
+		if asynchronous(r.Name) && r.Refused == "" && !r.OverBudget && r.Parts.StepS <= asGood*fastest && (best.Name == "" || r.StalenessMean < best.StalenessMean) {
 			best = r
 		}
+	}
+	if best.Name == "" && beyond > 0 {
+		return Verdict{Text: "Every asynchronous schedule that can run here is staler than the budget."}
 	}
 	if best.Name == "" {
 		return Verdict{Text: "No asynchronous schedule can run here."}
@@ -213,6 +223,8 @@ func (in Input) findings(c Comparison) []string {
 		switch {
 		case r.Refused != "":
 			add("%s cannot run here: %s.", r.Name, r.Refused)
+		case r.OverBudget && r.Speedup > c.Verdict.Speedup:
+			add("%s would be %s times as fast, and is staler than the budget: %.2f batches on average, p95 %.2f.", r.Name, ratio(r.Speedup), r.StalenessMean, r.StalenessP95)
 		case r.WasteShare > 0.02:
 			add("%s drops %s of what it generates.", r.Name, percent(r.WasteShare))
 		case math.Abs(r.LengthBias) > 0.02:
@@ -239,10 +251,10 @@ func (in Input) advice(c Comparison) []string {
 	if !c.Verdict.Pays {
 		return append(out, "Where asynchrony does not pay, the synchronous schedule on shared GPUs is the fresher and the simpler one.")
 	}
-	if streamed.Refused == "" && streamed.Speedup >= worthwhile {
+	if streamed.Refused == "" && !streamed.OverBudget && streamed.Speedup >= worthwhile {
 		out = append(out, fmt.Sprintf("Streaming alone, which keeps every group within its sync, is %s times as fast: the choice where throughput matters and staleness hurts.", ratio(streamed.Speedup)))
 	}
-	if partial.Refused == "" && partial.Speedup > 1.05*max(streamed.Speedup, 0) {
+	if partial.Refused == "" && !partial.OverBudget && partial.Speedup > 1.05*max(streamed.Speedup, 0) {
 		out = append(out, fmt.Sprintf("Starting %s of a batch ahead and interrupting rollouts at the sync is %s times as fast, at %.2f batches of staleness: the choice of large runs that tolerate it.", percent(in.Threshold), ratio(partial.Speedup), partial.StalenessMean))
 	}
 	if drain.Refused == "" && partial.Refused == "" && drain.Parts.StepS > 1.05*partial.Parts.StepS {

@@ -63,6 +63,10 @@ type Input struct {
 	// band of the importance ratio, 1−ClipLow to 1+ClipHigh; 0 means 0.2.
 	KLPerBatch, KLExponent, ClipLow, ClipHigh float64
 
+	// StalenessMax and StalenessP95Max are the budget, mean and 95 % quantile in batches; 0 is none.
+	// A schedule beyond it is compared, and not advised.
+	StalenessMax, StalenessP95Max float64
+
 	// Seed of the simulations' draws.
 	Seed uint64
 	// Warmup and Batches are the batches before and in the window that is reported; 0 means 6 and 30.
@@ -132,7 +136,7 @@ func (in Input) Validate() error {
 	}{
 		{"SyncS", in.SyncS, 0, phaseSMax}, {"LoadS", in.LoadS, 0, phaseSMax}, {"SwitchS", in.SwitchS, 0, phaseSMax},
 		{"PrefillTokensPerS", in.PrefillTokensPerS, 0, 1e12}, {"Threshold", in.Threshold, 0, 1e3}, {"QueueFactor", in.QueueFactor, 1, 1e3},
-		{"KLPerBatch", in.KLPerBatch, 0, 1e3}, {"KLExponent", in.KLExponent, 1, 2}, {"ClipLow", in.ClipLow, 0, 0.999}, {"ClipHigh", in.ClipHigh, 0, 1e3},
+		{"StalenessMax", in.StalenessMax, 0, 1e6}, {"StalenessP95Max", in.StalenessP95Max, 0, 1e6}, {"KLPerBatch", in.KLPerBatch, 0, 1e3}, {"KLExponent", in.KLExponent, 1, 2}, {"ClipLow", in.ClipLow, 0, 0.999}, {"ClipHigh", in.ClipHigh, 0, 1e3},
 	} {
 		if !(f.value >= f.low && f.value <= f.high) {
 			bad("%s is %g, want %g to %g", f.name, f.value, f.low, f.high)

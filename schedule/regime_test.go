@@ -84,6 +84,27 @@ func TestOneStepOffCanLose(t *testing.T) {
 	}
 }
 
+// TestBudget: what is staler than the budget is compared, and not advised.
+func TestBudget(t *testing.T) {
+	in := typical(t)
+	in.Batches, in.Train = 10, Phase{S: 2, GPUs: 16}
+	free := compare(t, in).Verdict
+	in.StalenessMax = 0.6
+	c := compare(t, in)
+	for _, r := range c.Rows {
+		if want := r.StalenessMean > 0.6; r.OverBudget != want {
+			t.Errorf("%s at %.2f batches: over budget is %v", r.Name, r.StalenessMean, r.OverBudget)
+		}
+	}
+	if v := c.Verdict; c.of(t, v.Best).OverBudget || v.Speedup > free.Speedup {
+		t.Errorf("%s is advised, %.2f times as fast; without a budget %s, %.2f", v.Best, v.Speedup, free.Best, free.Speedup)
+	}
+	in.StalenessMax, in.StalenessP95Max = 0, 0.001
+	if v := compare(t, in).Verdict; v.Pays || !strings.Contains(v.Text, "staler than the budget") {
+		t.Errorf("with no room for staleness: %+v", v)
+	}
+}
+
 // TestClipFraction checks the formula where it is known.
 func TestClipFraction(t *testing.T) {
 	if got := ClipFraction(0, 0.2, 0.2); got != 0 {

@@ -37,10 +37,18 @@ func stepsTable(c Comparison) report.Table {
 			clip = percent(v)
 		}
 		t.Rows = append(t.Rows, []string{string(r.Name), gpus(r), seconds(r.Parts.StepS), seconds(r.ClosedS), ratio(r.Speedup),
-			report.Count(int64(r.TokensPerS)), report.Figure(r.StalenessMean, 2), report.Figure(r.StalenessP95, 2), clip,
+			report.Count(int64(r.TokensPerS)), overBudget(r), report.Figure(r.StalenessP95, 2), clip,
 			percent(r.SlotsBusy), percent(r.TrainerIdle), percent(r.WasteShare)})
 	}
 	return t
+}
+
+// overBudget is the mean staleness, marked where it is more than the budget.
+func overBudget(r Row) string {
+	if r.OverBudget {
+		return "over budget " + report.Figure(r.StalenessMean, 2)
+	}
+	return report.Figure(r.StalenessMean, 2)
 }
 
 // gpus is where a schedule runs.
