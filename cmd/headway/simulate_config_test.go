@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+)
+
+// serviced is a document with every section about what rollouts do beside decoding.
+const serviced = `
+seed: 3
+rollout:
+  concurrency: 32
+  group_size: 4
+  length: {kind: lognormal, mean_tokens: 400, tailness: 50, cap_tokens: 1500}
+  decode_curve: [{active: 1, tokens_per_s: 90}, {active: 16, tokens_per_s: 50}]
+  prompt_tokens: 300
+  prefill: {tokens_per_s: 20000, mode: pool, workers: 1}
+  tools: {calls: 3, calls_kind: poisson, calls_max: 8, split: random, time: {kind: exponential, mean_s: 2}, concurrency: 9, output_tokens: 100, failure_rate: 0.05, retries: 1}
+  sandbox: {start: {kind: exponential, mean_s: 4}, limit: 30, start_concurrency: 5, start_timeout_s: 20, failure_rate: 0.03, mtbf_s: 2000, retries: 1}
+  judge: {time: {kind: exponential, mean_s: 1}, concurrency: 3}
+  drift: {steps: 40, length_factor: 1.5, tool_calls_factor: 0.8}
+train: {batch: 32, step_s: 12, step_by: tokens, step_cv: 0.1, failure_rate: 0.02}
+queue: {policy: drop, factor: 2}
+sync: {mode: restart, time_s: 1, load_s: 1}
+engines: [{name: a, slots: 16}, {name: b, slots: 16, speed: 0.7}]
+failures: {engine_mtbf_s: 900, engine_down_s: 60, engine_plan: [{engine: a, at_s: 300, down_s: 50}], train_attempts: 9}
+evaluate: {every: 7, prompts: 40, occupies: engines}
+steps: {warmup: 10, measured: 40}
+`
+
+// Every key of the services, engines, steps and faults reaches the simulation.
+func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
+	file := document(t, serviced)
+	simulated := func(set string) string {
+		t.Helper()
+		code, out, stderr := headway(t, "simulate", file, "--json", "--accept-unsettled", "--set", set)
+		if code != exitDone {
+			t.Fatalf("--set %s: code %d: %s", set, code, stderr)
+		}
+		return clockless(out)
+	}
+	base := simulated("seed=3")
+	if base != simulated("rollout.group_size=4") {
+		t.Fatal("the same document gave other bytes")
+	}
+	for _, set := range []string{
+		"rollout.decode_curve.1.tokens_per_s=60", "rollout.decode_curve.1.active=12", "rollout.prompt_tokens=2000",
+		"rollout.prefill.tokens_per_s=9000", "rollout.prefill={tokens_per_s: 20000, mode: slot}", "rollout.prefill={tokens_per_s: 20000, mode: engine}", "rollout.prefill.workers=2",
+		"rollout.tools.calls=4", "rollout.tools.calls_kind=geometric", "rollout.tools.calls_max=3", "rollout.tools.split=even",
+		"rollout.tools.time.mean_s=3", "rollout.tools.concurrency=5", "rollout.tools.output_tokens=900", "rollout.tools.failure_rate=0.2", "rollout.tools.retries=0",
+		"rollout.sandbox.when=rollout", "rollout.sandbox.start.mean_s=6", "rollout.sandbox.limit=12", "rollout.sandbox.start_concurrency=1",
+		"rollout.sandbox.start_timeout_s=6", "rollout.sandbox.failure_rate=0.2", "rollout.sandbox.mtbf_s=200", "rollout.sandbox.retries=0",
+		"rollout.judge.time.mean_s=2", "rollout.judge.concurrency=1", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
+		"train.step_by=rollouts", "train.step_by=constant", "train.step_cv=0.3", "train.failure_rate=0.1", "sync.load_s=3",
+		"engines.1.speed=1.5", "failures.engine_mtbf_s=400", "failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
+		"failures.engine_plan.0.down_s=90", "failures.engine_plan.0.engine=b", "evaluate.occupies=trainer", "evaluate.occupies=none", "evaluate.every=3", "evaluate.prompts=90", "evaluate.time_s=3",
+	} {
+		if simulated(set) == base {
+			t.Errorf("--set %s changes nothing", set)
+		}
+	}
+}
+
+// The closed form takes the speed curve at every engine's slots, and the simulation
+// agrees with it.
+func TestDecodeCurveAgreesWithTheClosedForm(t *testing.T) {
+	file := document(t, `
+rollout: {concurrency: 256, group_size: 8, decode_curve: [{active: 1, tokens_per_s: 90}, {active: 64, tokens_per_s: 50}, {active: 128, tokens_per_s: 30}]}
+engines: [{slots: 128}, {slots: 128}]
+train: {batch: 128, utilization: 0.6}
+steps: {warmup: 100, measured: 700}
+`)
+	code, out, stderr := headway(t, "simulate", file, "--json")
+	if code != exitDone {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	var doc struct {
+		PeriodS   struct{ Mean float64 } `json:"period_s"`
+		PQS       struct{ Mean float64 } `json:"pqs"`
+		Predicted struct {
+			PeriodS float64 `json:"period_s"`
+			PQS     float64 `json:"pqs"`
+		} `json:"predicted"`
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(doc.PeriodS.Mean/doc.Predicted.PeriodS-1) > 0.015 || math.Abs(doc.PQS.Mean/doc.Predicted.PQS-1) > 0.03 {
+		t.Errorf("period %v s and PQS %v, the closed form says %v and %v", doc.PeriodS.Mean, doc.PQS.Mean, doc.Predicted.PeriodS, doc.Predicted.PQS)
+	}
+}
