@@ -92,8 +92,23 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 // Nothing is copied, which a driver of millions of events a second feels: an event
 // copied right after it was written waits for its parts to reach memory.
 func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
-	s := &l.s
 	l.out, l.ev = l.out[:0], ev
+	s := &l.s
+	if ev.Kind == RolloutScored && s.Started && s.Finished == ReasonNone && ev.Time >= s.Now { // nearly all
+		s.Now = ev.Time
+		if l.onRolloutScored(ev) {
+			s.Settle = NoTick
+			l.check()
+			return l.out, NoTick
+		}
+		return l.settle(false)
+	}
+	return l.step(ev)
+}
+
+// step takes any event.
+func (l *Loop) step(ev *Event) (actions []Action, tick int64) {
+	s := &l.s
 	if ev.Time < s.Now {
 		s.Counts.TimeReversed++
 	} else {
@@ -103,20 +118,17 @@ func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
 		s.Counts.Late++
 		return l.out, NoTick
 	}
-	settle := false
-	if ev.Kind == RolloutScored { // nearly all
-		if l.onRolloutScored(ev) {
-			s.Settle = NoTick
-			l.check()
-			return l.out, NoTick
-		}
-	} else {
-		settle = l.apply(ev)
-	}
+	return l.settle(l.apply(ev))
+}
+
+// settle ends a step: unless it is to wait for other events of this instant, free
+// slots are given away.
+func (l *Loop) settle(wait bool) (actions []Action, tick int64) {
+	s := &l.s
 	switch {
 	case s.Finished != ReasonNone:
 		s.Settle = NoTick
-	case settle:
+	case wait:
 		s.Settle = s.Now
 	default:
 		s.Settle = NoTick
@@ -166,6 +178,10 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 	case FirstToken:
 		l.onFirstToken(ev)
 		return l.s.Settle != NoTick
+	case RolloutScored:
+		if l.onRolloutScored(ev) {
+			return false
+		}
 	case RolloutFailed:
 		l.onRolloutFailed(ev)
 	case RolloutAborted:

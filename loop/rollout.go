@@ -150,9 +150,15 @@ func (l *Loop) begin(eng *engine, e, slotIndex, gi, k int32) {
 	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = id, gi, k, attempt, slotRunning
 	s.Ledger.Admitted++
 	s.Ledger.InFlight++
-	l.out = append(l.out, Action{})
-	a := &l.out[len(l.out)-1]
-	a.Kind, a.Engine, a.Slot, a.Group, a.Sample, a.Attempt = StartRollout, e, slotIndex, id, k, attempt
+	if len(l.out) == cap(l.out) {
+		l.out = append(l.out, Action{})[:len(l.out)]
+	}
+	n := len(l.out)
+	l.out = l.out[:n+1]
+	a := &l.out[n]
+	*a = Action{}
+	a.Kind, a.Engine, a.Slot, a.Sample = StartRollout, e, slotIndex, k
+	a.Group, a.Attempt = id, attempt // apart from Sample: what is stored in halves is slow to read as one
 	a.Version, a.StartVersion = served, start
 	if l.prompts {
 		x := &s.Extras[gi]
@@ -201,7 +207,7 @@ func (l *Loop) occupied(ev *Event, completes bool) *slot {
 		return nil
 	}
 	sl := &s.Slots[ev.Slot]
-	if sl.State == slotFree || sl.ID != ev.Group || sl.Sample != ev.Sample || sl.Attempt != ev.Attempt {
+	if sl.State == slotFree || !sl.names(ev) {
 		l.late()
 		return nil
 	}
@@ -212,6 +218,11 @@ func (l *Loop) occupied(ev *Event, completes bool) *slot {
 		return nil
 	}
 	return sl
+}
+
+// names reports whether an event names the attempt in the slot.
+func (sl *slot) names(ev *Event) bool {
+	return sl.ID == ev.Group && sl.Sample == ev.Sample && sl.Attempt == ev.Attempt
 }
 
 func (l *Loop) freeSlot(i int32) {
@@ -275,7 +286,14 @@ func (l *Loop) onFirstToken(ev *Event) {
 // onRolloutScored counts a rollout. It reports whether its slot has been given to
 // the next one: nothing is left to fill then.
 func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
-	sl := l.occupied(ev, true)
+	s := &l.s
+	var sl *slot
+	if uint(ev.Slot) < uint(len(s.Slots)) {
+		sl = &s.Slots[ev.Slot]
+	}
+	if sl == nil || sl.State != slotRunning || !sl.names(ev) {
+		sl = l.occupied(ev, true)
+	}
 	if sl == nil || ev.Verdict != VerdictNone && l.pruned(ev, sl) {
 		return false
 	}
@@ -283,7 +301,6 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 		l.failAttempt(ev.Slot, ReasonEnvironment)
 		return false
 	}
-	s := &l.s
 	gi, k := sl.Group, sl.Sample
 	g := &s.Groups[gi]
 	l.sample(gi, k).Slot = none

@@ -263,11 +263,16 @@ func (l *Loop) broken(format string, args ...any) {
 
 // check asserts the cheap invariants after every step.
 func (l *Loop) check() {
-	s := &l.s
-	switch {
-	case !s.Ledger.balanced():
-		l.broken("the ledger does not balance: %+v", s.Ledger)
-	case s.Queue.Len > l.cfg.QueueGroups:
-		l.broken("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups)
+	if !l.s.Ledger.balanced() || l.s.Queue.Len > l.cfg.QueueGroups {
+		l.report()
 	}
+}
+
+// report says which of the cheap invariants is broken.
+func (l *Loop) report() {
+	s := &l.s
+	if !s.Ledger.balanced() {
+		l.broken("the ledger does not balance: %+v", s.Ledger)
+	}
+	l.broken("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups)
 }

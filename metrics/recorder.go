@@ -185,12 +185,16 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 // ObserveEvent is Observe without copying what it is given, which it only reads.
 func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.now = max(r.now, ev.Time)
-	if ev.Kind == loop.RolloutScored && len(actions) == 1 && r.turnover(ev, m, &actions[0]) {
-		return
+	if len(actions) != 1 || ev.Kind != loop.RolloutScored || !r.turnover(ev, m, &actions[0]) { // hardly ever
+		r.observe(ev, m, actions)
 	}
+}
+
+// observe takes any event; the time of it has been noted.
+func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.settle()
 	switch ev.Kind {
-	case loop.RolloutScored: // nearly all
+	case loop.RolloutScored:
 		r.scored(ev, m)
 	case loop.RolloutFailed, loop.RolloutAborted:
 		if use := r.vacate(ev); use != nil {
@@ -412,8 +416,9 @@ func (r *Recorder) occupy(a *loop.Action) *slotUse {
 }
 
 func (r *Recorder) use(use *slotUse, a *loop.Action) {
-	use.group, use.sample, use.attempt = a.Group, a.Sample, a.Attempt
-	use.start, use.first, use.engine, use.past, use.aborted, use.failed = r.now, int32(a.Version), a.Engine, false, false, false
+	// Sample and attempt apart: halves that were stored one by one are slow to read as one.
+	use.group, use.sample, use.start, use.attempt = a.Group, a.Sample, r.now, a.Attempt
+	use.first, use.engine, use.past, use.aborted, use.failed = int32(a.Version), a.Engine, false, false, false
 }
 
 // pastOf returns what is remembered of the attempt in a slot, nothing if it was never resumed.

@@ -63,6 +63,9 @@ type Config struct {
 	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time;
 	// what it stood interrupted is in neither.
 	Observe func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action)
+	// Stepped, if not nil, is called after every train step with the version it made. It costs
+	// nothing between two steps, as Observe does at every event.
+	Stepped func(made loop.Version)
 }
 
 // Validate reports what cannot be simulated.
@@ -119,7 +122,7 @@ func (c Config) Validate() error {
 // merged reports whether the end of a whole rollout is known when it starts: no
 // engine changes its speed, stands still or is interrupted.
 func (c *Config) merged() bool {
-	return c.Agents == nil && c.EngineSpeed == nil && c.Faults.none() && (c.Validation.Every == 0 || c.Validation.Trainer) &&
+	return c.NSPerToken >= 1 && c.Agents == nil && c.EngineSpeed == nil && c.Faults.none() && (c.Validation.Every == 0 || c.Validation.Trainer) &&
 		c.Speed == nil && !c.Lockstep && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
 		(c.Loop.Sync == loop.SyncInFlight || c.SyncNS == 0 && c.Loop.Sync != loop.SyncRestart)
 }

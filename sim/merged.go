@@ -20,7 +20,6 @@ type merged struct {
 	calendar calendar
 	// switches are those of every engine, served what each serves.
 	switches []switches
-	engineOf []int32
 	// ns is the time of a token, nsWhole the same as a whole number, 0 if it is none.
 	ns      float64
 	nsWhole int64
@@ -50,6 +49,7 @@ type rollout struct {
 	attempt int32
 	next    int32 // in its bucket
 	reward  float32
+	engine  int32 // the slot's
 	verdict loop.Verdict
 }
 
@@ -57,11 +57,13 @@ func (s *rollout) before(o *rollout) bool {
 	return s.group < o.group || s.group == o.group && s.sample < o.sample
 }
 
-// switches is what an engine served, and until when. Only those that a running
-// rollout has seen are kept.
+// switches is what an engine served, and until when.
 type switches struct {
 	served loop.Version
-	// log has the switches from number first on.
+	// count is how many there were. The last two are apart: hardly a rollout sees more.
+	count              int64
+	beforeLast, latest switched
+	// log has the switches from number first on: those that a running rollout has seen.
 	first int64
 	log   []switched
 }
@@ -72,16 +74,19 @@ type switched struct {
 	by int64
 }
 
-func (s *switches) count() int64 { return s.first + int64(len(s.log)) }
+// longAgo is before anything: no rollout has made a token then, however long it takes.
+const longAgo = -(1 << 61)
 
 func newMerged(cfg *Config) *merged {
 	c := cfg.Loop.Concurrency()
 	m := &merged{slots: make([]rollout, c), switches: make([]switches, len(cfg.Loop.EngineSlots)), ns: cfg.NSPerToken}
 	m.calendar = newCalendar(m.slots)
+	first := 0
 	for i, n := range cfg.Loop.EngineSlots {
-		m.switches[i].log = make([]switched, 0, 64)
+		m.switches[i] = switches{beforeLast: switched{at: longAgo}, latest: switched{at: longAgo}, log: make([]switched, 0, 64)}
 		for range n {
-			m.engineOf = append(m.engineOf, int32(i))
+			m.slots[first].engine = int32(i)
+			first++
 		}
 	}
 	if whole := int64(cfg.NSPerToken); float64(whole) == cfg.NSPerToken && whole < 1<<31 {
@@ -162,7 +167,7 @@ func (r *runner) endMerged(slot int32) {
 	ev := &m.ev
 	ev.Time, ev.Slot, ev.Group, ev.Sample, ev.Attempt = r.now, slot, s.group, s.sample, s.attempt
 	ev.Tokens, ev.Reward, ev.Verdict = s.tokens, s.reward, s.verdict
-	m.m.VersionTokens, m.m.Spans = m.versionTokens(s, m.engineOf[slot])
+	m.m.VersionTokens, m.m.Spans = m.versionTokens(s)
 	m.m.EnvironmentNS = s.environmentNS
 	s.group = 0
 	r.events++
@@ -188,9 +193,8 @@ func (r *runner) endMerged(slot int32) {
 func (r *runner) startMerged(a *loop.Action) {
 	m := r.merged
 	s := &m.slots[a.Slot]
-	s.group, s.sample, s.attempt = a.Group, a.Sample, a.Attempt
-	w := &m.switches[a.Engine]
-	s.from = w.first + int64(len(w.log))
+	// Sample and attempt apart: halves that were stored one by one are slow to read as one.
+	s.group, s.sample, s.from, s.attempt = a.Group, a.Sample, m.switches[a.Engine].count, a.Attempt
 	if m.plain != nil {
 		if a.Group != m.drawn {
 			m.drawn, m.draws = a.Group, m.plain.length.Group(uint64(a.Group))
@@ -250,15 +254,15 @@ func (s *rollout) lastToken() float64 { return float64(s.end - s.environmentNS) 
 // versions lower by its step. The last two switches are always looked at: those
 // before the rollout began found none made, and how many it has seen is chance, so
 // that a loop's end would be guessed wrong more often than not.
-func (m *merged) versionTokens(s *rollout, engine int32) (sum int64, runs int) {
-	w := &m.switches[engine]
+func (m *merged) versionTokens(s *rollout) (sum int64, runs int) {
+	w := &m.switches[s.engine]
 	tokens, last := int64(s.tokens), s.lastToken()
 	sum = int64(w.served) * tokens
-	n := len(w.log)
-	if int(s.from-w.first) >= n-2 && n >= 2 && m.ns >= 1 {
-		x, y := &w.log[n-2], &w.log[n-1]
-		first, second := m.made(tokens, last, x.at), m.made(tokens, last, y.at)
-		return sum - first*x.by - second*y.by, fewer(0, first) + fewer(first, second) + fewer(second, tokens)
+	if s.from+2 >= w.count {
+		before := m.made(tokens, last, w.beforeLast.at)
+		made := m.made(tokens, last, w.latest.at)
+		sum -= before*w.beforeLast.by + made*w.latest.by
+		return sum, fewer(0, before) + fewer(before, made) + fewer(made, tokens)
 	}
 	made := int64(0)
 	for _, x := range w.log[s.from-w.first:] {
@@ -280,22 +284,24 @@ func (r *runner) switchMerged(engine int32, v loop.Version) {
 	if len(w.log) == cap(w.log) {
 		m.forget(engine)
 	}
-	w.log = append(w.log, switched{at: float64(r.now), by: int64(v - w.served)})
+	w.beforeLast, w.latest = w.latest, switched{at: float64(r.now), by: int64(v - w.served)}
+	w.log = append(w.log, w.latest)
 	w.served = v
+	w.count++
 }
 
 // forget drops the switches that every running rollout of an engine has come after,
 // and doubles the room if most are still needed.
 func (m *merged) forget(engine int32) {
 	w := &m.switches[engine]
-	needed := w.count()
+	needed := w.count
 	for i := range m.slots {
-		if s := &m.slots[i]; s.group != 0 && m.engineOf[i] == engine {
+		if s := &m.slots[i]; s.group != 0 && s.engine == engine {
 			needed = min(needed, s.from)
 		}
 	}
 	log := w.log
-	if kept := w.count() - needed; kept > int64(cap(log)/2) {
+	if w.count-needed > int64(cap(log)/2) {
 		log = make([]switched, 0, 2*cap(log))
 	}
 	w.log = append(log[:0], w.log[needed-w.first:]...)

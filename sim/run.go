@@ -274,6 +274,9 @@ func (r *runner) deliverPending() {
 		}
 	}
 	r.deliver(ev, 0, metrics.Measured{})
+	if ev.Kind == loop.TrainStepEnded && r.cfg.Stepped != nil {
+		r.cfg.Stepped(ev.Version)
+	}
 }
 
 // schedule has an event delivered at its time. A sync schedules one for every
