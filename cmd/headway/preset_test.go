@@ -31,7 +31,7 @@ func TestEveryPresetSimulates(t *testing.T) {
 			{"sync.time_s=1", "sync.prefill_tokens_per_s=2000", "rollout.start=gang", "rollout.redundancy=1"},
 		} {
 			c := presetCase(t, p.Name, variant...)
-			doc, err := simulate(c, "", nil)
+			doc, err := simulate(c)
 			if err != nil {
 				t.Errorf("%s with %v: %v", p.Name, variant, err)
 				continue
@@ -194,7 +194,7 @@ func TestConfigWarns(t *testing.T) {
 // The ends of verl's threshold: with rollouts that are fast enough 1 is one step
 // off, and 0 with a sync every step is synchronous, whichever side waits.
 func TestThresholdEnds(t *testing.T) {
-	fast, err := simulate(presetCase(t, "one-step-off", "train.utilization=8"), "", nil)
+	fast, err := simulate(presetCase(t, "one-step-off", "train.utilization=8"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,11 +208,11 @@ func TestThresholdEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		threshold, err := simulate(cases[0], "", nil)
+		threshold, err := simulate(cases[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		synchronous, err := simulate(presetCase(t, "synchronous", "sync.time_s=1", "train.utilization="+utilization), "", nil)
+		synchronous, err := simulate(presetCase(t, "synchronous", "sync.time_s=1", "train.utilization="+utilization))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 // replayCmd takes a recorded run through the loop again.
 type replayCmd struct {
 	output
+	timelineOptions
 	Path string `arg:"" name:"run" help:"A run directory, or a trace file."`
 }
 
@@ -27,6 +28,9 @@ type replayReport struct {
 
 // Run replays and says whether the trace is reproduced.
 func (c *replayCmd) Run(application *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	file, err := trace.Open(c.Path)
 	if err != nil {
 		return usageError("name a run directory that headway run made, or a trace file", "%w", err)
@@ -56,7 +60,12 @@ func (c *replayCmd) Run(application *app) error {
 		return runError(fmt.Sprintf("the trace was written by %s; this is %s", found.Header.Program, programName()),
 			"%s: after %d identical actions: %v", file.Name(), found.Actions, found.Difference)
 	}
-	return nil
+	drawing, err := drawTrace(c.Path, c.timelineOptions)
+	if err != nil || drawing == nil || c.JSON {
+		return err
+	}
+	_, err = fmt.Fprintln(application.Stdout, drawing.drawn())
+	return err
 }
 
 // replayError says what can be done about a trace that cannot be replayed.

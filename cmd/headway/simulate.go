@@ -15,6 +15,7 @@ import (
 // simulateCmd runs a document in virtual time.
 type simulateCmd struct {
 	output
+	timelineOptions
 	File   string   `arg:"" optional:"" help:"The document; its rollout, train, queue, sync, filter and steps sections are used."`
 	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 	Seeds  int      `default:"1" placeholder:"N" help:"Simulate N seeds, from the document's on; intervals are then over seeds."`
@@ -51,8 +52,8 @@ func (c *simulateCmd) Run(application *app) error {
 	if c.Seeds == 1 && len(c.Grid) == 0 && c.Out == "" {
 		return c.single(application)
 	}
-	if c.Trace != "" {
-		return usageError(simulateHint, "--trace %s: a trace is of one simulation, and --seeds and --grid make several", c.Trace)
+	if c.Trace != "" || c.Timeline != "" {
+		return usageError(simulateHint, "--trace and --timeline are of one simulation, and --seeds and --grid make several")
 	}
 	return c.several(application)
 }
@@ -68,7 +69,15 @@ func (c *simulateCmd) single(application *app) error {
 		return err
 	}
 	warn(application, cases[0].document.Warnings())
-	doc, err := simulate(cases[0], c.Trace, newStepProgress(application))
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	prediction, err := expect(cases[0].document, cases[0].setting)
+	if err != nil {
+		return errors.Join(predictUsage(err), files.end(err))
+	}
+	doc, err := simulateExpecting(cases[0], prediction, files, newStepProgress(application))
 	if err != nil {
 		return err
 	}
@@ -85,11 +94,44 @@ func (c *simulateCmd) single(application *app) error {
 		err = printJSON(application.Stdout, doc)
 	case refused == nil:
 		err = printSimulation(application.Stdout, cases[0], doc)
+		if err == nil && files.timeline != nil {
+			_, err = fmt.Fprintln(application.Stdout, files.timeline.drawn())
+		}
 	}
 	if err != nil {
 		return err
 	}
 	return refused
+}
+
+// simulationFiles are what a simulation writes as it goes.
+type simulationFiles struct {
+	trace    *traceFile
+	timeline *timelineFile
+}
+
+// files creates the files that are asked for, before anything is simulated.
+func (c *simulateCmd) files() (f simulationFiles, err error) {
+	if f.timeline, err = c.timelineOptions.create(); err != nil {
+		return f, err
+	}
+	if c.Trace != "" {
+		if f.trace, err = createTrace(c.Trace); err != nil {
+			return f, errors.Join(err, f.timeline.end())
+		}
+	}
+	return f, nil
+}
+
+// watch has a simulation written.
+func (f simulationFiles) watch(cfg *sim.Config, document config.Config) error {
+	f.timeline.watch(cfg, fmt.Sprintf("headway simulate, seed %d", document.Seed))
+	return f.trace.watch(cfg, document)
+}
+
+// end ends the files of a simulation that ended with an error or nil.
+func (f simulationFiles) end(failed error) error {
+	return errors.Join(f.trace.end(failed), f.timeline.end())
 }
 
 // simulateCase is one simulation to make.
@@ -218,36 +260,30 @@ func withoutMeans(doc simulation) simulationWithoutMeans {
 	return simulationWithoutMeans{simulation: doc}
 }
 
-// simulate makes one simulation; a trace is written if a path is given, and
-// progress shown if it is not nil.
-func simulate(c simulateCase, tracePath string, show *stepProgress) (doc simulation, err error) {
+// simulate makes one simulation and writes no file.
+func simulate(c simulateCase) (doc simulation, err error) {
 	prediction, err := expect(c.document, c.setting)
 	if err != nil {
 		return doc, predictUsage(err)
 	}
-	return simulateExpecting(c, prediction, tracePath, show)
+	return simulateExpecting(c, prediction, simulationFiles{}, nil)
 }
 
-// simulateExpecting is simulate with the closed form at hand.
-func simulateExpecting(c simulateCase, prediction theory.Prediction, tracePath string, show *stepProgress) (doc simulation, err error) {
-	var traced *traceFile
-	if tracePath != "" {
-		if traced, err = createTrace(tracePath); err != nil {
-			return doc, err
-		}
-	}
+// simulateExpecting makes one simulation with the closed form at hand, writes the
+// files that there are and shows progress if it is not nil.
+func simulateExpecting(c simulateCase, prediction theory.Prediction, files simulationFiles, show *stepProgress) (doc simulation, err error) {
 	var observer *bias.Observer
 	observe := func(cfg *sim.Config) error {
 		if c.bias {
 			observer = watchBias(cfg)
 		}
-		return traced.watch(cfg, c.document)
+		return files.watch(cfg, c.document)
 	}
-	if traced == nil && !c.bias {
+	if files == (simulationFiles{}) && !c.bias {
 		observe = nil
 	}
 	run, err := settle(c, prediction.SettlingSteps, show, observe)
-	if err = errors.Join(err, traced.end(err)); err != nil {
+	if err = errors.Join(err, files.end(err)); err != nil {
 		return doc, simulationError(err)
 	}
 	doc = simulation{

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/headway-rl/headway/config"
@@ -198,13 +196,4 @@ func (g *grid) check() ([]config.Warning, error) {
 		stride *= size
 	}
 	return warnings, nil
-}
-
-// name says which simulation of several this is.
-func (c *simulateCase) name() string {
-	parts := []string{fmt.Sprintf("seed %d", c.document.Seed)}
-	for _, o := range c.set {
-		parts = append(parts, o.key+"="+o.value)
-	}
-	return strings.Join(parts, ", ")
 }

@@ -19,7 +19,7 @@ const parquetRowsMax = 10_000
 type parquetRows struct {
 	path   string
 	file   *os.File
-	writer *parquet.Writer
+	writer *parquet.GenericWriter[any]
 	mark   string
 	accept bool
 	// numeric says which of the grid's keys have numbers alone for values.
@@ -45,7 +45,7 @@ func createParquet(path string, g *grid, mark string, accept bool) (*parquetRows
 	for i := range columns {
 		options = append(options, parquet.KeyValueMetadata(columns[i].name, columns[i].doc))
 	}
-	w.writer = parquet.NewWriter(file, options...)
+	w.writer = parquet.NewGenericWriter[any](file, options...)
 	return w, nil
 }
 

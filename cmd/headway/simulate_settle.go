@@ -276,19 +276,21 @@ func refusalHint(doc *simulation) string {
 		drifts = drifts || u.cause == estimate.Transient || u.cause == estimate.Trend
 	}
 	w := doc.Warmup
-	beyond := ""
 	if w.ClosedFormSteps > float64(w.Steps+int(doc.Steps)) {
-		beyond = fmt.Sprintf("; by the closed form this queue needs about %s steps", report.Count(int64(w.ClosedFormSteps)))
+		more, endless, drifts = math.Max(more, w.ClosedFormSteps-float64(w.Steps)), false, true
 	}
+	warmup, measured := rounded(float64(w.Steps)+more), rounded(math.Max(float64(doc.Steps), more))
 	switch {
 	case endless && more == 0:
-		return "the steps show no end of the drift: the workload itself may change over the run (lengths, solve rate, curriculum), or the queue may fill for very long" + beyond + instead
+		return "the steps show no end of the drift: the workload itself may change over the run (lengths, solve rate, curriculum), or the queue may fill for very long" + instead
+	case drifts && w.Automatic:
+		return fmt.Sprintf("about %s steps more should do: --set steps.warmup=%d --set steps.measured=%d%s", report.Count(int64(more)), warmup, measured, instead)
 	case drifts:
-		return fmt.Sprintf("about %s steps more should do: --set steps.warmup=%d --set steps.measured=%d%s%s",
-			report.Count(int64(more)), rounded(float64(w.Steps)+more), doc.Steps, beyond, instead)
+		return fmt.Sprintf("about %s steps more should do: --set steps.measured=%d, and --set steps.warmup=%d or null for an automatic one%s",
+			report.Count(int64(more)), measured, warmup, instead)
 	}
-	return fmt.Sprintf("about %s steps more should do: --set steps.measured=%d%s%s",
-		report.Count(int64(more)), rounded(float64(doc.Steps)+more), beyond, instead)
+	return fmt.Sprintf("about %s steps more should do: --set steps.measured=%d%s",
+		report.Count(int64(more)), rounded(float64(doc.Steps)+more), instead)
 }
 
 // rounded rounds up to two digits: the estimate is no better.

@@ -158,7 +158,7 @@ func (g *grid) make(i int64) made {
 	if err != nil {
 		return made{one: one, err: err}
 	}
-	doc, err := simulateExpecting(one, prediction, "", nil)
+	doc, err := simulateExpecting(one, prediction, simulationFiles{}, nil)
 	doc.Series = nil
 	return made{one, doc, err}
 }

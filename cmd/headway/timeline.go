@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/timeline"
+	"github.com/headway-rl/headway/trace"
+)
+
+// timelineOptions are the flags of a drawing that trace viewers read. Embedded by the
+// commands that have a run at hand.
+type timelineOptions struct {
+	Timeline      string `placeholder:"OUT.json" help:"Draw every slot, train step and weight sync to a new file for ui.perfetto.dev or chrome://tracing."`
+	TimelineSteps int    `default:"20" placeholder:"N" help:"Draw N train steps; 0 draws all, a line a rollout (default: 20)."`
+	TimelineFrom  int64  `default:"-1" placeholder:"VERSION" help:"Begin to draw at this policy version (default: the end of the warm-up)."`
+}
+
+// check refuses what cannot be drawn.
+func (o *timelineOptions) check() error {
+	switch {
+	case o.TimelineSteps < 0:
+		return usageError("0 draws all of them", "--timeline-steps %d: expected a number of train steps", o.TimelineSteps)
+	case o.TimelineFrom < -1:
+		return usageError("0 is the start of the run", "--timeline-from %d: expected a policy version", o.TimelineFrom)
+	case o.Timeline == "" && (o.TimelineSteps != 20 || o.TimelineFrom != -1):
+		return usageError("--timeline OUT.json names the file", "--timeline-steps and --timeline-from say what --timeline draws")
+	}
+	return nil
+}
+
+// timelineFile is the file being drawn. The nil timelineFile draws nothing.
+type timelineFile struct {
+	options timelineOptions
+	file    *os.File
+	drawing *timeline.Drawing
+}
+
+// create makes the file, before anything is simulated; nil where none is asked for.
+func (o timelineOptions) create() (*timelineFile, error) {
+	if err := o.check(); err != nil || o.Timeline == "" {
+		return nil, err
+	}
+	file, err := createFile("--timeline", o.Timeline)
+	if err != nil {
+		return nil, err
+	}
+	return &timelineFile{options: o, file: file}, nil
+}
+
+// begin begins the drawing of a run whose warm-up is known by now.
+func (f *timelineFile) begin(title string, rules loop.Config, warmup loop.Version) {
+	o := timeline.Options{Rules: rules, Title: title, From: warmup}
+	if f.options.TimelineFrom >= 0 {
+		o.From = loop.Version(f.options.TimelineFrom)
+	}
+	if f.options.TimelineSteps > 0 {
+		o.To = o.From + loop.Version(f.options.TimelineSteps)
+	}
+	f.drawing = timeline.New(f.file, o)
+}
+
+// watch has a simulation drawn, beside whatever observes it already.
+func (f *timelineFile) watch(cfg *sim.Config, title string) {
+	if f == nil {
+		return
+	}
+	f.begin(title, cfg.Loop, loop.Version(cfg.Warmup))
+	observe := cfg.Observe
+	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+		f.drawing.Observe(ev, environmentNS, actions)
+		if observe != nil {
+			observe(ev, generateNS, environmentNS, actions)
+		}
+	}
+}
+
+// end ends the file; one that was not begun is removed.
+func (f *timelineFile) end() error {
+	switch {
+	case f == nil:
+		return nil
+	case f.drawing == nil:
+		return errors.Join(f.file.Close(), os.Remove(f.options.Timeline))
+	}
+	err := errors.Join(f.drawing.Close(), f.file.Close())
+	if errors.Is(err, timeline.ErrEmpty) {
+		return runError("name an earlier version with --timeline-from", "--timeline %s: %w", f.options.Timeline, err)
+	}
+	if err != nil {
+		return fmt.Errorf("--timeline %s: %w", f.options.Timeline, err)
+	}
+	return nil
+}
+
+// drawn says what a file shows.
+func (f *timelineFile) drawn() string {
+	t := f.drawing.Totals()
+	return fmt.Sprintf("%s: %s and %s over %s s, %s events; open it in ui.perfetto.dev or chrome://tracing", f.options.Timeline,
+		plural(t.Rollouts, "rollout"), plural(t.TrainSteps, "train step"), report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
+}
+
+// drawTrace draws a recorded run, whose events go through the loop again: a trace
+// may lack the notices.
+func drawTrace(path string, options timelineOptions) (f *timelineFile, err error) {
+	if f, err = options.create(); err != nil || f == nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.end()) }()
+	file, err := trace.Open(path)
+	if err != nil {
+		return f, err
+	}
+	defer file.Close()
+	reader, err := trace.NewReader(file)
+	if err != nil {
+		return f, replayError(file.Name(), err)
+	}
+	rules := reader.Header.Loop.WithDefaults()
+	machine, err := loop.New(rules)
+	if err != nil {
+		return f, err
+	}
+	f.begin(path, rules, reader.Header.Warmup)
+	for {
+		record, err := reader.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return f, nil
+		case err != nil:
+			return f, replayError(file.Name(), err)
+		case record.Event != nil:
+			actions, _ := machine.Step(record.Event.Event)
+			f.drawing.Observe(record.Event.Event, record.Event.EnvironmentNS, actions)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package timeline
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Processes of the file, as viewers call a set of tracks. Engines come last.
+const (
+	trainerProcess = 1
+	queueProcess   = 2
+	engineProcess  = 3
+)
+
+// Tracks within a process.
+const (
+	stepTrack    = 1 // of the trainer
+	syncTrack    = 2 // of the trainer: weight syncs of the whole fleet
+	endTrack     = 1 // of the queue: groups that end untrained
+	weightsTrack = 1 // of an engine
+	slotTrack    = 2 // of an engine: the first of its slots
+)
+
+// nameTracks tells the viewer what the tracks are, and their order.
+func (d *Drawing) nameTracks() {
+	o := d.out
+	o.process(trainerProcess, "trainer")
+	o.track(trainerProcess, stepTrack, "train steps")
+	o.track(trainerProcess, syncTrack, "weight syncs")
+	o.process(queueProcess, "queue")
+	o.track(queueProcess, endTrack, "groups that end untrained")
+	for e, n := range d.opt.Rules.EngineSlots {
+		o.process(engineProcess+e, fmt.Sprintf("engine %d", e))
+		o.track(engineProcess+e, weightsTrack, "weights")
+		for k := range n {
+			o.track(engineProcess+e, slotTrack+k, fmt.Sprintf("slot %d", int(d.first[e])+k))
+		}
+	}
+}
+
+// clip is where a span that began at a time begins in the window.
+func (d *Drawing) clip(from int64) int64 { return max(from, d.totals.FromNS) }
+
+// outcome is how a rollout left its slot.
+type outcome struct {
+	end           string
+	tokens        int32
+	reward        float32
+	scored        bool
+	environmentNS int64
+}
+
+// endRollout draws what ran in a slot, if anything did, and frees it.
+func (d *Drawing) endRollout(slot int32, o outcome) {
+	r := d.slots[slot]
+	if r.group == 0 {
+		return
+	}
+	d.slots[slot] = rollout{}
+	d.active--
+	if d.window != inside {
+		return
+	}
+	from := d.clip(r.from)
+	d.totals.RolloutNS += d.now - from
+	d.totals.Rollouts++
+	engine := d.engine[slot]
+	pid, tid := engineProcess+int(engine), slotTrack+int(slot-d.first[engine])
+	e := d.out
+	e.span(pid, tid, "rollout", from, d.now)
+	e.nameGroup(r.group)
+	e.args()
+	e.arg("group", int64(r.group))
+	e.arg("sample", int64(r.sample))
+	e.arg("attempt", int64(r.attempt))
+	e.arg("version", int64(r.version))
+	if r.resumed {
+		e.arg("resumed", 1)
+	}
+	if o.tokens > 0 {
+		e.arg("tokens", int64(o.tokens))
+	}
+	if o.scored {
+		e.argFloat("reward", float64(o.reward))
+	}
+	e.argText("end", o.end)
+	if from > r.from {
+		e.argFloat("began_s", float64(r.from)/1e9)
+	}
+	e.close()
+	if o.environmentNS > 0 {
+		// Its parts may lie between generations: only their sum is known, and drawn at the end.
+		e.span(pid, tid, "environment", max(from, d.now-o.environmentNS), d.now)
+		e.nameText("environment")
+		e.close()
+	}
+}
+
+// endStep draws the running train step.
+func (d *Drawing) endStep(how string) {
+	s := d.step
+	d.step = step{}
+	if d.window != inside {
+		return
+	}
+	from := d.clip(s.from)
+	d.totals.TrainNS += d.now - from
+	d.totals.TrainSteps++
+	e := d.out
+	e.span(trainerProcess, stepTrack, "train", from, d.now)
+	e.nameVersion("step to v", s.version+1)
+	e.args()
+	e.arg("from_version", int64(s.version))
+	e.arg("lease", int64(s.lease))
+	e.arg("groups", s.groups)
+	e.arg("rollouts", s.rollouts)
+	if s.groups > 0 {
+		n := float64(s.groups)
+		e.argFloat("staleness_mean", float64(s.staleness)/n)
+		e.arg("staleness_max", int64(s.stalenessMax))
+		e.argFloat("pqs_mean", float64(s.pqs)/n)
+		e.argFloat("iqs_mean", float64(s.iqs)/n)
+	}
+	e.argText("end", how)
+	e.close()
+}
+
+// drawStaleness shows the staleness of the batch whose step begins.
+func (d *Drawing) drawStaleness() {
+	if s := &d.step; d.window == inside && s.groups > 0 {
+		e := d.out
+		e.counter(trainerProcess, "staleness of the batch", d.now)
+		e.args()
+		e.argFloat("mean", float64(s.staleness)/float64(s.groups))
+		e.arg("max", int64(s.stalenessMax))
+		e.close()
+	}
+}
+
+// drawSync draws what an engine's sync was at, unless that took no time.
+func (d *Drawing) drawSync(engine int32, how string) {
+	s := d.sync[engine]
+	if d.window != inside || s.doing != loading && s.doing != switching || d.clip(s.from) >= d.now {
+		return
+	}
+	e := d.out
+	e.span(engineProcess+int(engine), weightsTrack, "sync", d.clip(s.from), d.now)
+	if s.doing == loading {
+		e.nameVersion("load v", s.version)
+	} else {
+		e.nameVersion("switch to v", s.version)
+	}
+	d.endedBy(how)
+}
+
+// endedBy closes a span with how it ended, where that is worth a word.
+func (d *Drawing) endedBy(how string) {
+	if how != "" {
+		d.out.args()
+		d.out.argText("end", how)
+	}
+	d.out.close()
+}
+
+func (d *Drawing) endSync(engine int32, how string) {
+	d.drawSync(engine, how)
+	d.sync[engine] = load{}
+}
+
+// endFleet draws the sync of the whole fleet.
+func (d *Drawing) endFleet(how string) {
+	s := d.fleet
+	d.fleet = load{}
+	if d.window != inside || s.doing == idle || d.clip(s.from) >= d.now {
+		return
+	}
+	d.out.span(trainerProcess, syncTrack, "sync", d.clip(s.from), d.now)
+	d.out.nameVersion("sync v", s.version)
+	d.endedBy(how)
+}
+
+// drawEnd marks a group that ends untrained.
+func (d *Drawing) drawEnd(a *loop.Action) {
+	e := d.out
+	e.instant(queueProcess, endTrack, a.End.String(), d.now)
+	e.nameText(a.End.String())
+	e.args()
+	e.arg("group", int64(a.Group))
+	e.argText("reason", a.Reason.String())
+	e.arg("scored_rollouts", int64(a.Count))
+	e.arg("start_version", int64(a.StartVersion))
+	e.arg("version", int64(a.Version))
+	e.close()
+}
+
+// gauge is a number over time.
+type gauge int
+
+const (
+	queueGroups gauge = iota
+	inFlight
+	trainedVersion
+	servedVersion
+	gaugeCount
+)
+
+// gauges draws the numbers that changed, once an instant at most for every event.
+func (d *Drawing) gauges() {
+	oldest := d.ahead
+	for _, v := range d.served {
+		oldest = min(oldest, v)
+	}
+	level := [gaugeCount]int64{queueGroups: int64(len(d.queue.ready)), inFlight: d.active, trainedVersion: int64(d.ahead), servedVersion: int64(oldest)}
+	if d.shown && level == d.level {
+		return
+	}
+	e := d.out
+	show := func(pid int, name, series string, value gauge) {
+		if !d.shown || level[value] != d.level[value] {
+			e.counter(pid, name, d.now)
+			e.args()
+			e.arg(series, level[value])
+			e.close()
+		}
+	}
+	show(queueProcess, "ready groups", "groups", queueGroups)
+	show(queueProcess, "rollouts in flight", "rollouts", inFlight)
+	show(trainerProcess, "version trained", "version", trainedVersion)
+	show(trainerProcess, "version served", "version", servedVersion)
+	d.level, d.shown = level, true
+}
