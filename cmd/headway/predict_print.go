@@ -20,7 +20,7 @@ func printPrediction(w io.Writer, in theory.Input, a answer) error {
 	if sentence := dominantSentence(p); sentence != "" {
 		fmt.Fprintf(&b, "\n%s\n", sentence)
 	}
-	predictLevers(&b, p)
+	predictLevers(&b, a)
 	for i, warning := range p.Warnings {
 		if i == 0 {
 			fmt.Fprintf(&b, "\nWarnings\n")
@@ -118,14 +118,25 @@ func dominantSentence(p theory.Prediction) string {
 
 // predictLevers prints what single changes would buy, and below the table what
 // each of them holds fixed, since that decides its sign.
-func predictLevers(b *strings.Builder, p theory.Prediction) {
+func predictLevers(b *strings.Builder, a answer) {
+	p := a.Prediction
 	if len(p.Levers) == 0 {
 		return
 	}
 	fmt.Fprintln(b)
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "Levers\tstaleness\tcorrected\tperiod ×\n")
+	if a.Simulated != nil {
+		fmt.Fprintf(table, "Levers, simulated\tstaleness\tperiod ×\n")
+		for _, lever := range p.Levers {
+			fmt.Fprintf(table, "  %s\t%s\t%s\n", lever.Change, lever.StalenessMean.Format(2), lever.PeriodRatio.Format(2))
+		}
+	} else {
+		fmt.Fprintf(table, "Levers\tstaleness\tcorrected\tperiod ×\n")
+	}
 	for _, lever := range p.Levers {
+		if a.Simulated != nil {
+			break
+		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", lever.Change, lever.StalenessMean.Format(2), lever.CorrectedMean.Format(2), lever.PeriodRatio.Format(2))
 	}
 	flush(table)

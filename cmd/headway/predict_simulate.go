@@ -91,7 +91,10 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 	a.Basis = basisSimulation
 	a.fill(res.Summary, in)
 	a.Simulated.WarmupSteps = d.Steps.Warmup
-	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", d.Steps.Measured, d.Steps.Warmup))
+	if a.Levers, err = simulatedLevers(d, setting, res.Summary); err != nil {
+		return predictUsage(err)
+	}
+	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", d.Steps.Measured, d.Steps.Warmup), leverBasis(a.Levers))
 	return nil
 }
 
@@ -111,8 +114,13 @@ func (a *answer) fill(s metrics.Summary, in theory.Input) {
 		a.Period.RelativeToStep = theory.Known(s.PeriodS.Mean / s.StepS.Mean)
 	}
 	a.Dominant = s.Dominant
-	// Levers are closed forms as well: without one they say nothing.
-	a.Levers = []theory.Lever{}
+	// What was decoded says nothing of tools, judges and rules that wait.
+	if s.Utilization > 0 {
+		a.Utilization, a.Regime = s.Utilization, theory.TrainBound
+		if s.Utilization*s.Acceptance < 1 {
+			a.Regime = theory.RolloutBound
+		}
+	}
 	a.Simulated = &simulatedAnswer{Steps: int(s.Steps), StalenessMean95: s.Confidence.StalenessMean95}
 	if s.Length.SampledMeanTokens > 0 {
 		a.Simulated.TrainedOverSampledLength = s.Length.TrainedMeanTokens / s.Length.SampledMeanTokens
