@@ -15,7 +15,11 @@ import (
 func printPrediction(w io.Writer, in theory.Input, a answer) error {
 	p := a.Prediction
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%s\n\n", predictSetting(in, p), regimeSentence(in, p))
+	fmt.Fprintf(&b, "%s\n\n%s", predictSetting(in, p), regimeSentence(in, p))
+	if a.Simulated != nil {
+		fmt.Fprintf(&b, " What binds: %s.", a.Simulated.Binding)
+	}
+	b.WriteString("\n\n")
 	predictFigures(&b, in, a)
 	if sentence := dominantSentence(p); sentence != "" {
 		fmt.Fprintf(&b, "\n%s\n", sentence)

@@ -37,6 +37,8 @@ type simulatedAnswer struct {
 	StalenessMean95 [2]float64 `json:"staleness_mean_95"`
 	// TrainedOverSampledLength is below 1 where short rollouts are trained on more often.
 	TrainedOverSampledLength float64 `json:"trained_over_sampled_length"`
+	// Binding is what limits: rollout, train, sync, environment, sandbox, judge or prefill.
+	Binding string `json:"binding"`
 	// DiscardedShare is the share of ready groups that are never trained on.
 	DiscardedShare float64 `json:"discarded_share"`
 }
@@ -121,7 +123,7 @@ func (a *answer) fill(s metrics.Summary, in theory.Input) {
 			a.Regime = theory.RolloutBound
 		}
 	}
-	a.Simulated = &simulatedAnswer{Steps: int(s.Steps), StalenessMean95: s.Confidence.StalenessMean95}
+	a.Simulated = &simulatedAnswer{Steps: int(s.Steps), StalenessMean95: s.Confidence.StalenessMean95, Binding: s.Throughput.Binding}
 	if s.Length.SampledMeanTokens > 0 {
 		a.Simulated.TrainedOverSampledLength = s.Length.TrainedMeanTokens / s.Length.SampledMeanTokens
 	}
