@@ -17,9 +17,9 @@ var budgetChecks = []check{
 		Known: "arithmetic. With K = `sync.every`, engines serve the version of the last sync until the trainer is K versions on. Below K−1 the trainer has nothing to train on before it reaches the next sync, which it alone brings: the run stands still. At K−1 what is generated from the start of a cycle's last step on, until a sync that takes time is done, is K versions old when the next step starts, and discarded. With `abort` and a budget of 0 every rollout that runs while a train step does is cancelled. Policy `bounded` takes a batch off its bound for every version that engines are behind: below η = K−1 less than a batch is left",
 	}, (*examination).budgetStarves},
 	{Kind{
-		Code: "budget-cannot-bind", Severities: []Severity{Warning, Info}, Keys: []string{keyBudget},
-		When:  "`queue.max_staleness` is above every staleness that occurs: it decides nothing",
-		Known: "arithmetic, where lengths have a cap (with `prompt_sigma` a `cap_tokens`) and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which it ended at most one group in a thousand: a warning where the budget is at least twice the mean",
+		Code: "budget-cannot-bind", Severities: []Severity{Warning, Info}, Keys: []string{keyBudget, keyEta},
+		When:  "`queue.max_staleness` is above every staleness that occurs, or `eta` admits more groups than are ever live: it decides nothing",
+		Known: "arithmetic, where lengths have a cap (with `prompt_sigma` a `cap_tokens`) and the train step a time: a group generates for at most (1 + ⌈(S−1)/C⌉)·d, d the longest rollout, and each version takes at least t_step, so PQS ≤ ⌊D/t_step⌋ + 1 + what engines are behind; oldest first, at most ⌈Q/B⌉ selections follow (for `bounded` and `threshold` what they admit, in place of Q). Else a simulation in which it ended at most one group in a thousand, or held back as few: a warning where the budget is at least twice the mean",
 	}, (*examination).budgetCannotBind},
 }
 
@@ -83,7 +83,27 @@ func (e *examination) etaStarves() {
 	f.Figures = Figures{{"eta", e.rules.Eta}, {"engines_behind_versions", float64(k - 1)}, {"groups_left", float64(max(left, 0))}}
 }
 
+// etaCannotBind is budgetCannotBind for policy bounded, where engines are never
+// behind, which would move the bound.
+func (e *examination) etaCannotBind() {
+	p := e.probe()
+	if e.behind() > 0 || p == nil || p.stalled != nil || p.starts == 0 || float64(p.bounded) > actsRarely*float64(p.starts) {
+		return
+	}
+	f := e.add(Warning, keyEta, Simulated)
+	f.What = fmt.Sprintf("eta %s decides nothing: of %d groups started, %d found as many live as it admits", short(e.rules.Eta), p.starts, p.bounded)
+	f.Why = fmt.Sprintf("it admits %d groups, and %d rollouts in flight with what is ready and in training are fewer; the mean staleness is %s",
+		e.rules.LiveGroupsMax(), e.rules.Concurrency(), short(p.result.Summary.Staleness.Mean))
+	f.Do = fmt.Sprintf("keep it as a safety net; a bound that acts is an eta below about %s, or more rollouts in flight", short(math.Ceil(10*p.result.Summary.Staleness.Mean)/10))
+	f.Figures = Figures{{"eta", e.rules.Eta}, {"groups_admitted", float64(e.rules.LiveGroupsMax())}, {"staleness_mean_versions", p.result.Summary.Staleness.Mean},
+		{"starts_at_bound_share", float64(p.bounded) / float64(p.starts)}}
+}
+
 func (e *examination) budgetCannotBind() {
+	if e.rules.Policy == loop.PolicyBounded {
+		e.etaCannotBind()
+		return
+	}
 	if e.rules.Policy != loop.PolicyMax && !(e.rules.Policy == loop.PolicyReplay && e.rules.MaxStaleness > 0) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -25,6 +26,11 @@ var capacityChecks = []check{
 		When:  "the queue, or admission, stops below a batch: no batch ever fills",
 		Known: "arithmetic: a train step takes G groups from the queue at once, so capacity and `pause_at` are at least a batch",
 	}, (*examination).noBatch},
+	{Kind{
+		Code: "batch-of-groups", Severities: []Severity{Error}, Keys: []string{keyBatch},
+		When:  "`train.batch` is not a whole number of groups: no batch can be put together",
+		Known: "arithmetic: rollouts of a group are trained together, since their advantages compare them",
+	}, (*examination).batchOfGroups},
 	{Kind{
 		Code: "no-spare-engine", Severities: []Severity{Warning}, Keys: []string{keyEngines},
 		When:  "with `start: gang`, the loss of one engine leaves fewer slots than a group needs: no further group starts until it is back",
@@ -77,6 +83,23 @@ func (e *examination) noBatch() {
 		f.Do = fmt.Sprintf("at least one batch: %s", plural(float64(g), "group"))
 		f.Figures = Figures{{"limit_groups", float64(limit.groups)}, {"batch_groups", float64(g)}}
 	}
+}
+
+func (e *examination) batchOfGroups() {
+	batch, size := e.document.Train.Batch, e.document.Rollout.GroupSize
+	if wholeGroups(e.document) || batch < 1 || size < 1 {
+		return
+	}
+	f := e.add(Error, keyBatch, Arithmetic)
+	f.What = fmt.Sprintf("a batch of %d rollouts is not a whole number of groups of %d", batch, size)
+	f.Why = "the queue holds groups, and a group is trained whole: its advantages compare its rollouts"
+	f.Do = fmt.Sprintf("train.batch of %d or %d", max(batch/size, 1)*size, (batch+size-1)/size*size)
+	f.Figures = Figures{{"batch_rollouts", float64(batch)}, {"group_size", float64(size)}}
+}
+
+// wholeGroups reports whether batches are made of groups.
+func wholeGroups(d config.Config) bool {
+	return d.Train.Batch >= d.Rollout.GroupSize && d.Rollout.GroupSize >= 1 && d.Train.Batch%d.Rollout.GroupSize == 0
 }
 
 func (e *examination) noSpareEngine() {

@@ -94,12 +94,14 @@ func Check(c Case) ([]Finding, error) {
 // bad input, and nothing more can be said. Document need not be valid.
 func Refuted(document config.Config, refused error) (findings []Finding, all bool) {
 	var errs config.Errors
-	if !errors.As(refused, &errs) || !soundCounts(document) {
+	if !errors.As(refused, &errs) || document.Rollout.GroupSize < 1 || document.Train.Batch < 1 {
 		return nil, false
 	}
+	sound := soundCounts(document)
 	e := newExamination(Case{Document: document})
 	for _, check := range checks() {
-		if slices.Contains(check.kind.Severities, Error) {
+		// Without whole groups there is no other argument to start from.
+		if slices.Contains(check.kind.Severities, Error) && (sound || check.kind.Code == "batch-of-groups") {
 			e.kind = check.kind
 			check.look(e)
 		}
@@ -116,8 +118,7 @@ func Refuted(document config.Config, refused error) (findings []Finding, all boo
 
 // soundCounts reports whether the counts that every argument starts from make sense.
 func soundCounts(d config.Config) bool {
-	return d.Rollout.GroupSize >= 1 && d.Train.Batch >= d.Rollout.GroupSize && d.Train.Batch%d.Rollout.GroupSize == 0 &&
-		d.Rollout.Concurrency >= 1 && d.Sync.Every >= 1
+	return wholeGroups(d) && d.Rollout.Concurrency >= 1 && d.Sync.Every >= 1
 }
 
 // examination is one Check under way.

@@ -39,9 +39,12 @@ var examples = []example{
 	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "queue={policy: max, max_staleness: 12}"}, []string{lengths, "queue={policy: max, max_staleness: 2}"}},
 	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "preset=prime-rl"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=512", "queue.max_staleness=4"}},
 	{"budget-cannot-bind", Info, keyBudget, []string{nearlyFixed, "queue={policy: max, max_staleness: 3}"}, []string{nearlyFixed, "queue={policy: max, max_staleness: 1}"}},
+	{"budget-cannot-bind", Warning, keyEta, []string{lengths, "train.utilization=0.5", "queue={policy: bounded, eta: 20}"}, []string{lengths, "train.utilization=1.5", "queue={policy: bounded, eta: 1}"}},
 	{"no-slots", Error, keyConcurrency, []string{gang, "rollout.concurrency=3"}, []string{gang, "rollout.concurrency=4"}},
 	{"no-batch", Error, keyCapacity, []string{"queue.capacity=32"}, []string{"queue.capacity=64"}},
 	{"no-batch", Error, keyPause, []string{"queue.pause_at=0.5"}, []string{"queue.pause_at=1"}},
+	{"batch-of-groups", Error, keyBatch, []string{"train.batch=65"}, []string{"train.batch=68"}},
+	{"batch-of-groups", Error, keyBatch, []string{"train.batch=6"}, []string{"train.batch=4"}},
 	{"no-spare-engine", Warning, keyEngines, []string{gang, "rollout.concurrency=6", "engines=[{slots: 3}, {slots: 3}]"}, []string{gang, "engines=[{slots: 32}, {slots: 32}]"}},
 	{"group-over-slots", Warning, keyConcurrency, []string{"rollout.concurrency=2"}, []string{"rollout.concurrency=4"}},
 	{"stalls", Error, keyPrune, []string{lengths, "rollout.prune.tokens=1"}, []string{lengths, "rollout.prune.tokens=600"}},
@@ -251,7 +254,8 @@ func TestRepeats(t *testing.T) {
 // What doctor cannot explain stays config's error.
 func TestRefutedExplainsAllOrNothing(t *testing.T) {
 	for _, overrides := range [][]string{
-		{"train.batch=65"},
+		{"train.batch=65", "rollout.concurrency=0"},
+		{"train.batch=0"},
 		{"rollout.group_size=0"},
 		{"queue={policy: max, max_staleness: 0}", "sync.time_s=2", "evaluate.prompts=2000"},
 	} {

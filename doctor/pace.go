@@ -42,8 +42,8 @@ var paceChecks = []check{
 	}, (*examination).trainBound},
 	{Kind{
 		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout", "rollout.solve", keyConcurrency},
-		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation, or has what no closed form covers: less is checked",
-		Known: "arithmetic",
+		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation, or has what no closed form covers: less is checked; then what binds is the simulation's word",
+		Known: "arithmetic, and a simulation where there is one",
 	}, (*examination).notSimulated},
 }
 
@@ -159,7 +159,17 @@ func (e *examination) notSimulated() {
 	default:
 		return
 	}
-	f := e.add(Info, key, Arithmetic)
+	_, known, basis := e.evidence()
+	known = known && key == "rollout"
+	if !known {
+		basis = Arithmetic
+	}
+	f := e.add(Info, key, basis)
 	f.What, f.Do = what, do
 	f.Why = why
+	if known {
+		binding := e.probed.result.Summary.Throughput.Binding
+		f.Why += fmt.Sprintf("; what binds in the simulation: %s", binding)
+		f.Figures = Figures{{"staleness_mean_versions", e.probed.result.Summary.Staleness.Mean}, {"trainer_idle_share", e.probed.result.Summary.TrainerIdleRatio}}
+	}
 }

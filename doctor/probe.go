@@ -42,6 +42,9 @@ type probe struct {
 	// stale counts groups that a staleness budget ended, aborted those of them that were still
 	// generating, and siblings the rollouts of those that had been scored.
 	stale, aborted, siblings int64
+	// starts counts the groups started, bounded those of them with which as many were live as
+	// admission lets be.
+	starts, bounded int64
 	// scored counts rollouts that ran to their end or until pruned, which pruned of them were.
 	scored, pruned int64
 	// interrupts counts rollouts interrupted.
@@ -132,6 +135,7 @@ func (e *examination) pilotLoad(cfg sim.Config) float64 {
 func simulate(cfg sim.Config) (probe, error) {
 	p := probe{ending: map[loop.Reason]int64{}}
 	used := map[loop.GroupID]int64{}
+	live, most := 0, cfg.Loop.WithDefaults().LiveGroupsMax()
 	observe := cfg.Observe
 	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 		if ev.Kind == loop.RolloutScored {
@@ -142,7 +146,16 @@ func simulate(cfg sim.Config) (probe, error) {
 		}
 		for i := range actions {
 			switch a := &actions[i]; a.Kind {
+			case loop.StartRollout:
+				if a.Sample == 0 && a.Attempt == 1 {
+					live++
+					p.starts++
+					if live >= most {
+						p.bounded++
+					}
+				}
 			case loop.GroupTrained:
+				live--
 				p.trained++
 				clear(p.ending)
 				if cfg.Loop.Policy == loop.PolicyReplay {
@@ -152,6 +165,7 @@ func simulate(cfg sim.Config) (probe, error) {
 				}
 				p.stalest = max(p.stalest, a.Version-a.StartVersion)
 			case loop.GroupEnded:
+				live--
 				p.groups++
 				p.ended[a.End]++
 				p.ending[a.Reason]++
