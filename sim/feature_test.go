@@ -1,8 +1,10 @@
 package sim_test
 
 import (
+	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
@@ -490,5 +492,54 @@ func TestStampIsTheFirstToken(t *testing.T) {
 	run(t, s.config(t))
 	if late < 100 {
 		t.Errorf("%d groups were stamped after they were issued: hardly anything was tested", late)
+	}
+}
+
+// What never settles says why: which services fail, what is waited for, that the
+// trainer gave up.
+func TestServicesThatNeverSettle(t *testing.T) {
+	tool := func(rate float64) *workload.Tools {
+		return tools(t, workload.ToolsSpec{Calls: 4, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 1}, FailureRate: rate})
+	}
+	for what, test := range map[string]struct {
+		change func(*sim.Config)
+		is     error
+	}{
+		"failed (environment): tools or sandboxes fail too often": {func(c *sim.Config) { c.Agents = &sim.Agents{Tools: tool(0.999)} }, sim.ErrStalled},
+		"failed (timeout): sandboxes take too long to start": {func(c *sim.Config) {
+			c.Agents = &sim.Agents{Tools: tool(0), Sandboxes: &sim.Sandboxes{Start: fixed(t, 9), TimeoutNS: 8e9}}
+		}, sim.ErrStalled},
+		"1 of 1 engines lost": {func(c *sim.Config) { c.Faults.Plan = []sim.EngineLoss{{AtNS: 1e9}} }, sim.ErrStalled},
+		"after 0 of 320 train steps: the trainer failed 3 times in a row": {func(c *sim.Config) { c.Faults.TrainRate = 0.999 }, sim.ErrEnded},
+	} {
+		s := fed
+		s.sim = test.change
+		if _, err := sim.Run(s.config(t)); !errors.Is(err, test.is) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%v, want it to say %q", err, what)
+		}
+	}
+}
+
+func TestBadAgents(t *testing.T) {
+	for name, change := range map[string]func(*sim.Config){
+		"Lockstep":          func(c *sim.Config) { c.Agents, c.Lockstep = &sim.Agents{}, true },
+		"PrefillNSPerToken": func(c *sim.Config) { c.Agents = &sim.Agents{PrefillNSPerToken: math.NaN()} },
+		"1 worker":          func(c *sim.Config) { c.Agents = &sim.Agents{Prefill: sim.PrefillPool} },
+		"negative number":   func(c *sim.Config) { c.Agents = &sim.Agents{ToolWorkers: -1} },
+		"FailureRate":       func(c *sim.Config) { c.Agents = &sim.Agents{Sandboxes: &sim.Sandboxes{FailureRate: 1}} },
+		"MTBFNS":            func(c *sim.Config) { c.Agents = &sim.Agents{Sandboxes: &sim.Sandboxes{MTBFNS: -1}} },
+		"negative limit":    func(c *sim.Config) { c.Agents = &sim.Agents{Sandboxes: &sim.Sandboxes{Limit: -1}} },
+		"EngineSpeed":       func(c *sim.Config) { c.EngineSpeed = []float64{1, 2} },
+		"EngineSpeed[0]":    func(c *sim.Config) { c.EngineSpeed = []float64{0} },
+		"TrainRate":         func(c *sim.Config) { c.Faults.TrainRate = 1 },
+		"Faults has":        func(c *sim.Config) { c.Faults.MTBFNS = 5 },
+		"Faults.Plan":       func(c *sim.Config) { c.Faults.Plan = []sim.EngineLoss{{Engine: 1}} },
+		"Validation":        func(c *sim.Config) { c.Validation.Every = 3 },
+	} {
+		cfg := small.config(t)
+		change(&cfg)
+		if _, err := sim.Run(cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
