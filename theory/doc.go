@@ -23,9 +23,16 @@
 //
 // [Predict] gives the published closed form ([PreQueue], [InQueue], [Period])
 // on inputs adjusted for acceptance, environment time and weight sync, and
-// beside it the corrected figures, which add the finite queue's random walk
-// near ρ = 1 and the floor of the staleness count. They agree away from ρ = 1.
-// Use [Prediction.Corrected] where one best number is wanted. Where no closed
-// form holds (other policies, drained syncs, phase-locked groups) a [Figure] is
-// unknown and a warning says why; nothing is made up.
+// beside it the corrected figures: the count of whole versions, the finite queue
+// near ρ = 1, late batches, staggered starts, irregular updates ([Corrections]).
+// They agree away from ρ = 1. Use [Prediction.Corrected] where one best number is
+// wanted. [Estimator] gives the corrected figures for many settings of one
+// workload, some microseconds each; it is the same forms.
+//
+// # Where they hold
+//
+// Every answer says whether it is covered and, if not, why ([Reason]); figures
+// that no form gives are unknown ([Figure]). Nothing is made up: a command
+// simulates instead and says so. docs/theory.md has the forms with their ranges
+// and derivations, docs/accuracy.md their errors against the simulator.
 package theory

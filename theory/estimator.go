@@ -194,7 +194,7 @@ func (c Corrections) has(one Corrections) bool { return c&one != 0 }
 // staleness fills in means and quantiles.
 func (out *Estimate) staleness(p *Point, t *tail, e *effective, d *Distribution) {
 	d.sum(out)
-	out.IQS = d.inQueue()
+	out.IQS = min(d.inQueue(), out.Mean) // equal where groups take no time
 	out.PQS = out.Mean - out.IQS
 	if p.BudgetVersions > 0 {
 		out.ShareAboveBudget = d.ShareAbove(p.BudgetVersions)

@@ -2,6 +2,7 @@ package theory
 
 import (
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/headway-rl/headway/workload"
@@ -89,6 +90,65 @@ func TestEstimateDoesNotAllocate(t *testing.T) {
 	next := 0
 	if n := testing.AllocsPerRun(3*len(list), func() { e.Estimate(list[next%len(list)]); next++ }); n >= 0.5 {
 		t.Errorf("%g allocations an estimate", n)
+	}
+}
+
+// TestEstimatorIsSharedSafely: goroutines that fill its tables together get what
+// one gets alone.
+func TestEstimatorIsSharedSafely(t *testing.T) {
+	l := lengths(t, 1400, 60)
+	tools := service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 5})
+	for _, environment := range []*workload.Service{nil, tools} {
+		shared, err := NewEstimator(Input{GroupSize: 4, Lengths: l, Environment: environment})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := Point{ConcurrencyRollouts: 96, BatchRollouts: 64, QueueFactor: 2, Utilization: 1.1, StepS: 20}
+		var wait sync.WaitGroup
+		answers := make([]Estimate, 8)
+		for i := range answers {
+			wait.Go(func() { answers[i] = shared.Estimate(p) })
+		}
+		wait.Wait()
+		for _, a := range answers {
+			if a != answers[0] || !a.Covered {
+				t.Errorf("%+v, another goroutine %+v", a, answers[0])
+			}
+		}
+	}
+}
+
+// TestEstimateOfExtremes: whatever is valid has finite figures that add up.
+func TestEstimateOfExtremes(t *testing.T) {
+	fixed, err := workload.LengthSpec{Kind: workload.KindEmpirical, Groups: [][]int{{700}}}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]*workload.Lengths{"tail 90": lengths(t, 1400, 90), "one value": fixed} {
+		for _, size := range []int{1, 16, 1000} {
+			e, err := NewEstimator(Input{GroupSize: size, Lengths: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rho := range []float64{1e-6, 0.999999, 1, 1.000001, 1e6} {
+				for _, q := range []float64{1, 1.0001, 64, 1e6} {
+					for _, load := range []float64{1e-3, 1, 1e5} {
+						b := float64(2 * size)
+						p := Point{ConcurrencyRollouts: max(load*b, 1), BatchRollouts: b, QueueFactor: q, Utilization: rho, BudgetVersions: 5, Acceptance: 0.5}
+						got := e.Estimate(p)
+						for what, v := range map[string]float64{"PQS": got.PQS, "IQS": got.IQS, "mean": got.Mean, "period": got.PeriodRelative,
+							"dropped": got.DroppedShare, "share": got.ShareAboveBudget, "settling": got.SettlingSteps} {
+							if math.IsNaN(v) || math.IsInf(v, 0) || v < -1e-9 {
+								t.Errorf("%s, S %d, %+v: %s is %v", name, size, p, what, v)
+							}
+						}
+						if math.Abs(got.PQS+got.IQS-got.Mean) > 1e-9*max(got.Mean, 1) || got.P50 > got.P95 || got.P95 > got.P99 {
+							t.Errorf("%s, S %d, %+v: %+v does not add up", name, size, p, got)
+						}
+					}
+				}
+			}
+		}
 	}
 }
 
