@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 
+	"github.com/headway-rl/headway/schedule"
 	"github.com/headway-rl/headway/theory"
 )
 
@@ -140,8 +141,16 @@ func (e *evaluator) point(c *Candidate) theory.Point {
 // evaluate fills in the prediction of a candidate whose setting is given.
 func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
 	e.rates(c)
-	if c.Hold > 0 || c.Policy == policyBounded {
+	switch {
+	case c.Hold > 0 || c.Policy == policyBounded:
 		c.Uncovered = "hold and bounded admission choose when groups open, which no closed form covers"
+		return theory.Estimate{}
+	case c.Policy == policyThreshold: // its mean staleness has a closed form, its period has none
+		c.Uncovered = "a threshold leaves slots empty before every sync, and no closed form has the period that makes"
+		return theory.Estimate{}
+	}
+	if c.Policy == theory.PolicySynchronous {
+		e.barrier(c)
 		return theory.Estimate{}
 	}
 	est := e.estimator.Estimate(e.point(c))
@@ -151,14 +160,28 @@ func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
 	}
 	f := &Figures{
 		StalenessMean: est.Mean, StalenessP50: est.P50, StalenessP95: est.P95, StalenessP99: est.P99,
-		PQS: est.PQS, IQS: est.IQS, Utilization: est.Utilization, PeriodS: est.PeriodS,
-	}
-	if c.Policy != theory.PolicySynchronous {
-		f.WasteShare = est.DroppedShare
+		PQS: est.PQS, IQS: est.IQS, Utilization: est.Utilization, PeriodS: est.PeriodS, WasteShare: est.DroppedShare,
 	}
 	e.derive(c, f)
 	c.Predicted = f
 	return est
+}
+
+// barrier predicts the synchronous schedule on separate GPUs: nothing is stale,
+// and a step is the barrier, with engines that get faster as they run empty, then
+// the update and the sync.
+func (e *evaluator) barrier(c *Candidate) {
+	in := Schedules(e.problem, c)
+	in.LogProbs.S = 0 // rollouts bring their own
+	in = in.WithDefaults()
+	if err := in.Validate(); err != nil {
+		c.Uncovered = err.Error()
+		return
+	}
+	f := &Figures{PeriodS: in.ClosedS(in.Arm(schedule.Synchronous))}
+	f.Utilization = e.balance(c)
+	e.derive(c, f)
+	c.Predicted = f
 }
 
 // derive fills in what follows from the period: noise-adjusted times and prices.

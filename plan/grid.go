@@ -274,9 +274,14 @@ func (g *grid) candidates(e *evaluator) []Candidate {
 func (e *evaluator) useful(c *Candidate) bool {
 	c.BatchRollouts = e.problem.Document.Rollout.GroupSize
 	e.rates(c)
-	produced := float64(c.ConcurrencyRollouts) * c.DecodeTokensPerS / (1 + e.meanS*c.DecodeTokensPerS/e.tokens)
-	rho := e.problem.Document.Filter.Acceptance * produced * c.StepS / (float64(c.BatchRollouts) * e.tokens)
+	rho := e.balance(c)
 	return rho < usefulRho && rho > 1.0/usefulRho
+}
+
+// balance is ρ with every slot at work, by the candidate's rates.
+func (e *evaluator) balance(c *Candidate) float64 {
+	produced := float64(c.ConcurrencyRollouts) * c.DecodeTokensPerS / (1 + e.meanS*c.DecodeTokensPerS/e.tokens)
+	return e.problem.Document.Filter.Acceptance * produced * c.StepS / (float64(c.BatchRollouts) * e.tokens)
 }
 
 // loadMax is the concurrency over the batch beyond which staleness has no use.

@@ -87,7 +87,9 @@ func Make(p Problem) (*Plan, error) {
 	if err := s.finalists(); err != nil {
 		return nil, err
 	}
-	s.recommend()
+	if err := s.recommend(); err != nil {
+		return nil, err
+	}
 	for _, add := range []func() error{s.alternatives, s.binding, s.levers, s.async, s.accuracy, s.hosted} {
 		if err := add(); err != nil {
 			return nil, err
@@ -144,12 +146,14 @@ func (s *search) finalists() error {
 			rules = append(rules, c)
 		}
 	}
-	if len(bases) == 0 { // nothing is covered: rules on what there is
-		for i := 0; i < len(s.ranked); i += max(len(s.ranked)/basesMax, 1) {
-			rules = append(rules, s.ranked[i])
-		}
-	}
 	n := p.Document.Search.Finalists
+	if len(bases) == 0 {
+		if p.Simulation == nil {
+			return fmt.Errorf("plan: no closed form covers any of %d settings (%s), and nothing is simulated", len(s.ranked), s.ranked[0].Uncovered)
+		}
+		rules = s.unpredicted()
+		s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf("no closed form covers these settings (%s): the plan rests on %d simulated ones and their neighbours", s.ranked[0].Uncovered, len(rules)))
+	}
 	if p.Simulation == nil {
 		s.finals = s.pick(rules, n)
 		return nil
@@ -169,6 +173,26 @@ func (s *search) finalists() error {
 	}
 	s.plan.Searched.Simulated += len(s.finals)
 	return nil
+}
+
+// unpredictedMax is how many settings are simulated where no closed form helps to
+// choose among them.
+const unpredictedMax = 48
+
+// unpredicted takes settings evenly from the grid, with its smallest queue and most
+// frequent sync, to begin from.
+func (s *search) unpredicted() []Candidate {
+	var plainest []int
+	for i := range s.ranked {
+		if s.ranked[i].QueueFactor == s.grid.queues[0] && s.ranked[i].SyncEvery == s.grid.syncs[0] {
+			plainest = append(plainest, i)
+		}
+	}
+	var list []Candidate
+	for _, i := range spread(plainest, unpredictedMax) {
+		list = append(list, s.ranked[i])
+	}
+	return list
 }
 
 // addresses of a list's elements.
@@ -267,12 +291,15 @@ func spread(list []int, n int) []int {
 }
 
 // recommend chooses, of what was simulated where anything was.
-func (s *search) recommend() {
+func (s *search) recommend() error {
 	p := s.problem
 	chosen := p.best(s.finals)
 	s.plan.Met = chosen >= 0
 	if chosen < 0 {
 		chosen = p.closest(s.finals)
+	}
+	if chosen < 0 {
+		return fmt.Errorf("plan: none of %d settings could be simulated: %s", len(s.finals), s.ranked[0].Uncovered)
 	}
 	s.plan.Recommended = s.finals[chosen]
 	s.plan.Finalists = s.finals
@@ -283,6 +310,7 @@ func (s *search) recommend() {
 		s.plan.Frontier = append(s.plan.Frontier, s.ranked[i])
 	}
 	s.plan.cloud = s.sample()
+	return nil
 }
 
 // Sizes of what a plan lists.

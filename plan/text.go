@@ -181,7 +181,9 @@ func (p *Plan) frontierTable(b *strings.Builder) {
 		}
 		table.Rows = append(table.Rows, row)
 	}
-	b.WriteString(table.String() + "\n")
+	if len(table.Rows) > 0 {
+		b.WriteString(table.String() + "\n")
+	}
 }
 
 // advice prints the verdicts and the rules of thumb.
