@@ -82,16 +82,16 @@ func (c *simulateCmd) single(application *app) error {
 		return err
 	}
 	doc.WallS = application.Now().Sub(began).Seconds()
-	doc.EventsPerS = float64(doc.Events) / max(doc.WallS, 1e-9)
+	doc.EventsPerS = float64(doc.tried) / max(doc.WallS, 1e-9)
 	var refused error
 	if !doc.Settled && !c.Accept {
 		refused = refusal(&doc)
 	}
 	switch {
 	case c.JSON && refused != nil:
-		err = printJSON(application.Stdout, withoutMeans(doc))
+		err = printSimulationJSON(application.Stdout, withoutMeans(doc), doc.steps)
 	case c.JSON:
-		err = printJSON(application.Stdout, doc)
+		err = printSimulationJSON(application.Stdout, doc, doc.steps)
 	case refused == nil:
 		err = printSimulation(application.Stdout, cases[0], doc)
 		if err == nil && files.timeline != nil {
@@ -167,8 +167,9 @@ func (c *simulateCmd) cases() ([]simulateCase, error) {
 // simulation is what headway simulate --json prints.
 type simulation struct {
 	metrics.Summary
-	Series []seriesPoint `json:"series"`
-	Ledger loop.Ledger   `json:"ledger"`
+	// Series has a point a train step, warm-up included; see printSimulationJSON.
+	Series *struct{}   `json:"series"`
+	Ledger loop.Ledger `json:"ledger"`
 	// Settled says that the means have; Unsettled which have not, and why.
 	Settled   bool              `json:"settled"`
 	Unsettled []unsettledFigure `json:"unsettled"`
@@ -186,6 +187,9 @@ type simulation struct {
 	Bias *bias.Report `json:"bias,omitempty"`
 	// Verl are figures of the measured window under verl's names.
 	Verl map[string]float64 `json:"verl"`
+	// steps is the series, tried the events of all warm-ups that were tried.
+	steps []metrics.Step
+	tried int64
 }
 
 // predicted is the closed form beside a simulation.
@@ -198,35 +202,6 @@ type predicted struct {
 	CorrectedStalenessMean theory.Figure `json:"corrected_staleness_mean"`
 	CorrectedPeriodS       theory.Figure `json:"corrected_period_s"`
 	Warnings               []string      `json:"warnings"`
-}
-
-// seriesPoint is one train step of a series, units last.
-type seriesPoint struct {
-	Step           loop.Version `json:"step"`
-	TimeS          float64      `json:"time_s"`
-	PeriodS        float64      `json:"period_s"`
-	TrainS         float64      `json:"train_s"`
-	Staleness      float64      `json:"staleness"`
-	PQS            float64      `json:"pqs"`
-	IQS            float64      `json:"iqs"`
-	StalenessMax   loop.Version `json:"staleness_max"`
-	TokenStaleness float64      `json:"token_staleness"`
-	Tokens         int64        `json:"trained_tokens"`
-	TrainerIdle    float64      `json:"trainer_idle_ratio"`
-	RolloutIdle    float64      `json:"rollout_idle_ratio"`
-	QueueGroups    int          `json:"queue_groups"`
-}
-
-func series(steps []metrics.Step) []seriesPoint {
-	points := make([]seriesPoint, len(steps))
-	for i, s := range steps {
-		points[i] = seriesPoint{
-			Step: s.Step, TimeS: seconds(s.TimeNS), PeriodS: seconds(s.PeriodNS), TrainS: seconds(s.TrainNS),
-			Staleness: s.Staleness, PQS: s.PQS, IQS: s.IQS, StalenessMax: s.StalenessMax, TokenStaleness: s.TokenStaleness,
-			Tokens: s.Tokens, TrainerIdle: s.TrainerIdle, RolloutIdle: s.RolloutIdle, QueueGroups: s.QueueGroups,
-		}
-	}
-	return points
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
@@ -287,7 +262,7 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files simul
 		return doc, simulationError(err)
 	}
 	doc = simulation{
-		Summary: run.Summary, Verl: verlMetrics(run.Summary), Series: series(run.Series), Ledger: run.Ledger, Events: run.Events,
+		Summary: run.Summary, Verl: verlMetrics(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
 		Settled: run.settled(), Unsettled: append([]unsettledFigure{}, run.unsettled...), Warmup: run.warmup, Confidence: run.confidence,
 		Predicted: predicted{
 			StalenessMean: prediction.Staleness.Mean, PQS: prediction.PQS, IQS: prediction.IQS, PeriodS: prediction.Period.S,

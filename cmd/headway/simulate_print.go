@@ -42,6 +42,9 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	b.WriteString("\n")
 	b.WriteString(histogramBars(doc.Staleness.Histogram))
 	b.WriteString(summaryTable(doc.Summary, doc.Confidence).String())
+	if rows := latencyRows(doc.Summary); len(rows) > 0 {
+		b.WriteString("\n" + report.Table{Title: fmt.Sprintf("A rollout's %s s, and what they go to", report.Figure(doc.Latency.EndToEndS, 1)), Rows: rows}.String())
+	}
 	b.WriteString("\n")
 	b.WriteString(ledgerLine(doc) + "\n")
 	if err := printFates(&b, d, doc); err != nil {
@@ -169,8 +172,42 @@ func summaryTable(s metrics.Summary, in confidence) report.Table {
 		{"rollouts/s trained, of wall time · of step time", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 2) + " · " + report.Figure(s.Throughput.ConsumptionRolloutsPerS, 2)},
 		{"what binds", s.Throughput.Binding},
 		{"mean tokens of finished rollouts · of trained", report.Figure(s.Length.SampledMeanTokens, 1) + " · " + report.Figure(s.Length.TrainedMeanTokens, 1)},
-		{"tail multiplier", report.Figure(s.TailMultiplier, 3)},
+		{"tail multiplier · at the length cap", report.Figure(s.TailMultiplier, 3) + " · " + report.Share(s.Length.TruncatedShare)},
 	}}
+}
+
+// latencyRows are the parts of a rollout's time and what the services around the
+// engines did; none where a rollout does nothing but generate.
+func latencyRows(s metrics.Summary) [][]string {
+	l, v := s.Latency, s.Services
+	parts := []struct {
+		name string
+		s    float64
+		note string
+	}{
+		{"waits for a prefill", l.QueueS, ""}, {"prefill", l.PrefillS, ""}, {"generates", l.DecodeS, ""},
+		{"waits for a sandbox", l.SandboxWaitS, ""},
+		{"sandbox starts", l.SandboxStartS, fmt.Sprintf("live: %s, at most %d; %s of starts failed", report.Figure(v.SandboxesLiveMean, 1), v.SandboxesLiveMax, report.Share(v.SandboxErrorRate))},
+		{"waits for a tool", l.ToolWaitS, ""}, {"tools", l.ToolS, "calls a rollout: " + report.Figure(v.ToolCallsPerRollout, 1)},
+		{"environment", l.EnvironmentS, ""}, {"waits for a judge", l.JudgeWaitS, ""}, {"judge", l.JudgeS, ""},
+		{"stands interrupted", l.InterruptedS, ""},
+	}
+	var rows [][]string
+	for _, p := range parts {
+		if p.s > 0 {
+			rows = append(rows, []string{p.name, report.Figure(p.s, 2), report.Share(p.s / l.EndToEndS), p.note})
+		}
+	}
+	if len(rows) < 2 { // nothing to tell apart
+		rows = nil
+	}
+	if v.Validations > 0 {
+		rows = append(rows, []string{"validation", report.Figure(v.ValidationS/float64(v.Validations), 2), report.Share(v.ValidationShare), fmt.Sprintf("each of %d; the share is of the window", v.Validations)})
+	}
+	if v.EngineDownRatio > 0 {
+		rows = append(rows, []string{"engines gone", "", report.Share(v.EngineDownRatio), fmt.Sprintf("losses: %d; the share is of all engines' time", v.EnginesLost)})
+	}
+	return rows
 }
 
 // ledgerLine says where every rollout went; what is zero is left out.

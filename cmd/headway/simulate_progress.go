@@ -93,22 +93,20 @@ func newStepProgress(application *app) *stepProgress {
 	return &stepProgress{ticker: newTicker(application, "train steps", 0)}
 }
 
-// watch has a simulation tell its steps, beside whatever observes it already.
+// watch has a simulation tell its steps, beside whoever is told already.
 func (p *stepProgress) watch(cfg *sim.Config) {
 	if p == nil {
 		return
 	}
 	p.ticker = newTicker(p.app, p.what, 0)
 	p.done, p.all = 0, int64(cfg.Warmup+cfg.Measured)
-	observe := cfg.Observe
-	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
-		if ev.Kind == loop.TrainStepEnded {
-			if p.done++; p.done%progressSteps == 0 {
-				p.update(p.done, p.all)
-			}
+	stepped := cfg.Stepped
+	cfg.Stepped = func(made loop.Version) {
+		if p.done++; p.done%progressSteps == 0 {
+			p.update(p.done, p.all)
 		}
-		if observe != nil {
-			observe(ev, generateNS, environmentNS, actions)
+		if stepped != nil {
+			stepped(made)
 		}
 	}
 }

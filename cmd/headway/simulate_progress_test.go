@@ -21,25 +21,24 @@ func TestStepProgress(t *testing.T) {
 			now = now.Add(perLook)
 			return now
 		}}
-		cfg := sim.Config{Warmup: 100, Measured: 900, Observe: func(loop.Event, int64, int64, []loop.Action) { seen++ }}
+		cfg := sim.Config{Warmup: 100, Measured: 900, Stepped: func(loop.Version) { seen++ }}
 		show := newStepProgress(application)
 		show.watch(&cfg)
 		for range 1000 {
-			cfg.Observe(loop.Event{Kind: loop.TrainStepEnded}, 0, 0, nil)
-			cfg.Observe(loop.Event{Kind: loop.Tick}, 0, 0, nil)
+			cfg.Stepped(1)
 		}
 		show.end()
 		return stderr.String(), seen
 	}
 	text, seen := run(true, 400*time.Millisecond)
-	if !strings.Contains(text, "\r480 of 1 000 train steps, 80.0/s, 6 s left") || !strings.HasSuffix(text, "\r\x1b[K") || seen != 2000 {
-		t.Errorf("shows %q, %d events seen", text, seen)
+	if !strings.Contains(text, "\r480 of 1 000 train steps, 80.0/s, 6 s left") || !strings.HasSuffix(text, "\r\x1b[K") || seen != 1000 {
+		t.Errorf("shows %q, %d steps seen", text, seen)
 	}
 	if text, _ := run(true, time.Millisecond); text != "" {
 		t.Errorf("a short simulation shows %q", text)
 	}
 	text, seen = run(false, time.Second)
-	if lines := strings.Count(text, "\n"); lines != 6 || strings.ContainsAny(text, "\r\x1b") || seen != 2000 {
-		t.Errorf("without a terminal: %d lines %q, %d events seen", lines, text, seen)
+	if lines := strings.Count(text, "\n"); lines != 6 || strings.ContainsAny(text, "\r\x1b") || seen != 1000 {
+		t.Errorf("without a terminal: %d lines %q, %d steps seen", lines, text, seen)
 	}
 }

@@ -191,6 +191,8 @@ type settledRun struct {
 	sim.Result
 	judgement
 	warmup warmup
+	// tried counts the events of every simulation that was made for it.
+	tried int64
 }
 
 // settle simulates until the measured window is free of the beginning's transient.
@@ -240,6 +242,7 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 	if err != nil {
 		return err
 	}
+	run.tried += run.Events
 	run.judgement = judge(windowOfSteps(run.Series, cfg.Warmup))
 	run.warmup.DetectedSteps = detected(run.Series)
 	return nil

@@ -159,7 +159,7 @@ func (g *grid) make(i int64) made {
 		return made{one: one, err: err}
 	}
 	doc, err := simulateExpecting(one, prediction, simulationFiles{}, nil)
-	doc.Series = nil
+	doc.steps = nil // a grid keeps no series
 	return made{one, doc, err}
 }
 
