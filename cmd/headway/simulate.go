@@ -168,7 +168,7 @@ func (c *simulateCmd) cases() ([]simulateCase, error) {
 type simulation struct {
 	metrics.Summary
 	// Series has a point a train step, warm-up included; see printSimulationJSON.
-	Series *struct{}   `json:"series"`
+	Series any         `json:"series"`
 	Ledger loop.Ledger `json:"ledger"`
 	// Settled says that the means have; Unsettled which have not, and why.
 	Settled   bool              `json:"settled"`
