@@ -8,7 +8,7 @@ CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./stor
 
 .PHONY: help
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## train the default run: reverse a word, fully asynchronously
@@ -36,8 +36,15 @@ test-engines: ## the suites of engines, trainers and environments alone
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
 
 .PHONY: bench
-bench: ## synchronous against asynchronous, with and without tool time, on one seed
+bench: bench-schedules bench-simulator ## both experiments below
+
+.PHONY: bench-schedules
+bench-schedules: ## synchronous against asynchronous, with and without tool time, on one seed
 	$(GO) run ./bench/schedules
+
+.PHONY: bench-simulator
+bench-simulator: ## the simulator's speed, beside a SimPy program of the same model (installs SimPy once)
+	$(GO) run ./bench/simulator
 
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package
