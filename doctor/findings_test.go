@@ -157,8 +157,22 @@ var examples = []example{
 	{"config", Warning, "queue.gen_batch_size", []string{"queue={policy: threshold, staleness_threshold: 0.5, gen_batch_size: 8}"}, []string{"queue={policy: threshold, staleness_threshold: 0.5}"}},
 }
 
+// examined keeps what was found: many examples share a document.
+var examined = map[string][]Finding{}
+
 // examine is Check, or Refuted where config refuses the document.
 func examine(t *testing.T, overrides []string) []Finding {
+	t.Helper()
+	key := fmt.Sprintf("%q", overrides)
+	findings, known := examined[key]
+	if !known {
+		findings = examineAnew(t, overrides)
+		examined[key] = findings
+	}
+	return slices.Clone(findings)
+}
+
+func examineAnew(t *testing.T, overrides []string) []Finding {
 	t.Helper()
 	d, err := resolved(t, overrides...)
 	if err == nil {
@@ -245,8 +259,8 @@ func TestFindingsArePlaced(t *testing.T) {
 
 // The same case gives the same bytes.
 func TestRepeats(t *testing.T) {
-	first := examine(t, []string{threeLong, "train.utilization=1.4"})
-	if again := examine(t, []string{threeLong, "train.utilization=1.4"}); !reflect.DeepEqual(first, again) {
+	first := examineAnew(t, []string{threeLong, "train.utilization=1.4"})
+	if again := examineAnew(t, []string{threeLong, "train.utilization=1.4"}); !reflect.DeepEqual(first, again) {
 		t.Errorf("%+v\nthen %+v", first, again)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ func diagnosed(t *testing.T, arguments ...string) (code int, d diagnosis, keys [
 		Findings []struct {
 			Severity, Code, Key, File, What, Why, Do, Basis string
 			Line                                            int
+			Scenarios                                       []string
 			Figures                                         map[string]float64
 		}
 		Errors, Warnings int
@@ -29,7 +31,7 @@ func diagnosed(t *testing.T, arguments ...string) (code int, d diagnosis, keys [
 	d.Errors, d.Warnings = raw.Errors, raw.Warnings
 	for _, f := range raw.Findings {
 		keys = append(keys, f.Severity+" "+f.Code+" "+f.Key)
-		d.Findings = append(d.Findings, doctor.Finding{Severity: doctor.Severity(f.Severity), Code: f.Code, Key: f.Key, File: f.File, Line: f.Line, What: f.What, Why: f.Why, Do: f.Do})
+		d.Findings = append(d.Findings, doctor.Finding{Severity: doctor.Severity(f.Severity), Code: f.Code, Key: f.Key, File: f.File, Line: f.Line, What: f.What, Why: f.Why, Do: f.Do, Scenarios: f.Scenarios})
 	}
 	return code, d, keys
 }
@@ -39,6 +41,9 @@ func TestDoctorJSON(t *testing.T) {
 	code, d, keys := diagnosed(t, file)
 	if code != exitFailure || d.Errors != 1 || len(keys) == 0 || keys[0] != "error waste rollout.concurrency" || d.Findings[0].Line != 2 || d.Findings[0].File != file {
 		t.Errorf("code %d, %d errors, found %q, the first at %s:%d", code, d.Errors, keys, d.Findings[0].File, d.Findings[0].Line)
+	}
+	if len(d.Findings) == 0 || !slices.Contains(d.Findings[0].Scenarios, "slime 2238") {
+		t.Errorf("the first finding is known as %q", d.Findings)
 	}
 	if code, d, keys := diagnosed(t, file, "--set", "queue={policy: bounded, eta: 1}"); code != exitDone || d.Errors != 0 {
 		t.Errorf("bounded: code %d, found %q", code, keys)
