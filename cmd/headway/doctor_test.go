@@ -43,7 +43,7 @@ func TestDoctorJSON(t *testing.T) {
 		t.Errorf("code %d, %d errors, found %q, the first at %s:%d", code, d.Errors, keys, d.Findings[0].File, d.Findings[0].Line)
 	}
 	if len(d.Findings) == 0 || !slices.Contains(d.Findings[0].Scenarios, "slime 2238") {
-		t.Errorf("the first finding is known as %q", d.Findings)
+		t.Errorf("the first finding is not known as slime 2238: %+v", d.Findings)
 	}
 	if code, d, keys := diagnosed(t, file, "--set", "queue={policy: bounded, eta: 1}"); code != exitDone || d.Errors != 0 {
 		t.Errorf("bounded: code %d, found %q", code, keys)
