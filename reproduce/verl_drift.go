@@ -86,7 +86,7 @@ func (o Options) verlOneRow(ctx context.Context, rows map[string][]verlRow) (Gri
 	}
 	for _, seeds := range runs {
 		i := over(seeds, func(v verlRun) float64 { return v.stepS })
-		g.Rows = append(g.Rows, []string{seeds[0].row.name(), report.Figure(seeds[0].row.stepS, 1), printInterval(i, 1), report.Figure(100*verlResidual(seeds), 0) + " %"})
+		g.Rows = append(g.Rows, []string{seeds[0].row.name(), report.Figure(seeds[0].row.stepS, 1), printInterval(i, 1), offBy(verlResidual(seeds))})
 	}
 	return g, nil
 }
@@ -138,7 +138,7 @@ func (o Options) verlScan(ctx context.Context, rows map[string][]verlRow) (Grid,
 	for n, seeds := range runs {
 		row := &g.Rows[filled[n/len(target)]]
 		mean := over(seeds, func(v verlRun) float64 { return v.stepS }).Mean
-		*row = append(*row, fmt.Sprintf("%s (%s %%)", report.Figure(mean, 1), report.Figure(100*verlResidual(seeds), 0)))
+		*row = append(*row, fmt.Sprintf("%s (%s)", report.Figure(mean, 1), offBy(verlResidual(seeds))))
 	}
 	return g, nil
 }

@@ -173,6 +173,7 @@ func TestVerlModes(t *testing.T) {
 			}
 		}
 	}
+	jobs, runs = jobs[1:2], runs[1:2]
 	again, err := Options{Quick: true}.simulateVerl(context.Background(), "verl", jobs)
 	if err != nil {
 		t.Fatal(err)

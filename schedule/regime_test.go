@@ -19,7 +19,7 @@ func TestRolloutDominated(t *testing.T) {
 	c, v := speedup(t, Input{
 		Lengths: lognormal(t, 2500, 80, 32768), GroupSize: 16, BatchGroups: 128, GPUs: 64, GPUsPerEngine: 2, SlotsPerEngine: 64,
 		Decode: Decode{FixedS: 0.004, WeightsS: 0.004, SlotReadS: 4e-5, SlotComputeS: 6e-5},
-		Train:  Phase{S: 30, GPUs: 64}, LogProbs: Phase{S: 8, GPUs: 64}, SyncS: 3, SwitchS: 8, Batches: 20,
+		Train:  Phase{S: 30, GPUs: 64}, LogProbs: Phase{S: 8, GPUs: 64}, SyncS: 3, SwitchS: 8, Warmup: 3, Batches: 8,
 	})
 	if !v.Pays || v.Speedup < 2 {
 		t.Errorf("speed-up %.2f, want 2 and more: %s", v.Speedup, v.Text)
@@ -38,7 +38,7 @@ func TestBalanced(t *testing.T) {
 	c, v := speedup(t, Input{
 		Lengths: lognormal(t, 2500, 30, 5000), GroupSize: 8, BatchGroups: 256, GPUs: 64, GPUsPerEngine: 2, SlotsPerEngine: 64,
 		Decode: Decode{FixedS: 0.004, WeightsS: 0.004, SlotReadS: 6e-5, SlotComputeS: 1.1e-4},
-		Train:  Phase{S: 60, GPUs: 64}, LogProbs: Phase{S: 8, GPUs: 64}, SyncS: 3, SwitchS: 5, Batches: 20,
+		Train:  Phase{S: 60, GPUs: 64}, LogProbs: Phase{S: 8, GPUs: 64}, SyncS: 3, SwitchS: 5, Warmup: 3, Batches: 8,
 	})
 	if !v.Pays || v.Speedup < 1.2 || v.Speedup > 1.5 {
 		t.Errorf("speed-up %.2f, want 1.2 to 1.5: %s", v.Speedup, v.Text)
@@ -54,7 +54,7 @@ func TestOneSmallNode(t *testing.T) {
 	_, v := speedup(t, Input{
 		Lengths: lognormal(t, 600, 40, 2048), GroupSize: 8, BatchGroups: 256, GPUs: 8, SlotsPerEngine: 32, TrainGPUsMin: 4, TrainGPUsUnit: 4,
 		Decode: Decode{FixedS: 0.004, WeightsS: 0.006, SlotReadS: 1e-4, SlotComputeS: 2e-4},
-		Train:  Phase{S: 90, GPUs: 8}, LogProbs: Phase{S: 10, GPUs: 8}, SyncS: 2, SwitchS: 5, Batches: 20,
+		Train:  Phase{S: 90, GPUs: 8}, LogProbs: Phase{S: 10, GPUs: 8}, SyncS: 2, SwitchS: 5, Warmup: 3, Batches: 8,
 	})
 	if v.Pays || v.Speedup < 0.6 || v.Speedup > 1.1 {
 		t.Errorf("speed-up %.2f, want no more than 1.1: %s", v.Speedup, v.Text)
@@ -72,7 +72,7 @@ func TestOneStepOffCanLose(t *testing.T) {
 	in := Input{
 		Lengths: lognormal(t, 2000, 30, 8192), GroupSize: 32, BatchGroups: 64, GPUs: 16, RolloutGPUs: 8, GPUsPerEngine: 2, SlotsPerEngine: 128,
 		Decode: Decode{FixedS: 0.004, WeightsS: 0.004, SlotReadS: 5e-5, SlotComputeS: 5e-5},
-		Train:  Phase{S: 110, GPUs: 16}, LogProbs: Phase{S: 28, GPUs: 16}, SyncS: 5, SwitchS: 10, Batches: 20,
+		Train:  Phase{S: 110, GPUs: 16}, LogProbs: Phase{S: 28, GPUs: 16}, SyncS: 5, SwitchS: 10, Warmup: 3, Batches: 8,
 	}
 	c, _ := speedup(t, in)
 	off := c.of(t, OneStepOff)
