@@ -71,7 +71,7 @@ func GPUNamed(name string) (GPU, error) {
 	for i, g := range gpus {
 		names[i] = g.Name
 	}
-	i, err := lookup("GPU", name, names, aliases, howToListGPUs)
+	i, err := lookup("GPU", name, names, aliases)
 	if err != nil {
 		return GPU{}, err
 	}
@@ -90,7 +90,7 @@ func (g GPU) FLOPs(weightBytes float64) float64 {
 // Validate says what is wrong with a device of the caller's own.
 func (g GPU) Validate() error {
 	if g == (GPU{}) {
-		return fmt.Errorf("GPU: none given: name a preset; %s", howToListGPUs)
+		return fmt.Errorf("GPU: none given: name a preset; %s", howToList)
 	}
 	name := "GPU " + g.Name
 	if err := positive(name, "memory in bytes", g.MemoryBytes, 1e14); err != nil {

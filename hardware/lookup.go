@@ -28,7 +28,7 @@ func canonical(name string) string {
 
 // lookup finds a name among known ones and other ways to write them, or says
 // which are nearest.
-func lookup(what, name string, known []string, others map[string]string, howToList string) (int, error) {
+func lookup(what, name string, known []string, others map[string]string) (int, error) {
 	if strings.TrimSpace(name) == "" {
 		return 0, fmt.Errorf("%s: no name given; %s", what, howToList)
 	}

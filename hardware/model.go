@@ -54,7 +54,7 @@ type Model struct {
 // Validate says what is wrong with a model, in terms of what a roofline needs.
 func (m Model) Validate() error {
 	if m == (Model{}) {
-		return errors.New("model: none given: name a preset (" + howToListModels + ") or give parameters, layers, KV heads and head size")
+		return errors.New("model: none given: name a preset (" + howToList + ") or give parameters, layers, KV heads and head size")
 	}
 	name := m.label()
 	if err := positive(name, "parameters", m.Parameters, 1e14); err != nil {

@@ -133,11 +133,8 @@ func Models() []Model {
 	return models
 }
 
-// howToListModels and howToListGPUs are what errors recommend.
-const (
-	howToListModels = "`headway plan --models` lists them"
-	howToListGPUs   = "`headway plan --gpus` lists them"
-)
+// howToList is what errors recommend.
+const howToList = "`headway plan --presets` lists them"
 
 // ModelNamed returns a preset. Case, an organisation before a slash and a
 // suffix such as -Instruct or -FP8 do not matter. An unknown name is an error
@@ -148,7 +145,7 @@ func ModelNamed(name string) (Model, error) {
 	for i, m := range models {
 		names[i] = m.Name
 	}
-	i, err := lookup("model", name, names, otherNames, howToListModels)
+	i, err := lookup("model", name, names, otherNames)
 	if err != nil {
 		return Model{}, err
 	}
