@@ -46,9 +46,14 @@ type AccuracyCell struct {
 	Tailness    float64 `json:"tailness"`
 	Load        float64 `json:"load"`
 	GroupSize   int     `json:"group_size"`
+	// Batch is B in rollouts.
+	Batch int `json:"batch_rollouts"`
+	// HeldOut cells are of values that the grid does not have and nothing was fitted
+	// to; no total but their own counts them.
+	HeldOut bool `json:"held_out,omitempty"`
 }
 
-// accuracyBatch is B of every cell: G is 128, 32, 16 and 8 at S 1, 4, 8 and 16.
+// accuracyBatch is B of the grid: G is 128, 32, 16 and 8 at S 1, 4, 8 and 16.
 const accuracyBatch = 128
 
 // near reports whether the queue is neither empty nor full.
@@ -58,14 +63,21 @@ func (c AccuracyCell) near() bool { return c.Rho > 0.899 && c.Rho < 1.101 }
 // 0 staleness is a staircase.
 func (c AccuracyCell) smooth() bool { return c.Tailness >= 30 }
 
+// counted reports whether the cell is in the totals of the grid.
+func (c AccuracyCell) counted() bool { return c.smooth() && !c.HeldOut }
+
 // name writes a cell.
 func (c AccuracyCell) name() string {
-	return fmt.Sprintf("ρ %g, q %g, tailness %g, C/B %g, S %d", c.Rho, c.QueueFactor, c.Tailness, c.Load, c.GroupSize)
+	text := fmt.Sprintf("ρ %g, q %g, tailness %g, C/B %g, S %d", c.Rho, c.QueueFactor, c.Tailness, c.Load, c.GroupSize)
+	if c.Batch != accuracyBatch {
+		text += fmt.Sprintf(", B %d", c.Batch)
+	}
+	return text
 }
 
 // point is the cell as a setting to estimate.
 func (c AccuracyCell) point() theory.Point {
-	return theory.Point{ConcurrencyRollouts: c.Load * accuracyBatch, BatchRollouts: accuracyBatch, QueueFactor: c.QueueFactor, Utilization: c.Rho}
+	return theory.Point{ConcurrencyRollouts: c.Load * float64(c.Batch), BatchRollouts: float64(c.Batch), QueueFactor: c.QueueFactor, Utilization: c.Rho}
 }
 
 // The grid.
@@ -87,12 +99,33 @@ func accuracyCells(small bool) []AccuracyCell {
 			for _, load := range accuracyLoad {
 				for _, q := range accuracyQueue {
 					for _, rho := range accuracyRho {
-						c := AccuracyCell{rho, q, tailness, load, s}
+						c := AccuracyCell{Rho: rho, QueueFactor: q, Tailness: tailness, Load: load, GroupSize: s, Batch: accuracyBatch}
 						all++
 						if small && (all%56 != 0 || !c.smooth() || q == 5 && math.Abs(rho-1) < 0.06) {
 							continue
 						}
 						cells = append(cells, c)
+					}
+				}
+			}
+		}
+	}
+	return cells
+}
+
+// heldOutCells are of other values on every axis, larger and smaller batches
+// included.
+func heldOutCells() []AccuracyCell {
+	var cells []AccuracyCell
+	all := 0
+	for _, groups := range [][2]int{{64, 2}, {64, 8}, {512, 2}, {512, 32}} {
+		for _, tailness := range []float64{40, 60, 80} {
+			for _, load := range []float64{0.75, 1.5, 3} {
+				for _, q := range []float64{1, 1.5, 3} {
+					for _, rho := range []float64{0.4, 0.6, 0.85, 0.97, 1.03, 1.15, 1.8} {
+						if all++; all%8 == 0 {
+							cells = append(cells, AccuracyCell{Rho: rho, QueueFactor: q, Tailness: tailness, Load: load, GroupSize: groups[1], Batch: groups[0], HeldOut: true})
+						}
 					}
 				}
 			}
@@ -149,7 +182,6 @@ var AccuracySteps = []AccuracyStep{
 // Accuracy is the study: theory against simulation over a grid.
 type Accuracy struct {
 	Options AccuracyOptions `json:"-"`
-	Batch   int             `json:"batch_rollouts"`
 	Forms   []AccuracyStep  `json:"forms"`
 	Rows    []AccuracyRow   `json:"rows"`
 }
@@ -160,6 +192,9 @@ type Accuracy struct {
 func RunAccuracy(ctx context.Context, opt AccuracyOptions, progress func(done, all int)) (Accuracy, error) {
 	opt = opt.withDefaults()
 	cells := accuracyCells(opt.Small)
+	if !opt.Small {
+		cells = append(cells, heldOutCells()...)
+	}
 	estimators, err := accuracyEstimators(cells)
 	if err != nil {
 		return Accuracy{}, err
@@ -197,7 +232,7 @@ func RunAccuracy(ctx context.Context, opt AccuracyOptions, progress func(done, a
 			return Accuracy{}, err
 		}
 	}
-	return Accuracy{Options: opt, Batch: accuracyBatch, Forms: AccuracySteps, Rows: rows}, nil
+	return Accuracy{Options: opt, Forms: AccuracySteps, Rows: rows}, nil
 }
 
 // workloadKey is what an estimator is prepared for.
@@ -246,7 +281,7 @@ func accuracyRow(c AccuracyCell, e *theory.Estimator, opt AccuracyOptions) (Accu
 	}
 	measured := min(max(float64(opt.Steps), accuracyMeasured*settling), accuracyLongest)
 	trial := Trial{Seed: opt.Seed, Warmup: int(min(accuracyWarmup*settling, accuracyLongest)) + 50, Measured: int(measured),
-		Cell: Cell{Rho: c.Rho, Tailness: c.Tailness, Load: c.Load, GroupSize: c.GroupSize, Concurrency: int(c.Load * accuracyBatch)},
+		Cell: Cell{Rho: c.Rho, Tailness: c.Tailness, Load: c.Load, GroupSize: c.GroupSize, Concurrency: int(c.Load * float64(c.Batch))},
 		Rule: Rule{"drop", func(l *loop.Config, _ Cell) { l.QueueGroups = int(c.QueueFactor * float64(l.BatchGroups)) }}}
 	cfg, stepS, err := trial.config()
 	if err != nil {

@@ -86,6 +86,11 @@ func TestAccuracyGrid(t *testing.T) {
 	if len(whole) != 13*3*5*4*4 {
 		t.Errorf("%d cells", len(whole))
 	}
+	for _, c := range heldOutCells() {
+		if slices.Contains(accuracyQueue, c.QueueFactor) && slices.Contains(accuracyTailness, c.Tailness) || c.Batch%c.GroupSize != 0 || c.counted() {
+			t.Errorf("%s is not held out", c.name())
+		}
+	}
 	seen := map[[2]float64]bool{}
 	for _, c := range part {
 		if !slices.Contains(whole, c) {
@@ -103,7 +108,7 @@ func TestAccuracyGrid(t *testing.T) {
 // TestVerdictsCanFail: a form that is off does not hold.
 func TestVerdictsCanFail(t *testing.T) {
 	row := func(rho, mean float64, p50, p99 int, period float64) AccuracyRow {
-		return AccuracyRow{AccuracyCell: AccuracyCell{rho, 2, 50, 1, 8},
+		return AccuracyRow{AccuracyCell: AccuracyCell{Rho: rho, QueueFactor: 2, Tailness: 50, Load: 1, GroupSize: 8, Batch: 128},
 			Simulated: AccuracyFigures{Mean: 2, P50: 2, P95: 3, P99: 4, Period: 1},
 			Forms:     []AccuracyFigures{{Mean: mean, P50: p50, P95: 3, P99: p99, Period: period}}}
 	}

@@ -23,14 +23,19 @@ func AccuracyMarkdown(w io.Writer, a Accuracy, from Provenance) error {
 	a.writeQuantiles(&b)
 	a.writeWorst(&b)
 	a.writeStaircase(&b)
+	a.writeHeldOut(&b)
 	writeConstants(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func (a Accuracy) writeIntroduction(b *strings.Builder) {
-	shortest, longest, half := math.MaxInt, 0, 0.0
+	shortest, longest, half, cells := math.MaxInt, 0, 0.0, 0
 	for _, r := range a.Rows {
+		if r.HeldOut {
+			continue
+		}
+		cells++
 		shortest, longest = min(shortest, r.Steps), max(longest, r.Steps)
 		half = max(half, r.Half/r.Simulated.Mean)
 	}
@@ -38,7 +43,7 @@ func (a Accuracy) writeIntroduction(b *strings.Builder) {
 		"queue-drop, oldest first, start order stream, B = %d rollouts, lengths lognormal with a nominal mean of %d tokens and a cap of %g + %d·tailness. "+
 		"%s cells: ρ %s × q %s × tailness %s × C/B %s × S %s. "+
 		"Each is simulated over %s to %s train steps, longer where its queue wanders, from one seed; half the 95 %% interval of a simulated mean is up to %.1f %% of it (at ρ = 1, q = 5, where a mean needs the longest run), so that errors of that size there are the simulation's.\n\n",
-		a.Batch, meanTokens, float64(capBase), capPerPoint, count(len(a.Rows)), list(accuracyRho), list(accuracyQueue), list(accuracyTailness), list(accuracyLoad), list(accuracyGroup),
+		accuracyBatch, meanTokens, float64(capBase), capPerPoint, count(cells), list(accuracyRho), list(accuracyQueue), list(accuracyTailness), list(accuracyLoad), list(accuracyGroup),
 		count(shortest), count(longest), 100*half)
 	b.WriteString("Errors are relative to the simulation, or in versions where it says so. Nothing below is tuned to the simulations of this page; the one fitted constant is named at its end. " +
 		"At tailness 0 groups fall in step with the trainer and staleness is a staircase in the settings: the theory says so (reason `locked`), and those cells are in no total but that of their own.\n\n")
@@ -71,10 +76,6 @@ func (a Accuracy) writeVerdicts(b *strings.Builder) {
 	}
 	table(b, []string{"claim", "bound", "measured", "holds"}, rows)
 }
-
-// outside, inside are regimes.
-func outside(r AccuracyRow) bool { return r.smooth() && !r.near() }
-func inside(r AccuracyRow) bool  { return r.smooth() && r.near() }
 
 func (a Accuracy) writeSteps(b *strings.Builder) {
 	b.WriteString("## Before and after each correction\n\nEach form has the corrections of those above it. Mean staleness: mean and largest relative error, in versions in brackets, and the share of cells within 2 %; period: mean and largest relative error.\n\n")
@@ -145,7 +146,7 @@ func (a Accuracy) writeRegimes(b *strings.Builder) {
 				name string
 				near bool
 			}{{"outside", false}, {"inside", true}} {
-				keep := func(r AccuracyRow) bool { return r.smooth() && x.of(r) == v && r.near() == regime.near }
+				keep := func(r AccuracyRow) bool { return r.counted() && x.of(r) == v && r.near() == regime.near }
 				before, after := a.Total(0, keep), a.Total(last, keep)
 				if after.Cells == 0 {
 					continue
@@ -166,7 +167,7 @@ func (a Accuracy) writeQuantiles(b *strings.Builder) {
 	var rows [][]string
 	for _, x := range axes()[1:] {
 		for _, v := range x.values {
-			t := a.Total(last, func(r AccuracyRow) bool { return r.smooth() && x.of(r) == v })
+			t := a.Total(last, func(r AccuracyRow) bool { return r.counted() && x.of(r) == v })
 			if t.Cells == 0 {
 				continue
 			}
@@ -212,6 +213,27 @@ func (a Accuracy) writeStaircase(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "## Tailness 0\n\n%d cells in which every rollout takes the same time. The theory calls %d of them not covered (`locked`). What it prints all the same is off by %.1f %% on average and %.0f %% at most (published: %.1f %% and %.0f %%; worst: %s): simulate.\n\n",
 		after.Cells, said, 100*after.MeanError, 100*after.WorstError, 100*before.MeanError, 100*before.WorstError, after.Worst.name())
+}
+
+// writeHeldOut sums up the cells that nothing was fitted to.
+func (a Accuracy) writeHeldOut(b *strings.Builder) {
+	var rows [][]string
+	last := len(a.Forms) - 1
+	for _, regime := range []struct {
+		name string
+		near bool
+	}{{"Outside ρ 0.9–1.1", false}, {"Within ρ 0.9–1.1", true}} {
+		keep := func(r AccuracyRow) bool { return r.HeldOut && r.near() == regime.near }
+		if t := a.Total(last, keep); t.Cells > 0 {
+			rows = append(rows, append([]string{regime.name + ", published"}, a.Total(0, keep).cells(false)...),
+				append([]string{regime.name + ", corrected"}, t.cells(true)...))
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	b.WriteString("## Held out\n\nCells of values that the grid does not have: ρ 0.4 to 1.8, q 1, 1.5 and 3, tailness 40, 60 and 80, C/B 0.75, 1.5 and 3, B 64 (S 2 and 8) and 512 (S 2 and 32). Nothing was fitted to them.\n\n")
+	table(b, totalHeader("regime"), rows)
 }
 
 // writeConstants names what is fitted.

@@ -126,9 +126,8 @@ type Verdict struct {
 // Verdicts hold the corrected form to its tolerances.
 func (a Accuracy) Verdicts() []Verdict {
 	last := len(a.Forms) - 1
-	outside := a.Total(last, func(r AccuracyRow) bool { return r.smooth() && !r.near() })
-	inside := a.Total(last, func(r AccuracyRow) bool { return r.smooth() && r.near() })
-	all := a.Total(last, AccuracyRow.isSmooth)
+	outside, inside := a.Total(last, outside), a.Total(last, inside)
+	all := a.Total(last, func(r AccuracyRow) bool { return r.counted() })
 	share := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 	least := func(claim string, want, measured float64) Verdict {
 		return Verdict{claim, want, measured, measured >= want}
@@ -147,8 +146,9 @@ func (a Accuracy) Verdicts() []Verdict {
 	}
 }
 
-// isSmooth is smooth as a filter of rows.
-func (r AccuracyRow) isSmooth() bool { return r.smooth() }
+// outside and inside are the two regimes of the grid.
+func outside(r AccuracyRow) bool { return r.counted() && !r.near() }
+func inside(r AccuracyRow) bool  { return r.counted() && r.near() }
 
 // worst are the rows with the largest errors of a form, most of all first.
 func (a Accuracy) worst(form, count int, keep func(AccuracyRow) bool) []AccuracyRow {
