@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"io"
+	"unicode/utf8"
 )
 
 // Document is a page of sections in the look of every other report: what a command
@@ -54,6 +55,41 @@ type captioned struct {
 	Caption string
 }
 
+// wordedTable is a table whose columns of words are known from those of figures.
+type wordedTable struct {
+	Table
+	// Words is a column's class: "" for figures, "words", or "words long" where lines may break.
+	Words []string
+}
+
+// longCell is the number of letters from which a cell's words may take several lines.
+const longCell = 40
+
+// words classes the columns but the first, which names the rows.
+func (t Table) words() []string {
+	columns := len(t.Header)
+	for _, row := range t.Rows {
+		columns = max(columns, len(row))
+	}
+	classes := make([]string, columns)
+	for i := 1; i < columns; i++ {
+		figures, longest := true, 0
+		for _, row := range t.Rows {
+			if i < len(row) {
+				figures = figures && isFigure(row[i])
+				longest = max(longest, utf8.RuneCountInString(row[i]))
+			}
+		}
+		switch {
+		case !figures && longest > longCell:
+			classes[i] = "words long"
+		case !figures:
+			classes[i] = "words"
+		}
+	}
+	return classes
+}
+
 // trusted marks a caller's drawing as markup.
 func trusted(svg string) template.HTML { return template.HTML(svg) }
 
@@ -62,10 +98,14 @@ func DocumentHTML(w io.Writer, d Document) error {
 	type section struct {
 		Section
 		Pictures []captioned
+		Tables   []wordedTable
 	}
 	sections := make([]section, len(d.Sections))
 	for i, s := range d.Sections {
 		sections[i].Section = s
+		for _, t := range s.Tables {
+			sections[i].Tables = append(sections[i].Tables, wordedTable{t, t.words()})
+		}
 		for k, plot := range s.Plots {
 			pictures, err := drawn([]Plot{plot})
 			if err != nil {

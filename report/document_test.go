@@ -12,13 +12,13 @@ func TestDocumentHoldsItsSections(t *testing.T) {
 		{Name: "closed form, simulated", X: []float64{0, 1}, Y: []float64{1.1, 2.1}, Low: []float64{1, 2}, High: []float64{1.2, 2.2}, Marks: true, Like: 1}}}
 	err := DocumentHTML(&b, Document{Title: "T <b>", Warnings: []string{"too short"}, Sections: []Section{
 		{ID: "a", Title: "A", Source: "someone, 2026", Text: []string{"one"}, Findings: []string{"found"}, Plots: []Plot{plot}, Captions: []string{"fixed: C"}, Drawings: []Drawing{{Title: "bars", Caption: "mine", SVG: "<svg><g/></svg>", Wide: true}},
-			Tables: []Table{{Title: "t", Header: []string{"row", "x"}, Rows: [][]string{{"r", "1"}}}}, Details: []string{"how"}},
+			Tables: []Table{{Title: "t", Header: []string{"row", "x", "y", ""}, Rows: [][]string{{"r", "1", "a word", strings.Repeat("many words ", 6)}, {"s", "–"}}}}, Details: []string{"how"}},
 		{ID: "b", Title: "B"}, {ID: "c", Title: "C"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
-	for _, want := range []string{"T &lt;b&gt;", "too short", `href="#b"`, "someone, 2026", "<p>one</p>", "<li>found</li>", "fixed: C", "<svg><g/></svg>", "<p>mine</p>", "<p>how</p>", "<svg"} {
+	for _, want := range []string{"T &lt;b&gt;", "too short", `href="#b"`, "someone, 2026", "<p>one</p>", "<li>found</li>", "fixed: C", "<svg><g/></svg>", "<p>mine</p>", "<td>1</td>", `<td class="words">a word</td>`, `<td class="words long">many`, "<p>how</p>", "<svg"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

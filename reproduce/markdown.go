@@ -11,12 +11,12 @@ const markdownHead = `# Published measurements beside ours
 
 What others printed and measured, beside what Headway's closed forms and simulator say from the same inputs.
 Nothing is fitted to a value it is compared with; where an input was not published, the figure is not computable,
-or the assumption stands beside it. This document is generated: ` + "`headway reproduce --markdown docs/reproduce.md`" + `.
+or what was assumed stands beside it. This document is generated: ` + "`headway reproduce --markdown docs/reproduce.md`" + `.
 The same with figures as a page: ` + "`headway reproduce --html reproduce.html`" + `; as data: ` + "`--json`" + `.
 
 *Closed form* is the published formula from the row's own inputs, *corrected* ours with the corrections of
 [theory.md](theory.md), *simulated* the loop that runs in production in virtual time: the mean over 5 seeds with
-its 95 % interval. *Ours − measured* takes the best of them: simulated, else corrected, else closed.
+its 95 % interval (fewer or more seeds where a case says so). *Ours − measured* takes the best of them: simulated, else corrected, else closed.
 `
 
 // Markdown prints the result as a document. Every case stands between marks that name
@@ -24,6 +24,10 @@ its 95 % interval. *Ours − measured* takes the best of them: simulated, else c
 func (r Result) Markdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(markdownHead)
+	if len(r.Cases) > 1 {
+		overview := r.Overview()
+		fmt.Fprintf(&b, "\n## Overview\n\n%s:\n\n%s", overview.Title, markdownTable(overview))
+	}
 	for _, c := range r.Cases {
 		b.WriteString("\n" + c.Markdown())
 	}

@@ -15,10 +15,13 @@ func (r Result) HTML(w io.Writer) error {
 func (r Result) document() report.Document {
 	d := report.Document{
 		Title:   "Published measurements beside ours",
-		Summary: "Every figure is computed from the published inputs alone; nothing is fitted to a printed value it is compared with. Lines are closed forms, points are simulations through the loop that runs in production, with 95 % intervals over seeds.",
+		Summary: "Figures are computed from what was published; where an input was not, what was assumed stands beside it, and nothing is fitted to a value it is compared with. Lines are closed forms, points are simulations through the loop that runs in production, with 95 % intervals over seeds.",
 	}
 	if r.Quick {
 		d.Warnings = append(d.Warnings, quickNote)
+	}
+	if len(r.Cases) > 1 {
+		d.Sections = append(d.Sections, report.Section{ID: "overview", Title: "Overview", Tables: []report.Table{report.Table(r.Overview())}})
 	}
 	if len(r.Figures) > 0 {
 		s := report.Section{ID: "figures", Title: "What staleness depends on"}
@@ -41,7 +44,7 @@ func (r Result) document() report.Document {
 func plots(figures []Figure) (pictures []report.Plot, captions []string) {
 	for _, f := range figures {
 		p := report.Plot{ID: f.Name, Title: f.Title, Description: f.Caption, XLabel: f.XLabel, YLabel: f.YLabel,
-			XMin: f.XRange[0], XMax: f.XRange[1], YMin: f.YRange[0], YMax: f.YRange[1]}
+			XMin: f.XRange[0], XMax: f.XRange[1], YMin: f.YRange[0], YMax: f.YRange[1], Bars: f.Bars}
 		line := map[string]int{}
 		for i, c := range f.Curves {
 			s := report.Series{Name: c.Name, X: c.X, Y: c.Y, Low: c.Low, High: c.High, Marks: c.Points}

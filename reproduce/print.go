@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
@@ -138,6 +139,63 @@ func (c Case) tables() []Grid {
 	return append(grids, c.Grids...)
 }
 
+// Overview is a line a case: its first figure in all rows, how far ours is from the
+// measured one, and how many figures are not computable.
+func (r Result) Overview() Grid {
+	g := Grid{Title: "Figures of ours beside measured ones", Header: []string{"case", "figure", "rows compared", "mean of |ours − measured|", "farthest", "which", "not computable"}}
+	for _, c := range r.Cases {
+		n, missing, sum, most, which := 0, 0, 0.0, 0.0, ""
+		for _, q := range c.Quantities {
+			if q.Missing != "" {
+				missing++
+			}
+			_, relative := q.Residual()
+			v, ok := relative.Value()
+			if !ok || q.Name != c.Quantities[0].Name {
+				continue
+			}
+			n++
+			sum += math.Abs(v)
+			if which == "" || math.Abs(v) > math.Abs(most) {
+				most, which = v, q.Row
+			}
+		}
+		name, mean, farthest := "", "–", "–"
+		if len(c.Quantities) > 0 {
+			name = c.Quantities[0].Name
+		}
+		if n > 0 {
+			mean, farthest = report.Share(sum/float64(n)), signed(100*most, 1)+" %"
+		}
+		g.Rows = append(g.Rows, []string{c.Name, name, fmt.Sprint(n), mean, farthest, which, fmt.Sprint(missing)})
+	}
+	return g
+}
+
+// textWidth is where lines of text break on a terminal.
+const textWidth = 110
+
+// folded breaks a text between words, its lines after the first behind an indent.
+func folded(text, indent string) string {
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case used+1+length > textWidth:
+			b.WriteString("\n" + indent)
+			used = 0
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += length
+	}
+	return b.String()
+}
+
 // quickNote warns of figures that are none.
 const quickNote = "Quick: the simulations are too short for their figures to be results; they show that everything works."
 
@@ -147,13 +205,16 @@ func (r Result) Text(w io.Writer) error {
 	if r.Quick {
 		b.WriteString("! " + quickNote + "\n\n")
 	}
+	if len(r.Cases) > 1 {
+		fmt.Fprintf(&b, "%s\n\n", report.Table(r.Overview()))
+	}
 	for i, c := range r.Cases {
 		if i > 0 {
 			b.WriteString("\n\n")
 		}
-		fmt.Fprintf(&b, "%s: %s\n%s\n", c.Name, c.Title, c.Source)
+		fmt.Fprintf(&b, "%s: %s\n%s\n", c.Name, c.Title, folded(c.Source, ""))
 		for _, line := range c.Setup {
-			fmt.Fprintf(&b, "  · %s\n", line)
+			fmt.Fprintf(&b, "  · %s\n", folded(line, "    "))
 		}
 		for _, g := range c.tables() {
 			fmt.Fprintf(&b, "\n%s", report.Table(g))
@@ -162,8 +223,14 @@ func (r Result) Text(w io.Writer) error {
 			if k == 0 {
 				b.WriteString("\n")
 			}
-			fmt.Fprintf(&b, "! %s\n", finding)
+			fmt.Fprintf(&b, "! %s\n", folded(finding, "  "))
 		}
+	}
+	for i, f := range r.Figures {
+		if i == 0 {
+			b.WriteString("\nFigures (drawn by --html OUT, as data with --json):\n")
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", f.Name, f.Title)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

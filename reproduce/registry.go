@@ -62,8 +62,13 @@ type UnknownCase struct {
 	Known []string
 }
 
-// Error names what there is.
+// Error names the nearest case, or all of them.
 func (e *UnknownCase) Error() string {
+	for _, known := range e.Known {
+		if len(e.Name) > 2 && strings.HasPrefix(known, e.Name[:3]) {
+			return fmt.Sprintf("there is no published case named %q: did you mean %q? headway reproduce --list lists them", e.Name, known)
+		}
+	}
 	return fmt.Sprintf("there is no published case named %q: there are %s", e.Name, strings.Join(e.Known, ", "))
 }
 

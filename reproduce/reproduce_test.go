@@ -261,7 +261,7 @@ func TestFiguresHaveLinesAndPoints(t *testing.T) {
 func TestAnUnknownCaseIsTheCallersMistake(t *testing.T) {
 	_, err := Run(context.Background(), Options{Quick: true}, "validation")
 	var unknown *UnknownCase
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "validation_runs") {
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), `did you mean "validation_runs"`) {
 		t.Fatalf("%v", err)
 	}
 }

@@ -195,6 +195,8 @@ type Figure struct {
 	// XRange and YRange fix the axes where they are not empty; else they fit.
 	XRange [2]float64 `json:"-"`
 	YRange [2]float64 `json:"-"`
+	// Bars draws bars over whole numbers from 0, one a value of Y, instead of lines.
+	Bars bool `json:"bars,omitempty"`
 	// Curves are drawn in order, at most eight.
 	Curves []Curve `json:"curves"`
 }

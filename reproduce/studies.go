@@ -142,7 +142,11 @@ func slimeStudy(ctx context.Context, o Options) (Case, error) {
 		"Buffered after a step: the most rollouts that stood interrupted at once as some were interrupted between the step's end and the next step's.",
 	}}
 	var documents []config.Config
-	for seed := range slimeSeeds {
+	runsAsked := slimeSeeds
+	if o.Quick {
+		runsAsked = 4
+	}
+	for seed := range runsAsked {
 		d.Seed = uint64(seed + 1)
 		documents = append(documents, d)
 	}
@@ -205,13 +209,13 @@ func (r observed) spikes(every int) []int {
 // bufferFigure draws it for the first run and up to three others with spikes.
 func bufferFigure(every int, runs []observed) Figure {
 	f := Figure{Name: "slime-buffer", Title: "Partial rollouts buffered after each step", XLabel: "train step", YLabel: "rollouts that stand interrupted, at most",
-		Caption: "Every weight update, after steps 5, 10 and 15, interrupts all that runs; so does a batch that is full while the trainer is still busy, at other steps.", XRange: [2]float64{0, slimeSteps}}
+		Caption: "Every weight update, after steps 5, 10 and 15, interrupts all that runs; so does a batch that is full while the trainer is still busy, at other steps.", Bars: true}
 	for seed, r := range runs {
 		if len(f.Curves) == 4 || seed > 0 && len(r.spikes(every)) == 0 {
 			continue
 		}
 		curve := Curve{Name: fmt.Sprintf("seed %d", seed+1)}
-		for step := 1; step < slimeSteps; step++ {
+		for step := range slimeSteps {
 			curve.X, curve.Y = append(curve.X, float64(step)), append(curve.Y, float64(r.buffered[step]))
 		}
 		f.Curves = append(f.Curves, curve)
@@ -243,7 +247,7 @@ func slimeFindings(d config.Config, runs []observed) []string {
 	}
 	return []string{
 		fmt.Sprintf("Weight updates: in %d of %d the buffer rises to more than half of the %d rollouts in flight, after steps 5, 10 and 15, as observed.", risen, updates, slots),
-		fmt.Sprintf("Spikes elsewhere: %d in %d runs of %d steps. In %d of them the next batch was full while the trainer was still busy, so that everything else was interrupted and the step after it waited for nothing: its target had been reached at once, as in the observation. %d of them come in the second or third step after an update or the start, as steps 7 and 17 do: tools go on while the engines stand still for the update, and what has piled up then ends together. Whether it happens is chance: a batch is %d groups, and the time they take varies.",
+		fmt.Sprintf("Spikes elsewhere: %d in %d runs of %d steps. In %d of them the next batch was full while the trainer was still busy, so that everything else was interrupted and the step after it waited for nothing: its target had been reached at once, as in the observation. %d of them come one or two steps after an update or the start, as those after steps 7 and 17 do: tools go on while the engines stand still for the update, and what has piled up then ends together. Whether it happens is chance: a batch is %d groups, and the time they take varies.",
 			spikes, len(runs), slimeSteps, early, soon, d.Train.Batch/d.Rollout.GroupSize),
 		"Two spikes were observed in one run. At the observed wait that is rarer here; the scan has two a run where the trainer waits less than half of the time. A longer update piles up more.",
 		"The wait depends on what is not stated, and could come out anywhere in the scan: that it lies near the observed share says that the document's values are possible, and no more. Where the buffer fills does not depend on them.",
@@ -253,6 +257,9 @@ func slimeFindings(d config.Config, runs []observed) []string {
 // slimeScan varies what the wait depends on and is not stated.
 func (o Options) slimeScan(ctx context.Context, d config.Config) (Grid, error) {
 	slots, tools := []int{128, 256, 384, 512}, []float64{15, 30, 60}
+	if o.Quick {
+		slots, tools = []int{256}, []float64{30}
+	}
 	g := Grid{Title: "Trainer's wait, and spikes a run, by what is not stated (observed: 60 %, and two in one run)", Header: []string{"rollouts at once"}}
 	var documents []config.Config
 	for _, t := range tools {

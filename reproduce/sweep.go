@@ -71,6 +71,9 @@ func (s sweep) points(runs [][]metrics.Summary) Curve {
 		} else {
 			x = s.place[i]
 		}
+		if y.Seeds == 1 { // the others stalled: a point without an interval
+			y.Low, y.High = y.Mean, y.Mean
+		}
 		c.X, c.Y, c.Low, c.High = append(c.X, x), append(c.Y, y.Mean), append(c.Low, y.Low), append(c.High, y.High)
 	}
 	return c

@@ -42,7 +42,7 @@ func verl(ctx context.Context, o Options) (Case, error) {
 		c.Quantities = append(c.Quantities, verlQuantities(rows, seeds)...)
 	}
 	c.Checks = verlChecks(rows)
-	c.Grids = append(c.Grids, verlHours(rows), verlWork(rows, runs))
+	c.Grids = append(c.Grids, verlHours(rows), verlSpeedups(rows, runs), verlWork(rows, runs))
 	all, err := o.verlOneRow(ctx, rows)
 	if err != nil {
 		return c, err
@@ -132,6 +132,32 @@ func verlHours(rows map[string][]verlRow) Grid {
 			}
 			g.Rows = append(g.Rows, append(line, report.Figure(r.growth(), 2), report.Figure(r.stepS, 1)))
 		}
+	}
+	return g
+}
+
+// verlSpeedups sets the speed-up in each hundred of steps beside ours: where lengths
+// drift it has no one value.
+func verlSpeedups(rows map[string][]verlRow, runs [][]verlRun) Grid {
+	g := Grid{Title: "Speed-up over the colocated row in each hundred of steps, from the published hours",
+		Header: []string{"row", "1–100", "101–200", "201–300", "301–400", "of the means", "ours"}}
+	for _, seeds := range runs {
+		r := seeds[0].row
+		base := rows[r.family.name][0]
+		if r.mode == base.mode {
+			continue
+		}
+		line := []string{r.name()}
+		ours, theirs := r.hundreds(), base.hundreds()
+		for k := range 4 {
+			if k >= len(ours) || k >= len(theirs) {
+				line = append(line, "–")
+				continue
+			}
+			line = append(line, report.Figure(theirs[k].Or(math.NaN())/ours[k].Or(math.NaN()), 2))
+		}
+		mean := over(seeds, func(v verlRun) float64 { return v.stepS }).Mean
+		g.Rows = append(g.Rows, append(line, report.Figure(base.stepS/r.stepS, 2), report.Figure(base.stepS/mean, 2)))
 	}
 	return g
 }

@@ -31,6 +31,11 @@ func (c *reproduceCmd) Run(a *app) error {
 	if c.List {
 		return c.list(a)
 	}
+	for _, file := range []struct{ flag, path string }{{"--html", c.HTML}, {"--markdown", c.Markdown}} {
+		if err := writable(file.path); err != nil { // before minutes of simulation, not after
+			return usageError("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
+		}
+	}
 	ctx, stop := interruptible()
 	defer stop()
 	show := newCaseProgress(a)
@@ -50,7 +55,7 @@ func (c *reproduceCmd) Run(a *app) error {
 			continue
 		}
 		if err := writeWhole(file.path, file.fill); err != nil {
-			return usageError("name a file in a folder that can be written to", "%s: %w", file.flag, err)
+			return runError("", "%s: %w", file.flag, err)
 		}
 		fmt.Fprintf(a.Stderr, "%s is written\n", file.path)
 	}
@@ -90,6 +95,21 @@ func simulateDocument(document config.Config, observe func(loop.Event, []loop.Ac
 	}
 	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { observe(ev, actions) }
 	return sim.Run(cfg)
+}
+
+// writable reports whether a file can be made there; "" is no file.
+func writable(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return errors.New("it is a folder")
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".headway-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // writeWhole makes a file, whole or not at all; one that exists is replaced.
