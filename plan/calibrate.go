@@ -22,7 +22,8 @@ type Calibration struct {
 	// generated tokens and the time they took in slots.
 	tokens, generateNS         int64
 	stepTokens, stepNS         int64
-	now, stepEnded             int64
+	now, stepBegan, stepEnded  int64
+	training                   bool
 	syncNS, syncs              int64
 	environmentNS, environment int64
 }
@@ -46,6 +47,9 @@ func (m *Calibration) Event(ev loop.Event, generateNS, environmentNS int64) {
 		if m.stepEnded < 0 {
 			m.stepEnded = ev.Time
 		}
+		if m.training {
+			m.training, m.stepNS = false, m.stepNS+ev.Time-m.stepBegan
+		}
 	case loop.RolloutScored:
 		if ev.Tokens < 1 {
 			return
@@ -59,10 +63,20 @@ func (m *Calibration) Event(ev loop.Event, generateNS, environmentNS int64) {
 	}
 }
 
-// Action folds an action: a completed sync ends what its train step began.
+// Action folds an action: a train step begins, a group was trained on, a completed
+// sync ends what its train step began.
 func (m *Calibration) Action(a loop.Action) {
-	if a.Kind == loop.SyncCompleted && m.stepEnded >= 0 {
-		m.syncNS, m.syncs, m.stepEnded = m.syncNS+m.now-m.stepEnded, m.syncs+1, -1
+	switch a.Kind {
+	case loop.StartTrainStep:
+		m.training, m.stepBegan = true, m.now
+	case loop.GroupTrained:
+		for _, r := range m.groups[a.Group] {
+			m.stepTokens += int64(r.tokens)
+		}
+	case loop.SyncCompleted:
+		if m.stepEnded >= 0 {
+			m.syncNS, m.syncs, m.stepEnded = m.syncNS+m.now-m.stepEnded, m.syncs+1, -1
+		}
 	}
 }
 
@@ -73,13 +87,6 @@ func (m *Calibration) Decode(active int, steps, ns int64) {
 	}
 	cell := m.cells[active]
 	m.cells[active] = [2]int64{cell[0] + steps, cell[1] + ns}
-}
-
-// Step folds a train step over so many tokens.
-func (m *Calibration) Step(tokens int, ns int64) {
-	if tokens > 0 && ns > 0 {
-		m.stepTokens, m.stepNS = m.stepTokens+int64(tokens), m.stepNS+ns
-	}
 }
 
 // Sizes of what a calibration keeps.
@@ -96,8 +103,8 @@ func (m *Calibration) Keys() (keys, notes []string, err error) {
 	if count < groupsMin {
 		return nil, nil, fmt.Errorf("the run has %d whole groups: a distribution of lengths needs %d", count, groupsMin)
 	}
-	if m.stepNS == 0 {
-		return nil, nil, errors.New("the run notes no train step: how fast the trainer is cannot be read from it")
+	if m.stepNS <= 0 || m.stepTokens == 0 {
+		return nil, nil, errors.New("the run has no whole train step: how fast the trainer is cannot be read from it")
 	}
 	add := func(note string, all ...string) {
 		keys, notes = append(keys, all...), append(notes, note)

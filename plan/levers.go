@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/headway-rl/headway/theory"
 )
@@ -200,12 +199,4 @@ func (s *search) tailPull(base Candidate, list *[]pull) {
 	if eval, err := newEvaluator(&p); err == nil {
 		*list = append(*list, pull{l, base, eval})
 	}
-}
-
-// finite replaces what is not a number by nothing, for JSON.
-func finite(x float64) float64 {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return 0
-	}
-	return x
 }

@@ -52,9 +52,11 @@ func (p *Problem) variants(base Candidate) []Candidate {
 					if theta == 0 && partial {
 						continue // nothing is in flight to be interrupted
 					}
-					add(func(c *Candidate) {
-						c.Policy, c.QueueFactor, c.StalenessThreshold, c.Partial = policy, 0, theta, partial
-					})
+					for _, every := range p.thresholdSyncs() {
+						add(func(c *Candidate) {
+							c.Policy, c.QueueFactor, c.StalenessThreshold, c.Partial, c.SyncEvery = policy, 0, theta, partial, every
+						})
+					}
 				}
 			}
 		case theory.PolicyMax:

@@ -70,7 +70,7 @@ func measureRun(path string) (*plan.Calibration, error) {
 			measured.Event(record.Event.Event, record.Event.GenerateNS, record.Event.EnvironmentNS)
 		case record.Action != nil:
 			measured.Action(*record.Action)
-		case record.Note == trace.NoteService || record.Note == trace.NoteStep:
+		case record.Note == trace.NoteService:
 			if err := calibrationNote(measured, record); err != nil {
 				return nil, replayError(file.Name(), err)
 			}
@@ -137,16 +137,8 @@ func inKeyOrder(section map[string]any) yaml.MapSlice {
 	return tree
 }
 
-// calibrationNote folds what engines and trainer said of themselves.
+// calibrationNote folds what engines said of themselves.
 func calibrationNote(measured *plan.Calibration, record trace.Record) error {
-	if record.Note == trace.NoteStep {
-		var step trace.Step
-		if err := json.Unmarshal(record.Data, &step); err != nil {
-			return fmt.Errorf("unreadable step note: %w", err)
-		}
-		measured.Step(step.Tokens, step.NS)
-		return nil
-	}
 	var service trace.Service
 	if err := json.Unmarshal(record.Data, &service); err != nil {
 		return fmt.Errorf("unreadable service note: %w", err)

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// planDocument is a plan of a moment.
+const planDocument = `
+rollout:
+  group_size: 8
+  length: {kind: lognormal, mean_tokens: 1000, tailness: 50, cap_tokens: 4000}
+hardware: {model: qwen3-4b, gpu: h100-sxm, gpus: 4}
+prices: {gpu_hour: 2, hosted_per_million_tokens: 1}
+budget: {staleness_mean: 2}
+search: {batch: [128, 256], queue_factor: [1], slots_per_gpu: [16, 32], policies: [drop, bounded], finalists: 3}
+`
+
+// planned runs headway plan --json and reads what it prints.
+func planned(t *testing.T, arguments ...string) map[string]any {
+	t.Helper()
+	code, stdout, stderr := headway(t, append([]string{"plan", "--json"}, arguments...)...)
+	var made map[string]any
+	if err := json.Unmarshal([]byte(stdout), &made); err != nil || code != exitDone {
+		t.Fatalf("%q: code %d, %v: %s\n%s", arguments, code, err, stderr, stdout)
+	}
+	return made
+}
+
+// walk walks a decoded document.
+func walk(t *testing.T, tree any, path ...string) any {
+	t.Helper()
+	for _, key := range path {
+		section, ok := tree.(map[string]any)
+		if !ok || section[key] == nil {
+			t.Fatalf("no %s in %v", strings.Join(path, "."), tree)
+		}
+		tree = section[key]
+	}
+	return tree
+}
+
+// The document that --write writes simulates to the figures that the plan printed.
+func TestPlanWritesWhatItRecommends(t *testing.T) {
+	folder := t.TempDir()
+	written, page := filepath.Join(folder, "best.yaml"), filepath.Join(folder, "plan.html")
+	made := planned(t, document(t, planDocument), "--write", written, "--html", page)
+	simulated := walk(t, made, "recommended", "simulated")
+	code, stdout, stderr := headway(t, "simulate", written, "--json", "--set", "steps={warmup: 100, measured: 600}")
+	var again map[string]any
+	if err := json.Unmarshal([]byte(stdout), &again); err != nil || code != exitDone {
+		t.Fatalf("code %d, %v: %s", code, err, stderr)
+	}
+	for _, pair := range [][2]any{
+		{walk(t, simulated, "staleness_mean"), walk(t, again, "staleness", "mean")},
+		{walk(t, simulated, "period_s"), walk(t, again, "period_s", "mean")},
+	} {
+		if have, want := pair[1].(float64), pair[0].(float64); math.Abs(have/want-1) > 0.02 {
+			t.Errorf("simulate says %g, the plan %g", have, want)
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(text), "explorer-data") || !strings.Contains(string(text), "script-src 'sha256-") {
+		t.Errorf("page: %v, %d bytes", err, len(text))
+	}
+	for _, outside := range []string{"src=\"http", "href=\"http", "@import", "url("} {
+		if strings.Contains(string(text), outside) {
+			t.Errorf("the page reaches outside itself: %s", outside)
+		}
+	}
+	if binding := walk(t, made, "binding").([]any); len(binding) < 4 {
+		t.Errorf("binding %v", binding)
+	}
+	for _, section := range []string{"levers", "findings", "mode", "async", "hosted", "accuracy", "frontier", "finalists", "searched"} {
+		walk(t, made, section)
+	}
+}
+
+// The same plan twice prints the same bytes, tables within a terminal's columns.
+func TestPlanIsTheSameTwice(t *testing.T) {
+	file := document(t, planDocument)
+	_, first, _ := headway(t, "plan", file)
+	_, second, _ := headway(t, "plan", file)
+	if first != second {
+		t.Error("two prints differ")
+	}
+	for _, line := range strings.Split(first, "\n") {
+		if len([]rune(line)) > 100 {
+			t.Errorf("%d columns: %s", len([]rune(line)), line)
+		}
+	}
+	for _, part := range []string{"Recommended: ", "What binds", "Levers from there", "Frontier", "Rules of thumb", "verl's modes"} {
+		if !strings.Contains(first, part) {
+			t.Errorf("no %q in\n%s", part, first)
+		}
+	}
+}
+
+// What cannot be planned is refused by its key, with what is allowed.
+func TestPlanRefuses(t *testing.T) {
+	file := document(t, planDocument)
+	for _, test := range []struct {
+		arguments []string
+		said      []string
+	}{
+		{[]string{"--model", "qwen3-5b"}, []string{"hardware.model", `"qwen3-5b" is not known`, "qwen3-4b"}},
+		{[]string{"--gpu", "h1000"}, []string{"hardware.gpu", "h100-sxm"}},
+		{[]string{"--gpus", "8", "--model", "qwen3-32b"}, []string{"hardware.gpus: 8", "too few", "at least 11"}},
+		{[]string{"--set", "hardware.train_tokens_per_s_per_gpu=0"}, []string{"above 0"}},
+		{[]string{"--set", "hardware.train_tokens_per_s_per_gpu=.nan"}, []string{".nan"}},
+		{[]string{"--set", "hardware.train_tokens_per_s_per_gpu=-5"}, []string{"-5"}},
+		{[]string{"--set", "hardware.train_tokens_per_s_per_gpu=1e7"}, []string{"MFU"}},
+		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1e7", "--set", "hardware.slots_per_gpu=16"}, []string{"is more than"}},
+		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1000"}, []string{"slots_per_gpu"}},
+		{[]string{"--set", "rollout.decode_curve=[{active: 1, tokens_per_s: 50}, {active: 2, tokens_per_s: 80}]"}, []string{"rollout.decode_curve.1", "contradicts 50"}},
+		{[]string{"--set", "search.batch=[100]"}, []string{"search.batch.0", "multiple"}},
+		{[]string{"--set", "hardware.train_gpus=9"}, []string{"hardware.train_gpus"}},
+		{[]string{"--calibrate", "none"}, []string{"none"}},
+		{[]string{"--prefer", "fame"}, []string{"search.prefer", "speed, cost"}},
+	} {
+		code, stdout, stderr := headway(t, append([]string{"plan", file}, test.arguments...)...)
+		if code != exitUsage || stdout != "" {
+			t.Errorf("%q: code %d, stdout %q", test.arguments, code, stdout)
+		}
+		for _, part := range test.said {
+			if !strings.Contains(stderr, part) {
+				t.Errorf("%q does not say %q: %s", test.arguments, part, stderr)
+			}
+		}
+	}
+}
+
+// A budget that nothing keeps fails, with the bound to relax and by how much.
+func TestPlanWithoutASetting(t *testing.T) {
+	code, stdout, stderr := headway(t, "plan", document(t, planDocument), "--set", "search.policies=[drop]", "--set", "search.hold=[0]", "--set", "search.select=[oldest]", "--budget", "0.01")
+	if code != exitFailure || !strings.Contains(stdout, "NO SETTING KEEPS THE BUDGET") || !strings.Contains(stdout, "budget.staleness_mean 0.01: the least possible") {
+		t.Errorf("code %d: %s\n%s", code, stderr, stdout)
+	}
+}
+
+// A run is a calibration: what its trace measured is planned with.
+func TestPlanCalibrates(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "trace")
+	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "rollout.decode_tokens_per_s=40", "--set", "train.step_s=30",
+		"--set", "sync.time_s=1.5", "--accept-unsettled", "--trace", trace)
+	if code != exitDone {
+		t.Fatal(stderr)
+	}
+	made := planned(t, document(t, planDocument), "--calibrate", trace, "--set", "hardware.model=null", "--set", "hardware.gpu=null")
+	speed, step := walk(t, made, "machine", "train_tokens_per_s_per_gpu").(float64), 128*1374.0/30
+	if math.Abs(speed/step-1) > 0.05 {
+		t.Errorf("train speed %g, want about %g", speed, step)
+	}
+	if mean := walk(t, made, "workload", "mean_tokens").(float64); math.Abs(mean/1374-1) > 0.05 {
+		t.Errorf("mean length %g", mean)
+	}
+	if walk(t, made, "recommended", "sync_s").(float64) != 1.5 {
+		t.Errorf("sync %v", walk(t, made, "recommended", "sync_s"))
+	}
+	measured := filepath.Join(t.TempDir(), "measured.yaml")
+	if err := os.WriteFile(measured, []byte("hardware: {train_tokens_per_s_per_gpu: 4000}\nsync: {time_s: 2}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made = planned(t, document(t, planDocument), "--calibrate", measured, "--set", "search.finalists=1", "--set", "search.policies=[drop]")
+	if got := fmt.Sprint(walk(t, made, "machine", "train_tokens_per_s_per_gpu"), walk(t, made, "recommended", "sync_s")); got != "4000 2" {
+		t.Errorf("calibrated to %s", got)
+	}
+}
+
+func TestPlanPresets(t *testing.T) {
+	code, stdout, _ := headway(t, "plan", "--presets")
+	if code != exitDone || !strings.Contains(stdout, "qwen3-8b") || !strings.Contains(stdout, "h100-sxm") {
+		t.Errorf("code %d: %s", code, stdout)
+	}
+}
+
+// Schedules are compared at the plan's setting.
+func TestPlanSchedules(t *testing.T) {
+	made := planned(t, document(t, planDocument), "--schedules", "--set", "search.policies=[drop]")
+	if rows := walk(t, made, "schedules").([]any); len(rows) < 5 {
+		t.Errorf("%d schedules", len(rows))
+	}
+}
