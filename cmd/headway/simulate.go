@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/workload"
 )
 
 // simulateCmd runs a document in virtual time.
@@ -75,7 +76,7 @@ func (c *simulateCmd) single(application *app) error {
 	}
 	prediction, err := expect(cases[0].document, cases[0].setting)
 	if err != nil {
-		return errors.Join(predictUsage(err), files.end(err))
+		return errors.Join(absurd(err), files.end(err))
 	}
 	doc, err := simulateExpecting(cases[0], prediction, files, newStepProgress(application))
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *simulateCmd) single(application *app) error {
 	doc.EventsPerS = float64(doc.tried) / max(doc.WallS, 1e-9)
 	var refused error
 	if !doc.Settled && !c.Accept {
-		refused = refusal(&doc)
+		refused = refusal(cases[0].document, &doc)
 	}
 	switch {
 	case c.JSON && refused != nil:
@@ -239,9 +240,23 @@ func withoutMeans(doc simulation) simulationWithoutMeans {
 func simulate(c simulateCase) (doc simulation, err error) {
 	prediction, err := expect(c.document, c.setting)
 	if err != nil {
-		return doc, predictUsage(err)
+		return doc, absurd(err)
 	}
 	return simulateExpecting(c, prediction, simulationFiles{}, nil)
+}
+
+// keysOfInput are the document's keys behind the closed form's fields.
+var keysOfInput = map[string]string{"concurrency": "rollout.concurrency", "batch": "train.batch", "group": "rollout.group_size", "queue_factor": "queue.factor",
+	"utilization": "the utilization that train.utilization or the speeds of rollout and train come to", "step_time": "the train step that train.step_s, or utilization and speeds, come to",
+	"sync_time": "sync.time_s", "acceptance": "filter.acceptance"}
+
+// absurd names what no simulation could be of by the document's keys.
+func absurd(err error) error {
+	var field *workload.FieldError
+	if errors.As(err, &field) && keysOfInput[field.Field] != "" {
+		err = &workload.FieldError{Field: keysOfInput[field.Field], Value: field.Value, Allowed: field.Allowed}
+	}
+	return usageError("headway config FILE prints every key as it was resolved", "%w", err)
 }
 
 // simulateExpecting makes one simulation with the closed form at hand, writes the

@@ -52,6 +52,10 @@ func (p *axisPart) at(i int64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
+// symbols are what the formulas call some keys.
+var symbols = map[string]string{"rho": "train.utilization", "ρ": "train.utilization", "q": "queue.factor", "C": "rollout.concurrency",
+	"S": "rollout.group_size", "B": "train.batch", "theta": "queue.hold", "θ": "queue.hold"}
+
 // sizeMax bounds the simulations of a grid: beyond it nothing could count them.
 const sizeMax = int64(1) << 53
 
@@ -65,6 +69,9 @@ func parseGrid(grid []string) ([]axis, error) {
 			return nil, usageError(simulateHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as train.utilization=0.3..3/0.1", text)
 		}
 		a := axis{key: key}
+		if meant, ok := symbols[key]; ok {
+			return nil, usageError(simulateHint, "--grid %s: unknown key, did you mean %s?", key, meant)
+		}
 		for _, b := range axes {
 			if b.key == key {
 				return nil, usageError(simulateHint, "--grid %s is given twice: list its values in one, KEY=V1,V2", key)

@@ -98,7 +98,7 @@ func (g *grid) expected(setting int64) (simulateCase, theory.Prediction, error) 
 			return
 		}
 		if e.prediction, e.err = expect(e.one.document, e.one.setting); e.err != nil {
-			e.err = predictUsage(e.err)
+			e.err = absurd(e.err)
 		}
 	})
 	return e.one, e.prediction, e.err

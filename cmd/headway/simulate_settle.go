@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
@@ -147,7 +148,7 @@ func describe(name, what string, x []float64, v estimate.Verdict) unsettledFigur
 	n := len(x)
 	switch v.Cause {
 	case estimate.Short:
-		u.Why = fmt.Sprintf("%d measured steps are too few to tell whether %s has settled: at least %d", n, what, estimate.ValuesMin)
+		u.Why = fmt.Sprintf("%s of the %s measured steps cannot be told to have settled: at least %d", what, report.Count(int64(n)), estimate.ValuesMin)
 	case estimate.Transient:
 		u.Why = fmt.Sprintf("%s is still in its transient as the %d measured steps begin", what, n)
 	case estimate.Trend:
@@ -249,8 +250,8 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 }
 
 // refusal is the error about means that have not settled.
-func refusal(doc *simulation) error {
-	return runError(refusalHint(doc), "not settled: %s", whyUnsettled(doc.Unsettled))
+func refusal(d config.Config, doc *simulation) error {
+	return runError(refusalHint(d, doc), "not settled: %s", whyUnsettled(doc.Unsettled))
 }
 
 // whyUnsettled says why means have not settled. Where the mean staleness has not, its
@@ -262,12 +263,30 @@ func whyUnsettled(figures []unsettledFigure) string {
 			continue
 		}
 		whys = append(whys, u.Why)
+		if u.cause == estimate.Short {
+			break // for all of them alike
+		}
 	}
 	return strings.Join(whys, "; ")
 }
 
+// hopeless is how many steps no one will wait for.
+const hopeless = 1e8
+
+// changing is the key that has the workload change over the run, and the train step
+// at which it stops; "" for none.
+func changing(d config.Config) (key string, until int) {
+	if drift := d.Rollout.Drift; drift.Steps > until && (drift.LengthFactor != 1 || drift.ToolCallsFactor != 1) {
+		key, until = "rollout.drift", drift.Steps
+	}
+	if solve := d.Rollout.Solve; solve.Kind == "logistic" && solve.From != solve.To && solve.Steps > until {
+		key, until = "rollout.solve", solve.Steps
+	}
+	return key, until
+}
+
 // refusalHint says what to set.
-func refusalHint(doc *simulation) string {
+func refusalHint(d config.Config, doc *simulation) string {
 	const instead = "; --accept-unsettled prints the means of this window all the same"
 	more, endless, drifts := 0.0, false, false
 	for _, u := range doc.Unsettled {
@@ -279,13 +298,18 @@ func refusalHint(doc *simulation) string {
 		drifts = drifts || u.cause == estimate.Transient || u.cause == estimate.Trend
 	}
 	w := doc.Warmup
+	if key, until := changing(d); until > w.Steps {
+		return fmt.Sprintf("the workload itself changes until step %s (%s): --set steps.warmup=%d measures it from there on%s", report.Count(int64(until)), key, until, instead)
+	}
 	if w.ClosedFormSteps > float64(w.Steps+int(doc.Steps)) {
 		more, endless, drifts = math.Max(more, w.ClosedFormSteps-float64(w.Steps)), false, true
 	}
 	warmup, measured := rounded(float64(w.Steps)+more), rounded(math.Max(float64(doc.Steps), more))
 	switch {
+	case more >= hopeless:
+		return fmt.Sprintf("it takes some %s train steps, which no run has: a smaller queue, or a utilization further from 1, settles%s", report.Count(rounded(more)), instead)
 	case endless && more == 0:
-		return "the steps show no end of the drift: the workload itself may change over the run (lengths, solve rate, curriculum), or the queue may fill for very long" + instead
+		return "the steps show no end of the drift: something grows as long as it runs, or fills for very long" + instead
 	case drifts && w.Automatic:
 		return fmt.Sprintf("about %s steps more should do: --set steps.warmup=%d --set steps.measured=%d%s", report.Count(int64(more)), warmup, measured, instead)
 	case drifts:

@@ -53,8 +53,27 @@ func TestUnsettledIsRefused(t *testing.T) {
 	if err := json.Unmarshal([]byte(accepted), &doc); err != nil || *doc.Settled || doc.Staleness.Mean == nil {
 		t.Errorf("accepted: %v %+v", err, doc)
 	}
-	if code, _, stderr := headway(t, "simulate", file, "--set", "steps.measured=10"); code != exitFailure || !strings.Contains(stderr, "too few") {
+	if code, _, stderr := headway(t, "simulate", file, "--set", "steps.measured=10"); code != exitFailure || !strings.Contains(stderr, "at least 20") {
 		t.Errorf("ten steps: code %d: %s", code, stderr)
+	}
+}
+
+// What cannot settle is told why: the workload changes, or the queue is too long.
+func TestHopelessIsToldWhy(t *testing.T) {
+	for _, test := range []struct {
+		want      []string
+		arguments []string
+	}{
+		{[]string{"the workload itself changes until step 3 000 (rollout.drift)", "--set steps.warmup=3000"}, []string{"--set=rollout.drift={steps: 3000, length_factor: 9}"}},
+		{[]string{"which no run has", "smaller queue"}, []string{"--set=train.utilization=1", "--set=queue.factor=20000"}},
+		{[]string{"at least 20", "steps.measured=20"}, []string{"--set=steps.measured=3"}},
+	} {
+		code, _, stderr := headway(t, append([]string{"simulate", document(t, simulated)}, test.arguments...)...)
+		for _, want := range test.want {
+			if code != exitFailure || !strings.Contains(stderr, want) {
+				t.Errorf("%q: code %d, lacks %q: %s", test.arguments, code, want, stderr)
+			}
+		}
 	}
 }
 
