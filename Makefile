@@ -54,3 +54,5 @@ microbench: ## the Go benchmarks of every package
 generate: ## rewrite what is generated from the code: JSON schema, tables of the docs
 	$(GO) test ./config -run "Schema|Presets" -rewrite
 	$(GO) test ./internal/lint -run Architecture -rewrite
+	$(GO) test ./hardware -run Document -rewrite
+	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run DoctorDocument
