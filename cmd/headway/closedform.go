@@ -49,7 +49,7 @@ func beside(d config.Config) string {
 		return "rollouts wait for their sandboxes to start"
 	case r.Judge.Time.Kind != "" && r.Judge.Time.Kind != "none":
 		return "finished rollouts wait for a judge"
-	case r.PromptTokens > 0 && r.Prefill.TokensPerS > 0:
+	case r.PromptTokens > 0 && prefillNS(d) > 0:
 		return "prompts are read before the first token, one rollout after another or beside others"
 	case slices.ContainsFunc(d.Engines, faster):
 		return "engines of different speed finish a group's rollouts at different times"
