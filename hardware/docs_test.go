@@ -21,7 +21,7 @@ func TestDocument(t *testing.T) {
 	}
 	text := string(raw)
 	for _, part := range []struct{ name, table string }{
-		{"models", modelsTable()}, {"gpus", gpusTable()}, {"anchors", anchorsTable(t)}, {"ladder", ladderTable(t)},
+		{"models", modelsTable()}, {"gpus", gpusTable()}, {"anchors", anchorsTable(t)}, {"ladder", ladderTable(t)}, {"decode", decodeTable(t)},
 	} {
 		start, end := "<!-- generated: "+part.name+" -->\n", "<!-- end: "+part.name+" -->"
 		before, rest, found := strings.Cut(text, start)
@@ -101,6 +101,19 @@ func ladderTable(t *testing.T) string {
 	b.WriteString("| after | published | ours | ours, s |\n|---|---|---|---|\n")
 	for _, r := range rungs {
 		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %.2f |\n", r.Name, r.Published, r.Relative, r.Times.Critical)
+	}
+	return b.String()
+}
+
+func decodeTable(t *testing.T) string {
+	anchors, err := DecodeAnchors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("| decoding | published, tokens/s and GPU | ours | residual | binds | source |\n|---|---|---|---|---|---|\n")
+	for _, a := range anchors {
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %+.0f %% | %s | %s |\n", a.Name, a.Published, a.Ours, 100*a.Residual(), a.Limit, a.Source)
 	}
 	return b.String()
 }

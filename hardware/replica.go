@@ -205,7 +205,7 @@ type Decode struct {
 	Weights, Cache                  float64 // reading them
 	Compute                         float64 // multiplying
 	Link, Overhead                  float64 // exchanging activations; the rest
-	Limit                           Limit   // the largest part
+	Limit                           Limit   // the largest part; memory where the cache does not hold so many
 	ActiveRollouts, ContextTokens   float64 // what it was computed for
 	TokensPerS, TokensPerSAndSlot   float64 // of the replica; of one rollout
 	TokensPerSAndGPU, ResidentBytes float64 // of one GPU; the cache then held
@@ -235,6 +235,9 @@ func (r Replica) Decode(active float64) Decode {
 	d.TokensPerSAndSlot = 1 / d.Seconds
 	d.TokensPerSAndGPU = d.TokensPerS / n
 	d.Limit = d.limit()
+	if d.ResidentBytes > r.CacheRoomBytes() {
+		d.Limit = LimitMemory
+	}
 	return d
 }
 
@@ -255,19 +258,24 @@ func (d Decode) limit() Limit {
 	return limit
 }
 
-// linkSeconds is what tensor parallelism sends in a step: two ring reductions a
-// layer of b·hidden numbers in bf16, over the node's link, or over the network
-// card where the replica spans nodes. Their latency is part of the overhead.
+// linkSeconds is what GPUs of a replica exchange in a step; latency is part of
+// the overhead. Inside a node tensor parallelism sums b·hidden numbers in bf16
+// twice a layer, by ring. Beyond a node a mixture of experts is spread by expert,
+// each GPU keeping its own rollouts: a layer sends each of them to its experts in
+// fp8 and back in bf16, over the GPU's network card, for the share that is remote;
+// a dense model is pipelined between nodes, which costs next to nothing.
 func (r Replica) linkSeconds(b float64) float64 {
 	if r.GPUs <= 1 {
 		return 0
 	}
-	rate := r.GPU.LinkBytesPerS
-	if r.GPU.NodeGPUs > 0 && r.GPUs > r.GPU.NodeGPUs && r.GPU.NICBytesPerS > 0 {
-		rate = r.GPU.NICBytesPerS
+	n, node := float64(r.GPUs), float64(max(r.GPU.NodeGPUs, 1))
+	layers, hidden := float64(r.Model.Layers), float64(r.Model.Hidden)
+	if n > node && r.Model.Experts > 0 && r.GPU.NICBytesPerS > 0 {
+		remote := 1 - node/n
+		return layers * b / n * float64(r.Model.ExpertsPerToken) * remote * hidden * 3 / r.GPU.NICBytesPerS
 	}
-	n := float64(r.GPUs)
-	return 2 * float64(r.Model.Layers) * 2 * (n - 1) / n * b * float64(r.Model.Hidden) * 2 / rate
+	n = math.Min(n, node)
+	return 2 * layers * 2 * (n - 1) / n * b * hidden * 2 / r.GPU.LinkBytesPerS
 }
 
 // SlotSpeed is the tokens per second of one rollout while so many run on the replica.

@@ -66,7 +66,7 @@ func TestEveryLimitCanBind(t *testing.T) {
 		r      Replica
 		active float64
 		want   Limit
-	}{{long, 64, LimitBandwidth}, {short, 4000, LimitCompute}, {small, 1, LimitOverhead}, {pcie, 512, LimitLink}} {
+	}{{long, 64, LimitBandwidth}, {long, 4000, LimitMemory}, {short, 4000, LimitCompute}, {small, 1, LimitOverhead}, {pcie, 512, LimitLink}} {
 		if got := c.r.Decode(c.active); got.Limit != c.want {
 			t.Errorf("%s with %g rollouts is bound by %s, want %s: %+v", c.r.Model.Name, c.active, got.Limit, c.want, got)
 		}
@@ -188,5 +188,25 @@ func TestAbsurdSpeedsAreRefused(t *testing.T) {
 		if _, err := replica(t).Measured(c.active, c.speed); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%g tokens/s with %g rollouts: %v, want %q", c.speed, c.active, err, c.want)
 		}
+	}
+}
+
+// Inside a node a ring's bytes count, beyond it those that experts are sent, and
+// a dense model is pipelined.
+func TestLinkByHand(t *testing.T) {
+	r := replica(t)
+	r.GPUs = 8
+	ring := 2 * 32 * 2 * (7.0 / 8) * 64 * 4096 * 2 / 450e9
+	if got := r.Decode(64).Link; !near(got, ring) {
+		t.Errorf("8 GPUs exchange for %g s, by hand %g", got, ring)
+	}
+	r.GPUs = 16
+	if got := r.Decode(64).Link; !near(got, ring) {
+		t.Errorf("a dense model over two nodes exchanges for %g s, as inside one %g", got, ring)
+	}
+	r.Model, _ = ModelNamed("deepseek-v3")
+	r.GPUs = 32
+	if got, want := r.Decode(640).Link, 61*20*8*0.75*7168*3/50e9; !near(got, want) {
+		t.Errorf("experts over four nodes are sent to for %g s, by hand %g", got, want)
 	}
 }
