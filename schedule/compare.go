@@ -232,6 +232,9 @@ func (in Input) findings(c Comparison) []string {
 		}
 	}
 	out = append(out, in.advice(c)...)
+	if in.KLPerBatch == 0 {
+		add("What share of tokens would be clipped is not predicted: how fast the policy moves is not given, and only a run can tell.")
+	}
 	return out
 }
 
