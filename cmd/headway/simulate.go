@@ -22,6 +22,7 @@ type simulateCmd struct {
 	Seeds  int      `default:"1" placeholder:"N" help:"Simulate N seeds, from the document's on; intervals are then over seeds."`
 	Grid   []string `sep:"none" placeholder:"KEY=V1,V2" help:"Simulate every value of a key, all combinations if repeated, on all cores. A value may be a range: 0.3..3/0.1, 16..1024x2, 0.5..2#7."`
 	Out    string   `placeholder:"FILE" help:"Stream a grid's results to a new FILE.csv or FILE.parquet, a row a setting."`
+	HTML   string   `name:"html" placeholder:"FILE" help:"Write a grid as a self-contained page: lines, maps and a table."`
 	Resume bool     `help:"Go on with an interrupted grid's FILE.csv."`
 	Yes    bool     `help:"Start a grid that takes long without asking."`
 	Accept bool     `name:"accept-unsettled" help:"Report means that have not settled, marked, instead of refusing them."`
@@ -50,7 +51,7 @@ const simulateHint = "headway simulate --help lists the flags"
 
 // Run simulates and prints.
 func (c *simulateCmd) Run(application *app) error {
-	if c.Seeds == 1 && len(c.Grid) == 0 && c.Out == "" {
+	if c.Seeds == 1 && len(c.Grid) == 0 && c.Out == "" && c.HTML == "" {
 		return c.single(application)
 	}
 	if c.Trace != "" || c.Timeline != "" {

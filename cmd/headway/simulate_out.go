@@ -27,10 +27,18 @@ type rowWriter interface {
 
 // stream writes every setting to the file as soon as those before it are there.
 func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
-	w, from, err := c.open(g)
+	if c.HTML != "" && c.Resume {
+		return usageError("leave --resume or --html out", "--html %s: a page needs every setting, and --resume makes the missing ones alone", c.HTML)
+	}
+	page, err := createPage(c.HTML, g)
 	if err != nil {
 		return err
 	}
+	w, from, err := c.open(g)
+	if err != nil {
+		return errors.Join(err, writePage(page, g, nil, c.Accept, err))
+	}
+	var points []*gridPoint
 	flushed := application.Now()
 	count, err := g.run(application, from, func(p *gridPoint) error {
 		p.publish(c.Accept)
@@ -38,6 +46,9 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 			return err
 		}
 		p.runs = nil
+		if page != nil {
+			points = append(points, p)
+		}
 		if now := application.Now(); now.Sub(flushed) >= time.Second {
 			flushed = now
 			return w.flush()
@@ -45,7 +56,10 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 		return nil
 	})
 	if err = errors.Join(err, w.close(err != nil)); err != nil {
-		return fmt.Errorf("--out %s: %w", c.Out, err)
+		return fmt.Errorf("--out %s: %w", c.Out, errors.Join(err, writePage(page, g, nil, c.Accept, err)))
+	}
+	if err := writePage(page, g, points, c.Accept, nil); err != nil {
+		return fmt.Errorf("--html %s: %w", c.HTML, err)
 	}
 	if err := c.printStream(application, g, from, count, application.Now().Sub(began).Seconds()); err != nil {
 		return err

@@ -46,6 +46,10 @@ func (c *simulateCmd) several(application *app) error {
 
 // collect keeps every result, and prints them together.
 func (c *simulateCmd) collect(application *app, g *grid, began time.Time) error {
+	page, err := createPage(c.HTML, g)
+	if err != nil {
+		return err
+	}
 	var points []*gridPoint
 	var runs []any
 	tally, err := g.run(application, 0, func(p *gridPoint) error {
@@ -60,10 +64,13 @@ func (c *simulateCmd) collect(application *app, g *grid, began time.Time) error 
 		return err
 	}
 	if len(points) == 1 && points[0].failed != nil {
-		return points[0].failed
+		return errors.Join(points[0].failed, writePage(page, g, points, c.Accept, points[0].failed))
 	}
 	for _, p := range points {
 		p.publish(c.Accept)
+	}
+	if err := writePage(page, g, points, c.Accept, nil); err != nil {
+		return fmt.Errorf("--html %s: %w", c.HTML, err)
 	}
 	wall := application.Now().Sub(began).Seconds()
 	if c.JSON {
@@ -209,14 +216,13 @@ func inOrder[T any](from, to int64, workers int, produce func(int64) T, take fun
 	return err
 }
 
-// printGrid prints a grid's settings beside their closed forms.
-func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
+// gridTable is a grid's settings beside their closed forms.
+func gridTable(points []*gridPoint, accept bool) report.Table {
 	table := report.Table{Title: plural(int64(len(points)), "setting") + ", " + plural(int64(points[0].Seeds), "seed") + " each"}
 	for _, o := range points[0].set {
 		table.Header = append(table.Header, o.key)
 	}
 	table.Header = append(table.Header, "staleness", "± 95 %", "closed form", "PQS", "IQS", "p95", "period s", "closed form", "trainer idle", "rollout idle")
-	marked := false
 	for _, p := range points {
 		var row []string
 		for _, o := range p.set {
@@ -231,7 +237,7 @@ func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
 			table.Rows = append(table.Rows, append(row, "–", "", p.Predicted.StalenessMean.Format(3), "not settled"))
 			continue
 		case !p.Settled:
-			mark, marked = " *", true
+			mark = " *"
 		}
 		row = append(row, report.Figure(p.Staleness.mean, 3)+mark, halfWidth(p.Staleness), p.Predicted.StalenessMean.Format(3),
 			report.Figure(p.averages["pqs_mean"], 3), report.Figure(p.averages["iqs_mean"], 3),
@@ -240,12 +246,19 @@ func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
 			report.Share(p.averages["trainer_idle_ratio"]), report.Share(p.averages["rollout_idle_ratio"]))
 		table.Rows = append(table.Rows, row)
 	}
-	if _, err := table.WriteTo(w); err != nil {
+	return table
+}
+
+// printGrid prints a grid's settings for a terminal.
+func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
+	if _, err := gridTable(points, accept).WriteTo(w); err != nil {
 		return err
 	}
-	if marked {
-		_, err := fmt.Fprintln(w, "* not settled")
-		return err
+	for _, p := range points {
+		if accept && p.failed == nil && !p.Settled {
+			_, err := fmt.Fprintln(w, "* not settled")
+			return err
+		}
 	}
 	return nil
 }
