@@ -51,27 +51,26 @@ func effectiveOf(p *Point, s *shape, overhead float64, with Corrections) effecti
 // arrivals solves the queue for the variability of arrivals.
 func (e *effective) arrivals(acceptance float64) {
 	e.arriving = arrivals{dispersion: &e.shape.dispersion, acceptance: acceptance, unit: e.unit, rho: e.rho, groups: e.groups}
-	a := &e.arriving
-	step := a.index(Period(e.rho))
-	if e.queueFactor > 1 {
-		walk := step
-		// The stock forgets over so many steps, which depends on the walk itself.
-		for range 3 {
-			walk = a.index(Period(e.rho) * (1 + memoryShare*stockMemory(e.queueFactor, e.rho, walk, e.groups)))
-		}
-		e.stock = newStock(e.queueFactor, e.rho, math.Sqrt(walk), e.groups)
-		e.walk = walk
-		// Arrivals catch up while the trainer waits, as they do for a single batch.
-		plain := positivePart(1-e.rho, math.Sqrt(step/e.groups))
-		if single := a.late(normalCDF((1 - e.rho) / math.Sqrt(max(step, 1e-12)/e.groups))); plain > 1e-12 {
-			e.stock.missing *= min(single*e.rho/plain, 1)
-		}
-		e.period = e.stock.period(e.rho)
+	ideal := Period(e.rho)
+	step := e.arriving.index(ideal)
+	spread := math.Sqrt(max(step, 1e-12) / e.groups)
+	starved := normalCDF((1 - e.rho) / spread)
+	late := e.arriving.late(starved)
+	if e.queueFactor == 1 {
+		e.stock = stock{count: 1, weight: [levels]float64{1}, starved: starved}
+		e.period = max(1+late, ideal)
 		return
 	}
-	starved := normalCDF((1 - e.rho) / math.Sqrt(max(step, 1e-12)/e.groups))
-	e.stock = stock{count: 1, weight: [levels]float64{1}, starved: starved}
-	e.period = max(1+a.late(starved), Period(e.rho))
+	e.walk = step
+	for range 3 { // the stock forgets over so many steps, which depends on the walk itself
+		e.walk = e.arriving.index(ideal * (1 + memoryShare*stockMemory(e.queueFactor, e.rho, e.walk, e.groups)))
+	}
+	e.stock = newStock(e.queueFactor, e.rho, math.Sqrt(e.walk), e.groups)
+	// Arrivals catch up while the trainer waits, as they do for a single batch.
+	if plain := positivePart(1-e.rho, spread); plain > 1e-12 {
+		e.stock.missing *= min(late*e.rho/plain, 1)
+	}
+	e.period = e.stock.period(e.rho)
 }
 
 // omit takes back what is not to be corrected.
@@ -92,55 +91,6 @@ func (e *effective) omit() {
 // they meet an end of the queue: fitted, the one constant that is. See
 // docs/theory.md.
 const memoryShare = 0.5
-
-// arrivals are the ready groups of one setting, by time in steps.
-type arrivals struct {
-	dispersion *Dispersion
-	acceptance float64
-	unit       float64 // a mean rollout's time
-	rho        float64
-	groups     float64
-}
-
-// index is the index of dispersion over a window of so many steps.
-func (a *arrivals) index(steps float64) float64 {
-	return a.acceptance*a.dispersion.At(steps/a.unit) + 1 - a.acceptance
-}
-
-// growth is dV/dN, by how much the variance grows with every further arrival.
-func (a *arrivals) growth(steps float64) float64 {
-	const near = 0.15
-	return ((1+near)*a.index((1+near)*steps) - (1-near)*a.index((1-near)*steps)) / (2 * near)
-}
-
-// latePoints is the resolution of the integral of [arrivals.late].
-const latePoints = 24
-
-// late is E[(X−1)⁺] for the time X, in steps, in which a batch arrives: the
-// integral of P(N(x) < G) over x > 1, N(x) normal of mean ρGx and variance
-// c²(x)·ρGx. The variance of the longer window counts, not that of the step: what
-// is missing after one step arrives faster than on average. N is whole, hence
-// the ½; a window that starts with an arrival (the share starved of them) has
-// ½(1 − dV/dN) fewer arrivals than one that starts at any time.
-func (a *arrivals) late(starved float64) float64 {
-	sum, last := 0.0, 0.0
-	// Up to where so few arrivals are five deviations off.
-	end := 1/a.rho + 8*math.Sqrt(a.index(1/a.rho)/a.groups)/a.rho + 2/(a.rho*a.groups)
-	if end <= 1 {
-		return 0
-	}
-	step := (end - 1) / latePoints
-	need := 1 - (0.5-starved*(1-a.growth(1/a.rho))/2)/a.groups
-	for i := range latePoints + 1 {
-		x := 1 + step*float64(i)
-		short := normalCDF((a.rho*x - need) / -math.Sqrt(max(a.index(x)*a.rho*x/a.groups, 1e-12)))
-		if i > 0 {
-			sum += (short + last) / 2
-		}
-		last = short
-	}
-	return sum * step
-}
 
 // stockMemory is how many steps the stock takes to forget where it was: the
 // relaxation time of a Brownian motion of drift ρ−1 and variance c²/G on a width
