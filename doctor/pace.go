@@ -146,6 +146,9 @@ func (e *examination) notSimulated() {
 	case e.setting == nil:
 		key, what = "train", "the document does not say how fast the trainer is: staleness, waste and stalls are not predicted"
 		do = "one of train.utilization, train.step_s, train.throughput_tokens_per_s, such as --set train.utilization=0.9"
+		if e.document.Hardware.GPUs > 0 {
+			do = "headway plan on the same document, which works speeds out; what it writes with --write can be examined"
+		}
 	case e.simulate == nil:
 		key, what = "rollout.solve", "a filter looks at rewards, and the document does not say how they come about: only closed forms and rules are checked"
 		do = "rollout.solve of kind fixed or logistic"
