@@ -33,6 +33,68 @@ func (c Config) serviceModel(path string, s Service) (*workload.Service, error) 
 	return service, nil
 }
 
+// outsideSamples is how many rollouts the time outside the engine is estimated from:
+// its mean is within about one in a hundred of its standard deviation.
+const outsideSamples = 1 << 14
+
+// OutsideModel is the distribution of all the time a rollout spends outside the
+// engine: environment, calls of tools, what they return read by the slot itself, the
+// start of a sandbox and the judge, if it waits for none of them and nothing fails, at
+// version 0. It is the environment's own where that is all there is, and else estimated
+// from rollouts drawn with a seed of its own, the same on every call. It is nil where
+// siblings' times are measured together, which a sum would take apart. The error is an
+// [Errors].
+func (c Config) OutsideModel() (*workload.Service, error) {
+	environment, err := c.ServiceModel()
+	r := c.Rollout
+	if err != nil || r.Tools.Calls == 0 && r.Sandbox.Start.Kind == "" && r.Judge.Time.Kind == "" {
+		return environment, err
+	}
+	tools, err := c.ToolsModel()
+	if err != nil {
+		return nil, err
+	}
+	start, err := c.SandboxStartModel()
+	if err != nil {
+		return nil, err
+	}
+	judge, err := c.JudgeModel()
+	if err != nil {
+		return nil, err
+	}
+	call, err := c.serviceModel("rollout.tools.time", r.Tools.Time)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range []*workload.Service{environment, start, judge, call} {
+		if s.Grouped() {
+			return nil, nil
+		}
+	}
+	readS := 0.0
+	for _, speed := range []float64{r.Prefill.TokensPerS, c.Sync.PrefillTokensPerS} {
+		if speed > 0 {
+			readS = float64(r.Tools.OutputTokens) / speed
+			break
+		}
+	}
+	source := func(s workload.Stream) workload.Source { return workload.NewSource(0, s) }
+	times := make([][]float64, outsideSamples)
+	for i := range times {
+		g := uint64(i)
+		ns := environment.Draw(source(workload.StreamEnvironment), g, 0, 1) + judge.Draw(source(workload.StreamJudge), g, 0, 1)
+		calls := tools.Calls(source(workload.StreamCalls), g, 0, 1, 1)
+		for turn := range uint32(calls) {
+			ns += tools.CallNS(source(workload.StreamTool), workload.Turn{Group: g, Attempt: 1, Turn: turn})
+		}
+		if calls > 0 || !environment.Zero() {
+			ns += start.Draw(source(workload.StreamSandbox), g, 0, 1)
+		}
+		times[i] = []float64{min(float64(ns)/1e9+float64(calls)*readS, workload.MaxServiceS)}
+	}
+	return workload.ServiceSpec{Kind: workload.KindEmpirical, Groups: times}.Build()
+}
+
 // ChangeModel compiles the model of how responses change over a run. The error is
 // an [Errors].
 func (c Config) ChangeModel() (workload.Change, error) {

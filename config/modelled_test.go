@@ -64,3 +64,27 @@ rollout:
 		t.Errorf("a document without tools calls some (%v)", err)
 	}
 }
+
+// All the time outside the engine adds up: that of the environment alone where that is
+// all, else the means of its parts.
+func TestOutsideModel(t *testing.T) {
+	alone, err := mustLoad(t, "rollout: {environment: {mean_s: 3, tailness: 50}}").OutsideModel()
+	if err != nil || math.Abs(alone.Mean()/1e9-3) > 1e-9 {
+		t.Errorf("an environment of 3 s is outside for %v (%v)", alone.Mean()/1e9, err)
+	}
+	all, err := mustLoad(t, `
+rollout:
+  environment: {kind: exponential, mean_s: 3}
+  tools: {calls: 4, calls_kind: poisson, time: {mean_s: 2}, output_tokens: 100}
+  prefill: {tokens_per_s: 200}
+  sandbox: {start: {mean_s: 10}}
+  judge: {time: {kind: exponential, mean_s: 5}}
+`).OutsideModel()
+	if want := 3 + 4*(2+0.5) + 10 + 5.0; err != nil || math.Abs(all.Mean()/1e9-want) > 0.01*want {
+		t.Errorf("outside for %v s (%v), want %v", all.Mean()/1e9, err, want)
+	}
+	joint, err := mustLoad(t, "rollout: {judge: {time: {groups: [[1, 2], [3, 4]]}}, environment: {mean_s: 1}}").OutsideModel()
+	if err != nil || joint != nil {
+		t.Errorf("a sum of times that siblings have together: %v (%v)", joint, err)
+	}
+}

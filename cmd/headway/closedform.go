@@ -43,14 +43,18 @@ func beside(d config.Config) string {
 		return e.Speed != 0 && e.Speed != d.EngineSpeed(0) || e.Speed == 0 && d.EngineSpeed(0) != 1
 	}
 	switch {
-	case r.Tools.Calls > 0:
-		return "rollouts of several turns wait for tools"
-	case r.Sandbox.When != "":
-		return "rollouts wait for their sandboxes to start"
-	case r.Judge.Time.Kind != "" && r.Judge.Time.Kind != "none":
+	case r.Tools.Concurrency > 0 || r.Tools.FailureRate > 0:
+		return "rollouts of several turns wait for tools, or fail with them"
+	case r.Sandbox.Limit > 0 || r.Sandbox.StartConcurrency > 0:
+		return "rollouts wait for a sandbox"
+	case r.Sandbox.When == "rollout" || r.Sandbox.StartTimeoutS > 0 || r.Sandbox.FailureRate > 0 || r.Sandbox.MTBFS > 0:
+		return "sandboxes start before the first token, or fail"
+	case r.Judge.Concurrency > 0:
 		return "finished rollouts wait for a judge"
 	case r.PromptTokens > 0 && prefillNS(d) > 0:
-		return "prompts are read before the first token, one rollout after another or beside others"
+		return "prompts are read before the first token"
+	case r.Tools.OutputTokens > 0 && (r.Prefill.Mode == "engine" || r.Prefill.Mode == "pool"):
+		return "rollouts wait for one another's prefill"
 	case slices.ContainsFunc(d.Engines, faster):
 		return "engines of different speed finish a group's rollouts at different times"
 	case r.Drift.Steps > 0:
@@ -70,7 +74,30 @@ func beside(d config.Config) string {
 // expect is the closed form of a setting under the rules of a document. Where
 // none covers them, all that depends on the rules is unknown, and a warning says why.
 func expect(d config.Config, in theory.Input) (theory.Prediction, error) {
-	return expectUnless(uncovered(d), in)
+	why, in, err := covered(d, in)
+	if err != nil {
+		return theory.Prediction{}, err
+	}
+	return expectUnless(why, in)
+}
+
+// covered is uncovered with the setting that a closed form is asked: where rollouts
+// wait for nothing outside their engine, all the time they spend there is the
+// environment's.
+func covered(d config.Config, in theory.Input) (why string, asked theory.Input, err error) {
+	why = uncovered(d)
+	r := d.Rollout
+	if why != "" || in.Lengths == nil || r.Tools.Calls == 0 && r.Sandbox.When == "" && r.Judge.Time.Kind == "" {
+		return why, in, nil
+	}
+	outside, err := d.OutsideModel()
+	if err != nil {
+		return "", in, err
+	}
+	if in.Environment = outside; outside == nil {
+		return "siblings' times are measured together, and add up to others: no closed form; simulate", in, nil
+	}
+	return "", in, nil
 }
 
 // expectUnless is expect with the reason why nothing can be expected, "" for none.

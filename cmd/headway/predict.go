@@ -106,7 +106,8 @@ func (c *predictCmd) input() (in theory.Input, why string, err error) {
 	}
 	set(&in.BudgetVersions, c.Budget)
 	set(&in.SpeedRatio, c.SpeedRatio)
-	return in, uncovered(document), nil
+	why, in, err = covered(document, in)
+	return in, why, err
 }
 
 // given lists the flags that say what a document says too.

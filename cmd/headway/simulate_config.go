@@ -27,12 +27,16 @@ func simulationConfig(c simulateCase) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
+	environment, err := d.ServiceModel() // the setting's has tools and judge in it
+	if err != nil {
+		return sim.Config{}, err
+	}
 	in := c.setting
 	stepS := in.StepS
 	if stepS == 0 {
 		stepS = in.Utilization * in.BatchRollouts * in.Lengths.Mean() / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
 	}
-	work := sim.NewModelled(d.Seed, in.Lengths, in.Environment, acceptance, nanoseconds(stepS))
+	work := sim.NewModelled(d.Seed, in.Lengths, environment, acceptance, nanoseconds(stepS))
 	work.WithSolve(solve).WithPromptScale(scale).WithChange(change).WithStep(trainStep(d, in.Lengths.Mean()))
 	cfg := sim.Config{
 		Loop:              d.LoopConfig(),

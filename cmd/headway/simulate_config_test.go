@@ -90,3 +90,42 @@ steps: {warmup: 100, measured: 700}
 		t.Errorf("period %v s and PQS %v, the closed form says %v and %v", doc.PeriodS.Mean, doc.PQS.Mean, doc.Predicted.PeriodS, doc.Predicted.PQS)
 	}
 }
+
+// Tools, a sandbox's start and a judge for which nobody waits are time in the
+// environment to the closed form, which the simulation of their turns agrees with.
+func TestServicesWithoutLimitsHaveAClosedForm(t *testing.T) {
+	for _, set := range []string{"train.utilization=0.8", "train.utilization=2.5"} {
+		file := document(t, `
+rollout:
+  concurrency: 256
+  group_size: 8
+  length: {kind: lognormal, mean_tokens: 2000, tailness: 50}
+  environment: {kind: exponential, mean_s: 3}
+  tools: {calls: 6, calls_kind: poisson, split: random, time: {kind: lognormal, mean_s: 3, tailness: 70}, output_tokens: 500}
+  prefill: {tokens_per_s: 2000}
+  sandbox: {start: {kind: exponential, mean_s: 10}}
+  judge: {time: {kind: exponential, mean_s: 4}}
+train: {batch: 128}
+queue: {policy: drop, factor: 2}
+steps: {warmup: 200, measured: 700}
+`)
+		code, out, stderr := headway(t, "simulate", file, "--json", "--set", set)
+		if code != exitDone {
+			t.Fatalf("%s: code %d: %s", set, code, stderr)
+		}
+		var doc struct {
+			PeriodS   struct{ Mean float64 } `json:"period_s"`
+			Staleness struct{ Mean float64 } `json:"staleness"`
+			Predicted struct {
+				PeriodS float64 `json:"corrected_period_s"`
+				Mean    float64 `json:"corrected_staleness_mean"`
+			} `json:"predicted"`
+		}
+		if err := json.Unmarshal([]byte(out), &doc); err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(doc.PeriodS.Mean/doc.Predicted.PeriodS-1) > 0.02 || math.Abs(doc.Staleness.Mean/doc.Predicted.Mean-1) > 0.03 {
+			t.Errorf("%s: period %v s and staleness %v, the closed form says %v and %v", set, doc.PeriodS.Mean, doc.Staleness.Mean, doc.Predicted.PeriodS, doc.Predicted.Mean)
+		}
+	}
+}
