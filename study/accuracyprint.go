@@ -45,7 +45,7 @@ func (a Accuracy) writeIntroduction(b *strings.Builder) {
 		"Each is simulated over %s to %s train steps, longer where its queue wanders, from one seed; half the 95 %% interval of a simulated mean is up to %.1f %% of it (at ρ = 1, q = 5, where a mean needs the longest run), so that errors of that size there are the simulation's.\n\n",
 		accuracyBatch, meanTokens, float64(capBase), capPerPoint, count(cells), list(accuracyRho), list(accuracyQueue), list(accuracyTailness), list(accuracyLoad), list(accuracyGroup),
 		count(shortest), count(longest), 100*half)
-	b.WriteString("Errors are relative to the simulation, or in versions where it says so. Nothing below is tuned to the simulations of this page; the one fitted constant is named at its end. " +
+	b.WriteString("Errors are relative to the simulation, or in versions where it says so. The forms are derived but for one constant, named at the end, which was fitted near ρ = 1 to other simulations of some of these settings; no form reads a table of simulations. " +
 		"At tailness 0 groups fall in step with the trainer and staleness is a staircase in the settings: the theory says so (reason `locked`), and those cells are in no total but that of their own.\n\n")
 }
 
@@ -232,7 +232,7 @@ func (a Accuracy) writeHeldOut(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	b.WriteString("## Held out\n\nCells of values that the grid does not have: ρ 0.4 to 1.8, q 1, 1.5 and 3, tailness 40, 60 and 80, C/B 0.75, 1.5 and 3, B 64 (S 2 and 8) and 512 (S 2 and 32). Nothing was fitted to them.\n\n")
+	b.WriteString("## Held out\n\nCells of values that the grid does not have: ρ 0.4 to 1.8, q 1, 1.5 and 3, tailness 40, 60 and 80, C/B 0.75, 1.5 and 3, B 64 (S 2 and 8) and 512 (S 2 and 32). Nothing was fitted with these batches.\n\n")
 	table(b, totalHeader("regime"), rows)
 }
 
