@@ -22,7 +22,7 @@ func (in Input) BarrierS(gpus int) float64 {
 		makespan, _ := theory.Barrier(times.Rollout.Scale(1/times.Rollout.Mean()), times.Group, float64(engines*h.slots), float64(h.batch), in.GroupSize)
 		return makespan * in.holdS(h)
 	}
-	total := in.emptyingS(h, engines)
+	total, _ := in.emptyingS(h, engines, 1)
 	if in.environmentS() == 0 {
 		return total
 	}
@@ -36,8 +36,10 @@ const (
 	cellsMax     = 6000
 )
 
-// emptyingS is the mean field of a batch without environment.
-func (in Input) emptyingS(h holders, engines int) float64 {
+// emptyingS is the mean field of a batch without environment: when its last rollout
+// is done, and when each of so many equal parts of its groups is, the last one with
+// the batch.
+func (in Input) emptyingS(h holders, engines, pieces int) (all float64, ready []float64) {
 	lengths, batch, slots := h.lengths, float64(h.batch), float64(engines*h.slots)
 	longest := lengths.MeanMax(h.batch)
 	// The clock ends where even what starts last is done.
@@ -45,8 +47,14 @@ func (in Input) emptyingS(h holders, engines int) float64 {
 	width := max(lengths.Mean()/cellsPerMean, end/cellsMax)
 	cells := int(end/width) + 1
 	alive := make([]float64, cells+1) // P(L > i·width)
+	done := make([]float64, cells+1)  // P(longest of a group <= i·width)
+	siblings := in.GroupSize
+	if in.WholeGroups {
+		siblings = 1 // a holder is a group
+	}
 	for i := range alive {
-		alive[i] = 1 - lengths.CDF(float64(i)*width)
+		p := lengths.CDF(float64(i) * width)
+		alive[i], done[i] = 1-p, math.Pow(p, float64(siblings))
 	}
 	type wave struct {
 		cell    int
@@ -55,9 +63,10 @@ func (in Input) emptyingS(h holders, engines int) float64 {
 	waves := []wave{{0, min(batch, slots)}}
 	waiting, total := batch-waves[0].started, 0.0
 	for i := range cells {
-		active, logDone := 0.0, 0.0
+		active, logDone, groups := 0.0, 0.0, 0.0
 		for _, w := range waves {
 			left := alive[i-w.cell]
+			groups += w.started / batch * done[i-w.cell]
 			active += w.started * left
 			logDone += w.started * math.Log1p(-min(left, 1-1e-12))
 		}
@@ -76,35 +85,128 @@ func (in Input) emptyingS(h holders, engines int) float64 {
 		if running < 1e-9 {
 			break
 		}
+		for len(ready) < pieces-1 && groups >= float64(len(ready)+1)/float64(pieces) {
+			ready = append(ready, total)
+		}
 		total += width * in.stepS(h, active/float64(engines)) * running
 	}
-	return total
+	for len(ready) < pieces {
+		ready = append(ready, total)
+	}
+	return total, ready
+}
+
+// streamedS is the step of a batch that is trained in pieces as they become ready:
+// each piece waits for its groups and for the piece before.
+func (in Input) streamedS(a Arm, train float64) float64 {
+	piece := train / float64(a.Pieces)
+	barrier := in.BarrierS(a.RolloutGPUs)
+	_, ready := in.emptyingS(in.holders(), a.RolloutGPUs/in.GPUsPerEngine, a.Pieces)
+	scale := barrier / ready[len(ready)-1] // 1 without environment
+	t := 0.0
+	for _, at := range ready {
+		t = max(t, at*scale) + piece
+	}
+	return t
+}
+
+// groupsS is the distribution of a group's time, in seconds, where a batch takes t:
+// its longest rollout at the decode step of what is active on average.
+func (in Input) groupsS(gpus int, t float64) workload.Distribution {
+	engines := float64(gpus / in.GPUsPerEngine)
+	// n rollouts generate on an engine where n = tokens a second · step(n).
+	rate := float64(in.rollouts()) * in.Lengths.Mean() / (t * engines)
+	low, high := 0.0, float64(in.SlotsPerEngine)
+	for range 40 {
+		if n := (low + high) / 2; rate*in.Decode.StepS(n) > n {
+			low = n
+		} else {
+			high = n
+		}
+	}
+	step := in.Decode.StepS(high)
+	if in.environmentS() > 0 {
+		return workload.Times(in.Lengths, 1e9*step, in.Environment, in.GroupSize).Group.Scale(1e-9)
+	}
+	return in.Lengths.MaxDistribution(in.GroupSize).Scale(step)
+}
+
+// aheadS is the step under a bound of θ on groups ahead where rollouts outlive
+// syncs. G groups start at every sync, beside θ·G that are carried over. With D a
+// group's time and T the step, the groups that are ready a time t after the sync
+// are G·(θ + P(D <= t) − Σ over j >= 1 of P(D > j·T + t)); each of the K pieces
+// waits for its share of them and for the piece before, and T is what comes out.
+func (in Input) aheadS(a Arm, train float64) float64 {
+	piece, sync := train/float64(a.Pieces), a.SyncS+a.LoadS
+	took := func(t float64) float64 {
+		d := in.groupsS(a.RolloutGPUs, t)
+		now := 0.0
+		for k := range a.Pieces {
+			share := float64(k+1) / float64(a.Pieces)
+			now = max(now, readyS(d, t, in.Threshold, share)) + piece
+		}
+		return now + sync
+	}
+	low, high := train+sync, train+sync+in.BarrierS(a.RolloutGPUs)
+	for range 30 {
+		if t := (low + high) / 2; took(t) > t {
+			low = t
+		} else {
+			high = t
+		}
+	}
+	return high
+}
+
+// readyS is when a share of a batch is ready after a sync, see aheadS.
+func readyS(d workload.Distribution, t, theta, share float64) float64 {
+	last, _ := d.At(d.Len() - 1)
+	low, high := 0.0, last
+	for range 30 {
+		at := (low + high) / 2
+		ready := theta + d.CDF(at)
+		for j := 1; float64(j)*t+at < last; j++ {
+			ready -= 1 - d.CDF(float64(j)*t+at)
+		}
+		if ready < share {
+			low = at
+		} else {
+			high = at
+		}
+	}
+	if high < 1e-6*last {
+		return 0
+	}
+	return high
 }
 
 // ClosedS returns the closed form of a schedule's step time, in seconds a batch:
-// with τ_R the barrier, R the work with every slot busy, and τ_T, τ_logp and τ_S of
-// train, log-probs and sync,
+// with τ_R the barrier, R the work with every slot busy, A(θ) the step that a bound
+// on groups ahead allows, and τ_T, τ_logp and τ_S of train, log-probs and sync,
 //
 //	colocated, synchronous   τ_R + τ_logp + τ_T + τ_S
 //	one step off             max(τ_R, τ_logp + τ_T) + τ_S
-//	streamed                 max(τ_R + τ_T/K, τ_T) + τ_S
-//	async, partial           max(R, τ_T) + τ_S
+//	streamed                 each piece after its groups and after the piece before, + τ_S
+//	async                    max(τ_R, τ_T) + τ_S: a sync waits for all that it started
+//	async, partial           max(R + τ_S, A(θ))
 //	queue-drop               max(R, τ_T, τ_S)
 //
-// The asynchronous ones leave out what a bound on groups ahead makes wait and are
-// lower bounds; simulation has it.
+// It leaves out that a batch's last piece, which has its longest rollouts, takes
+// longer to train than others, and chance where two sides are nearly as fast;
+// simulation has both.
 func (in Input) ClosedS(a Arm) float64 {
 	fixed, shared, _ := in.trainS(a)
 	train := fixed + shared
+	sync := a.SyncS + a.LoadS
 	switch a.Name {
 	case Colocated, Synchronous:
-		return in.BarrierS(a.RolloutGPUs) + train + a.SyncS + a.LoadS
-	case OneStepOff:
-		return max(in.BarrierS(a.RolloutGPUs), train) + a.SyncS + a.LoadS
+		return in.BarrierS(a.RolloutGPUs) + train + sync
+	case OneStepOff, Async:
+		return max(in.BarrierS(a.RolloutGPUs), train) + sync
 	case Streamed:
-		return max(in.BarrierS(a.RolloutGPUs)+train/float64(a.Pieces), train) + a.SyncS + a.LoadS
-	case Async, Partial:
-		return max(in.workS(a.RolloutGPUs), train) + a.SyncS
+		return in.streamedS(a, train) + sync
+	case Partial:
+		return max(in.workS(a.RolloutGPUs)+sync, in.aheadS(a, train))
 	}
 	return max(in.workS(a.RolloutGPUs), train, a.SyncS)
 }

@@ -61,6 +61,6 @@ func method() []string {
 	return []string{
 		"Every schedule is simulated through the loop that runs it, on the same draws of lengths. A batch is the same number of groups everywhere, also where it is trained in several pieces; staleness is in batches, versions divided by the pieces.",
 		"Work is what generating the trained tokens takes with every slot busy, tail what generation takes beyond it because slots are empty, and resumed rollouts fill their cache again. Overlap is what runs beside something else: training hides work first, then the tail. The effects are differences of these parts and add up to the gain.",
-		"The closed forms: synchronous, the barrier of the batch plus log-probs, update and sync; one step off, the longer of barrier and training, plus sync; streamed, the barrier plus the last piece; asynchronous, the longer of work and training, which is a lower bound.",
+		"The closed forms: synchronous, the barrier of the batch plus log-probs, update and sync; one step off, the longer of barrier and training, plus sync; streamed, each piece after its groups and the piece before; async, the longer of barrier and training, plus sync; with partial rollouts, the pieces after the groups that a bound on groups ahead lets be ready; queue-drop, the longest of work, training and sync.",
 	}
 }
