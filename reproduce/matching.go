@@ -146,8 +146,9 @@ func (m matching) simulation(a arrangement, seed uint64, l length) (sim.Config, 
 	}
 	step := float64(m.batch) / m.trainer
 	cfg := sim.Config{
-		Loop: loop.Config{GroupSize: m.group, BatchGroups: m.batch / m.group, EngineSlots: a.f.engines, QueueGroups: m.batch / m.group,
-			Policy: loop.PolicyMax, MaxStaleness: loop.Version(m.budget), Abort: true},
+		// The rules of prime-rl: a queue without a bound that matters, no dispatch while a batch waits.
+		Loop: loop.Config{GroupSize: m.group, BatchGroups: m.batch / m.group, EngineSlots: a.f.engines, QueueGroups: 16 * m.batch / m.group, PauseGroups: m.batch / m.group,
+			Policy: loop.PolicyMax, MaxStaleness: loop.Version(m.budget), Abort: true, Sync: loop.SyncPause},
 		Work:       sim.NewModelled(seed, a.f.lengths, service, acceptance, int64(math.Round(step*1e9))),
 		NSPerToken: 1e9 / a.f.tokensPerS,
 		Warmup:     l.warmup, Measured: l.measured,
@@ -170,7 +171,7 @@ func (o Options) matchingLength() length {
 	if o.Quick {
 		return length{20, 30, 2}
 	}
-	return length{60, 200, 3}
+	return length{40, 120, 3}
 }
 
 // simulateMatching simulates arrangements, by arrangement and seed.
@@ -235,14 +236,14 @@ func throughputMatching(ctx context.Context, o Options) (Case, error) {
 		return c, err
 	}
 	c.Quantities = matchingQuantities(table, m, rates.name, summaries[0])
-	c.Checks = []Check{{Row: "64 + 192 GPUs", Name: "trainer_wait_share", How: "1 − generator rate/trainer rate, if the trainer waits for nothing else", Printed: m.wait,
+	c.Checks = []Check{{Row: "64 + 192 GPUs", Name: "trainer_wait_share", How: "where the trainer waits for nothing else: 1 − generator rate/trainer rate", Printed: m.wait,
 		Redone: 1 - m.generator/m.trainer, Rounding: table.rounding(0, "trainer_wait_share") + m.generator/m.trainer*0.005*(1/m.generator+1/m.trainer)}}
-	grid, err := o.explanations(ctx, m, f)
+	grid, found, err := o.explanations(ctx, m, f)
 	if err != nil {
 		return c, err
 	}
 	c.Grids = append(c.Grids, grid)
-	c.Findings = matchingFindings(m, f, plain, recomputed, dispatched, summaries[0])
+	c.Findings = append(matchingFindings(m, f, plain, recomputed, dispatched, summaries[0]), m.explanationFindings(found)...)
 	return c, nil
 }
 
@@ -251,8 +252,8 @@ func matchingSetup(m matching, f fleet, dispatched, tokens float64) []string {
 	return []string{
 		fmt.Sprintf("Two figures that decide both rates are not published: the tokens of a sample and the time it spends in tools. Two rates therefore have to go in, in one form or another: here as they are printed, the busy trainer's %.2f samples/s (a step of %.0f s) and the %.2f samples/s delivered to it, "+
 			"of which with the discarded share of %.2f follow %.2f dispatched samples/s.", m.trainer, float64(m.batch)/m.trainer, m.generator, m.discarded, dispatched),
-		fmt.Sprintf("Inputs as printed beside these: batch %d, group %d, staleness budget %d (queue-max that aborts in flight what cannot make it), %d tokens at most. Outputs: how long the trainer waits, whether the loop sustains both rates under that budget, staleness, and what is discarded beyond the filter.", m.batch, m.group, m.budget, m.contextCap),
-		fmt.Sprintf("Assumed: %d replicas of %d GPUs in bf16 with the %d slots that their cache holds at %.0f tokens a sample (which the printed MFU implies, see below), lengths of tailness %d, a queue of one batch, and that the discarded samples are a filter's.",
+		fmt.Sprintf("Inputs as printed beside these: batch %d, group %d, staleness budget %d (prime-rl's rules: what exceeds the budget is discarded, in flight as soon as it cannot make it, and nothing is dispatched while a batch waits), %d tokens at most. Outputs: how long the trainer waits, whether the loop sustains both rates under that budget, staleness, and what is discarded beyond the filter.", m.batch, m.group, m.budget, m.contextCap),
+		fmt.Sprintf("Assumed: %d replicas of %d GPUs in bf16 with the %d slots that their cache holds at %.0f tokens a sample (which the printed MFU implies, see below), lengths of tailness %d, and that the discarded samples are a filter's.",
 			len(f.engines), matchingReplica, f.slots, tokens, matchingTailness),
 	}
 }
@@ -276,7 +277,7 @@ func matchingQuantities(table published, m matching, row string, runs []metrics.
 // explanations simulates what the set-up alone says, from the hardware model: without
 // and with tools, with light and heavy tails, with and without a filter. No printed rate
 // but the trainer's goes in.
-func (o Options) explanations(ctx context.Context, m matching, f fleet) (Grid, error) {
+func (o Options) explanations(ctx context.Context, m matching, f fleet) (Grid, []explained, error) {
 	g := Grid{Title: "From the hardware model, no generator rate given: what might discard 60 %", Header: []string{"arrangement", "dispatched/s", "delivered/s", "trainer waits", "discarded", "over the budget", "staleness"}}
 	var all []arrangement
 	for _, a := range []struct {
@@ -293,17 +294,50 @@ func (o Options) explanations(ctx context.Context, m matching, f fleet) (Grid, e
 	}
 	summaries, err := o.simulateMatching(ctx, m, "throughput_matching: explanations", all)
 	if err != nil {
-		return g, err
+		return g, nil, err
 	}
 	g.Rows = append(g.Rows, []string{"printed", report.Figure(m.generator/(1-m.discarded), 2), report.Figure(m.generator, 2), report.Share(m.wait), report.Share(m.discarded), "–", "–"})
+	var found []explained
 	for i, a := range all {
 		runs := summaries[i]
 		mean := func(of func(metrics.Summary) float64) float64 { return over(runs, of).Mean }
-		delivered := mean(deliveredRate)
-		g.Rows = append(g.Rows, []string{a.name, report.Figure(delivered/(1-mean(discardedShare)), 2), report.Figure(delivered, 2), report.Share(mean(trainerWait)),
-			report.Share(mean(discardedShare)), report.Share(mean(staleShare)), report.Figure(mean(staleness), 1)})
+		e := explained{arrangement: a, delivered: mean(deliveredRate), wait: mean(trainerWait), discarded: mean(discardedShare)}
+		e.dispatched = e.delivered / (1 - e.discarded)
+		found = append(found, e)
+		g.Rows = append(g.Rows, []string{a.name, report.Figure(e.dispatched, 2), report.Figure(e.delivered, 2), report.Share(e.wait),
+			report.Share(e.discarded), report.Share(mean(staleShare)), report.Figure(mean(staleness), 1)})
 	}
-	return g, nil
+	return g, found, nil
+}
+
+// explained is what an arrangement came to.
+type explained struct {
+	arrangement
+	dispatched, delivered, wait, discarded float64
+}
+
+// nearest is the arrangement, with or without a filter, whose farthest figure is the
+// nearest to the printed ones, and how far that is.
+func (m matching) nearest(all []explained, filtered bool) (best explained, off float64) {
+	off = math.Inf(1)
+	for _, e := range all {
+		if (e.accepted < 1) != filtered {
+			continue
+		}
+		farthest := 0.0
+		for _, pair := range [][2]float64{{e.dispatched, m.generator / (1 - m.discarded)}, {e.delivered, m.generator}, {e.wait, m.wait}, {e.discarded, m.discarded}} {
+			farthest = max(farthest, math.Abs(pair[0]/pair[1]-1))
+		}
+		if farthest < off {
+			best, off = e, farthest
+		}
+	}
+	return best, off
+}
+
+// said is the arrangement with its figures.
+func (e explained) said() string {
+	return fmt.Sprintf("%s” (%.2f dispatched and %.2f delivered a second, the trainer waits %s, %s discarded)", e.name, e.dispatched, e.delivered, report.Share(e.wait), report.Share(e.discarded))
 }
 
 // matchingFindings say what follows and what does not.
@@ -312,12 +346,23 @@ func matchingFindings(m matching, f fleet, plain, recomputed, dispatched float64
 	return []string{
 		fmt.Sprintf("The printed wait of %.2f is what the two printed rates give, 1 − %.2f/%.2f = %.3f; in the simulation the trainer waits %.3f, and the loop sustains both rates under the budget of %d.",
 			m.wait, m.generator, m.trainer, 1-m.generator/m.trainer, over(runs, trainerWait).Mean, m.budget),
-		fmt.Sprintf("An MFU of %.3f at %.2f samples/s on %d GPUs means %.1f thousand tokens a sample, %.1f thousand where activations are recomputed: both are below the cap, so that the three printed figures fit together. (%.0f GPUs cannot hold the activations of 16 384 tokens each without recomputation.)",
-			m.mfu, m.trainer, m.trainGPUs, plain/1000, recomputed/1000, float64(m.trainGPUs)),
+		fmt.Sprintf("An MFU of %.3f at %.2f samples/s on %d GPUs implies %.1f thousand tokens a sample, %.1f thousand where activations are recomputed: both are below the cap, so that the three printed figures fit together. Attention over the context is not counted; with it the same MFU means fewer tokens.",
+			m.mfu, m.trainer, m.trainGPUs, plain/1000, recomputed/1000),
 		fmt.Sprintf("With %.1f thousand tokens a sample the rollout GPUs' roofline gives %.1f samples/s without any tool time; %.2f dispatched samples/s leave %.0f %% of the slots' time for tools, sandboxes and prefill. The generator's rate is not computable from the set-up alone, for want of the tool time.",
 			recomputed/1000, capacity, dispatched, 100*(1-dispatched/capacity)),
-		"What can discard 60 % while the trainer waits: not a full queue, which never forms then. A filter of groups that teach nothing can; so can tool times with a heavy tail alone, where the slowest of 16 siblings misses the budget and takes its group with it. " +
-			"With tools that take about twice the time of decoding, the second gives dispatched and delivered rates, wait and discarded share near the printed ones with no filter and no generator rate put in; the tool time and its tail are picked from the scan, so that this shows what suffices and not what was.",
-		"Mean staleness does not tell the two apart; the share discarded over the budget does, which a framework can count.",
+	}
+}
+
+// explanationFindings say what the arrangements show.
+func (m matching) explanationFindings(all []explained) []string {
+	f := all[0].f
+	capacity := float64(f.slots) * f.tokensPerS / f.lengths.Mean()
+	filter, filterOff := m.nearest(all, true)
+	tools, toolsOff := m.nearest(all, false)
+	return []string{
+		fmt.Sprintf("What can discard 60 %% while the trainer waits, no generator rate being put in: a filter of groups that teach nothing, as in “%s; or tool times with a heavy tail alone, where the slowest of 16 siblings misses the budget and takes its group with it, as in “%s. "+
+			"Every printed figure is within %s and %s of these. Both are picked from the scan, so that they show what suffices and not what was; the share discarded over the budget, which a framework can count, tells them apart, and mean staleness does not.",
+			filter.said(), tools.said(), report.Share(filterOff), report.Share(toolsOff)),
+		fmt.Sprintf("The dispatch rule has its own part in the wait: as in “%s, where the GPUs could feed the trainer %.1f times over. Dispatch stops while a batch waits and starts again in all slots at once, so that rollouts come in waves.", all[0].said(), capacity/m.trainer),
 	}
 }
