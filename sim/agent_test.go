@@ -53,7 +53,7 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 	}
 	if chance(2) {
 		a.Sandboxes = &sim.Sandboxes{Early: chance(2), Start: lognormal(20 * rng.Float64()), Limit: pick(2) * (c.Loop.Concurrency()/2 + 1), Starting: pick(3) * 2,
-			TimeoutNS: int64(pick(2)) * 60e9, FailureRate: float64(pick(2)) * 0.05, Retries: pick(3)}
+			TimeoutNS: int64(pick(2)) * 60e9, FailureRate: float64(pick(2)) * 0.05, MTBFNS: float64(pick(2)) * 600e9, Retries: pick(3)}
 	}
 	if chance(2) {
 		a.Judge = lognormal(8 * rng.Float64())
@@ -83,7 +83,7 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 func TestEveryFeature(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	pick := func(n int) int { return rng.IntN(n) }
-	stalls, runs := 0, 140
+	stalls, runs := 0, 90
 	if os.Getenv("HEADWAY_LONG") != "" {
 		runs = 20_000
 	}

@@ -116,7 +116,7 @@ func TestAgentsAreConserved(t *testing.T) {
 			Measured: 20,
 		}
 		if chance(2) {
-			cfg.Agents.Sandboxes = &Sandboxes{Early: chance(2), Start: exponential(6), Limit: rng.IntN(3) * 6, Starting: rng.IntN(3), TimeoutNS: 20e9, FailureRate: 0.05, Retries: 3}
+			cfg.Agents.Sandboxes = &Sandboxes{Early: chance(2), Start: exponential(6), Limit: rng.IntN(3) * 6, Starting: rng.IntN(3), TimeoutNS: 20e9, FailureRate: 0.05, MTBFNS: 200e9, Retries: 3}
 		}
 		if chance(2) {
 			cfg.Validation = Validation{Every: 3, Rollouts: 20}
