@@ -45,12 +45,12 @@ type due struct {
 // none is no slot.
 const none = int32(-1)
 
-// Buckets of a calendar: the fewest, and the most for every slot. After reviewEnds
-// ends the length of a day is thought over.
+// Buckets of a calendar: the fewest, and the most, which leave the cache to the slots.
+// After reviewEnds ends the length of a day is thought over.
 const (
-	bucketsMin     = 64
-	bucketsPerSlot = 16
-	reviewEnds     = 4096
+	bucketsMin = 64
+	bucketsMax = 1 << 15
+	reviewEnds = 4096
 )
 
 // newCalendar returns an empty calendar over slots. The first look at it, by when
@@ -238,9 +238,10 @@ func (c *calendar) earliest() int64 {
 	return day
 }
 
-// review thinks the length of a day over, between two days: it is to be the mean
-// time between two ends since the last time or, the first time, what that would be if
-// slots were always taken. Nothing but speed depends on it.
+// review thinks the length of a day over, between two days: it is to be a fraction of
+// the mean time between two ends since the last time or, the first time, of what that
+// would be if slots were always taken; but a year is to reach as far as nearly all
+// ends. Nothing but speed depends on it.
 func (c *calendar) review() {
 	first, last, sum, n := int64(-1), int64(0), 0.0, 0
 	for i := range c.slots {
@@ -255,13 +256,18 @@ func (c *calendar) review() {
 	if n == 0 {
 		return
 	}
+	mean := sum/float64(n) - float64(first)
 	gap := float64(first-c.since) / float64(c.taken)
 	if c.today < 0 {
 		gap = (sum/float64(n) - float64(c.since)) / float64(n)
 	}
-	shift := uint(bits.Len64(uint64(max(gap, 1)))) - 1
+	shift := uint(max(bits.Len64(uint64(max(gap, 1)))-2, 0))
+	year := int64(min(float64(last-first), 8*mean))
+	for year>>shift >= bucketsMax {
+		shift++
+	}
 	buckets := bucketsMin
-	for int64(buckets) <= (last-first)>>shift && buckets < bucketsPerSlot*len(c.slots) {
+	for int64(buckets) <= year>>shift {
 		buckets *= 2
 	}
 	off := int(shift) - int(c.shift)
