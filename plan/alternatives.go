@@ -20,34 +20,37 @@ func (s *search) alternatives() error {
 	p := s.problem
 	at := s.plan.Recommended.Best()
 	pool := s.pool()
-	faster := pickLeast(pool, func(f *Figures) (float64, bool) {
-		return f.StalenessMean, f.UpdateS < at.UpdateS*(1-2*worthwhile) && f.StalenessMean > at.StalenessMean*(1+worthwhile)
-	})
-	fresher := pickLeast(pool, func(f *Figures) (float64, bool) {
-		return f.UpdateS, f.StalenessMean < at.StalenessMean*0.75
-	})
-	cheaper := -1
-	if p.priced() {
-		cheaper = pickLeast(pool, func(f *Figures) (float64, bool) {
+	kinds := []struct {
+		name string
+		of   func(*Figures) (float64, bool)
+	}{
+		{"faster", func(f *Figures) (float64, bool) {
+			return f.StalenessMean, f.UpdateS < at.UpdateS*(1-2*worthwhile) && f.StalenessMean > at.StalenessMean*(1+worthwhile)
+		}},
+		{"fresher", func(f *Figures) (float64, bool) { return f.UpdateS, f.StalenessMean < at.StalenessMean*0.75 }},
+		{"cheaper", func(f *Figures) (float64, bool) {
 			over, _ := p.excess(f)
-			return f.UpdateS, over == 0 && f.CostPerUpdate < at.CostPerUpdate*(1-worthwhile)
-		})
+			return f.UpdateS, p.priced() && over == 0 && f.CostPerUpdate < at.CostPerUpdate*(1-worthwhile)
+		}},
 	}
 	s.plan.Alternatives = []Alternative{}
-	for _, found := range []struct {
-		name  string
-		index int
-	}{{"faster", faster}, {"fresher", fresher}, {"cheaper", cheaper}} {
-		if found.index < 0 {
+	for _, kind := range kinds {
+		index := pickLeast(pool, kind.of)
+		if index < 0 {
 			continue
 		}
-		c := *pool[found.index]
+		c := *pool[index]
 		if c.Simulated == nil && p.Simulation != nil {
 			if err := s.eval.simulateAll("simulating alternatives", []*Candidate{&c}, thorough); err != nil {
 				return err
 			}
 		}
-		s.plan.Alternatives = append(s.plan.Alternatives, Alternative{Name: found.name, Text: compared(c.Best(), at, p.priced()), Candidate: c})
+		if f := c.Best(); c.figures() == nil {
+			continue // it cannot be simulated
+		} else if _, still := kind.of(&f); !still {
+			continue // the simulator does not bear it out
+		}
+		s.plan.Alternatives = append(s.plan.Alternatives, Alternative{Name: kind.name, Text: compared(c.Best(), at, p.priced()), Candidate: c})
 	}
 	return nil
 }

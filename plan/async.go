@@ -126,7 +126,12 @@ func Schedules(p *Problem, c *Candidate) schedule.Input {
 	if m.PrefillS > 0 {
 		prefill = m.PromptTokens / m.PrefillS
 	}
+	drift := 0.0
+	if d.Given("train.drift_nats_per_version") { // as in evaluator.drift, half a variance
+		drift = math.Pi / 4 * d.Train.DriftNatsPerVersion * d.Train.DriftNatsPerVersion
+	}
 	return schedule.Input{
+		KLPerBatch: drift, KLExponent: 2, ClipLow: d.Trainer.ClipEpsilon, ClipHigh: d.Trainer.ClipEpsilon,
 		Lengths: p.Lengths, Environment: p.Environment, GroupSize: d.Rollout.GroupSize, BatchGroups: c.BatchRollouts / d.Rollout.GroupSize,
 		GPUs: c.GPUs(), RolloutGPUs: c.RolloutGPUs, GPUsPerEngine: m.GPUsPerReplica, TrainGPUsMin: m.TrainGPUsMin, TrainGPUsUnit: m.TrainGPUsUnit,
 		SlotsPerEngine: c.SlotsPerReplica, Decode: schedule.Sampled(step, max(c.SlotsPerReplica, 1)), PrefillTokensPerS: prefill,

@@ -32,8 +32,8 @@ func (p *Problem) keys(c *Candidate) []keyed {
 	set = append(set,
 		keyed{"train.step_s", plain(round6(c.StepS))},
 		keyed{"sync.time_s", plain(round6(c.SyncS))})
-	for _, key := range []string{"rollout.prompt_tokens", "rollout.prefill"} {
-		if p.Raw.Given(key) { // the speeds have it
+	for _, key := range []string{"rollout.prompt_tokens", "rollout.prefill", "failures.engine_plan"} {
+		if p.Raw.Given(key) { // the speeds have prompts in them; a plan's engines are others than the document's
 			set = append(set, keyed{key, "null"})
 		}
 	}

@@ -129,11 +129,8 @@ func (e *evaluator) point(c *Candidate) theory.Point {
 		Acceptance: d.Filter.Acceptance,
 		SyncTimeS:  c.SyncS, SyncMode: d.Sync.Mode, SyncTrainer: d.Sync.Trainer, SyncEvery: c.SyncEvery,
 	}
-	if c.Policy == policyThreshold {
-		p.SyncMode = theory.SyncDrain
-		if c.Partial {
-			p.SyncMode = theory.SyncRestart
-		}
+	if p.SyncMode == theory.SyncRestart || p.SyncMode == theory.SyncDrain {
+		p.SyncMode = theory.SyncInFlight // the nearest there is, to choose what is simulated: [Problem.Uncovered]
 	}
 	return p
 }

@@ -49,7 +49,7 @@ func (s *search) queueFinding() Finding {
 	newest := chosen.Select == theory.SelectNewest
 	switch {
 	case one == nil && more == nil:
-		f.Evidence = "no setting keeps the budget"
+		f.Evidence = "by closed form no setting keeps the budget, so none can be compared"
 	case more == nil:
 		f.Holds, f.Evidence = true, "no larger queue keeps the budget"
 	case one == nil:

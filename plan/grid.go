@@ -11,7 +11,7 @@ import (
 // PointsMax bounds the settings that one search ranks. Where the plan's own lists
 // make more, every other value is left out of them, splits last: [Searched.Thinned]
 // says so. A document's own lists are not touched: too many are refused.
-const PointsMax = 150_000
+const PointsMax = 250_000
 
 // split is how many GPUs each side gets.
 type split struct{ rollout, train int }

@@ -85,7 +85,7 @@ func unknownName(err error) string {
 	if _, rest, found := strings.Cut(text, " is not known"); found {
 		text = "is not known" + rest
 	}
-	return strings.NewReplacer("headway plan --models", "headway plan --presets", "headway plan --gpus", "headway plan --presets").Replace(text)
+	return text
 }
 
 // override replaces what a document says of a model's shape, and reports whether it says anything.
@@ -299,19 +299,18 @@ func (b *builder) sync() error {
 	return nil
 }
 
-// syncBucketBytes is the size of a message of a weight sync.
-const syncBucketBytes = 1 << 30
-
-// syncSeconds is a sync by a pipelined tree between nodes: gather over a node's
-// link, send, load. Where the model leaves it undefined it takes no time.
+// syncSeconds is the usual sync of [hardware.SyncBetween] over the document's
+// network. Where the model leaves it undefined it takes no time.
 func (b *builder) syncSeconds() func(rolloutGPUs, trainGPUs int) float64 {
 	h := b.document.Hardware
-	per := b.machine.GPUsPerReplica
+	trainer, replica := hardware.Trainer{Model: b.model, GPU: b.gpu}, b.replica()
+	replica.WeightBytes = min(h.WeightBytes, 2)
 	return func(rolloutGPUs, trainGPUs int) float64 {
-		times, err := hardware.Sync{Parameters: b.model.Parameters, TrainBytes: 2, WireBytes: min(h.WeightBytes, 2),
-			GatherGPUs: min(trainGPUs, max(b.gpu.NodeGPUs, 1)), Replicas: max(rolloutGPUs/per, 1), ReplicaGPUs: per,
-			NetworkBytesPerS: h.NetworkBytesPerS, BucketBytes: syncBucketBytes,
-			LinkBytesPerS: b.gpu.LinkBytesPerS, MemoryBytesPerS: b.gpu.MemoryBytesPerS}.Times()
+		trainer := trainer
+		trainer.GPUs = trainGPUs
+		sync := hardware.SyncBetween(trainer, replica, max(rolloutGPUs/replica.GPUs, 1))
+		sync.NetworkBytesPerS = h.NetworkBytesPerS
+		times, err := sync.Times()
 		if err != nil {
 			return 0
 		}

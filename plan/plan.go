@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/theory"
 )
 
 // Plan is what a search found. Its JSON is that of headway plan --json.
@@ -70,6 +71,7 @@ type search struct {
 	ranked  []Candidate // all settings of the grid, with their predictions
 	front   []int
 	finals  []Candidate // simulated, or predicted where nothing is simulated
+	refused string      // why a setting could not be simulated
 	plan    Plan
 }
 
@@ -79,6 +81,9 @@ func Make(p Problem) (*Plan, error) {
 	eval, err := newEvaluator(&p)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
+	}
+	if mode := p.Document.Sync.Mode; p.Uncovered == "" && (mode == theory.SyncRestart || mode == theory.SyncDrain) {
+		p.Uncovered = "sync mode " + mode + " changes how long rollouts take"
 	}
 	s := &search{problem: &p, eval: eval}
 	if err := s.rank(); err != nil {
@@ -158,11 +163,21 @@ func (s *search) finalists() error {
 		s.finals = s.pick(rules, n)
 		return nil
 	}
-	pointers := addresses(rules)
-	if err := s.eval.simulateAll("screening rules", pointers, screening); err != nil {
+	if p.Uncovered != "" {
+		s.plan.Warnings = append(s.plan.Warnings, p.Uncovered+": closed forms leave that out, and only choose what is simulated")
+		for _, i := range bases {
+			rules = append(rules, s.ranked[i])
+		}
+	}
+	if err := s.eval.simulateAll("screening rules", addresses(rules), screening); err != nil {
 		return err
 	}
 	s.plan.Searched.Simulated = len(rules)
+	for i := range rules {
+		if rules[i].Simulated == nil {
+			s.refused = rules[i].Uncovered
+		}
+	}
 	rules, err := s.polish(rules)
 	if err != nil {
 		return err
@@ -299,7 +314,7 @@ func (s *search) recommend() error {
 		chosen = p.closest(s.finals)
 	}
 	if chosen < 0 {
-		return fmt.Errorf("plan: none of %d settings could be simulated: %s", len(s.finals), s.ranked[0].Uncovered)
+		return fmt.Errorf("plan: none of the settings tried can be simulated: %s", s.refused)
 	}
 	s.plan.Recommended = s.finals[chosen]
 	s.plan.Finalists = s.finals

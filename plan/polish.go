@@ -15,7 +15,7 @@ func (s *search) polish(rules []Candidate) ([]Candidate, error) {
 	p := s.problem
 	for range polishRounds {
 		order := p.order(rules)
-		order = slices.DeleteFunc(order, func(i int) bool { return rules[i].Predicted != nil })
+		order = slices.DeleteFunc(order, func(i int) bool { return rules[i].Predicted != nil && p.Uncovered == "" })
 		if len(order) == 0 {
 			return rules, nil
 		}

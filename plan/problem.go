@@ -22,6 +22,9 @@ type Problem struct {
 	// Simulation turns a candidate's document into a simulation, as headway simulate does.
 	// Nil leaves finalists unsimulated: the plan then rests on closed forms alone.
 	Simulation func(config.Config) (sim.Config, error)
+	// Uncovered says what of the workload no closed form knows, "" for nothing. Closed forms
+	// then only choose what is simulated, and what is simulated decides.
+	Uncovered string
 	// Progress, if not nil, is told how many of a stage's candidates are done.
 	Progress func(stage string, done, all int)
 }

@@ -48,7 +48,8 @@ var (
 func (w effort) steps(e *evaluator, c *Candidate) (warmup, measured int) {
 	estimated := e.estimator.Estimate(e.ratesOnly(c))
 	load := max(1, min(estimated.Utilization, usefulRho))
-	perStep := load * float64(c.BatchRollouts)
+	// A rollout of several turns takes as many events.
+	perStep := load * float64(c.BatchRollouts) * (1 + e.problem.Document.Rollout.Tools.Calls)
 	measured = int(min(max(w.rollouts/perStep, float64(w.stepsMin)), float64(w.stepsMax)))
 	settle := estimated.SettlingSteps
 	if settle == 0 {

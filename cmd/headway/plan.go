@@ -11,6 +11,8 @@ import (
 	"github.com/headway-rl/headway/plan"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/workload"
 )
 
 // planCmd searches the settings of a run before a GPU is rented.
@@ -97,7 +99,30 @@ func (c *planCmd) problem(application *app) (plan.Problem, error) {
 	if err != nil {
 		return plan.Problem{}, err
 	}
-	return plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: planSimulation}, nil
+	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: planSimulation}
+	problem.Uncovered = planUncovered(document)
+	if extra := waitsOf(document); extra > 0 && environment.Zero() {
+		spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: extra}
+		if problem.Environment, err = spec.Build(); err != nil {
+			return problem, err
+		}
+	}
+	return problem, nil
+}
+
+// planUncovered says what of a document's workload has no closed form, its queue's
+// rules apart, which the plan chooses.
+func planUncovered(document config.Config) string {
+	document.Schedule, document.Queue = "asynchronous", config.Queue{Policy: theory.PolicyDrop}
+	why, _, _ := strings.Cut(uncovered(document), ": no closed form")
+	return why
+}
+
+// waitsOf is the time, in seconds, that a mean rollout spends in tools, a sandbox's
+// start and with a judge: what closed forms take for its environment.
+func waitsOf(document config.Config) float64 {
+	r := document.Rollout
+	return r.Tools.Calls*r.Tools.Time.MeanS + r.Sandbox.Start.MeanS + r.Judge.Time.MeanS
 }
 
 // planSimulation is a candidate's document as headway simulate has it.

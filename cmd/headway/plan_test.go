@@ -3,11 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/plan"
 )
 
 // planDocument is a plan of a moment.
@@ -184,5 +188,23 @@ func TestPlanSchedules(t *testing.T) {
 	made := planned(t, document(t, planDocument), "--schedules", "--set", "search.policies=[drop]")
 	if rows := walk(t, made, "schedules").([]any); len(rows) < 5 {
 		t.Errorf("%d schedules", len(rows))
+	}
+}
+
+// BenchmarkPlanFinalists makes a plan with 100 finalists, all of it: ranking,
+// screening of rules, simulations, levers and the comparison of schedules.
+func BenchmarkPlanFinalists(b *testing.B) {
+	application := &app{Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Now: time.Now}
+	problem, err := (&planCmd{Finalists: "100"}).problem(application)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		made, err := plan.Make(problem)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(made.Finalists)), "finalists")
+		b.ReportMetric(float64(made.Searched.Simulated), "simulated")
 	}
 }
