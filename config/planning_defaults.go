@@ -53,9 +53,9 @@ func (c *Config) hardwareDefaults() {
 	orNumber(&h.StepOverheadS, 0.003, c.given(path+"step_overhead_s"))
 	if h.TrainTokensPerSPerGPU == 0 {
 		orNumber(&h.MFU, 0.35, false)
-		if !c.given(path + "recompute") {
-			h.Recompute = true
-		}
+	}
+	if !c.given(path + "recompute") {
+		h.Recompute = true
 	}
 	orNumber(&h.NetworkBytesPerS, networkDefault, false)
 	orWord(&c.Prices.Currency, "USD")
