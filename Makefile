@@ -56,3 +56,4 @@ generate: ## rewrite what is generated from the code: JSON schema, tables of the
 	$(GO) test ./internal/lint -run Architecture -rewrite
 	$(GO) test ./hardware -run Document -rewrite
 	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run DoctorDocument
+	$(GO) run ./cmd/headway reproduce --markdown docs/reproduce.md
