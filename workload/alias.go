@@ -10,13 +10,16 @@ import (
 // (Walker 1977, Vose 1991). The zero alias is not usable.
 type alias struct {
 	cells []aliasCell
+	// firsts are the first values of the cells; nil where that of cell i is low+i, so that
+	// the table is as small as can be: it is read at random, and fits no inner cache.
+	firsts []uint32
+	low    uint32
 }
 
-// aliasCell holds both values themselves rather than indices, so that a draw
+// aliasCell holds a cell's second value itself rather than its index, so that a draw
 // touches one cache line.
 type aliasCell struct {
-	threshold uint32 // first is taken when the 32-bit fraction is below it
-	first     uint32
+	threshold uint32 // the cell's first value is taken when the 32-bit fraction is below it
 	second    uint32
 }
 
@@ -24,10 +27,14 @@ type aliasCell struct {
 // cell, the low half is the fraction within it.
 func (a *alias) draw(random uint64) uint32 {
 	cell, fraction := bits.Mul64(random, uint64(len(a.cells)))
+	first := a.low + uint32(cell)
+	if a.firsts != nil {
+		first = a.firsts[cell]
+	}
 	c := &a.cells[cell]
-	value, first := c.second, c.first
+	value := c.second
 	if uint32(fraction>>32) < c.threshold {
-		value = first // a conditional move: both are loaded, as a guess would be wrong too often
+		value = first // a conditional move: both are at hand, as a guess would be wrong too often
 	}
 	return value
 }
@@ -59,7 +66,7 @@ func newAlias(d Distribution) alias {
 	for len(small) > 0 && len(large) > 0 {
 		s, l := small[len(small)-1], large[len(large)-1]
 		small = small[:len(small)-1]
-		cells[s] = aliasCell{threshold(scaled[s]), values[s], values[l]}
+		cells[s] = aliasCell{threshold(scaled[s]), values[l]}
 		scaled[l] -= 1 - scaled[s]
 		if scaled[l] < 1 {
 			large = large[:len(large)-1]
@@ -68,9 +75,14 @@ func newAlias(d Distribution) alias {
 	}
 	// What is left differs from a full cell by rounding alone.
 	for _, i := range append(small, large...) {
-		cells[i] = aliasCell{math.MaxUint32, values[i], values[i]}
+		cells[i] = aliasCell{math.MaxUint32, values[i]}
 	}
-	return alias{cells}
+	for i, v := range values {
+		if v != values[0]+uint32(i) {
+			return alias{cells: cells, firsts: values}
+		}
+	}
+	return alias{cells: cells, low: values[0]}
 }
 
 // threshold scales a probability to the 32-bit fraction of a cell.
