@@ -33,8 +33,9 @@ type expectation struct {
 	err        error
 }
 
-// recentMax bounds what is kept: more than are under way at once.
-const recentMax = 4096
+// recentMax bounds what is kept: a setting with its tables of lengths takes some
+// hundred kilobytes.
+const recentMax = 32
 
 // grid reads the command line without resolving any setting.
 func (c *simulateCmd) grid() (*grid, error) {
@@ -84,15 +85,7 @@ func (g *grid) overrides(setting int64) []override {
 
 // expected is a setting with what the closed form says of it.
 func (g *grid) expected(setting int64) (simulateCase, theory.Prediction, error) {
-	g.mu.Lock()
-	e := g.recent[setting]
-	if e == nil {
-		if e = new(expectation); g.recent == nil || len(g.recent) >= recentMax {
-			g.recent = map[int64]*expectation{}
-		}
-		g.recent[setting] = e
-	}
-	g.mu.Unlock()
+	e := g.shared(setting)
 	e.once.Do(func() {
 		if e.one, e.err = g.resolve(setting); e.err != nil {
 			return
@@ -102,6 +95,24 @@ func (g *grid) expected(setting int64) (simulateCase, theory.Prediction, error) 
 		}
 	})
 	return e.one, e.prediction, e.err
+}
+
+// shared is the place of a setting's expectation, the same for all its seeds as long
+// as it is kept.
+func (g *grid) shared(setting int64) *expectation {
+	if g.seeds == 1 {
+		return new(expectation) // no one will ask again
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.recent[setting]
+	if e == nil {
+		if e = new(expectation); g.recent == nil || len(g.recent) >= recentMax {
+			g.recent = map[int64]*expectation{}
+		}
+		g.recent[setting] = e
+	}
+	return e
 }
 
 // resolve is one setting, ready to be simulated.

@@ -321,3 +321,21 @@ func TestColumnsAreDocumented(t *testing.T) {
 		at += i
 	}
 }
+
+// What seeds share is bounded: memory does not grow with the grid.
+func TestSharedSettingsAreBounded(t *testing.T) {
+	g := &grid{seeds: 3}
+	first := g.shared(0)
+	if g.shared(0) != first {
+		t.Error("seeds of a setting do not share it")
+	}
+	for i := range int64(1000) {
+		g.shared(i)
+	}
+	if len(g.recent) > recentMax {
+		t.Errorf("%d settings are kept, want at most %d", len(g.recent), recentMax)
+	}
+	if one := (&grid{seeds: 1}); one.shared(0) == one.shared(0) || len(one.recent) != 0 {
+		t.Error("a setting of one seed is kept")
+	}
+}
