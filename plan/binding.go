@@ -186,7 +186,7 @@ func (s *search) relaxations() []relaxation {
 		add("trainer_memory", fmt.Sprintf("at least %d train GPUs (%s)", base.trainMin, m.TrainFloor), fmt.Sprintf("to %d", base.trainUnit), func(l *limits) { l.trainMin = l.trainUnit })
 	}
 	if base.trainUnit > 1 {
-		add("whole_units", fmt.Sprintf("train GPUs in units of %d, replicas of %d", base.trainUnit, base.replica), "to single train GPUs", func(l *limits) { l.trainUnit = 1 })
+		add("whole_units", fmt.Sprintf("train GPUs in units of %d, replicas of %d", base.trainUnit, base.replica), "to single GPUs", func(l *limits) { l.trainUnit = 1 })
 	}
 	if base.slotsMax > 0 && m.SlotsFixed == 0 {
 		add("kv_memory", fmt.Sprintf("%d rollouts' caches on a replica", base.slotsMax), fmt.Sprintf("to %d", base.slotsMax*3/2), func(l *limits) { l.slotsMax = l.slotsMax * 3 / 2 })

@@ -54,7 +54,7 @@ func (s *search) explain() {
 		add("Of the settings that keep the budget it has the fastest noise-adjusted update.")
 	}
 	limit := s.problem.Machine.StepLimit(float64(c.SlotsPerReplica))
-	add("It is %s: %d replicas of %d GPUs decode up to %d rollouts at once, at %.0f tokens/s each with all slots at work (bound by %s); the trainer takes %.3g s for %d rollouts.",
+	add("It is %s: %d replicas of %d GPUs decode up to %d rollouts at once, at %.0f tokens/s each with all slots at work (limit: %s); the trainer takes %.3g s for %d rollouts.",
 		regimeOf(f.Utilization), c.Replicas, s.problem.Machine.GPUsPerReplica, c.ConcurrencyRollouts, c.DecodeTokensPerS, limit, c.StepS, c.BatchRollouts)
 	var binding []string
 	for _, b := range s.plan.Binding {

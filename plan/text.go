@@ -125,7 +125,7 @@ func (p *Plan) bindingTable(b *strings.Builder) {
 		if c.Binds {
 			effect = fmt.Sprintf("-%.1f %%", 100*(1-c.ObjectiveRatio))
 		}
-		table.Rows = append(table.Rows, []string{"  " + shorten(c.Bound, 34), c.Relaxed, effect, shorten(c.To, 38)})
+		table.Rows = append(table.Rows, []string{"  " + shorten(c.Bound, 32), shorten(c.Relaxed, 16), effect, shorten(c.To, 34)})
 	}
 	if len(table.Rows) > 0 {
 		b.WriteString(table.String() + "\n")
