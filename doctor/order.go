@@ -16,7 +16,7 @@ const (
 )
 
 // The limits within which hold keeps lengths unbiased where groups are dropped
-// and the batch is chosen by readiness (theory.md §5).
+// and the batch is chosen by readiness (docs/theory.md).
 const (
 	holdMax           = 0.3
 	groupsFlyingLeast = 16

@@ -36,7 +36,7 @@ func TestKeptLength(t *testing.T) {
 }
 
 // A quarter more groups of one than a batch has trains on about half the mean
-// length at tailness 90 (theory.md §2).
+// length at tailness 90 (docs/theory.md).
 func TestOversampledSingles(t *testing.T) {
 	c := caseOf(t, "rollout={group_size: 1, oversample: 1.25, concurrency: 160}", "train.batch=128", "schedule=synchronous",
 		"rollout.length={kind: lognormal, mean_tokens: 1400, tailness: 90, cap_tokens: 12080}")

@@ -20,7 +20,7 @@ func tailed(mean, tailness float64) LengthSpec {
 	return LengthSpec{Kind: KindLognormal, MeanTokens: mean, Tailness: tailness, CapTokens: int(2.2*mean + 100*tailness)}
 }
 
-// TestTailMultipliers checks the values of theory.md §2, to their printed
+// TestTailMultipliers checks the values of docs/theory.md, to their printed
 // digits.
 func TestTailMultipliers(t *testing.T) {
 	for _, c := range []struct {
