@@ -25,7 +25,7 @@ type Estimate struct {
 	// TokenStaleness is the mean over tokens in versions; 0 where it has no
 	// closed form (environments, correlated moments unknown).
 	TokenStaleness float64
-	// PeriodRelative is T/t_step and PeriodS is T in seconds; PeriodS is 0 where
+	// PeriodRelative is T/t_step, 0 where unknown; PeriodS is T in seconds, 0 where
 	// the step time is unknown.
 	PeriodRelative, PeriodS float64
 	// DroppedShare is the share of ready groups that are never trained: evicted

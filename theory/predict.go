@@ -185,9 +185,10 @@ func (p *Prediction) threshold(in *Input, out *Estimate) {
 	if !out.Covered {
 		return
 	}
-	p.Period = periods(in, out.Published.PeriodRelative)
-	p.Staleness.Mean = Known(out.Mean)
-	p.Corrected.Mean, p.Corrected.Period = Known(out.Mean), periods(in, out.PeriodRelative)
+	p.Staleness.Mean, p.Corrected.Mean = Known(out.Mean), Known(out.Mean)
+	if out.PeriodRelative > 0 {
+		p.Period, p.Corrected.Period = periods(in, out.Published.PeriodRelative), periods(in, out.PeriodRelative)
+	}
 }
 
 // synchronous fills in a schedule that is never stale.

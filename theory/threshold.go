@@ -43,14 +43,17 @@ func estimateThreshold(p *Point, t *tail, overhead float64, with Corrections) Es
 	inside := (every - 1) / 2
 	answer := Estimate{Utilization: out.Utilization, Published: out.Published, SettlingSteps: out.SettlingSteps,
 		PeriodRelative: out.PeriodRelative, PeriodS: out.PeriodS}
+	// A trainer that goes on during a sync holds a batch that the rule does not count.
+	uncounted := p.SyncTrainer == TrainerFree && p.SyncTimeS > 0
 	switch {
-	case !p.PartialRollout || math.Abs(loose-bound) < nearThreshold*max(loose, bound):
+	case !p.PartialRollout || uncounted || math.Abs(loose-bound) < nearThreshold*max(loose, bound):
 		answer.Reason = ReasonThreshold
 		return answer
 	case loose < bound:
 		answer.Mean = out.Mean + inside
 	default:
-		answer.Mean = bound*every + inside
+		// Admission waits, and with it the trainer: how long depends on the tail.
+		answer.Mean, answer.PeriodRelative, answer.PeriodS = bound*every+inside, 0, 0
 	}
 	answer.Covered = true
 	return answer

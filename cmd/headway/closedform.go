@@ -25,7 +25,7 @@ func uncovered(d config.Config) string {
 		return ""
 	case d.Queue.Policy == "replay":
 		return "policy replay draws from a buffer, again and again, and evicts when it is full" + simulate
-	case d.Queue.Policy != theory.PolicyDrop && d.Queue.Policy != theory.PolicyMax && d.Queue.Policy != theory.PolicyBlock:
+	case d.Queue.Policy == "bounded":
 		return fmt.Sprintf("policy %s admits by counts", d.Queue.Policy) + simulate
 	case d.Queue.Hold > 0 || d.Queue.PauseAt > 0:
 		return "hold and pause_at choose when groups open" + simulate

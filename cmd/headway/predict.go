@@ -294,6 +294,9 @@ func predictInput(document config.Config) (theory.Input, error) {
 	if document.Sync.Mode == theory.SyncInFlight {
 		in.SyncTimeS += document.Sync.LoadS
 	}
+	if document.Queue.Policy == theory.PolicyThreshold {
+		in.StalenessThreshold, in.PartialRollout = document.Queue.StalenessThreshold, document.Sync.Mode == theory.SyncRestart
+	}
 	if document.Schedule == theory.PolicySynchronous {
 		in.Policy = theory.PolicySynchronous
 	}

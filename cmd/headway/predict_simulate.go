@@ -61,8 +61,8 @@ func answerTo(in theory.Input, why string, closedOnly bool, document func() (con
 	}
 	a := answer{Prediction: p, Basis: basisClosedForm}
 	_, mean := p.Staleness.Mean.Value()
-	_, corrected := p.Corrected.Mean.Value()
-	if closedOnly || mean || corrected {
+	_, timed := p.Period.RelativeToStep.Value()
+	if closedOnly || mean && timed {
 		return a, nil
 	}
 	d, err := document()
