@@ -51,11 +51,11 @@ func (in Input) Arm(name Name) Arm {
 	if a.RolloutGPUs == 0 {
 		a.RolloutGPUs = in.BestSplit()
 	}
-	a.TrainGPUs = (in.GPUs - a.RolloutGPUs) / in.TrainGPUsUnit * in.TrainGPUsUnit
+	a.TrainGPUs = in.trainGPUs(a.RolloutGPUs)
 	rules := loop.Config{GroupSize: in.GroupSize, TrainerBlocked: true, Seed: in.Seed}
 	switch name {
 	case Colocated:
-		a.Shared, a.RolloutGPUs, a.TrainGPUs = true, in.GPUs/in.GPUsPerEngine*in.GPUsPerEngine, in.GPUs
+		a.Shared, a.RolloutGPUs, a.TrainGPUs = true, in.GPUs/in.GPUsPerEngine*in.GPUsPerEngine, in.trainGPUs(0)
 		a.SyncS, a.LoadS, a.LogProbs = in.SwitchS, 0, true
 		rules.Policy, rules.Sync = loop.PolicySynchronous, loop.SyncPause
 	case Synchronous:

@@ -110,12 +110,13 @@ func (in Input) streamedS(a Arm, train float64) float64 {
 	return t
 }
 
-// groupsS is the distribution of a group's time, in seconds, where a batch takes t:
-// its longest rollout at the decode step of what is active on average.
-func (in Input) groupsS(gpus int, t float64) workload.Distribution {
+// groupsS is the distribution of a group's time, in seconds, where engines have that
+// long to make a batch: its longest rollout at the decode step of what is active on
+// average.
+func (in Input) groupsS(gpus int, generating float64) workload.Distribution {
 	engines := float64(gpus / in.GPUsPerEngine)
 	// n rollouts generate on an engine where n = tokens a second · step(n).
-	rate := float64(in.rollouts()) * in.Lengths.Mean() / (t * engines)
+	rate := float64(in.rollouts()) * in.Lengths.Mean() / (generating * engines)
 	low, high := 0.0, float64(in.SlotsPerEngine)
 	for range 40 {
 		if n := (low + high) / 2; rate*in.Decode.StepS(n) > n {
@@ -133,17 +134,20 @@ func (in Input) groupsS(gpus int, t float64) workload.Distribution {
 
 // aheadS is the step under a bound of θ on groups ahead where rollouts outlive
 // syncs. G groups start at every sync, beside θ·G that are carried over. With D a
-// group's time and T the step, the groups that are ready a time t after the sync
-// are G·(θ + P(D <= t) − Σ over j >= 1 of P(D > j·T + t)); each of the K pieces
-// waits for its share of them and for the piece before, and T is what comes out.
+// group's time, T the step and T′ what of it engines do not stand still for the sync,
+// the groups that are ready a time t after it are G·(θ + P(D <= t) − Σ over j >= 1 of
+// P(D > j·T′ + t)), and where slots are few no more than the work of them allows,
+// G·(θ + t/R); each of the K pieces waits for its share of them and for the piece
+// before, and T is what comes out.
 func (in Input) aheadS(a Arm, train float64) float64 {
-	piece, sync := train/float64(a.Pieces), a.SyncS+a.LoadS
+	piece, sync, work := train/float64(a.Pieces), a.SyncS+a.LoadS, in.workS(a.RolloutGPUs)
 	took := func(t float64) float64 {
-		d := in.groupsS(a.RolloutGPUs, t)
+		generating := t - a.SyncS
+		d := in.groupsS(a.RolloutGPUs, generating)
 		now := 0.0
 		for k := range a.Pieces {
 			share := float64(k+1) / float64(a.Pieces)
-			now = max(now, readyS(d, t, in.Threshold, share)) + piece
+			now = max(now, readyS(d, generating, in.Threshold, share), (share-in.Threshold)*work) + piece
 		}
 		return now + sync
 	}
@@ -159,14 +163,14 @@ func (in Input) aheadS(a Arm, train float64) float64 {
 }
 
 // readyS is when a share of a batch is ready after a sync, see aheadS.
-func readyS(d workload.Distribution, t, theta, share float64) float64 {
+func readyS(d workload.Distribution, generating, theta, share float64) float64 {
 	last, _ := d.At(d.Len() - 1)
 	low, high := 0.0, last
 	for range 30 {
 		at := (low + high) / 2
 		ready := theta + d.CDF(at)
-		for j := 1; float64(j)*t+at < last; j++ {
-			ready -= 1 - d.CDF(float64(j)*t+at)
+		for j := 1; float64(j)*generating+at < last; j++ {
+			ready -= 1 - d.CDF(float64(j)*generating+at)
 		}
 		if ready < share {
 			low = at
@@ -182,18 +186,20 @@ func readyS(d workload.Distribution, t, theta, share float64) float64 {
 
 // ClosedS returns the closed form of a schedule's step time, in seconds a batch:
 // with τ_R the barrier, R the work with every slot busy, A(θ) the step that a bound
-// on groups ahead allows, and τ_T, τ_logp and τ_S of train, log-probs and sync,
+// on groups ahead allows, τ_T and τ_logp of train and log-probs, and of a sync τ_L
+// while weights load, through which engines generate, and τ_S while they stand still,
 //
-//	colocated, synchronous   τ_R + τ_logp + τ_T + τ_S
-//	one step off             max(τ_R, τ_logp + τ_T) + τ_S
-//	streamed                 each piece after its groups and after the piece before, + τ_S
-//	async                    max(τ_R, τ_T) + τ_S: a sync waits for all that it started
+//	colocated, synchronous   τ_R + τ_logp + τ_T + τ_L + τ_S
+//	one step off             max(τ_R, τ_logp + τ_T + τ_L) + τ_S
+//	streamed                 each piece after its groups and after the piece before, + τ_L + τ_S
+//	async                    max(τ_R, τ_T + τ_L) + τ_S: a sync waits for all that it started
 //	async, partial           max(R + τ_S, A(θ))
-//	queue-drop               max(R, τ_T, τ_S)
+//	queue-drop               max(R, τ_T): nobody waits for a sync, one that takes longer skips versions
 //
 // It leaves out that a batch's last piece, which has its longest rollouts, takes
-// longer to train than others, and chance where two sides are nearly as fast;
-// simulation has both.
+// longer to train than others, that a drain which starts nothing while weights load
+// leaves slots empty, and chance where two sides are nearly as fast; simulation has
+// all three.
 func (in Input) ClosedS(a Arm) float64 {
 	fixed, shared, _ := in.trainS(a)
 	train := fixed + shared
@@ -202,11 +208,11 @@ func (in Input) ClosedS(a Arm) float64 {
 	case Colocated, Synchronous:
 		return in.BarrierS(a.RolloutGPUs) + train + sync
 	case OneStepOff, Async:
-		return max(in.BarrierS(a.RolloutGPUs), train) + sync
+		return max(in.BarrierS(a.RolloutGPUs), train+a.LoadS) + a.SyncS
 	case Streamed:
 		return in.streamedS(a, train) + sync
 	case Partial:
-		return max(in.workS(a.RolloutGPUs)+sync, in.aheadS(a, train))
+		return max(in.workS(a.RolloutGPUs)+a.SyncS, in.aheadS(a, train))
 	}
-	return max(in.workS(a.RolloutGPUs), train, a.SyncS)
+	return max(in.workS(a.RolloutGPUs), train)
 }

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -126,7 +125,7 @@ func (in Input) row(name Name) (Row, error) {
 		if name == Colocated {
 			return Row{}, fmt.Errorf("schedule: %s: %w", name, err)
 		}
-		r.Refused = strings.TrimPrefix(errors.Unwrap(fmt.Errorf("%w", err)).Error(), "loop: ")
+		r.Refused = strings.TrimPrefix(err.Error(), "loop: ")
 		return r, nil
 	}
 	o, err := Simulate(in, a)
@@ -223,11 +222,14 @@ func (in Input) findings(c Comparison) []string {
 		switch {
 		case r.Refused != "":
 			add("%s cannot run here: %s.", r.Name, r.Refused)
+			continue
 		case r.OverBudget && r.Speedup > c.Verdict.Speedup:
 			add("%s would be %s times as fast, and is staler than the budget: %.2f batches on average, p95 %.2f.", r.Name, ratio(r.Speedup), r.StalenessMean, r.StalenessP95)
-		case r.WasteShare > 0.02:
+		}
+		if r.WasteShare > 0.02 {
 			add("%s drops %s of what it generates.", r.Name, percent(r.WasteShare))
-		case math.Abs(r.LengthBias) > 0.02:
+		}
+		if math.Abs(r.LengthBias) > 0.02 {
 			add("%s trains on lengths that are %s off those sampled, on average.", r.Name, percent(r.LengthBias))
 		}
 	}
@@ -240,7 +242,7 @@ func (in Input) findings(c Comparison) []string {
 
 // overlapS is the closed form of full overlap at a split.
 func (in Input) overlapS(rollout int) float64 {
-	return max(in.workS(rollout), in.Train.On((in.GPUs-rollout)/in.TrainGPUsUnit*in.TrainGPUsUnit))
+	return max(in.workS(rollout), in.Train.On(in.trainGPUs(rollout)))
 }
 
 // advice is which schedule suits what.

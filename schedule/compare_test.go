@@ -134,28 +134,85 @@ func TestFixedLengths(t *testing.T) {
 
 // TestClosedForms: every schedule's closed form against simulation, with rollouts or
 // training the longer, slots for the batch four times, about once, and for a quarter
-// of it, and tails from short to long. Of the synchronous schedules' tolerance all but
+// of it, and tails from short to long; and with syncs that take as long as rollouts
+// and longer, engines standing still or not. Of the synchronous schedules' tolerance all but
 // a hundredth is that the mean of 40 barriers is no better known.
 func TestClosedForms(t *testing.T) {
 	within := map[Name]float64{Colocated: 0.045, Synchronous: 0.045, OneStepOff: 0.11, Streamed: 0.12, Async: 0.08, Partial: 0.17, Drop: 0.06}
-	for _, tailness := range []float64{30, 60, 90} {
-		for _, slots := range []int{8, 24, 128} {
-			for _, train := range []float64{3, 40} {
-				in := typical(t)
-				in.Lengths, in.SlotsPerEngine, in.Train, in.Batches = lognormal(t, 1200, tailness, 16000), slots, Phase{S: train, GPUs: 16}, 40
-				in = in.WithDefaults()
-				for _, name := range Names() {
-					a := in.Arm(name)
-					o, err := Simulate(in, a)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if closed := in.ClosedS(a); math.Abs(closed/o.Parts.StepS-1) > within[name] {
-						t.Errorf("tailness %g, %d slots an engine, update of %g s: %s takes %.2f s, the closed form %.2f", tailness, slots, train, name, o.Parts.StepS, closed)
-					}
+	loading := map[Name]float64{Colocated: 0.045, Synchronous: 0.045, OneStepOff: 0.11, Streamed: 0.12, Async: 0.16, Partial: 0.2, Drop: 0.06}
+	check := func(in Input, within map[Name]float64) {
+		t.Helper()
+		in = in.WithDefaults()
+		for _, name := range Names() {
+			a := in.Arm(name)
+			o, err := Simulate(in, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if closed := in.ClosedS(a); math.Abs(closed/o.Parts.StepS-1) > within[name] {
+				t.Errorf("lengths of mean %.0f, q99.9 %d, %d slots an engine, update of %g s, sync of %g + %g s: %s takes %.2f s, the closed form %.2f",
+					in.Lengths.Mean(), in.Lengths.Quantile(0.999), in.SlotsPerEngine, in.Train.S, in.LoadS, in.SyncS, name, o.Parts.StepS, closed)
+			}
+		}
+	}
+	for _, slots := range []int{8, 24, 128} {
+		for _, train := range []float64{3, 40} {
+			in := typical(t)
+			in.SlotsPerEngine, in.Train, in.Batches = slots, Phase{S: train, GPUs: 16}, 40
+			for _, tailness := range []float64{30, 60, 90} {
+				in.Lengths = lognormal(t, 1200, tailness, 16000)
+				check(in, within)
+			}
+			in.Lengths = lognormal(t, 1200, 60, 16000)
+			for _, sync := range []struct{ still, load float64 }{{20, 0}, {60, 0}, {0, 20}, {0, 60}, {20, 20}} {
+				in.SyncS, in.LoadS = sync.still, sync.load
+				if sync.load == 0 {
+					check(in, within)
+				} else {
+					check(in, loading)
 				}
 			}
 		}
+	}
+}
+
+// TestSharedGPUsKeepTheTrainersUnit: GPUs that the trainer cannot use in whole units
+// are idle while it trains, on shared GPUs as on its own.
+func TestSharedGPUsKeepTheTrainersUnit(t *testing.T) {
+	in := typical(t)
+	in.GPUs, in.RolloutGPUs, in.TrainGPUsUnit, in.TrainGPUsMin = 15, 8, 4, 4
+	in = in.WithDefaults()
+	for name, want := range map[Name]int{Colocated: 12, Synchronous: 4} {
+		if got := in.Arm(name).TrainGPUs; got != want {
+			t.Errorf("%s trains on %d of 15 GPUs in units of 4, want %d", name, got, want)
+		}
+	}
+}
+
+// TestTrainerNeedsAUnit: a split that leaves the trainer less than a unit is refused,
+// also where it leaves as many GPUs as it needs.
+func TestTrainerNeedsAUnit(t *testing.T) {
+	for _, rollout := range []int{0, 4} {
+		in := typical(t)
+		in.GPUs, in.RolloutGPUs, in.GPUsPerEngine, in.TrainGPUsUnit = 7, rollout, 4, 4
+		if err := in.WithDefaults().Validate(); err == nil || !strings.Contains(err.Error(), "in units of 4") {
+			t.Errorf("%d of 7 GPUs generating and a trainer in units of 4: %v", rollout, err)
+		}
+	}
+}
+
+// TestFindingsOfOneSchedule: what a schedule drops does not hide how its lengths are
+// biased, nor either that it is staler than the budget.
+func TestFindingsOfOneSchedule(t *testing.T) {
+	c := Comparison{Rows: []Row{{Name: Colocated, Speedup: 1}, {Name: Drop, Speedup: 2, OverBudget: true, StalenessMean: 3, WasteShare: 0.3, LengthBias: -0.2}}}
+	text := strings.Join(typical(t).WithDefaults().findings(c), "\n")
+	for _, want := range []string{"staler than the budget", "drops 30", "20"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no finding says %q:\n%s", want, text)
+		}
+	}
+	if !strings.Contains(text, "trains on lengths") {
+		t.Errorf("the bias of lengths is not told:\n%s", text)
 	}
 }
 

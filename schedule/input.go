@@ -155,16 +155,21 @@ func (in Input) validateGPUs() error {
 		return fmt.Errorf("schedule: GPUs is %d, want at least 2: one side each", in.GPUs)
 	case in.GPUsPerEngine < 1 || in.TrainGPUsMin < 1 || in.TrainGPUsUnit < 1:
 		return fmt.Errorf("schedule: GPUsPerEngine %d, TrainGPUsMin %d and TrainGPUsUnit %d, want at least 1 each", in.GPUsPerEngine, in.TrainGPUsMin, in.TrainGPUsUnit)
-	case in.GPUsPerEngine+in.TrainGPUsMin > in.GPUs:
-		return fmt.Errorf("schedule: %d GPUs hold no engine of %d beside a trainer of %d: no separate schedule is possible", in.GPUs, in.GPUsPerEngine, in.TrainGPUsMin)
+	case in.trainGPUs(in.GPUsPerEngine) < in.TrainGPUsMin:
+		return fmt.Errorf("schedule: %d GPUs hold no engine of %d beside a trainer of %d, in units of %d: no separate schedule is possible", in.GPUs, in.GPUsPerEngine, in.TrainGPUsMin, in.TrainGPUsUnit)
 	case in.GPUs/in.GPUsPerEngine > enginesMax:
 		return fmt.Errorf("schedule: %d engines, want at most %d", in.GPUs/in.GPUsPerEngine, enginesMax)
 	case in.RolloutGPUs < 0 || in.RolloutGPUs > 0 && in.RolloutGPUs < in.GPUsPerEngine:
 		return fmt.Errorf("schedule: RolloutGPUs is %d, want at least one engine of %d, or 0 for the best split", in.RolloutGPUs, in.GPUsPerEngine)
-	case in.RolloutGPUs > 0 && in.GPUs-in.RolloutGPUs < in.TrainGPUsMin:
-		return fmt.Errorf("schedule: %d of %d GPUs generate and leave %d to the trainer, which needs %d", in.RolloutGPUs, in.GPUs, in.GPUs-in.RolloutGPUs, in.TrainGPUsMin)
+	case in.RolloutGPUs > 0 && in.trainGPUs(in.RolloutGPUs) < in.TrainGPUsMin:
+		return fmt.Errorf("schedule: %d of %d GPUs generate and leave %d to the trainer in units of %d, which needs %d", in.RolloutGPUs, in.GPUs, max(in.trainGPUs(in.RolloutGPUs), 0), in.TrainGPUsUnit, in.TrainGPUsMin)
 	}
 	return nil
+}
+
+// trainGPUs are those that the trainer has beside so many that generate, in whole units.
+func (in Input) trainGPUs(rollout int) int {
+	return (in.GPUs - rollout) / in.TrainGPUsUnit * in.TrainGPUsUnit
 }
 
 // rollouts of one batch.
@@ -227,7 +232,7 @@ func (in Input) BestSplit() int {
 	best, least := 0, math.Inf(1)
 	for engines := 1; engines*in.GPUsPerEngine <= in.GPUs-in.TrainGPUsMin; engines++ {
 		rollout := engines * in.GPUsPerEngine
-		train := (in.GPUs - rollout) / in.TrainGPUsUnit * in.TrainGPUsUnit
+		train := in.trainGPUs(rollout)
 		if train < in.TrainGPUsMin {
 			break
 		}
