@@ -8,6 +8,10 @@ import (
 	"strings"
 )
 
+// lossMaxS is the latest end of a planned loss, in seconds from the start: the
+// clock of a simulation counts nanoseconds in 63 bits, some 9.2e9 s.
+const lossMaxS = 4e9
+
 // engineDownDefault is how long a lost engine is gone, in seconds.
 const engineDownDefault = 600
 
@@ -135,6 +139,10 @@ func (v *validator) tools() {
 	}
 	v.service("rollout.tools.time", t.Time)
 	v.model("rollout.tools", t.spec().Validate())
+	if t.CallsKind == "fixed" && t.CallsMax > 0 && t.Calls > float64(t.CallsMax) {
+		v.fail("rollout.tools.calls_max", t.CallsMax, fmt.Sprintf("is below rollout.tools.calls (%s), which every rollout makes with calls_kind fixed", number(t.Calls)),
+			fmt.Sprintf("at least %.0f, or calls_kind poisson or geometric", math.Ceil(t.Calls)))
+	}
 	v.idle("rollout.tools.retries", t.Retries > 0 && t.FailureRate == 0, "where no call fails", "rollout.tools.failure_rate above 0, or leave it out")
 	v.idle("rollout.tools.concurrency", t.Concurrency > 0 && t.Time.Kind == "none", "where a call takes no time", "rollout.tools.time, or leave it out")
 }
@@ -149,6 +157,8 @@ func (v *validator) sandbox() {
 	if s.When == "first_call" && c.Rollout.Tools.Calls == 0 && c.Rollout.Environment.Kind == "none" {
 		v.fail("rollout.sandbox", nil, "has no effect: nothing runs in it", "rollout.tools.calls above 0, rollout.environment, or when rollout")
 	}
+	v.idle("rollout.sandbox.mtbf_s", s.MTBFS > 0 && c.Rollout.Tools.Calls == 0 && c.Rollout.Environment.Kind == "none",
+		"where nothing runs in the sandbox", "rollout.tools.calls above 0 or rollout.environment, or leave it out")
 	takes := s.Start.Kind != "none"
 	v.idle("rollout.sandbox.start_concurrency", s.StartConcurrency > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
 	v.idle("rollout.sandbox.start_timeout_s", s.StartTimeoutS > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
@@ -177,13 +187,17 @@ func (v *validator) faults() {
 	}
 	gone := map[string]bool{}
 	for i, loss := range f.EnginePlan {
-		if loss.DownS == 0 {
-			gone[loss.Engine] = true
-		}
-		if key := fmt.Sprintf("failures.engine_plan.%d.engine", i); !slices.Contains(names, loss.Engine) {
-			err := v.config.problem(key, valueText(loss.Engine), "is no engine of the document", strings.Join(names, ", "))
+		key := fmt.Sprintf("failures.engine_plan.%d.", i)
+		switch {
+		case !slices.Contains(names, loss.Engine):
+			err := v.config.problem(key+"engine", valueText(loss.Engine), "is no engine of the document", strings.Join(names, ", "))
 			err.Nearest = nearest(loss.Engine, names)
 			v.errs = append(v.errs, err)
+		case loss.DownS == 0:
+			gone[loss.Engine] = true
+		case loss.AtS+loss.DownS > lossMaxS:
+			v.fail(key+"down_s", loss.DownS, fmt.Sprintf("ends %s s after the start, later than a simulation can last", number(loss.AtS+loss.DownS)),
+				fmt.Sprintf("at most %s, or 0 for good", number(lossMaxS-loss.AtS)))
 		}
 	}
 	if len(gone) == len(names) {

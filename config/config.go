@@ -121,7 +121,7 @@ type Prefill struct {
 type Tools struct {
 	// Calls is the mean number of calls of a rollout; it generates one part more than that.
 	Calls float64 `json:"calls,omitempty" min:"0" max:"4096"`
-	// CallsKind is their distribution. Default fixed.
+	// CallsKind is their distribution; fixed is the same number for all, and for one that is not whole that below or above it, so that the mean holds. Default fixed.
 	CallsKind string `json:"calls_kind,omitempty" allowed:"fixed poisson geometric"`
 	// CallsMax is the most calls of a rollout. Default no limit.
 	CallsMax int `json:"calls_max,omitempty" min:"1" max:"4096"`
@@ -555,14 +555,14 @@ type EngineLoss struct {
 	// Engine is its name.
 	Engine string `json:"engine"`
 	// AtS is when it is lost, in seconds from the start, warm-up included.
-	AtS float64 `json:"at_s" min:"0" max:"1e12"`
-	// DownS is how long it is gone, in seconds, before it loads weights; 0 is for good. Default 0.
-	DownS float64 `json:"down_s,omitempty" min:"0" max:"1e12"`
+	AtS float64 `json:"at_s" min:"0" max:"4e9"`
+	// DownS is how long it is gone, in seconds, before it loads weights; 0 is for good. With at_s at most 4e9. Default 0.
+	DownS float64 `json:"down_s,omitempty" min:"0" max:"4e9"`
 }
 
 // Evaluate says how a run measures held-out accuracy.
 type Evaluate struct {
-	// Prompts is the number of held-out prompts answered greedily; at most environment.held_out. Default 200.
+	// Prompts is the number of held-out prompts answered greedily; at most environment.held_out, but in a simulation in which they occupy something. Default 200.
 	Prompts int `json:"prompts" min:"1" max:"10000000"`
 	// Every is the number of train steps between evaluations; 0 for only after the last. Default 25.
 	Every int `json:"every" min:"0" max:"1000000"`

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"math"
+
 	"github.com/headway-rl/headway/workload"
 )
 
@@ -36,6 +38,11 @@ func (c Config) serviceModel(path string, s Service) (*workload.Service, error) 
 // outsideSamples is how many rollouts the time outside the engine is estimated from:
 // its mean is within about one in a hundred of its standard deviation.
 const outsideSamples = 1 << 14
+
+// outsideCalls is how many of a rollout's calls are drawn for that estimate. Of more,
+// whose sum is close to its mean and to normal, so many stand for all, and a quarter
+// of the rollouts is enough.
+const outsideCalls = 32
 
 // OutsideModel is the distribution of all the time a rollout spends outside the
 // engine: environment, calls of tools, what they return read by the slot itself, the
@@ -79,20 +86,37 @@ func (c Config) OutsideModel() (*workload.Service, error) {
 		}
 	}
 	source := func(s workload.Stream) workload.Source { return workload.NewSource(0, s) }
-	times := make([][]float64, outsideSamples)
+	samples := outsideSamples
+	if r.Tools.Calls > outsideCalls {
+		samples /= 4
+	}
+	times := make([][]float64, samples)
 	for i := range times {
 		g := uint64(i)
 		ns := environment.Draw(source(workload.StreamEnvironment), g, 0, 1) + judge.Draw(source(workload.StreamJudge), g, 0, 1)
 		calls := tools.Calls(source(workload.StreamCalls), g, 0, 1, 1)
-		for turn := range uint32(calls) {
-			ns += tools.CallNS(source(workload.StreamTool), workload.Turn{Group: g, Attempt: 1, Turn: turn})
-		}
+		ns += callsNS(tools, call.Mean(), source(workload.StreamTool), g, calls)
 		if calls > 0 || !environment.Zero() {
 			ns += start.Draw(source(workload.StreamSandbox), g, 0, 1)
 		}
 		times[i] = []float64{min(float64(ns)/1e9+float64(calls)*readS, workload.MaxServiceS)}
 	}
 	return workload.ServiceSpec{Kind: workload.KindEmpirical, Groups: times}.Build()
+}
+
+// callsNS is the time of a rollout's calls in ns, with the mean and the variance of
+// the sum of all of them: where there are more than outsideCalls, the deviation of
+// those drawn is scaled to it.
+func callsNS(tools *workload.Tools, meanNS float64, src workload.Source, group uint64, calls int) int64 {
+	drawn, sum := min(calls, outsideCalls), int64(0)
+	for turn := range uint32(drawn) {
+		sum += tools.CallNS(src, workload.Turn{Group: group, Attempt: 1, Turn: turn})
+	}
+	if drawn == calls {
+		return sum
+	}
+	n, k := float64(calls), float64(drawn)
+	return int64(n*meanNS + math.Sqrt(n/k)*(float64(sum)-k*meanNS))
 }
 
 // ChangeModel compiles the model of how responses change over a run. The error is

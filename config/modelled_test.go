@@ -3,6 +3,8 @@ package config
 import (
 	"math"
 	"testing"
+
+	"github.com/headway-rl/headway/workload"
 )
 
 // The curve is read in straight lines and level outside them; all slots together
@@ -86,5 +88,47 @@ rollout:
 	joint, err := mustLoad(t, "rollout: {judge: {time: {groups: [[1, 2], [3, 4]]}}, environment: {mean_s: 1}}").OutsideModel()
 	if err != nil || joint != nil {
 		t.Errorf("a sum of times that siblings have together: %v (%v)", joint, err)
+	}
+}
+
+// Of very many calls a few stand for all, with their mean and spread, and quickly.
+func TestOutsideModelOfManyCalls(t *testing.T) {
+	const calls, mean = 4000, 2.0
+	times, err := mustLoad(t, "rollout: {tools: {calls: 4000, time: {kind: exponential, mean_s: 2}}}").OutsideModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := workload.NewSource(0, workload.StreamEnvironment)
+	sum, squares := 0.0, 0.0
+	const n = 20_000
+	for g := range uint64(n) {
+		s := float64(times.Draw(source, g, 0, 1)) / 1e9
+		sum, squares = sum+s, squares+s*s
+	}
+	got, deviation := sum/n, math.Sqrt(squares/n-sum/n*sum/n)
+	if want := calls * mean; math.Abs(got/want-1) > 0.002 {
+		t.Errorf("outside for %v s, want %v", got, want)
+	}
+	if want := mean * math.Sqrt(calls); math.Abs(deviation/want-1) > 0.05 {
+		t.Errorf("a deviation of %v s, want %v", deviation, want)
+	}
+	tools, err := mustLoad(t, "rollout: {tools: {calls: 4000, time: {kind: exponential, mean_s: 2}}}").ToolsModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, few := range []int{1, outsideCalls} { // so many are drawn, one by one
+		src, want := workload.NewSource(0, workload.StreamTool), int64(0)
+		for turn := range uint32(few) {
+			want += tools.CallNS(src, workload.Turn{Group: 7, Attempt: 1, Turn: turn})
+		}
+		if got := callsNS(tools, mean*1e9, src, 7, few); got != want {
+			t.Errorf("%d calls take %d ns, want their sum, %d", few, got, want)
+		}
+		if few < outsideCalls {
+			continue
+		}
+		if got := callsNS(tools, 0, src, 7, 4*few); got != 2*want { // about a mean of 0, twice the deviation
+			t.Errorf("%d calls take %d ns, want %d from the first %d alone", 4*few, got, 2*want, few)
+		}
 	}
 }

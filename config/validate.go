@@ -232,6 +232,10 @@ func (v *validator) models() {
 func (v *validator) unused(section, chooser, choice string, keys map[string][]string) (found bool) {
 	for _, key := range known(section) {
 		said, given := v.config.givenUnder(join(section, key.key))
+		if v.empty(said, key, given) {
+			found = true
+			continue
+		}
 		if key.key == chooser || slices.Contains(keys[choice], key.key) || !given {
 			continue
 		}
@@ -246,6 +250,27 @@ func (v *validator) unused(section, chooser, choice string, keys map[string][]st
 		found = true
 	}
 	return found
+}
+
+// empty refuses a list that was given and has nothing in it, which would read as
+// one that was not given, and reports whether it did.
+func (v *validator) empty(path string, known field, given bool) bool {
+	if !given || known.kind.Kind() != reflect.Slice {
+		return false
+	}
+	_, list, err := locate(path, reflect.ValueOf(&v.config).Elem())
+	if err != nil || list.Len() > 0 {
+		return false
+	}
+	allowed := "at least one number"
+	switch known.kind {
+	case reflect.TypeFor[[][]int]():
+		allowed = "at least one prompt's lengths"
+	case reflect.TypeFor[[][]float64]():
+		allowed = "at least one prompt's times"
+	}
+	v.fail(path, nil, "is empty", allowed+", or leave it out")
+	return true
 }
 
 // known returns the schema of the section at a path.
@@ -274,7 +299,9 @@ func (v *validator) run() {
 		v.fail("environment.letters_min", c.Environment.LettersMin, fmt.Sprintf("is above environment.letters_max (%d)", c.Environment.LettersMax),
 			fmt.Sprintf("at most %d", c.Environment.LettersMax))
 	}
-	if c.Evaluate.Prompts > c.Environment.HeldOut {
+	// An evaluation that occupies something is a simulation's, which has no prompts;
+	// a run checks its own.
+	if occupies := c.Evaluate.Occupies; c.Evaluate.Prompts > c.Environment.HeldOut && occupies != "engines" && occupies != "trainer" {
 		v.fail("evaluate.prompts", c.Evaluate.Prompts, fmt.Sprintf("is above environment.held_out (%d)", c.Environment.HeldOut),
 			fmt.Sprintf("at most %d", c.Environment.HeldOut))
 	}

@@ -31,7 +31,9 @@ type ToolsSpec struct {
 	// Calls is the mean number of calls of a rollout, 0 to MaxToolCalls; one more
 	// turn than calls is generated.
 	Calls float64 `json:"calls"`
-	// CallsKind is one of fixed (rounded), poisson, geometric. Empty means fixed.
+	// CallsKind is one of fixed, poisson, geometric. Under fixed every rollout makes
+	// Calls of them; where that is not whole, the whole number below it or above, drawn
+	// so that the mean holds. Empty means fixed.
 	CallsKind string `json:"calls_kind,omitempty"`
 	// CallsMax cuts the number of calls. 0 means MaxToolCalls.
 	CallsMax int `json:"calls_max,omitempty"`
@@ -160,7 +162,11 @@ func countOf(kind string, mean, p float64) int {
 		}
 		return int(min(math.Log1p(-p)/-math.Log1p(1/mean), MaxToolCalls))
 	}
-	return int(math.Round(mean))
+	whole, part := math.Modf(max(mean, 0))
+	if p < part {
+		whole++
+	}
+	return int(whole)
 }
 
 // poissonDirect is the largest mean whose e^−mean is far from the smallest number.
@@ -197,7 +203,9 @@ func (t *Tools) MeanCalls() float64 {
 		return 0
 	}
 	if t.kind != KindPoisson && t.kind != KindGeometric {
-		return float64(min(countOf(t.kind, t.mean, 0), t.limit))
+		whole, part := math.Modf(t.mean)
+		limit := float64(t.limit)
+		return (1-part)*min(whole, limit) + part*min(whole+1, limit)
 	}
 	// E[min(X, limit)] = Σ over k below the limit of P(X > k).
 	sum, at, term := 0.0, 0.0, -t.mean

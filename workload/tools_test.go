@@ -19,7 +19,7 @@ func buildTools(t *testing.T, spec ToolsSpec) *Tools {
 func TestCallsHaveTheirMean(t *testing.T) {
 	src := NewSource(1, StreamCalls)
 	for _, spec := range []ToolsSpec{
-		{Calls: 3}, {Calls: 2.6}, {Calls: 7, CallsMax: 4},
+		{Calls: 3}, {Calls: 2.6}, {Calls: 0.4}, {Calls: 2.6, CallsMax: 2}, {Calls: 7, CallsMax: 4},
 		{Calls: 0.4, CallsKind: KindPoisson}, {Calls: 12, CallsKind: KindPoisson}, {Calls: 900, CallsKind: KindPoisson}, {Calls: 12, CallsKind: KindPoisson, CallsMax: 10},
 		{Calls: 0.3, CallsKind: KindGeometric}, {Calls: 12, CallsKind: KindGeometric}, {Calls: 12, CallsKind: KindGeometric, CallsMax: 15},
 	} {
@@ -36,7 +36,7 @@ func TestCallsHaveTheirMean(t *testing.T) {
 		if math.Abs(sum/n-want) > 0.01*want+0.003 {
 			t.Errorf("%+v: %v calls drawn, the mean is %v", spec, sum/n, want)
 		}
-		if spec.CallsMax == 0 && spec.CallsKind != "" && math.Abs(want-spec.Calls) > 1e-6*spec.Calls {
+		if spec.CallsMax == 0 && math.Abs(want-spec.Calls) > 1e-6*spec.Calls {
 			t.Errorf("%+v: a mean of %v calls", spec, want)
 		}
 	}
