@@ -66,7 +66,8 @@ type agent struct {
 	acted         bool
 	actedBy       int32
 	outcome       loop.Reason
-	told          bool // its first token has been reported
+	told          bool  // its first token has been reported, or need not be
+	leftNS        int64 // what is left to be read for it, from its present state's beginning on
 	since         int64
 	begunNS       int64
 	environmentNS int64
@@ -181,8 +182,18 @@ func (r *runner) toEngine(a *agent) {
 			r.serve(atPool, a)
 		}
 	default:
-		r.wait(a, prefills, r.prefillNS(a))
+		r.read(a)
 	}
+}
+
+// read has an agent's engine read for it, once the engine does not stand still.
+func (r *runner) read(a *agent) {
+	a.leftNS = r.prefillNS(a)
+	if r.engines[r.slots[a.slot].engine].stands() {
+		r.to(a, waitsPrefill)
+		return
+	}
+	r.wait(a, prefills, a.leftNS)
 }
 
 // prefillNS is how long an agent's engine, or a worker, reads what it has to.
@@ -211,12 +222,14 @@ func (r *runner) decode(a *agent) {
 	s.tokens, s.phase, s.start = a.turnEnd, generating, r.now
 	r.setActive(e, e.active+1)
 	s.work += e.workDone(r.now)
-	e.running.set(a.slot, keyOf(s.work), r.slots)
+	next := s.work
 	if !a.told && r.now > a.begunNS {
-		// Its group's stamp is the version of its first token, not of the wait for it.
-		r.schedule(loop.Event{Time: r.now, Kind: loop.FirstToken, Slot: a.slot, Group: a.group, Sample: a.sample, Attempt: a.attempt, Version: e.served})
+		// Its group's stamp is the version that makes its first token, not the one served while it waits.
+		s.phase = prefilling
+		next -= float64(max(s.tokens-s.counted-1, 0)) * r.cfg.NSPerToken
 	}
-	a.told = true
+	a.told = a.told || s.phase == generating
+	e.running.set(a.slot, keyOf(next), r.slots)
 }
 
 // turnEnded goes on where an agent has generated the tokens of its turn.

@@ -118,14 +118,10 @@ func (r *runner) resumeAgent(a *agent, slotIndex int32) {
 }
 
 // prefiller is what an engine has to read under PrefillEngine: one rollout at a time,
-// while the others stand still. It stands still itself where the engine does.
+// while the others stand still.
 type prefiller struct {
 	agent *agent // nil: it reads nothing
-	endNS int64
-	// leftNS is what is left to do while it stands still.
-	leftNS int64
-	still  bool
-	line   line
+	line  line
 }
 
 // askEngine has an agent's engine read for it, or first for others.
@@ -141,20 +137,12 @@ func (r *runner) askEngine(a *agent) {
 // nextPrefill has an engine read for the next agent that waits, and go on with the
 // others if there is none.
 func (r *runner) nextPrefill(engine int32) {
-	p, e := &r.agents.prefill[engine], &r.engines[engine]
-	if p.agent = p.line.pop(); p.agent == nil {
-		e.hold(r.now, heldByPrefill, false)
-		return
+	p := &r.agents.prefill[engine]
+	p.agent = p.line.pop()
+	r.engines[engine].hold(r.now, heldByPrefill, p.agent != nil)
+	if p.agent != nil {
+		r.read(p.agent)
 	}
-	e.hold(r.now, heldByPrefill, true)
-	if p.still = e.held&^heldByPrefill != 0; p.still {
-		p.leftNS = r.prefillNS(p.agent)
-		r.to(p.agent, prefills)
-		return
-	}
-	ns := r.prefillNS(p.agent)
-	p.endNS = r.now + ns
-	r.wait(p.agent, prefills, ns)
 }
 
 // leaveEngine takes an agent out of its engine's prefill; in the line its ticket is
@@ -165,24 +153,30 @@ func (r *runner) leaveEngine(a *agent) {
 	}
 }
 
-// holdEngine has an engine stand still for a reason, or go on, with its prefill.
+// holdEngine has an engine stand still for a reason, or go on, with all that it reads.
 func (r *runner) holdEngine(engine int32, why holds, on bool) {
 	e := &r.engines[engine]
+	stood := e.stands()
 	e.hold(r.now, why, on)
-	if r.agents == nil {
-		return
+	if r.agents != nil && r.agents.cfg.Prefill != PrefillPool && e.stands() != stood {
+		r.holdReading(engine, !stood)
 	}
-	p := &r.agents.prefill[engine]
-	still := e.held&^heldByPrefill != 0
-	if p.agent == nil || p.still == still {
-		return
+}
+
+// holdReading has what an engine reads for its rollouts stand still, or go on.
+func (r *runner) holdReading(engine int32, still bool) {
+	slots := r.engines[engine].slots
+	for i := range slots {
+		a := slots[i].agent
+		if a == nil || r.agents.cfg.Prefill == PrefillEngine && r.agents.prefill[engine].agent != a {
+			continue
+		}
+		switch {
+		case still && a.state == prefills:
+			a.leftNS -= r.now - a.since
+			r.to(a, waitsPrefill)
+		case !still && a.state == waitsPrefill:
+			r.wait(a, prefills, a.leftNS)
+		}
 	}
-	p.still = still
-	if still {
-		p.leftNS = p.endNS - r.now
-		r.to(p.agent, prefills)
-		return
-	}
-	p.endNS = r.now + p.leftNS
-	r.wait(p.agent, prefills, p.leftNS)
 }

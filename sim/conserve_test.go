@@ -36,7 +36,7 @@ func (r *runner) conserved() error {
 		if err := count(s.agent, int32(i)); err != nil {
 			return err
 		}
-		if (s.phase == generating) != (s.agent.state == decodes) {
+		if (s.phase <= prefilling) != (s.agent.state == decodes) {
 			return fmt.Errorf("g%d is in phase %d and state %d", s.group, s.phase, s.agent.state)
 		}
 	}

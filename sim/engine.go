@@ -163,6 +163,9 @@ func (e *engine) hold(now int64, why holds, on bool) {
 	}
 }
 
+// stands reports whether the engine stands still for something else than a prefill.
+func (e *engine) stands() bool { return e.held&^heldByPrefill != 0 }
+
 // switched serves a version from now on, and accounts for the tokens that running
 // rollouts have made under the one before.
 func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {

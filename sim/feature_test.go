@@ -495,6 +495,58 @@ func TestStampIsTheFirstToken(t *testing.T) {
 	}
 }
 
+// Where rollouts are of one token, the group's stamp is that token's version, whatever its
+// engine stood still for between the token's turn and the token.
+func TestStampIsTheTokenOfOneTokenRollouts(t *testing.T) {
+	lengths, err := workload.LengthSpec{Kind: workload.KindFixed, MeanTokens: 1}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept, err := workload.NewAcceptance(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]*sim.Agents{
+		"slot":    {PromptTokens: 1000, PrefillNSPerToken: 1e7},
+		"engine":  {PromptTokens: 1000, PrefillNSPerToken: 2e5, Prefill: sim.PrefillEngine},
+		"pool":    {PromptTokens: 1000, PrefillNSPerToken: 1e7, Prefill: sim.PrefillPool, PrefillWorkers: 32},
+		"sandbox": {Seed: 3, Sandboxes: &sim.Sandboxes{Early: true, Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 10})}},
+	} {
+		for _, mode := range []loop.SyncMode{loop.SyncPause, loop.SyncInFlight, loop.SyncRestart} {
+			s := setup{c: 64, s: 1, b: 16, q: 2, rho: 1, warmup: 20, steps: 300}
+			s.rules = func(c *loop.Config) { c.Sync = mode }
+			cfg := s.agents(a).config(t)
+			cfg.Work, cfg.SyncNS = sim.NewModelled(1, lengths, nil, accept, 7e9), 5e9
+			cfg.Validation = sim.Validation{Every: 7, NS: 9e9}
+			res := run(t, cfg).Summary
+			if res.Staleness.Mean != res.TokenStaleness.Mean {
+				t.Errorf("%s, %v: staleness %v, of the tokens %v", name, mode, res.Staleness.Mean, res.TokenStaleness.Mean)
+			}
+		}
+	}
+}
+
+// An engine that stands still for a sync reads nothing meanwhile, a pool goes on.
+func TestPausedEnginesDoNotRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode    sim.PrefillMode
+		waits   bool
+		perNS   float64
+		workers int
+	}{"slot": {sim.PrefillSlot, true, 1e7, 0}, "engine": {sim.PrefillEngine, true, 2e5, 0}, "pool": {sim.PrefillPool, false, 1e7, 48}} {
+		s := fed
+		s.rho = 0.5
+		s.rules = func(c *loop.Config) { c.Sync = loop.SyncPause }
+		s = s.agents(&sim.Agents{PromptTokens: 1000, PrefillNSPerToken: test.perNS, Prefill: test.mode, PrefillWorkers: test.workers})
+		free := run(t, s.config(t)).Summary
+		held := run(t, s.also(func(c *sim.Config) { c.SyncNS = 6e9 }).config(t)).Summary
+		if waited := held.Latency.QueueS > free.Latency.QueueS+0.05; waited != test.waits {
+			t.Errorf("%s: a wait of %v s for reading, %v s where syncs take no time", name, held.Latency.QueueS, free.Latency.QueueS)
+		}
+		near(t, name+": reading alone", held.Latency.PrefillS, 1000*test.perNS/1e9, 1e-9)
+	}
+}
+
 // What never settles says why: which services fail, what is waited for, that the
 // trainer gave up.
 func TestServicesThatNeverSettle(t *testing.T) {

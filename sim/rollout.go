@@ -99,7 +99,13 @@ func (r *runner) firstToken(slotIndex int32) {
 	e := &r.engines[s.engine]
 	s.phase = generating
 	e.running.set(slotIndex, keyOf(s.work), r.slots)
-	v := s.firstVersion
+	v := s.firstVersion // a step is one version's under Lockstep
+	if s.agent != nil {
+		s.agent.told = true
+		if v = loop.NoVersion; s.counted > 0 { // made before its engine stood still at that instant
+			v = loop.Version(s.oldest)
+		}
+	}
 	if v == loop.NoVersion {
 		v = e.served
 	}

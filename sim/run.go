@@ -260,10 +260,6 @@ func (r *runner) deliverPending() {
 		if !r.interrupted(&ev) {
 			return
 		}
-	case loop.FirstToken:
-		if !r.slots[ev.Slot].is(ev.Group, ev.Sample, ev.Attempt) {
-			return
-		}
 	case loop.EngineLost:
 		if !r.loseEngine(&ev) {
 			return
