@@ -175,6 +175,13 @@ func (r *Recorder) Validated(tookNS int64) {
 	r.outside.validationNS += tookNS
 }
 
+// TrainerValidates tells of a validation that the train step just started waits for:
+// so long, in ns, the trainer trains nothing.
+func (r *Recorder) TrainerValidates(tookNS int64) {
+	r.Validated(tookNS)
+	r.trainFrom = r.now + tookNS
+}
+
 // EnginesDown tells how many engines are gone from a time on, in ns.
 func (r *Recorder) EnginesDown(now int64, n int) {
 	r.outside.lost += max(int64(n)-r.outside.down.now, 0)

@@ -47,6 +47,7 @@ type Recorder struct {
 	now          int64
 	settled      int64 // the time up to which what is counted by time has been
 	leaseStart   int64 // of the running step; -1 while the trainer is idle
+	trainFrom    int64 // when the step that waits for a validation goes on
 	lease        loop.LeaseID
 	leaseAttempt int32
 	// syncing: a weight sync has begun and not ended.
@@ -134,6 +135,7 @@ type window struct {
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
 	syncIdleNS                        int64 // trainer idle during a sync
+	validatesIdleNS                   int64 // a train step waits for a validation
 	truncated                         int64 // scored rollouts of CapTokens and more
 	failures                          Failures
 	waste                             waste
@@ -280,6 +282,10 @@ func (r *Recorder) advance(dt int64) {
 		if r.syncing {
 			r.window.syncIdleNS += dt
 		}
+	} else if validates := min(r.trainFrom-r.settled, dt); validates > 0 {
+		r.window.trainerIdleNS += validates
+		r.step.trainerIdleNS += validates
+		r.window.validatesIdleNS += validates
 	}
 }
 

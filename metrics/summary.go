@@ -192,6 +192,8 @@ func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 		return "train"
 	case 2*w.syncIdleNS > w.trainerIdleNS:
 		return "sync"
+	case 2*w.validatesIdleNS > w.trainerIdleNS:
+		return "validation"
 	case idle < 0.5 && rolloutIdle > idle:
 		return "train"
 	}

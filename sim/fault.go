@@ -123,7 +123,7 @@ func (r *runner) engineReports(ev *loop.Event) bool {
 
 // startStep has the trainer train on the batch just named.
 func (r *runner) startStep(a *loop.Action) {
-	ns := max(r.cfg.Work.StepNS(a.Lease, r.leaseRollouts, r.leaseTokens), 1) + r.validateTrainer(a.Version)
+	ns := r.validateTrainer(a.Version) + max(r.cfg.Work.StepNS(a.Lease, r.leaseRollouts, r.leaseTokens), 1)
 	r.leaseRollouts, r.leaseTokens = 0, 0
 	r.setBusy(true)
 	ev := loop.Event{Time: r.now + ns, Kind: loop.TrainStepEnded, Lease: a.Lease, Attempt: a.Attempt, Version: a.Version + 1}

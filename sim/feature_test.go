@@ -237,6 +237,12 @@ func TestValidationTakesItsTime(t *testing.T) {
 	s.sim = func(c *sim.Config) { c.Validation = sim.Validation{Every: every, NS: ns, Trainer: true} }
 	busy := run(t, s.config(t)).Summary
 	near(t, "period with an evaluating trainer", busy.PeriodS.Mean, plain.PeriodS.Mean+ns/1e9/every, 0.001)
+	near(t, "train step with an evaluating trainer", busy.StepS.Mean, plain.StepS.Mean, 1e-9)
+	near(t, "share of the time in which it does not train", busy.TrainerIdleRatio, ns/1e9/every/busy.PeriodS.Mean, 0.001)
+	near(t, "consumption while it trains", busy.Throughput.ConsumptionRolloutsPerS, plain.Throughput.ConsumptionRolloutsPerS, 1e-9)
+	if busy.Throughput.Binding != "validation" {
+		t.Errorf("%s binds beside an evaluating trainer", busy.Throughput.Binding)
+	}
 	// 100 equal rollouts in 48 slots take three rounds.
 	s.sim = func(c *sim.Config) { c.Validation = sim.Validation{Every: every, Rollouts: 100, Trainer: true} }
 	worked := run(t, s.config(t)).Summary

@@ -53,6 +53,9 @@ func anyPlain(t *testing.T, r *rand.Rand) sim.Config {
 	}
 	s.sim = func(c *sim.Config) {
 		c.LoadNS = int64(pick(0, 0, 7_000_000_000))
+		if r.IntN(4) == 0 {
+			c.Validation = sim.Validation{Every: pick(1, 7), NS: 40e9, Trainer: true}
+		}
 		if c.Loop.Sync == loop.SyncInFlight {
 			c.SyncNS = int64(pick(0, 3_000_000_000))
 		}

@@ -61,7 +61,7 @@ func (r *runner) validated() {
 	r.validation.untilNS = 0
 }
 
-// validateTrainer returns how much longer a train step from a version takes, for a
+// validateTrainer returns how much later a train step from a version begins, for a
 // validation at the trainer.
 func (r *runner) validateTrainer(version loop.Version) int64 {
 	v := &r.cfg.Validation
@@ -69,7 +69,7 @@ func (r *runner) validateTrainer(version loop.Version) int64 {
 		return 0
 	}
 	ns := r.validationNS(version)
-	r.rec.Validated(ns)
+	r.rec.TrainerValidates(ns)
 	return ns
 }
 
