@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/workload"
@@ -11,29 +12,61 @@ import (
 // without a train step before a run counts as stalled.
 const faultsMost = 100_000
 
+// forever is a time that does not come.
+const forever = math.MaxInt64
+
 // faults draws what goes wrong.
 type faults struct {
 	engine, step workload.Source
-	// losses counts those drawn of each engine, down the engines that are gone.
-	losses []uint32
-	down   int
+	// losses counts those drawn of each engine; goneUntil is when it is back at the earliest, over all
+	// causes of its absence.
+	losses    []uint32
+	goneUntil []int64
+	// outages are those to come and those that last; down the number of engines that are gone.
+	outages []outage
+	down    int
+}
+
+// outage is a time without an engine, for one cause: planned or drawn. Those of an
+// engine may overlap: it is gone while any of them lasts.
+type outage struct {
+	engine        int32
+	atNS, untilNS int64 // until forever: it does not come back
+	drawn, begun  bool
 }
 
 func newFaults(cfg *Config) faults {
+	n := len(cfg.Loop.EngineSlots)
 	return faults{engine: workload.NewSource(cfg.Faults.Seed, workload.StreamEngine), step: workload.NewSource(cfg.Faults.Seed, workload.StreamStepFault),
-		losses: make([]uint32, len(cfg.Loop.EngineSlots))}
+		losses: make([]uint32, n), goneUntil: make([]int64, n)}
 }
 
-// plan schedules the planned losses, and the first one drawn of every engine.
+// plan schedules the planned outages, and the first one drawn of every engine.
 func (f *faults) plan(r *runner) {
 	for _, loss := range r.cfg.Faults.Plan {
-		r.schedule(loop.Event{Time: loss.AtNS, Kind: loop.EngineLost, Engine: int32(loss.Engine)})
+		o := outage{engine: int32(loss.Engine), atNS: loss.AtNS, untilNS: forever}
 		if loss.DownNS > 0 {
-			r.schedule(loop.Event{Time: loss.AtNS + loss.DownNS, Kind: loop.EngineJoined, Engine: int32(loss.Engine)})
+			o.untilNS = loss.AtNS + loss.DownNS
 		}
+		f.add(r, o)
 	}
 	for i := range r.engines {
-		f.drawLoss(r, int32(i))
+		f.draw(r, int32(i))
+	}
+}
+
+// add schedules an outage: its beginning now, its end once it has begun.
+func (f *faults) add(r *runner, o outage) {
+	f.outages = append(f.outages, o)
+	r.schedule(loop.Event{Time: o.atNS, Kind: loop.EngineLost, Engine: o.engine})
+}
+
+// draw schedules an engine's next drawn outage, if it has any.
+func (f *faults) draw(r *runner, engine int32) {
+	if mean := r.cfg.Faults.MTBFNS; mean > 0 {
+		f.losses[engine]++
+		at := r.now + f.exponential(uint32(engine), 0, mean)
+		f.add(r, outage{engine: engine, atNS: at, untilNS: at + f.exponential(uint32(engine), 1, r.cfg.Faults.DownNS), drawn: true})
 	}
 }
 
@@ -43,27 +76,38 @@ func (f *faults) exponential(engine, which uint32, mean float64) int64 {
 	return int64(min(max(math.Round(-mean*math.Log(u)), 1), math.MaxInt64/4))
 }
 
-// drawn marks an event as drawn, not planned, until it is delivered.
-const drawn = 1
-
-// drawLoss schedules an engine's next loss, if it has any.
-func (f *faults) drawLoss(r *runner, engine int32) {
-	if mean := r.cfg.Faults.MTBFNS; mean > 0 {
-		f.losses[engine]++
-		at := r.now + f.exponential(uint32(engine), 0, mean)
-		r.schedule(loop.Event{Time: at, Kind: loop.EngineLost, Engine: engine, Attempt: drawn})
+// begin begins an engine's outage of that time.
+func (f *faults) begin(r *runner, engine int32, at int64) {
+	for i := range f.outages {
+		o := &f.outages[i]
+		if o.engine != engine || o.atNS != at || o.begun {
+			continue
+		}
+		o.begun = true
+		f.goneUntil[engine] = max(f.goneUntil[engine], o.untilNS)
+		if o.untilNS != forever {
+			r.schedule(loop.Event{Time: o.untilNS, Kind: loop.EngineJoined, Engine: engine})
+		}
+		return
 	}
+}
+
+// end ends an engine's outage until that time. It reports whether that was the last one.
+func (f *faults) end(r *runner, engine int32, until int64) (last bool) {
+	i := slices.IndexFunc(f.outages, func(o outage) bool { return o.engine == engine && o.untilNS == until && o.begun })
+	o := f.outages[i]
+	f.outages = slices.Delete(f.outages, i, i+1)
+	if o.drawn {
+		f.draw(r, engine)
+	}
+	return until >= f.goneUntil[engine]
 }
 
 // loseEngine takes an engine out with all that runs on it. It reports false if the
 // engine is gone already.
 func (r *runner) loseEngine(ev *loop.Event) bool {
 	e := &r.engines[ev.Engine]
-	if ev.Attempt == drawn {
-		ev.Attempt = 0
-		down := r.now + r.faults.exponential(uint32(ev.Engine), 1, r.cfg.Faults.DownNS)
-		r.schedule(loop.Event{Time: down, Kind: loop.EngineJoined, Engine: ev.Engine, Attempt: drawn})
-	}
+	r.faults.begin(r, ev.Engine, ev.Time)
 	r.sinceStep += max(r.stallAfter/faultsMost, 1)
 	if e.lost {
 		return false
@@ -87,14 +131,11 @@ func (r *runner) loseEngine(ev *loop.Event) bool {
 }
 
 // joinEngine has a lost engine come back, with no weights. It reports false if it is
-// not gone.
+// not gone, or if another outage of it lasts.
 func (r *runner) joinEngine(ev *loop.Event) bool {
-	if ev.Attempt == drawn {
-		ev.Attempt = 0
-		r.faults.drawLoss(r, ev.Engine)
-	}
+	last := r.faults.end(r, ev.Engine, ev.Time)
 	e := &r.engines[ev.Engine]
-	if !e.lost {
+	if !e.lost || !last {
 		return false
 	}
 	e.settle(r.now)
