@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,8 @@ func uncovered(d config.Config) string {
 		return "how many groups the filter accepts depends on what the policy has learned" + simulate
 	case beside(d) != "":
 		return beside(d) + simulate
+	case len(d.Rollout.DecodeCurve) > 0 && emptySlots(d) != "":
+		return emptySlots(d) + ", and rollout.decode_curve makes the others faster" + simulate
 	case d.Schedule == theory.PolicySynchronous:
 		return ""
 	case d.Queue.Policy == "replay":
@@ -39,8 +42,9 @@ func uncovered(d config.Config) string {
 // form, "" for nothing.
 func beside(d config.Config) string {
 	r := d.Rollout
-	faster := func(e config.Engine) bool {
-		return e.Speed != 0 && e.Speed != d.EngineSpeed(0) || e.Speed == 0 && d.EngineSpeed(0) != 1
+	different := func(e config.Engine) bool {
+		first := d.Engines[0]
+		return cmp.Or(e.Speed, 1) != cmp.Or(first.Speed, 1) || d.SlotTokensPerS(e.Slots) != d.SlotTokensPerS(first.Slots)
 	}
 	switch {
 	case r.Tools.Concurrency > 0 || r.Tools.FailureRate > 0:
@@ -55,7 +59,9 @@ func beside(d config.Config) string {
 		return "prompts are read before the first token"
 	case r.Tools.OutputTokens > 0 && (r.Prefill.Mode == "engine" || r.Prefill.Mode == "pool"):
 		return "rollouts wait for one another's prefill"
-	case slices.ContainsFunc(d.Engines, faster):
+	case d.Sync.Mode == theory.SyncRestart && prefillNS(d) > 0 && d.Schedule != theory.PolicySynchronous:
+		return "restarted rollouts read all they have again"
+	case slices.ContainsFunc(d.Engines, different):
 		return "engines of different speed finish a group's rollouts at different times"
 	case r.Drift.Steps > 0:
 		return "responses change as the policy learns, and no steady state lasts"
@@ -69,6 +75,52 @@ func beside(d config.Config) string {
 		return "a sync loads while engines generate, and switches while they stand still"
 	}
 	return ""
+}
+
+// emptySlots says why some of an engine's slots generate nothing while others do,
+// "" where all do: a speed that depends on their number is that at every slot there.
+func emptySlots(d config.Config) string {
+	switch {
+	case outside(d):
+		return "slots in tools, environment, sandbox start or judge generate nothing"
+	case d.Schedule == theory.PolicySynchronous:
+		return "schedule synchronous empties the engines in every step"
+	case d.Queue.Policy == theory.PolicyBlock || d.Queue.Policy == theory.PolicyThreshold:
+		return fmt.Sprintf("policy %s leaves slots empty", d.Queue.Policy)
+	case d.Rollout.Start == theory.StartGang:
+		return "start gang leaves slots empty"
+	}
+	return ""
+}
+
+// outside reports whether rollouts spend time outside their engine.
+func outside(d config.Config) bool {
+	r := d.Rollout
+	takes := func(s config.Service) bool { return s.Kind != "" && s.Kind != "none" }
+	return takes(r.Environment) || takes(r.Sandbox.Start) || takes(r.Judge.Time) ||
+		r.Tools.Calls > 0 && (takes(r.Tools.Time) || r.Tools.OutputTokens > 0 && prefillNS(d) > 0)
+}
+
+// pauseShare is the largest part of a period that a pause may overlap with time
+// outside the engine and still be added to every rollout, as closed forms do.
+const pauseShare = 0.02
+
+// pausedOutside reports whether pauses are long against a period, for rollouts that
+// are outside their engine meanwhile and go on there: a share of them as large as that
+// of their time lasts no longer for a pause.
+func pausedOutside(d config.Config, in theory.Input) bool {
+	if d.Sync.Mode != theory.SyncPause || d.Schedule == theory.PolicySynchronous || d.Sync.TimeS == 0 || in.Environment == nil || in.DecodeTokensPerS == 0 {
+		return false
+	}
+	decodeS, outsideS := in.Lengths.Mean()/in.DecodeTokensPerS, in.Environment.Mean()/1e9
+	in = in.WithDefaults()
+	decodedS := in.BatchRollouts * decodeS / in.ConcurrencyRollouts
+	stepS := in.StepS
+	if stepS == 0 {
+		stepS = in.Utilization * decodedS
+	}
+	periodS := max(stepS, decodedS*(1+outsideS/decodeS)/in.Acceptance)
+	return d.Sync.TimeS/float64(max(d.Sync.Every, 1))*outsideS/(decodeS+outsideS) > pauseShare*periodS
 }
 
 // expect is the closed form of a setting under the rules of a document. Where
@@ -87,7 +139,14 @@ func expect(d config.Config, in theory.Input) (theory.Prediction, error) {
 func covered(d config.Config, in theory.Input) (why string, asked theory.Input, err error) {
 	why = uncovered(d)
 	r := d.Rollout
-	if why != "" || in.Lengths == nil || r.Tools.Calls == 0 && r.Sandbox.When == "" && r.Judge.Time.Kind == "" {
+	if why != "" || in.Lengths == nil {
+		return why, in, nil
+	}
+	const paused = "tools and environments go on while engines pause: no closed form for so long a sync; simulate"
+	if r.Tools.Calls == 0 && r.Sandbox.When == "" && r.Judge.Time.Kind == "" {
+		if pausedOutside(d, in) {
+			why = paused
+		}
 		return why, in, nil
 	}
 	outside, err := d.OutsideModel()
@@ -96,6 +155,9 @@ func covered(d config.Config, in theory.Input) (why string, asked theory.Input, 
 	}
 	if in.Environment = outside; outside == nil {
 		return "siblings' times are measured together, and add up to others: no closed form; simulate", in, nil
+	}
+	if pausedOutside(d, in) {
+		return paused, in, nil
 	}
 	return "", in, nil
 }

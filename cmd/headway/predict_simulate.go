@@ -88,7 +88,7 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 	}
 	res, err := sim.Run(cfg)
 	if err != nil {
-		return simulationError(err)
+		return simulationError(d, err)
 	}
 	a.Basis = basisSimulation
 	a.fill(res.Summary, in)

@@ -136,7 +136,7 @@ func resimulateDir(path string, document config.Config) (replay.Resimulation, er
 	again, err := recording.Resimulate(settings)
 	switch {
 	case errors.Is(err, sim.ErrStalled):
-		return again, simulationError(err)
+		return again, simulationError(document, err)
 	case err != nil:
 		return again, runError("", "%s: %w", file.Name(), err)
 	}

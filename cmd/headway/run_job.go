@@ -115,6 +115,9 @@ func (j *job) prepare() error {
 	if j.heldOut, err = env.HeldOutProblems(task, j.cfg.Environment.HeldOut); err != nil {
 		return usageError("lower environment.held_out", "%w", err)
 	}
+	if j.cfg.Evaluate.Prompts > j.cfg.Environment.HeldOut { // which a simulation's may be
+		return j.cfg.Refuse("evaluate.prompts", fmt.Sprintf("is above environment.held_out (%d)", j.cfg.Environment.HeldOut), fmt.Sprintf("at most %d", j.cfg.Environment.HeldOut))
+	}
 	service, err := j.cfg.ServiceModel()
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/config"
@@ -275,7 +276,7 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files simul
 	}
 	run, err := settle(c, prediction.SettlingSteps, show, observe)
 	if err = errors.Join(err, files.end(err)); err != nil {
-		return doc, simulationError(err)
+		return doc, simulationError(c.document, err)
 	}
 	doc = simulation{
 		Summary: run.Summary, Verl: verlMetrics(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
@@ -294,11 +295,37 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files simul
 }
 
 // simulationError says what to do about a simulation that did not end.
-func simulationError(err error) error {
-	if errors.Is(err, sim.ErrStalled) {
-		return runError("a live run with these settings would wait for ever, too", "%w", err)
+func simulationError(d config.Config, err error) error {
+	if !errors.Is(err, sim.ErrStalled) {
+		return err
 	}
-	return err
+	if failing := simulatedFailures(d); len(failing) > 0 {
+		return runError("if failures stop it, make them rarer: "+strings.Join(failing, ", ")+"; a live run has none of these but its own", "%w", err)
+	}
+	return runError("a live run with these settings would wait for ever, too", "%w", err)
+}
+
+// simulatedFailures are the keys of a document by which a simulation fails where a
+// live run need not.
+func simulatedFailures(d config.Config) (keys []string) {
+	r := d.Rollout
+	for _, failure := range []struct {
+		key   string
+		given bool
+	}{
+		{"rollout.tools.failure_rate", r.Tools.FailureRate > 0},
+		{"rollout.sandbox.failure_rate", r.Sandbox.FailureRate > 0},
+		{"rollout.sandbox.start_timeout_s", r.Sandbox.StartTimeoutS > 0},
+		{"rollout.sandbox.mtbf_s", r.Sandbox.MTBFS > 0},
+		{"train.failure_rate", d.Train.FailureRate > 0},
+		{"failures.engine_mtbf_s", d.Failures.EngineMTBFS > 0},
+		{"failures.engine_plan", len(d.Failures.EnginePlan) > 0},
+	} {
+		if failure.given {
+			keys = append(keys, failure.key)
+		}
+	}
+	return keys
 }
 
 // programName is what a trace says it was written by.
