@@ -41,11 +41,14 @@ type slot struct {
 	environmentNS int64
 	start         int64 // of its present span
 	generatedNS   int64 // before that, or before its environment
+	begunNS       int64 // when its attempt started
+	readNS        int64 // of all that, reading what it had when it was resumed
 	// firstVersion sampled the first token, once weights have changed since; NoVersion before.
 	firstVersion loop.Version
 	reward       float32
 	spans        int32 // interruptions after which it had tokens
 	cut          bool  // interrupted since tokens were last accounted for
+	resumed      bool
 	stateLag     int32 // by how much oldest was behind what it was last resumed under
 	// agent is what it does beside generating, under Config.Agents: it is outside whenever it does not generate.
 	agent *agent

@@ -18,7 +18,8 @@ func (r *runner) startRollout(a *loop.Action) {
 	}
 	s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
 	s.counted, s.versionTokens, s.start, s.generatedNS = 0, 0, r.now, 0
-	s.spans, s.runs, s.stateLag, s.cut = 0, 0, 0, false
+	s.spans, s.runs, s.stateLag, s.cut, s.resumed = 0, 0, 0, false, false
+	s.begunNS, s.readNS = r.now, 0
 	if r.agents != nil {
 		r.startAgent(a.Slot, planned, a.Version)
 		return
@@ -64,6 +65,7 @@ func (r *runner) endPhase(slotIndex int32) {
 		r.score(slotIndex, &r.env)
 	case starting:
 		r.env.set(slotIndex, never, r.slots)
+		r.readUntilNow(s)
 		r.takeUp(slotIndex)
 	case prefilling:
 		r.firstToken(slotIndex)
@@ -132,12 +134,30 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 	if s.phase != outside {
 		generateNS += r.now - s.start
 	}
+	if s.resumed {
+		m.Parts = r.partsOf(s, generateNS)
+	}
 	s.group = 0
 	r.events++
 	r.sinceStep++
 	r.deliver(ev, generateNS, m)
 	if s.group == 0 || s.endsIn(r) != ended {
 		ended.set(slotIndex, never, r.slots)
+	}
+}
+
+// partsOf splits the latency of a rollout that ends now and was interrupted: what it
+// neither generated nor read nor was in its environment it stood without a slot.
+func (r *runner) partsOf(s *slot, generateNS int64) *metrics.Parts {
+	r.parts = metrics.Parts{metrics.PartPrefill: s.readNS, metrics.PartDecode: generateNS - s.readNS, metrics.PartEnvironment: s.environmentNS,
+		metrics.PartInterrupted: r.now - s.begunNS - generateNS - s.environmentNS}
+	return &r.parts
+}
+
+// readUntilNow counts what a resumed rollout's engine has read in its present span.
+func (r *runner) readUntilNow(s *slot) {
+	if s.resumed {
+		s.readNS += max(r.now-s.start-r.cfg.StartNS, 0)
 	}
 }
 
@@ -210,6 +230,7 @@ func (r *runner) stop(slotIndex int32) {
 	case outside:
 		return // its environment ends when it ends
 	case starting:
+		r.readUntilNow(s)
 	default:
 		e := &r.engines[s.engine]
 		e.settle(r.now)
@@ -231,7 +252,7 @@ func (r *runner) resumeRollout(a *loop.Action) {
 	s := &r.slots[a.Slot]
 	kept.engine = s.engine
 	*s = kept
-	s.start = r.now
+	s.start, s.resumed = r.now, true
 	if s.runs > 0 {
 		s.stateLag = int32(a.Version) - s.oldest
 	}
@@ -247,7 +268,7 @@ func (r *runner) resumeRollout(a *loop.Action) {
 		return
 	}
 	r.prefillTokens += int64(s.counted)
-	if delay := r.cfg.StartNS + int64(math.Round(float64(s.counted)*r.cfg.PrefillNSPerToken)); delay > 0 {
+	if delay := r.cfg.StartNS + int64(math.Round(float64(s.counted)*r.cfg.PrefillNSPerToken/r.engines[s.engine].relative)); delay > 0 {
 		r.env.set(a.Slot, keyOf(float64(r.now+delay)), r.slots)
 		return
 	}

@@ -75,6 +75,8 @@ type runner struct {
 	stallAfter int64
 	// prefillTokens of resumed rollouts.
 	prefillTokens int64
+	// parts are those of the rollout being scored, without agents.
+	parts metrics.Parts
 	// agents are the rollouts under Config.Agents, else nil.
 	agents     *agents
 	faults     faults

@@ -135,7 +135,9 @@ var prefillModes = map[string]sim.PrefillMode{"slot": sim.PrefillSlot, "engine":
 // agents is what rollouts do beside decoding, nil where the document says nothing of it.
 func agents(d config.Config) (*sim.Agents, error) {
 	r := d.Rollout
-	if r.PromptTokens == 0 && r.Prefill.Mode == "" && r.Tools.Calls == 0 && r.Sandbox.When == "" && (r.Judge.Time.Kind == "" || r.Judge.Time.Kind == "none") {
+	// What is read again stands still while its engine validates, as agents do.
+	rereads := d.Sync.PrefillTokensPerS > 0 && d.Evaluate.Occupies == "engines"
+	if r.PromptTokens == 0 && r.Prefill.Mode == "" && r.Tools.Calls == 0 && r.Sandbox.When == "" && (r.Judge.Time.Kind == "" || r.Judge.Time.Kind == "none") && !rereads {
 		return nil, nil
 	}
 	tools, err := d.ToolsModel()
