@@ -80,7 +80,10 @@ func calibrate(row verlRow, assumed verlAssumptions) (calibration, error) {
 	if !(mean >= 1) {
 		return c, fmt.Errorf("%s: an update of %.2f s leaves no token to a response at an MFU of %g", row.name(), row.updateS, assumed.mfu)
 	}
-	if err := c.lengthsOf(min(mean, float64(row.family.capTokens)/2)); err != nil {
+	if limit := row.family.capTokens; mean > float64(limit)/2 {
+		return c, fmt.Errorf("%s: an update of %.2f s at an MFU of %g is of responses of %.0f tokens on average, more than half of the cap of %d: no lognormal with a tail has that, assume a lower MFU", row.name(), row.updateS, assumed.mfu, mean, limit)
+	}
+	if err := c.lengthsOf(mean); err != nil {
 		return c, err
 	}
 	uneven := map[int]float64{}
@@ -143,8 +146,9 @@ const unevenDraws = 400
 // slowdown is by what factor an optimizer step takes longer than its share because
 // its data-parallel ranks get rollouts of uneven length: E[largest of D sums of n
 // lengths] over n·E[L], prompts counted in both, n the rollouts a rank has of one
-// optimizer step, from seeded draws. verl balances whole batches over the ranks, and cuts each rank's share
-// into optimizer steps as it comes.
+// optimizer step, from seeded draws. That verl balances whole batches over the ranks is
+// published (trainer.balance_batch); that each rank's share is cut into optimizer
+// steps as it comes, as if drawn at random, is assumed.
 func (c *calibration) slowdown(gpus int) float64 {
 	ranks := max(gpus/c.row.family.ranksGPUs, 1)
 	n := max(c.row.family.mini*verlGroup/ranks, 1)

@@ -48,10 +48,13 @@ func verl(ctx context.Context, o Options) (Case, error) {
 		return c, err
 	}
 	scan, err := o.verlScan(ctx, rows)
-	c.Grids = append(c.Grids, all, scan)
-	c.Findings = verlFindings(rows, runs)
+	if err != nil {
+		return c, err
+	}
+	c.Grids = append(c.Grids, all, scan.grid())
+	c.Findings = verlFindings(rows, runs, scan)
 	c.Figures = append(c.Figures, verlFigure(runs))
-	return c, err
+	return c, nil
 }
 
 // verlSetup are the assumptions that every family shares.
@@ -61,8 +64,8 @@ func verlSetup() []string {
 		"Input of each experiment: its one colocated row (step, gen, old_log_prob, update_actor), and the settings of the documentation and the scripts beside it: model, GPUs, split, length cap, prompts a step, prompts an optimizer step, rollouts a prompt, tensor and sequence parallel sizes. Compared: the rows with rollouts and training apart. None of their figures goes in.",
 		"A step is the same batch everywhere: between two weight syncs trigger_parameter_sync_step × require_batches × ppo_mini_batch_size prompts are trained, which the runs set to the colocated train_batch_size. The modes are settings of the loop: policy threshold with the printed staleness_threshold, that batch in trigger_parameter_sync_step train steps; partial rollouts are interrupted at the sync and resumed with a cache filled anew.",
 		fmt.Sprintf("Assumed, for want of a printed figure: an update reaches an MFU of %g with activation checkpointing on (8 FLOP a parameter and token), which gives the mean length; prompts of %g tokens; lengths are lognormal and independent, with the least spread that brings the longest of a batch to the cap in half of the batches.", a.mfu, a.promptTokens),
-		"A forward pass of the batch is a quarter of the update's passes and all of old_log_prob's; what is equal beside the passes in both is their fixed part, moving the trainer's state between host and device. The scripts of the 7B runs offload it where GPUs are shared and not where they are apart, so there it goes; the 30B ones offload in both.",
-		"An optimizer step waits for the data-parallel rank with the most tokens: the expected largest of the ranks' sums over the mean, by seeded draws. Log-probs run over whole batches, which are balanced.",
+		"A forward pass of the batch is a quarter of the update's passes and all of old_log_prob's; what is equal beside the passes in both is their fixed part. Published: the 7B runs move the trainer's state between host and device where GPUs are shared (actor.fsdp_config.param_offload and optimizer_offload are True in verl's recipe/fully_async_policy/exp/qwen2-7B-math_128/fsdp2_colocate/dapo_7b_math_fsdp2_colocate.sh) and not where they are apart (False in verl/experimental/fully_async_policy/shell/dapo_7b_math_fsdp2_64_64.sh, and in dapo_7b_async_retool.sh beside it); the 30B ones do in both (megatron.param_offload, grad_offload, optimizer_offload True in grpo_30b_a3b_base_math_megatron_96_32.sh). Assumed, and timed by nobody: that this is all of the fixed part, so that it goes where they do not offload.",
+		"An optimizer step waits for the data-parallel rank with the most tokens: the expected largest of the ranks' sums over the mean, by seeded draws. Published: verl balances the tokens of a whole batch over the ranks (trainer.balance_batch is True in verl/trainer/config/ppo_trainer.yaml, which no script changes). Assumed, and printed by nobody: that a rank's share is then cut into optimizer steps as if at random, so that they are uneven, and less so on fewer ranks.",
 		"An engine's decode step is the roofline of the model on H20 and an overhead with which the colocated barrier takes the published gen. Colocated engines start the whole batch at once; apart, verl's rollouter keeps 16 prompts an engine in flight and replaces a prompt when all its rollouts are done.",
 		fmt.Sprintf("What a colocated step takes beyond its timers (scoring, advantages, transfers) stays on the trainer's path; a sync takes %g s, the time published for this model without the checkpoint engine.", a.syncS),
 	}
@@ -242,7 +245,7 @@ func verlFigure(runs [][]verlRun) Figure {
 }
 
 // verlFindings say what the comparison shows.
-func verlFindings(rows map[string][]verlRow, runs [][]verlRun) []string {
+func verlFindings(rows map[string][]verlRow, runs [][]verlRun, scan verlScanned) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	target := verlFamilies[0].name
@@ -270,13 +273,22 @@ func verlFindings(rows map[string][]verlRow, runs [][]verlRun) []string {
 			missed = append(missed, text)
 		}
 	}
-	add("From the one colocated row of 128 GPUs, %d of %d asynchronous modes are predicted within %s of the published step (worst %s): %s.", len(inside), len(inside)+len(outside), report.Share(verlTolerance), report.Share(worst), strings.Join(inside, "; "))
+	add("From the one colocated row of 128 GPUs, and what is assumed above, %d of %d asynchronous modes are predicted within %s of the published step (worst %s): %s.", len(inside), len(inside)+len(outside), report.Share(verlTolerance), report.Share(worst), listed(inside))
 	if len(outside) > 0 {
 		add("Outside: %s.", strings.Join(outside, "; "))
 	}
+	out = append(out, scan.findings()...)
 	add("%s", verlOrder(runs, target))
-	add("Of the further rows, each from the colocated row of its own experiment, within %s: %s. Outside: %s.", report.Share(verlTolerance), strings.Join(further, "; "), strings.Join(missed, "; "))
+	add("Of the further rows, each from the colocated row of its own experiment, within %s: %s. Outside: %s.", report.Share(verlTolerance), listed(further), listed(missed))
 	return append(out, verlUnexplained(rows, runs)...)
+}
+
+// listed joins what may be nothing.
+func listed(texts []string) string {
+	if len(texts) == 0 {
+		return "none"
+	}
+	return strings.Join(texts, "; ")
 }
 
 // verlOrder says whether the modes' speed-ups have the published order.

@@ -18,7 +18,7 @@ type verlFamily struct {
 	// capTokens of a response, groups of a batch, prompts of an optimizer step.
 	capTokens, groups, mini int
 	// offloadApart says that the trainer moves its state to the host and back also where it
-	// has GPUs of its own.
+	// has GPUs of its own: what the published script sets.
 	offloadApart bool
 	note         string
 }
@@ -39,7 +39,7 @@ var verlFamilies = []verlFamily{
 	{name: "30b-128", title: "Qwen3-30B-A3B-Base, 128 H20", model: "qwen3-30b-a3b", engineGPUs: 4, ranksGPUs: 4, capTokens: 8192, groups: 512, mini: 128, offloadApart: true,
 		note: "reference log-probs in both modes; the trainer offloads in both"},
 	{name: "retool-32", title: "Qwen2.5-7B with tools, 32 H20", model: "qwen2.5-7b", engineGPUs: 4, ranksGPUs: 4, capTokens: 16384, groups: 64, mini: 16,
-		note: "tool time is not published: it counts as generation"},
+		note: "tool time is not published: it counts as generation; that its colocated run offloads is assumed, its script was not found"},
 }
 
 // verlRow is one published run.
