@@ -71,7 +71,7 @@ func (c *Config) rolloutDefaults() {
 	// One service time, two keys: the run's environment and the simulation's.
 	service, live := &c.Rollout.Environment, &c.Environment.ServiceTime
 	switch {
-	case live.isZero() || c.overridden("rollout.environment") && !c.overridden("environment.service_time"):
+	case live.isZero() && !c.given("environment.service_time.groups") || c.overridden("rollout.environment") && !c.overridden("environment.service_time"):
 		*service = c.serviceDefaults(*service, "rollout.environment")
 		c.copyService("rollout.environment", "environment.service_time")
 		*live = *service
