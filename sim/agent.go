@@ -55,7 +55,7 @@ type agent struct {
 	turnEnd int32
 	// read is what it has read into the cache or has to: prompt and outputs. unread of all its
 	// tokens are not in the cache.
-	read, unread int32
+	read, unread int64
 	// inTurn: the present turn has begun and not ended. reread: what is unread had been read before.
 	inTurn, reread bool
 	sandbox        bool
@@ -113,6 +113,43 @@ func (a *agent) turnOf() workload.Turn {
 	return workload.Turn{Group: uint64(a.group), Sample: uint32(a.sample), Attempt: uint32(a.attempt), Turn: uint32(a.turn), Try: uint32(a.tries)}
 }
 
+// callsOf is how many calls an attempt makes whose response has so many tokens.
+func (w *agents) callsOf(t workload.Turn, planned int32, version loop.Version) int32 {
+	if w.cfg.Tools.None() {
+		return 0
+	}
+	factor := 1.0
+	if w.changing {
+		factor = w.cfg.Change.CallsFactor(int64(version))
+	}
+	return int32(min(w.cfg.Tools.Calls(w.draw.calls, t.Group, t.Sample, t.Attempt, factor), int(planned)-1))
+}
+
+// startNS is how long a try of a start takes.
+func (w *agents) startNS(t workload.Turn) int64 {
+	if w.cfg.Sandboxes.Start.Zero() {
+		return 0
+	}
+	return w.cfg.Sandboxes.Start.Draw(w.draw.start, t.Group, t.Sample, t.Attempt^t.Try<<21)
+}
+
+// readNS is how long so many tokens take to be read, by an engine of that speed or by the pool.
+func (w *agents) readNS(tokens int64, relative float64) int64 {
+	ns := float64(tokens) * w.cfg.PrefillNSPerToken
+	if w.cfg.Prefill != PrefillPool {
+		ns /= relative
+	}
+	return int64(math.Round(ns))
+}
+
+// judgeNS is how long the verdict on an attempt takes.
+func (w *agents) judgeNS(t workload.Turn) int64 {
+	if w.cfg.Judge.Zero() {
+		return 0
+	}
+	return w.cfg.Judge.Draw(w.draw.judge, t.Group, t.Sample, t.Attempt)
+}
+
 // startAgent gives the rollout in a slot an agent and has it begin.
 func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version) {
 	w, s := r.agents, &r.slots[slotIndex]
@@ -123,15 +160,9 @@ func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version
 		a = &agent{}
 	}
 	*a = agent{group: s.group, sample: s.sample, attempt: s.attempt, slot: slotIndex, ticket: a.ticket + 1, since: r.now, begunNS: r.now,
-		tokens: s.tokens, planned: planned, read: w.cfg.PromptTokens, unread: w.cfg.PromptTokens, environmentNS: s.environmentNS,
+		tokens: s.tokens, planned: planned, read: int64(w.cfg.PromptTokens), unread: int64(w.cfg.PromptTokens), environmentNS: s.environmentNS,
 		diesNS: math.MaxInt64}
-	if !w.cfg.Tools.None() {
-		factor := 1.0
-		if w.changing {
-			factor = w.cfg.Change.CallsFactor(int64(version))
-		}
-		a.calls = int32(min(w.cfg.Tools.Calls(w.draw.calls, uint64(a.group), uint32(a.sample), uint32(a.attempt), factor), int(planned)-1))
-	}
+	a.calls = w.callsOf(a.turnOf(), planned, version)
 	w.live++
 	s.agent, s.phase = a, outside
 	if w.cfg.Sandboxes != nil && w.cfg.Sandboxes.Early {
@@ -166,7 +197,7 @@ func (r *runner) toEngine(a *agent) {
 	}
 	w := r.agents
 	if a.reread {
-		r.prefillTokens += int64(a.unread)
+		r.prefillTokens += a.unread
 		a.reread = false
 	}
 	if a.unread == 0 || w.cfg.PrefillNSPerToken == 0 {
@@ -198,11 +229,7 @@ func (r *runner) read(a *agent) {
 
 // prefillNS is how long an agent's engine, or a worker, reads what it has to.
 func (r *runner) prefillNS(a *agent) int64 {
-	ns := float64(a.unread) * r.agents.cfg.PrefillNSPerToken
-	if r.agents.cfg.Prefill != PrefillPool {
-		ns /= r.engines[r.slots[a.slot].engine].relative
-	}
-	return int64(math.Round(ns))
+	return r.agents.readNS(a.unread, r.engines[r.slots[a.slot].engine].relative)
 }
 
 // decode has an agent generate what is left of its turn.
@@ -313,7 +340,7 @@ func (r *runner) serve(at place, a *agent) {
 	case atTool:
 		r.wait(a, calls, min(w.cfg.Tools.CallNS(w.draw.tool, a.turnOf()), max(a.diesNS-r.now, 0)))
 	case atJudge:
-		r.wait(a, judged, w.cfg.Judge.Draw(w.draw.judge, uint64(a.group), uint32(a.sample), uint32(a.attempt)))
+		r.wait(a, judged, w.judgeNS(a.turnOf()))
 	case atPool:
 		r.wait(a, prefills, r.prefillNS(a))
 	}
@@ -336,10 +363,7 @@ func (r *runner) startSandbox(a *agent) {
 	s := w.cfg.Sandboxes
 	turn := a.turnOf()
 	turn.Turn, turn.Try = 0, uint32(a.startTries)
-	ns := int64(0)
-	if !s.Start.Zero() {
-		ns = s.Start.Draw(w.draw.start, turn.Group, turn.Sample, turn.Attempt^turn.Try<<21)
-	}
+	ns := w.startNS(turn)
 	a.outcome = loop.ReasonNone
 	if s.FailureRate > 0 && w.draw.startFault.Float64(turn.Group, turn.Sample, turn.Attempt^turn.Try<<21) < s.FailureRate {
 		a.outcome = loop.ReasonEnvironment
@@ -379,8 +403,8 @@ func (r *runner) called(a *agent) {
 		r.died(a)
 	case !w.cfg.Tools.Failed(w.draw.fault, a.turnOf()):
 		a.turn++
-		a.read += w.cfg.ToolTokens
-		a.unread += w.cfg.ToolTokens
+		a.read += int64(w.cfg.ToolTokens)
+		a.unread += int64(w.cfg.ToolTokens)
 		r.toEngine(a)
 	case int(a.tries) < w.cfg.Tools.Retries():
 		a.tries++

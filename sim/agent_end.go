@@ -95,7 +95,7 @@ func (r *runner) parkAgent(a *agent) {
 	default:
 		r.charge(a)
 	}
-	a.unread, a.reread = a.read+s.counted, s.counted > 0
+	a.unread, a.reread = a.read+int64(s.counted), s.counted > 0
 	a.slot = -1
 }
 

@@ -18,8 +18,8 @@ type validation struct {
 }
 
 // validating is a slot in which validated rollouts are generated: when it is free
-// again, and its time of a token.
-type validating struct{ end, nsPerToken float64 }
+// again, its time of a token and its engine's relative speed.
+type validating struct{ end, nsPerToken, relative float64 }
 
 // firstValidated is the number of a group that no loop opens: those that are
 // validated are numbered from here on, so that their draws are their own.
@@ -88,7 +88,7 @@ func (r *runner) validationNS(version loop.Version) int64 {
 			speed *= max(r.cfg.Speed(n, r.busy), 1e-9)
 		}
 		for range n {
-			slots = append(slots, validating{0, r.cfg.NSPerToken / speed})
+			slots = append(slots, validating{0, r.cfg.NSPerToken / speed, r.cfg.relative(i)})
 		}
 	}
 	r.validation.slots = slots
@@ -97,7 +97,10 @@ func (r *runner) validationNS(version loop.Version) int64 {
 		group := firstValidated + loop.GroupID(version)*loop.GroupID(v.Rollouts) + loop.GroupID(i)
 		w := r.cfg.Work.Rollout(Rollout{Group: group, Attempt: 1, Version: version})
 		first := &slots[0]
-		first.end += float64(w.Tokens)*first.nsPerToken + float64(w.EnvironmentNS) + r.besideNS(group, version, w.Tokens)
+		first.end += float64(w.Tokens)*first.nsPerToken + float64(w.EnvironmentNS)
+		if r.agents != nil {
+			first.end += float64(r.agents.besideNS(group, version, w, first.relative))
+		}
 		last = max(last, first.end)
 		sink(slots)
 	}
@@ -121,27 +124,17 @@ func sink(h []validating) {
 	}
 }
 
-// besideNS is what a validated rollout's prompt, tools, sandbox and judge take, if it
-// waits for none of them and nothing fails.
-func (r *runner) besideNS(group loop.GroupID, version loop.Version, tokens int32) float64 {
-	if r.agents == nil {
-		return 0
+// besideNS is what a validated rollout's prompt, tools, sandbox and judge take at an
+// engine of that speed, if it waits for none of them and nothing fails.
+func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response, relative float64) int64 {
+	turn := workload.Turn{Group: uint64(group), Attempt: 1}
+	calls := w.callsOf(turn, res.Tokens, version)
+	ns := w.readNS(int64(w.cfg.PromptTokens), relative) + int64(calls)*w.readNS(int64(w.cfg.ToolTokens), relative) + w.judgeNS(turn)
+	if s := w.cfg.Sandboxes; s != nil && (s.Early || calls > 0 || res.EnvironmentNS > 0) {
+		ns += w.startNS(turn)
 	}
-	w := r.agents
-	ns := float64(w.cfg.PromptTokens) * w.cfg.PrefillNSPerToken
-	calls := 0
-	if !w.cfg.Tools.None() {
-		calls = min(w.cfg.Tools.Calls(w.draw.calls, uint64(group), 0, 1, w.cfg.Change.CallsFactor(int64(version))), int(tokens)-1)
-	}
-	for turn := range calls {
-		call := w.cfg.Tools.CallNS(w.draw.tool, workload.Turn{Group: uint64(group), Attempt: 1, Turn: uint32(turn)})
-		ns += float64(call) + float64(w.cfg.ToolTokens)*w.cfg.PrefillNSPerToken
-	}
-	if s := w.cfg.Sandboxes; s != nil && (s.Early || calls > 0) && !s.Start.Zero() {
-		ns += float64(s.Start.Draw(w.draw.start, uint64(group), 0, 1))
-	}
-	if !w.cfg.Judge.Zero() {
-		ns += float64(w.cfg.Judge.Draw(w.draw.judge, uint64(group), 0, 1))
+	for ; turn.Turn < uint32(calls); turn.Turn++ {
+		ns += w.cfg.Tools.CallNS(w.draw.tool, turn)
 	}
 	return ns
 }
