@@ -223,7 +223,7 @@ func (in Input) findings(c Comparison) []string {
 		case r.Refused != "":
 			add("%s cannot run here: %s.", r.Name, r.Refused)
 			continue
-		case r.OverBudget && r.Speedup > c.Verdict.Speedup:
+		case r.OverBudget && r.Speedup > max(1, c.Verdict.Speedup):
 			add("%s would be %s times as fast, and is staler than the budget: %.2f batches on average, p95 %.2f.", r.Name, ratio(r.Speedup), r.StalenessMean, r.StalenessP95)
 		}
 		if r.WasteShare > 0.02 {
@@ -253,6 +253,9 @@ func (in Input) advice(c Comparison) []string {
 	}
 	streamed, partial, drain := by[Streamed], by[Partial], by[Async]
 	var out []string
+	if c.Verdict.Best == "" {
+		return append(out, "The synchronous schedule on shared GPUs is what is left.")
+	}
 	if !c.Verdict.Pays {
 		return append(out, "Where asynchrony does not pay, the synchronous schedule on shared GPUs is the fresher and the simpler one.")
 	}

@@ -211,6 +211,10 @@ func TestFindingsOfOneSchedule(t *testing.T) {
 			t.Errorf("no finding says %q:\n%s", want, text)
 		}
 	}
+	c.Rows[1].Speedup = 0.9
+	if text := strings.Join(typical(t).WithDefaults().findings(c), "\n"); strings.Contains(text, "times as fast") || !strings.Contains(text, "is what is left") {
+		t.Errorf("a slower schedule beyond the budget is praised, or nothing is said to be left:\n%s", text)
+	}
 	if !strings.Contains(text, "trains on lengths") {
 		t.Errorf("the bias of lengths is not told:\n%s", text)
 	}
