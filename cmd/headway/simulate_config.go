@@ -59,9 +59,8 @@ func simulationConfig(c simulateCase) (sim.Config, error) {
 	return cfg, err
 }
 
-// decodeSpeeds sets a simulation's speeds: NSPerToken is that of the mean slot, with
-// every slot taken; what differs from it, by engine and by how many generate, is
-// relative to it.
+// decodeSpeeds sets a simulation's speeds. The document's speed is the mean slot's, with
+// every slot taken; engines read and generate by their own speed, as given.
 func decodeSpeeds(cfg *sim.Config, d config.Config) {
 	different := func(e config.Engine) bool { return e.Speed != 0 && e.Speed != 1 }
 	curve := len(d.Rollout.DecodeCurve) > 0
@@ -80,9 +79,7 @@ func decodeSpeeds(cfg *sim.Config, d config.Config) {
 	}
 	mean /= slots
 	if !curve {
-		for i := range cfg.EngineSpeed {
-			cfg.EngineSpeed[i] /= mean
-		}
+		cfg.NSPerToken *= mean // of an engine of speed 1
 		return
 	}
 	// One table for all engines: a speed is asked for at every start and end.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
+
+	"github.com/headway-rl/headway/metrics"
 )
 
 // serviced is a document with every section about what rollouts do beside decoding.
@@ -126,6 +128,59 @@ steps: {warmup: 200, measured: 700}
 		}
 		if math.Abs(doc.PeriodS.Mean/doc.Predicted.PeriodS-1) > 0.02 || math.Abs(doc.Staleness.Mean/doc.Predicted.Mean-1) > 0.03 {
 			t.Errorf("%s: period %v s and staleness %v, the closed form says %v and %v", set, doc.PeriodS.Mean, doc.Staleness.Mean, doc.Predicted.PeriodS, doc.Predicted.Mean)
+		}
+	}
+}
+
+// latencyOf simulates a document with overrides and returns its latency.
+func latencyOf(t *testing.T, file string, set ...string) (latency metrics.Latency) {
+	t.Helper()
+	args := []string{"simulate", file, "--json", "--accept-unsettled"}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	code, out, stderr := headway(t, args...)
+	if code != exitDone {
+		t.Fatalf("%q: code %d: %s", set, code, stderr)
+	}
+	var doc struct {
+		Latency metrics.Latency `json:"latency"`
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.Latency
+}
+
+// An engine of twice the speed reads and generates in half the time, whether its
+// speed follows a curve or not.
+func TestEnginesReadAtTheirSpeed(t *testing.T) {
+	file := document(t, `
+rollout: {concurrency: 64, group_size: 4, length: {kind: fixed, mean_tokens: 1000}, prompt_tokens: 1000, prefill: {tokens_per_s: 10, mode: slot}}
+train: {batch: 32, step_s: 10}
+engines: [{slots: 64, speed: 2}]
+steps: {warmup: 5, measured: 40}
+`)
+	for _, speed := range []string{"rollout.decode_tokens_per_s=50", "rollout.decode_curve=[{active: 1, tokens_per_s: 50}]"} {
+		l := latencyOf(t, file, speed)
+		if math.Abs(l.PrefillS-50) > 1e-6 || math.Abs(l.DecodeS-10) > 1e-6 {
+			t.Errorf("%s at speed 2: %v s of prefill and %v s of decoding, want 50 and 10", speed, l.PrefillS, l.DecodeS)
+		}
+	}
+}
+
+// The two keys of prefill say the same of what is read again, a validation included.
+func TestBothPrefillKeysAreOne(t *testing.T) {
+	file := document(t, `
+rollout: {concurrency: 96, group_size: 4, decode_tokens_per_s: 40, length: {mean_tokens: 900, tailness: 60}}
+train: {batch: 64, step_s: 13}
+sync: {mode: restart, time_s: 3}
+steps: {warmup: 20, measured: 60}
+`)
+	for _, more := range []string{"seed=1", "evaluate={every: 3, time_s: 20, occupies: engines}"} {
+		one, other := latencyOf(t, file, more, "sync.prefill_tokens_per_s=500"), latencyOf(t, file, more, "rollout.prefill.tokens_per_s=500")
+		if one != other || one.PrefillS == 0 || one.InterruptedS == 0 {
+			t.Errorf("%s: latency %+v by the one, %+v by the other", more, one, other)
 		}
 	}
 }
