@@ -127,6 +127,7 @@ func (g *gauge) reset(now int64) { *g = gauge{now: g.now, most: g.now, at: now} 
 // outside sums what a driver tells of the services around the engines.
 type outside struct {
 	sandboxes, down                gauge
+	reading, validating            gauge // engines
 	parts                          Parts
 	rollouts, calls                int64 // scored, with Parts
 	environmentNS                  int64 // of those, as EnvironmentNS counts it
@@ -142,7 +143,9 @@ type outside struct {
 func (o *outside) reset(now int64) {
 	o.sandboxes.reset(now)
 	o.down.reset(now)
-	*o = outside{sandboxes: o.sandboxes, down: o.down}
+	o.reading.reset(now)
+	o.validating.reset(now)
+	*o = outside{sandboxes: o.sandboxes, down: o.down, reading: o.reading, validating: o.validating}
 }
 
 // SandboxesLive tells how many sandboxes there are from a time on, in ns.
@@ -186,6 +189,23 @@ func (r *Recorder) TrainerValidates(tookNS int64) {
 func (r *Recorder) EnginesDown(now int64, n int) {
 	r.outside.lost += max(int64(n)-r.outside.down.now, 0)
 	r.outside.down.to(now, int64(n))
+}
+
+// EnginesHeld tells how many engines generate nothing from a time on, in ns, because
+// they read for one of their rollouts, and because they are validating.
+func (r *Recorder) EnginesHeld(now int64, reading, validating int) {
+	r.outside.reading.to(now, int64(reading))
+	r.outside.validating.to(now, int64(validating))
+}
+
+// engineTime returns the shares of the engines' time in the window, which ends now, in
+// which they read, and in which they are validating, while nothing is generated.
+func (r *Recorder) engineTime() (reading, validating float64) {
+	share := func(g gauge) float64 {
+		g.to(r.now, g.now)
+		return ratio(g.sumNS, (r.now-r.window.start)*int64(len(r.served)))
+	}
+	return share(r.outside.reading), share(r.outside.validating)
 }
 
 // latencyOf counts a scored rollout whose driver splits its latency. slotNS is
@@ -236,18 +256,23 @@ func (r *Recorder) services() Services {
 	}
 }
 
-// outsideBinding names the service on which rollouts spend most of their time, ""
-// if that is less than what they spend at the engines.
-func (l Latency) outsideBinding() string {
+// binding names the service on which rollouts spend most of their time; if that is less
+// than what they spend at the engines, what engines do most: "validation", "prefill", or
+// "rollout" where they generate. reading and validating are the shares of their time in
+// which they do that and generate nothing.
+func (l Latency) binding(reading, validating float64) string {
 	engine := l.QueueS + l.PrefillS + l.DecodeS
 	sandbox, judge := l.SandboxWaitS+l.SandboxStartS, l.JudgeWaitS+l.JudgeS
 	environment := l.ToolWaitS + l.ToolS + l.EnvironmentS
 	switch {
 	case environment+sandbox+judge <= engine:
-		if l.QueueS+l.PrefillS > l.DecodeS {
+		switch generating := 1 - reading - validating; {
+		case validating > max(reading, generating):
+			return "validation"
+		case reading > generating || l.QueueS+l.PrefillS > l.DecodeS:
 			return "prefill"
 		}
-		return ""
+		return "rollout"
 	case sandbox > max(environment, judge):
 		return "sandbox"
 	case judge > environment:

@@ -96,8 +96,10 @@ type Throughput struct {
 	// ConsumptionRolloutsPerWallS per second of wall time, idle and sync included.
 	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
 	ConsumptionRolloutsPerWallS float64 `json:"consumption_rollouts_per_wall_s"`
-	// Binding is the side that limits: train, sync or rollout; of rollouts environment, sandbox or
-	// judge where they spend most of their time there, prefill where reading takes longer than decoding.
+	// Binding is the side that limits: train, sync or rollout, or validation where the trainer waits
+	// mostly for that or engines do mostly that; of rollouts environment, sandbox or judge where they
+	// spend most of their time there, prefill where reading takes longer than decoding, of them or of
+	// their engines.
 	Binding string `json:"binding"`
 }
 
@@ -197,10 +199,7 @@ func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 	case idle < 0.5 && rolloutIdle > idle:
 		return "train"
 	}
-	if outside := w.latency(&r.outside).outsideBinding(); outside != "" {
-		return outside
-	}
-	return "rollout"
+	return w.latency(&r.outside).binding(r.engineTime())
 }
 
 func (r *Recorder) staleness() Staleness {

@@ -139,7 +139,7 @@ func (r *runner) askEngine(a *agent) {
 func (r *runner) nextPrefill(engine int32) {
 	p := &r.agents.prefill[engine]
 	p.agent = p.line.pop()
-	r.engines[engine].hold(r.now, heldByPrefill, p.agent != nil)
+	r.hold(&r.engines[engine], heldByPrefill, p.agent != nil)
 	if p.agent != nil {
 		r.read(p.agent)
 	}
@@ -157,9 +157,20 @@ func (r *runner) leaveEngine(a *agent) {
 func (r *runner) holdEngine(engine int32, why holds, on bool) {
 	e := &r.engines[engine]
 	stood := e.stands()
-	e.hold(r.now, why, on)
+	r.hold(e, why, on)
 	if r.agents != nil && r.agents.cfg.Prefill != PrefillPool && e.stands() != stood {
 		r.holdReading(engine, !stood)
+	}
+}
+
+// hold is engine.hold, of which the recorder is told.
+func (r *runner) hold(e *engine, why holds, on bool) {
+	before := e.does()
+	e.hold(r.now, why, on)
+	if now := e.does(); now != before {
+		r.doing[before]--
+		r.doing[now]++
+		r.rec.EnginesHeld(r.now, r.doing[reads], r.doing[validates])
 	}
 }
 

@@ -64,7 +64,8 @@ func (r *runner) conserved() error {
 			return fmt.Errorf("%d %s, counted %d", c.have, c.what, c.want)
 		}
 	}
-	for at, waiting := range map[place]int{atSandbox: in[waitsSandbox], atTool: in[waitsTool], atJudge: in[waitsJudge], atStarter: in[waitsStart]} {
+	for at, waiting := range map[place]int{atSandbox: in[waitsSandbox], atTool: in[waitsTool], atJudge: in[waitsJudge], atStarter: in[waitsStart],
+		atPool: in[waitsPrefill] * on(w.cfg.Prefill == PrefillPool)} {
 		s := &w.stations[at]
 		if s.limit > 0 && s.busy > s.limit || waiting > 0 && (s.limit == 0 || s.busy < s.limit) {
 			return fmt.Errorf("station %d serves %d of at most %d while %d wait", at, s.busy, s.limit, waiting)

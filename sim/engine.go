@@ -95,6 +95,27 @@ const (
 	heldByValidation
 )
 
+// does is what an engine that stands still does instead of generating for rollouts.
+type does uint8
+
+const (
+	generates does = iota // or waits
+	reads
+	validates
+	doesCount
+)
+
+// does says what the engine does.
+func (e *engine) does() does {
+	switch {
+	case e.held&heldByValidation != 0:
+		return validates
+	case e.held == heldByPrefill:
+		return reads
+	}
+	return generates
+}
+
 // aStep is the share of a decode step within which work counts as being at its
 // boundary: times are whole nanoseconds, work is not.
 const aStep = 1e-6

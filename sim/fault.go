@@ -123,8 +123,8 @@ func (r *runner) loseEngine(ev *loop.Event) bool {
 		}
 		s.group = 0
 	}
-	e.settle(r.now)
-	e.lost, e.held, e.active = true, 0, 0
+	r.hold(e, heldBySync|heldByPrefill|heldByValidation, false)
+	e.lost, e.active = true, 0
 	r.faults.down++
 	r.rec.EnginesDown(r.now, r.faults.down)
 	return true

@@ -128,6 +128,32 @@ func TestLimitedServicesBind(t *testing.T) {
 	}
 }
 
+// Engines that mostly read one by one, or evaluate, are named as such, though their
+// rollouts stand still in decoding; those that do so less are not.
+func TestBusyEnginesBind(t *testing.T) {
+	reads := func(perTokenNS float64) *sim.Agents {
+		return &sim.Agents{PromptTokens: 1000, PrefillNSPerToken: perTokenNS, Prefill: sim.PrefillEngine}
+	}
+	validates := func(seconds int64) func(*sim.Config) {
+		return func(c *sim.Config) { c.Validation = sim.Validation{Every: 1, NS: seconds * 1e9} }
+	}
+	for name, test := range map[string]struct {
+		agents *sim.Agents
+		sim    func(*sim.Config)
+		want   string
+	}{
+		"reading 48 s of 86":     {reads(1e6), func(*sim.Config) {}, "prefill"},
+		"reading 24 s of 62":     {reads(5e5), func(*sim.Config) {}, "rollout"},
+		"evaluating 40 s of 53":  {nil, validates(40), "validation"},
+		"evaluating 5 s of 18":   {nil, validates(5), "rollout"},
+		"evaluating, and a pool": {&sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 1e5, Prefill: sim.PrefillPool, PrefillWorkers: 9}, validates(40), "validation"},
+	} {
+		if _, binding := produced(t, fed.agents(test.agents, test.sim)); binding != test.want {
+			t.Errorf("%s: %s binds, want %s", name, binding, test.want)
+		}
+	}
+}
+
 // An engine that reads prompts while its others stand still: each of C rollouts
 // holds up all C by p, so that a rollout takes L/s + C·p.
 func TestEnginePrefillStallsTheEngine(t *testing.T) {

@@ -81,7 +81,9 @@ type runner struct {
 	agents     *agents
 	faults     faults
 	validation validation
-	finished   loop.Reason
+	// doing counts engines by what they do.
+	doing    [doesCount]int
+	finished loop.Reason
 }
 
 func newRunner(cfg Config) (*runner, error) {
@@ -116,6 +118,7 @@ func newRunner(cfg Config) (*runner, error) {
 		r.agents = newAgents(cfg.Agents, len(r.engines))
 	}
 	r.faults = newFaults(&r.cfg)
+	r.doing[generates] = len(r.engines)
 	return r, nil
 }
 
