@@ -21,7 +21,8 @@ type Config struct {
 	// NSPerToken is the time of one token in one slot, in nanoseconds, at speed 1. Above 0.
 	NSPerToken float64
 	// PrefillNSPerToken is the time, in nanoseconds, that an engine needs for every token
-	// a resumed rollout has before it generates on; 0 is free, as where the KV cache is kept.
+	// a resumed rollout has before it generates on; 0 is free, as where the KV cache is kept. A
+	// validation does not hold it up. With Agents theirs holds instead.
 	PrefillNSPerToken float64
 	// Speed scales NSPerToken; nil for a constant speed. Prefill is not scaled.
 	Speed Speed
@@ -30,7 +31,7 @@ type Config struct {
 	// interruption wait for the running step to end. The first token of every rollout
 	// is then reported.
 	Lockstep bool
-	// StartNS is the time from a rollout's start until its engine takes it up.
+	// StartNS is the time from a rollout's start until its engine takes it up. Agents have none.
 	StartNS int64
 	// SyncNS is the time a weight sync takes: engines generate through it in flight, and
 	// stand still through it under pause, drain and restart.
@@ -46,7 +47,7 @@ type Config struct {
 	// at every train step, and only under loop.EvictDrift:
 	// drift = lag · DriftPerVersion · factor.
 	DriftPerVersion, DriftSpread float64
-	// EngineSpeed is each engine's speed relative to the others, by which Speed and prefill at the
+	// EngineSpeed is each engine's speed, relative to that of NSPerToken, by which Speed and prefill at the
 	// engine are multiplied; nil for 1 everywhere.
 	EngineSpeed []float64
 	// Agents models what rollouts do beside generating and the environment's time; nil for nothing.

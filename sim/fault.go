@@ -12,6 +12,44 @@ import (
 // without a train step before a run counts as stalled.
 const faultsMost = 100_000
 
+// Faults are what goes wrong with engines and train steps.
+type Faults struct {
+	// Seed of its draws.
+	Seed uint64
+	// MTBFNS is the mean time an engine is there before it is lost, in ns, exponential; 0 never.
+	// DownNS is the mean time until it joins again, exponential, too.
+	MTBFNS, DownNS float64
+	// Plan are losses at given times.
+	Plan []EngineLoss
+	// TrainRate is the share of train steps that fail at their end, in [0, 1).
+	TrainRate float64
+}
+
+// EngineLoss is one planned loss of an engine.
+type EngineLoss struct {
+	// Engine is its index.
+	Engine int
+	// AtNS is when it is lost, DownNS after how long it joins again; 0 never.
+	AtNS, DownNS int64
+}
+
+// none reports whether nothing goes wrong.
+func (f *Faults) none() bool { return f.MTBFNS == 0 && len(f.Plan) == 0 && f.TrainRate == 0 }
+
+func (f *Faults) validate(c *Config, bad func(format string, args ...any)) {
+	if !(f.MTBFNS >= 0) || !(f.DownNS >= 0) || f.MTBFNS > 0 && f.DownNS == 0 {
+		bad("Faults has engines lost every %g ns for %g ns, want times above 0", f.MTBFNS, f.DownNS)
+	}
+	if err := workload.FailureRate("TrainRate", f.TrainRate); err != nil {
+		bad("Faults: %v", err)
+	}
+	for _, loss := range f.Plan {
+		if loss.Engine < 0 || loss.Engine >= len(c.Loop.EngineSlots) || loss.AtNS < 0 || loss.DownNS < 0 {
+			bad("Faults.Plan loses engine %d at %d ns for %d ns, want an engine from 0 to %d and times of at least 0", loss.Engine, loss.AtNS, loss.DownNS, len(c.Loop.EngineSlots)-1)
+		}
+	}
+}
+
 // forever is a time that does not come.
 const forever = math.MaxInt64
 

@@ -12,6 +12,10 @@ import (
 // ErrStalled is wrapped by the error of a simulation in which train steps have ceased.
 var ErrStalled = errors.New("the simulated run has stalled")
 
+// ErrEnded is wrapped by the error of a simulation that ended before its train steps
+// were done: the last attempt of one failed.
+var ErrEnded = errors.New("the simulated run has ended early")
+
 // ending counts the groups that ended in one way since the last train step.
 type ending struct {
 	end    loop.End
@@ -159,4 +163,10 @@ func thousands(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// endedEarly is the error of a run that the loop finished before its time.
+func (r *runner) endedEarly(why loop.Reason) error {
+	return fmt.Errorf("sim: %w after %d of %d train steps: the %s failed %d times in a row; lower train.failure_rate, or raise failures.train_attempts",
+		ErrEnded, r.l.Version(), r.cfg.Loop.TrainSteps, why, r.cfg.Loop.TrainAttempts)
 }
