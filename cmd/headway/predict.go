@@ -60,9 +60,14 @@ func (c *predictCmd) Run(application *app) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(application.Stdout, a)
+		err = printJSON(application.Stdout, a)
+	} else {
+		err = printPrediction(application.Stdout, in, a)
 	}
-	return printPrediction(application.Stdout, in, a)
+	if err == nil && a.Simulated != nil && !a.Simulated.Settled {
+		return runError("headway simulate with a larger steps.measured, or --accept-unsettled", "not settled after %d simulated train steps: %s", a.Simulated.Steps, a.Simulated.Why)
+	}
+	return err
 }
 
 // document is what a simulation of the command line simulates.

@@ -90,8 +90,9 @@ func predictFigures(b *strings.Builder, in theory.Input, a answer) {
 	quantiles := "\t\t"
 	row("mean", p.Staleness.Mean, p.Corrected.Mean)
 	if a.Simulated != nil {
-		between := a.Simulated.StalenessMean95
-		fmt.Fprintf(table, "  its 95 %% interval\t%.*f to %.*f\n", decimals, between[0], decimals, between[1])
+		if between := a.Simulated.StalenessMean95; between != nil {
+			fmt.Fprintf(table, "  its 95 %% interval\t%.*f to %.*f\n", decimals, between[0], decimals, between[1])
+		}
 		quantiles = "\t"
 	}
 	fmt.Fprintf(table, "  p50 · p95 · p99%s%s · %s · %s\n", quantiles, p.Staleness.P50.Format(0), p.Staleness.P95.Format(0), p.Staleness.P99.Format(0))

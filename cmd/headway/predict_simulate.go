@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 	"github.com/headway-rl/headway/workload"
 )
@@ -33,8 +31,13 @@ type simulatedAnswer struct {
 	// Steps were measured, after WarmupSteps.
 	Steps       int `json:"steps"`
 	WarmupSteps int `json:"warmup_steps"`
-	// StalenessMean95 is the 95 % confidence interval of the mean staleness.
-	StalenessMean95 [2]float64 `json:"staleness_mean_95"`
+	// Settled is false where the means still moved, or were worth too little: then there
+	// are none, and Why says what moved.
+	Settled bool   `json:"settled"`
+	Why     string `json:"why,omitempty"`
+	// StalenessMean95 is the 95 % confidence interval of the mean staleness; null where
+	// there is none.
+	StalenessMean95 *[2]float64 `json:"staleness_mean_95"`
 	// TrainedOverSampledLength is below 1 where short rollouts are trained on more often.
 	TrainedOverSampledLength float64 `json:"trained_over_sampled_length"`
 	// Binding is what limits: rollout, train, sync, environment, sandbox, judge or prefill.
@@ -46,10 +49,16 @@ type simulatedAnswer struct {
 // The size of such a simulation: enough for a mean within a few hundredths, in a
 // fraction of a second.
 const (
-	answerRollouts  = 1_500_000
-	answerStepsMin  = 40
-	answerStepsMax  = 4000
-	answerWarmupMax = 2000
+	answerRollouts = 1_500_000
+	// answerRolloutsMax is for what has not settled in those.
+	answerRolloutsMax = 8 * answerRollouts
+	answerStepsMin    = 40
+	answerStepsMax    = 4000
+	answerWarmup      = 100
+	// settlingTimes is how many times as long as the queue wanders a mean is taken over.
+	settlingTimes = 50
+	// answerHalf is the widest interval of a mean, to either side and relative to it.
+	answerHalf = 0.1
 )
 
 // answerTo predicts by closed forms and simulates the document where they say nothing.
@@ -60,9 +69,8 @@ func answerTo(in theory.Input, why string, closedOnly bool, document func() (con
 		return answer{}, predictUsage(err)
 	}
 	a := answer{Prediction: p, Basis: basisClosedForm}
-	_, mean := p.Staleness.Mean.Value()
 	_, timed := p.Period.RelativeToStep.Value()
-	if closedOnly || mean && timed {
+	if closedOnly || p.Covered && timed {
 		return a, nil
 	}
 	d, err := document()
@@ -72,36 +80,68 @@ func answerTo(in theory.Input, why string, closedOnly bool, document func() (con
 	return a, a.simulate(d, in)
 }
 
-// simulate puts a short simulation in the place of what is unknown.
+// simulate puts a short simulation in the place of what is unknown: a longer one
+// where that has not settled, and none where that has not either.
 func (a *answer) simulate(d config.Config, in theory.Input) error {
-	batch := d.Train.Batch
-	d.Steps.Warmup = int(math.Min(math.Max(2*a.SettlingSteps, 100), answerWarmupMax))
-	d.Steps.Measured = min(max(answerRollouts/batch, answerStepsMin), answerStepsMax)
-	d.Steps.Warmup = min(d.Steps.Warmup, max(d.Steps.Measured, answerStepsMin))
 	setting, err := predictInput(d)
 	if err != nil {
 		return err
 	}
-	cfg, err := simulationConfig(simulateCase{document: d, setting: setting})
-	if err != nil {
-		return err
-	}
-	res, err := sim.Run(cfg)
-	if err != nil {
-		return simulationError(d, err)
+	c := simulateCase{document: d, setting: setting, automatic: true}
+	var run settledRun
+	why := ""
+	for _, rollouts := range []int{answerRollouts, answerRolloutsMax} {
+		steps := answerStepsMax * (rollouts / answerRollouts)
+		if wander := settlingTimes * a.SettlingSteps; wander < float64(answerRolloutsMax/d.Train.Batch) {
+			steps = max(steps, int(wander))
+		}
+		c.document.Steps.Measured = max(min(rollouts/d.Train.Batch, steps), answerStepsMin)
+		c.document.Steps.Warmup = min(answerWarmup, c.document.Steps.Measured)
+		if run, err = settle(c, a.SettlingSteps, nil, nil); err != nil {
+			return simulationError(d, err)
+		}
+		if why = unsure(run); why == "" {
+			break
+		}
 	}
 	a.Basis = basisSimulation
-	a.fill(res.Summary, in)
-	a.Simulated.WarmupSteps = d.Steps.Warmup
-	if a.Levers, err = simulatedLevers(d, setting, res.Summary); err != nil {
+	a.unknown()
+	a.Simulated = &simulatedAnswer{Steps: c.document.Steps.Measured, WarmupSteps: run.warmup.Steps, Settled: why == "", Why: why, Binding: run.Summary.Throughput.Binding}
+	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", c.document.Steps.Measured, run.warmup.Steps))
+	if why != "" {
+		return nil
+	}
+	a.fill(run, in)
+	if a.Levers, err = simulatedLevers(c.document, setting, run.Summary); err != nil {
 		return predictUsage(err)
 	}
-	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", d.Steps.Measured, d.Steps.Warmup), leverBasis(a.Levers))
+	a.Warnings = append(a.Warnings, leverBasis(a.Levers))
 	return nil
 }
 
+// unsure says why a simulated mean is not to be printed, "" where it is.
+func unsure(run settledRun) string {
+	if !run.settled() {
+		return whyUnsettled(run.unsettled)
+	}
+	mean := math.Max(run.Summary.Staleness.Mean, versionScale)
+	if between := run.confidence.StalenessMean; between != nil && between[1]-between[0] > 2*answerHalf*mean {
+		return fmt.Sprintf("the 95 %% interval of the mean staleness is %.3g to %.3g", between[0], between[1])
+	}
+	return ""
+}
+
+// unknown forgets what closed forms gave outside their range.
+func (a *answer) unknown() {
+	p := &a.Prediction
+	p.PQS, p.IQS, p.TokenStaleness, p.DroppedShare = theory.Figure{}, theory.Figure{}, theory.Figure{}, theory.Figure{}
+	p.Staleness, p.Period, p.Corrected, p.Dominant = theory.Staleness{}, theory.PeriodFigures{}, theory.Corrected{}, ""
+	p.Levers, p.Distribution = []theory.Lever{}, nil
+}
+
 // fill reads a simulation's figures as a prediction's.
-func (a *answer) fill(s metrics.Summary, in theory.Input) {
+func (a *answer) fill(run settledRun, in theory.Input) {
+	s := run.Summary
 	a.PQS, a.IQS = theory.Known(s.PQS.Mean), theory.Known(s.IQS.Mean)
 	a.Staleness.Mean = theory.Known(s.Staleness.Mean)
 	a.Staleness.P50, a.Staleness.P95, a.Staleness.P99 = theory.Known(float64(s.Staleness.P50)), theory.Known(float64(s.Staleness.P95)), theory.Known(float64(s.Staleness.P99))
@@ -123,7 +163,7 @@ func (a *answer) fill(s metrics.Summary, in theory.Input) {
 			a.Regime = theory.RolloutBound
 		}
 	}
-	a.Simulated = &simulatedAnswer{Steps: int(s.Steps), StalenessMean95: s.Confidence.StalenessMean95, Binding: s.Throughput.Binding}
+	a.Simulated.StalenessMean95 = run.confidence.StalenessMean
 	if s.Length.SampledMeanTokens > 0 {
 		a.Simulated.TrainedOverSampledLength = s.Length.TrainedMeanTokens / s.Length.SampledMeanTokens
 	}
@@ -133,6 +173,7 @@ func (a *answer) fill(s metrics.Summary, in theory.Input) {
 			trained += float64(n)
 		}
 		a.Simulated.DiscardedShare = math.Max(0, 1-trained/ready)
+		a.DroppedShare = theory.Known(a.Simulated.DiscardedShare)
 	}
 }
 
