@@ -88,9 +88,30 @@ func parseGrid(grid []string) ([]axis, error) {
 			a.parts = append(a.parts, part)
 			a.size += part.size
 		}
+		if v, ok := a.twice(); ok {
+			return nil, usageError(simulateHint, "--grid %s: the value %s is given twice, and its settings would be simulated again; --seeds N repeats every setting with other seeds", key, v)
+		}
 		axes = append(axes, a)
 	}
 	return axes, nil
+}
+
+// twice is the first value that an axis has again, numbers by what they are. Of an axis
+// of more than 4096 values those are looked at.
+func (a *axis) twice() (value string, found bool) {
+	seen := map[string]bool{}
+	for i := range min(a.size, checkedMax) {
+		value := a.at(i)
+		same := value
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			same = strconv.FormatFloat(v, 'g', -1, 64)
+		}
+		if seen[same] {
+			return value, true
+		}
+		seen[same] = true
+	}
+	return "", false
 }
 
 // parsePart reads one value or range. Only what begins with a number and two dots

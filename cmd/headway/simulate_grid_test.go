@@ -48,6 +48,11 @@ func TestAxisValues(t *testing.T) {
 			t.Errorf("%s is taken: %v", text, err)
 		}
 	}
+	for _, text := range []string{"1,1,2", "drop,block,drop", "1,2,1.0", "0.5,0.1..0.9/0.1"} {
+		if _, err := parseGrid([]string{"key=" + text}); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), "twice") {
+			t.Errorf("%s is taken: %v", text, err)
+		}
+	}
 	axes, err := parseGrid([]string{"key=0.3..3#1000000000"})
 	if err != nil || axes[0].size != 1e9 || axes[0].at(1e9-1) != "3" || axes[0].at(500_000_000) != "1.65000000135" {
 		t.Errorf("a long axis: %v %+v", err, axes)
@@ -191,6 +196,13 @@ func TestGridParquet(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.part")); len(left) != 0 {
 		t.Errorf("left %v", left)
 	}
+	torn := filepath.Join(dir, "c.parquet")
+	if err := os.WriteFile(torn+".part", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, stderr := sweep(t, torn); code != exitUsage || !strings.Contains(stderr, "delete "+torn+".part") {
+		t.Errorf("beside what an interruption left: code %d: %s", code, stderr)
+	}
 }
 
 // A setting that fails or has not settled is a row that says so, and the exit code is 1.
@@ -206,7 +218,11 @@ func TestGridRowsWithoutMeans(t *testing.T) {
 	if len(rows) != 3 || !strings.Contains(rows[1], ",true,,") || !strings.Contains(rows[2], ",false,") || !strings.Contains(rows[2], "wanders") && !strings.Contains(rows[2], "drifts") {
 		t.Errorf("rows\n%s", text)
 	}
-	code, stdout, _ := headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
+	resumed, stdout, again := headway(t, "simulate", file, "--out", path, "--resume", "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
+	if resumed != code || again != stderr || strings.Contains(stdout, "per second") {
+		t.Errorf("with every row there before: code %d: %s%s", resumed, stdout, again)
+	}
+	code, stdout, _ = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
 	if code != exitFailure || !strings.Contains(stdout, "not settled") {
 		t.Errorf("code %d, table\n%s", code, stdout)
 	}

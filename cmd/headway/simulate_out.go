@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,13 +35,13 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 	if err != nil {
 		return err
 	}
-	w, from, err := c.open(g)
+	w, earlier, err := c.open(g)
 	if err != nil {
 		return errors.Join(err, writePage(page, g, nil, c.Accept, err))
 	}
 	var points []*gridPoint
 	flushed := application.Now()
-	count, err := g.run(application, from, func(p *gridPoint) error {
+	count, err := g.run(application, earlier, func(p *gridPoint) error {
 		p.publish(c.Accept)
 		if err := w.write(p); err != nil {
 			return err
@@ -61,7 +62,7 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 	if err := writePage(page, g, points, c.Accept, nil); err != nil {
 		return fmt.Errorf("--html %s: %w", c.HTML, err)
 	}
-	if err := c.printStream(application, g, from, count, application.Now().Sub(began).Seconds()); err != nil {
+	if err := c.printStream(application, g, earlier.settings, count, application.Now().Sub(began).Seconds()); err != nil {
 		return err
 	}
 	return count.verdict(c.Accept)
@@ -71,40 +72,53 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 func (c *simulateCmd) printStream(application *app, g *grid, from int64, count tally, wall float64) error {
 	if c.JSON {
 		return printJSON(application.Stdout, struct {
-			Out        string  `json:"out"`
-			Settings   int64   `json:"settings"`
-			Seeds      int64   `json:"seeds"`
-			Resumed    int64   `json:"resumed_settings"`
-			Unsettled  int64   `json:"unsettled_settings"`
-			Failed     int64   `json:"failed_settings"`
-			Events     int64   `json:"events"`
-			EventsPerS float64 `json:"events_per_s"`
-			WallS      float64 `json:"wall_s"`
-		}{c.Out, g.settings, g.seeds, from, count.unsettled, count.failed, count.events, float64(count.events) / max(wall, 1e-9), wall})
+			Out        string   `json:"out"`
+			Settings   int64    `json:"settings"`
+			Seeds      int64    `json:"seeds"`
+			Resumed    int64    `json:"resumed_settings"`
+			Unsettled  int64    `json:"unsettled_settings"`
+			Failed     int64    `json:"failed_settings"`
+			Events     int64    `json:"events"`
+			EventsPerS *float64 `json:"events_per_s"`
+			WallS      float64  `json:"wall_s"`
+		}{c.Out, g.settings, g.seeds, from, count.unsettled, count.failed, count.events, eventRate(count.events, wall), wall})
 	}
 	resumed := ""
 	if from > 0 {
 		resumed = fmt.Sprintf(", %s of them there before", report.Count(from))
 	}
-	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events in %s, %s per second\n", c.Out,
-		plural(g.settings, "setting"), resumed, plural(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), roughly(wall), report.Count(int64(float64(count.events)/max(wall, 1e-9))))
+	rate := ""
+	if perS := eventRate(count.events, wall); perS != nil {
+		rate = fmt.Sprintf(" in %s, %s per second", briefly(wall), report.Count(int64(*perS)))
+	}
+	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events%s\n", c.Out,
+		plural(g.settings, "setting"), resumed, plural(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), rate)
 	return err
 }
 
-// open opens the file for what is to come. from is the first setting it lacks.
-func (c *simulateCmd) open(g *grid) (w rowWriter, from int64, err error) {
+// eventRate is events a second, nil where no event or no time was seen to pass.
+func eventRate(events int64, wall float64) *float64 {
+	if events == 0 || wall <= 0 {
+		return nil
+	}
+	rate := float64(events) / wall
+	return &rate
+}
+
+// open opens the file for what is to come. earlier counts the settings it has.
+func (c *simulateCmd) open(g *grid) (w rowWriter, earlier tally, err error) {
 	mark, err := c.experiment(g)
 	if err != nil {
-		return nil, 0, err
+		return nil, earlier, err
 	}
 	switch {
 	case strings.HasSuffix(c.Out, ".parquet") && c.Resume:
-		return nil, 0, usageError("write a FILE.csv where a grid may have to be resumed", "--resume: a Parquet file is complete or unreadable")
+		return nil, earlier, usageError("write a FILE.csv where a grid may have to be resumed", "--resume: a Parquet file is complete or unreadable")
 	case strings.HasSuffix(c.Out, ".parquet"):
 		w, err = createParquet(c.Out, g, mark, c.Accept)
-		return w, 0, err
+		return w, earlier, err
 	case !strings.HasSuffix(c.Out, ".csv"):
-		return nil, 0, usageError("the ending says what is written", "--out %s: expected FILE.csv or FILE.parquet", c.Out)
+		return nil, earlier, usageError("the ending says what is written", "--out %s: expected FILE.csv or FILE.parquet", c.Out)
 	case c.Resume:
 		return c.resume(g, mark)
 	}
@@ -114,10 +128,10 @@ func (c *simulateCmd) open(g *grid) (w rowWriter, from int64, err error) {
 		if errors.As(err, &failed) && strings.Contains(failed.Message, "exists") {
 			failed.Hint = "name a new file, or go on with this one by --resume"
 		}
-		return nil, 0, err
+		return nil, earlier, err
 	}
 	rows := newCSV(file, mark, c.Accept)
-	return rows, 0, rows.csv.Write(header(g))
+	return rows, earlier, rows.csv.Write(header(g))
 }
 
 // experiment names what a file's rows are of: documents, axes, seeds and program. Two
@@ -194,11 +208,12 @@ func (w *csvRows) close(bool) error {
 	return errors.Join(w.flush(), w.file.Close())
 }
 
-// resume opens the file of an interrupted grid behind its last whole row.
-func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, int64, error) {
+// resume opens the file of an interrupted grid behind its last whole row, and counts
+// what became of the settings before it.
+func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, tally, error) {
 	file, err := os.OpenFile(c.Out, os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, 0, usageError("without --resume a new file is begun", "--resume: %w", err)
+		return nil, tally{}, usageError("without --resume a new file is begun", "--resume: %w", err)
 	}
 	done, size, err := wholeRows(file, g, mark)
 	if err == nil {
@@ -208,7 +223,7 @@ func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, int64, error) {
 		_, err = file.Seek(size, io.SeekStart)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(usageError("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
+		return nil, tally{}, errors.Join(usageError("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
 	}
 	rows := newCSV(file, mark, c.Accept)
 	if size == 0 {
@@ -217,32 +232,36 @@ func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, int64, error) {
 	return rows, done, err
 }
 
-// wholeRows counts the settings a file has, and the bytes up to the end of the last
-// whole row. It refuses rows of anything but this grid, from its beginning.
-func wholeRows(file io.Reader, g *grid, mark string) (done, size int64, err error) {
+// wholeRows counts the settings a file has, with what became of them, and the bytes
+// up to the end of the last whole row. It refuses rows of anything but this grid, from
+// its beginning.
+func wholeRows(file io.Reader, g *grid, mark string) (done tally, size int64, err error) {
 	source := &lineReader{source: bufio.NewReaderSize(file, 1<<16)}
 	r := csv.NewReader(source)
 	r.ReuseRecord, r.FieldsPerRecord = true, -1
 	want := header(g)
+	settled, note := slices.Index(want, "settled"), slices.Index(want, "note")
 	for line := int64(0); ; line++ {
 		row, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return max(line-1, 0), size, nil
+			return done, size, nil
 		}
 		if err != nil {
-			return 0, 0, err
+			return done, 0, err
 		}
 		if len(row) != len(want) {
-			return 0, 0, fmt.Errorf("row %d has %d columns, expected %d", line, len(row), len(want))
+			return done, 0, fmt.Errorf("row %d has %d columns, expected %d", line, len(row), len(want))
 		}
 		if line == 0 {
 			for i := range want {
 				if row[i] != want[i] {
-					return 0, 0, fmt.Errorf("column %d is %q, expected %q", i+1, row[i], want[i])
+					return done, 0, fmt.Errorf("column %d is %q, expected %q", i+1, row[i], want[i])
 				}
 			}
 		} else if err := isRow(row, g, line-1, mark); err != nil {
-			return 0, 0, err
+			return done, 0, err
+		} else {
+			done.addRow(settingName(g.overrides(line-1)), row[settled], row[note])
 		}
 		size = r.InputOffset()
 	}

@@ -33,6 +33,9 @@ func createParquet(path string, g *grid, mark string, accept bool) (*parquetRows
 	if _, err := os.Lstat(path); err == nil {
 		return nil, usageError("name a file that does not exist yet", "--out %s: the file exists, and nothing is overwritten", path)
 	}
+	if _, err := os.Lstat(path + ".part"); err == nil {
+		return nil, usageError("delete "+path+".part if no run is writing it", "--out %s: there is %s.part, of a run that was interrupted or goes on; it holds nothing that can be read", path, path)
+	}
 	file, err := createFile("--out", path+".part")
 	if err != nil {
 		return nil, err

@@ -146,9 +146,12 @@ func (p *gridPoint) publish(accept bool) {
 }
 
 // name says which setting this is.
-func (p *gridPoint) name() string {
-	parts := make([]string, 0, len(p.set))
-	for _, o := range p.set {
+func (p *gridPoint) name() string { return settingName(p.set) }
+
+// settingName names a setting by its keys.
+func settingName(set []override) string {
+	parts := make([]string, 0, len(set))
+	for _, o := range set {
 		parts = append(parts, o.key+"="+o.value)
 	}
 	if len(parts) == 0 {

@@ -52,7 +52,7 @@ func (c *simulateCmd) collect(application *app, g *grid, began time.Time) error 
 	}
 	var points []*gridPoint
 	var runs []any
-	tally, err := g.run(application, 0, func(p *gridPoint) error {
+	count, err := g.run(application, tally{}, func(p *gridPoint) error {
 		points = append(points, p)
 		if c.JSON {
 			runs = append(runs, p.report(c.Accept)...)
@@ -78,13 +78,13 @@ func (c *simulateCmd) collect(application *app, g *grid, began time.Time) error 
 			Points     []*gridPoint `json:"points"`
 			Runs       []any        `json:"runs"`
 			Events     int64        `json:"events"`
-			EventsPerS float64      `json:"events_per_s"`
+			EventsPerS *float64     `json:"events_per_s"`
 			WallS      float64      `json:"wall_s"`
-		}{points, runs, tally.events, float64(tally.events) / max(wall, 1e-9), wall})
+		}{points, runs, count.events, eventRate(count.events, wall), wall})
 	} else {
 		err = printGrid(application.Stdout, points, c.Accept)
 	}
-	return errors.Join(err, tally.verdict(c.Accept))
+	return errors.Join(err, count.verdict(c.Accept))
 }
 
 // tally counts what became of a grid's settings.
@@ -107,6 +107,22 @@ func (t *tally) add(p *gridPoint) {
 	case !p.Settled:
 		if t.unsettled++; t.unsettled == 1 {
 			t.firstUnsettled = fmt.Sprintf("%s: %s", p.name(), p.Why)
+		}
+	}
+}
+
+// addRow counts a setting that was simulated before, by its row in a file: settled is
+// empty where it could not be simulated.
+func (t *tally) addRow(name, settled, note string) {
+	t.settings++
+	switch settled {
+	case "":
+		if t.failed++; t.failed == 1 {
+			t.firstFailed = name + ": " + note
+		}
+	case "false":
+		if t.unsettled++; t.unsettled == 1 {
+			t.firstUnsettled = name + ": " + note
 		}
 	}
 }
@@ -134,11 +150,11 @@ type made struct {
 	err error
 }
 
-// run makes the grid's simulations from a setting on, and hands every setting over
-// in order. A simulation that fails is part of its setting; the error is that of
+// run makes the grid's simulations behind the settings that were made earlier, counts
+// on from these, and hands every setting over in order. A simulation that fails is part of its setting; the error is that of
 // taking a setting.
-func (g *grid) run(application *app, from int64, take func(*gridPoint) error) (tally, error) {
-	var count tally
+func (g *grid) run(application *app, earlier tally, take func(*gridPoint) error) (tally, error) {
+	count, from := earlier, earlier.settings
 	show := newGridProgress(application, from*g.seeds, g.simulations())
 	var point *gridPoint
 	err := inOrder(from*g.seeds, g.simulations(), runtime.GOMAXPROCS(0), g.make, func(i int64, m made) error {
