@@ -113,7 +113,7 @@ type Search struct {
 	Batch []int `json:"batch,omitempty" min:"1" max:"16777216"`
 	// Prefer is what is made small within the budget: speed, the noise-adjusted time of an update, or cost, its price. Default speed.
 	Prefer string `json:"prefer,omitempty" allowed:"speed cost"`
-	// BatchMin is the smallest useful batch, in rollouts. Default 64, or the document's batch if that is less.
+	// BatchMin is the smallest useful batch, in rollouts. Default 64, or the document's batch or the smallest to try if that is less.
 	BatchMin int `json:"batch_min,omitempty" min:"1" max:"16777216"`
 	// QueueFactor are the queue factors to try.
 	QueueFactor []float64 `json:"queue_factor,omitempty" min:"1" max:"1e6"`

@@ -1,6 +1,9 @@
 package config
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // The defaults of a plan's sections, by key.
 const (
@@ -69,6 +72,9 @@ func (c *Config) searchDefaults() {
 		s.BatchMin = batchMinDefault
 		if c.given("train.batch") && c.Train.Batch > 0 {
 			s.BatchMin = min(s.BatchMin, c.Train.Batch)
+		}
+		if len(s.Batch) > 0 { // what is asked for is useful
+			s.BatchMin = min(s.BatchMin, slices.Min(s.Batch))
 		}
 	}
 	orCount(&s.Finalists, finalistsDefault, false)

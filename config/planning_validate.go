@@ -89,7 +89,16 @@ func (v *validator) curve() {
 // search checks the lists of what is to be tried.
 func (v *validator) search() {
 	c, s := v.config, v.config.Search
+	if s.Prefer == "cost" && c.Prices.GPUHour == 0 {
+		v.fail("prices.gpu_hour", c.Prices.GPUHour, "leaves search.prefer cost nothing to make small: GPUs that cost nothing are all as cheap",
+			"the price of a GPU's hour, above 0; or prefer speed")
+	}
 	for i, batch := range s.Batch {
+		if c.given("search.batch_min") && batch < s.BatchMin {
+			v.fail(fmt.Sprintf("search.batch.%d", i), batch, fmt.Sprintf("is below search.batch_min (%d), the smallest useful batch", s.BatchMin),
+				"a larger batch, or a smaller search.batch_min")
+			continue
+		}
 		if batch%c.Rollout.GroupSize != 0 {
 			v.fail(fmt.Sprintf("search.batch.%d", i), batch, fmt.Sprintf("is not a multiple of rollout.group_size (%d)", c.Rollout.GroupSize),
 				multiplesNear(batch, c.Rollout.GroupSize))

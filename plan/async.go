@@ -42,7 +42,7 @@ const (
 // async compares the recommended setting with the synchronous schedule.
 func (s *search) async() error {
 	c := &s.plan.Recommended
-	in := Schedules(s.problem, c)
+	in := updatesAlone(s.problem, c)
 	in.Warmup, in.Batches = 2, max(min(asyncRollouts/max(c.BatchRollouts, 1), asyncBatches), 3)
 	s.problem.progress("comparing schedules", 0, 1)
 	compared, err := schedule.Compare(in)
@@ -80,7 +80,7 @@ func (s *search) baseline(a *Async) {
 		if most := s.problem.Machine.SlotsMax; most > 0 {
 			c.SlotsPerReplica = min(c.SlotsPerReplica, most)
 		}
-		in := Schedules(s.problem, &c).WithDefaults()
+		in := updatesAlone(s.problem, &c).WithDefaults()
 		if in.Validate() != nil {
 			continue
 		}
@@ -92,6 +92,15 @@ func (s *search) baseline(a *Async) {
 	if own := s.plan.Recommended.Best().UpdateS; own > 0 && a.BestBatch > 0 {
 		a.Speedup = a.BestUpdateS / own
 	}
+}
+
+// updatesAlone is [Schedules] with train steps of nothing but the update: rollouts
+// bring their own log-probs under every schedule, as they do in a plan's periods, so
+// that neither side of a comparison pays for a pass that the other is spared.
+func updatesAlone(p *Problem, c *Candidate) schedule.Input {
+	in := Schedules(p, c)
+	in.LogProbs.S = 0
+	return in
 }
 
 // text says whether it pays.
@@ -136,6 +145,7 @@ func Schedules(p *Problem, c *Candidate) schedule.Input {
 		GPUs: c.GPUs(), RolloutGPUs: c.RolloutGPUs, GPUsPerEngine: m.GPUsPerReplica, TrainGPUsMin: m.TrainGPUsMin, TrainGPUsUnit: m.TrainGPUsUnit,
 		SlotsPerEngine: c.SlotsPerReplica, Decode: schedule.Sampled(step, max(c.SlotsPerReplica, 1)), PrefillTokensPerS: prefill,
 		Train: schedule.Phase{S: update, GPUs: 1}, LogProbs: schedule.Phase{S: update * forward, GPUs: 1},
+		StalenessMax: d.Budget.StalenessMean, StalenessP95Max: float64(d.Budget.StalenessP95),
 		SyncS: c.SyncS, SwitchS: c.SyncS, QueueFactor: max(c.QueueFactor, 1), Threshold: max(c.StalenessThreshold, 0.5), Seed: d.Seed,
 	}
 }

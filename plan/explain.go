@@ -9,10 +9,10 @@ import (
 
 // Hosted compares generating on rented GPUs with a hosted engine's price.
 type Hosted struct {
-	// PerMillionTokens is the hosted price of a million generated tokens, OwnPerMillionTokens what one costs on the rollout GPUs, idle time and waste included.
+	// PerMillionTokens is the hosted price of a million generated tokens, OwnPerMillionTokens what one costs on the rollout GPUs, idle time and waste included; sandboxes cost the same either way and are in neither.
 	PerMillionTokens    float64 `json:"hosted_per_million_tokens"`
 	OwnPerMillionTokens float64 `json:"own_per_million_tokens"`
-	// CostPerStep is a step's with hosted rollouts and the plan's own trainer, of as many generated tokens.
+	// CostPerStep is a step's with hosted rollouts and the plan's own trainer and sandboxes, of as many generated tokens.
 	CostPerStep float64 `json:"cost_per_step"`
 	// Cheaper says that hosted generation is.
 	Cheaper bool   `json:"cheaper"`
@@ -27,7 +27,8 @@ func (s *search) hosted() error {
 	}
 	c, f := &s.plan.Recommended, s.plan.Recommended.Best()
 	generated := float64(c.BatchRollouts) * s.eval.tokens / max(1-f.WasteShare, 1e-9) // a step
-	rollout := f.PeriodS / 3600 * s.problem.rolloutPerHour(c.Setting)
+	// Sandboxes run whoever generates: only the GPUs are saved.
+	rollout := f.PeriodS / 3600 * s.problem.rolloutGPUsPerHour(c.Setting)
 	h := &Hosted{PerMillionTokens: prices.HostedPerMillionTokens, OwnPerMillionTokens: 1e6 * rollout / generated}
 	h.CostPerStep = f.CostPerStep - rollout + generated/1e6*prices.HostedPerMillionTokens
 	h.Cheaper = h.PerMillionTokens < h.OwnPerMillionTokens

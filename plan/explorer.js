@@ -16,7 +16,7 @@
     return e;
   };
   const bound = () => form.elements.across.value === "s" ? data.budget : data.budgetP95;
-  const kept = m => (!data.budget || m.s <= data.budget * (1 + 1e-9)) && (!data.budgetP95 || m.p <= data.budgetP95);
+  const kept = m => m.b;
   const shown = m => ["x", "B", "q", "T"].every(k => !form.elements[k].value || String(m[k]) === form.elements[k].value) && (!form.elements.kept.checked || kept(m));
   const number = v => v === 0 ? "0" : v >= 1000 ? Math.round(v).toLocaleString("en").replaceAll(",", " ") : v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v >= 1 ? v.toFixed(2) : v.toPrecision(3);
   const left = 62, right = 745, top = 12, bottom = 385;

@@ -168,9 +168,7 @@ func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
 // and a step is the barrier, with engines that get faster as they run empty, then
 // the update and the sync.
 func (e *evaluator) barrier(c *Candidate) {
-	in := Schedules(e.problem, c)
-	in.LogProbs.S = 0 // rollouts bring their own
-	in = in.WithDefaults()
+	in := updatesAlone(e.problem, c).WithDefaults()
 	if err := in.Validate(); err != nil {
 		c.Uncovered = err.Error()
 		return

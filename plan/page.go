@@ -11,6 +11,7 @@ import (
 	"html/template"
 	"io"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/report"
 )
 
@@ -115,30 +116,33 @@ type mark struct {
 	Rule      string  `json:"x"`
 	// Kind is 0 for ranked, 1 for the frontier, 2 for simulated, 3 for the recommended.
 	Kind int `json:"y"`
+	// Kept says that the budget is, by the tolerance of the plan itself.
+	Kept bool `json:"b"`
 }
 
 // markOf is a candidate's mark.
-func markOf(c *Candidate, kind int) mark {
+func markOf(budget *config.Budget, c *Candidate, kind int) mark {
 	f := c.Best()
+	over, _ := excess(budget, &f)
 	return mark{round6(f.StalenessMean), f.StalenessP95, round6(f.UpdateS), round6(f.PeriodS), round6(f.Utilization), round6(f.WasteShare), round6(f.CostPerStep),
-		c.RolloutGPUs, c.TrainGPUs, c.BatchRollouts, c.QueueFactor, c.SlotsPerReplica, c.SyncEvery, c.Rule(), kind}
+		c.RolloutGPUs, c.TrainGPUs, c.BatchRollouts, c.QueueFactor, c.SlotsPerReplica, c.SyncEvery, c.Rule(), kind, over == 0}
 }
 
 // explorer renders the settings to explore.
 func (p *Plan) explorer() (string, error) {
 	var marks []mark
 	for i := range p.cloud {
-		marks = append(marks, markOf(&p.cloud[i], 0))
+		marks = append(marks, markOf(&p.Budget, &p.cloud[i], 0))
 	}
 	for i := range p.Frontier {
-		marks = append(marks, markOf(&p.Frontier[i], 1))
+		marks = append(marks, markOf(&p.Budget, &p.Frontier[i], 1))
 	}
 	for i := range p.Finalists {
 		if p.Finalists[i].Simulated != nil && p.Finalists[i].Setting != p.Recommended.Setting {
-			marks = append(marks, markOf(&p.Finalists[i], 2))
+			marks = append(marks, markOf(&p.Budget, &p.Finalists[i], 2))
 		}
 	}
-	marks = append(marks, markOf(&p.Recommended, 3))
+	marks = append(marks, markOf(&p.Budget, &p.Recommended, 3))
 	data, err := json.Marshal(map[string]any{"marks": marks, "budget": p.Budget.StalenessMean, "budgetP95": p.Budget.StalenessP95, "currency": p.Prices.Currency, "priced": p.priced()})
 	if err != nil {
 		return "", fmt.Errorf("plan: page: %w", err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/theory"
 )
 
@@ -51,7 +52,11 @@ const kept = 0.001
 // excess is by how much figures exceed the budget's bound that they exceed most,
 // as a share of the bound; 0 where all are kept. Key names that bound.
 func (p *Problem) excess(f *Figures) (over float64, key string) {
-	b := p.Document.Budget
+	return excess(&p.Document.Budget, f)
+}
+
+// excess of figures over a budget; see [Problem.excess].
+func excess(b *config.Budget, f *Figures) (over float64, key string) {
 	check := func(name string, bound, value float64) {
 		if share := value/bound - 1; bound > 0 && share > kept && share > over {
 			over, key = share, name

@@ -104,7 +104,7 @@ func (p *Problem) dropVariants(add func(func(*Candidate))) {
 }
 
 // etas are the bounds of policy bounded to try: those asked for, else steps up
-// to the budget.
+// to the budget, and the budget itself.
 func (p *Problem) etas() []float64 {
 	if list := p.Document.Search.Eta; len(list) > 0 {
 		return list
@@ -112,8 +112,9 @@ func (p *Problem) etas() []float64 {
 	top := p.stalenessBudget()
 	list := []float64{0.5, 1, 2, 4}
 	list = slices.DeleteFunc(list, func(eta float64) bool { return eta > top+1e-9 })
-	if len(list) == 0 {
-		list = []float64{top}
+	// Admission by counts can use all of the budget, so that the budget itself is worth trying.
+	if !slices.Contains(list, top) {
+		list = append(list, top)
 	}
 	return list
 }

@@ -44,19 +44,37 @@ var (
 	thorough  = effort{rollouts: 1_200_000, stepsMin: 240, stepsMax: 3000}
 )
 
+// effortMost bounds a simulation's measured rollouts, and its warm-up's, as a
+// multiple of what its effort aims at; stepsLeast are the steps it has all the same.
+const (
+	effortMost = 4
+	stepsLeast = 10
+)
+
 // steps is the window of a simulation, warm-up and measured.
 func (w effort) steps(e *evaluator, c *Candidate) (warmup, measured int) {
 	estimated := e.estimator.Estimate(e.ratesOnly(c))
 	load := max(1, min(estimated.Utilization, usefulRho))
 	// A rollout of several turns takes as many events.
-	perStep := load * float64(c.BatchRollouts) * (1 + e.problem.Document.Rollout.Tools.Calls)
+	perStep := load * float64(c.BatchRollouts) / e.acceptance() * (1 + e.problem.Document.Rollout.Tools.Calls)
 	measured = int(min(max(w.rollouts/perStep, float64(w.stepsMin)), float64(w.stepsMax)))
+	// Whatever precision asks for, a plan is to end: of the largest batches it has fewer steps, and says so.
+	measured = min(measured, max(int(effortMost*w.rollouts/perStep), stepsLeast))
 	settle := estimated.SettlingSteps
 	if settle == 0 {
 		settle = 20
 	}
 	warmup = int(min(max(settle, 20), float64(measured)))
-	return warmup * c.SyncEvery, measured
+	// Steps that share a sync settle together, within the same bound.
+	return min(warmup*c.SyncEvery, max(int(effortMost*w.rollouts/perStep), warmup)), measured
+}
+
+// acceptance is the share of groups that the filter lets through.
+func (e *evaluator) acceptance() float64 {
+	if a := e.problem.Document.Filter.Acceptance; a > 0 {
+		return a
+	}
+	return 1
 }
 
 // ratesOnly is a candidate under the plainest rules, for what the rates alone say.

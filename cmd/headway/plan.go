@@ -34,9 +34,6 @@ type planCmd struct {
 	Presets   bool     `help:"List the models and GPUs that are known instead, with their sources."`
 }
 
-// planHint is how a wrong command line is put right.
-const planHint = "headway plan --help lists the flags; headway plan --presets the models and GPUs"
-
 // Run plans and prints.
 func (c *planCmd) Run(application *app) error {
 	if c.Presets {

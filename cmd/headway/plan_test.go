@@ -125,6 +125,9 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--set", "search.batch=[100]"}, []string{"search.batch.0", "multiple"}},
 		{[]string{"--set", "hardware.train_gpus=9"}, []string{"hardware.train_gpus"}},
 		{[]string{"--calibrate", "none"}, []string{"none"}},
+		{[]string{"--prefer", "cost", "--set", "prices.gpu_hour=0"}, []string{"prices.gpu_hour", "search.prefer cost"}},
+		{[]string{"--prefer", "cost", "--set", "prices=null"}, []string{"prices.gpu_hour", "search.prefer cost"}},
+		{[]string{"--set", "search.batch_min=200"}, []string{"search.batch.0: 128", "search.batch_min (200)"}},
 		{[]string{"--prefer", "fame"}, []string{"search.prefer", "speed, cost"}},
 	} {
 		code, stdout, stderr := headway(t, append([]string{"plan", file}, test.arguments...)...)
