@@ -75,6 +75,22 @@ func TestIntervalsCover(t *testing.T) {
 	}
 }
 
+// Series with hardly enough independent values, of which many are refused: the intervals
+// of those that are let pass hold the mean nearly as often, though the ones whose memory
+// chance hides pass first.
+func TestIntervalsCoverWhatIsLetPass(t *testing.T) {
+	for _, test := range []struct {
+		n         int
+		phi       float64
+		low, high float64 // of the share that is taken for settled
+	}{{160, 0.9, 0.1, 0.35}, {600, 0.97, 0.1, 0.35}, {100, 0.8, 0.2, 0.5}, {300, 0.9, 0.5, 0.75}, {1200, 0.97, 0.6, 0.85}} {
+		settled, covered := rates(func(r *rand.Rand) []float64 { return autoregression(r, test.n, test.phi) }, 10)
+		if settled < test.low || settled > test.high || covered < 0.9 {
+			t.Errorf("AR(1) %g, %d: %.3f are taken for settled, of which %.3f hold the mean, want 0.9 at least", test.phi, test.n, settled, covered)
+		}
+	}
+}
+
 // What has not settled is refused, or next to never let pass.
 func TestUnsettledIsRefused(t *testing.T) {
 	with := func(add func(i int) float64) func(*rand.Rand) []float64 {

@@ -44,13 +44,15 @@ const (
 type Verdict struct {
 	// Cause is Settled, or why not.
 	Cause Cause
-	// Interval of the mean, with or without.
+	// Interval of the mean, with or without: that of [OfSeries], widened where
+	// Independent is low.
 	Interval Interval
 	// Drift is by how much the series moved from its beginning to its end, as a
 	// line through it says; its unit is the series'.
 	Drift float64
 	// Independent is how many independent values would have a mean as uncertain:
-	// the series' variance over its mean's. Infinite for a constant series.
+	// the number of values over their autocorrelation time. Infinite for a constant
+	// series.
 	Independent float64
 	// More is how many further values it should take until the mean settles, by
 	// what the series shows; NaN where it shows no end.
@@ -71,6 +73,12 @@ func (v Verdict) OK() bool { return v.Cause == Settled }
 //     (Geweke 1992, with batch means) and moves the mean by more than 1 %;
 //   - if the series holds less than 16 independent values and its interval is
 //     wider than 1 % of the scale to either side.
+//
+// Independent values are counted from the series' autocorrelation alone, not from the
+// interval's width, or else narrow intervals would be let pass for being narrow. The
+// autocorrelation of a short series is underestimated as the interval is, though: where
+// 16 are counted, there may be 8. So the interval is widened by 1 + (16/Independent)²,
+// to twice its width at 16 and by 4 % at 80.
 func Judge(x []float64, scale float64) Verdict {
 	v := Verdict{Interval: OfSeries(x), More: math.NaN()}
 	n := len(x)
@@ -84,6 +92,8 @@ func Judge(x []float64, scale float64) Verdict {
 	slope := trendOf(x)
 	v.Drift = slope.drift
 	v.Independent = independent(x, v.Interval)
+	few := IndependentMin / v.Independent
+	v.Interval.Half *= 1 + few*few
 	transient := transientOf(x)
 	switch {
 	case slope.significant && math.Abs(slope.drift) > tolerance*scale:
@@ -99,16 +109,13 @@ func Judge(x []float64, scale float64) Verdict {
 	return v
 }
 
-// independent is how many independent values a series is worth, by the more
-// pessimistic of two counts: the values' variance over that of their mean, as the
-// interval has it, and the number of values over their autocorrelation time.
+// independent is how many independent values a series is worth: the number of values
+// over their autocorrelation time.
 func independent(x []float64, v Interval) float64 {
-	variance := stat.Variance(x, nil)
-	if !(variance > 0) || v.Half == 0 {
+	if !(stat.Variance(x, nil) > 0) || v.Half == 0 {
 		return math.Inf(1)
 	}
-	deviation := v.Half / quantileT(float64(v.Batches-1))
-	return math.Min(variance/(deviation*deviation), float64(len(x))/memory(x))
+	return float64(len(x)) / memory(x)
 }
 
 // memoryValues bounds the values that memory looks at, so that its cost does not
