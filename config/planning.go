@@ -22,7 +22,7 @@ type Hardware struct {
 	TrainGPUsMin int `json:"train_gpus_min,omitempty" min:"1" max:"1000000"`
 	// TrainGPUsUnit is the number by which train GPUs are added. Default a sixteenth of gpus, from 1 to 8.
 	TrainGPUsUnit int `json:"train_gpus_unit,omitempty" min:"1" max:"4096"`
-	// PromptTokens is the mean prompt, tool outputs included, in tokens. Default rollout.prompt_tokens, or 512.
+	// PromptTokens is the mean prompt, in tokens; a plan adds what rollout.tools return. Default rollout.prompt_tokens, or 512.
 	PromptTokens float64 `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
 	// WeightBytes is the bytes of a parameter in the engines: 2 for bf16, 1 for fp8. Default 2.
 	WeightBytes float64 `json:"weight_bytes,omitempty" min:"0.25" max:"8"`

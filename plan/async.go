@@ -125,7 +125,7 @@ func Schedules(p *Problem, c *Candidate) schedule.Input {
 	m, d := &p.Machine, &p.Document
 	tokens := p.Lengths.Mean()
 	// A slot's share of reading prompts is in its step, as in the plan's own speeds.
-	step := func(active int) float64 { return m.StepS(float64(active)) + float64(active)*m.PrefillS/tokens }
+	step := func(active int) float64 { return m.tokenS(float64(active), tokens) }
 	update := float64(c.BatchRollouts) * (tokens + m.PromptTokens) / m.TrainTokensPerSPerGPU
 	forward := 1.0 / 3
 	if d.Hardware.Recompute && d.Hardware.TrainTokensPerSPerGPU == 0 {

@@ -60,7 +60,7 @@ func (p *Problem) speed(c *Candidate) []keyed {
 	for i := range points {
 		share := float64(i+1) / curveParts
 		active := share * float64(c.SlotsPerReplica)
-		step := p.Machine.StepS(active) + active*p.Machine.PrefillS/p.Lengths.Mean()
+		step := p.Machine.tokenS(active, p.Lengths.Mean())
 		points[i] = fmt.Sprintf("{active: %d, tokens_per_s: %s}", int(share*float64(c.Concurrency())), plain(round6(1/step)))
 	}
 	return []keyed{{"rollout.decode_tokens_per_s", "null"}, {"rollout.decode_curve", "[" + strings.Join(points, ", ") + "]"}}

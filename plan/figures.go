@@ -108,8 +108,7 @@ func (e *evaluator) slotSpeed(slots float64) float64 {
 	m := &e.problem.Machine
 	active, speed := slots, 0.0
 	for range 4 { // who waits depends on the speed, which depends on who waits: a contraction
-		perToken := m.StepS(active) + active*m.PrefillS/e.tokens
-		speed = 1 / perToken
+		speed = 1 / m.tokenS(active, e.tokens)
 		active = max(slots/(1+e.meanS*speed/e.tokens), 1)
 		if e.meanS == 0 {
 			break

@@ -25,13 +25,21 @@ func NewMachine(d config.Config, lengths *workload.Lengths) (Machine, error) {
 		return Machine{}, d.Refuse("hardware.gpus", "is missing: a plan divides GPUs", "a number of them, such as 64; or --gpus N")
 	}
 	b := builder{document: d, lengths: lengths}
-	b.machine = Machine{GPUs: h.GPUs, GPUsPerReplica: max(h.GPUsPerReplica, 1), TrainGPUsUnit: max(h.TrainGPUsUnit, 1), PromptTokens: h.PromptTokens}
+	b.machine = Machine{GPUs: h.GPUs, GPUsPerReplica: max(h.GPUsPerReplica, 1), TrainGPUsUnit: max(h.TrainGPUsUnit, 1), PromptTokens: h.PromptTokens + toolTokens(d)}
+	if tools := toolTokens(d); tools > 0 {
+		b.note("tools return %.0f tokens a rollout: half of them stand in a running rollout's cache on average, a train step reads all, and engines read them with the prompt; their reading again after a lost cache is left out", tools)
+	}
 	for _, build := range []func() error{b.facts, b.decoding, b.training, b.sync, b.enough} {
 		if err := build(); err != nil {
 			return Machine{}, err
 		}
 	}
 	return b.machine, nil
+}
+
+// toolTokens is what the tools of a mean rollout return in all, in tokens.
+func toolTokens(d config.Config) float64 {
+	return d.Rollout.Tools.Calls * float64(d.Rollout.Tools.OutputTokens)
 }
 
 // builder builds a machine.
@@ -124,7 +132,7 @@ func (b *builder) replica() hardware.Replica {
 	}
 	return hardware.Replica{Model: b.model, GPU: b.gpu, GPUs: b.machine.GPUsPerReplica,
 		WeightBytes: h.WeightBytes, KVBytes: h.KVBytes, MemoryUse: h.MemoryUse, BandwidthUse: h.BandwidthUse, PrefillUse: h.PrefillUse, StepOverheadS: overhead,
-		PromptTokens: h.PromptTokens, MeanTokens: b.lengths.Mean(), MeanSquareTokens: b.lengths.MeanSquare()}
+		PromptTokens: h.PromptTokens + toolTokens(b.document)/2, MeanTokens: b.lengths.Mean(), MeanSquareTokens: b.lengths.MeanSquare()}
 }
 
 // decoding finds the speed of engines: measured points, a measured speed on the
@@ -147,10 +155,27 @@ func (b *builder) decoding() error {
 	default:
 		return b.document.Refuse("hardware", "does not say how fast engines are", "model and gpu, or rollout_tokens_per_s_per_gpu with slots_per_gpu, or rollout.decode_curve")
 	}
+	b.prefill()
 	if h.SlotsPerGPU > 0 && h.RolloutTokensPerSPerGPU == 0 {
 		return b.pinned(h.SlotsPerGPU)
 	}
 	return nil
+}
+
+// prefill takes the document's own speed of reading, where it gives one.
+func (b *builder) prefill() {
+	given, m := b.document.Rollout.Prefill, &b.machine
+	if given.TokensPerS == 0 {
+		return
+	}
+	reading := m.PromptTokens / given.TokensPerS
+	if given.Mode == "engine" {
+		m.PrefillS, m.ReadS = reading, 0
+		b.note("a replica reads prompts and tools' outputs at rollout.prefill.tokens_per_s %s", plain(given.TokensPerS))
+		return
+	}
+	m.PrefillS, m.ReadS = 0, reading
+	b.note("slots read prompts and tools' outputs at rollout.prefill.tokens_per_s %s, beside one another; waits for a pool are left out", plain(given.TokensPerS))
 }
 
 // slots sizes a replica and what fits into its cache.
@@ -188,7 +213,7 @@ func (b *builder) pinned(slotsPerGPU float64) error {
 func (b *builder) roofline(r hardware.Replica) {
 	b.machine.StepS = func(active float64) float64 { return r.Decode(active).Seconds }
 	b.machine.StepLimit = func(active float64) string { return string(r.Decode(active).Limit) }
-	b.machine.PrefillS = r.PrefillSeconds(r.PromptTokens)
+	b.machine.PrefillS = r.PrefillSeconds(b.machine.PromptTokens)
 }
 
 // measured takes one measured speed: on the roofline's shape where model and GPU
@@ -260,7 +285,7 @@ func (b *builder) training() error {
 		return nil
 	}
 	t := hardware.Trainer{Model: b.model, GPU: b.gpu, GPUs: 1, MFU: h.MFU, Recompute: h.Recompute, MemoryUse: h.MemoryUse, Unit: m.TrainGPUsUnit,
-		ContextTokens: h.PromptTokens + b.lengths.Mean()}
+		ContextTokens: b.context()}
 	floor, err := t.MinimumGPUs()
 	if err != nil {
 		return b.document.Refuse("hardware", err.Error(), "")
@@ -281,6 +306,14 @@ func (b *builder) training() error {
 	m.TrainTokensPerSPerGPU = t.TokensPerS()
 	b.note("training at an MFU of %.0f %%: %.0f tokens/s a GPU, prompt and response together", 100*h.MFU, m.TrainTokensPerSPerGPU)
 	return nil
+}
+
+// context is the context that a mean trained token's sequence has, E[(p+L)²]/E[p+L]
+// for a prompt of p and a response of L tokens: attention costs a sequence its square,
+// and long ones have the more tokens.
+func (b *builder) context() float64 {
+	p, mean := b.document.Hardware.PromptTokens, b.lengths.Mean()
+	return (p*p + 2*p*mean + b.lengths.MeanSquare()) / (p + mean)
 }
 
 // sync finds the time of a weight sync: the document's, else the model's.

@@ -54,9 +54,11 @@ type Machine struct {
 	SlotsMax int `json:"slots_max_per_replica"`
 	// SlotsFixed pins the rollouts at once on a replica: the only number that was measured; 0 for none.
 	SlotsFixed int `json:"slots_per_replica,omitempty"`
-	// PrefillS is the time in which a replica reads one rollout's prompt and decodes nothing, in seconds.
+	// PrefillS is the time in which a replica reads one rollout's prompt and its tools' outputs and decodes nothing, in seconds.
 	PrefillS float64 `json:"prefill_s"`
-	// PromptTokens is the prompt that a train step reads beside the response.
+	// ReadS is that time where a slot or a pool reads for it and the replica decodes on, in seconds.
+	ReadS float64 `json:"read_s,omitempty"`
+	// PromptTokens is what a train step reads beside the response: the prompt and what tools return.
 	PromptTokens float64 `json:"prompt_tokens"`
 	// TrainTokensPerSPerGPU is the trainer's speed, prompt and response together.
 	TrainTokensPerSPerGPU float64 `json:"train_tokens_per_s_per_gpu"`
@@ -69,6 +71,12 @@ type Machine struct {
 	StepLimit func(active float64) string  `json:"-"`
 	// SyncS is the time of a weight sync between so many GPUs, in seconds.
 	SyncS func(rolloutGPUs, trainGPUs int) float64 `json:"-"`
+}
+
+// tokenS is the time of one token of a slot with so many at work, in seconds: the
+// decode step and its share of reading, for rollouts of so many tokens on average.
+func (m *Machine) tokenS(active, tokens float64) float64 {
+	return m.StepS(active) + (active*m.PrefillS+m.ReadS)/tokens
 }
 
 // estimator prepares the closed forms of a problem.
