@@ -22,7 +22,7 @@ const (
 type Replica struct {
 	Model Model
 	GPU   GPU
-	// GPUs the model is spread over evenly, by tensor or expert parallelism; 0 means 1.
+	// GPUs the model is spread over evenly, by tensor or expert parallelism; a dense model beyond a node by a pipeline of nodes. 0 means 1.
 	GPUs int
 	// WeightBytes is the bytes of a parameter: 2 for bf16, 1 for fp8, about 0.53 for mxfp4. Default 2.
 	WeightBytes float64
@@ -42,6 +42,9 @@ type Replica struct {
 	StepOverheadS float64
 	// Scale multiplies every decode step: what a measurement found beyond the roofline ([Replica.Measured]). Default 1.
 	Scale float64
+
+	// filled says that a pipeline's stages all work at once, on rollouts of their own: what no speed exceeds.
+	filled bool
 
 	// PromptTokens is the mean context before the first generated token.
 	PromptTokens float64
@@ -221,14 +224,14 @@ type Decode struct {
 func (r Replica) Decode(active float64) Decode {
 	r = r.WithDefaults()
 	b := math.Max(active, 1)
-	n := float64(r.GPUs)
-	bandwidth := n * r.GPU.MemoryBytesPerS * r.BandwidthUse
+	n, together := float64(r.GPUs), r.together()
+	bandwidth := together * r.GPU.MemoryBytesPerS * r.BandwidthUse
 	context := r.ResidentTokens()
 	d := Decode{ActiveRollouts: b, ContextTokens: context, Overhead: r.overhead() * r.Scale}
 	d.ResidentBytes = b * r.Model.CacheBytes(context, r.KVBytes)
 	d.Weights = r.Scale * r.Model.ReadParameters(b) * r.WeightBytes / bandwidth
 	d.Cache = r.Scale * d.ResidentBytes / bandwidth
-	d.Compute = r.Scale * 2 * r.Model.multiplied() * b / (n * r.GPU.FLOPs(r.WeightBytes) * r.ComputeUse)
+	d.Compute = r.Scale * 2 * r.Model.multiplied() * b / (together * r.GPU.FLOPs(r.WeightBytes) * r.ComputeUse)
 	d.Link = r.Scale * r.linkSeconds(b)
 	d.Seconds = math.Max(d.Weights+d.Cache, d.Compute) + d.Link + d.Overhead
 	d.TokensPerS = b / d.Seconds
@@ -239,6 +242,16 @@ func (r Replica) Decode(active float64) Decode {
 		d.Limit = LimitMemory
 	}
 	return d
+}
+
+// together is how many GPUs work on a step at the same time: all of them, but one
+// node's of a dense model that is pipelined over several, whose stages follow one
+// another. Its cache is spread over all ([Replica.CacheRoomBytes]).
+func (r Replica) together() float64 {
+	if r.Model.Experts == 0 && !r.filled {
+		return float64(min(r.GPUs, max(r.GPU.NodeGPUs, 1)))
+	}
+	return float64(r.GPUs)
 }
 
 // overhead is t₀: none where it is given as negative, so that unset can mean the default.
@@ -263,7 +276,8 @@ func (d Decode) limit() Limit {
 // twice a layer, by ring. Beyond a node a mixture of experts is spread by expert,
 // each GPU keeping its own rollouts: a layer sends each of them to its experts in
 // fp8 and back in bf16, over the GPU's network card, for the share that is remote;
-// a dense model is pipelined between nodes, which costs next to nothing.
+// a dense model is pipelined between nodes, whose stages exchange next to nothing
+// ([Replica.together] has what it costs them to take turns).
 func (r Replica) linkSeconds(b float64) float64 {
 	if r.GPUs <= 1 {
 		return 0
@@ -316,7 +330,7 @@ func (r Replica) Measured(active, tokensPerS float64) (Replica, error) {
 // so far below the roofline that the numbers are not of this set-up.
 func (r Replica) plausible(active, tokensPerS float64) error {
 	ideal := r
-	ideal.BandwidthUse, ideal.ComputeUse, ideal.StepOverheadS, ideal.Scale = 1, 1, -1, 1
+	ideal.BandwidthUse, ideal.ComputeUse, ideal.StepOverheadS, ideal.Scale, ideal.filled = 1, 1, -1, 1, true
 	most := ideal.Decode(active).TokensPerS
 	switch {
 	case tokensPerS > most*1.05:

@@ -193,6 +193,31 @@ func TestAbsurdSpeedsAreRefused(t *testing.T) {
 
 // Inside a node a ring's bytes count, beyond it those that experts are sent, and
 // a dense model is pipelined.
+// The stages of a dense model over two nodes take turns: a step has one node's
+// bandwidth and FLOPs, and the cache of both. Experts are spread over all GPUs. No
+// measured speed up to that of a filled pipeline is refused.
+func TestStagesOfAPipelineTakeTurns(t *testing.T) {
+	one := replica(t)
+	one.GPUs = 8
+	two := one
+	two.GPUs = 16
+	a, b := one.Decode(64), two.Decode(64)
+	if !near(a.Weights, b.Weights) || !near(a.Cache, b.Cache) || !near(a.Compute, b.Compute) {
+		t.Errorf("one node %+v, two %+v", a, b)
+	}
+	if one.CacheRoomBytes()*2 > two.CacheRoomBytes() {
+		t.Errorf("two nodes have room for %g bytes of cache, one for %g", two.CacheRoomBytes(), one.CacheRoomBytes())
+	}
+	if _, err := two.Measured(64, 1.8*a.TokensPerS); err != nil {
+		t.Error(err)
+	}
+	one.Model, _ = ModelNamed("deepseek-v3")
+	two.Model = one.Model
+	if a, b := one.Decode(64), two.Decode(64); !near(a.Weights, 2*b.Weights) {
+		t.Errorf("experts are read in %g s on one node, %g s on two", a.Weights, b.Weights)
+	}
+}
+
 func TestLinkByHand(t *testing.T) {
 	r := replica(t)
 	r.GPUs = 8

@@ -16,13 +16,13 @@ type Trainer struct {
 	MFU float64
 	// Recompute counts the forward pass twice (8 instead of 6 FLOPs a parameter and token), as activation checkpointing does.
 	Recompute bool
-	// ContextTokens is the mean length of a sequence trained on, prompt included, for attention's cost; 0 leaves it out.
+	// ContextTokens is the sequence that a mean trained token is in, E[S²]/E[S] for sequences of S tokens, prompt included, for attention's cost; 0 leaves it out.
 	ContextTokens float64
 	// BytesPerParameter is what weights, gradients and optimizer state take in all: 16 for bf16 weights and gradients with an fp32 master and two moments, 18 with fp32 gradients. Default 18.
 	BytesPerParameter float64
 	// ReferenceBytes is what a frozen reference policy adds for each parameter; 0 for none.
 	ReferenceBytes float64
-	// MicroBatchTokens is what one GPU has in flight of activations. Default 16384.
+	// MicroBatchTokens is what is in flight of activations at a time. Default 16384, or so much less that it fits: see [Trainer.InFlight].
 	MicroBatchTokens float64
 	// MemoryUse is the share of memory that may be taken. Default 0.9.
 	MemoryUse float64
@@ -111,19 +111,51 @@ func (t Trainer) StateBytes() float64 {
 	return t.Model.Parameters * (t.BytesPerParameter + t.ReferenceBytes)
 }
 
-// ActivationBytes is what one GPU's tokens in flight take: 34 bytes for each
-// token, layer and unit of width (Korthikanti et al. 2022, attention matrices
-// not stored), or 2 with recomputation, where one layer is whole at a time,
-// plus four bytes of logits for each token and word, a quarter of the tokens
-// at a time.
-func (t Trainer) ActivationBytes() float64 {
-	t = t.WithDefaults()
-	perLayer := t.MicroBatchTokens * float64(t.Model.Hidden)
-	logits := 4 * t.MicroBatchTokens / 4 * float64(t.Model.Architecture.Vocabulary)
+// activationBytes is what so many tokens in flight take: 34 bytes for each token,
+// layer and unit of width (Korthikanti et al. 2022, attention matrices not stored),
+// or 2 with recomputation, where one layer is whole at a time, plus four bytes of
+// logits for each token and word, a quarter of the tokens at a time.
+func (t Trainer) activationBytes(tokens float64) float64 {
+	perLayer := tokens * float64(t.Model.Hidden)
+	logits := 4 * tokens / 4 * float64(t.Model.Architecture.Vocabulary)
 	if t.Recompute {
 		return perLayer*(2*float64(t.Model.Layers)+34) + logits
 	}
 	return perLayer*34*float64(t.Model.Layers) + logits
+}
+
+// activationShare is the share of usable memory that activations may take before
+// GPUs of a node divide them, and then micro-batches are made smaller.
+const activationShare = 0.5
+
+// microBatchLeast is the smallest micro-batch, in tokens, that is tried.
+const microBatchLeast = 1024
+
+// InFlight is how many tokens are in flight at a time and how many GPUs divide their
+// activations among them, by sequence parallelism beside tensor parallelism
+// (Korthikanti et al. 2022): the fewest, in powers of two up to a node, with which
+// activations take no more than half of the usable memory. Where a whole node is not
+// enough, and MicroBatchTokens was not given, the micro-batch is halved until it is,
+// down to the mean sequence or 1024 tokens. What dividing costs in speed is the MFU's
+// to say.
+func (t Trainer) InFlight() (tokens float64, gpus int) {
+	given := t.MicroBatchTokens > 0
+	t = t.WithDefaults()
+	tokens, gpus = t.MicroBatchTokens, 1
+	most := activationShare * t.GPU.MemoryBytes * t.MemoryUse
+	for gpus*2 <= max(t.GPU.NodeGPUs, 1) && t.activationBytes(tokens) > most*float64(gpus) {
+		gpus *= 2
+	}
+	for !given && tokens/2 >= math.Max(t.ContextTokens, microBatchLeast) && t.activationBytes(tokens) > most*float64(gpus) {
+		tokens /= 2
+	}
+	return tokens, gpus
+}
+
+// ActivationBytes is what one GPU's part of the tokens in flight takes.
+func (t Trainer) ActivationBytes() float64 {
+	tokens, gpus := t.InFlight()
+	return t.activationBytes(tokens) / float64(gpus)
 }
 
 // BytesPerGPU is what each GPU holds.
@@ -137,14 +169,28 @@ func (t Trainer) MinimumGPUs() (int, error) {
 	if err := t.Validate(); err != nil {
 		return 0, err
 	}
+	tokens, together := t.InFlight()
+	activations, advice := t.ActivationBytes(), t.lighter()
 	t = t.WithDefaults()
-	left := t.GPU.MemoryBytes*t.MemoryUse - t.ActivationBytes()
+	left := t.GPU.MemoryBytes*t.MemoryUse - activations
 	if left <= 0 {
-		return 0, fmt.Errorf("trainer: activations of %.0f tokens take %.1f GB of a %s's %.1f GB usable: train fewer tokens at once, or recompute activations",
-			t.MicroBatchTokens, t.ActivationBytes()/1e9, t.GPU.Name, t.GPU.MemoryBytes*t.MemoryUse/1e9)
+		return 0, fmt.Errorf("trainer: activations of %.0f tokens at a time take %.1f GB on each of the %d × %s that divide them, of %.1f GB usable: %s",
+			tokens, activations/1e9, together, t.GPU.Name, t.GPU.MemoryBytes*t.MemoryUse/1e9, advice)
 	}
-	gpus := int(math.Ceil(t.StateBytes() / left))
+	gpus := max(int(math.Ceil(t.StateBytes()/left)), together)
 	return (gpus + t.Unit - 1) / t.Unit * t.Unit, nil
+}
+
+// lighter says what would make activations smaller that is not done already.
+func (t Trainer) lighter() string {
+	advice := "use a GPU with more memory"
+	if !t.Recompute {
+		advice = "recompute activations, or " + advice
+	}
+	if t.MicroBatchTokens > 0 {
+		return "train fewer tokens at once, " + advice
+	}
+	return "cap lengths, " + advice
 }
 
 // Fits says whether the trainer's GPUs hold it, and what to do if they do not.

@@ -76,6 +76,41 @@ func TestMemoryFloor(t *testing.T) {
 	}
 }
 
+// The activations of a 405B do not fit a GPU of 80 GiB: its node divides them, and
+// without recomputation the micro-batch is smaller, too. What was given is kept, and
+// what does not fit then is refused without advising what is done already.
+func TestActivationsAreDivided(t *testing.T) {
+	for _, c := range []struct {
+		model     string
+		recompute bool
+		tokens    float64
+		gpus      int
+	}{
+		{"llama-3.1-8b", true, 16384, 1},
+		{"llama-3.1-405b", true, 16384, 4},
+		{"llama-3.1-405b", false, 4096, 8},
+	} {
+		tr := trainer(t, c.model, "h100-sxm", 0)
+		tr.Recompute, tr.ContextTokens = c.recompute, 4000
+		if tokens, gpus := tr.InFlight(); tokens != c.tokens || gpus != c.gpus {
+			t.Errorf("%s, recompute %v: %g tokens on %d GPUs, want %g on %d", c.model, c.recompute, tokens, gpus, c.tokens, c.gpus)
+		}
+		least, err := tr.MinimumGPUs()
+		if err != nil || float64(least)*tr.GPU.MemoryBytes < tr.StateBytes() {
+			t.Errorf("%s, recompute %v: %d GPUs, %v", c.model, c.recompute, least, err)
+		}
+	}
+	tr := trainer(t, "llama-3.1-405b", "h100-sxm", 0)
+	tr.Recompute, tr.MicroBatchTokens = true, 1e6
+	if _, err := tr.MinimumGPUs(); err == nil || strings.Contains(err.Error(), "recompute") {
+		t.Errorf("a million tokens at once: %v", err)
+	}
+	tr.Recompute = false
+	if _, err := tr.MinimumGPUs(); err == nil || !strings.Contains(err.Error(), "recompute") {
+		t.Errorf("a million tokens at once without recomputation: %v", err)
+	}
+}
+
 func TestMFUOfIsTheInverse(t *testing.T) {
 	tr := trainer(t, "qwen3-235b-a22b", "h200", 64)
 	tr.MFU = 0.105
