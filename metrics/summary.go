@@ -99,7 +99,7 @@ type Throughput struct {
 	// Binding is the side that limits: train, sync or rollout, or validation where the trainer waits
 	// mostly for that or engines do mostly that; of rollouts environment, sandbox or judge where they
 	// spend most of their time there, prefill where reading takes longer than decoding, of them or of
-	// their engines.
+	// their engines; admission where a rule has both sides wait, the engines longer.
 	Binding string `json:"binding"`
 }
 
@@ -186,7 +186,8 @@ func (r *Recorder) throughput(span float64) Throughput {
 // could be fed and waits little, does. Else it waits mostly for weight syncs, or
 // for rollouts, and then for whichever part of a rollout's time is the largest;
 // unless it trains more than it waits and the engines wait even longer: then
-// admission holds them back for its sake, and more of them would not help.
+// admission holds them back, and more of them would not help: for the trainer's
+// sake where it hardly waits, at the price of both where it does.
 func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 	w := &r.window
 	switch idle := ratio(w.trainerIdleNS, r.now-w.start); {
@@ -196,8 +197,10 @@ func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 		return "sync"
 	case 2*w.validatesIdleNS > w.trainerIdleNS:
 		return "validation"
-	case idle < 0.5 && rolloutIdle > idle:
+	case idle < 0.5 && rolloutIdle > idle && idle < 0.1:
 		return "train"
+	case idle < 0.5 && rolloutIdle > idle:
+		return "admission"
 	}
 	return w.latency(&r.outside).binding(r.engineTime())
 }

@@ -34,7 +34,7 @@ type predictFlags struct {
 	MeanTokens     *float64 `placeholder:"N" help:"Nominal mean of a lognormal length (default 1400); with --tailness."`
 	Tailness       *float64 `placeholder:"T" help:"Tail of the lognormal, 0 (all the same) to 100."`
 	CapTokens      *int     `placeholder:"N" help:"Longest response (default: no cap); with --tailness."`
-	Policy         *string  `placeholder:"NAME" help:"Queue policy: drop (default), max, block, or synchronous for that schedule."`
+	Policy         *string  `placeholder:"NAME" help:"Queue policy: drop (default), max, block, or synchronous for that schedule; a FILE takes the others too."`
 	MaxStaleness   *int     `placeholder:"N" help:"Staleness budget of --policy max, in versions."`
 	Select         *string  `placeholder:"NAME" help:"Selection order: oldest (default), newest, oldest-version, fresh."`
 	Start          *string  `placeholder:"NAME" help:"Start order: stream (default), gang."`
@@ -298,6 +298,10 @@ func predictInput(document config.Config) (theory.Input, error) {
 	}
 	if document.Sync.Mode == theory.SyncInFlight {
 		in.SyncTimeS += document.Sync.LoadS
+	}
+	if h := document.Hardware; h.GPUs > h.RolloutGPUs && h.RolloutGPUs > 0 {
+		// β* of these GPUs, so that a lever that moves them starts from where they are.
+		in.SpeedRatio = float64(h.RolloutGPUs) / float64(h.GPUs-h.RolloutGPUs) / utilization
 	}
 	if document.Queue.Policy == theory.PolicyThreshold {
 		in.StalenessThreshold, in.PartialRollout = document.Queue.StalenessThreshold, document.Sync.Mode == theory.SyncRestart
