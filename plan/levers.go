@@ -9,7 +9,7 @@ import (
 // Lever is one change of the recommended setting and what it would do. It says
 // what it holds fixed, since that decides its sign.
 type Lever struct {
-	// Name is one of split, batch, queue_factor, concurrency, sync_every, sync_time, tail, gpus.
+	// Name is one of split, batch, queue_factor, rule, concurrency, sync_every, sync_time, tail, gpus.
 	Name string `json:"name"`
 	// Change says what is turned, from and to.
 	Change string `json:"change"`
@@ -47,16 +47,7 @@ func (s *search) levers() error {
 	before, basis := base.Predicted, "closed form"
 	if simulated {
 		before, basis = &base.Simulated.Figures, "simulated"
-		var list []*Candidate
-		for i := range pulls {
-			if pulls[i].eval == nil {
-				list = append(list, &pulls[i].candidate)
-			}
-		}
-		for _, c := range list {
-			s.eval.rates(c)
-		}
-		if err := s.eval.simulateAll("pricing levers", list, levering); err != nil {
+		if err := s.simulatePulls(pulls); err != nil {
 			return err
 		}
 	}
@@ -68,11 +59,7 @@ func (s *search) levers() error {
 		case simulated && after != nil:
 			f = &after.Figures
 		case !simulated:
-			eval := s.eval
-			if pulls[i].eval != nil {
-				eval = pulls[i].eval
-			}
-			eval.evaluate(&pulls[i].candidate)
+			pulls[i].under(s.eval).evaluate(&pulls[i].candidate)
 			f = pulls[i].candidate.Predicted
 		}
 		if f == nil || before == nil {
@@ -82,6 +69,29 @@ func (s *search) levers() error {
 		s.plan.Levers = append(s.plan.Levers, l)
 	}
 	return nil
+}
+
+// under is the evaluator of a lever: its own where it changes the workload.
+func (l *pull) under(usual *evaluator) *evaluator {
+	if l.eval != nil {
+		return l.eval
+	}
+	return usual
+}
+
+// simulatePulls simulates what levers lead to, each under its own workload.
+func (s *search) simulatePulls(pulls []pull) error {
+	var usual []*Candidate
+	for i := range pulls {
+		c, eval := &pulls[i].candidate, pulls[i].under(s.eval)
+		eval.rates(c)
+		if eval == s.eval {
+			usual = append(usual, c)
+		} else if err := eval.simulateAll("pricing levers", []*Candidate{c}, levering); err != nil {
+			return err
+		}
+	}
+	return s.eval.simulateAll("pricing levers", usual, levering)
 }
 
 // levering is the effort of pricing a lever by simulation.
@@ -112,9 +122,7 @@ func (s *search) pulls(base Candidate) []pull {
 	s.splitPulls(base, add)
 	s.sizePulls(base, add)
 	s.syncPulls(base, add, &list)
-	if base.Simulated == nil {
-		s.tailPull(base, &list)
-	}
+	s.tailPull(base, &list)
 	return list
 }
 
@@ -159,6 +167,7 @@ func (s *search) sizePulls(base Candidate, add adder) {
 		}
 		add("queue_factor", fmt.Sprintf("queue factor %s → %s", plain(base.QueueFactor), plain(to)), "GPUs, split, C and B", "", func(c *Candidate) { c.QueueFactor = to })
 	}
+	s.rulePulls(base, add)
 	slots := func(n int) {
 		if n >= 1 && (m.SlotsMax == 0 || n <= m.SlotsMax) && m.SlotsFixed == 0 && n*base.Replicas >= group {
 			add("concurrency", fmt.Sprintf("%d → %d slots a replica", base.SlotsPerReplica, n), "GPUs, split, B and q; the decode speed of a slot follows from the slots beside it", "",
@@ -167,6 +176,25 @@ func (s *search) sizePulls(base Candidate, add adder) {
 	}
 	slots(2 * base.SlotsPerReplica)
 	slots(base.SlotsPerReplica / 2)
+}
+
+// rulePulls change the bound of a rule that has one of its own.
+func (s *search) rulePulls(base Candidate, add adder) {
+	const holds = "GPUs, split, C and B"
+	switch base.Policy {
+	case policyBounded:
+		for _, to := range []float64{max(2*base.Eta, 0.5), base.Eta / 2} {
+			if to > 0 {
+				add("rule", fmt.Sprintf("η %s → %s", plain(base.Eta), plain(to)), holds, "", func(c *Candidate) { c.Eta = to })
+			}
+		}
+	case policyThreshold:
+		for _, to := range []float64{base.StalenessThreshold + 0.5, base.StalenessThreshold - 0.5} {
+			if to > 0 || to == 0 && !base.Partial {
+				add("rule", fmt.Sprintf("θ %s → %s", plain(base.StalenessThreshold), plain(to)), holds, "", func(c *Candidate) { c.StalenessThreshold = to })
+			}
+		}
+	}
 }
 
 // syncPulls make syncs rarer or shorter.
@@ -196,6 +224,11 @@ func (s *search) tailPull(base Candidate, list *[]pull) {
 		HoldsFixed: "GPUs, split, slots and their decode speed, B and q; the train step shortens with the mean length",
 		Note:       fmt.Sprintf("M %.2f → %.2f, %.1f %% of rollouts truncated", p.Lengths.TailMultiplier(group), capped.TailMultiplier(group), 100*truncated)}
 	p.Lengths = capped
+	raw, err := p.Raw.Set(fmt.Sprintf("rollout.length.cap_tokens=%d", limit))
+	if err != nil {
+		return
+	}
+	p.Raw = raw // what is simulated is made of the document
 	if eval, err := newEvaluator(&p); err == nil {
 		*list = append(*list, pull{l, base, eval})
 	}

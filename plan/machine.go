@@ -165,17 +165,28 @@ func (b *builder) decoding() error {
 // prefill takes the document's own speed of reading, where it gives one.
 func (b *builder) prefill() {
 	given, m := b.document.Rollout.Prefill, &b.machine
-	if given.TokensPerS == 0 {
+	speed := b.document.Hardware.PrefillTokensPerS
+	switch {
+	case given.TokensPerS > 0 && given.Mode != "engine":
+		m.PrefillS, m.ReadS = 0, m.PromptTokens/given.TokensPerS
+		b.note("prompts and tools' outputs are read at rollout.prefill.tokens_per_s %s, beside decoding; closed forms leave waits for a pool out", plain(given.TokensPerS))
 		return
+	case speed == 0:
+		speed = given.TokensPerS
 	}
-	reading := m.PromptTokens / given.TokensPerS
-	if given.Mode == "engine" {
-		m.PrefillS, m.ReadS = reading, 0
-		b.note("a replica reads prompts and tools' outputs at rollout.prefill.tokens_per_s %s", plain(given.TokensPerS))
-		return
+	if speed > 0 && !b.wholeFleet() {
+		m.PrefillS = m.PromptTokens / speed
+		b.note("a replica reads prompts and tools' outputs at %s tokens/s, as given", plain(speed))
 	}
-	m.PrefillS, m.ReadS = 0, reading
-	b.note("slots read prompts and tools' outputs at rollout.prefill.tokens_per_s %s, beside one another; waits for a pool are left out", plain(given.TokensPerS))
+}
+
+// wholeFleet reports whether the document's curve is of one engine that stands for
+// all replicas, evenly loaded, with the reading of prompts in it: as a plan writes it.
+func (b *builder) wholeFleet() bool {
+	d := b.document
+	points := d.Rollout.DecodeCurve
+	return len(points) > 0 && d.Given("engines") && len(d.Engines) == 1 && d.Given("rollout.concurrency") &&
+		points[len(points)-1].Active == d.Rollout.Concurrency && d.Hardware.RolloutGPUs > b.machine.GPUsPerReplica
 }
 
 // slots sizes a replica and what fits into its cache.
@@ -240,16 +251,20 @@ func (b *builder) measured(perGPU, slotsPerGPU float64) error {
 // curve takes measured points of one replica: straight lines between the speeds
 // of a slot, level below the first; nothing is known above the last.
 func (b *builder) curve(points []config.DecodePoint) {
-	last := points[len(points)-1]
-	if b.machine.SlotsMax == 0 || last.Active < b.machine.SlotsMax {
-		b.machine.SlotsMax = last.Active
-	}
-	b.machine.StepS = func(active float64) float64 { return 1 / slotSpeedOn(points, active) }
-	b.machine.StepLimit = func(float64) string { return "measured" }
-	if b.known {
+	replicas := 1
+	if b.wholeFleet() {
+		replicas = b.document.Hardware.RolloutGPUs / b.machine.GPUsPerReplica
+		b.note("the points are of one engine for all %d replicas, and prompts are in their speed", replicas)
+	} else if b.known {
 		b.machine.PrefillS = b.replica().PrefillSeconds(b.machine.PromptTokens)
 	}
-	b.note("decoding by %d measured points, up to %d rollouts on a replica", len(points), last.Active)
+	most := points[len(points)-1].Active / replicas
+	if b.machine.SlotsMax == 0 || most < b.machine.SlotsMax {
+		b.machine.SlotsMax = most
+	}
+	b.machine.StepS = func(active float64) float64 { return 1 / slotSpeedOn(points, active*float64(replicas)) }
+	b.machine.StepLimit = func(float64) string { return "measured" }
+	b.note("decoding by %d measured points, up to %d rollouts on a replica", len(points), most)
 }
 
 // slotSpeedOn reads a curve.

@@ -26,7 +26,7 @@ type Plan struct {
 	Why         []string  `json:"why"`
 	// Alternatives lie on both sides of it.
 	Alternatives []Alternative `json:"alternatives"`
-	// Binding are the constraints by what each costs, the dearest first.
+	// Binding are the constraints by what each costs, the dearest first, among settings with a closed form: where the recommended one has none they are not its own.
 	Binding []Constraint `json:"binding"`
 	// Levers are what single changes of the recommended setting would do.
 	Levers []Lever `json:"levers"`
@@ -183,11 +183,9 @@ func (s *search) finalists() error {
 		return err
 	}
 	s.finals = s.pick(rules, n)
-	if err := s.eval.simulateAll("simulating finalists", addresses(s.finals), thorough); err != nil {
-		return err
-	}
-	s.plan.Searched.Simulated += len(s.finals)
-	return nil
+	n, err = s.eval.settle(s.finals, thorough)
+	s.plan.Searched.Simulated += n
+	return err
 }
 
 // unpredictedMax is how many settings are simulated where no closed form helps to
@@ -320,6 +318,9 @@ func (s *search) recommend() error {
 	s.plan.Finalists = s.finals
 	if !s.plan.Met {
 		s.plan.Shortfall = s.shortfall()
+	}
+	if f := s.plan.Recommended.Simulated; f != nil && !f.Settled {
+		s.plan.Warnings = append(s.plan.Warnings, "the recommended setting's "+f.Doubt+": its means may be off by more than their intervals")
 	}
 	for _, i := range spread(s.front, frontierMax) {
 		s.plan.Frontier = append(s.plan.Frontier, s.ranked[i])

@@ -75,7 +75,7 @@ type keyed struct{ key, value string }
 func (s Setting) overrides() []keyed {
 	number := func(n int) string { return strconv.Itoa(n) }
 	set := []keyed{
-		{"preset", "null"}, {"search", "null"},
+		{"preset", "null"},
 		{"hardware.rollout_gpus", number(s.RolloutGPUs)}, {"hardware.train_gpus", number(s.TrainGPUs)},
 		{"engines", "null"}, {"rollout.concurrency", number(s.Concurrency())},
 		{"train.batch", number(s.BatchRollouts)}, {"train.utilization", "null"}, {"train.throughput_tokens_per_s", "null"},

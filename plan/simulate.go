@@ -27,7 +27,7 @@ type Simulated struct {
 	// Steps and Warmup are the train steps simulated.
 	Steps  int `json:"steps"`
 	Warmup int `json:"warmup_steps"`
-	// Settled is false where the figures still drift, so that no mean is worth much; Doubt says why.
+	// Settled is false where the staleness still drifts, so that its mean is worth little; Doubt says why. Finalists are simulated again, twice as long, before that is left standing.
 	Settled bool   `json:"settled"`
 	Doubt   string `json:"doubt,omitempty"`
 }
@@ -110,6 +110,29 @@ func (e *evaluator) simulateAll(stage string, list []*Candidate, w effort) error
 	return errors.Join(errs...)
 }
 
+// longer is an effort of twice the length.
+func (w effort) longer() effort {
+	return effort{rollouts: 2 * w.rollouts, stepsMin: 2 * w.stepsMin, stepsMax: 2 * w.stepsMax}
+}
+
+// settle simulates finalists, and those again, twice as long, whose figures had not
+// settled. What has not settled then stays marked.
+func (e *evaluator) settle(list []Candidate, w effort) (simulated int, err error) {
+	if err := e.simulateAll("simulating finalists", addresses(list), w); err != nil {
+		return 0, err
+	}
+	var drifting []*Candidate
+	for i := range list {
+		if s := list[i].Simulated; s != nil && !s.Settled {
+			drifting = append(drifting, &list[i])
+		}
+	}
+	if len(drifting) > 0 {
+		err = e.simulateAll("simulating what had not settled", drifting, w.longer())
+	}
+	return len(list) + len(drifting), err
+}
+
 // simulate simulates one candidate.
 func (e *evaluator) simulate(c *Candidate, w effort) error {
 	document, err := e.problem.DocumentOf(c)
@@ -175,7 +198,7 @@ func (e *evaluator) intervals(s *Simulated, r *sim.Result, steps int) {
 	s.StalenessMean95 = around(s.StalenessMean, estimate.OfSeries(staleness))
 	s.PeriodS95 = around(s.PeriodS, estimate.OfSeries(periods))
 	if verdict := estimate.Judge(staleness, 0); !verdict.OK() {
-		s.Settled, s.Doubt = false, "staleness had not settled within the simulated steps"
+		s.Settled, s.Doubt = false, fmt.Sprintf("staleness had not settled within %d simulated steps", steps)
 	}
 }
 

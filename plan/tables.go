@@ -100,7 +100,7 @@ func (p *Plan) alternativesText() []string {
 
 // bindingFull lists every constraint with what relaxing it would lead to.
 func (p *Plan) bindingFull() report.Table {
-	table := report.Table{Title: "Each constraint relaxed by itself, by closed form", Header: []string{"constraint", "relaxed", "update", "it would then be"}}
+	table := report.Table{Title: p.bindingTitle(), Header: []string{"constraint", "relaxed", "update", "it would then be"}}
 	for _, c := range p.Binding {
 		effect := "does not bind"
 		if c.Binds {
@@ -109,6 +109,15 @@ func (p *Plan) bindingFull() report.Table {
 		table.Rows = append(table.Rows, []string{c.Bound, c.Relaxed, effect, c.To})
 	}
 	return table
+}
+
+// bindingTitle says whose constraints they are: settings that a closed form covers
+// are ranked again, whatever the rule of the recommended one.
+func (p *Plan) bindingTitle() string {
+	if p.Recommended.Predicted == nil {
+		return "What binds settings with a closed form, not the recommended rule"
+	}
+	return "What binds (closed form)"
 }
 
 // leversFull lists every lever with what it holds fixed.

@@ -119,7 +119,7 @@ func (p *Plan) sides(b *strings.Builder) {
 
 // bindingTable prints what each constraint costs.
 func (p *Plan) bindingTable(b *strings.Builder) {
-	table := report.Table{Title: "What binds (closed form)", Header: []string{"constraint", "relaxed", "update", "then"}}
+	table := report.Table{Title: p.bindingTitle(), Header: []string{"constraint", "relaxed", "update", "then"}}
 	for _, c := range p.Binding {
 		effect := "–"
 		if c.Binds {

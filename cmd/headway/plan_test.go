@@ -85,6 +85,51 @@ func TestPlanWritesWhatItRecommends(t *testing.T) {
 	}
 }
 
+// A rule without a closed form has its levers simulated, those of its own bound, of
+// syncs and of the tail among them, and is not told what binds others.
+func TestPlanPullsLeversOfSimulatedRules(t *testing.T) {
+	made := planned(t, document(t, planDocument), "--set", "search.policies=[bounded]", "--set", "search.hold=[0.3]", "--budget", "0.5")
+	if policy := walk(t, made, "recommended", "policy"); policy != "bounded" {
+		t.Fatalf("policy %v is recommended", policy)
+	}
+	at := walk(t, made, "recommended", "simulated", "staleness_mean").(float64)
+	seen := map[string]bool{}
+	for _, each := range walk(t, made, "levers").([]any) {
+		l := each.(map[string]any)
+		seen[l["name"].(string)] = true
+		if l["basis"] != "simulated" {
+			t.Errorf("%v", l)
+		}
+		if change := l["change"].(string); strings.HasPrefix(change, "η 0.5 → 1") && l["staleness_mean"].(float64) < 1.3*at {
+			t.Errorf("twice the bound: staleness %v after %g", l["staleness_mean"], at)
+		}
+		if l["name"] == "tail" && !(l["period_ratio"].(float64) < 0.99) {
+			t.Errorf("a lower cap does not shorten the period: %v", l)
+		}
+	}
+	for _, name := range []string{"split", "batch", "rule", "sync_time", "tail"} {
+		if !seen[name] {
+			t.Errorf("no lever %s in %v", name, seen)
+		}
+	}
+	why := fmt.Sprint(walk(t, made, "why"))
+	if strings.Contains(why, "What binds:") || strings.Contains(why, "No constraint binds") || !strings.Contains(why, "What binds it is not known") {
+		t.Errorf("why: %s", why)
+	}
+}
+
+// Means of what still drifts are marked, and said to be doubtful.
+func TestPlanMarksWhatHasNotSettled(t *testing.T) {
+	made := planned(t, document(t, planDocument), "--set", "rollout.drift={steps: 4000, length_factor: 6}", "--set", "search.policies=[drop]",
+		"--set", "search.batch=[128]", "--set", "search.slots_per_gpu=[16]", "--budget", "40")
+	if settled := walk(t, made, "recommended", "simulated").(map[string]any)["settled"]; settled != false {
+		t.Errorf("settled %v while lengths grow sixfold", settled)
+	}
+	if warnings := fmt.Sprint(walk(t, made, "warnings")); !strings.Contains(warnings, "had not settled") {
+		t.Errorf("warnings: %s", warnings)
+	}
+}
+
 // The same plan twice prints the same bytes, tables within a terminal's columns.
 func TestPlanIsTheSameTwice(t *testing.T) {
 	file := document(t, planDocument)
