@@ -34,6 +34,8 @@ type Hardware struct {
 	BandwidthUse float64 `json:"bandwidth_use,omitempty" above:"0" max:"1"`
 	// PrefillUse is the share of peak FLOP/s that prefill reaches. Default 0.5.
 	PrefillUse float64 `json:"prefill_use,omitempty" above:"0" max:"1"`
+	// PrefillTokensPerS is the speed at which a replica reads prompts and tools' outputs, measured, instead of prefill_use. Default rollout.prefill.tokens_per_s of mode engine.
+	PrefillTokensPerS float64 `json:"prefill_tokens_per_s,omitempty" above:"0" max:"1e12"`
 	// StepOverheadS is the part of a decode step that no roofline explains, in seconds. Default 0.003.
 	StepOverheadS float64 `json:"step_overhead_s,omitempty" min:"0" max:"10"`
 	// MFU is the share of peak FLOP/s that training reaches. Default 0.35.

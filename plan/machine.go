@@ -29,7 +29,7 @@ func NewMachine(d config.Config, lengths *workload.Lengths) (Machine, error) {
 	if tools := toolTokens(d); tools > 0 {
 		b.note("tools return %.0f tokens a rollout: half of them stand in a running rollout's cache on average, a train step reads all, and engines read them with the prompt; their reading again after a lost cache is left out", tools)
 	}
-	for _, build := range []func() error{b.facts, b.decoding, b.training, b.sync, b.enough} {
+	for _, build := range []func() error{b.facts, b.decoding, b.prefill, b.training, b.sync, b.enough} {
 		if err := build(); err != nil {
 			return Machine{}, err
 		}
@@ -155,7 +155,6 @@ func (b *builder) decoding() error {
 	default:
 		return b.document.Refuse("hardware", "does not say how fast engines are", "model and gpu, or rollout_tokens_per_s_per_gpu with slots_per_gpu, or rollout.decode_curve")
 	}
-	b.prefill()
 	if h.SlotsPerGPU > 0 && h.RolloutTokensPerSPerGPU == 0 {
 		return b.pinned(h.SlotsPerGPU)
 	}
@@ -163,14 +162,14 @@ func (b *builder) decoding() error {
 }
 
 // prefill takes the document's own speed of reading, where it gives one.
-func (b *builder) prefill() {
+func (b *builder) prefill() error {
 	given, m := b.document.Rollout.Prefill, &b.machine
 	speed := b.document.Hardware.PrefillTokensPerS
 	switch {
 	case given.TokensPerS > 0 && given.Mode != "engine":
 		m.PrefillS, m.ReadS = 0, m.PromptTokens/given.TokensPerS
 		b.note("prompts and tools' outputs are read at rollout.prefill.tokens_per_s %s, beside decoding; closed forms leave waits for a pool out", plain(given.TokensPerS))
-		return
+		return nil
 	case speed == 0:
 		speed = given.TokensPerS
 	}
@@ -178,6 +177,7 @@ func (b *builder) prefill() {
 		m.PrefillS = m.PromptTokens / speed
 		b.note("a replica reads prompts and tools' outputs at %s tokens/s, as given", plain(speed))
 	}
+	return nil
 }
 
 // wholeFleet reports whether the document's curve is of one engine that stands for
