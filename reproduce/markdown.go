@@ -10,8 +10,9 @@ import (
 const markdownHead = `# Published measurements beside ours
 
 What others printed and measured, beside what Headway's closed forms and simulator say from the same inputs.
-Nothing is fitted to a value it is compared with; where an input was not published, the figure is not computable,
-or what was assumed stands beside it. This document is generated: ` + "`headway reproduce --markdown docs/reproduce.md`" + `.
+Where an input was not published, the figure is not computable, or what was assumed stands beside it. Where a figure
+is near to a measured one because an input was assumed for that, calibrated on it, or determines it, its row says so,
+and the overview sums no error of it up. This document is generated: ` + "`headway reproduce --markdown docs/reproduce.md`" + `.
 The same with figures as a page: ` + "`headway reproduce --html reproduce.html`" + `; as data: ` + "`--json`" + `.
 
 *Closed form* is the published formula from the row's own inputs, *corrected* ours with the corrections of

@@ -262,13 +262,13 @@ func matchingSetup(m matching, f fleet, dispatched, tokens float64) []string {
 func matchingQuantities(table published, m matching, row string, runs []metrics.Summary) []Quantity {
 	return []Quantity{
 		{Row: row, Name: "trainer_wait_share", Measured: table.number(0, "trainer_wait_share"), Closed: theory.Known(1 - m.generator/m.trainer), Simulated: over(runs, trainerWait), Decimals: 3,
-			Note: "output"},
+			Basis: FollowsFromInputs, Note: "1 − the ratio of the two rates that go in, but for what the loop adds"},
 		{Row: row, Name: "trainer_samples_per_s", Measured: table.number(0, "trainer_samples_per_s"), Closed: theory.Known(m.trainer), Simulated: over(runs, trainerRate),
-			Note: "input, while a step runs"},
+			Basis: FollowsFromInputs, Note: "input, while a step runs"},
 		{Row: row, Name: "generator_samples_per_s", Measured: table.number(0, "generator_samples_per_s"), Closed: theory.Known(m.generator), Simulated: over(runs, deliveredRate),
-			Note: "input as dispatched rate and filter; what reaches a train step is the output"},
+			Basis: FollowsFromInputs, Note: "input as dispatched rate and filter; what reaches a train step is the output"},
 		{Row: row, Name: "dispatched_discarded_share", Measured: table.number(0, "dispatched_discarded_share"), Simulated: over(runs, discardedShare), Decimals: 3,
-			Note: "input but for what exceeds the budget"},
+			Basis: FollowsFromInputs, Note: "input but for what exceeds the budget"},
 		{Row: row, Name: "share over the budget", Simulated: over(runs, staleShare), Decimals: 3, Note: "output; not published"},
 		{Row: row, Name: "staleness", Simulated: over(runs, staleness), Decimals: 1, Note: "output; not published"},
 	}

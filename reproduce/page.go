@@ -15,7 +15,7 @@ func (r Result) HTML(w io.Writer) error {
 func (r Result) document() report.Document {
 	d := report.Document{
 		Title:   "Published measurements beside ours",
-		Summary: "Figures are computed from what was published; where an input was not, what was assumed stands beside it, and nothing is fitted to a value it is compared with. Lines are closed forms, points are simulations through the loop that runs in production, with 95 % intervals over seeds.",
+		Summary: "Figures are computed from what was published; where an input was not, what was assumed stands beside it. Where a figure is near to a measured one because an input was assumed for that, calibrated on it, or determines it, its row says so, and the overview sums no error of it up. Lines are closed forms, points are simulations through the loop that runs in production, with 95 % intervals over seeds.",
 	}
 	if r.Quick {
 		d.Warnings = append(d.Warnings, quickNote)

@@ -86,6 +86,9 @@ func (c Case) QuantityTable() Grid {
 		a, r := q.Residual()
 		pa, pr := q.PrintedResidual()
 		note := q.Note
+		if q.Basis != "" {
+			note = strings.TrimSuffix(q.Basis+"; "+note, "; ")
+		}
 		if q.Missing != "" {
 			note = strings.TrimSpace("not computable: " + q.Missing + ". " + note)
 		}
@@ -140,11 +143,14 @@ func (c Case) tables() []Grid {
 }
 
 // Overview is a line a case: its first figure in all rows, how far ours is from the
-// measured one, and how many figures are not computable.
+// measured one where that is evidence, in how many rows it is not and why, and how many
+// figures are not computable.
 func (r Result) Overview() Grid {
-	g := Grid{Title: "Figures of ours beside measured ones", Header: []string{"case", "figure", "rows compared", "mean of |ours − measured|", "farthest", "which", "not computable"}}
+	g := Grid{Title: "Figures of ours beside measured ones", Header: []string{"case", "figure", "rows compared", "mean of |ours − measured|", "farthest", "which", "rows that are no evidence, and why", "not computable"}}
 	for _, c := range r.Cases {
 		n, missing, sum, most, which := 0, 0, 0.0, 0.0, ""
+		var bases []string
+		rows := map[string]int{} // by basis
 		for _, q := range c.Quantities {
 			if q.Missing != "" {
 				missing++
@@ -152,6 +158,12 @@ func (r Result) Overview() Grid {
 			_, relative := q.Residual()
 			v, ok := relative.Value()
 			if !ok || q.Name != c.Quantities[0].Name {
+				continue
+			}
+			if q.Basis != "" {
+				if rows[q.Basis]++; rows[q.Basis] == 1 {
+					bases = append(bases, q.Basis)
+				}
 				continue
 			}
 			n++
@@ -167,7 +179,10 @@ func (r Result) Overview() Grid {
 		if n > 0 {
 			mean, farthest = report.Share(sum/float64(n)), signed(100*most, 1)+" %"
 		}
-		g.Rows = append(g.Rows, []string{c.Name, name, fmt.Sprint(n), mean, farthest, which, fmt.Sprint(missing)})
+		for i, basis := range bases {
+			bases[i] = fmt.Sprintf("%d: %s", rows[basis], basis)
+		}
+		g.Rows = append(g.Rows, []string{c.Name, name, fmt.Sprint(n), mean, farthest, which, strings.Join(bases, "; "), fmt.Sprint(missing)})
 	}
 	return g
 }

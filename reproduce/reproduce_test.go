@@ -156,6 +156,25 @@ func TestLengthBiasHasThePrintedSign(t *testing.T) {
 	}
 }
 
+// What agrees because of what went in is marked, and has no error in the overview.
+func TestOverviewSumsEvidenceAlone(t *testing.T) {
+	r := Result{Cases: []Case{{Name: "a", Quantities: []Quantity{
+		{Row: "fitted", Name: "x", Measured: theory.Known(2), Closed: theory.Known(2), Basis: AssumedToMatch},
+		{Row: "compared", Name: "x", Measured: theory.Known(2), Closed: theory.Known(3)},
+	}}}}
+	want := []string{"a", "x", "1", "50.0 %", "+50.0 %", "compared", "1: " + AssumedToMatch, "0"}
+	if got := r.Overview().Rows[0]; !slices.Equal(got, want) {
+		t.Errorf("the overview has %q, want %q", got, want)
+	}
+	for _, name := range []string{"length_bias_tailness50", "throughput_matching"} {
+		for _, q := range quick(t, name).Quantities {
+			if q.Name == quick(t, name).Quantities[0].Name && q.Basis == "" {
+				t.Errorf("%s, %s: %s is taken for evidence", name, q.Row, q.Name)
+			}
+		}
+	}
+}
+
 // Scaling every length and the train step by ten leaves staleness as it is, group by
 // group, and makes every period ten times as long.
 func TestScalingTimeLeavesStaleness(t *testing.T) {

@@ -57,11 +57,26 @@ type Quantity struct {
 	Simulated Interval `json:"simulated"`
 	// Missing names the inputs without which a figure is not computable, "" for none.
 	Missing string `json:"missing,omitempty"`
+	// Basis says why being near to the measurement is no evidence, such as
+	// [AssumedToMatch]; "" where it is. No error of such a figure is summed up.
+	Basis string `json:"basis,omitempty"`
 	// Note explains, such as an assumption this row rests on; "" for nothing.
 	Note string `json:"note,omitempty"`
 	// Decimals to print it with; 0 means 2, whole none.
 	Decimals int `json:"-"`
 }
+
+// Why a figure near to a measurement shows nothing.
+const (
+	// AssumedToMatch: an input that was not published was assumed for bringing the
+	// figure near to the measurement.
+	AssumedToMatch = "assumed to match"
+	// FollowsFromInputs: published figures that go in determine it.
+	FollowsFromInputs = "follows from inputs"
+	// FollowsFromAssumed: inputs that were not published determine it, and could have
+	// been assumed otherwise.
+	FollowsFromAssumed = "follows from what was assumed"
+)
 
 // whole is a quantity's Decimals for figures that are counts.
 const whole = -1

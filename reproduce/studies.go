@@ -138,7 +138,7 @@ func slimeStudy(ctx context.Context, o Options) (Case, error) {
 	c := Case{Title: "Partial rollout: what fills the buffer", Source: source, Setup: []string{
 		"Stated: " + setup + ".",
 		"Observed: " + seen + ".",
-		"Simulated: reproduce/cases/slime_swe.yaml, in which every line says whether it was stated or is assumed; `headway simulate` reads it. Not stated, and assumed: how many rollouts run at once, the GPU, the MFU (that of the source's other run of this model), the mean length and the time of a tool call. A batch of 64 is taken as 64 rollouts.",
+		"Simulated: reproduce/cases/slime_swe.yaml, in which every line says whether it was stated or is assumed; `headway simulate` reads it. Not stated, and assumed: how many rollouts run at once, the GPU, the MFU (that of the source's other run of this model), the mean length and the time of a tool call. A batch of 64 is taken as 64 rollouts. The trainer's wait follows from these, above all from the rollouts at once and the time of a call, as the scans show: it is no comparison.",
 		"Buffered after a step: the most rollouts that stood interrupted at once as some were interrupted between the step's end and the next step's.",
 	}}
 	var documents []config.Config
@@ -155,12 +155,16 @@ func slimeStudy(ctx context.Context, o Options) (Case, error) {
 		return c, err
 	}
 	c.Quantities = []Quantity{{Row: "20 steps", Name: "trainer_wait_share", Measured: theory.Known(0.6), Simulated: over(runs, func(r observed) float64 { return idleAfter(r.Series, 1) }),
-		Note: "without the first step, which waits for the first rollouts"}}
+		Basis: FollowsFromAssumed, Note: "without the first step, which waits for the first rollouts"}}
 	c.Findings = slimeFindings(d, runs)
 	c.Grids = []Grid{bufferGrid(d.Sync.Every, runs)}
 	c.Figures = []Figure{bufferFigure(d.Sync.Every, runs)}
 	scan, err := o.slimeScan(ctx, d)
-	c.Grids = append(c.Grids, scan)
+	if err != nil {
+		return c, err
+	}
+	syncs, err := o.slimeSyncScan(ctx, d)
+	c.Grids = append(c.Grids, scan, syncs)
 	return c, err
 }
 
@@ -247,9 +251,9 @@ func slimeFindings(d config.Config, runs []observed) []string {
 	}
 	return []string{
 		fmt.Sprintf("Weight updates: in %d of %d the buffer rises to more than half of the %d rollouts in flight, after steps 5, 10 and 15, as observed.", risen, updates, slots),
-		fmt.Sprintf("Spikes elsewhere: %d in %d runs of %d steps. In %d of them the next batch was full while the trainer was still busy, so that everything else was interrupted and the step after it waited for nothing: its target had been reached at once, as in the observation. %d of them come one or two steps after an update or the start, as those after steps 7 and 17 do: tools go on while the engines stand still for the update, and what has piled up then ends together. Whether it happens is chance: a batch is %d groups, and the time they take varies.",
+		fmt.Sprintf("Spikes elsewhere: %d in %d runs of %d steps. In %d of them the next batch was full while the trainer was still busy, so that everything else was interrupted and the step after it waited for nothing: its target had been reached at once, as in the observation. %d of them come one or two steps after an update or the start, as those after steps 7 and 17 do and half would if they came anywhere. Whether it happens is chance: a batch is %d groups, and the time they take varies.",
 			spikes, len(runs), slimeSteps, early, soon, d.Train.Batch/d.Rollout.GroupSize),
-		"Two spikes were observed in one run. At the observed wait that is rarer here; the scan has two a run where the trainer waits less than half of the time. A longer update piles up more.",
+		"Two spikes were observed in one run. At the observed wait that is rarer here; the scan has two a run where the trainer waits less than half of the time. How long an update takes hardly changes that.",
 		"The wait depends on what is not stated, and could come out anywhere in the scan: that it lies near the observed share says that the document's values are possible, and no more. Where the buffer fills does not depend on them.",
 	}
 }
@@ -284,10 +288,52 @@ func (o Options) slimeScan(ctx context.Context, d config.Config) (Grid, error) {
 		row := []string{fmt.Sprint(n)}
 		for k := range tools {
 			at := (i*len(tools) + k) * seeds
-			cell := runs[at : at+seeds]
-			wait := over(cell, func(r observed) float64 { return idleAfter(r.Series, 1) }).Mean
-			spikes := over(cell, func(r observed) float64 { return float64(len(r.spikes(d.Sync.Every))) }).Mean
-			row = append(row, report.Share(wait)+", "+report.Figure(spikes, 1))
+			row = append(row, slimeCell(runs[at:at+seeds], d.Sync.Every))
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g, nil
+}
+
+// slimeCell is the trainer's wait, and spikes a run, over the seeds.
+func slimeCell(runs []observed, every int) string {
+	wait := over(runs, func(r observed) float64 { return idleAfter(r.Series, 1) }).Mean
+	spikes := over(runs, func(r observed) float64 { return float64(len(r.spikes(every))) }).Mean
+	return report.Share(wait) + ", " + report.Figure(spikes, 1)
+}
+
+// slimeSyncScan varies how long a weight update takes, and whether some prompts take
+// longer than others.
+func (o Options) slimeSyncScan(ctx context.Context, d config.Config) (Grid, error) {
+	syncs, sigmas := []float64{5, 20, 60, 120}, []float64{0, 0.4, 0.8}
+	if o.Quick {
+		syncs, sigmas = []float64{20, 60}, []float64{0}
+	}
+	g := Grid{Title: "The same, by how long a weight update takes and how much prompts differ in length (the σ of a prompt's own logarithm)", Header: []string{"update takes"}}
+	for _, sigma := range sigmas {
+		g.Header = append(g.Header, fmt.Sprintf("σ %g", sigma))
+	}
+	seeds := 2 * o.studySeeds()
+	var documents []config.Config
+	for _, s := range syncs {
+		for _, sigma := range sigmas {
+			at := d
+			at.Sync.TimeS, at.Rollout.Length.PromptSigma = s, sigma
+			for seed := range seeds {
+				at.Seed = uint64(seed + 1)
+				documents = append(documents, at)
+			}
+		}
+	}
+	runs, err := o.simulateDocuments(ctx, "slime_swe: updates", documents)
+	if err != nil {
+		return g, err
+	}
+	for i, s := range syncs {
+		row := []string{fmt.Sprintf("%g s", s)}
+		for k := range sigmas {
+			at := (i*len(sigmas) + k) * seeds
+			row = append(row, slimeCell(runs[at:at+seeds], d.Sync.Every))
 		}
 		g.Rows = append(g.Rows, row)
 	}

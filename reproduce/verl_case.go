@@ -86,12 +86,12 @@ func (c calibration) sentence() string {
 func verlQuantities(rows map[string][]verlRow, seeds []verlRun) []Quantity {
 	r := seeds[0].row
 	base := rows[r.family.name][0]
-	note := ""
+	basis := ""
 	if r.mode == base.mode {
-		note = "the row that the calibration takes: no prediction"
+		basis = "the row that the calibration takes: no prediction"
 	}
 	quantity := func(name string, measured, closed theory.Figure, of func(verlRun) float64) Quantity {
-		return Quantity{Row: r.name(), Name: name, Measured: measured, Closed: closed, Simulated: over(seeds, of), Note: note, Decimals: 1}
+		return Quantity{Row: r.name(), Name: name, Measured: measured, Closed: closed, Simulated: over(seeds, of), Basis: basis, Decimals: 1}
 	}
 	list := []Quantity{
 		quantity("step_s", theory.Known(r.stepS), theory.Known(seeds[0].closedS), func(v verlRun) float64 { return v.stepS }),

@@ -54,7 +54,7 @@ func TestReproduceShowsTheObservations(t *testing.T) {
 	}
 	slime, agent := result.Cases[0], result.Cases[1]
 	if wait := slime.Quantities[0].Simulated.Mean; wait < 0.5 || wait > 0.7 {
-		t.Errorf("slime_swe: the trainer waits %g, observed 0.6", wait)
+		t.Errorf("slime_swe: the trainer waits %g: the document's assumptions no longer are near the observed 0.6", wait)
 	}
 	for _, curve := range slime.Figures[0].Curves {
 		for _, step := range []int{5, 10, 15} {
