@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/workload"
 )
@@ -195,16 +197,39 @@ func (e *examination) stalest() (versions int, why string) {
 		short(longest), short(group), short(inStep), short(step), plural(behind, "version"), short(waits))
 }
 
-// longestS is the longest a rollout can take, in seconds, its environment included.
+// longestS is the longest a rollout can take that waits for nothing, in seconds: its
+// environment, tools, sandbox and judge included; infinite where one of them has no cap.
 func (e *examination) longestS() float64 {
-	longest := e.longestTokens() / e.setting.DecodeTokensPerS
-	if e.setting.Environment.Zero() {
+	r := e.document.Rollout
+	longest := e.longestTokens()/e.setting.DecodeTokensPerS + capS(r.Environment) + capS(r.Judge.Time)
+	if r.Sandbox.When != "" {
+		longest += capS(r.Sandbox.Start)
+	}
+	if r.Tools.Calls == 0 {
 		return longest
 	}
-	if limit := e.document.Rollout.Environment; limit.CapS > 0 {
-		return longest + limit.CapS
-	} else if limit.Kind == workload.KindFixed {
-		return longest + limit.MeanS
+	calls := float64(r.Tools.CallsMax)
+	if r.Tools.CallsKind == "" || r.Tools.CallsKind == workload.KindFixed {
+		calls = math.Ceil(r.Tools.Calls)
+	} else if calls == 0 {
+		return math.Inf(1)
+	}
+	read := 0.0 // a slot reads what a tool returns
+	if speed := cmp.Or(r.Prefill.TokensPerS, e.document.Sync.PrefillTokensPerS); speed > 0 {
+		read = float64(r.Tools.OutputTokens) / speed
+	}
+	return longest + calls*(capS(r.Tools.Time)+read)
+}
+
+// capS is the longest a modelled time can be, in seconds.
+func capS(s config.Service) float64 {
+	switch {
+	case s.Kind == "" || s.Kind == "none":
+		return 0
+	case s.CapS > 0:
+		return s.CapS
+	case s.Kind == workload.KindFixed:
+		return s.MeanS
 	}
 	return math.Inf(1)
 }

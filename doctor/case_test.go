@@ -71,7 +71,11 @@ func caseOf(t *testing.T, overrides ...string) Case {
 	}
 	in := settingOf(t, modelled)
 	cfg := simulationOf(t, modelled, in)
-	return Case{Document: d, Setting: &in, Simulation: &cfg, Beside: besideOf(d)}
+	beside := besideOf(d)
+	if beside == "" {
+		in.Environment = must[*workload.Service](t)(modelled.OutsideModel())
+	}
+	return Case{Document: d, Setting: &in, Simulation: &cfg, Beside: beside}
 }
 
 // besideOf says what of a document has no closed form.
@@ -79,7 +83,7 @@ func besideOf(d config.Config) string {
 	switch {
 	case d.Train.StepCV > 0:
 		return "train steps take different times"
-	case d.Rollout.Tools.Calls > 0 || d.Rollout.Sandbox.When != "" || d.Rollout.Judge.Time.Kind != "":
+	case d.Rollout.Tools.Concurrency > 0 || d.Rollout.Sandbox.When == "rollout" || d.Rollout.Sandbox.Limit > 0 || d.Rollout.Judge.Concurrency > 0:
 		return "rollouts wait for tools, sandboxes or judges"
 	}
 	return ""
@@ -89,7 +93,7 @@ func besideOf(d config.Config) string {
 func agentsOf(t *testing.T, d config.Config) *sim.Agents {
 	t.Helper()
 	r := d.Rollout
-	if besideOf(d) == "" || d.Train.StepCV > 0 {
+	if r.Tools.Calls == 0 && r.Sandbox.When == "" && r.Judge.Time.Kind == "" {
 		return nil
 	}
 	a := &sim.Agents{Seed: d.Seed, Tools: must[*workload.Tools](t)(d.ToolsModel()), ToolWorkers: r.Tools.Concurrency,

@@ -17,13 +17,15 @@ type Case struct {
 	// Document is resolved. It may break a relation between keys that config
 	// refuses and [Refuted] explains.
 	Document config.Config
-	// Setting is the document for the closed forms; nil where it gives no speeds.
+	// Setting is the document for the closed forms; nil where it gives no speeds. Its
+	// Environment is all the time a rollout spends outside its engine, where a closed form covers that.
 	Setting *theory.Input
 	// Simulation is the document for the simulator; nil where it gives no speeds.
 	// Its window is doctor's own.
 	Simulation *sim.Config
-	// Beside says what of the document has no closed form (tools, sandboxes, unequal
-	// engines, lost ones), "" for nothing. It is then found by rule and by simulation alone.
+	// Beside says what of the document no closed form covers even under queue-drop (waits
+	// for tools or sandboxes, unequal engines, lost ones), "" for nothing. Its findings are
+	// then by rule and by simulation alone.
 	Beside string
 }
 

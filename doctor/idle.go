@@ -28,7 +28,7 @@ var idleChecks = []check{
 		Code: "trainer-idle", Severities: []Severity{Warning, Info},
 		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyJudges, keyStarts, keySandboxes, keySchedule, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
 		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous",
-		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more",
+		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more; one that takes the simulation beyond the document's `budget` only as an info, where no other does",
 	}, (*examination).trainerIdle},
 }
 
@@ -36,6 +36,8 @@ var idleChecks = []check{
 type relaxation struct {
 	key, what, do string
 	config        sim.Config
+	// beyond is the key of the budget, with its value, that the relaxed simulation exceeds; "" for none.
+	beyond string
 }
 
 func (e *examination) trainerIdle() {
@@ -63,10 +65,17 @@ func (e *examination) trainerIdle() {
 	}
 	if excess >= idleExcess {
 		cause, without, found := e.idleCause(idle)
-		if e.err != nil {
+		switch {
+		case e.err != nil:
 			return
-		}
-		if found {
+		case found && cause.beyond != "":
+			f := e.add(Info, cause.key, Simulated)
+			f.What = what
+			f.Why = fmt.Sprintf("%s: relaxed, it leaves %s, but that is beyond the document's %s", cause.what, percent(without), cause.beyond)
+			f.Do = "nothing within the budget; a plan with a wider one shows what that buys"
+			f.Figures = append(figures, Figure{"trainer_idle_share_relaxed", without})
+			return
+		case found:
 			f := e.add(Warning, cause.key, Simulated)
 			f.What = what
 			if ok {
@@ -90,7 +99,8 @@ func (e *examination) trainerIdle() {
 }
 
 // idleCause simulates the case with one rule relaxed after the other, and returns
-// the rule without which the trainer idles least, and how much it then does.
+// the rule without which the trainer idles least, and how much it then does: within
+// the document's budget if there is one, else beyond it.
 func (e *examination) idleCause(idle float64) (cause relaxation, without float64, found bool) {
 	cfg, ok := e.probeConfig()
 	if !ok {
@@ -98,17 +108,55 @@ func (e *examination) idleCause(idle float64) (cause relaxation, without float64
 	}
 	cfg.Measured = max(cfg.Measured/4, probeStepsMin)
 	without = idle - idleGain
+	withoutBeyond, forbidden := without, relaxation{}
 	for _, r := range e.relaxations(cfg) {
 		p, err := simulate(r.config)
 		if err != nil {
 			e.err = err
 			return cause, 0, false
 		}
-		if p.stalled == nil && p.result.Summary.TrainerIdleRatio <= without {
-			cause, without, found = r, p.result.Summary.TrainerIdleRatio, true
+		if p.stalled != nil {
+			continue
+		}
+		share := p.result.Summary.TrainerIdleRatio
+		if r.beyond = e.beyond(&p); r.beyond != "" {
+			if share <= withoutBeyond {
+				forbidden, withoutBeyond = r, share
+			}
+		} else if share <= without {
+			cause, without, found = r, share, true
 		}
 	}
+	if !found && forbidden.beyond != "" {
+		return forbidden, withoutBeyond, true
+	}
 	return cause, without, found
+}
+
+// overBudget is the factor by which a short simulation may exceed a budget.
+const overBudget = 1.05
+
+// beyond names the budget for a plan that a simulation exceeds, with its value; "" for none.
+func (e *examination) beyond(p *probe) string {
+	b, s := e.document.Budget, p.result.Summary.Staleness
+	switch {
+	case b.StalenessMean > 0 && s.Mean > overBudget*b.StalenessMean:
+		return "budget.staleness_mean of " + short(b.StalenessMean)
+	case b.StalenessP95 > 0 && int(s.P95) > b.StalenessP95:
+		return fmt.Sprintf("budget.staleness_p95 of %d", b.StalenessP95)
+	case b.WasteShare > 0 && p.lost() > overBudget*b.WasteShare:
+		return "budget.waste_share of " + short(b.WasteShare)
+	}
+	return ""
+}
+
+// upTo returns a relaxed bound on the mean staleness: the budget's, where that is
+// between the bound as it is and the one wanted.
+func (e *examination) upTo(bound, wanted float64) float64 {
+	if b := e.document.Budget.StalenessMean; b > bound {
+		return min(b, wanted)
+	}
+	return wanted
 }
 
 // relaxations are the rules of a case that can keep a trainer waiting, each relaxed.
@@ -118,7 +166,7 @@ func (e *examination) relaxations(base sim.Config) []relaxation {
 		if when {
 			cfg := base
 			relax(&cfg)
-			all = append(all, relaxation{key, what, do, cfg})
+			all = append(all, relaxation{key: key, what: what, do: do, config: cfg})
 		}
 	}
 	r := &e.rules
@@ -129,9 +177,12 @@ func (e *examination) relaxations(base sim.Config) []relaxation {
 	add(base.SyncNS > 0, keySyncTime, fmt.Sprintf("every weight sync takes %s s", short(e.document.Sync.TimeS)), "a faster transfer, a larger sync.every, or sync.mode: in_flight with sync.trainer: free",
 		func(c *sim.Config) { c.SyncNS = 0 })
 	add(r.Policy == loop.PolicyThreshold, keyThreshold, fmt.Sprintf("no more than (1 + %s) batches start from one sync to the next, and then engines wait for it", short(r.StalenessThreshold)), "a higher queue.staleness_threshold, which lets them work on",
-		func(c *sim.Config) { c.Loop.StalenessThreshold += 2; widen(c) })
+		func(c *sim.Config) {
+			c.Loop.StalenessThreshold = e.upTo(r.StalenessThreshold, r.StalenessThreshold+2)
+			widen(c)
+		})
 	add(r.Policy == loop.PolicyBounded, keyEta, fmt.Sprintf("admission stops at the bound of η = %s, and engines wait for the trainer", short(r.Eta)), "a higher queue.eta",
-		func(c *sim.Config) { c.Loop.Eta += 4; widen(c) })
+		func(c *sim.Config) { c.Loop.Eta = e.upTo(r.Eta, r.Eta+4); widen(c) })
 	add(r.MaxStaleness > 0 || r.Policy == loop.PolicyMax, keyBudget, fmt.Sprintf("groups staler than the budget of %d are discarded", r.MaxStaleness), "raise "+keyBudget+", or lower rollout.concurrency",
 		func(c *sim.Config) { c.Loop.MaxStaleness += 16 })
 	add(r.Hold > 0, keyHold, "hold keeps groups from starting", "a shorter queue.hold", func(c *sim.Config) { c.Loop.Hold = 0 })
@@ -161,7 +212,7 @@ func (e *examination) agentRelaxations(base sim.Config) []relaxation {
 		relax(&agents)
 		cfg := base
 		cfg.Agents = &agents
-		all = append(all, relaxation{key, what, "a higher " + key + ", or a rollout.concurrency that it serves", cfg})
+		all = append(all, relaxation{key: key, what: what, do: "a higher " + key + ", or a rollout.concurrency that it serves", config: cfg})
 	}
 	a := base.Agents
 	add(a.ToolWorkers > 0, keyTools, fmt.Sprintf("%d tool calls run at once, and the others wait in their slots", a.ToolWorkers), func(a *sim.Agents) { a.ToolWorkers = 0 })

@@ -21,8 +21,8 @@ const servedLoad = 0.9
 var serviceChecks = []check{
 	{Kind{
 		Code: "service-saturated", Severities: []Severity{Warning}, Keys: []string{keyStarts, keyTools, keyJudges},
-		When:  "what rollouts ask of tools, starting sandboxes or judges is more than 90 % of what those give: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
-		Known: "arithmetic on the modelled means (Little's law): rollouts a second with nobody waiting, times calls, times the time of one, against the number served at once",
+		When:  "tools, starting sandboxes or judges are in use for more than 90 % of what there is of them: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
+		Known: "simulation (Little's law): rollouts, or starts, a second times the mean time in service, against the number served at once",
 	}, (*examination).servicesSaturated},
 	{Kind{
 		Code: "sandboxes-limit", Severities: []Severity{Warning}, Keys: []string{keySandboxes},
@@ -49,10 +49,13 @@ type service struct {
 	// each is how often a rollout asks, seconds what one answer takes, servers how many are given at once; 0 for no limit.
 	each, seconds float64
 	servers       int
+	// busy is how many were in service on average in a simulation.
+	busy float64
 }
 
-// services lists what rollouts of the document ask for.
-func (e *examination) services() []service {
+// services lists what rollouts of the document ask for, and how much of it a
+// simulation used.
+func (e *examination) services(p *probe) []service {
 	r := e.document.Rollout
 	mean := func(model *workload.Service, err error) float64 {
 		if err != nil || model.Zero() {
@@ -68,40 +71,50 @@ func (e *examination) services() []service {
 		timed.Rollout.Judge.Time = r.Tools.Time // the same model of a time
 		tool = mean(timed.JudgeModel())
 	}
-	list := []service{{keyTools, "tool calls", r.Tools.Calls, tool, r.Tools.Concurrency}, {keyJudges, "verdicts", 1, judge, r.Judge.Concurrency}}
-	if r.Sandbox.When != "" {
-		list = append(list, service{keyStarts, "sandbox starts", 1, start, r.Sandbox.StartConcurrency})
+	s := p.result.Summary
+	rate, latency := s.Throughput.ProductionRolloutsPerS, s.Latency
+	list := []service{{keyTools, "tool calls", r.Tools.Calls, tool, r.Tools.Concurrency, rate * latency.ToolS},
+		{keyJudges, "verdicts", 1, judge, r.Judge.Concurrency, rate * latency.JudgeS}}
+	if r.Sandbox.When != "" && s.WindowS > 0 {
+		// Their latency has the wait in it, and leaves out starts of attempts that failed.
+		list = append(list, service{keyStarts, "sandbox starts", 1, start, r.Sandbox.StartConcurrency, float64(s.Services.SandboxStarts) / s.WindowS * start})
 	}
 	return list
 }
 
 func (e *examination) servicesSaturated() {
-	if e.setting == nil {
+	r := e.document.Rollout
+	if r.Tools.Concurrency == 0 && r.Judge.Concurrency == 0 && r.Sandbox.StartConcurrency == 0 {
 		return
 	}
-	services := e.services()
+	p := e.probe()
+	if p == nil || p.stalled != nil {
+		return
+	}
+	services := e.services(p)
 	latency := e.setting.Lengths.Mean() / e.setting.DecodeTokensPerS
-	if !e.setting.Environment.Zero() {
-		latency += e.setting.Environment.Mean() / 1e9
+	if environment, err := e.document.ServiceModel(); err == nil && !environment.Zero() {
+		latency += environment.Mean() / 1e9
 	}
 	for _, s := range services {
 		latency += s.each * s.seconds
 	}
 	rate := float64(e.rules.Concurrency()) / latency
 	for _, s := range services {
-		asked := rate * s.each * s.seconds
-		if s.servers == 0 || asked <= servedLoad*float64(s.servers) {
+		if s.servers == 0 || s.busy <= servedLoad*float64(s.servers) {
 			continue
 		}
-		f := e.add(Warning, s.key, Arithmetic)
-		f.What = fmt.Sprintf("rollouts ask for %s %s at once, and %d are served", short(asked), s.what, s.servers)
-		f.Why = fmt.Sprintf("%d rollouts in flight of %s s each begin %s a second, and each asks for %s of %s s; what is not served waits in its slot",
+		busy := min(s.busy, float64(s.servers)) // starts that time out count in full
+		asked := max(rate*s.each*s.seconds, busy)
+		f := e.add(Warning, s.key, Simulated)
+		f.What = fmt.Sprintf("of %d %s at once %s are under way: rollouts wait for one", s.servers, s.what, short(busy))
+		f.Why = fmt.Sprintf("if nobody waited, %d rollouts in flight of %s s each would begin %s a second, and ask for %s of %s s each; what is not served waits in its slot",
 			e.rules.Concurrency(), short(latency), short(rate), short(s.each), short(s.seconds))
 		if limit := e.document.Rollout.Sandbox.StartTimeoutS; s.key == keyStarts && limit > 0 {
 			f.Why += fmt.Sprintf(", and gives up after %s s: a failed attempt", short(limit))
 		}
 		f.Do = fmt.Sprintf("%s of at least %.0f, or rollout.concurrency of about %.0f", s.key, asked/servedLoad+1, float64(e.rules.Concurrency())*servedLoad*float64(s.servers)/asked)
-		f.Figures = Figures{{"asked_at_once", asked}, {"served_at_once", float64(s.servers)}, {"rollouts_per_s", rate}}
+		f.Figures = Figures{{"busy_at_once", busy}, {"asked_at_once", asked}, {"served_at_once", float64(s.servers)}, {"rollouts_per_s_unserved", rate}}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/doctor"
 	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/theory"
 	"github.com/headway-rl/headway/workload"
 )
 
@@ -85,7 +86,7 @@ func (c *doctorCmd) examine() ([]doctor.Finding, error) {
 // doctorCase is a resolved document with its inputs for closed forms and
 // simulator, where it says how fast the trainer is.
 func doctorCase(document config.Config) (doctor.Case, error) {
-	examined := doctor.Case{Document: document, Beside: beside(document)}
+	examined := doctor.Case{Document: document}
 	if document.Train.Utilization == 0 && document.Train.StepS == 0 && document.Train.ThroughputTokensPerS == 0 {
 		return examined, nil
 	}
@@ -98,7 +99,12 @@ func doctorCase(document config.Config) (doctor.Case, error) {
 	if err != nil {
 		return examined, err
 	}
-	examined.Setting = &setting
+	why, asked, err := covered(underDrop(modelled), setting)
+	if err != nil {
+		return examined, err
+	}
+	examined.Beside, _, _ = strings.Cut(why, ": no closed form")
+	examined.Setting = &asked
 	if refused != nil {
 		return examined, nil
 	}
@@ -108,6 +114,21 @@ func doctorCase(document config.Config) (doctor.Case, error) {
 	}
 	examined.Simulation = &simulated
 	return examined, nil
+}
+
+// underDrop is a document without the rules that doctor holds against the closed form
+// of queue-drop, or examines by themselves, so that what no closed form covers is said
+// in one place, [covered]. Where fewer in flight generate faster, those rules decide
+// how many do, and stay.
+func underDrop(d config.Config) config.Config {
+	d.Rollout.Oversample, d.Rollout.Redundancy = 1, 0
+	d.Rollout.Prune.Tokens, d.Rollout.Prune.Check = 0, "none"
+	d.Filter.SolveRate.Drop, d.Filter.ZeroAdvantage = false, false
+	if len(d.Rollout.DecodeCurve) == 0 {
+		d.Queue.Policy, d.Queue.Hold, d.Queue.PauseAt = theory.PolicyDrop, 0, 0
+		d.Rollout.Partial.Interrupt = "none"
+	}
+	return d
 }
 
 // printDiagnosis prints findings for people: a table of all, then each with its

@@ -98,6 +98,90 @@ func TestDoctorOnPresetsAndExamples(t *testing.T) {
 	for _, path := range examples {
 		if code, _, keys := diagnosed(t, path); code != exitDone {
 			t.Errorf("%s: code %d, found %q", path, code, keys)
+		} else if strings.HasSuffix(path, "agents.yaml") && strings.Contains(strings.Join(keys, " "), "service-saturated") {
+			t.Errorf("%s: %q, where 14 of 24 sandbox starts are under way", path, keys)
+		}
+	}
+}
+
+// With time outside the engine, doctor's load and staleness are predict's.
+func TestDoctorSaysWhatPredictSays(t *testing.T) {
+	file := document(t, `
+rollout:
+  concurrency: 224
+  group_size: 8
+  decode_tokens_per_s: 108.857
+  length: {kind: lognormal, mean_tokens: 8000, tailness: 60, cap_tokens: 32768}
+  tools: {calls: 10, time: {kind: lognormal, mean_s: 3, tailness: 70, cap_s: 120}}
+train: {batch: 192, step_s: 27.1354}
+queue: {policy: drop, factor: 1}
+`)
+	d, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := predictInput(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := expect(d, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean, known := p.Corrected.Mean.Value()
+	c, err := doctorCase(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings, err := doctor.Check(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		code, figure string
+		value        float64
+	}{{"batch-staleness", "staleness_mean_versions", mean}, {"trainer-idle", "effective_utilization", p.Utilization}} {
+		i := slices.IndexFunc(findings, func(f doctor.Finding) bool { return f.Code == want.code })
+		if i < 0 || !known {
+			t.Fatalf("no %s in %+v", want.code, findings)
+		}
+		if got, ok := findings[i].Figures.Value(want.figure); !ok || got != want.value {
+			t.Errorf("%s: %s is %v, predict says %v", want.code, want.figure, got, want.value)
+		}
+	}
+}
+
+// What no closed form covers is one list: predict refuses and doctor asks none.
+func TestDoctorAsksNoClosedFormThatPredictLacks(t *testing.T) {
+	const curve = "rollout.decode_curve=[{active: 1, tokens_per_s: 90}, {active: 64, tokens_per_s: 40}]"
+	const tools = "rollout.tools={calls: 4, time: {kind: fixed, mean_s: 20}}"
+	for _, test := range []struct {
+		reason string
+		set    []string
+	}{
+		{"", []string{tools}},
+		{"", []string{tools, "queue={policy: bounded, eta: 1}"}}, // rates are queue-drop's
+		{"", []string{"rollout.prune.tokens=2000"}},              // doctor's own arithmetic
+		{"slots in tools", []string{tools, curve, "rollout.decode_tokens_per_s=null"}},
+		{"policy bounded", []string{curve, "rollout.decode_tokens_per_s=null", "queue={policy: bounded, eta: 1}"}},
+		{"restarted rollouts", []string{"sync={mode: restart, time_s: 5, prefill_tokens_per_s: 1000}"}},
+		{"tools and environments go on", []string{tools, "sync={mode: pause, time_s: 30}"}},
+		{"siblings' times", []string{"rollout.environment={kind: fixed, mean_s: 1}", "rollout.judge.time={kind: empirical, groups: [[1, 2, 3, 4], [2, 3, 4, 5]]}"}},
+	} {
+		raw, err := config.Parse("case.yaml", []byte("rollout: {concurrency: 64, group_size: 4, decode_tokens_per_s: 50}\ntrain: {batch: 64, utilization: 0.9}\n"))
+		if err == nil {
+			raw, err = raw.Set(test.set...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := raw.Resolve()
+		if err != nil {
+			t.Fatalf("%q: %v", test.set, err)
+		}
+		c, err := doctorCase(d)
+		if err != nil || (test.reason == "") != (c.Beside == "") || !strings.HasPrefix(c.Beside, test.reason) {
+			t.Errorf("%q: %q, %v, want %q", test.set, c.Beside, err, test.reason)
 		}
 	}
 }
