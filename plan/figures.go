@@ -154,6 +154,10 @@ func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
 		c.Uncovered = est.Reason.Sentence()
 		return est
 	}
+	if e.pausedOutside(c, est.PeriodS) {
+		c.Uncovered = "tools and environments go on while engines pause, and no closed form covers that for so long a sync"
+		return est
+	}
 	f := &Figures{
 		StalenessMean: est.Mean, StalenessP50: est.P50, StalenessP95: est.P95, StalenessP99: est.P99,
 		PQS: est.PQS, IQS: est.IQS, Utilization: est.Utilization, PeriodS: est.PeriodS, WasteShare: est.DroppedShare,
@@ -161,6 +165,20 @@ func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
 	e.derive(c, f)
 	c.Predicted = f
 	return est
+}
+
+// pauseShare is the largest part of a period that a pause may overlap with time
+// outside the engine and still be added to every rollout, as closed forms do.
+const pauseShare = 0.02
+
+// pausedOutside reports whether pauses are long against a period for rollouts that
+// are outside their engine meanwhile and go on there.
+func (e *evaluator) pausedOutside(c *Candidate, periodS float64) bool {
+	if e.problem.Document.Sync.Mode != theory.SyncPause || e.meanS == 0 {
+		return false
+	}
+	outside := e.meanS / (e.meanS + e.tokens/c.DecodeTokensPerS)
+	return c.SyncS/float64(max(c.SyncEvery, 1))*outside > pauseShare*periodS
 }
 
 // barrier predicts the synchronous schedule on separate GPUs: nothing is stale,

@@ -195,9 +195,10 @@ func (e *evaluator) intervals(s *Simulated, r *sim.Result, steps int) {
 	for i, step := range window {
 		staleness[i], periods[i] = step.Staleness, float64(step.PeriodNS)/1e9
 	}
-	s.StalenessMean95 = around(s.StalenessMean, estimate.OfSeries(staleness))
+	verdict := estimate.Judge(staleness, 0)
+	s.StalenessMean95 = around(s.StalenessMean, verdict.Interval)
 	s.PeriodS95 = around(s.PeriodS, estimate.OfSeries(periods))
-	if verdict := estimate.Judge(staleness, 0); !verdict.OK() {
+	if !verdict.OK() {
 		s.Settled, s.Doubt = false, fmt.Sprintf("staleness had not settled within %d simulated steps", steps)
 	}
 }

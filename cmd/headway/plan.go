@@ -82,13 +82,16 @@ func (c *planCmd) problem(application *app) (plan.Problem, error) {
 		return plan.Problem{}, err
 	}
 	for _, w := range document.Warnings() {
+		if w.Key == "rollout.prompt_tokens" || w.Key == "rollout.tools.output_tokens" {
+			continue // a plan has them read by the replicas
+		}
 		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
 	}
 	lengths, err := document.LengthModel()
 	if err != nil {
 		return plan.Problem{}, err
 	}
-	environment, err := document.ServiceModel()
+	environment, together, err := planOutside(document)
 	if err != nil {
 		return plan.Problem{}, err
 	}
@@ -97,12 +100,8 @@ func (c *planCmd) problem(application *app) (plan.Problem, error) {
 		return plan.Problem{}, err
 	}
 	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: planSimulation}
-	problem.Uncovered = planUncovered(document)
-	if extra := waitsOf(document); extra > 0 && environment.Zero() {
-		spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: extra}
-		if problem.Environment, err = spec.Build(); err != nil {
-			return problem, err
-		}
+	if problem.Uncovered = planUncovered(document); problem.Uncovered == "" && together {
+		problem.Uncovered = "siblings' times in tools, sandbox or judge are measured together"
 	}
 	return problem, nil
 }
@@ -115,11 +114,22 @@ func planUncovered(document config.Config) string {
 	return why
 }
 
-// waitsOf is the time, in seconds, that a mean rollout spends in tools, a sandbox's
-// start and with a judge: what closed forms take for its environment.
-func waitsOf(document config.Config) float64 {
+// planOutside is the distribution of a rollout's time in environment, tools, a
+// sandbox's start and with a judge, as closed forms take it. Reading tools' outputs is
+// in a machine's speeds. Where siblings' times are measured together, only the mean of
+// all but the environment is known, and together says so.
+func planOutside(document config.Config) (outside *workload.Service, together bool, err error) {
+	document.Rollout.Tools.OutputTokens = 0
+	if outside, err = document.OutsideModel(); err != nil || outside != nil {
+		return outside, false, err
+	}
 	r := document.Rollout
-	return r.Tools.Calls*r.Tools.Time.MeanS + r.Sandbox.Start.MeanS + r.Judge.Time.MeanS
+	if outside, err = document.ServiceModel(); err != nil || !outside.Zero() {
+		return outside, true, err
+	}
+	spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: r.Tools.Calls*r.Tools.Time.MeanS + r.Sandbox.Start.MeanS + r.Judge.Time.MeanS}
+	outside, err = spec.Build()
+	return outside, true, err
 }
 
 // planSimulation is a candidate's document as headway simulate has it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/plan"
+	"github.com/headway-rl/headway/workload"
 )
 
 // planDocument is a plan of a moment.
@@ -130,6 +131,48 @@ func TestPlanMarksWhatHasNotSettled(t *testing.T) {
 	}
 }
 
+// Closed forms get the spread of the time in tools, not only its mean; where siblings'
+// times are measured together they do not apply.
+func TestPlanKnowsTheSpreadOfTools(t *testing.T) {
+	application := &app{Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Now: time.Now}
+	for _, test := range []struct {
+		set           string
+		meanS         float64
+		covered, long bool
+	}{
+		{"rollout.tools={calls: 4, time: {kind: exponential, mean_s: 5}}", 20, true, true},
+		{"rollout.tools={calls: 4, time: {kind: fixed, mean_s: 5}}", 20, true, false},
+		{"rollout.tools={calls: 1, time: {kind: empirical, groups: [[1, 3], [2, 6], [1, 5]]}}", 3, false, false},
+		{"rollout.tools=null", 0, true, false},
+	} {
+		problem, err := (&planCmd{File: document(t, planDocument), Set: []string{test.set}}).problem(application)
+		if err != nil {
+			t.Errorf("%s: %v", test.set, err)
+			continue
+		}
+		if covered := problem.Uncovered == ""; covered != test.covered {
+			t.Errorf("%s: uncovered %q", test.set, problem.Uncovered)
+		}
+		if test.meanS == 0 {
+			if !problem.Environment.Zero() {
+				t.Errorf("%s takes time", test.set)
+			}
+			continue
+		}
+		e := problem.Environment
+		if mean := e.Mean() / 1e9; test.covered && math.Abs(mean/test.meanS-1) > 0.05 {
+			t.Errorf("%s: %g s outside, want %g", test.set, mean, test.meanS)
+		}
+		seen := map[int64]bool{}
+		for group := range uint64(20) {
+			seen[e.Draw(workload.NewSource(1, workload.StreamEnvironment), group, 0, 1)/1e6] = true
+		}
+		if test.covered && (len(seen) > 10) != test.long {
+			t.Errorf("%s: %d different times of 20", test.set, len(seen))
+		}
+	}
+}
+
 // The same plan twice prints the same bytes, tables within a terminal's columns.
 func TestPlanIsTheSameTwice(t *testing.T) {
 	file := document(t, planDocument)
@@ -167,6 +210,8 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1e7", "--set", "hardware.slots_per_gpu=16"}, []string{"is more than"}},
 		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1000"}, []string{"slots_per_gpu"}},
 		{[]string{"--set", "rollout.decode_curve=[{active: 1, tokens_per_s: 50}, {active: 2, tokens_per_s: 80}]"}, []string{"rollout.decode_curve.1", "contradicts 50"}},
+		{[]string{"--set", "rollout.decode_curve=[{active: 8, tokens_per_s: 100000}]"}, []string{"rollout.decode_curve.0.tokens_per_s", "is more than"}},
+		{[]string{"--calibrate", document(t, "train: {step_s: 3}\nsteps: {measured: 10}\n")}, []string{"nothing in it is of use"}},
 		{[]string{"--set", "search.batch=[100]"}, []string{"search.batch.0", "multiple"}},
 		{[]string{"--set", "hardware.train_gpus=9"}, []string{"hardware.train_gpus"}},
 		{[]string{"--calibrate", "none"}, []string{"none"}},
