@@ -92,7 +92,7 @@ type Prices struct {
 
 // Budget is what a plan must keep.
 type Budget struct {
-	// StalenessMean is the largest mean staleness, in versions; unset for no such bound.
+	// StalenessMean is the largest mean staleness, in versions; unset for no such bound, but 4 where no bound of the budget is given.
 	StalenessMean float64 `json:"staleness_mean,omitempty" above:"0" max:"1e6"`
 	// StalenessP95 is the largest 95 % quantile, in versions; unset for no such bound.
 	StalenessP95 int `json:"staleness_p95,omitempty" min:"1" max:"1000000"`

@@ -14,6 +14,7 @@ const (
 	trainUnitMax        = 8    // a machine
 	networkDefault      = 50e9 // bytes per second: 400 Gb/s
 	correlationDefault  = 0.2
+	stalenessDefault    = 4 // versions: the lower end of what is published as tolerable, 4 to 8
 )
 
 // planningDefaults fills in the sections of a plan in a document that has any of
@@ -87,6 +88,9 @@ func (c Config) ForPlan() (Config, error) {
 	c = c.clone()
 	c.hardwareDefaults()
 	c.searchDefaults()
+	if c.Budget == (Budget{}) {
+		c.Budget.StalenessMean = stalenessDefault
+	}
 	v := validator{config: c}
 	v.planning()
 	return c, v.errs.orNil()

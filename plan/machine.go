@@ -146,7 +146,9 @@ func (b *builder) decoding() error {
 	}
 	switch {
 	case len(b.document.Rollout.DecodeCurve) > 0:
-		b.curve(b.document.Rollout.DecodeCurve)
+		if err := b.curve(b.document.Rollout.DecodeCurve); err != nil {
+			return err
+		}
 	case h.RolloutTokensPerSPerGPU > 0:
 		return b.measured(h.RolloutTokensPerSPerGPU, h.SlotsPerGPU)
 	case b.known:
@@ -250,13 +252,18 @@ func (b *builder) measured(perGPU, slotsPerGPU float64) error {
 
 // curve takes measured points of one replica: straight lines between the speeds
 // of a slot, level below the first; nothing is known above the last.
-func (b *builder) curve(points []config.DecodePoint) {
+func (b *builder) curve(points []config.DecodePoint) error {
 	replicas := 1
 	if b.wholeFleet() {
 		replicas = b.document.Hardware.RolloutGPUs / b.machine.GPUsPerReplica
 		b.note("the points are of one engine for all %d replicas, and prompts are in their speed", replicas)
 	} else if b.known {
 		b.machine.PrefillS = b.replica().PrefillSeconds(b.machine.PromptTokens)
+	}
+	for i, at := range points {
+		if err := b.reachable(i, float64(at.Active)/float64(replicas), at.TokensPerS); err != nil {
+			return err
+		}
 	}
 	most := points[len(points)-1].Active / replicas
 	if b.machine.SlotsMax == 0 || most < b.machine.SlotsMax {
@@ -265,6 +272,18 @@ func (b *builder) curve(points []config.DecodePoint) {
 	b.machine.StepS = func(active float64) float64 { return 1 / slotSpeedOn(points, active*float64(replicas)) }
 	b.machine.StepLimit = func(float64) string { return "measured" }
 	b.note("decoding by %d measured points, up to %d rollouts on a replica", len(points), most)
+	return nil
+}
+
+// reachable refuses a point of a curve that the device cannot reach.
+func (b *builder) reachable(i int, active, tokensPerS float64) error {
+	if !b.known {
+		return nil
+	}
+	if _, err := b.replica().Measured(active, active*tokensPerS); err != nil {
+		return b.document.Refuse(fmt.Sprintf("rollout.decode_curve.%d.tokens_per_s", i), "cannot be: "+err.Error(), "")
+	}
+	return nil
 }
 
 // slotSpeedOn reads a curve.

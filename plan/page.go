@@ -59,6 +59,9 @@ func (p *Plan) HTML(w io.Writer) error {
 	if !p.Met {
 		warnings = append(warnings, "No setting keeps the budget; what is recommended comes closest.")
 	}
+	if p.Assumed != "" {
+		warnings = append(warnings, capital(p.Assumed)+".")
+	}
 	for _, short := range p.Shortfall {
 		warnings = append(warnings, short.Text)
 	}

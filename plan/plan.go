@@ -17,6 +17,8 @@ type Plan struct {
 	Budget config.Budget `json:"budget"`
 	Prices config.Prices `json:"prices"`
 	Prefer string        `json:"prefer"`
+	// Assumed says what stands in for a budget that was not given, "" where one was.
+	Assumed string `json:"budget_assumed,omitempty"`
 	// Met is false where no setting keeps the budget: Recommended is then the closest.
 	Met bool `json:"met"`
 	// Shortfall says, where the budget is not met, which bound to relax and by how much.
@@ -121,6 +123,8 @@ func (s *search) rank() error {
 		Workload: Workload{MeanTokens: s.eval.tokens, CapTokens: s.problem.Lengths.Quantile(1), GroupSize: d.Rollout.GroupSize,
 			TailMultiplier: s.problem.Lengths.TailMultiplier(d.Rollout.GroupSize), PromptTokens: s.problem.Machine.PromptTokens,
 			EnvironmentS: s.eval.meanS, Acceptance: d.Filter.Acceptance}}
+	s.assume()
+	s.given()
 	return nil
 }
 

@@ -51,6 +51,9 @@ func (p *Plan) head(b *strings.Builder) {
 	what = append(what, fmt.Sprintf("mean %.0f tokens, longest %d, M %.2f", l.MeanTokens, l.CapTokens, l.TailMultiplier), fmt.Sprintf("groups of %d", l.GroupSize))
 	paragraph(b, "", strings.Join(what, " · "))
 	paragraph(b, "", "budget: "+p.budgetText())
+	if p.Assumed != "" {
+		paragraph(b, "! ", capital(p.Assumed)+".")
+	}
 	b.WriteString("\n")
 }
 

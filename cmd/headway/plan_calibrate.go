@@ -99,7 +99,18 @@ func measuredKeys(path string) ([]config.Override, error) {
 		}
 		return err
 	})
+	if err == nil && !slices.ContainsFunc(overrides, plannedWith) {
+		return nil, usageError("give keys such as hardware.train_tokens_per_s_per_gpu, rollout.decode_curve, rollout.length or sync.time_s",
+			"--calibrate %s: nothing in it is of use to a plan", path)
+	}
 	return overrides, err
+}
+
+// plannedWith reports whether a measured key changes a plan.
+func plannedWith(o config.Override) bool {
+	key, _, _ := strings.Cut(o.Text, "=")
+	section, _, _ := strings.Cut(key, ".")
+	return slices.Contains([]string{"rollout", "train", "sync", "filter", "hardware"}, section) && !plan.Unplanned(key)
 }
 
 // whole are sections that are given as one, since their keys belong together.

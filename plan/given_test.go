@@ -1,0 +1,40 @@
+package plan
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// Without a budget one is taken, and said at the top; of a budget without a bound
+// on staleness it is said that nothing bounds it.
+func TestWithoutABudget(t *testing.T) {
+	p := made(t, small, "budget=null")
+	var text bytes.Buffer
+	if err := p.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	if f := p.Recommended.Best(); f.StalenessMean > 4*(1+kept) || !strings.Contains(text.String()[:600], "No budget was given") {
+		t.Errorf("staleness %g in\n%s", f.StalenessMean, text.String())
+	}
+	other := made(t, small, "budget={step_s: 100}")
+	if other.Assumed != "" || !strings.Contains(strings.Join(other.Warnings, "\n"), "nothing bounds staleness") {
+		t.Errorf("assumed %q, warnings %q", other.Assumed, other.Warnings)
+	}
+	if bounded := made(t, small); bounded.Assumed != "" || len(bounded.Warnings) != 0 {
+		t.Errorf("assumed %q, warnings %q", bounded.Assumed, bounded.Warnings)
+	}
+}
+
+// What a simulation would take from a document and a plan does not is named, with
+// what to give instead.
+func TestUnplannedKeysAreNamed(t *testing.T) {
+	p := made(t, small, "train.step_s=90", "rollout.decode_tokens_per_s=40", "rollout.concurrency=256", "train.batch=256", "search.batch=null")
+	warned := strings.Join(p.Warnings, "\n")
+	for _, part := range []string{"train.step_s is given", "hardware.train_tokens_per_s_per_gpu", "rollout.decode_tokens_per_s is given", "hardware.rollout_tokens_per_s_per_gpu",
+		"rollout.concurrency is given", "hardware.slots_per_gpu", "train.batch 256 is tried among other"} {
+		if !strings.Contains(warned, part) {
+			t.Errorf("no %q in %s", part, warned)
+		}
+	}
+}
