@@ -253,7 +253,7 @@ func slimeFindings(d config.Config, runs []observed) []string {
 		fmt.Sprintf("Weight updates: in %d of %d the buffer rises to more than half of the %d rollouts in flight, after steps 5, 10 and 15, as observed.", risen, updates, slots),
 		fmt.Sprintf("Spikes elsewhere: %d in %d runs of %d steps. In %d of them the next batch was full while the trainer was still busy, so that everything else was interrupted and the step after it waited for nothing: its target had been reached at once, as in the observation. %d of them come one or two steps after an update or the start, as those after steps 7 and 17 do and half would if they came anywhere. Whether it happens is chance: a batch is %d groups, and the time they take varies.",
 			spikes, len(runs), slimeSteps, early, soon, d.Train.Batch/d.Rollout.GroupSize),
-		"Two spikes were observed in one run. At the observed wait that is rarer here; the scan has two a run where the trainer waits less than half of the time. How long an update takes hardly changes that.",
+		"Two spikes were observed in one run. At the observed wait that is rarer here; the scan has two a run and more only where the trainer waits less than half of the time. How long an update takes hardly changes that.",
 		"The wait depends on what is not stated, and could come out anywhere in the scan: that it lies near the observed share says that the document's values are possible, and no more. Where the buffer fills does not depend on them.",
 	}
 }
