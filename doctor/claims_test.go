@@ -44,6 +44,25 @@ func TestBoundHolds(t *testing.T) {
 	}
 }
 
+// Time outside the engine is in the bound: without it, a simulation exceeds it.
+func TestBoundCountsTimeOutside(t *testing.T) {
+	decoding, _ := newExamination(caseOf(t, fixed)).stalest()
+	most := 0
+	for _, outside := range []string{"rollout.tools={calls: 4, time: {kind: fixed, mean_s: 30}}", "rollout.tools={calls: 1.5, time: {kind: lognormal, mean_s: 4, tailness: 90, cap_s: 200}}",
+		"rollout.judge.time={kind: fixed, mean_s: 120}"} {
+		c := caseOf(t, fixed, outside)
+		bound, why := newExamination(c).stalest()
+		seen := int(run(t, c, 0, 400).stalest)
+		if seen > bound || bound <= decoding {
+			t.Errorf("%s: staleness %d, more than %d (%d without): %s", outside, seen, bound, decoding, why)
+		}
+		most = max(most, seen)
+	}
+	if most <= decoding {
+		t.Errorf("none is staler than %d, and lengths alone prove %d", most, decoding)
+	}
+}
+
 // Where no bound is proven there is none given.
 func TestBoundIsNotClaimed(t *testing.T) {
 	for _, overrides := range [][]string{
@@ -53,6 +72,9 @@ func TestBoundIsNotClaimed(t *testing.T) {
 		{"queue.policy=block"},
 		{"rollout.partial.interrupt=batch"},
 		{"rollout.environment={kind: exponential, mean_s: 1}"},
+		{"rollout.tools={calls: 2, time: {kind: exponential, mean_s: 1}}"},
+		{"rollout.tools={calls: 2, calls_kind: poisson, time: {kind: fixed, mean_s: 1}}"},
+		{"rollout.judge.time={kind: lognormal, mean_s: 1, tailness: 50}"},
 	} {
 		if bound, why := newExamination(caseOf(t, append(overrides, lengths)...)).stalest(); bound >= 0 {
 			t.Errorf("%q: %d: %s", overrides, bound, why)

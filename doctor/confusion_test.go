@@ -173,9 +173,9 @@ func (c *confusion) rates() (named, found, silent float64) {
 
 // TestConfusion holds doctor's verdict on random documents against what a
 // simulation of another seed then does: of four times the length over 1,000
-// documents with HEADWAY_LONG, of doctor's own length over 40 without.
+// documents with HEADWAY_LONG, of doctor's own length over 20 without.
 func TestConfusion(t *testing.T) {
-	documents, times := 40, 1
+	documents, times := 20, 1
 	if os.Getenv("HEADWAY_LONG") != "" {
 		documents, times = 1000, 4
 	}

@@ -38,7 +38,7 @@ var choices = [][]string{
 // well-formed findings and no error, where doctor proves a bound it holds, and
 // where it simulates a standstill a simulation of its own stands still.
 func TestRandomDocuments(t *testing.T) {
-	documents := 40
+	documents := 25
 	if os.Getenv("HEADWAY_LONG") != "" {
 		documents = 3000
 	}
