@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -234,6 +235,8 @@ func (s *search) pick(rules []Candidate, n int) []Candidate {
 	}
 	if best := p.best(s.ranked); best >= 0 {
 		add(s.ranked[best])
+	} else if both := slices.Concat(rules, s.ranked); p.closest(both) >= 0 {
+		add(both[p.closest(both)])
 	}
 	good := p.order(rules)
 	for _, i := range good[:min(len(good), n/2)] {
@@ -316,7 +319,7 @@ func (s *search) recommend() error {
 		chosen = p.closest(s.finals)
 	}
 	if chosen < 0 {
-		return fmt.Errorf("plan: none of the settings tried can be simulated: %s", s.refused)
+		return fmt.Errorf("plan: none of the settings tried can be simulated: %s", cmp.Or(s.refused, "the last of them gave no steps to measure"))
 	}
 	s.plan.Recommended = s.finals[chosen]
 	s.plan.Finalists = s.finals

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,8 +29,8 @@ type planCmd struct {
 	Prefer    string   `placeholder:"WHAT" help:"Make small within the budget: speed (default) or cost. search.prefer."`
 	Finalists string   `placeholder:"N" help:"Settings simulated at the end: search.finalists."`
 	Calibrate []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
-	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a document of its own, for simulate, predict, doctor and run."`
-	HTML      string   `name:"html" placeholder:"OUT" help:"Write the plan as a page with the frontier to explore."`
+	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a new document of its own, for simulate, predict, doctor and run."`
+	HTML      string   `name:"html" placeholder:"OUT" help:"Write the plan as a new page with the frontier to explore."`
 	Schedules bool     `help:"Compare schedules at the recommended split instead: synchronous, one step off, streamed, fully async, partial rollout."`
 	Presets   bool     `help:"List the models and GPUs that are known instead, with their sources."`
 }
@@ -38,6 +39,9 @@ type planCmd struct {
 func (c *planCmd) Run(application *app) error {
 	if c.Presets {
 		return c.presets(application)
+	}
+	if err := c.paths(); err != nil {
+		return err
 	}
 	problem, err := c.problem(application)
 	if err != nil {
@@ -53,13 +57,13 @@ func (c *planCmd) Run(application *app) error {
 	if c.Schedules {
 		return c.schedules(application, &problem, made)
 	}
-	if err := c.files(application, &problem, made); err != nil {
-		return err
-	}
 	if c.JSON {
 		err = printJSON(application.Stdout, made)
 	} else {
 		err = made.Text(application.Stdout)
+	}
+	if err == nil {
+		err = c.files(application, &problem, made)
 	}
 	if err == nil && !made.Met {
 		err = runError("relax the bound it names, or give more GPUs", "no setting keeps the budget")
@@ -179,6 +183,26 @@ func (c *planCmd) document(application *app) (config.Config, error) {
 		overrides = append(overrides, config.Override{Text: text})
 	}
 	return raw.SetWith(overrides...)
+}
+
+// paths refuses, before anything is searched, files that exist or cannot be made.
+func (c *planCmd) paths() error {
+	if c.Write != "" && c.Write == c.HTML {
+		return usageError("name two files", "--write and --html both name %s", c.Write)
+	}
+	for _, f := range []struct{ flag, path string }{{"--write", c.Write}, {"--html", c.HTML}} {
+		if f.path == "" {
+			continue
+		}
+		file, err := createFile(f.flag, f.path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.Close(), os.Remove(f.path)); err != nil {
+			return usageError("name a file in a folder that can be written to", "%s: %w", f.flag, err)
+		}
+	}
+	return nil
 }
 
 // files writes what --write and --html ask for.

@@ -301,3 +301,13 @@ func BenchmarkPlanFinalists(b *testing.B) {
 		b.ReportMetric(float64(made.Searched.Simulated), "simulated")
 	}
 }
+
+// decoded reads what --json printed.
+func decoded(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var made map[string]any
+	if err := json.Unmarshal([]byte(text), &made); err != nil {
+		t.Fatalf("%v: %.500s", err, text)
+	}
+	return made
+}

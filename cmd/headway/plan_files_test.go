@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Files that exist or cannot be made are refused before anything is searched.
+func TestPlanRefusesPathsFirst(t *testing.T) {
+	folder := t.TempDir()
+	taken := filepath.Join(folder, "taken")
+	if err := os.WriteFile(taken, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--write", "--html"} {
+		for path, said := range map[string]string{taken: "nothing is overwritten", folder: "nothing is overwritten", filepath.Join(folder, "none", "x"): "existing directory"} {
+			code, stdout, stderr := headway(t, "plan", document(t, planDocument), flag, path)
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, said) || !strings.Contains(stderr, flag) || strings.Contains(stderr, "ranking") {
+				t.Errorf("%s %s: code %d: %s", flag, path, code, stderr)
+			}
+		}
+	}
+	if text, err := os.ReadFile(taken); err != nil || string(text) != "mine" {
+		t.Errorf("%q, %v", text, err)
+	}
+	same := filepath.Join(folder, "same")
+	if code, _, _ := headway(t, "plan", document(t, planDocument), "--write", same, "--html", same); code != exitUsage {
+		t.Errorf("one file for both: code %d", code)
+	}
+}
+
+// The closest to a budget that nothing keeps is the closest, and the verdict is the
+// same, with one finalist as with several; the document written says that it misses.
+func TestPlanVerdictDoesNotHangOnFinalists(t *testing.T) {
+	periods := map[string]float64{}
+	for _, finalists := range []string{"1", "4"} {
+		written := filepath.Join(t.TempDir(), "best.yaml")
+		code, stdout, stderr := headway(t, "plan", "--json", document(t, planDocument), "--set", "budget={step_s: 1}", "--finalists", finalists, "--write", written)
+		made := decoded(t, stdout)
+		if code != exitFailure || walk(t, made, "met") != false {
+			t.Fatalf("code %d: %s", code, stderr)
+		}
+		periods[finalists] = walk(t, made, "recommended", "simulated", "period_s").(float64)
+		if text, err := os.ReadFile(written); err != nil || !strings.Contains(string(text), "misses budget.step_s") {
+			t.Errorf("%v: %.300s", err, text)
+		}
+	}
+	if periods["1"] > 1.05*periods["4"] {
+		t.Errorf("the closest by finalists: %v", periods)
+	}
+	for _, finalists := range []string{"1", "6"} {
+		code, stdout, stderr := headway(t, "plan", "--json", document(t, planDocument), "--set", "budget={staleness_mean: 0.05}", "--set", "search.policies=null", "--finalists", finalists)
+		if made := decoded(t, stdout); code != exitDone || walk(t, made, "met") != true {
+			t.Errorf("%s finalists: code %d: %s", finalists, code, stderr)
+		}
+	}
+}
