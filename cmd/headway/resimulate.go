@@ -60,6 +60,9 @@ func (c *resimulateCmd) Run(application *app) error {
 	if err != nil {
 		return err
 	}
+	if takes := costly(document); takes != "" {
+		return usageError("choose fewer slots", "%s", takes)
+	}
 	again, err := resimulateDir(c.Path, document)
 	if err != nil {
 		return err

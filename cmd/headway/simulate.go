@@ -25,7 +25,7 @@ type simulateCmd struct {
 	Out    string   `placeholder:"FILE" help:"Stream a grid's results to a new FILE.csv or FILE.parquet, a row a setting."`
 	HTML   string   `name:"html" placeholder:"FILE" help:"Write a grid as a self-contained page: lines, maps and a table."`
 	Resume bool     `help:"Go on with an interrupted grid's FILE.csv."`
-	Yes    bool     `help:"Start a grid that takes long without asking."`
+	Yes    bool     `help:"Start what takes long, or much memory, without asking."`
 	Accept bool     `name:"accept-unsettled" help:"Report means that have not settled, marked, instead of refusing them."`
 	Bias   bool     `help:"Compare what is trained with what is started: by length, environment time, prompt, level, and length against order in a batch."`
 	Trace  string   `placeholder:"OUT" help:"Write the trace of a single simulation to a new file; headway replay reads it."`
@@ -72,6 +72,9 @@ func (c *simulateCmd) single(application *app) error {
 		return err
 	}
 	warn(application, cases[0].document.Warnings())
+	if takes := costly(cases[0].document); takes != "" && !c.Yes {
+		return usageError("--yes starts it all the same; fewer slots or a smaller steps.measured take less", "%s", takes)
+	}
 	files, err := c.files()
 	if err != nil {
 		return err

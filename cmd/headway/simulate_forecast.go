@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/report"
 )
 
 // When a grid is measured and asked about before it starts.
@@ -51,4 +54,28 @@ func briefly(s float64) string {
 		return fmt.Sprintf("%.3g ms", 1000*s)
 	}
 	return roughly(s)
+}
+
+// What one simulation takes, roughly: bytes a slot and a train step of the series,
+// and rollouts per second on a slow core.
+const (
+	slotBytes      = 900
+	stepBytes      = 150
+	slowRollouts   = 2e6
+	memoryUnasked  = 4 << 30
+	rolloutsOfSlot = 3 // a slot's first rollouts, until the first are trained
+)
+
+// costly says what a single simulation of a document would take where that is more
+// than anybody expects of a command that was not asked for it, "" where it is not.
+func costly(d config.Config) string {
+	steps := float64(d.Steps.Warmup + d.Steps.Measured)
+	slots := float64(d.Rollout.Concurrency)
+	if bytes := slots*slotBytes + steps*stepBytes; bytes > memoryUnasked {
+		return fmt.Sprintf("rollout.concurrency %d over %s train steps takes about %.0f GB of memory", d.Rollout.Concurrency, report.Count(int64(steps)), bytes/1e9)
+	}
+	if s := (rolloutsOfSlot*slots + steps*float64(d.Train.Batch)) / slowRollouts; s > askAfter.Seconds() {
+		return fmt.Sprintf("%s train steps of %d rollouts take about %s", report.Count(int64(steps)), d.Train.Batch, roughly(s))
+	}
+	return ""
 }

@@ -267,3 +267,13 @@ func damage(t *testing.T, path string) {
 		}
 	}
 }
+
+// TestSimulateAsksForWhatIsCostly: one mistyped zero must not fill the memory.
+func TestSimulateAsksForWhatIsCostly(t *testing.T) {
+	for key, want := range map[string]string{"rollout.concurrency=16777216": "GB of memory", "steps.measured=90000000": "GB of memory", "steps.measured=20000000": "take about"} {
+		code, _, stderr := headway(t, "simulate", "../../examples/simulation.yaml", "--set", key)
+		if code != exitUsage || !strings.Contains(stderr, want) || !strings.Contains(stderr, "--yes") {
+			t.Errorf("%s: exit code %d and %q, want 2 and what says %q", key, code, stderr, want)
+		}
+	}
+}
