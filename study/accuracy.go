@@ -142,6 +142,8 @@ type AccuracyFigures struct {
 	P99     int     `json:"p99"`
 	Period  float64 `json:"period_over_step"`
 	Dropped float64 `json:"dropped_share"`
+	// Token is the mean staleness of trained tokens; 0 where a form gives none.
+	Token float64 `json:"token_mean"`
 }
 
 // AccuracyRow is a cell: the simulation and, in the order of [AccuracySteps],
@@ -293,7 +295,8 @@ func accuracyRow(c AccuracyCell, e *theory.Estimator, opt AccuracyOptions) (Accu
 	}
 	s := result.Summary
 	row.Simulated = AccuracyFigures{Mean: s.Staleness.Mean, P50: int(s.Staleness.P50), P95: int(s.Staleness.P95), P99: int(s.Staleness.P99),
-		Period: s.PeriodS.Mean / stepS, Dropped: max(0, 1-float64(s.Steps)*float64(cfg.Loop.BatchGroups)/float64(max(s.GroupsReady, 1)))}
+		Period: s.PeriodS.Mean / stepS, Dropped: max(0, 1-float64(s.Steps)*float64(cfg.Loop.BatchGroups)/float64(max(s.GroupsReady, 1))),
+		Token: s.TokenStaleness.Mean}
 	row.Half = (s.Confidence.StalenessMean95[1] - s.Confidence.StalenessMean95[0]) / 2
 	row.Steps = int(s.Steps)
 	row.Forms = accuracyForms(c, e, best)
@@ -306,7 +309,7 @@ func accuracyForms(c AccuracyCell, e *theory.Estimator, best theory.Estimate) []
 	forms := []AccuracyFigures{{Mean: published.Mean, P50: -1, P95: -1, P99: -1, Period: published.PeriodRelative, Dropped: max(0, 1-1/c.Rho)}}
 	for _, step := range AccuracySteps[1:] {
 		f := e.With(step.with).Estimate(c.point())
-		forms = append(forms, AccuracyFigures{f.Mean, f.P50, f.P95, f.P99, f.PeriodRelative, f.DroppedShare})
+		forms = append(forms, AccuracyFigures{f.Mean, f.P50, f.P95, f.P99, f.PeriodRelative, f.DroppedShare, f.TokenStaleness})
 	}
 	return forms
 }

@@ -42,6 +42,9 @@ func TestAccuracyHolds(t *testing.T) {
 		if after.DroppedWorst > 0.03 {
 			t.Errorf("%s: the share dropped is off by %.3f", name, after.DroppedWorst)
 		}
+		if after.TokenError == 0 || after.TokenError > 0.01 || after.TokenWorst > 0.05 || before.TokenError != 0 {
+			t.Errorf("%s: mean staleness of tokens off by %.4f, at most %.4f; published %.4f", name, after.TokenError, after.TokenWorst, before.TokenError)
+		}
 	}
 	for _, r := range a.Rows {
 		if !r.Covered {
@@ -52,7 +55,7 @@ func TestAccuracyHolds(t *testing.T) {
 	if err := AccuracyMarkdown(&document, a, Provenance{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"## What it is held to", "### Outside ρ 0.9–1.1", "## Quantiles", "fitted"} {
+	for _, part := range []string{"## What it is held to", "### Outside ρ 0.9–1.1", "## Quantiles", "token error", "fitted"} {
 		if !strings.Contains(document.String(), part) {
 			t.Errorf("the document has no %q", part)
 		}

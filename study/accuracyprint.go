@@ -78,7 +78,7 @@ func (a Accuracy) writeVerdicts(b *strings.Builder) {
 }
 
 func (a Accuracy) writeSteps(b *strings.Builder) {
-	b.WriteString("## Before and after each correction\n\nEach form has the corrections of those above it. Mean staleness: mean and largest relative error, in versions in brackets, and the share of cells within 2 %; period: mean and largest relative error.\n\n")
+	b.WriteString("## Before and after each correction\n\nEach form has the corrections of those above it. Mean staleness: mean and largest relative error, in versions in brackets, and the share of cells within 2 %; period and mean staleness of tokens: mean and largest relative error.\n\n")
 	for _, s := range a.Forms {
 		fmt.Fprintf(b, "- *%s*: %s.\n", s.Name, s.Corrects)
 	}
@@ -99,7 +99,7 @@ func (a Accuracy) writeSteps(b *strings.Builder) {
 
 // totalHeader names the columns of a total.
 func totalHeader(first string) []string {
-	return []string{first, "cells", "mean error", "largest", "within 2 %", "within 5 %", "period error", "largest", "dropped, largest", "p50 exact", "p95 exact", "p99 exact", "two off"}
+	return []string{first, "cells", "mean error", "largest", "within 2 %", "within 5 %", "period error", "largest", "dropped, largest", "token error", "largest", "p50 exact", "p95 exact", "p99 exact", "two off"}
 }
 
 // cells are the columns of a total.
@@ -110,8 +110,9 @@ func (t AccuracyTotal) cells(quantiles bool) []string {
 		percent(t.Within2), percent(t.Within5),
 		fmt.Sprintf("%.2f %%", 100*t.PeriodError), fmt.Sprintf("%.1f %%", 100*t.PeriodWorst), fmt.Sprintf("%.1f points", 100*t.DroppedWorst)}
 	if !quantiles {
-		return append(row, "–", "–", "–", "–")
+		return append(row, "–", "–", "–", "–", "–", "–")
 	}
+	row = append(row, fmt.Sprintf("%.2f %%", 100*t.TokenError), fmt.Sprintf("%.1f %%", 100*t.TokenWorst))
 	return append(row, percent(t.Exact[0]), percent(t.Exact[1]), percent(t.Exact[2]), fmt.Sprint(t.TwoOff))
 }
 

@@ -42,6 +42,10 @@ type AccuracyTotal struct {
 	// for the published form, which has none.
 	Exact  [3]int `json:"exact_quantiles"`
 	TwoOff int    `json:"quantiles_two_off"`
+	// TokenError is the mean, TokenWorst the largest relative error of the tokens'
+	// mean staleness; 0 for the published form.
+	TokenError float64 `json:"token_mean_error"`
+	TokenWorst float64 `json:"token_worst_error"`
 	// Worst is the cell of WorstError.
 	Worst AccuracyCell `json:"worst_cell"`
 }
@@ -66,7 +70,7 @@ func (a Accuracy) Total(form int, keep func(AccuracyRow) bool) AccuracyTotal {
 		}
 	}
 	if n := float64(t.Cells); n > 0 {
-		t.MeanError, t.MeanVersions, t.PeriodError = t.MeanError/n, t.MeanVersions/n, t.PeriodError/n
+		t.MeanError, t.MeanVersions, t.PeriodError, t.TokenError = t.MeanError/n, t.MeanVersions/n, t.PeriodError/n, t.TokenError/n
 	}
 	return t
 }
@@ -97,6 +101,11 @@ func (t *AccuracyTotal) add(r AccuracyRow, form int) {
 		t.PeriodWithin++
 	}
 	t.DroppedWorst = max(t.DroppedWorst, math.Abs(f.Dropped-r.Simulated.Dropped))
+	if f.Token > 0 {
+		token := math.Abs(f.Token/r.Simulated.Token - 1)
+		t.TokenError += token
+		t.TokenWorst = max(t.TokenWorst, token)
+	}
 	t.quantiles(f, r.Simulated)
 }
 

@@ -15,6 +15,16 @@ const harmless = 0.005
 // are off by up to 70 % at 0, by at most 4 % at 0.026 (tailness 2).
 const lockedSpread = 0.02
 
+// Least settings that the forms are for, found by simulation: below them means are
+// 2 to 10 % off and more, as slots no longer make a smooth stream of groups, a
+// batch is no longer many arrivals, or a few groups in many are trained.
+const (
+	leastSlots      = 32
+	slotsPerSibling = 2 // C/S
+	leastGroups     = 4
+	leastAcceptance = 0.25
+)
+
 // reasonOf decides what holds. Everything holds for drop with oldest-first
 // selection. Where the queue is drained in every period (ρ well below 1) order
 // and overflow rules hardly act, so the other policies share its figures.
@@ -28,8 +38,12 @@ func (t *tail) reasonOf(p *Point, e *effective, d *Distribution) Reason {
 		return ReasonOrder
 	case t.spread < lockedSpread:
 		return ReasonLocked
-	case p.ConcurrencyRollouts < float64(e.shape.size):
+	case p.ConcurrencyRollouts < max(leastSlots, slotsPerSibling*float64(e.shape.size)):
 		return ReasonFewSlots
+	case e.groups < leastGroups:
+		return ReasonFewGroups
+	case p.Acceptance < leastAcceptance:
+		return ReasonFilter
 	}
 	return ReasonNone
 }
@@ -53,14 +67,14 @@ func reasonText(p *Point, t *tail, out *Estimate) string {
 		}
 		return fmt.Sprintf("sync mode %s changes how long rollouts take: no closed form; simulate", p.SyncMode)
 	case ReasonPausedNear:
-		return fmt.Sprintf("paused engines turn the run from train-bound (ρ = %.2f) to rollout-bound: no closed form near there; simulate", out.Utilization)
+		return fmt.Sprintf("paused engines leave the trainer now waiting and now not (effective ρ = %.2f): no closed form near there; simulate", out.Utilization)
 	case ReasonDiscards:
 		return fmt.Sprintf("policy max would discard: under drop %.1f %% of groups exceed the budget of %d; the closed form does not cover what discarding does to lengths, staleness and period; simulate",
 			100*out.ShareAboveBudget, p.MaxStaleness)
-	case ReasonLongSync, ReasonGang, ReasonThreshold:
+	case ReasonLongSync, ReasonUnevenSync, ReasonGang, ReasonThreshold:
 		return r.Sentence() + ": no closed form; simulate"
-	case ReasonFewSlots:
-		return r.Sentence() + ", the longest of them no longer sets the group's time; simulate"
+	case ReasonFewSlots, ReasonFewGroups, ReasonFilter:
+		return r.Sentence() + "; the figures are rough: simulate"
 	}
 	return r.Sentence() + "; simulate"
 }

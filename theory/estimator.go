@@ -200,8 +200,11 @@ func (out *Estimate) staleness(p *Point, t *tail, e *effective, d *Distribution)
 		out.ShareAboveBudget = d.ShareAbove(p.BudgetVersions)
 	}
 	if t.maxSum > 0 {
-		// A token is younger than its group's first by what [TokenPreQueue] leaves.
-		out.TokenStaleness = out.Mean - d.unit*(t.multiplier-t.maxSum+t.meanSquare/2)
+		stagger := float64(e.shape.size-1) / e.slots
+		if !e.with.has(CorrectStagger) {
+			stagger = 0
+		}
+		out.TokenStaleness = d.tokenMean(e.shape.tokensOf(stagger, t.maxSum-t.meanSquare/2))
 	}
 }
 

@@ -14,9 +14,12 @@ const (
 	ReasonDiscards                 // policy max discards a share that matters
 	ReasonLongSync                 // a sync longer than a period skips versions
 	ReasonSyncMode                 // drain and restart change how long rollouts take
-	ReasonPausedNear               // paused engines turn the run from train- to rollout-bound
-	ReasonGang                     // start order gang with few groups in flight
-	ReasonFewSlots                 // fewer slots than a group has rollouts
+	ReasonPausedNear               // paused engines where the trainer waits for some steps and not for others
+	ReasonUnevenSync               // one of several steps a sync takes all its time
+	ReasonGang                     // start order gang with fewer than 16 groups in flight
+	ReasonFewSlots                 // fewer than 32 slots, or than two for each of a group's rollouts
+	ReasonFewGroups                // fewer than four groups a batch
+	ReasonFilter                   // filters that keep less than a quarter
 	ReasonLocked                   // nearly equal lengths: phase locking, not smooth
 	ReasonThreshold                // policy threshold between binding and not binding
 	ReasonBarrier                  // synchronous batch that is filtered or too large
@@ -31,9 +34,12 @@ var reasons = [...]struct{ name, sentence string }{
 	ReasonDiscards:   {"discards", "policy max discards groups, which changes lengths, staleness and period"},
 	ReasonLongSync:   {"long_sync", "a weight sync that takes longer than a train period skips versions"},
 	ReasonSyncMode:   {"sync_mode", "this sync mode changes how long rollouts take"},
-	ReasonPausedNear: {"paused_near", "paused engines turn the run from train-bound to rollout-bound"},
-	ReasonGang:       {"gang", "start gang with fewer than four groups in flight leaves many slots idle"},
-	ReasonFewSlots:   {"few_slots", "with fewer slots than a group has rollouts siblings run one after another"},
+	ReasonPausedNear: {"paused_near", "paused engines leave the trainer waiting at some steps and not at others"},
+	ReasonUnevenSync: {"uneven_sync", "one step in several takes the whole time of a weight sync, which a mean step does not show"},
+	ReasonGang:       {"gang", "start gang with fewer than 16 groups in flight leaves many slots idle"},
+	ReasonFewSlots:   {"few_slots", "with fewer than 32 slots, or than two for each of a group's rollouts, groups do not become ready in a smooth stream"},
+	ReasonFewGroups:  {"few_groups", "a batch of fewer than four groups comes as irregularly as single groups do"},
+	ReasonFilter:     {"filter", "filters that keep less than a quarter leave the trained groups far apart"},
 	ReasonLocked:     {"locked", "rollouts take nearly equal times, so groups fall in step with the trainer (phase locking) and staleness is a staircase"},
 	ReasonThreshold:  {"threshold", "policy threshold neither always nor never binds here"},
 	ReasonBarrier:    {"barrier", "the barrier of this synchronous batch is not predicted"},
@@ -49,7 +55,13 @@ func (r Reason) Sentence() string { return reasons[min(int(r), len(reasons)-1)].
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // blind reports whether nothing about staleness is known.
-func (r Reason) blind() bool { return r != ReasonNone && r != ReasonLocked && r != ReasonFewSlots }
+func (r Reason) blind() bool {
+	switch r {
+	case ReasonNone, ReasonLocked, ReasonFewSlots, ReasonFewGroups, ReasonFilter:
+		return false
+	}
+	return true
+}
 
 // untimed reports whether not even the period is known.
 func (r Reason) untimed() bool { return r.blind() && r != ReasonOrder }

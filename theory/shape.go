@@ -16,6 +16,8 @@ type groupTimes struct {
 	grid grid
 	area []float64
 	mean float64
+	// share is F itself, on the grid; nil where nothing asks for it.
+	share []float64
 }
 
 // grid is a set of points in two uniform parts, fine up to where nearly all
@@ -71,24 +73,26 @@ func (g *groupTimes) below(x float64) float64 {
 	return g.area[i] + share*(g.area[i+1]-g.area[i])
 }
 
-// Stagger is by how much the last sibling of a group starts after the first:
-// siblings take slots one by one as these free up, C a mean rollout time, so the
-// i-th starts i/C later. It is counted in mean rollout times, (S−1)/C.
-
-// staggers is how many staggers are tabulated, evenly over [0, 1]; beyond the
-// last there are fewer slots than siblings.
+// staggers is how many staggers are tabulated, evenly over [0, 1]. A stagger is by
+// how much the last sibling of a group starts after the first: siblings take slots
+// one by one as these free up, C a mean rollout time, so the i-th starts i/C
+// later. It is counted in mean rollout times, (S−1)/C; beyond 1 there are fewer
+// slots than siblings.
 const staggers = 9
 
 // shape is what estimates need of a workload, in mean rollout times.
 type shape struct {
 	size       int // S
 	grid       grid
+	single     []float64 // distribution function of one rollout, on grid
 	rollout    []float64 // distribution function of one rollout to the power size/blocks, on grid
 	group      []float64 // of the longest sibling, on grid
 	blocks     int       // siblings that start together count as one block
 	dispersion Dispersion
 	once       [staggers]sync.Once
 	times      [staggers]*groupTimes
+	tokenOnce  [staggers]sync.Once
+	tokens     [staggers]*groupTimes
 }
 
 // maxBlocks bounds how finely the siblings' starts are resolved.
@@ -101,6 +105,7 @@ func newShape(rollout, group workload.Distribution, size int) *shape {
 	s := &shape{size: size, blocks: min(size, maxBlocks), dispersion: NewDispersion(rollout, size)}
 	s.grid = newGrid(group.Quantile(0.995), longest+1)
 	s.group = onGrid(group, s.grid)
+	s.single = onGrid(rollout, s.grid)
 	s.rollout = make([]float64, gridPoints)
 	for i, f := range s.group {
 		// From the group's own law, so that correlated siblings keep their M.
@@ -138,7 +143,7 @@ func (s *shape) at(i int) *groupTimes {
 // staggered is the product of the blocks' distribution functions, each started
 // later than the one before.
 func (s *shape) staggered(stagger float64) *groupTimes {
-	t := &groupTimes{grid: s.grid, area: make([]float64, gridPoints)}
+	t := &groupTimes{grid: s.grid, area: make([]float64, gridPoints), share: make([]float64, gridPoints)}
 	last, lastPoint := 0.0, 0.0
 	for i := range gridPoints {
 		x := s.grid.point(i)
@@ -157,6 +162,7 @@ func (s *shape) staggered(stagger float64) *groupTimes {
 		if i > 0 {
 			t.area[i] = t.area[i-1] + (f+last)/2*(x-lastPoint)
 		}
+		t.share[i] = f
 		last, lastPoint = f, x
 	}
 	t.mean = s.grid.last - t.area[gridPoints-1]
@@ -164,15 +170,18 @@ func (s *shape) staggered(stagger float64) *groupTimes {
 }
 
 // rolloutAt interpolates a block's distribution function.
-func (s *shape) rolloutAt(x float64) float64 {
+func (s *shape) rolloutAt(x float64) float64 { return s.grid.value(s.rollout, x) }
+
+// value interpolates a distribution function.
+func (g grid) value(f []float64, x float64) float64 {
 	if x <= 0 {
 		return 0
 	}
-	if x >= s.grid.last {
+	if x >= g.last {
 		return 1
 	}
-	i, share := s.grid.find(x)
-	return s.rollout[i] + share*(s.rollout[i+1]-s.rollout[i])
+	i, share := g.find(x)
+	return f[i] + share*(f[i+1]-f[i])
 }
 
 // spread is the group-time law of one setting: that of the nearest tabulated
@@ -184,13 +193,18 @@ type spread struct {
 
 // of returns the law for a stagger in mean rollout times.
 func (s *shape) of(stagger float64) spread {
+	return s.pick(stagger, s.at)
+}
+
+// pick is the law of a stagger among tables of neighbouring ones.
+func (s *shape) pick(stagger float64, table func(int) *groupTimes) spread {
 	if s.size == 1 {
-		return spread{times: s.at(0)}
+		return spread{times: table(0)}
 	}
 	at := min(max(stagger, 0), 1) * (staggers - 1)
 	i := min(int(at), staggers-2)
 	share := at - float64(i)
-	low, high := s.at(i), s.at(i+1)
+	low, high := table(i), table(i+1)
 	mean := low.mean + share*(high.mean-low.mean)
 	if share > 0.5 {
 		low = high
