@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,24 +43,35 @@ func lookup(what, name string, known []string, others map[string]string) (int, e
 	return 0, fmt.Errorf("%s %q is not known; nearest: %s; %s", what, name, strings.Join(nearest(wanted, known, others), ", "), howToList)
 }
 
-// nearest lists the known names of least edit distance, three at most.
+// nearest lists the known names that begin so, then those of least edit distance,
+// three at most.
 func nearest(wanted string, known []string, others map[string]string) []string {
 	candidates := append(slices.Clone(known), slices.Sorted(maps.Keys(others))...)
-	least := len(wanted) + 1000
+	slices.SortStableFunc(candidates, func(a, b string) int {
+		return cmp.Or(prefixed(b, wanted)-prefixed(a, wanted), editDistance(wanted, a)-editDistance(wanted, b))
+	})
+	least := editDistance(wanted, candidates[0])
 	var found []string
 	for _, candidate := range candidates {
-		distance := editDistance(wanted, candidate)
+		if prefixed(candidate, wanted) == 0 && editDistance(wanted, candidate) > least {
+			break
+		}
 		if usual, other := others[candidate]; other {
 			candidate = usual
 		}
-		switch {
-		case distance < least:
-			least, found = distance, []string{candidate}
-		case distance == least && len(found) < 3 && !slices.Contains(found, candidate):
+		if len(found) < 3 && !slices.Contains(found, candidate) {
 			found = append(found, candidate)
 		}
 	}
 	return found
+}
+
+// prefixed is 1 for a name that begins as wanted, 0 for another.
+func prefixed(name, wanted string) int {
+	if strings.HasPrefix(name, wanted) {
+		return 1
+	}
+	return 0
 }
 
 // editDistance counts the insertions, deletions and substitutions between two names.

@@ -113,13 +113,13 @@ func TestNames(t *testing.T) {
 }
 
 func TestUnknownNamesSayTheNearest(t *testing.T) {
-	for given, nearest := range map[string]string{"qwen3-9b": "qwen3-4b, qwen3-8b", "lama-3.1-8b": "llama-3.1-8b", "gtp-oss-20b": "gpt-oss-20b", "deepseek-v33": "deepseek-v3"} {
+	for given, nearest := range map[string]string{"qwen3-9b": "qwen3-4b, qwen3-8b", "lama-3.1-8b": "llama-3.1-8b", "gtp-oss-20b": "gpt-oss-20b", "deepseek-v33": "deepseek-v3", "qwen3-30": "qwen3-30b-a3b"} {
 		_, err := ModelNamed(given)
 		if err == nil || !strings.Contains(err.Error(), "nearest: "+nearest) || !strings.Contains(err.Error(), "headway plan --presets") {
 			t.Errorf("%q: %v, want the nearest (%s) and how to list all", given, err, nearest)
 		}
 	}
-	for given, nearest := range map[string]string{"h1000": "h100-sxm", "mi300": "mi300x", "b20": "h20, b200"} {
+	for given, nearest := range map[string]string{"h1000": "h100-sxm", "mi300": "mi300x", "b20": "b200"} {
 		_, err := GPUNamed(given)
 		if err == nil || !strings.Contains(err.Error(), "nearest: "+nearest) || !strings.Contains(err.Error(), "headway plan --presets") {
 			t.Errorf("%q: %v, want the nearest (%s) and how to list all", given, err, nearest)

@@ -25,6 +25,8 @@ type Lever struct {
 	CostRatio       float64 `json:"cost_per_update_ratio"`
 	// Keeps says that the budget is kept after the change.
 	Keeps bool `json:"keeps_budget"`
+	// GPUsNeeded is how many GPUs the change takes where there are fewer, else 0.
+	GPUsNeeded int `json:"gpus_needed,omitempty"`
 	// Basis is closed form or simulated: both sides of the comparison alike.
 	Basis string `json:"basis"`
 	// Note says what else changes with it; "" for nothing.
@@ -66,6 +68,9 @@ func (s *search) levers() error {
 			continue // neither can say
 		}
 		l.price(s.problem, before, f)
+		if n := pulls[i].candidate.GPUs(); n > s.problem.Machine.GPUs {
+			l.GPUsNeeded = n
+		}
 		s.plan.Levers = append(s.plan.Levers, l)
 	}
 	return nil
@@ -108,6 +113,17 @@ func (l *Lever) price(p *Problem, before, after *Figures) {
 	}
 	over, _ := p.excess(after)
 	l.Keeps = over == 0
+}
+
+// keeping says in a word or two whether the lever can be pulled within the budget.
+func (l *Lever) keeping() string {
+	switch {
+	case l.GPUsNeeded > 0 && l.Keeps:
+		return fmt.Sprintf("needs %d GPUs", l.GPUsNeeded)
+	case l.Keeps:
+		return "kept"
+	}
+	return "broken"
 }
 
 // pulls lists the levers of a setting.

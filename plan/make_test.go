@@ -192,6 +192,15 @@ func TestLevers(t *testing.T) {
 	}
 }
 
+// A lever that takes more GPUs than there are says how many.
+func TestLeversBeyondTheGPUs(t *testing.T) {
+	for _, l := range made(t, small, "hardware.rollout_gpus=8", "hardware.train_gpus=8").Levers {
+		if want := 17; l.Name == "gpus" && (l.GPUsNeeded != want || l.Keeps && l.keeping() != "needs 17 GPUs") || l.Name != "gpus" && l.GPUsNeeded != 0 {
+			t.Errorf("%s says %q and needs %d GPUs of 16", l.Change, l.keeping(), l.GPUsNeeded)
+		}
+	}
+}
+
 // The document that is written resolves to the setting it was made from.
 func TestWrittenDocuments(t *testing.T) {
 	problem := problemOf(t, small)

@@ -124,11 +124,7 @@ func (p *Plan) bindingTitle() string {
 func (p *Plan) leversFull() report.Table {
 	table := report.Table{Title: "Single changes of the recommended setting", Header: []string{"change", "staleness", "p95", "period ×", "update ×", "cost ×", "budget"}}
 	for _, l := range p.Levers {
-		keeps := "kept"
-		if !l.Keeps {
-			keeps = "broken"
-		}
-		table.Rows = append(table.Rows, []string{l.Change, report.Figure(l.StalenessMean, 2), fmt.Sprint(l.StalenessP95), report.Figure(l.PeriodRatio, 2), report.Figure(l.UpdateRatio, 2), report.Figure(l.CostRatio, 2), keeps})
+		table.Rows = append(table.Rows, []string{l.Change, report.Figure(l.StalenessMean, 2), fmt.Sprint(l.StalenessP95), report.Figure(l.PeriodRatio, 2), report.Figure(l.UpdateRatio, 2), report.Figure(l.CostRatio, 2), l.keeping()})
 	}
 	if len(p.Levers) > 0 {
 		table.Title += ", " + p.Levers[0].Basis

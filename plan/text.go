@@ -146,15 +146,11 @@ func (p *Plan) leverTable(b *strings.Builder) {
 	}
 	table := report.Table{Title: "Levers from there, " + p.Levers[0].Basis, Header: append(header, "budget")}
 	for _, l := range p.Levers {
-		keeps := "kept"
-		if !l.Keeps {
-			keeps = "broken"
-		}
-		row := []string{"  " + shorten(l.Change, 42), report.Figure(l.StalenessMean, 2), fmt.Sprint(l.StalenessP95), report.Figure(l.PeriodRatio, 2), report.Figure(l.UpdateRatio, 2)}
+		row := []string{"  " + shorten(l.Change, 36), report.Figure(l.StalenessMean, 2), fmt.Sprint(l.StalenessP95), report.Figure(l.PeriodRatio, 2), report.Figure(l.UpdateRatio, 2)}
 		if p.priced() {
 			row = append(row, report.Figure(l.CostRatio, 2))
 		}
-		table.Rows = append(table.Rows, append(row, keeps))
+		table.Rows = append(table.Rows, append(row, l.keeping()))
 	}
 	b.WriteString(table.String())
 	for _, text := range p.leversHold() {
