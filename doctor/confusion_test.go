@@ -108,7 +108,8 @@ func ofDoctor(findings []Finding) verdict {
 		case "budget-cannot-bind":
 			v.Slack = true
 		case "trainer-idle":
-			v.Idles = true
+			share, _ := f.Figures.Value("trainer_idle_share")
+			v.Idles = share >= idleMuch
 		}
 	}
 	return v

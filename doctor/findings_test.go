@@ -57,6 +57,7 @@ var examples = []example{
 	{"trainer-idle", Warning, keySyncTime, []string{lengths, "sync={mode: pause, time_s: 60, trainer: blocked}"}, []string{lengths, "sync={mode: pause, time_s: 1, trainer: blocked}"}},
 	{"trainer-idle", Warning, keyEta, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0}"}, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 4}"}},
 	{"trainer-idle", Info, keyEta, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0.5}", "budget.staleness_mean=0.5"}, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0.5}"}},
+	{"trainer-idle", Info, keyPause, []string{lengths, "preset=prime-rl", "rollout.concurrency=256", "train.utilization=1.5"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=64", "train.utilization=1.5"}},
 	{"trainer-idle", Warning, keyPrune, []string{lengths, "rollout={group_size: 1}", "rollout.prune.tokens=120"}, []string{lengths, "rollout={group_size: 1}", "rollout.prune.tokens=1500"}},
 	{"trainer-idle", Warning, keyHold, []string{threeLong, "queue={hold: 0.9, factor: 2, select: fresh}"}, []string{threeLong, "queue={hold: 0.5, factor: 2, select: fresh}"}},
 	{"trainer-idle", Warning, "filter.zero_advantage", []string{lengths, "rollout.solve={kind: fixed, rate: 0.95}", "filter.zero_advantage=true"}, []string{lengths, solved, "filter.zero_advantage=true"}},

@@ -26,8 +26,8 @@ const (
 var idleChecks = []check{
 	{Kind{
 		Code: "trainer-idle", Severities: []Severity{Warning, Info},
-		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyJudges, keyStarts, keySandboxes, keySchedule, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
-		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous",
+		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPause, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyJudges, keyStarts, keySandboxes, keySchedule, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
+		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous. With `pause_at` from 10 % on, an info up to 30 %: groups that start in waves end in waves",
 		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more; one that takes the simulation beyond the document's `budget` only as an info, where no other does",
 	}, (*examination).trainerIdle},
 }
@@ -47,7 +47,8 @@ func (e *examination) trainerIdle() {
 	}
 	rho, ok := e.load()
 	idle := p.result.Summary.TrainerIdleRatio
-	if idle < idleMuch {
+	waves := e.rules.PauseGroups > 0 && e.rules.Policy != loop.PolicySynchronous && idle >= idleExcess
+	if idle < idleMuch && !waves {
 		return
 	}
 	figures := Figures{{"trainer_idle_share", idle}}
@@ -66,7 +67,7 @@ func (e *examination) trainerIdle() {
 	if excess >= idleExcess {
 		cause, without, found := e.idleCause(idle)
 		switch {
-		case e.err != nil:
+		case e.err != nil || idle < idleMuch && !(found && cause.key == keyPause):
 			return
 		case found && cause.beyond != "":
 			f := e.add(Info, cause.key, Simulated)
@@ -76,7 +77,11 @@ func (e *examination) trainerIdle() {
 			f.Figures = append(figures, Figure{"trainer_idle_share_relaxed", without})
 			return
 		case found:
-			f := e.add(Warning, cause.key, Simulated)
+			severity := Warning
+			if idle < idleMuch {
+				severity = Info
+			}
+			f := e.add(severity, cause.key, Simulated)
 			f.What = what
 			if ok {
 				f.What = fmt.Sprintf("%s, where an effective ρ of %s would leave %s", what, short(rho), percent(max(0, 1-rho)))
@@ -86,6 +91,9 @@ func (e *examination) trainerIdle() {
 			f.Figures = append(figures, Figure{"trainer_idle_share_relaxed", without})
 			return
 		}
+	}
+	if idle < idleMuch {
+		return
 	}
 	f := e.add(Info, e.speedKey(), Simulated)
 	f.What, f.Figures = what, figures
@@ -186,6 +194,8 @@ func (e *examination) relaxations(base sim.Config) []relaxation {
 	add(r.MaxStaleness > 0 || r.Policy == loop.PolicyMax, keyBudget, fmt.Sprintf("groups staler than the budget of %d are discarded", r.MaxStaleness), "raise "+keyBudget+", or lower rollout.concurrency",
 		func(c *sim.Config) { c.Loop.MaxStaleness += 16 })
 	add(r.Hold > 0, keyHold, "hold keeps groups from starting", "a shorter queue.hold", func(c *sim.Config) { c.Loop.Hold = 0 })
+	add(r.PauseGroups > 0, keyPause, fmt.Sprintf("no group opens while %d are ready, so that groups start in waves, and end in waves", r.PauseGroups), "a higher queue.pause_at, at more staleness",
+		func(c *sim.Config) { c.Loop.PauseGroups = 0 })
 	add(base.PruneTokens > 0, keyPrune, "pruned rollouts are generated for nothing", "a higher rollout.prune.tokens", func(c *sim.Config) { c.PruneTokens = 0 })
 	add(r.FilterZeroAdvantage, "filter.zero_advantage", "groups whose rewards are all equal are generated for nothing", "prompts of another difficulty, or filter.curriculum",
 		func(c *sim.Config) { c.Loop.FilterZeroAdvantage = false })
