@@ -41,7 +41,14 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 	}
 	var points []*gridPoint
 	flushed := application.Now()
+	asked, stop := interruptible()
+	defer stop()
+	written := earlier.settings
 	count, err := g.run(application, earlier, func(p *gridPoint) error {
+		if asked.Err() != nil {
+			return errInterrupted
+		}
+		written++
 		p.publish(c.Accept)
 		if err := w.write(p); err != nil {
 			return err
@@ -56,7 +63,11 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 		}
 		return nil
 	})
-	if err = errors.Join(err, w.close(err != nil)); err != nil {
+	interrupted := errors.Is(err, errInterrupted)
+	if err = errors.Join(err, w.close(err != nil)); interrupted {
+		return errors.Join(writePage(page, g, nil, c.Accept, err), c.interrupted(written, g.settings))
+	}
+	if err != nil {
 		return fmt.Errorf("--out %s: %w", c.Out, errors.Join(err, writePage(page, g, nil, c.Accept, err)))
 	}
 	if err := writePage(page, g, points, c.Accept, nil); err != nil {
@@ -66,6 +77,18 @@ func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
 		return err
 	}
 	return count.verdict(c.Accept)
+}
+
+// errInterrupted ends a grid between two settings.
+var errInterrupted = errors.New("interrupted")
+
+// interrupted says what is left of a grid that was asked to stop.
+func (c *simulateCmd) interrupted(written, all int64) error {
+	hint := "the same command with --resume goes on"
+	if strings.HasSuffix(c.Out, ".parquet") {
+		hint = "a Parquet file is whole or not there; a CSV could be gone on with by --resume"
+	}
+	return runError(hint, "interrupted after %s of %s", report.Count(written), plural(all, "setting"))
 }
 
 // printStream says what was written.
