@@ -53,3 +53,13 @@ func (s *search) assume() {
 	}
 	s.plan.Assumed = fmt.Sprintf("no budget was given: a mean staleness of at most %s versions is taken, the lower end of what is published as tolerable (4 to 8); budget.staleness_mean sets another", plain(b.StalenessMean))
 }
+
+// pins says of admission by counts what it does not bound.
+func (s *search) pins() {
+	c := &s.plan.Recommended
+	f := c.Best()
+	if c.Policy != policyBounded || float64(f.StalenessP95) <= c.Eta {
+		return
+	}
+	s.plan.Why = append(s.plan.Why, fmt.Sprintf("Bounded η %s pins the mean staleness and not that of a group: its p95 is %d, its p99 %d; budget.staleness_p95 bounds those.", plain(c.Eta), f.StalenessP95, f.StalenessP99))
+}

@@ -38,3 +38,15 @@ func TestUnplannedKeysAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// Of bounded admission it is said that a group may be staler than the mean it pins.
+func TestBoundedPinsTheMean(t *testing.T) {
+	for p95, want := range map[int]int{4: 1, 2: 0} {
+		f := Figures{StalenessMean: 2, StalenessP95: p95, StalenessP99: p95}
+		s := search{plan: Plan{Recommended: Candidate{Setting: Setting{Policy: policyBounded, Eta: 2}, Simulated: &Simulated{Figures: f}}}}
+		s.pins()
+		if len(s.plan.Why) != want || want == 1 && !strings.Contains(s.plan.Why[0], "its p95 is 4") {
+			t.Errorf("p95 %d: %q", p95, s.plan.Why)
+		}
+	}
+}

@@ -106,6 +106,7 @@ func Make(p Problem) (*Plan, error) {
 	s.findings()
 	s.mode()
 	s.explain()
+	s.pins()
 	return &s.plan, nil
 }
 
