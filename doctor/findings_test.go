@@ -289,6 +289,17 @@ func TestFindingsArePlaced(t *testing.T) {
 	}
 }
 
+// A rule is relaxed as far as the document's budget allows.
+func TestRelaxedWithinTheBudget(t *testing.T) {
+	setting := []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0}"}
+	free, _ := find(examineFor(t, setting, "trainer-idle"), "trainer-idle")
+	bound, _ := find(examineFor(t, append(setting, "budget.staleness_mean=0.5"), "trainer-idle"), "trainer-idle")
+	a, b := figure(t, free, "trainer_idle_share_relaxed"), figure(t, bound, "trainer_idle_share_relaxed")
+	if free.Key != keyEta || bound.Key != keyEta || bound.Severity != Warning || b < a+0.05 || strings.Contains(free.Do, "budget") || !strings.Contains(bound.Do, "up to the budget.staleness_mean of 0.5") {
+		t.Errorf("without a budget %+v, with one %+v", free, bound)
+	}
+}
+
 // The same case gives the same bytes.
 func TestRepeats(t *testing.T) {
 	first := examineAnew(t, []string{threeLong, "train.utilization=1.4"})

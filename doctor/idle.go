@@ -167,6 +167,14 @@ func (e *examination) upTo(bound, wanted float64) float64 {
 	return wanted
 }
 
+// within says how far the document's budget lets a bound on the mean staleness be raised.
+func (e *examination) within(bound float64) string {
+	if b := e.document.Budget.StalenessMean; b > bound {
+		return ", up to the budget.staleness_mean of " + short(b)
+	}
+	return ""
+}
+
 // relaxations are the rules of a case that can keep a trainer waiting, each relaxed.
 func (e *examination) relaxations(base sim.Config) []relaxation {
 	var all []relaxation
@@ -184,12 +192,12 @@ func (e *examination) relaxations(base sim.Config) []relaxation {
 		func(c *sim.Config) { c.Loop.Sync = loop.SyncInFlight })
 	add(base.SyncNS > 0, keySyncTime, fmt.Sprintf("every weight sync takes %s s", short(e.document.Sync.TimeS)), "a faster transfer, a larger sync.every, or sync.mode: in_flight with sync.trainer: free",
 		func(c *sim.Config) { c.SyncNS = 0 })
-	add(r.Policy == loop.PolicyThreshold, keyThreshold, fmt.Sprintf("no more than (1 + %s) batches start from one sync to the next, and then engines wait for it", short(r.StalenessThreshold)), "a higher queue.staleness_threshold, which lets them work on",
+	add(r.Policy == loop.PolicyThreshold, keyThreshold, fmt.Sprintf("no more than (1 + %s) batches start from one sync to the next, and then engines wait for it", short(r.StalenessThreshold)), "a higher queue.staleness_threshold, which lets them work on"+e.within(r.StalenessThreshold),
 		func(c *sim.Config) {
 			c.Loop.StalenessThreshold = e.upTo(r.StalenessThreshold, r.StalenessThreshold+2)
 			widen(c)
 		})
-	add(r.Policy == loop.PolicyBounded, keyEta, fmt.Sprintf("admission stops at the bound of η = %s, and engines wait for the trainer", short(r.Eta)), "a higher queue.eta",
+	add(r.Policy == loop.PolicyBounded, keyEta, fmt.Sprintf("admission stops at the bound of η = %s, and engines wait for the trainer", short(r.Eta)), "a higher queue.eta"+e.within(r.Eta),
 		func(c *sim.Config) { c.Loop.Eta = e.upTo(r.Eta, r.Eta+4); widen(c) })
 	add(r.MaxStaleness > 0 || r.Policy == loop.PolicyMax, keyBudget, fmt.Sprintf("groups staler than the budget of %d are discarded", r.MaxStaleness), "raise "+keyBudget+", or lower rollout.concurrency",
 		func(c *sim.Config) { c.Loop.MaxStaleness += 16 })
