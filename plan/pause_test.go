@@ -14,7 +14,7 @@ func TestLongPausesBesideAnEnvironmentAreSimulated(t *testing.T) {
 		covered   bool
 		overrides []string
 	}{
-		{false, []string{environment, "sync={mode: pause, time_s: 20}"}},
+		{false, []string{environment, "sync={mode: pause, time_s: 20, trainer: blocked}"}},
 		{true, []string{environment, "sync={mode: pause, time_s: 0.01}"}},
 		{true, []string{environment, "sync={mode: in_flight, time_s: 20}"}},
 		{true, []string{"sync={mode: pause, time_s: 20}"}},

@@ -45,7 +45,7 @@ func TestPausedEnginesAgree(t *testing.T) {
 	for _, c := range []struct {
 		rho, share float64
 		covered    bool
-	}{{0.6, 0.9, true}, {0.8, 0.4, true}, {0.95, 0.2, true}, {1.5, 0.1, true}, {1.05, 0.1, false}, {0.95, 0.9, false}} {
+	}{{0.2, 20, true}, {0.6, 0.9, true}, {0.8, 0.4, true}, {0.95, 0.2, true}, {1.5, 0.1, true}, {1.05, 0.1, false}, {0.95, 0.9, false}} {
 		step := l.Mean() * tokenNS * c.rho
 		got := e.Estimate(theory.Point{ConcurrencyRollouts: 64, BatchRollouts: 64, QueueFactor: 2, Utilization: c.rho,
 			StepS: step / 1e9, SyncTimeS: c.share * step / 1e9, SyncMode: theory.SyncPause})

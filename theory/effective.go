@@ -66,6 +66,10 @@ func (e *effective) solve(p *Point) {
 // finds the one there is.
 func (e *effective) overlap(p *Point) {
 	produced, low, high := e.produced, 0.0, 1.0
+	e.stopped = e.paused
+	if e.solve(p); e.paused*(1-e.stock.starved) < 1e-3 {
+		return // every step waits, however long the pause
+	}
 	for range pausedHalvings {
 		middle := (low + high) / 2
 		e.stepScale = max(1-e.paused*(1-middle), 1e-3)
@@ -77,7 +81,6 @@ func (e *effective) overlap(p *Point) {
 			high = middle
 		}
 	}
-	e.stopped = e.paused
 	share, accepted := e.stock.starved, p.Acceptance*produced
 	if e.paused*share*(1-share) > pausedMixed || accepted >= 1 && accepted*(1-e.paused) <= 1 {
 		e.reason = ReasonPausedNear
