@@ -67,12 +67,10 @@ func (e *effective) solve(p *Point) {
 func (e *effective) overlap(p *Point) {
 	produced, low, high := e.produced, 0.0, 1.0
 	e.stopped = e.paused
-	if e.solve(p); e.paused*(1-e.stock.starved) < 1e-3 {
-		return // every step waits, however long the pause
-	}
+	within := min(e.paused, 1) // a step cannot gain more than all of its time
 	for range pausedHalvings {
 		middle := (low + high) / 2
-		e.stepScale = max(1-e.paused*(1-middle), 1e-3)
+		e.stepScale = max(1-within*(1-middle), 1e-3)
 		e.produced = produced * e.stepScale
 		e.solve(p)
 		if e.stock.starved > middle {
@@ -82,7 +80,7 @@ func (e *effective) overlap(p *Point) {
 		}
 	}
 	share, accepted := e.stock.starved, p.Acceptance*produced
-	if e.paused*share*(1-share) > pausedMixed || accepted >= 1 && accepted*(1-e.paused) <= 1 {
+	if within*share*(1-share) > pausedMixed || accepted >= 1 && accepted*(1-e.paused) <= 1 {
 		e.reason = ReasonPausedNear
 	}
 }
