@@ -269,6 +269,9 @@ func (b *builder) curve(points []config.DecodePoint) error {
 	if b.machine.SlotsMax == 0 || most < b.machine.SlotsMax {
 		b.machine.SlotsMax = most
 	}
+	if replicas > 1 && b.machine.SlotsMax == most { // written by a plan for so many
+		b.machine.SlotsFixed = most
+	}
 	b.machine.StepS = func(active float64) float64 { return 1 / slotSpeedOn(points, active*float64(replicas)) }
 	b.machine.StepLimit = func(float64) string { return "measured" }
 	b.note("decoding by %d measured points, up to %d rollouts on a replica", len(points), most)
@@ -346,7 +349,7 @@ func (b *builder) training() error {
 // for a prompt of p and a response of L tokens: attention costs a sequence its square,
 // and long ones have the more tokens.
 func (b *builder) context() float64 {
-	p, mean := b.document.Hardware.PromptTokens, b.lengths.Mean()
+	p, mean := b.document.Hardware.PromptTokens+toolTokens(b.document), b.lengths.Mean()
 	return (p*p + 2*p*mean + b.lengths.MeanSquare()) / (p + mean)
 }
 

@@ -46,3 +46,13 @@ func TestPrefillAsGiven(t *testing.T) {
 		t.Errorf("a slot decodes at %g with engines that read slowly, %g with fast ones, %g with slots that read slowly", slow, fast, slot)
 	}
 }
+
+// A curve of one engine for all replicas, as a plan writes it, is planned with at its
+// own slots; its speeds have the reading of prompts in them.
+func TestCurveOfTheWholeFleet(t *testing.T) {
+	p := problemOf(t, small, "hardware.rollout_gpus=8", "hardware.gpus_per_replica=1", "search.slots_per_gpu=null", "rollout.concurrency=128", "engines=[{kind: embedded, name: all, slots: 128}]",
+		"rollout.decode_curve=[{active: 16, tokens_per_s: 120}, {active: 128, tokens_per_s: 60}]")
+	if m := p.Machine; m.SlotsFixed != 16 || m.PrefillS != 0 || m.StepS(16) != 1.0/60 || m.StepS(2) != 1.0/120 {
+		t.Errorf("%d slots, prefill %g s, steps of %g and %g s", m.SlotsFixed, m.PrefillS, m.StepS(16), m.StepS(2))
+	}
+}
