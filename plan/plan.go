@@ -191,7 +191,10 @@ func (s *search) finalists() error {
 	s.finals = s.pick(rules, n)
 	n, err = s.eval.settle(s.finals, thorough)
 	s.plan.Searched.Simulated += n
-	return err
+	if err != nil {
+		return err
+	}
+	return s.rescue(rules)
 }
 
 // unpredictedMax is how many settings are simulated where no closed form helps to
