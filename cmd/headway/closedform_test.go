@@ -35,6 +35,7 @@ func simulateBeside(t *testing.T, file string, sets ...string) (doc besideClosed
 // Either the closed form's period is that of the simulation, or the closed form says
 // why it has none: never a period that is not there.
 func TestClosedFormsAgreeOrSaySo(t *testing.T) {
+	skipShort(t)
 	const base = `
 rollout: {concurrency: 64, group_size: 4, %s, length: {kind: lognormal, mean_tokens: %s, tailness: 50}}
 train: {batch: 32, step_s: %s}

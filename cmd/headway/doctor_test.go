@@ -85,6 +85,7 @@ func TestDoctorTable(t *testing.T) {
 
 // Every preset and every example is examined without a failure, and none stands still.
 func TestDoctorOnPresetsAndExamples(t *testing.T) {
+	skipShort(t)
 	for _, p := range config.Presets() {
 		code, _, keys := diagnosed(t, "--set", "preset="+p.Name, "--set", "train.utilization=0.9")
 		if code == exitUsage || strings.Contains(strings.Join(keys, " "), "stalls") {

@@ -136,3 +136,11 @@ func TestFailureKeepsItsCauseAndPrintsItsHint(t *testing.T) {
 		t.Errorf("printed %q, want %q", printed.String(), want)
 	}
 }
+
+// skipShort leaves what reckons for long to the tests without the race detector.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long under the race detector; shorter tests run the same goroutines")
+	}
+}

@@ -34,6 +34,7 @@ func TestPlanRefusesPathsFirst(t *testing.T) {
 // The closest to a budget that nothing keeps is the closest, and the verdict is the
 // same, with one finalist as with several; the document written says that it misses.
 func TestPlanVerdictDoesNotHangOnFinalists(t *testing.T) {
+	skipShort(t)
 	periods := map[string]float64{}
 	for _, finalists := range []string{"1", "4"} {
 		written := filepath.Join(t.TempDir(), "best.yaml")

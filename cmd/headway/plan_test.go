@@ -89,6 +89,7 @@ func TestPlanWritesWhatItRecommends(t *testing.T) {
 // A rule without a closed form has its levers simulated, those of its own bound, of
 // syncs and of the tail among them, and is not told what binds others.
 func TestPlanPullsLeversOfSimulatedRules(t *testing.T) {
+	skipShort(t)
 	made := planned(t, document(t, planDocument), "--set", "search.policies=[bounded]", "--set", "search.hold=[0.3]", "--budget", "0.5")
 	if policy := walk(t, made, "recommended", "policy"); policy != "bounded" {
 		t.Fatalf("policy %v is recommended", policy)
@@ -175,6 +176,7 @@ func TestPlanKnowsTheSpreadOfTools(t *testing.T) {
 
 // The same plan twice prints the same bytes, tables within a terminal's columns.
 func TestPlanIsTheSameTwice(t *testing.T) {
+	skipShort(t)
 	file := document(t, planDocument)
 	_, first, _ := headway(t, "plan", file)
 	_, second, _ := headway(t, "plan", file)
@@ -242,6 +244,7 @@ func TestPlanWithoutASetting(t *testing.T) {
 
 // A run is a calibration: what its trace measured is planned with.
 func TestPlanCalibrates(t *testing.T) {
+	skipShort(t)
 	trace := filepath.Join(t.TempDir(), "trace")
 	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "rollout.decode_tokens_per_s=40", "--set", "train.step_s=30",
 		"--set", "sync.time_s=1.5", "--accept-unsettled", "--trace", trace)

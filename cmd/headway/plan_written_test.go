@@ -11,6 +11,7 @@ import (
 // Planning a written document recommends what was written, and it keeps what the
 // user gave.
 func TestPlanAgainFromWhatItWrote(t *testing.T) {
+	skipShort(t)
 	for name, overrides := range map[string][]string{
 		"drop":     {"search.policies=[drop]", "search.hold=[0]", "search.select=[oldest]"},
 		"bounded":  {"search.policies=[bounded]", "rollout.prefill={tokens_per_s: 40000, mode: engine}"},

@@ -37,6 +37,7 @@ func predictLine(t *testing.T, arguments ...string) (stdout string, err error) {
 // TestPredict runs testdata/predict: one command line per case, with what it
 // prints or why it is refused. A case's input is the document.
 func TestPredict(t *testing.T) {
+	skipShort(t)
 	dir := t.TempDir()
 	datadriven.RunTest(t, "testdata/predict", func(t *testing.T, d *datadriven.TestData) string {
 		var arguments []string

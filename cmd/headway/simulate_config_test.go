@@ -33,6 +33,7 @@ steps: {warmup: 10, measured: 40}
 
 // Every key of the services, engines, steps and faults reaches the simulation.
 func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
+	skipShort(t)
 	file := document(t, serviced)
 	simulated := func(set string) string {
 		t.Helper()
@@ -96,6 +97,7 @@ steps: {warmup: 100, measured: 700}
 // Tools, a sandbox's start and a judge for which nobody waits are time in the
 // environment to the closed form, which the simulation of their turns agrees with.
 func TestServicesWithoutLimitsHaveAClosedForm(t *testing.T) {
+	skipShort(t)
 	for _, set := range []string{"train.utilization=0.8", "train.utilization=2.5"} {
 		file := document(t, `
 rollout:
