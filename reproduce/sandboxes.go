@@ -18,20 +18,14 @@ const sandboxSettle = 8
 // sandboxStudy is an agent whose rollouts each need a sandbox.
 func sandboxStudy(ctx context.Context, o Options) (Case, error) {
 	const name = "verl_uni_agent"
-	source, setup, seen, err := studySource(name)
+	c, d, err := caseStudy(name, "One sandbox a rollout, up to 960 at once")
 	if err != nil {
 		return Case{}, err
 	}
-	d, err := readDocument(name)
-	if err != nil {
-		return Case{}, err
-	}
-	c := Case{Title: "One sandbox a rollout, up to 960 at once", Source: source, Setup: []string{
-		"Stated: " + setup + ".",
-		"Observed: " + seen + ".",
+	c.Setup = append(c.Setup,
 		"Simulated: reproduce/cases/verl_uni_agent.yaml, in which every line says whether it was stated or is assumed; `headway simulate` reads it. Not stated, and assumed: the GPU (H200, by the hardware model), FP8 weights, lengths of a mean of 40 thousand tokens at tailness 70 (which puts about 5 % at the cap: the share at the cap goes in), 30 tool calls of 10 s, batch and rules.",
 		"The rate at which sandboxes start is inferred from the observation itself, 960 in an hour, and goes in; what it does at other numbers of rollouts comes out. The trainer's idle share and the tail latency come out.",
-	}}
+	)
 	seeds := o.studySeeds()
 	var documents []config.Config
 	for _, n := range sandboxRollouts {

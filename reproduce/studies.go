@@ -109,6 +109,17 @@ func studySource(name string) (source, setup, seen string, err error) {
 	return "", "", "", fmt.Errorf("reproduce: cases/case_studies.csv has no case %q", name)
 }
 
+// caseStudy begins a case study: its source, what was stated and what was observed,
+// and its document.
+func caseStudy(name, title string) (Case, config.Config, error) {
+	source, setup, seen, err := studySource(name)
+	if err != nil {
+		return Case{}, config.Config{}, err
+	}
+	d, err := readDocument(name)
+	return Case{Title: title, Source: source, Setup: []string{"Stated: " + setup + ".", "Observed: " + seen + "."}}, d, err
+}
+
 // studySeeds are the seeds of a case study.
 func (o Options) studySeeds() int {
 	if o.Quick {
@@ -127,20 +138,14 @@ const (
 // slimeStudy is partial rollout whose buffer fills at weight updates.
 func slimeStudy(ctx context.Context, o Options) (Case, error) {
 	const name = "slime_swe"
-	source, setup, seen, err := studySource(name)
+	c, d, err := caseStudy(name, "Partial rollout: what fills the buffer")
 	if err != nil {
 		return Case{}, err
 	}
-	d, err := readDocument(name)
-	if err != nil {
-		return Case{}, err
-	}
-	c := Case{Title: "Partial rollout: what fills the buffer", Source: source, Setup: []string{
-		"Stated: " + setup + ".",
-		"Observed: " + seen + ".",
+	c.Setup = append(c.Setup,
 		"Simulated: reproduce/cases/slime_swe.yaml, in which every line says whether it was stated or is assumed; `headway simulate` reads it. Not stated, and assumed: how many rollouts run at once, the GPU, the MFU (that of the source's other run of this model), the mean length and the time of a tool call. A batch of 64 is taken as 64 rollouts. The trainer's wait follows from these, above all from the rollouts at once and the time of a call, as the scans show: it is no comparison.",
 		"Buffered after a step: the most rollouts that stood interrupted at once as some were interrupted between the step's end and the next step's.",
-	}}
+	)
 	var documents []config.Config
 	runsAsked := slimeSeeds
 	if o.Quick {

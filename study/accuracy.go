@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
@@ -201,38 +199,11 @@ func RunAccuracy(ctx context.Context, opt AccuracyOptions, progress func(done, a
 	if err != nil {
 		return Accuracy{}, err
 	}
-	rows, errs := make([]AccuracyRow, len(cells)), make([]error, len(cells))
-	work := make(chan int)
-	var wait sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for i := range work {
-				rows[i], errs[i] = accuracyRow(cells[i], estimators[keyOf(cells[i])], opt)
-				mu.Lock()
-				if done++; progress != nil {
-					progress(done, len(cells))
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range cells {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	wait.Wait()
-	if err := ctx.Err(); err != nil {
+	rows, err := parallel(ctx, len(cells), progress, func(i int) (AccuracyRow, error) {
+		return accuracyRow(cells[i], estimators[keyOf(cells[i])], opt)
+	})
+	if err != nil {
 		return Accuracy{}, err
-	}
-	for _, err := range errs {
-		if err != nil {
-			return Accuracy{}, err
-		}
 	}
 	return Accuracy{Options: opt, Forms: AccuracySteps, Rows: rows}, nil
 }

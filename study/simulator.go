@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 	"sync"
 )
 
@@ -26,40 +25,7 @@ type Simulator struct {
 // context's error, or that of the first trial in order that cannot be simulated;
 // trials finished by then are kept.
 func (s Simulator) Run(ctx context.Context, trials []Trial) ([]Figures, error) {
-	figures, errs := make([]Figures, len(trials)), make([]error, len(trials))
-	work := make(chan int)
-	var wait sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range min(runtime.GOMAXPROCS(0), max(len(trials), 1)) {
-		wait.Go(func() {
-			for i := range work {
-				figures[i], errs[i] = s.one(trials[i])
-				mu.Lock()
-				if done++; s.Progress != nil {
-					s.Progress(done, len(trials))
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range trials {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	wait.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return figures, nil
+	return parallel(ctx, len(trials), s.Progress, func(i int) (Figures, error) { return s.one(trials[i]) })
 }
 
 func (s Simulator) one(t Trial) (Figures, error) {

@@ -220,12 +220,20 @@ func (c *studyHoldCmd) print(a *app, result study.HoldResult, from study.Provena
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(c.Out, "hold.md"))
+	}
+	return endStudy(a, c.Out, "hold.md", c.JSON, document, markdown)
+}
+
+// endStudy says in which file a study is, if it was written to a folder, and prints
+// it: as JSON where that was asked, as a document where there is no folder.
+func endStudy(a *app, dir, file string, asJSON bool, document any, markdown func(io.Writer) error) error {
+	if dir != "" {
+		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(dir, file))
 	}
 	switch {
-	case c.JSON:
+	case asJSON:
 		return printJSON(a.Stdout, document)
-	case c.Out == "":
+	case dir == "":
 		return markdown(a.Stdout)
 	}
 	return nil

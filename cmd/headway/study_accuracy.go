@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/headway-rl/headway/study"
 )
@@ -76,13 +75,6 @@ func (c *studyAccuracyCmd) print(a *app, files *studyFiles, result study.Accurac
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(c.Out, "accuracy.md"))
 	}
-	switch {
-	case c.JSON:
-		return printJSON(a.Stdout, document)
-	case c.Out == "":
-		return markdown(a.Stdout)
-	}
-	return nil
+	return endStudy(a, c.Out, "accuracy.md", c.JSON, document, markdown)
 }
