@@ -40,6 +40,10 @@ type Config struct {
 	Failures Failures `json:"failures"`
 	// Evaluate says how a run measures held-out accuracy.
 	Evaluate Evaluate `json:"evaluate"`
+	// Server says how a control plane is reached.
+	Server Server `json:"server"`
+	// Watchdog says when a control plane complains that nothing makes progress.
+	Watchdog Watchdog `json:"watchdog"`
 
 	// Hardware is the model and the GPUs of a plan.
 	Hardware Hardware `json:"hardware,omitempty"`
@@ -445,6 +449,8 @@ type Engine struct {
 
 // Environment is what a run's policy is trained on.
 type Environment struct {
+	// Kind of environment: embedded, or remote: workers of yours that claim rollouts from headway serve. Default embedded.
+	Kind string `json:"kind" allowed:"embedded remote"`
 	// Task: reverse a word, sort its letters, or add two numbers. Default reverse.
 	Task string `json:"task" allowed:"reverse sort addition"`
 	// LettersMin is the shortest word of reverse and sort. Default 2.
@@ -461,8 +467,8 @@ type Environment struct {
 
 // Trainer says how a run learns.
 type Trainer struct {
-	// Kind of trainer. Default embedded.
-	Kind string `json:"kind" allowed:"embedded"`
+	// Kind of trainer: embedded, or remote: a program of yours that leases batches from headway serve. Default embedded, for serve remote.
+	Kind string `json:"kind" allowed:"embedded remote"`
 	// Steps is the number of train steps of the run. Default 600.
 	Steps int `json:"steps" min:"1" max:"1000000000"`
 	// LearningRate of Adam. Default 0.001, 0.0003 for addition.
@@ -532,6 +538,10 @@ type Store struct {
 	KeepVersions int `json:"keep_versions" min:"1" max:"1000000"`
 	// SamplesEvery is the number of train steps between readable rollouts written to samples/; 0 for none. Default 25.
 	SamplesEvery int `json:"samples_every" min:"0" max:"1000000"`
+	// Trace: full mirrors a control plane's whole event log into the run directory, none keeps only what recovery needs. Default full.
+	Trace string `json:"trace" allowed:"full none"`
+	// NATS is where a control plane keeps log and payloads.
+	NATS NATS `json:"nats"`
 }
 
 // Failures says what happens when a rollout or a train step fails.

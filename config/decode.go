@@ -20,7 +20,7 @@ const documentBytesMax = 1 << 18
 
 // planned are keys of later versions of the schema: refused like any unknown
 // key, but as what they are.
-var planned = map[string]bool{"server": true, "control": true}
+var planned = map[string]bool{"control": true}
 
 // decoder turns a parsed document into a Config, noting every mistake it meets
 // and carrying on behind it.

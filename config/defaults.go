@@ -443,6 +443,8 @@ func (c *Config) storeDefaults() {
 	orCount(&c.Store.SamplesEvery, 25, c.given("store.samples_every"))
 	orCount(&c.Failures.MaxAttempts, 3, c.given("failures.max_attempts"))
 	orWord(&c.Failures.OnFailure, "drop_group")
+	orWord(&c.Environment.Kind, "embedded")
+	c.serverDefaults()
 	orCount(&c.Failures.TrainAttempts, 3, c.given("failures.train_attempts"))
 }
 

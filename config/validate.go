@@ -31,6 +31,7 @@ func (c Config) validate(relations bool) Errors {
 		check.run()
 		check.agents()
 		check.planning()
+		check.server()
 	}
 	if relations && len(check.errs) == 0 {
 		check.loop()

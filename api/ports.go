@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"io"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Every method returns a *protocol.Refusal for what a client did wrong or has to do.
+
+// Body is a reply that is written as it lies: a batch or a file.
+type Body interface {
+	// Size in bytes.
+	Size() int64
+	io.WriterTo
+	// Close frees what it holds.
+	Close() error
+}
+
+// Trainers is the trainer's side of the queue.
+type Trainers interface {
+	// Connect tells a trainer that has started where the run stands. A lease that it held goes back.
+	Connect(ctx context.Context, req protocol.ConnectRequest) (protocol.ConnectReply, error)
+	// Lease waits for a batch, or this rank's share. A nil body without an error means that none came
+	// in time; ErrRunEnded that none will.
+	Lease(ctx context.Context, req protocol.LeaseRequest) (Body, error)
+	Renew(ctx context.Context, lease loop.LeaseID, req protocol.RenewRequest) (protocol.RenewReply, error)
+	Ack(ctx context.Context, lease loop.LeaseID, req protocol.AckRequest) (protocol.AckReply, error)
+	Nack(ctx context.Context, lease loop.LeaseID, req protocol.NackRequest) error
+	// Publish takes the files in the order of the request from next, which returns io.EOF after the last.
+	Publish(ctx context.Context, req protocol.PublishRequest, next func() (name string, content io.Reader, err error)) (protocol.PublishReply, error)
+}
+
+// Versions reads published weights.
+type Versions interface {
+	// Newest is the newest committed version that has weights, loop.NoVersion if there is none.
+	Newest() loop.Version
+	// ManifestText is the manifest's file.
+	ManifestText(ctx context.Context, version loop.Version) ([]byte, error)
+	// OpenFile opens a file of a version at an offset; the size is the whole file's.
+	OpenFile(ctx context.Context, version loop.Version, name string, offset int64) (content io.ReadCloser, size int64, err error)
+}
+
+// Rollouts is the environment workers' side.
+type Rollouts interface {
+	// Claim waits for rollouts to play; none without an error means that none came in time.
+	Claim(ctx context.Context, req protocol.ClaimRequest) (protocol.Claims, error)
+	Sample(ctx context.Context, id string, req protocol.SampleRequest) (protocol.SampleReply, error)
+	Touch(ctx context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error)
+	// Finish returns when the rollout is durable.
+	Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error)
+}
+
+// Meetings coordinates collectives.
+type Meetings interface {
+	Join(ctx context.Context, name string, req protocol.RendezvousRequest) (protocol.RendezvousReply, error)
+}
+
+// Plane is the control plane as a whole.
+type Plane interface {
+	// Status is made of copies; it may be called often.
+	Status() protocol.Status
+	// Engines are the versions that engines and their stages serve.
+	Engines() []protocol.EngineVersion
+	// Ready reports whether requests can be served, and why not.
+	Ready() error
+	// Subscribe sends a JSON object for every train step and every change of state until the context
+	// ends. A subscriber that does not keep up is dropped: its channel is closed.
+	Subscribe(ctx context.Context) <-chan []byte
+}
+
+// Ports is what the server is made of. A nil port's paths are CodeNotFound with a message that says why.
+type Ports struct {
+	Trainers Trainers
+	Versions Versions
+	Rollouts Rollouts
+	Meetings Meetings
+	Plane    Plane
+}
+
+// ErrRunEnded is returned by ports that wait for work when there will be none: the run is done.
+var ErrRunEnded = protocol.ErrRunEnded

@@ -1,0 +1,92 @@
+package config
+
+// Server says how a control plane (headway serve) is reached.
+type Server struct {
+	// Listen is the address and port of all paths; port 0 takes a free one. Off loopback it needs tokens. Default 127.0.0.1:7070.
+	Listen string `json:"listen"`
+	// TokenFile has a line "ROLE TOKEN" for each role: trainer, environment, engine, viewer or admin. Without it nothing is asked for, and listen must be loopback.
+	TokenFile string `json:"token_file,omitempty"`
+	// TLSCert and TLSKey are PEM files; with both, every path is TLS.
+	TLSCert string `json:"tls_cert,omitempty"`
+	// TLSKey is the private key of tls_cert.
+	TLSKey string `json:"tls_key,omitempty"`
+	// LeaseS is how long a trainer's lease lasts without being renewed, in seconds. Default 60.
+	LeaseS float64 `json:"lease_s" above:"0" max:"86400"`
+	// ClaimS is how long an environment worker's claim lasts without a word, in seconds. Default 60.
+	ClaimS float64 `json:"claim_s" above:"0" max:"86400"`
+	// DrainS is how long a stop waits for the running train step, in seconds. Default 30.
+	DrainS float64 `json:"drain_s" min:"0" max:"86400"`
+	// BodyBytesMax bounds the body of a request, weights apart. Default 256 MiB.
+	BodyBytesMax int `json:"body_bytes_max" min:"1024" max:"1099511627776"`
+	// WeightsBytesMax bounds the files of one published version. Default 64 GiB.
+	WeightsBytesMax int `json:"weights_bytes_max" min:"1024" max:"1125899906842624"`
+	// Directories are those below which a trainer may publish files that lie on a shared disk. Default none.
+	Directories []string `json:"directories,omitempty"`
+	// LogPayloads lets prompts and completions into logs, where they are otherwise left out. Default false.
+	LogPayloads bool `json:"log_payloads"`
+}
+
+// Watchdog says when a control plane complains that nothing makes progress.
+type Watchdog struct {
+	// AfterS is how long nothing may progress before what is missing is named, in seconds. Default 60.
+	AfterS float64 `json:"after_s" above:"0" max:"86400"`
+	// Action is none, or stop: after ten times after_s the control plane stops with the diagnosis, for a supervisor to act on. Default none.
+	Action string `json:"action" allowed:"none stop"`
+}
+
+// NATS is where a control plane keeps log, payloads and, if asked to, weights.
+type NATS struct {
+	// URL of a cluster, such as nats://host:4222,nats://other:4222. Default: a server inside the process that opens no port.
+	URL string `json:"url,omitempty"`
+	// Credentials is a .creds file.
+	Credentials string `json:"credentials,omitempty"`
+	// TLSCA, TLSCert and TLSKey are PEM files for the connection to the cluster.
+	TLSCA string `json:"tls_ca,omitempty"`
+	// TLSCert is the client's certificate.
+	TLSCert string `json:"tls_cert,omitempty"`
+	// TLSKey is the private key of tls_cert.
+	TLSKey string `json:"tls_key,omitempty"`
+	// Replicas of every stream: 1 in the process, 3 or 5 on a cluster that is to survive a node. Default 1.
+	Replicas int `json:"replicas" min:"1" max:"5"`
+	// LogBytesMax bounds the event log; what a snapshot covers is removed before. Default 1 GiB.
+	LogBytesMax int `json:"log_bytes_max" min:"1048576" max:"1125899906842624"`
+	// PayloadBytesMax bounds the payloads of live groups. At the bound rollouts wait. Default 8 GiB.
+	PayloadBytesMax int `json:"payload_bytes_max" min:"1048576" max:"1125899906842624"`
+	// WriterS is how long the writer's lease lasts without being renewed, in seconds: a standby takes over after it. Default 5.
+	WriterS float64 `json:"writer_s" min:"0.5" max:"3600"`
+}
+
+// serverDefaults fills in what a control plane is told.
+func (c *Config) serverDefaults() {
+	s, n := &c.Server, &c.Store.NATS
+	orWord(&s.Listen, "127.0.0.1:7070")
+	orNumber(&s.LeaseS, 60, c.given("server.lease_s"))
+	orNumber(&s.ClaimS, 60, c.given("server.claim_s"))
+	orNumber(&s.DrainS, 30, c.given("server.drain_s"))
+	orCount(&s.BodyBytesMax, 256<<20, c.given("server.body_bytes_max"))
+	orCount(&s.WeightsBytesMax, 64<<30, c.given("server.weights_bytes_max"))
+	orNumber(&c.Watchdog.AfterS, 60, c.given("watchdog.after_s"))
+	orWord(&c.Watchdog.Action, "none")
+	orCount(&n.Replicas, 1, c.given("store.nats.replicas"))
+	orCount(&n.LogBytesMax, 1<<30, c.given("store.nats.log_bytes_max"))
+	orCount(&n.PayloadBytesMax, 8<<30, c.given("store.nats.payload_bytes_max"))
+	orNumber(&n.WriterS, 5, c.given("store.nats.writer_s"))
+	orWord(&c.Store.Trace, "full")
+}
+
+// server checks the relations between the keys of a control plane.
+func (v *validator) server() {
+	s, n := &v.config.Server, &v.config.Store.NATS
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		v.fail("server.tls_cert", s.TLSCert, "stands without its other half", "both server.tls_cert and server.tls_key, or neither")
+	}
+	if (n.TLSCert == "") != (n.TLSKey == "") {
+		v.fail("store.nats.tls_cert", n.TLSCert, "stands without its other half", "both store.nats.tls_cert and store.nats.tls_key, or neither")
+	}
+	if n.URL == "" && n.Replicas > 1 {
+		v.fail("store.nats.replicas", n.Replicas, "is more than the one server inside the process", "1, or store.nats.url of a cluster")
+	}
+	if n.Replicas%2 == 0 {
+		v.fail("store.nats.replicas", n.Replicas, "is even, which survives no more than one less", "1, 3 or 5")
+	}
+}

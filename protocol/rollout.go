@@ -1,0 +1,99 @@
+package protocol
+
+import "github.com/headway-rl/headway/loop"
+
+// ClaimRequest asks for rollouts to play: POST /api/v1/rollouts/claim. 204 means that
+// none was there within WaitS; 205 that the run has ended.
+type ClaimRequest struct {
+	// Worker names the process; Environments are the names it plays, empty for any.
+	Worker       string   `json:"worker"`
+	Environments []string `json:"environments,omitempty"`
+	// Max is the number of rollouts wanted at once, 1 to 1024; 0 means 1.
+	Max int `json:"max,omitempty"`
+	// WaitS is how long to wait for one, at most 60.
+	WaitS float64 `json:"wait_s"`
+}
+
+// Claims is the reply: at least one.
+type Claims struct {
+	Rollouts []Claim `json:"rollouts"`
+}
+
+// Claim is a rollout to play. All rollouts of a group are to get the same prompt.
+type Claim struct {
+	// ID names the claim in every later call. It is made of group, sample and attempt: g12-s3-a1.
+	ID      string       `json:"id"`
+	Group   loop.GroupID `json:"group"`
+	Sample  int32        `json:"sample"`
+	Attempt int32        `json:"attempt"`
+	// Environment is the name of what to play, Prompt the number of the prompt in its set (the
+	// group's own number where there is no set), Level the difficulty from 1, 0 for none.
+	Environment string `json:"environment"`
+	Prompt      uint64 `json:"prompt"`
+	Level       int32  `json:"level,omitempty"`
+	// Seed is the run's: prompts are a function of (seed, prompt, level).
+	Seed uint64 `json:"seed"`
+	// DeadlineS is how long the claim lasts from now without a call that names it.
+	DeadlineS float64 `json:"deadline_s"`
+}
+
+// SampleRequest samples a response with the rollout's engine slot, however often the
+// rollout is interrupted meanwhile: POST /api/v1/rollouts/{id}/sample. The prompt of a later
+// turn begins with the prompt and response of the turn before.
+type SampleRequest struct {
+	Worker string `json:"worker"`
+	// Turn counts the rollout's calls from 0, so that a repeated call gets the same answer.
+	Turn int `json:"turn"`
+	// Prompt token ids, MaxTokens of the response.
+	Prompt    []int32 `json:"prompt"`
+	MaxTokens int     `json:"max_tokens"`
+}
+
+// SampleReply is a response, one entry a token.
+type SampleReply struct {
+	Tokens   []int32        `json:"tokens"`
+	Logprobs []float32      `json:"logprobs"`
+	Versions []loop.Version `json:"versions"`
+	// Finish is stop (end of sequence), length (MaxTokens) or pruned.
+	Finish string `json:"finish"`
+}
+
+// FinishRequest ends a rollout: POST /api/v1/rollouts/{id}/finish. When it is answered with
+// 200 the rollout is durable: its payload and its place in the ledger survive a crash.
+type FinishRequest struct {
+	Worker string `json:"worker"`
+	// Reward is finite. Exact says that the answer is wholly right.
+	Reward float32 `json:"reward"`
+	Exact  bool    `json:"exact,omitempty"`
+	// Failed, if not empty, says that the environment failed and why; Reward counts for nothing.
+	// Reason is environment or timeout.
+	Failed string `json:"failed,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Prompt, Response and Answer are readable renderings for sample files.
+	PromptText   string `json:"prompt_text,omitempty"`
+	ResponseText string `json:"response_text,omitempty"`
+	AnswerText   string `json:"answer_text,omitempty"`
+	// Tokens, Logprobs and Versions are needed only where the rollout was sampled elsewhere than by
+	// SampleRequest, with LossMask; all of one length.
+	Tokens   []int32        `json:"tokens,omitempty"`
+	LossMask []uint8        `json:"loss_mask,omitempty"`
+	Logprobs []float32      `json:"logprobs,omitempty"`
+	Versions []loop.Version `json:"versions,omitempty"`
+}
+
+// FinishReply says what became of it.
+type FinishReply struct {
+	// Counted: it is one of its group's rollouts. False for one that the loop had given up meanwhile.
+	Counted bool `json:"counted"`
+}
+
+// TouchRequest keeps a claim while its worker is busy with tools: POST /api/v1/rollouts/{id}/touch.
+type TouchRequest struct {
+	Worker string `json:"worker"`
+}
+
+// TouchReply says how long the claim lasts, and whether the rollout is still wanted.
+type TouchReply struct {
+	DeadlineS float64 `json:"deadline_s"`
+	Wanted    bool    `json:"wanted"`
+}

@@ -1,0 +1,137 @@
+package protocol
+
+import "github.com/headway-rl/headway/loop"
+
+// Status is the state of a control plane: GET /api/v1/status.
+type Status struct {
+	Run string `json:"run"`
+	// State is starting, running, draining, standby, stopped or failed.
+	State   string       `json:"state"`
+	Version loop.Version `json:"version"`
+	Steps   int          `json:"steps"`
+	Policy  string       `json:"policy"`
+	Ledger  Ledger       `json:"ledger"`
+	Queue   Queue        `json:"queue"`
+	Engines []Engine     `json:"engines"`
+	Trainer Trainer      `json:"trainer"`
+	Workers Workers      `json:"workers"`
+	// Staleness of the groups trained in the last steps, in versions.
+	Staleness Staleness `json:"staleness"`
+	// Binding is the side that limits: rollout, train, environment or sync.
+	Binding string `json:"binding"`
+	// Stall names what is missing while nothing makes progress; nil while something does.
+	Stall *Stall `json:"stall,omitempty"`
+	// Recovery is how the process began; nil for a new run.
+	Recovery *Recovery `json:"recovery,omitempty"`
+	// Writer is the process that holds the run's lease, with the epoch of its fence.
+	Writer Writer `json:"writer"`
+	// Disk is what the store holds and may hold.
+	Disk    Disk    `json:"disk"`
+	UptimeS float64 `json:"uptime_s"`
+}
+
+// Ledger is the loop's, with its check.
+type Ledger struct {
+	loop.Ledger
+	Balanced bool `json:"balanced"`
+}
+
+// Queue is what waits for the trainer.
+type Queue struct {
+	Groups         int `json:"groups"`
+	CapacityGroups int `json:"capacity_groups"`
+	HeldGroups     int `json:"held_groups"`
+	LiveGroups     int `json:"live_groups"`
+	BatchGroups    int `json:"batch_groups"`
+}
+
+// Engine is a rollout engine.
+type Engine struct {
+	Name    string       `json:"name"`
+	Kind    string       `json:"kind"`
+	Version loop.Version `json:"version"`
+	State   string       `json:"state"`
+	Active  int          `json:"active"`
+	Slots   int          `json:"slots"`
+	// Stages are the versions of its pipeline stages, where it has several.
+	Stages []EngineVersion `json:"stages,omitempty"`
+}
+
+// Trainer is the trainer's side of the lease.
+type Trainer struct {
+	Name string `json:"name"`
+	// State is absent (never connected, or silent), idle (asks, and no batch is full), offered (a
+	// batch waits for it), training, or embedded.
+	State string `json:"state"`
+	// Lease at the trainer, 0 for none; SilentS since its last word.
+	Lease     loop.LeaseID `json:"lease"`
+	SilentS   float64      `json:"silent_s"`
+	IdleRatio float64      `json:"idle_ratio"`
+	WorldSize int          `json:"world_size"`
+}
+
+// Workers are the environment's workers.
+type Workers struct {
+	// Known have called within the last minute; Claimed and Offered count rollouts.
+	Known   int `json:"known"`
+	Claimed int `json:"claimed"`
+	Offered int `json:"offered"`
+	// Silent names workers that hold claims and have not called for longer than half a claim lasts.
+	Silent []string `json:"silent,omitempty"`
+}
+
+// Staleness in versions.
+type Staleness struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P95  float64 `json:"p95"`
+	Max  float64 `json:"max"`
+	PQS  float64 `json:"pqs"`
+	IQS  float64 `json:"iqs"`
+}
+
+// Stall says what is missing.
+type Stall struct {
+	// SinceS is how long there has been no progress.
+	SinceS float64 `json:"since_s"`
+	// Findings, the likeliest cause first.
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is one cause of a stall.
+type Finding struct {
+	// Code is no_trainer, silent_trainer, lost_worker, no_worker, straggler, engine_paused,
+	// engine_lost, queue_full, short_batch, hold, disk_full or unknown.
+	Code string `json:"code"`
+	// Subject names the engine, worker, trainer or group.
+	Subject string `json:"subject,omitempty"`
+	// Message is a sentence: what is missing, since when, what to do.
+	Message string `json:"message"`
+}
+
+// Recovery says how long a restart took.
+type Recovery struct {
+	// SnapshotSeq is the event that the snapshot was taken at, Events how many were replayed after it.
+	SnapshotSeq int64   `json:"snapshot_seq"`
+	Events      int64   `json:"events"`
+	WallS       float64 `json:"wall_s"`
+	// Takeover: another process was the writer before. Restarts counts this run's recoveries.
+	Takeover bool `json:"takeover"`
+	Restarts int  `json:"restarts"`
+}
+
+// Writer is the process that owns the loop.
+type Writer struct {
+	Name  string `json:"name"`
+	Epoch uint64 `json:"epoch"`
+}
+
+// Disk is the store's.
+type Disk struct {
+	LogBytes     int64 `json:"log_bytes"`
+	PayloadBytes int64 `json:"payload_bytes"`
+	WeightsBytes int64 `json:"weights_bytes"`
+	BytesMax     int64 `json:"bytes_max"`
+	// Full: writes wait for room.
+	Full bool `json:"full"`
+}

@@ -1,0 +1,167 @@
+package protocol
+
+import (
+	"errors"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// ConnectRequest is the first thing that a trainer says, with every start of its
+// process: POST /api/v1/trainers/connect.
+type ConnectRequest struct {
+	// Trainer names it; a restarted one keeps its name. Letters, digits, '.', '_' and '-'.
+	Trainer string `json:"trainer"`
+	// Version is the version of the weights that it holds, by its own checkpoint; -1 if it has none.
+	Version loop.Version `json:"version"`
+	// WorldSize is the number of its data-parallel ranks; 0 means 1.
+	WorldSize int `json:"world_size"`
+}
+
+// What a trainer is to do after it has connected.
+const (
+	// ActionTrain: it holds the newest version; it may lease.
+	ActionTrain = "train"
+	// ActionLoad: it is to load the newest version, weights and optimizer, from Files, and may then lease.
+	ActionLoad = "load"
+	// ActionRepublish: it holds an older version whose state it wants to go on from. It either loads
+	// the newest as under ActionLoad, or publishes what it holds as the next version (PublishRequest.RestoredFrom).
+	ActionRepublish = "republish"
+	// ActionInitialize: nothing is published yet. It publishes version 0, from which engines start.
+	ActionInitialize = "initialize"
+)
+
+// ConnectReply says where the run stands.
+type ConnectReply struct {
+	// Action is one of the above.
+	Action string `json:"action"`
+	// Version is the newest that is committed, -1 for none; Next the one that a publish makes.
+	Version loop.Version `json:"version"`
+	Next    loop.Version `json:"next"`
+	// Optimizer: that version has the optimizer's state, too.
+	Optimizer bool `json:"optimizer"`
+	// SyncEvery: versions that are multiples of it go to the engines. Others may be acknowledged without weights.
+	SyncEvery int `json:"sync_every"`
+	// LeaseS is how long a lease lasts without being renewed.
+	LeaseS float64 `json:"lease_s"`
+	// Steps is the number of train steps of the run, 0 for no end.
+	Steps int `json:"steps"`
+	// Run names the run; Config is its document, for what trainer and run must agree on.
+	Run    string `json:"run"`
+	Config string `json:"config,omitempty"`
+}
+
+// LeaseRequest asks for the next batch, or for this rank's share of it:
+// POST /api/v1/batches/lease. A rank that holds one gets the same again.
+// 204 means that none was ready within WaitS; 205 that the run has ended.
+type LeaseRequest struct {
+	Trainer string `json:"trainer"`
+	// Rank and WorldSize divide a batch by whole groups, balanced by tokens; 0 and 0 mean all of it.
+	Rank      int `json:"rank"`
+	WorldSize int `json:"world_size"`
+	// WaitS is how long to wait for a batch, at most 60.
+	WaitS float64 `json:"wait_s"`
+	// Kind is "train", the default, or "validation": held-out prompts answered greedily by the
+	// newest served version. A validation batch is not leased and not acknowledged.
+	Kind string `json:"kind,omitempty"`
+	// Prompts bounds a validation batch; 0 means the run's setting.
+	Prompts int `json:"prompts,omitempty"`
+}
+
+// Kinds of batches.
+const (
+	KindTrain      = "train"
+	KindValidation = "validation"
+)
+
+// Lease is what the header of a batch says of it.
+type Lease struct {
+	// Lease and Attempt name the batch; both are 0 for validation.
+	Lease   loop.LeaseID `json:"lease"`
+	Attempt int32        `json:"attempt"`
+	// Kind is KindTrain or KindValidation.
+	Kind string `json:"kind"`
+	// Version is the one that the step starts from; training it makes Version+1.
+	Version loop.Version `json:"version"`
+	// DeadlineS is how long the lease lasts from now without being renewed.
+	DeadlineS float64 `json:"deadline_s"`
+	// Rank and WorldSize of this share; Tokens, Rollouts and Groups of the whole batch, over all
+	// shares, so that every rank can normalise its loss alike. ResponseTokens are those with mask 1.
+	Rank           int `json:"rank"`
+	WorldSize      int `json:"world_size"`
+	Tokens         int `json:"tokens"`
+	ResponseTokens int `json:"response_tokens"`
+	Rollouts       int `json:"rollouts"`
+	Groups         int `json:"groups"`
+	// StalenessMean and StalenessMax are of the whole batch's groups, in versions.
+	StalenessMean float64      `json:"staleness_mean"`
+	StalenessMax  loop.Version `json:"staleness_max"`
+	// Stamps are the groups of this share, in its order.
+	Stamps []GroupStamp `json:"stamps"`
+}
+
+// GroupStamp is a group's part in the definition of staleness.
+type GroupStamp struct {
+	Group        loop.GroupID `json:"group"`
+	StartVersion loop.Version `json:"start_version"`
+	ReadyVersion loop.Version `json:"ready_version"`
+	// Rollouts of it in this share.
+	Rollouts int `json:"rollouts"`
+}
+
+// RenewRequest keeps a lease: POST /api/v1/batches/{lease}/renew. It goes back when any of
+// the ranks that took a share is silent for longer than the lease lasts.
+type RenewRequest struct {
+	Trainer string `json:"trainer"`
+	Attempt int32  `json:"attempt"`
+	Rank    int    `json:"rank"`
+}
+
+// RenewReply says how long the lease lasts from now.
+type RenewReply struct {
+	DeadlineS float64 `json:"deadline_s"`
+}
+
+// AckRequest ends a train step: POST /api/v1/batches/{lease}/ack. After a publish that names
+// the lease it only adds metrics. Without one it commits the batch as a version without
+// weights, which is refused where that version is to be synced (ConnectReply.SyncEvery).
+type AckRequest struct {
+	Trainer string `json:"trainer"`
+	Attempt int32  `json:"attempt"`
+	// ForwardVersion is the version of the weights that the step's forward pass used, and
+	// StepVersion of those the optimizer changed; a mismatch is refused. Both -1 if not stamped.
+	ForwardVersion loop.Version `json:"forward_version"`
+	StepVersion    loop.Version `json:"step_version"`
+	// Metrics are the step's: loss, grad_norm, clip_fraction, active_clip_fraction, mean_log_ratio,
+	// effective_sample_size, or any name of the trainer's own. Finite numbers only.
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+}
+
+// AckReply says which version the batch made.
+type AckReply struct {
+	Version loop.Version `json:"version"`
+}
+
+// NackRequest gives a batch back untrained: POST /api/v1/batches/{lease}/nack.
+type NackRequest struct {
+	Trainer string `json:"trainer"`
+	Attempt int32  `json:"attempt"`
+	// Reason is for the log. Failed counts it as a failed attempt of the step, of which a run
+	// survives a bounded number; otherwise it goes back as if it had never been leased.
+	Reason string `json:"reason,omitempty"`
+	Failed bool   `json:"failed,omitempty"`
+}
+
+// CheckName reports what is wrong with a trainer's or worker's name.
+func CheckName(name string) error {
+	if name == "" || len(name) > 128 {
+		return errors.New("want 1 to 128 characters")
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return errors.New("want letters, digits, '.', '_' and '-' only")
+		}
+	}
+	return nil
+}
