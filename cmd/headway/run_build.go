@@ -25,6 +25,19 @@ func (j *job) modelConfig() transformer.Config {
 
 // build makes engines and trainer.
 func (j *job) build() error {
+	if err := j.buildEngines(); err != nil {
+		return err
+	}
+	made, err := j.newTrainer(j.weights)
+	if err != nil {
+		return err
+	}
+	j.trainer = made
+	return nil
+}
+
+// buildEngines makes the engines of the document, which load from j.weights.
+func (j *job) buildEngines() error {
 	for _, e := range j.cfg.Engines {
 		made, err := engine.New(engine.Options{
 			Name: e.Name, Slots: e.Slots, Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens,
@@ -38,11 +51,6 @@ func (j *job) build() error {
 			j.greedy = made
 		}
 	}
-	made, err := j.newTrainer(j.weights)
-	if err != nil {
-		return err
-	}
-	j.trainer = made
 	return nil
 }
 
