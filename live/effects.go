@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -124,6 +125,10 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 		r.opt.OnBatch(batch)
 	}
 	report, err := r.opt.Trainer.Train(r.ctx, batch)
+	if errors.Is(err, ErrLeaseReturned) {
+		ev.Kind, ev.Reason = loop.LeaseReturned, loop.ReasonTrainer
+		return completion{event: ev, err: err}
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
@@ -137,6 +138,18 @@ type Environment interface {
 	Play(ctx context.Context, task Task, sampler Sampler) (Sample, error)
 }
 
+// Acknowledger is implemented by environments that owe somebody word of a rollout.
+type Acknowledger interface {
+	// Logged is called once the end of an attempt is in the event log, and with it everything
+	// before it: after Store.Append has returned for its RolloutScored, RolloutFailed or
+	// RolloutAborted. counted says that the loop took it as the score of an attempt that
+	// counts; such a score's payload is durable as well. It must not block: the goroutine that
+	// owns the loop calls it. The context that Play was given ends after this call; it ends
+	// without one, or before one that says false, where the loop gave the attempt up, its
+	// group ended or the run did.
+	Logged(id RolloutID, counted bool)
+}
+
 // Group is a ready group on its way to the trainer.
 type Group struct {
 	ID                         loop.GroupID
@@ -191,6 +204,8 @@ type StepReport struct {
 	TokenLag, GroupLag [LagRanges]LagReport
 	// Drifts has the drift of each group of the batch, in its order; nil where the trainer does not measure it.
 	Drifts []GroupDrift
+	// Metrics are further figures of the step under the trainer's own names; nil for none.
+	Metrics map[string]float64
 }
 
 // LagRanges is the number of ranges of staleness that a StepReport tells apart.
@@ -217,10 +232,15 @@ type GroupDrift struct {
 	Drift float64
 }
 
+// ErrLeaseReturned is wrapped by the error of a Trainer's Train that gives the batch
+// back untrained: it goes back to the queue, and no attempt at the step counts as failed.
+var ErrLeaseReturned = errors.New("the batch was given back untrained")
+
 // Trainer trains on one batch at a time.
 type Trainer interface {
 	// Train makes one step from batch.Version and publishes batch.Version+1 with
-	// batch.Lease as what produced it; it returns once that version is whole.
+	// batch.Lease as what produced it; it returns once that version is whole. An error that
+	// wraps ErrLeaseReturned gives the batch back.
 	Train(ctx context.Context, batch Batch) (StepReport, error)
 	// Restore takes the trainer (weights and optimizer) to a published version.
 	Restore(ctx context.Context, version loop.Version) error

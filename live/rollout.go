@@ -41,7 +41,7 @@ type resume struct {
 // waits until the rollout has a slot again.
 type rollout struct {
 	task   Task
-	ctx    context.Context // ends with the rollout or the run
+	ctx    context.Context // ends with the rollout (once its end is in the log) or the run
 	cancel context.CancelFunc
 	clock  func() int64
 	post   func(completion)
@@ -278,12 +278,13 @@ func (r *Runtime) endGroup(g loop.GroupID) {
 }
 
 // play plays one rollout attempt, makes its payload durable and says how it ended.
+// The attempt's context lives on until that is in the log.
 func (r *Runtime) play(p *rollout) {
-	defer p.cancel()
 	began := r.opt.Clock()
 	s, err := r.opt.Environment.Play(p.ctx, p.task, p)
 	environmentNS := max(r.opt.Clock()-began-p.sampleNS, 0)
 	if !p.end() {
+		p.cancel()
 		return
 	}
 	// From here on nobody else changes the rollout.

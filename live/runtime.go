@@ -140,6 +140,20 @@ type Runtime struct {
 	stopOnce   sync.Once
 	stop       chan struct{}
 	last       []loop.Event // the newest events, for a bundle
+	// acks is the environment if it wants word of logged ends, which logged collects.
+	acks   Acknowledger
+	logged []loggedEnd
+}
+
+// loggedEnd is the end of an attempt that is acknowledged once it is in the log.
+type loggedEnd struct {
+	id      RolloutID
+	counted bool
+}
+
+// idOf names the attempt that an event is about.
+func idOf(ev loop.Event) RolloutID {
+	return RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 }
 
 type dueAction struct {
@@ -181,6 +195,7 @@ func New(opt Options) (*Runtime, error) {
 		r.counted = NewCounted(l.Config().Policy)
 	}
 	r.cfg = r.l.Config()
+	r.acks, _ = opt.Environment.(Acknowledger)
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}
@@ -412,7 +427,22 @@ drain:
 		return fmt.Errorf("live: the event log cannot be written: %w", err)
 	}
 	r.lines = r.lines[:0]
+	r.acknowledge()
 	return r.release()
+}
+
+// acknowledge tells the environment which attempts' ends are in the log now, and
+// ends their contexts.
+func (r *Runtime) acknowledge() {
+	for _, a := range r.logged {
+		if r.acks != nil {
+			r.acks.Logged(a.id, a.counted)
+		}
+		if p := r.attempt(a.id.Group, a.id.Sample, a.id.Attempt); p != nil {
+			p.cancel()
+		}
+	}
+	r.logged = r.logged[:0]
 }
 
 // tickEvent is the Tick that the loop wants next.
@@ -446,6 +476,9 @@ func (r *Runtime) step(c *completion) {
 	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counts {
 		r.discard(c.event)
 	}
+	if k := c.event.Kind; k >= loop.RolloutScored && k <= loop.RolloutAborted {
+		r.logged = append(r.logged, loggedEnd{idOf(c.event), counts})
+	}
 	for _, a := range actions {
 		r.due = append(r.due, dueAction{r.enc.Seq(), a})
 		switch a.Kind {
@@ -461,7 +494,7 @@ func (r *Runtime) step(c *completion) {
 // discard drops the payload of an attempt that had been aborted or given up before
 // its score arrived, and says so in the log, so that a resumed run drops it too.
 func (r *Runtime) discard(ev loop.Event) {
-	id := RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+	id := idOf(ev)
 	r.note(NoteDiscarded, id)
 	if err := r.opt.Store.Discard(id); err != nil {
 		r.logf("discarding the payload of %v: %v", id, err)
@@ -481,7 +514,8 @@ func (r *Runtime) remember(ev loop.Event) {
 
 // noteStep puts what the trainer and the engines measured before the event of the step's end.
 func (r *Runtime) noteStep(c *completion) {
-	if c.event.Kind == loop.TrainStepEnded || c.event.Kind == loop.TrainStepFailed {
+	switch c.event.Kind {
+	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
 		r.setBusy(false)
 	}
 	if c.step == nil {
