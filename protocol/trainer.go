@@ -15,16 +15,19 @@ type ConnectRequest struct {
 	Version loop.Version `json:"version"`
 	// WorldSize is the number of its data-parallel ranks; 0 means 1.
 	WorldSize int `json:"world_size"`
+	// Rank that connects. Every rank may; one that holds a share of the leased batch gives the whole
+	// batch back by connecting anew, for what it had computed is gone.
+	Rank int `json:"rank,omitempty"`
 }
 
 // What a trainer is to do after it has connected.
 const (
 	// ActionTrain: it holds the newest version; it may lease.
 	ActionTrain = "train"
-	// ActionLoad: it is to load the newest version, weights and optimizer, from Files, and may then lease.
+	// ActionLoad: it is to load version Load, weights and optimizer, from its files, and may then lease.
 	ActionLoad = "load"
 	// ActionRepublish: it holds an older version whose state it wants to go on from. It either loads
-	// the newest as under ActionLoad, or publishes what it holds as the next version (PublishRequest.RestoredFrom).
+	// version Load as under ActionLoad, or publishes what it holds as the next version (PublishRequest.RestoredFrom).
 	ActionRepublish = "republish"
 	// ActionInitialize: nothing is published yet. It publishes version 0, from which engines start.
 	ActionInitialize = "initialize"
@@ -37,6 +40,10 @@ type ConnectReply struct {
 	// Version is the newest that is committed, -1 for none; Next the one that a publish makes.
 	Version loop.Version `json:"version"`
 	Next    loop.Version `json:"next"`
+	// Load is the version whose files ActionLoad and ActionRepublish mean: the newest that has weights, -1
+	// for none. Where it is below Version, versions after it were acknowledged without weights and are lost with
+	// the trainer that held them: what is loaded, or held, must then be published as Next before a batch is leased.
+	Load loop.Version `json:"load"`
 	// Optimizer: that version has the optimizer's state, too.
 	Optimizer bool `json:"optimizer"`
 	// SyncEvery: versions that are multiples of it go to the engines. Others may be acknowledged without weights.
@@ -122,7 +129,7 @@ type RenewReply struct {
 }
 
 // AckRequest ends a train step: POST /api/v1/batches/{lease}/ack. After a publish that names
-// the lease it only adds metrics. Without one it commits the batch as a version without
+// the lease it changes nothing: that ended the step, and brought the metrics. Without one it commits the batch as a version without
 // weights, which is refused where that version is to be synced (ConnectReply.SyncEvery).
 type AckRequest struct {
 	Trainer string `json:"trainer"`
