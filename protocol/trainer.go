@@ -67,6 +67,10 @@ type LeaseRequest struct {
 	WorldSize int `json:"world_size"`
 	// WaitS is how long to wait for a batch, at most 60.
 	WaitS float64 `json:"wait_s"`
+	// After and AfterAttempt name the batch that this rank has finished its share of, 0 for none: it
+	// is not given out to the rank again while another rank's publish of it is awaited.
+	After        loop.LeaseID `json:"after,omitempty"`
+	AfterAttempt int32        `json:"after_attempt,omitempty"`
 	// Kind is "train", the default, or "validation": held-out prompts answered greedily by the
 	// newest served version. A validation batch is not leased and not acknowledged.
 	Kind string `json:"kind,omitempty"`
