@@ -1,0 +1,174 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Agent is the receiver's side: it asks a control plane what to do, fetches versions
+// into its Store, and switches.
+type Agent struct {
+	// Control is the control plane's URL; Token is sent as the bearer.
+	Control, Token string
+	// Name, Engine and Stage say who it is; Address is the URL of its Store's Source, empty for none.
+	Name, Engine string
+	Stage        int
+	Address      string
+	Store        *Store
+	// OnSwitch is called when the version in dir is to be served; an error quarantines the stage. Nil does nothing.
+	OnSwitch func(ctx context.Context, version loop.Version, dir string) error
+	// Client of the requests; nil means http.DefaultClient.
+	Client *http.Client
+	// Logf is told what is done; nil for nobody.
+	Logf func(format string, args ...any)
+
+	served, loaded loop.Version
+}
+
+// agentWaitS is how long one request waits for a command.
+const agentWaitS = 25
+
+// retry bounds the pause between two tries to reach the control plane.
+const retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
+
+// Run does what it is told until the context ends. A control plane that cannot be
+// reached, because it is being restarted, is tried again for as long as it takes.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.Store.Clean(); err != nil {
+		return err
+	}
+	a.served, a.loaded = loop.NoVersion, loop.NoVersion
+	report, pause := protocol.ReceiverRequest{}, retryFirst
+	for ctx.Err() == nil {
+		report.Engine, report.Stage, report.Address = a.Engine, a.Stage, a.Address
+		report.Served, report.Loaded, report.WaitS = a.served, a.loaded, agentWaitS
+		command, err := a.ask(ctx, report)
+		if err != nil {
+			if refusal, final := err.(*protocol.Refusal); final && refusal.Code != protocol.CodeUnavailable && refusal.Code != protocol.CodeBusy {
+				return fmt.Errorf("transfer: receiver %s: %w", a.Name, err)
+			}
+			a.logf("asking %s: %v; again in %s", a.Control, err, pause)
+			if !sleep(ctx, pause) {
+				break
+			}
+			pause = min(2*pause, retryLast)
+			continue
+		}
+		pause, report = retryFirst, protocol.ReceiverRequest{}
+		if command.Seq != 0 {
+			report = a.execute(ctx, command)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// execute carries out one command and returns the report of it.
+func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) protocol.ReceiverRequest {
+	report := protocol.ReceiverRequest{Done: command.Seq}
+	began := time.Now()
+	var err error
+	switch command.Kind {
+	case protocol.ReceiveLoad:
+		if command.Reload {
+			err = a.discard(command.Version)
+		}
+		var p Phases
+		if err == nil {
+			p, err = a.Store.Fetch(ctx, command.Version, command.Parents)
+		}
+		report.Phases = map[string]float64{"first": p.FirstS, "transfer": p.TransferS, "commit": p.CommitS}
+		if err == nil {
+			a.loaded = command.Version
+			a.logf("version %d loaded: %d bytes in %.3f s", command.Version, p.Bytes, p.TransferS+p.CommitS)
+		}
+	case protocol.ReceiveSwitch:
+		if a.OnSwitch != nil {
+			err = a.OnSwitch(ctx, command.Version, a.Store.Path(command.Version))
+		}
+		report.Phases = map[string]float64{"switch": time.Since(began).Seconds()}
+		if err == nil {
+			a.served, a.loaded = command.Version, loop.NoVersion
+			a.logf("version %d served", command.Version)
+		}
+	default:
+		err = fmt.Errorf("the command is %q, want %s or %s: is this program older than the control plane?", command.Kind, protocol.ReceiveLoad, protocol.ReceiveSwitch)
+	}
+	if err != nil {
+		a.served, a.loaded = loop.NoVersion, loop.NoVersion
+		report.Error = err.Error()
+		a.logf("%s version %d: %v", command.Kind, command.Version, err)
+	}
+	return report
+}
+
+// discard removes what is here of a version, for a full reload.
+func (a *Agent) discard(version loop.Version) error {
+	if a.Store.Source != nil {
+		a.Store.Source.Remove(version)
+	}
+	return os.RemoveAll(a.Store.Path(version))
+}
+
+// ask makes one request of the control plane.
+func (a *Agent) ask(ctx context.Context, report protocol.ReceiverRequest) (command protocol.ReceiverReply, err error) {
+	body, err := json.Marshal(report)
+	if err != nil {
+		return command, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.Control+"/api/v1/receivers/"+a.Name, bytes.NewReader(body))
+	if err != nil {
+		return command, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if a.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+a.Token)
+	}
+	client := a.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return command, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return command, err
+	}
+	if response.StatusCode != http.StatusOK {
+		var refused protocol.ErrorBody
+		if json.Unmarshal(text, &refused) == nil && refused.Error.Code != "" {
+			return command, &refused.Error
+		}
+		return command, fmt.Errorf("%s: %.200s", response.Status, text)
+	}
+	return command, json.Unmarshal(text, &command)
+}
+
+func (a *Agent) logf(format string, args ...any) {
+	if a.Logf != nil {
+		a.Logf(format, args...)
+	}
+}
+
+// sleep waits, and reports whether the context lasted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

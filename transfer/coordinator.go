@@ -1,0 +1,320 @@
+package transfer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// States of a receiver.
+const (
+	// StateServing: it serves a version, and may hold another beside it.
+	StateServing = "serving"
+	// StateLoading and StateSwitching: a command is under way.
+	StateLoading   = "loading"
+	StateSwitching = "switching"
+	// StateQuarantined: a command failed, so what it serves is unknown; its next load is a full one.
+	StateQuarantined = "quarantined"
+	// StateLost: it has not been heard of for longer than Options.Silence.
+	StateLost = "lost"
+)
+
+// Options of a coordinator.
+type Options struct {
+	// Origin is the URL from which a published version can be fetched, the prefix included.
+	Origin string
+	// Shape of the fan-out; empty means Chain.
+	Shape Shape
+	// Silence after which a receiver is lost; 0 means 30 s.
+	Silence time.Duration
+	// Clock returns the time since some start, never falling; nil means the process's.
+	Clock func() time.Duration
+}
+
+// receiver is one stage of one engine on another node.
+type receiver struct {
+	name, engine  string
+	stage         int
+	address       string
+	served        loop.Version
+	loaded        loop.Version
+	state         string
+	heard         time.Duration
+	command       protocol.ReceiverReply // outstanding, Seq 0 if none
+	failed        error                  // of the last command
+	reload        bool
+	phases        map[string]float64
+	commanded, at time.Duration // when the last command was given and carried out
+}
+
+// Coordinator takes the stages of engines on other nodes through loads and switches:
+// every stage of an engine holds a version before any of them serves it. It decides
+// nothing about when: the loop does, through the engine's port.
+type Coordinator struct {
+	opt   Options
+	mu    sync.Mutex
+	all   map[string]*receiver
+	chain map[loop.Version][]string // receivers in the order in which they were told to load it
+	seq   int64
+	moved chan struct{} // closed at every change
+}
+
+// NewCoordinator returns a coordinator without receivers.
+func NewCoordinator(opt Options) *Coordinator {
+	if opt.Shape == "" {
+		opt.Shape = Chain
+	}
+	if opt.Silence == 0 {
+		opt.Silence = 30 * time.Second
+	}
+	if opt.Clock == nil {
+		began := time.Now()
+		opt.Clock = func() time.Duration { return time.Since(began) }
+	}
+	return &Coordinator{opt: opt, all: make(map[string]*receiver), chain: make(map[loop.Version][]string), moved: make(chan struct{})}
+}
+
+// change tells everyone who waits. c.mu must be held.
+func (c *Coordinator) change() {
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// Next takes a receiver's word and answers with what it is to do.
+func (c *Coordinator) Next(ctx context.Context, name string, req protocol.ReceiverRequest) (protocol.ReceiverReply, error) {
+	if err := protocol.CheckName(name); err != nil {
+		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "the receiver's name is %q: %v", name, err)
+	}
+	if req.Engine == "" || req.Stage < 0 {
+		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %q and stage %d: want an engine of the run and a stage from 0", name, req.Engine, req.Stage)
+	}
+	if err := c.hear(name, req); err != nil {
+		return protocol.ReceiverReply{}, err
+	}
+	wait := time.NewTimer(time.Duration(min(max(req.WaitS, 0), 60) * float64(time.Second)))
+	defer wait.Stop()
+	for {
+		c.mu.Lock()
+		r := c.all[name]
+		r.heard = c.opt.Clock()
+		command, moved := r.command, c.moved
+		c.mu.Unlock()
+		if command.Seq != 0 {
+			return command, nil
+		}
+		select {
+		case <-moved:
+		case <-wait.C:
+			return protocol.ReceiverReply{Version: loop.NoVersion}, nil
+		case <-ctx.Done():
+			return protocol.ReceiverReply{}, ctx.Err()
+		}
+	}
+}
+
+// hear notes what a receiver says of itself.
+func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.all[name]
+	if r == nil {
+		for _, other := range c.all {
+			if other.engine == req.Engine && other.stage == req.Stage && !c.silent(other) {
+				return protocol.Refuse(protocol.CodeConflict, "stage %d of engine %s is receiver %s already: stop it, or name another stage", req.Stage, req.Engine, other.name)
+			}
+			if other.engine == req.Engine && other.stage == req.Stage {
+				delete(c.all, other.name)
+			}
+		}
+		r = &receiver{name: name, engine: req.Engine, stage: req.Stage, state: StateServing}
+		c.all[name] = r
+	}
+	if r.engine != req.Engine || r.stage != req.Stage {
+		return protocol.Refuse(protocol.CodeConflict, "receiver %s is stage %d of engine %s already, and now says stage %d of %s: choose another name", name, r.stage, r.engine, req.Stage, req.Engine)
+	}
+	r.heard, r.address = c.opt.Clock(), req.Address
+	if r.state == StateLost {
+		r.state, r.reload = StateQuarantined, true
+	}
+	if req.Done != 0 && req.Done == r.command.Seq {
+		c.carriedOut(r, req)
+	}
+	if r.state == StateServing || r.state == StateLoading {
+		r.served = req.Served
+	}
+	c.change()
+	return nil
+}
+
+// carriedOut ends a receiver's command. c.mu must be held.
+func (c *Coordinator) carriedOut(r *receiver, req protocol.ReceiverRequest) {
+	command := r.command
+	r.command, r.phases, r.at = protocol.ReceiverReply{}, req.Phases, c.opt.Clock()
+	switch {
+	case req.Error != "":
+		r.failed = errors.New(req.Error)
+		r.state, r.served, r.loaded, r.reload = StateQuarantined, loop.NoVersion, loop.NoVersion, true
+	case command.Kind == protocol.ReceiveLoad:
+		r.failed, r.state, r.loaded, r.reload = nil, StateServing, command.Version, false
+	default:
+		r.failed, r.state, r.served, r.loaded = nil, StateServing, command.Version, loop.NoVersion
+	}
+}
+
+// silent reports whether a receiver has not been heard of for too long.
+func (c *Coordinator) silent(r *receiver) bool { return c.opt.Clock()-r.heard > c.opt.Silence }
+
+// stages are the receivers of an engine by stage. c.mu must be held.
+func (c *Coordinator) stages(engine string) []*receiver {
+	var out []*receiver
+	for _, r := range c.all {
+		if r.engine == engine {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *receiver) int { return cmp.Compare(a.stage, b.stage) })
+	return out
+}
+
+// Load has every stage of an engine fetch a version beside what it serves, and returns
+// when all of them hold it. An engine without receivers needs none.
+func (c *Coordinator) Load(ctx context.Context, engine string, version loop.Version) error {
+	c.mu.Lock()
+	for _, r := range c.stages(engine) {
+		if r.loaded == version && r.state == StateServing {
+			continue
+		}
+		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Parents: c.parents(r, version), Reload: r.reload})
+		r.state = StateLoading
+	}
+	c.change()
+	c.mu.Unlock()
+	return c.await(ctx, engine, version, func(r *receiver) bool { return r.loaded == version })
+}
+
+// Switch has every stage of an engine serve a version that all of them hold. When one
+// cannot, all of them are quarantined: nothing may be sampled from a mix of stages.
+func (c *Coordinator) Switch(ctx context.Context, engine string, version loop.Version) error {
+	c.mu.Lock()
+	stages := c.stages(engine)
+	for _, r := range stages {
+		if r.loaded != version {
+			c.mu.Unlock()
+			return fmt.Errorf("transfer: stage %d of engine %s does not hold version %d, so none of its stages switches", r.stage, engine, version)
+		}
+	}
+	for _, r := range stages {
+		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveSwitch, Version: version})
+		r.state = StateSwitching
+	}
+	c.change()
+	c.mu.Unlock()
+	err := c.await(ctx, engine, version, func(r *receiver) bool { return r.served == version && r.state == StateServing })
+	if err != nil {
+		c.quarantine(engine)
+	}
+	return err
+}
+
+// command gives a receiver something to do. c.mu must be held.
+func (c *Coordinator) command(r *receiver, command protocol.ReceiverReply) {
+	c.seq++
+	command.Seq = c.seq
+	r.command, r.failed, r.commanded = command, nil, c.opt.Clock()
+}
+
+// parentsMax bounds how many a receiver may try before the origin.
+const parentsMax = 3
+
+// parents are whom a receiver fetches from: those before it in the fan-out, then the
+// origin. c.mu must be held.
+func (c *Coordinator) parents(r *receiver, version loop.Version) []string {
+	chain := slices.DeleteFunc(c.chain[version], func(name string) bool { return name == r.name })
+	c.chain[version] = append(chain, r.name)
+	for old := range c.chain {
+		if old < version-1 {
+			delete(c.chain, old)
+		}
+	}
+	var urls []string
+	shape, err := Parents(c.opt.Shape, len(chain)+1)
+	for i := len(chain); err == nil && shape[i] != Origin && len(urls) < parentsMax; {
+		i = shape[i]
+		if other := c.all[chain[i]]; other != nil && other.address != "" && other.state != StateQuarantined && !c.silent(other) {
+			urls = append(urls, other.address)
+		}
+	}
+	return append(urls, c.opt.Origin)
+}
+
+// await waits until every stage of an engine is as wanted, one of them failed or is silent.
+func (c *Coordinator) await(ctx context.Context, engine string, version loop.Version, wanted func(*receiver) bool) error {
+	look := time.NewTicker(c.opt.Silence / 10)
+	defer look.Stop()
+	for {
+		c.mu.Lock()
+		open, err := 0, error(nil)
+		for _, r := range c.stages(engine) {
+			switch {
+			case r.failed != nil:
+				err = errors.Join(err, fmt.Errorf("transfer: version %d: stage %d of engine %s (receiver %s): %w", version, r.stage, engine, r.name, r.failed))
+			case c.silent(r):
+				r.state, r.served, r.loaded = StateLost, loop.NoVersion, loop.NoVersion
+				err = errors.Join(err, fmt.Errorf("transfer: version %d: stage %d of engine %s (receiver %s) was last heard of %.0f s ago", version, r.stage, engine, r.name, (c.opt.Clock()-r.heard).Seconds()))
+			case !wanted(r):
+				open++
+			}
+		}
+		moved := c.moved
+		c.mu.Unlock()
+		if err != nil || open == 0 {
+			return err
+		}
+		select {
+		case <-moved:
+		case <-look.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// quarantine forgets what the stages of an engine serve.
+func (c *Coordinator) quarantine(engine string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.stages(engine) {
+		r.command = protocol.ReceiverReply{}
+		r.served, r.loaded, r.reload = loop.NoVersion, loop.NoVersion, true
+		if r.state != StateLost {
+			r.state = StateQuarantined
+		}
+	}
+	c.change()
+}
+
+// Versions says what every stage of every engine serves, in the order of their names.
+func (c *Coordinator) Versions() []protocol.EngineVersion {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []protocol.EngineVersion
+	for _, r := range c.all {
+		state := r.state
+		if c.silent(r) {
+			state = StateLost
+		}
+		out = append(out, protocol.EngineVersion{Engine: r.engine, Stage: r.stage, Version: r.served, Loaded: r.loaded, State: state})
+	}
+	slices.SortFunc(out, func(a, b protocol.EngineVersion) int {
+		return cmp.Or(strings.Compare(a.Engine, b.Engine), cmp.Compare(a.Stage, b.Stage))
+	})
+	return out
+}

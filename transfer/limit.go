@@ -1,0 +1,58 @@
+package transfer
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bucket bounds a rate: a token bucket that holds a tenth of a second's worth. The nil
+// Bucket bounds nothing.
+type Bucket struct {
+	mu        sync.Mutex
+	bytesPerS float64
+	tokens    float64
+	at        time.Time
+}
+
+// NewBucket returns a bucket for a rate in bytes a second; nil, which bounds nothing, for 0.
+func NewBucket(bytesPerS float64) *Bucket {
+	if bytesPerS <= 0 {
+		return nil
+	}
+	return &Bucket{bytesPerS: bytesPerS}
+}
+
+// Take waits until n bytes may pass. They may go into debt, which the next pays: a chunk
+// is never divided.
+func (b *Bucket) Take(ctx context.Context, n int) error {
+	if b == nil {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(b.reserve(n))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reserve takes n tokens and returns how long it is until they are there.
+func (b *Bucket) reserve(n int) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if b.at.IsZero() {
+		b.tokens = 0
+	} else {
+		b.tokens = min(b.tokens+b.bytesPerS*now.Sub(b.at).Seconds(), b.bytesPerS/10)
+	}
+	b.at = now
+	b.tokens -= float64(n)
+	if b.tokens >= 0 {
+		return 0
+	}
+	return time.Duration(-b.tokens / b.bytesPerS * float64(time.Second))
+}

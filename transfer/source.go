@@ -1,0 +1,190 @@
+package transfer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Source serves the copies of one node to others: the origin's whole ones, and a
+// receiver's while they are still arriving. It is an http.Handler for
+//
+//	GET {prefix}/{version}             what there is of a version: an Offer
+//	GET {prefix}/{version}/chunks      its chunks from ?from= on, each as soon as it is there
+type Source struct {
+	// Limit bounds what is sent, in bytes a second over all connections; nil for no bound.
+	Limit *Bucket
+
+	mu     sync.Mutex
+	copies map[loop.Version]*Copy
+	added  chan struct{} // closed when a copy is added; nil while nobody waits
+}
+
+// Patience is how long a request for a version that is not here waits for it to begin
+// to arrive: a receiver and its parent are told to load it at about the same time.
+const Patience = 3 * time.Second
+
+// Offer says what a node has of a version.
+type Offer struct {
+	Version  loop.Version    `json:"version"`
+	Manifest json.RawMessage `json:"manifest,omitempty"`
+	// ManifestText is the manifest byte for byte, since it ends in its own hash.
+	ManifestText string `json:"manifest_text"`
+	Parts        []Part `json:"parts"`
+}
+
+// Add offers a copy in place of an earlier one of the same version, which is closed.
+func (s *Source) Add(c *Copy) {
+	s.mu.Lock()
+	old := s.copies[c.Version]
+	if s.copies == nil {
+		s.copies = make(map[loop.Version]*Copy)
+	}
+	s.copies[c.Version] = c
+	if s.added != nil {
+		close(s.added)
+		s.added = nil
+	}
+	s.mu.Unlock()
+	if old != nil && old != c {
+		old.Close()
+	}
+}
+
+// Remove ends the offer of a version.
+func (s *Source) Remove(version loop.Version) {
+	s.mu.Lock()
+	old := s.copies[version]
+	delete(s.copies, version)
+	s.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+// Find returns the copy of a version, nil if there is none.
+func (s *Source) Find(version loop.Version) *Copy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.copies[version]
+}
+
+// await returns the copy of a version, as soon as it begins to arrive; nil if that takes too long.
+func (s *Source) await(ctx context.Context, version loop.Version) *Copy {
+	patience := time.NewTimer(Patience)
+	defer patience.Stop()
+	for {
+		s.mu.Lock()
+		c := s.copies[version]
+		if s.added == nil {
+			s.added = make(chan struct{})
+		}
+		added := s.added
+		s.mu.Unlock()
+		if c != nil {
+			return c
+		}
+		select {
+		case <-added:
+		case <-patience.C:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Handler serves below a prefix such as /transfer.
+func (s *Source) Handler(prefix string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+prefix+"/{version}", s.offer)
+	mux.HandleFunc("GET "+prefix+"/{version}/chunks", s.chunks)
+	return mux
+}
+
+// named finds the copy that a request names, or answers it.
+func (s *Source) named(w http.ResponseWriter, r *http.Request) *Copy {
+	version, err := strconv.ParseInt(r.PathValue("version"), 10, 64)
+	if err != nil || version < 0 {
+		http.Error(w, fmt.Sprintf("%q is no version", r.PathValue("version")), http.StatusBadRequest)
+		return nil
+	}
+	c := s.await(r.Context(), loop.Version(version))
+	if c == nil {
+		http.Error(w, fmt.Sprintf("version %d is not here", version), http.StatusNotFound)
+	}
+	return c
+}
+
+func (s *Source) offer(w http.ResponseWriter, r *http.Request) {
+	if c := s.named(w, r); c != nil {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(Offer{Version: c.Version, ManifestText: string(c.Manifest), Parts: c.Parts})
+	}
+}
+
+// chunks streams. What a file has goes from the page cache to the socket without
+// passing through this process where the connection allows it.
+func (s *Source) chunks(w http.ResponseWriter, r *http.Request) {
+	c := s.named(w, r)
+	if c == nil {
+		return
+	}
+	from, err := strconv.Atoi(r.URL.Query().Get("from"))
+	if err != nil || from < 0 || from > c.Chunks() {
+		http.Error(w, fmt.Sprintf("from=%q: want a chunk from 0 to %d", r.URL.Query().Get("from"), c.Chunks()), http.StatusBadRequest)
+		return
+	}
+	done, ok := c.use()
+	if !ok {
+		http.Error(w, fmt.Sprintf("version %d is not here any more", c.Version), http.StatusNotFound)
+		return
+	}
+	defer done()
+	left := c.size - int64(from)*ChunkBytes + int64(c.Chunks()-from)*headBytes
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(max(left, 0), 10))
+	files, err := c.reopen()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	defer closeAll(files)
+	scratch := make([]byte, ChunkBytes)
+	for i := from; i < c.Chunks(); i++ {
+		if err := s.chunk(w, r, c, files, i, scratch); err != nil {
+			panic(http.ErrAbortHandler) // the only way to end a body that is too short
+		}
+	}
+}
+
+// chunk sends one chunk from files of this connection's own: sending from where a file
+// stands is what the kernel can do without a copy.
+func (s *Source) chunk(w http.ResponseWriter, r *http.Request, c *Copy, files []*os.File, index int, scratch []byte) error {
+	sum, err := c.await(r.Context(), index, scratch)
+	if err != nil {
+		return err
+	}
+	if err := s.Limit.Take(r.Context(), c.chunkBytes(index)); err != nil {
+		return err
+	}
+	h := head{uint32(index), uint32(c.chunkBytes(index)), sum}
+	if _, err := w.Write(h.append(scratch[:0])); err != nil {
+		return err
+	}
+	return c.pieces(index, func(part int, offset int64, length int) error {
+		if _, err := files[part].Seek(offset, io.SeekStart); err != nil {
+			return err
+		}
+		_, err := io.Copy(w, io.LimitReader(files[part], int64(length)))
+		return err
+	})
+}
