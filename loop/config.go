@@ -135,6 +135,10 @@ type Config struct {
 	SyncEvery int
 	// TrainerBlocked keeps the trainer from its next step while a sync runs.
 	TrainerBlocked bool
+	// TrainerAsks selects a batch only once the trainer has asked for one (TrainerReady) since its last
+	// step began, so that a lease is the start of a step also where the trainer comes and goes. By
+	// default a trainer without a batch is always ready.
+	TrainerAsks bool `json:",omitempty"`
 	// RollingSwitch lets each engine switch when it has loaded; by default all switch together.
 	RollingSwitch bool
 	// FilterZeroAdvantage ends groups whose rewards are all equal instead of queueing them.
@@ -196,7 +200,8 @@ type Config struct {
 	OnFailure FailureRule
 	// TrainAttempts is how often one train step may fail before the run stops; 0 means 3.
 	TrainAttempts int
-	// TrainSteps is the version at which the run finishes; 0 means never.
+	// TrainSteps is the version at which the run finishes; 0 means never. Versions count, not steps: one
+	// that TrainerRestored made is one of them.
 	TrainSteps Version
 }
 

@@ -20,6 +20,11 @@ const (
 	TrainStepFailed
 	// LeaseReturned: the trainer gave Lease, Attempt back untrained, or its lease ran out.
 	LeaseReturned
+	// TrainerRestored: the trainer went back to an earlier state and published it as Version, the next
+	// one; no batch made it. A batch that was at the trainer is returned.
+	TrainerRestored
+	// TrainerReady: the trainer asks for a batch (Config.TrainerAsks).
+	TrainerReady
 	// WeightsLoaded: Engine holds Version beside what it serves (Attempt of the load).
 	WeightsLoaded
 	// WeightsSwitched: Engine serves Version from now on (Attempt of the load).

@@ -25,6 +25,7 @@ type world struct {
 	checker *looptest.Checker
 	effects []loop.Action
 	lost    []int32
+	asked   bool // the trainer has, since its last step began
 	done    bool
 }
 
@@ -61,9 +62,14 @@ func (x *explorer) deliver(w *world, ev loop.Event) {
 	case loop.EngineJoined:
 		w.lost = slices.DeleteFunc(w.lost, func(e int32) bool { return e == ev.Engine })
 	case loop.Recovered:
-		w.lost = nil
+		w.lost, w.asked = nil, false
+	case loop.TrainerReady:
+		w.asked = true
 	}
 	for _, a := range actions {
+		if a.Kind == loop.StartTrainStep {
+			w.asked = false
+		}
 		if a.Kind == loop.FinishRun {
 			w.done = true
 		} else if a.Kind.IsEffect() && a.Slot >= 0 { // nobody ends what stood interrupted
@@ -80,6 +86,8 @@ func ends(ev loop.Event, a loop.Action) bool {
 	switch {
 	case ev.Kind == loop.Recovered:
 		return true
+	case ev.Kind == loop.TrainerRestored:
+		return a.Kind == loop.StartTrainStep
 	case ev.Kind == loop.EngineLost:
 		return a.Kind != loop.StartTrainStep && a.Engine == ev.Engine
 	case a.Kind == loop.StartTrainStep:
@@ -164,6 +172,9 @@ func (x *explorer) next(w *world, faults int) []option {
 	for _, e := range w.lost {
 		next = append(next, option{loop.Event{Kind: loop.EngineJoined, Engine: e}, faults})
 	}
+	if x.cfg.TrainerAsks && !w.asked {
+		next = append(next, option{loop.Event{Kind: loop.TrainerReady}, faults})
+	}
 	for _, a := range w.effects {
 		if (a.Kind == loop.StartRollout || a.Kind == loop.ResumeRollout) && a.Group > x.last() {
 			continue
@@ -179,7 +190,8 @@ func (x *explorer) next(w *world, faults int) []option {
 	if faults == 0 || len(next) == 0 {
 		return next
 	}
-	next = append(next, option{loop.Event{Kind: loop.Recovered}, faults - 1})
+	next = append(next, option{loop.Event{Kind: loop.Recovered}, faults - 1},
+		option{loop.Event{Kind: loop.TrainerRestored, Version: w.checker.Version() + 1}, faults - 1})
 	for e := range x.cfg.EngineSlots {
 		next = append(next, option{loop.Event{Kind: loop.EngineLost, Engine: int32(e)}, faults - 1})
 	}
@@ -247,6 +259,10 @@ func TestInterleavings(t *testing.T) {
 		}},
 		{"block, blocked trainer, faults", 1, 1, func(c *loop.Config) {
 			c.Policy, c.GroupSize, c.EngineSlots, c.TrainerBlocked = loop.PolicyBlock, 1, []int{1, 1}, true
+		}},
+		{"trainer that asks", 0, 0, func(c *loop.Config) { c.TrainerAsks = true }},
+		{"trainer that asks, faults", 1, 1, func(c *loop.Config) {
+			c.TrainerAsks, c.GroupSize, c.EngineSlots = true, 1, []int{2}
 		}},
 		{"synchronous, faults", 1, 2, func(c *loop.Config) {
 			c.Policy, c.QueueGroups, c.GroupSize, c.EngineSlots = loop.PolicySynchronous, 1, 1, []int{1, 1}

@@ -162,6 +162,12 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 		l.onTrainStepFailed(ev)
 	case LeaseReturned:
 		l.onLeaseReturned(ev)
+	case TrainerRestored:
+		l.onTrainerRestored(ev)
+		return true
+	case TrainerReady:
+		l.onTrainerReady()
+		return l.s.Settle != NoTick
 	case WeightsLoaded:
 		l.onWeightsLoaded(ev)
 		return true
@@ -233,7 +239,7 @@ func (l *Loop) onRecovered() {
 	}
 	s.Stopping, s.Finished = false, ReasonNone
 	s.Sync = sync{Target: NoVersion, Completed: s.Trained} // first: an ending rollout must not switch an engine that is gone
-	s.Taken = 0
+	s.Taken, s.Asked = 0, false
 	s.Times.LeaseAt, s.Times.SyncAt, s.Times.EndAt = unknownTime, unknownTime, unknownTime
 	s.Hold = hold{Since: unknownTime}
 	for i := range s.Slots {

@@ -271,6 +271,7 @@ func (b *bytesReader) config() loop.Config {
 	for range 1 + b.n(3) {
 		c.EngineSlots = append(c.EngineSlots, 1+b.n(4))
 	}
+	c.TrainerAsks = b.n(2) > 0
 	return c
 }
 
@@ -324,6 +325,11 @@ func (b *bytesReader) event(now int64, effects []loop.Action) loop.Event {
 			}
 		}
 		return end
+	case what == 11 && b.n(2) > 0:
+		ev.Kind = loop.TrainerReady
+		if b.n(4) == 0 {
+			ev.Kind, ev.Version = loop.TrainerRestored, loop.Version(b.n(8))
+		}
 	case what < 13:
 		ev.Kind, ev.Engine = loop.EngineLost+loop.EventKind(b.n(2)), int32(b.n(4))
 	case what == 13 && b.n(4) == 0:

@@ -69,7 +69,7 @@ func (l *Loop) selectBatch() {
 	if s.Lease.ID != 0 || s.Stopping || s.Finished != ReasonNone {
 		return
 	}
-	if l.cfg.TrainerBlocked && s.Sync.Target != NoVersion {
+	if l.cfg.TrainerAsks && !s.Asked || l.cfg.TrainerBlocked && s.Sync.Target != NoVersion {
 		return
 	}
 	if l.cfg.Policy == PolicyMax || l.cfg.Policy == PolicyReplay && l.cfg.MaxStaleness > 0 {
@@ -136,7 +136,7 @@ func (l *Loop) nextGroupBy(after GroupID, such func(*group) bool) int32 {
 // emitTrainStep names the batch's groups, then starts the step.
 func (l *Loop) emitTrainStep() {
 	s := &l.s
-	s.Times.LeaseAt = s.Now
+	s.Times.LeaseAt, s.Asked = s.Now, false
 	for _, gi := range s.Lease.Groups {
 		g := &s.Groups[gi]
 		a := Action{Kind: GroupLeased, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
@@ -266,6 +266,13 @@ func (l *Loop) onTrainStepEnded(ev *Event) {
 	for s.Queue.Len > l.cfg.QueueGroups { // trained groups came back to a full buffer
 		l.evict()
 	}
+	l.onVersion()
+}
+
+// onVersion goes on from a version that the trainer has published, by a step or
+// by going back to an earlier state.
+func (l *Loop) onVersion() {
+	s := &l.s
 	switch {
 	case l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps:
 		l.finish(ReasonSteps)
@@ -303,6 +310,46 @@ func (l *Loop) onLeaseReturned(ev *Event) {
 		return
 	}
 	l.selectBatch()
+}
+
+// onTrainerReady remembers that the trainer asks, until its next step begins.
+func (l *Loop) onTrainerReady() {
+	l.s.Asked = l.cfg.TrainerAsks
+	l.selectBatch()
+}
+
+// onTrainerRestored takes the version of a trainer that went back to an earlier
+// state. What is queued lives through that version like any other, and is one
+// staler for it. The synchronous schedule trains on nothing stale, and starts anew.
+func (l *Loop) onTrainerRestored(ev *Event) {
+	s := &l.s
+	if ev.Version != s.Trained+1 {
+		l.late()
+		return
+	}
+	if s.Lease.ID != 0 {
+		l.returnLease()
+	}
+	s.Trained = ev.Version
+	s.Times.LeaseAt, s.Times.EndAt = unknownTime, unknownTime // the period was cut short
+	if l.cfg.Policy == PolicySynchronous && !l.keepsSurplus() {
+		l.discardAll()
+	}
+	l.onVersion()
+}
+
+// keepsSurplus reports whether the synchronous schedule interrupts what exceeds
+// its batch and trains on it later.
+func (l *Loop) keepsSurplus() bool { return l.cfg.ExtraGroups > 0 && l.cfg.InterruptAtBatch }
+
+// discardAll ends every group that is not at the trainer as stale.
+func (l *Loop) discardAll() {
+	all := func(g *group) bool { return g.State != groupFree && g.State != groupLeased }
+	for gi := l.nextGroupBy(0, all); gi != none; {
+		id := l.s.Groups[gi].ID
+		l.endGroup(gi, EndDiscarded, ReasonStale)
+		gi = l.nextGroupBy(id, all)
+	}
 }
 
 // returnLease puts the batch back into the queue where it stood in the order of

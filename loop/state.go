@@ -35,6 +35,8 @@ type state struct {
 	Held  list
 	Lease lease
 	Sync  sync
+	// Asked: the trainer has asked for a batch since its last step began (TrainerAsks).
+	Asked bool `json:",omitempty"`
 	// Settle is the instant of a Tick that the loop has asked for, or NoTick.
 	Settle int64
 	Ledger Ledger

@@ -34,6 +34,8 @@ type Status struct {
 	Levels []float64 `json:"levels,omitempty"`
 	// Lease is the batch at the trainer, 0 if it is idle.
 	Lease LeaseID `json:"lease"`
+	// Asked: the trainer has asked for a batch since its last step began (Config.TrainerAsks).
+	Asked bool `json:"asked,omitempty"`
 	// SyncTarget is the version being brought to the engines, NoVersion if none.
 	SyncTarget Version `json:"sync_target"`
 	// Engines in the order of Config.EngineSlots.
@@ -64,7 +66,7 @@ func (l *Loop) Status() Status {
 		TimeNS: s.Now, Version: s.Trained, Ledger: s.Ledger,
 		QueueGroups: s.Queue.Len, QueueCapacityGroups: l.cfg.QueueGroups, HeldGroups: s.Held.Len,
 		LiveGroups: s.LiveGroups, Retries: len(s.Retries), Backlog: len(s.Backlog), Requeued: len(s.Requeue),
-		Holding: s.Hold.Since != unknownTime, Lease: s.Lease.ID, SyncTarget: s.Sync.Target,
+		Holding: s.Hold.Since != unknownTime, Lease: s.Lease.ID, Asked: s.Asked, SyncTarget: s.Sync.Target,
 		Stopping: s.Stopping, Finished: s.Finished, Counts: s.Counts,
 	}
 	for i := range s.Engines {

@@ -8,6 +8,7 @@ import (
 var eventNames = [eventKindCount]string{
 	RunStarted: "run-started", Recovered: "recovered", StopRequested: "stop-requested",
 	GroupMeasured: "group-measured", TrainStepEnded: "train-step-ended", TrainStepFailed: "train-step-failed", LeaseReturned: "lease-returned",
+	TrainerRestored: "trainer-restored", TrainerReady: "trainer-ready",
 	WeightsLoaded: "weights-loaded", WeightsSwitched: "weights-switched", SyncFailed: "sync-failed",
 	EngineLost: "engine-lost", EngineJoined: "engine-joined", Tick: "tick", FirstToken: "first-token",
 	RolloutScored: "rollout-scored", RolloutFailed: "rollout-failed", RolloutAborted: "rollout-aborted",
@@ -102,6 +103,8 @@ func (e Event) String() string {
 		}
 	case WeightsLoaded, WeightsSwitched, SyncFailed:
 		fmt.Fprintf(&b, " engine %d v%d attempt %d", e.Engine, e.Version, e.Attempt)
+	case TrainerRestored:
+		fmt.Fprintf(&b, " v%d", e.Version)
 	case EngineLost, EngineJoined:
 		fmt.Fprintf(&b, " engine %d", e.Engine)
 	case GroupMeasured:

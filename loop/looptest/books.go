@@ -105,7 +105,7 @@ func (c *Checker) leasedRightly(g *groupBook) error {
 		return fmt.Errorf("g%d is trained with staleness %d, the budget is %d", g.id, staleness, c.cfg.MaxStaleness)
 	case c.cfg.Policy == loop.PolicyReplay && g.uses >= c.cfg.MaxUses:
 		return fmt.Errorf("g%d is trained on for the %dth time of %d", g.id, g.uses+1, c.cfg.MaxUses)
-	case c.cfg.Policy == loop.PolicySynchronous && staleness != 0 && (c.cfg.ExtraGroups == 0 || !c.cfg.InterruptAtBatch):
+	case c.cfg.Policy == loop.PolicySynchronous && staleness != 0 && !c.keepsSurplus():
 		return fmt.Errorf("g%d is trained with staleness %d under the synchronous schedule", g.id, staleness)
 	case g.count(scored) == 0:
 		return fmt.Errorf("g%d is trained without a scored rollout", g.id)
@@ -148,6 +148,9 @@ func (c *Checker) Compare(st loop.Status) error {
 	}
 	if st.Stopping != c.stopping || (st.Finished != loop.ReasonNone) != c.finished {
 		return fmt.Errorf("status has stopping %t, finished %q, want %t, %t", st.Stopping, st.Finished, c.stopping, c.finished)
+	}
+	if st.Asked != c.asked {
+		return fmt.Errorf("status has asked %t, want %t", st.Asked, c.asked)
 	}
 	if holds := c.hold.since != never; st.Holding != holds {
 		return fmt.Errorf("status has holding %t, want %t", st.Holding, holds)
@@ -206,6 +209,11 @@ func (e engineBook) describe() string {
 // Version returns the trainer's version by the checker's books.
 func (c *Checker) Version() loop.Version { return c.version }
 
+// mayAsk reports whether a trainer that asks has no batch and has not asked for one.
+func (c *Checker) mayAsk() bool {
+	return c.cfg.TrainerAsks && c.started && !c.finished && c.lease.id == 0 && !c.asked
+}
+
 // Finished reports whether the run has finished by the checker's books.
 func (c *Checker) Finished() bool { return c.finished }
 
@@ -222,6 +230,9 @@ func (c *Checker) Blocker() string {
 		say("the trainer holds lease %d attempt %d", c.lease.id, c.lease.attempt)
 	default:
 		say("the trainer is idle, the queue holds %d of the %d groups of a batch", len(c.queue), c.cfg.BatchGroups)
+		if c.cfg.TrainerAsks && !c.asked {
+			say("it has not asked for a batch")
+		}
 		if c.cfg.TrainerBlocked && c.target != loop.NoVersion {
 			say("it is blocked by the sync")
 		}

@@ -39,6 +39,8 @@ type Checker struct {
 	backlog []retryBook
 	retries []retryBook
 	lease   leaseBook
+	// asked: the trainer has asked for a batch since its last step began.
+	asked bool
 	// taken counts the groups leased since the last completed sync, as the threshold does.
 	taken int
 

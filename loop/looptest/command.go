@@ -14,6 +14,7 @@ import (
 var scriptKinds = map[string]loop.EventKind{
 	"run-started": loop.RunStarted, "recover": loop.Recovered, "stop": loop.StopRequested, "tick": loop.Tick,
 	"train-done": loop.TrainStepEnded, "train-fail": loop.TrainStepFailed, "lease-return": loop.LeaseReturned,
+	"trainer-restored": loop.TrainerRestored, "trainer-ready": loop.TrainerReady,
 	"loaded": loop.WeightsLoaded, "switched": loop.WeightsSwitched, "sync-fail": loop.SyncFailed,
 	"lose-engine": loop.EngineLost, "join-engine": loop.EngineJoined,
 	"first-token": loop.FirstToken, "scored": loop.RolloutScored, "failed": loop.RolloutFailed, "aborted": loop.RolloutAborted,
@@ -44,6 +45,9 @@ func (s *Script) events(t testing.TB, d *datadriven.TestData) []loop.Event {
 		events = s.rolloutEvents(t, d, base)
 	case kind >= loop.TrainStepEnded && kind <= loop.LeaseReturned:
 		events = []loop.Event{s.trainEvent(base)}
+	case kind == loop.TrainerRestored:
+		base.Version = s.loop.Version() + 1
+		events = []loop.Event{base}
 	case isSync(kind), kind == loop.EngineLost, kind == loop.EngineJoined:
 		events = s.engineEvents(t, d, base)
 	default:

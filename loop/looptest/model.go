@@ -30,6 +30,13 @@ func (c *Checker) apply(ev loop.Event) (settling bool) {
 		c.trainStepFailed(ev)
 	case loop.LeaseReturned:
 		c.leaseReturned(ev)
+	case loop.TrainerRestored:
+		c.trainerRestored(ev)
+		return true
+	case loop.TrainerReady:
+		c.asked = c.cfg.TrainerAsks
+		c.selectBatch()
+		return c.settling
 	case loop.WeightsLoaded:
 		c.weightsLoaded(ev)
 		return true
@@ -83,7 +90,7 @@ func (c *Checker) recovered() {
 	for _, r := range backlog {
 		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
 	}
-	c.taken = 0
+	c.taken, c.asked = 0, false
 	c.hold.forget()
 	c.target, c.completed = loop.NoVersion, c.version
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
@@ -338,6 +345,9 @@ func (c *Checker) selectBatch() {
 	if c.lease.id != 0 || c.stopping || c.finished || c.cfg.TrainerBlocked && c.target != loop.NoVersion {
 		return
 	}
+	if c.cfg.TrainerAsks && !c.asked {
+		return
+	}
 	if c.discards() {
 		for _, id := range slices.Clone(c.queue) {
 			if g := c.groups[id]; c.version-g.start > c.cfg.MaxStaleness {
@@ -396,6 +406,7 @@ func (c *Checker) preferred() loop.GroupID {
 }
 
 func (c *Checker) wantTrainStep() {
+	c.asked = false
 	c.hold.leased = c.now
 	for _, id := range c.lease.groups {
 		a := c.notice(loop.GroupLeased, c.groups[id])
@@ -460,6 +471,11 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 	for len(c.queue) > c.cfg.QueueGroups {
 		c.makeRoom()
 	}
+	c.versionPublished()
+}
+
+// versionPublished books what follows from the trainer's next version.
+func (c *Checker) versionPublished() {
 	switch {
 	case c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps:
 		c.finish(loop.ReasonSteps)
@@ -471,6 +487,31 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 		c.abortStale()
 	}
 }
+
+// trainerRestored books a version that no batch made.
+func (c *Checker) trainerRestored(ev loop.Event) {
+	if ev.Version != c.version+1 {
+		c.counts.Late++
+		return
+	}
+	if c.lease.id != 0 {
+		c.takeBack()
+	}
+	c.version++
+	c.hold.leased, c.hold.ended = never, never
+	if c.cfg.Policy == loop.PolicySynchronous && !c.keepsSurplus() {
+		for id := loop.GroupID(1); id <= c.lastGroup; id++ {
+			if g := c.groups[id]; g != nil {
+				c.endGroup(g, loop.EndDiscarded, loop.ReasonStale)
+			}
+		}
+	}
+	c.versionPublished()
+}
+
+// keepsSurplus reports whether the synchronous schedule may train on what is stale:
+// groups beyond a batch that it has interrupted.
+func (c *Checker) keepsSurplus() bool { return c.cfg.ExtraGroups > 0 && c.cfg.InterruptAtBatch }
 
 func (c *Checker) trainStepFailed(ev loop.Event) {
 	if !c.leaseNamed(ev) {

@@ -57,6 +57,10 @@ func mutationPlans() map[string]Plan {
 		p.Faults, p.TrainTicks = Faults{}, trainTicks
 		return p
 	}
+	asks := func(p Plan) Plan { // of a trainer that comes and goes
+		p.AskTicks, p.Faults.Restores = 10, 0.03
+		return p
+	}
 	return map[string]Plan{
 		"drop": with(func(c *loop.Config) {}),
 		"max":  with(func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }),
@@ -87,6 +91,10 @@ func mutationPlans() map[string]Plan {
 		"surplus": with(func(c *loop.Config) {
 			c.Policy, c.ExtraGroups, c.QueueGroups, c.Redundancy = loop.PolicySynchronous, 1, 3, 1
 		}),
+		"asks": asks(with(func(c *loop.Config) { c.TrainerAsks, c.InterruptAtBatch = true, true })),
+		"asks synchronous": asks(with(func(c *loop.Config) {
+			c.TrainerAsks, c.Policy, c.QueueGroups = true, loop.PolicySynchronous, 2
+		})),
 		"curriculum": with(func(c *loop.Config) {
 			c.PauseGroups, c.Levels, c.Explore, c.FilterZeroAdvantage = 3, 3, 0.3, true
 			c.SolveLow, c.SolveHigh, c.FilterSolveRate, c.Requeue = 0.2, 0.9, true, true

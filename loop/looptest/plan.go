@@ -18,6 +18,8 @@ type Plan struct {
 	// RolloutTicks, TrainTicks, SyncTicks and InterruptTicks bound the uniform durations, in
 	// virtual milliseconds. Small bounds make many events fall on one instant.
 	RolloutTicks, TrainTicks, SyncTicks, InterruptTicks int
+	// AskTicks bounds likewise how long a trainer takes to ask for the next batch (TrainerAsks).
+	AskTicks int
 	// Solves is the chance of a rollout without a level to be solved; each level takes an eighth of that away.
 	Solves float64
 	// Measures is the chance of a group's drift being measured.
@@ -42,6 +44,8 @@ type Faults struct {
 	Duplicates, LateStays float64
 	// EngineLost, Restarts, Stops, Garbage, Reversed and Snapshots are per event.
 	EngineLost, Restarts, Stops, Garbage, Reversed, Snapshots float64
+	// Restores is the chance, per event, of the trainer going back to an earlier state.
+	Restores float64
 }
 
 // Draw returns the plan of a seed: config, durations and faults are all drawn,
@@ -68,6 +72,7 @@ func Draw(seed uint64) Plan {
 		EngineLost: chance(0.02), Restarts: chance(0.01), Stops: chance(0.01), Garbage: chance(0.1),
 		Reversed: chance(0.02), Snapshots: chance(0.05),
 	}
+	p.Config.TrainerAsks, p.AskTicks, p.Faults.Restores = r.IntN(3) == 0, r.IntN(30), chance(0.02)
 	return p
 }
 

@@ -18,7 +18,7 @@ import (
 // outstanding: "scored g1/0" names the slot and attempt in flight.
 //
 //	new [policy= group= batch= queue= engines=(4,4) select= start= sync= every= steps=]
-//	    [max-staleness= attempts= train-attempts= on-failure= abort blocked rolling filter manual]
+//	    [max-staleness= attempts= train-attempts= on-failure= abort blocked asks rolling filter manual]
 //	    [eta= threshold= uses= gamma= balance evict= seed= pause= hold= interrupt spans=]
 //	    [extra= redundancy= band=(low,high) filter-solve levels= explore= prompts= requeue]
 //	run-started | recover | stop | tick
@@ -28,11 +28,12 @@ import (
 //	measured g1 g2 … drift=            the drift that the train step found
 //	failed | aborted g1/0 … [reason=]
 //	train-done | train-fail | lease-return
+//	trainer-ready | trainer-restored    as the next version unless v= says otherwise
 //	loaded | switched | sync-fail e0 e1 …
 //	lose-engine | join-engine e0 …
 //	unknown                             an event of no known kind
 //	stabilize                           ends the train steps and syncs under way until none is left
-//	play v=3                            ends the oldest effect, whatever it is, until the trainer has v3
+//	play v=3                            ends the oldest effect, whatever it is, until the trainer has v3; it asks whenever it may
 //	snapshot-restore                    goes on with the loop restored from its own snapshot
 //	status | ledger
 //
@@ -123,7 +124,7 @@ func (s *Script) deliver(ev loop.Event) {
 		s.t.Errorf("checker: after %v: %v", ev, err)
 	}
 	s.effects = slices.DeleteFunc(s.effects, func(a loop.Action) bool {
-		return completes(ev, a) || a.Kind != loop.StartTrainStep && s.checker.engines[a.Engine].state == gone
+		return completes(ev, a) || a.Kind == loop.StartTrainStep && s.checker.lease.id != a.Lease || a.Kind != loop.StartTrainStep && s.checker.engines[a.Engine].state == gone
 	})
 	if ev.Kind == loop.WeightsSwitched && int(ev.Engine) < len(s.served) {
 		s.served[ev.Engine] = ev.Version
@@ -211,6 +212,10 @@ func (s *Script) playUntil(v loop.Version) {
 		if s.loop.Version() >= v {
 			return
 		}
+		if s.checker.mayAsk() {
+			s.deliver(loop.Event{Time: s.now, Kind: loop.TrainerReady})
+			continue
+		}
 		if len(s.effects) == 0 {
 			break
 		}
@@ -235,6 +240,9 @@ func (s *Script) status() string {
 	st := s.loop.Status()
 	fmt.Fprintf(&s.out, "%v v%d queue %d/%d held %d live %d retries %d lease %d", time.Duration(st.TimeNS), st.Version,
 		st.QueueGroups, st.QueueCapacityGroups, st.HeldGroups, st.LiveGroups, st.Retries, st.Lease)
+	if st.Asked {
+		s.out.WriteString(" asked")
+	}
 	if st.SyncTarget != loop.NoVersion {
 		fmt.Fprintf(&s.out, " sync to v%d", st.SyncTarget)
 	}

@@ -38,6 +38,7 @@ type World struct {
 	agenda agenda
 	served []loop.Version
 	lost   []bool
+	asks   bool // it is under way that the trainer asks for a batch
 }
 
 const millisecond = int64(1e6)
@@ -95,6 +96,7 @@ func (w *World) advance() error {
 		w.restart()
 	}
 	w.rejoin()
+	w.ask()
 	if len(w.agenda) == 0 {
 		return fmt.Errorf("deadlock: nothing is under way: %s", w.Checker.Blocker())
 	}
@@ -138,6 +140,9 @@ func (w *World) deliver(ev loop.Event) error {
 		if !slices.Equal(actions, twin) || tick != twinTick {
 			return fmt.Errorf("after %v: the restored loop gives %v, %d instead of %v, %d", ev, twin, twinTick, actions, tick)
 		}
+	}
+	if ev.Kind == loop.TrainerReady {
+		w.asks = false
 	}
 	if ev.Kind == loop.WeightsSwitched && ev.Engine >= 0 && int(ev.Engine) < len(w.served) {
 		w.served[ev.Engine] = ev.Version
@@ -226,6 +231,9 @@ func (w *World) misfortune() {
 		w.restart()
 	case w.hit(f.Stops):
 		w.schedule(loop.Event{Time: w.now, Kind: loop.StopRequested})
+	case w.hit(f.Restores):
+		w.schedule(loop.Event{Time: w.now, Kind: loop.TrainerRestored, Version: w.Checker.Version() + 1})
+		w.drop(func(ev loop.Event) bool { return isTraining(ev.Kind) })
 	case w.hit(f.Garbage):
 		w.schedule(w.garbage())
 	}
@@ -237,7 +245,16 @@ func (w *World) restart() {
 	for i := range w.lost {
 		w.lost[i] = false
 	}
+	w.asks = false
 	w.schedule(loop.Event{Time: w.now, Kind: loop.Recovered})
+}
+
+// ask has a trainer that may ask for a batch do so after a while.
+func (w *World) ask() {
+	if w.Checker.mayAsk() && !w.asks {
+		w.asks = true
+		w.schedule(loop.Event{Time: w.now + w.ms(w.plan.AskTicks), Kind: loop.TrainerReady})
+	}
 }
 
 // rejoin has engines that the loop counts as lost come back after a while.
@@ -257,7 +274,7 @@ func (w *World) garbage() loop.Event {
 	pick := func(n int) int32 { return int32(w.rng.IntN(n+2) - 1) }
 	version := w.Checker.Version()
 	ev := loop.Event{
-		Time: w.now, Kind: loop.EventKind(w.rng.IntN(22)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
+		Time: w.now, Kind: loop.EventKind(w.rng.IntN(24)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
 		Sample: pick(w.plan.Config.GroupSize + w.plan.Config.Redundancy), Attempt: pick(3), Reward: 1,
 		Tokens: pick(2), Verdict: loop.Verdict(w.rng.IntN(5)), Drift: []float32{0, 0.1, -1, float32(math.NaN()), float32(math.Inf(1))}[w.rng.IntN(5)],
 		Group:   loop.GroupID(w.rng.IntN(int(w.Checker.lastGroup) + 2)),
@@ -292,8 +309,10 @@ func isRollout(k loop.EventKind) bool { return k >= loop.FirstToken && k <= loop
 
 func isSync(k loop.EventKind) bool { return k >= loop.WeightsLoaded && k <= loop.SyncFailed }
 
+func isTraining(k loop.EventKind) bool { return k >= loop.TrainStepEnded && k <= loop.LeaseReturned }
+
 func isCompletion(k loop.EventKind) bool {
-	return isRollout(k) || isSync(k) || k >= loop.TrainStepEnded && k <= loop.LeaseReturned
+	return isRollout(k) || isSync(k) || isTraining(k)
 }
 
 func sameAttempt(a, b loop.Event) bool {
