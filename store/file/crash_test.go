@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/payload"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/trace"
 )
@@ -202,7 +203,7 @@ func FuzzPayload(f *testing.F) {
 	f.Add(whole[12:])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sample, err := file.DecodeSample(body)
+		sample, err := payload.Decode(body)
 		if err == nil && len(sample.Tokens) != len(sample.Versions) {
 			t.Errorf("decoded %d tokens with %d versions", len(sample.Tokens), len(sample.Versions))
 		}

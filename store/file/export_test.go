@@ -5,9 +5,6 @@ import (
 	"os"
 )
 
-// DecodeSample is decodeSample for the fuzzer.
-var DecodeSample = decodeSample
-
 // Break has every further write of the log and of payloads fail, as on a full disk.
 func (s *Store) Break() error {
 	var errs []error

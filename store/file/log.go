@@ -2,17 +2,19 @@ package file
 
 import (
 	"bufio"
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
-	"github.com/headway-rl/headway/live"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
 )
+
+// mark is a place between two lines of the log: how many lines and bytes are before it.
+type mark struct{ line, offset int64 }
 
 // Append adds lines to the event log with one write. When it returns without an
 // error they survive the end of this process. An error is final for the log.
@@ -26,36 +28,61 @@ func (s *Store) Append(lines [][]byte) error {
 	if len(chunk) == 0 {
 		return nil
 	}
-	_, err := s.log.Write(chunk)
+	if s.end.line == 0 {
+		if err := s.takeHeader(chunk); err != nil {
+			return err
+		}
+	}
+	err := s.cutTorn()
+	if err == nil {
+		_, err = s.log.Write(chunk)
+	}
 	if err == nil && s.options.Always {
 		err = s.log.Sync()
 	}
 	if err != nil {
 		s.logErr = fmt.Errorf("store: the event log takes no more: %w", err)
-		// A half-written line would be found and cut at the next Open; this only tidies up.
-		_ = s.log.Truncate(s.logSize)
+		// A half-written line would be found and cut by the next process; this only tidies up.
+		_ = s.log.Truncate(s.end.offset)
 		return s.logErr
 	}
-	s.logSize += int64(len(chunk))
+	s.end.line += int64(bytes.Count(chunk, newline))
+	s.end.offset += int64(len(chunk))
 	return nil
 }
+
+var newline = []byte{'\n'}
 
 func joinLines(lines [][]byte) []byte {
 	if len(lines) == 1 {
 		return lines[0]
 	}
-	n := 0
-	for _, l := range lines {
-		n += len(l)
-	}
-	chunk := make([]byte, 0, n)
-	for _, l := range lines {
-		chunk = append(chunk, l...)
-	}
-	return chunk
+	return bytes.Join(lines, nil)
 }
 
-// openLog verifies the log, cuts a torn last line and opens it for appending.
+// takeHeader keeps what a log that begins with this chunk says of itself.
+func (s *Store) takeHeader(chunk []byte) error {
+	r, err := trace.NewReader(bytes.NewReader(chunk))
+	if err != nil {
+		return fmt.Errorf("store: a log begins with its header: %w", err)
+	}
+	s.header = r.Header
+	return nil
+}
+
+// cutTorn cuts what a process before left behind the last complete line.
+func (s *Store) cutTorn() error {
+	if !s.torn {
+		return nil
+	}
+	if err := s.log.Truncate(s.end.offset); err != nil {
+		return err
+	}
+	s.torn = false
+	return nil
+}
+
+// openLog reads the log's header and finds its end.
 func (s *Store) openLog() error {
 	path := filepath.Join(s.dir, trace.FileName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
@@ -63,77 +90,79 @@ func (s *Store) openLog() error {
 		return fmt.Errorf("store: %w", err)
 	}
 	s.log = f
-	end, err := s.verifyLog(f)
+	r, err := trace.NewReader(bufio.NewReader(f))
+	if torn(err) {
+		return fmt.Errorf("%s: %w: the run ended before it began; start it anew under another name", path, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+	s.header = r.Header
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if info.Size() > end {
-		if err := f.Truncate(end); err != nil {
-			return fmt.Errorf("store: cutting the torn last line: %w", err)
+	if err := s.findMarks(info.Size()); err != nil {
+		return err
+	}
+	if s.end, err = s.seek(math.MaxInt64, info.Size()); err != nil {
+		return fmt.Errorf("store: %s: %w", path, err)
+	}
+	s.torn = info.Size() > s.end.offset
+	return nil
+}
+
+// seek returns the place before which there are so many lines, or the last one
+// where there are fewer. It looks at the first size bytes, from the nearest mark on.
+func (s *Store) seek(line, size int64) (mark, error) {
+	var at mark
+	for _, m := range s.marks {
+		if m.line <= line && m.line > at.line {
+			at = m
 		}
-		if s.options.Always {
-			if err := f.Sync(); err != nil {
-				return fmt.Errorf("store: %w", err)
+	}
+	next, buf := at.offset, make([]byte, 1<<16)
+	for at.line < line && next < size {
+		n, err := s.log.ReadAt(buf[:min(int64(len(buf)), size-next)], next)
+		if err != nil && !errors.Is(err, io.EOF) || n == 0 {
+			return at, errors.Join(err, io.ErrUnexpectedEOF)
+		}
+		for part := buf[:n]; at.line < line; at.line++ {
+			i := bytes.IndexByte(part, '\n')
+			if i < 0 {
+				break
 			}
+			part = part[i+1:]
+			at.offset = next + int64(n-len(part))
 		}
+		next += int64(n)
 	}
-	s.logSize = end
-	return nil
+	return at, nil
 }
 
-// verifyLog reads the whole log and returns where its last complete line ends.
-func (s *Store) verifyLog(f *os.File) (end int64, err error) {
-	r, err := trace.NewReader(bufio.NewReaderSize(f, 1<<20))
-	if torn(err) {
-		return 0, fmt.Errorf("%w: the run ended before it began; start it anew under another name", err)
+// ReadLog returns the log after its first line lines, as it is now, without what is
+// being written.
+func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
+	s.logMutex.Lock()
+	defer s.logMutex.Unlock()
+	if s.log == nil {
+		return nil, ErrClosed
 	}
+	if line < 0 || line > s.end.line {
+		return nil, fmt.Errorf("store: the log of %s has %d lines, asked for those after %d", s.dir, s.end.line, line)
+	}
+	from, err := s.seek(line, s.end.offset)
 	if err != nil {
-		return 0, err
+		return nil, fmt.Errorf("store: %w", err)
 	}
-	s.scored, s.scoredOf = map[live.RolloutID]bool{}, map[loop.GroupID][]live.RolloutID{}
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, io.EOF) || torn(err) {
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-		s.ended = rec.Note == trace.NoteEnd
-		if err := s.noteScored(rec, r.Header.Loop.Policy == loop.PolicyReplay); err != nil {
-			return 0, err
-		}
+	f, err := os.Open(s.log.Name())
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
 	}
-	s.header, s.scoredOf = r.Header, nil
-	s.resumed = *r.Encoder()
-	s.seq = s.resumed.Seq()
-	return r.Offset(), nil
-}
-
-// noteScored keeps which attempts of groups that live have been scored, by a record of the log.
-func (s *Store) noteScored(rec trace.Record, replays bool) error {
-	switch {
-	case rec.Event != nil && rec.Event.Kind == loop.RolloutScored:
-		id := live.RolloutID{Group: rec.Event.Group, Sample: rec.Event.Sample, Attempt: rec.Event.Attempt}
-		s.scored[id] = true
-		s.scoredOf[id.Group] = append(s.scoredOf[id.Group], id)
-	case rec.Action != nil && (rec.Action.Kind == loop.GroupEnded || rec.Action.Kind == loop.GroupTrained && !replays):
-		for _, id := range s.scoredOf[rec.Action.Group] {
-			delete(s.scored, id)
-		}
-		delete(s.scoredOf, rec.Action.Group)
-	case rec.Note == live.NoteDiscarded:
-		var id live.RolloutID
-		if err := json.Unmarshal(rec.Data, &id); err != nil {
-			return fmt.Errorf("store: line %d: note %s: %w", rec.Line, rec.Note, err)
-		}
-		delete(s.scored, id)
-	}
-	return nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, from.offset, s.end.offset-from.offset), f}, nil
 }
 
 func torn(err error) bool {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/payload"
 )
 
 const segmentPrefix = "payload-"
@@ -82,7 +83,7 @@ func (p *payloads) load(s *segment, last bool) error {
 		return err
 	}
 	s.size, err = scanFrames(data, func(offset int64, body []byte) error {
-		id, err := decodeID(body)
+		id, err := payload.DecodeID(body)
 		if err == nil {
 			p.index(s, id, offset, int64(frameHeader+len(body)))
 		}
@@ -138,7 +139,7 @@ func (s *Store) PutSample(sample live.Sample) error {
 		return fmt.Errorf("store: g%d/%d: %d tokens with %d mask, %d log-prob and %d version entries, want as many of each",
 			sample.ID.Group, sample.ID.Sample, len(sample.Tokens), len(sample.LossMask), len(sample.Logprobs), len(sample.Versions))
 	}
-	body := appendSample(p.buf[:0], &sample)
+	body := payload.Append(p.buf[:0], &sample)
 	p.buf = body
 	if len(body) > frameBytesMax {
 		return fmt.Errorf("store: the payload of g%d/%d takes %d bytes, want at most %d", sample.ID.Group, sample.ID.Sample, len(body), frameBytesMax)
@@ -210,7 +211,7 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 	for i, at := range places {
 		body, err := readFrame(at.segment.file, at.offset, at.size)
 		if err == nil {
-			samples[i], err = decodeSample(body)
+			samples[i], err = payload.Decode(body)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("store: %s: payload of g%d/%d: %w", at.segment.path, group, at.sample, err)
@@ -220,7 +221,7 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 }
 
 // Discard drops the payload of one attempt, if that is the one kept of its sample.
-// It says nothing that a restart remembers: see DropOrphans.
+// It says nothing that a restart remembers: see Retain.
 func (s *Store) Discard(id live.RolloutID) error {
 	p := s.payloads
 	p.mutex.Lock()
@@ -229,18 +230,16 @@ func (s *Store) Discard(id live.RolloutID) error {
 	return p.deleteForgotten()
 }
 
-// DropOrphans drops, after a restart, every payload that counts for nothing by the
-// log as it was opened: one whose score the process before did not live to log, and
-// one that the log discards. It returns how many there were.
-func (s *Store) DropOrphans() (int, error) {
+// Retain forgets, after a restart, every payload of an attempt that does not count:
+// one whose score the process before did not live to log, one that the log discards,
+// and those of groups whose end it did not live to tell. It returns how many there were.
+func (s *Store) Retain(counts func(live.RolloutID) bool) (dropped int, err error) {
 	p := s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	dropped := 0
 	for group := range p.groups {
-		dropped += p.discard(func(id live.RolloutID) bool { return !s.scored[id] }, group)
+		dropped += p.discard(func(id live.RolloutID) bool { return !counts(id) }, group)
 	}
-	s.scored = nil
 	return dropped, p.deleteForgotten()
 }
 
@@ -269,20 +268,6 @@ func (s *Store) Forget(group loop.GroupID) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.forget(group)
-	return p.deleteForgotten()
-}
-
-// Retain forgets every group that keep does not want: after a restart, those
-// whose end the process before did not live to tell.
-func (s *Store) Retain(keep func(loop.GroupID) bool) error {
-	p := s.payloads
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	for group := range p.groups {
-		if !keep(group) {
-			p.forget(group)
-		}
-	}
 	return p.deleteForgotten()
 }
 

@@ -23,29 +23,42 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Snapshot keeps a state of the loop as of the log's sequence number seq. It is
-// written aside and renamed, so that it is there whole or not at all.
-func (s *Store) Snapshot(seq int64, state []byte) error {
+// Snapshot keeps a state of the run as of the log's first line lines. It is written
+// aside and renamed, so that it is there whole or not at all.
+func (s *Store) Snapshot(line int64, state []byte) error {
 	s.logMutex.Lock()
-	always := s.options.Always
-	s.logMutex.Unlock()
-	path := s.snapshotPath(seq)
-	header := fmt.Sprintf("headway snapshot 1 %d %d %08x\n", seq, len(state), crc32.Checksum(state, castagnoli))
-	err := writeFile(path+temporary, always, []byte(header), state)
+	defer s.logMutex.Unlock()
+	if s.log == nil {
+		return ErrClosed
+	}
+	if line < 1 || line > s.end.line {
+		return fmt.Errorf("store: a snapshot as of line %d of a log of %d", line, s.end.line)
+	}
+	at, err := s.seek(line, s.end.offset)
+	if err != nil {
+		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
+	}
+	path := s.snapshotPath(line)
+	err = writeFile(path+temporary, s.options.Always, snapshotHeader(at, state), state)
 	if err == nil {
 		err = os.Rename(path+temporary, path)
 	}
-	if err == nil && always {
+	if err == nil && s.options.Always {
 		err = syncDir(s.stateDir())
 	}
 	if err != nil {
 		os.Remove(path + temporary)
-		return fmt.Errorf("store: snapshot at event %d: %w", seq, err)
+		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
 	}
-	s.logMutex.Lock()
-	s.seq = max(s.seq, seq)
-	s.logMutex.Unlock()
+	s.marks = append(s.marks, at)
 	return s.pruneSnapshots()
+}
+
+// snapshotHeader is the first line of a snapshot's file: where it is of the log, and a
+// checksum over that and the state.
+func snapshotHeader(at mark, state []byte) []byte {
+	text := fmt.Appendf(nil, "headway snapshot 2 %d %d %d ", at.line, at.offset, len(state))
+	return fmt.Appendf(text, "%08x\n", crc32.Update(crc32.Checksum(text, castagnoli), castagnoli, state))
 }
 
 func writeFile(path string, sync bool, parts ...[]byte) error {
@@ -64,70 +77,112 @@ func writeFile(path string, sync bool, parts ...[]byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Read returns the newest snapshot and its sequence number, nil if there is none.
-// A snapshot that does not verify, or that is ahead of the log, is passed over:
-// the log alone says as much.
-func (s *Store) Read() (seq int64, state []byte, err error) {
-	seqs, err := s.snapshots()
+// ReadSnapshot returns the newest snapshot as of fewer than before lines, and its
+// line; nil if there is none. One that does not verify, or that is ahead of the log,
+// is passed over.
+func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error) {
+	lines, err := s.snapshots()
 	if err != nil {
 		return 0, nil, err
 	}
 	s.logMutex.Lock()
-	known := s.seq
+	end := s.end
 	s.logMutex.Unlock()
-	for _, seq := range slices.Backward(seqs) {
-		data, err := os.ReadFile(s.snapshotPath(seq))
+	for _, line := range slices.Backward(lines) {
+		if line >= before {
+			continue
+		}
+		data, err := os.ReadFile(s.snapshotPath(line))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a newer one has taken its place meanwhile
+		}
 		if err != nil {
 			return 0, nil, fmt.Errorf("store: %w", err)
 		}
-		if state, ok := parseSnapshot(seq, data); ok && seq <= known {
-			return seq, state, nil
+		if at, state, ok := parseSnapshot(data); ok && at.line == line && at.line <= end.line && at.offset <= end.offset {
+			return line, state, nil
 		}
 	}
 	return 0, nil, nil
 }
 
-// parseSnapshot returns the state in a snapshot's file, if it verifies.
-func parseSnapshot(seq int64, data []byte) (state []byte, ok bool) {
-	line, state, found := bytes.Cut(data, []byte("\n"))
+// parseSnapshot returns what a snapshot's file holds, if it verifies.
+func parseSnapshot(data []byte) (at mark, state []byte, ok bool) {
+	header, state, found := bytes.Cut(data, newline)
 	if !found {
-		return nil, false
+		return mark{}, nil, false
 	}
-	want := fmt.Sprintf("headway snapshot 1 %d %d %08x", seq, len(state), crc32.Checksum(state, castagnoli))
-	return state, string(line) == want
+	if _, err := fmt.Sscanf(string(header), "headway snapshot 2 %d %d ", &at.line, &at.offset); err != nil {
+		return mark{}, nil, false
+	}
+	return at, state, bytes.Equal(data[:len(header)+1], snapshotHeader(at, state))
 }
 
-func (s *Store) snapshotPath(seq int64) string {
-	return filepath.Join(s.stateDir(), fmt.Sprintf("%s%016d", snapshotPrefix, seq))
+// findMarks notes the places of the snapshots that fit a log of so many bytes. A
+// snapshot says where its line ends, and is believed if a line ends there.
+func (s *Store) findMarks(size int64) error {
+	lines, err := s.snapshots()
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		data, err := os.ReadFile(s.snapshotPath(line))
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		at, _, ok := parseSnapshot(data)
+		if !ok || at.line != line || at.offset < 1 || at.offset > size {
+			continue
+		}
+		last := make([]byte, 1)
+		if _, err := s.log.ReadAt(last, at.offset-1); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if last[0] == '\n' {
+			s.marks = append(s.marks, at)
+		}
+	}
+	return nil
 }
 
-// snapshots lists the sequence numbers of all snapshots, ascending.
+func (s *Store) snapshotPath(line int64) string {
+	return filepath.Join(s.stateDir(), fmt.Sprintf("%s%016d", snapshotPrefix, line))
+}
+
+// snapshots lists the lines of all snapshots, ascending.
 func (s *Store) snapshots() ([]int64, error) {
 	names, err := os.ReadDir(s.stateDir())
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	var seqs []int64
+	var lines []int64
 	for _, entry := range names {
 		digits, ok := strings.CutPrefix(entry.Name(), snapshotPrefix)
-		if seq, err := strconv.ParseInt(digits, 10, 64); ok && err == nil {
-			seqs = append(seqs, seq)
+		if line, err := strconv.ParseInt(digits, 10, 64); ok && err == nil {
+			lines = append(lines, line)
 		}
 	}
-	slices.Sort(seqs)
-	return seqs, nil
+	slices.Sort(lines)
+	return lines, nil
 }
 
+// pruneSnapshots deletes all but the newest snapshots, and forgets their marks. Those
+// ahead of the log are of a log that is gone, and go first.
 func (s *Store) pruneSnapshots() error {
-	seqs, err := s.snapshots()
+	lines, err := s.snapshots()
 	if err != nil {
 		return err
 	}
-	for len(seqs) > snapshotsKept {
-		if err := os.Remove(s.snapshotPath(seqs[0])); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	fits := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > s.end.line })
+	kept := fits[max(len(fits)-snapshotsKept, 0):]
+	for _, line := range lines {
+		if slices.Contains(kept, line) {
+			continue
+		}
+		if err := os.Remove(s.snapshotPath(line)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("store: %w", err)
 		}
-		seqs = seqs[1:]
 	}
+	s.marks = slices.DeleteFunc(s.marks, func(m mark) bool { return !slices.Contains(kept, m.line) })
 	return nil
 }

@@ -3,14 +3,13 @@ package file
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/headway-rl/headway/live"
-	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -62,20 +61,16 @@ var ErrClosed = errors.New("store: closed")
 type Store struct {
 	dir     string
 	options Options
-	lock    *lock
-	header  trace.Header
-	resumed trace.Encoder
-	ended   bool
-	// scored are the attempts that the log, when it was opened, had a score of, and
-	// scoredOf those of each group; of groups that live. DropOrphans needs them, once.
-	scored   map[live.RolloutID]bool
-	scoredOf map[loop.GroupID][]live.RolloutID
+	lock    *lock.Lock
 
 	logMutex sync.Mutex
 	log      *os.File
-	logSize  int64
+	header   trace.Header // of a log that has lines
+	end      mark         // of the last complete line
+	torn     bool         // the file has more than that, which a process before left
 	logErr   error
-	seq      int64 // the last event known: of the log when it was opened, or of a snapshot since
+	// marks are places in the log, of the snapshots that there are, ascending.
+	marks []mark
 
 	payloads *payloads
 }
@@ -114,9 +109,11 @@ func Create(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Open opens the run in dir to go on with it. It verifies the whole log and all
-// payloads, and cuts off what a process left torn at their ends. Damage anywhere
-// else is an error that names file, line or byte, and changes nothing.
+// Open opens the run in dir to go on with it. Of the log it reads the header and the
+// end after the newest snapshot: whoever recovers from it verifies what it reads. It
+// verifies all payloads, and cuts off what a process left torn at the end of them; the
+// log's torn end goes with the first Append. Damage is an error that names file and
+// place, and changes nothing.
 func Open(dir string, o Options) (*Store, error) {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +144,7 @@ func newStore(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	var err error
-	if s.lock, err = takeLock(filepath.Join(s.stateDir(), lockName), dir); err != nil {
+	if s.lock, err = lock.Take(filepath.Join(s.stateDir(), lockName), dir); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -159,7 +156,7 @@ func (s *Store) abandon(err error) error {
 		s.log.Close()
 	}
 	s.payloads.close()
-	s.lock.release()
+	s.lock.Release()
 	return err
 }
 
@@ -184,34 +181,12 @@ func syncDir(dir string) error {
 // Dir returns the run directory.
 func (s *Store) Dir() string { return s.dir }
 
-// Header returns the header of an opened run; zero for a created one, whose
-// header its first Append brings.
-func (s *Store) Header() trace.Header { return s.header }
-
-// Encoder returns an encoder that goes on where the log ended when the store was
-// opened; for a created run, one that begins it.
-func (s *Store) Encoder() *trace.Encoder {
-	e := s.resumed
-	return &e
-}
-
-// Ended reports whether the log ended with the note "end" when it was opened:
-// the process before finished in order.
-func (s *Store) Ended() bool { return s.ended }
-
-// Trace returns a reader of the log as it is now, without what is being written.
-func (s *Store) Trace() (io.ReadCloser, error) {
+// Header returns the header of the log; false for a created run's, which its first
+// Append brings.
+func (s *Store) Header() (trace.Header, bool) {
 	s.logMutex.Lock()
-	size := s.logSize
-	s.logMutex.Unlock()
-	f, err := os.Open(filepath.Join(s.dir, trace.FileName))
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(f, size), f}, nil
+	defer s.logMutex.Unlock()
+	return s.header, s.end.line > 0
 }
 
 // SetAlways changes Options.Always from now on: of an opened run, whose own document
@@ -233,7 +208,7 @@ func (s *Store) Close() error {
 	}
 	err := errors.Join(s.log.Sync(), s.log.Close(), s.payloads.close())
 	s.log, s.logErr = nil, ErrClosed
-	s.lock.release()
+	s.lock.Release()
 	if err != nil {
 		return fmt.Errorf("store: closing: %w", err)
 	}

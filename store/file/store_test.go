@@ -15,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -157,7 +158,7 @@ func TestOneWriterAtATime(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := begin(t, dir, file.Options{})
 	_, err := file.Open(dir, file.Options{})
-	var locked *file.LockedError
+	var locked *lock.Error
 	if !errors.As(err, &locked) || locked.PID != fmt.Sprint(os.Getpid()) || !strings.Contains(err.Error(), locked.PID) {
 		t.Fatalf("a second writer: %v", err)
 	}

@@ -1,4 +1,6 @@
-package file
+// Package payload is the form in which stores keep a rollout's sample: its fields in
+// order, identity first, without a checksum. Every store brings its own frame.
+package payload
 
 import (
 	"encoding/binary"
@@ -19,7 +21,8 @@ func appendID(dst []byte, id live.RolloutID) []byte {
 	return binary.AppendVarint(dst, int64(id.Attempt))
 }
 
-func appendSample(dst []byte, s *live.Sample) []byte {
+// Append appends the body of a sample to dst and returns it.
+func Append(dst []byte, s *live.Sample) []byte {
 	dst = appendID(dst, s.ID)
 	dst = binary.AppendUvarint(dst, uint64(len(s.Tokens)))
 	for _, t := range s.Tokens {
@@ -59,8 +62,8 @@ func appendText(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// errFormat is a body that verifies and still is none: another version wrote it.
-var errFormat = errors.New("not a payload of this version of headway: resume the run with the version that began it")
+// ErrFormat is a body that verifies and still is none: another version wrote it.
+var ErrFormat = errors.New("not a payload of this version of headway: resume the run with the version that began it")
 
 // fields reads a body field by field; after the first that is not there all are zero.
 type fields struct {
@@ -115,16 +118,18 @@ func (f *fields) id() live.RolloutID {
 	return live.RolloutID{Group: loop.GroupID(f.varint()), Sample: int32(f.varint()), Attempt: int32(f.varint())}
 }
 
-func decodeID(body []byte) (live.RolloutID, error) {
+// DecodeID reads the identity at the beginning of a body.
+func DecodeID(body []byte) (live.RolloutID, error) {
 	f := fields{rest: body}
 	id := f.id()
 	if f.bad {
-		return id, errFormat
+		return id, ErrFormat
 	}
 	return id, nil
 }
 
-func decodeSample(body []byte) (live.Sample, error) {
+// Decode reads a body whole. Anything left over, or missing, is ErrFormat.
+func Decode(body []byte) (live.Sample, error) {
 	f := fields{rest: body}
 	s := live.Sample{ID: f.id()}
 	n := f.length()
@@ -153,7 +158,7 @@ func decodeSample(body []byte) (live.Sample, error) {
 		}
 	}
 	if f.bad || len(f.rest) > 0 {
-		return live.Sample{}, errFormat
+		return live.Sample{}, ErrFormat
 	}
 	return s, nil
 }

@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package file
+package lock
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 	"syscall"
 )
 
-// lock is held on an open file for as long as the process lives: the kernel lets
+// Lock is held on an open file for as long as the process lives: the kernel lets
 // go of it whatever way the process ends, so that nothing has to be cleaned up.
-type lock struct{ file *os.File }
+type Lock struct{ file *os.File }
 
-// takeLock locks the run in dir for this process, or says which one has it.
-func takeLock(path, dir string) (*lock, error) {
+// Take locks the run in dir for this process, or says which one has it.
+func Take(path, dir string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -24,7 +24,7 @@ func takeLock(path, dir string) (*lock, error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		defer f.Close()
-		return nil, &LockedError{Dir: dir, PID: holder(f)}
+		return nil, &Error{Dir: dir, PID: holder(f)}
 	}
 	if err == nil {
 		err = f.Truncate(0)
@@ -36,7 +36,7 @@ func takeLock(path, dir string) (*lock, error) {
 		f.Close()
 		return nil, fmt.Errorf("store: locking %s: %w", dir, err)
 	}
-	return &lock{f}, nil
+	return &Lock{f}, nil
 }
 
 func holder(f *os.File) string {
@@ -44,7 +44,8 @@ func holder(f *os.File) string {
 	return strings.TrimSpace(string(text))
 }
 
-func (l *lock) release() {
+// Release lets go. A second Release, or one of nothing, does nothing.
+func (l *Lock) Release() {
 	if l != nil && l.file != nil {
 		l.file.Close()
 		l.file = nil

@@ -1,9 +1,11 @@
-package file
+// Package lock keeps two processes from writing one directory: a file in it is held for
+// as long as the process lives.
+package lock
 
 import "fmt"
 
-// LockedError says that another process writes the run.
-type LockedError struct {
+// Error says that another process writes the run.
+type Error struct {
 	// Dir is the run directory, PID the process, empty if it has not said.
 	Dir, PID string
 	// File, if set, is the lock to delete when that process is known to be gone.
@@ -11,7 +13,7 @@ type LockedError struct {
 }
 
 // Error names the process and what to do.
-func (e *LockedError) Error() string {
+func (e *Error) Error() string {
 	who := "another process"
 	if e.PID != "" {
 		who = "process " + e.PID

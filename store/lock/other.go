@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
 
-package file
+package lock
 
 import (
 	"errors"
@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// lock is a file that exists while the run is being written. Where the system has
+// Lock is a file that exists while the run is being written. Where the system has
 // no flock, a process that dies leaves it behind, and a person has to delete it.
-type lock struct{ path string }
+type Lock struct{ path string }
 
-// takeLock locks the run in dir for this process, or says which one has it.
-func takeLock(path, dir string) (*lock, error) {
+// Take locks the run in dir for this process, or says which one has it.
+func Take(path, dir string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		text, _ := os.ReadFile(path)
-		return nil, &LockedError{Dir: dir, PID: strings.TrimSpace(string(text)), File: path}
+		return nil, &Error{Dir: dir, PID: strings.TrimSpace(string(text)), File: path}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -28,10 +28,11 @@ func takeLock(path, dir string) (*lock, error) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("store: locking %s: %w", dir, err)
 	}
-	return &lock{path}, nil
+	return &Lock{path}, nil
 }
 
-func (l *lock) release() {
+// Release lets go. A second Release, or one of nothing, does nothing.
+func (l *Lock) Release() {
 	if l != nil && l.path != "" {
 		os.Remove(l.path)
 		l.path = ""
