@@ -1,0 +1,105 @@
+package batch
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// large is a batch of about 64 MB: 1,024 rollouts of 4,800 tokens.
+func large() live.Batch {
+	b := live.Batch{Lease: 1, Attempt: 1, Version: 12}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for g := range 128 {
+		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: 10, ReadyVersion: 11, Rollouts: 8}
+		for i := range 8 {
+			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, Reward: rng.Float32()}
+			for k := range 4800 {
+				mask, logprob, version := uint8(0), float32(0), loop.NoVersion
+				if k >= 400 {
+					mask, logprob, version = 1, -rng.Float32(), 10
+				}
+				s.Tokens, s.LossMask = append(s.Tokens, rng.Int32N(vocabulary)), append(s.LossMask, mask)
+				s.Logprobs, s.Versions = append(s.Logprobs, logprob), append(s.Versions, version)
+			}
+			group.Samples = append(group.Samples, s)
+		}
+		b.Groups = append(b.Groups, group)
+	}
+	return b
+}
+
+// copier is a receiver that takes every byte once, as a socket does.
+type copier struct {
+	to []byte
+	n  int
+}
+
+func (c *copier) Write(p []byte) (int, error) {
+	c.n += copy(c.to[c.n:], p)
+	return len(p), nil
+}
+
+// BenchmarkWriteTo against BenchmarkCopy is what packing costs over moving the bytes once.
+func BenchmarkWriteTo(b *testing.B) {
+	p, err := New(large(), Options{Vocabulary: vocabulary})
+	if err != nil {
+		b.Fatal(err)
+	}
+	body, err := p.Share(0, 1, 60)
+	if err != nil {
+		b.Fatal(err)
+	}
+	to := &copier{to: make([]byte, body.Size())}
+	b.SetBytes(body.Size())
+	b.ReportAllocs()
+	for b.Loop() {
+		to.n = 0
+		if _, err := body.WriteTo(to); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCopy(b *testing.B) {
+	from, to := make([]byte, 64<<20), make([]byte, 64<<20)
+	b.SetBytes(int64(len(from)))
+	for b.Loop() {
+		copy(to, from)
+	}
+}
+
+// BenchmarkNew is the check of every token and the advantages.
+func BenchmarkNew(b *testing.B) {
+	batch := large()
+	b.SetBytes(64 << 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := New(batch, Options{Vocabulary: vocabulary}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	p, err := New(large(), Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	body, err := p.Share(0, 1, 60)
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw, err := body.Bytes()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(body.Size())
+	for b.Loop() {
+		if _, err := Decode(raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package batch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/weights"
+)
+
+// metadataEntry is the entry of the header's metadata that holds the lease.
+const metadataEntry = "headway"
+
+// dtypes are the tensors of a body, in the order of their data: those of the widest
+// elements first, so that each lies aligned to its own.
+var dtypes = []struct {
+	name  string
+	dtype weights.DType
+}{
+	{"offsets", "I64"}, {"groups", "I64"},
+	{"tokens", "I32"}, {"logprobs", "F32"}, {"versions", "I32"},
+	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"},
+	{"loss_mask", "U8"},
+}
+
+// Body is a share of a batch as it goes over the wire. It implements api.Body: it
+// holds no copy of the tensors and writes them from where they lie.
+type Body struct {
+	batch  *Batch
+	lease  protocol.Lease
+	groups []int
+	header []byte
+	size   int64
+}
+
+func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
+	b := &Body{batch: p, groups: groups}
+	rollouts, tokens := 0, 0
+	lease.Stamps = make([]protocol.GroupStamp, 0, len(groups)) // [] for none, not null
+	for _, g := range groups {
+		group := &p.groups[g]
+		rollouts += len(group.Samples)
+		for i := range group.Samples {
+			tokens += len(group.Samples[i].Tokens)
+		}
+		lease.Stamps = append(lease.Stamps, protocol.GroupStamp{Group: group.ID, StartVersion: group.StartVersion,
+			ReadyVersion: group.ReadyVersion, Rollouts: len(group.Samples)})
+	}
+	b.lease = lease
+	var err error
+	if b.header, err = header(lease, rollouts, tokens); err != nil {
+		return nil, err
+	}
+	b.size = int64(len(b.header)) + int64(rollouts)*(8+8+4+4+4) + 8 + int64(tokens)*(4+4+4+1)
+	return b, nil
+}
+
+// header renders the header of R rollouts and N tokens.
+func header(lease protocol.Lease, rollouts, tokens int) ([]byte, error) {
+	entries := make([]weights.Entry, len(dtypes))
+	for i, d := range dtypes {
+		n := rollouts
+		switch d.name {
+		case "offsets":
+			n = rollouts + 1
+		case "tokens", "logprobs", "versions", "loss_mask":
+			n = tokens
+		}
+		entries[i] = weights.Entry{Name: d.name, DType: d.dtype, Shape: []int{n}}
+	}
+	plain, err := weights.AppendHeader(nil, entries)
+	if err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	text, err := json.Marshal(lease)
+	if err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	metadata, err := json.Marshal(map[string]map[string]string{"__metadata__": {metadataEntry: string(text)}})
+	if err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	// Both are objects: the metadata's brace goes, and the tensors' becomes a comma.
+	const length = 8
+	out := append(make([]byte, length, length+len(metadata)+len(plain)), metadata[:len(metadata)-1]...)
+	out = append(out, ',')
+	out = append(out, plain[length+1:]...)
+	for len(out)%8 != 0 {
+		out = append(out, ' ')
+	}
+	binary.LittleEndian.PutUint64(out, uint64(len(out)-length))
+	return out, nil
+}
+
+// Lease is what the body's header says of it.
+func (b *Body) Lease() protocol.Lease { return b.lease }
+
+// Size is the body's, in bytes.
+func (b *Body) Size() int64 { return b.size }
+
+// Close does nothing: a body holds nothing that must be freed.
+func (b *Body) Close() error { return nil }
+
+// WriteTo writes the body. It may be called more than once.
+func (b *Body) WriteTo(w io.Writer) (int64, error) {
+	o := outputs.Get().(*output)
+	o.w, o.n, o.total, o.err = w, 0, 0, nil
+	o.bytes(b.header)
+	b.write(o)
+	o.flush()
+	total, err := o.total, o.err
+	o.w, o.err = nil, nil
+	outputs.Put(o)
+	return total, err
+}
+
+// write writes the tensors in the order of dtypes.
+func (b *Body) write(o *output) {
+	at := int64(0)
+	o.int64(at)
+	b.each(func(_ int, _ int, s *live.Sample) {
+		at += int64(len(s.Tokens))
+		o.int64(at)
+	})
+	b.each(func(_ int, _ int, s *live.Sample) { o.int64(int64(s.ID.Group)) })
+	b.each(func(_ int, _ int, s *live.Sample) { words(o, s.Tokens) })
+	b.each(func(g int, i int, s *live.Sample) {
+		if b.batch.clean[g][i] {
+			words(o, s.Logprobs)
+			return
+		}
+		o.logprobs(s.Logprobs, s.LossMask)
+	})
+	b.each(func(_ int, _ int, s *live.Sample) { o.versions(s.Versions, s.LossMask) })
+	b.each(func(g int, i int, _ *live.Sample) { o.uint32(math.Float32bits(b.batch.advantages[g][i])) })
+	b.each(func(_ int, _ int, s *live.Sample) { o.uint32(math.Float32bits(s.Reward)) })
+	b.each(func(_ int, _ int, s *live.Sample) { o.uint32(uint32(s.ID.Sample)) })
+	b.each(func(_ int, _ int, s *live.Sample) { o.bytes(s.LossMask) })
+}
+
+// each visits the samples of the share in their order, with the group's and the sample's place in the batch.
+func (b *Body) each(visit func(group, sample int, s *live.Sample)) {
+	for _, g := range b.groups {
+		samples := b.batch.groups[g].Samples
+		for i := range samples {
+			visit(g, i, &samples[i])
+		}
+	}
+}
+
+// outputBytes gathers what is small into one write; what is at least half of it is
+// written from where it lies.
+const outputBytes = 128 << 10
+
+var outputs = sync.Pool{New: func() any { return &output{buffer: make([]byte, outputBytes)} }}
+
+// output is a buffered writer that converts in its buffer. It keeps the first error.
+type output struct {
+	w      io.Writer
+	buffer []byte
+	n      int
+	total  int64
+	err    error
+}
+
+func (o *output) flush() {
+	if o.n > 0 {
+		o.send(o.buffer[:o.n])
+		o.n = 0
+	}
+}
+
+func (o *output) send(p []byte) {
+	if o.err != nil {
+		return
+	}
+	n, err := o.w.Write(p)
+	o.total += int64(n)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	o.err = err
+}
+
+// room returns space for at least one element of 8 bytes and at most want bytes.
+func (o *output) room(want int) []byte {
+	if len(o.buffer)-o.n < min(want, 8) {
+		o.flush()
+	}
+	return o.buffer[o.n:min(len(o.buffer), o.n+want)]
+}
+
+func (o *output) bytes(p []byte) {
+	for len(p) > 0 && o.err == nil {
+		if o.n == 0 && len(p) >= outputBytes/2 {
+			o.send(p)
+			return
+		}
+		if o.n == len(o.buffer) {
+			o.flush()
+		}
+		k := copy(o.buffer[o.n:], p)
+		o.n, p = o.n+k, p[k:]
+	}
+}
+
+func (o *output) int64(v int64) {
+	binary.LittleEndian.PutUint64(o.room(8), uint64(v))
+	o.n += 8
+}
+
+func (o *output) uint32(v uint32) {
+	binary.LittleEndian.PutUint32(o.room(8), v)
+	o.n += 4
+}
+
+// nativeLittle says whether numbers lie in memory as they do in a body.
+var nativeLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// words writes values of 32 bits.
+func words[T int32 | float32](o *output, values []T) {
+	if len(values) == 0 {
+		return
+	}
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+	if nativeLittle {
+		o.bytes(raw)
+		return
+	}
+	for at := 0; at < len(raw); at += 4 {
+		o.uint32(binary.NativeEndian.Uint32(raw[at:]))
+	}
+}
+
+// logprobs writes log-probs, 0 where the mask is 0.
+func (o *output) logprobs(values []float32, mask []uint8) {
+	for len(values) > 0 && o.err == nil {
+		to := o.room(4 * len(values))
+		n := min(len(to)/4, len(values))
+		for i, v := range values[:n] {
+			binary.LittleEndian.PutUint32(to[4*i:], math.Float32bits(v)&-uint32(mask[i]))
+		}
+		o.n += 4 * n
+		values, mask = values[n:], mask[n:]
+	}
+}
+
+// versions writes versions, loop.NoVersion where the mask is 0.
+func (o *output) versions(values []loop.Version, mask []uint8) {
+	for len(values) > 0 && o.err == nil {
+		to := o.room(4 * len(values))
+		n := min(len(to)/4, len(values))
+		m, to := mask[:n], to[:4*n]
+		for i, v := range values[:n] {
+			// -1 in all bits where the mask is 0; the version has at most 31.
+			binary.LittleEndian.PutUint32(to[4*i:], uint32(v)|(uint32(m[i])-1))
+		}
+		o.n += 4 * n
+		values, mask = values[n:], mask[n:]
+	}
+}
+
+// Bytes is the whole body in memory.
+func (b *Body) Bytes() ([]byte, error) {
+	out := collector(make([]byte, 0, b.size))
+	_, err := b.WriteTo(&out)
+	return slices.Clip(out), err
+}
+
+type collector []byte
+
+func (c *collector) Write(p []byte) (int, error) {
+	*c = append(*c, p...)
+	return len(p), nil
+}

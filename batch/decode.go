@@ -1,0 +1,182 @@
+package batch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/weights"
+)
+
+// Tensors is a body that has been read: R rollouts packed one after the other, N
+// tokens in all. Package protocol says what each tensor holds.
+type Tensors struct {
+	Lease               protocol.Lease
+	Tokens              []int32   // N
+	Offsets             []int64   // R+1
+	LossMask            []uint8   // N
+	Logprobs            []float32 // N
+	Versions            []int32   // N
+	Advantages, Rewards []float32 // R
+	Groups              []int64   // R
+	Samples             []int32   // R
+}
+
+// Rollouts is R.
+func (t *Tensors) Rollouts() int { return len(t.Rewards) }
+
+// Decode reads a body and refuses one that is not exactly of the form. Nothing it
+// returns refers to body, save the mask.
+func Decode(body []byte) (*Tensors, error) {
+	h, err := weights.ParseHeader(body, int64(len(body)))
+	if err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	t := &Tensors{}
+	text, ok := h.Metadata[metadataEntry]
+	if !ok {
+		return nil, fmt.Errorf("batch: the header has no metadata entry %q, want a lease", metadataEntry)
+	}
+	if err := json.Unmarshal([]byte(text), &t.Lease); err != nil {
+		return nil, fmt.Errorf("batch: the metadata entry %q is no lease: %w", metadataEntry, err)
+	}
+	raw := make(map[string][]byte, len(dtypes))
+	for i := range h.Entries {
+		e := &h.Entries[i]
+		if err := checkEntry(e); err != nil {
+			return nil, err
+		}
+		raw[e.Name] = body[h.DataStart+e.Begin : h.DataStart+e.End]
+	}
+	for _, d := range dtypes {
+		if _, ok := raw[d.name]; !ok {
+			return nil, fmt.Errorf("batch: the tensor %s is missing", d.name)
+		}
+	}
+	t.Tokens, t.Versions, t.Samples = ints(raw["tokens"]), ints(raw["versions"]), ints(raw["samples"])
+	t.Offsets, t.Groups = longs(raw["offsets"]), longs(raw["groups"])
+	t.Logprobs, t.Advantages, t.Rewards = floats(raw["logprobs"]), floats(raw["advantages"]), floats(raw["rewards"])
+	t.LossMask = raw["loss_mask"]
+	for _, check := range []func() error{t.checkShapes, t.checkLease, t.checkTokens} { // each relies on those before
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// checkEntry refuses a tensor that a batch does not have, or of another type.
+func checkEntry(e *weights.Entry) error {
+	for _, d := range dtypes {
+		if e.Name != d.name {
+			continue
+		}
+		if e.DType != d.dtype || len(e.Shape) != 1 {
+			return fmt.Errorf("batch: the tensor %s is %s %v, want %s of one dimension", e.Name, e.DType, e.Shape, d.dtype)
+		}
+		return nil
+	}
+	return fmt.Errorf("batch: the tensor %q is none of a batch's", e.Name)
+}
+
+// checkShapes compares the lengths with one another and with the offsets.
+func (t *Tensors) checkShapes() error {
+	n, r := len(t.Tokens), len(t.Rewards)
+	if len(t.LossMask) != n || len(t.Logprobs) != n || len(t.Versions) != n {
+		return fmt.Errorf("batch: %d tokens, %d mask entries, %d log-probs and %d versions: want as many of each", n, len(t.LossMask), len(t.Logprobs), len(t.Versions))
+	}
+	if len(t.Offsets) != r+1 || len(t.Advantages) != r || len(t.Groups) != r || len(t.Samples) != r {
+		return fmt.Errorf("batch: %d rewards, %d advantages, %d groups, %d samples and %d offsets: want as many of each, and one offset more",
+			r, len(t.Advantages), len(t.Groups), len(t.Samples), len(t.Offsets))
+	}
+	if t.Offsets[0] != 0 || t.Offsets[r] != int64(n) {
+		return fmt.Errorf("batch: offsets go from %d to %d, want from 0 to the %d tokens", t.Offsets[0], t.Offsets[r], n)
+	}
+	for i := range r {
+		if t.Offsets[i+1] <= t.Offsets[i] {
+			return fmt.Errorf("batch: rollout %d ends at offset %d and begins at %d, want at least one token", i, t.Offsets[i+1], t.Offsets[i])
+		}
+	}
+	return nil
+}
+
+// checkLease compares the header's stamps with the tensors.
+func (t *Tensors) checkLease() error {
+	l, at := &t.Lease, 0
+	for _, stamp := range l.Stamps {
+		if stamp.Rollouts < 1 || stamp.Rollouts > len(t.Groups)-at {
+			return fmt.Errorf("batch: the stamp of group %d counts %d rollouts, but %d are left of %d", stamp.Group, stamp.Rollouts, len(t.Groups)-at, len(t.Groups))
+		}
+		for range stamp.Rollouts {
+			if loop.GroupID(t.Groups[at]) != stamp.Group {
+				return fmt.Errorf("batch: rollout %d is of group %d, its stamp says %d", at, t.Groups[at], stamp.Group)
+			}
+			at++
+		}
+		if stamp.StartVersion < 0 || stamp.StartVersion > stamp.ReadyVersion || stamp.ReadyVersion > l.Version {
+			return fmt.Errorf("batch: group %d started under version %d and was ready at %d, and the step starts from %d: want 0 ≤ start ≤ ready ≤ step",
+				stamp.Group, stamp.StartVersion, stamp.ReadyVersion, l.Version)
+		}
+	}
+	if at != len(t.Groups) {
+		return fmt.Errorf("batch: stamps for %d rollouts, but %d are there", at, len(t.Groups))
+	}
+	if l.Tokens < len(t.Tokens) || l.Rollouts < len(t.Rewards) || l.Groups < len(l.Stamps) {
+		return fmt.Errorf("batch: a share of %d tokens, %d rollouts and %d groups of a batch that has %d, %d and %d: want no more than the batch",
+			len(t.Tokens), len(t.Rewards), len(l.Stamps), l.Tokens, l.Rollouts, l.Groups)
+	}
+	if l.WorldSize < 1 || l.Rank < 0 || l.Rank >= l.WorldSize {
+		return fmt.Errorf("batch: rank %d of %d, want from 0 to one less", l.Rank, l.WorldSize)
+	}
+	return nil
+}
+
+// checkTokens refuses values that must not be trained on.
+func (t *Tensors) checkTokens() error {
+	for i := range t.Rewards {
+		if !finite(t.Rewards[i]) || !finite(t.Advantages[i]) {
+			return fmt.Errorf("batch: rollout %d has the reward %g and the advantage %g, want finite numbers", i, t.Rewards[i], t.Advantages[i])
+		}
+	}
+	for i := range t.Tokens {
+		m, p, v := t.LossMask[i], t.Logprobs[i], loop.Version(t.Versions[i])
+		switch {
+		case t.Tokens[i] < 0 || m > 1:
+			return fmt.Errorf("batch: token %d has the id %d and the mask %d, want an id from 0 and a mask of 0 or 1", i, t.Tokens[i], m)
+		case m == 0 && (v != loop.NoVersion || math.Float32bits(p) != 0):
+			return fmt.Errorf("batch: token %d has the log-prob %g of version %d, but the policy did not sample it: want 0 and %d", i, p, v, loop.NoVersion)
+		case m == 1 && (v < 0 || v > t.Lease.Version):
+			return fmt.Errorf("batch: token %d was sampled by version %d, want from 0 to %d, which the step starts from", i, v, t.Lease.Version)
+		case m == 1 && !(p <= LogprobMax && p >= -math.MaxFloat32):
+			return fmt.Errorf("batch: token %d has the log-prob %g, want a finite number of at most 0", i, p)
+		}
+	}
+	return nil
+}
+
+func ints(raw []byte) []int32 {
+	out := make([]int32, len(raw)/4)
+	for i := range out {
+		out[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return out
+}
+
+func longs(raw []byte) []int64 {
+	out := make([]int64, len(raw)/8)
+	for i := range out {
+		out[i] = int64(binary.LittleEndian.Uint64(raw[8*i:]))
+	}
+	return out
+}
+
+func floats(raw []byte) []float32 {
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return out
+}
