@@ -114,8 +114,13 @@ func TestForeignManifests(t *testing.T) {
 	}{
 		{Manifest{Version: 2, Kind: KindFull, Files: both}, "expected version 1, after its directory, found version 2"},
 		{Manifest{Version: 1, Kind: "delta", Files: both}, `found kind "delta"`},
-		{Manifest{Version: 1, Kind: KindFull, Files: both[:1]}, "a file optimizer.safetensors"},
-		{Manifest{Version: 1, Kind: KindFull, Files: both[1:]}, "a file model.safetensors"},
+		{Manifest{Version: 1, Kind: KindFull, Files: both[1:]}, "a file of model tensors"},
+		{Manifest{Version: 1, Kind: KindNone, Files: both}, "no files of a version without weights"},
+		{Manifest{Version: 1, Kind: KindFull, Files: []File{both[0], both[0]}}, "each file once"},
+		{Manifest{Version: 1, Kind: KindFull, Files: []File{{Name: ModelName, Size: -1}}}, "with its size"},
+		{Manifest{Version: 1, Kind: KindFull, Files: []File{both[0], file("../a")}}, "without separators"},
+		{Manifest{Version: 1, Kind: KindFull, Files: []File{both[0], file(ManifestName)}}, "which the store needs itself"},
+		{Manifest{Version: 1, Kind: KindFull, Files: both, Tensors: []TensorInfo{{Name: "a", File: "b"}}}, `"a" in "b"`},
 	}
 	for _, test := range tests {
 		_, err := parseManifest(test.manifest.append(nil), 1, "path")
@@ -155,7 +160,7 @@ func TestFileAgainstManifest(t *testing.T) {
 	}
 }
 
-// Other types than F32 can be described, and are not served.
+// Other types than floats can be described, and are not served.
 func TestOtherTypesAreNotServed(t *testing.T) {
 	raw, err := AppendHeader(nil, []Entry{{Name: "a", DType: "I32", Shape: []int{1}}})
 	if err != nil {
@@ -165,7 +170,7 @@ func TestOtherTypesAreNotServed(t *testing.T) {
 	words := make([]float32, (len(raw)+3)/4)
 	copy(bytesOf(words), raw)
 	_, err = decode(words, int64(len(raw)), []TensorInfo{{Name: "a", DType: "I32", Shape: []int{1}}})
-	if err == nil || !strings.Contains(err.Error(), "I32 instead of F32") {
+	if err == nil || !strings.Contains(err.Error(), "is I32; this engine reads F32, BF16 and F16") {
 		t.Errorf("got %v", err)
 	}
 }

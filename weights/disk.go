@@ -22,6 +22,10 @@ type disk interface {
 	Names(dir string) ([]string, error)
 	// SyncDir makes a directory's entries survive a loss of power.
 	SyncDir(dir string) error
+	// Link gives a file a second name and fails if that is there, or on another file system.
+	Link(from, to string) error
+	// Free is the room in bytes that is left for files in a directory; negative if unknown.
+	Free(dir string) int64
 }
 
 type output interface {
@@ -31,7 +35,7 @@ type output interface {
 }
 
 type input interface {
-	io.ReadCloser
+	io.ReadSeekCloser
 	Stat() (fs.FileInfo, error)
 }
 
@@ -42,6 +46,8 @@ func (system) MkdirAll(dir string) error       { return os.MkdirAll(dir, 0o755) 
 func (system) Mkdir(dir string) error          { return os.Mkdir(dir, 0o755) }
 func (system) Rename(from, to string) error    { return os.Rename(from, to) }
 func (system) RemoveAll(path string) error     { return os.RemoveAll(path) }
+func (system) Link(from, to string) error      { return os.Link(from, to) }
+func (system) Free(dir string) int64           { return free(dir) }
 func (system) Open(path string) (input, error) { return os.Open(path) }
 func (system) Create(path string) (output, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

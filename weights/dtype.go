@@ -10,16 +10,27 @@ import (
 // DType is the type of a tensor's elements, by its name in a safetensors header.
 type DType string
 
-// F32 is the only type that a Store writes: IEEE 754 binary32.
-const F32 DType = "F32"
+// Types that are scanned, read as float32, or cast to.
+const (
+	// F32 is IEEE 754 binary32, the type that the embedded trainer publishes.
+	F32 DType = "F32"
+	// BF16 is the upper half of an F32.
+	BF16 DType = "BF16"
+	// F16 is IEEE 754 binary16.
+	F16 DType = "F16"
+	// F64 is IEEE 754 binary64.
+	F64 DType = "F64"
+	// F8E4M3 has 4 bits of exponent, 3 of mantissa, no infinity, and ends at 448.
+	F8E4M3 DType = "F8_E4M3"
+)
 
 // elementBits is the size of an element of every type of the format, in bits.
 var elementBits = map[DType]int64{
 	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
-	"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
-	"U16": 16, "I16": 16, "F16": 16, "BF16": 16,
+	"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, F8E4M3: 8, "F8_E8M0": 8,
+	"U16": 16, "I16": 16, F16: 16, BF16: 16,
 	"U32": 32, "I32": 32, F32: 32,
-	"U64": 64, "I64": 64, "F64": 64, "C64": 64,
+	"U64": 64, "I64": 64, F64: 64, "C64": 64,
 }
 
 // dtypeNames lists the known types for an error.

@@ -18,8 +18,16 @@ const (
 	ManifestName  = "manifest.json"
 )
 
-// KindFull marks a version that stands on its own.
-const KindFull = "full"
+// Kinds of a version.
+const (
+	// KindFull is a version that stands on its own.
+	KindFull = "full"
+	// KindDelta is a version that is said by its difference from another. A Store makes it
+	// whole when it is published, so that none of its versions is of this kind.
+	KindDelta = "delta"
+	// KindNone is a version without weights: it commits a batch whose step was not published.
+	KindNone = "none"
+)
 
 // Manifest says what a version is. A version is published when its manifest is in place.
 type Manifest struct {
@@ -27,10 +35,12 @@ type Manifest struct {
 	Version loop.Version `json:"version"`
 	// BaseVersion is what a delta applies to; loop.NoVersion for a full version.
 	BaseVersion loop.Version `json:"base_version"`
-	// Kind is KindFull.
+	// Kind is KindFull or KindNone; KindDelta in an object store.
 	Kind string `json:"kind"`
 	// Lease is the batch that produced the version; 0 for version 0.
 	Lease loop.LeaseID `json:"lease"`
+	// RestoredFrom is the earlier version whose state this one is; nil where a step made it.
+	RestoredFrom *loop.Version `json:"restored_from,omitempty"`
 	// Files are the version's files, the manifest apart.
 	Files []File `json:"files"`
 	// Tensors are the tensors of all files, in the order of their data.
@@ -90,6 +100,10 @@ func (m *Manifest) append(dst []byte) []byte {
 	dst = appendString(dst, m.Kind)
 	dst = append(dst, ",\n  \"lease\": "...)
 	dst = strconv.AppendInt(dst, int64(m.Lease), 10)
+	if m.RestoredFrom != nil {
+		dst = append(dst, ",\n  \"restored_from\": "...)
+		dst = strconv.AppendInt(dst, int64(*m.RestoredFrom), 10)
+	}
 	dst = append(dst, ",\n  \"files\": ["...)
 	for i, f := range m.Files {
 		dst = appendItem(dst, i, "name", f.Name)
@@ -158,13 +172,37 @@ func parseManifest(text []byte, version loop.Version, path string) (Manifest, er
 	if m.Version != version {
 		return refuse(fmt.Sprintf("version %d, after its directory", version), fmt.Sprintf("version %d", m.Version))
 	}
-	if m.Kind != KindFull {
-		return refuse("kind "+KindFull, "kind "+strconv.Quote(m.Kind)+", which this program cannot read")
+	return m, m.check(path)
+}
+
+// check refuses a manifest that no Store writes.
+func (m *Manifest) check(path string) error {
+	refuse := func(expected, found string) error {
+		return &CorruptError{Path: path, Expected: expected, Found: found}
 	}
-	for _, name := range []string{ModelName, OptimizerName} {
-		if _, ok := m.file(name); !ok {
-			return refuse("a file "+name, "none of that name")
+	if m.Kind != KindFull && m.Kind != KindNone {
+		return refuse("kind "+KindFull+" or "+KindNone, "kind "+strconv.Quote(m.Kind)+", which this program cannot read")
+	}
+	if m.Kind == KindNone && len(m.Files) > 0 {
+		return refuse("no files of a version without weights", strconv.Quote(m.Files[0].Name))
+	}
+	names := make(map[string]struct{}, len(m.Files))
+	for _, f := range m.Files {
+		if err := checkName(f.Name); err != nil {
+			return refuse("plain names of files", err.Error())
+		}
+		if _, twice := names[f.Name]; twice || f.Size < 0 {
+			return refuse("each file once, with its size", fmt.Sprintf("%q of %d bytes", f.Name, f.Size))
+		}
+		names[f.Name] = struct{}{}
+	}
+	if m.Kind == KindFull && !slices.ContainsFunc(m.Files, func(f File) bool { return isModel(f.Name) }) {
+		return refuse("a file of model tensors, NAME.safetensors", "none")
+	}
+	for i := range m.Tensors {
+		if _, ok := names[m.Tensors[i].File]; !ok {
+			return refuse("tensors in the files of the version", fmt.Sprintf("%q in %q", m.Tensors[i].Name, m.Tensors[i].File))
 		}
 	}
-	return m, nil
+	return nil
 }

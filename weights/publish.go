@@ -42,13 +42,15 @@ func (s *Store) Publish(ctx context.Context, p live.Publication) error {
 	}
 	temporary := s.temporary(p.Version)
 	if err := s.write(ctx, temporary, p); err != nil {
+		err = s.full(fmt.Errorf("weights: publish version %d: %w", p.Version, err), publishedBytes(p))
 		// What cannot be removed now is removed by the next Open.
 		_ = s.disk.RemoveAll(temporary)
-		return fmt.Errorf("weights: publish version %d: %w", p.Version, err)
+		return err
 	}
 	if err := s.syncDir(s.dir); err != nil {
 		return fmt.Errorf("weights: publish version %d: %w", p.Version, err)
 	}
+	s.weighted.Store(int64(p.Version) + 1)
 	return nil
 }
 
@@ -70,6 +72,16 @@ func (s *Store) repeat(p live.Publication, existing Manifest) error {
 	}
 	// The first publish may have failed here, with the version in place.
 	return s.syncDir(s.dir)
+}
+
+// publishedBytes is the size of a publication's values.
+func publishedBytes(p live.Publication) (sum int64) {
+	for _, part := range parts(p) {
+		for _, t := range part.tensors {
+			sum += 4 * int64(len(t.Data))
+		}
+	}
+	return sum
 }
 
 // part is one file of a publication.

@@ -14,51 +14,74 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Model reads the tensors of a version that engines serve, verified. A version
-// that is not there is ErrNotFound, one that is damaged a CorruptError. The
-// tensors share one block of memory.
+// Model reads the tensors of a version that engines serve, verified, as float32: F32 as
+// it lies, BF16 and F16 by value; another type is an error. A version that is not there is
+// ErrNotFound, one without weights ErrNoWeights, one that is damaged a CorruptError. The
+// tensors of a file share one block of memory; the files come in the manifest's order.
 func (s *Store) Model(ctx context.Context, version loop.Version) ([]live.Tensor, error) {
-	return s.read(ctx, version, ModelName)
+	return s.read(ctx, version, isModel)
 }
 
-// Optimizer reads the trainer's tensors of a version; otherwise as Model.
+// Optimizer reads the trainer's tensors of a version; otherwise as Model. A version that
+// came without optimizer.*.safetensors is ErrNoWeights.
 func (s *Store) Optimizer(ctx context.Context, version loop.Version) ([]live.Tensor, error) {
-	return s.read(ctx, version, OptimizerName)
+	return s.read(ctx, version, func(name string) bool { return isOptimizer(name) && isTensors(name) })
 }
 
-// Verify reads everything of a version and returns what is wrong with it.
-func (s *Store) Verify(ctx context.Context, version loop.Version) error {
-	_, err := s.Model(ctx, version)
-	if err != nil {
-		return err
-	}
-	_, err = s.Optimizer(ctx, version)
-	return err
-}
-
-func (s *Store) read(ctx context.Context, version loop.Version, name string) ([]live.Tensor, error) {
+// read reads the files of a version that are wanted.
+func (s *Store) read(ctx context.Context, version loop.Version, wanted func(name string) bool) ([]live.Tensor, error) {
 	m, err := s.Manifest(version)
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(s.directory(version), name)
-	f, _ := m.file(name) // parseManifest has seen it
-	words, err := s.readFile(ctx, path, f)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Pruned after its manifest was read, or really lost?
-		if _, err := s.Manifest(version); err != nil {
+	var tensors []live.Tensor
+	found := false
+	for _, f := range m.Files {
+		if !wanted(f.Name) {
+			continue
+		}
+		read, err := s.readTensors(ctx, &m, f)
+		if err != nil {
 			return nil, err
 		}
-		return nil, &CorruptError{Path: path, Expected: fmt.Sprintf("a file of %d bytes", f.Size), Found: "none"}
+		if !found {
+			tensors, found = read, true // as is: most versions have one such file
+			continue
+		}
+		tensors = append(tensors, read...)
+	}
+	if !found {
+		return nil, fmt.Errorf("weights: version %d in %s, of kind %s with %s: %w", version, s.dir, m.Kind, nameList(m.Files), ErrNoWeights)
+	}
+	return tensors, nil
+}
+
+// readTensors reads one file.
+func (s *Store) readTensors(ctx context.Context, m *Manifest, f File) ([]live.Tensor, error) {
+	path := filepath.Join(s.directory(m.Version), f.Name)
+	words, err := s.readFile(ctx, path, f)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, s.lost(m.Version, path, f)
 	}
 	if err != nil {
 		return nil, err
 	}
-	tensors, err := decode(words, f.Size, m.tensors(name))
+	tensors, err := decode(words, f.Size, m.tensors(f.Name))
+	if unreadable := new(dtypeError); errors.As(err, &unreadable) {
+		return nil, fmt.Errorf("weights: %s: %w", path, err)
+	}
 	if err != nil {
 		return nil, &CorruptError{Path: path, Expected: "a safetensors file as its manifest says", Found: err.Error()}
 	}
 	return tensors, nil
+}
+
+// lost says why a file is not there: pruned after its manifest was read, or really lost.
+func (s *Store) lost(version loop.Version, path string, f File) error {
+	if _, err := s.Manifest(version); err != nil {
+		return err
+	}
+	return &CorruptError{Path: path, Expected: fmt.Sprintf("a file of %d bytes", f.Size), Found: "none"}
 }
 
 // tensors returns what the manifest says is in a file.
@@ -105,27 +128,68 @@ func (s *Store) readFile(ctx context.Context, path string, want File) ([]float32
 	return words, nil
 }
 
-// decode finds the tensors in a file of float32 tensors that lies in words.
+// dtypeError says that a tensor is sound but cannot be read as float32.
+type dtypeError struct {
+	name  string
+	dtype DType
+}
+
+func (e *dtypeError) Error() string {
+	return fmt.Sprintf("tensor %q is %s; this engine reads %s, %s and %s, so publish one of these", e.name, e.dtype, F32, BF16, F16)
+}
+
+// decode finds the tensors in a file that lies in words.
 func decode(words []float32, size int64, want []TensorInfo) ([]live.Tensor, error) {
 	raw := bytesOf(words)[:size]
 	h, err := ParseHeader(raw, size)
 	if err != nil {
 		return nil, err
 	}
-	if len(h.Entries) != len(want) {
-		return nil, fmt.Errorf("%d tensors instead of %d", len(h.Entries), len(want))
+	if err := agree(h.Entries, want); err != nil {
+		return nil, err
 	}
 	tensors := make([]live.Tensor, len(h.Entries))
 	for i, e := range h.Entries {
-		if w := want[i]; e.Name != w.Name || e.DType != w.DType || !slices.Equal(e.Shape, w.Shape) {
-			return nil, fmt.Errorf("tensor %q %s %v instead of %q %s %v", e.Name, e.DType, e.Shape, w.Name, w.DType, w.Shape)
+		data, err := decodeEntry(words, raw, h.DataStart, &e)
+		if err != nil {
+			return nil, err
 		}
-		if e.DType != F32 {
-			return nil, fmt.Errorf("tensor %q is %s instead of %s", e.Name, e.DType, F32)
-		}
-		tensors[i] = live.Tensor{Name: e.Name, Shape: e.Shape, Data: floats(words, raw, h.DataStart+e.Begin, h.DataStart+e.End)}
+		tensors[i] = live.Tensor{Name: e.Name, Shape: e.Shape, Data: data}
 	}
 	return tensors, nil
+}
+
+// agree compares a file's tensors with what its manifest says.
+func agree(entries []Entry, want []TensorInfo) error {
+	if len(entries) != len(want) {
+		return fmt.Errorf("%d tensors instead of %d", len(entries), len(want))
+	}
+	for i := range entries {
+		e, w := &entries[i], &want[i]
+		if e.Name != w.Name || e.DType != w.DType || !slices.Equal(e.Shape, w.Shape) {
+			return fmt.Errorf("tensor %q %s %v instead of %q %s %v", e.Name, e.DType, e.Shape, w.Name, w.DType, w.Shape)
+		}
+	}
+	return nil
+}
+
+// decodeEntry returns a tensor's values as float32.
+func decodeEntry(words []float32, raw []byte, start int64, e *Entry) ([]float32, error) {
+	if e.DType == F32 {
+		return floats(words, raw, start+e.Begin, start+e.End), nil
+	}
+	data := raw[start+e.Begin : start+e.End]
+	switch e.DType {
+	case BF16:
+		values := make([]float32, len(data)/2)
+		decodeBF16(values, data)
+		return values, nil
+	case F16:
+		values := make([]float32, len(data)/2)
+		decodeF16(values, data)
+		return values, nil
+	}
+	return nil, &dtypeError{e.Name, e.DType}
 }
 
 // floats returns the values in the bytes from begin to end: where they lie, if

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -123,6 +124,28 @@ func appendString(dst []byte, s string) []byte {
 // not exactly the format: unknown types, sizes that contradict shapes, names that
 // occur twice, tensors that overlap, leave gaps, or do not end where the file does.
 func ParseHeader(head []byte, fileBytes int64) (Header, error) {
+	h, err := parseHeader(head, fileBytes)
+	if err != nil {
+		return Header{}, err
+	}
+	return h, h.cover(fileBytes - h.DataStart)
+}
+
+// parseStreamed reads the header of a file whose end is not known yet: what ParseHeader
+// refuses, but for where the file ends.
+func parseStreamed(head []byte) (Header, error) {
+	h, err := parseHeader(head, math.MaxInt64)
+	if err != nil {
+		return Header{}, err
+	}
+	end := int64(0)
+	for i := range h.Entries {
+		end = max(end, h.Entries[i].End)
+	}
+	return h, h.cover(end)
+}
+
+func parseHeader(head []byte, fileBytes int64) (Header, error) {
 	length, err := headerLength(head, fileBytes)
 	if err != nil {
 		return Header{}, err
@@ -138,10 +161,7 @@ func ParseHeader(head []byte, fileBytes int64) (Header, error) {
 		return Header{}, errors.New("header is not JSON in UTF-8")
 	}
 	h := Header{DataStart: lengthBytes + length}
-	if err := h.parse(text); err != nil {
-		return Header{}, err
-	}
-	return h, h.cover(fileBytes - h.DataStart)
+	return h, h.parse(text)
 }
 
 // headerLength reads and bounds the length in front of the header.

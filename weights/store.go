@@ -24,6 +24,14 @@ type Options struct {
 	// ReadOnly changes nothing in the directory, not even what a killed publish left:
 	// for looking at the versions of a run that is going on.
 	ReadOnly bool
+	// AcceptNonFinite publishes model tensors from files without looking for NaN and
+	// infinity in them.
+	AcceptNonFinite bool
+	// Directories are the absolute paths below which AddDirectory takes files; none if empty.
+	Directories []string
+	// Link lets AddDirectory give a file a second name instead of copying it, where the file
+	// system can: faster, but then whoever wrote the file must never write into it again.
+	Link bool
 }
 
 // Store keeps versions in a directory. Its methods are safe for concurrent use.
@@ -34,6 +42,9 @@ type Store struct {
 
 	// temporaries numbers temporary directories, so that no two have one name.
 	temporaries atomic.Int64
+
+	// weighted is the newest version that this Store published with weights, plus 1.
+	weighted atomic.Int64
 
 	publishing sync.Mutex // one publish at a time
 	encoder    encoder    // its buffers, kept from publish to publish
@@ -165,20 +176,28 @@ func (s *Store) list() (versions, missing []loop.Version, err error) {
 // Manifest reads the manifest of a version and verifies its own hash, and no
 // other file's. A version that is not there is ErrNotFound.
 func (s *Store) Manifest(version loop.Version) (Manifest, error) {
-	path := filepath.Join(s.directory(version), ManifestName)
-	f, err := s.disk.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Manifest{}, fmt.Errorf("weights: version %d in %s: %w", version, s.dir, ErrNotFound)
-	}
+	text, path, err := s.manifestText(version)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("weights: manifest of version %d: %w", version, err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(f, HeaderBytesMax))
-	if err != nil {
-		return Manifest{}, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+		return Manifest{}, err
 	}
 	return parseManifest(text, version, path)
+}
+
+// manifestText reads a manifest's file; path is for errors.
+func (s *Store) manifestText(version loop.Version) (text []byte, path string, err error) {
+	path = filepath.Join(s.directory(version), ManifestName)
+	f, err := s.disk.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, path, fmt.Errorf("weights: version %d in %s: %w", version, s.dir, ErrNotFound)
+	}
+	if err != nil {
+		return nil, path, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if text, err = io.ReadAll(io.LimitReader(f, HeaderBytesMax)); err != nil {
+		return nil, path, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+	}
+	return text, path, nil
 }
 
 // Committed returns the lease that produced a published version, and whether it is there.
@@ -190,9 +209,9 @@ func (s *Store) Committed(version loop.Version) (lease loop.LeaseID, ok bool, er
 	return m.Lease, err == nil, err
 }
 
-// Prune deletes the versions below keepFrom, but never the newest one. A reader of
-// one that goes either finishes or gets ErrNotFound. After an error the rest has
-// been tried all the same.
+// Prune deletes the versions below keepFrom, but never the newest one, nor the newest
+// one that has weights. A reader of one that goes either finishes or gets ErrNotFound.
+// After an error the rest has been tried all the same.
 func (s *Store) Prune(keepFrom loop.Version) error {
 	if s.options.ReadOnly {
 		return fmt.Errorf("weights: prune %s: %w", s.dir, ErrReadOnly)
@@ -201,16 +220,35 @@ func (s *Store) Prune(keepFrom loop.Version) error {
 	if err != nil || len(versions) == 0 {
 		return err
 	}
+	newest, err := s.weightiest(versions)
+	if err != nil {
+		return err
+	}
 	var failures []error
 	for _, version := range versions[:len(versions)-1] {
 		if version >= keepFrom {
 			break
+		}
+		if version == newest {
+			continue
 		}
 		if err := s.remove(version); err != nil {
 			failures = append(failures, fmt.Errorf("weights: prune version %d: %w", version, err))
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// weightiest is the newest of the versions that has weights, loop.NoVersion if none has.
+func (s *Store) weightiest(versions []loop.Version) (loop.Version, error) {
+	if last := versions[len(versions)-1]; loop.Version(s.weighted.Load()-1) == last {
+		return last, nil // as after every publish: no manifest needs to be read
+	}
+	m, err := s.newestBelow(maxVersion)
+	if m == nil || err != nil {
+		return loop.NoVersion, err
+	}
+	return m.Version, nil
 }
 
 // remove takes a directory out of the versions at once, then deletes it.
