@@ -5,4 +5,28 @@
 // Tokens, log-probs and versions stay here: a worker gets what was sampled, and what is
 // trained on is what was recorded, not what a worker sends back. A rollout is
 // acknowledged once its payload and its event are durable.
+//
+// # A claim's life
+//
+// The runtime plays a rollout: it is offered, and claimed in the order of offers. A
+// claim lasts ClaimTTL from the end of the last call that names it; while such a call
+// is open, it lasts. It ends in one of these ways, each once:
+//
+//   - finished: the worker gave a reward or a reason to fail. A reward is answered when
+//     the runtime says that it is logged, and whether it counted.
+//   - expired: the worker was silent. The runtime is told of a timeout and tries the
+//     rollout again as its next attempt, which is another claim.
+//   - unwanted: the loop gave the attempt up, or put another in its place.
+//   - broken: the engine failed. The runtime tries again as its next attempt.
+//
+// What became of the last Kept claims is remembered, so that a late or repeated call
+// is answered with what happened. That rollouts are interrupted and resumed is not
+// seen here: a call to sample lasts until its response is complete.
+//
+// # Rollouts sampled elsewhere
+//
+// A worker may bring the tokens of a rollout that it sampled itself, with their
+// log-probs and versions. The rollout's slot stays idle meanwhile, the group keeps the
+// start version that the loop stamped it with when it issued the rollout, and the
+// tokens' own versions say what sampled them.
 package remote

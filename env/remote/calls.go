@@ -1,0 +1,202 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Sample implements api.Rollouts: it samples a response with the rollout's slot and
+// returns when it is complete. The same turn asked again gets the same response, or
+// joins the call that is sampling it, so that a dropped connection loses nothing.
+func (e *Environment) Sample(ctx context.Context, id string, req protocol.SampleRequest) (protocol.SampleReply, error) {
+	if err := e.checkPrompt(&req); err != nil {
+		return protocol.SampleReply{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, _, err := e.enter(id, req.Worker)
+	if err != nil {
+		return protocol.SampleReply{}, err
+	}
+	defer e.leave(s)
+	t, err := s.turn(&req)
+	if err != nil {
+		return protocol.SampleReply{}, err
+	}
+	e.mu.Unlock()
+	select {
+	case <-t.done:
+	case <-s.done:
+	case <-e.over:
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	switch {
+	case t.end > 0:
+		return s.record.reply(t), nil
+	case s.state == stateEnded:
+		return protocol.SampleReply{}, s.outcome.refusal(id)
+	case e.overErr != nil:
+		return protocol.SampleReply{}, e.overErr
+	}
+	return protocol.SampleReply{}, ctx.Err()
+}
+
+// turn finds the turn that a call asks for, or begins it.
+func (s *session) turn(req *protocol.SampleRequest) (*turn, error) {
+	r := &s.record
+	if req.Turn < len(r.turns) {
+		t := r.turns[req.Turn]
+		if t.maxTokens != req.MaxTokens || !slices.Equal(t.prompt, req.Prompt) {
+			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt or max_tokens: a repeated call is the same call, and a new one the next turn", req.Turn, s.id)
+		}
+		return t, nil
+	}
+	switch {
+	case s.state != stateClaimed:
+		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", s.id)
+	case req.Turn > len(r.turns) || s.running != nil:
+		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s comes too early: the next is %d, once the one before it is answered", req.Turn, s.id, len(r.turns))
+	case len(req.Prompt) < len(r.tokens) || !slices.Equal(req.Prompt[:len(r.tokens)], r.tokens):
+		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d tokens of prompt and response so far, as they were sampled", req.Turn, s.id, len(r.tokens)).With("tokens", len(r.tokens))
+	}
+	s.running = r.begin(req.Prompt, req.MaxTokens)
+	s.signal()
+	return s.running, nil
+}
+
+// Touch implements api.Rollouts: it keeps a claim and says whether the rollout is still wanted.
+func (e *Environment) Touch(_ context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, was, err := e.enter(id, req.Worker)
+	if was != nil && was.worker == req.Worker && was.kind != outcomeExpired {
+		return protocol.TouchReply{}, nil
+	}
+	if err != nil {
+		return protocol.TouchReply{}, err
+	}
+	e.leave(s)
+	return protocol.TouchReply{DeadlineS: e.opt.ClaimTTL.Seconds(), Wanted: true}, nil
+}
+
+// Finish implements api.Rollouts: it ends a rollout and returns when the runtime says
+// that it is logged. A repeated call waits with the first, or gets its answer. What is
+// refused as invalid leaves the claim as it was.
+func (e *Environment) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
+	if err := checkFinish(&req); err != nil {
+		return protocol.FinishReply{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, was, err := e.enter(id, req.Worker)
+	if was != nil && was.kind == outcomeFinished && was.worker == req.Worker {
+		return was.finished(id, answerOf(&req))
+	}
+	if err != nil {
+		return protocol.FinishReply{}, err
+	}
+	defer e.leave(s)
+	if s.state == stateClaimed {
+		if err := e.accept(s, &req); err != nil {
+			return protocol.FinishReply{}, err
+		}
+	}
+	if s.state != stateEnded {
+		e.mu.Unlock()
+		select {
+		case <-s.done:
+		case <-e.over:
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+	}
+	switch {
+	case s.state == stateEnded && s.outcome.kind == outcomeFinished:
+		return s.outcome.finished(id, answerOf(&req))
+	case s.state == stateEnded:
+		return protocol.FinishReply{}, s.outcome.refusal(id)
+	case e.overErr != nil:
+		return protocol.FinishReply{}, e.overErr
+	}
+	return protocol.FinishReply{}, ctx.Err()
+}
+
+func answerOf(req *protocol.FinishRequest) answer {
+	return answer{reward: req.Reward, exact: req.Exact, failed: req.Failed, tokens: len(req.Tokens)}
+}
+
+// finished answers a call to finish with what the first one was answered with.
+func (o *outcome) finished(id string, again answer) (protocol.FinishReply, error) {
+	if o.answer != again {
+		return protocol.FinishReply{}, protocol.Refuse(protocol.CodeConflict, "rollout %s was finished before, with other words: the reward was %g, and now it is %g", id, o.answer.reward, again.reward)
+	}
+	return protocol.FinishReply{Counted: o.counted}, nil
+}
+
+// Reasons of a failed environment.
+const (
+	reasonEnvironment = "environment"
+	reasonTimeout     = "timeout"
+)
+
+func checkFinish(req *protocol.FinishRequest) error {
+	switch reward := float64(req.Reward); {
+	case math.IsNaN(reward) || math.IsInf(reward, 0):
+		return protocol.Refuse(protocol.CodeInvalid, "reward is %g: want a finite number", reward)
+	case req.Reason != "" && req.Failed == "":
+		return protocol.Refuse(protocol.CodeInvalid, "reason is %q without failed: say in failed what happened, or leave both out", req.Reason)
+	case req.Reason != "" && req.Reason != reasonEnvironment && req.Reason != reasonTimeout:
+		return protocol.Refuse(protocol.CodeInvalid, "reason is %.40q: want %s or %s", req.Reason, reasonEnvironment, reasonTimeout)
+	case len(req.Tokens) == 0 && len(req.LossMask)+len(req.Logprobs)+len(req.Versions) > 0:
+		return protocol.Refuse(protocol.CodeInvalid, "loss_mask, logprobs or versions stand without tokens: want one entry a token in each")
+	}
+	return nil
+}
+
+// accept takes a worker's reward, or its failure, and lets Play return.
+func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
+	if req.Failed != "" {
+		s.err = fmt.Errorf("env/remote: worker %s failed %s: %w", s.worker, s.id, failure(req))
+		s.answer = answerOf(req)
+		e.end(s, outcome{kind: outcomeFinished})
+		return nil
+	}
+	r := s.record
+	switch {
+	case s.running != nil:
+		return protocol.Refuse(protocol.CodeConflict, "turn %d of %s is still being sampled: wait for its answer before finish", s.running.number, s.id)
+	case len(req.Tokens) > 0 && len(r.turns) > 0:
+		return protocol.Refuse(protocol.CodeInvalid, "tokens: %s was sampled here, and what was recorded is what is trained on: send no tokens", s.id)
+	case len(req.Tokens) > 0:
+		var err error
+		if r, err = e.recordOf(req); err != nil {
+			return err
+		}
+	case len(r.turns) == 0:
+		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s: call sample first, or send tokens with loss_mask, logprobs and versions", s.id)
+	}
+	e.release(s)
+	s.state, s.answer = stateAccepted, answerOf(req)
+	s.sample = live.Sample{
+		ID: s.task.ID, Tokens: r.tokens, LossMask: r.mask, Logprobs: r.logprobs, Versions: r.versions,
+		Reward: req.Reward, Exact: req.Exact, Truncated: r.truncated(),
+		Prompt: req.PromptText, Response: req.ResponseText, Answer: req.AnswerText,
+	}
+	s.signal()
+	return nil
+}
+
+// failure is a worker's failure as the runtime tells failures apart.
+func failure(req *protocol.FinishRequest) error {
+	if req.Reason == reasonTimeout {
+		return fmt.Errorf("%s: %w", req.Failed, context.DeadlineExceeded)
+	}
+	return errors.New(req.Failed)
+}

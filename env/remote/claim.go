@@ -1,0 +1,163 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Limits of a request for claims.
+const (
+	claimsMax = 1024
+	waitMaxS  = 60
+)
+
+// waiter is a worker's call that waits for an offer.
+type waiter struct {
+	worker string
+	got    []*session
+	ready  chan struct{} // closed with the first it got
+}
+
+// Claim implements api.Rollouts: claims are given in the order of offers, to workers
+// in the order in which they began to wait.
+func (e *Environment) Claim(ctx context.Context, req protocol.ClaimRequest) (protocol.Claims, error) {
+	if err := e.checkClaim(&req); err != nil {
+		return protocol.Claims{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.claimErr != nil {
+		return protocol.Claims{}, e.claimErr
+	}
+	e.workers.enter(req.Worker, e.opt.Clock())
+	defer func() { e.workers.leave(req.Worker, e.opt.Clock()) }()
+	var got []*session
+	if e.offers.Len() == 0 && req.WaitS > 0 {
+		got = e.await(ctx, &req)
+	}
+	for len(got) < req.Max && e.offers.Len() > 0 && e.claimErr == nil {
+		s := e.offers.Front().Value.(*session)
+		e.grant(s, req.Worker)
+		got = append(got, s)
+	}
+	if ctx.Err() != nil { // nobody is there to be told
+		e.giveBack(got)
+		return protocol.Claims{}, ctx.Err()
+	}
+	if len(got) == 0 && e.claimErr != nil {
+		return protocol.Claims{}, e.claimErr
+	}
+	return e.claims(got), nil
+}
+
+func checkWorker(name string) error {
+	if err := protocol.CheckName(name); err != nil {
+		return protocol.Refuse(protocol.CodeInvalid, "worker %.140q: %v", name, err)
+	}
+	return nil
+}
+
+func (e *Environment) checkClaim(req *protocol.ClaimRequest) error {
+	if err := checkWorker(req.Worker); err != nil {
+		return err
+	}
+	if req.Max == 0 {
+		req.Max = 1
+	}
+	if req.Max < 0 || req.Max > claimsMax {
+		return protocol.Refuse(protocol.CodeInvalid, "max is %d: want 1 to %d rollouts at once", req.Max, claimsMax)
+	}
+	if !(req.WaitS >= 0 && req.WaitS <= waitMaxS) {
+		return protocol.Refuse(protocol.CodeInvalid, "wait_s is %g: want 0 to %d seconds", req.WaitS, waitMaxS)
+	}
+	if len(req.Environments) > 0 && !slices.Contains(req.Environments, e.opt.Name) {
+		return protocol.Refuse(protocol.CodeInvalid, "this run's rollouts are of environment %q, which is not among the %d that worker %s plays: start a worker that plays it, or send no environments for any",
+			e.opt.Name, len(req.Environments), req.Worker).With("environment", e.opt.Name)
+	}
+	return nil
+}
+
+// await waits until a rollout is offered; it returns none if none was in time. e.mu
+// must be held, and is.
+func (e *Environment) await(ctx context.Context, req *protocol.ClaimRequest) []*session {
+	w := &waiter{worker: req.Worker, ready: make(chan struct{})}
+	place := e.waiters.PushBack(w)
+	e.mu.Unlock()
+	timer := time.NewTimer(time.Duration(req.WaitS * float64(time.Second)))
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+	case <-timer.C:
+	case <-e.noClaims:
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	if len(w.got) == 0 {
+		e.waiters.Remove(place)
+	}
+	return w.got
+}
+
+// firstWaiter takes the waiter that has waited longest, nil if there is none.
+func (e *Environment) firstWaiter() *waiter {
+	front := e.waiters.Front()
+	if front == nil || e.claimErr != nil {
+		return nil
+	}
+	return e.waiters.Remove(front).(*waiter)
+}
+
+// grant makes an offer a worker's claim.
+func (e *Environment) grant(s *session, worker string) {
+	if s.place != nil {
+		e.offers.Remove(s.place)
+		s.place = nil
+	}
+	s.state, s.worker, s.deadline = stateClaimed, worker, e.opt.Clock()+int64(e.opt.ClaimTTL)
+	s.timer = time.AfterFunc(e.opt.ClaimTTL, func() { e.look(s) })
+	e.claimed++
+	e.workers.hold(worker)
+}
+
+// giveBack undoes grants that nobody has heard of: they are offered first, in their order.
+func (e *Environment) giveBack(got []*session) {
+	for _, s := range slices.Backward(got) {
+		if s.state != stateClaimed {
+			continue // it ended meanwhile
+		}
+		e.release(s)
+		s.state, s.worker = stateOffered, ""
+		s.place = e.offers.PushFront(s)
+	}
+	for e.offers.Len() > 0 {
+		w := e.firstWaiter()
+		if w == nil {
+			return
+		}
+		e.hand(e.offers.Front().Value.(*session), w)
+	}
+}
+
+// hand gives an offer to a waiter.
+func (e *Environment) hand(s *session, w *waiter) {
+	e.grant(s, w.worker)
+	w.got = append(w.got, s)
+	close(w.ready)
+}
+
+// claims are the sessions as their worker is told of them.
+func (e *Environment) claims(got []*session) protocol.Claims {
+	var out protocol.Claims
+	for _, s := range got {
+		id := s.task.ID
+		out.Rollouts = append(out.Rollouts, protocol.Claim{
+			ID: s.id, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt,
+			Environment: e.opt.Name, Prompt: s.task.PromptNumber(), Level: s.task.Level,
+			Seed: e.opt.Seed, DeadlineS: e.opt.ClaimTTL.Seconds(),
+		})
+	}
+	return out
+}

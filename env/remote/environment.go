@@ -1,0 +1,220 @@
+package remote
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Kept is how many ended claims are remembered, for calls that come late or again.
+const Kept = 4096
+
+// Options of an environment.
+type Options struct {
+	// Name is what claims call the environment, and what workers may ask for.
+	Name string
+	// Seed is the run's; workers make prompts from it.
+	Seed uint64
+	// ClaimTTL is how long a claim lasts without a call that names it; above 0.
+	ClaimTTL time.Duration
+	// Vocabulary is the number of token ids; at least 1.
+	Vocabulary int
+	// Limits bound what is sampled.
+	Limits Limits
+	// Newest is the newest version that an engine may serve. Nil means that rollouts
+	// sampled elsewhere are refused, because nobody could tell a version from the future.
+	Newest func() loop.Version
+	// Clock returns nanoseconds, never falling. Nil means the process's monotonic clock.
+	Clock func() int64
+	// Logf, if not nil, is told of workers that fell silent. It never sees a payload.
+	Logf func(format string, args ...any)
+}
+
+// Limits bound one rollout, in tokens; 0 stands for no limit.
+type Limits struct {
+	// PromptTokens bounds the prompt of a call to sample, earlier turns included.
+	PromptTokens int
+	// ResponseTokens bounds one response. Prompt and response limit together bound a
+	// rollout that was sampled elsewhere.
+	ResponseTokens int
+}
+
+// Environment implements live.Environment towards the runtime and api.Rollouts
+// towards workers. It is safe for concurrent use.
+type Environment struct {
+	opt Options
+
+	mu sync.Mutex
+	// sessions has every rollout being played, by the id of its claim; latest the last
+	// attempt of each sample; offers those that nobody has claimed, oldest first.
+	sessions map[string]*session
+	latest   map[sampleKey]*session
+	offers   *list.List
+	waiters  *list.List
+	past     past
+	workers  workers
+	claimed  int
+	// claimErr, once set, answers every claim; noClaims is closed with it.
+	claimErr error
+	noClaims chan struct{}
+	// over is closed when nothing more is logged; overErr answers those who wait for it.
+	over    chan struct{}
+	overErr error
+}
+
+// New returns an environment without rollouts.
+func New(opt Options) (*Environment, error) {
+	switch {
+	case opt.Name == "":
+		return nil, errors.New("env/remote: Name is empty: say what the workers play")
+	case opt.ClaimTTL <= 0:
+		return nil, fmt.Errorf("env/remote: a claim that lasts %v: want more than 0", opt.ClaimTTL)
+	case opt.Vocabulary < 1:
+		return nil, fmt.Errorf("env/remote: a vocabulary of %d tokens: want at least 1", opt.Vocabulary)
+	case opt.Limits.PromptTokens < 0 || opt.Limits.ResponseTokens < 0:
+		return nil, fmt.Errorf("env/remote: limits %+v: want 0, for none, or more", opt.Limits)
+	}
+	if opt.Clock == nil {
+		began := time.Now()
+		opt.Clock = func() int64 { return int64(time.Since(began)) }
+	}
+	if opt.Logf == nil {
+		opt.Logf = func(string, ...any) {}
+	}
+	return &Environment{
+		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session),
+		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
+		noClaims: make(chan struct{}), over: make(chan struct{}),
+	}, nil
+}
+
+// Play implements live.Environment: it offers the rollout to the workers and returns
+// when one has finished it, when its claim has expired, or when ctx ends. The sampler
+// is only ever called by this goroutine.
+func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sampler) (live.Sample, error) {
+	s := e.offer(task)
+	for {
+		next := e.next(ctx, s)
+		switch {
+		case next.over:
+			return next.sample, next.err
+		case next.turn != nil:
+			g, err := sampler.Sample(ctx, live.SampleRequest{
+				Prompt: next.turn.prompt, MaxTokens: next.turn.maxTokens,
+				Check: func([]int32) bool { return s.gone.Load() }, // nobody waits for the rest
+			})
+			e.sampled(ctx, s, next.turn, g, err)
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// move is what the goroutine that plays a rollout does next: return, sample a turn, or wait.
+type move struct {
+	over   bool
+	sample live.Sample
+	err    error
+	turn   *turn
+}
+
+func (e *Environment) next(ctx context.Context, s *session) move {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s.state != stateEnded && ctx.Err() != nil {
+		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, ctx.Err()))
+	}
+	switch {
+	case s.state == stateEnded:
+		return move{over: true, err: s.err}
+	case s.state == stateAccepted:
+		s.state = stateReturned
+		e.attend(ctx, s)
+		return move{over: true, sample: s.sample}
+	case s.running != nil:
+		return move{turn: s.running}
+	}
+	return move{}
+}
+
+// sampled records a turn's response, or why there is none.
+func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g live.Generation, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.running = nil
+	switch {
+	case s.state == stateEnded: // its worker fell silent or gave it up meanwhile
+	case err != nil && ctx.Err() != nil:
+		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, err))
+	case err != nil:
+		s.err = fmt.Errorf("env/remote: sampling turn %d of %s: %w", t.number, s.id, err)
+		e.end(s, outcome{kind: outcomeBroken, reason: err.Error()})
+	default:
+		s.record.sampled(t, g)
+		close(t.done)
+	}
+}
+
+// Logged implements live.Acknowledger: a rollout's end is in the log. The worker that
+// finished it is answered now. It does not block.
+func (e *Environment) Logged(id live.RolloutID, counted bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[claimID(id)]; s != nil && s.state == stateReturned {
+		e.end(s, outcome{kind: outcomeFinished, counted: counted})
+	}
+}
+
+// Drain answers claims from now on with CodeUnavailable; rollouts that are claimed may finish.
+func (e *Environment) Drain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuseClaims(protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping: claim again, elsewhere or later"))
+}
+
+// EndRun says that the run is done: claims are answered with protocol.ErrRunEnded, and
+// those who wait for a rollout to be logged, which it no longer will be, with CodeUnavailable.
+func (e *Environment) EndRun() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuseClaims(protocol.ErrRunEnded)
+	e.stop(protocol.Refuse(protocol.CodeUnavailable, "the run has ended before the rollout was logged: it does not count"))
+}
+
+// Close says that this process is no longer the run's: whoever waits or calls is
+// answered with CodeUnavailable. What was under way is issued again by the process that goes on.
+func (e *Environment) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	refusal := protocol.Refuse(protocol.CodeUnavailable, "the control plane has stopped: call again, elsewhere or later")
+	e.refuseClaims(refusal)
+	e.stop(refusal)
+}
+
+// refuseClaims answers claims from now on with err; that the run has ended stands. e.mu must be held.
+func (e *Environment) refuseClaims(err error) {
+	if e.claimErr == nil {
+		close(e.noClaims)
+	}
+	if !errors.Is(e.claimErr, protocol.ErrRunEnded) {
+		e.claimErr = err
+	}
+}
+
+// stop ends every wait. e.mu must be held.
+func (e *Environment) stop(err error) {
+	if e.overErr == nil {
+		e.overErr = err
+		close(e.over)
+	}
+}

@@ -1,0 +1,79 @@
+package remote
+
+import "github.com/headway-rl/headway/protocol"
+
+// outcomeKind is a way in which a claim ends.
+type outcomeKind uint8
+
+const (
+	outcomeFinished outcomeKind = iota
+	outcomeExpired
+	outcomeUnwanted
+	outcomeBroken
+	outcomeUnlogged
+)
+
+func (k outcomeKind) String() string {
+	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged"}[k]
+}
+
+// answer is what a worker finished a rollout with, as far as two of them are compared.
+type answer struct {
+	reward float32
+	exact  bool
+	failed string
+	tokens int
+}
+
+// outcome is what became of a claim.
+type outcome struct {
+	kind    outcomeKind
+	worker  string
+	counted bool
+	answer  answer
+	reason  string
+}
+
+// refusal says what happened to somebody who comes too late.
+func (o *outcome) refusal(id string) error {
+	var r *protocol.Refusal
+	switch o.kind {
+	case outcomeFinished:
+		return protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: claim another", id).With("outcome", o.kind.String()).With("counted", o.counted)
+	case outcomeExpired:
+		r = protocol.Refuse(protocol.CodeExpired, "the claim of %s has expired, because %s; it is tried again as another attempt, and this one's work counts for nothing: claim another, and call touch while tools are at work", id, o.reason)
+	case outcomeUnwanted:
+		r = protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: %s; its work counts for nothing: claim another", id, o.reason)
+	case outcomeUnlogged:
+		return protocol.Refuse(protocol.CodeUnavailable, "the control plane stopped before %s was logged: it is played again as another attempt, if it is still needed: claim again, elsewhere or later", id)
+	default:
+		r = protocol.Refuse(protocol.CodeExpired, "rollout %s has ended, because its engine failed: %s; it is tried again as another attempt: claim another", id, o.reason)
+	}
+	return r.With("outcome", o.kind.String())
+}
+
+// past remembers the outcomes of the last Kept claims.
+type past struct {
+	outcomes map[string]*outcome
+	order    []string
+	next     int
+}
+
+func newPast() past { return past{outcomes: make(map[string]*outcome)} }
+
+func (p *past) add(id string, o outcome) {
+	if _, known := p.outcomes[id]; known { // an attempt is played once; keep the order sound if one is not
+		p.outcomes[id] = &o
+		return
+	}
+	if len(p.order) < Kept {
+		p.order = append(p.order, id)
+	} else {
+		delete(p.outcomes, p.order[p.next])
+		p.order[p.next] = id
+		p.next = (p.next + 1) % Kept
+	}
+	p.outcomes[id] = &o
+}
+
+func (p *past) find(id string) *outcome { return p.outcomes[id] }

@@ -1,0 +1,265 @@
+package remote
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// state is how far a rollout that is being played has come.
+type state uint8
+
+const (
+	// stateOffered waits for a worker, stateClaimed has one.
+	stateOffered state = iota
+	stateClaimed
+	// stateAccepted has its reward, stateReturned has given it to the runtime.
+	stateAccepted
+	stateReturned
+	// stateEnded is remembered only by its outcome.
+	stateEnded
+)
+
+// sampleKey names the place of a rollout, whatever its attempt.
+type sampleKey struct {
+	group  loop.GroupID
+	sample int32
+}
+
+func keyOf(id live.RolloutID) sampleKey { return sampleKey{id.Group, id.Sample} }
+
+// claimID names an attempt in every call of a worker.
+func claimID(id live.RolloutID) string {
+	return fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt)
+}
+
+// parseClaimID is the inverse of claimID; false for text that it never returns.
+func parseClaimID(text string) (id live.RolloutID, ok bool) {
+	n, err := fmt.Sscanf(text, "g%d-s%d-a%d", &id.Group, &id.Sample, &id.Attempt)
+	return id, n == 3 && err == nil && claimID(id) == text
+}
+
+// session is one rollout attempt while it is played. The environment's mutex guards it.
+type session struct {
+	task live.Task
+	id   string
+	// place is the session's in the list of offers, nil once it is claimed.
+	place *list.Element
+	state state
+	// worker holds the claim; calls of it are open; with none, the claim lasts until deadline.
+	worker   string
+	calls    int
+	deadline int64
+	// timer looks at the claim when it may have expired.
+	timer   *time.Timer
+	record  record
+	running *turn
+	// sample and answer are what the worker finished with, err what Play returns.
+	sample live.Sample
+	answer answer
+	err    error
+	// wake, of one element, tells the goroutine that plays that something changed;
+	// gone tells the engine that nobody waits for the response.
+	wake chan struct{}
+	gone atomic.Bool
+	// detach ends what attend began, nil before.
+	detach func() bool
+	// done is closed when the session has ended, by outcome.
+	done    chan struct{}
+	outcome outcome
+}
+
+// offer puts a rollout at the end of the offers, or gives it to the worker that has waited longest.
+func (e *Environment) offer(task live.Task) *session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if old := e.latest[keyOf(task.ID)]; old != nil {
+		e.supersede(old, s)
+	}
+	e.sessions[s.id], e.latest[keyOf(task.ID)] = s, s
+	if w := e.firstWaiter(); w != nil {
+		e.hand(s, w)
+		return s
+	}
+	s.place = e.offers.PushBack(s)
+	return s
+}
+
+// supersede ends an attempt that another has taken the place of.
+func (e *Environment) supersede(old, by *session) {
+	old.err = fmt.Errorf("env/remote: %s has taken the place of %s: %w", by.id, old.id, context.Canceled)
+	e.end(old, outcome{kind: outcomeUnwanted, reason: by.id + " has taken its place"})
+}
+
+// giveUp ends a session whose rollout the runtime gave up. One whose reward was
+// accepted does not count, or nobody knows while the process stops; any other is unwanted.
+func (e *Environment) giveUp(s *session, err error) {
+	s.err = err
+	switch {
+	case s.state < stateAccepted:
+		e.end(s, outcome{kind: outcomeUnwanted, reason: "the loop has given it up"})
+	case e.claimErr != nil:
+		e.end(s, outcome{kind: outcomeUnlogged})
+	default:
+		e.end(s, outcome{kind: outcomeFinished})
+	}
+}
+
+// attend frees the worker of a rollout whose sample the runtime has, should the
+// runtime give it up: its context then ends, and Logged need not follow.
+func (e *Environment) attend(ctx context.Context, s *session) {
+	s.detach = context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if s.state == stateReturned {
+			e.giveUp(s, nil)
+		}
+	})
+}
+
+// overdue reports whether the claim has lasted its time.
+func (s *session) overdue(now int64) bool {
+	return s.state == stateClaimed && s.calls == 0 && now >= s.deadline
+}
+
+// look ends a claim that has expired, or looks again when it may have.
+func (e *Environment) look(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch now := e.opt.Clock(); {
+	case s.overdue(now):
+		e.expire(s, now)
+	case s.state == stateClaimed && s.calls == 0:
+		s.timer.Reset(time.Duration(s.deadline - now))
+	}
+}
+
+// expire ends a claim whose worker fell silent.
+func (e *Environment) expire(s *session, now int64) {
+	silent := e.opt.ClaimTTL + time.Duration(now-s.deadline)
+	s.err = fmt.Errorf("env/remote: worker %s was silent for %v, and its claim of %s lasts %v: %w",
+		s.worker, silent.Round(time.Millisecond), s.id, e.opt.ClaimTTL, context.DeadlineExceeded)
+	e.opt.Logf("the claim of %s has expired: worker %s was silent for %v", s.id, s.worker, silent.Round(time.Millisecond))
+	e.workers.lose(s.worker)
+	e.end(s, outcome{kind: outcomeExpired, reason: fmt.Sprintf("worker %s was silent for %v", s.worker, e.opt.ClaimTTL)})
+}
+
+// end ends a session. Only the first end counts.
+func (e *Environment) end(s *session, o outcome) {
+	if s.state == stateEnded {
+		return
+	}
+	e.release(s)
+	if s.place != nil {
+		e.offers.Remove(s.place)
+		s.place = nil
+	}
+	o.worker, o.answer = s.worker, s.answer
+	s.state, s.outcome = stateEnded, o
+	delete(e.sessions, s.id)
+	if e.latest[keyOf(s.task.ID)] == s {
+		delete(e.latest, keyOf(s.task.ID))
+	}
+	if s.worker != "" {
+		e.past.add(s.id, o)
+	}
+	if s.detach != nil {
+		s.detach()
+	}
+	s.gone.Store(true)
+	close(s.done)
+	s.signal()
+}
+
+// release says that a session is no longer its worker's to keep alive.
+func (e *Environment) release(s *session) {
+	if s.state == stateClaimed {
+		e.claimed--
+		e.workers.drop(s.worker)
+		s.timer.Stop()
+	}
+}
+
+func (s *session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// enter finds the session that a worker names and notes that a call of it is open;
+// leave must follow. Without a session, the outcome says what became of it, if it is known.
+func (e *Environment) enter(id, worker string) (*session, *outcome, error) {
+	if err := checkWorker(worker); err != nil {
+		return nil, nil, err
+	}
+	rollout, ok := parseClaimID(id)
+	if !ok {
+		return nil, nil, protocol.Refuse(protocol.CodeNotFound, "rollout %q: want the id of a claim, such as g12-s3-a1", id)
+	}
+	s, now := e.sessions[id], e.opt.Clock()
+	if e.overErr != nil && e.past.find(id) == nil {
+		return nil, nil, e.stopped(id)
+	}
+	if s != nil && s.overdue(now) {
+		e.expire(s, now)
+		s = nil
+	}
+	if s == nil {
+		return nil, e.past.find(id), e.unknown(id, rollout, worker)
+	}
+	if s.state == stateOffered {
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is not claimed: claim it first", id)
+	}
+	if s.worker != worker {
+		return nil, nil, otherWorker(id, s.worker, worker)
+	}
+	s.calls++
+	e.workers.enter(worker, now)
+	return s, nil, nil
+}
+
+// stopped is the refusal of a call that comes after EndRun or Close.
+func (e *Environment) stopped(id string) error {
+	if errors.Is(e.claimErr, protocol.ErrRunEnded) {
+		return protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: the run has ended", id)
+	}
+	return e.overErr
+}
+
+// unknown is the refusal of a call that names a rollout that is not being played.
+func (e *Environment) unknown(id string, rollout live.RolloutID, worker string) error {
+	if o := e.past.find(id); o != nil {
+		if o.worker != worker {
+			return otherWorker(id, o.worker, worker)
+		}
+		return o.refusal(id)
+	}
+	if s := e.latest[keyOf(rollout)]; s != nil {
+		return protocol.Refuse(protocol.CodeExpired, "rollout %s: %s has taken its place, and its work counts for nothing: claim another", id, s.id).With("by", s.id)
+	}
+	return protocol.Refuse(protocol.CodeExpired, "rollout %s is not being played: it ended long ago or before the control plane started, and nothing can be added to it: claim another", id)
+}
+
+func otherWorker(id, holder, worker string) error {
+	return protocol.Refuse(protocol.CodeConflict, "rollout %s is claimed by worker %s, not by %s: each worker names its own claims", id, holder, worker).With("worker", holder)
+}
+
+// leave ends a call that enter began: the claim lasts its time from now.
+func (e *Environment) leave(s *session) {
+	now := e.opt.Clock()
+	s.calls--
+	e.workers.leave(s.worker, now)
+	if s.calls == 0 && s.state == stateClaimed {
+		s.deadline = now + int64(e.opt.ClaimTTL)
+		s.timer.Reset(e.opt.ClaimTTL)
+	}
+}
