@@ -1,0 +1,203 @@
+package api
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// figure is a metric that is read from the status when Prometheus asks. Its labels are words
+// of a bounded set: states, codes, the names of engines. No rollout, group or worker is one.
+type figure struct {
+	name, help string
+	kind       prometheus.ValueType
+	labels     []string
+	read       func(s protocol.Status, emit func(value float64, labels ...string))
+}
+
+// one is a figure without labels.
+func one(name, help string, kind prometheus.ValueType, read func(s protocol.Status) float64) figure {
+	return figure{name, help, kind, nil, func(s protocol.Status, emit func(float64, ...string)) { emit(read(s)) }}
+}
+
+const (
+	gauge   = prometheus.GaugeValue
+	counter = prometheus.CounterValue
+)
+
+// planeStates are the states of a control plane, engineStates of an engine, trainerStates of
+// a trainer, bindings the sides that can limit a run, stallCodes the watchdog's.
+var (
+	planeStates   = []string{"starting", "running", "draining", "standby", "stopped", "failed"}
+	trainerStates = []string{"absent", "idle", "offered", "training", "embedded"}
+	bindings      = []string{"rollout", "train", "environment", "sync"}
+	stallCodes    = []string{"no_trainer", "silent_trainer", "lost_worker", "no_worker", "straggler", "engine_paused",
+		"engine_lost", "queue_full", "short_batch", "hold", "disk_full", "unknown"}
+)
+
+// oneOf emits a 1 for the word that holds and a 0 for the others, so that a series goes to
+// 0 instead of away.
+func oneOf(words []string, holds func(word string) bool, emit func(float64, ...string)) {
+	for _, word := range words {
+		emit(truth(holds(word)), word)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// figures in the order of docs/operations.md, which is tested against them.
+var figures = []figure{
+	{"headway_state", "1 for the control plane's state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
+		oneOf(planeStates, func(w string) bool { return w == s.State }, emit)
+	}},
+	one("headway_uptime_seconds", "Time since the process began.", gauge, func(s protocol.Status) float64 { return s.UptimeS }),
+	one("headway_policy_version", "Newest committed policy version.", gauge, func(s protocol.Status) float64 { return float64(s.Version) }),
+	one("headway_train_steps_total", "Train steps done.", counter, func(s protocol.Status) float64 { return float64(s.Steps) }),
+	{"headway_rollouts", "Rollout attempts that are somewhere, by state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
+		emit(float64(s.Ledger.InFlight), "in_flight")
+		emit(float64(s.Ledger.Waiting), "waiting")
+		emit(float64(s.Ledger.Queued), "queued")
+		emit(float64(s.Ledger.Leased), "leased")
+	}},
+	one("headway_rollouts_admitted_total", "Rollout attempts ever started.", counter, func(s protocol.Status) float64 { return float64(s.Ledger.Admitted) }),
+	{"headway_rollouts_ended_total", "Rollout attempts that have ended, by end.", counter, []string{"end"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, end := range []struct {
+			name  string
+			count int64
+		}{{"trained", s.Ledger.Trained}, {"evicted", s.Ledger.Evicted}, {"discarded", s.Ledger.Discarded}, {"filtered", s.Ledger.Filtered},
+			{"pruned", s.Ledger.Pruned}, {"cancelled", s.Ledger.Cancelled}, {"failed", s.Ledger.Failed}} {
+			emit(float64(end.count), end.name)
+		}
+	}},
+	one("headway_ledger_balanced", "1 while every attempt is accounted for; 0 is a defect.", gauge, func(s protocol.Status) float64 { return truth(s.Ledger.Balanced) }),
+	one("headway_queue_groups", "Groups ready for the trainer.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.Groups) }),
+	one("headway_queue_capacity_groups", "Groups that the queue takes.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.CapacityGroups) }),
+	one("headway_queue_held_groups", "Ready groups kept out of a full queue.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.HeldGroups) }),
+	one("headway_live_groups", "Groups with rollouts under way.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.LiveGroups) }),
+	one("headway_batch_groups", "Groups of a batch.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.BatchGroups) }),
+	{"headway_engine_version", "Policy version that an engine, or a stage of it, serves.", gauge, []string{"engine", "stage"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, e := range s.Engines {
+			if len(e.Stages) == 0 {
+				emit(float64(e.Version), e.Name, "0")
+			}
+			for _, stage := range e.Stages {
+				emit(float64(stage.Version), e.Name, strconv.Itoa(stage.Stage))
+			}
+		}
+	}},
+	{"headway_engine_state", "1 for the state that an engine is in.", gauge, []string{"engine", "state"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, e := range s.Engines {
+			emit(1, e.Name, e.State)
+		}
+	}},
+	{"headway_engine_active_rollouts", "Rollouts that an engine generates.", gauge, []string{"engine"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, e := range s.Engines {
+			emit(float64(e.Active), e.Name)
+		}
+	}},
+	{"headway_engine_slots", "Rollouts that an engine may generate at a time.", gauge, []string{"engine"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, e := range s.Engines {
+			emit(float64(e.Slots), e.Name)
+		}
+	}},
+	{"headway_trainer_state", "1 for the trainer's state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
+		oneOf(trainerStates, func(w string) bool { return w == s.Trainer.State }, emit)
+	}},
+	one("headway_trainer_lease", "Lease at the trainer, 0 for none.", gauge, func(s protocol.Status) float64 { return float64(s.Trainer.Lease) }),
+	one("headway_trainer_silent_seconds", "Time since the trainer's last word.", gauge, func(s protocol.Status) float64 { return s.Trainer.SilentS }),
+	one("headway_trainer_idle_ratio", "Share of time in which the trainer waited for a batch.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),
+	one("trainer_idle_ratio", "verl's trainer/idle_ratio: the same as headway_trainer_idle_ratio.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),
+	one("headway_workers_known", "Environment workers that called within the last minute.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Known) }),
+	one("headway_workers_silent", "Environment workers that hold claims and are silent.", gauge, func(s protocol.Status) float64 { return float64(len(s.Workers.Silent)) }),
+	one("headway_rollouts_claimed", "Rollouts at environment workers.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Claimed) }),
+	one("headway_rollouts_offered", "Rollouts that wait for an environment worker.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Offered) }),
+	{"headway_staleness_versions", "Staleness of the groups trained in the last steps.", gauge, []string{"statistic"}, func(s protocol.Status, emit func(float64, ...string)) {
+		emit(s.Staleness.Mean, "mean")
+		emit(s.Staleness.P50, "p50")
+		emit(s.Staleness.P95, "p95")
+		emit(s.Staleness.Max, "max")
+		emit(s.Staleness.PQS, "pqs_mean")
+		emit(s.Staleness.IQS, "iqs_mean")
+	}},
+	{"headway_binding", "1 for the side that limits the run.", gauge, []string{"side"}, func(s protocol.Status, emit func(float64, ...string)) {
+		oneOf(bindings, func(w string) bool { return w == s.Binding }, emit)
+	}},
+	{"headway_stalled", "1 for what is missing while nothing makes progress.", gauge, []string{"code"}, func(s protocol.Status, emit func(float64, ...string)) {
+		found := make(map[string]bool)
+		if s.Stall != nil {
+			for _, f := range s.Stall.Findings {
+				found[f.Code] = true
+			}
+		}
+		oneOf(stallCodes, func(w string) bool { return found[w] }, emit)
+	}},
+	one("headway_stalled_seconds", "Time without progress, once the watchdog complains; else 0.", gauge, func(s protocol.Status) float64 {
+		if s.Stall == nil {
+			return 0
+		}
+		return s.Stall.SinceS
+	}),
+	one("headway_recovery_seconds", "Time that the process took to recover the run at its start; 0 for a new run.", gauge, func(s protocol.Status) float64 { return recovery(s).WallS }),
+	one("headway_recovery_events", "Events replayed after the snapshot at the start.", gauge, func(s protocol.Status) float64 { return float64(recovery(s).Events) }),
+	one("headway_recoveries_total", "Recoveries of this run.", counter, func(s protocol.Status) float64 { return float64(recovery(s).Restarts) }),
+	one("headway_writer_epoch", "Epoch of the writer's fence.", gauge, func(s protocol.Status) float64 { return float64(s.Writer.Epoch) }),
+	{"headway_disk_bytes", "Bytes that the store holds, by kind.", gauge, []string{"kind"}, func(s protocol.Status, emit func(float64, ...string)) {
+		emit(float64(s.Disk.LogBytes), "log")
+		emit(float64(s.Disk.PayloadBytes), "payloads")
+		emit(float64(s.Disk.WeightsBytes), "weights")
+	}},
+	one("headway_disk_max_bytes", "Bytes that log and payloads may take.", gauge, func(s protocol.Status) float64 { return float64(s.Disk.BytesMax) }),
+	one("headway_disk_full", "1 while writes wait for room.", gauge, func(s protocol.Status) float64 { return truth(s.Disk.Full) }),
+}
+
+func recovery(s protocol.Status) protocol.Recovery {
+	if s.Recovery == nil {
+		return protocol.Recovery{}
+	}
+	return *s.Recovery
+}
+
+// descriptions of the figures, made once.
+var descriptions = func() []*prometheus.Desc {
+	made := make([]*prometheus.Desc, len(figures))
+	for i, f := range figures {
+		made[i] = prometheus.NewDesc(f.name, f.help, f.labels, nil)
+	}
+	return made
+}()
+
+var infoDescription = prometheus.NewDesc("headway_info", "1, with what this process is.", []string{"version", "run", "policy"}, nil)
+
+// planeCollector reads one status for each scrape.
+type planeCollector struct {
+	version string
+	status  func() protocol.Status
+}
+
+// Describe tells the registry what there is.
+func (c *planeCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- infoDescription
+	for _, d := range descriptions {
+		to <- d
+	}
+}
+
+// Collect sends the figures of one status.
+func (c *planeCollector) Collect(to chan<- prometheus.Metric) {
+	s := c.status()
+	to <- prometheus.MustNewConstMetric(infoDescription, gauge, 1, c.version, s.Run, s.Policy)
+	for i, f := range figures {
+		f.read(s, func(value float64, labels ...string) {
+			if metric, err := prometheus.NewConstMetric(descriptions[i], f.kind, value, labels...); err == nil {
+				to <- metric
+			}
+		})
+	}
+}

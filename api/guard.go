@@ -1,0 +1,276 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// handler answers a request or returns why not; it has written nothing where it returns an error,
+// unless the reply broke off.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// flag says what is special about a path.
+type flag uint8
+
+const (
+	// takesWork: it is refused, and its context ends, when the server drains.
+	takesWork flag = 1 << iota
+	// largeBody: its body is bounded by WeightsBytesMax, not by BodyBytesMax.
+	largeBody
+	// replyAsIs: it is idempotent by what it names (a lease, a version), and its bodies are too large to
+	// be kept under an Idempotency-Key.
+	replyAsIs
+	// always: it is answered by a standby, too.
+	always
+	// unbounded: it does not count among its role's requests; it has a bound of its own.
+	unbounded
+)
+
+// route adds a path for some roles; the admin's is always among them.
+func (s *Server) route(pattern string, roles Role, h handler, flags ...flag) {
+	var all flag
+	for _, f := range flags {
+		all |= f
+	}
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.guard(w, r, roles|RoleAdmin, all, h); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// serve stands before every path: what a request must not be, whatever it asks for, and
+// what is counted and logged of it.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	started := s.opt.Clock()
+	reply := s.newReply(w)
+	body := s.paceBody(reply, r)
+	defer func() {
+		thrown := recover()
+		if thrown != nil && thrown != http.ErrAbortHandler {
+			s.opt.Logf("api: defect: %s %s: panic: %v\n%s", r.Method, routeOf(r), thrown, debug.Stack())
+			if !reply.began {
+				writeError(reply, protocol.Refuse(protocol.CodeInternal, "a defect of the server: its log has the place"))
+				thrown = nil
+			} else {
+				thrown = http.ErrAbortHandler
+			}
+		}
+		body.leave()
+		reply.extend()
+		s.account(r, reply, s.opt.Clock().Sub(started))
+		if thrown != nil {
+			panic(thrown)
+		}
+	}()
+	if err := s.plausible(r); err != nil {
+		writeError(reply, err)
+		return
+	}
+	s.mux.ServeHTTP(reply, r)
+}
+
+// plausible refuses what no client of this API sends: a path that climbs, a browser led
+// here by a foreign page or name, a secret in an address.
+func (s *Server) plausible(r *http.Request) error {
+	if err := checkPath(r); err != nil {
+		return err
+	}
+	if s.opt.Tokens == nil && !loopbackHost(r.Host) {
+		return protocol.Refuse(protocol.CodeForbidden, "the Host header names %.100q: a server without tokens answers to localhost, 127.0.0.1 and [::1] alone, so that no foreign page can reach it by a name of its own. Give it a token file to use other names", r.Host)
+	}
+	if err := s.origins.Check(r); err != nil {
+		return protocol.Refuse(protocol.CodeForbidden, "the request comes from a page of another origin: this API is not for foreign pages")
+	}
+	for _, name := range []string{"token", "access_token"} {
+		if r.URL.RawQuery != "" && r.URL.Query().Has(name) {
+			return protocol.Refuse(protocol.CodeInvalid, "a token stands in the address, where logs and histories keep it: send it as the header Authorization: Bearer TOKEN, and replace this one")
+		}
+	}
+	return nil
+}
+
+// checkPath refuses every path that is not plainly itself, before any part of it is used.
+func checkPath(r *http.Request) error {
+	path, escaped := r.URL.Path, strings.ToLower(r.URL.EscapedPath())
+	climbs := !strings.HasPrefix(path, "/") || strings.Contains(path, "//")
+	for part := range strings.SplitSeq(path, "/") {
+		climbs = climbs || part == "." || part == ".."
+	}
+	hidden := strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") || strings.Contains(path, "\\")
+	control := strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c == 0x7f || c == 0xfffd })
+	if climbs || hidden || control {
+		return protocol.Refuse(protocol.CodeInvalid, "the path has empty, climbing or hidden parts: want the plain path of the API")
+	}
+	return nil
+}
+
+// loopbackHost reports whether a Host header names this machine.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// guard asks who it is and whether there is room, and runs the handler.
+func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags flag, h handler) error {
+	who, err := s.admit(w, r, roles)
+	if err != nil {
+		return err
+	}
+	if reply, ok := w.(*reply); ok {
+		reply.role = who.role
+	}
+	if flags&always == 0 && !s.draining() {
+		if err := s.ports().Plane.Ready(); err != nil {
+			return notReady(err)
+		}
+	}
+	if flags&unbounded == 0 {
+		leave, err := s.enter(who.role)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	if flags&takesWork != 0 {
+		if s.draining() {
+			return errDraining
+		}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(s.working, func() { cancel(errDraining) })()
+		r = r.WithContext(ctx)
+	}
+	s.boundBody(w, r, flags)
+	if key := r.Header.Get("Idempotency-Key"); key != "" && flags&replyAsIs == 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return s.once(w, r, who, key, h)
+	}
+	return h(w, r)
+}
+
+// caller is who asks.
+type caller struct {
+	role Role
+	// place of the token in its file, -1 where nobody is asked.
+	place int
+}
+
+// admit finds out who asks and whether the roles of a path have it.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (caller, error) {
+	if s.opt.Tokens == nil {
+		return caller{role: 0, place: -1}, nil
+	}
+	header := r.Header.Values("Authorization")
+	if len(header) != 1 || bearer(header[0]) == nil {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "no token: send the header Authorization: Bearer TOKEN")
+	}
+	role, place := s.opt.Tokens.find(bearer(header[0]))
+	if role == 0 {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "the token is not known: want one of the server's token file, which is read at its start")
+	}
+	if role&roles == 0 {
+		return caller{}, protocol.Refuse(protocol.CodeForbidden, "a token of role %s may not do this: it takes %s", role, roles).With("role", role.String())
+	}
+	return caller{role, place}, nil
+}
+
+// enter counts a request among its role's.
+func (s *Server) enter(role Role) (leave func(), err error) {
+	slots := s.busy[len(s.busy)-1]
+	for i := range roleNames {
+		if role == 1<<i {
+			slots = s.busy[i]
+		}
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	default:
+		return nil, protocol.Refuse(protocol.CodeBusy, "%d requests of this role are under way: wait for some of them", s.opt.RequestsMax).With("requests_max", s.opt.RequestsMax)
+	}
+}
+
+func notReady(err error) error {
+	if refusal, ok := errors.AsType[*protocol.Refusal](err); ok {
+		return refusal
+	}
+	return protocol.Refuse(protocol.CodeUnavailable, "%v", err)
+}
+
+// fail answers with a handler's error, and logs those that an operator can do something about.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && s.working.Err() == nil && errors.Is(err, context.Canceled) {
+		err = protocol.Refuse(protocol.CodeUnavailable, "the client left") // nobody reads this
+	} else if errors.Is(err, context.Canceled) && s.draining() {
+		err = errDraining
+	}
+	if refusal := refusalOf(err); !errors.Is(err, ErrRunEnded) && (refusal.Code == protocol.CodeInternal || refusal.Code == protocol.CodeDiskFull) {
+		s.opt.Logf("api: %s %s: %v", r.Method, routeOf(r), err)
+	}
+	if reply, ok := w.(*reply); ok && reply.began {
+		panic(http.ErrAbortHandler) // the status is out: a reply that breaks off must look like one
+	}
+	writeError(w, err)
+}
+
+// nowhere answers paths that are not there.
+func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := s.mux.Handler(other); pattern != "/" {
+			methods = append(methods, method)
+		}
+	}
+	if len(methods) > 0 && !slices.Contains(methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		writeError(w, protocol.Refuse(protocol.CodeNotFound, "%.20q is not for this path: want %s", r.Method, strings.Join(methods, " or ")))
+		return
+	}
+	writeError(w, protocol.Refuse(protocol.CodeNotFound, "no such path: the API's begin with /api/v1/, and GET /api/v1/status says what this server is"))
+}
+
+// routeOf is a request's pattern without its method: a bounded set of words.
+func routeOf(r *http.Request) string {
+	_, path, ok := strings.Cut(r.Pattern, " ")
+	if !ok {
+		return "other"
+	}
+	return path
+}
+
+// account counts and logs a request that has ended. Its query and headers are never logged.
+func (s *Server) account(r *http.Request, reply *reply, took time.Duration) {
+	s.metrics.request(routeOf(r), reply.status, took)
+	if s.opt.Debugf == nil {
+		return
+	}
+	who := "-"
+	if reply.role != 0 {
+		who = reply.role.String()
+	}
+	line := fmt.Sprintf("api: %s %.200q %d %d bytes %.1f ms %s", r.Method, r.URL.EscapedPath(), reply.status, reply.bytes, float64(took.Microseconds())/1000, who)
+	if reply.payload != nil {
+		line += fmt.Sprintf(" body %q", reply.payload)
+	}
+	s.opt.Debugf("%s", line)
+}

@@ -1,0 +1,4 @@
+package api
+
+// meetingRoutes has the paths of this file.
+func (s *Server) meetingRoutes() {}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// metrics has a registry of its own, so that nothing else in the process adds to it.
+type metrics struct {
+	registry    *prometheus.Registry
+	scrape      http.Handler
+	requests    *prometheus.CounterVec
+	seconds     *prometheus.HistogramVec
+	connections prometheus.Counter
+	// cached has the handles of routes and codes: a lookup by labels hashes them each time.
+	cached sync.Map
+}
+
+type requestKey struct {
+	route string
+	code  int
+}
+
+type requestHandles struct {
+	count   prometheus.Counter
+	seconds prometheus.Observer
+}
+
+func newMetrics(version string, status func() protocol.Status) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "headway_http_requests_total",
+			Help: "Requests answered, by pattern of the path and status."}, []string{"path", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "headway_http_request_duration_seconds",
+			Help:    "Time to answer, waiting for work included.",
+			Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 15, 60, 300}}, []string{"path"}),
+		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
+			Help: "Connections closed because too many were open."}),
+	}
+	m.registry.MustRegister(m.requests, m.seconds, m.connections, &planeCollector{version: version, status: status},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return m
+}
+
+// request counts one request.
+func (m *metrics) request(route string, code int, took time.Duration) {
+	key := requestKey{route, code}
+	handles, ok := m.cached.Load(key)
+	if !ok {
+		handles, _ = m.cached.LoadOrStore(key, &requestHandles{
+			m.requests.WithLabelValues(route, strconv.Itoa(code)), m.seconds.WithLabelValues(route)})
+	}
+	h := handles.(*requestHandles)
+	h.count.Inc()
+	h.seconds.Observe(took.Seconds())
+}
+
+// refused counts one connection that there was no room for.
+func (m *metrics) refused() { m.connections.Inc() }
+
+// scrape answers Prometheus.
+func (s *Server) scrape(w http.ResponseWriter, r *http.Request) error {
+	s.metrics.scrape.ServeHTTP(w, r)
+	return nil
+}

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"crypto/tls"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Options say how a control plane is reached and what a client may take of it. The
+// zero value serves loopback without tokens under the limits below.
+type Options struct {
+	// Tokens say who may do what; nil asks nobody, which Serve refuses off loopback.
+	Tokens *Tokens
+	// TLS, if not nil, has the certificate that every path is served under.
+	TLS *tls.Config
+	// Version is the program's, for the page and the metrics; empty is unknown.
+	Version string
+	// Directories are those below which a trainer may publish files that lie on a shared disk; none by default.
+	Directories []string
+
+	// HeaderBytesMax bounds a request's line and headers. Default 32 KiB.
+	HeaderBytesMax int
+	// BodyBytesMax bounds a request's body, weights apart. Default 256 MiB.
+	BodyBytesMax int64
+	// WeightsBytesMax bounds the body that publishes a version. Default 64 GiB.
+	WeightsBytesMax int64
+	// HeaderPatience is how long a client may take over its headers. Default 10 s.
+	HeaderPatience time.Duration
+	// BodyPatience is how long a client may hold up a body or a reply beyond what BytesPerSMin
+	// allows; longer pauses end the connection. Default 30 s.
+	BodyPatience time.Duration
+	// BytesPerSMin is the slowest speed of a body or a reply. Default 16 KiB/s.
+	BytesPerSMin int64
+	// ConnectionsMax bounds open connections; those above it are told so and closed. Default 8192.
+	ConnectionsMax int
+	// RequestsMax bounds the requests of one role under way at a time, those that wait for work
+	// included; more are CodeBusy. Default 4096.
+	RequestsMax int
+	// StreamsMax bounds the subscribers of the event stream. Default 64.
+	StreamsMax int
+	// RepliesMax, ReplyBytesMax and ReplyAge bound the replies that are kept by Idempotency-Key:
+	// their number, their bytes and their age. Defaults 4096, 64 MiB and 10 minutes.
+	RepliesMax    int
+	ReplyBytesMax int64
+	ReplyAge      time.Duration
+	// Drain is how long Serve lets running requests end after its context has. Default 30 s.
+	Drain time.Duration
+	// Heartbeat is the time between two comments on a silent event stream. Default 15 s.
+	Heartbeat time.Duration
+
+	// Clock reads the time that ages and durations are measured by. Default time.Now.
+	Clock func() time.Time
+	// Logf, if not nil, is told of defects and of what an operator ought to know.
+	Logf func(format string, args ...any)
+	// Debugf, if not nil, gets a line for every request: never a token, and no body unless LogPayloads.
+	Debugf func(format string, args ...any)
+	// LogPayloads lets the beginning of JSON bodies, prompts and completions in them, into the debug log.
+	LogPayloads bool
+}
+
+// withDefaults returns the options with everything unset filled in.
+func (o Options) withDefaults() Options {
+	orInt(&o.HeaderBytesMax, 32<<10)
+	orInt(&o.BodyBytesMax, 256<<20)
+	orInt(&o.WeightsBytesMax, 64<<30)
+	orInt(&o.HeaderPatience, 10*time.Second)
+	orInt(&o.BodyPatience, 30*time.Second)
+	orInt(&o.BytesPerSMin, 16<<10)
+	orInt(&o.ConnectionsMax, 8192)
+	orInt(&o.RequestsMax, 4096)
+	orInt(&o.StreamsMax, 64)
+	orInt(&o.RepliesMax, 4096)
+	orInt(&o.ReplyBytesMax, 64<<20)
+	orInt(&o.ReplyAge, 10*time.Minute)
+	orInt(&o.Drain, 30*time.Second)
+	orInt(&o.Heartbeat, 15*time.Second)
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	return o
+}
+
+func orInt[T ~int | ~int64](value *T, otherwise T) {
+	if *value == 0 {
+		*value = otherwise
+	}
+}
+
+// validate reports a limit that cannot be meant.
+func (o Options) validate() error {
+	for _, limit := range []struct {
+		name  string
+		value int64
+	}{
+		{"HeaderBytesMax", int64(o.HeaderBytesMax)}, {"BodyBytesMax", o.BodyBytesMax}, {"WeightsBytesMax", o.WeightsBytesMax},
+		{"HeaderPatience", int64(o.HeaderPatience)}, {"BodyPatience", int64(o.BodyPatience)}, {"BytesPerSMin", o.BytesPerSMin},
+		{"ConnectionsMax", int64(o.ConnectionsMax)}, {"RequestsMax", int64(o.RequestsMax)}, {"StreamsMax", int64(o.StreamsMax)},
+		{"RepliesMax", int64(o.RepliesMax)}, {"ReplyBytesMax", o.ReplyBytesMax}, {"ReplyAge", int64(o.ReplyAge)},
+		{"Drain", int64(o.Drain)}, {"Heartbeat", int64(o.Heartbeat)},
+	} {
+		if limit.value < 0 || limit.value == math.MaxInt64 {
+			return fmt.Errorf("api: %s is %d: want a positive limit, or 0 for the default", limit.name, limit.value)
+		}
+	}
+	return nil
+}
+
+// LoadTLS reads a certificate and its private key, both PEM.
+func LoadTLS(certificate, key string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("api: cannot serve TLS with %s and %s: %w: want a PEM certificate (with its chain) and its unencrypted private key", certificate, key, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}

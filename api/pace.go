@@ -1,0 +1,282 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// chunkBytes is how much of a reply is written under one deadline, and how much of a body
+// is read under one.
+const chunkBytes = 256 << 10
+
+// payloadBytes is how much of a JSON body the debug log gets where it may.
+const payloadBytes = 4 << 10
+
+// reply is a response whose writing must go on: each chunk has its time.
+type reply struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	patience time.Duration
+	status   int
+	bytes    int64
+	began    bool
+	role     Role
+	// payload is the beginning of a JSON body, nil unless it may be logged.
+	payload []byte
+}
+
+func (s *Server) newReply(w http.ResponseWriter) *reply {
+	r := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: s.opt.BodyPatience, status: http.StatusOK}
+	r.extend()
+	return r
+}
+
+// extend gives the next chunk its time. A deadline outlives a request on its connection,
+// so every request begins and ends with one of its own.
+func (r *reply) extend() { _ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) }
+
+// Unwrap is for http.ResponseController.
+func (r *reply) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// WriteHeader notes the status.
+func (r *reply) WriteHeader(status int) {
+	if !r.began {
+		r.began, r.status = true, status
+		r.extend()
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes in chunks.
+func (r *reply) Write(p []byte) (n int, err error) {
+	r.began = true
+	for first := true; first || n < len(p) && err == nil; first = false {
+		r.extend()
+		var wrote int
+		wrote, err = r.ResponseWriter.Write(p[n:min(len(p), n+chunkBytes)])
+		n += wrote
+	}
+	r.bytes += int64(n)
+	return n, err
+}
+
+// ReadFrom keeps the kernel's way from a file to a connection, in chunks.
+func (r *reply) ReadFrom(src io.Reader) (n int64, err error) {
+	to, ok := r.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{r}, src)
+	}
+	limited, ok := src.(*io.LimitedReader)
+	if !ok {
+		limited = &io.LimitedReader{R: src, N: 1 << 62}
+	}
+	r.began = true
+	for limited.N > 0 && err == nil {
+		r.extend()
+		part := &io.LimitedReader{R: limited.R, N: min(limited.N, 4*chunkBytes)}
+		var wrote int64
+		wrote, err = to.ReadFrom(part)
+		n, r.bytes, limited.N = n+wrote, r.bytes+wrote, limited.N-wrote
+		if wrote == 0 {
+			break
+		}
+	}
+	return n, err
+}
+
+// bodyError is an error of reading a request's body: the client's, or the connection's.
+type bodyError struct{ cause error }
+
+func (e *bodyError) Error() string { return "reading the body: " + e.cause.Error() }
+func (e *bodyError) Unwrap() error { return e.cause }
+
+// refusal says what was wrong with the body.
+func (e *bodyError) refusal() *protocol.Refusal {
+	if large, ok := errors.AsType[*http.MaxBytesError](e.cause); ok {
+		return protocol.Refuse(protocol.CodeTooLarge, "the body exceeds %d bytes: send less, or raise the server's limit (server.body_bytes_max, or server.weights_bytes_max for a version)", large.Limit).With("bytes_max", large.Limit)
+	}
+	if slow, ok := errors.AsType[net.Error](e.cause); ok && slow.Timeout() {
+		return protocol.Refuse(protocol.CodeInvalid, "the body came too slowly, or stopped: send it again over a connection that delivers")
+	}
+	return protocol.Refuse(protocol.CodeInvalid, "the body broke off: send it again")
+}
+
+// pacedBody is a request's body that must go on coming. Its credit is the time that the
+// client may still keep the server waiting: it is spent by waiting, and earned back by
+// bytes, up to the patience. A fast upload that pauses now and then never notices.
+type pacedBody struct {
+	io.ReadCloser
+	control  *http.ResponseController
+	rate     int64
+	patience time.Duration
+	credit   time.Duration
+	mu       sync.Mutex
+	ended    bool
+}
+
+// paceBody stands before a request's body. The deadline holds from the start, so that what
+// nobody reads is not waited for either.
+func (s *Server) paceBody(w *reply, r *http.Request) *pacedBody {
+	b := &pacedBody{ReadCloser: r.Body, control: w.control, rate: s.opt.BytesPerSMin, patience: s.opt.BodyPatience, credit: s.opt.BodyPatience}
+	if r.Body == nil || r.Body == http.NoBody {
+		b.ended = true
+		return b
+	}
+	_ = b.control.SetReadDeadline(time.Now().Add(b.patience))
+	r.Body = b
+	return b
+}
+
+// Read reads under the deadline that the credit allows.
+func (b *pacedBody) Read(p []byte) (int, error) {
+	began := time.Now()
+	_ = b.control.SetReadDeadline(began.Add(b.credit))
+	n, err := b.ReadCloser.Read(p[:min(len(p), chunkBytes)])
+	earned := time.Duration(float64(n) / float64(b.rate) * float64(time.Second))
+	b.credit = max(0, min(b.patience, b.credit-time.Since(began)+earned))
+	if err == io.EOF {
+		b.finish()
+		return n, err
+	}
+	if err != nil {
+		err = &bodyError{err}
+	}
+	return n, err
+}
+
+// finish lifts the deadline: from here on the connection is only listened to for the
+// client's leaving, however long the handler takes.
+func (b *pacedBody) finish() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.ended = true
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+}
+
+// leave bounds how long the rest of a body is waited for that no handler wants.
+func (b *pacedBody) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.control.SetReadDeadline(time.Now().Add(min(b.patience, 2*time.Second)))
+	}
+}
+
+// boundBody bounds the size of a body.
+func (s *Server) boundBody(w http.ResponseWriter, r *http.Request, flags flag) {
+	limit := s.opt.BodyBytesMax
+	if flags&largeBody != 0 {
+		limit = s.opt.WeightsBytesMax
+	}
+	out := w
+	for {
+		wrapped, ok := out.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		out = wrapped.Unwrap()
+	}
+	bounded := http.MaxBytesReader(out, r.Body, limit)
+	r.Body = &blamedBody{bounded}
+	if to, ok := w.(*reply); ok && s.opt.LogPayloads && s.opt.Debugf != nil && flags&largeBody == 0 {
+		to.payload = []byte{}
+		r.Body = &loggedBody{r.Body, to}
+	}
+}
+
+// blamedBody marks a body's own errors, so that they are told from those of the ports.
+type blamedBody struct{ io.ReadCloser }
+
+func (b *blamedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if _, known := errors.AsType[*bodyError](err); err != nil && err != io.EOF && !known {
+		err = &bodyError{err}
+	}
+	return n, err
+}
+
+// loggedBody keeps the beginning of a body for the debug log.
+type loggedBody struct {
+	io.ReadCloser
+	to *reply
+}
+
+func (b *loggedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.to.payload = append(b.to.payload, p[:min(n, payloadBytes-len(b.to.payload))]...)
+	return n, err
+}
+
+// boundedListener bounds open connections: one too many is told so and closed, rather than
+// left to wait behind others that may never end.
+type boundedListener struct {
+	net.Listener
+	slots   chan struct{}
+	plain   bool
+	refused func()
+}
+
+// Accept returns the next connection that there is room for.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		connection, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return &boundedConn{Conn: connection, release: sync.OnceFunc(func() { <-l.slots })}, nil
+		default:
+			l.refused()
+			if l.plain {
+				_ = connection.SetWriteDeadline(time.Now().Add(time.Second))
+				_, _ = io.WriteString(connection, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 2\r\nContent-Type: application/json\r\nContent-Length: 77\r\n\r\n"+
+					`{"error":{"code":"unavailable","message":"too many connections are open."}}`+"\r\n")
+			}
+			connection.Close()
+		}
+	}
+}
+
+// boundedConn gives its place back when it closes.
+type boundedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close closes the connection.
+func (c *boundedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// ReadFrom keeps the kernel's way from a file to a connection.
+func (c *boundedConn) ReadFrom(src io.Reader) (int64, error) {
+	if to, ok := c.Conn.(io.ReaderFrom); ok {
+		return to.ReadFrom(src)
+	}
+	return io.Copy(struct{ io.Writer }{c.Conn}, src)
+}
+
+// connectionLog takes what the standard library says of connections (a failed handshake, a
+// malformed request) to the debug log.
+func (s *Server) connectionLog() *log.Logger { return log.New(connectionLines{s}, "", 0) }
+
+type connectionLines struct{ s *Server }
+
+func (c connectionLines) Write(line []byte) (int, error) {
+	if c.s.opt.Debugf != nil {
+		c.s.opt.Debugf("api: %s", strings.TrimSpace(string(line)))
+	}
+	return len(line), nil
+}

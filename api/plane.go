@@ -1,0 +1,135 @@
+package api
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+//go:embed page.html
+var page []byte
+
+// planeRoutes has the paths that say how the control plane is. The page, healthz and readyz
+// need no token: the page holds no data of the run, and a probe has no secret to send.
+func (s *Server) planeRoutes() {
+	s.route("GET /api/v1/status", roleAny, s.status, always)
+	s.route("GET /api/v1/stream", roleAny, s.stream, always, unbounded)
+	s.route("GET /metrics", roleAny, s.scrape, always)
+	s.open("GET /healthz", func(w http.ResponseWriter, _ *http.Request) error {
+		writeBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+		return nil
+	})
+	s.open("GET /readyz", s.ready)
+	s.open("GET /{$}", s.index)
+}
+
+// open adds a path that asks nobody.
+func (s *Server) open(pattern string, h handler) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// current is the plane's status, with the drain that it may not know of.
+func (s *Server) current() protocol.Status {
+	status := s.ports().Plane.Status()
+	if s.draining() && status.State == "running" {
+		status.State = "draining"
+	}
+	return status
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, s.current())
+}
+
+// ready answers a probe: whether work can be sent here.
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
+	if s.draining() {
+		return errDraining
+	}
+	if err := s.ports().Plane.Ready(); err != nil {
+		return notReady(err)
+	}
+	writeBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ready\n"))
+	return nil
+}
+
+// index is the page that shows the status in a browser.
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) error {
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-cache")
+	writeBody(w, http.StatusOK, "text/html; charset=utf-8", page)
+	return nil
+}
+
+// stream sends the status and then every event as server-sent events, until the client
+// leaves, falls behind, or the server closes. It keeps nothing for those who come back:
+// Last-Event-ID is ignored, and the status at the beginning is all that they missed.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) error {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		return protocol.Refuse(protocol.CodeBusy, "%d clients follow the stream already", s.opt.StreamsMax).With("streams_max", s.opt.StreamsMax)
+	}
+	events := s.ports().Plane.Subscribe(r.Context())
+	hello, err := json.Marshal(s.current())
+	if err != nil {
+		return fmt.Errorf("api: the status is no JSON: %w", err)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	if sendEvent(w, "hello", hello) != nil {
+		return nil // the client left
+	}
+	heartbeat := time.NewTicker(s.opt.Heartbeat)
+	defer heartbeat.Stop()
+	for {
+		select {
+		case event, ok := <-events:
+			if !ok {
+				_ = sendEvent(w, "dropped", []byte(`{"reason":"this subscriber did not keep up, or the run has ended: connect again"}`))
+				return nil
+			}
+			err = sendEvent(w, "update", event)
+		case <-heartbeat.C:
+			err = send(w, ": alive\n\n")
+		case <-s.ending.Done():
+			_ = sendEvent(w, "closing", []byte(`{"reason":"the control plane is closing"}`))
+			return nil
+		case <-r.Context().Done():
+			return nil
+		}
+		if err != nil {
+			return nil // the client left, or takes nothing any more
+		}
+	}
+}
+
+// sendEvent sends one event, its data on one line.
+func sendEvent(w http.ResponseWriter, kind string, data []byte) error {
+	line := strings.NewReplacer("\n", " ", "\r", " ").Replace(string(data))
+	return send(w, "event: "+kind+"\ndata: "+line+"\n\n")
+}
+
+func send(w http.ResponseWriter, text string) error {
+	if _, err := io.WriteString(w, text); err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// rolloutRoutes has the paths of environment workers.
+func (s *Server) rolloutRoutes() {
+	s.route("POST /api/v1/rollouts/claim", RoleEnvironment, s.claimRollouts, takesWork)
+	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample))
+	s.route("POST /api/v1/rollouts/{id}/touch", RoleEnvironment, rolloutCall(s, Rollouts.Touch))
+	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish))
+}
+
+// claimRollouts waits for rollouts to play; 204 says that none came in time.
+func (s *Server) claimRollouts(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.rollouts()
+	if err != nil {
+		return err
+	}
+	var req protocol.ClaimRequest
+	if err := readJSON(r, &req); err != nil {
+		return err
+	}
+	if err := checkWait(req.WaitS); err != nil {
+		return err
+	}
+	claims, err := port.Claim(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	if len(claims.Rollouts) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return writeJSON(w, claims)
+}
+
+// rolloutCall handles a call that names a claim in its path.
+func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Context, string, Request) (Reply, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		port, err := s.rollouts()
+		if err != nil {
+			return err
+		}
+		var req Request
+		if err := readJSON(r, &req); err != nil {
+			return err
+		}
+		reply, err := call(port, r.Context(), r.PathValue("id"), req)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, reply)
+	}
+}
