@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/trace"
 )
 
 // work gives every rollout attempt its time; both the fakes and the simulator read it.
@@ -258,9 +260,30 @@ type fakeTrainer struct {
 	drifts  bool
 	at      loop.Version
 	batches []live.Batch
+	// ask, if not nil, asks for the next batch; the first is true.
+	ask func(first bool)
+}
+
+// asks has the trainer ask for its batches, a time after each step's end, and first
+// that long after the engines have loaded version 0.
+func (t *fakeTrainer) asks(r *live.Runtime, loadNS, askNS int64) {
+	t.ask = func(first bool) {
+		d := askNS
+		if first {
+			d += loadNS
+		}
+		time.AfterFunc(time.Duration(d), r.TrainerReady)
+	}
+}
+
+func (t *fakeTrainer) nextBatch(first bool) {
+	if t.ask != nil {
+		t.ask(first)
+	}
 }
 
 func (t *fakeTrainer) Initialize(ctx context.Context) error {
+	t.nextBatch(true)
 	return t.weights.Publish(ctx, live.Publication{})
 }
 
@@ -286,6 +309,7 @@ func (t *fakeTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport,
 			return live.StepReport{}, err
 		}
 	}
+	t.nextBatch(false)
 	t.at++
 	t.batches = append(t.batches, b)
 	report := live.StepReport{Tokens: 6}
@@ -343,8 +367,8 @@ type memoryStore struct {
 	mu       sync.Mutex
 	log      bytes.Buffer
 	samples  map[loop.GroupID]map[int32]live.Sample
-	snapshot []byte
-	seq      int64
+	// snapshots are by line.
+	snapshots map[int64][]byte
 	// failAppend, if above 0, makes Append fail from that call on.
 	failAppend, appends int
 	// slow is how long a payload takes to be durable.
@@ -411,16 +435,6 @@ func (s *memoryStore) Discard(id live.RolloutID) error {
 	return nil
 }
 
-func (s *memoryStore) dropOrphans(scored map[live.RolloutID]bool) {
-	for _, samples := range s.samples {
-		for k, p := range samples {
-			if !scored[p.ID] {
-				delete(samples, k)
-			}
-		}
-	}
-}
-
 func (s *memoryStore) Forget(g loop.GroupID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -428,12 +442,65 @@ func (s *memoryStore) Forget(g loop.GroupID) error {
 	return nil
 }
 
-func (s *memoryStore) Snapshot(seq int64, state []byte) error {
+func (s *memoryStore) Retain(counts func(live.RolloutID) bool) (dropped int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seq, s.snapshot = seq, slices.Clone(state)
+	for _, samples := range s.samples {
+		for k, p := range samples {
+			if !counts(p.ID) {
+				delete(samples, k)
+				dropped++
+			}
+		}
+	}
+	return dropped, nil
+}
+
+func (s *memoryStore) Header() (trace.Header, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.log.Len() == 0 {
+		return trace.Header{}, false
+	}
+	r, err := trace.NewReader(bytes.NewReader(s.log.Bytes()))
+	if err != nil {
+		panic(err)
+	}
+	return r.Header, true
+}
+
+func (s *memoryStore) Snapshot(line int64, state []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := int64(bytes.Count(s.log.Bytes(), []byte("\n"))); line > n {
+		return fmt.Errorf("a snapshot as of line %d of %d", line, n)
+	}
+	if s.snapshots == nil {
+		s.snapshots = make(map[int64][]byte)
+	}
+	s.snapshots[line] = slices.Clone(state)
 	return nil
 }
 
-func (s *memoryStore) Read() (int64, []byte, error) { return s.seq, s.snapshot, nil }
-func (s *memoryStore) Close() error                 { return nil }
+func (s *memoryStore) ReadSnapshot(before int64) (line int64, state []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := range s.snapshots {
+		if at < before && at > line {
+			line = at
+		}
+	}
+	return line, s.snapshots[line], nil
+}
+
+func (s *memoryStore) ReadLog(line int64) (io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := bytes.SplitAfter(s.log.Bytes(), []byte("\n"))
+	if line > int64(len(lines)-1) {
+		return nil, fmt.Errorf("the log has %d lines, asked for those after %d", len(lines)-1, line)
+	}
+	return io.NopCloser(bytes.NewReader(bytes.Join(lines[line:], nil))), nil
+}
+
+func (s *memoryStore) Close() error { return nil }

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
@@ -293,12 +294,34 @@ type Store interface {
 	Discard(id RolloutID) error
 	// Forget says that a group's payloads are no longer needed.
 	Forget(group loop.GroupID) error
-	// Snapshot keeps a state of the loop as of the log's sequence number seq.
-	Snapshot(seq int64, state []byte) error
-	// Read returns the newest snapshot and its sequence number, nil if there is none.
-	Read() (seq int64, state []byte, err error)
+	// Header returns what the log's first line says, and whether it has one: not, before the
+	// first Append of a run. A log may give up old lines, never this one.
+	Header() (h trace.Header, ok bool)
+	// Snapshot keeps a state of the run as of the log's first line lines, all of which have been
+	// appended before. A store keeps the newest two at least, and may give up the lines before
+	// the oldest that it keeps, where its log is bounded.
+	Snapshot(line int64, state []byte) error
+	// ReadSnapshot returns the newest snapshot as of fewer than before lines, and its line; a
+	// nil state if there is none. Those that do not verify, or are ahead of the log, are passed over.
+	ReadSnapshot(before int64) (line int64, state []byte, err error)
+	// ReadLog returns the log's lines after the first line lines, as it is now; 0 begins with the
+	// header. Lines that have been given up are an error that wraps ErrLogTrimmed.
+	ReadLog(line int64) (io.ReadCloser, error)
+	// Retain forgets, after a restart and before anything else is put, every payload that is of an
+	// attempt that does not count, and says how many those were.
+	Retain(counts func(RolloutID) bool) (dropped int, err error)
 	// Close flushes and closes.
 	Close() error
+}
+
+// ErrLogTrimmed is wrapped by the error of a log that is asked for lines it has given up.
+var ErrLogTrimmed = errors.New("the log has given up these lines")
+
+// Bounded is implemented by stores whose log has a limit.
+type Bounded interface {
+	// WantsSnapshot reports that the log nears its limit, so that a snapshot is due: the lines
+	// before it can then be given up. It must not block.
+	WantsSnapshot() bool
 }
 
 // Timed is implemented by engines that measure their decode steps, so that a run

@@ -3,7 +3,6 @@ package live_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,6 +148,12 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 		"replay": func(c *loop.Config) {
 			c.Policy, c.MaxUses, c.Gamma, c.QueueGroups = loop.PolicyReplay, 3, 0.9, 6
 		},
+		"asks":         func(c *loop.Config) { c.TrainerAsks = true },
+		"asks max":     func(c *loop.Config) { c.TrainerAsks, c.Policy, c.MaxStaleness, c.Abort = true, loop.PolicyMax, 2, true },
+		"asks restart": func(c *loop.Config) { c.TrainerAsks, c.Sync = true, loop.SyncRestart },
+		"asks synchronous": func(c *loop.Config) {
+			c.TrainerAsks, c.Policy, c.QueueGroups = true, loop.PolicySynchronous, 2
+		},
 		"hold": func(c *loop.Config) { c.Hold, c.Select = 0.25, loop.SelectNewest },
 		// With tools, no two at once: those in tools would answer before those that generate.
 		"tools":                    func(c *loop.Config) {},
@@ -166,6 +171,7 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 				job = work{stepNS: 301_000_001, tools: true}
 			}
 			const loadNS = 3_000_001 // rollouts start in between, in both
+			const askNS = 7_000_013
 			var lived []string
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(cfg)
@@ -178,13 +184,15 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 				for _, e := range w.engines {
 					e.loadNS = loadNS
 				}
-				if _, err := w.runtime(t, nil).Run(t.Context()); err != nil {
+				r := w.runtime(t, nil)
+				w.trainer.asks(r, loadNS, askNS)
+				if _, err := r.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				lived = actions(w.records(t))
 			})
 			var simulated []string
-			_, err := sim.Run(sim.Config{Loop: cfg, Work: job, NSPerToken: 1, LoadNS: loadNS, Measured: int(cfg.TrainSteps),
+			_, err := sim.Run(sim.Config{Loop: cfg, Work: job, NSPerToken: 1, LoadNS: loadNS, AskNS: askNS, Measured: int(cfg.TrainSteps),
 				Observe: func(_ loop.Event, _, _ int64, actions []loop.Action) {
 					for _, a := range actions {
 						simulated = append(simulated, a.String())
@@ -333,7 +341,7 @@ func (w *world) resume(t *testing.T) *live.Resume {
 		t.Fatal(err)
 	}
 	rec := metrics.NewRecorder(l.Config())
-	counted, scored := live.NewCounted(w.cfg.Policy), map[live.RolloutID]bool{}
+	counted := live.NewCounted(w.cfg.Policy)
 	for {
 		r, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -347,19 +355,11 @@ func (w *world) resume(t *testing.T) *live.Resume {
 			rec.Observe(r.Event.Event, metrics.Measured{}, acts)
 			counted.Observe(r.Event.Event, l.Ledger(), acts)
 			w.offset = r.Event.Time
-			if ev := r.Event.Event; ev.Kind == loop.RolloutScored {
-				scored[live.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}] = true
-			}
-		}
-		if r.Note == live.NoteDiscarded {
-			var id live.RolloutID
-			if err := json.Unmarshal(r.Data, &id); err != nil {
-				t.Fatal(err)
-			}
-			delete(scored, id)
 		}
 	}
-	w.store.dropOrphans(scored)
+	if _, err := w.store.Retain(counted.Counts); err != nil {
+		t.Fatal(err)
+	}
 	w.trainer.at = l.Version()
 	return &live.Resume{Loop: l, Recorder: rec, Encoder: reader.Encoder(), Counted: counted}
 }

@@ -97,23 +97,33 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encoder renders lines. It keeps the checksum from line to line; its zero value
 // begins a trace.
-type Encoder struct {
-	sum uint32
-	seq int64
+type Encoder struct{ at Position }
+
+// Position is a place between two lines of a trace: where a Reader begins in the
+// middle, or an Encoder goes on. Its zero value is before the first line.
+type Position struct {
+	// Line is how many lines are before it, Seq the number of the last event of those, 0 for none.
+	Line int64 `json:"line"`
+	Seq  int64 `json:"seq"`
+	// Sum is the checksum that the last of those lines ends with.
+	Sum uint32 `json:"sum"`
 }
 
-// Resume returns an encoder that goes on after the last line a reader has read.
-func Resume(sum uint32, seq int64) *Encoder { return &Encoder{sum: sum, seq: seq} }
+// Resume returns an encoder that goes on at a position.
+func Resume(at Position) *Encoder { return &Encoder{at} }
+
+// Position returns where the next line will be.
+func (e *Encoder) Position() Position { return e.at }
 
 // Seq returns the number of the last event, 0 before the first.
-func (e *Encoder) Seq() int64 { return e.seq }
+func (e *Encoder) Seq() int64 { return e.at.Seq }
 
 // AppendEvent appends the line of an event to dst and returns it; it gives the event the next number.
 func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
-	e.seq++
+	e.at.Seq++
 	from := len(dst)
 	dst = append(dst, `{"n":`...)
-	dst = strconv.AppendInt(dst, e.seq, 10)
+	dst = strconv.AppendInt(dst, e.at.Seq, 10)
 	dst = append(dst, `,"t":`...)
 	dst = strconv.AppendInt(dst, ev.Time, 10)
 	dst = append(dst, `,"e":"`...)
@@ -179,7 +189,7 @@ func (e *Encoder) AppendNote(dst []byte, name string, data any) ([]byte, error) 
 	}
 	from := len(dst)
 	dst = append(dst, `{"n":`...)
-	dst = strconv.AppendInt(dst, e.seq, 10)
+	dst = strconv.AppendInt(dst, e.at.Seq, 10)
 	dst = text(dst, "note", name)
 	dst = append(dst, `,"data":`...)
 	dst = append(dst, raw...)
@@ -188,8 +198,9 @@ func (e *Encoder) AppendNote(dst []byte, name string, data any) ([]byte, error) 
 
 // close ends the line that began at from with its checksum.
 func (e *Encoder) close(dst []byte, from int) []byte {
-	e.sum = crc32.Update(e.sum, castagnoli, dst[from:])
-	return appendChecksum(dst, e.sum)
+	e.at.Sum = crc32.Update(e.at.Sum, castagnoli, dst[from:])
+	e.at.Line++
+	return appendChecksum(dst, e.at.Sum)
 }
 
 // appendChecksum appends what a line ends with; there is one way to write it.

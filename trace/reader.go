@@ -38,10 +38,8 @@ var errTorn = errors.New("the trace ends in the middle of this line")
 // Reader reads a trace line by line and verifies every checksum.
 type Reader struct {
 	src    *bufio.Reader
-	line   int
+	at     Position // of the next line
 	offset int64
-	sum    uint32
-	seq    int64
 	// Header of the trace.
 	Header Header
 	buf    []byte
@@ -70,6 +68,13 @@ func NewReader(src io.Reader) (*Reader, error) {
 	return r, nil
 }
 
+// NewReaderAt reads a trace from a position on: src begins with the line after it,
+// h is what the trace begins with. A line that does not follow from what is before
+// the position, as its Sum tells, is ErrChecksum. Offsets count from the position.
+func NewReaderAt(src io.Reader, at Position, h Header) *Reader {
+	return &Reader{src: bufio.NewReaderSize(src, 1<<16), at: at, Header: h}
+}
+
 // Next returns the next record, io.EOF after the last complete line, or an *Error.
 func (r *Reader) Next() (Record, error) {
 	line, err := r.readLine()
@@ -77,31 +82,31 @@ func (r *Reader) Next() (Record, error) {
 		return Record{}, err
 	}
 	fail := func(err error) (Record, error) {
-		return Record{}, &Error{Line: r.line + 1, Offset: r.offset, Err: err}
+		return Record{}, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Err: err}
 	}
 	body := len(line) - 1 - crcTail
 	if body < 1 || !bytes.HasPrefix(line[body:], []byte(crcKey)) {
 		return fail(errors.New("not a trace line: it does not end with a checksum"))
 	}
-	sum := crc32.Update(r.sum, castagnoli, line[:body])
+	sum := crc32.Update(r.at.Sum, castagnoli, line[:body])
 	r.tail = appendChecksum(r.tail[:0], sum)
 	if !bytes.Equal(line[body:], r.tail) {
 		return fail(ErrChecksum)
 	}
 	rec, err := parseLine(line[:body])
+	if err == nil && rec.Event != nil && rec.Seq != r.at.Seq+1 {
+		err = fmt.Errorf("event %d follows event %d", rec.Seq, r.at.Seq)
+	}
 	if err != nil {
 		return fail(err)
 	}
-	rec.Line = r.line + 1
+	r.at.Line++
+	rec.Line = int(r.at.Line)
 	if rec.Event != nil {
-		if rec.Seq != r.seq+1 {
-			return fail(fmt.Errorf("event %d follows event %d", rec.Seq, r.seq))
-		}
-		r.seq = rec.Seq
+		r.at.Seq = rec.Seq
 	}
-	r.line++
+	r.at.Sum = sum
 	r.offset += int64(len(line))
-	r.sum = sum
 	return rec, nil
 }
 
@@ -116,13 +121,13 @@ func (r *Reader) readLine() ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull) && len(r.buf) < lineBytesMax:
 			continue
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, &Error{Line: r.line + 1, Offset: r.offset, Err: fmt.Errorf("line longer than %d bytes: not a Headway trace", lineBytesMax)}
+			return nil, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Err: fmt.Errorf("line longer than %d bytes: not a Headway trace", lineBytesMax)}
 		case errors.Is(err, io.EOF) && len(r.buf) == 0:
 			return nil, io.EOF
 		case errors.Is(err, io.EOF):
-			return nil, &Error{Line: r.line + 1, Offset: r.offset, Torn: true, Err: errTorn}
+			return nil, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Torn: true, Err: errTorn}
 		default:
-			return nil, &Error{Line: r.line + 1, Offset: r.offset, Err: err}
+			return nil, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Err: err}
 		}
 	}
 }
@@ -131,4 +136,7 @@ func (r *Reader) readLine() ([]byte, error) {
 func (r *Reader) Offset() int64 { return r.offset }
 
 // Encoder returns an encoder that goes on after the last line read.
-func (r *Reader) Encoder() *Encoder { return Resume(r.sum, r.seq) }
+func (r *Reader) Encoder() *Encoder { return Resume(r.at) }
+
+// Position returns where the next line is.
+func (r *Reader) Position() Position { return r.at }

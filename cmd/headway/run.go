@@ -125,7 +125,7 @@ func loadRun(dir string) (*resumedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := store.Header()
+	header, _ := store.Header()
 	cfg, err := config.Parse("config of the trace of "+dir, []byte(header.Config))
 	if err == nil {
 		cfg, err = cfg.WithDefaults(), cfg.WithDefaults().Validate()
@@ -134,7 +134,7 @@ func loadRun(dir string) (*resumedRun, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	store.SetAlways(cfg.Store.Sync == "always")
-	log, err := store.Trace()
+	log, err := store.ReadLog(0)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

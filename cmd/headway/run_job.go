@@ -67,10 +67,7 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	if resumed != nil {
 		j.store, j.expected = resumed.store, resumed.expected
 		upTo = resumed.loop.Loop.Version()
-		if _, err := j.store.DropOrphans(); err != nil {
-			return j, err
-		}
-		if err := j.store.Retain(resumed.loop.Lives); err != nil {
+		if _, err := j.store.Retain(resumed.counted.Counts); err != nil {
 			return j, err
 		}
 	} else {
@@ -203,7 +200,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	if j.resumed != nil {
 		run := j.resumed.loop
 		offset = run.Loop.Status().TimeNS
-		opt.Resume = &live.Resume{Loop: run.Loop, Recorder: run.Recorder, Encoder: j.store.Encoder(), Counted: j.resumed.counted}
+		opt.Resume = &live.Resume{Loop: run.Loop, Recorder: run.Recorder, Encoder: run.Encoder, Counted: j.resumed.counted}
 	}
 	opt.Clock = clock(j.app, offset)
 	return opt

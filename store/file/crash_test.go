@@ -2,7 +2,6 @@ package file_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +39,7 @@ func TestLogCutAtEveryByte(t *testing.T) {
 		}
 		kept := bytes.LastIndexByte(whole[:cut], '\n') + 1
 		events := bytes.Count(whole[:kept], []byte(`"e":`))
-		enc := s.Encoder()
+		enc, _ := encoderOf(t, s)
 		if enc.Seq() != int64(events) {
 			t.Fatalf("cut at byte %d: goes on after event %d, want %d", cut, enc.Seq(), events)
 		}
@@ -56,36 +55,6 @@ func TestLogCutAtEveryByte(t *testing.T) {
 	}
 	if _, err := file.Open(dir, file.Options{}); err == nil || !strings.Contains(err.Error(), "before it began") {
 		t.Errorf("half a header: %v", err)
-	}
-}
-
-// Damage inside the log is an error that says where, and nothing is cut.
-func TestDamagedLogIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	s, enc := begin(t, dir, file.Options{})
-	path := filepath.Join(dir, trace.FileName)
-	for at := range int64(4) {
-		appendLines(t, s, eventLine(enc, at))
-	}
-	closeStore(t, s)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.SplitAfter(whole, []byte("\n"))
-	offset := len(lines[0]) + len(lines[1])
-	damaged := bytes.Clone(whole)
-	damaged[offset+10] ^= 1
-	if err := os.WriteFile(path, damaged, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	_, err = file.Open(dir, file.Options{})
-	var at *trace.Error
-	if !errors.As(err, &at) || at.Line != 3 || at.Offset != int64(offset) || !strings.Contains(err.Error(), path) {
-		t.Fatalf("%v, want line 3 at byte %d of %s", err, offset, path)
-	}
-	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
-		t.Errorf("a refused log was changed (%v)", err)
 	}
 }
 

@@ -115,6 +115,9 @@ func (s *Store) openLog() error {
 // seek returns the place before which there are so many lines, or the last one
 // where there are fewer. It looks at the first size bytes, from the nearest mark on.
 func (s *Store) seek(line, size int64) (mark, error) {
+	if line == s.end.line && s.end.offset == size {
+		return s.end, nil
+	}
 	var at mark
 	for _, m := range s.marks {
 		if m.line <= line && m.line > at.line {

@@ -38,8 +38,12 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	if err != nil {
 		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
 	}
+	last, err := s.checksumAt(at)
+	if err != nil {
+		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
+	}
 	path := s.snapshotPath(line)
-	err = writeFile(path+temporary, s.options.Always, snapshotHeader(at, state), state)
+	err = writeFile(path+temporary, s.options.Always, snapshotHeader(at, last, state), state)
 	if err == nil {
 		err = os.Rename(path+temporary, path)
 	}
@@ -54,10 +58,29 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	return s.pruneSnapshots()
 }
 
-// snapshotHeader is the first line of a snapshot's file: where it is of the log, and a
-// checksum over that and the state.
-func snapshotHeader(at mark, state []byte) []byte {
-	text := fmt.Appendf(nil, "headway snapshot 2 %d %d %d ", at.line, at.offset, len(state))
+// checksumDigits is how many digits a line's checksum has, before the end of the line.
+const checksumDigits, lineEnd = 8, "\"}\n"
+
+// checksumAt returns the checksum that the line before a place ends with, as it stands
+// there; it says whether a log is the one that a snapshot is of.
+func (s *Store) checksumAt(at mark) (string, error) {
+	text := make([]byte, checksumDigits+len(lineEnd))
+	if at.offset < int64(len(text)) {
+		return "", fmt.Errorf("byte %d is before the end of any line", at.offset)
+	}
+	if _, err := s.log.ReadAt(text, at.offset-int64(len(text))); err != nil {
+		return "", err
+	}
+	if string(text[checksumDigits:]) != lineEnd {
+		return "", fmt.Errorf("no line ends at byte %d", at.offset)
+	}
+	return string(text[:checksumDigits]), nil
+}
+
+// snapshotHeader is the first line of a snapshot's file: where it is of the log, what
+// the line before ends with, and a checksum over that and the state.
+func snapshotHeader(at mark, last string, state []byte) []byte {
+	text := fmt.Appendf(nil, "headway snapshot 2 %d %d %s %d ", at.line, at.offset, last, len(state))
 	return fmt.Appendf(text, "%08x\n", crc32.Update(crc32.Checksum(text, castagnoli), castagnoli, state))
 }
 
@@ -99,7 +122,7 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 		if err != nil {
 			return 0, nil, fmt.Errorf("store: %w", err)
 		}
-		if at, state, ok := parseSnapshot(data); ok && at.line == line && at.line <= end.line && at.offset <= end.offset {
+		if at, _, state, ok := parseSnapshot(data); ok && at.line == line && line <= end.line && at.offset <= end.offset {
 			return line, state, nil
 		}
 	}
@@ -107,19 +130,19 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 }
 
 // parseSnapshot returns what a snapshot's file holds, if it verifies.
-func parseSnapshot(data []byte) (at mark, state []byte, ok bool) {
+func parseSnapshot(data []byte) (at mark, last string, state []byte, ok bool) {
 	header, state, found := bytes.Cut(data, newline)
 	if !found {
-		return mark{}, nil, false
+		return mark{}, "", nil, false
 	}
-	if _, err := fmt.Sscanf(string(header), "headway snapshot 2 %d %d ", &at.line, &at.offset); err != nil {
-		return mark{}, nil, false
+	if _, err := fmt.Sscanf(string(header), "headway snapshot 2 %d %d %s ", &at.line, &at.offset, &last); err != nil {
+		return mark{}, "", nil, false
 	}
-	return at, state, bytes.Equal(data[:len(header)+1], snapshotHeader(at, state))
+	return at, last, state, bytes.Equal(data[:len(header)+1], snapshotHeader(at, last, state))
 }
 
-// findMarks notes the places of the snapshots that fit a log of so many bytes. A
-// snapshot says where its line ends, and is believed if a line ends there.
+// findMarks notes the places of the snapshots that fit a log of so many bytes: where
+// they say that their line ends, that line ends.
 func (s *Store) findMarks(size int64) error {
 	lines, err := s.snapshots()
 	if err != nil {
@@ -130,15 +153,11 @@ func (s *Store) findMarks(size int64) error {
 		if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
-		at, _, ok := parseSnapshot(data)
-		if !ok || at.line != line || at.offset < 1 || at.offset > size {
+		at, last, _, ok := parseSnapshot(data)
+		if !ok || at.line != line || at.offset > size {
 			continue
 		}
-		last := make([]byte, 1)
-		if _, err := s.log.ReadAt(last, at.offset-1); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		if last[0] == '\n' {
+		if found, err := s.checksumAt(at); err == nil && found == last {
 			s.marks = append(s.marks, at)
 		}
 	}

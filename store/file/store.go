@@ -90,7 +90,7 @@ func Create(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, trace.FileName)
-	s.log, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	s.log, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		err = fmt.Errorf("store: %s holds a run already (%s): resume it, or choose another name", dir, trace.FileName)
 	}

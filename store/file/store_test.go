@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,7 +29,7 @@ func begin(t *testing.T, dir string, o file.Options) (*file.Store, *trace.Encode
 	if err != nil {
 		t.Fatal(err)
 	}
-	enc := s.Encoder()
+	enc := &trace.Encoder{}
 	header, err := enc.AppendNote(nil, trace.NoteHeader, trace.Header{Format: trace.Format, Program: "test", Source: "live", Seed: 7, Loop: rules, Config: "seed: 7\n"})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,14 @@ func closeStore(t *testing.T, s *file.Store) {
 // readAll returns the events of the store's log.
 func readAll(t *testing.T, s *file.Store) (events int) {
 	t.Helper()
-	src, err := s.Trace()
+	enc, _ := encoderOf(t, s)
+	return int(enc.Seq())
+}
+
+// encoderOf reads the store's log, and returns where it goes on and its last note.
+func encoderOf(t *testing.T, s *file.Store) (enc *trace.Encoder, note string) {
+	t.Helper()
+	src, err := s.ReadLog(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +86,12 @@ func readAll(t *testing.T, s *file.Store) (events int) {
 	for {
 		rec, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return events
+			return r.Encoder(), note
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.Event != nil {
-			events++
-		}
+		note = rec.Note
 	}
 }
 
@@ -104,13 +110,13 @@ func TestGoesOnWhereItEnded(t *testing.T) {
 		if err := s.PutSample(sampleOf(1, 0, 1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Snapshot(2, []byte("state")); err != nil {
+		if err := s.Snapshot(3, []byte("state")); err != nil {
 			t.Fatal(err)
 		}
-		if s.Ended() || s.Header().Seed != 7 || !reflect.DeepEqual(s.Header().Loop, rules) {
-			t.Fatalf("ended %v, header %+v", s.Ended(), s.Header())
+		if h, ok := s.Header(); !ok || h.Seed != 7 || !reflect.DeepEqual(h.Loop, rules) {
+			t.Fatalf("header %+v, %v", h, ok)
 		}
-		enc = s.Encoder()
+		enc, _ = encoderOf(t, s)
 		if enc.Seq() != 2 {
 			t.Fatalf("goes on after event %d, want 2", enc.Seq())
 		}
@@ -124,8 +130,11 @@ func TestGoesOnWhereItEnded(t *testing.T) {
 			t.Fatalf("%d events, want 3", n)
 		}
 		closeStore(t, s)
-		if s, err = file.Open(dir, file.Options{}); err != nil || !s.Ended() {
-			t.Fatalf("%v, ended %v, want true", err, s.Ended())
+		if s, err = file.Open(dir, file.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, note := encoderOf(t, s); note != trace.NoteEnd {
+			t.Fatalf("the log ends with %q", note)
 		}
 		closeStore(t, s)
 	}
@@ -256,7 +265,7 @@ func TestSegmentsGoWithTheirGroups(t *testing.T) {
 		t.Errorf("%d bytes after a restart, %d before", s.PayloadBytes(), before)
 	}
 	// The restart brought group 5 back, whose segment was still there; the loop knows better.
-	if err := s.Retain(func(g loop.GroupID) bool { return g == 3 }); err != nil {
+	if _, err := s.Retain(func(id live.RolloutID) bool { return id.Group == 3 }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Samples(3); err != nil {
@@ -295,45 +304,119 @@ func TestPayloadsAreBounded(t *testing.T) {
 func TestSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	s, enc := begin(t, dir, file.Options{})
-	if seq, state, err := s.Read(); seq != 0 || state != nil || err != nil {
-		t.Fatalf("without a snapshot: %d %q %v", seq, state, err)
+	expect := func(before, wantLine int64, want string) {
+		t.Helper()
+		if line, state, err := s.ReadSnapshot(before); line != wantLine || string(state) != want || err != nil {
+			t.Fatalf("before %d: %d %q %v, want %d %q", before, line, state, err, wantLine, want)
+		}
 	}
-	for at := int64(1); at <= 4; at++ {
+	expect(math.MaxInt64, 0, "")
+	for at := int64(1); at <= 4; at++ { // as of lines 2, 3, 4, 5
 		appendLines(t, s, eventLine(enc, at))
-		if err := s.Snapshot(at, fmt.Appendf(nil, "state %d\n", at)); err != nil {
+		if err := s.Snapshot(at+1, fmt.Appendf(nil, "state %d\n", at)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expect := func(wantSeq int64, want string) {
-		t.Helper()
-		if seq, state, err := s.Read(); seq != wantSeq || string(state) != want || err != nil {
-			t.Fatalf("%d %q %v, want %d %q", seq, state, err, wantSeq, want)
-		}
+	expect(math.MaxInt64, 5, "state 4\n")
+	expect(5, 4, "state 3\n")
+	expect(4, 0, "")
+	if err := s.Snapshot(6, []byte("ahead")); err == nil || !strings.Contains(err.Error(), "log of 5") {
+		t.Errorf("ahead of the log: %v", err)
 	}
-	expect(4, "state 4\n")
 	closeStore(t, s)
 	names, err := filepath.Glob(filepath.Join(dir, "state", "snapshot-*"))
 	if err != nil || len(names) != 2 {
 		t.Fatalf("%v %v, want the newest two", names, err)
 	}
-	// A damaged one is passed over.
-	if err := os.WriteFile(names[1], []byte("headway snapshot 1 4 8 00000000\nstate 4\n"), 0o644); err != nil {
+	newest, err := os.ReadFile(names[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	reopened := func(what string, newest []byte, wantLine int64, want string) {
+		t.Helper()
+		if err := os.WriteFile(names[1], newest, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = file.Open(dir, file.Options{}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		expect(math.MaxInt64, wantLine, want)
+		if n := readAll(t, s); n != 4 {
+			t.Errorf("%s: %d events", what, n)
+		}
+		closeStore(t, s)
+	}
+	reopened("as it was", newest, 5, "state 4\n")
+	for i := range newest { // a damaged one is passed over, wherever it is
+		damaged := bytes.Clone(newest)
+		damaged[i] ^= 1
+		reopened(fmt.Sprintf("damaged at byte %d", i), damaged, 4, "state 3\n")
+	}
+	for n := range newest {
+		reopened(fmt.Sprintf("cut at byte %d", n), newest[:n], 4, "state 3\n")
+	}
+	// One ahead of the log, of which the end is gone, is passed over, and the next takes its place.
+	reopened("as it was", newest, 5, "state 4\n")
+	path := filepath.Join(dir, trace.FileName)
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, log[:len(log)-1], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = file.Open(dir, file.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	expect(3, "state 3\n")
-	// One ahead of the log is passed over after a restart: the log does not reach it.
-	if err := s.Snapshot(9, []byte("ahead")); err != nil {
+	expect(math.MaxInt64, 4, "state 3\n")
+	enc, _ = encoderOf(t, s)
+	appendLines(t, s, eventLine(enc, 7))
+	if err := s.Snapshot(5, []byte("another\n")); err != nil {
 		t.Fatal(err)
 	}
-	expect(9, "ahead")
+	expect(math.MaxInt64, 5, "another\n")
 	closeStore(t, s)
-	if s, err = file.Open(dir, file.Options{}); err != nil {
-		t.Fatal(err)
+}
+
+// The log is read from any line on, whether or not a snapshot says where that is.
+func TestReadLog(t *testing.T) {
+	dir := t.TempDir()
+	s, enc := begin(t, dir, file.Options{})
+	const lines = 3000 // more than one read of the disk
+	for at := int64(1); at < lines; at++ {
+		appendLines(t, s, eventLine(enc, at))
+		if at == lines/2 {
+			if err := s.Snapshot(at, []byte("state")); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	expect(0, "")
+	for range 2 {
+		whole, err := os.ReadFile(filepath.Join(dir, trace.FileName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []int64{0, 1, 2, lines/2 - 1, lines / 2, lines/2 + 1, lines - 1, lines} {
+			src, err := s.ReadLog(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(src)
+			if want := bytes.SplitAfterN(whole, []byte("\n"), int(line)+1)[line]; err != nil || !bytes.Equal(got, want) {
+				t.Errorf("after line %d: %d bytes, want %d (%v)", line, len(got), len(want), err)
+			}
+			src.Close()
+		}
+		for _, line := range []int64{-1, lines + 1} {
+			if _, err := s.ReadLog(line); err == nil {
+				t.Errorf("after line %d: no error", line)
+			}
+		}
+		closeStore(t, s)
+		if s, err = file.Open(dir, file.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	closeStore(t, s)
 }
 
