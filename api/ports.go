@@ -11,13 +11,7 @@ import (
 // Every method returns a *protocol.Refusal for what a client did wrong or has to do.
 
 // Body is a reply that is written as it lies: a batch or a file.
-type Body interface {
-	// Size in bytes.
-	Size() int64
-	io.WriterTo
-	// Close frees what it holds.
-	Close() error
-}
+type Body = protocol.Body
 
 // Trainers is the trainer's side of the queue.
 type Trainers interface {
