@@ -515,7 +515,7 @@ func TestSampledElsewhere(t *testing.T) {
 		}
 		e.Logged(id(1, 0, 1), true)
 
-		p = play(t, e, id(2, 0, 1))
+		play(t, e, id(2, 0, 1))
 		c = claim(t, e, "w")
 		sample(t, e, "w", c.ID, 0, 20)
 		_, err = e.Finish(t.Context(), c.ID, good())

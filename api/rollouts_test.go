@@ -1,0 +1,186 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// readyPlane is a control plane of which nothing is asked but whether it is ready.
+type readyPlane struct{ api.Plane }
+
+func (readyPlane) Ready() error { return nil }
+
+// sampler answers at once, with two tokens.
+type sampler struct{}
+
+func (sampler) Sample(context.Context, live.SampleRequest) (live.Generation, error) {
+	return live.Generation{Tokens: []int32{4, 2}, Logprobs: []float32{-0.5, -1}, Versions: []loop.Version{3, 3}}, nil
+}
+
+// workplace is a server over an environment with a worker's client.
+type workplace struct {
+	t      *testing.T
+	env    *remote.Environment
+	server *api.Server
+	url    string
+}
+
+func newWorkplace(t *testing.T) *workplace {
+	t.Helper()
+	e, err := remote.New(remote.Options{Name: "reverse", Seed: 9, ClaimTTL: time.Minute, Vocabulary: 30, Newest: func() loop.Version { return 3 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := api.New(api.Options{BodyBytesMax: 4096}, api.Ports{Plane: readyPlane{}, Rollouts: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(s.Handler())
+	t.Cleanup(listener.Close)
+	return &workplace{t: t, env: e, server: s, url: listener.URL}
+}
+
+// post sends a body and returns the status and the reply.
+func (w *workplace) post(path, body string) (int, string) {
+	w.t.Helper()
+	reply, err := http.Post(w.url+"/api/v1/rollouts/"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return reply.StatusCode, string(bytes.TrimSpace(text))
+}
+
+// play plays a rollout and logs it once its sample is there.
+func (w *workplace) play(group loop.GroupID) (sample func() live.Sample) {
+	var wg sync.WaitGroup
+	var s live.Sample
+	id := live.RolloutID{Group: group, Attempt: 1}
+	wg.Go(func() {
+		var err error
+		if s, err = w.env.Play(w.t.Context(), live.Task{ID: id}, sampler{}); err == nil {
+			w.env.Logged(id, true)
+		}
+	})
+	return func() live.Sample { wg.Wait(); return s }
+}
+
+// TestRolloutPaths: a rollout from claim to finish over HTTP, as a client in any language writes it.
+func TestRolloutPaths(t *testing.T) {
+	w := newWorkplace(t)
+	done := w.play(12)
+	status, text := w.post("claim", `{"worker":"w","environments":["reverse"],"max":4,"wait_s":60}`)
+	want := `{"rollouts":[{"id":"g12-s0-a1","group":12,"sample":0,"attempt":1,"environment":"reverse","prompt":12,"seed":9,"deadline_s":60}]}`
+	if status != http.StatusOK || text != want {
+		t.Fatalf("claim answered %d %s, want %s", status, text, want)
+	}
+	for _, step := range []struct{ path, body, want string }{
+		{"g12-s0-a1/touch", `{"worker":"w"}`, `{"deadline_s":60,"wanted":true}`},
+		{"g12-s0-a1/sample", `{"worker":"w","turn":0,"prompt":[0,5,1],"max_tokens":8}`, `{"tokens":[4,2],"logprobs":[-0.5,-1],"versions":[3,3],"finish":"stop"}`},
+		{"g12-s0-a1/finish", `{"worker":"w","reward":0.75,"response_text":"b."}`, `{"counted":true}`},
+		{"g12-s0-a1/finish", `{"worker":"w","reward":0.75,"response_text":"b."}`, `{"counted":true}`},
+		{"g12-s0-a1/touch", `{"worker":"w"}`, `{"deadline_s":0,"wanted":false}`},
+	} {
+		if status, text := w.post(step.path, step.body); status != http.StatusOK || text != step.want {
+			t.Errorf("%s answered %d %s, want %s", step.path, status, text, step.want)
+		}
+	}
+	if s := done(); s.Reward != 0.75 || len(s.Tokens) != 5 || s.Response != "b." {
+		t.Errorf("sample %+v", s)
+	}
+
+	done = w.play(13)
+	w.post("claim", `{"worker":"w","wait_s":60}`)
+	own := `{"worker":"w","reward":1,"tokens":[0,5,1,4,2],"loss_mask":[0,0,0,1,1],"logprobs":[0,0,0,-0.5,-1],"versions":[-1,-1,-1,2,3]}`
+	if status, text := w.post("g13-s0-a1/finish", own); status != http.StatusOK {
+		t.Errorf("sampled elsewhere: %d %s", status, text)
+	}
+	if s := done(); len(s.LossMask) != 5 || s.ResponseTokens() != 2 {
+		t.Errorf("sample %+v", s)
+	}
+	if status, text := w.post("claim", `{"worker":"w","wait_s":0}`); status != http.StatusNoContent || text != "" {
+		t.Errorf("no rollout is offered: %d %s", status, text)
+	}
+	w.env.EndRun()
+	if status, _ := w.post("claim", `{"worker":"w","wait_s":60}`); status != http.StatusResetContent {
+		t.Errorf("the run has ended: %d", status)
+	}
+}
+
+// TestRolloutRefusals: status and code of what workers do wrong.
+func TestRolloutRefusals(t *testing.T) {
+	w := newWorkplace(t)
+	w.play(1)
+	w.post("claim", `{"worker":"w","wait_s":60}`)
+	for _, bad := range []struct {
+		path, body string
+		status     int
+		code       protocol.Code
+		word       string
+	}{
+		{"claim", `{"worker":"w","wait":1}`, 400, protocol.CodeInvalid, "wait_s"},
+		{"claim", `{"worker":"w","wait_s":61}`, 400, protocol.CodeInvalid, "0 to 60"},
+		{"claim", `{"worker":"no spaces"}`, 400, protocol.CodeInvalid, "worker"},
+		{"claim", `{"worker":"w"} {}`, 400, protocol.CodeInvalid, "follows"},
+		{"claim", ``, 400, protocol.CodeInvalid, "empty"},
+		{"g1-s0-a1/sample", `{"worker":"w","prompt":[0,99],"max_tokens":8}`, 400, protocol.CodeInvalid, "prompt[1]"},
+		{"g1-s0-a1/sample", `{"worker":"w","prompt":[4294967296],"max_tokens":8}`, 400, protocol.CodeInvalid, "prompt"},
+		{"g1-s0-a1/finish", `{"worker":"w","reward":1}`, 400, protocol.CodeInvalid, "sample first"},
+		{"g1-s0-a1/finish", `{"worker":"w","reward":1e99}`, 400, protocol.CodeInvalid, "reward"},
+		{"g1-s0-a1/finish", `{"worker":"w","reward":NaN}`, 400, protocol.CodeInvalid, "finite"},
+		{"g1-s0-a1/finish", `{"worker":"v","reward":1}`, 409, protocol.CodeConflict, "worker w"},
+		{"g1-s0-a2/finish", `{"worker":"w","reward":1}`, 410, protocol.CodeExpired, "claim another"},
+		{"one/finish", `{"worker":"w","reward":1}`, 404, protocol.CodeNotFound, "g12-s3-a1"},
+		{"g1-s0-a1/sample", `{"worker":"w","prompt":[` + strings.Repeat("1,", 4096) + `1]}`, 413, protocol.CodeTooLarge, ""},
+	} {
+		status, text := w.post(bad.path, bad.body)
+		var body protocol.ErrorBody
+		if err := json.Unmarshal([]byte(text), &body); err != nil || status != bad.status || body.Error.Code != bad.code || !strings.Contains(body.Error.Message, bad.word) {
+			t.Errorf("%s %.60s answered %d %s: want %d %s with %q", bad.path, bad.body, status, text, bad.status, bad.code, bad.word)
+		}
+	}
+	if status, text := w.post("g1-s0-a1/sample", `{"worker":"w","prompt":[0],"max_tokens":8}`); status != 200 {
+		t.Errorf("the claim did not survive bad calls: %d %s", status, text)
+	}
+	w.server.Drain()
+	if status, _ := w.post("claim", `{"worker":"w","wait_s":60}`); status != 503 {
+		t.Errorf("claim under a drain: %d", status)
+	}
+	if status, _ := w.post("g1-s0-a1/touch", `{"worker":"w"}`); status != 200 {
+		t.Errorf("touch under a drain: %d", status)
+	}
+}
+
+// TestNoEnvironment: a run that plays its own rollouts says so.
+func TestNoEnvironment(t *testing.T) {
+	s, err := api.New(api.Options{}, api.Ports{Plane: readyPlane{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"claim", "g1-s0-a1/sample", "g1-s0-a1/touch", "g1-s0-a1/finish"} {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/api/v1/rollouts/"+path, strings.NewReader(`{"worker":"w"}`))
+		reply := httptest.NewRecorder()
+		s.Handler().ServeHTTP(reply, r)
+		if reply.Code != http.StatusNotFound || !strings.Contains(reply.Body.String(), "environment.kind") {
+			t.Errorf("%s answered %d %s", path, reply.Code, reply.Body)
+		}
+	}
+}
