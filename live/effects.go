@@ -10,7 +10,7 @@ import (
 )
 
 // release executes the actions whose events are in the log, and renders each as
-// it was executed.
+// it was executed. A snapshot that is due is taken when all have been.
 func (r *Runtime) release() error {
 	for i := range r.due {
 		d := &r.due[i]
@@ -18,6 +18,9 @@ func (r *Runtime) release() error {
 		r.lines = r.enc.AppendAction(r.lines, d.seq, d.action)
 	}
 	r.due = r.due[:0]
+	if err := r.snapshotIfDue(); err != nil {
+		return err
+	}
 	return r.checkProgress()
 }
 
@@ -66,7 +69,7 @@ func (r *Runtime) effect(f func() completion) {
 	go func() {
 		defer r.wg.Done()
 		c := f()
-		c.event.Time = r.opt.Clock()
+		c.event.Time = r.clock()
 		r.inbox <- c
 	}()
 }
@@ -79,7 +82,7 @@ func (r *Runtime) setBusy(busy bool) {
 	}
 }
 
-// afterSync prunes versions and takes a snapshot now and then.
+// afterSync prunes versions and has a snapshot taken now and then.
 func (r *Runtime) afterSync(v loop.Version) {
 	if keepFrom := v - loop.Version(r.opt.KeepVersions); keepFrom > 0 {
 		if err := r.opt.Weights.Prune(keepFrom); err != nil {
@@ -87,10 +90,7 @@ func (r *Runtime) afterSync(v loop.Version) {
 		}
 	}
 	if v-r.snapshotAt >= loop.Version(r.opt.SnapshotSteps) {
-		r.snapshotAt = v
-		if err := r.snapshot(); err != nil {
-			r.logf("snapshot: %v", err)
-		}
+		r.snapshotAt, r.snapshotDue = v, true
 	}
 }
 
@@ -101,7 +101,7 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 		ev.Kind, ev.Reason = loop.TrainStepFailed, loop.ReasonTrainer
 		return completion{event: ev, err: err}
 	}
-	began := r.opt.Clock()
+	began := r.clock()
 	if a.Attempt > 1 {
 		lease, ok, err := r.opt.Weights.Committed(a.Version + 1)
 		if err != nil {
@@ -133,7 +133,7 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 		return failed(err)
 	}
 	ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
-	step := &trace.Step{Lease: a.Lease, Tokens: report.Tokens, NS: r.opt.Clock() - began}
+	step := &trace.Step{Lease: a.Lease, Tokens: report.Tokens, NS: r.clock() - began}
 	return completion{event: ev, step: step, report: report}
 }
 

@@ -364,9 +364,9 @@ func (w *fakeWeights) Prune(keepFrom loop.Version) error {
 
 // memoryStore keeps the log and the payloads in memory; what was appended survives a "crash".
 type memoryStore struct {
-	mu       sync.Mutex
-	log      bytes.Buffer
-	samples  map[loop.GroupID]map[int32]live.Sample
+	mu      sync.Mutex
+	log     bytes.Buffer
+	samples map[loop.GroupID]map[int32]live.Sample
 	// snapshots are by line.
 	snapshots map[int64][]byte
 	// failAppend, if above 0, makes Append fail from that call on.

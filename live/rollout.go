@@ -230,7 +230,7 @@ func (p *rollout) end() bool {
 // startRollout starts an attempt in a slot.
 func (r *Runtime) startRollout(a loop.Action) {
 	id := RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level}, r.opt.Clock, func(c completion) { r.inbox <- c })
+	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level}, r.clock, func(c completion) { r.inbox <- c })
 	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
 	g := r.groups[a.Group]
 	if g == nil {
@@ -251,7 +251,7 @@ func (r *Runtime) resumeRollout(a loop.Action) {
 	if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil && p.resumeIn(r.opt.Engines[a.Engine], a.Slot, a.Version) {
 		return
 	}
-	ev := loop.Event{Time: r.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
+	ev := loop.Event{Time: r.clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
 	r.inbox <- completion{event: ev, err: errors.New("live: it does not stand interrupted, so it cannot be resumed")}
 }
 
@@ -280,9 +280,9 @@ func (r *Runtime) endGroup(g loop.GroupID) {
 // play plays one rollout attempt, makes its payload durable and says how it ended.
 // The attempt's context lives on until that is in the log.
 func (r *Runtime) play(p *rollout) {
-	began := r.opt.Clock()
+	began := r.clock()
 	s, err := r.opt.Environment.Play(p.ctx, p.task, p)
-	environmentNS := max(r.opt.Clock()-began-p.sampleNS, 0)
+	environmentNS := max(r.clock()-began-p.sampleNS, 0)
 	if !p.end() {
 		p.cancel()
 		return
@@ -318,7 +318,7 @@ func (r *Runtime) play(p *rollout) {
 		p.post(completion{event: ev, fatal: fmt.Errorf("live: the payload of %v cannot be stored: %w", p.task.ID, err)})
 		return
 	}
-	ev.Tokens, ev.Reward, ev.Time = int32(s.ResponseTokens()), s.Reward, r.opt.Clock()
+	ev.Tokens, ev.Reward, ev.Time = int32(s.ResponseTokens()), s.Reward, r.clock()
 	if s.Exact {
 		ev.Verdict = loop.VerdictSolved
 	}

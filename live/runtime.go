@@ -118,6 +118,9 @@ type Runtime struct {
 	groups map[loop.GroupID]liveGroup
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
+	time    runClock
+	// outside is what others say of the run.
+	outside outside
 	// lease collects the groups that GroupLeased names before StartTrainStep.
 	lease []Group
 	// lines hold executed actions until the next append; due are actions to execute.
@@ -135,11 +138,13 @@ type Runtime struct {
 	training   bool
 	failure    error // of the last train step
 	snapshotAt loop.Version
-	stallAfter int64
-	pending    []completion
-	stopOnce   sync.Once
-	stop       chan struct{}
-	last       []loop.Event // the newest events, for a bundle
+	// snapshotDue: one is to be taken once the actions that are due have been executed.
+	snapshotDue bool
+	stallAfter  int64
+	pending     []completion
+	stopOnce    sync.Once
+	stop        chan struct{}
+	last        []loop.Event // the newest events, for a bundle
 	// acks is the environment if it wants word of logged ends, which logged collects.
 	acks   Acknowledger
 	logged []loggedEnd
@@ -180,6 +185,7 @@ func New(opt Options) (*Runtime, error) {
 		}
 	}
 	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick}
+	r.outside.signal = make(chan struct{}, 1)
 	if from := opt.Resume; from != nil {
 		if from.Loop == nil || from.Recorder == nil || from.Encoder == nil || from.Counted == nil {
 			return nil, errors.New("live: Loop, Recorder, Encoder and Counted of Resume are all needed")
@@ -259,9 +265,10 @@ func (r *Runtime) serve(ctx context.Context) error {
 			r.outstanding -= outstandingOf(c.event.Kind)
 			first = append(first, c)
 		case <-due:
+		case <-r.outside.signal:
 		case <-stop:
 			stop = nil
-			first = append(first, completion{event: loop.Event{Time: r.opt.Clock(), Kind: loop.StopRequested}})
+			first = append(first, completion{event: loop.Event{Time: r.clock(), Kind: loop.StopRequested}})
 		case <-ctx.Done():
 			disarm()
 			return fmt.Errorf("live: stopped at once: %w", context.Cause(ctx))
@@ -279,7 +286,7 @@ func (r *Runtime) armTick() (due <-chan time.Time, disarm func()) {
 	if r.tick == loop.NoTick {
 		return nil, func() {}
 	}
-	due, stop := r.opt.Timer(time.Duration(max(r.tick-r.opt.Clock(), 0)))
+	due, stop := r.opt.Timer(time.Duration(max(r.tick-r.clock(), 0)))
 	return due, func() { stop() }
 }
 
@@ -288,7 +295,7 @@ func (r *Runtime) endStalled(err error) error {
 	if !errors.Is(err, ErrStalled) || r.finished {
 		return nil
 	}
-	r.step(&completion{event: loop.Event{Time: r.opt.Clock(), Kind: loop.StopRequested}})
+	r.step(&completion{event: loop.Event{Time: r.clock(), Kind: loop.StopRequested}})
 	if !r.finished {
 		return nil // the trainer holds a batch; a resume issues its step again
 	}
@@ -343,14 +350,17 @@ func (r *Runtime) begin(ctx context.Context) error {
 		return err
 	}
 	if r.l.Version() == 0 && !there {
-		if err := r.opt.Trainer.Initialize(ctx); err != nil {
-			return fmt.Errorf("live: making version 0: %w", err)
+		if stopped, err := r.initialize(ctx); stopped || err != nil {
+			return err
 		}
 	} else if err := r.opt.Trainer.Restore(ctx, r.l.Version()); err != nil {
 		return fmt.Errorf("live: taking the trainer to version %d: %w", r.l.Version(), err)
 	}
 	r.now = r.l.Status().TimeNS
 	if r.enc.Seq() > 0 {
+		if err := r.findRestored(); err != nil {
+			return err
+		}
 		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
 	}
 	for _, e := range r.opt.Engines {
@@ -361,7 +371,40 @@ func (r *Runtime) begin(ctx context.Context) error {
 			return fmt.Errorf("live: engine %s: switching to version 0: %w", e.Name(), err)
 		}
 	}
+	r.startClock()
 	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
+}
+
+// initialize has the trainer make version 0, or waits until one from elsewhere has
+// published it, which may take as long as it likes: the loop has not begun. It
+// reports whether a Stop came first, which ends the run.
+func (r *Runtime) initialize(ctx context.Context) (stopped bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	defer func() { <-done }()
+	go func() {
+		defer close(done)
+		select {
+		case <-r.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = r.opt.Trainer.Initialize(ctx)
+	cancel()
+	select {
+	case <-r.stop:
+		if err != nil {
+			r.finished, r.reason = true, loop.ReasonStopped
+			return true, nil
+		}
+	default:
+	}
+	if err != nil {
+		return false, fmt.Errorf("live: making version 0: %w", err)
+	}
+	return false, nil
 }
 
 func (r *Runtime) writeHeader() error {
@@ -411,16 +454,12 @@ drain:
 		if c.err != nil {
 			r.logf("%v: %v", c.event, c.err)
 		}
-		for !r.finished && r.tickEvent().Before(c.event) {
-			r.step(&completion{event: r.tickEvent()})
-		}
-		if r.finished {
+		if !r.deliver(c) {
 			break
 		}
-		r.measureGroups(c)
-		r.step(c)
 	}
-	for now := max(r.opt.Clock(), r.now); !r.finished && r.tick <= now; {
+	r.hear()
+	for now := max(r.clock(), r.now); !r.finished && r.tick <= now; {
 		r.step(&completion{event: r.tickEvent()})
 	}
 	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
@@ -443,6 +482,20 @@ func (r *Runtime) acknowledge() {
 		}
 	}
 	r.logged = r.logged[:0]
+}
+
+// deliver gives the loop one event, the Ticks before it first. It reports whether
+// the loop goes on: what arrives after its end is dropped.
+func (r *Runtime) deliver(c *completion) bool {
+	for !r.finished && r.tickEvent().Before(c.event) {
+		r.step(&completion{event: r.tickEvent()})
+	}
+	if r.finished {
+		return false
+	}
+	r.measureGroups(c)
+	r.step(c)
+	return true
 }
 
 // tickEvent is the Tick that the loop wants next.
@@ -586,10 +639,27 @@ func (r *Runtime) close() error {
 	return r.snapshot()
 }
 
+// snapshotIfDue takes a snapshot that is due, with every line rendered so far in the
+// log before it. A run survives that it cannot be kept, not that the log cannot.
+func (r *Runtime) snapshotIfDue() error {
+	if !r.snapshotDue {
+		return nil
+	}
+	r.snapshotDue = false
+	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
+		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	}
+	r.lines = r.lines[:0]
+	if err := r.snapshot(); err != nil {
+		r.logf("snapshot: %v", err)
+	}
+	return nil
+}
+
 func (r *Runtime) snapshot() error {
 	state, err := r.l.Snapshot()
 	if err != nil {
 		return err
 	}
-	return r.opt.Store.Snapshot(r.enc.Seq(), state)
+	return r.opt.Store.Snapshot(r.enc.Position().Line, state)
 }

@@ -39,6 +39,9 @@ type Config struct {
 	// LoadNS is the part of a sync before that, through which engines generate in every
 	// mode (under drain, the rollouts they have).
 	LoadNS int64
+	// AskNS is the time that a trainer which asks for its batches (loop.Config.TrainerAsks) takes to ask
+	// for the first, from the start of the run, and for the next from the end of each train step.
+	AskNS int64
 	// PruneTokens is the length at which a longer rollout is pruned; 0 prunes nothing.
 	PruneTokens int32
 	// DriftPerVersion is the mean absolute log-ratio, in nats, that a trained group is

@@ -108,6 +108,7 @@ func (r *runner) runMerged() error {
 	m := r.merged
 	c := &m.calendar
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
+	r.ask()
 	m.bound = r.bound()
 	for !r.done {
 		if c.next < len(c.due) || c.turn() {

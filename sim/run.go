@@ -128,6 +128,7 @@ func (r *runner) run() error {
 	}
 	r.faults.plan(r)
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
+	r.ask()
 	for !r.done {
 		at, slot := r.nextRollout()
 		next := r.nextTimer(at, slot)
@@ -275,8 +276,18 @@ func (r *runner) deliverPending() {
 		}
 	}
 	r.deliver(ev, 0, metrics.Measured{})
-	if ev.Kind == loop.TrainStepEnded && r.cfg.Stepped != nil {
-		r.cfg.Stepped(ev.Version)
+	if ev.Kind == loop.TrainStepEnded {
+		r.ask()
+		if r.cfg.Stepped != nil {
+			r.cfg.Stepped(ev.Version)
+		}
+	}
+}
+
+// ask has a trainer that asks for its batches ask for the next.
+func (r *runner) ask() {
+	if r.cfg.Loop.TrainerAsks {
+		r.schedule(loop.Event{Time: r.now + r.cfg.AskNS, Kind: loop.TrainerReady})
 	}
 }
 

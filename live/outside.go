@@ -1,0 +1,96 @@
+package live
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// outside collects what a trainer that lives elsewhere says, from any goroutine,
+// until the goroutine that owns the loop takes it.
+type outside struct {
+	mu sync.Mutex
+	// ready: the trainer asks for a batch.
+	ready bool
+	// restored are versions that no batch made, in their order, each once.
+	restored []loop.Version
+	// signal has room for one: that there is something to take.
+	signal chan struct{}
+}
+
+// TrainerReady says that the trainer asks for a batch (loop.Config.TrainerAsks). Any
+// goroutine may call it, at any time and any number of times: it never blocks,
+// saying it twice is saying it once, and it is without effect once the run has ended.
+func (r *Runtime) TrainerReady() {
+	o := &r.outside
+	o.mu.Lock()
+	o.ready = true
+	o.mu.Unlock()
+	o.wake()
+}
+
+// TrainerRestored says that the trainer went back to an earlier state and that this
+// has been published as version. It is taken once the loop is at the version
+// before. It may be called like TrainerReady.
+func (r *Runtime) TrainerRestored(version loop.Version) {
+	o := &r.outside
+	o.mu.Lock()
+	if i, there := slices.BinarySearch(o.restored, version); !there {
+		o.restored = slices.Insert(o.restored, i, version)
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+func (o *outside) wake() {
+	select {
+	case o.signal <- struct{}{}:
+	default: // it has been said already
+	}
+}
+
+// takeRestored returns whether the version after at was restored, and forgets those up to it.
+func (o *outside) takeRestored(at loop.Version) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	found := false
+	for len(o.restored) > 0 && o.restored[0] <= at+1 {
+		found = found || o.restored[0] == at+1
+		o.restored = slices.Delete(o.restored, 0, 1)
+	}
+	return found
+}
+
+func (o *outside) takeReady() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ready := o.ready
+	o.ready = false
+	return ready
+}
+
+// hear delivers what was said from outside. A version comes after the step before
+// it, however their words raced; one that has passed is forgotten.
+func (r *Runtime) hear() {
+	for !r.finished && r.outside.takeRestored(r.l.Version()) {
+		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerRestored, Version: r.l.Version() + 1}})
+	}
+	if !r.finished && r.outside.takeReady() {
+		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerReady}})
+	}
+}
+
+// findRestored looks for versions that were published right before the process
+// ended, and whose event the log does not have: no batch made them.
+func (r *Runtime) findRestored() error {
+	for v := r.l.Version() + 1; ; v++ {
+		lease, there, err := r.opt.Weights.Committed(v)
+		if err != nil || !there {
+			return err
+		}
+		if lease == 0 {
+			r.TrainerRestored(v)
+		}
+	}
+}
