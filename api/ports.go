@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"io"
+	"net/http"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
@@ -52,6 +53,12 @@ type Meetings interface {
 	Join(ctx context.Context, name string, req protocol.RendezvousRequest) (protocol.RendezvousReply, error)
 }
 
+// Receivers is the side of engines' stages on other nodes.
+type Receivers interface {
+	// Next takes a receiver's word and waits for what it is to do; Seq 0 is nothing.
+	Next(ctx context.Context, name string, req protocol.ReceiverRequest) (protocol.ReceiverReply, error)
+}
+
 // Plane is the control plane as a whole.
 type Plane interface {
 	// Status is made of copies; it may be called often.
@@ -67,11 +74,14 @@ type Plane interface {
 
 // Ports is what the server is made of. A nil port's paths are CodeNotFound with a message that says why.
 type Ports struct {
-	Trainers Trainers
-	Versions Versions
-	Rollouts Rollouts
-	Meetings Meetings
-	Plane    Plane
+	Trainers  Trainers
+	Versions  Versions
+	Rollouts  Rollouts
+	Meetings  Meetings
+	Receivers Receivers
+	// Chunks serves the paths of package transfer's Source.
+	Chunks http.Handler
+	Plane  Plane
 }
 
 // ErrRunEnded is returned by ports that wait for work when there will be none: the run is done.

@@ -54,6 +54,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.trainerRoutes()
 	s.rolloutRoutes()
 	s.meetingRoutes()
+	s.receiverRoutes()
 	s.mux.HandleFunc("/", s.nowhere)
 	return s, nil
 }

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// receiverRoutes has the paths of engines' stages on other nodes: their commands, and
+// the chunks of a version that its first receivers fetch from here.
+func (s *Server) receiverRoutes() {
+	s.route("POST /api/v1/receivers/{name}", RoleEngine, s.nextCommand, replyAsIs)
+	s.route("GET /api/v1/transfer/{version}", RoleEngine, s.chunks)
+	s.route("GET /api/v1/transfer/{version}/chunks", RoleEngine, s.chunks)
+}
+
+// nextCommand takes a receiver's word and waits for what it is to do.
+func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
+	port := s.ports().Receivers
+	if port == nil {
+		return absent("engines on other nodes receive weights", "a run that keeps weights")
+	}
+	var req protocol.ReceiverRequest
+	if err := readJSON(r, &req); err != nil {
+		return err
+	}
+	if err := checkWait(req.WaitS); err != nil {
+		return err
+	}
+	command, err := port.Next(r.Context(), r.PathValue("name"), req)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, command)
+}
+
+func (s *Server) chunks(w http.ResponseWriter, r *http.Request) error {
+	port := s.ports().Chunks
+	if port == nil {
+		return absent("versions are passed on", "a run that keeps weights")
+	}
+	port.ServeHTTP(w, r)
+	return nil
+}
