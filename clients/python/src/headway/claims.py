@@ -1,0 +1,186 @@
+"""An environment worker: claims rollouts, plays them, keeps their claims, finishes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from . import errors
+from .play import Environment, Sampled, Sampler, Task, Unwanted, ending
+from .transport import Transport
+
+_log = logging.getLogger("headway.worker")
+_CLAIM_WAIT_S = 20.0
+
+
+def work(
+    url: str | Sequence[str], environments: Environment | Iterable[Environment], concurrency: int = 8, *,
+    token: str | None = None, worker: str | None = None, patience_s: float = 600.0, verify: bool | str = True,
+    stop: threading.Event | None = None, grace_s: float = 30.0,
+) -> int:  # fmt: skip
+    """Play rollouts until the run has ended or `stop` is set; return how many were finished.
+
+    At most `concurrency` are played at once, in threads; async functions share one thread's event loop.
+    After `stop`, running rollouts have `grace_s` to finish.
+    """
+    return Worker(
+        url, environments, concurrency, token=token, worker=worker, patience_s=patience_s, verify=verify, stop=stop,
+        grace_s=grace_s,
+    ).run()  # fmt: skip
+
+
+class Worker:
+    """One process that plays; see `work`."""
+
+    def __init__(
+        self, url: str | Sequence[str], environments: Environment | Iterable[Environment], concurrency: int = 8, *,
+        token: str | None = None, worker: str | None = None, patience_s: float = 600.0, verify: bool | str = True,
+        stop: threading.Event | None = None, grace_s: float = 30.0,
+    ) -> None:  # fmt: skip
+        made = [environments] if isinstance(environments, Environment) else list(environments)
+        self._environments = {e.name: e for e in made}
+        if not made or len(self._environments) != len(made):
+            raise errors.Invalid("a worker wants at least one environment, each of its own name")
+        if concurrency < 1:
+            raise errors.Invalid(f"a concurrency of {concurrency} plays nothing: want at least 1")
+        self.name = worker or f"{socket.gethostname()}-{os.getpid()}".replace(" ", "-")
+        self._closing = threading.Event()
+        self._transport = Transport(
+            url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s,
+            verify=verify, stopped=self._closing,
+        )  # fmt: skip
+        self._stop = stop or threading.Event()
+        self._concurrency, self._grace_s = concurrency, grace_s
+        self._free = threading.Semaphore(concurrency)
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[Task, float]] = {}
+        self._deadline_s = 60.0
+        self.finished = self.failed = self.given_up = 0
+
+    def run(self) -> int:
+        """Play until the end."""
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="headway-async", daemon=True).start()
+        threading.Thread(target=self._touch, name="headway-touch", daemon=True).start()
+        pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="headway-play")
+        try:
+            while not self._stop.is_set():
+                self._free.acquire()
+                self._free.release()
+                try:
+                    claims = self._claim()
+                except errors.RunEnded:
+                    break
+                for claim in claims:
+                    self._free.acquire()
+                    pool.submit(self._play, claim, loop)
+        finally:
+            self._drain()
+            self._closing.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            loop.call_soon_threadsafe(loop.stop)
+            self._transport.close()
+        return self.finished
+
+    def _claim(self) -> list[dict[str, Any]]:
+        with self._lock:
+            want = max(self._concurrency - len(self._running), 1)
+        message = {
+            "worker": self.name, "environments": sorted(self._environments),
+            "max": min(want, 1024), "wait_s": _CLAIM_WAIT_S,
+        }  # fmt: skip
+        reply = self._transport.post("/api/v1/rollouts/claim", message, timeout_s=_CLAIM_WAIT_S + 30.0, stop=self._stop)
+        claims = list(reply.get("rollouts") or ())
+        now = time.monotonic()
+        with self._lock:
+            for claim in claims:
+                fields = {k: claim.get(k, 0) for k in ("prompt", "level", "seed", "group", "sample", "attempt")}
+                task = Task(claim["id"], claim.get("environment", ""), **fields)
+                claim["task"] = task
+                self._running[task.id] = (task, now)
+                self._deadline_s = float(claim.get("deadline_s") or self._deadline_s)
+        return claims
+
+    def _play(self, claim: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        task: Task = claim["task"]
+        try:
+            said = self._outcome(task, loop)
+            if said is None or not task.wanted:
+                self.given_up += 1
+                return
+            self._transport.post(f"/api/v1/rollouts/{task.id}/finish", {"worker": self.name, **said}, timeout_s=120.0)
+            self.finished += 1
+        except (errors.LeaseExpired, errors.NotFound, errors.Conflict) as error:
+            self.given_up += 1
+            _log.info("%s is lost: %s", task.id, error)
+        except Exception:
+            self.failed += 1
+            _log.exception("%s could not be finished", task.id)
+        finally:
+            with self._lock:
+                self._running.pop(task.id, None)
+            self._free.release()
+
+    def _outcome(self, task: Task, loop: asyncio.AbstractEventLoop) -> dict[str, Any] | None:
+        found = self._environments.get(task.environment)
+        if found is None and len(self._environments) == 1:
+            found = next(iter(self._environments.values()))
+        try:
+            if found is None:
+                raise errors.Invalid(f"no environment {task.environment!r} here")
+            sample = Sampler(self._transport, task, self.name)
+            if found.is_async:
+                return ending(asyncio.run_coroutine_threadsafe(_await(found, task, sample), loop).result())
+            return ending(found(task, sample))
+        except (Unwanted, errors.LeaseExpired):
+            return None
+        except TimeoutError as error:
+            said, reason = error, "timeout"
+        except Exception as error:
+            said, reason = error, "environment"  # type: ignore[assignment]
+            if self._closing.is_set():
+                return None
+        self.failed += 1
+        _log.warning("%s failed: %r", task.id, said)
+        return {"reward": 0.0, "failed": f"{type(said).__name__}: {said}"[:1000], "reason": reason}
+
+    def _touch(self) -> None:
+        """Keep the claims of what is being played, and learn which are not wanted any more."""
+        while not self._closing.wait(max(self._deadline_s / 4, 0.02)):
+            with self._lock:
+                running = list(self._running.values())
+            for task, since in running:
+                if time.monotonic() - since < self._deadline_s / 5 or not task.wanted:
+                    continue
+                try:
+                    reply = self._transport.post(
+                        f"/api/v1/rollouts/{task.id}/touch", {"worker": self.name}, timeout_s=5.0, patience_s=0.0
+                    )
+                    if not reply.get("wanted", True):
+                        task._unwanted.set()
+                except (errors.LeaseExpired, errors.NotFound, errors.Conflict):
+                    task._unwanted.set()
+                except (errors.HeadwayError, RuntimeError):
+                    break  # the control plane is away: the next round asks again
+
+    def _drain(self) -> None:
+        until = time.monotonic() + self._grace_s
+        while time.monotonic() < until:
+            with self._lock:
+                if not self._running:
+                    return
+            self._closing.wait(0.02)
+
+
+async def _await(found: Environment, task: Task, sample: Sampler) -> Any:
+    async def sampled(prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
+        return await asyncio.to_thread(sample, prompt_ids, max_tokens)
+
+    return await found(task, sampled)

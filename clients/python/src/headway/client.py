@@ -1,0 +1,522 @@
+"""A trainer's connection to a run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from . import batch as batches
+from . import errors, tensors
+from .batch import Batch
+from .lease import Renewal
+from .tensors import Array
+from .transport import Transport
+
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+
+
+def connect(
+    url: str | Sequence[str] = "http://localhost:7070", token: str | None = None, trainer: str = "trainer",
+    rank: int = 0, world_size: int = 1, version: int | None = None, *, patience_s: float = 600.0,
+    step_s_max: float | None = None, verify: bool | str = True,
+) -> Client:  # fmt: skip
+    """Say that a trainer has started, and learn where the run stands.
+
+    `version` is that of the weights which the trainer holds by its own checkpoint; None if it has none. The
+    answer is in `Client.action`: train, load, republish or initialize. Every data-parallel rank connects.
+    A lease that this rank held goes back to the queue.
+
+    `patience_s` is how long every call waits for a control plane that does not answer, or is not ready.
+    `step_s_max` ends the renewal of a lease after that long, so that a trainer that hangs loses its batch.
+    `token` defaults to the environment variable HEADWAY_TOKEN. `verify` is httpx's: a CA file, or False.
+    """
+    if not _NAME.match(trainer):
+        raise errors.Invalid(f"the trainer's name {trainer!r} cannot be: want 1 to 128 letters, digits, '.', '_', '-'")
+    if world_size < 1 or not 0 <= rank < world_size:
+        raise errors.Invalid(f"rank {rank} of {world_size} cannot be: want 0 <= rank < world_size")
+    transport = Transport(
+        url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
+    )
+    client = Client(transport, trainer, rank, world_size, step_s_max)
+    try:
+        client.reconnect(version)
+    except BaseException:
+        transport.close()
+        raise
+    return client
+
+
+class Client:
+    """What `connect` returns. One thread at a time; renewals run beside it. Closes as a context manager."""
+
+    def __init__(
+        self, transport: Transport, trainer: str, rank: int, world_size: int, step_s_max: float | None
+    ) -> None:
+        self._transport, self.trainer, self.rank, self.world_size = transport, trainer, rank, world_size
+        self._step_s_max = step_s_max
+        self._open: Batch | None = None
+        self._ahead = False  # the weights have been trained on a batch that was not committed
+        self._after: tuple[int, int] = (0, 0)
+        #: What to do first: "train", "load", "republish" or "initialize".
+        self.action = ""
+        #: Version of the weights that the trainer holds; −1 for none.
+        self.version = -1
+        #: The newest committed version when it connected, and the one that the next publish makes.
+        self.newest, self.next = -1, 0
+        #: The run's name, its resolved settings, and its number of train steps (0: no end).
+        self.run = ""
+        self.config: dict[str, Any] = {}
+        self.steps = 0
+        #: Versions that are multiples of it go to the engines; others may be acknowledged without weights.
+        self.sync_every = 1
+        self.lease_s = 60.0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop renewing and free the connections. A batch that is open goes back when its lease runs out."""
+        if self._open is not None and self._open._renewal is not None:
+            self._open._renewal.stop()
+        self._open = None
+        self._transport.close()
+
+    def reconnect(self, version: int | None = None) -> None:
+        """Say again what `connect` said: with a new process group, or after going back to a checkpoint."""
+        self._drop_open()
+        message: dict[str, Any] = {
+            "trainer": self.trainer, "version": -1 if version is None else version, "world_size": self.world_size,
+        }  # fmt: skip
+        if self.rank:
+            message["rank"] = self.rank
+        reply = self._transport.post("/api/v1/trainers/connect", message)
+        self.action, self.newest, self.next = reply["action"], reply["version"], reply["next"]
+        self._load_version = int(reply.get("load", self.newest))
+        self.run, self.steps = reply.get("run", ""), reply.get("steps", 0)
+        self.sync_every, self.lease_s = reply.get("sync_every", 1), reply.get("lease_s", 60.0)
+        text = reply.get("config") or "{}"
+        try:
+            self.config = json.loads(text)
+        except ValueError:
+            self.config = {"text": text}
+        self.version = self.newest if self.action == "train" else -1 if version is None else version
+        self._ahead, self._after = False, (0, 0)
+
+    # Versions
+
+    def load(self) -> dict[str, Array]:
+        """The weights that the trainer is to go on from: the newest version's. `optimizer` has its state.
+
+        Needed where `action` is "load", and after `LeaseExpired`.
+        """
+        if self.newest < 0:
+            raise errors.NotFound("nothing is published yet: make version 0 and publish it (action is 'initialize')")
+        if self._load_version < self.newest and self.version < self.newest and not self._ahead:
+            return self._load_skipped()
+        found = self.weights()
+        self.action = "train"
+        return found
+
+    def _load_skipped(self) -> dict[str, Array]:
+        """Versions since `_load_version` had no weights: go on from it, as the next version."""
+        older = self._load_version
+        found = self.weights(older)
+        optimizer = self.optimizer(older)
+        if self.rank == 0:
+            self.restore(older, found, optimizer=optimizer or None)
+        self.action = "train"
+        return found
+
+    def weights(self, version: int | str = "latest") -> dict[str, Array]:
+        """A version's model tensors by name. With "latest" the trainer now holds that version."""
+        number, found = self._read(version, lambda name: not name.startswith("optimizer."))
+        if version == "latest":
+            self.version = self.newest = number
+            self.next = number + 1
+            self._ahead = False
+        return found
+
+    def optimizer(self, version: int | None = None) -> dict[str, Array]:
+        """The optimizer's tensors of a version (the one the trainer holds); empty where it has none."""
+        return self._read(self.version if version is None else version, lambda name: name.startswith("optimizer."))[1]
+
+    def state(self, version: int | str = "latest") -> dict[str, Any]:
+        """A version's manifest, where it is, and which engines serve it."""
+        return self._transport.get(f"/api/v1/weights/{version}")
+
+    def download(self, directory: str | Path, version: int | str = "latest") -> int:
+        """Put a version's files in a directory, one after the other and as they come; return its number."""
+        number, names = self._files(version)
+        target = Path(directory)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            if Path(name).name != name:
+                raise errors.Invalid(f"the manifest of version {number} names the file {name!r}: not a plain name")
+            self._download(number, name, target / name)
+        return number
+
+    def _files(self, version: int | str) -> tuple[int, list[str]]:
+        state = self.state(version)
+        return int(state["version"]), [str(f["name"]) for f in state["manifest"].get("files") or ()]
+
+    def _read(self, version: int | str, wanted: Any) -> tuple[int, dict[str, Array]]:
+        while True:
+            number, names = self._files(version)
+            found: dict[str, Array] = {}
+            try:
+                for name in filter(wanted, names):
+                    response = self._transport.call("GET", f"/api/v1/weights/{number}/files/{name}", timeout_s=600.0)
+                    found.update(tensors.decode(response.content, f"{name} of version {number}")[0])
+            except errors.NotFound:
+                if version == "latest" and self._files(version)[0] != number:
+                    continue  # it was pruned while it was read: there is a newer one
+                raise
+            return number, found
+
+    def _download(self, version: int, name: str, path: Path) -> None:
+        part = path.with_name(path.name + ".part")
+        part.unlink(missing_ok=True)
+        deadline = time.monotonic() + self._transport.patience_s
+        while True:
+            have = part.stat().st_size if part.exists() else 0
+            try:
+                headers = {"Range": f"bytes={have}-"} if have else {}
+                source = f"/api/v1/weights/{version}/files/{name}"
+                with (
+                    self._transport.stream(source, headers=headers) as response,
+                    part.open("ab" if have else "wb") as out,
+                ):
+                    if response.status_code == 416 and have:  # it was whole already
+                        break
+                    if response.status_code >= 300:
+                        response.read()
+                        raise _refused(response)
+                    if have and response.status_code != 206:
+                        out.truncate(0)
+                    for chunk in response.iter_bytes(1 << 20):
+                        out.write(chunk)
+                break
+            except Exception as error:
+                later = not isinstance(error, errors.HeadwayError) or isinstance(
+                    error, (errors.Unavailable, errors.Busy)
+                )
+                if isinstance(error, OSError) or not later or time.monotonic() > deadline:
+                    raise
+                self._transport.another()
+                if self._transport.stopped.wait(0.2):
+                    raise
+        part.replace(path)
+
+    # Batches
+
+    def batches(self, kind: str = "train", *, wait_s: float = 20.0) -> Iterator[Batch]:
+        """Lease batches until the run has ended. Each must be published, acked or nacked before the next.
+
+        A loop that is left early, by an exception say, gives its batch back at once.
+        """
+        if kind not in ("train", "validation"):
+            raise errors.Invalid(f"batches of kind {kind!r} cannot be: want train or validation")
+        try:
+            while True:
+                if self._open is not None and not self._open._done:
+                    raise errors.Invalid(f"batch {self._open.lease} was neither published, acked nor nacked")
+                try:
+                    found = self._lease(kind, wait_s)
+                except errors.RunEnded:
+                    return
+                if found is not None:
+                    yield found
+        finally:
+            self._give_back()
+
+    def validation(self, prompts: int = 0) -> Batch:
+        """Held-out prompts, answered greedily by the newest served version. 0 prompts: as many as the run says."""
+        return self._until(lambda: self._lease("validation", 20.0, prompts), "a validation batch")
+
+    def _until(self, ask: Any, what: str) -> Batch:
+        deadline = time.monotonic() + self._transport.patience_s
+        while time.monotonic() < deadline:
+            found = ask()
+            if found is not None:
+                return found  # type: ignore[no-any-return]
+        raise errors.Unavailable(f"no {what} within {self._transport.patience_s:g} s")
+
+    def _lease(self, kind: str, wait_s: float, prompts: int = 0) -> Batch | None:
+        if kind == "train":
+            self._check_held()
+        message: dict[str, Any] = {"trainer": self.trainer, "wait_s": wait_s}
+        if kind != "train":
+            message["kind"] = kind
+            if prompts:
+                message["prompts"] = prompts
+        else:
+            if self.world_size > 1:
+                message |= {"rank": self.rank, "world_size": self.world_size}
+            if self._after[0]:
+                message |= {"after": self._after[0], "after_attempt": self._after[1]}
+        response = self._transport.call("POST", "/api/v1/batches/lease", message=message, timeout_s=wait_s + 30.0)
+        if response.status_code == 204:
+            return None
+        found = batches.parse(response.content)
+        if kind != "train":
+            return found
+        if (found.lease, found.attempt) == self._after:
+            self._transport.stopped.wait(0.05)  # another rank's publish is on its way
+            return None
+        if self.version >= 0 and found.version != self.version:
+            if self.rank == 0:
+                raise errors.Conflict(
+                    f"batch {found.lease} starts from version {found.version}, and this trainer holds {self.version}: "
+                    "load() the newest version, or restore() the one it holds",
+                    detail={"batch": found.version, "held": self.version},
+                )
+            self.version = found.version  # rank 0 published it
+        found._held_version = self.version if self.version >= 0 else found.version
+        renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
+        found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
+        self._open = found
+        return found
+
+    def _check_held(self) -> None:
+        if self._ahead:
+            raise errors.Conflict(
+                f"the last batch was not committed, so this trainer's weights are ahead of version {self.newest}: "
+                "load() before the next batch"
+            )
+        if self.version < 0 and self.action != "train":
+            raise errors.Conflict(f"this trainer has no weights of the run yet: {self.action} first")
+
+    def _give_back(self) -> None:
+        left, self._open = self._open, None
+        if left is None or left._done:
+            return
+        if left._renewal is not None:
+            left._renewal.stop()
+        with contextlib.suppress(errors.HeadwayError, RuntimeError):
+            self._nack(left, "the trainer left its loop", failed=False, patience_s=1.0)
+
+    def _drop_open(self) -> None:
+        if self._open is not None and self._open._renewal is not None:
+            self._open._renewal.stop()
+        self._open = None
+
+    def _end(self, done: Batch, committed: int | None) -> None:
+        done._done = True
+        if done._renewal is not None:
+            done._renewal.stop()
+        if self._open is done:
+            self._open = None
+        if committed is not None:
+            self.version = self.newest = committed
+            self.next = committed + 1
+            self.action = "train"
+            self._after = (done.lease, done.attempt)
+
+    # Ends of a train step
+
+    def publish(
+        self, batch: Batch | None = None, state_dict: Mapping[str, Any] | None = None, *,
+        weights_dir: str | Path | None = None, optimizer: Mapping[str, Any] | None = None,
+        rendezvous: str | None = None, metrics: Mapping[str, float] | None = None,
+    ) -> int:  # fmt: skip
+        """Publish what training the batch made as the next version, and acknowledge the batch with it.
+
+        The weights come as arrays by name (numpy, torch or jax), or lie as safetensors in `weights_dir` on a
+        disk that the server shares, or have gone to the engines over the collective `rendezvous`. `optimizer`
+        is the trainer's own state, arrays by name: engines never load it, a restarted trainer does. Returns
+        the version. Ranks above 0 send nothing. Without a batch it makes version 0 (action "initialize").
+        """
+        source = "rendezvous" if rendezvous is not None else "weights_dir" if weights_dir is not None else "state_dict"
+        if sum(x is not None for x in (state_dict, weights_dir, rendezvous)) != 1:
+            raise errors.Invalid("publish wants one of state_dict, weights_dir and rendezvous")
+        if batch is None and self.next != 0:
+            raise errors.Invalid(
+                f"publish wants the batch that version {self.next} was trained on; to go back, restore()"
+            )
+        version = 0 if batch is None else batch.version + 1
+        self._check_open(batch)
+        if self.rank:
+            if batch is not None:
+                self._end(batch, version)
+            return version
+        manifest = self._manifest(version, batch, metrics)
+        try:
+            reply = self._send(manifest, source, state_dict, weights_dir, optimizer, rendezvous)
+        except (errors.LeaseExpired, errors.Conflict):
+            self._lost(batch)
+            raise
+        committed = int(reply["version"])
+        if batch is None:
+            self.version, self.newest, self.next, self.action = committed, committed, committed + 1, "train"
+        else:
+            self._end(batch, committed)
+        return committed
+
+    def ack(self, batch: Batch, metrics: Mapping[str, float] | None = None) -> int:
+        """End a train step without weights, where its version is not one that goes to the engines."""
+        self._check_open(batch)
+        if self.rank:
+            self._end(batch, batch.version + 1)
+            return batch.version + 1
+        message = {"trainer": self.trainer, "attempt": batch.attempt, **_stamps(batch), **_metrics(metrics)}
+        try:
+            reply = self._transport.post(f"/api/v1/batches/{batch.lease}/ack", message)
+        except (errors.LeaseExpired, errors.Conflict):
+            self._lost(batch)
+            raise
+        self._end(batch, int(reply["version"]))
+        return int(reply["version"])
+
+    def nack(self, batch: Batch, reason: str = "", *, failed: bool = False) -> None:
+        """Give a batch back untrained. `failed` counts it as a failed attempt of the step.
+
+        A batch that was lost meanwhile is no error: it is back already.
+        """
+        self._check_open(batch)
+        with contextlib.suppress(errors.LeaseExpired):
+            self._nack(batch, reason, failed)
+        self._end(batch, None)
+
+    def restore(
+        self, version: int, state_dict: Mapping[str, Any], *, optimizer: Mapping[str, Any] | None = None
+    ) -> int:
+        """Go on from an earlier version's state, which the trainer holds: publish it as the next version."""
+        message = {**self._manifest(self.newest + 1, None, None), "restored_from": version}
+        reply = self._send(message, "state_dict", state_dict, None, optimizer, None)
+        self.version = self.newest = int(reply["version"])
+        self.next, self.action, self._ahead = self.version + 1, "train", False
+        return self.version
+
+    def _nack(self, batch: Batch, reason: str, failed: bool, patience_s: float | None = None) -> None:
+        message = {"trainer": self.trainer, "attempt": batch.attempt, "reason": reason, "failed": failed}
+        self._transport.post(f"/api/v1/batches/{batch.lease}/nack", message, patience_s=patience_s)
+
+    def _lost(self, batch: Batch | None) -> None:
+        self._ahead = True
+        if batch is not None:
+            self._end(batch, None)
+
+    def _check_open(self, batch: Batch | None) -> None:
+        if batch is None:
+            return
+        if batch.metadata.kind != "train":
+            raise errors.Invalid(f"a batch of kind {batch.metadata.kind} is judged by, not trained on")
+        if batch._done:
+            raise errors.Invalid(f"batch {batch.lease} has been published, acked or nacked already")
+
+    def _manifest(self, version: int, batch: Batch | None, metrics: Mapping[str, float] | None) -> dict[str, Any]:
+        lease, attempt = (batch.lease, batch.attempt) if batch is not None else (0, 0)
+        return {
+            "trainer": self.trainer, "lease": lease, "attempt": attempt, "version": version, "kind": "full",
+            "base_version": -1, **_stamps(batch), **_metrics(metrics),
+        }  # fmt: skip
+
+    def _send(
+        self, manifest: dict[str, Any], source: str, state_dict: Mapping[str, Any] | None,
+        weights_dir: str | Path | None, optimizer: Mapping[str, Any] | None, rendezvous: str | None,
+    ) -> dict[str, Any]:  # fmt: skip
+        files: list[tensors.File] = []
+        if state_dict is not None:
+            if not state_dict:
+                raise errors.Invalid("the state_dict is empty: nothing would be served")
+            files.append(tensors.File(MODEL, state_dict))
+            tensors.check_finite(files[0].arrays, "model")
+        if optimizer:
+            files.append(tensors.File(OPTIMIZER, optimizer))
+            tensors.check_finite(files[-1].arrays, "optimizer")
+        if source != "state_dict" and files:
+            raise errors.Invalid(f"with {source} the optimizer's state cannot be sent along: put it in weights_dir")
+        if weights_dir is not None:
+            directory = Path(weights_dir).resolve()
+            found = sorted(directory.glob("*.safetensors"))
+            if not found:
+                raise errors.Invalid(f"{directory} has no *.safetensors to publish")
+            manifest |= {
+                "directory": str(directory),
+                "files": [{"name": p.name, "size": p.stat().st_size} for p in found],
+            }
+        if rendezvous is not None:
+            manifest["rendezvous"] = rendezvous
+        if not files:
+            return self._transport.post("/api/v1/weights", manifest, timeout_s=600.0)
+        manifest["files"] = [{"name": f.name, "size": f.size, "hash": f.hash()} for f in files]
+        body = _Multipart(manifest, files)
+        headers = {"Content-Type": body.content_type, "Content-Length": str(body.size)}
+        response = self._transport.call("POST", "/api/v1/weights", body=body.chunks, headers=headers, timeout_s=600.0)
+        reply = response.json()
+        if not isinstance(reply, dict):
+            raise errors.Internal(f"a publish was answered with {reply!r}", status=response.status_code)
+        return reply
+
+
+class _Multipart:
+    """multipart/form-data of a manifest and files, streamed, of a length that is known before."""
+
+    def __init__(self, manifest: Mapping[str, Any], files: Sequence[tensors.File]) -> None:
+        boundary = "headway-" + uuid.uuid4().hex
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        try:
+            text = json.dumps(manifest, allow_nan=False, separators=(",", ":")).encode()
+        except ValueError as error:
+            raise errors.Invalid(f"the manifest has a number that is not finite: {error}") from None
+        start = f'--{boundary}\r\nContent-Disposition: form-data; name="'
+        parts: list[tuple[bytes, tensors.File | None]] = []
+        parts.append((f'{start}manifest"\r\nContent-Type: application/json\r\n\r\n'.encode() + text, None))
+        for file in files:
+            head = f'\r\n{start}{file.name}"; filename="{file.name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+            parts.append((head.encode(), file))
+        self._parts, self._end = parts, f"\r\n--{boundary}--\r\n".encode()
+        self.size = sum(len(head) + (file.size if file else 0) for head, file in parts) + len(self._end)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body."""
+        for head, file in self._parts:
+            yield head
+            if file is not None:
+                yield from file.chunks()
+        yield self._end
+
+
+def _stamps(batch: Batch | None) -> dict[str, int]:
+    if batch is None or batch.forward_version < 0:
+        return {"forward_version": -1, "step_version": -1}
+    step = batch.step_version if batch.step_version >= 0 else batch._held_version
+    return {"forward_version": batch.forward_version, "step_version": step}
+
+
+def _metrics(metrics: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
+    if not metrics:
+        return {}
+    out: dict[str, float] = {}
+    for name, value in metrics.items():
+        number = float(np.asarray(value))
+        if not math.isfinite(number):
+            raise errors.Invalid(f"the metric {name!r} is {number}: metrics are finite", detail={"metric": name})
+        out[name] = number
+    return {"metrics": out}
+
+
+def _refused(response: Any) -> errors.HeadwayError:
+    from .transport import refusal
+
+    return refusal(response)
+
+
+__all__ = ["Client", "connect"]

@@ -1,0 +1,132 @@
+"""What can go wrong, one class per code of the server.
+
+Every refusal of the server is `{"error": {"code", "message", "detail"}}`; it arrives here as the class of
+its code. What the client finds wrong before it sends anything raises the same classes, with status 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class HeadwayError(Exception):
+    """A refusal. `code` is for programs, `message` a sentence for people, `detail` its figures by name."""
+
+    #: The server's word for this class.
+    default_code: ClassVar[str] = "internal"
+
+    def __init__(
+        self, message: str, *, code: str = "", detail: Mapping[str, Any] | None = None, status: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
+        self.message = message
+        self.detail: dict[str, Any] = dict(detail or {})
+        #: HTTP status; 0 where no server said it.
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+class Invalid(HeadwayError):
+    """The request cannot be meant. Sending it again does not help."""
+
+    default_code = "invalid"
+
+
+class Unauthorized(HeadwayError):
+    """No token, or one that the server does not know."""
+
+    default_code = "unauthorized"
+
+
+class Forbidden(HeadwayError):
+    """The token's role may not do this."""
+
+    default_code = "forbidden"
+
+
+class NotFound(HeadwayError):
+    """There is no such thing, or not any more."""
+
+    default_code = "not_found"
+
+
+class Conflict(HeadwayError):
+    """It contradicts what is there already."""
+
+    default_code = "conflict"
+
+
+class LeaseExpired(HeadwayError):
+    """The lease or claim ran out, or was given to another: the work counts for nothing.
+
+    The trainer's weights are now ahead of the run: call `Client.load` before the next batch.
+    """
+
+    default_code = "expired"
+
+
+class TooLarge(HeadwayError):
+    """The body, a header or a tensor exceeds its limit."""
+
+    default_code = "too_large"
+
+
+class Busy(HeadwayError):
+    """A limit on concurrency is reached, and stayed so for as long as the client's patience."""
+
+    default_code = "busy"
+
+
+class Internal(HeadwayError):
+    """A defect of the server."""
+
+    default_code = "internal"
+
+
+class Unavailable(HeadwayError):
+    """No server answered, or none was ready, for as long as the client's patience."""
+
+    default_code = "unavailable"
+
+
+class DiskFull(HeadwayError):
+    """The server has no room to make it durable. Nothing was changed."""
+
+    default_code = "disk_full"
+
+
+class RunEnded(HeadwayError):
+    """The run is done: there will be no more work. `Client.batches` ends instead of raising it."""
+
+    default_code = "run_ended"
+
+
+_BY_CODE: dict[str, type[HeadwayError]] = {
+    kind.default_code: kind
+    for kind in (
+        Invalid, Unauthorized, Forbidden, NotFound, Conflict, LeaseExpired, TooLarge, Busy, Internal,
+        Unavailable, DiskFull, RunEnded,
+    )
+}  # fmt: skip
+
+_BY_STATUS: dict[int, type[HeadwayError]] = {
+    205: RunEnded, 400: Invalid, 401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict,
+    410: LeaseExpired, 413: TooLarge, 429: Busy, 431: TooLarge, 502: Unavailable, 503: Unavailable,
+    504: Unavailable, 507: DiskFull,
+}  # fmt: skip
+
+
+def from_response(status: int, body: object, text: str = "") -> HeadwayError:
+    """The error of a refused request: by its code, or by its status where the body has none."""
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        error = body["error"]
+        code, message, detail = error.get("code"), error.get("message"), error.get("detail")
+        kind = _BY_CODE.get(str(code)) or _BY_STATUS.get(status, Internal)
+        found = detail if isinstance(detail, dict) else {}
+        return kind(str(message or text), code=str(code or ""), detail=found, status=status)
+    kind = _BY_STATUS.get(status, Internal if status >= 500 else Invalid)
+    return kind(text.strip()[:500] or f"HTTP status {status}", status=status)

@@ -1,0 +1,68 @@
+"""jax beside the client: pytrees to flat names and back, log-probs of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .batch import Batch
+from .errors import Invalid
+from .tensors import Array, BFloat16, to_numpy
+
+Tree = TypeVar("Tree")
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    parts = (getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))) for key in path)
+    return ".".join(str(part) for part in parts)
+
+
+def flatten(tree: Any) -> dict[str, Array]:
+    """The leaves of a pytree by name: keys, indices and attributes joined by dots, `layers.0.weight`."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    flat: dict[str, Array] = {}
+    for path, leaf in leaves:
+        name = _name(path)
+        if name in flat:
+            raise Invalid(f"two leaves of the tree are called {name!r}: rename one")
+        flat[name] = to_numpy(name, leaf)
+    return flat
+
+
+def unflatten(like: Tree, arrays: Mapping[str, Array]) -> Tree:
+    """The tree whose leaves are `arrays`, of the structure, shapes and types of `like`."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    made = []
+    for path, leaf in leaves:
+        name = _name(path)
+        if name not in arrays:
+            raise Invalid(f"there is no tensor {name!r}; there are {', '.join(sorted(arrays)) or 'none'}")
+        array = from_numpy(arrays[name])
+        if array.shape != jnp.shape(leaf):
+            raise Invalid(f"tensor {name!r} has the shape {array.shape}, want {jnp.shape(leaf)}")
+        made.append(array.astype(jnp.result_type(leaf)))
+    result: Tree = jax.tree_util.tree_unflatten(structure, made)
+    return result
+
+
+def from_numpy(array: Array) -> jax.Array:
+    """The jax array of an array."""
+    if isinstance(array, BFloat16):
+        return jnp.asarray(np.asarray(array).view(jnp.bfloat16))
+    return jnp.asarray(array)
+
+
+def padded(batch: Batch, max_len: int | None = None) -> dict[str, jax.Array]:
+    """`Batch.padded` as jax arrays."""
+    return {name: jnp.asarray(array) for name, array in batch.padded(max_len).items()}
+
+
+def logprobs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
+    """[R, L] log-probs of tokens [R, L] by logits [R, L, V], aligned with tokens: column 0 is 0."""
+    scores = jax.nn.log_softmax(logits[:, :-1].astype(jnp.float32), axis=-1)
+    found = jnp.take_along_axis(scores, tokens[:, 1:, None], axis=-1)[..., 0]
+    return jnp.pad(found, ((0, 0), (1, 0)))

@@ -1,0 +1,76 @@
+"""Where trainer and engines learn how to start a collective together."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import errors
+from .transport import Transport
+
+
+@dataclass(frozen=True)
+class RendezvousReply:
+    """What a member initialises its process group with; the trainer is rank 0."""
+
+    #: Counts the meetings of this name; a change of membership begins the next.
+    epoch: int
+    master_address: str
+    master_port: int
+    world_size: int
+    #: The first of this member's ranks.
+    rank_offset: int
+    backend: str
+    members: tuple[str, ...]
+
+    @property
+    def init_method(self) -> str:
+        """For torch.distributed."""
+        return f"tcp://{self.master_address}:{self.master_port}"
+
+
+def rendezvous(
+    url: str | Sequence[str], name: str, role: str, *, member: str | None = None, ranks: int = 1,
+    address: str | None = None, backend: str = "gloo", epoch: int = 0, wait_s: float = 60.0,
+    patience_s: float = 600.0, token: str | None = None, verify: bool | str = True,
+) -> RendezvousReply:  # fmt: skip
+    """Meet at `name` and return when all are there, to all at once.
+
+    `role` is "trainer" or "engine". The trainer says the `address`, host:port, that it will listen on; without
+    one a free port of this host is taken. `epoch` is the one that the member was in, 0 for a new one.
+    """
+    if role not in ("trainer", "engine"):
+        raise errors.Invalid(f"the role {role!r} cannot be: want trainer or engine")
+    if role == "trainer" and address is None:
+        address = free_address()
+    message = {
+        "member": member or f"{role}-{socket.gethostname()}-{os.getpid()}", "role": role, "ranks": ranks,
+        "backend": backend, "epoch": epoch, "wait_s": wait_s,
+    }  # fmt: skip
+    if address is not None:
+        message["address"] = address
+    transport = Transport(
+        url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
+    )
+    deadline = time.monotonic() + patience_s
+    try:
+        while time.monotonic() < deadline:
+            reply = transport.post(f"/api/v1/rendezvous/{name}", message, timeout_s=wait_s + 30.0)
+            if reply:  # 204: not everybody came within wait_s
+                return RendezvousReply(
+                    reply["epoch"], reply["master_address"], reply["master_port"], reply["world_size"],
+                    reply["rank_offset"], reply["backend"], tuple(reply.get("members") or ()),
+                )  # fmt: skip
+    finally:
+        transport.close()
+    raise errors.Unavailable(f"rendezvous {name}: not all members came within {patience_s:g} s")
+
+
+def free_address(host: str = "127.0.0.1") -> str:
+    """host:port of a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return f"{host}:{probe.getsockname()[1]}"

@@ -1,0 +1,161 @@
+"""What an environment is: a function that plays one rollout, sampling from the policy as it goes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import errors
+from .transport import Transport
+
+
+class Unwanted(errors.HeadwayError):
+    """The loop has given the rollout up: stop playing it. Its end is not reported."""
+
+    default_code = "unwanted"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A rollout to play. All rollouts of a group are to get the same prompt.
+
+    A prompt is a function of (seed, prompt, level) alone, so that siblings and retries agree.
+    """
+
+    #: The claim's name, such as g12-s3-a1.
+    id: str
+    environment: str
+    #: Number of the prompt in its set; the group's own number where there is no set.
+    prompt: int
+    #: Difficulty from 1; 0 for none.
+    level: int
+    #: The run's.
+    seed: int
+    group: int
+    sample: int
+    attempt: int
+    _unwanted: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    @property
+    def wanted(self) -> bool:
+        """False once the loop has given the rollout up: what it yields counts for nothing."""
+        return not self._unwanted.is_set()
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A response of the policy, one entry a token in every list."""
+
+    tokens: list[int]
+    #: Log-probabilities under the policy that sampled, in nats.
+    logprobs: list[float]
+    #: Policy version that sampled each token: weights may change between two.
+    versions: list[int]
+    #: "stop" (the policy ended it), "length" (max_tokens) or "pruned".
+    finish: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a rollout ended."""
+
+    reward: float
+    #: The answer is wholly right.
+    exact: bool = False
+    #: Readable renderings, for sample files.
+    prompt_text: str = ""
+    response_text: str = ""
+    answer_text: str = ""
+    #: Only of a rollout that was sampled elsewhere than by `sample`: all of one length.
+    tokens: Sequence[int] | None = None
+    loss_mask: Sequence[int] | None = None
+    logprobs: Sequence[float] | None = None
+    versions: Sequence[int] | None = None
+
+
+Play = Callable[..., Any]
+
+
+class Sampler:
+    """Samples with the rollout's slot of an engine, however often the rollout is interrupted meanwhile."""
+
+    def __init__(self, transport: Transport, task: Task, worker: str) -> None:
+        self._transport, self._task, self._worker = transport, task, worker
+        self._turn = 0
+
+    def __call__(self, prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
+        """One response. The prompt of a later turn begins with the prompt and response of the turn before."""
+        if not self._task.wanted:
+            raise Unwanted(f"{self._task.id} is not wanted any more")
+        if max_tokens < 1 or len(prompt_ids) < 1:
+            raise errors.Invalid(f"sample of {max_tokens} tokens after {len(prompt_ids)}: want at least one of each")
+        turn, self._turn = self._turn, self._turn + 1
+        message = {
+            "worker": self._worker, "turn": turn, "prompt": [int(t) for t in prompt_ids], "max_tokens": int(max_tokens),
+        }  # fmt: skip
+        reply = self._transport.post(f"/api/v1/rollouts/{self._task.id}/sample", message, timeout_s=600.0)
+        return Sampled(
+            reply.get("tokens") or [], reply.get("logprobs") or [], reply.get("versions") or [], reply.get("finish", "")
+        )
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A named function that plays."""
+
+    name: str
+    play: Play
+
+    @property
+    def is_async(self) -> bool:
+        """The function is a coroutine function."""
+        return inspect.iscoroutinefunction(self.play)
+
+    def __call__(self, task: Task, sample: Callable[[Sequence[int], int], Sampled | Awaitable[Sampled]]) -> Any:
+        return self.play(task, sample)
+
+
+def environment(name: str) -> Callable[[Play], Environment]:
+    """Make an environment of `def play(task, sample) -> float | Result`; `async def` with `await sample(…)` too.
+
+    An exception is a failure of the environment, retried and never scored 0.
+    """
+    if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
+        raise errors.Invalid(f"the environment's name {name!r} cannot be: want letters, digits, '.', '_', '-'")
+
+    def named(play: Play) -> Environment:
+        return Environment(name, play)
+
+    return named
+
+
+def ending(played: object) -> dict[str, Any]:
+    """The fields of a finish request that a result says; Invalid where it cannot be."""
+    result = played if isinstance(played, Result) else None
+    if result is None:
+        if isinstance(played, bool) or not hasattr(played, "__float__"):
+            raise errors.Invalid(f"play returned {played!r}: want a number or a headway.Result")
+        result = Result(float(played))
+    reward = float(result.reward)
+    if not math.isfinite(reward):
+        raise errors.Invalid(f"play returned the reward {reward}: want a finite number")
+    said: dict[str, Any] = {"reward": reward, "exact": bool(result.exact)}
+    for key in ("prompt_text", "response_text", "answer_text"):
+        if getattr(result, key):
+            said[key] = getattr(result, key)
+    given = {key: getattr(result, key) for key in ("tokens", "loss_mask", "logprobs", "versions")}
+    if any(value is not None for value in given.values()):
+        lengths = {key: -1 if value is None else len(value) for key, value in given.items()}
+        if len(set(lengths.values())) != 1:
+            raise errors.Invalid(f"a result sampled elsewhere wants all of one length, and has {lengths} (-1: missing)")
+        numbers = [float(x) for x in given["logprobs"]]
+        if not all(map(math.isfinite, numbers)):
+            raise errors.Invalid("a result sampled elsewhere has a log-prob that is not finite")
+        said["logprobs"] = numbers
+        for key in ("tokens", "loss_mask", "versions"):
+            said[key] = [int(x) for x in given[key]]
+    return said

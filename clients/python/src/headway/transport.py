@@ -1,0 +1,171 @@
+"""HTTP with patience: a call outlives a restart of the control plane.
+
+Connection errors, 429, 502, 503, 504 and 507 are tried again, with growing pauses, until the patience of
+the call is spent; 500 a few times. A mutating call has one Idempotency-Key over all of its tries, so that a
+try whose answer was lost is not done twice. With several addresses (a standby), each failure moves on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from . import errors
+
+#: Statuses that say "not now".
+_LATER = frozenset({429, 502, 503, 504, 507})
+#: How often a defect of the server (500) is tried again.
+_DEFECT_TRIES = 3
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
+
+Body = Callable[[], Iterator[bytes]]
+
+
+class Transport:
+    """A connection pool to one control plane. Safe for concurrent use."""
+
+    def __init__(
+        self, url: str | Sequence[str], token: str | None = None, *, patience_s: float = 600.0,
+        verify: bool | str = True, stopped: threading.Event | None = None,
+    ) -> None:  # fmt: skip
+        urls = [url] if isinstance(url, str) else list(url)
+        self._urls = [u.rstrip("/") for one in urls for u in one.split(",") if u]
+        if not self._urls:
+            raise errors.Invalid("no address to connect to: give a url such as http://localhost:7070")
+        for one in self._urls:
+            if not one.startswith(("http://", "https://")):
+                raise errors.Invalid(f"the url {one!r} has no scheme: want http://HOST:PORT or https://HOST:PORT")
+        self._at = 0
+        self.patience_s = patience_s
+        #: Set to end waiting calls early.
+        self.stopped = stopped or threading.Event()
+        headers = {"User-Agent": "headway-python"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self._http = httpx.Client(headers=headers, limits=limits, verify=verify, follow_redirects=False)
+
+    def close(self) -> None:
+        """End waiting calls and free the connections."""
+        self.stopped.set()
+        self._http.close()
+
+    def post(self, path: str, message: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+        """POST a JSON object and return the JSON object of the answer, {} where it has none."""
+        response = self.call("POST", path, message=message, **options)
+        return _object(response)
+
+    def get(self, path: str, **options: Any) -> dict[str, Any]:
+        """GET a JSON object."""
+        return _object(self.call("GET", path, **options))
+
+    def call(
+        self, method: str, path: str, *, message: Mapping[str, Any] | None = None, body: Body | None = None,
+        headers: Mapping[str, str] | None = None, timeout_s: float = 30.0, patience_s: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> httpx.Response:  # fmt: skip
+        """Send until it is answered with anything final; 205 and refusals raise. The answer has been read."""
+        sent = dict(headers or {})
+        if method != "GET":
+            sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
+        content: bytes | None = None
+        if message is not None:
+            try:
+                content = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+            except ValueError as error:
+                raise errors.Invalid(f"{method} {path}: a number of the message is not finite: {error}") from None
+            sent["Content-Type"] = "application/json"
+        retry = _Retry(self.patience_s if patience_s is None else patience_s, stop or self.stopped)
+        while True:
+            base = self._urls[self._at % len(self._urls)]
+            try:
+                response = self._http.request(
+                    method, base + path, content=body() if body is not None else content, headers=sent,
+                    timeout=httpx.Timeout(timeout_s, connect=10.0, pool=None),
+                )  # fmt: skip
+            except httpx.TransportError as error:
+                what = f"{method} {base}{path}: no answer ({type(error).__name__}: {error})"
+                failure: errors.HeadwayError = errors.Unavailable(what)
+                cause: Exception | None = error
+            else:
+                if response.status_code < 300 and response.status_code != 205:
+                    return response
+                failure, cause = refusal(response), None
+                if response.status_code != 500 and response.status_code not in _LATER:
+                    raise failure
+                if response.status_code == 500:
+                    retry.defects += 1
+                retry.after_s = _retry_after(response)
+            self._at += 1
+            if not retry.again():
+                raise failure from cause
+
+    def stream(self, path: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Any:
+        """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
+        base = self._urls[self._at % len(self._urls)]
+        timeout = httpx.Timeout(timeout_s, connect=10.0, pool=None)
+        return self._http.stream("GET", base + path, headers=dict(headers or {}), timeout=timeout)
+
+    def another(self) -> None:
+        """Use the next address, after a failure of `stream`."""
+        self._at += 1
+
+
+class _Retry:
+    """The pauses of one call."""
+
+    def __init__(self, patience_s: float, stop: threading.Event) -> None:
+        self._deadline = time.monotonic() + patience_s
+        self._stop = stop
+        self._pause_s = _PAUSE_FIRST_S
+        self.defects = 0
+        #: What the server asked to wait, 0 for nothing.
+        self.after_s = 0.0
+
+    def again(self) -> bool:
+        """Wait for the next try; False when there is none."""
+        left = self._deadline - time.monotonic()
+        if left <= 0 or self.defects >= _DEFECT_TRIES or self._stop.is_set():
+            return False
+        pause = max(self._pause_s * random.uniform(0.5, 1.0), min(self.after_s, 30.0))
+        self._pause_s, self.after_s = min(self._pause_s * 2, _PAUSE_MAX_S), 0.0
+        return not self._stop.wait(min(pause, left))
+
+
+def refusal(response: httpx.Response) -> errors.HeadwayError:
+    """The error that a response says. The body must have been read."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    return errors.from_response(response.status_code, body, response.text)
+
+
+def _retry_after(response: httpx.Response) -> float:
+    try:
+        return max(float(response.headers.get("Retry-After", "0")), 0.0)
+    except ValueError:
+        return 0.0
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    if response.status_code == 204 or not response.content:
+        return {}
+    try:
+        found = response.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        kind = response.headers.get("Content-Type", "no type")
+        raise errors.Internal(
+            f"{response.request.url} answered with {kind} where a JSON object was expected: is it a Headway "
+            "control plane, and is nothing between that answers for it?", status=response.status_code,
+        )  # fmt: skip
+    return found
