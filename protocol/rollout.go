@@ -44,7 +44,7 @@ type SampleRequest struct {
 	Worker string `json:"worker"`
 	// Turn counts the rollout's calls from 0, so that a repeated call gets the same answer.
 	Turn int `json:"turn"`
-	// Prompt token ids, MaxTokens of the response.
+	// Prompt token ids, MaxTokens of the response; 0 means the run's limit.
 	Prompt    []int32 `json:"prompt"`
 	MaxTokens int     `json:"max_tokens"`
 }
@@ -74,7 +74,7 @@ type FinishRequest struct {
 	ResponseText string `json:"response_text,omitempty"`
 	AnswerText   string `json:"answer_text,omitempty"`
 	// Tokens, Logprobs and Versions are needed only where the rollout was sampled elsewhere than by
-	// SampleRequest, with LossMask; all of one length.
+	// SampleRequest, with LossMask, a list of 0 and 1; all of one length.
 	Tokens   []int32        `json:"tokens,omitempty"`
 	LossMask []uint8        `json:"loss_mask,omitempty"`
 	Logprobs []float32      `json:"logprobs,omitempty"`

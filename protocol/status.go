@@ -76,7 +76,8 @@ type Workers struct {
 	Known   int `json:"known"`
 	Claimed int `json:"claimed"`
 	Offered int `json:"offered"`
-	// Silent names workers that hold claims and have not called for longer than half a claim lasts.
+	// Silent names workers that hold claims and have not called for longer than half a claim lasts, and
+	// for ten minutes those that have not called since a claim of theirs expired.
 	Silent []string `json:"silent,omitempty"`
 }
 
