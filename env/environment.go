@@ -97,8 +97,22 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// HeldOutSample is the record of a held-out problem answered greedily by a version:
+// for looking at, not for training. Its log-probs are 0. i numbers it among its kind.
+func HeldOutSample(task Task, p Problem, i int, version loop.Version, answer []int32) live.Sample {
+	g := live.Generation{Tokens: answer, Logprobs: make([]float32, len(answer)), Versions: make([]loop.Version, len(answer))}
+	for k := range g.Versions {
+		g.Versions[k] = version
+	}
+	return record(task, live.RolloutID{Group: loop.GroupID(i + 1), Attempt: 1}, p, g)
+}
+
 // sample joins prompt, generation and verdict into the trainable record.
 func (e *Environment) sample(id live.RolloutID, p Problem, g live.Generation) live.Sample {
+	return record(e.task, id, p, g)
+}
+
+func record(task Task, id live.RolloutID, p Problem, g live.Generation) live.Sample {
 	n := len(p.Prompt) + len(g.Tokens)
 	s := live.Sample{
 		ID:        id,
@@ -107,9 +121,9 @@ func (e *Environment) sample(id live.RolloutID, p Problem, g live.Generation) li
 		Logprobs:  make([]float32, n),
 		Versions:  make([]loop.Version, n),
 		Truncated: g.Truncated,
-		Prompt:    e.task.Vocabulary().Decode(p.Prompt),
-		Response:  e.task.Vocabulary().Decode(g.Tokens),
-		Answer:    e.task.Vocabulary().Decode(p.Answer),
+		Prompt:    task.Vocabulary().Decode(p.Prompt),
+		Response:  task.Vocabulary().Decode(g.Tokens),
+		Answer:    task.Vocabulary().Decode(p.Answer),
 	}
 	for i := range p.Prompt {
 		s.Versions[i] = loop.NoVersion
@@ -118,7 +132,7 @@ func (e *Environment) sample(id live.RolloutID, p Problem, g live.Generation) li
 		at := len(p.Prompt) + i
 		s.LossMask[at], s.Logprobs[at], s.Versions[at] = 1, g.Logprobs[i], g.Versions[i]
 	}
-	score := e.task.Score(p, g.Tokens)
+	score := task.Score(p, g.Tokens)
 	s.Reward, s.Exact = float32(score.Reward), score.Exact
 	return s
 }
