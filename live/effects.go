@@ -21,6 +21,7 @@ func (r *Runtime) release() error {
 	if err := r.snapshotIfDue(); err != nil {
 		return err
 	}
+	r.publishIfDue()
 	return r.checkProgress()
 }
 
@@ -124,7 +125,11 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 	if r.opt.OnBatch != nil {
 		r.opt.OnBatch(batch)
 	}
-	report, err := r.opt.Trainer.Train(r.ctx, batch)
+	var report StepReport
+	err := r.withRoom(r.ctx, func() (err error) {
+		report, err = r.opt.Trainer.Train(r.ctx, batch)
+		return err
+	})
 	if errors.Is(err, ErrLeaseReturned) {
 		ev.Kind, ev.Reason = loop.LeaseReturned, loop.ReasonTrainer
 		return completion{event: ev, err: err}

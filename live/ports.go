@@ -141,13 +141,14 @@ type Environment interface {
 
 // Acknowledger is implemented by environments that owe somebody word of a rollout.
 type Acknowledger interface {
-	// Logged is called once the end of an attempt is in the event log, and with it everything
-	// before it: after Store.Append has returned for its RolloutScored, RolloutFailed or
-	// RolloutAborted. counted says that the loop took it as the score of an attempt that
-	// counts; such a score's payload is durable as well. It must not block: the goroutine that
-	// owns the loop calls it. The context that Play was given ends after this call; it ends
-	// without one, or before one that says false, where the loop gave the attempt up, its
-	// group ended or the run did.
+	// Logged is called once for every Play that returned without an error, after the end of that
+	// attempt is in the event log, and with it everything before: Store.Append has returned
+	// for its RolloutScored, RolloutFailed or RolloutAborted. counted says that the loop took it
+	// as the score of an attempt that counts; such a score's payload is durable as well. An attempt
+	// that the loop gave up while it stood interrupted leaves nothing in the log, and is told false.
+	// It must not block: the goroutine that owns the loop calls it, or the one that played. The
+	// context that Play was given ends after a call that says true; it ends before one that says
+	// false where the loop gave the attempt up. At the end of the run it ends without a call.
 	Logged(id RolloutID, counted bool)
 }
 
@@ -282,9 +283,11 @@ type Weights interface {
 
 // Store keeps the run's event log and the payloads of groups.
 type Store interface {
-	// Append adds lines to the event log; when it returns they survive the end of this process.
+	// Append adds lines to the event log; when it returns they survive the end of this process. An
+	// error that wraps ErrNoSpace has added none of them, and the same lines are appended again later.
 	Append(lines [][]byte) error
-	// PutSample makes a rollout's payload durable before its event is appended.
+	// PutSample makes a rollout's payload durable before its event is appended. After an error that
+	// wraps ErrNoSpace the same payload is put again later.
 	PutSample(s Sample) error
 	// Samples returns the payloads of a group in the order of their sample numbers; a
 	// later attempt has replaced an earlier one.

@@ -45,6 +45,7 @@ type rollout struct {
 	cancel context.CancelFunc
 	clock  func() int64
 	post   func(completion)
+	since  int64 // when it was started
 
 	mu sync.Mutex
 	// slot and engine of the present span, or of the last one.
@@ -70,7 +71,7 @@ type rollout struct {
 }
 
 func newRollout(ctx context.Context, task Task, clock func() int64, post func(completion)) *rollout {
-	p := &rollout{task: task, clock: clock, post: post, stop: make(chan struct{})}
+	p := &rollout{task: task, clock: clock, post: post, since: clock(), stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
 }
@@ -285,44 +286,66 @@ func (r *Runtime) play(p *rollout) {
 	environmentNS := max(r.clock()-began-p.sampleNS, 0)
 	if !p.end() {
 		p.cancel()
+		if err == nil && r.acks != nil && r.ctx.Err() == nil {
+			r.acks.Logged(p.task.ID, false)
+		}
 		return
 	}
+	c := completion{returned: err == nil}
 	// From here on nobody else changes the rollout.
 	ev := p.event(loop.RolloutScored)
+	post := func() {
+		c.event = ev
+		p.post(c)
+	}
 	if p.ctx.Err() != nil {
 		ev.Kind = loop.RolloutAborted
-		p.post(completion{event: ev})
+		post()
 		return
 	}
 	if err == nil && s.Pruned {
 		ev.Verdict = loop.VerdictPruned
-		p.post(completion{event: ev, generateNS: p.generateNS})
+		c.generateNS = p.generateNS
+		post()
 		return
 	}
 	if err == nil {
 		err = checkSample(&s, p.task.ID)
 	}
 	if err != nil {
-		ev.Kind, ev.Reason = loop.RolloutFailed, loop.ReasonEnvironment
-		if p.generateErr != nil {
-			ev.Reason = loop.ReasonEngine
-		} else if errors.Is(err, context.DeadlineExceeded) {
-			ev.Reason = loop.ReasonTimeout
-		}
-		p.post(completion{event: ev, err: err})
+		ev.Kind, ev.Reason = loop.RolloutFailed, p.failure(err)
+		c.err = err
+		post()
 		return
 	}
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
 	s.place(p.resumes)
-	if err := r.opt.Store.PutSample(s); err != nil {
-		p.post(completion{event: ev, fatal: fmt.Errorf("live: the payload of %v cannot be stored: %w", p.task.ID, err)})
+	if err := r.withRoom(p.ctx, func() error { return r.opt.Store.PutSample(s) }); err != nil {
+		if noSpace(err) { // it was given up while it waited for room
+			ev.Kind = loop.RolloutAborted
+		} else {
+			c.fatal = fmt.Errorf("live: the payload of %v cannot be stored: %w", p.task.ID, err)
+		}
+		post()
 		return
 	}
 	ev.Tokens, ev.Reward, ev.Time = int32(s.ResponseTokens()), s.Reward, r.clock()
 	if s.Exact {
 		ev.Verdict = loop.VerdictSolved
 	}
-	p.post(completion{event: ev, measured: measure(&s), generateNS: s.GenerateNS})
+	c.measured, c.generateNS = measure(&s), s.GenerateNS
+	post()
+}
+
+// failure says who is to blame for a rollout that ended with an error.
+func (p *rollout) failure(err error) loop.Reason {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(p.generateErr, context.DeadlineExceeded):
+		return loop.ReasonTimeout
+	case p.generateErr != nil:
+		return loop.ReasonEngine
+	}
+	return loop.ReasonEnvironment
 }
 
 // measure says of a sample what the loop does not see.

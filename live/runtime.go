@@ -44,6 +44,17 @@ type Options struct {
 	KeepVersions int
 	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
 	SnapshotSteps int
+	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, and
+	// when it no longer does. Any goroutine may call it, one at a time; it must not block.
+	OnDiskFull func(full bool)
+	// RejoinAfter is how long after the loop has lost an engine it is tried again: it then loads
+	// the newest version in full. The pause doubles, up to 60 times this, until the engine
+	// serves. 0 leaves a lost engine out for good.
+	RejoinAfter time.Duration
+	// Patient says that a run which makes no progress waits for somebody outside who may still come
+	// (an environment's workers, an engine, a trainer), and does not end as stalled. It is
+	// implied by Config.TrainerAsks.
+	Patient bool
 	// Timer starts a timer that sends once after d, and returns what stops it. It must
 	// go by the same time as Clock. Nil means time.NewTimer.
 	Timer func(d time.Duration) (fired <-chan time.Time, stop func() bool)
@@ -100,7 +111,9 @@ type completion struct {
 	step       *trace.Step
 	report     StepReport
 	err        error // for the log
-	fatal      error // ends the run
+	// returned: Play returned without an error, and somebody may wait to hear of it.
+	returned bool
+	fatal    error // ends the run
 }
 
 // Runtime is one run. Use it once.
@@ -141,10 +154,18 @@ type Runtime struct {
 	// snapshotDue: one is to be taken once the actions that are due have been executed.
 	snapshotDue bool
 	stallAfter  int64
-	pending     []completion
-	stopOnce    sync.Once
-	stop        chan struct{}
-	last        []loop.Event // the newest events, for a bundle
+	// running ends with Run's context.
+	running context.Context
+	disk    disk
+	engines []quarantine
+	view    viewer
+	// began: RunStarted or Recovered has been delivered. engineOf is the engine of each slot.
+	began    bool
+	engineOf []int32
+	pending  []completion
+	stopOnce sync.Once
+	stop     chan struct{}
+	last     []loop.Event // the newest events, for a bundle
 	// acks is the environment if it wants word of logged ends, which logged collects.
 	acks   Acknowledger
 	logged []loggedEnd
@@ -154,6 +175,8 @@ type Runtime struct {
 type loggedEnd struct {
 	id      RolloutID
 	counted bool
+	// returned: Play returned without an error.
+	returned bool
 }
 
 // idOf names the attempt that an event is about.
@@ -201,6 +224,7 @@ func New(opt Options) (*Runtime, error) {
 		r.counted = NewCounted(l.Config().Policy)
 	}
 	r.cfg = r.l.Config()
+	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
 	r.acks, _ = opt.Environment.(Acknowledger)
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
@@ -210,8 +234,13 @@ func New(opt Options) (*Runtime, error) {
 			return nil, fmt.Errorf("live: engine %s has %d slots, the loop's config gives it %d", e.Name(), e.Slots(), r.cfg.EngineSlots[i])
 		}
 	}
+	for i, n := range r.cfg.EngineSlots {
+		r.engines = append(r.engines, quarantine{due: loop.NoTick})
+		r.engineOf = append(r.engineOf, slices.Repeat([]int32{int32(i)}, n)...)
+	}
 	c := r.cfg.Concurrency()
 	r.groups = make(map[loop.GroupID]liveGroup)
+	r.publish()
 	r.inbox = make(chan completion, 2*c+len(opt.Engines)+4)
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -239,8 +268,10 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 		if err == nil {
 			err = r.close()
 		}
+		r.publish()
 		res.Reason, res.Status, res.Summary, res.Series = r.reason, r.l.Status(), r.rec.Summary(), r.rec.Steps
 	}()
+	r.running = ctx
 	if err := r.begin(ctx); err != nil {
 		return res, err
 	}
@@ -266,6 +297,11 @@ func (r *Runtime) serve(ctx context.Context) error {
 			first = append(first, c)
 		case <-due:
 		case <-r.outside.signal:
+		case <-r.view.timer:
+			r.view.timer = nil
+			disarm()
+			r.publish()
+			continue
 		case <-stop:
 			stop = nil
 			first = append(first, completion{event: loop.Event{Time: r.clock(), Kind: loop.StopRequested}})
@@ -281,12 +317,14 @@ func (r *Runtime) serve(ctx context.Context) error {
 	return nil
 }
 
-// armTick starts a timer for the instant at which the loop wants a Tick.
+// armTick starts a timer for the instant at which the loop wants a Tick, or a lost
+// engine is to be tried again.
 func (r *Runtime) armTick() (due <-chan time.Time, disarm func()) {
-	if r.tick == loop.NoTick {
+	at := min(r.tick, r.rejoinDue())
+	if at == loop.NoTick {
 		return nil, func() {}
 	}
-	due, stop := r.opt.Timer(time.Duration(max(r.tick-r.clock(), 0)))
+	due, stop := r.opt.Timer(time.Duration(max(at-r.clock(), 0)))
 	return due, func() { stop() }
 }
 
@@ -419,7 +457,8 @@ func (r *Runtime) writeHeader() error {
 			return err
 		}
 	}
-	return r.opt.Store.Append([][]byte{lines})
+	r.lines = lines
+	return r.appendLog()
 }
 
 // turn takes what has arrived through the loop: events to the log first, then the
@@ -459,13 +498,13 @@ drain:
 		}
 	}
 	r.hear()
+	r.rejoin()
 	for now := max(r.clock(), r.now); !r.finished && r.tick <= now; {
 		r.step(&completion{event: r.tickEvent()})
 	}
-	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
-		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	if err := r.appendLog(); err != nil {
+		return err
 	}
-	r.lines = r.lines[:0]
 	r.acknowledge()
 	return r.release()
 }
@@ -474,7 +513,7 @@ drain:
 // ends their contexts.
 func (r *Runtime) acknowledge() {
 	for _, a := range r.logged {
-		if r.acks != nil {
+		if r.acks != nil && a.returned {
 			r.acks.Logged(a.id, a.counted)
 		}
 		if p := r.attempt(a.id.Group, a.id.Sample, a.id.Attempt); p != nil {
@@ -516,6 +555,7 @@ func (r *Runtime) measureGroups(c *completion) {
 func (r *Runtime) step(c *completion) {
 	c.event.Time = max(c.event.Time, r.now)
 	r.now = c.event.Time
+	r.began = true
 	r.remember(c.event)
 	r.noteStep(c)
 	m := &c.measured
@@ -530,7 +570,7 @@ func (r *Runtime) step(c *completion) {
 		r.discard(c.event)
 	}
 	if k := c.event.Kind; k >= loop.RolloutScored && k <= loop.RolloutAborted {
-		r.logged = append(r.logged, loggedEnd{idOf(c.event), counts})
+		r.logged = append(r.logged, loggedEnd{idOf(c.event), counts, c.returned})
 	}
 	for _, a := range actions {
 		r.due = append(r.due, dueAction{r.enc.Seq(), a})
@@ -541,6 +581,8 @@ func (r *Runtime) step(c *completion) {
 			r.ends.group(a)
 		}
 	}
+	r.watchEngine(c)
+	r.watchProgress(c.event, actions)
 	r.afterEvent(c)
 }
 
@@ -632,10 +674,9 @@ func (r *Runtime) close() error {
 		Reason string      `json:"reason"`
 		Status loop.Status `json:"status"`
 	}{r.reason.String(), st})
-	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
-		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	if err := r.appendLog(); err != nil {
+		return err
 	}
-	r.lines = r.lines[:0]
 	return r.snapshot()
 }
 
@@ -646,10 +687,9 @@ func (r *Runtime) snapshotIfDue() error {
 		return nil
 	}
 	r.snapshotDue = false
-	if err := r.opt.Store.Append([][]byte{r.lines}); err != nil {
-		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	if err := r.appendLog(); err != nil {
+		return err
 	}
-	r.lines = r.lines[:0]
 	if err := r.snapshot(); err != nil {
 		r.logf("snapshot: %v", err)
 	}

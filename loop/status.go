@@ -99,5 +99,8 @@ func (l *Loop) Ledger() Ledger { return l.s.Ledger }
 // Version returns the trainer's version.
 func (l *Loop) Version() Version { return l.s.Trained }
 
+// Lost reports whether an engine counts as lost.
+func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engineLost }
+
 // QueueGroups returns how many ready groups the queue holds.
 func (l *Loop) QueueGroups() int { return l.s.Queue.Len }
