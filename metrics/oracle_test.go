@@ -41,7 +41,7 @@ type oracle struct {
 	uses   map[loop.GroupID]int
 	// occupied counts slots, waiting attempts in the backlog.
 	occupied, waiting int
-	training          bool
+	training, asked   bool
 
 	idle, busySlots, still, backlog                         float64
 	pqs, iqs, syncs, durations, longest, sampledTokens      []float64
@@ -84,7 +84,7 @@ func (o *oracle) observe(rec looptest.Record) {
 	if o.occupied == 0 {
 		o.still += dt
 	}
-	if !o.training {
+	if !o.training && (o.asked || !o.cfg.TrainerAsks) {
 		o.idle += dt
 	}
 	o.l.Step(rec.Event)
@@ -94,7 +94,7 @@ func (o *oracle) observe(rec looptest.Record) {
 		o.notice(a)
 	}
 	o.backlogMax = max(o.backlogMax, float64(o.waiting))
-	o.training = o.l.Status().Lease != 0
+	o.training, o.asked = o.l.Status().Lease != 0, o.l.Status().Asked
 }
 
 // leave takes an attempt out of its slot.

@@ -31,10 +31,13 @@ type Measured struct {
 }
 
 // Recorder observes every event of a run with the actions that follow from it.
-// It does not allocate in the steady state beyond the series of steps.
+// It does not allocate in the steady state beyond the series of steps, and with
+// StepsMax what it remembers does not grow with the run.
 type Recorder struct {
 	slots    int64
 	keep     bool // trained groups may be trained again
+	asks     bool // the trainer has asked for a batch before it is idle
+	asked    bool // it has since its last step began
 	groups   table
 	slotsOf  []slotUse
 	pasts    []past
@@ -52,8 +55,9 @@ type Recorder struct {
 	leaseAttempt int32
 	// syncing: a weight sync has begun and not ended.
 	syncing bool
-	// syncsUpTo[v] counts the versions up to v that a sync brought to the engines.
+	// syncsUpTo[i] counts the versions up to syncsFrom+i that a sync brought to the engines.
 	syncsUpTo []int32
+	syncsFrom loop.Version
 
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version
@@ -64,8 +68,13 @@ type Recorder struct {
 	window  window
 	step    window // since the last step's end
 	outside outside
-	// Steps is the series, one point a train step, in order.
+	// Steps is the series, one point a train step, in order; all of it, or at least the newest
+	// StepsMax points and less than twice as many.
 	Steps []Step
+	// StepsMax bounds what is remembered of the series, for a driver that runs without an end and
+	// writes it down elsewhere; 0 for no bound. The summary's confidence interval rests on what is
+	// remembered, so set it before the first event and leave it.
+	StepsMax int
 }
 
 // slotUse is the attempt that runs in a slot; group 0 means none does. It is kept
@@ -145,7 +154,7 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, leaseStart: -1}
+	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, leaseStart: -1}
 	r.served = make([]loop.Version, len(cfg.EngineSlots))
 	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
@@ -162,7 +171,7 @@ func NewRecorder(cfg loop.Config) *Recorder {
 // Grow reserves room for a number of steps, so that the series does not grow while it is measured.
 func (r *Recorder) Grow(steps int) {
 	r.Steps = append(make([]Step, 0, len(r.Steps)+steps), r.Steps...)
-	r.syncsUpTo = append(make([]int32, 0, len(r.syncsUpTo)+steps+1), r.syncsUpTo...)
+	r.syncsUpTo = append(make([]int32, 0, min(len(r.syncsUpTo)+steps+1, 2*syncsKept)), r.syncsUpTo...)
 }
 
 // Reset begins the measured window at the time of the last event: what came
@@ -212,7 +221,7 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 			r.served[ev.Engine] = max(r.served[ev.Engine], ev.Version) // a late event may name an older one
 		}
 	case loop.Recovered:
-		r.syncing = false
+		r.syncing, r.asked = false, false
 		r.vacateAll(-1)
 		r.window.waste.tokens[loop.EndFailed] += r.backlog.clear()
 	case loop.EngineLost:
@@ -221,6 +230,10 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		if ev.Lease == r.lease && ev.Attempt == r.leaseAttempt {
 			r.leaseStart = -1
 		}
+	case loop.TrainerReady:
+		r.asked = true
+	case loop.TrainerRestored:
+		r.restored(ev)
 	}
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.StartRollout { // nearly all
@@ -231,6 +244,8 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		}
 	}
 	switch {
+	case ev.Kind == loop.TrainerRestored:
+		r.warmedUp()
 	case ev.Kind == loop.RolloutInterrupted: // what is resumed at once never waited
 		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.backlog.len())
 	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
@@ -277,6 +292,9 @@ func (r *Recorder) advance(dt int64) {
 		r.window.stillNS += dt
 	}
 	if r.leaseStart < 0 {
+		if r.asks && !r.asked {
+			return // it does something of its own: it saves, evaluates or starts
+		}
 		r.window.trainerIdleNS += dt
 		r.step.trainerIdleNS += dt
 		if r.syncing {
@@ -398,7 +416,7 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.GroupQueued, loop.GroupHeld:
 		r.groupReady(a)
 	case loop.StartTrainStep:
-		r.leaseStart, r.lease, r.leaseAttempt = r.now, a.Lease, a.Attempt
+		r.leaseStart, r.lease, r.leaseAttempt, r.asked = r.now, a.Lease, a.Attempt, false
 	case loop.SyncCompleted:
 		r.syncing = false
 	case loop.LoadWeights:
@@ -440,23 +458,35 @@ func (r *Recorder) pastOf(slot int32) past {
 // been counted.
 func (r *Recorder) loads(v loop.Version) {
 	r.published(v)
-	if last := len(r.syncsUpTo) - 1; v > 0 && int(v) == last && r.syncsUpTo[last] == r.syncsUpTo[last-1] {
+	if last := len(r.syncsUpTo) - 1; v > 0 && v == r.syncsFrom+loop.Version(last) && r.syncsUpTo[last] == r.syncsUpTo[last-1] {
 		r.syncsUpTo[last]++
 		r.syncing = true
 	}
 }
 
-// published extends the count of syncs to a version.
+// syncsKept is how many versions the count of syncs goes back to at least: as far as
+// the histogram tells staleness apart.
+const syncsKept = StalenessMax + 2
+
+// published extends the count of syncs to a version, and forgets versions of long ago.
 func (r *Recorder) published(v loop.Version) {
-	for len(r.syncsUpTo) <= int(v) {
+	for r.syncsFrom+loop.Version(len(r.syncsUpTo)) <= v {
+		if len(r.syncsUpTo) == 2*syncsKept {
+			r.syncsFrom += syncsKept
+			r.syncsUpTo = append(r.syncsUpTo[:0], r.syncsUpTo[syncsKept:]...)
+		}
 		r.syncsUpTo = append(r.syncsUpTo, r.syncsUpTo[len(r.syncsUpTo)-1])
 	}
 }
 
-// syncsBetween counts the syncs of versions after start and up to v.
+// syncsBetween counts the syncs of versions after start and up to v; of a start that
+// is more than StalenessMax versions back only those that are remembered.
 func (r *Recorder) syncsBetween(start, v loop.Version) int64 {
+	if start >= v {
+		return 0
+	}
 	r.published(v)
-	return int64(r.syncsUpTo[v] - r.syncsUpTo[start])
+	return int64(r.syncsUpTo[v-r.syncsFrom] - r.syncsUpTo[max(start-r.syncsFrom, 0)])
 }
 
 // groupReady counts a group that is ready for the first time: one that was held
@@ -561,10 +591,27 @@ func (r *Recorder) endStep(queueGroups int) {
 	if period <= 0 {
 		p.RolloutIdle = 0
 	}
+	if r.StepsMax > 0 && len(r.Steps) >= 2*r.StepsMax-1 {
+		r.Steps = append(r.Steps[:0], r.Steps[len(r.Steps)-r.StepsMax+1:]...)
+	}
 	r.Steps = append(r.Steps, p)
 	r.step = window{start: r.now}
+	r.warmedUp()
+}
+
+// warmedUp begins the measured window at the version it is to begin at.
+func (r *Recorder) warmedUp() {
 	if r.version == r.Warmup {
 		r.Reset()
+	}
+}
+
+// restored takes a version that a trainer made by going back, without a step. A batch
+// that it held was given back.
+func (r *Recorder) restored(ev *loop.Event) {
+	if ev.Version == r.version+1 {
+		r.version++
+		r.leaseStart = -1
 	}
 }
 

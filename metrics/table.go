@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+)
 
 // liveGroup is what the recorder remembers of a group until it ends.
 //
@@ -44,9 +48,12 @@ func (g *liveGroup) endsAt(last, first int32) {
 func negative(v int32) int32 { return int32(uint32(v) >> 31) }
 
 // table finds live groups by id. IDs rise, and live ones lie close together, so
-// the low bits of an id are its place; the table doubles where two collide.
+// the low bits of an id are its place. A group that lives on while all others of its
+// time have ended is put aside when another comes to its place; with many of those
+// the table doubles.
 type table struct {
 	places []liveGroup
+	aside  []liveGroup
 	// last is the group that was made live last, whose siblings follow; 0 once it has been removed.
 	last loop.GroupID
 }
@@ -68,6 +75,11 @@ func (t *table) get(id loop.GroupID) *liveGroup {
 	if g := t.place(id); g.id == id && id != 0 {
 		return g
 	}
+	for i := range t.aside { // hardly ever any
+		if t.aside[i].id == id {
+			return &t.aside[i]
+		}
+	}
 	return nil
 }
 
@@ -78,11 +90,19 @@ func (t *table) put(id loop.GroupID) {
 	}
 }
 
+// asideMax is how many groups may be aside: few enough to look through.
+const asideMax = 8
+
 func (t *table) add(id loop.GroupID) {
-	for t.last = id; ; {
+	t.last = id
+	if t.get(id) != nil {
+		return
+	}
+	for {
 		g := t.place(id)
-		if g.id == id {
-			return
+		if g.id != 0 && g.id < id && len(t.aside) < asideMax {
+			t.aside = append(t.aside, *g)
+			g.id = 0
 		}
 		if g.id == 0 {
 			*g = liveGroup{id: id}
@@ -92,19 +112,35 @@ func (t *table) add(id loop.GroupID) {
 	}
 }
 
+// double makes the table as much larger as it takes for no two groups to have one place.
 func (t *table) double() {
-	old := t.places
-	t.places = make([]liveGroup, 2*len(old))
-	for i := range old {
-		if old[i].id != 0 {
-			*t.place(old[i].id) = old[i]
-		}
+	old := append(t.places, t.aside...)
+	t.aside = t.aside[:0]
+	for n := 2 * len(t.places); !t.fill(n, old); n *= 2 {
 	}
 }
 
+// fill makes a table of n places for these groups, and reports whether each has its own.
+func (t *table) fill(n int, groups []liveGroup) bool {
+	t.places = make([]liveGroup, n)
+	for i := range groups {
+		if groups[i].id == 0 {
+			continue
+		}
+		p := t.place(groups[i].id)
+		if p.id != 0 {
+			return false
+		}
+		*p = groups[i]
+	}
+	return true
+}
+
 func (t *table) remove(id loop.GroupID) {
-	if g := t.get(id); g != nil {
+	if g := t.place(id); g.id == id {
 		g.id = 0
+	} else if i := slices.IndexFunc(t.aside, func(g liveGroup) bool { return g.id == id }); i >= 0 {
+		t.aside = slices.Delete(t.aside, i, i+1)
 	}
 	if id == t.last {
 		t.last = 0

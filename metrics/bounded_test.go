@@ -1,0 +1,134 @@
+package metrics
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// A few groups that never end do not make the table as large as the distance to the
+// newest; many do, and every live group is found all the while.
+func TestTableOfStragglers(t *testing.T) {
+	for _, stragglers := range []int{0, 1, asideMax, asideMax + 5} {
+		var table table
+		table.init(1)
+		small := len(table.places)
+		rng := rand.New(rand.NewPCG(uint64(stragglers), 1))
+		live := map[loop.GroupID]int64{}
+		var passing []loop.GroupID
+		for id := loop.GroupID(1); id <= 100_000; id++ {
+			table.put(id)
+			table.put(id)
+			tokens := rng.Int64()
+			table.get(id).tokens = tokens
+			live[id] = tokens
+			if int(id) <= stragglers {
+				continue
+			}
+			passing = append(passing, id)
+			if len(passing) > 30 {
+				i := rng.IntN(8)
+				table.remove(passing[i])
+				delete(live, passing[i])
+				passing = slices.Delete(passing, i, i+1)
+			}
+			if id%1000 == 0 {
+				for id, tokens := range live {
+					if g := table.get(id); g == nil || g.tokens != tokens {
+						t.Fatalf("%d stragglers: group %d is lost", stragglers, id)
+					}
+				}
+				if table.get(id+1) != nil || table.get(0) != nil {
+					t.Fatal("found a group that is not there")
+				}
+			}
+		}
+		if n := len(table.places); stragglers <= asideMax/2 && n > 2*small {
+			t.Errorf("%d stragglers: %d places for %d groups", stragglers, n, len(live))
+		}
+		for id := range live {
+			table.remove(id)
+			if table.get(id) != nil {
+				t.Fatalf("group %d is still there", id)
+			}
+		}
+	}
+}
+
+// The series keeps at least its bound and less than twice that, the newest points.
+func TestSeriesIsBounded(t *testing.T) {
+	cfg := loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1}
+	r := NewRecorder(cfg)
+	r.StepsMax = 10
+	for v := loop.Version(1); v <= 100; v++ {
+		g := loop.GroupID(v)
+		r.Observe(loop.Event{Time: int64(v), Kind: loop.Tick}, Measured{}, []loop.Action{{Kind: loop.StartRollout, Group: g, Attempt: 1}})
+		r.Observe(loop.Event{Time: int64(v), Kind: loop.TrainStepEnded, Version: v}, Measured{}, []loop.Action{{Kind: loop.GroupTrained, Group: g, Count: 1, Version: v - 1}})
+		n := len(r.Steps)
+		if n >= 20 || n < min(10, int(v)) || r.Steps[n-1].Step != v || r.Steps[0].Step != v-loop.Version(n)+1 {
+			t.Fatalf("after step %d: %d points, %d to %d", v, n, r.Steps[0].Step, r.Steps[n-1].Step)
+		}
+	}
+	if cap(r.Steps) > 40 {
+		t.Errorf("room for %d points", cap(r.Steps))
+	}
+}
+
+// The count of syncs between two versions is right as far back as the histogram
+// tells staleness apart, however long the run is, and takes no more room for it.
+func TestSyncsOfALongRun(t *testing.T) {
+	r := NewRecorder(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1})
+	rng := rand.New(rand.NewPCG(1, 1))
+	var synced []loop.Version
+	for v := loop.Version(1); v <= 30_000; v++ {
+		if rng.IntN(3) == 0 {
+			r.loads(v)
+			r.loads(v) // on another engine
+			synced = append(synced, v)
+		}
+		start := max(v-loop.Version(rng.IntN(StalenessMax+1)), 0)
+		from, _ := slices.BinarySearch(synced, start+1)
+		if got, want := r.syncsBetween(start, v), int64(len(synced)-from); got != want {
+			t.Fatalf("%d syncs from v%d to v%d, want %d", got, start, v, want)
+		}
+		r.syncsBetween(0, v) // from before what is remembered: no panic
+	}
+	if cap(r.syncsUpTo) > 4*syncsKept {
+		t.Errorf("room for %d versions", cap(r.syncsUpTo))
+	}
+}
+
+// A trainer that goes back makes a version without a step: what it held is over, the
+// next step's point has the version after, and only the next version counts.
+func TestTrainerRestored(t *testing.T) {
+	r := NewRecorder(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1, TrainerAsks: true})
+	r.Warmup = 2
+	at := func(s int64, kind loop.EventKind, v loop.Version, actions ...loop.Action) {
+		r.Observe(loop.Event{Time: s, Kind: kind, Version: v}, Measured{}, actions)
+	}
+	at(0, loop.RunStarted, 0, loop.Action{Kind: loop.StartRollout, Group: 1, Attempt: 1}, loop.Action{Kind: loop.StartRollout, Group: 2, Attempt: 1})
+	at(10, loop.TrainerReady, 0)
+	at(30, loop.Tick, 0, loop.Action{Kind: loop.StartTrainStep, Lease: 1, Attempt: 1}) // asked, and idle for 20
+	at(40, loop.TrainStepEnded, 1, loop.Action{Kind: loop.GroupTrained, Group: 1, Count: 1})
+	at(60, loop.TrainerReady, 0) // 20 of its own
+	at(65, loop.Tick, 0, loop.Action{Kind: loop.StartTrainStep, Lease: 2, Attempt: 1, Version: 1})
+	at(70, loop.TrainerRestored, 7) // late, or early: not the next
+	if r.Version() != 1 || r.leaseStart < 0 {
+		t.Fatalf("v%d, lease since %d", r.Version(), r.leaseStart)
+	}
+	at(75, loop.TrainerRestored, 2)
+	if r.Version() != 2 || r.leaseStart >= 0 || r.window.start != 75 {
+		t.Fatalf("v%d, lease since %d, window since %d, want v2, none, 75", r.Version(), r.leaseStart, r.window.start)
+	}
+	at(80, loop.TrainerReady, 0)
+	at(82, loop.Tick, 0, loop.Action{Kind: loop.StartTrainStep, Lease: 3, Attempt: 1, Version: 2})
+	at(90, loop.TrainStepEnded, 3, loop.Action{Kind: loop.GroupTrained, Group: 2, Count: 1, Version: 2})
+	if len(r.Steps) != 2 || r.Steps[0].TrainNS != 20 || r.Steps[0].TrainerIdle != 0.5 || r.Steps[1].Step != 3 || r.Steps[1].TrainNS != 50-7 {
+		t.Errorf("%+v", r.Steps)
+	}
+	if s := r.Summary(); s.Steps != 1 || s.TrainerIdleRatio != 2.0/15 {
+		t.Errorf("%d steps, idle %v, want 1 and 2 of 15", s.Steps, s.TrainerIdleRatio)
+	}
+}
