@@ -78,14 +78,3 @@ func (r *Runtime) withRoom(ctx context.Context, write func() error) error {
 	}
 	return err
 }
-
-// appendLog makes the lines rendered so far durable. While there is no room for
-// them the loop stands still: what follows from an event waits for its place in the log.
-func (r *Runtime) appendLog() error {
-	err := r.withRoom(r.running, func() error { return r.opt.Store.Append([][]byte{r.lines}) })
-	if err != nil {
-		return fmt.Errorf("live: the event log cannot be written: %w", err)
-	}
-	r.lines = r.lines[:0]
-	return nil
-}

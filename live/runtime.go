@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,95 +12,6 @@ import (
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/trace"
 )
-
-// Options is everything a runtime is made of. All fields are needed unless they say otherwise.
-type Options struct {
-	// Header begins the trace; its Loop holds the rules. Ignored when Resume is set.
-	Header trace.Header
-	// Engines in the order of Header.Loop.EngineSlots, each with that many slots.
-	Engines     []Engine
-	Environment Environment
-	Trainer     Trainer
-	Weights     Weights
-	Store       Store
-	// Clock returns nanoseconds since the run started, never falling.
-	Clock func() int64
-	// Notes are appended after the header, before the first event.
-	Notes []Note
-	// Resume goes on with a run; nil starts one.
-	Resume *Resume
-	// OnStep, if not nil, is called by the goroutine that owns the loop after every train step. It must not block.
-	OnStep func(StepDone)
-	// OnBatch, if not nil, is called with every batch before it is trained on, by the
-	// goroutine that trains. It must not change the batch.
-	OnBatch func(Batch)
-	// Logf, if not nil, is told of failures that the run survives.
-	Logf func(format string, args ...any)
-	// OnBroken, if not nil, is given a bundle (JSON: the error, the last events, the
-	// loop's state) when an invariant of the loop is broken and the run has stopped itself.
-	OnBroken func(bundle []byte)
-	// KeepVersions is how many versions before the newest served one stay on disk; 0 means 3.
-	KeepVersions int
-	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
-	SnapshotSteps int
-	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, and
-	// when it no longer does. Any goroutine may call it, one at a time; it must not block.
-	OnDiskFull func(full bool)
-	// RejoinAfter is how long after the loop has lost an engine it is tried again: it then loads
-	// the newest version in full. The pause doubles, up to 60 times this, until the engine
-	// serves. 0 leaves a lost engine out for good.
-	RejoinAfter time.Duration
-	// Patient says that a run which makes no progress waits for somebody outside who may still come
-	// (an environment's workers, an engine, a trainer), and does not end as stalled. It is
-	// implied by Config.TrainerAsks.
-	Patient bool
-	// Timer starts a timer that sends once after d, and returns what stops it. It must
-	// go by the same time as Clock. Nil means time.NewTimer.
-	Timer func(d time.Duration) (fired <-chan time.Time, stop func() bool)
-}
-
-// Note is a named value in the trace.
-type Note struct {
-	Name string
-	Data any
-}
-
-// Resume is the state of an interrupted run, rebuilt from its trace.
-type Resume struct {
-	Loop     *loop.Loop
-	Recorder *metrics.Recorder
-	Encoder  *trace.Encoder
-	// Counted has observed every event of the trace.
-	Counted *Counted
-}
-
-// NoteDiscarded is the note, with a RolloutID, that a rollout's payload counts for
-// nothing: its score came after the loop had given the attempt up.
-const NoteDiscarded = "discarded"
-
-// StepDone is what is known after a train step.
-type StepDone struct {
-	// Point is the step in the series, Report the trainer's words, Status the loop's state.
-	Point  metrics.Step
-	Report StepReport
-	Status loop.Status
-}
-
-// Result is what a run ended with.
-type Result struct {
-	// Reason the loop finished by.
-	Reason loop.Reason
-	// Status and Summary at the end; Series has one point a step.
-	Status  loop.Status
-	Summary metrics.Summary
-	Series  []metrics.Step
-}
-
-// ErrStalled is wrapped by the error of a run in which train steps have ceased.
-var ErrStalled = errors.New("the run has stalled")
-
-// ErrTrainer is wrapped by the error of a run whose train step failed its last attempt.
-var ErrTrainer = errors.New("the train step failed every attempt")
 
 // completion is an event on its way to the loop with what was measured of it.
 type completion struct {
@@ -169,19 +79,6 @@ type Runtime struct {
 	// acks is the environment if it wants word of logged ends, which logged collects.
 	acks   Acknowledger
 	logged []loggedEnd
-}
-
-// loggedEnd is the end of an attempt that is acknowledged once it is in the log.
-type loggedEnd struct {
-	id      RolloutID
-	counted bool
-	// returned: Play returned without an error.
-	returned bool
-}
-
-// idOf names the attempt that an event is about.
-func idOf(ev loop.Event) RolloutID {
-	return RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 }
 
 type dueAction struct {
@@ -344,121 +241,12 @@ func (r *Runtime) endStalled(err error) error {
 	return r.close()
 }
 
-// bundle hands out what is needed to understand a broken invariant.
-func (r *Runtime) bundle(broken *loop.InvariantError) {
-	if r.opt.OnBroken == nil {
-		return
-	}
-	events := make([]string, len(r.last))
-	for i, ev := range r.last {
-		events[i] = ev.String()
-	}
-	state, err := r.l.Snapshot()
-	if err != nil {
-		state = []byte("null")
-	}
-	text, err := json.MarshalIndent(struct {
-		Error  string          `json:"error"`
-		Seq    int64           `json:"seq"`
-		Events []string        `json:"last_events"`
-		State  json.RawMessage `json:"state"`
-	}{broken.Error(), r.enc.Seq(), events, state}, "", " ")
-	if err == nil {
-		r.opt.OnBroken(text)
-	}
-}
-
 // outstandingOf returns how many effects an event of this kind ends.
 func outstandingOf(k loop.EventKind) int {
 	if k == loop.FirstToken || k == loop.StopRequested {
 		return 0
 	}
 	return 1
-}
-
-// begin brings trainer and engines to the version the loop starts from, and delivers the first event.
-func (r *Runtime) begin(ctx context.Context) error {
-	if r.opt.Resume == nil {
-		if err := r.writeHeader(); err != nil {
-			return err
-		}
-	}
-	_, there, err := r.opt.Weights.Committed(0)
-	if err != nil {
-		return err
-	}
-	if r.l.Version() == 0 && !there {
-		if stopped, err := r.initialize(ctx); stopped || err != nil {
-			return err
-		}
-	} else if err := r.opt.Trainer.Restore(ctx, r.l.Version()); err != nil {
-		return fmt.Errorf("live: taking the trainer to version %d: %w", r.l.Version(), err)
-	}
-	r.now = r.l.Status().TimeNS
-	if r.enc.Seq() > 0 {
-		if err := r.findRestored(); err != nil {
-			return err
-		}
-		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
-	}
-	for _, e := range r.opt.Engines {
-		if err := e.Load(ctx, 0); err != nil {
-			return fmt.Errorf("live: engine %s: loading version 0: %w", e.Name(), err)
-		}
-		if err := e.Switch(ctx, 0, false); err != nil {
-			return fmt.Errorf("live: engine %s: switching to version 0: %w", e.Name(), err)
-		}
-	}
-	r.startClock()
-	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
-}
-
-// initialize has the trainer make version 0, or waits until one from elsewhere has
-// published it, which may take as long as it likes: the loop has not begun. It
-// reports whether a Stop came first, which ends the run.
-func (r *Runtime) initialize(ctx context.Context) (stopped bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	defer func() { <-done }()
-	go func() {
-		defer close(done)
-		select {
-		case <-r.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	err = r.opt.Trainer.Initialize(ctx)
-	cancel()
-	select {
-	case <-r.stop:
-		if err != nil {
-			r.finished, r.reason = true, loop.ReasonStopped
-			return true, nil
-		}
-	default:
-	}
-	if err != nil {
-		return false, fmt.Errorf("live: making version 0: %w", err)
-	}
-	return false, nil
-}
-
-func (r *Runtime) writeHeader() error {
-	h := r.opt.Header
-	h.Format, h.Source, h.Loop = trace.Format, "live", r.cfg
-	lines, err := r.enc.AppendNote(nil, trace.NoteHeader, h)
-	if err != nil {
-		return err
-	}
-	for _, n := range r.opt.Notes {
-		if lines, err = r.enc.AppendNote(lines, n.Name, n.Data); err != nil {
-			return err
-		}
-	}
-	r.lines = lines
-	return r.appendLog()
 }
 
 // turn takes what has arrived through the loop: events to the log first, then the
@@ -507,20 +295,6 @@ drain:
 	}
 	r.acknowledge()
 	return r.release()
-}
-
-// acknowledge tells the environment which attempts' ends are in the log now, and
-// ends their contexts.
-func (r *Runtime) acknowledge() {
-	for _, a := range r.logged {
-		if r.acks != nil && a.returned {
-			r.acks.Logged(a.id, a.counted)
-		}
-		if p := r.attempt(a.id.Group, a.id.Sample, a.id.Attempt); p != nil {
-			p.cancel()
-		}
-	}
-	r.logged = r.logged[:0]
 }
 
 // deliver gives the loop one event, the Ticks before it first. It reports whether
@@ -586,53 +360,6 @@ func (r *Runtime) step(c *completion) {
 	r.afterEvent(c)
 }
 
-// discard drops the payload of an attempt that had been aborted or given up before
-// its score arrived, and says so in the log, so that a resumed run drops it too.
-func (r *Runtime) discard(ev loop.Event) {
-	id := idOf(ev)
-	r.note(NoteDiscarded, id)
-	if err := r.opt.Store.Discard(id); err != nil {
-		r.logf("discarding the payload of %v: %v", id, err)
-	}
-}
-
-// lastEvents is how many events a bundle shows.
-const lastEvents = 16
-
-func (r *Runtime) remember(ev loop.Event) {
-	if len(r.last) == lastEvents {
-		copy(r.last, r.last[1:])
-		r.last = r.last[:lastEvents-1]
-	}
-	r.last = append(r.last, ev)
-}
-
-// noteStep puts what the trainer and the engines measured before the event of the step's end.
-func (r *Runtime) noteStep(c *completion) {
-	switch c.event.Kind {
-	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
-		r.setBusy(false)
-	}
-	if c.step == nil {
-		return
-	}
-	r.note(trace.NoteStep, c.step)
-	for i, e := range r.opt.Engines {
-		if timed, ok := e.(Timed); ok {
-			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
-				r.note(trace.NoteService, trace.Service{Engine: i, Cells: cells})
-			}
-		}
-	}
-}
-
-func (r *Runtime) note(name string, data any) {
-	var err error
-	if r.lines, err = r.enc.AppendNote(r.lines, name, data); err != nil {
-		r.logf("%v", err)
-	}
-}
-
 // afterEvent tells those who look, and drops payloads that nobody will ask for.
 func (r *Runtime) afterEvent(c *completion) {
 	ev := c.event
@@ -659,47 +386,4 @@ func (r *Runtime) forget(g loop.GroupID) {
 	if err := r.opt.Store.Forget(g); err != nil {
 		r.logf("forgetting the payloads of group %d: %v", g, err)
 	}
-}
-
-func (r *Runtime) logf(format string, args ...any) {
-	if r.opt.Logf != nil {
-		r.opt.Logf(format, args...)
-	}
-}
-
-// close writes the end of the trace.
-func (r *Runtime) close() error {
-	st := r.l.Status()
-	r.note(trace.NoteEnd, struct {
-		Reason string      `json:"reason"`
-		Status loop.Status `json:"status"`
-	}{r.reason.String(), st})
-	if err := r.appendLog(); err != nil {
-		return err
-	}
-	return r.snapshot()
-}
-
-// snapshotIfDue takes a snapshot that is due, with every line rendered so far in the
-// log before it. A run survives that it cannot be kept, not that the log cannot.
-func (r *Runtime) snapshotIfDue() error {
-	if !r.snapshotDue {
-		return nil
-	}
-	r.snapshotDue = false
-	if err := r.appendLog(); err != nil {
-		return err
-	}
-	if err := r.snapshot(); err != nil {
-		r.logf("snapshot: %v", err)
-	}
-	return nil
-}
-
-func (r *Runtime) snapshot() error {
-	state, err := r.l.Snapshot()
-	if err != nil {
-		return err
-	}
-	return r.opt.Store.Snapshot(r.enc.Position().Line, state)
 }

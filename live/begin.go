@@ -1,0 +1,94 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/trace"
+)
+
+// begin brings trainer and engines to the version the loop starts from, and delivers the first event.
+func (r *Runtime) begin(ctx context.Context) error {
+	if r.opt.Resume == nil {
+		if err := r.writeHeader(); err != nil {
+			return err
+		}
+	}
+	_, there, err := r.opt.Weights.Committed(0)
+	if err != nil {
+		return err
+	}
+	if r.l.Version() == 0 && !there {
+		if stopped, err := r.initialize(ctx); stopped || err != nil {
+			return err
+		}
+	} else if err := r.opt.Trainer.Restore(ctx, r.l.Version()); err != nil {
+		return fmt.Errorf("live: taking the trainer to version %d: %w", r.l.Version(), err)
+	}
+	r.now = r.l.Status().TimeNS
+	if r.enc.Seq() > 0 {
+		if err := r.findRestored(); err != nil {
+			return err
+		}
+		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
+	}
+	for _, e := range r.opt.Engines {
+		if err := e.Load(ctx, 0); err != nil {
+			return fmt.Errorf("live: engine %s: loading version 0: %w", e.Name(), err)
+		}
+		if err := e.Switch(ctx, 0, false); err != nil {
+			return fmt.Errorf("live: engine %s: switching to version 0: %w", e.Name(), err)
+		}
+	}
+	r.startClock()
+	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
+}
+
+// initialize has the trainer make version 0, or waits until one from elsewhere has
+// published it, which may take as long as it likes: the loop has not begun. It
+// reports whether a Stop came first, which ends the run.
+func (r *Runtime) initialize(ctx context.Context) (stopped bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	defer func() { <-done }()
+	go func() {
+		defer close(done)
+		select {
+		case <-r.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = r.opt.Trainer.Initialize(ctx)
+	cancel()
+	select {
+	case <-r.stop:
+		if err != nil {
+			r.finished, r.reason = true, loop.ReasonStopped
+			return true, nil
+		}
+	default:
+	}
+	if err != nil {
+		return false, fmt.Errorf("live: making version 0: %w", err)
+	}
+	return false, nil
+}
+
+func (r *Runtime) writeHeader() error {
+	h := r.opt.Header
+	h.Format, h.Source, h.Loop = trace.Format, "live", r.cfg
+	lines, err := r.enc.AppendNote(nil, trace.NoteHeader, h)
+	if err != nil {
+		return err
+	}
+	for _, n := range r.opt.Notes {
+		if lines, err = r.enc.AppendNote(lines, n.Name, n.Data); err != nil {
+			return err
+		}
+	}
+	r.lines = lines
+	return r.appendLog()
+}

@@ -1,0 +1,161 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/trace"
+)
+
+// loggedEnd is the end of an attempt that is acknowledged once it is in the log.
+type loggedEnd struct {
+	id      RolloutID
+	counted bool
+	// returned: Play returned without an error.
+	returned bool
+}
+
+// idOf names the attempt that an event is about.
+func idOf(ev loop.Event) RolloutID {
+	return RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+}
+
+// bundle hands out what is needed to understand a broken invariant.
+func (r *Runtime) bundle(broken *loop.InvariantError) {
+	if r.opt.OnBroken == nil {
+		return
+	}
+	events := make([]string, len(r.last))
+	for i, ev := range r.last {
+		events[i] = ev.String()
+	}
+	state, err := r.l.Snapshot()
+	if err != nil {
+		state = []byte("null")
+	}
+	text, err := json.MarshalIndent(struct {
+		Error  string          `json:"error"`
+		Seq    int64           `json:"seq"`
+		Events []string        `json:"last_events"`
+		State  json.RawMessage `json:"state"`
+	}{broken.Error(), r.enc.Seq(), events, state}, "", " ")
+	if err == nil {
+		r.opt.OnBroken(text)
+	}
+}
+
+// acknowledge tells the environment which attempts' ends are in the log now, and
+// ends their contexts.
+func (r *Runtime) acknowledge() {
+	for _, a := range r.logged {
+		if r.acks != nil && a.returned {
+			r.acks.Logged(a.id, a.counted)
+		}
+		if p := r.attempt(a.id.Group, a.id.Sample, a.id.Attempt); p != nil {
+			p.cancel()
+		}
+	}
+	r.logged = r.logged[:0]
+}
+
+// discard drops the payload of an attempt that had been aborted or given up before
+// its score arrived, and says so in the log, so that a resumed run drops it too.
+func (r *Runtime) discard(ev loop.Event) {
+	id := idOf(ev)
+	r.note(NoteDiscarded, id)
+	if err := r.opt.Store.Discard(id); err != nil {
+		r.logf("discarding the payload of %v: %v", id, err)
+	}
+}
+
+// lastEvents is how many events a bundle shows.
+const lastEvents = 16
+
+func (r *Runtime) remember(ev loop.Event) {
+	if len(r.last) == lastEvents {
+		copy(r.last, r.last[1:])
+		r.last = r.last[:lastEvents-1]
+	}
+	r.last = append(r.last, ev)
+}
+
+// noteStep puts what the trainer and the engines measured before the event of the step's end.
+func (r *Runtime) noteStep(c *completion) {
+	switch c.event.Kind {
+	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
+		r.setBusy(false)
+	}
+	if c.step == nil {
+		return
+	}
+	r.note(trace.NoteStep, c.step)
+	for i, e := range r.opt.Engines {
+		if timed, ok := e.(Timed); ok {
+			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
+				r.note(trace.NoteService, trace.Service{Engine: i, Cells: cells})
+			}
+		}
+	}
+}
+
+func (r *Runtime) note(name string, data any) {
+	var err error
+	if r.lines, err = r.enc.AppendNote(r.lines, name, data); err != nil {
+		r.logf("%v", err)
+	}
+}
+
+func (r *Runtime) logf(format string, args ...any) {
+	if r.opt.Logf != nil {
+		r.opt.Logf(format, args...)
+	}
+}
+
+// close writes the end of the trace.
+func (r *Runtime) close() error {
+	st := r.l.Status()
+	r.note(trace.NoteEnd, struct {
+		Reason string      `json:"reason"`
+		Status loop.Status `json:"status"`
+	}{r.reason.String(), st})
+	if err := r.appendLog(); err != nil {
+		return err
+	}
+	return r.snapshot()
+}
+
+// snapshotIfDue takes a snapshot that is due, with every line rendered so far in the
+// log before it. A run survives that it cannot be kept, not that the log cannot.
+func (r *Runtime) snapshotIfDue() error {
+	if !r.snapshotDue {
+		return nil
+	}
+	r.snapshotDue = false
+	if err := r.appendLog(); err != nil {
+		return err
+	}
+	if err := r.snapshot(); err != nil {
+		r.logf("snapshot: %v", err)
+	}
+	return nil
+}
+
+func (r *Runtime) snapshot() error {
+	state, err := r.l.Snapshot()
+	if err != nil {
+		return err
+	}
+	return r.opt.Store.Snapshot(r.enc.Position().Line, state)
+}
+
+// appendLog makes the lines rendered so far durable. While there is no room for
+// them the loop stands still: what follows from an event waits for its place in the log.
+func (r *Runtime) appendLog() error {
+	err := r.withRoom(r.running, func() error { return r.opt.Store.Append([][]byte{r.lines}) })
+	if err != nil {
+		return fmt.Errorf("live: the event log cannot be written: %w", err)
+	}
+	r.lines = r.lines[:0]
+	return nil
+}

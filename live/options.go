@@ -1,0 +1,99 @@
+package live
+
+import (
+	"errors"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// Options is everything a runtime is made of. All fields are needed unless they say otherwise.
+type Options struct {
+	// Header begins the trace; its Loop holds the rules. Ignored when Resume is set.
+	Header trace.Header
+	// Engines in the order of Header.Loop.EngineSlots, each with that many slots.
+	Engines     []Engine
+	Environment Environment
+	Trainer     Trainer
+	Weights     Weights
+	Store       Store
+	// Clock returns nanoseconds since the run started, never falling.
+	Clock func() int64
+	// Notes are appended after the header, before the first event.
+	Notes []Note
+	// Resume goes on with a run; nil starts one.
+	Resume *Resume
+	// OnStep, if not nil, is called by the goroutine that owns the loop after every train step. It must not block.
+	OnStep func(StepDone)
+	// OnBatch, if not nil, is called with every batch before it is trained on, by the
+	// goroutine that trains. It must not change the batch.
+	OnBatch func(Batch)
+	// Logf, if not nil, is told of failures that the run survives.
+	Logf func(format string, args ...any)
+	// OnBroken, if not nil, is given a bundle (JSON: the error, the last events, the
+	// loop's state) when an invariant of the loop is broken and the run has stopped itself.
+	OnBroken func(bundle []byte)
+	// KeepVersions is how many versions before the newest served one stay on disk; 0 means 3.
+	KeepVersions int
+	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
+	SnapshotSteps int
+	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, and
+	// when it no longer does. Any goroutine may call it, one at a time; it must not block.
+	OnDiskFull func(full bool)
+	// RejoinAfter is how long after the loop has lost an engine it is tried again: it then loads
+	// the newest version in full. The pause doubles, up to 60 times this, until the engine
+	// serves. 0 leaves a lost engine out for good.
+	RejoinAfter time.Duration
+	// Patient says that a run which makes no progress waits for somebody outside who may still come
+	// (an environment's workers, an engine, a trainer), and does not end as stalled. It is
+	// implied by Config.TrainerAsks.
+	Patient bool
+	// Timer starts a timer that sends once after d, and returns what stops it. It must
+	// go by the same time as Clock. Nil means time.NewTimer.
+	Timer func(d time.Duration) (fired <-chan time.Time, stop func() bool)
+}
+
+// Note is a named value in the trace.
+type Note struct {
+	Name string
+	Data any
+}
+
+// Resume is the state of an interrupted run, rebuilt from its trace.
+type Resume struct {
+	Loop     *loop.Loop
+	Recorder *metrics.Recorder
+	Encoder  *trace.Encoder
+	// Counted has observed every event of the trace.
+	Counted *Counted
+}
+
+// NoteDiscarded is the note, with a RolloutID, that a rollout's payload counts for
+// nothing: its score came after the loop had given the attempt up.
+const NoteDiscarded = "discarded"
+
+// StepDone is what is known after a train step.
+type StepDone struct {
+	// Point is the step in the series, Report the trainer's words, Status the loop's state.
+	Point  metrics.Step
+	Report StepReport
+	Status loop.Status
+}
+
+// Result is what a run ended with.
+type Result struct {
+	// Reason the loop finished by.
+	Reason loop.Reason
+	// Status and Summary at the end; Series has one point a step.
+	Status  loop.Status
+	Summary metrics.Summary
+	Series  []metrics.Step
+}
+
+// ErrStalled is wrapped by the error of a run in which train steps have ceased.
+var ErrStalled = errors.New("the run has stalled")
+
+// ErrTrainer is wrapped by the error of a run whose train step failed its last attempt.
+var ErrTrainer = errors.New("the train step failed every attempt")
