@@ -65,6 +65,9 @@ func (d *Draft) Commit(ctx context.Context) (existing bool, err error) {
 // place writes the manifest and renames the draft to its version.
 func (d *Draft) place(ctx context.Context, m *Manifest) error {
 	text := m.append(nil)
+	if err := d.keepDelta(text); err != nil {
+		return err
+	}
 	err := d.s.create(filepath.Join(d.dir, ManifestName), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err

@@ -51,8 +51,10 @@ type Draft struct {
 	files    []File
 	// tensors of each of the files that has some, in the order of its data.
 	tensors map[string][]Entry
-	done    bool
-	buffer  []byte
+	// delta is what a delta was made whole from, to be kept beside it.
+	delta  *Derived
+	done   bool
+	buffer []byte
 }
 
 // Begin starts to publish a version from files. It refuses what cannot become a version

@@ -157,13 +157,8 @@ func parseManifest(text []byte, version loop.Version, path string) (Manifest, er
 	refuse := func(expected, found string) (Manifest, error) {
 		return Manifest{}, &CorruptError{Path: path, Expected: expected, Found: found}
 	}
-	if len(text) < hashTail {
-		return refuse("a manifest that ends in its own hash", fmt.Sprintf("%d bytes", len(text)))
-	}
-	body, tail := text[:len(text)-hashTail], text[len(text)-hashTail:]
-	sum := sha256.Sum256(body)
-	if want := hashPrefix + hashText(sum[:]) + hashSuffix; string(tail) != want {
-		return refuse("the end "+strconv.Quote(want), strconv.Quote(string(tail)))
+	if err := checkSeal(text, path); err != nil {
+		return Manifest{}, err
 	}
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
