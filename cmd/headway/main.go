@@ -31,6 +31,8 @@ type commands struct {
 	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
 	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`
 	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and what they leave open."`
+	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`
+	Receive    receiveCmd    `cmd:"" help:"Bring versions to a stage of an engine on this node, and have it switch."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`

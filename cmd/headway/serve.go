@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// serveCmd is the control plane: the loop, its queue and its versions, for a trainer,
+// engines and environment workers that connect.
+type serveCmd struct {
+	output
+	File      string   `arg:"" optional:"" help:"Config file; without one engines and environment are embedded, and a trainer of yours connects."`
+	Listen    string   `placeholder:"ADDRESS" help:"Address and port of the API (default: 127.0.0.1:7070)."`
+	Name      string   `default:"serve" help:"Name of the run: starting it again goes on with it."`
+	Dir       string   `help:"Folder of all runs (default: runs)."`
+	NATS      string   `name:"nats" placeholder:"URL" help:"A NATS cluster to keep log and payloads in, instead of a server inside this process."`
+	TokenFile string   `placeholder:"FILE" help:"Tokens by role, a line 'ROLE TOKEN' each; needed off loopback."`
+	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"Certificate (PEM) to serve TLS with."`
+	TLSKey    string   `name:"tls-key" placeholder:"FILE" help:"Private key (PEM) of the certificate."`
+	Seed      *uint64  `help:"Seed of prompts, weights and sampling."`
+	Steps     *int     `help:"Train steps."`
+	Set       []string `placeholder:"KEY=VALUE" sep:"none" help:"Override a key of the config; repeatable."`
+}
+
+// Run serves until the run's steps are done, a signal, or another process takes over.
+func (c *serveCmd) Run(a *app) error {
+	cfg, err := c.document()
+	if err != nil {
+		return err
+	}
+	warnOf(a, cfg)
+	if c.Name != filepath.Base(c.Name) || c.Name == "." || c.Name == ".." {
+		return usageError("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", c.Name)
+	}
+	if err := checkExposure(cfg); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.Server.Listen)
+	if err != nil {
+		return usageError("choose another port, or stop what listens there; port 0 takes a free one", "--listen %s: %w", cfg.Server.Listen, err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	giveHelpersAThread(a)
+	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
+	p, err := newPlane(a, cfg, filepath.Join(cfg.Store.Dir, c.Name), c.Name, listener)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	gracefully := func() { p.drain(cancel) }
+	stop.Store(&gracefully)
+	return p.serve(ctx, cancel, c.JSON)
+}
+
+// document is the config with the flags that stand for its keys. A control plane's
+// trainer is a remote one unless the document says otherwise.
+func (c *serveCmd) document() (config.Config, error) {
+	overrides := c.overrides()
+	cfg, err := config.LoadWith(c.File, overrides...)
+	if err == nil && !cfg.Given("trainer.kind") {
+		cfg, err = config.LoadWith(c.File, append(overrides, config.Override{Flag: "headway serve", Text: "trainer.kind=remote"})...)
+	}
+	return cfg, err
+}
+
+func (c *serveCmd) overrides() []config.Override {
+	var out []config.Override
+	add := func(flag, key, value string) {
+		if value != "" {
+			out = append(out, config.Override{Flag: flag, Text: key + "=" + value})
+		}
+	}
+	if c.Seed != nil {
+		add("--seed", "seed", fmt.Sprint(*c.Seed))
+	}
+	if c.Steps != nil {
+		add("--steps", "trainer.steps", fmt.Sprint(*c.Steps))
+	}
+	add("--listen", "server.listen", c.Listen)
+	add("--dir", "store.dir", c.Dir)
+	add("--nats", "store.nats.url", c.NATS)
+	add("--token-file", "server.token_file", c.TokenFile)
+	add("--tls-cert", "server.tls_cert", c.TLSCert)
+	add("--tls-key", "server.tls_key", c.TLSKey)
+	for _, text := range c.Set {
+		out = append(out, config.Override{Text: text})
+	}
+	return out
+}
+
+// checkExposure refuses an open door: whoever reaches the port may train, read
+// rollouts and stop the run.
+func checkExposure(cfg config.Config) error {
+	host, _, err := net.SplitHostPort(cfg.Server.Listen)
+	if err != nil {
+		return cfg.Refuse("server.listen", fmt.Sprintf("is not an address: %v", err), "HOST:PORT, such as 127.0.0.1:7070 or :7070")
+	}
+	if cfg.Server.TokenFile != "" {
+		return nil
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return cfg.Refuse("server.listen", "is reachable from other machines, and no token is asked for", "a loopback address, or server.token_file (--token-file)")
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/env"
+	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/rendezvous"
+	"github.com/headway-rl/headway/trace"
+	remote "github.com/headway-rl/headway/trainer/remote"
+	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/weights"
+)
+
+// serverOptions are the API's, checked before anything runs.
+func (p *plane) serverOptions() (api.Options, error) {
+	s := p.cfg.Server
+	opt := api.Options{
+		Version: currentBuild().Version, Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads,
+	}
+	if p.app.Getenv("HEADWAY_DEBUG") != "" {
+		opt.Debugf = p.say
+	}
+	if s.TokenFile != "" {
+		tokens, err := api.ReadTokens(s.TokenFile)
+		if err != nil {
+			return opt, usageError("", "%w", err)
+		}
+		opt.Tokens = tokens
+	}
+	if s.TLSCert != "" {
+		tls, err := api.LoadTLS(s.TLSCert, s.TLSKey)
+		if err != nil {
+			return opt, usageError("", "%w", err)
+		}
+		opt.TLS = tls
+	}
+	return opt, nil
+}
+
+// assemble builds the run's parts around an opened store.
+func (p *plane) assemble(resume *live.Resume) (err error) {
+	upTo := loop.Version(0)
+	if resume != nil {
+		upTo = resume.Loop.Version()
+	}
+	if err := os.MkdirAll(filepath.Join(p.dir, "samples"), 0o755); err != nil {
+		return err
+	}
+	p.samples = &sampleWriter{dir: filepath.Join(p.dir, "samples"), every: p.cfg.Store.SamplesEvery}
+	if p.steps, err = openStepLog(p.dir, upTo); err != nil {
+		return err
+	}
+	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories})
+	if err != nil {
+		return err
+	}
+	p.source = &transfer.Source{}
+	p.meetings = rendezvous.New(rendezvous.Options{})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: p.originURL()})
+	if err := p.buildEngines(); err != nil {
+		return err
+	}
+	for i, e := range p.engines {
+		p.engines[i] = p.staged(e)
+	}
+	if err := p.buildTrainer(); err != nil {
+		return err
+	}
+	if err := p.buildEnvironment(); err != nil {
+		return err
+	}
+	return p.writeAddress()
+}
+
+// originURL is where the first receivers of a version fetch it from.
+func (p *plane) originURL() string {
+	return strings.Replace(p.url(), "[::]", "localhost", 1) + transferPrefix
+}
+
+func (p *plane) buildTrainer() (err error) {
+	embedded, err := p.newTrainer(p.weights)
+	if err != nil || p.cfg.Trainer.Kind == "embedded" {
+		p.trainer = embedded
+		return err
+	}
+	p.remote, err = remote.New(remote.Options{
+		Weights: p.weights, Clock: clock(p.app, 0), Lease: lasting(p.cfg.Server.LeaseS), SyncEvery: p.rules.SyncEvery,
+		Steps: p.cfg.Trainer.Steps, Run: p.name, Config: p.documentJSON(), NormalizeStd: p.cfg.Trainer.NormalizeStd, Vocabulary: p.modelConfig().Vocabulary,
+		Initial:    embedded.Initialize, // the engines' own model, untrained
+		OnReady:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
+		OnRestored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
+		Validation: p.validation, Logf: p.say,
+	})
+	p.trainer = p.remote
+	return err
+}
+
+// withRuntime calls f once the run is there.
+func (p *plane) withRuntime(f func(*live.Runtime)) {
+	if run := p.runtime.Load(); run != nil {
+		f(run)
+	}
+}
+
+func (p *plane) buildEnvironment() (err error) {
+	if p.cfg.Environment.Kind != "remote" {
+		return nil // prepare has made the embedded one
+	}
+	limits := p.task.Limits()
+	p.workers, err = environment.New(environment.Options{
+		Name: p.task.Name(), Seed: p.cfg.Seed, ClaimTTL: lasting(p.cfg.Server.ClaimS), Vocabulary: p.modelConfig().Vocabulary,
+		Limits: environment.Limits{PromptTokens: limits.PromptTokens, ResponseTokens: limits.ResponseTokens},
+		Newest: p.newestServed, Logf: p.say,
+	})
+	p.environment = p.workers
+	return err
+}
+
+// newestServed is the newest version that an engine may have sampled with.
+func (p *plane) newestServed() loop.Version { return p.weights.Newest() }
+
+// mount opens the API's paths over the run.
+func (p *plane) mount() error {
+	ports := api.Ports{Plane: p, Versions: p.weights, Meetings: p.meetings, Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix)}
+	if p.remote != nil {
+		ports.Trainers = p.remote
+	}
+	if p.workers != nil {
+		ports.Rollouts = p.workers
+	}
+	return p.server.Mount(ports)
+}
+
+// runtimeOptions are the live runtime's.
+func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
+	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro())
+	opt := live.Options{
+		Header:  trace.Header{Program: "headway " + currentBuild().Version, Seed: p.cfg.Seed, Warmup: p.warmup(), Loop: p.rules, Config: string(p.cfg.YAML())},
+		Engines: p.engines, Environment: p.environment, Trainer: p.trainer, Weights: p.weights, Store: p.log, Resume: resume,
+		OnStep: func(d live.StepDone) {
+			p.onStep(ctx, d, view)
+			p.send(newStepLine(d))
+		},
+		OnBatch: func(b live.Batch) {
+			if err := p.samples.write(b); err != nil {
+				p.say("samples: %v", err)
+			}
+		},
+		OnBroken: func(bundle []byte) {
+			path := filepath.Join(p.dir, "broken.json")
+			if err := os.WriteFile(path, bundle, 0o644); err == nil {
+				p.say("what is needed to report this defect is in %s", path)
+			}
+		},
+		OnDiskFull: p.onDiskFull, Logf: p.say,
+		KeepVersions: p.cfg.Store.KeepVersions, SnapshotSteps: p.cfg.Store.SnapshotEvery,
+	}
+	offset := int64(0)
+	if resume != nil {
+		offset = resume.Loop.Status().TimeNS
+	}
+	opt.Clock = clock(p.app, offset)
+	return opt
+}
+
+func (p *plane) onDiskFull(full bool) {
+	if full {
+		p.say("the disk is full, or a limit of the store is reached: rollouts wait, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max")
+	} else {
+		p.say("there is room again: going on")
+	}
+}
+
+// validation answers held-out prompts greedily with the newest version that has weights.
+func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, error) {
+	if prompts <= 0 || prompts > len(p.heldOut) {
+		prompts = min(p.cfg.Evaluate.Prompts, len(p.heldOut))
+	}
+	version := p.weights.Newest()
+	questions := make([][]int32, prompts)
+	for i := range questions {
+		questions[i] = p.heldOut[i].Prompt
+	}
+	answers, err := p.greedy.Greedy(ctx, version, questions, p.task.Limits().ResponseTokens)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]live.Sample, prompts)
+	for i, answer := range answers {
+		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer)
+	}
+	return out, nil
+}
+
+// stagedEngine is an engine that has stages on other nodes: it holds a version when they
+// do, and serves it when they do.
+type stagedEngine struct {
+	live.Engine
+	plane *plane
+}
+
+// timedStagedEngine keeps what the engine measures of itself.
+type timedStagedEngine struct {
+	stagedEngine
+	live.Timed
+}
+
+func (p *plane) staged(e live.Engine) live.Engine {
+	staged := stagedEngine{e, p}
+	if timed, ok := e.(live.Timed); ok {
+		return timedStagedEngine{staged, timed}
+	}
+	return staged
+}
+
+// Load implements live.Engine: prefetch everywhere, before anything is paused.
+func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
+	if err := s.plane.offer(version); err != nil {
+		return err
+	}
+	return errors.Join(s.Engine.Load(ctx, version), s.plane.receivers.Load(ctx, s.Name(), version))
+}
+
+// Switch implements live.Engine.
+func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold bool) error {
+	if err := s.plane.receivers.Switch(ctx, s.Name(), version); err != nil {
+		return err
+	}
+	return s.Engine.Switch(ctx, version, hold)
+}
+
+// offer lets receivers fetch a version from here, and those before the last two no more.
+func (p *plane) offer(version loop.Version) error {
+	if len(p.receivers.Versions()) == 0 || p.source.Find(version) != nil {
+		return nil
+	}
+	manifest, err := p.weights.Manifest(version)
+	if err != nil {
+		return err
+	}
+	text, err := p.weights.ManifestText(context.Background(), version)
+	if err != nil {
+		return err
+	}
+	var parts []transfer.Part
+	for _, f := range manifest.Files {
+		if !strings.HasPrefix(f.Name, "optimizer") {
+			parts = append(parts, transfer.Part{Name: f.Name, Size: f.Size})
+		}
+	}
+	c, err := transfer.OpenCopy(version, text, parts, filepath.Join(p.dir, "weights", fmt.Sprintf("v%06d", version)))
+	if err != nil {
+		return err
+	}
+	p.source.Add(c)
+	p.source.Remove(version - 2)
+	return nil
+}

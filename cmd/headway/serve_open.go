@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/trace"
+)
+
+// errDeposed ends a writer whose lease another process holds.
+var errDeposed = errors.New("another process holds the run's lease")
+
+// open opens the store, waits until this process is the run's writer, and recovers what
+// is there; nil for a run that has not begun.
+func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live.Resume, error) {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return nil, runError("choose another --dir", "%w", err)
+	}
+	n := p.cfg.Store.NATS
+	mirror := ""
+	if p.cfg.Store.Trace == "full" {
+		mirror = filepath.Join(p.dir, trace.FileName)
+	}
+	store, err := jetstream.Open(ctx, jetstream.Options{
+		URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
+		Dir: filepath.Join(p.dir, "state", "nats"), Run: p.name, Replicas: n.Replicas,
+		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: lasting(n.WriterS),
+		Always: p.cfg.Store.Sync == "always", TracePath: mirror, Logf: p.say,
+	})
+	if err != nil {
+		return nil, runError("", "the store of %s: %w", p.dir, err)
+	}
+	p.log = store
+	if err := p.acquire(ctx, cancel); err != nil {
+		return nil, err
+	}
+	header, began := store.Header()
+	if !began {
+		return nil, p.writeConfig()
+	}
+	if err := p.adopt(header); err != nil {
+		return nil, err
+	}
+	return p.recover(ctx)
+}
+
+// acquire waits for the writer's lease; meanwhile this process stands by.
+func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) error {
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%s-%d", host, os.Getpid())
+	standby := time.AfterFunc(standbyAfter, func() {
+		p.setState(stateStandby)
+		p.say("standing by: another process is the writer of %s", p.name)
+	})
+	epoch, lost, err := p.log.Acquire(ctx, name)
+	if !standby.Stop() {
+		p.takeover = true
+	}
+	if err != nil {
+		return runError("", "the lease of %s: %w", p.name, err)
+	}
+	p.setState(stateStarting)
+	p.writer.Store(&protocol.Writer{Name: name, Epoch: epoch})
+	go func() {
+		select {
+		case <-lost:
+			cancel(errDeposed)
+		case <-ctx.Done():
+		}
+	}()
+	return nil
+}
+
+// standbyAfter is how long the lease may take before this process counts as a standby.
+const standbyAfter = 300 * time.Millisecond
+
+// adopt goes on with the settings that the run began with. Where it is reached, how it
+// is watched and where it is stored may differ from then.
+func (p *plane) adopt(header trace.Header) error {
+	began, err := config.Parse("config of the run "+p.name, []byte(header.Config))
+	if err == nil {
+		began = began.WithDefaults()
+		err = began.Validate()
+	}
+	if err != nil {
+		return runError("was it made by another version of this program?", "the run's own document: %w", err)
+	}
+	merged := began
+	merged.Server, merged.Watchdog, merged.Store = p.cfg.Server, p.cfg.Watchdog, p.cfg.Store
+	if changed := changedLines(string(merged.YAML()), string(p.cfg.YAML())); len(changed) > 0 {
+		return usageError("leave these as they were, or begin a run under another --name",
+			"%s began with other settings, and only server, watchdog and store may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
+	}
+	p.cfg = merged
+	p.rules = serveRules(merged)
+	return nil
+}
+
+// changedLines says which lines of two documents differ, a few of them.
+func changedLines(before, now string) []string {
+	var out []string
+	a, b := keyed(before), keyed(now)
+	for _, line := range a {
+		if other, there := b.value(line.key); !there || other != line.value {
+			out = append(out, fmt.Sprintf("%s began as %q, now %q", line.key, line.value, other))
+		}
+	}
+	for _, line := range b {
+		if _, there := a.value(line.key); !there {
+			out = append(out, fmt.Sprintf("%s began without a value, now %q", line.key, line.value))
+		}
+	}
+	const most = 8
+	if len(out) > most {
+		out = append(out[:most], fmt.Sprintf("and %d more", len(out)-most))
+	}
+	return out
+}
+
+// keyedLines are the lines of a resolved document by their dotted key.
+type keyedLines []struct{ key, value string }
+
+func (k keyedLines) value(key string) (string, bool) {
+	for _, line := range k {
+		if line.key == key {
+			return line.value, true
+		}
+	}
+	return "", false
+}
+
+// keyed splits a document that this program wrote, a key a line, two spaces a level.
+func keyed(document string) keyedLines {
+	var out keyedLines
+	var path []string
+	item := 0
+	for line := range strings.Lines(document) {
+		line = strings.TrimRight(line, "\n")
+		text := strings.TrimLeft(line, " ")
+		if text == "" || strings.HasPrefix(text, "#") {
+			continue
+		}
+		level := (len(line) - len(text)) / 2
+		if strings.HasPrefix(text, "- ") {
+			item++
+			text = fmt.Sprintf("%d.", item) + text[2:]
+		}
+		key, value, _ := strings.Cut(text, ":")
+		path = append(path[:min(level, len(path))], key)
+		if value = strings.TrimSpace(value); value != "" {
+			out = append(out, struct{ key, value string }{strings.Join(path, "."), value})
+		}
+	}
+	return out
+}
+
+// recover rebuilds the run from its newest snapshot and the log after it.
+func (p *plane) recover(ctx context.Context) (*live.Resume, error) {
+	return nil, runError("", "%s is there already", p.dir)
+}

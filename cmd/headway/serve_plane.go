@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/config"
+	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/rendezvous"
+	"github.com/headway-rl/headway/store/jetstream"
+	remote "github.com/headway-rl/headway/trainer/remote"
+	"github.com/headway-rl/headway/transfer"
+)
+
+// States of a control plane, as its status has them.
+const (
+	stateStarting = "starting"
+	stateStandby  = "standby"
+	stateRunning  = "running"
+	stateDraining = "draining"
+	stateStopped  = "stopped"
+	stateFailed   = "failed"
+)
+
+// addressFile is where a control plane says in its run directory how it is reached.
+const addressFile = "serve.json"
+
+// plane is a control plane: a run whose parts may be in other processes.
+type plane struct {
+	*job
+	name     string
+	listener net.Listener
+	server   *api.Server
+	log      *jetstream.Store
+	began    time.Time
+
+	remote    *remote.Trainer
+	workers   *environment.Environment
+	meetings  *rendezvous.Rendezvous
+	receivers *transfer.Coordinator
+	source    *transfer.Source
+
+	state     atomic.Pointer[string]
+	runtime   atomic.Pointer[live.Runtime]
+	stall     atomic.Pointer[protocol.Stall]
+	recovered atomic.Pointer[protocol.Recovery]
+	writer    atomic.Pointer[protocol.Writer]
+	// takeover: another process was the writer when this one began.
+	takeover bool
+	result   *live.Result
+	feed
+	messages sync.Mutex
+}
+
+// newPlane checks what can be checked without the run, and listens.
+func newPlane(a *app, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
+	j := &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: serveRules(cfg)}
+	if err := j.prepare(); err != nil {
+		return nil, err
+	}
+	p := &plane{job: j, name: name, listener: listener, began: a.Now()}
+	p.setState(stateStarting)
+	opt, err := p.serverOptions()
+	if err != nil {
+		return nil, err
+	}
+	p.server, err = api.New(opt, api.Ports{Plane: p})
+	return p, err
+}
+
+// serveRules are the loop's rules of a control plane: a remote trainer asks for its batches.
+func serveRules(cfg config.Config) loop.Config {
+	rules := runRules(cfg)
+	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
+	return rules
+}
+
+// serve runs the control plane to its end.
+func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSON bool) error {
+	serving := make(chan error, 1)
+	httpContext, stopHTTP := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopHTTP()
+	go func() { serving <- p.server.Serve(httpContext, p.listener) }()
+	p.say("%s: listening on %s", p.dir, p.url())
+	err := p.run(ctx, cancel)
+	if err == nil {
+		p.setState(stateStopped)
+		p.farewell(ctx)
+	} else {
+		p.setState(stateFailed)
+	}
+	stopHTTP()
+	return errors.Join(err, <-serving, p.summary(err, asJSON))
+}
+
+// run opens the store as its writer, recovers what is there, and runs the loop.
+func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
+	resume, err := p.open(ctx, cancel)
+	if err != nil {
+		return err
+	}
+	if err := p.assemble(resume); err != nil {
+		return err
+	}
+	run, err := live.New(p.runtimeOptions(ctx, resume))
+	if err != nil {
+		return err
+	}
+	p.runtime.Store(run)
+	if err := p.mount(); err != nil {
+		return err
+	}
+	p.setState(stateRunning)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var watcher sync.WaitGroup
+	watcher.Go(func() { p.watch(watching, cancel) })
+	result, err := run.Run(ctx)
+	stopWatching()
+	watcher.Wait()
+	p.evaluations.Wait()
+	p.result = &result
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrFenced):
+		return runError("start it again to stand by", "another process took over the run: %w", err)
+	}
+	return runError("start headway serve again: it goes on from the last logged event", "%w", err)
+}
+
+// drain stops in order: no new leases or claims, the running train step ends, and what
+// is left after the limit is stopped at once.
+func (p *plane) drain(cancel context.CancelCauseFunc) {
+	run := p.runtime.Load()
+	if run == nil || p.currentState() != stateRunning {
+		cancel(errors.New("interrupted"))
+		return
+	}
+	p.setState(stateDraining)
+	p.server.Drain()
+	limit := lasting(p.cfg.Server.DrainS)
+	p.say("draining: the running train step may end within %s; again to stop at once", limit)
+	if p.remote != nil {
+		p.remote.Drain()
+	}
+	if p.workers != nil {
+		p.workers.Drain()
+	}
+	run.Stop()
+	time.AfterFunc(limit, func() { cancel(fmt.Errorf("the drain took longer than server.drain_s (%s)", limit)) })
+}
+
+// farewell keeps answering for a moment after the last step, so that whoever waits
+// for work learns that there is none.
+func (p *plane) farewell(ctx context.Context) {
+	if p.remote != nil {
+		p.remote.EndRun()
+	}
+	if p.workers != nil {
+		p.workers.EndRun()
+	}
+	if p.currentState() == stateDraining || ctx.Err() != nil {
+		return
+	}
+	timer := time.NewTimer(farewellS * time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// farewellS is how long a finished run is answered for: longer than a client's pause between two calls.
+const farewellS = 3
+
+func (p *plane) url() string {
+	scheme := "http"
+	if p.cfg.Server.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + p.listener.Addr().String()
+}
+
+// writeAddress tells other commands how the run's control plane is reached.
+func (p *plane) writeAddress() error {
+	text, err := json.Marshal(struct {
+		URL string `json:"url"`
+		PID int    `json:"pid"`
+	}{p.url(), os.Getpid()})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(p.dir, addressFile), append(text, '\n'), 0o644)
+}
+
+func (p *plane) setState(state string) {
+	p.state.Store(&state)
+	p.send(map[string]any{"kind": "state", "state": state})
+}
+
+func (p *plane) writerNow() protocol.Writer {
+	if w := p.writer.Load(); w != nil {
+		return *w
+	}
+	return protocol.Writer{}
+}
+
+func (p *plane) currentState() string { return *p.state.Load() }
+
+// say prints a line for the operator.
+func (p *plane) say(format string, args ...any) {
+	p.messages.Lock()
+	defer p.messages.Unlock()
+	fmt.Fprintf(p.app.Stderr, format+"\n", args...)
+}
+
+// summary prints what the run came to.
+func (p *plane) summary(err error, asJSON bool) error {
+	s := p.Status()
+	if asJSON {
+		return writeJSON(p.app, s)
+	}
+	if err == nil {
+		p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.dir, s.State, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	}
+	return nil
+}
+
+// close stops what runs and closes what is open, whatever stage was reached.
+func (p *plane) close() error {
+	err := p.job.close()
+	if p.workers != nil {
+		p.workers.Close()
+	}
+	if p.meetings != nil {
+		p.meetings.Close()
+	}
+	if p.log != nil {
+		err = errors.Join(err, p.log.Close())
+	}
+	return err
+}
+
+func lasting(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

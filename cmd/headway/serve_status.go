@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Ready implements api.Plane.
+func (p *plane) Ready() error {
+	switch state := p.currentState(); state {
+	case stateRunning, stateDraining, stateStopped:
+		return nil // what is over or ending is said by the ports
+	case stateStandby:
+		return errors.New("this process stands by; another one is the run's writer")
+	default:
+		return fmt.Errorf("the control plane is %s", state)
+	}
+}
+
+// Status implements api.Plane.
+func (p *plane) Status() protocol.Status {
+	s := protocol.Status{
+		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.cfg.Trainer.Steps, Policy: p.cfg.Queue.Policy,
+		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), UptimeS: p.app.Now().Sub(p.began).Seconds(),
+	}
+	run := p.runtime.Load()
+	if run == nil {
+		s.Ledger.Balanced = true
+		s.Trainer.State = "absent"
+		return s
+	}
+	v := run.View()
+	st := &v.Status
+	s.Version = st.Version
+	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
+	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.rules.BatchGroups}
+	s.Engines = p.engineStatus(v)
+	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
+	s.Binding = v.Summary.Throughput.Binding
+	s.Trainer = p.trainerStatus(v)
+	if p.workers != nil {
+		s.Workers = p.workers.Status()
+	}
+	s.Disk = p.diskStatus(v.DiskFull)
+	return s
+}
+
+func (p *plane) engineStatus(v live.View) []protocol.Engine {
+	stages := map[string][]protocol.EngineVersion{}
+	for _, stage := range p.receivers.Versions() {
+		stages[stage.Engine] = append(stages[stage.Engine], stage)
+	}
+	out := make([]protocol.Engine, 0, len(v.Status.Engines))
+	for i, e := range v.Status.Engines {
+		name := p.engines[i].Name()
+		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name]})
+	}
+	return out
+}
+
+func (p *plane) trainerStatus(v live.View) protocol.Trainer {
+	s := protocol.Trainer{State: "embedded", Lease: v.Status.Lease}
+	if p.remote != nil {
+		s = p.remote.Status()
+	}
+	s.IdleRatio = v.TrainerIdle
+	return s
+}
+
+func (p *plane) diskStatus(full bool) protocol.Disk {
+	n := p.cfg.Store.NATS
+	d := protocol.Disk{BytesMax: int64(n.LogBytesMax) + int64(n.PayloadBytesMax), Full: full, WeightsBytes: p.weightsBytes()}
+	d.LogBytes, d.PayloadBytes = p.log.Usage()
+	return d
+}
+
+// weightsBytes is what the published versions take.
+func (p *plane) weightsBytes() (total int64) {
+	versions, err := p.weights.Versions()
+	for i := 0; err == nil && i < len(versions); i++ {
+		if m, err := p.weights.Manifest(versions[i]); err == nil {
+			for _, f := range m.Files {
+				total += f.Size
+			}
+		}
+	}
+	return total
+}
+
+// Engines implements api.Plane.
+func (p *plane) Engines() []protocol.EngineVersion {
+	var out []protocol.EngineVersion
+	for _, e := range p.Status().Engines {
+		out = append(out, protocol.EngineVersion{Engine: e.Name, Version: e.Version, Loaded: loop.NoVersion, State: e.State})
+		out = append(out, e.Stages...)
+	}
+	return out
+}
+
+// documentJSON is the run's document as JSON, for clients without a YAML parser.
+func (p *plane) documentJSON() string {
+	text, err := json.Marshal(p.cfg)
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
