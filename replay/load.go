@@ -38,10 +38,10 @@ func Load(r io.Reader, observers ...func(ev loop.Event, after loop.Ledger, actio
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Header: p.reader.Header, Loop: p.loop, Recorder: metrics.NewRecorder(p.loop.Config()), groups: map[loop.GroupID]struct{}{}}
+	run := &Run{Header: p.header, Loop: p.loop, Recorder: metrics.NewRecorder(p.loop.Config()), groups: map[loop.GroupID]struct{}{}}
 	run.Recorder.Warmup = run.Header.Warmup
 	kept := p.loop.Config().Policy == loop.PolicyReplay // trained groups may be trained again
-	p.event = func(ev *trace.Event, seq int64, actions []loop.Action) {
+	p.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
 		measured := metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
 			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
 		run.Recorder.Observe(ev.Event, measured, actions)
@@ -57,12 +57,12 @@ func Load(r io.Reader, observers ...func(ev loop.Event, after loop.Ledger, actio
 			}
 		}
 	}
-	if err := p.play(); err != nil {
+	if err := p.Play(); err != nil {
 		return nil, err
 	}
-	if d := p.report.Difference; d != nil {
+	if d := p.Tally().Difference; d != nil {
 		return nil, fmt.Errorf("replay: the trace was recorded by %q under other rules, %v: resume it with that version of headway", run.Header.Program, d)
 	}
-	run.Ended, run.Encoder = p.ended, p.reader.Encoder()
+	run.Ended, run.Encoder = p.Tally().Ended, p.reader.Encoder()
 	return run, nil
 }

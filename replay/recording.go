@@ -102,19 +102,19 @@ func Measure(r io.Reader) (*Recording, error) {
 		return nil, err
 	}
 	m := measurer{
-		rec:     &Recording{Header: p.reader.Header, cells: map[cell]measured{}},
+		rec:     &Recording{Header: p.header, cells: map[cell]measured{}},
 		running: make([]attempt, p.loop.Config().Concurrency()),
 		cfg:     p.loop.Config(),
 		parked:  map[parkedID]int64{},
-		noted:   p.reader.Header.Source != sourceLive,
+		noted:   p.header.Source != sourceLive,
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
 		engines: make([]engine, len(p.loop.Config().EngineSlots)),
 	}
-	p.event, p.note = m.event, m.note
-	if err := p.play(); err != nil {
+	p.OnEvent, p.OnNote = m.event, m.note
+	if err := p.Play(); err != nil {
 		return nil, err
 	}
-	if d := p.report.Difference; d != nil {
+	if d := p.Tally().Difference; d != nil {
 		return nil, fmt.Errorf("replay: %v", d)
 	}
 	m.rec.Version = p.loop.Version()

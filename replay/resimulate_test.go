@@ -2,7 +2,6 @@ package replay_test
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -376,10 +375,4 @@ func TestMeasureThroughRestarts(t *testing.T) {
 			t.Errorf("seed %d: %g ns a token", seed, rec.NSPerToken())
 		}
 	}
-}
-
-func ExampleDifference() {
-	d := replay.Difference{Line: 12, Event: 5, Cause: "40ms tick", Expected: "group-queued g3 pqs=0"}
-	fmt.Println(&d)
-	// Output: line 12, event 5 (40ms tick): the loop decides group-queued g3 pqs=0, the trace has nothing
 }

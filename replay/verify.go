@@ -20,7 +20,7 @@ type Report struct {
 	Recoveries int64 `json:"recoveries"`
 	Missing    int64 `json:"missing_before_recovery"`
 	// Difference is the first one, nil if the trace is reproduced.
-	Difference *Difference `json:"difference"`
+	Difference *trace.Difference `json:"difference"`
 	// Version, Ledger and EndNS at the end, in versions, rollouts and nanoseconds since the start.
 	Version loop.Version `json:"version"`
 	Ledger  loop.Ledger  `json:"ledger"`
@@ -37,12 +37,16 @@ func Verify(r io.Reader) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if err := p.play(); err != nil {
-		return p.report, err
+	err = p.Play()
+	t := p.Tally()
+	report := Report{Header: p.header, Events: t.Events, Actions: t.Actions, Recoveries: t.Recoveries, Missing: t.Missing, Difference: t.Difference,
+		Version: p.loop.Version(), Ledger: p.loop.Ledger(), EndNS: p.loop.Status().TimeNS}
+	if err != nil {
+		return report, err
 	}
-	if p.report.Difference == nil && !p.ended {
-		return p.report, fmt.Errorf("%w after line %d (event %d): the run was interrupted, resume it to its end; or the file was cut short",
-			ErrIncomplete, p.line, p.report.Events)
+	if t.Difference == nil && !t.Ended {
+		return report, fmt.Errorf("%w after line %d (event %d): the run was interrupted, resume it to its end; or the file was cut short",
+			ErrIncomplete, p.Line(), t.Events)
 	}
-	return p.report, nil
+	return report, nil
 }

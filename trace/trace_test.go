@@ -410,3 +410,9 @@ func FuzzLine(f *testing.F) {
 		}
 	})
 }
+
+func ExampleDifference() {
+	d := trace.Difference{Line: 12, Event: 5, Cause: "40ms tick", Expected: "group-queued g3 pqs=0"}
+	fmt.Println(&d)
+	// Output: line 12, event 5 (40ms tick): the loop decides group-queued g3 pqs=0, the trace has nothing
+}
