@@ -17,6 +17,9 @@ import (
 // is read under one.
 const chunkBytes = 256 << 10
 
+// unreadPatience is how long the rest of a body is waited for that no handler wants.
+const unreadPatience = 2 * time.Second
+
 // payloadBytes is how much of a JSON body the debug log gets where it may.
 const payloadBytes = 4 << 10
 
@@ -41,7 +44,9 @@ func (s *Server) newReply(w http.ResponseWriter) *reply {
 
 // extend gives the next chunk its time. A deadline outlives a request on its connection,
 // so every request begins and ends with one of its own.
-func (r *reply) extend() { _ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) }
+func (r *reply) extend() {
+	_ = r.control.SetWriteDeadline(time.Now().Add(r.patience + unreadPatience))
+}
 
 // Unwrap is for http.ResponseController.
 func (r *reply) Unwrap() http.ResponseWriter { return r.ResponseWriter }
@@ -168,7 +173,7 @@ func (b *pacedBody) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {
-		_ = b.control.SetReadDeadline(time.Now().Add(min(b.patience, 2*time.Second)))
+		_ = b.control.SetReadDeadline(time.Now().Add(min(b.patience, unreadPatience)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -43,6 +44,12 @@ func (s *Server) current() protocol.Status {
 	status := s.ports().Plane.Status()
 	if s.draining() && status.State == "running" {
 		status.State = "draining"
+	}
+	for _, figure := range []*float64{&status.Staleness.Mean, &status.Staleness.P50, &status.Staleness.P95, &status.Staleness.Max, &status.Staleness.PQS, &status.Staleness.IQS,
+		&status.Trainer.IdleRatio, &status.Trainer.SilentS, &status.UptimeS} {
+		if math.IsNaN(*figure) || math.IsInf(*figure, 0) {
+			*figure = 0 // nothing was measured yet: JSON has no word for it
+		}
 	}
 	return status
 }

@@ -55,7 +55,7 @@ func decodeJSON(text []byte, message any) error {
 	if err := decoder.Decode(message); err != nil {
 		return jsonRefusal(err, message)
 	}
-	if decoder.More() {
+	if rest := trimmed[decoder.InputOffset():]; len(bytes.TrimSpace(rest)) > 0 {
 		return protocol.Refuse(protocol.CodeInvalid, "more follows the JSON object at byte %d: want one object and nothing else", decoder.InputOffset())
 	}
 	return nil

@@ -43,7 +43,7 @@ func New(options Options, ports Ports) (*Server, error) {
 		return nil, err
 	}
 	s.replies = newReplies(s.opt)
-	s.metrics = newMetrics(s.opt.Version, func() protocol.Status { return s.ports().Plane.Status() })
+	s.metrics = newMetrics(s.opt.Version, s.current)
 	s.streams = make(chan struct{}, s.opt.StreamsMax)
 	for i := range s.busy {
 		s.busy[i] = make(chan struct{}, s.opt.RequestsMax)

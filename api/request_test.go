@@ -1,0 +1,72 @@
+package api
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Whatever is wrong with a body is named, and nothing of it is quoted.
+func TestBodiesRefused(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":          {"", "the body is empty"},
+		"blank":          {" \n", "the body is empty"},
+		"list":           {`["secret"]`, "no JSON object"},
+		"text":           {`"secret"`, "no JSON object"},
+		"null":           {`null`, "no JSON object"},
+		"torn":           {`{"worker":"secret`, "ends in the middle"},
+		"syntax":         {`{"worker":secret}`, "not JSON at byte 11"},
+		"NaN":            {`{"reward":NaN}`, "NaN and Infinity are no JSON"},
+		"unknown":        {`{"secret":1}`, "want worker"},
+		"near":           {`{"rewrad":1}`, `did you mean "reward"`},
+		"kind":           {`{"reward":"secret"}`, `field "reward"`},
+		"kind of number": {`{"tokens":[1.5]}`, "holds a number: want an integer of 32 bits"},
+		"range":          {`{"tokens":[4294967296]}`, "holds a number: want an integer of 32 bits"},
+		"overflow":       {`{"reward":1e400}`, `field "reward"`},
+		"trailing":       {`{"worker":"w"} {"worker":"secret"}`, "more follows the JSON object at byte 14"},
+		"trailing brace": {`{"worker":"w"}}`, "more follows"},
+		"deep":           {`{"worker":` + strings.Repeat("[", 1_000_000), "nested 1000001 levels deep"},
+		"not UTF-8":      {"{\"\xff\":1}", "unknown field"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var message protocol.FinishRequest
+			err := decodeJSON([]byte(c.text), &message)
+			refusal := refusalOf(err)
+			if err == nil || refusal.Code != protocol.CodeInvalid || !strings.Contains(refusal.Message, c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			if strings.Contains(refusal.Message, "secret") && name != "unknown" {
+				t.Errorf("the message quotes the body: %s", refusal.Message)
+			}
+		})
+	}
+	var message protocol.FinishRequest
+	if err := decodeJSON([]byte("\r\n {\"worker\":\"w]}\\\"[[{\",\"tokens\":[1,2]} \n"), &message); err != nil || len(message.Tokens) != 2 {
+		t.Errorf("a good body: %v", err)
+	}
+	var nested protocol.PublishRequest
+	if err := decodeJSON([]byte(`{"files":[{"nam":"x"}]}`), &nested); err == nil || !strings.Contains(err.Error(), `did you mean "name"`) {
+		t.Errorf("a nested field: %v", err)
+	}
+}
+
+func FuzzDecodeJSON(f *testing.F) {
+	f.Add([]byte(`{"worker":"w","tokens":[1]}`))
+	f.Add([]byte(`{"a":[[{"b":null}]]}{`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var message protocol.FinishRequest
+		if err := decodeJSON(text, &message); err != nil && refusalOf(err).Code != protocol.CodeInvalid {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
+
+func TestWaits(t *testing.T) {
+	for seconds, fine := range map[float64]bool{0: true, 0.5: true, 60: true, 60.1: false, -1: false, math.Inf(1): false, math.NaN(): false} {
+		if err := checkWait(seconds); (err == nil) != fine {
+			t.Errorf("%v: %v", seconds, err)
+		}
+	}
+}
