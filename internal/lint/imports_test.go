@@ -84,7 +84,7 @@ var rules = []rule{
 		"a rollout's sample as bytes", "one form for every store, which brings its own frame and checksum"},
 	{"store/lock", nil, nil, nil,
 		"one process at a time in a directory", "it holds a file and knows nothing of what is in the directory"},
-	{"store/jetstream", []string{"live", "loop", "trace", "weights", "payload", "store/lock"}, []string{"github.com/nats-io/"}, nil,
+	{"store/jetstream", []string{"live", "loop", "trace", "weights", "payload", "store/lock"}, []string{"github.com/nats-io/", "golang.org/x/sys"}, nil,
 		"a run's log, payloads and snapshots in NATS JetStream, one writer at a time", "adapters know the ports and never each other"},
 	{"store/storetest", []string{"live", "loop", "trace"}, nil, nil,
 		"what every store must pass", "it knows the port alone, so that every store is held to the same"},

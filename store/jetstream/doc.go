@@ -1,8 +1,48 @@
 // Package jetstream keeps a run's event log, payloads and snapshots in NATS JetStream: a
 // server inside this process that opens no port, or a cluster. It implements live.Store.
 //
-// The log is a stream that one writer at a time appends to. The writer holds a lease in
-// a key-value bucket, and every append names the sequence number that it expects to
-// follow: a writer that was deposed finds that its next append does not fit, whatever it
-// believes of its lease.
+// # What is where
+//
+// A run has three streams, a key-value bucket and, if asked for, an object store:
+//
+//	headway_RUN_log      the event log: a message for what one Append brought, of whole lines
+//	headway_RUN_state    the log's header and the newest two snapshots
+//	headway_RUN_payload  rollouts' payloads, a message each, or several for a large one
+//	headway_RUN_writer   the writer's lease
+//	headway_RUN_objects  files, such as published weights
+//
+// # What survives
+//
+// After Append, PutSample or Snapshot has returned, what it was given survives kill -9. The
+// embedded server, and a cluster's stream of one replica, answer after the write to the
+// file: it is in the kernel's page cache, which outlives the process and not the machine.
+// A stream of several replicas is answered after a majority has written it to its Raft
+// log, likewise without waiting for the disk: any minority of nodes may be lost. Surviving a
+// loss of power everywhere is Options.Always, and sync_interval: always of a cluster.
+//
+// # One writer
+//
+// The writer holds a lease and renews it. A standby takes over when it has seen no renewal
+// for the lease's time by its own monotonic clock; no time of day is compared with any
+// other, so that a clock that jumps changes nothing. A lease cannot stop a process that has
+// been away and believes that it still holds one. Therefore every message of the log names
+// the sequence that it expects to follow, and whoever takes over first appends a marker
+// with a higher epoch: nothing of the deposed writer fits any more. What it can still do:
+//
+//   - Append: refused by the server. The store answers ErrFenced from then on.
+//   - PutSample: stored under the old epoch, where no index takes it in place of a payload of a
+//     higher one, and no event names it. Retain drops it.
+//   - Forget, Discard: remove messages that it knew, of attempts and groups whose end it had
+//     appended before, so that the new writer has read of it. A purge stops at the first
+//     message that this process did not account for, which a successor's are.
+//   - Snapshot: a state as of a line that it had appended, and that is in the log for good.
+//   - The mirror: lines that were in the log before it wrote them.
+//
+// # What is bounded
+//
+// Log and payloads have a bound each; a full stream refuses what comes, and never removes
+// what somebody needs. Of the log, the lines that the older of the two snapshots covers are
+// given up. Of payloads, everything before the first that is still needed is purged at
+// once, and what is forgotten behind it is deleted message by message where it is much. Memory
+// holds an index of the payloads that are needed, and nothing that grows with the run.
 package jetstream

@@ -1,0 +1,216 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// leaseKey is the key of the writer's lease in the run's bucket.
+	leaseKey = "writer"
+	// giveUpAfter is for how many WriterTTLs a writer goes on that cannot renew its lease: a
+	// cluster without a leader for a while is no reason to end a run, and whoever takes
+	// over meanwhile fences this writer.
+	giveUpAfter = 4
+)
+
+// holder is the lease's value: who writes, and since when.
+type holder struct {
+	Name  string `json:"name"`
+	Nonce string `json:"nonce"`
+	Since string `json:"since"` // for people; nothing is decided by it
+}
+
+// lease is the right to write the run, as long as it is renewed and nobody took over.
+type lease struct {
+	store    *Store
+	bucket   jetstream.KeyValue
+	epoch    uint64
+	nonce    string
+	value    []byte
+	revision uint64
+	lost     chan struct{}
+	fenced   atomic.Bool
+	ended    atomic.Bool
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+// fence ends the lease: this process writes no more.
+func (l *lease) fence() {
+	if l.fenced.CompareAndSwap(false, true) {
+		close(l.lost)
+	}
+}
+
+// Acquire makes this process the run's writer. While another one renews its lease it blocks,
+// until that one closes its store or has not renewed it for Options.WriterTTL, by this
+// process's monotonic clock: nobody's wall clock matters. It then ends the epoch of the
+// writer before in the log, reads what payloads there are, and completes the mirror. The
+// epoch is higher than that of every writer before. lost is closed when another process has
+// taken over, or the lease could not be renewed for long: every call fails from then on.
+func (s *Store) Acquire(ctx context.Context, name string) (epoch uint64, lost <-chan struct{}, err error) {
+	if s.lease.Load() != nil {
+		return 0, nil, errors.New("store: this process writes the run already")
+	}
+	l := &lease{store: s, nonce: rand.Text(), lost: make(chan struct{}), done: make(chan struct{})}
+	if l.value, err = json.Marshal(holder{name, l.nonce, time.Now().UTC().Format(time.RFC3339)}); err != nil {
+		return 0, nil, err
+	}
+	if l.bucket, err = s.leaseBucket(ctx); err != nil {
+		return 0, nil, fmt.Errorf("store: the writer's lease: %w", err)
+	}
+	if err := l.take(ctx); err != nil {
+		return 0, nil, fmt.Errorf("store: the writer's lease: %w", err)
+	}
+	renewing, cancel := context.WithCancel(s.ctx)
+	l.cancel = cancel
+	go l.renew(renewing)
+	if err := s.takeOver(ctx, l); err != nil {
+		l.release()
+		return 0, nil, err
+	}
+	return l.epoch, l.lost, nil
+}
+
+// takeOver fences the writer before and reads what it left.
+func (s *Store) takeOver(ctx context.Context, l *lease) error {
+	if err := s.fenceLog(ctx, l); err != nil {
+		return err
+	}
+	if err := s.payloads.load(ctx, l.epoch); err != nil {
+		return err
+	}
+	m, err := openMirror(s)
+	if err != nil {
+		return err
+	}
+	s.mirror = m
+	s.lease.Store(l)
+	s.payloads.start()
+	return nil
+}
+
+func (s *Store) leaseBucket(ctx context.Context) (jetstream.KeyValue, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		bucket, err := s.js.CreateOrUpdateKeyValue(try, jetstream.KeyValueConfig{
+			Bucket: s.names.bucket, Description: "who writes the run " + s.options.Run, Replicas: s.options.Replicas,
+		})
+		cancel()
+		if err == nil || !transient(err) || !s.pause(ctx, 100*time.Millisecond) {
+			return bucket, err
+		}
+	}
+}
+
+// take waits until the lease is free and takes it.
+func (l *lease) take(ctx context.Context) error {
+	var seen uint64
+	since := time.Now()
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		entry, err := l.bucket.Get(try, leaseKey)
+		var revision uint64
+		free := errors.Is(err, jetstream.ErrKeyNotFound)
+		if err == nil {
+			if entry.Revision() != seen {
+				seen, since = entry.Revision(), time.Now()
+			}
+			// The directory of an embedded server is locked: whoever wrote there is gone.
+			free = l.store.embedded != nil || time.Since(since) >= l.store.options.WriterTTL
+		}
+		switch {
+		case free && err == nil:
+			revision, err = l.bucket.Update(try, leaseKey, l.value, seen)
+		case free:
+			revision, err = l.bucket.Create(try, leaseKey, l.value)
+		}
+		cancel()
+		if err == nil && free {
+			l.revision, l.epoch = revision, revision
+			return nil
+		}
+		if err != nil && !transient(err) && !wrongSequence(err) && !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return err
+		}
+		if !l.store.pause(ctx, l.store.options.WriterTTL/10) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return ErrClosed
+		}
+	}
+}
+
+// renew renews the lease at a third of its time until it is lost or given back.
+func (l *lease) renew(ctx context.Context) {
+	defer close(l.done)
+	ttl := l.store.options.WriterTTL
+	renewed := time.Now()
+	for l.store.pause(ctx, ttl/3) {
+		began := time.Now()
+		try, cancel := context.WithTimeout(ctx, max(ttl/3, 500*time.Millisecond))
+		revision, err := l.bucket.Update(try, leaseKey, l.value, l.revision)
+		if wrongSequence(err) {
+			revision, err = l.adopt(try)
+		}
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			l.revision, renewed = revision, began
+		case errors.Is(err, ErrFenced):
+			l.store.options.Logf("store: another process has taken the run over")
+			l.fence()
+			return
+		case time.Since(renewed) >= giveUpAfter*ttl:
+			l.store.options.Logf("store: the writer's lease could not be renewed for %v: %v", time.Since(renewed).Round(time.Millisecond), err)
+			l.fence()
+			return
+		}
+	}
+}
+
+// adopt looks whether the lease's newest revision is of this process, whose request was
+// done and its answer lost.
+func (l *lease) adopt(ctx context.Context) (uint64, error) {
+	entry, err := l.bucket.Get(ctx, leaseKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, ErrFenced
+	}
+	if err != nil {
+		return 0, err
+	}
+	var h holder
+	if json.Unmarshal(entry.Value(), &h) != nil || h.Nonce != l.nonce {
+		return 0, ErrFenced
+	}
+	return entry.Revision(), nil
+}
+
+// release gives the lease back, so that the next writer need not wait.
+func (l *lease) release() {
+	if !l.ended.CompareAndSwap(false, true) {
+		return
+	}
+	l.cancel()
+	<-l.done
+	if l.fenced.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := l.bucket.Delete(ctx, leaseKey, jetstream.LastRevision(l.revision)); err != nil {
+		l.store.options.Logf("store: giving the writer's lease back: %v; a standby takes over after %v", err, l.store.options.WriterTTL)
+	}
+	l.fence()
+}

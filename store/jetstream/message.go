@@ -1,0 +1,176 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errNoMessage is what a sequence or subject without a message is answered with.
+var errNoMessage = errors.New("no such message")
+
+// message is one that was read.
+type message struct {
+	seq    uint64
+	header nats.Header
+	data   []byte
+}
+
+// leaderGet reads a message of a stream from its leader, which has all that was acknowledged.
+func (s *Store) leaderGet(ctx context.Context, stream string, seq uint64) (message, error) {
+	return s.leaderRequest(ctx, stream, fmt.Sprintf(`{"seq":%d}`, seq))
+}
+
+// leaderLast reads the last message of a subject from the stream's leader.
+func (s *Store) leaderLast(ctx context.Context, stream, subject string) (message, error) {
+	return s.leaderRequest(ctx, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+}
+
+// leaderReply is the answer of the server's message request.
+type leaderReply struct {
+	Error   *jetstream.APIError `json:"error"`
+	Message *struct {
+		Sequence uint64 `json:"seq"`
+		Header   []byte `json:"hdrs"`
+		Data     []byte `json:"data"`
+	} `json:"message"`
+}
+
+func (s *Store) leaderRequest(ctx context.Context, stream, body string) (message, error) {
+	reply, err := s.control.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, []byte(body))
+	if err != nil {
+		return message{}, err
+	}
+	var r leaderReply
+	if err := json.Unmarshal(reply.Data, &r); err != nil {
+		return message{}, fmt.Errorf("store: the server's answer: %w", err)
+	}
+	switch {
+	case r.Error != nil && (r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || r.Error.Code == 404):
+		return message{}, errNoMessage
+	case r.Error != nil:
+		return message{}, r.Error
+	case r.Message == nil:
+		return message{}, errNoMessage
+	}
+	m := message{seq: r.Message.Sequence, data: r.Message.Data}
+	if len(r.Message.Header) > 0 {
+		if m.header, err = nats.DecodeHeadersMsg(r.Message.Header); err != nil {
+			return message{}, fmt.Errorf("store: message %d of %s: %w", m.seq, stream, err)
+		}
+	}
+	return m, nil
+}
+
+// headerChunks is on every chunk of what readChunks reads: "COUNT BYTES CHECKSUM".
+const headerChunks = "Headway-Chunks"
+
+// writeChunks replaces what is kept under a subject: SUBJECT.0 and so on, the last chunk
+// written at last. What is not whole does not verify.
+func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) error {
+	limit := min(s.chunkBytes(), 1<<20)
+	count := max(1, (len(body)+limit-1)/limit)
+	says := fmt.Sprintf("%d %d %08x", count, len(body), crc32.Checksum(body, castagnoli))
+	for i := range count {
+		m := nats.NewMsg(subject + "." + strconv.Itoa(i))
+		m.Header[headerChunks] = []string{says}
+		m.Data = body[i*limit : min((i+1)*limit, len(body))]
+		if err := s.publishState(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishState stores a message of the state stream; one that is stored twice does no harm.
+func (s *Store) publishState(ctx context.Context, m *nats.Msg) error {
+	if err := s.disk.room(len(m.Data)); err != nil {
+		return err
+	}
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		_, err := s.js.PublishMsg(try, m)
+		cancel()
+		if err == nil || !transient(err) {
+			return err
+		}
+		if w := s.lease.Load(); w != nil && w.fenced.Load() {
+			return ErrFenced
+		}
+		if !s.pause(ctx, 50*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// errDamaged says that something is not, or not wholly, what was written.
+var errDamaged = errors.New("damaged: a part is missing or its checksum does not match")
+
+// readChunks reads what writeChunks wrote, and verifies it.
+func (s *Store) readChunks(ctx context.Context, subject string) ([]byte, error) {
+	var body []byte
+	var says string
+	for i, count := 0, 1; i < count; i++ {
+		m, err := s.chunk(ctx, subject+"."+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			says = m.header.Get(headerChunks)
+			if _, err := fmt.Sscanf(says, "%d", &count); err != nil || count < 1 {
+				return nil, errDamaged
+			}
+		}
+		if m.header.Get(headerChunks) != says {
+			return nil, errDamaged
+		}
+		body = append(body, m.data...)
+		if i == count-1 && says != fmt.Sprintf("%d %d %08x", count, len(body), crc32.Checksum(body, castagnoli)) {
+			return nil, errDamaged
+		}
+	}
+	return body, nil
+}
+
+func (s *Store) chunk(ctx context.Context, subject string) (message, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		m, err := s.leaderLast(try, s.names.state, subject)
+		cancel()
+		if errors.Is(err, errNoMessage) {
+			return m, errDamaged
+		}
+		if err == nil || !transient(err) || !s.pause(ctx, 50*time.Millisecond) {
+			return m, err
+		}
+	}
+}
+
+// subjectsOf lists the subjects of the state stream that match a filter, without its prefix.
+func (s *Store) subjectsOf(ctx context.Context, prefix string) ([]string, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		info, err := s.state.Info(try, jetstream.WithSubjectFilter(prefix+".>"))
+		cancel()
+		if err == nil {
+			var out []string
+			for subject := range info.State.Subjects {
+				out = append(out, strings.TrimPrefix(subject, prefix+"."))
+			}
+			return out, nil
+		}
+		if !transient(err) || !s.pause(ctx, 50*time.Millisecond) {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headway-rl/headway/live"
+)
+
+// readAhead is how many messages of the log a reader is sent before it asks for more.
+const readAhead = 64
+
+// logReader reads the log's lines from one on, message by message.
+type logReader struct {
+	store  *Store
+	ctx    context.Context
+	cancel context.CancelFunc
+	it     jetstream.MessagesContext
+	next   uint64 // sequence of the next message
+	end    uint64 // the last sequence to read; 0: go on with what comes
+	lines  assembler
+	rest   []byte
+}
+
+// assembler puts the messages of the log together again to whole lines, once each.
+type assembler struct {
+	line  int64 // lines that were passed on, or are to be left out
+	epoch uint64
+	part  []byte // of a line in pieces
+	piece int
+}
+
+// add returns the whole lines that a message brings, in order, without those that are
+// there already.
+func (a *assembler) add(at logPlace, data []byte) ([]byte, error) {
+	if at.epoch < a.epoch {
+		return nil, nil // of a writer that was deposed
+	}
+	a.epoch = at.epoch
+	if at.piece >= 0 {
+		if at.piece == 0 {
+			a.part = a.part[:0]
+		} else if at.piece != a.piece+1 || a.part == nil {
+			return nil, fmt.Errorf("store: line %d of the log lacks a piece before its piece %d", at.line, at.piece)
+		}
+		a.piece = at.piece
+		a.part = append(a.part, data...)
+		if !bytes.HasSuffix(data, newline) {
+			return nil, nil
+		}
+		data, a.part = a.part, nil
+	} else {
+		a.part = nil // a line whose writer died in the middle of it
+	}
+	first := at.line
+	for first <= a.line && len(data) > 0 {
+		data = data[bytes.IndexByte(data, '\n')+1:]
+		first++
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	if first != a.line+1 {
+		return nil, fmt.Errorf("store: the log goes on with line %d after line %d", first, a.line)
+	}
+	a.line += int64(bytes.Count(data, newline))
+	return data, nil
+}
+
+// ReadLog returns the log's lines after the first line lines, as it is now.
+func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
+	if s.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	s.events.mutex.Lock()
+	end, lines := s.events.last, s.events.line
+	s.events.mutex.Unlock()
+	if s.lease.Load() == nil {
+		var err error
+		if end, lines, _, err = s.logEnd(s.ctx); err != nil {
+			return nil, err
+		}
+	}
+	if line > lines || line < 0 {
+		return nil, fmt.Errorf("store: the log has %d lines, want those after %d", lines, line)
+	}
+	if line == lines {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	return s.readFrom(s.ctx, line, end)
+}
+
+// Follow calls visit with the log's lines after the first line lines, and goes on with what
+// comes until the context ends: several whole lines at a time, first the number of their
+// first. It keeps a standby's replica warm.
+func (s *Store) Follow(ctx context.Context, line int64, visit func(first int64, lines []byte) error) error {
+	r, err := s.readFrom(ctx, line, 0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		text, err := r.message()
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+		if len(text) > 0 {
+			first := r.lines.line - int64(bytes.Count(text, newline)) + 1
+			if err := visit(first, text); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readFrom opens a reader of the messages that hold the lines after line.
+func (s *Store) readFrom(ctx context.Context, line int64, end uint64) (*logReader, error) {
+	start, err := s.seekLine(ctx, line+1)
+	if err != nil {
+		return nil, err
+	}
+	r := &logReader{store: s, next: start, end: end, lines: assembler{line: line}}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, r.cancel)
+	cancel := r.cancel
+	r.cancel = func() { stop(); cancel() }
+	consumer, err := s.log.OrderedConsumer(r.ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: start, MaxResetAttempts: -1,
+	})
+	if err == nil {
+		r.it, err = consumer.Messages(jetstream.PullMaxMessages(readAhead))
+	}
+	if err != nil {
+		r.cancel()
+		return nil, fmt.Errorf("store: reading the log from message %d: %w", start, err)
+	}
+	return r, nil
+}
+
+// seekLine returns the sequence of the message in which a line begins, or of where it will be.
+func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
+	info, err := s.log.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("store: the log: %w", err)
+	}
+	first, last := info.State.FirstSeq, info.State.LastSeq
+	if info.State.Msgs == 0 {
+		return max(first, 1), nil
+	}
+	var failed error
+	lineAt := func(seq uint64) int64 {
+		m, err := s.leaderGet(ctx, s.names.log, seq)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			return 0
+		}
+		at, err := logPlaceOf(m.header)
+		failed = errors.Join(failed, err)
+		return at.line
+	}
+	// The last message that begins no later than the line, and of several that do so
+	// within one line, the first.
+	n := sort.Search(int(last-first)+1, func(i int) bool { return lineAt(first+uint64(i)) > line })
+	if failed != nil {
+		return 0, fmt.Errorf("store: looking for line %d of the log: %w", line, failed)
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("store: line %d of the log: %w; it begins with line %d", line, live.ErrLogTrimmed, lineAt(first))
+	}
+	begins := lineAt(first + uint64(n-1))
+	n = sort.Search(n-1, func(i int) bool { return lineAt(first+uint64(i)) >= begins })
+	if failed != nil {
+		return 0, fmt.Errorf("store: looking for line %d of the log: %w", line, failed)
+	}
+	if n == 0 && begins > 1 && begins == line {
+		// A message may go on with a line that began in one that is gone.
+		if m, err := s.leaderGet(ctx, s.names.log, first); err == nil {
+			if at, err := logPlaceOf(m.header); err == nil && at.piece > 0 {
+				return 0, fmt.Errorf("store: line %d of the log: %w", line, live.ErrLogTrimmed)
+			}
+		}
+	}
+	return first + uint64(n), nil
+}
+
+// message returns the next whole lines, which may be none, io.EOF after the last message.
+func (r *logReader) message() ([]byte, error) {
+	if r.end != 0 && r.next > r.end {
+		return nil, io.EOF
+	}
+	m, err := r.it.Next(jetstream.NextContext(r.ctx))
+	if err != nil {
+		if r.ctx.Err() != nil && r.store.ctx.Err() != nil {
+			return nil, ErrClosed
+		}
+		return nil, fmt.Errorf("store: reading the log: %w", err)
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("store: reading the log: %w", err)
+	}
+	if meta.Sequence.Stream != r.next {
+		return nil, fmt.Errorf("store: message %d of the log: %w", r.next, live.ErrLogTrimmed)
+	}
+	r.next++
+	at, err := logPlaceOf(m.Headers())
+	if err != nil {
+		return nil, fmt.Errorf("store: message %d: %w", meta.Sequence.Stream, err)
+	}
+	return r.lines.add(at, m.Data())
+}
+
+// Read implements io.Reader.
+func (r *logReader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		var err error
+		if r.rest, err = r.message(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// Close ends the reading.
+func (r *logReader) Close() error {
+	r.it.Stop()
+	r.cancel()
+	return nil
+}

@@ -1,0 +1,247 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// reclaimStep is how many bytes of forgotten payloads a purge waits for.
+	reclaimStep = 8 << 20
+	// retryWait is between two tries of something that the server could not do.
+	retryWait = 50 * time.Millisecond
+	// deletions is how many messages are deleted one by one at a time.
+	deletions = 16
+)
+
+// load reads what payloads the stream has.
+func (p *payloads) load(ctx context.Context, epoch uint64) error {
+	info, err := p.store.streamInfo(ctx, p.store.data)
+	if err != nil {
+		return fmt.Errorf("store: payloads: %w", err)
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.room = ledger{base: max(info.FirstSeq, 1), step: min(reclaimStep, max(p.store.options.PayloadBytesMax/8, 1))}
+	p.room.purged = p.room.base
+	if info.Msgs == 0 {
+		p.room.base = info.LastSeq + 1
+		p.room.purged = p.room.base
+		return nil
+	}
+	if err := p.scan(ctx, info.FirstSeq, info.LastSeq); err != nil {
+		return fmt.Errorf("store: reading the index of payloads: %w", err)
+	}
+	return nil
+}
+
+// scan reads the headers of all messages between two sequences into the index.
+func (p *payloads) scan(ctx context.Context, first, last uint64) error {
+	consumer, err := p.store.data.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true, MaxResetAttempts: -1,
+	})
+	if err != nil {
+		return err
+	}
+	it, err := consumer.Messages(jetstream.PullMaxMessages(4096))
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	parts := map[string]*place{}
+	for next := first; next <= last; {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		for seq := meta.Sequence.Stream; next < seq; next++ {
+			p.room.gap(next)
+		}
+		next++
+		size, _ := strconv.Atoi(m.Headers().Get(headerSize))
+		if err := p.take(meta.Sequence.Stream, m.Headers().Get(headerPayload), size, parts); err != nil {
+			return err
+		}
+	}
+	for _, at := range parts { // whose writer died in the middle
+		for _, seq := range at.seqs {
+			if seq != 0 {
+				p.room.forget(seq)
+			}
+		}
+	}
+	return nil
+}
+
+// take indexes one message; a payload in chunks counts with the last of them.
+func (p *payloads) take(seq uint64, header string, size int, parts map[string]*place) error {
+	at, err := parsePlace(header)
+	if err != nil {
+		return fmt.Errorf("message %d: %w", seq, err)
+	}
+	p.room.note(seq, size+messageOverhead, true)
+	key := fmt.Sprint(at.id, at.epoch, at.chunks, at.sum)
+	whole := parts[key]
+	if whole == nil {
+		whole = &place{sample: at.id.Sample, attempt: at.id.Attempt, epoch: at.epoch, sum: at.sum, seqs: make([]uint64, at.chunks)}
+		parts[key] = whole
+	}
+	if whole.seqs[at.chunk] != 0 {
+		p.room.forget(seq) // sent twice, because its first answer was lost
+		return nil
+	}
+	whole.seqs[at.chunk] = seq
+	whole.size += size
+	for _, seq := range whole.seqs {
+		if seq == 0 {
+			return nil
+		}
+	}
+	delete(parts, key)
+	p.index(at.id.Group, *whole)
+	return nil
+}
+
+func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (jetstream.StreamState, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		info, err := stream.Info(try)
+		cancel()
+		if err == nil {
+			return info.State, nil
+		}
+		if !transient(err) || !s.pause(ctx, retryWait) {
+			return jetstream.StreamState{}, err
+		}
+	}
+}
+
+// start has forgotten payloads removed in the background until the store is closed.
+func (p *payloads) start() {
+	p.store.wait.Add(1)
+	go func() {
+		defer p.store.wait.Done()
+		for {
+			select {
+			case <-p.wake:
+				p.reclaim(p.store.ctx, false)
+			case <-p.store.ctx.Done():
+				return
+			}
+		}
+	}()
+}
+
+// reclaim removes what is no longer needed: all that lies before the first message that is,
+// by one purge, which costs the server next to nothing; and what lies behind it one by
+// one, where the purge leaves much, or all must go.
+func (p *payloads) reclaim(ctx context.Context, all bool) {
+	p.reclaiming.Lock()
+	defer p.reclaiming.Unlock()
+	w, err := p.store.writer()
+	if err != nil {
+		return
+	}
+	if err := p.account(ctx, w); err != nil {
+		p.store.options.Logf("%v", err)
+		return
+	}
+	p.mutex.Lock()
+	p.room.advance()
+	base, below, purged := p.room.base, p.room.below, p.room.purged
+	p.mutex.Unlock()
+	if base > purged && (below > 0 || all) {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		err := p.store.data.Purge(try, jetstream.WithPurgeSequence(base))
+		cancel()
+		if err != nil {
+			p.store.options.Logf("store: removing forgotten payloads: %v", err)
+			return
+		}
+		p.mutex.Lock()
+		p.room.purged = base
+		p.room.below -= below
+		p.room.garbage -= below
+		p.mutex.Unlock()
+	}
+	p.mutex.Lock()
+	var holes []uint64
+	if p.room.garbage > 0 && (all || p.room.garbage > p.store.options.PayloadBytesMax/4) {
+		holes = p.room.holes()
+	}
+	p.mutex.Unlock()
+	p.deleteEach(ctx, holes)
+}
+
+// deleteEach deletes messages one by one, several at a time.
+func (p *payloads) deleteEach(ctx context.Context, seqs []uint64) {
+	next := make(chan uint64)
+	var wait sync.WaitGroup
+	for range min(deletions, len(seqs)) {
+		wait.Go(func() {
+			for seq := range next {
+				try, cancel := context.WithTimeout(ctx, apiTimeout)
+				err := p.store.data.DeleteMsg(try, seq)
+				cancel()
+				if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+					continue
+				}
+				p.mutex.Lock()
+				p.room.removed(seq)
+				p.mutex.Unlock()
+			}
+		})
+	}
+	for _, seq := range seqs {
+		next <- seq
+	}
+	close(next)
+	wait.Wait()
+}
+
+// account looks up the messages that this process sent and got no answer for, once nothing
+// is on its way. One of another writer means that this one has been deposed.
+func (p *payloads) account(ctx context.Context, w *lease) error {
+	p.mutex.Lock()
+	var unknown []uint64
+	if p.flying == 0 {
+		unknown = p.room.unknown()
+	}
+	p.mutex.Unlock()
+	for _, seq := range unknown {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		m, err := p.store.leaderGet(try, p.store.names.data, seq)
+		cancel()
+		if errors.Is(err, errNoMessage) {
+			p.mutex.Lock()
+			p.room.gap(seq)
+			p.mutex.Unlock()
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("store: payload message %d: %w", seq, err)
+		}
+		at, err := parsePlace(m.header.Get(headerPayload))
+		if err != nil {
+			return fmt.Errorf("store: payload message %d: %w", seq, err)
+		}
+		if at.epoch > w.epoch {
+			w.fence()
+			return ErrFenced
+		}
+		p.mutex.Lock()
+		p.room.note(seq, len(m.data)+messageOverhead, false)
+		p.mutex.Unlock()
+	}
+	return nil
+}

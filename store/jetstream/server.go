@@ -1,0 +1,113 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/headway-rl/headway/store/lock"
+)
+
+const (
+	// embeddedPayloadMax is the largest message of an embedded server, in bytes. More is
+	// possible, but a message is held in memory several times on its way.
+	embeddedPayloadMax = 8 << 20
+	// pendingMax is how much an embedded server holds for a connection that reads slowly.
+	pendingMax = 512 << 20
+	// startTimeout is how long an embedded server may take to verify its files.
+	startTimeout = 5 * time.Minute
+)
+
+// embedded is a server inside this process.
+type embedded struct {
+	server *server.Server
+	lock   *lock.Lock
+}
+
+// startEmbedded starts a server in o.Dir, which is locked for this process.
+func startEmbedded(o Options) (*embedded, error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	held, err := lock.Take(filepath.Join(o.Dir, "lock"), o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &embedded{lock: held}
+	e.server, err = server.NewServer(&server.Options{
+		ServerName: "headway",
+		DontListen: true,
+		NoLog:      true,
+		NoSigs:     true,
+		MaxPayload: embeddedPayloadMax,
+		MaxPending: pendingMax,
+		JetStream:  true,
+		StoreDir:   o.Dir,
+		SyncAlways: o.Always,
+		// What a run may take is bounded by its streams, not by a share of the disk.
+		JetStreamMaxStore:  1 << 60,
+		JetStreamMaxMemory: 64 << 20,
+		WriteDeadline:      time.Minute,
+	})
+	if err != nil {
+		held.Release()
+		return nil, fmt.Errorf("store: embedded NATS server in %s: %w", o.Dir, err)
+	}
+	e.server.Start()
+	if !e.server.ReadyForConnections(startTimeout) || !e.server.JetStreamEnabled() {
+		e.stop()
+		return nil, fmt.Errorf("store: the embedded NATS server in %s does not start: see whether its files can be read and written", o.Dir)
+	}
+	return e, nil
+}
+
+// stop ends the server and waits for its files to be closed.
+func (e *embedded) stop() {
+	if e == nil {
+		return
+	}
+	e.server.Shutdown()
+	e.server.WaitForShutdown()
+	e.lock.Release()
+}
+
+// dial opens a connection to the embedded server or to the cluster.
+func dial(o Options, e *embedded, what string) (*nats.Conn, error) {
+	options := []nats.Option{
+		nats.Name("headway " + o.Run + " " + what),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(100 * time.Millisecond),
+		// What could not be sent is sent again by whoever asked for it, and not from a buffer too.
+		nats.ReconnectBufSize(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			o.Logf("store: NATS: %v", err)
+		}),
+	}
+	url := o.URL
+	if e != nil {
+		url = ""
+		options = append(options, nats.InProcessServer(e.server))
+	}
+	if o.Credentials != "" {
+		options = append(options, nats.UserCredentials(o.Credentials))
+	}
+	if o.TLSCA != "" {
+		options = append(options, nats.RootCAs(o.TLSCA))
+	}
+	if o.TLSCert != "" {
+		options = append(options, nats.ClientCert(o.TLSCert, o.TLSKey))
+	}
+	conn, err := nats.Connect(url, options...)
+	if errors.Is(err, nats.ErrNoServers) {
+		err = fmt.Errorf("%w: see whether store.nats.url names servers that run", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: connecting to NATS at %q: %w", o.URL, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,284 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headway-rl/headway/live"
+)
+
+// What calls answer that cannot be served.
+var (
+	// ErrClosed is what a closed store answers.
+	ErrClosed = errors.New("store: closed")
+	// ErrNotWriter is what a store answers that has not acquired the run.
+	ErrNotWriter = errors.New("store: this process does not write the run: Acquire comes first")
+	// ErrFenced says that this process writes the run no longer: another one took over, or
+	// the lease could not be renewed. It is final for this store: end this process's run.
+	ErrFenced = errors.New("store: this process writes the run no longer: its lease is lost, or taken over by another process")
+)
+
+// apiTimeout bounds one request to the server; what must succeed is asked again.
+const apiTimeout = 5 * time.Second
+
+// Store is a run's event log, payloads and snapshots in JetStream. Its methods are safe
+// for concurrent use. Before Acquire it follows and reads; after it, it is the run's writer.
+type Store struct {
+	options  Options
+	names    names
+	embedded *embedded
+	// Three connections, so that a large payload is in the way of neither the log nor the lease.
+	control, put, get *nats.Conn
+	js, putJS         jetstream.JetStream
+	log, state, data  jetstream.Stream
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+	once   sync.Once
+
+	lease    atomic.Pointer[lease]
+	events   eventLog
+	payloads payloads
+	mirror   *mirror
+	disk     disk
+}
+
+var (
+	_ live.Store   = (*Store)(nil)
+	_ live.Bounded = (*Store)(nil)
+)
+
+// names are what the run's streams and subjects are called.
+type names struct {
+	log, state, data, bucket string // streams and the bucket of the lease
+	logSubject, dataSubject  string
+	header, snapshots        string // subjects of the state stream
+	objects                  string // bucket of objects
+}
+
+// namesOf derives the names of a run's streams from its own name.
+func namesOf(run string) names {
+	var b strings.Builder
+	for _, c := range []byte(run) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "_%02X", c)
+		}
+	}
+	r := b.String()
+	return names{
+		log: "headway_" + r + "_log", state: "headway_" + r + "_state", data: "headway_" + r + "_payload",
+		bucket: "headway_" + r + "_writer", objects: "headway_" + r + "_objects",
+		logSubject: "headway." + r + ".log", dataSubject: "headway." + r + ".payload",
+		header: "headway." + r + ".header", snapshots: "headway." + r + ".snapshot",
+	}
+}
+
+// Open connects, starts the embedded server first where there is no URL, and makes the
+// run's streams if they are missing. The context bounds that.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	var err error
+	if s.options.URL == "" {
+		if s.embedded, err = startEmbedded(s.options); err != nil {
+			return err
+		}
+		s.disk = disk{dir: s.options.Dir, least: s.options.FreeBytesMin, free: freeBytes}
+	}
+	for _, c := range []struct {
+		conn **nats.Conn
+		what string
+	}{{&s.control, "control"}, {&s.put, "put"}, {&s.get, "get"}} {
+		if *c.conn, err = dial(s.options, s.embedded, c.what); err != nil {
+			return err
+		}
+	}
+	if s.js, err = jetstream.New(s.control); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if s.putJS, err = jetstream.New(s.put, jetstream.WithPublishAsyncMaxPending(publishPendingMax)); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, c := range s.streams() {
+		if *c.stream, err = s.makeStream(ctx, c.config); err != nil {
+			return err
+		}
+	}
+	s.payloads.init(s)
+	return s.events.load(ctx, s)
+}
+
+// streamOf is a stream's handle and what it is to be.
+type streamOf struct {
+	stream *jetstream.Stream
+	config jetstream.StreamConfig
+}
+
+func (s *Store) streams() []streamOf {
+	base := func(name string, bytes int64, subjects ...string) jetstream.StreamConfig {
+		return jetstream.StreamConfig{
+			Name: name, Subjects: subjects, Storage: jetstream.FileStorage, Replicas: s.options.Replicas,
+			// New: a full stream refuses what comes. Old would remove what somebody still needs.
+			Discard: jetstream.DiscardNew, MaxBytes: bytes, Retention: jetstream.LimitsPolicy,
+		}
+	}
+	log := base(s.names.log, s.options.LogBytesMax, s.names.logSubject)
+	state := base(s.names.state, -1, s.names.header+".>", s.names.snapshots+".>")
+	data := base(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
+	data.AllowDirect = true
+	return []streamOf{{&s.log, log}, {&s.state, state}, {&s.data, data}}
+}
+
+// makeStream makes a stream, or changes one that is there; a cluster that has just
+// started is asked until it has a leader.
+func (s *Store) makeStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		stream, err := s.js.CreateOrUpdateStream(try, config)
+		cancel()
+		if err == nil {
+			return stream, nil
+		}
+		if !transient(err) || !s.pause(ctx, 100*time.Millisecond) {
+			return nil, fmt.Errorf("store: stream %s: %w", config.Name, err)
+		}
+	}
+}
+
+// pause waits, and reports whether the context and the store live on.
+func (s *Store) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
+	return false
+}
+
+// transient reports whether asking again may help: nobody answered, or the cluster has no leader.
+func transient(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return api.Code == 503 || api.Code == 408
+	}
+	for _, e := range []error{context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
+		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrStaleConnection, nats.ErrNoServers,
+		jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout, jetstream.ErrTooManyStalledMsgs} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// noSpace reports whether the server refused a message because there is no room for it.
+func noSpace(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	return strings.Contains(api.Description, "maximum bytes exceeded") || strings.Contains(api.Description, "no space left") ||
+		strings.Contains(api.Description, "insufficient")
+}
+
+// chunkBytes is how much of a payload or a snapshot goes into one message.
+func (s *Store) chunkBytes() int {
+	const slack = 1024 // for headers
+	return int(max(s.put.MaxPayload()-slack, slack))
+}
+
+// writer returns the lease of this process, or why it does not write.
+func (s *Store) writer() (*lease, error) {
+	if s.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	l := s.lease.Load()
+	if l == nil {
+		return nil, ErrNotWriter
+	}
+	if l.fenced.Load() {
+		return nil, ErrFenced
+	}
+	return l, nil
+}
+
+// Usage returns what log and payloads take, in bytes as the server counts them. What has
+// been forgotten and not yet removed is in it.
+func (s *Store) Usage() (logBytes, payloadBytes int64) {
+	return s.events.bytes.Load(), s.payloads.used()
+}
+
+// WantsSnapshot reports that a quarter of the log's bound was written since the last snapshot.
+func (s *Store) WantsSnapshot() bool {
+	return s.events.sinceSnapshot.Load() >= s.options.LogBytesMax/4
+}
+
+// Remove deletes everything of the run; the store can only be closed after it.
+func (s *Store) Remove(ctx context.Context) error {
+	s.stopWriting()
+	var errs []error
+	for _, name := range []string{s.names.log, s.names.state, s.names.data} {
+		errs = append(errs, s.js.DeleteStream(ctx, name))
+	}
+	for _, err := range []error{s.js.DeleteKeyValue(ctx, s.names.bucket), s.js.DeleteObjectStore(ctx, s.names.objects)} {
+		if !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("store: removing %s: %w", s.options.Run, err)
+	}
+	return nil
+}
+
+// Close completes the mirror, gives the lease back and disconnects. A second Close does nothing.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() { err = s.close() })
+	return err
+}
+
+func (s *Store) close() error {
+	err := s.mirror.close()
+	s.cancel()
+	s.wait.Wait()
+	s.stopWriting()
+	for _, c := range []*nats.Conn{s.control, s.put, s.get} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	s.embedded.stop()
+	return err
+}
+
+// stopWriting gives the lease back.
+func (s *Store) stopWriting() {
+	if l := s.lease.Load(); l != nil {
+		l.release()
+	}
+}

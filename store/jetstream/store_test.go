@@ -1,0 +1,104 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+// open opens a store and makes it the writer.
+func open(t *testing.T, o Options) *Store {
+	t.Helper()
+	if o.Run == "" {
+		o.Run = "test"
+	}
+	o.Logf = t.Logf
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if _, _, err := s.Acquire(t.Context(), "a test"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// damage changes the first byte of a snapshot's first chunk.
+func damage(t *testing.T, store live.Store, line int64) {
+	t.Helper()
+	s := store.(*Store)
+	subject := s.snapshotSubject(line) + ".0"
+	m, err := s.leaderLast(t.Context(), s.names.state, subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.data[0] ^= 1
+	if _, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: m.header, Data: m.data}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConformsEmbedded(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Place {
+		dir := t.TempDir()
+		return storetest.Place{Damage: damage, Open: func(t *testing.T) live.Store {
+			return open(t, Options{Dir: filepath.Join(dir, "nats"), TracePath: filepath.Join(dir, "trace.ndjson"), PayloadBytesMax: storetest.PayloadBytesMax})
+		}}
+	})
+}
+
+// startServer starts a server of its own with a port, as a cluster of one.
+func startServer(t testing.TB, change func(*server.Options)) (url string) {
+	t.Helper()
+	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
+	if change != nil {
+		change(o)
+	}
+	srv, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	if !srv.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return srv.ClientURL()
+}
+
+var runs atomic.Int64
+
+// The same code against a server of its own, whose messages hold 1 MB, and one whose hold 64 kB.
+func TestConformsExternal(t *testing.T) {
+	for _, largest := range []int32{1 << 20, 64 << 10} {
+		t.Run(fmt.Sprint(largest), func(t *testing.T) {
+			url := startServer(t, func(o *server.Options) { o.MaxPayload = largest })
+			storetest.Run(t, func(t *testing.T) storetest.Place {
+				run := fmt.Sprintf("a run/%d", runs.Add(1))
+				return storetest.Place{Damage: damage, Open: func(t *testing.T) live.Store {
+					return open(t, Options{URL: url, Run: run, PayloadBytesMax: storetest.PayloadBytesMax})
+				}}
+			})
+		})
+	}
+}
+
+// Two processes cannot have one directory.
+func TestDirectoryIsLocked(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Options{Dir: dir})
+	if s, err := Open(context.Background(), Options{Dir: dir, Run: "test"}); err == nil {
+		_ = s.Close()
+		t.Fatal("a directory was opened twice")
+	}
+}

@@ -1,2 +1,0 @@
-// Package storetest is the conformance suite of live.Store: every store passes it.
-package storetest
