@@ -1,0 +1,253 @@
+package rendezvous
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Bounds of what a request may ask for.
+const (
+	// MeetingsMax is how many collectives there may be at once.
+	MeetingsMax = 64
+	ranksMax    = 1 << 16
+	enginesMax  = 1 << 12
+	epochMax    = 1 << 53
+	waitMaxS    = 60
+)
+
+// Options of a rendezvous.
+type Options struct {
+	// Engines is how many engines a collective waits for; 0 means that its trainer says so.
+	Engines int
+}
+
+// Rendezvous brings the members of collectives together. It implements api.Meetings
+// and is safe for concurrent use.
+type Rendezvous struct {
+	opt Options
+
+	mu       sync.Mutex
+	meetings map[string]*table
+	closed   chan struct{}
+	once     sync.Once
+}
+
+// table is a meeting with the calls that wait at it.
+type table struct {
+	meeting *meeting
+	seats   map[string]*seat
+	// kept: it was expected, and is not forgotten when nobody is there.
+	kept bool
+}
+
+// seat is one call that waits.
+type seat struct {
+	// ready is closed when reply or err is set.
+	ready chan struct{}
+	reply protocol.RendezvousReply
+	err   error
+}
+
+// New returns a rendezvous at which nobody has met.
+func New(opt Options) *Rendezvous {
+	return &Rendezvous{opt: opt, meetings: make(map[string]*table), closed: make(chan struct{})}
+}
+
+// Expect sets how many engines the collective of that name waits for. It counts from the
+// next time that the members meet; a trainer that says otherwise is heeded.
+func (r *Rendezvous) Expect(name string, engines int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.meetings[name]
+	if t == nil {
+		t = newTable(engines)
+		r.meetings[name] = t
+	}
+	t.meeting.engines, t.kept = engines, true
+	r.settle(t)
+}
+
+func newTable(engines int) *table {
+	return &table{meeting: newMeeting(engines), seats: make(map[string]*seat)}
+}
+
+// Close answers everybody who waits, and everybody who comes, with CodeUnavailable.
+func (r *Rendezvous) Close() { r.once.Do(func() { close(r.closed) }) }
+
+// Join implements api.Meetings: it returns when all members are there, or, for a member
+// of the epoch that stands, at once.
+func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.RendezvousRequest) (protocol.RendezvousReply, error) {
+	if err := check(name, &req); err != nil {
+		return protocol.RendezvousReply{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, err := r.table(name)
+	if err != nil {
+		return protocol.RendezvousReply{}, err
+	}
+	defer r.forget(name, t)
+	if reply, ok := t.meeting.ask(&req); ok {
+		return reply, nil
+	}
+	if req.WaitS == 0 {
+		return protocol.RendezvousReply{}, t.over(name, &req)
+	}
+	if err := t.meeting.join(&req); err != nil {
+		return protocol.RendezvousReply{}, err
+	}
+	s := t.sit(name, req.Member)
+	r.settle(t)
+	r.mu.Unlock()
+	stopped := s.wait(ctx, r.closed, time.Duration(req.WaitS*float64(time.Second)))
+	r.mu.Lock()
+	if s.err != nil || s.reply.Epoch > 0 {
+		return s.reply, s.err
+	}
+	missing := t.meeting.missing()
+	delete(t.seats, req.Member)
+	t.meeting.leave(req.Member)
+	if stopped != nil {
+		return protocol.RendezvousReply{}, stopped
+	}
+	return protocol.RendezvousReply{}, protocol.Refuse(protocol.CodeUnavailable, "rendezvous %s: missing after %g s: %s; ask again until all are there at once",
+		name, req.WaitS, strings.Join(missing, ", ")).With("missing", missing)
+}
+
+// table finds a collective, or begins one.
+func (r *Rendezvous) table(name string) (*table, error) {
+	t := r.meetings[name]
+	if t == nil {
+		if len(r.meetings) >= MeetingsMax {
+			return nil, protocol.Refuse(protocol.CodeBusy, "there are %d collectives, the most there may be: use one of their names", MeetingsMax)
+		}
+		t = newTable(r.opt.Engines)
+		r.meetings[name] = t
+	}
+	return t, nil
+}
+
+// forget drops a collective whose members have never met and of whom none is there.
+func (r *Rendezvous) forget(name string, t *table) {
+	if len(t.seats) == 0 && t.meeting.epoch == 0 && !t.kept {
+		delete(r.meetings, name)
+	}
+}
+
+// sit notes that a call waits. A call of the same member that still waits is told to stop.
+func (t *table) sit(name, member string) *seat {
+	if old := t.seats[member]; old != nil {
+		old.err = protocol.Refuse(protocol.CodeConflict, "rendezvous %s: another call of member %s has taken this one's place: each process needs a name of its own", name, member)
+		close(old.ready)
+	}
+	s := &seat{ready: make(chan struct{})}
+	t.seats[member] = s
+	return s
+}
+
+// settle answers everybody once all are there.
+func (r *Rendezvous) settle(t *table) {
+	if !t.meeting.complete() {
+		return
+	}
+	for member, p := range t.meeting.meet() {
+		s := t.seats[member]
+		s.reply = p.reply
+		close(s.ready)
+		delete(t.seats, member)
+	}
+}
+
+// wait waits for an answer; an error says why it stopped before the time was over.
+func (s *seat) wait(ctx context.Context, closed <-chan struct{}, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.ready:
+	case <-timer.C:
+	case <-closed:
+		return protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping: join again, elsewhere or later")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// over tells a member that only asked that its epoch does not stand.
+func (t *table) over(name string, req *protocol.RendezvousRequest) error {
+	m := t.meeting
+	why := "it never met here"
+	switch {
+	case req.Epoch == m.epoch && m.why != "":
+		why = m.why
+	case req.Epoch == m.epoch && req.Epoch > 0:
+		why = "member " + req.Member + " was not in it as it is now"
+	case req.Epoch < m.epoch:
+		why = "its members have met again since"
+	}
+	return protocol.Refuse(protocol.CodeExpired, "rendezvous %s: epoch %d does not stand: %s; leave its group and join with wait_s above 0", name, req.Epoch, why).With("epoch", m.epoch)
+}
+
+// check refuses a request that cannot be meant, and fills in what was left out.
+func check(name string, req *protocol.RendezvousRequest) error {
+	if err := protocol.CheckName(name); err != nil {
+		return protocol.Refuse(protocol.CodeInvalid, "rendezvous %.140q: %v", name, err)
+	}
+	if err := protocol.CheckName(req.Member); err != nil {
+		return protocol.Refuse(protocol.CodeInvalid, "member %.140q: %v", req.Member, err)
+	}
+	if req.Ranks == 0 {
+		req.Ranks = 1
+	}
+	switch {
+	case req.Role != roleTrainer && req.Role != roleEngine:
+		return protocol.Refuse(protocol.CodeInvalid, "role is %.40q: want trainer or engine", req.Role)
+	case req.Backend != "nccl" && req.Backend != "gloo":
+		return protocol.Refuse(protocol.CodeInvalid, "backend is %.40q: want nccl or gloo", req.Backend)
+	case req.Ranks < 1 || req.Ranks > ranksMax:
+		return protocol.Refuse(protocol.CodeInvalid, "ranks is %d: want 1 to %d", req.Ranks, ranksMax)
+	case req.Epoch < 0 || req.Epoch >= epochMax:
+		return protocol.Refuse(protocol.CodeInvalid, "epoch is %d: want the one this member was told, or 0", req.Epoch)
+	case !(req.WaitS >= 0 && req.WaitS <= waitMaxS):
+		return protocol.Refuse(protocol.CodeInvalid, "wait_s is %g: want 0 to %d seconds", req.WaitS, waitMaxS)
+	case req.Engines < 0 || req.Engines > enginesMax:
+		return protocol.Refuse(protocol.CodeInvalid, "engines is %d: want 1 to %d, or 0 for the run's number", req.Engines, enginesMax)
+	case req.Role == roleEngine && (req.Engines != 0 || req.Address != ""):
+		return protocol.Refuse(protocol.CodeInvalid, "engines and address are the trainer's to say: leave them out for an engine")
+	case req.Role == roleTrainer && req.Ranks != 1:
+		return protocol.Refuse(protocol.CodeInvalid, "ranks is %d for the trainer: it is rank 0 and no other", req.Ranks)
+	case req.Role == roleTrainer:
+		return checkAddress(req.Address)
+	}
+	return nil
+}
+
+// checkAddress refuses an address that the engines could not reach.
+func checkAddress(address string) error {
+	bad := func(why string) error {
+		return protocol.Refuse(protocol.CodeInvalid, "address %.280q: %s: want the host and port that the trainer listens on, as engines reach it", address, why)
+	}
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return bad("it is no host and port")
+	}
+	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return bad("the port is not between 1 and 65535")
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		if ip.IsUnspecified() {
+			return bad("engines cannot connect to an unspecified address")
+		}
+		return nil
+	}
+	if protocol.CheckName(host) != nil { // letters, digits, '.', '_' and '-', as host names have
+		return bad("the host is neither an IP address nor a name")
+	}
+	return nil
+}
