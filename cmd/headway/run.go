@@ -47,6 +47,9 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if err := trainsItself(cfg); err != nil {
+		return err
+	}
 	warnOf(a, cfg)
 	name := c.Name
 	if name == "" {
@@ -60,6 +63,17 @@ func (c *runCmd) Run(a *app) error {
 		return usageError("choose another --name, or go on with it by --resume "+dir, "run directory %s exists already; nothing is overwritten", dir)
 	}
 	return execute(a, cfg, dir, c, nil)
+}
+
+// trainsItself refuses a document whose parts are in other processes.
+func trainsItself(cfg config.Config) error {
+	if cfg.Trainer.Kind != "embedded" {
+		return cfg.Refuse("trainer.kind", "is not run's: it trains itself", "embedded, or headway serve, which waits for your trainer")
+	}
+	if cfg.Environment.Kind != "embedded" {
+		return cfg.Refuse("environment.kind", "is not run's: it plays itself", "embedded, or headway serve, which waits for your workers")
+	}
+	return nil
 }
 
 // overrides are the flags that stand for keys of the config, and --set after them.

@@ -30,9 +30,13 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	if p.cfg.Store.Trace == "full" {
 		mirror = filepath.Join(p.dir, trace.FileName)
 	}
+	dir := filepath.Join(p.dir, "state", "nats")
+	if n.URL != "" {
+		dir = ""
+	}
 	store, err := jetstream.Open(ctx, jetstream.Options{
 		URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
-		Dir: filepath.Join(p.dir, "state", "nats"), Run: p.name, Replicas: n.Replicas,
+		Dir: dir, Run: p.name, Replicas: n.Replicas,
 		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: lasting(n.WriterS),
 		Always: p.cfg.Store.Sync == "always", TracePath: mirror, Logf: p.say,
 	})
