@@ -1,0 +1,200 @@
+package remote
+
+import (
+	"context"
+	"io"
+	"math"
+	"time"
+
+	"github.com/headway-rl/headway/batch"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// WaitMax is the longest that a call may wait for work, in seconds.
+const WaitMax = 60
+
+// Lease implements api.Trainers.
+func (t *Trainer) Lease(ctx context.Context, req protocol.LeaseRequest) (protocol.Body, error) {
+	if err := checkCaller(req.Trainer, req.Rank, req.WorldSize); err != nil {
+		return nil, err
+	}
+	switch {
+	case !(req.WaitS >= 0 && req.WaitS <= WaitMax):
+		return nil, protocol.Refuse(protocol.CodeInvalid, "wait_s is %g, want from 0 to %d", req.WaitS, WaitMax)
+	case req.Kind == protocol.KindValidation:
+		return t.validate(ctx, req)
+	case req.Kind != "" && req.Kind != protocol.KindTrain:
+		return nil, protocol.Refuse(protocol.CodeInvalid, "kind is %.40q, want %s or %s", req.Kind, protocol.KindTrain, protocol.KindValidation)
+	}
+	t.tell()
+	if err := t.open(req); err != nil {
+		return nil, err
+	}
+	defer t.shut(req)
+	timer := time.NewTimer(seconds(req.WaitS))
+	defer timer.Stop()
+	for {
+		body, changed, err := t.take(req)
+		if body != nil || err != nil {
+			return asBody(body), err
+		}
+		t.ask()
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// asBody keeps a nil pointer from becoming an interface that is not nil.
+func asBody(b *share) protocol.Body {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// open takes a call that may wait as a word of its rank for as long as it lasts.
+func (t *Trainer) open(req protocol.LeaseRequest) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.serving(); err != nil {
+		return err
+	}
+	t.expire()
+	if err := t.admit(req.Trainer); err != nil {
+		return err
+	}
+	s, world := &t.session, max(req.WorldSize, 1)
+	if s.world == 0 {
+		s.world = world
+	}
+	if s.world != world {
+		return protocol.Refuse(protocol.CodeConflict, "rank %d leases for a world of %d, but trainer %s connected with %d: connect anew to change it",
+			req.Rank, world, s.name, s.world).With("world_size", s.world)
+	}
+	s.open++
+	s.rank(req.Rank).open++
+	t.waiting++
+	return nil
+}
+
+func (t *Trainer) shut(req protocol.LeaseRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting--
+	s := &t.session
+	if s.name != req.Trainer {
+		return // cannot be taken over while a call is open
+	}
+	s.open--
+	s.word = t.opt.Clock()
+	s.rank(req.Rank).open--
+	t.touch(req.Rank)
+}
+
+// take gives a rank its share of what is on offer; without one, changed is closed when
+// it is worth another look.
+func (t *Trainer) take(req protocol.LeaseRequest) (body *share, changed <-chan struct{}, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	begun := t.offer != nil && len(t.offer.taken) > 0 // its step can end only if every rank has its share
+	switch {
+	case t.phase == runEnded:
+		return nil, nil, protocol.ErrRunEnded
+	case t.phase == draining && !begun:
+		return nil, nil, protocol.Refuse(protocol.CodeUnavailable, "the control plane is draining and gives out no new work: try again when it is back")
+	}
+	if err := t.serving(); err != nil {
+		return nil, nil, err
+	}
+	if t.session.republish {
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "versions up to %d were acknowledged without weights, and trainer %s does not hold them: publish the state that it holds as version %d (restored_from) before it leases",
+			t.version, req.Trainer, t.version+1).With("next", t.version+1)
+	}
+	t.expire()
+	o := t.offer
+	if o == nil || o.withdrawn || o.lease == req.After && req.AfterAttempt >= o.lowest {
+		return nil, t.changed, nil
+	}
+	world := max(req.WorldSize, 1)
+	out, err := o.batch.Share(req.Rank, world, t.opt.Lease.Seconds())
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(o.taken) == 0 {
+		o.world, o.lowest = world, o.attempt // whoever held it before a restart does not any more
+	}
+	o.taken[req.Rank] = struct{}{}
+	t.touch(req.Rank)
+	return &share{Body: out, t: t, o: o, rank: req.Rank}, nil, nil
+}
+
+// share is a rank's body; its way to the rank counts as words of it.
+type share struct {
+	*batch.Body
+	t    *Trainer
+	o    *offer
+	rank int
+}
+
+func (s *share) WriteTo(w io.Writer) (int64, error) { return s.Body.WriteTo(&heard{s, w}) }
+
+// Close takes the end of the transfer as a word.
+func (s *share) Close() error {
+	s.word()
+	return s.Body.Close()
+}
+
+func (s *share) word() {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	if s.t.offer == s.o {
+		s.t.session.word = s.t.opt.Clock()
+		s.t.touch(s.rank)
+	}
+}
+
+// heard takes every piece that was written as a word of the rank that reads.
+type heard struct {
+	s *share
+	w io.Writer
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	n, err := h.w.Write(p)
+	h.s.word()
+	return n, err
+}
+
+// Renew implements api.Trainers.
+func (t *Trainer) Renew(_ context.Context, lease loop.LeaseID, req protocol.RenewRequest) (protocol.RenewReply, error) {
+	if err := checkCaller(req.Trainer, req.Rank, WorldSizeMax); err != nil {
+		return protocol.RenewReply{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.serving(); err != nil {
+		return protocol.RenewReply{}, err
+	}
+	o, err := t.held(lease, req.Attempt, req.Trainer)
+	if err != nil {
+		return protocol.RenewReply{}, err
+	}
+	if _, mine := o.taken[req.Rank]; !mine {
+		if req.Attempt == o.attempt {
+			return protocol.RenewReply{}, protocol.Refuse(protocol.CodeConflict, "rank %d has no share of lease %d: lease it first", req.Rank, lease)
+		}
+		// It holds the share since before a restart.
+		o.taken[req.Rank] = struct{}{}
+		o.world = max(o.world, t.session.world)
+	}
+	t.touch(req.Rank)
+	return protocol.RenewReply{DeadlineS: t.opt.Lease.Seconds()}, nil
+}

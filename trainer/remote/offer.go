@@ -1,0 +1,166 @@
+package remote
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/batch"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// offer is a batch on its way through a trainer.
+type offer struct {
+	lease   loop.LeaseID
+	attempt int32
+	// lowest is the first attempt whose publish counts: one of before a restart is the same work.
+	lowest  int32
+	version loop.Version
+	batch   *batch.Batch
+	// world is the number of ranks it is divided over, 0 until the first takes its share.
+	world int
+	// taken are the ranks that have their share.
+	taken map[int]struct{}
+	// committing: a version is being written of it, and it cannot run out.
+	committing bool
+	// withdrawn: it is given to nobody any more and will end.
+	withdrawn bool
+	// over: report and err are Train's, and done is closed.
+	over   bool
+	report live.StepReport
+	err    error
+	done   chan struct{}
+}
+
+func newOffer(b live.Batch, packed *batch.Batch) *offer {
+	return &offer{lease: b.Lease, attempt: b.Attempt, lowest: 1, version: b.Version, batch: packed,
+		taken: make(map[int]struct{}), done: make(chan struct{})}
+}
+
+// counts reports whether what was computed in an attempt may end the step.
+func (o *offer) counts(attempt int32) bool { return attempt >= o.lowest && attempt <= o.attempt }
+
+// end ends an offer with what Train returns; made is the version it was committed as, or
+// loop.NoVersion. It is called with mu held.
+func (t *Trainer) end(o *offer, made loop.Version, report live.StepReport, err error) {
+	if o.over {
+		panic(fmt.Sprintf("trainer: lease %d ends twice", o.lease))
+	}
+	o.over, o.report, o.err = true, report, err
+	t.ended.add(ending{lease: o.lease, attempt: o.attempt, made: made})
+	if t.offer == o {
+		t.offer = nil
+	}
+	close(o.done)
+	t.wake()
+}
+
+// giveBack returns a batch untrained. It is called with mu held.
+func (t *Trainer) giveBack(o *offer, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	t.opt.Logf("trainer: lease %d goes back to the queue: %s", o.lease, reason)
+	t.end(o, loop.NoVersion, live.StepReport{}, fmt.Errorf("trainer: lease %d: %s: %w", o.lease, reason, live.ErrLeaseReturned))
+}
+
+// expire gives the batch back if a rank that has its share was silent for too long. Every
+// call looks before it counts, so that nothing depends on when a timer fires. It is
+// called with mu held.
+func (t *Trainer) expire() {
+	o := t.offer
+	if o == nil || o.committing || o.withdrawn {
+		return
+	}
+	now, worst, longest := t.opt.Clock(), 0, time.Duration(0)
+	for rank := range o.taken {
+		if silent := t.session.rank(rank).silent(now); silent > longest || silent == longest && rank < worst {
+			worst, longest = rank, silent
+		}
+	}
+	if longest > t.opt.Lease {
+		t.giveBack(o, "rank %d of trainer %s was silent for %.1f s, longer than the %.1f s of a lease: renew it more often, or raise server.lease_s",
+			worst, t.session.name, longest.Seconds(), t.opt.Lease.Seconds())
+	}
+}
+
+// untilSilent is how long until a rank can have been silent for too long.
+func (t *Trainer) untilSilent(o *offer) time.Duration {
+	left, now := t.opt.Lease, t.opt.Clock()
+	for rank := range o.taken {
+		left = min(left, t.opt.Lease-t.session.rank(rank).silent(now))
+	}
+	return max(left, 0) + time.Millisecond // silent for longer than a lease
+}
+
+// ending is how a lease ended in this process.
+type ending struct {
+	lease   loop.LeaseID
+	attempt int32
+	// made is the version that it was committed as, loop.NoVersion if it was not.
+	made loop.Version
+}
+
+// memoryLeases is how many leases back a repeated call still gets its answer.
+const memoryLeases = 256
+
+// memory holds the endings of the newest leases.
+type memory struct {
+	endings [memoryLeases]ending
+	next    int
+}
+
+func (m *memory) add(e ending) {
+	m.endings[m.next%memoryLeases] = e
+	m.next++
+}
+
+// find returns the last ending of a lease.
+func (m *memory) find(lease loop.LeaseID) (ending, bool) {
+	for i := m.next - 1; i >= max(0, m.next-memoryLeases); i-- {
+		if e := m.endings[i%memoryLeases]; e.lease == lease {
+			return e, true
+		}
+	}
+	return ending{}, false
+}
+
+// expired refuses work on a lease that is not out any more.
+func expired(lease loop.LeaseID, attempt int32) *protocol.Refusal {
+	return protocol.Refuse(protocol.CodeExpired, "lease %d, attempt %d is not out any more: it ran out, was given back or is of another run; drop what was computed of it and lease again",
+		lease, attempt).With("lease", lease).With("attempt", attempt)
+}
+
+// committed finds the version that a lease was committed as, here or before a restart. It
+// is called with mu held.
+func (t *Trainer) committed(lease loop.LeaseID) (loop.Version, bool) {
+	if e, ok := t.ended.find(lease); ok && e.made != loop.NoVersion {
+		return e.made, true
+	}
+	if t.version >= 0 {
+		if m, err := t.opt.Weights.Manifest(t.version); err == nil && m.Lease == lease && lease != 0 {
+			return t.version, true
+		}
+	}
+	return loop.NoVersion, false
+}
+
+// held finds the offer that a call speaks of and takes the call as a word of its trainer. A
+// call may name an attempt from before a restart, which counts until the batch is
+// leased anew. It is called with mu held.
+func (t *Trainer) held(lease loop.LeaseID, attempt int32, trainer string) (*offer, error) {
+	if lease < 1 {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "lease %d, want the number that the batch came with", lease)
+	}
+	t.expire()
+	o := t.offer
+	if o == nil || o.lease != lease || !o.counts(attempt) || o.withdrawn {
+		return nil, expired(lease, attempt)
+	}
+	if len(o.taken) == 0 && attempt == o.attempt {
+		return nil, protocol.Refuse(protocol.CodeConflict, "lease %d is on offer and nobody has taken it: lease it first", lease).With("lease", lease)
+	}
+	if err := t.admit(trainer); err != nil {
+		return nil, err
+	}
+	return o, nil
+}

@@ -1,0 +1,422 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// A second trainer is refused while the first is alive, and takes over when it is silent.
+func TestTwoTrainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, nil)
+		connect := func(name string) error {
+			_, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: name, Version: 0})
+			return err
+		}
+		r.must(connect("a"))
+		time.Sleep(59 * time.Second)
+		r.refused(connect("b"), protocol.CodeConflict, "trainer a has this run")
+		_, err := r.Lease(t.Context(), protocol.LeaseRequest{Trainer: "b"})
+		r.refused(err, protocol.CodeConflict, "trainer a has this run")
+		// A call that waits keeps it alive however long it waits.
+		if l := r.tryLease(protocol.LeaseRequest{Trainer: "a", WaitS: 60}); l != nil {
+			t.Fatalf("lease %+v out of nothing", l)
+		}
+		time.Sleep(30 * time.Second)
+		r.refused(connect("b"), protocol.CodeConflict, "trainer a has this run")
+		out := r.train(groups(5, 1, 0, 2))
+		l := r.lease("a", 0, 0)
+		r.returned(out) // it has fallen silent
+		r.must(connect("b"))
+		r.refused(connect("a"), protocol.CodeConflict, "trainer b has this run")
+		_, err = r.publish(ofLease("a", l), model(1, 2))
+		r.refused(err, protocol.CodeExpired, "lease 5")
+		if s := r.Status(); s.Name != "b" || s.State != "idle" {
+			t.Fatalf("status %+v", s)
+		}
+	})
+}
+
+// A trainer that starts anew gives its lease back at once, unless it is committed.
+func TestReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, nil)
+		out := r.train(groups(5, 1, 0, 4))
+		r.lease("a", 0, 2)
+		// Another rank of the same start takes nothing away.
+		_, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 0, WorldSize: 2, Rank: 1})
+		r.must(err)
+		l := r.lease("a", 1, 2)
+		began := time.Now()
+		_, err = r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 0, WorldSize: 2, Rank: 1})
+		r.must(err)
+		r.returned(out)
+		if time.Since(began) != 0 {
+			t.Fatalf("it took %v", time.Since(began))
+		}
+		_, err = r.publish(ofLease("a", l), model(1, 2))
+		r.refused(err, protocol.CodeExpired, "lease 5")
+		out = r.train(groups(6, 1, 0, 4))
+		l = r.lease("a", 0, 2)
+		_, err = r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+		r.trained(out)
+		hello, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 0, WorldSize: 2})
+		r.must(err)
+		if hello.Action != protocol.ActionRepublish || hello.Version != 1 || hello.Load != 1 || hello.Optimizer {
+			t.Fatalf("connect: %+v", hello)
+		}
+		r.manifest(1, 6)
+	})
+}
+
+func TestConnectActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		_, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: -1})
+		r.refused(err, protocol.CodeUnavailable, "starting")
+		for v := range loop.Version(4) {
+			r.must(r.write(v, loop.LeaseID(v)))
+		}
+		r.must(r.Restore(t.Context(), 3))
+		for holds, want := range map[loop.Version]string{-1: protocol.ActionLoad, 0: protocol.ActionRepublish, 2: protocol.ActionRepublish, 3: protocol.ActionTrain, 4: protocol.ActionLoad} {
+			reply, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: holds})
+			r.must(err)
+			if reply.Action != want || reply.Version != 3 || reply.Next != 4 || reply.Load != 3 {
+				t.Errorf("a trainer with version %d: %+v, want %s", holds, reply, want)
+			}
+		}
+		for words, req := range map[string]protocol.ConnectRequest{
+			"version -2":         {Trainer: "a", Version: -2},
+			"rank 2 of":          {Trainer: "a", WorldSize: 2, Rank: 2},
+			"rank -1 of":         {Trainer: "a", WorldSize: 2, Rank: -1},
+			"world of 100000":    {Trainer: "a", WorldSize: 100_000},
+			"letters, digits":    {Trainer: "a/b"},
+			"1 to 128 character": {},
+		} {
+			_, err := r.Connect(t.Context(), req)
+			r.refused(err, protocol.CodeInvalid, words)
+		}
+	})
+}
+
+// Without Options.Initial the trainer makes version 0, and the run waits for it.
+func TestInitialize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.Initial = nil })
+		begun := make(chan error, 1)
+		go func() { begun <- r.Initialize(t.Context()) }()
+		synctest.Wait()
+		reply, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: -1})
+		r.must(err)
+		if reply.Action != protocol.ActionInitialize || reply.Version != -1 || reply.Next != 0 || reply.Load != -1 {
+			t.Fatalf("connect: %+v", reply)
+		}
+		zero := protocol.PublishRequest{Trainer: "a", Version: 0, Kind: "full", BaseVersion: -1, Files: []protocol.PublishFile{{Name: "model.safetensors"}}}
+		one := zero
+		one.Version = 1
+		_, err = r.publish(one, model(1, 2))
+		r.refused(err, protocol.CodeConflict, "without a lease")
+		if len(begun) != 0 {
+			t.Fatal("begun without weights")
+		}
+		_, err = r.publish(zero, model(1, 2))
+		r.must(err)
+		r.must(<-begun)
+		reply2, err := r.publish(zero, model(1, 2))
+		r.must(err)
+		if !reply2.Existing {
+			t.Fatalf("again: %+v", reply2)
+		}
+		_, err = r.publish(zero, model(2, 2))
+		r.refused(err, protocol.CodeConflict, "version 0")
+		out := r.train(groups(1, 1, 0, 2))
+		_, err = r.publish(ofLease("a", r.lease("a", 0, 0)), model(3, 4))
+		r.must(err)
+		r.trained(out)
+	})
+}
+
+// A trainer that went back to an earlier state goes on from it as the next version.
+func TestRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		for v := range loop.Version(4) {
+			r.must(r.write(v, loop.LeaseID(v)))
+		}
+		r.must(r.Restore(t.Context(), 3))
+		one := loop.Version(1)
+		_, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 1})
+		r.must(err)
+		out := r.train(groups(5, 1, 3, 2))
+		synctest.Wait()
+		req := protocol.PublishRequest{Trainer: "a", Version: 4, RestoredFrom: &one, Files: []protocol.PublishFile{{Name: "model.safetensors"}}}
+		wrong := req
+		wrong.Version = 2
+		_, err = r.publish(wrong, model(1, 1))
+		r.refused(err, protocol.CodeConflict, "the next one is 4")
+		nine := loop.Version(9)
+		wrong.RestoredFrom = &nine
+		_, err = r.publish(wrong, model(1, 1))
+		r.refused(err, protocol.CodeInvalid, "restored_from is 9")
+		for range 2 {
+			_, err = r.publish(req, model(1, 1))
+			r.must(err)
+		}
+		r.returned(out)
+		if len(r.went) != 1 || r.went[0] != 4 {
+			t.Fatalf("the loop was told of %v, want version 4 once", r.went)
+		}
+		// A batch of the version before, which the loop had chosen meanwhile, goes back at once.
+		r.returned(r.train(groups(6, 1, 3, 2)))
+		out = r.train(groups(7, 1, 4, 2))
+		_, err = r.publish(ofLease("a", r.lease("a", 0, 0)), model(1, 2))
+		r.must(err)
+		r.trained(out)
+	})
+}
+
+// The control plane dies with a lease out. The trainer that holds it goes on as if nothing
+// had been, and its publish counts for the attempt that the recovered run makes.
+func TestLeaseOutlivesRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := started(t, nil)
+		ctx, kill := context.WithCancel(t.Context())
+		out := before.trainUnder(ctx, groups(5, 1, 0, 2))
+		l := before.lease("a", 0, 0)
+		kill()
+		if o := <-out; !errors.Is(o.err, context.Canceled) {
+			t.Fatalf("Train: %v", o.err)
+		}
+		_, err := before.publish(ofLease("a", l), model(1, 2))
+		before.refused(err, protocol.CodeUnavailable, "the lease stays yours")
+
+		r := rigOn(t, before.store, nil)
+		r.must(r.Restore(t.Context(), 0))
+		out = r.train(groups(5, 2, 0, 2))
+		synctest.Wait()
+		for range 4 {
+			time.Sleep(50 * time.Second)
+			_, err = r.Renew(t.Context(), 5, protocol.RenewRequest{Trainer: "a", Attempt: 1})
+			r.must(err)
+		}
+		_, err = r.Lease(t.Context(), protocol.LeaseRequest{Trainer: "b"})
+		r.refused(err, protocol.CodeConflict, "trainer a has this run")
+		_, err = r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+		r.trained(out)
+		r.manifest(1, 5)
+	})
+}
+
+// What was given out anew after a restart is not committed by who held it before.
+func TestRestartGivesOutAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.must(r.write(0, 0))
+		r.must(r.Restore(t.Context(), 0))
+		out := r.train(groups(5, 2, 0, 2))
+		l := r.lease("a", 0, 0)
+		if l.Attempt != 2 {
+			t.Fatalf("attempt %d", l.Attempt)
+		}
+		old := l
+		old.Attempt = 1
+		_, err := r.publish(ofLease("a", old), model(9, 9))
+		r.refused(err, protocol.CodeExpired, "attempt 1")
+		// The batch went back before, and other groups are out: the old lease is nobody's.
+		r.must(r.Nack(t.Context(), 5, protocol.NackRequest{Trainer: "a", Attempt: 2}))
+		r.returned(out)
+		r.train(groups(6, 1, 0, 2))
+		synctest.Wait()
+		_, err = r.publish(ofLease("a", old), model(9, 9))
+		r.refused(err, protocol.CodeExpired, "lease 5")
+		r.absent(1)
+	})
+}
+
+// The trainer dies between publish and ack, the control plane between commit and log:
+// the manifest alone has ended the step.
+func TestPublishIsTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := started(t, nil)
+		out := before.train(groups(5, 1, 0, 2))
+		_, err := before.publish(ofLease("a", before.lease("a", 0, 0)), model(1, 2))
+		before.must(err)
+		before.trained(out)
+
+		r := rigOn(t, before.store, nil)
+		r.must(r.Restore(t.Context(), 0)) // as the log has it
+		reply, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 1})
+		r.must(err)
+		if reply.Action != protocol.ActionTrain || reply.Version != 1 {
+			t.Fatalf("connect: %+v", reply)
+		}
+		ack, err := r.Ack(t.Context(), 5, protocol.AckRequest{Trainer: "a", Attempt: 1, ForwardVersion: 0, StepVersion: 0})
+		r.must(err)
+		if ack.Version != 1 {
+			t.Fatalf("ack: %+v", ack)
+		}
+		// The runtime finds the manifest itself (live.Weights.Committed) and goes on from it.
+		r.must(r.Restore(t.Context(), 1))
+		out = r.train(groups(6, 1, 1, 2))
+		_, err = r.publish(ofLease("a", r.lease("a", 0, 0)), model(3, 4))
+		r.must(err)
+		r.trained(out)
+	})
+}
+
+// A restored version whose event is not in the log is told to the loop again.
+func TestRestoredAcrossRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := started(t, nil)
+		zero := loop.Version(0)
+		_, err := before.Publish(t.Context(), protocol.PublishRequest{Trainer: "a", Version: 1, RestoredFrom: &zero}, nil)
+		before.must(err)
+
+		r := rigOn(t, before.store, nil)
+		r.must(r.Restore(t.Context(), 0))
+		r.returned(r.train(groups(5, 2, 0, 2)))
+		if len(r.went) != 1 || r.went[0] != 1 {
+			t.Fatalf("the loop was told of %v, want version 1", r.went)
+		}
+		out := r.train(groups(6, 1, 1, 2))
+		_, err = r.publish(ofLease("a", r.lease("a", 0, 0)), model(3, 4))
+		r.must(err)
+		r.trained(out)
+	})
+}
+
+// A process that is not the writer any more commits nothing.
+func TestFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deposed error
+		r := started(t, func(o *Options) { o.SyncEvery = 2; o.Fence = func() error { return deposed } })
+		r.train(groups(5, 1, 0, 2))
+		l := r.lease("a", 0, 0)
+		deposed = errors.New("epoch 3 has the run")
+		_, err := r.publish(ofLease("a", l), model(1, 2))
+		r.refused(err, protocol.CodeUnavailable, "epoch 3 has the run")
+		_, err = r.Ack(t.Context(), 5, protocol.AckRequest{Trainer: "a", Attempt: 1, ForwardVersion: -1, StepVersion: -1})
+		r.refused(err, protocol.CodeUnavailable, "epoch 3 has the run")
+		r.absent(1)
+	})
+}
+
+func TestEndAndDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, nil)
+		errs := make(chan error, 2)
+		wait := func() {
+			_, err := r.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", WaitS: 60})
+			errs <- err
+		}
+		go wait()
+		synctest.Wait()
+		r.Drain()
+		r.refused(<-errs, protocol.CodeUnavailable, "draining")
+		r.EndRun()
+		go wait()
+		if err := <-errs; !errors.Is(err, protocol.ErrRunEnded) {
+			t.Fatalf("%v, want the run's end", err)
+		}
+		r.must(r.Close())
+		go wait()
+		if err := <-errs; !errors.Is(err, protocol.ErrRunEnded) {
+			t.Fatalf("%v after closing, want the run's end", err)
+		}
+	})
+}
+
+// While it drains, the step that runs is finished: all ranks get their share, and it commits.
+func TestDrainFinishesStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, nil)
+		out := r.train(groups(5, 1, 0, 4))
+		l := r.lease("a", 0, 2)
+		r.Drain()
+		r.lease("a", 1, 2)
+		_, err := r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+		r.trained(out)
+		_, err = r.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", Rank: 1, WorldSize: 2})
+		r.refused(err, protocol.CodeUnavailable, "draining")
+	})
+}
+
+func TestValidation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		fail := errors.New("no engine")
+		r := started(t, func(o *Options) {
+			o.Validation = func(_ context.Context, prompts int) ([]live.Sample, error) {
+				calls++
+				time.Sleep(100 * time.Second) // longer than any call waits
+				if calls == 1 {
+					return nil, fail
+				}
+				var out []live.Sample
+				for _, g := range groups(1, 1, 0, prompts).Groups {
+					out = append(out, g.Samples[0])
+				}
+				return out, nil
+			}
+		})
+		ask := func(rank, world int) (*protocol.Lease, error) {
+			req := protocol.LeaseRequest{Trainer: "a", Rank: rank, WorldSize: world, Kind: protocol.KindValidation, Prompts: 6, WaitS: 60}
+			body, err := r.Lease(t.Context(), req)
+			if body == nil || err != nil {
+				return nil, err
+			}
+			return r.tryLease(req), nil
+		}
+		if l, err := ask(0, 2); l != nil || err != nil {
+			t.Fatalf("%+v, %v: want to wait", l, err)
+		}
+		if _, err := ask(0, 2); !errors.Is(err, fail) {
+			t.Fatalf("%v, want the failure", err)
+		}
+		if l, err := ask(0, 2); l != nil || err != nil {
+			t.Fatalf("%+v, %v: want to wait", l, err)
+		}
+		seen := map[loop.GroupID]bool{}
+		for rank := range 2 {
+			l, err := ask(rank, 2)
+			r.must(err)
+			if l.Kind != protocol.KindValidation || l.Lease != 0 || l.Rollouts != 6 || l.Groups != 6 {
+				t.Fatalf("lease %+v", l)
+			}
+			for _, s := range l.Stamps {
+				seen[s.Group] = true
+			}
+		}
+		if len(seen) != 6 || calls != 2 {
+			t.Fatalf("%d prompts in the two shares after %d calls, want 6 after 2", len(seen), calls)
+		}
+		none := started(t, nil)
+		_, err := none.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", Kind: protocol.KindValidation})
+		none.refused(err, protocol.CodeNotFound, "no held-out prompts")
+		_, err = none.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", Kind: "test"})
+		none.refused(err, protocol.CodeInvalid, `kind is "test"`)
+	})
+}
+
+// A batch that must not be trained on fails the step with the rollout's name, and is offered to nobody.
+func TestBadBatch(t *testing.T) {
+	r := started(t, nil)
+	b := groups(5, 1, 0, 2)
+	b.Groups[1].Samples[0].Tokens[1] = 99
+	if o := <-r.train(b); o.err == nil || errors.Is(o.err, live.ErrLeaseReturned) || o.err.Error() != "batch: rollout g2-s0-a1 has the id 99 at token 1, want from 0 to 31, inside the vocabulary" {
+		t.Fatalf("Train: %v", o.err)
+	}
+	if l := r.tryLease(protocol.LeaseRequest{Trainer: "a"}); l != nil {
+		t.Fatalf("lease %+v", l)
+	}
+}

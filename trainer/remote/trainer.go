@@ -1,0 +1,292 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/batch"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/weights"
+)
+
+// Trainer implements live.Trainer for the runtime and api.Trainers for the server. The
+// methods of the second are safe for concurrent use.
+type Trainer struct {
+	opt Options
+
+	// commits is held while a version is committed, and by whoever would end an offer that one
+	// could be committed for. It is taken before mu.
+	commits sync.Mutex
+
+	mu sync.Mutex
+	// changed is closed, and replaced, when what a waiting call looks at has changed.
+	changed chan struct{}
+	phase   phase
+	// version is the newest that is committed, with or without weights.
+	version loop.Version
+	// untold are restored versions that the loop may not know of, because the process ended in between.
+	untold  []loop.Version
+	session session
+	offer   *offer
+	// asked: OnReady was told since the last offer. waiting counts calls that wait for a batch.
+	asked   bool
+	waiting int
+	ended   memory
+
+	greedy validation
+}
+
+var _ live.Trainer = (*Trainer)(nil)
+
+// phase says what is answered to those who ask for work.
+type phase uint8
+
+const (
+	starting     phase = iota // neither initialized nor restored
+	initializing              // version 0 is the trainer's to make
+	running
+	draining // no new work, but what was leased may be finished
+	runEnded // there will be no work
+	closed   // nothing is answered
+)
+
+// New returns a trainer that answers once Initialize or Restore was called.
+func New(opt Options) (*Trainer, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	t := &Trainer{opt: opt.withDefaults(), changed: make(chan struct{}), version: loop.NoVersion}
+	t.greedy.init()
+	return t, nil
+}
+
+// wake lets waiting calls look again. It is called with mu held.
+func (t *Trainer) wake() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// Train implements live.Trainer: it offers the batch and returns when the version made of
+// it is committed, or with an error that wraps live.ErrLeaseReturned when the lease ran
+// out or was given back.
+func (t *Trainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd})
+	if err != nil {
+		return live.StepReport{}, err
+	}
+	o, err := t.offerBatch(b, packed)
+	if err != nil {
+		t.tell()
+		return live.StepReport{}, err
+	}
+	timer := time.NewTimer(t.opt.Lease)
+	defer timer.Stop()
+	for {
+		timer.Reset(t.watch(o))
+		select {
+		case <-o.done:
+			t.ask()
+			return o.report, o.err
+		case <-ctx.Done():
+			t.stop(o, ctx.Err())
+			return o.report, o.err
+		case <-timer.C:
+		}
+	}
+}
+
+// offerBatch puts a batch on offer, unless its version is over.
+func (t *Trainer) offerBatch(b live.Batch, packed *batch.Batch) (*offer, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = false
+	switch {
+	case t.phase == closed:
+		return nil, errors.New("trainer: it is closed")
+	case b.Version < t.version:
+		return nil, fmt.Errorf("trainer: the batch starts from version %d, and the trainer went back to an earlier state as version %d: %w",
+			b.Version, t.version, live.ErrLeaseReturned)
+	case b.Version > t.version:
+		return nil, fmt.Errorf("trainer: the batch starts from version %d, but the newest that is published is %d", b.Version, t.version)
+	}
+	t.offer = newOffer(b, packed)
+	if last, ok := t.ended.find(b.Lease); ok {
+		t.offer.lowest = last.attempt + 1 // this process has seen the end of the attempts before
+	}
+	t.wake()
+	return t.offer, nil
+}
+
+// watch ends an offer whose lease has run out, and returns when to look again.
+func (t *Trainer) watch(o *offer) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire()
+	if o.over {
+		return t.opt.Lease
+	}
+	return t.untilSilent(o)
+}
+
+// stop ends an offer because this process does: the lease stays outstanding in the log.
+func (t *Trainer) stop(o *offer, err error) {
+	t.commits.Lock() // what is being committed is committed first
+	defer t.commits.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !o.over {
+		t.phase = closed
+		t.end(o, loop.NoVersion, live.StepReport{}, err)
+	}
+}
+
+// Restore implements live.Trainer: the run stands at a version, which a trainer that connects
+// is told to load.
+func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
+	versions, err := t.opt.Weights.Versions()
+	if err != nil {
+		return err
+	}
+	newest, untold := version, []loop.Version(nil)
+	for _, v := range versions {
+		if v <= version {
+			continue
+		}
+		// Either the outstanding lease made it, which the runtime finds, or a trainer that went back.
+		m, err := t.opt.Weights.Manifest(v)
+		if err != nil {
+			return err
+		}
+		if m.RestoredFrom != nil {
+			untold = append(untold, v)
+		}
+		newest = v
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.version, t.untold = newest, untold
+	t.begin()
+	return nil
+}
+
+// Initialize implements live.Trainer: version 0 is made by Options.Initial or, without it, by
+// the trainer that connects, for which it waits.
+func (t *Trainer) Initialize(ctx context.Context) error {
+	if _, err := t.opt.Weights.Manifest(0); err == nil {
+		return t.Restore(ctx, 0)
+	} else if !errors.Is(err, weights.ErrNotFound) {
+		return err
+	}
+	if t.opt.Initial != nil {
+		if err := t.opt.Initial(ctx); err != nil {
+			return err
+		}
+		return t.Restore(ctx, 0)
+	}
+	t.mu.Lock()
+	t.phase = initializing
+	t.wake()
+	for t.version < 0 {
+		changed, over := t.changed, t.phase == closed
+		t.mu.Unlock()
+		if over {
+			return errors.New("trainer: closed before a trainer had published version 0")
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		t.mu.Lock()
+	}
+	t.begin()
+	t.mu.Unlock()
+	return nil
+}
+
+// begin has work given out. It is called with mu held.
+func (t *Trainer) begin() {
+	if t.phase < running {
+		t.phase = running
+	}
+	t.wake()
+}
+
+// ask tells the loop that a trainer waits and has nothing, once until a batch is offered. It is
+// called without mu.
+func (t *Trainer) ask() {
+	t.mu.Lock()
+	due := t.phase == running && t.waiting > 0 && t.offer == nil && !t.asked
+	t.asked = t.asked || due
+	t.mu.Unlock()
+	if due {
+		t.opt.OnReady()
+	}
+}
+
+// tell tells the loop of restored versions that it may not know of, and asks.
+func (t *Trainer) tell() {
+	t.mu.Lock()
+	untold := t.untold
+	t.untold = nil
+	t.mu.Unlock()
+	for _, v := range untold {
+		t.opt.OnRestored(v)
+	}
+	t.ask()
+}
+
+// Drain gives out no new work; what is leased may be finished. Those who wait are told to come back.
+func (t *Trainer) Drain() { t.enter(draining) }
+
+// EndRun says that the run is done: those who ask for work are told that there will be none.
+func (t *Trainer) EndRun() { t.enter(runEnded) }
+
+// Close implements live.Trainer. Whoever calls is told that this process is stopping, or that
+// the run has ended if EndRun said so.
+func (t *Trainer) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.phase != runEnded {
+		t.phase = closed
+	}
+	t.greedy.stop()
+	t.wake()
+	return nil
+}
+
+func (t *Trainer) enter(p phase) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.phase < p {
+		t.phase = p
+	}
+	t.wake()
+}
+
+// Status is what the control plane's status says of the trainer; IdleRatio is not known here.
+func (t *Trainer) Status() protocol.Trainer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.opt.Clock()
+	s := protocol.Trainer{Name: t.session.name, State: "absent", SilentS: t.session.silent(now).Seconds(), WorldSize: t.session.world}
+	o := t.offer
+	if o != nil && len(o.taken) > 0 {
+		s.Lease = o.lease
+	}
+	switch {
+	case t.session.name == "" || !t.alive(now):
+	case o != nil && len(o.taken) > 0:
+		s.State = "training"
+	case o != nil:
+		s.State = "offered"
+	default:
+		s.State = "idle"
+	}
+	return s
+}
