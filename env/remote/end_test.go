@@ -1,0 +1,128 @@
+package remote
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+func TestEnd(t *testing.T) {
+	for name, stop := range map[string]struct {
+		do    func(*Environment)
+		claim string
+		late  protocol.Code
+	}{
+		"run":   {(*Environment).EndRun, protocol.ErrRunEnded.Error(), protocol.CodeExpired},
+		"both":  {func(e *Environment) { e.Drain(); e.EndRun(); e.Close() }, protocol.ErrRunEnded.Error(), protocol.CodeExpired},
+		"close": {func(e *Environment) { e.Drain(); e.Close() }, "unavailable: ", protocol.CodeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				e := open(t, nil)
+				p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
+				c, d := claim(t, e, "w"), claim(t, e, "v")
+				sample(t, e, "w", c.ID, 0, 20)
+				var waiting, finishing, sampling error
+				var wg sync.WaitGroup
+				wg.Go(func() { _, waiting = e.Claim(t.Context(), protocol.ClaimRequest{Worker: "u", WaitS: 60}) })
+				wg.Go(func() { _, finishing = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1}) })
+				wg.Go(func() {
+					_, sampling = e.Sample(t.Context(), d.ID, protocol.SampleRequest{Worker: "v", Prompt: []int32{20}})
+				})
+				synctest.Wait()
+				stop.do(e)
+				wg.Wait()
+				if waiting == nil || !strings.Contains(waiting.Error(), stop.claim) {
+					t.Errorf("a waiting claim ended by %v", waiting)
+				}
+				refused(t, finishing, protocol.CodeUnavailable, "")
+				refused(t, sampling, protocol.CodeUnavailable, "")
+				_, err := e.Touch(t.Context(), d.ID, protocol.TouchRequest{Worker: "v"})
+				refused(t, err, stop.late, "")
+				p.cancel()
+				q.cancel()
+				<-p.done
+				<-q.done
+				synctest.Wait()
+				empty(t, e)
+			})
+		})
+	}
+}
+
+// TestDrain: nothing new is claimed, and what is claimed may finish; what the runtime
+// then gives up is not said to count for nothing.
+
+func TestDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
+		c, d := claim(t, e, "w"), claim(t, e, "w")
+		e.Drain()
+		play(t, e, id(3, 0, 1))
+		_, err := e.Claim(t.Context(), protocol.ClaimRequest{Worker: "w", WaitS: 60})
+		refused(t, err, protocol.CodeUnavailable, "stopping")
+		for i, claim := range []protocol.Claim{c, d} {
+			sample(t, e, "w", claim.ID, 0, 20)
+			if i == 0 {
+				go func() { <-p.done; e.Logged(id(1, 0, 1), true) }()
+			} else {
+				go func() { <-q.done; q.cancel() }()
+			}
+			reply, err := e.Finish(t.Context(), claim.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+			if i == 0 && (err != nil || !reply.Counted) {
+				t.Errorf("finished under a drain: %+v, %v", reply, err)
+			}
+			if i == 1 {
+				refused(t, err, protocol.CodeUnavailable, "before g2-s0-a1 was logged")
+			}
+		}
+	})
+}
+
+// TestMemory: what has ended is remembered up to a number, and forgotten beyond it.
+
+func TestMemory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		for g := range Kept + 10 {
+			task := id(loop.GroupID(g+1), 0, 1)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				e.Play(t.Context(), live.Task{ID: task}, &slot{})
+			}()
+			synctest.Wait()
+			c := claim(t, e, "w")
+			if _, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Failed: "no"}); err != nil {
+				t.Fatal(err)
+			}
+			<-done
+		}
+		empty(t, e)
+		if len(e.past.outcomes) != Kept || len(e.past.order) != Kept {
+			t.Errorf("%d outcomes of %d claims are kept, want %d", len(e.past.outcomes), len(e.past.order), Kept)
+		}
+		failed := protocol.FinishRequest{Worker: "w", Failed: "no"}
+		if _, err := e.Finish(t.Context(), "g11-s0-a1", failed); err != nil {
+			t.Errorf("the oldest that is kept: %v", err)
+		}
+		_, err := e.Finish(t.Context(), "g10-s0-a1", failed)
+		refused(t, err, protocol.CodeExpired, "ended long ago")
+		for i := range 3 * workersMin {
+			claim2(t, e, "x"+strings.Repeat("y", i%100)+string(rune('a'+i%26))+string(rune('a'+i/26%26)))
+			time.Sleep(time.Second)
+		}
+		if n := len(e.workers.byName); n > 2*workersMin {
+			t.Errorf("%d workers are remembered", n)
+		}
+	})
+}
+
+// TestOptions: what cannot be is refused by name.

@@ -1,0 +1,154 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+const (
+	ttl        = 10 * time.Second
+	vocabulary = 30
+)
+
+var (
+	_ live.Environment  = (*Environment)(nil)
+	_ live.Acknowledger = (*Environment)(nil)
+)
+
+// slot is a sampler whose responses take a time and are a function of the turn.
+
+type slot struct {
+	takes time.Duration
+	err   error
+	mu    sync.Mutex
+	asked []live.SampleRequest
+	// stopped: Check had stopped the response.
+	stopped bool
+}
+
+func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, req)
+	n := int32(len(s.asked))
+	s.mu.Unlock()
+	for range 10 { // as an engine does, token by token
+		select {
+		case <-time.After(s.takes / 10):
+		case <-ctx.Done():
+			return live.Generation{}, ctx.Err()
+		}
+		if req.Check([]int32{n}) {
+			s.stopped = true
+			return live.Generation{Tokens: []int32{n}, Logprobs: []float32{-1}, Versions: []loop.Version{1}, Pruned: true}, nil
+		}
+	}
+	if s.err != nil {
+		return live.Generation{}, s.err
+	}
+	return live.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}, nil
+}
+
+// played is a rollout that the runtime plays.
+
+type played struct {
+	cancel context.CancelFunc
+	slot   *slot
+	done   chan struct{}
+	sample live.Sample
+	err    error
+}
+
+func open(t *testing.T, change func(*Options)) *Environment {
+	t.Helper()
+	opt := Options{Name: "reverse", Seed: 7, ClaimTTL: ttl, Vocabulary: vocabulary, Limits: Limits{PromptTokens: 12, ResponseTokens: 4},
+		Newest: func() loop.Version { return 5 }, Logf: t.Logf}
+	if change != nil {
+		change(&opt)
+	}
+	e, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// play plays a rollout as the runtime does; its context ends when the test does.
+
+func play(t *testing.T, e *Environment, id live.RolloutID) *played {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &played{cancel: cancel, slot: &slot{takes: time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.sample, p.err = e.Play(ctx, live.Task{ID: id, Level: 2}, p.slot)
+	}()
+	synctest.Wait()
+	return p
+}
+
+func id(group loop.GroupID, sample, attempt int32) live.RolloutID {
+	return live.RolloutID{Group: group, Sample: sample, Attempt: attempt}
+}
+
+func claim(t *testing.T, e *Environment, worker string) protocol.Claim {
+	t.Helper()
+	claims, err := e.Claim(t.Context(), protocol.ClaimRequest{Worker: worker})
+	if err != nil || len(claims.Rollouts) != 1 {
+		t.Fatalf("worker %s claims %+v, %v: want one rollout", worker, claims, err)
+	}
+	return claims.Rollouts[0]
+}
+
+func sample(t *testing.T, e *Environment, worker, id string, turn int, prompt ...int32) protocol.SampleReply {
+	t.Helper()
+	reply, err := e.Sample(t.Context(), id, protocol.SampleRequest{Worker: worker, Turn: turn, Prompt: prompt, MaxTokens: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// refused checks code and a word of a refusal.
+
+func refused(t *testing.T, err error, code protocol.Code, word string) {
+	t.Helper()
+	refusal, ok := errors.AsType[*protocol.Refusal](err)
+	if !ok || refusal.Code != code || !strings.Contains(refusal.Message, word) {
+		t.Errorf("got %v: want %s with %q", err, code, word)
+	}
+}
+
+// empty checks that nothing is left of the rollouts that were played.
+
+func empty(t *testing.T, e *Environment) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.sessions)+len(e.latest)+e.offers.Len()+e.waiters.Len()+e.claimed != 0 {
+		t.Errorf("left: %d sessions, %d samples, %d offers, %d waiters, %d claimed", len(e.sessions), len(e.latest), e.offers.Len(), e.waiters.Len(), e.claimed)
+	}
+	for name, w := range e.workers.byName {
+		if w.claims != 0 || w.open != 0 {
+			t.Errorf("worker %s holds %d claims in %d calls", name, w.claims, w.open)
+		}
+	}
+}
+
+// inBubble runs a test under a clock of its own.
+
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// TestRollout: claim, two turns with tool tokens between them, a reward that is
+// answered when the runtime has logged it.
