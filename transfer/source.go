@@ -2,6 +2,8 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +24,9 @@ import (
 type Source struct {
 	// Limit bounds what is sent, in bytes a second over all connections; nil for no bound.
 	Limit *Bucket
+	// Token that requests must bring as the bearer; "" asks for none. A control plane, which checks
+	// tokens itself, leaves it empty.
+	Token string
 
 	mu     sync.Mutex
 	copies map[loop.Version]*Copy
@@ -107,7 +112,15 @@ func (s *Source) Handler(prefix string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+prefix+"/{version}", s.offer)
 	mux.HandleFunc("GET "+prefix+"/{version}/chunks", s.chunks)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		want := sha256.Sum256([]byte("Bearer " + s.Token))
+		if s.Token != "" && subtle.ConstantTimeCompare(sent[:], want[:]) != 1 {
+			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // named finds the copy that a request names, or answers it.

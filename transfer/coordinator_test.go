@@ -1,0 +1,230 @@
+package transfer_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/transfer"
+)
+
+// stage is a receiver that does what it is told, or fails at it, without moving a byte.
+type stage struct {
+	name, engine, address string
+	number                int
+	fail                  func(protocol.ReceiverReply) string // "" to succeed
+	told                  []protocol.ReceiverReply
+	served, loaded        loop.Version
+}
+
+func (s *stage) run(ctx context.Context, c *transfer.Coordinator) error {
+	s.served, s.loaded = loop.NoVersion, loop.NoVersion
+	report := protocol.ReceiverRequest{}
+	for {
+		report.Engine, report.Stage, report.Address = s.engine, s.number, s.address
+		report.Served, report.Loaded, report.WaitS = s.served, s.loaded, 20
+		command, err := c.Next(ctx, s.name, report)
+		if err != nil {
+			return err
+		}
+		report = protocol.ReceiverRequest{}
+		if command.Seq == 0 {
+			continue
+		}
+		s.told = append(s.told, command)
+		report.Done = command.Seq
+		if s.fail != nil {
+			report.Error = s.fail(command)
+		}
+		switch {
+		case report.Error != "":
+			s.served, s.loaded = loop.NoVersion, loop.NoVersion
+		case command.Kind == protocol.ReceiveLoad:
+			s.loaded = command.Version
+		default:
+			s.served, s.loaded = command.Version, loop.NoVersion
+		}
+	}
+}
+
+func states(c *transfer.Coordinator) string {
+	var out []string
+	for _, v := range c.Versions() {
+		out = append(out, v.Engine+"/"+string(rune('0'+v.Stage))+" "+v.State+" "+string(rune('0'+max(v.Version, -1)))) // '/' is -1
+	}
+	return strings.Join(out, ", ")
+}
+
+// start runs stages in the bubble and returns what stops them.
+func start(t *testing.T, c *transfer.Coordinator, stages ...*stage) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	for _, s := range stages {
+		go func() {
+			if err := s.run(ctx, c); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", s.name, err)
+			}
+		}()
+	}
+	synctest.Wait()
+	return func() { cancel(); synctest.Wait() }
+}
+
+func TestTwoPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "origin"})
+		if err := c.Load(context.Background(), "none", 1); err != nil {
+			t.Fatalf("an engine without receivers: %v", err)
+		}
+		a := &stage{name: "a", engine: "e", number: 0, address: "A"}
+		b := &stage{name: "b", engine: "e", number: 1, address: "B"}
+		stop := start(t, c, a, b)
+		defer stop()
+		if err := c.Switch(context.Background(), "e", 3); err == nil || !strings.Contains(err.Error(), "does not hold version 3") {
+			t.Fatalf("a switch before the load: %v", err)
+		}
+		if err := c.Load(context.Background(), "e", 3); err != nil {
+			t.Fatal(err)
+		}
+		if got := states(c); got != "e/0 serving /, e/1 serving /" {
+			t.Errorf("loaded and not switched: %s", got)
+		}
+		if err := c.Switch(context.Background(), "e", 3); err != nil {
+			t.Fatal(err)
+		}
+		if got := states(c); got != "e/0 serving 3, e/1 serving 3" {
+			t.Errorf("switched: %s", got)
+		}
+		// The second to be told fetches from the first, and from the origin if that fails.
+		var parents []string
+		for _, s := range []*stage{a, b} {
+			parents = append(parents, strings.Join(s.told[0].Parents, "+"))
+		}
+		slices.Sort(parents)
+		if want := []string{"A+origin", "origin"}; !slices.Equal(parents, want) {
+			t.Errorf("parents %v, want %v", parents, want)
+		}
+		// Loading what is held already tells nobody anything.
+		if err := c.Load(context.Background(), "e", 4); err != nil {
+			t.Fatal(err)
+		}
+		told := len(a.told)
+		if err := c.Load(context.Background(), "e", 4); err != nil || len(a.told) != told {
+			t.Errorf("a second load: %v, %d commands", err, len(a.told)-told)
+		}
+	})
+}
+
+func TestQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "origin"})
+		failing := protocol.ReceiveLoad
+		a := &stage{name: "a", engine: "e", number: 0}
+		b := &stage{name: "b", engine: "e", number: 1, fail: func(r protocol.ReceiverReply) string {
+			if r.Kind == failing {
+				return "out of memory"
+			}
+			return ""
+		}}
+		stop := start(t, c, a, b)
+		defer stop()
+		err := c.Load(context.Background(), "e", 1)
+		if err == nil || !strings.Contains(err.Error(), "stage 1 of engine e") || !strings.Contains(err.Error(), "out of memory") {
+			t.Fatalf("a load that fails: %v", err)
+		}
+		if got := states(c); got != "e/0 serving /, e/1 quarantined /" {
+			t.Errorf("after a failed load: %s", got)
+		}
+		failing = protocol.ReceiveSwitch
+		if err := c.Load(context.Background(), "e", 1); err != nil {
+			t.Fatal(err)
+		}
+		if last := b.told[len(b.told)-1]; !last.Reload {
+			t.Error("the load after a quarantine trusts what is there")
+		}
+		if err := c.Switch(context.Background(), "e", 1); err == nil || !strings.Contains(err.Error(), "stage 1 of engine e") {
+			t.Fatalf("a switch that fails: %v", err)
+		}
+		// The other stage did switch: what the engine serves is unknown as a whole.
+		if got := states(c); got != "e/0 quarantined /, e/1 quarantined /" {
+			t.Errorf("after a failed switch: %s", got)
+		}
+		failing = ""
+		for _, step := range []func(context.Context, string, loop.Version) error{c.Load, c.Switch} {
+			if err := step(context.Background(), "e", 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := states(c); got != "e/0 serving 2, e/1 serving 2" {
+			t.Errorf("rejoined: %s", got)
+		}
+		for _, s := range []*stage{a, b} {
+			if load := s.told[len(s.told)-2]; !load.Reload || load.Kind != protocol.ReceiveLoad {
+				t.Errorf("%s rejoined by %+v, want a full reload", s.name, load)
+			}
+		}
+	})
+}
+
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "origin", Silence: 30 * time.Second})
+		a := &stage{name: "a", engine: "e", number: 0}
+		stop := start(t, c, a)
+		if err := c.Load(context.Background(), "e", 1); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		began := time.Now()
+		err := c.Load(context.Background(), "e", 2)
+		if err == nil || !strings.Contains(err.Error(), "last heard of") {
+			t.Fatalf("a silent stage: %v", err)
+		}
+		if waited := time.Since(began); waited < 29*time.Second || waited > 35*time.Second {
+			t.Errorf("gave up after %v, want about the silence of 30 s", waited)
+		}
+		if got := states(c); got != "e/0 lost /" {
+			t.Errorf("silent: %s", got)
+		}
+		// Another process takes the stage over, and one that is served by a live process is refused.
+		other := &stage{name: "b", engine: "e", number: 0}
+		stop = start(t, c, other)
+		defer stop()
+		if err := c.Load(context.Background(), "e", 2); err != nil {
+			t.Fatal(err)
+		}
+		var refused *protocol.Refusal
+		_, err = c.Next(context.Background(), "a", protocol.ReceiverRequest{Engine: "e"})
+		if !errors.As(err, &refused) || refused.Code != protocol.CodeConflict || !strings.Contains(refused.Message, "receiver b already") {
+			t.Errorf("two receivers of one stage: %v", err)
+		}
+	})
+}
+
+func TestEstimate(t *testing.T) {
+	links := transfer.Links{BytesPerS: 200e6, Latency: time.Millisecond}
+	one := transfer.Estimate(transfer.Chain, 1, 1<<30, links)
+	for _, n := range []int{2, 8, 64} {
+		chain, tree, star := transfer.Estimate(transfer.Chain, n, 1<<30, links), transfer.Estimate(transfer.Tree, n, 1<<30, links), transfer.Estimate(transfer.Star, n, 1<<30, links)
+		if star < time.Duration(n)*one*99/100 {
+			t.Errorf("a star of %d takes %v, want %d times %v", n, star, n, one)
+		}
+		if n <= 8 && chain > one*115/100 {
+			t.Errorf("a chain of %d takes %v, one receiver %v: want within 15 %%", n, chain, one)
+		}
+		if n > 2 && (tree < one*19/10 || tree > star) {
+			t.Errorf("a tree of %d takes %v, want about twice %v", n, tree, one)
+		}
+	}
+	if got := transfer.Choose(8, 1<<30, links); got != transfer.Chain {
+		t.Errorf("a gigabyte to 8: %s, want a chain", got)
+	}
+	if got := transfer.Choose(512, 1<<20, transfer.Links{BytesPerS: 25e9, Latency: 50 * time.Microsecond}); got != transfer.Tree {
+		t.Errorf("a megabyte to 512: %s, want a tree", got)
+	}
+}

@@ -1,0 +1,94 @@
+package transfer_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/headway-rl/headway/transfer"
+)
+
+// publish puts a version of some files in a directory, as a trainer's store has it.
+func publish(t testing.TB, sizes ...int) (dir string, parts []transfer.Part) {
+	t.Helper()
+	dir = t.TempDir()
+	for i, size := range sizes {
+		content := make([]byte, size)
+		if _, err := rand.Read(content); err != nil {
+			t.Fatal(err)
+		}
+		name := string(rune('a'+i)) + ".safetensors"
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, transfer.Part{Name: name, Size: int64(size)})
+	}
+	return dir, parts
+}
+
+// origin serves a version as a control plane does.
+func origin(t testing.TB, dir string, parts []transfer.Part) string {
+	t.Helper()
+	c, err := transfer.OpenCopy(7, []byte("{}\n"), parts, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &transfer.Source{}
+	source.Add(c)
+	server := httptest.NewServer(source.Handler("/t"))
+	t.Cleanup(server.Close)
+	return server.URL + "/t"
+}
+
+// node is a receiver with its server.
+func node(t testing.TB) (*transfer.Store, string) {
+	t.Helper()
+	store := &transfer.Store{Dir: t.TempDir(), Source: &transfer.Source{}}
+	server := httptest.NewServer(store.Source.Handler("/t"))
+	t.Cleanup(server.Close)
+	return store, server.URL + "/t"
+}
+
+// Every shape brings every byte to every receiver, sizes around the chunk's included.
+func TestFanOut(t *testing.T) {
+	dir, parts := publish(t, 3, transfer.ChunkBytes, 0, transfer.ChunkBytes+1, 2*transfer.ChunkBytes-1)
+	url := origin(t, dir, parts)
+	for _, shape := range []transfer.Shape{transfer.Chain, transfer.Tree, transfer.Star} {
+		const n = 5
+		parents, err := transfer.Parents(shape, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores, urls := make([]*transfer.Store, n), make([]string, n)
+		for i := range stores {
+			stores[i], urls[i] = node(t)
+		}
+		var wg sync.WaitGroup
+		for i := n - 1; i >= 0; i-- { // the last first: it waits for its parent to begin
+			from := []string{url}
+			if parents[i] != transfer.Origin {
+				from = []string{urls[parents[i]], url}
+			}
+			wg.Go(func() {
+				if _, err := stores[i].Fetch(context.Background(), 7, from); err != nil {
+					t.Errorf("%s: receiver %d: %v", shape, i, err)
+				}
+			})
+		}
+		wg.Wait()
+		for i, store := range stores {
+			for _, p := range parts {
+				want, _ := os.ReadFile(filepath.Join(dir, p.Name))
+				got, err := os.ReadFile(filepath.Join(store.Path(7), p.Name))
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s: receiver %d has another %s (%v)", shape, i, p.Name, err)
+				}
+			}
+		}
+	}
+}
