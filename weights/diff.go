@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
@@ -22,6 +23,41 @@ type Change struct {
 	Elements, ElementsChanged int64
 	// Bytes of the model's files, DeltaBytes of the delta.
 	Bytes, DeltaBytes int64
+	// Changed are the tensors that differ.
+	Changed []TensorChange
+}
+
+// TensorChange says how one tensor differs.
+type TensorChange struct {
+	Name  string
+	DType DType
+	Shape []int
+	// Elements, and how many of them differ in a bit; all where it is new or of another shape.
+	Elements, ElementsChanged int64
+	// DeltaMax is the largest difference of a value; NaN where values cannot be compared.
+	DeltaMax float64
+}
+
+// note counts a tensor that differs.
+func (c *Change) note(e *Entry, changed int64, deltaMax float64) {
+	elements := (e.End - e.Begin) / int64(unit(e.DType))
+	c.TensorsChanged++
+	c.ElementsChanged += changed
+	c.Changed = append(c.Changed, TensorChange{e.Name, e.DType, e.Shape, elements, changed, deltaMax})
+}
+
+// deltaMax is the largest difference among the elements that differ.
+func deltaMax(d DType, old, made []byte, gaps []uint64) float64 {
+	f, ok := floatFormats[d]
+	if !ok {
+		return math.NaN()
+	}
+	largest, at := 0.0, 0
+	for _, gap := range gaps {
+		at += int(gap) * f.bytes
+		largest = max(largest, math.Abs(f.value(made[at:])-f.value(old[at:])))
+	}
+	return largest
 }
 
 // differ makes deltas. Its payloads are kept in memory until all are known: as much as
@@ -135,18 +171,16 @@ func (df *differ) tensor(to indexedTensor, base *tensorIndex, old, made []byte) 
 	df.change.Elements += int64(len(made) / size)
 	there, ok := base.tensor[to.entry.Name]
 	if !ok || there.entry.DType != to.entry.DType || there.entry.End-there.entry.Begin != int64(len(made)) {
-		df.change.TensorsChanged++
-		df.change.ElementsChanged += int64(len(made) / size)
+		df.change.note(to.entry, int64(len(made)/size), math.NaN())
 		df.whole(to.entry.Name, "", made)
 		return old, made, nil
 	}
 	if old, err = there.read(old); err != nil || bytes.Equal(old, made) {
 		return old, made, err
 	}
-	df.change.TensorsChanged++
 	baseHash := sumText(old)
-	gaps, values, changed := changes(old, made, size)
-	df.change.ElementsChanged += changed
+	gaps, values := changes(old, made, size)
+	df.change.note(to.entry, int64(len(gaps)), deltaMax(to.entry.DType, old, made, gaps))
 	if df.delta.Encoding == Overwrite {
 		df.sparse(to.entry.Name, baseHash, made, gaps, values, size)
 		return old, made, nil
@@ -215,7 +249,7 @@ func gapBytes(gaps []uint64) int {
 
 // changes finds the elements that differ: how far each is from the one before, and their
 // new values.
-func changes(old, made []byte, size int) (gaps []uint64, values []byte, changed int64) {
+func changes(old, made []byte, size int) (gaps []uint64, values []byte) {
 	last := 0
 	note := func(element int) {
 		gaps = append(gaps, uint64(element-last))
@@ -239,7 +273,7 @@ func changes(old, made []byte, size int) (gaps []uint64, values []byte, changed 
 			note(at / size)
 		}
 	}
-	return gaps, values, int64(len(gaps))
+	return gaps, values
 }
 
 // write writes the delta's file.

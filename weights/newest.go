@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -47,6 +48,48 @@ func (s *Store) newestBelow(version loop.Version) (*Manifest, error) {
 		}
 	}
 	return nil, nil
+}
+
+// Published is when a version was put in its place, as its manifest's file has it.
+func (s *Store) Published(version loop.Version) (time.Time, error) {
+	f, err := s.disk.Open(filepath.Join(s.directory(version), ManifestName))
+	if isAbsent(err) {
+		return time.Time{}, fmt.Errorf("weights: version %d in %s: %w", version, s.dir, ErrNotFound)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("weights: manifest of version %d: %w", version, err)
+	}
+	return info.ModTime(), nil
+}
+
+// Keep says what Prune would delete if the newest so many versions with weights were
+// kept: the version to prune below, and the versions that would go. A version that cannot
+// be read counts for none, and goes with its neighbours.
+func (s *Store) Keep(newest int) (keepFrom loop.Version, gone []loop.Version, err error) {
+	versions, err := s.Versions()
+	if err != nil || len(versions) == 0 {
+		return 0, nil, err
+	}
+	for _, v := range slices.Backward(versions) {
+		m, err := s.Manifest(v)
+		if err == nil && m.Kind == KindFull {
+			if newest--; newest <= 0 {
+				keepFrom = v
+				break
+			}
+		}
+	}
+	for _, v := range versions[:len(versions)-1] {
+		if v < keepFrom {
+			gone = append(gone, v)
+		}
+	}
+	return keepFrom, gone, nil
 }
 
 // ManifestText is the manifest's file of a version, verified. A version that is not

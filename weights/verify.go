@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -26,6 +27,42 @@ func (s *Store) Verify(ctx context.Context, version loop.Version) error {
 			err = s.lost(version, path, f)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	names, err := s.DerivedNames(version)
+	if err != nil {
+		return fmt.Errorf("weights: what was derived from version %d: %w", version, err)
+	}
+	for _, name := range names {
+		if err := s.verifyDerived(ctx, version, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyDerived reads everything of what was derived from a version.
+func (s *Store) verifyDerived(ctx context.Context, version loop.Version, name string) error {
+	d, err := s.Derived(version, name)
+	if err != nil {
+		return err
+	}
+	for _, f := range d.Files {
+		path := filepath.Join(s.derivedDir(version, name), f.Name)
+		var tensors []TensorInfo
+		for _, t := range d.Tensors {
+			if t.File == f.Name {
+				tensors = append(tensors, t)
+			}
+		}
+		check := f
+		if d.Kind == KindDelta {
+			check.Name = strings.TrimSuffix(f.Name, safetensorsSuffix) // its tensors are payloads
+		}
+		if err := s.verifyFile(ctx, path, check, tensors); errors.Is(err, fs.ErrNotExist) {
+			return s.lost(version, path, f)
+		} else if err != nil {
 			return err
 		}
 	}

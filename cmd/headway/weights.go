@@ -1,0 +1,357 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/store/lock"
+	"github.com/headway-rl/headway/weights"
+)
+
+// weightsCmd looks after the published versions of a run. All but prune --yes only read,
+// also while the run goes on.
+type weightsCmd struct {
+	List   weightsListCmd   `cmd:"" default:"withargs" help:"List the versions (what weights alone does)."`
+	Show   weightsShowCmd   `cmd:"" help:"Print the files and tensors of a version."`
+	Verify weightsVerifyCmd `cmd:"" help:"Read versions and compare them with their hashes."`
+	Diff   weightsDiffCmd   `cmd:"" help:"Say how two versions differ, and how large the delta would be."`
+	Prune  weightsPruneCmd  `cmd:"" help:"Delete old versions; says which ones, and deletes them with --yes."`
+}
+
+// weightsPlace says whose versions are meant.
+type weightsPlace struct {
+	output
+	Of string `name:"run" placeholder:"RUN" help:"A run directory, or one of versions (default: the newest run in runs)."`
+}
+
+// runsDir is the folder of all runs where nothing else is said.
+const runsDir = "runs"
+
+// weightsDir finds the directory of versions that a person means, and the run it is of,
+// "" if it is of none.
+func weightsDir(path string) (dir, run string, err error) {
+	if path == "" {
+		if path, err = newestRun(runsDir); err != nil {
+			return "", "", err
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", "", usageError("name a run directory, such as runs/NAME, or a directory of versions", "%w", err)
+	}
+	if !info.IsDir() {
+		return "", "", usageError("name its directory", "%s is a file", path)
+	}
+	inside := filepath.Join(path, "weights")
+	if info, err := os.Stat(inside); err == nil && info.IsDir() {
+		return inside, path, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return "", "", usageError("", "%w", err)
+	}
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return isVersionDir(path, e.Name()) }) {
+		if filepath.Base(filepath.Clean(path)) == "weights" {
+			run = filepath.Dir(filepath.Clean(path))
+		}
+		return path, run, nil
+	}
+	return "", "", usageError("name a run directory, such as runs/NAME, or a directory of versions", "%s has neither a directory weights nor versions", path)
+}
+
+// isVersionDir reports whether a directory is that of a version.
+func isVersionDir(dir, name string) bool {
+	if matched, _ := filepath.Match("v[0-9][0-9][0-9][0-9][0-9][0-9]*", name); !matched {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(dir, name, weights.ManifestName))
+	return err == nil
+}
+
+// newestRun is the run directory whose versions were changed last.
+func newestRun(folder string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(folder, "*", "weights"))
+	if err != nil || len(found) == 0 {
+		return "", usageError("name a run directory, or a directory of versions", "there is no run with weights in %s", folder)
+	}
+	changed := func(path string) time.Time {
+		info, err := os.Stat(path)
+		if err != nil {
+			return time.Time{}
+		}
+		return info.ModTime()
+	}
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return changed(a).Compare(changed(b)) })), nil
+}
+
+// openWeights opens versions to look at them.
+func openWeights(path string) (*weights.Store, string, error) {
+	dir, _, err := weightsDir(path)
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := weights.Open(dir, weights.Options{ReadOnly: true})
+	return s, dir, err
+}
+
+// parseVersionNumber reads a version as people write it: 17, v17 or v000017.
+func parseVersionNumber(s *weights.Store, text string) (loop.Version, error) {
+	if text == "latest" {
+		if v := s.Newest(); v != loop.NoVersion {
+			return v, nil
+		}
+		return 0, runError("", "there is no version with weights")
+	}
+	var v loop.Version
+	digits := strings.TrimPrefix(text, "v")
+	if _, err := fmt.Sscanf(digits, "%d", &v); err != nil || v < 0 || strings.Trim(digits, "0123456789") != "" {
+		return 0, usageError("name a version by its number, such as 17, or latest", "%q is no version", text)
+	}
+	return v, nil
+}
+
+// weightsVersion is a version as headway weights prints it.
+type weightsVersion struct {
+	Version loop.Version `json:"version"`
+	Kind    string       `json:"kind"`
+	Lease   loop.LeaseID `json:"lease"`
+	// Bytes and Tensors are of all files; DTypes are those of the model.
+	Bytes   int64    `json:"bytes"`
+	Tensors int      `json:"tensors"`
+	DTypes  []string `json:"dtypes"`
+	AgeS    float64  `json:"age_wall_s"`
+	// State is newest, stored, empty (no weights), or damaged.
+	State        string        `json:"state"`
+	RestoredFrom *loop.Version `json:"restored_from,omitempty"`
+	// Derived names what was made from it: deltas and casts.
+	Derived []string `json:"derived"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// weightsListCmd lists versions.
+type weightsListCmd struct {
+	output
+	Path string `arg:"" optional:"" name:"run" help:"A run directory, or one of versions (default: the newest run in runs)."`
+}
+
+// Run prints a line a version.
+func (c *weightsListCmd) Run(a *app) error {
+	s, dir, err := openWeights(c.Path)
+	if err != nil {
+		return err
+	}
+	versions, err := s.Versions()
+	if err != nil {
+		return err
+	}
+	newest := s.Newest()
+	list := []weightsVersion{}
+	for _, v := range versions {
+		if line := describeVersion(s, v, newest, a.Now()); line != nil {
+			list = append(list, *line)
+		}
+	}
+	if c.JSON {
+		return printJSON(a.Stdout, struct {
+			Dir      string           `json:"dir"`
+			Versions []weightsVersion `json:"versions"`
+		}{dir, list})
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintf(a.Stdout, "%s has no versions yet\n", dir)
+		return err
+	}
+	table := report.Table{Title: dir, Header: []string{"version", "kind", "lease", "size", "tensors", "dtype", "age", "state", "derived"}}
+	for _, v := range list {
+		kind := v.Kind
+		if v.RestoredFrom != nil {
+			kind += fmt.Sprintf(" of %d", *v.RestoredFrom)
+		}
+		table.Rows = append(table.Rows, []string{fmt.Sprint(v.Version), kind, fmt.Sprint(v.Lease), byteSize(v.Bytes), fmt.Sprint(v.Tensors),
+			strings.Join(v.DTypes, " "), ageText(v.AgeS), v.State, strings.Join(v.Derived, " ")})
+	}
+	_, err = table.WriteTo(a.Stdout)
+	return err
+}
+
+// describeVersion looks at one version; nil if it has been pruned meanwhile.
+func describeVersion(s *weights.Store, v, newest loop.Version, now time.Time) *weightsVersion {
+	line := &weightsVersion{Version: v, State: "stored", DTypes: []string{}, Derived: []string{}}
+	m, err := s.Manifest(v)
+	if errors.Is(err, weights.ErrNotFound) {
+		return nil
+	}
+	if at, err := s.Published(v); err == nil {
+		line.AgeS = max(now.Sub(at).Seconds(), 0)
+	}
+	if err != nil {
+		line.Kind, line.State, line.Error = "unknown", "damaged", err.Error()
+		return line
+	}
+	line.Kind, line.Lease, line.RestoredFrom, line.Tensors = m.Kind, m.Lease, m.RestoredFrom, len(m.Tensors)
+	for _, f := range m.Files {
+		line.Bytes += f.Size
+	}
+	for _, t := range m.Tensors {
+		if !strings.HasPrefix(t.File, "optimizer.") && !slices.Contains(line.DTypes, string(t.DType)) {
+			line.DTypes = append(line.DTypes, string(t.DType))
+		}
+	}
+	slices.Sort(line.DTypes)
+	switch {
+	case m.Kind == weights.KindNone:
+		line.State = "empty"
+	case v == newest:
+		line.State = "newest"
+	}
+	if names, err := s.DerivedNames(v); err == nil && names != nil {
+		line.Derived = names
+	}
+	return line
+}
+
+// byteSize prints a size in the unit that suits it.
+func byteSize(n int64) string {
+	size, unit := float64(n), ""
+	for _, next := range []string{"kB", "MB", "GB", "TB"} {
+		if size < 1000 {
+			break
+		}
+		size, unit = size/1000, next
+	}
+	if unit == "" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.*f %s", map[bool]int{true: 0, false: 1}[size >= 100], size, unit)
+}
+
+// ageText prints an age in the unit that suits it.
+func ageText(seconds float64) string {
+	switch {
+	case seconds < 120:
+		return fmt.Sprintf("%.0f s", seconds)
+	case seconds < 7200:
+		return fmt.Sprintf("%.0f min", seconds/60)
+	case seconds < 48*3600:
+		return fmt.Sprintf("%.0f h", seconds/3600)
+	}
+	return fmt.Sprintf("%.0f d", seconds/86400)
+}
+
+// weightsPruneCmd deletes old versions.
+type weightsPruneCmd struct {
+	weightsPlace
+	Keep int  `required:"" help:"How many of the newest versions with weights stay; at least 2, so that a run which died between publishing a version and noting it can go on."`
+	Yes  bool `help:"Delete; without it nothing is changed."`
+}
+
+// keepMin is the fewest versions with weights that a run may need.
+const keepMin = 2
+
+// Run says what would go, and deletes it with --yes.
+func (c *weightsPruneCmd) Run(a *app) error {
+	if c.Keep < keepMin {
+		return usageError(fmt.Sprintf("--keep %d is the least", keepMin), "--keep %d could delete what the run needs to go on", c.Keep)
+	}
+	dir, run, err := weightsDir(c.Of)
+	if err != nil {
+		return err
+	}
+	if c.Yes {
+		release, err := lockRun(cmp.Or(run, dir))
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	s, err := weights.Open(dir, weights.Options{ReadOnly: !c.Yes})
+	if err != nil {
+		return err
+	}
+	keepFrom, gone, err := s.Keep(c.Keep)
+	if err != nil {
+		return err
+	}
+	freed := int64(0)
+	for _, v := range gone {
+		freed += dirBytes(filepath.Join(dir, fmt.Sprintf("v%06d", v)))
+	}
+	if c.Yes {
+		if err := s.Prune(keepFrom); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		if gone == nil {
+			gone = []loop.Version{}
+		}
+		return printJSON(a.Stdout, struct {
+			Dir     string         `json:"dir"`
+			Deleted bool           `json:"deleted"`
+			Bytes   int64          `json:"bytes"`
+			Gone    []loop.Version `json:"versions"`
+		}{dir, c.Yes, freed, gone})
+	}
+	return c.print(a, dir, gone, freed)
+}
+
+func (c *weightsPruneCmd) print(a *app, dir string, gone []loop.Version, freed int64) error {
+	if len(gone) == 0 {
+		_, err := fmt.Fprintf(a.Stdout, "nothing to delete: %s has no versions below its newest %d with weights\n", dir, c.Keep)
+		return err
+	}
+	verb, hint := "deleted", ""
+	if !c.Yes {
+		verb, hint = "would delete", "; --yes deletes them"
+	}
+	_, err := fmt.Fprintf(a.Stdout, "%s %d versions of %s, %d to %d, %s%s\n", verb, len(gone), dir, gone[0], gone[len(gone)-1], byteSize(freed), hint)
+	return err
+}
+
+// lockRun keeps a run from starting while its versions are pruned, and refuses one that is
+// going on: it prunes by itself, and knows what its engines serve.
+func lockRun(dir string) (release func(), err error) {
+	var held []*lock.Lock
+	release = func() {
+		for _, l := range held {
+			l.Release()
+		}
+	}
+	for _, pattern := range []string{"lock", "*.lock", filepath.Join("*", "lock")} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			l, err := lock.Take(path, dir)
+			if err != nil {
+				release()
+				return nil, runError("a run that goes on deletes old versions by itself", "%w", err)
+			}
+			held = append(held, l)
+		}
+	}
+	return release, nil
+}
+
+// dirBytes is the size of all files of a directory, as far as they can be read.
+func dirBytes(dir string) (sum int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil {
+				sum += info.Size()
+			}
+		}
+		return nil
+	})
+	return sum
+}
