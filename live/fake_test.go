@@ -382,7 +382,7 @@ func (s *memoryStore) Append(lines [][]byte) error {
 	defer s.mu.Unlock()
 	s.appends++
 	if s.failAppend > 0 && s.appends >= s.failAppend {
-		return errors.New("no space left on device")
+		return errors.New("input/output error")
 	}
 	for _, l := range lines {
 		s.log.Write(l)

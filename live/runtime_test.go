@@ -15,7 +15,6 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/trace"
 )
@@ -328,40 +327,19 @@ func checkCommits(t *testing.T, w *world) {
 	}
 }
 
-// resume rebuilds the loop from the trace, as recovery does, and drops the payloads
-// that it has no score of.
+// resume recovers the run from its store.
 func (w *world) resume(t *testing.T) *live.Resume {
 	t.Helper()
-	reader, err := trace.NewReader(bytes.NewReader(w.store.log.Bytes()))
+	resume, err := live.Recover(w.store, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := loop.New(w.cfg)
-	if err != nil {
-		t.Fatal(err)
+	for _, why := range resume.PassedOver {
+		t.Error(why)
 	}
-	rec := metrics.NewRecorder(l.Config())
-	counted := live.NewCounted(w.cfg.Policy)
-	for {
-		r, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Event != nil {
-			acts, _ := l.Step(r.Event.Event)
-			rec.Observe(r.Event.Event, metrics.Measured{}, acts)
-			counted.Observe(r.Event.Event, l.Ledger(), acts)
-			w.offset = r.Event.Time
-		}
-	}
-	if _, err := w.store.Retain(counted.Counts); err != nil {
-		t.Fatal(err)
-	}
-	w.trainer.at = l.Version()
-	return &live.Resume{Loop: l, Recorder: rec, Encoder: reader.Encoder(), Counted: counted}
+	w.offset = resume.Loop.Status().TimeNS
+	w.trainer.at = resume.Loop.Version()
+	return resume
 }
 
 // hardRules are settings under which a run that is stopped hard leaves different
@@ -497,13 +475,13 @@ func TestStalls(t *testing.T) {
 	})
 }
 
-// TestFullDisk: the run ends with the store's error and starts nothing that is not in the log.
-func TestFullDisk(t *testing.T) {
+// TestBrokenLog: the run ends with the store's error and starts nothing that is not in the log.
+func TestBrokenLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
 		w.store.failAppend = 30
 		_, err := w.runtime(t, nil).Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "no space left") {
+		if err == nil || !strings.Contains(err.Error(), "input/output error") {
 			t.Fatalf("got %v", err)
 		}
 		w.store.failAppend = 0

@@ -88,21 +88,21 @@ const (
 // viewer makes views. All but newest belong to the goroutine that owns the loop.
 type viewer struct {
 	newest atomic.Pointer[View]
-	// dirty: something happened since the newest view, which was made at, after so many steps.
-	// timer fires, and disarm stops it, when the next one is due.
-	dirty  bool
-	at     int64
-	steps  int
-	timer  <-chan time.Time
-	disarm func() bool
-	last   Progress
+	// dirty: something happened since the newest view, which was made at; stepped: a train step
+	// ended since. timer fires, and disarm stops it, when the next one is due.
+	dirty   bool
+	at      int64
+	stepped bool
+	timer   <-chan time.Time
+	disarm  func() bool
+	last    Progress
 	// staleness is a ring of the groups trained last, of which there were so many.
 	staleness [recentGroups][3]loop.Version
 	trained   int
-	// summary was made at summaryAt, after so many steps.
-	summary      metrics.Summary
-	summaryAt    int64
-	summarySteps int
+	// summary was made at summaryAt; unsummed: a train step has ended since.
+	summary   metrics.Summary
+	summaryAt int64
+	unsummed  bool
 }
 
 // View returns the newest view of the run. Any goroutine may call it, at any time, before
@@ -121,6 +121,7 @@ func (r *Runtime) watchProgress(ev loop.Event, actions []loop.Action) {
 	switch ev.Kind {
 	case loop.TrainStepEnded:
 		v.last.TrainStepNS = ev.Time
+		v.stepped, v.unsummed = true, true
 	case loop.RolloutScored:
 		v.last.ScoredNS = ev.Time
 	case loop.FirstToken:
@@ -151,7 +152,7 @@ func (r *Runtime) publishIfDue() {
 	left := v.at + viewEvery - r.clock()
 	switch {
 	case !v.dirty:
-	case left <= 0, len(r.rec.Steps) != v.steps:
+	case left <= 0, v.stepped:
 		r.publish()
 	case v.timer == nil:
 		v.timer, v.disarm = r.opt.Timer(time.Duration(left))
@@ -168,10 +169,9 @@ func (r *Runtime) publish() {
 	steps := r.rec.Steps
 	if n := len(steps); n > 0 {
 		view.Step = steps[n-1]
-		v.steps = n
-		if n != v.summarySteps && (v.summarySteps == 0 || now-v.summaryAt >= int64(1e9)) {
-			v.summary, v.summaryAt, v.summarySteps = r.rec.Summary(), now, n
-		}
+	}
+	if v.unsummed && (v.summaryAt == 0 || now-v.summaryAt >= int64(1e9)) {
+		v.summary, v.summaryAt, v.unsummed = r.rec.Summary(), now, false
 	}
 	view.Summary = v.summary
 	view.TrainerIdle, view.RolloutIdle = idle(steps[max(0, len(steps)-recentSteps):])
@@ -179,7 +179,7 @@ func (r *Runtime) publish() {
 	view.Offered, view.OfferedNS = view.Status.Lease != 0, v.last.LeaseNS
 	r.viewEngines(view.Engines)
 	v.newest.Store(view)
-	v.dirty, v.at = false, now
+	v.dirty, v.stepped, v.at = false, false, now
 	if v.timer != nil {
 		v.disarm()
 		v.timer = nil
