@@ -59,7 +59,7 @@ var figures = []figure{
 	}},
 	one("headway_uptime_seconds", "Time since the process began.", gauge, func(s protocol.Status) float64 { return s.UptimeS }),
 	one("headway_policy_version", "Newest committed policy version.", gauge, func(s protocol.Status) float64 { return float64(s.Version) }),
-	one("headway_train_steps_total", "Train steps done.", counter, func(s protocol.Status) float64 { return float64(s.Steps) }),
+	one("headway_run_steps", "Train steps that the run is to make, 0 for no end.", gauge, func(s protocol.Status) float64 { return float64(s.Steps) }),
 	{"headway_rollouts", "Rollout attempts that are somewhere, by state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
 		emit(float64(s.Ledger.InFlight), "in_flight")
 		emit(float64(s.Ledger.Waiting), "waiting")

@@ -20,6 +20,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec
 	seconds     *prometheus.HistogramVec
 	connections prometheus.Counter
+	sync        *prometheus.HistogramVec
 	// cached has the handles of routes and codes: a lookup by labels hashes them each time.
 	cached sync.Map
 }
@@ -42,10 +43,13 @@ func newMetrics(version string, status func() protocol.Status) *metrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "headway_http_request_duration_seconds",
 			Help:    "Time to answer, waiting for work included.",
 			Buckets: []float64{.001, .005, .025, .1, .5, 1, 5, 15, 60, 300}}, []string{"path"}),
+		sync: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "headway_sync_phase_seconds",
+			Help:    "Weight syncs by phase: load, wait, switch and total.",
+			Buckets: prometheus.ExponentialBuckets(.001, 4, 10)}, []string{"phase"}),
 		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
 			Help: "Connections closed because too many were open."}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.connections, &planeCollector{version: version, status: status},
+	m.registry.MustRegister(m.requests, m.seconds, m.connections, m.sync, &planeCollector{version: version, status: status},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	return m
@@ -66,6 +70,16 @@ func (m *metrics) request(route string, code int, took time.Duration) {
 
 // refused counts one connection that there was no room for.
 func (m *metrics) refused() { m.connections.Inc() }
+
+// ObserveSync counts a weight sync in the metrics.
+func (s *Server) ObserveSync(sync protocol.Sync) {
+	for _, phase := range []struct {
+		name    string
+		seconds float64
+	}{{"load", sync.LoadS}, {"wait", sync.WaitS}, {"switch", sync.SwitchS}, {"total", sync.TotalS}} {
+		s.metrics.sync.WithLabelValues(phase.name).Observe(phase.seconds)
+	}
+}
 
 // scrape answers Prometheus.
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) error {

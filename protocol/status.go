@@ -8,13 +8,14 @@ type Status struct {
 	// State is starting, running, draining, standby, stopped or failed.
 	State   string       `json:"state"`
 	Version loop.Version `json:"version"`
-	Steps   int          `json:"steps"`
-	Policy  string       `json:"policy"`
-	Ledger  Ledger       `json:"ledger"`
-	Queue   Queue        `json:"queue"`
-	Engines []Engine     `json:"engines"`
-	Trainer Trainer      `json:"trainer"`
-	Workers Workers      `json:"workers"`
+	// Steps is how many train steps the run is to make, 0 for no end; Version counts those done.
+	Steps   int      `json:"steps"`
+	Policy  string   `json:"policy"`
+	Ledger  Ledger   `json:"ledger"`
+	Queue   Queue    `json:"queue"`
+	Engines []Engine `json:"engines"`
+	Trainer Trainer  `json:"trainer"`
+	Workers Workers  `json:"workers"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
 	// Binding is the side that limits: rollout, train, environment or sync.
@@ -23,6 +24,8 @@ type Status struct {
 	Stall *Stall `json:"stall,omitempty"`
 	// Recovery is how the process began; nil for a new run.
 	Recovery *Recovery `json:"recovery,omitempty"`
+	// Sync is the newest weight sync; nil before the first.
+	Sync *Sync `json:"sync,omitempty"`
 	// Writer is the process that holds the run's lease, with the epoch of its fence.
 	Writer Writer `json:"writer"`
 	// Disk is what the store holds and may hold.
@@ -108,6 +111,20 @@ type Finding struct {
 	Subject string `json:"subject,omitempty"`
 	// Message is a sentence: what is missing, since when, what to do.
 	Message string `json:"message"`
+}
+
+// Sync is a weight sync that has ended: a version on its way from its publish to being
+// served by every engine.
+type Sync struct {
+	Version loop.Version `json:"version"`
+	// LoadS is from the first engine's order to load it to the last one's having it, WaitS from then to
+	// the first switch, SwitchS to the last; TotalS from the publish to being served everywhere.
+	LoadS   float64 `json:"load_s"`
+	WaitS   float64 `json:"wait_s"`
+	SwitchS float64 `json:"switch_s"`
+	TotalS  float64 `json:"total_s"`
+	// Failed counts loads and switches that failed on the way.
+	Failed int `json:"failed,omitempty"`
 }
 
 // Recovery says how long a restart took.

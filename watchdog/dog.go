@@ -1,0 +1,117 @@
+package watchdog
+
+import "github.com/headway-rl/headway/protocol"
+
+// Dog remembers since when a run has made no progress. Progress is what brings the next
+// train step nearer: a new version; more scored rollouts towards a batch than there have
+// been since the last version; an engine that serves a newer version. Rollouts that end
+// otherwise are none, however many: a run that filters every group is stalled. The zero
+// value is not ready; a Dog is not safe for concurrent use.
+type Dog struct {
+	opt Options
+
+	began   bool
+	lastS   float64
+	sinceS  float64
+	mark    mark
+	ledger  protocol.Ledger
+	engines map[string]engineSince
+	holdS   float64
+	holding bool
+}
+
+// mark is how far a run has come.
+type mark struct {
+	version int64
+	// filled is the most scored rollouts that waited for a train step since the last version.
+	filled int64
+	served int64
+}
+
+type engineSince struct {
+	state  string
+	sinceS float64
+}
+
+// NewDog returns a dog that has seen nothing.
+func NewDog(o Options) *Dog { return &Dog{opt: o, engines: make(map[string]engineSince)} }
+
+// Look takes a view and returns what the run waits for, nil while it makes progress, is
+// not running, or has not stood still for long enough. stop says that it has for ten times
+// as long.
+func (d *Dog) Look(v View) (stall *protocol.Stall, stop bool) {
+	d.remember(v)
+	still := v.NowS - d.sinceS
+	if patience := d.opt.patience(v); still < patience {
+		return nil, false
+	} else {
+		stop = still >= stopFactor*patience
+	}
+	return &protocol.Stall{SinceS: still, Findings: judge(d.facts(v, still), d.opt)}, stop
+}
+
+// remember notes progress, and since when engines are in their states.
+func (d *Dog) remember(v View) {
+	s := &v.Status
+	over := s.Steps > 0 && int64(s.Version) >= int64(s.Steps)
+	if !d.began || v.NowS < d.lastS || s.State != "running" || over {
+		d.begin(v)
+	}
+	d.lastS = v.NowS
+	now := markOf(s)
+	if now.version != d.mark.version || now.filled > d.mark.filled || now.served > d.mark.served {
+		if now.version == d.mark.version {
+			now.filled, now.served = max(now.filled, d.mark.filled), max(now.served, d.mark.served)
+		}
+		d.mark, d.sinceS, d.ledger = now, v.NowS, s.Ledger
+	}
+	for _, e := range s.Engines {
+		if known, ok := d.engines[e.Name]; !ok || known.state != e.State {
+			d.engines[e.Name] = engineSince{e.State, v.NowS}
+		}
+	}
+	if v.Holding && !d.holding {
+		d.holdS = v.NowS
+	}
+	d.holding = v.Holding
+}
+
+// begin forgets: from here on time counts anew.
+func (d *Dog) begin(v View) {
+	d.began, d.sinceS, d.mark, d.ledger = true, v.NowS, markOf(&v.Status), v.Status.Ledger
+	clear(d.engines)
+	d.holdS = v.NowS
+}
+
+func markOf(s *protocol.Status) mark {
+	m := mark{version: int64(s.Version), filled: s.Ledger.Waiting + s.Ledger.Queued + s.Ledger.Leased}
+	for _, e := range s.Engines {
+		m.served += int64(max(e.Version, 0))
+	}
+	return m
+}
+
+// facts adds to a view what only time has shown.
+func (d *Dog) facts(v View, still float64) facts {
+	f := facts{View: v, stillS: still, engineS: make([]float64, len(v.Status.Engines))}
+	for i, e := range v.Status.Engines {
+		f.engineS[i] = v.NowS - d.engines[e.Name].sinceS
+	}
+	if v.Holding {
+		f.holdS = v.NowS - d.holdS
+	}
+	now, then := v.Status.Ledger, d.ledger
+	f.lost = ends{filtered: now.Filtered - then.Filtered, discarded: now.Discarded - then.Discarded, evicted: now.Evicted - then.Evicted,
+		pruned: now.Pruned - then.Pruned, failed: now.Failed - then.Failed}
+	return f
+}
+
+// Judge names what a run waits for that is known to stand still, the likeliest cause
+// first. It takes everything in the view to have been so for as long as Options.AfterS.
+func Judge(v View, o Options) []protocol.Finding {
+	f := facts{View: v, stillS: o.patience(v), holdS: o.AfterS, engineS: make([]float64, len(v.Status.Engines))}
+	for i := range f.engineS {
+		f.engineS[i] = o.AfterS
+	}
+	return judge(f, o)
+}

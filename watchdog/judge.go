@@ -1,0 +1,274 @@
+package watchdog
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// facts is a view with what only time has shown.
+type facts struct {
+	View
+	// stillS is how long there has been no progress, engineS how long each engine has been in its
+	// state, holdS how long admission has been held.
+	stillS  float64
+	engineS []float64
+	holdS   float64
+	// lost are the rollouts that ended untrained meanwhile.
+	lost ends
+}
+
+type ends struct{ filtered, discarded, evicted, pruned, failed int64 }
+
+// suspect is a finding with how likely it is the cause, 0 to 100. The figures only order:
+// what stops everything for certain comes before what stops it perhaps, and a cause before
+// what follows from it.
+type suspect struct {
+	likely int
+	protocol.Finding
+}
+
+// findingsMax bounds a list: a fleet that is gone wholly is one fact.
+const findingsMax = 12
+
+// judge asks every rule and orders what they say.
+func judge(f facts, o Options) []protocol.Finding {
+	var suspects []suspect
+	for _, rule := range []func(facts, Options) []suspect{disk, engines, trainer, workers, held, stragglers, batch, queue} {
+		suspects = append(suspects, rule(f, o)...)
+	}
+	slices.SortStableFunc(suspects, func(a, b suspect) int { return b.likely - a.likely })
+	findings := make([]protocol.Finding, 0, findingsMax)
+	for _, s := range suspects[:min(len(suspects), findingsMax)] {
+		findings = append(findings, s.Finding)
+	}
+	if len(findings) == 0 {
+		findings = append(findings, protocol.Finding{Code: "unknown", Message: fmt.Sprintf(
+			"nothing has brought the next train step nearer for %s, and nothing that is known stands still: %d rollouts are under way. Look at the engines' own logs; if rollouts take this long, raise watchdog.after_s",
+			ago(f.stillS), f.Status.Ledger.InFlight)})
+	}
+	return findings
+}
+
+func found(likely int, code, subject, format string, args ...any) suspect {
+	return suspect{likely, protocol.Finding{Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)}}
+}
+
+func disk(f facts, _ Options) []suspect {
+	if d := f.Status.Disk; d.Full {
+		return []suspect{found(100, "disk_full", "", "the store has no room: log and payloads hold %s of %s, weights %s. Nothing is lost and writes wait; free space, prune versions (headway weights prune), or raise store.nats.log_bytes_max and payload_bytes_max",
+			bytes(d.LogBytes+d.PayloadBytes), bytes(d.BytesMax), bytes(d.WeightsBytes))}
+	}
+	return nil
+}
+
+// engines looks for those that are gone, and those that have been changing weights for long.
+func engines(f facts, o Options) (out []suspect) {
+	all := f.Status.Engines
+	lost, paused := 0, 0
+	for i, e := range all {
+		if gone(e.State) {
+			lost++
+		} else if e.State != "serving" && f.engineS[i] >= o.AfterS {
+			paused++
+		}
+	}
+	for i, e := range all {
+		since := ago(f.engineS[i])
+		switch {
+		case gone(e.State):
+			why := ""
+			if i < len(f.Engines) && f.Engines[i].Error != "" {
+				why = ": " + f.Engines[i].Error
+			}
+			likely := 35
+			if lost == len(all) {
+				likely = 95
+			}
+			out = append(out, found(likely, "engine_lost", e.Name, "engine %s is %s for %s (%d of %d are)%s. It is tried again by itself; look at its process and its log", e.Name, e.State, since, lost, len(all), why))
+		case e.State != "serving" && f.engineS[i] >= o.AfterS:
+			likely := 50
+			if lost+paused == len(all) {
+				likely = 72
+			}
+			if e.State == "loaded" {
+				likely -= 20 // it waits for the others
+			}
+			out = append(out, found(likely, "engine_paused", e.Name, "engine %s has been %s for %s and serves version %d. %s", e.Name, e.State, since, e.Version, pausedHint(e.State)))
+		}
+	}
+	return out
+}
+
+func gone(state string) bool { return state == "lost" || state == "quarantined" }
+
+func pausedHint(state string) string {
+	switch state {
+	case "loading", "joining":
+		return "Look at its road to the weights: the network, the disk, and whether the version is whole (headway weights verify)"
+	case "loaded":
+		return "It has the new weights and waits for the other engines to have them"
+	case "emptying":
+		return "It waits for its running rollouts to end before it changes weights: an in-flight sync would not"
+	}
+	return "Look at its log: a switch takes well under a second"
+}
+
+// trainer looks for one that is not there, or says nothing, while a batch is.
+func trainer(f facts, o Options) []suspect {
+	t := f.Status.Trainer
+	waits := t.State == "offered" || f.Status.Queue.BatchGroups > 0 && f.Status.Queue.Groups >= f.Status.Queue.BatchGroups || f.BatchS > 0
+	likely := 45
+	if waits {
+		likely = 90
+	}
+	switch {
+	case t.State == "embedded":
+		if f.BatchS > o.patience(f.View) {
+			return []suspect{found(60, "silent_trainer", "", "the train step inside this process has run for %s. Look at its load: the machine may be short of processors or memory", ago(f.BatchS))}
+		}
+	case t.State == "training" && t.SilentS > o.LeaseS/2:
+		return []suspect{found(92, "silent_trainer", t.Name, "trainer %s holds batch %d and has said nothing for %s. Its lease goes back after %s of silence and the batch is offered again; look at the trainer's process: out of memory, or a collective that hangs", t.Name, t.Lease, ago(t.SilentS), ago(o.LeaseS))}
+	case t.State == "training":
+		if f.BatchS > o.patience(f.View) {
+			return []suspect{found(60, "silent_trainer", t.Name, "trainer %s renews its lease on batch %d and has published nothing for %s. If its steps take this long, raise watchdog.after_s; else look where it hangs", t.Name, t.Lease, ago(f.BatchS))}
+		}
+	case t.Name == "":
+		return []suspect{found(likely, "no_trainer", "", "no trainer has ever connected%s. Start one: headway.connect(URL) in the Python client, with a token of role trainer", batchWords(f))}
+	case t.State == "absent" || waits && t.SilentS > o.AfterS:
+		return []suspect{found(likely, "no_trainer", t.Name, "trainer %s was last heard of %s ago%s. Start it again: it goes on from the newest version", t.Name, ago(t.SilentS), batchWords(f))}
+	}
+	return nil
+}
+
+func batchWords(f facts) string {
+	if f.BatchS > 0 {
+		return ", and a batch has waited for " + ago(f.BatchS)
+	}
+	return ""
+}
+
+// workers looks for rollouts that nobody plays, or somebody who is gone.
+func workers(f facts, o Options) (out []suspect) {
+	w := f.Status.Workers
+	if f.RemoteWorkers && w.Known == 0 && w.Offered > 0 {
+		out = append(out, found(88, "no_worker", "", "%d rollouts wait for an environment worker, and none has called within the last minute. Start workers with a token of role environment, and let them name an environment that is asked for", w.Offered))
+	}
+	for _, name := range w.Silent {
+		out = append(out, found(80, "lost_worker", name, "worker %s holds rollouts and has been silent for more than %s. They are offered again once their claims end; look at its process and its sandbox", name, ago(o.ClaimS/2)))
+	}
+	return out
+}
+
+func held(f facts, o Options) []suspect {
+	if f.Holding && f.holdS >= o.AfterS {
+		return []suspect{found(55, "hold", "", "admission has been held for %s until engines switch to newer weights. Look at the weight sync; queue.hold lets groups start earlier", ago(f.holdS))}
+	}
+	return nil
+}
+
+// stragglers looks for the oldest rollout of each engine.
+func stragglers(f facts, o Options) (out []suspect) {
+	long := max(o.AfterS, usual*f.RolloutS)
+	oldest := -1
+	for i, e := range f.Engines {
+		if e.Oldest != "" && e.OldestS >= long && (oldest < 0 || e.OldestS > f.Engines[oldest].OldestS) {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		return nil
+	}
+	e, at := f.Engines[oldest], ""
+	if oldest < len(f.Status.Engines) {
+		at = " at engine " + f.Status.Engines[oldest].Name
+	}
+	than := ""
+	if f.RolloutS > 0 {
+		than = fmt.Sprintf(", where %s is usual", ago(f.RolloutS))
+	}
+	likely := 52
+	if f.Status.Ledger.InFlight <= int64(max(f.Status.Queue.BatchGroups, 1)) {
+		likely = 65 // everything else is done
+	}
+	group, _, _ := strings.Cut(e.Oldest, "-")
+	return []suspect{found(likely, "straggler", group, "rollout %s of group %s has run for %s%s%s, and its group waits for it. Look at its tools and its response's length; rollout.length.cap_tokens and an environment's time limit bound both", e.Oldest, group, ago(e.OldestS), at, than)}
+}
+
+// batch looks for one that will never be full.
+func batch(f facts, _ Options) (out []suspect) {
+	s := &f.Status
+	short := s.Queue.BatchGroups - s.Queue.Groups
+	if short <= 0 || s.Trainer.Lease != 0 || f.BatchS > 0 {
+		return nil
+	}
+	if s.Ledger.InFlight == 0 && s.Workers.Offered == 0 && s.Workers.Claimed == 0 {
+		why := "Nothing starts any more"
+		if s.Queue.CapacityGroups > 0 && s.Queue.CapacityGroups < s.Queue.BatchGroups {
+			why = "The queue takes fewer than a batch: raise queue.factor"
+		} else if f.Holding {
+			why = "Admission is held"
+		}
+		out = append(out, found(75, "short_batch", "", "the queue holds %d groups, a batch takes %d, and no rollout is under way: it is %d short for ever. %s; headway doctor says which settings collide", s.Queue.Groups, s.Queue.BatchGroups, short, why))
+	}
+	if n, most, hint := f.lost.most(); n > 0 {
+		out = append(out, found(58, "short_batch", "", "the queue holds %d groups and a batch takes %d; meanwhile %d rollouts were %s. %s", s.Queue.Groups, s.Queue.BatchGroups, n, most, hint))
+	}
+	return out
+}
+
+// most is the commonest way in which rollouts ended untrained.
+func (e ends) most() (n int64, word, hint string) {
+	for _, c := range []struct {
+		n          int64
+		word, hint string
+	}{
+		{e.filtered, "filtered, because their groups teach nothing", "Choose tasks that the policy sometimes solves, or widen filter"},
+		{e.failed, "failed", "The log has their errors"},
+		{e.discarded, "past the staleness budget", "Raise queue.max_staleness, or sync faster"},
+		{e.evicted, "dropped by a full queue", "The trainer takes too few: look at its steps"},
+		{e.pruned, "pruned", "Raise rollout.prune.tokens"},
+	} {
+		if c.n > n {
+			n, word, hint = c.n, c.word, c.hint
+		}
+	}
+	return n, word, hint
+}
+
+// queue says that it is full, which follows from something else unless nobody holds a batch.
+func queue(f facts, _ Options) []suspect {
+	q := f.Status.Queue
+	if q.CapacityGroups == 0 || q.Groups < q.CapacityGroups {
+		return nil
+	}
+	return []suspect{found(40, "queue_full", "", "the queue is full with %d groups (%d more are held back), and nobody trains on them. It is the trainer's turn", q.Groups, q.HeldGroups)}
+}
+
+// ago writes seconds for people.
+func ago(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	if seconds < 10 {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// bytes writes bytes for people.
+func bytes(n int64) string {
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < 4 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.4g %s", math.Round(value*10)/10, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
+}
+
+// RolloutName is how a rollout attempt is named in findings and claims: g12-s3-a1.
+func RolloutName(group loop.GroupID, sample, attempt int32) string {
+	return fmt.Sprintf("g%d-s%d-a%d", group, sample, attempt)
+}
