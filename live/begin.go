@@ -15,6 +15,11 @@ func (r *Runtime) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.opt.Resume != nil {
+		if _, err := r.opt.Store.Retain(r.counted.Counts); err != nil {
+			return fmt.Errorf("live: forgetting payloads that do not count: %w", err)
+		}
+	}
 	_, there, err := r.opt.Weights.Committed(0)
 	if err != nil {
 		return err

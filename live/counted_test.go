@@ -86,8 +86,8 @@ func TestCutRolloutsAfterAResume(t *testing.T) {
 		id := w.tear(t)
 		w.change = nil
 		resume := w.resume(t)
-		if stored, _ := w.store.Samples(id.Group); len(stored) != 1 || stored[0].ID == id {
-			t.Fatalf("%d payloads of group %d after the resume, want the one that counts", len(stored), id.Group)
+		if stored, _ := w.store.Samples(id.Group); len(stored) != 2 || resume.Counted.Counts(id) {
+			t.Fatalf("%d payloads of group %d before the resume, want 2, and %v not to count", len(stored), id.Group, id)
 		}
 		res, err := w.runtime(t, resume).Run(t.Context())
 		if err != nil || res.Reason != loop.ReasonSteps {

@@ -122,31 +122,7 @@ func (r *Runtime) close() error {
 	if err := r.appendLog(); err != nil {
 		return err
 	}
-	return r.snapshot()
-}
-
-// snapshotIfDue takes a snapshot that is due, with every line rendered so far in the
-// log before it. A run survives that it cannot be kept, not that the log cannot.
-func (r *Runtime) snapshotIfDue() error {
-	if !r.snapshotDue {
-		return nil
-	}
-	r.snapshotDue = false
-	if err := r.appendLog(); err != nil {
-		return err
-	}
-	if err := r.snapshot(); err != nil {
-		r.logf("snapshot: %v", err)
-	}
-	return nil
-}
-
-func (r *Runtime) snapshot() error {
-	state, err := r.l.Snapshot()
-	if err != nil {
-		return err
-	}
-	return r.opt.Store.Snapshot(r.enc.Position().Line, state)
+	return r.snapshot(true)
 }
 
 // appendLog makes the lines rendered so far durable. While there is no room for

@@ -37,8 +37,9 @@ type Options struct {
 	OnBroken func(bundle []byte)
 	// KeepVersions is how many versions before the newest served one stay on disk; 0 means 3.
 	KeepVersions int
-	// SnapshotSteps is the number of train steps between snapshots of the loop; 0 means 50.
-	SnapshotSteps int
+	// SnapshotSteps and SnapshotEvents are the most train steps and events between two snapshots
+	// of the run; 0 means SnapshotStepsDefault and SnapshotEventsDefault.
+	SnapshotSteps, SnapshotEvents int
 	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, and
 	// when it no longer does. Any goroutine may call it, one at a time; it must not block.
 	OnDiskFull func(full bool)
@@ -59,15 +60,6 @@ type Options struct {
 type Note struct {
 	Name string
 	Data any
-}
-
-// Resume is the state of an interrupted run, rebuilt from its trace.
-type Resume struct {
-	Loop     *loop.Loop
-	Recorder *metrics.Recorder
-	Encoder  *trace.Encoder
-	// Counted has observed every event of the trace.
-	Counted *Counted
 }
 
 // NoteDiscarded is the note, with a RolloutID, that a rollout's payload counts for

@@ -62,7 +62,10 @@ type Runtime struct {
 	failure    error // of the last train step
 	snapshotAt loop.Version
 	// snapshotDue: one is to be taken once the actions that are due have been executed.
+	// snapshotSeq is the event of the newest one, restarts how often the run has been recovered.
 	snapshotDue bool
+	snapshotSeq int64
+	restarts    int
 	stallAfter  int64
 	// running ends with Run's context.
 	running context.Context
@@ -96,7 +99,10 @@ func New(opt Options) (*Runtime, error) {
 		opt.KeepVersions = 3
 	}
 	if opt.SnapshotSteps == 0 {
-		opt.SnapshotSteps = 50
+		opt.SnapshotSteps = SnapshotStepsDefault
+	}
+	if opt.SnapshotEvents == 0 {
+		opt.SnapshotEvents = SnapshotEventsDefault
 	}
 	if opt.Timer == nil {
 		opt.Timer = func(d time.Duration) (<-chan time.Time, func() bool) {
@@ -111,13 +117,13 @@ func New(opt Options) (*Runtime, error) {
 			return nil, errors.New("live: Loop, Recorder, Encoder and Counted of Resume are all needed")
 		}
 		r.l, r.rec, r.enc, r.counted = from.Loop, from.Recorder, from.Encoder, from.Counted
+		r.snapshotSeq, r.restarts = from.SnapshotEvent, from.Restarts
 	} else {
 		l, err := loop.New(opt.Header.Loop)
 		if err != nil {
 			return nil, err
 		}
-		r.l, r.rec = l, metrics.NewRecorder(l.Config())
-		r.rec.Warmup = opt.Header.Warmup
+		r.l, r.rec = l, newRecorder(l.Config(), opt.Header)
 		r.counted = NewCounted(l.Config().Policy)
 	}
 	r.cfg = r.l.Config()

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,7 +19,6 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
@@ -106,29 +106,43 @@ func (c *runCmd) resume(a *app, dir string) error {
 	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
 		return usageError("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
 	}
-	state, err := loadRun(dir)
+	state, err := loadRun(a, dir)
 	if err != nil {
 		return err
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, configFile)); err != nil || !bytes.Equal(text, state.cfg.YAML()) {
 		fmt.Fprintf(a.Stderr, "%s is not what the run began with: it goes on with the settings in its trace\n", filepath.Join(dir, configFile))
 	}
+	for _, line := range recoveryLines(state.state) {
+		fmt.Fprintln(a.Stderr, line)
+	}
 	return execute(a, state.cfg, dir, c, state)
+}
+
+// recoveryLines say where a run was recovered from, and what could not be used for it.
+func recoveryLines(r *live.Resume) []string {
+	lines := slices.Clone(r.PassedOver)
+	for i := range lines {
+		lines[i] = "passed over " + lines[i]
+	}
+	from := "the beginning of its log"
+	if r.SnapshotLine > 0 {
+		from = fmt.Sprintf("the snapshot at event %d", r.SnapshotEvent)
+	}
+	return append(lines, fmt.Sprintf("recovered from %s, replayed %d events in %.2f s", from, r.Events, r.Seconds))
 }
 
 // resumedRun is an interrupted run, rebuilt from its directory.
 type resumedRun struct {
 	cfg   config.Config
 	store *file.Store
-	loop  *replay.Run
-	// counted are the attempts that its groups are made of.
-	counted *live.Counted
+	state *live.Resume
 	// expected is the prediction made before the run's first step.
 	expected prediction
 }
 
 // loadRun opens a run directory to go on with it; it changes nothing that it cannot go on with.
-func loadRun(dir string) (*resumedRun, error) {
+func loadRun(a *app, dir string) (*resumedRun, error) {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
 		return nil, usageError("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
 	}
@@ -148,24 +162,18 @@ func loadRun(dir string) (*resumedRun, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	store.SetAlways(cfg.Store.Sync == "always")
-	log, err := store.ReadLog(0)
+	state, err := live.Recover(store, clock(a, 0))
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), store.Close())
 	}
-	defer log.Close()
-	counted := live.NewCounted(header.Loop.Policy)
-	run, err := replay.Load(log, func(ev loop.Event, after loop.Ledger, actions []loop.Action) { counted.Observe(ev, after, actions) })
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	if err := checkVersion(dir, run.Loop.Version()); err != nil {
+	if err := checkVersion(dir, state.Loop.Version()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	expected, err := readPrediction(dir)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &resumedRun{cfg: cfg, store: store, loop: run, counted: counted, expected: expected}, nil
+	return &resumedRun{cfg: cfg, store: store, state: state, expected: expected}, nil
 }
 
 // checkVersion verifies the weights that a run goes on from, before anything of it is changed.
@@ -186,12 +194,12 @@ func checkVersion(dir string, v loop.Version) error {
 
 // finished reports whether nothing but the report is left to do.
 func (r *resumedRun) finished() bool {
-	return r.loop.Ended && r.loop.Loop.Version() >= loop.Version(r.cfg.Trainer.Steps)
+	return r.state.Ended && r.state.Loop.Version() >= loop.Version(r.cfg.Trainer.Steps)
 }
 
 // result is what the live runtime would have said at the end of a finished run.
 func (r *resumedRun) result() live.Result {
-	return live.Result{Reason: loop.ReasonSteps, Status: r.loop.Loop.Status(), Summary: r.loop.Recorder.Summary(), Series: r.loop.Recorder.Steps}
+	return live.Result{Reason: loop.ReasonSteps, Status: r.state.Loop.Status(), Summary: r.state.Recorder.Summary(), Series: r.state.Recorder.Steps}
 }
 
 // readPrediction returns the prediction that stands in a run's trace before its first event.

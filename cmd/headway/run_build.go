@@ -138,7 +138,7 @@ func (j *job) intro() string {
 	what := fmt.Sprintf("%s: %s, %d train steps, C %d, B %d, S %d", j.dir, j.cfg.Environment.Task, j.cfg.Trainer.Steps,
 		j.cfg.Rollout.Concurrency, j.cfg.Train.Batch, j.cfg.Rollout.GroupSize)
 	if j.resumed != nil {
-		return fmt.Sprintf("%s; going on from version %d", what, j.resumed.loop.Loop.Version())
+		return fmt.Sprintf("%s; going on from version %d", what, j.resumed.state.Loop.Version())
 	}
 	if p := j.expected; p.StalenessMean != nil {
 		what += fmt.Sprintf("\npredicted staleness %.2f versions (%s, utilization %.2f)", *p.StalenessMean, p.Regime, p.Calibration.Utilization)

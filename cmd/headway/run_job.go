@@ -66,10 +66,7 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	upTo := loop.Version(0)
 	if resumed != nil {
 		j.store, j.expected = resumed.store, resumed.expected
-		upTo = resumed.loop.Loop.Version()
-		if _, err := j.store.Retain(resumed.counted.Counts); err != nil {
-			return j, err
-		}
+		upTo = resumed.state.Loop.Version()
 	} else {
 		if j.store, err = file.Create(dir, file.Options{Always: cfg.Store.Sync == "always"}); err != nil {
 			return j, err
@@ -198,9 +195,8 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		KeepVersions: j.cfg.Store.KeepVersions, SnapshotSteps: j.cfg.Store.SnapshotEvery,
 	}
 	if j.resumed != nil {
-		run := j.resumed.loop
-		offset = run.Loop.Status().TimeNS
-		opt.Resume = &live.Resume{Loop: run.Loop, Recorder: run.Recorder, Encoder: run.Encoder, Counted: j.resumed.counted}
+		opt.Resume = j.resumed.state
+		offset = opt.Resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(j.app, offset)
 	return opt

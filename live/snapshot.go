@@ -1,0 +1,47 @@
+package live
+
+// Bounds between two snapshots. What is replayed after the newest one is what a
+// recovery takes, beside reading the snapshot itself.
+const (
+	// SnapshotStepsDefault is the number of train steps, by completed weight syncs.
+	SnapshotStepsDefault = 50
+	// SnapshotEventsDefault is the number of events, so that long steps of many rollouts do not
+	// make a long recovery: the loop replays some 200 000 a second, so that this many take
+	// about a quarter of one. More often would cost a run whose state is large: writing it
+	// takes as long as a few thousand events.
+	SnapshotEventsDefault = 50_000
+	// snapshotEventsLeast is the least number of events between two that a store wants.
+	snapshotEventsLeast = 1_000
+)
+
+// snapshotIfDue takes a snapshot that is due, with every line rendered so far in the
+// log before it. A run survives that it cannot be kept, not that the log cannot.
+func (r *Runtime) snapshotIfDue() error {
+	since := r.enc.Seq() - r.snapshotSeq
+	if b, ok := r.opt.Store.(Bounded); ok && since >= snapshotEventsLeast && b.WantsSnapshot() {
+		r.snapshotDue = true
+	}
+	if !r.snapshotDue && since < int64(r.opt.SnapshotEvents) {
+		return nil
+	}
+	r.snapshotDue = false
+	if err := r.appendLog(); err != nil {
+		return err
+	}
+	if err := r.snapshot(false); err != nil {
+		r.logf("snapshot: %v", err)
+	}
+	return nil
+}
+
+// snapshot keeps the run's state as of the last line appended; nothing that the loop
+// has decided is still to be executed. ended says that this line is the end note.
+func (r *Runtime) snapshot(ended bool) error {
+	r.snapshotSeq = r.enc.Seq() // also where it fails: the next is due as long after
+	now := Resume{Loop: r.l, Recorder: r.rec, Counted: r.counted, Encoder: r.enc, Ended: ended, Restarts: r.restarts}
+	state, err := now.State()
+	if err != nil {
+		return err
+	}
+	return r.opt.Store.Snapshot(r.enc.Position().Line, state)
+}
