@@ -1,4 +1,209 @@
 package api
 
-// trainerRoutes has the paths of this file.
-func (s *Server) trainerRoutes() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strconv"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// trainerRoutes has the paths of trainers and of the versions that they publish.
+func (s *Server) trainerRoutes() {
+	s.route("POST /api/v1/trainers/connect", RoleTrainer, s.connectTrainer, replyAsIs)
+	// Not takesWork: while the server drains, the ranks of a step that has begun still get their shares.
+	s.route("POST /api/v1/batches/lease", RoleTrainer, s.leaseBatch, replyAsIs)
+	s.route("POST /api/v1/batches/{lease}/renew", RoleTrainer, batchCall(s, func() protocol.RenewRequest { return protocol.RenewRequest{} }, Trainers.Renew))
+	s.route("POST /api/v1/batches/{lease}/ack", RoleTrainer, batchCall(s, func() protocol.AckRequest {
+		return protocol.AckRequest{ForwardVersion: loop.NoVersion, StepVersion: loop.NoVersion}
+	}, Trainers.Ack))
+	s.route("POST /api/v1/batches/{lease}/nack", RoleTrainer, s.nackBatch)
+	s.route("POST /api/v1/weights", RoleTrainer, s.publishWeights, largeBody, replyAsIs)
+	s.route("GET /api/v1/weights/{version}", RoleTrainer|RoleEngine|RoleViewer, s.readVersion)
+	s.route("GET /api/v1/weights/{version}/files/{name}", RoleTrainer|RoleEngine, s.readFile)
+}
+
+func (s *Server) connectTrainer(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.trainers()
+	if err != nil {
+		return err
+	}
+	req := protocol.ConnectRequest{Version: loop.NoVersion}
+	if err := readJSON(r, &req); err != nil {
+		return err
+	}
+	reply, err := port.Connect(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, reply)
+}
+
+// leaseBatch answers with a batch as it lies; 204 says that none came in time.
+func (s *Server) leaseBatch(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.trainers()
+	if err != nil {
+		return err
+	}
+	var req protocol.LeaseRequest
+	if err := readJSON(r, &req); err != nil {
+		return err
+	}
+	if err := checkWait(req.WaitS); err != nil {
+		return err
+	}
+	body, err := port.Lease(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	if body == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Content-Length", strconv.FormatInt(body.Size(), 10))
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	_, err = body.WriteTo(w)
+	return errors.Join(err, body.Close())
+}
+
+// batchCall handles a call that names a lease in its path. fresh has what a field
+// means that is left out.
+func batchCall[Request, Reply any](s *Server, fresh func() Request, call func(Trainers, context.Context, loop.LeaseID, Request) (Reply, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		port, err := s.trainers()
+		if err != nil {
+			return err
+		}
+		lease, err := pathNumber(r, "lease")
+		if err != nil {
+			return err
+		}
+		req := fresh()
+		if err := readJSON(r, &req); err != nil {
+			return err
+		}
+		reply, err := call(port, r.Context(), loop.LeaseID(lease), req)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, reply)
+	}
+}
+
+// nackBatch answers an empty object.
+func (s *Server) nackBatch(w http.ResponseWriter, r *http.Request) error {
+	call := func(port Trainers, ctx context.Context, lease loop.LeaseID, req protocol.NackRequest) (struct{}, error) {
+		return struct{}{}, port.Nack(ctx, lease, req)
+	}
+	return batchCall(s, func() protocol.NackRequest { return protocol.NackRequest{} }, call)(w, r)
+}
+
+// manifestBytesMax bounds the JSON of a publish: a version may have many files.
+const manifestBytesMax = 16 << 20
+
+// manifestPart is the name of the first part of a publish.
+const manifestPart = "manifest"
+
+// publishWeights takes a version as multipart/form-data, its files as they come, or
+// as JSON that says where they are.
+func (s *Server) publishWeights(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.trainers()
+	if err != nil {
+		return err
+	}
+	req := protocol.PublishRequest{BaseVersion: loop.NoVersion, ForwardVersion: loop.NoVersion, StepVersion: loop.NoVersion}
+	var next func() (string, io.Reader, error)
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && kind == "multipart/form-data" {
+		if next, err = readParts(r, &req); err != nil {
+			return err
+		}
+	} else {
+		r.Body = http.MaxBytesReader(w, r.Body, manifestBytesMax)
+		if err := readJSON(r, &req); err != nil {
+			return err
+		}
+	}
+	reply, err := port.Publish(r.Context(), req, next)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, reply)
+}
+
+// readParts reads the manifest of a publish and returns what hands out its files, each as
+// it comes: nothing but the manifest is held in memory.
+func readParts(r *http.Request, req *protocol.PublishRequest) (next func() (string, io.Reader, error), err error) {
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the body's Content-Type is %.100q: %v", r.Header.Get("Content-Type"), err)
+	}
+	first, err := parts.NextRawPart()
+	if err == io.EOF {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the body has no parts: want %s, then one for each file", manifestPart)
+	}
+	if err != nil {
+		return nil, partError("the first part", err)
+	}
+	if first.FormName() != manifestPart {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the first part is %.100q: want %s, and after it the files in its order", first.FormName(), manifestPart)
+	}
+	text, err := io.ReadAll(io.LimitReader(first, manifestBytesMax+1))
+	if err != nil {
+		return nil, partError("the part "+manifestPart, err)
+	}
+	if len(text) > manifestBytesMax {
+		return nil, protocol.Refuse(protocol.CodeTooLarge, "the part %s exceeds %d bytes: want the JSON of a publish, and the files in parts of their own", manifestPart, manifestBytesMax)
+	}
+	if err := decodeJSON(text, req); err != nil {
+		return nil, err
+	}
+	return func() (string, io.Reader, error) {
+		part, err := parts.NextRawPart()
+		if err == io.EOF {
+			return "", nil, err
+		}
+		if err != nil {
+			return "", nil, partError("the next part", err)
+		}
+		name := part.FormName()
+		return name, &filePart{part, name}, nil
+	}, nil
+}
+
+// filePart is a file on its way; where the connection breaks is told apart from its end.
+type filePart struct {
+	*multipart.Part
+	name string
+}
+
+// Read reads on in the part.
+func (p *filePart) Read(b []byte) (int, error) {
+	n, err := p.Part.Read(b)
+	if err != nil && err != io.EOF {
+		err = partError(fmt.Sprintf("file %.100q", p.name), err)
+	}
+	return n, err
+}
+
+// partError says where a multipart body broke off or is none.
+func partError(where string, err error) *protocol.Refusal {
+	if body, ok := errors.AsType[*bodyError](err); ok {
+		refusal := body.refusal()
+		refusal.Message = where + ": " + refusal.Message
+		return refusal
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		return protocol.Refuse(protocol.CodeInvalid, "%s: the body broke off before its last boundary: send it again", where)
+	}
+	return protocol.Refuse(protocol.CodeInvalid, "%s: %v", where, err)
+}

@@ -259,7 +259,7 @@ func TestPublishRefused(t *testing.T) {
 			{protocol.CodeInvalid, "want the declared", func(p *protocol.PublishRequest) {
 				p.Files[0].Hash, p.Files[0].Size = "sha256:0000000000000000000000000000000000000000000000000000000000000000", int64(len(model(1, 2)))
 			}},
-			{protocol.CodeInvalid, "want the 9 declared", func(p *protocol.PublishRequest) { p.Files[0].Size = 9 }},
+			{protocol.CodeInvalid, "more than the 9 bytes declared", func(p *protocol.PublishRequest) { p.Files[0].Size = 9 }},
 			{protocol.CodeConflict, "trainer a has this run", func(p *protocol.PublishRequest) { p.Trainer = "b" }},
 			{protocol.CodeInvalid, "trainer \"\"", func(p *protocol.PublishRequest) { p.Trainer = "" }},
 		} {
