@@ -53,9 +53,10 @@ func (t *distantTrainer) goBack(ctx context.Context, at loop.Version) error {
 }
 
 func (t *distantTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+	r := t.r
 	defer time.AfterFunc(5*time.Millisecond, func() {
 		for range 3 {
-			t.r.TrainerReady()
+			r.TrainerReady()
 		}
 	})
 	if b.Version < t.at {

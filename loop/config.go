@@ -136,7 +136,8 @@ type Config struct {
 	// TrainerBlocked keeps the trainer from its next step while a sync runs.
 	TrainerBlocked bool
 	// TrainerAsks selects a batch only once the trainer has asked for one (TrainerReady) since its last
-	// step began, so that a lease is the start of a step also where the trainer comes and goes. By
+	// step began, so that a lease is the start of a step also where the trainer comes and goes. While it
+	// has neither asked nor a batch, no group opens beside a full queue. By
 	// default a trainer without a batch is always ready.
 	TrainerAsks bool `json:",omitempty"`
 	// RollingSwitch lets each engine switch when it has loaded; by default all switch together.

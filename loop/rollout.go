@@ -63,6 +63,9 @@ func (l *Loop) mayOpen() bool {
 			return false
 		}
 	}
+	if l.cfg.TrainerAsks && s.Queue.Len >= l.cfg.QueueGroups && !s.Asked && s.Lease.ID == 0 {
+		return false // nobody is there to train: what would be evicted is as fresh as what would come
+	}
 	if l.cfg.PauseGroups > 0 && s.Queue.Len >= l.cfg.PauseGroups || l.cfg.Start == StartGang && l.freeSlots() < l.stride {
 		return false
 	}

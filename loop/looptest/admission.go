@@ -194,6 +194,9 @@ func (c *Checker) closed() string {
 	if why := c.closedByPolicy(); why != "" {
 		return why
 	}
+	if c.mayAsk() && len(c.queue) == c.cfg.QueueGroups {
+		return fmt.Sprintf("the queue is full (%d groups) and the trainer has not asked", len(c.queue))
+	}
 	if c.cfg.PauseGroups > 0 && len(c.queue) >= c.cfg.PauseGroups {
 		return fmt.Sprintf("the queue holds %d groups, and pauses at %d", len(c.queue), c.cfg.PauseGroups)
 	}
