@@ -1,0 +1,120 @@
+package remote_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// instant is a sampler that takes no time.
+type instant struct{}
+
+func (instant) Sample(context.Context, live.SampleRequest) (live.Generation, error) {
+	return live.Generation{Tokens: make([]int32, 256), Logprobs: make([]float32, 256), Versions: make([]loop.Version, 256)}, nil
+}
+
+// played plays b.N rollouts at the environment, logging each as it ends.
+func played(b *testing.B, e *remote.Environment) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 256)
+	wg.Go(func() {
+		for g := range b.N {
+			slots <- struct{}{}
+			wg.Go(func() {
+				id := live.RolloutID{Group: loop.GroupID(g + 1), Attempt: 1}
+				if _, err := e.Play(b.Context(), live.Task{ID: id}, instant{}); err != nil {
+					b.Error(err)
+				}
+				e.Logged(id, true)
+				<-slots
+			})
+		}
+	})
+	return &wg
+}
+
+func benchmarked(b *testing.B) *remote.Environment {
+	e, err := remote.New(remote.Options{Name: "reverse", ClaimTTL: time.Minute, Vocabulary: 1000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+// BenchmarkRollout is a rollout of 256 tokens from offer to acknowledgement, called
+// directly. heap_kB is what is left in use at the end.
+func BenchmarkRollout(b *testing.B) {
+	e := benchmarked(b)
+	wg := played(b, e)
+	var workers sync.WaitGroup
+	for range 16 {
+		workers.Go(func() {
+			for {
+				got, err := e.Claim(b.Context(), protocol.ClaimRequest{Worker: "w", Max: 8, WaitS: 60})
+				if err != nil {
+					return
+				}
+				for _, c := range got.Rollouts {
+					e.Sample(b.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{1, 2, 3}, MaxTokens: 256})
+					if reply, err := e.Finish(b.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1}); err != nil || !reply.Counted {
+						b.Error(reply, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	e.EndRun()
+	workers.Wait()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapInuse)/1e3, "heap_kB")
+}
+
+// BenchmarkHTTP is the same over loopback HTTP: three requests a rollout.
+func BenchmarkHTTP(b *testing.B) {
+	e := benchmarked(b)
+	server, err := api.New(api.Options{}, api.Ports{Plane: readyPlane{}, Rollouts: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	listener := httptest.NewServer(server.Handler())
+	defer listener.Close()
+	r := &run{url: listener.URL + "/api/v1/rollouts/"}
+	wg := played(b, e)
+	var workers sync.WaitGroup
+	for range 16 {
+		w := &worker{run: r, name: "w"}
+		workers.Go(func() {
+			for {
+				var got protocol.Claims
+				if status, _ := w.post(b.Context(), "claim", protocol.ClaimRequest{Worker: "w", Max: 8, WaitS: 60}, &got); status == 205 {
+					return
+				}
+				for _, c := range got.Rollouts {
+					var reply protocol.SampleReply
+					w.post(b.Context(), c.ID+"/sample", protocol.SampleRequest{Worker: "w", Prompt: []int32{1, 2, 3}, MaxTokens: 256}, &reply)
+					var done protocol.FinishReply
+					if _, err := w.post(b.Context(), c.ID+"/finish", protocol.FinishRequest{Worker: "w", Reward: 1}, &done); err != nil || !done.Counted {
+						b.Error(done, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	e.EndRun()
+	workers.Wait()
+}
