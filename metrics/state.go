@@ -15,6 +15,7 @@ const stateVersion = 1
 // State returns all that the recorder remembers, for Restore: compact, and the same
 // bytes for the same observations. It has no checksum; whoever keeps it gives it one.
 func (r *Recorder) State() []byte {
+	r.settle() // which asking for a summary does too, and must leave no trace
 	c := &codec{writing: true, data: binary.AppendUvarint(nil, stateVersion)}
 	r.fields(c)
 	return c.data
