@@ -67,7 +67,7 @@ func newStepLine(d live.StepDone) stepLine {
 
 const metricsFile = "metrics.jsonl"
 
-// stepLog writes metrics.jsonl and keeps its lines for the report.
+// stepLog writes metrics.jsonl and keeps its newest lines for the report.
 type stepLog struct {
 	file  *os.File
 	lines []stepLine
@@ -107,6 +107,9 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 }
 
 func (l *stepLog) add(line stepLine) {
+	if len(l.lines) >= 2*live.SeriesSteps { // metrics.jsonl has them all
+		l.lines = append(l.lines[:0], l.lines[len(l.lines)-live.SeriesSteps:]...)
+	}
 	l.lines = append(l.lines, line)
 	l.write(line)
 }

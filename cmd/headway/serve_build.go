@@ -100,10 +100,20 @@ func (p *plane) buildTrainer() (err error) {
 		Initial:    embedded.Initialize, // the engines' own model, untrained
 		OnReady:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		OnRestored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
-		Validation: p.validation, Logf: p.say,
+		Validation: p.validation, Fence: p.fence, Logf: p.say,
 	})
 	p.trainer = p.remote
 	return err
+}
+
+// fence refuses to commit a version once this process is not the run's writer any more.
+func (p *plane) fence() error {
+	select {
+	case <-p.deposed:
+		return errDeposed
+	default:
+		return nil
+	}
 }
 
 // withRuntime calls f once the run is there.
@@ -132,7 +142,8 @@ func (p *plane) newestServed() loop.Version { return p.weights.Newest() }
 
 // mount opens the API's paths over the run.
 func (p *plane) mount() error {
-	ports := api.Ports{Plane: p, Versions: p.weights, Meetings: p.meetings, Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix)}
+	ports := api.Ports{Plane: p, Versions: remote.Versions{Store: p.weights}, Meetings: p.meetings,
+		Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix)}
 	if p.remote != nil {
 		ports.Trainers = p.remote
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/trace"
@@ -74,6 +75,7 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 	}
 	p.setState(stateStarting)
 	p.writer.Store(&protocol.Writer{Name: name, Epoch: epoch})
+	p.deposed = lost
 	go func() {
 		select {
 		case <-lost:
@@ -169,5 +171,19 @@ func keyed(document string) keyedLines {
 
 // recover rebuilds the run from its newest snapshot and the log after it.
 func (p *plane) recover(ctx context.Context) (*live.Resume, error) {
-	return nil, runError("", "%s is there already", p.dir)
+	resume, err := live.Recover(p.log, func() int64 { return p.app.Now().UnixNano() })
+	if err != nil {
+		return nil, runError("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.dir, err)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	p.recovered.Store(&protocol.Recovery{SnapshotSeq: resume.SnapshotEvent, Events: resume.Events, WallS: finite(resume.Seconds), Takeover: p.takeover, Restarts: resume.Restarts})
+	for _, line := range recoveryLines(resume) {
+		p.say("%s", line)
+	}
+	if steps := p.cfg.Trainer.Steps; resume.Loop.Version() >= loop.Version(steps) {
+		return nil, usageError("begin a run under another --name", "%s has made its %d train steps", p.dir, steps)
+	}
+	return resume, nil
 }

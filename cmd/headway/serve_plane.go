@@ -59,7 +59,9 @@ type plane struct {
 	writer    atomic.Pointer[protocol.Writer]
 	// takeover: another process was the writer when this one began.
 	takeover bool
-	result   *live.Result
+	// deposed is closed when this process is the writer no more.
+	deposed <-chan struct{}
+	result  *live.Result
 	feed
 	messages sync.Mutex
 }

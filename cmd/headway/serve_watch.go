@@ -2,12 +2,24 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/watchdog"
 )
 
-// watch looks at the run now and then, and says what is missing while nothing makes progress.
+// lookEvery is the time between two looks at the run.
+const lookEvery = time.Second
+
+// watch looks at the run now and then, says what is missing while nothing makes
+// progress, and stops the run where the document asks for that.
 func (p *plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	ticker := time.NewTicker(time.Second)
+	w := p.cfg.Watchdog
+	dog := watchdog.NewDog(watchdog.Options{AfterS: w.AfterS, LeaseS: p.cfg.Server.LeaseS, ClaimS: p.cfg.Server.ClaimS})
+	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -15,5 +27,69 @@ func (p *plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
+		stall, stop := dog.Look(p.watched())
+		p.tell(stall)
+		if stop && w.Action == "stop" && p.currentState() == stateRunning {
+			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", stallInWords(stall)))
+			return
+		}
 	}
+}
+
+// watched is what the watchdog judges.
+func (p *plane) watched() watchdog.View {
+	v := p.runtime.Load().View()
+	w := watchdog.View{
+		NowS: float64(v.NowNS) / 1e9, Status: p.Status(), RemoteWorkers: p.workers != nil, Holding: v.Status.Holding,
+		PeriodS: float64(v.Summary.PeriodS.Mean), RolloutS: rolloutS(v),
+	}
+	if v.Offered {
+		w.BatchS = float64(v.NowNS-v.OfferedNS) / 1e9
+	}
+	for _, e := range v.Engines {
+		out := watchdog.Engine{Error: e.Error}
+		if e.Oldest != (live.RolloutID{}) {
+			out.Oldest = watchdog.RolloutName(e.Oldest.Group, e.Oldest.Sample, e.Oldest.Attempt)
+			out.OldestS = float64(v.NowNS-e.OldestNS) / 1e9
+		}
+		w.Engines = append(w.Engines, out)
+	}
+	return w
+}
+
+// rolloutS is how long a rollout takes, in seconds: those in flight over those finished a second.
+func rolloutS(v live.View) float64 {
+	if rate := v.Summary.Throughput.ProductionRolloutsPerS; rate > 0 {
+		return float64(v.Status.Ledger.InFlight) / float64(rate)
+	}
+	return 0
+}
+
+// tell says what is missing when that begins, changes or ends.
+func (p *plane) tell(stall *protocol.Stall) {
+	before := p.stall.Swap(stall)
+	switch {
+	case stall == nil && before != nil:
+		p.say("progress again")
+		p.send(map[string]any{"kind": "stall", "stall": nil})
+	case stall != nil && (before == nil || codes(before) != codes(stall)):
+		p.say("no progress for %.0f s: %s", stall.SinceS, stallInWords(stall))
+		p.send(map[string]any{"kind": "stall", "stall": stall})
+	}
+}
+
+func stallInWords(s *protocol.Stall) string {
+	words := make([]string, len(s.Findings))
+	for i, f := range s.Findings {
+		words[i] = f.Message
+	}
+	return strings.Join(words, "; ")
+}
+
+func codes(s *protocol.Stall) string {
+	var out []string
+	for _, f := range s.Findings {
+		out = append(out, f.Code+" "+f.Subject)
+	}
+	return strings.Join(out, ",")
 }
