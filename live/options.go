@@ -27,6 +27,8 @@ type Options struct {
 	Resume *Resume
 	// OnStep, if not nil, is called by the goroutine that owns the loop after every train step. It must not block.
 	OnStep func(StepDone)
+	// OnSync, if not nil, is called by the same goroutine after every completed weight sync. It must not block.
+	OnSync func(SyncDone)
 	// OnBatch, if not nil, is called with every batch before it is trained on, by the
 	// goroutine that trains. It must not change the batch.
 	OnBatch func(Batch)

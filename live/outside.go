@@ -1,6 +1,7 @@
 package live
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -15,9 +16,14 @@ type outside struct {
 	ready bool
 	// restored are versions that no batch made, in their order, each once.
 	restored []loop.Version
+	// lost names engines that are gone.
+	lost []string
 	// signal has room for one: that there is something to take.
 	signal chan struct{}
 }
+
+// errGone is the last error of an engine that was said to be gone.
+var errGone = errors.New("it was reported as gone")
 
 // TrainerReady says that the trainer asks for a batch (loop.Config.TrainerAsks). Any
 // goroutine may call it, at any time and any number of times: it never blocks,
@@ -43,6 +49,19 @@ func (r *Runtime) TrainerRestored(version loop.Version) {
 	o.wake()
 }
 
+// EngineLost says that an engine is gone, and with it what it played: the loop tries
+// that again elsewhere, and the engine after a while (Options.RejoinAfter). A name that
+// no engine has is without effect. It may be called like TrainerReady.
+func (r *Runtime) EngineLost(name string) {
+	o := &r.outside
+	o.mu.Lock()
+	if !slices.Contains(o.lost, name) {
+		o.lost = append(o.lost, name)
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
 func (o *outside) wake() {
 	select {
 	case o.signal <- struct{}{}:
@@ -62,6 +81,15 @@ func (o *outside) takeRestored(at loop.Version) bool {
 	return found
 }
 
+// takeLost returns the engines that are gone, each once.
+func (o *outside) takeLost() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lost := o.lost
+	o.lost = nil
+	return lost
+}
+
 func (o *outside) takeReady() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,6 +103,13 @@ func (o *outside) takeReady() bool {
 func (r *Runtime) hear() {
 	for !r.finished && r.outside.takeRestored(r.l.Version()) {
 		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerRestored, Version: r.l.Version() + 1}})
+	}
+	for _, name := range r.outside.takeLost() {
+		i := slices.IndexFunc(r.opt.Engines, func(e Engine) bool { return e.Name() == name })
+		if i < 0 || r.finished || r.l.Lost(i) {
+			continue
+		}
+		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonEngine}, err: errGone})
 	}
 	if !r.finished && r.outside.takeReady() {
 		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerReady}})

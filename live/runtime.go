@@ -71,7 +71,10 @@ type Runtime struct {
 	running context.Context
 	disk    disk
 	engines []quarantine
-	view    viewer
+	// syncs has every engine's newest load and switch, published when versions came.
+	syncs     []engineSync
+	published publications
+	view      viewer
 	// began: RunStarted or Recovered has been delivered. engineOf is the engine of each slot.
 	began    bool
 	engineOf []int32
@@ -139,6 +142,7 @@ func New(opt Options) (*Runtime, error) {
 	}
 	for i, n := range r.cfg.EngineSlots {
 		r.engines = append(r.engines, quarantine{due: loop.NoTick})
+		r.syncs = append(r.syncs, engineSync{version: loop.NoVersion})
 		r.engineOf = append(r.engineOf, slices.Repeat([]int32{int32(i)}, n)...)
 	}
 	c := r.cfg.Concurrency()
@@ -335,7 +339,6 @@ func (r *Runtime) measureGroups(c *completion) {
 func (r *Runtime) step(c *completion) {
 	c.event.Time = max(c.event.Time, r.now)
 	r.now = c.event.Time
-	r.began = true
 	r.remember(c.event)
 	r.noteStep(c)
 	m := &c.measured
@@ -362,6 +365,8 @@ func (r *Runtime) step(c *completion) {
 		}
 	}
 	r.watchEngine(c)
+	r.watchSync(c.event, actions)
+	r.began = true
 	r.watchProgress(c.event, actions)
 	r.afterEvent(c)
 }
