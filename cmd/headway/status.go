@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// statusCmd shows the state of a control plane.
+type statusCmd struct {
+	output
+	Server    string  `arg:"" optional:"" name:"url" default:"http://127.0.0.1:7070" help:"Address of the control plane, or the run directory of one on this machine."`
+	TokenFile string  `placeholder:"FILE" help:"A file with the token alone, or the server's token file (default: the variable HEADWAY_TOKEN)."`
+	CA        string  `name:"ca" placeholder:"FILE" help:"Certificate (PEM) that signed the server's, where the system does not know it."`
+	Watch     bool    `short:"w" help:"Show it again and again, until Ctrl-C."`
+	Every     float64 `default:"2" placeholder:"SECONDS" help:"Time between two looks with --watch."`
+}
+
+// statusBytesMax bounds a status: a server that sends more is not a control plane.
+const statusBytesMax = 16 << 20
+
+// Run asks once, or until it is interrupted.
+func (c *statusCmd) Run(a *app) error {
+	if !(c.Every >= 0.1 && c.Every <= 3600) {
+		return usageError("it is in seconds", "--every %g is not between 0.1 and 3600", c.Every)
+	}
+	client, err := newStatusClient(a, c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return c.look(ctx, a, client)
+}
+
+// look shows the status, under --watch until the context ends.
+func (c *statusCmd) look(ctx context.Context, a *app, client *statusClient) error {
+	view := newStatusView(a)
+	for first := true; ; first = false {
+		status, text, err := client.get(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && (first || !c.Watch):
+			return err
+		case err != nil:
+			complain(a.Stderr, err) // it may come back
+		case c.JSON && c.Watch:
+			err = writeLine(a.Stdout, text)
+		case c.JSON:
+			err = printJSON(a.Stdout, json.RawMessage(text))
+		default:
+			err = view.show(status, c.Watch)
+		}
+		if !c.Watch || err != nil && errors.Is(err, syscall.EPIPE) {
+			return err
+		}
+		timer := time.NewTimer(time.Duration(c.Every * float64(time.Second)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+func writeLine(w io.Writer, text []byte) error {
+	_, err := fmt.Fprintf(w, "%s\n", strings.TrimSpace(string(text)))
+	return err
+}
+
+// statusClient asks one control plane.
+type statusClient struct {
+	http  *http.Client
+	base  *url.URL
+	token string
+}
+
+func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
+	base, err := serverURL(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	token := a.Getenv("HEADWAY_TOKEN")
+	if c.TokenFile != "" {
+		if token, err = readToken(c.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if token != "" && base.Scheme == "http" && !ownMachine(base.Hostname()) {
+		fmt.Fprintf(a.Stderr, "headway: the token goes to %s unencrypted; serve with TLS and use https\n", base.Host)
+	}
+	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, Proxy: http.ProxyFromEnvironment}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, usageError("name the certificate that signed the server's", "--ca: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, usageError("name the certificate that signed the server's", "--ca %s: holds no PEM certificate", c.CA)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &statusClient{base: base, token: token, http: &http.Client{Transport: transport, Timeout: 15 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+}
+
+// serverURL reads an address: a URL, HOST:PORT, or a run directory whose control plane said its own.
+func serverURL(given string) (*url.URL, error) {
+	hint := "want http://HOST:PORT, https://HOST:PORT, or the run directory of a control plane on this machine"
+	if text, err := os.ReadFile(filepath.Join(given, addressFile)); err == nil {
+		var said struct {
+			URL string `json:"url"`
+		}
+		if json.Unmarshal(text, &said) != nil || said.URL == "" {
+			return nil, usageError(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
+		}
+		given = said.URL
+	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
+		return nil, usageError(hint, "%s has no %s: no control plane was started there", given, addressFile)
+	}
+	if !strings.Contains(given, "://") {
+		given = "http://" + given
+	}
+	base, err := url.Parse(given)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" {
+		return nil, usageError(hint, "%q is not the address of a control plane", given)
+	}
+	return base, nil
+}
+
+func ownMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// readToken reads a file with a token alone, or takes the one that may least from a server's.
+func readToken(path string) (string, error) {
+	hint := "want a file with the token alone, or the server's token file (lines \"ROLE TOKEN\")"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", usageError(hint, "--token-file: %w", err)
+	}
+	best, rank := "", 0
+	ranks := map[string]int{"viewer": 5, "engine": 4, "environment": 3, "trainer": 2, "admin": 1}
+	lines := 0
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		lines++
+		switch {
+		case len(fields) == 1 && lines == 1:
+			best, rank = fields[0], 6
+		case len(fields) == 2 && ranks[fields[0]] > rank:
+			best, rank = fields[1], ranks[fields[0]]
+		}
+	}
+	if best == "" || rank == 6 && lines > 1 {
+		return "", usageError(hint, "--token-file %s has no token", path)
+	}
+	return best, nil
+}
+
+// get asks for the status.
+func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error) {
+	var status protocol.Status
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("/api/v1/status").String(), nil)
+	if err != nil {
+		return status, nil, err
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return status, nil, c.unreachable(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, statusBytesMax))
+	if err != nil {
+		return status, nil, c.unreachable(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return status, nil, c.refused(response.StatusCode, text)
+	}
+	if err := json.Unmarshal(text, &status); err != nil || status.State == "" {
+		return status, nil, c.stranger()
+	}
+	return status, text, nil
+}
+
+// unreachable says why nothing was heard, and what to do.
+func (c *statusClient) unreachable(err error) error {
+	var refused *net.OpError
+	var name *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return runError("start one with headway serve, or name its address: headway status http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
+	case errors.As(err, &name):
+		return runError("look at the name's spelling", "%s: %w", c.base, name)
+	case strings.Contains(err.Error(), "malformed HTTP response"):
+		return runError("a server with TLS answers to https://", "%s does not answer in HTTP", c.base)
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return runError("a server without TLS answers to http://", "%s does not speak TLS", c.base)
+	case strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:"):
+		return runError("name the certificate that signed it: --ca FILE", "%s has a certificate that is not trusted: %w", c.base, err)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return runError("look at its load and at the network between", "%s does not answer in time", c.base)
+	case errors.As(err, &refused):
+		return runError("look at the network between", "%s cannot be reached: %w", c.base, refused)
+	}
+	return runError("look at its log", "%s broke the connection off: %w", c.base, err)
+}
+
+// refused says what an answer other than 200 means.
+func (c *statusClient) refused(code int, text []byte) error {
+	var body protocol.ErrorBody
+	known := json.Unmarshal(text, &body) == nil && body.Error.Code != ""
+	if !known {
+		if code == http.StatusBadRequest && strings.Contains(string(text), "HTTPS server") {
+			return runError("it answers to https://", "%s serves TLS", c.base)
+		}
+		return c.stranger()
+	}
+	message := plainText(body.Error.Message)
+	switch body.Error.Code {
+	case protocol.CodeUnauthorized:
+		if c.token == "" {
+			return runError("name one with --token-file FILE, or in the variable HEADWAY_TOKEN", "%s asks for a token", c.base)
+		}
+		return runError("take one of the server's token file; it reads the file at its start", "%s does not know the token", c.base)
+	case protocol.CodeUnavailable:
+		return runError("try again", "%s: %s", c.base, message)
+	}
+	return runError("look at the server's log", "%s: %s", c.base, message)
+}
+
+func (c *statusClient) stranger() error {
+	return runError("name the address of headway serve", "what answers at %s is not a control plane of headway", c.base)
+}

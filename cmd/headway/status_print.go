@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/report"
+)
+
+// statusView prints statuses for people.
+type statusView struct {
+	to     io.Writer
+	width  int
+	live   bool // a terminal, where colours and clearing mean something
+	colour bool
+}
+
+// The widths that lines are wrapped to: narrower than the least nothing is readable.
+const (
+	statusWidth    = 100
+	statusWidthMin = 32
+	statusLabel    = 11
+)
+
+func newStatusView(a *app) *statusView {
+	v := &statusView{to: a.Stdout, width: statusWidth}
+	if a.IsTerminal(a.Stdout) {
+		v.live = a.Getenv("TERM") != "dumb"
+		v.colour = v.live && a.Getenv("NO_COLOR") == ""
+		if file, ok := a.Stdout.(*os.File); ok {
+			if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+				v.width = min(max(width-1, statusWidthMin), statusWidth)
+			}
+		}
+	}
+	return v
+}
+
+// show prints one status; on a terminal that is watched, over the one before.
+func (v *statusView) show(s protocol.Status, watched bool) error {
+	var page bytes.Buffer
+	v.page(&page, s)
+	switch {
+	case watched && v.live:
+		_, err := fmt.Fprintf(v.to, "\x1b[H\x1b[2J%s", page.Bytes())
+		return err
+	case watched:
+		page.WriteByte('\n')
+	}
+	_, err := v.to.Write(page.Bytes())
+	return err
+}
+
+// page lays a status out.
+func (v *statusView) page(to io.Writer, s protocol.Status) {
+	p := &statusPage{to, v}
+	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
+	p.line("version", "%s", versionWords(s))
+	p.stall(s)
+	p.line("queue", "%s %d of %d groups; a batch takes %d", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, s.Queue.BatchGroups)
+	p.line("", "%d groups are open, %d held back", s.Queue.LiveGroups, s.Queue.HeldGroups)
+	p.line("rollouts", "%s", ledgerWords(s.Ledger))
+	p.line("ended", "%s", endedWords(s.Ledger))
+	if !s.Ledger.Balanced {
+		p.line("", "%s", p.loud("the ledger does not balance: this is a defect, and the log has the place"))
+	}
+	p.line("trainer", "%s", trainerWords(s.Trainer))
+	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
+		p.line("workers", "%s", workerWords(w))
+	}
+	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s%s",
+		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy), bindingWords(s.Binding))
+	p.engines(s.Engines)
+	if y := s.Sync; y != nil {
+		p.line("sync", "version %d was served everywhere %s after its publish (load %s, wait %s, switch %s)", y.Version,
+			shortSeconds(y.TotalS), shortSeconds(y.LoadS), shortSeconds(y.WaitS), shortSeconds(y.SwitchS))
+	}
+	p.line("disk", "%s", p.disk(s.Disk))
+	if r := s.Recovery; r != nil {
+		p.line("recovery", "%s", recoveryWords(*r))
+	}
+	p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
+}
+
+// statusPage writes labelled lines, wrapped to the width.
+type statusPage struct {
+	to io.Writer
+	v  *statusView
+}
+
+func (p *statusPage) line(label, format string, args ...any) {
+	indent := strings.Repeat(" ", statusLabel)
+	lines := wrapWords(fmt.Sprintf(format, args...), p.v.width-statusLabel)
+	for i, line := range lines {
+		if i == 0 {
+			fmt.Fprintf(p.to, "%-*s%s\n", statusLabel, label, line)
+		} else {
+			fmt.Fprintf(p.to, "%s%s\n", indent, line)
+		}
+	}
+}
+
+// loud marks what must not be overlooked; on a terminal in colour. Words keep it together
+// when they are wrapped.
+func (p *statusPage) loud(text string) string {
+	if !p.v.colour {
+		return text
+	}
+	words := strings.Fields(text)
+	for i := range words {
+		words[i] = "\x1b[1;31m" + words[i] + "\x1b[0m"
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *statusPage) state(state string) string {
+	if state == "running" || state == "stopped" {
+		return state
+	}
+	return p.loud(strings.ToUpper(plainText(state)))
+}
+
+// stall comes before everything that is well.
+func (p *statusPage) stall(s protocol.Status) {
+	if s.Stall == nil {
+		return
+	}
+	p.line("STALLED", "%s", p.loud("no progress for "+lastingWords(s.Stall.SinceS)))
+	for _, f := range s.Stall.Findings {
+		p.line("", "- %s: %s", p.loud(plainText(f.Code)), plainText(f.Message))
+	}
+}
+
+func (p *statusPage) bar(n, of int) string {
+	width := min(20, (p.v.width-statusLabel)/2-2)
+	full := 0
+	if of > 0 {
+		full = min(width, int(math.Round(float64(width)*float64(n)/float64(of))))
+	}
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}
+
+// enginesMax is how many engines are listed; more are counted.
+const enginesMax = 16
+
+func (p *statusPage) engines(all []protocol.Engine) {
+	states := map[string]int{}
+	for i, e := range all {
+		states[e.State]++
+		if i >= enginesMax {
+			continue
+		}
+		label := ""
+		if i == 0 {
+			label = "engines"
+		}
+		state := plainText(e.State)
+		if state == "lost" || state == "quarantined" {
+			state = p.loud(state)
+		}
+		stages := ""
+		for _, stage := range e.Stages {
+			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, plainText(stage.State))
+		}
+		p.line(label, "%s (%s) %s at version %d, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, e.Version, e.Active, e.Slots, stages)
+	}
+	if more := len(all) - enginesMax; more > 0 {
+		var words []string
+		for _, state := range slices.Sorted(maps.Keys(states)) {
+			words = append(words, fmt.Sprintf("%d %s", states[state], plainText(state)))
+		}
+		p.line("", "and %d more; of all, %s", more, strings.Join(words, ", "))
+	}
+}
+
+func (p *statusPage) disk(d protocol.Disk) string {
+	text := fmt.Sprintf("log %s and payloads %s of %s; weights %s", byteWords(d.LogBytes), byteWords(d.PayloadBytes), byteWords(d.BytesMax), byteWords(d.WeightsBytes))
+	if d.Full {
+		text += " · " + p.loud("FULL: writes wait for room")
+	}
+	return text
+}
+
+func versionWords(s protocol.Status) string {
+	switch {
+	case s.Version < 0:
+		return "none yet"
+	case s.Steps > 0:
+		return fmt.Sprintf("%d of %d train steps", s.Version, s.Steps)
+	}
+	return fmt.Sprint(s.Version)
+}
+
+func ledgerWords(l protocol.Ledger) string {
+	return fmt.Sprintf("%s in flight · %s waiting for their group · %s queued · %s leased",
+		report.Count(l.InFlight), report.Count(l.Waiting), report.Count(l.Queued), report.Count(l.Leased))
+}
+
+func endedWords(l protocol.Ledger) string {
+	words := []string{report.Count(l.Trained) + " trained"}
+	for _, end := range []struct {
+		n    int64
+		word string
+	}{{l.Evicted, "evicted"}, {l.Discarded, "discarded"}, {l.Filtered, "filtered"}, {l.Pruned, "pruned"}, {l.Cancelled, "cancelled"}, {l.Failed, "failed"}} {
+		if end.n > 0 {
+			words = append(words, report.Count(end.n)+" "+end.word)
+		}
+	}
+	return strings.Join(words, " · ") + " of " + report.Count(l.Admitted) + " admitted"
+}
+
+func trainerWords(t protocol.Trainer) string {
+	text := plainText(t.State)
+	if t.Name != "" {
+		text = plainText(t.Name) + " · " + text
+	}
+	if t.Lease != 0 {
+		text += fmt.Sprintf(" · batch %d", t.Lease)
+	}
+	if t.WorldSize > 1 {
+		text += fmt.Sprintf(" · %d ranks", t.WorldSize)
+	}
+	if t.Name != "" {
+		text += fmt.Sprintf(" · last heard of %s ago", shortSeconds(t.SilentS))
+	}
+	return text + fmt.Sprintf(" · idle %.0f %%", 100*t.IdleRatio)
+}
+
+func workerWords(w protocol.Workers) string {
+	text := fmt.Sprintf("%d known · %d rollouts claimed · %d wait for one", w.Known, w.Claimed, w.Offered)
+	if len(w.Silent) > 0 {
+		names := make([]string, len(w.Silent))
+		for i, name := range w.Silent {
+			names[i] = plainText(name)
+		}
+		text += " · silent: " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+func bindingWords(binding string) string {
+	if binding == "" {
+		return ""
+	}
+	return " · limited by " + plainText(binding)
+}
+
+func recoveryWords(r protocol.Recovery) string {
+	text := fmt.Sprintf("took %s: a snapshot and %s events after it", shortSeconds(r.WallS), report.Count(r.Events))
+	if r.Takeover {
+		text += " · taken over from another process"
+	}
+	if r.Restarts > 1 {
+		text += fmt.Sprintf(" · the run's %d recoveries in all", r.Restarts)
+	}
+	return text
+}
+
+// plainText takes control characters out of what a server says: a terminal obeys them.
+func plainText(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c) {
+			return '?'
+		}
+		return c
+	}, s)
+}
+
+// wrapWords breaks a text between words; a word that is wider stands alone.
+func wrapWords(text string, width int) []string {
+	var lines []string
+	line, used := "", 0
+	for _, word := range strings.Fields(text) {
+		wide := wordWidth(word)
+		switch {
+		case line == "":
+			line, used = word, wide
+		case used+1+wide <= width:
+			line, used = line+" "+word, used+1+wide
+		default:
+			lines = append(lines, line)
+			line, used = word, wide
+		}
+	}
+	return append(lines, line)
+}
+
+// wordWidth counts a word's characters without its colours.
+func wordWidth(word string) int {
+	word = strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(word)
+	return utf8.RuneCountInString(word)
+}
+
+// lastingWords writes a long time for people.
+func lastingWords(seconds float64) string {
+	return (time.Duration(seconds) * time.Second).String()
+}
+
+// shortSeconds writes a short time with two digits or so.
+func shortSeconds(seconds float64) string {
+	switch {
+	case seconds < 1:
+		return fmt.Sprintf("%.0f ms", seconds*1000)
+	case seconds < 60:
+		return fmt.Sprintf("%.1f s", seconds)
+	}
+	return lastingWords(seconds)
+}
+
+func byteWords(n int64) string {
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < 4 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.3g %s", value, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// shownPlane is a control plane with a state of a test's choice.
+type shownPlane struct{ state protocol.Status }
+
+func (p *shownPlane) Status() protocol.Status                     { return p.state }
+func (p *shownPlane) Engines() []protocol.EngineVersion           { return nil }
+func (p *shownPlane) Ready() error                                { return nil }
+func (p *shownPlane) Subscribe(ctx context.Context) <-chan []byte { return nil }
+
+func busyStatus() protocol.Status {
+	return protocol.Status{
+		Run: "reverse", State: "running", Version: 17, Steps: 200, Policy: "bounded", Binding: "rollout", UptimeS: 3723,
+		Ledger:    protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
+		Queue:     protocol.Queue{Groups: 16, CapacityGroups: 32, HeldGroups: 1, LiveGroups: 20, BatchGroups: 16},
+		Engines:   []protocol.Engine{{Name: "e0", Kind: "embedded", Version: 17, State: "serving", Active: 30, Slots: 32, Stages: []protocol.EngineVersion{{Stage: 1, Version: 16, State: "loading"}}}, {Name: "e1", Kind: "embedded", Version: 16, State: "lost", Slots: 32}},
+		Trainer:   protocol.Trainer{Name: "torch", State: "training", Lease: 18, SilentS: 1.25, IdleRatio: 0.031, WorldSize: 2},
+		Workers:   protocol.Workers{Known: 3, Claimed: 60, Offered: 4, Silent: []string{"w3"}},
+		Staleness: protocol.Staleness{Mean: 1.4, PQS: 0.9, IQS: 0.5, P50: 1, P95: 3, Max: 4},
+		Sync:      &protocol.Sync{Version: 17, LoadS: 0.031, WaitS: 0.002, SwitchS: 0.001, TotalS: 0.04},
+		Recovery:  &protocol.Recovery{SnapshotSeq: 100, Events: 1234, WallS: 0.42, Takeover: true, Restarts: 2},
+		Writer:    protocol.Writer{Name: "node-a", Epoch: 3},
+		Disk:      protocol.Disk{LogBytes: 12 << 20, PayloadBytes: 34 << 20, WeightsBytes: 1 << 30, BytesMax: 9 << 30},
+	}
+}
+
+// serveStatus serves a status with the real server and returns its address.
+func serveStatus(t *testing.T, status protocol.Status, o api.Options) string {
+	t.Helper()
+	server, err := api.New(o, api.Ports{Plane: &shownPlane{status}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewUnstartedServer(server.Handler())
+	if o.TLS != nil {
+		listener.TLS = o.TLS
+		listener.StartTLS()
+	} else {
+		listener.Start()
+	}
+	t.Cleanup(listener.Close)
+	return listener.URL
+}
+
+// askStatus runs headway status.
+func askStatus(t *testing.T, arguments ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	t.Setenv("HEADWAY_TOKEN", "")
+	var out, diagnostics bytes.Buffer
+	code = Main(append([]string{"status"}, arguments...), strings.NewReader(""), &out, &diagnostics)
+	return out.String(), diagnostics.String(), code
+}
+
+func TestStatusTable(t *testing.T) {
+	stdout, stderr, code := askStatus(t, serveStatus(t, busyStatus(), api.Options{}))
+	want := `run        reverse · running · up 1h2m3s
+version    17 of 200 train steps
+queue      [##########..........] 16 of 32 groups; a batch takes 16
+           20 groups are open, 1 held back
+rollouts   60 in flight · 12 waiting for their group · 128 queued · 128 leased
+ended      11 700 trained · 10 filtered · 7 failed of 12 045 admitted
+trainer    torch · training · batch 18 · 2 ranks · last heard of 1.2 s ago · idle 3 %
+workers    3 known · 60 rollouts claimed · 4 wait for one · silent: w3
+staleness  mean 1.40 versions (0.90 before the queue, 0.50 in it), p95 3, most 4 · policy bounded ·
+           limited by rollout
+engines    e0 (embedded) serving at version 17, 30 of 32 slots busy · stage 1 at 16 (loading)
+           e1 (embedded) lost at version 16, 0 of 32 slots busy
+sync       version 17 was served everywhere 40 ms after its publish (load 31 ms, wait 2 ms, switch 1
+           ms)
+disk       log 12 MiB and payloads 34 MiB of 9 GiB; weights 1 GiB
+recovery   took 420 ms: a snapshot and 1 234 events after it · taken over from another process · the
+           run's 2 recoveries in all
+writer     node-a, epoch 3
+`
+	if stdout != want || stderr != "" || code != 0 {
+		t.Errorf("got (exit %d, stderr %q)\n%s", code, stderr, stdout)
+	}
+}
+
+// A stall stands before everything else; what a server says cannot command a terminal.
+func TestStatusOfAStall(t *testing.T) {
+	s := busyStatus()
+	s.Run = "rev\x1b[2Jerse\u202e"
+	s.State = "draining"
+	s.Ledger.Balanced = false
+	s.Disk.Full = true
+	s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Code: "no_trainer", Message: "no trainer has ever connected. Start one"}, {Code: "queue_full", Message: "the queue\nis full"}}}
+	stdout, _, code := askStatus(t, serveStatus(t, s, api.Options{}))
+	for _, want := range []string{"rev?[2Jerse? · DRAINING", "STALLED    no progress for 1m40s\n           - no_trainer: no trainer has ever connected. Start one\n           - queue_full: the queue?is full\nqueue ", "does not balance", "FULL: writes wait"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in (exit %d)\n%s", want, code, stdout)
+		}
+	}
+	if strings.Contains(stdout, "\x1b") {
+		t.Error("an escape reaches the terminal")
+	}
+}
+
+// Nothing is wider than a narrow terminal, colours not counted.
+func TestStatusFitsNarrowTerminals(t *testing.T) {
+	s := busyStatus()
+	s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Code: "no_trainer", Message: "no trainer has ever connected. Start one"}}}
+	for range 30 {
+		s.Engines = append(s.Engines, protocol.Engine{Name: "e", State: "serving"})
+	}
+	for _, width := range []int{40, 60, 99} {
+		for _, colour := range []bool{false, true} {
+			var out bytes.Buffer
+			v := &statusView{to: &out, width: width, live: true, colour: colour}
+			if err := v.show(s, false); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if n := wordWidth(strings.TrimRight(line, "\n")); n > width {
+					t.Errorf("width %d: %d characters: %q", width, n, line)
+				}
+			}
+			if strings.Contains(out.String(), "\x1b") != colour || !utf8.Valid(out.Bytes()) {
+				t.Errorf("colour %v: %q", colour, out.String())
+			}
+			if !strings.Contains(out.String(), "and 16 more") {
+				t.Errorf("engines are not counted: %s", out.String())
+			}
+		}
+	}
+}
+
+func TestStatusJSON(t *testing.T) {
+	stdout, _, code := askStatus(t, "--json", serveStatus(t, busyStatus(), api.Options{}))
+	var s protocol.Status
+	if err := json.Unmarshal([]byte(stdout), &s); err != nil || code != 0 || s.Ledger.Trained != 11700 || s.Sync.Version != 17 {
+		t.Errorf("exit %d, %v: %s", code, err, stdout)
+	}
+}
+
+// Whatever is at the other end, what is wrong and what to do are said.
+func TestStatusErrors(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello") }))
+	defer other.Close()
+	object := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"ok"}`) }))
+	defer object.Close()
+	missing := httptest.NewServer(http.NotFoundHandler())
+	defer missing.Close()
+	elsewhere := httptest.NewServer(http.RedirectHandler("http://example.org/", http.StatusFound))
+	defer elsewhere.Close()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := closed.Addr().String()
+	closed.Close()
+	tokens, err := api.ParseTokens(strings.NewReader("viewer 0123456789abcdef\ntrainer fedcba9876543210"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded := serveStatus(t, busyStatus(), api.Options{Tokens: tokens})
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "tokens")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		arguments []string
+		code      int
+		says      string
+	}{
+		"nobody":         {[]string{nobody}, 1, "nothing listens at http://" + nobody + ": connection refused\n  start one with headway serve"},
+		"a page":         {[]string{other.URL}, 1, "is not a control plane of headway"},
+		"an object":      {[]string{object.URL}, 1, "is not a control plane of headway"},
+		"404":            {[]string{missing.URL}, 1, "is not a control plane of headway"},
+		"redirect":       {[]string{elsewhere.URL}, 1, "is not a control plane of headway"},
+		"TLS by http":    {[]string{strings.Replace(secure.URL, "https", "http", 1)}, 1, "serves TLS\n  it answers to https://"},
+		"http by TLS":    {[]string{strings.Replace(other.URL, "http", "https", 1)}, 1, "does not speak TLS"},
+		"unknown signer": {[]string{secure.URL}, 1, "--ca FILE"},
+		"no token":       {[]string{guarded}, 1, "asks for a token\n  name one with --token-file"},
+		"wrong token":    {[]string{guarded, "--token-file", file("not-a-known-token")}, 1, "does not know the token"},
+		"token file":     {[]string{guarded, "--token-file", file("# nothing")}, 2, "has no token"},
+		"no token file":  {[]string{guarded, "--token-file", "/no/such"}, 2, "no such file"},
+		"right token":    {[]string{guarded, "--token-file", file("0123456789abcdef\n")}, 0, ""},
+		"server's file":  {[]string{guarded, "--token-file", file("trainer fedcba9876543210\nviewer 0123456789abcdef\n")}, 0, ""},
+		"no address":     {[]string{"http://"}, 2, "is not the address"},
+		"a secret in it": {[]string{"http://user:pass@host"}, 2, "is not the address"},
+		"another scheme": {[]string{"ftp://host"}, 2, "is not the address"},
+		"a folder":       {[]string{t.TempDir()}, 2, "no control plane was started there"},
+		"every":          {[]string{guarded, "--every", "0"}, 2, "--every 0"},
+		"no CA":          {[]string{secure.URL, "--ca", file("x")}, 2, "holds no PEM certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := askStatus(t, c.arguments...)
+			if code != c.code || !strings.Contains(stderr, c.says) {
+				t.Errorf("exit %d, want %d; stderr %q, want %q", code, c.code, stderr, c.says)
+			}
+			if strings.Contains(stderr, "0123456789abcdef") || code != 0 && stdout != "" {
+				t.Errorf("said %q and %q", stdout, stderr)
+			}
+		})
+	}
+}
+
+// An address comes from the run directory, too, and TLS is trusted by --ca.
+func TestStatusOfARunDirectory(t *testing.T) {
+	source := httptest.NewUnstartedServer(nil)
+	source.StartTLS()
+	certificate := source.TLS.Certificates[0]
+	source.Close()
+	address := serveStatus(t, busyStatus(), api.Options{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}})
+	dir := t.TempDir()
+	said, _ := json.Marshal(map[string]any{"url": address, "pid": 1})
+	ca := filepath.Join(dir, "ca.pem")
+	for path, text := range map[string][]byte{filepath.Join(dir, addressFile): said, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdout, stderr, code := askStatus(t, dir, "--ca", ca)
+	if code != 0 || !strings.HasPrefix(stdout, "run        reverse") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// Watching goes on while the server is away, and ends with the context.
+func TestStatusWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch asked++; asked {
+		case 2:
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		case 4:
+			cancel()
+		}
+		_ = json.NewEncoder(w).Encode(busyStatus())
+	}))
+	defer server.Close()
+	var out, diagnostics bytes.Buffer
+	a := &app{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &diagnostics, IsTerminal: func(s any) bool { return s == io.Writer(&out) },
+		Getenv: func(string) string { return "" }, Now: time.Now}
+	c := &statusCmd{Server: server.URL, Watch: true, Every: 0.1}
+	client, err := newStatusClient(a, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.look(ctx, a, client); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(out.String(), "\x1b[H\x1b[2J"); n != 2 || !strings.Contains(diagnostics.String(), "not a control plane") {
+		t.Errorf("showed %d times, said %q", n, diagnostics.String())
+	}
+}
