@@ -26,14 +26,14 @@ func Append(dst []byte, s *live.Sample) []byte {
 	dst = appendID(dst, s.ID)
 	dst = binary.AppendUvarint(dst, uint64(len(s.Tokens)))
 	for _, t := range s.Tokens {
-		dst = binary.AppendVarint(dst, int64(t))
+		dst = appendShort(dst, int64(t))
 	}
 	dst = append(dst, s.LossMask...)
 	for _, p := range s.Logprobs {
 		dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(p))
 	}
 	for _, v := range s.Versions {
-		dst = binary.AppendVarint(dst, int64(v))
+		dst = appendShort(dst, int64(v))
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s.Reward))
 	dst = append(dst, flag(s.Exact)|flag(s.Truncated)<<1)
@@ -48,6 +48,21 @@ func Append(dst []byte, s *live.Sample) []byte {
 		dst = binary.AppendVarint(dst, int64(p.Version))
 	}
 	return dst
+}
+
+// appendShort is binary.AppendVarint, faster for numbers of up to three bytes, as token ids
+// and versions are.
+func appendShort(dst []byte, v int64) []byte {
+	u := uint64(v<<1) ^ uint64(v>>63)
+	switch {
+	case u < 1<<7:
+		return append(dst, byte(u))
+	case u < 1<<14:
+		return append(dst, byte(u)|0x80, byte(u>>7))
+	case u < 1<<21:
+		return append(dst, byte(u)|0x80, byte(u>>7)|0x80, byte(u>>14))
+	}
+	return binary.AppendUvarint(dst, u)
 }
 
 func flag(b bool) byte {
@@ -94,6 +109,32 @@ func (f *fields) length() int {
 	return int(v)
 }
 
+// varints fills dst; it is varint for many, faster for numbers of up to three bytes.
+func varints[T ~int32 | ~int64](f *fields, dst []T) {
+	b := f.rest
+	for i := range dst {
+		var u uint64
+		switch {
+		case len(b) > 0 && b[0] < 0x80:
+			u, b = uint64(b[0]), b[1:]
+		case len(b) > 1 && b[1] < 0x80:
+			u, b = uint64(b[0]&0x7f)|uint64(b[1])<<7, b[2:]
+		case len(b) > 2 && b[2] < 0x80:
+			u, b = uint64(b[0]&0x7f)|uint64(b[1]&0x7f)<<7|uint64(b[2])<<14, b[3:]
+		default:
+			long, n := binary.Uvarint(b)
+			if n <= 0 {
+				f.fail()
+				clear(dst[i:])
+				return
+			}
+			u, b = long, b[n:]
+		}
+		dst[i] = T(int64(u>>1) ^ -int64(u&1))
+	}
+	f.rest = b
+}
+
 func (f *fields) bytes(n int) []byte {
 	if n > len(f.rest) {
 		f.fail()
@@ -134,18 +175,14 @@ func Decode(body []byte) (live.Sample, error) {
 	s := live.Sample{ID: f.id()}
 	n := f.length()
 	s.Tokens = make([]int32, n)
-	for i := range s.Tokens {
-		s.Tokens[i] = int32(f.varint())
-	}
+	varints(&f, s.Tokens)
 	s.LossMask = append([]uint8{}, f.bytes(n)...)
 	s.Logprobs = make([]float32, n)
-	for i := range s.Logprobs {
-		s.Logprobs[i] = f.float32()
+	for i, raw := 0, f.bytes(4*n); i+1 <= len(raw)/4; i++ {
+		s.Logprobs[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
 	s.Versions = make([]loop.Version, n)
-	for i := range s.Versions {
-		s.Versions[i] = loop.Version(f.varint())
-	}
+	varints(&f, s.Versions)
 	s.Reward = f.float32()
 	if flags := f.bytes(1); flags != nil {
 		s.Exact, s.Truncated = flags[0]&1 != 0, flags[0]&2 != 0
