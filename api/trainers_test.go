@@ -50,6 +50,12 @@ type school struct {
 
 func newSchool(t testing.TB, options api.Options) *school {
 	t.Helper()
+	return newSchoolOf(t, options, 2)
+}
+
+// newSchoolOf has a model of so many values.
+func newSchoolOf(t testing.TB, options api.Options, values int) *school {
+	t.Helper()
 	s := &school{t: t, plane: &served{}, shared: t.TempDir()}
 	var err error
 	s.store, err = weights.Open(t.TempDir(), weights.Options{Directories: []string{s.shared}})
@@ -57,7 +63,7 @@ func newSchool(t testing.TB, options api.Options) *school {
 	began := time.Now()
 	s.trainer, err = trainer.New(trainer.Options{Weights: s.store, Clock: func() int64 { return int64(time.Since(began)) }, Vocabulary: 50_000,
 		Initial: func(ctx context.Context) error {
-			return s.store.Publish(ctx, live.Publication{Version: 0, Model: []live.Tensor{{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}}})
+			return s.store.Publish(ctx, live.Publication{Version: 0, Model: []live.Tensor{{Name: "w", Shape: []int{values}, Data: make([]float32, values)}}})
 		}})
 	s.must(err)
 	s.must(s.trainer.Initialize(t.Context()))
