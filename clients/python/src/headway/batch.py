@@ -238,10 +238,10 @@ def _metadata(text: str) -> Metadata:
     try:
         said = json.loads(text)
         stamps = tuple(
-            GroupStamp(**{k: int(s[k]) for k in GroupStamp.__dataclass_fields__})
-            for s in said.pop("stamps", None) or ()
+            GroupStamp(**{k: int(s[k]) for k in GroupStamp.__dataclass_fields__}) for s in said.pop("stamps") or ()
         )
-        known = {k: said[k] for k in Metadata.__dataclass_fields__ if k != "stamps"}
+        kinds = {"kind": str, "deadline_s": float, "staleness_mean": float}
+        known = {k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k != "stamps"}
         return Metadata(**known, stamps=stamps)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"the batch's header says nothing of its lease that can be read: {error!r}") from error

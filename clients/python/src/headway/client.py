@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import httpx
 import numpy as np
 
 from . import batch as batches
@@ -21,7 +22,7 @@ from . import errors, tensors
 from .batch import Batch
 from .lease import Renewal
 from .tensors import Array
-from .transport import Transport
+from .transport import Transport, refusal
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
@@ -207,20 +208,15 @@ class Client:
                         break
                     if response.status_code >= 300:
                         response.read()
-                        raise _refused(response)
+                        raise refusal(response)
                     if have and response.status_code != 206:
                         out.truncate(0)
-                    for chunk in response.iter_bytes(1 << 20):
+                    for chunk in response.iter_bytes():
                         out.write(chunk)
                 break
-            except Exception as error:
-                later = not isinstance(error, errors.HeadwayError) or isinstance(
-                    error, (errors.Unavailable, errors.Busy)
-                )
-                if isinstance(error, OSError) or not later or time.monotonic() > deadline:
-                    raise
+            except (httpx.TransportError, errors.Unavailable, errors.Busy):
                 self._transport.another()
-                if self._transport.stopped.wait(0.2):
+                if time.monotonic() > deadline or self._transport.stopped.wait(0.2):
                     raise
         part.replace(path)
 
@@ -511,12 +507,6 @@ def _metrics(metrics: Mapping[str, float] | None) -> dict[str, dict[str, float]]
             raise errors.Invalid(f"the metric {name!r} is {number}: metrics are finite", detail={"metric": name})
         out[name] = number
     return {"metrics": out}
-
-
-def _refused(response: Any) -> errors.HeadwayError:
-    from .transport import refusal
-
-    return refusal(response)
 
 
 __all__ = ["Client", "connect"]

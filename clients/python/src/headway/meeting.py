@@ -33,14 +33,14 @@ class RendezvousReply:
 
 
 def rendezvous(
-    url: str | Sequence[str], name: str, role: str, *, member: str | None = None, ranks: int = 1,
+    url: str | Sequence[str], name: str, role: str, *, member: str | None = None, ranks: int = 1, engines: int = 0,
     address: str | None = None, backend: str = "gloo", epoch: int = 0, wait_s: float = 60.0,
     patience_s: float = 600.0, token: str | None = None, verify: bool | str = True,
 ) -> RendezvousReply:  # fmt: skip
     """Meet at `name` and return when all are there, to all at once.
 
     `role` is "trainer" or "engine". The trainer says the `address`, host:port, that it will listen on; without
-    one a free port of this host is taken. `epoch` is the one that the member was in, 0 for a new one.
+    one a free port of this host is taken; `engines` is how many it expects, 0 for the server's setting. `epoch` is the one that the member was in; 0 for a new one, as after its process group broke.
     """
     if role not in ("trainer", "engine"):
         raise errors.Invalid(f"the role {role!r} cannot be: want trainer or engine")
@@ -52,6 +52,8 @@ def rendezvous(
     }  # fmt: skip
     if address is not None:
         message["address"] = address
+    if engines:
+        message["engines"] = engines
     transport = Transport(
         url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
     )

@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ca", help="PEM file of the authority that signed the server's certificate")
     said = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a request otherwise
     sys.path.insert(0, os.getcwd())
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,0 +1,259 @@
+"""The protocol of a trainer against a server whose faults are chosen; `test_serve.py` has the real one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from faulty import CONNECTED, Reply, Request, Server, as_json, body, refusal, serving
+
+import headway
+from headway import tensors
+
+LEASE, RENEW = "/api/v1/batches/lease", "/api/v1/batches/11/renew"
+WEIGHTS = {"w": np.ones(3, np.float32)}
+
+
+def model(value: float = 1.0) -> bytes:
+    return b"".join(bytes(c) for c in tensors.File("m", {"w": np.full(3, value, np.float32)}).chunks())
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Version 3 is there, and one batch that starts from it; then the run ends."""
+    with serving() as made:
+        state = {"version": 3, "manifest": {"files": [{"name": "model.safetensors"}, {"name": "optimizer.safetensors"}]}}
+        made.routes["GET /api/v1/weights/latest"] = lambda _: as_json(state)
+        made.routes["GET /api/v1/weights/3"] = lambda _: as_json(state)
+        made.routes["GET /api/v1/weights/3/files/model.safetensors"] = lambda _: Reply(body=model())
+        made.routes["GET /api/v1/weights/3/files/optimizer.safetensors"] = lambda _: Reply(body=model(2))
+        made.routes[f"POST {LEASE}"] = once(Reply(body=body()), Reply(205))
+        made.routes[f"POST {RENEW}"] = lambda _: as_json({"deadline_s": 0.05})
+        made.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 4, "existing": False})
+        made.routes["POST /api/v1/batches/11/nack"] = lambda _: Reply(204)
+        made.routes["POST /api/v1/batches/11/ack"] = lambda _: as_json({"version": 4})
+        yield made
+
+
+def once(first: Reply, then: Reply) -> Callable[[Request], Reply]:
+    replies = [first]
+    return lambda _: replies.pop() if replies else then
+
+
+def loaded(server: Server, **options: Any) -> headway.Client:
+    hw = headway.connect(server.url, **options)
+    hw.load()
+    return hw
+
+
+def test_a_run(server: Server) -> None:
+    with headway.connect(server.url) as hw:
+        assert (hw.action, hw.newest, hw.next, hw.version, hw.config) == ("load", 3, 4, -1, {"seed": 1})
+        assert hw.load()["w"].tolist() == [1, 1, 1]
+        assert hw.optimizer()["w"].tolist() == [2, 2, 2]
+        seen = []
+        for batch in hw.batches():
+            seen.append(batch.lease)
+            batch.stamp_forward()
+            assert hw.publish(batch, WEIGHTS, optimizer=WEIGHTS, metrics={"loss": np.float32(0.5)}) == 4
+        assert (seen, hw.version, hw.next) == ([11], 4, 5)
+    sent = server.seen("/api/v1/weights")[0]
+    assert int(sent.headers["Content-Length"]) == len(sent.body)
+    assert b'"forward_version":3,"step_version":3' in sent.body
+    assert b'"metrics":{"loss":0.5}' in sent.body
+    assert sent.body.index(b'name="manifest"') < sent.body.index(b'name="model.safetensors"')
+    assert sent.body.index(b'name="model.safetensors"') < sent.body.index(b'name="optimizer.safetensors"')
+    assert len([t for t in threading.enumerate() if t.name.startswith("headway-lease")]) == 0
+
+
+def test_renewed(server: Server) -> None:
+    server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"deadline_s": 0.05})), Reply(205))
+    with loaded(server) as hw:
+        for batch in hw.batches():
+            server.wait_for(RENEW, 3)
+            assert not batch.expired
+            hw.publish(batch, WEIGHTS)
+        count = len(server.seen(RENEW))
+    assert server.seen(RENEW)[0].json == {"trainer": "trainer", "attempt": 0, "rank": 0}
+    assert len(server.seen(RENEW)) == count
+
+
+def test_lost(server: Server) -> None:
+    """A renewal that is refused marks the batch; its publish raises, and nothing goes on before a load."""
+    server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"deadline_s": 0.05})), Reply(204))
+    server.routes[f"POST {RENEW}"] = lambda _: refusal("expired", 410)
+    server.routes["POST /api/v1/weights"] = lambda _: refusal("expired", 410)
+    with loaded(server) as hw:
+        batches = hw.batches()
+        batch = next(batches)
+        assert batch._renewal is not None
+        assert batch._renewal.lost.wait(20)
+        assert batch.expired
+        with pytest.raises(headway.LeaseExpired):
+            hw.publish(batch, WEIGHTS)
+        with pytest.raises(headway.Conflict, match="load"):
+            next(batches)
+        hw.load()
+        server.routes[f"POST {LEASE}"] = lambda _: Reply(205)
+        assert list(hw.batches()) == []
+
+
+def test_renewal_outlives_a_restart(server: Server) -> None:
+    """A server that is away for a while is no lost lease."""
+    server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"deadline_s": 0.05})), Reply(205))
+    server.routes[f"POST {RENEW}"] = lambda _: Reply(drop=True)
+    with loaded(server) as hw:
+        for batch in hw.batches():
+            server.wait_for(RENEW, 4)
+            server.routes[f"POST {RENEW}"] = lambda _: as_json({"deadline_s": 0.05})
+            server.wait_for(RENEW, 7)
+            assert not batch.expired
+            hw.publish(batch, WEIGHTS)
+
+
+def test_step_s_max(server: Server) -> None:
+    """A trainer that hangs loses its lease."""
+    server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"deadline_s": 0.05})), Reply(205))
+    with loaded(server, step_s_max=0.01) as hw:
+        batch = next(hw.batches())
+        assert batch._renewal is not None
+        batch._renewal._thread.join(timeout=20)
+        assert not batch._renewal._thread.is_alive()
+        assert len(server.seen(RENEW)) <= 1
+
+
+def test_publish_again_is_the_same(server: Server) -> None:
+    """A publish whose answer was lost is sent whole again under one key."""
+    server.routes["POST /api/v1/weights"] = once(Reply(drop=True), as_json({"version": 4, "existing": True}))
+    with loaded(server) as hw:
+        for batch in hw.batches():
+            assert hw.publish(batch, WEIGHTS) == 4
+    first, second = server.seen("/api/v1/weights")
+    assert first.body == second.body
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
+
+
+def test_left_early(server: Server) -> None:
+    """A batch whose loop ends by an exception goes back at once."""
+    with loaded(server) as hw:
+        batches = hw.batches()
+        next(batches)
+        batches.close()  # type: ignore[attr-defined]
+    assert server.seen("/api/v1/batches/11/nack")[0].json["failed"] is False
+
+
+def test_forgotten(server: Server) -> None:
+    with loaded(server) as hw:
+        batches = hw.batches()
+        next(batches)
+        with pytest.raises(headway.Invalid, match="batch 11 was neither published, acked nor nacked"):
+            next(batches)
+
+
+def test_ended_twice(server: Server) -> None:
+    with loaded(server) as hw:
+        batch = next(hw.batches())
+        assert hw.ack(batch, {"loss": 1.0}) == 4
+        for end in (lambda: hw.ack(batch), lambda: hw.nack(batch), lambda: hw.publish(batch, WEIGHTS)):
+            with pytest.raises(headway.Invalid, match="already"):
+                end()
+        assert server.seen("/api/v1/batches/11/ack")[0].json["metrics"] == {"loss": 1.0}
+
+
+def test_nack(server: Server) -> None:
+    with loaded(server) as hw:
+        for batch in hw.batches():
+            hw.nack(batch, "out of memory", failed=True)
+    said = server.seen("/api/v1/batches/11/nack")
+    assert [(r.json["reason"], r.json["failed"]) for r in said] == [("out of memory", True)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "one of"),
+        ({"state_dict": WEIGHTS, "rendezvous": "r"}, "one of"),
+        ({"state_dict": {}}, "empty"),
+        ({"state_dict": {"w": np.array([np.nan], np.float32)}}, "not finite"),
+        ({"state_dict": WEIGHTS, "optimizer": {"m": np.array([np.inf])}}, "optimizer tensor 'm'"),
+        ({"state_dict": WEIGHTS, "metrics": {"loss": float("nan")}}, "metric 'loss'"),
+        ({"weights_dir": "/nonexistent"}, "no .*safetensors"),
+    ],
+)
+def test_refused_before_it_is_sent(server: Server, arguments: dict[str, Any], message: str) -> None:
+    with loaded(server) as hw:
+        batch = next(hw.batches())
+        with pytest.raises(headway.Invalid, match=message):
+            hw.publish(batch, **arguments)
+        assert server.seen("/api/v1/weights") == []
+        hw.publish(batch, WEIGHTS)  # the batch is still ours
+
+
+def test_must_load_first(server: Server) -> None:
+    with headway.connect(server.url) as hw, pytest.raises(headway.Conflict, match="load first"):
+        next(hw.batches())
+
+
+def test_initialize(server: Server) -> None:
+    nothing = {**CONNECTED, "action": "initialize", "version": -1, "next": 0}
+    server.routes["POST /api/v1/trainers/connect"] = lambda _: as_json(nothing)
+    server.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 0})
+    with headway.connect(server.url) as hw:
+        with pytest.raises(headway.NotFound, match="initialize"):
+            hw.load()
+        assert hw.publish(None, WEIGHTS) == 0
+        assert (hw.action, hw.version, hw.next) == ("train", 0, 1)
+    assert b'"lease":0,' in server.seen("/api/v1/weights")[0].body
+
+
+def test_other_start(server: Server) -> None:
+    """A batch from another version than the one that is held is not trained on."""
+    server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"version": 5})), Reply(205))
+    with loaded(server) as hw, pytest.raises(headway.Conflict, match="starts from version 5, and this trainer holds 3"):
+        next(hw.batches())
+
+
+def test_ranks(server: Server) -> None:
+    """Every rank connects and leases its share; rank 0 alone publishes."""
+    share = body(lease={"rank": 1, "world_size": 2})
+    server.routes[f"POST {LEASE}"] = once(Reply(body=share), Reply(205))
+    with loaded(server, rank=1, world_size=2) as hw:
+        for batch in hw.batches():
+            assert hw.publish(batch, WEIGHTS) == 4
+    connect = server.seen("/api/v1/trainers/connect")[0].json
+    assert (connect["rank"], connect["world_size"]) == (1, 2)
+    first, second = (r.json for r in server.seen(LEASE))
+    assert (first["rank"], first["world_size"]) == (1, 2)
+    assert (second["after"], second["after_attempt"]) == (11, 0)
+    assert server.seen("/api/v1/weights") == []
+
+
+def test_skipped_versions(server: Server) -> None:
+    """Where the newest versions have no weights, the last that has some becomes the next version."""
+    reply = {**CONNECTED, "version": 5, "next": 6, "load": 3, "sync_every": 4}
+    server.routes["POST /api/v1/trainers/connect"] = lambda _: as_json(reply)
+    server.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 6})
+    with headway.connect(server.url) as hw:
+        assert hw.load()["w"].tolist() == [1, 1, 1]
+        assert (hw.version, hw.next) == (6, 7)
+    assert b'"restored_from":3' in server.seen("/api/v1/weights")[0].body
+
+
+def test_download(server: Server, tmp_path: Any) -> None:
+    """A download that breaks off goes on where it was."""
+    whole = model()
+
+    def file(request: Request) -> Reply:
+        if "Range" not in request.headers:
+            return Reply(body=whole[:50], headers={"Content-Length": str(len(whole))})
+        assert request.headers["Range"] == "bytes=50-"
+        return Reply(206, whole[50:])
+
+    server.routes["GET /api/v1/weights/3/files/model.safetensors"] = file
+    with headway.connect(server.url) as hw:
+        assert hw.download(tmp_path / "v3") == 3
+    assert (tmp_path / "v3" / "model.safetensors").read_bytes() == whole
+    assert sorted(p.name for p in (tmp_path / "v3").iterdir()) == ["model.safetensors", "optimizer.safetensors"]

@@ -1,0 +1,101 @@
+"""Arrays to safetensors and back, checked against the format's own library."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import headway
+from headway import tensors
+
+
+def whole(file: tensors.File) -> bytes:
+    return b"".join(bytes(chunk) for chunk in file.chunks())
+
+
+def test_round_trip() -> None:
+    rng = np.random.default_rng(1)
+    arrays = {
+        "f32": rng.standard_normal((3, 5)).astype(np.float32), "f64": rng.standard_normal(4), "f16": np.ones(3, np.float16),
+        "i64": np.arange(4), "i32": np.arange(3, dtype=np.int32), "u8": np.arange(5, dtype=np.uint8),
+        "bool": np.array([True, False]), "scalar": np.array(2.5, np.float32), "empty": np.zeros((0, 4), np.float32),
+        "strided": rng.standard_normal((6, 4)).astype(np.float32)[::2, ::-1], "big": np.arange(3, dtype=">i4"),
+    }  # fmt: skip
+    file = tensors.File("model.safetensors", arrays, {"a": "b"})
+    content = whole(file)
+    assert len(content) == file.size
+    assert file.hash() == "sha256:" + hashlib.sha256(content).hexdigest()
+    theirs = safetensors.numpy.load(content)
+    ours, metadata = tensors.decode(content, "it")
+    assert metadata == {"a": "b"}
+    for name, array in arrays.items():
+        for found in (theirs[name], ours[name]):
+            assert found.shape == array.shape
+            np.testing.assert_array_equal(found, array)
+    ours["f32"][0, 0] = 1  # arrays that were read may be changed
+
+
+def test_bfloat16() -> None:
+    values = np.array([0.0, -1.5, 3.140625, 1e30, np.inf, -0.0], np.float32)
+    bits = headway.narrow(values)
+    np.testing.assert_array_equal(headway.widen(bits[:3]), values[:3])
+    content = whole(tensors.File("m", {"w": bits.reshape(2, 3)}))
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    assert header["w"] == {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}
+    found = tensors.decode(content, "it")[0]["w"]
+    assert isinstance(found, headway.BFloat16)
+    np.testing.assert_array_equal(headway.widen(found), headway.widen(bits.reshape(2, 3)))
+    with pytest.raises(headway.Invalid, match="uint16"):
+        headway.bfloat16(values)
+
+
+def test_narrow_rounds_to_even() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 1 << 32, 100_000, dtype=np.uint32).view(np.float32)
+    ours = headway.widen(headway.narrow(values))
+    theirs = torch.from_numpy(values).to(torch.bfloat16).float().numpy()
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3)
+    found = tensors.decode(whole(tensors.File("m", {"w": array})), "it")[0]["w"]
+    np.testing.assert_array_equal(headway.widen(found), np.arange(6, dtype=np.float32).reshape(2, 3))
+
+
+@pytest.mark.parametrize("value", ["text", [1, 2], np.array(["a"]), np.array([1j]), None])
+def test_no_tensor(value: object) -> None:
+    with pytest.raises(headway.Invalid, match="'w'"):
+        tensors.File("m", {"w": value})
+
+
+@pytest.mark.parametrize(
+    ("array", "at"),
+    [
+        (np.array([[1, 2], [np.nan, 3]], np.float32), r"\(1, 0\)"),
+        (np.array([1.0, np.inf]), r"\(1,\)"),
+        (headway.narrow(np.array([1, 2, -np.inf], np.float32)), r"\(2,\)"),
+    ],
+)
+def test_not_finite(array: tensors.Array, at: str) -> None:
+    with pytest.raises(headway.Invalid, match=f"model tensor 'w' holds 1 of .* the first at {at}"):
+        tensors.check_finite({"ok": np.arange(3), "w": array}, "model")
+
+
+def test_damaged() -> None:
+    content = whole(tensors.File("m", {"w": np.arange(10)}))
+    for cut in (0, 4, 8, 20, len(content) - 1):
+        with pytest.raises(headway.Invalid, match="not a whole safetensors file"):
+            tensors.decode(content[:cut], "it")
+    huge = (1 << 40).to_bytes(8, "little") + content[8:]
+    with pytest.raises(headway.Invalid):
+        tensors.decode(huge, "it")
+    overlapping = content.replace(b"[0,80]", b"[8,88]")
+    with pytest.raises(headway.Invalid):
+        tensors.decode(overlapping, "it")

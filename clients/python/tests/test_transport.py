@@ -1,0 +1,115 @@
+"""Calls outlive a server that is away, with one idempotency key, and end when they should."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+from faulty import CONNECTED, Reply, Request, as_json, refusal, serving
+
+import headway
+from headway.transport import Transport
+
+
+def failing(times: int, failure: Callable[[], Reply]) -> Callable[[Request], Reply]:
+    """Fails the first calls, then answers."""
+    left = [times]
+
+    def route(_: Request) -> Reply:
+        left[0] -= 1
+        return failure() if left[0] >= 0 else as_json(CONNECTED)
+
+    return route
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        lambda: Reply(drop=True),
+        lambda: refusal("unavailable", 503),
+        lambda: refusal("disk_full", 507),
+        lambda: refusal("busy", 429),
+        lambda: Reply(503, b"", {"Retry-After": "0"}),
+    ],
+    ids=["dropped", "unavailable", "disk full", "busy", "empty"],
+)
+def test_again(failure: Callable[[], Reply]) -> None:
+    with serving() as server:
+        server.routes["POST /api/v1/trainers/connect"] = failing(3, failure)
+        with headway.connect(server.url) as hw:
+            assert hw.newest == 3
+        keys = [r.headers["Idempotency-Key"] for r in server.requests]
+        assert len(keys) == 4
+        assert len(set(keys)) == 1
+        assert all(r.json == server.requests[0].json for r in server.requests)
+
+
+def test_defects_are_bounded() -> None:
+    with serving() as server:
+        server.routes["POST /api/v1/trainers/connect"] = lambda _: refusal("internal", 500)
+        with pytest.raises(headway.Internal):
+            headway.connect(server.url)
+        assert len(server.requests) == 3
+
+
+def test_refused_once() -> None:
+    """What cannot be meant is not sent again."""
+    with serving() as server:
+        server.routes["POST /api/v1/trainers/connect"] = lambda _: refusal("conflict", 409)
+        with pytest.raises(headway.Conflict):
+            headway.connect(server.url)
+        assert len(server.requests) == 1
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(headway.Unavailable, match="no answer"):
+        headway.connect(f"http://127.0.0.1:{port}", patience_s=0.1)
+
+
+def test_standby() -> None:
+    """Of several addresses the one that serves is found, and kept."""
+    with serving() as deposed, serving() as writer:
+        deposed.routes["POST /api/v1/trainers/connect"] = lambda _: refusal("unavailable", 503)
+        with headway.connect([deposed.url, writer.url]) as hw:
+            hw.reconnect()
+        assert len(deposed.requests) == 1
+        assert len(writer.requests) == 2
+
+
+def test_stop_ends_waiting() -> None:
+    stop = threading.Event()
+    with serving() as server:
+        server.routes["POST /x"] = lambda _: refusal("unavailable", 503)
+        transport = Transport(server.url, stopped=stop)
+        failures: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                transport.post("/x", {})
+            except headway.Unavailable as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        server.wait_for("/x", 2)
+        stop.set()
+        thread.join(timeout=20)
+        assert len(failures) == 1
+        transport.close()
+
+
+def test_token() -> None:
+    with serving() as server:
+        headway.connect(server.url, token="secret").close()
+        assert server.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+def test_not_finite() -> None:
+    transport = Transport("http://127.0.0.1:1")
+    with pytest.raises(headway.Invalid, match="not finite"):
+        transport.post("/x", {"a": float("nan")})
