@@ -18,9 +18,9 @@ func Tensors(p *transformer.Parameters) []live.Tensor {
 	return tensors
 }
 
-// Parameters copies the tensors of a version into parameters of the given
-// shape. A tensor that is missing, unknown or of another shape is an error: the
-// version belongs to another model.
+// Parameters copies the tensors of a version, in whatever order they lie, into
+// parameters of the given shape. A tensor that is missing, unknown or of another
+// shape is an error: the version belongs to another model.
 func Parameters(c transformer.Config, tensors []live.Tensor) (*transformer.Parameters, error) {
 	p, err := transformer.ZeroParameters(c)
 	if err != nil {
@@ -28,20 +28,35 @@ func Parameters(c transformer.Config, tensors []live.Tensor) (*transformer.Param
 	}
 	views := p.Tensors()
 	for i, v := range views {
-		if i >= len(tensors) {
-			return nil, fmt.Errorf("weights: the version has %d tensors, want %d: %q of shape %v is missing; it was made with another model section",
-				len(tensors), len(views), v.Name, v.Shape)
+		t, ok := named(tensors, i, v.Name)
+		if !ok {
+			return nil, fmt.Errorf("weights: the version has %d tensors and none that is called %q, want %d with one of shape %v; it was made with another model section",
+				len(tensors), v.Name, len(views), v.Shape)
 		}
-		t := tensors[i]
-		if t.Name != v.Name || !slices.Equal(t.Shape, v.Shape) || len(t.Data) != v.Elements() {
-			return nil, fmt.Errorf("weights: the version has the tensor %q of shape %v with %d values, want %q of shape %v; it was made with another model section",
-				t.Name, t.Shape, len(t.Data), v.Name, v.Shape)
+		if !slices.Equal(t.Shape, v.Shape) || len(t.Data) != v.Elements() {
+			return nil, fmt.Errorf("weights: the version has the tensor %q of shape %v with %d values, want shape %v; it was made with another model section",
+				t.Name, t.Shape, len(t.Data), v.Shape)
 		}
 		copy(p.Data()[v.Offset:], t.Data)
 	}
-	if len(tensors) > len(views) {
-		return nil, fmt.Errorf("weights: the version has the tensor %q, which the model has not, want %d tensors; it was made with another model section",
-			tensors[len(views)].Name, len(views))
+	for i, t := range tensors {
+		known := i < len(views) && views[i].Name == t.Name || slices.ContainsFunc(views, func(v transformer.Tensor) bool { return v.Name == t.Name })
+		if !known {
+			return nil, fmt.Errorf("weights: the version has the tensor %q, which the model has not, want %d tensors; it was made with another model section",
+				t.Name, len(views))
+		}
 	}
 	return p, nil
+}
+
+// named finds a tensor, which is usually where it is expected.
+func named(tensors []live.Tensor, expected int, name string) (live.Tensor, bool) {
+	if expected < len(tensors) && tensors[expected].Name == name {
+		return tensors[expected], true
+	}
+	i := slices.IndexFunc(tensors, func(t live.Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return live.Tensor{}, false
+	}
+	return tensors[i], true
 }

@@ -52,3 +52,21 @@ func TestParametersComeBackFromDisk(t *testing.T) {
 		}
 	}
 }
+
+// A trainer of its own writes the tensors in an order of its own.
+func TestParametersInAnyOrder(t *testing.T) {
+	c := transformer.Config{Vocabulary: 9, Width: 8, Heads: 2}.WithDefaults()
+	p, err := transformer.NewParameters(c, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors := Tensors(p)
+	slices.Reverse(tensors)
+	got, err := Parameters(c, tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Data(), p.Data()) {
+		t.Error("tensors in another order give other parameters")
+	}
+}
