@@ -104,6 +104,8 @@ var rules = []rule{
 		"the one schema of every command", "a document can be checked without anything that would run it"},
 	{"report", []string{"metrics", "theory", "bias"}, []string{"gonum.org/v1/"}, nil,
 		"tables, SVG plots, self-contained HTML", "it prints what it is given, so that a simulation and a run look alike"},
+	{"bench/queue", []string{"live", "loop", "payload", "store/jetstream"}, []string{"github.com/nats-io/"}, nil,
+		"the durable queue beside raw JetStream and the queues of others", "producers and consumers of the store itself, without a run around it"},
 	{"bench", nil, nil, nil,
 		"experiments that print a table: `make bench`", "it runs the program as a user would, from outside"},
 	{"internal/lint", nil, []string{"golang.org/x/mod"}, nil,

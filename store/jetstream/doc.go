@@ -7,7 +7,8 @@
 //
 //	headway_RUN_log      the event log: a message for what one Append brought, of whole lines
 //	headway_RUN_state    the log's header and the newest two snapshots
-//	headway_RUN_payload  rollouts' payloads, a message each, or several for a large one
+//	headway_RUN_payload  rollouts' payloads: small ones that were put at the same time share a
+//	                     message, a large one has its own, or several
 //	headway_RUN_writer   the writer's lease
 //	headway_RUN_objects  files, such as published weights
 //
@@ -44,5 +45,6 @@
 // what somebody needs. Of the log, the lines that the older of the two snapshots covers are
 // given up. Of payloads, everything before the first that is still needed is purged at
 // once, and what is forgotten behind it is deleted message by message where it is much. Memory
-// holds an index of the payloads that are needed, and nothing that grows with the run.
+// holds an index of the payloads that are needed, some of them (Options.CacheBytes), and
+// nothing that grows with the run.
 package jetstream

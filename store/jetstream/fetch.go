@@ -4,63 +4,84 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"sync"
 )
 
-// fetch reads the payloads at places, several messages at a time, and hands each to use.
-func (s *Store) fetch(places []place, use func(i int, body []byte) error) error {
-	first, flying, messages := 0, 0, 0
+// fetchBytes and fetchMessages are what one Samples call asks for at a time. Many large
+// messages at once would fill the server's buffer for this connection.
+const fetchBytes, fetchMessages = 4 << 20, 32
+
+// fetch returns the bodies of the payloads at places, verified: from memory, or from the
+// server, each of whose messages is asked for once.
+func (s *Store) fetch(places []place) ([][]byte, error) {
+	bodies := make([][]byte, len(places))
+	var missing []uint64
+	got := map[uint64][]byte{}
+	flying := 0
 	for i, at := range places {
-		flying += at.size
-		messages += len(at.seqs)
-		if flying < fetchBytes && messages < fetchMessages && i < len(places)-1 {
+		if bodies[i] = at.body; at.body != nil {
 			continue
 		}
-		if err := s.fetchAtOnce(places[first:i+1], func(j int, body []byte) error { return use(first+j, body) }); err != nil {
-			return err
-		}
-		first, flying, messages = i+1, 0, 0
-	}
-	return nil
-}
-
-func (s *Store) fetchAtOnce(places []place, use func(i int, body []byte) error) error {
-	if len(places) == 1 {
-		body, err := s.fetchOne(places[0])
-		if err == nil {
-			err = use(0, body)
-		}
-		return err
-	}
-	errs := make([]error, len(places))
-	var wait sync.WaitGroup
-	for i, at := range places {
-		wait.Go(func() {
-			body, err := s.fetchOne(at)
-			if err == nil {
-				err = use(i, body)
+		for _, seq := range at.seqs {
+			if _, ok := got[seq]; !ok {
+				got[seq] = nil
+				missing = append(missing, seq)
 			}
-			errs[i] = err
-		})
+		}
+		if flying += at.size; flying >= fetchBytes || len(missing) >= fetchMessages || i == len(places)-1 {
+			if err := s.fetchMessages(missing, got); err != nil {
+				return nil, err
+			}
+			missing, flying = missing[:0], 0
+		}
 	}
-	wait.Wait()
-	return errors.Join(errs...)
+	if err := s.fetchMessages(missing, got); err != nil {
+		return nil, err
+	}
+	for i, at := range places {
+		if bodies[i] == nil {
+			bodies[i] = cut(at, got)
+		}
+		if crc32.Checksum(bodies[i], castagnoli) != at.sum {
+			return nil, fmt.Errorf("sample %d: %w", at.sample, errDamaged)
+		}
+	}
+	return bodies, nil
 }
 
-// fetchOne reads one payload, chunk after chunk.
-func (s *Store) fetchOne(at place) ([]byte, error) {
-	if len(at.seqs) == 1 {
-		return s.fetchMessage(at.seqs[0])
-	}
-	body := make([]byte, 0, at.size)
+// cut takes a payload out of its messages.
+func cut(at place, got map[uint64][]byte) []byte {
+	var whole []byte
 	for _, seq := range at.seqs {
-		part, err := s.fetchMessage(seq)
-		if err != nil {
-			return nil, err
+		if len(at.seqs) == 1 {
+			whole = got[seq]
+		} else {
+			whole = append(whole, got[seq]...)
 		}
-		body = append(body, part...)
 	}
-	return body, nil
+	if at.offset+at.size > len(whole) {
+		return nil
+	}
+	return whole[at.offset : at.offset+at.size]
+}
+
+// fetchMessages reads messages at the same time.
+func (s *Store) fetchMessages(seqs []uint64, into map[uint64][]byte) error {
+	bodies, errs := make([][]byte, len(seqs)), make([]error, len(seqs))
+	if len(seqs) == 1 {
+		bodies[0], errs[0] = s.fetchMessage(seqs[0])
+	} else {
+		var wait sync.WaitGroup
+		for i, seq := range seqs {
+			wait.Go(func() { bodies[i], errs[i] = s.fetchMessage(seq) })
+		}
+		wait.Wait()
+	}
+	for i, seq := range seqs {
+		into[seq] = bodies[i]
+	}
+	return errors.Join(errs...)
 }
 
 // fetchMessage reads a message from any replica, and from the leader where that one has not

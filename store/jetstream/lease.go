@@ -94,7 +94,7 @@ func (s *Store) takeOver(ctx context.Context, l *lease) error {
 	}
 	s.mirror = m
 	s.lease.Store(l)
-	s.payloads.start()
+	s.payloads.start(l)
 	return nil
 }
 

@@ -18,6 +18,7 @@ type ledger struct {
 
 type entry struct {
 	size  uint32
+	needs uint16 // payloads in the message that are needed
 	state entryState
 }
 
@@ -43,15 +44,15 @@ func (l *ledger) at(seq uint64) *entry {
 	return &l.entries[seq-l.base]
 }
 
-// note accounts for a message that is in the stream.
-func (l *ledger) note(seq uint64, size int, needed bool) {
+// note accounts for a message that is in the stream, and how many payloads in it are needed.
+func (l *ledger) note(seq uint64, size, needs int) {
 	e := l.at(seq)
 	if e == nil || e.state != entryUnknown {
 		return
 	}
 	e.size = uint32(size)
-	if needed {
-		e.state = entryLive
+	if needs > 0 {
+		e.state, e.needs = entryLive, uint16(needs)
 		l.live += int64(size)
 	} else {
 		e.state = entryGarbage
@@ -66,9 +67,13 @@ func (l *ledger) gap(seq uint64) {
 	}
 }
 
-// forget says that a message is no longer needed.
+// forget says that one payload of a message is no longer needed.
 func (l *ledger) forget(seq uint64) {
-	if e := l.at(seq); e != nil && e.state == entryLive {
+	e := l.at(seq)
+	if e == nil || e.state != entryLive {
+		return
+	}
+	if e.needs--; e.needs == 0 {
 		e.state = entryGarbage
 		l.live -= int64(e.size)
 		l.garbage += int64(e.size)

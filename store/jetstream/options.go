@@ -12,6 +12,8 @@ const (
 	LogBytesMaxDefault = 1 << 30
 	// PayloadBytesMaxDefault bounds the payloads.
 	PayloadBytesMaxDefault = 8 << 30
+	// CacheBytesDefault bounds the payloads that are in memory too.
+	CacheBytesDefault = 128 << 20
 	// WriterTTLDefault is how long a writer's lease lasts.
 	WriterTTLDefault = 5 * time.Second
 	// FreeBytesMinDefault is what is left free on the disk of an embedded server.
@@ -36,6 +38,9 @@ type Options struct {
 	// LogBytesMax bounds the event log, PayloadBytesMax the payloads of live groups, both
 	// as the server counts them; 0 means their defaults.
 	LogBytesMax, PayloadBytesMax int64
+	// CacheBytes is the most that is kept in memory of payloads that were put and not forgotten,
+	// so that reading them need not ask the server; 0 means CacheBytesDefault, negative none.
+	CacheBytes int64
 	// WriterTTL is how long a writer may go without renewing its lease before a standby takes
 	// over; 0 means WriterTTLDefault.
 	WriterTTL time.Duration
@@ -61,6 +66,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.PayloadBytesMax == 0 {
 		o.PayloadBytesMax = PayloadBytesMaxDefault
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = CacheBytesDefault
 	}
 	if o.WriterTTL == 0 {
 		o.WriterTTL = WriterTTLDefault

@@ -69,9 +69,12 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 		}
 		next++
 		size, _ := strconv.Atoi(m.Headers().Get(headerSize))
-		if err := p.take(meta.Sequence.Stream, m.Headers().Get(headerPayload), size, parts); err != nil {
-			return err
+		header := m.Headers().Get(headerPayload)
+		c, err := parseContents(header)
+		if err != nil {
+			return fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
 		}
+		p.take(meta.Sequence.Stream, c, stored(header, size), parts)
 	}
 	for _, at := range parts { // whose writer died in the middle
 		for _, seq := range at.seqs {
@@ -83,33 +86,34 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 	return nil
 }
 
-// take indexes one message; a payload in chunks counts with the last of them.
-func (p *payloads) take(seq uint64, header string, size int, parts map[string]*place) error {
-	at, err := parsePlace(header)
-	if err != nil {
-		return fmt.Errorf("message %d: %w", seq, err)
+// take indexes what one message holds; a payload in chunks counts with the last of them.
+func (p *payloads) take(seq uint64, c contents, size int, parts map[string]*place) {
+	p.room.note(seq, size, len(c.items))
+	if c.chunks == 1 {
+		for _, i := range c.items {
+			p.index(i.id.Group, place{sample: i.id.Sample, attempt: i.id.Attempt, epoch: c.epoch, sum: i.sum, offset: i.offset, size: i.size, seqs: []uint64{seq}})
+		}
+		return
 	}
-	p.room.note(seq, size+messageOverhead, true)
-	key := fmt.Sprint(at.id, at.epoch, at.chunks, at.sum)
+	i := c.items[0]
+	key := fmt.Sprint(i.id, c.epoch, c.chunks, i.sum)
 	whole := parts[key]
 	if whole == nil {
-		whole = &place{sample: at.id.Sample, attempt: at.id.Attempt, epoch: at.epoch, sum: at.sum, seqs: make([]uint64, at.chunks)}
+		whole = &place{sample: i.id.Sample, attempt: i.id.Attempt, epoch: c.epoch, sum: i.sum, size: i.size, seqs: make([]uint64, c.chunks)}
 		parts[key] = whole
 	}
-	if whole.seqs[at.chunk] != 0 {
+	if whole.seqs[c.chunk] != 0 {
 		p.room.forget(seq) // sent twice, because its first answer was lost
-		return nil
+		return
 	}
-	whole.seqs[at.chunk] = seq
-	whole.size += size
+	whole.seqs[c.chunk] = seq
 	for _, seq := range whole.seqs {
 		if seq == 0 {
-			return nil
+			return
 		}
 	}
 	delete(parts, key)
-	p.index(at.id.Group, *whole)
-	return nil
+	p.index(i.id.Group, *whole)
 }
 
 func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (jetstream.StreamState, error) {
@@ -126,8 +130,13 @@ func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (jetstr
 	}
 }
 
-// start has forgotten payloads removed in the background until the store is closed.
-func (p *payloads) start() {
+// start sends small payloads, and removes forgotten ones, in the background until the store
+// is closed.
+func (p *payloads) start(w *lease) {
+	for range committers {
+		p.store.wait.Add(1)
+		go p.commitSmall(w)
+	}
 	p.store.wait.Add(1)
 	go func() {
 		defer p.store.wait.Done()
@@ -231,16 +240,17 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 		if err != nil {
 			return fmt.Errorf("store: payload message %d: %w", seq, err)
 		}
-		at, err := parsePlace(m.header.Get(headerPayload))
+		header := m.header.Get(headerPayload)
+		c, err := parseContents(header)
 		if err != nil {
 			return fmt.Errorf("store: payload message %d: %w", seq, err)
 		}
-		if at.epoch > w.epoch {
+		if c.epoch > w.epoch {
 			w.fence()
 			return ErrFenced
 		}
 		p.mutex.Lock()
-		p.room.note(seq, len(m.data)+messageOverhead, false)
+		p.room.note(seq, stored(header, len(m.data)), 0)
 		p.mutex.Unlock()
 	}
 	return nil
