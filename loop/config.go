@@ -131,7 +131,8 @@ type Config struct {
 	Start StartOrder
 	// Sync is the weight sync mode; the zero value is SyncInFlight.
 	Sync SyncMode
-	// SyncEvery is the number of train steps per weight sync; 0 means 1.
+	// SyncEvery is the number of train steps per weight sync; 0 means 1. A trainer that asks for its
+	// batches publishes weights for the multiples of it alone, and for what it went back to.
 	SyncEvery int
 	// TrainerBlocked keeps the trainer from its next step while a sync runs.
 	TrainerBlocked bool

@@ -100,16 +100,38 @@ func (l *Loop) allServe(v Version) bool {
 // sync is running (it finishes first) or the newest is not due yet.
 func (l *Loop) startSync() {
 	s := &l.s
-	if s.Sync.Target != NoVersion || s.Trained-s.Sync.Completed < Version(l.cfg.SyncEvery) {
+	v := l.syncDue()
+	if s.Sync.Target != NoVersion || v == NoVersion {
 		return
 	}
 	for i := range s.Engines {
 		if e := &s.Engines[i]; e.State == engineServing {
-			s.Sync.Target, s.Times.SyncAt = s.Trained, s.Now
+			s.Sync.Target, s.Times.SyncAt = v, s.Now
 			e.Failures = 0
-			l.load(int32(i), s.Trained)
+			l.load(int32(i), v)
 		}
 	}
+}
+
+// syncDue returns the version that a sync is to bring, NoVersion if none is due.
+func (l *Loop) syncDue() Version {
+	s := &l.s
+	v := l.newestWeights()
+	if v == s.Sync.Completed || !l.cfg.TrainerAsks && v-s.Sync.Completed < Version(l.cfg.SyncEvery) {
+		return NoVersion
+	}
+	return v
+}
+
+// newestWeights returns the newest version that has weights. A trainer that asks for its
+// batches publishes those of every SyncEvery-th version, and those that it went back
+// to; any other publishes all.
+func (l *Loop) newestWeights() Version {
+	s := &l.s
+	if !l.cfg.TrainerAsks {
+		return s.Trained
+	}
+	return max(s.Trained-s.Trained%Version(l.cfg.SyncEvery), s.Restored)
 }
 
 // load has an engine fetch a version.

@@ -63,11 +63,22 @@ func (l *Loop) expectedSwitch() int64 {
 	case s.Sync.Target != NoVersion, s.Lease.ID == 0, t.LeaseAt == unknownTime, t.Step == 0:
 		return NoTick
 	}
-	further := max(int64(l.cfg.SyncEvery)-int64(s.Trained-s.Sync.Completed), 1) - 1
+	further := l.stepsBeforeSync()
 	if further > 0 && t.Period == 0 {
 		return NoTick
 	}
 	return t.LeaseAt + t.Step + further*t.Period + t.Sync
+}
+
+// stepsBeforeSync returns how many further steps follow the running one before a sync
+// is due.
+func (l *Loop) stepsBeforeSync() int64 {
+	s := &l.s
+	every := int64(l.cfg.SyncEvery)
+	if l.cfg.TrainerAsks {
+		return every - int64(s.Trained)%every - 1
+	}
+	return max(every-int64(s.Trained-s.Sync.Completed), 1) - 1
 }
 
 // holdLimit is how long before a switch no group opens, in nanoseconds.

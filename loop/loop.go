@@ -238,7 +238,7 @@ func (l *Loop) onRecovered() {
 		return
 	}
 	s.Stopping, s.Finished = false, ReasonNone
-	s.Sync = sync{Target: NoVersion, Completed: s.Trained} // first: an ending rollout must not switch an engine that is gone
+	s.Sync = sync{Target: NoVersion, Completed: l.newestWeights()} // first: an ending rollout must not switch an engine that is gone
 	s.Taken, s.Asked = 0, false
 	s.Times.LeaseAt, s.Times.SyncAt, s.Times.EndAt = unknownTime, unknownTime, unknownTime
 	s.Hold = hold{Since: unknownTime}
@@ -254,7 +254,7 @@ func (l *Loop) onRecovered() {
 		return
 	}
 	for i := range s.Engines {
-		l.join(int32(i), s.Trained)
+		l.join(int32(i), s.Sync.Completed)
 	}
 	if s.Lease.ID != 0 {
 		s.Lease.Attempt++

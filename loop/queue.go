@@ -331,6 +331,9 @@ func (l *Loop) onTrainerRestored(ev *Event) {
 		l.returnLease()
 	}
 	s.Trained = ev.Version
+	if l.cfg.TrainerAsks {
+		s.Restored = ev.Version
+	}
 	s.Times.LeaseAt, s.Times.EndAt = unknownTime, unknownTime // the period was cut short
 	if l.cfg.Policy == PolicySynchronous && !l.keepsSurplus() {
 		l.discardAll()

@@ -51,7 +51,7 @@ func (l *Loop) plausible() error {
 	if len(s.Engines) != len(l.cfg.EngineSlots) || len(s.Slots) != l.cfg.Concurrency() || len(s.Samples) != len(s.Groups)*l.stride || len(s.Extras) != len(s.Groups) || len(s.Levels) != l.cfg.Levels {
 		return fmt.Errorf("%d engines, %d slots, %d samples of %d groups do not fit the config", len(s.Engines), len(s.Slots), len(s.Samples), len(s.Groups))
 	}
-	if s.Finished >= reasonCount || s.Trained < 0 || s.Sync.Target < NoVersion || s.Sync.Target > s.Trained || s.Sync.Completed < 0 || s.Sync.Completed > s.Trained {
+	if s.Finished >= reasonCount || s.Trained < 0 || s.Sync.Target < NoVersion || s.Sync.Target > s.Trained || s.Sync.Completed < 0 || s.Sync.Completed > s.Trained || s.Restored < 0 || s.Restored > s.Trained {
 		return fmt.Errorf("trainer at v%d, sync to v%d, synced v%d, finished %d", s.Trained, s.Sync.Target, s.Sync.Completed, s.Finished)
 	}
 	return errors.Join(l.plausibleEngines(), l.plausibleSamples(), l.plausiblePlaces(), l.plausibleRules())

@@ -37,6 +37,8 @@ type state struct {
 	Sync  sync
 	// Asked: the trainer has asked for a batch since its last step began (TrainerAsks).
 	Asked bool `json:",omitempty"`
+	// Restored is the newest version that no batch made, 0 for none (TrainerAsks).
+	Restored Version `json:",omitempty"`
 	// Settle is the instant of a Tick that the loop has asked for, or NoTick.
 	Settle int64
 	Ledger Ledger

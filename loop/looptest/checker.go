@@ -25,6 +25,7 @@ type Checker struct {
 	version   loop.Version
 	target    loop.Version
 	completed loop.Version
+	restored  loop.Version // the newest that no batch made, 0 for none
 	engines   []engineBook
 	slots     []slotBook
 

@@ -86,18 +86,35 @@ func (c *Checker) newest() loop.Version { return max(c.target, c.completed) }
 
 // startSync begins a sync that is due.
 func (c *Checker) startSync() {
-	due := c.target == loop.NoVersion && c.version-c.completed >= loop.Version(c.cfg.SyncEvery)
+	v := c.weights()
+	due := c.target == loop.NoVersion && v-c.completed >= loop.Version(c.cfg.SyncEvery)
+	if c.cfg.TrainerAsks {
+		due = c.target == loop.NoVersion && v > c.completed
+	}
 	if !due || c.finished {
 		return
 	}
 	for i := range c.engines {
 		if c.engines[i].state == serving {
-			c.target = c.version
+			c.target = v
 			c.hold.synced = c.now
 			c.engines[i].failures = 0
-			c.load(int32(i), c.version)
+			c.load(int32(i), v)
 		}
 	}
+}
+
+// weights is the newest version that has weights.
+func (c *Checker) weights() loop.Version {
+	if !c.cfg.TrainerAsks {
+		return c.version
+	}
+	for v := c.version; v > c.restored; v-- {
+		if int(v)%c.cfg.SyncEvery == 0 {
+			return v
+		}
+	}
+	return c.restored
 }
 
 // settleSync brings the sync as far as the state of the engines lets it. It is

@@ -64,6 +64,10 @@ func (c *Checker) expectedSwitch() int64 {
 		return never
 	}
 	further := max(int64(c.cfg.SyncEvery)-int64(c.version-c.completed), 1) - 1
+	if c.cfg.TrainerAsks {
+		for further = 0; (int64(c.version)+1+further)%int64(c.cfg.SyncEvery) != 0; further++ {
+		}
+	}
 	if h.step == 0 || further > 0 && h.period == 0 {
 		return never
 	}

@@ -92,13 +92,13 @@ func (c *Checker) recovered() {
 	}
 	c.taken, c.asked = 0, false
 	c.hold.forget()
-	c.target, c.completed = loop.NoVersion, c.version
+	c.target, c.completed = loop.NoVersion, c.weights()
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
 		c.finish(loop.ReasonSteps)
 		return
 	}
 	for i := range c.engines {
-		c.join(int32(i), c.version)
+		c.join(int32(i), c.weights())
 	}
 	if c.lease.id != 0 {
 		c.lease.attempt++
@@ -498,6 +498,7 @@ func (c *Checker) trainerRestored(ev loop.Event) {
 		c.takeBack()
 	}
 	c.version++
+	c.restored = c.version
 	c.hold.leased, c.hold.ended = never, never
 	if c.cfg.Policy == loop.PolicySynchronous && !c.keepsSurplus() {
 		for id := loop.GroupID(1); id <= c.lastGroup; id++ {
