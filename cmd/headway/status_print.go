@@ -67,6 +67,10 @@ func (v *statusView) show(s protocol.Status, watched bool) error {
 func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
 	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
+	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
+		p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
+		return
+	}
 	p.line("version", "%s", versionWords(s))
 	p.stall(s)
 	p.line("queue", "%s %d of %d groups; a batch takes %d", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, s.Queue.BatchGroups)
