@@ -17,7 +17,9 @@ import (
 type mark struct{ line, offset int64 }
 
 // Append adds lines to the event log with one write. When it returns without an
-// error they survive the end of this process. An error is final for the log.
+// error they survive the end of this process. Without room for them nothing of them is
+// kept, the error wraps live.ErrNoSpace, and the same may be tried again. Any other
+// error is final for the log.
 func (s *Store) Append(lines [][]byte) error {
 	s.logMutex.Lock()
 	defer s.logMutex.Unlock()
@@ -33,21 +35,33 @@ func (s *Store) Append(lines [][]byte) error {
 			return err
 		}
 	}
-	err := s.cutTorn()
-	if err == nil {
-		_, err = s.log.Write(chunk)
-	}
-	if err == nil && s.options.Always {
-		err = s.log.Sync()
-	}
-	if err != nil {
-		s.logErr = fmt.Errorf("store: the event log takes no more: %w", err)
-		// A half-written line would be found and cut by the next process; this only tidies up.
-		_ = s.log.Truncate(s.end.offset)
-		return s.logErr
+	if err := s.write(chunk); err != nil {
+		return err
 	}
 	s.end.line += int64(bytes.Count(chunk, newline))
 	s.end.offset += int64(len(chunk))
+	return nil
+}
+
+// write appends a chunk to the log's file, whole or not at all.
+func (s *Store) write(chunk []byte) error {
+	err := s.cutTorn()
+	if err == nil {
+		_, err = s.log.Write(chunk)
+		// A half-written line would be found and cut by the next process; it is cut here, so
+		// that this one can go on.
+		if noSpace(err) && s.log.Truncate(s.end.offset) == nil {
+			return full("the event log", err)
+		}
+	}
+	if err == nil && s.options.Always {
+		err = s.log.Sync() // what failed to reach the disk may be gone from memory as well
+	}
+	if err != nil {
+		s.logErr = fmt.Errorf("store: the event log takes no more: %w", err)
+		_ = s.log.Truncate(s.end.offset)
+		return s.logErr
+	}
 	return nil
 }
 

@@ -127,7 +127,9 @@ func (p *payloads) index(s *segment, id live.RolloutID, offset, size int64) {
 	s.live++
 }
 
-// PutSample makes a rollout's payload durable.
+// PutSample makes a rollout's payload durable. Without room for it nothing of it is
+// kept, the error wraps live.ErrNoSpace, and it may be tried again. Any other error of
+// a write is final for payloads.
 func (s *Store) PutSample(sample live.Sample) error {
 	p := s.payloads
 	p.mutex.Lock()
@@ -145,13 +147,17 @@ func (s *Store) PutSample(sample live.Sample) error {
 		return fmt.Errorf("store: the payload of g%d/%d takes %d bytes, want at most %d", sample.ID.Group, sample.ID.Sample, len(body), frameBytesMax)
 	}
 	frame := appendFrame(make([]byte, 0, frameHeader+len(body)), body)
-	if p.bytes+int64(len(frame)) > p.options.PayloadBytesMax {
-		return fmt.Errorf("store: payloads take %d bytes of at most %d in %s: the groups in flight and queued do not fit; raise the limit or shrink the queue",
-			p.bytes, p.options.PayloadBytesMax, p.dir)
+	if p.bytes+int64(len(frame)) > p.options.PayloadBytesMax && !p.emptyLast() {
+		return fmt.Errorf("store: %w: payloads take %d bytes of at most %d in %s: the groups in flight and queued do not fit; raise the limit or shrink the queue",
+			live.ErrNoSpace, p.bytes, p.options.PayloadBytesMax, p.dir)
 	}
 	seg, err := p.writable()
 	if err == nil {
 		err = p.write(seg, frame)
+	}
+	if errors.Is(err, live.ErrNoSpace) {
+		p.emptyLast() // for the next try
+		return err
 	}
 	if err != nil {
 		p.err = fmt.Errorf("store: payloads take no more: %w", err)
@@ -161,9 +167,27 @@ func (s *Store) PutSample(sample live.Sample) error {
 	return nil
 }
 
+// emptyLast takes what nobody wants out of the segment that is written to, if that is
+// all that it has. It reports whether there is more room now.
+func (p *payloads) emptyLast() bool {
+	if len(p.segments) == 0 {
+		return false
+	}
+	s := p.segments[len(p.segments)-1]
+	if s.live > 0 || s.size == 0 || s.file.Truncate(0) != nil {
+		return false
+	}
+	p.bytes -= s.size
+	s.size = 0
+	return true
+}
+
 func (p *payloads) write(s *segment, frame []byte) error {
 	if _, err := s.file.WriteAt(frame, s.size); err != nil {
-		_ = s.file.Truncate(s.size) // tidies up; Open would cut it
+		// Open would cut what is torn; without it the next try writes over it.
+		if cut := s.file.Truncate(s.size); noSpace(err) && cut == nil {
+			return full("the payloads", err)
+		}
 		return err
 	}
 	if p.options.Always {
@@ -184,6 +208,9 @@ func (p *payloads) writable() (*segment, error) {
 	s := &segment{number: p.next, path: filepath.Join(p.dir, fmt.Sprintf("%s%08d", segmentPrefix, p.next))}
 	var err error
 	if s.file, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
+		if noSpace(err) {
+			err = full("the payloads", err)
+		}
 		return nil, err
 	}
 	if p.options.Always {

@@ -52,6 +52,9 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	}
 	if err != nil {
 		os.Remove(path + temporary)
+		if noSpace(err) {
+			return full(fmt.Sprintf("the snapshot as of line %d", line), err)
+		}
 		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
 	}
 	s.marks = append(s.marks, at)
