@@ -36,8 +36,8 @@ func TestParametersComeBackFromDisk(t *testing.T) {
 	}
 	wider := c
 	wider.Width = 16
-	swapped := slices.Clone(tensors)
-	swapped[0], swapped[1] = swapped[1], swapped[0]
+	twice := slices.Clone(tensors)
+	twice[0] = twice[1]
 	for name, try := range map[string]struct {
 		config  transformer.Config
 		tensors []live.Tensor
@@ -45,7 +45,7 @@ func TestParametersComeBackFromDisk(t *testing.T) {
 		"another shape": {wider, tensors},
 		"one missing":   {c, tensors[:len(tensors)-1]},
 		"one too many":  {c, append(slices.Clone(tensors), live.Tensor{Name: "extra", Shape: []int{0}})},
-		"another order": {c, swapped},
+		"one twice":     {c, twice},
 	} {
 		if _, err := Parameters(try.config, try.tensors); err == nil || !strings.Contains(err.Error(), "want") {
 			t.Errorf("%s gives %v, want an error that says what was expected", name, err)

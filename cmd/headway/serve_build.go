@@ -14,6 +14,7 @@ import (
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
 	"github.com/headway-rl/headway/trace"
 	remote "github.com/headway-rl/headway/trainer/remote"
@@ -174,7 +175,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 				p.say("what is needed to report this defect is in %s", path)
 			}
 		},
-		OnDiskFull: p.onDiskFull, Logf: p.say,
+		OnDiskFull: p.onDiskFull, OnSync: p.onSync, Logf: p.say, RejoinAfter: time.Second, Patient: true,
 		KeepVersions: p.cfg.Store.KeepVersions, SnapshotSteps: p.cfg.Store.SnapshotEvery,
 	}
 	offset := int64(0)
@@ -183,6 +184,14 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 	}
 	opt.Clock = clock(p.app, offset)
 	return opt
+}
+
+// onSync tells status, metrics and viewers how long a weight sync took.
+func (p *plane) onSync(d live.SyncDone) {
+	s := protocol.Sync{Version: d.Version, LoadS: float64(d.LoadNS) / 1e9, WaitS: float64(d.WaitNS) / 1e9, SwitchS: float64(d.SwitchNS) / 1e9, TotalS: float64(d.TotalNS) / 1e9, Failed: d.Failed}
+	p.synced.Store(&s)
+	p.server.ObserveSync(s)
+	p.send(map[string]any{"kind": "served", "version": d.Version, "sync": s})
 }
 
 func (p *plane) onDiskFull(full bool) {

@@ -56,6 +56,7 @@ type plane struct {
 	runtime   atomic.Pointer[live.Runtime]
 	stall     atomic.Pointer[protocol.Stall]
 	recovered atomic.Pointer[protocol.Recovery]
+	synced    atomic.Pointer[protocol.Sync]
 	writer    atomic.Pointer[protocol.Writer]
 	// takeover: another process was the writer when this one began.
 	takeover bool
