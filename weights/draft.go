@@ -52,9 +52,8 @@ type Draft struct {
 	// tensors of each of the files that has some, in the order of its data.
 	tensors map[string][]Entry
 	// delta is what a delta was made whole from, to be kept beside it.
-	delta  *Derived
-	done   bool
-	buffer []byte
+	delta *Derived
+	done  bool
 }
 
 // Begin starts to publish a version from files. It refuses what cannot become a version
@@ -184,9 +183,6 @@ func (d *Draft) Add(ctx context.Context, name string, content io.Reader) error {
 
 // take copies a file to w and records what it was.
 func (d *Draft) take(ctx context.Context, want File, content io.Reader, w io.Writer) error {
-	if d.buffer == nil {
-		d.buffer = make([]byte, copyBytes)
-	}
 	size := int64(-1)
 	if want.Size > 0 || want.Hash != "" {
 		size = want.Size
@@ -226,17 +222,19 @@ func (d *Draft) record(want File, n, size int64, sum hash.Hash) error {
 
 // copy passes content on piece by piece; the errors of an inspector are refusals.
 func (d *Draft) copy(ctx context.Context, name string, content io.Reader, into []io.Writer, size int64) (n int64, err error) {
+	lent := buffers.Get().(*[]byte)
+	defer buffers.Put(lent)
 	for {
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		got, readErr := io.ReadFull(content, d.buffer)
+		got, readErr := io.ReadFull(content, *lent)
 		n += int64(got)
 		if size >= 0 && n > size {
 			return n, refused(d.d.Version, "%s has more than the %d bytes declared", name, size)
 		}
 		for _, w := range into {
-			if _, err := w.Write(d.buffer[:got]); err != nil {
+			if _, err := w.Write((*lent)[:got]); err != nil {
 				if in, ok := w.(*inspector); ok && in.wrong != nil {
 					return n, refused(d.d.Version, "%s: %v", name, err)
 				}

@@ -153,6 +153,13 @@ func (d *faulty) SyncDir(dir string) error {
 	}, nil)
 }
 
+func (d *faulty) Link(from, to string) error {
+	return d.do("link "+filepath.Base(to), func() error {
+		d.entries[to] = true
+		return d.system.Link(from, to)
+	}, nil)
+}
+
 func (d *faulty) Open(path string) (input, error) {
 	if d.dead {
 		return nil, errKilled

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -105,9 +106,17 @@ func (s *Store) verifyFile(ctx context.Context, path string, want File, tensors 
 	return nil
 }
 
+// buffers are lent for copying.
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, copyBytes)
+	return &b
+}}
+
 // copyAll copies until the end or the end of the context.
 func copyAll(ctx context.Context, to io.Writer, from io.Reader) error {
-	buffer := make([]byte, copyBytes)
+	lent := buffers.Get().(*[]byte)
+	defer buffers.Put(lent)
+	buffer := *lent
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
