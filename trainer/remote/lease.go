@@ -34,6 +34,8 @@ func (t *Trainer) Lease(ctx context.Context, req protocol.LeaseRequest) (protoco
 	defer t.shut(req)
 	timer := time.NewTimer(seconds(req.WaitS))
 	defer timer.Stop()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
 	for {
 		body, changed, err := t.take(req)
 		if body != nil || err != nil {
@@ -42,6 +44,7 @@ func (t *Trainer) Lease(ctx context.Context, req protocol.LeaseRequest) (protoco
 		t.ask()
 		select {
 		case <-changed:
+		case <-again.C:
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():

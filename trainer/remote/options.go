@@ -44,7 +44,8 @@ type Options struct {
 	Vocabulary   int
 	// Initial makes version 0 where none is committed; nil has the trainer make it.
 	Initial func(ctx context.Context) error
-	// OnReady, if not nil, is told that a trainer asks for a batch and none is on offer; once until one is.
+	// OnReady, if not nil, is told that a trainer asks for a batch and none is on offer; again every few
+	// seconds until one is.
 	OnReady func()
 	// OnRestored, if not nil, is told that a trainer published an earlier version's state as this version. After
 	// a restart it may be told once more.

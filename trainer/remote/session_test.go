@@ -107,6 +107,22 @@ func TestConnectActions(t *testing.T) {
 	})
 }
 
+// An ask that the loop did not hear is repeated while the trainer waits.
+func TestAskIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, nil)
+		if l := r.tryLease(protocol.LeaseRequest{Trainer: "a", WaitS: 19}); l != nil || r.readies() != 4 {
+			t.Fatalf("%+v after %d asks, want none after 4 in 19 s", l, r.readies())
+		}
+		out := r.train(groups(5, 1, 0, 2))
+		r.lease("a", 0, 0)
+		r.returned(out)
+		if r.readies() != 4 {
+			t.Fatalf("%d asks, want none while a batch is out", r.readies())
+		}
+	})
+}
+
 // Without Options.Initial the trainer makes version 0, and the run waits for it.
 func TestInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,8 +33,10 @@ type Trainer struct {
 	untold  []loop.Version
 	session session
 	offer   *offer
-	// asked: OnReady was told since the last offer. waiting counts calls that wait for a batch.
+	// asked: OnReady was told since the last offer, last at askedAt. waiting counts calls that wait
+	// for a batch.
 	asked   bool
+	askedAt int64
 	waiting int
 	ended   memory
 
@@ -217,12 +219,18 @@ func (t *Trainer) begin() {
 	t.wake()
 }
 
-// ask tells the loop that a trainer waits and has nothing, once until a batch is offered. It is
-// called without mu.
+// askAgain is how often an ask that nothing came of is repeated: the first may have come before
+// there was a loop to hear it.
+const askAgain = 5 * time.Second
+
+// ask tells the loop that a trainer waits and has nothing. It is called without mu.
 func (t *Trainer) ask() {
 	t.mu.Lock()
-	due := t.phase == running && t.waiting > 0 && t.offer == nil && !t.asked
-	t.asked = t.asked || due
+	now := t.opt.Clock()
+	due := t.phase == running && t.waiting > 0 && t.offer == nil && (!t.asked || now-t.askedAt >= int64(askAgain))
+	if due {
+		t.asked, t.askedAt = true, now
+	}
 	t.mu.Unlock()
 	if due {
 		t.opt.OnReady()
