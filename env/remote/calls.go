@@ -53,7 +53,7 @@ func (s *session) turn(req *protocol.SampleRequest) (*turn, error) {
 	r := &s.record
 	if req.Turn < len(r.turns) {
 		t := r.turns[req.Turn]
-		if t.maxTokens != req.MaxTokens || !slices.Equal(t.prompt, req.Prompt) {
+		if t.maxTokens != req.MaxTokens || !slices.Equal(r.prompt(t), req.Prompt) {
 			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt or max_tokens: a repeated call is the same call, and a new one the next turn", req.Turn, s.id)
 		}
 		return t, nil

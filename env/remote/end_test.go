@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -126,3 +128,34 @@ func TestMemory(t *testing.T) {
 }
 
 // TestOptions: what cannot be is refused by name.
+
+// TestClockLeaps: an injected clock that leaps, ahead and, against its contract, back,
+// costs claims at worst: what is played still ends once.
+func TestClockLeaps(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		began, leap := time.Now(), time.Duration(0)
+		e := open(t, func(o *Options) { o.Clock = func() int64 { return int64(time.Since(began) + leap) } })
+		p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
+		c, d := claim(t, e, "w"), claim(t, e, "w")
+		leap = -time.Hour
+		if _, err := e.Touch(t.Context(), c.ID, protocol.TouchRequest{Worker: "w"}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * ttl) // c was touched after the leap; d's deadline is an hour away
+		<-p.done
+		sample(t, e, "w", d.ID, 0, 20)
+		leap = time.Hour
+		_, err := e.Touch(t.Context(), d.ID, protocol.TouchRequest{Worker: "w"})
+		refused(t, err, protocol.CodeExpired, "has expired")
+		<-q.done
+		for _, p := range []*played{p, q} {
+			if !errors.Is(p.err, context.DeadlineExceeded) {
+				t.Errorf("played: %v", p.err)
+			}
+		}
+		empty(t, e)
+		if st := e.Status(); st.Claimed != 0 {
+			t.Errorf("status %+v", st)
+		}
+	})
+}

@@ -107,7 +107,7 @@ func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sam
 			return next.sample, next.err
 		case next.turn != nil:
 			g, err := sampler.Sample(ctx, live.SampleRequest{
-				Prompt: next.turn.prompt, MaxTokens: next.turn.maxTokens,
+				Prompt: next.prompt, MaxTokens: next.turn.maxTokens,
 				Check: func([]int32) bool { return s.gone.Load() }, // nobody waits for the rest
 			})
 			e.sampled(ctx, s, next.turn, g, err)
@@ -126,6 +126,7 @@ type move struct {
 	sample live.Sample
 	err    error
 	turn   *turn
+	prompt []int32
 }
 
 func (e *Environment) next(ctx context.Context, s *session) move {
@@ -142,7 +143,7 @@ func (e *Environment) next(ctx context.Context, s *session) move {
 		e.attend(ctx, s)
 		return move{over: true, sample: s.sample}
 	case s.running != nil:
-		return move{turn: s.running}
+		return move{turn: s.running, prompt: s.record.prompt(s.running)}
 	}
 	return move{}
 }

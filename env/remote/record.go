@@ -12,10 +12,11 @@ import (
 // turn is one call to sample.
 type turn struct {
 	number int
-	// prompt is everything before the response, maxTokens its bound as it was asked for.
-	prompt    []int32
+	// The record's tokens[:first] are the prompt, everything before the response; maxTokens
+	// bounds the response, as it was asked for.
+	first     int
 	maxTokens int
-	// done is closed when the response is recorded as tokens[len(prompt):end].
+	// done is closed when the response is recorded as tokens[first:end]; end is 0 before.
 	done   chan struct{}
 	end    int
 	finish string
@@ -35,10 +36,13 @@ func (r *record) begin(prompt []int32, maxTokens int) *turn {
 	for _, token := range prompt[len(r.tokens):] {
 		r.add(token, 0, 0, loop.NoVersion)
 	}
-	t := &turn{number: len(r.turns), prompt: slices.Clone(prompt), maxTokens: maxTokens, done: make(chan struct{})}
+	t := &turn{number: len(r.turns), first: len(r.tokens), maxTokens: maxTokens, done: make(chan struct{})}
 	r.turns = append(r.turns, t)
 	return t
 }
+
+// prompt is a turn's. It stays as it is while the record grows.
+func (r *record) prompt(t *turn) []int32 { return r.tokens[:t.first:t.first] }
 
 // sampled adds the response of a turn.
 func (r *record) sampled(t *turn, g live.Generation) {
@@ -61,7 +65,7 @@ func (r *record) add(token int32, mask uint8, logprob float32, version loop.Vers
 
 // reply is the response of a turn that is done.
 func (r *record) reply(t *turn) protocol.SampleReply {
-	first := len(t.prompt)
+	first := t.first
 	return protocol.SampleReply{
 		Tokens: slices.Clone(r.tokens[first:t.end]), Logprobs: slices.Clone(r.logprobs[first:t.end]),
 		Versions: slices.Clone(r.versions[first:t.end]), Finish: t.finish,
