@@ -60,6 +60,20 @@ func TestConformsEmbedded(t *testing.T) {
 // startServer starts a server of its own with a port, as a cluster of one.
 func startServer(t testing.TB, change func(*server.Options)) (url string) {
 	t.Helper()
+	srv := runServer(t, change)
+	return srv.ClientURL()
+}
+
+// startServerWithStop is startServer with a way to end it.
+func startServerWithStop(t testing.TB, stop *func()) (url string) {
+	t.Helper()
+	srv := runServer(t, nil)
+	*stop = func() { srv.Shutdown(); srv.WaitForShutdown() }
+	return srv.ClientURL()
+}
+
+func runServer(t testing.TB, change func(*server.Options)) *server.Server {
+	t.Helper()
 	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
 	if change != nil {
 		change(o)
@@ -73,7 +87,7 @@ func startServer(t testing.TB, change func(*server.Options)) (url string) {
 	if !srv.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	return srv.ClientURL()
+	return srv
 }
 
 var runs atomic.Int64

@@ -1,0 +1,338 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/storetest"
+	"github.com/headway-rl/headway/trace"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sampleID(g loop.GroupID) live.RolloutID { return live.RolloutID{Group: g, Attempt: 1} }
+
+// begin appends a header.
+func begin(t *testing.T, s *Store) *trace.Encoder {
+	t.Helper()
+	line, enc := storetest.Header(t)
+	must(t, s.Append([][]byte{line}))
+	return enc
+}
+
+// A standby follows the log and takes over when the writer goes quiet; nothing that the
+// deposed writer still does harms the run.
+func TestStandbyTakesOver(t *testing.T) {
+	url := startServer(t, nil)
+	o := Options{URL: url, Run: "handed over", WriterTTL: 300 * time.Millisecond, PayloadBytesMax: 8 << 20}
+	first := open(t, o)
+	enc := begin(t, first)
+	line := storetest.Event(enc, 1)
+	must(t, first.Append([][]byte{line}))
+	must(t, first.PutSample(storetest.Sample(sampleID(1), 10)))
+	must(t, first.PutSample(storetest.Sample(sampleID(2), 10)))
+	epoch := first.lease.Load().epoch
+
+	standby, err := Open(t.Context(), o)
+	must(t, err)
+	defer standby.Close()
+	if err := standby.Append([][]byte{line}); !errors.Is(err, ErrNotWriter) {
+		t.Errorf("a standby appends: %v", err)
+	}
+	following, stop := context.WithCancel(t.Context())
+	seen, followed := make(chan string, 10), make(chan error, 1)
+	go func() {
+		followed <- standby.Follow(following, 1, func(from int64, lines []byte) error {
+			seen <- fmt.Sprint(from, " ", string(lines))
+			return nil
+		})
+	}()
+	if got := <-seen; got != "2 "+string(line) {
+		t.Errorf("the standby saw %q", got)
+	}
+	type result struct {
+		epoch uint64
+		lost  <-chan struct{}
+		err   error
+	}
+	acquired := make(chan result, 1)
+	go func() {
+		e, lost, err := standby.Acquire(t.Context(), "standby")
+		acquired <- result{e, lost, err}
+	}()
+	// While the writer renews its lease, lines go on coming through it alone.
+	held := storetest.Event(enc, 2)
+	must(t, first.Append([][]byte{held}))
+	if got := <-seen; got != "3 "+string(held) {
+		t.Errorf("the standby saw %q", got)
+	}
+	select {
+	case r := <-acquired:
+		t.Fatalf("the standby took over beside a writer that renews its lease: %+v", r)
+	default:
+	}
+	deposed := first.lease.Load()
+	deposed.cancel() // it renews no more, and believes that it has the lease
+	r := <-acquired
+	must(t, r.err)
+	if r.epoch <= epoch {
+		t.Errorf("epoch %d after %d", r.epoch, epoch)
+	}
+	// The new writer goes on before the old one has noticed.
+	enc2 := *enc
+	next := storetest.Event(&enc2, 3)
+	must(t, standby.Append([][]byte{next}))
+	must(t, standby.PutSample(storetest.Sample(live.RolloutID{Group: 1, Attempt: 2}, 12)))
+
+	must(t, first.PutSample(storetest.Sample(sampleID(1), 10)))
+	must(t, first.Forget(2))
+	first.payloads.reclaim(t.Context(), true)
+	if err := first.Append([][]byte{storetest.Event(enc, 9)}); !errors.Is(err, ErrFenced) {
+		t.Errorf("a deposed writer's append: %v", err)
+	}
+	<-deposed.lost
+	if err := first.Snapshot(2, []byte("x")); !errors.Is(err, ErrFenced) {
+		t.Errorf("a deposed writer's snapshot: %v", err)
+	}
+	if err := first.PutSample(storetest.Sample(sampleID(7), 10)); !errors.Is(err, ErrFenced) {
+		t.Errorf("a deposed writer's payload: %v", err)
+	}
+	must(t, first.Close())
+	must(t, standby.Close())
+	stop()
+	<-followed
+
+	last := open(t, o)
+	text, err := last.ReadLog(0)
+	must(t, err)
+	all, err := io.ReadAll(text)
+	must(t, err)
+	header, _ := storetest.Header(t)
+	if want := bytes.Join([][]byte{header, line, held, next}, nil); !bytes.Equal(all, want) {
+		t.Errorf("the log is\n%s\nwant\n%s", all, want)
+	}
+	got, err := last.Samples(1)
+	must(t, err)
+	if len(got) != 1 || got[0].ID.Attempt != 2 {
+		t.Errorf("the deposed writer's payload replaced its successor's: %v", got[0].ID)
+	}
+}
+
+// A lease that cannot be renewed is lost: the channel closes and calls fail.
+func TestLeaseIsLostWithTheServer(t *testing.T) {
+	var stop func()
+	url := startServerWithStop(t, &stop)
+	s, err := Open(t.Context(), Options{URL: url, Run: "alone", WriterTTL: 100 * time.Millisecond, Logf: t.Logf})
+	must(t, err)
+	_, lost, err := s.Acquire(t.Context(), "a test")
+	must(t, err)
+	begin(t, s)
+	stop()
+	<-lost
+	if err := s.PutSample(storetest.Sample(sampleID(1), 10)); !errors.Is(err, ErrFenced) {
+		t.Errorf("a payload without a lease: %v", err)
+	}
+	_ = s.Close()
+}
+
+// The mirror is a valid trace of the whole run: after its end was lost, and while the log
+// gives up old lines again and again.
+func TestMirrorAndRetention(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, trace.FileName)
+	o := Options{Dir: filepath.Join(dir, "nats"), TracePath: path, LogBytesMax: 1 << 20}
+	s := open(t, o)
+	enc := begin(t, s)
+	for i := range 10_000 { // some 4 MB with what is around them
+		must(t, s.Append([][]byte{storetest.Event(enc, int64(i)), storetest.Event(enc, int64(i))}))
+		if s.WantsSnapshot() {
+			must(t, s.Snapshot(enc.Position().Line, []byte("state")))
+		}
+		if used, _ := s.Usage(); used > o.LogBytesMax+1<<16 {
+			t.Fatalf("the log takes %d bytes of at most %d", used, o.LogBytesMax)
+		}
+	}
+	if _, err := s.ReadLog(0); !errors.Is(err, live.ErrLogTrimmed) {
+		t.Errorf("the log still begins with its first line: %v", err)
+	}
+	must(t, s.Close())
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	if n := int64(bytes.Count(whole, newline)); n != enc.Position().Line {
+		t.Fatalf("the mirror has %d lines of %d", n, enc.Position().Line)
+	}
+	for _, cut := range []int{len(whole) - 1, len(whole) - 1000} {
+		must(t, os.WriteFile(path, whole[:cut], 0o644))
+		s := open(t, o)
+		if h, ok := s.Header(); !ok || h.Seed != 7 {
+			t.Errorf("the header is %v (%v)", h, ok)
+		}
+		must(t, s.Close())
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, whole) {
+			t.Fatalf("the mirror was cut at %d and has %d bytes of %d after it: %v", cut, len(got), len(whole), err)
+		}
+	}
+}
+
+// A log without snapshots fills up, says so without having appended anything, and goes on
+// after one was taken.
+func TestFullLogWaitsForASnapshot(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), LogBytesMax: 256 << 10})
+	enc := begin(t, s)
+	refused := 0
+	for range 3000 {
+		before := *enc
+		line := storetest.Event(enc, 1)
+		err := s.Append([][]byte{line})
+		for tries := 0; errors.Is(err, live.ErrNoSpace) && tries < 3; tries++ {
+			refused++
+			if !s.WantsSnapshot() {
+				t.Fatal("a full log does not want a snapshot")
+			}
+			must(t, s.Snapshot(before.Position().Line, []byte("state")))
+			if tries == 0 && refused == 1 { // there is none before it yet
+				must(t, s.Snapshot(before.Position().Line-1, []byte("state")))
+			}
+			err = s.Append([][]byte{line})
+		}
+		must(t, err)
+	}
+	if refused == 0 {
+		t.Error("the log was never full")
+	}
+	if lines := s.events.lines(); lines != enc.Position().Line {
+		t.Errorf("%d lines, want %d", lines, enc.Position().Line)
+	}
+}
+
+// A full disk is an error of its own, and nothing is lost over it.
+func TestFullDisk(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	enc := begin(t, s)
+	free := int64(0)
+	s.disk.free = func(string) (int64, error) { return free, nil }
+	s.disk.at = time.Time{}
+	line := storetest.Event(enc, 1)
+	for name, err := range map[string]error{"append": s.Append([][]byte{line}), "payload": s.PutSample(storetest.Sample(sampleID(1), 10)), "snapshot": s.Snapshot(1, []byte("x"))} {
+		if !errors.Is(err, live.ErrNoSpace) {
+			t.Errorf("%s on a full disk: %v", name, err)
+		}
+	}
+	free = math.MaxInt64
+	must(t, s.Append([][]byte{line}))
+	must(t, s.PutSample(storetest.Sample(sampleID(1), 10)))
+	must(t, s.Snapshot(1, []byte("x")))
+}
+
+// Payloads that stay while others come and go do not keep the others' room.
+func TestStragglersKeepTheirOwnRoomAlone(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), PayloadBytesMax: 4 << 20, CacheBytes: -1})
+	begin(t, s)
+	for g := loop.GroupID(1); g <= 300; g++ {
+		must(t, s.PutSample(storetest.Sample(sampleID(g), 10_000)))
+		if g%50 != 0 {
+			must(t, s.Forget(g))
+		}
+	}
+	for g := loop.GroupID(50); g <= 300; g += 50 {
+		if got, err := s.Samples(g); err != nil || len(got) != 1 {
+			t.Errorf("group %d: %v", g, err)
+		}
+	}
+}
+
+// The heap of store and server together does not grow with the groups that went through.
+func TestMemoryIsFlat(t *testing.T) {
+	groups := 12_000
+	if os.Getenv("HEADWAY_LONG") != "" {
+		groups = 100_000
+	}
+	s := open(t, Options{Dir: t.TempDir()})
+	begin(t, s)
+	through := func(from, to int) uint64 {
+		const ahead = 64
+		todo := make(chan loop.GroupID)
+		done := make(chan error, ahead)
+		for range ahead {
+			go func() {
+				var err error
+				for g := range todo {
+					for k := range int32(4) {
+						err = errors.Join(err, s.PutSample(storetest.Sample(live.RolloutID{Group: g, Sample: k, Attempt: 1}, 60)))
+					}
+					_, err2 := s.Samples(g)
+					err = errors.Join(err, err2, s.Forget(g))
+				}
+				done <- err
+			}()
+		}
+		for g := from; g < to; g++ {
+			todo <- loop.GroupID(g + 1)
+		}
+		close(todo)
+		for range ahead {
+			must(t, <-done)
+		}
+		s.payloads.reclaim(t.Context(), true)
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	early := through(0, groups/4)
+	late := through(groups/4, groups)
+	_, used := s.Usage()
+	t.Logf("%d groups: %.1f MB of heap after a quarter, %.1f MB after all; %d bytes in the stream", groups, float64(early)/1e6, float64(late)/1e6, used)
+	if late > early+8<<20 {
+		t.Errorf("the heap grew from %d to %d bytes over %d groups", early, late, groups)
+	}
+	if used > 1<<20 {
+		t.Errorf("%d bytes of payloads are left of groups that were all forgotten", used)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir()})
+	o, err := s.Objects(t.Context())
+	must(t, err)
+	if names, err := o.List(t.Context(), ""); err != nil || len(names) != 0 {
+		t.Errorf("%v (%v) in an empty object store", names, err)
+	}
+	large := strings.Repeat("weights ", 400_000)
+	for _, name := range []string{"v2/model.safetensors", "v1/model.safetensors", "v2/manifest.json"} {
+		if n, err := o.Put(t.Context(), name, strings.NewReader(large+name)); err != nil || n != int64(len(large)+len(name)) {
+			t.Errorf("%s: %d bytes: %v", name, n, err)
+		}
+	}
+	if names, err := o.List(t.Context(), "v2/"); err != nil || fmt.Sprint(names) != "[v2/manifest.json v2/model.safetensors]" {
+		t.Errorf("%v (%v)", names, err)
+	}
+	r, err := o.Open(t.Context(), "v1/model.safetensors")
+	must(t, err)
+	if text, err := io.ReadAll(r); err != nil || string(text) != large+"v1/model.safetensors" {
+		t.Errorf("%d bytes: %v", len(text), err)
+	}
+	must(t, r.Close())
+	must(t, o.Delete(t.Context(), "v1/model.safetensors"))
+	must(t, o.Delete(t.Context(), "v1/model.safetensors"))
+	if _, err := o.Open(t.Context(), "v1/model.safetensors"); !errors.Is(err, ErrNoObject) {
+		t.Errorf("a deleted file: %v", err)
+	}
+}
