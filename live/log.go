@@ -122,7 +122,10 @@ func (r *Runtime) close() error {
 	if err := r.appendLog(); err != nil {
 		return err
 	}
-	return r.snapshot(true)
+	if err := r.snapshot(true); err != nil {
+		r.logf("snapshot: %v", err) // the log has it all
+	}
+	return nil
 }
 
 // appendLog makes the lines rendered so far durable. While there is no room for
