@@ -2,15 +2,19 @@ package metrics
 
 import "github.com/headway-rl/headway/loop"
 
-// loads counts a sync that begins with this load. Every sync brings the newest
-// version; other engines of the same sync, and those that join, load what has
-// been counted.
+// loads counts a sync that begins with this load. Other engines of the same sync, and
+// those that join, load what has been counted. A trainer that gives only some versions
+// weights may be past the one that a sync brings.
 func (r *Recorder) loads(v loop.Version) {
 	r.published(v)
-	if last := len(r.syncsUpTo) - 1; v > 0 && v == r.syncsFrom+loop.Version(last) && r.syncsUpTo[last] == r.syncsUpTo[last-1] {
-		r.syncsUpTo[last]++
-		r.syncing = true
+	at := int(v - r.syncsFrom)
+	if v <= 0 || at < 1 || r.syncsUpTo[at] != r.syncsUpTo[at-1] {
+		return
 	}
+	for i := at; i < len(r.syncsUpTo); i++ {
+		r.syncsUpTo[i]++
+	}
+	r.syncing = true
 }
 
 // syncsKept is how many versions the count of syncs goes back to at least: as far as
