@@ -99,10 +99,10 @@ def train_step(
     optimizer.step()
     weight = ratio.detach()
     return {
-        "loss": float(loss), "grad_norm": float(grad_norm),
-        "clip_fraction": float((weight != clipped.detach()).float().mean()),
-        "mean_log_ratio": float(log_ratio.mean()),
-        "effective_sample_size": float(weight.sum() ** 2 / (weight**2).sum() / len(weight)),
+        "loss": loss.item(), "grad_norm": grad_norm.item(),
+        "clip_fraction": (weight != clipped.detach()).float().mean().item(),
+        "mean_log_ratio": log_ratio.mean().item(),
+        "effective_sample_size": (weight.sum() ** 2 / (weight**2).sum() / len(weight)).item(),
     }  # fmt: skip
 
 

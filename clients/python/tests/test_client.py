@@ -25,7 +25,10 @@ def model(value: float = 1.0) -> bytes:
 def server() -> Iterator[Server]:
     """Version 3 is there, and one batch that starts from it; then the run ends."""
     with serving() as made:
-        state = {"version": 3, "manifest": {"files": [{"name": "model.safetensors"}, {"name": "optimizer.safetensors"}]}}
+        state = {
+            "version": 3,
+            "manifest": {"files": [{"name": "model.safetensors"}, {"name": "optimizer.safetensors"}]},
+        }
         made.routes["GET /api/v1/weights/latest"] = lambda _: as_json(state)
         made.routes["GET /api/v1/weights/3"] = lambda _: as_json(state)
         made.routes["GET /api/v1/weights/3/files/model.safetensors"] = lambda _: Reply(body=model())
@@ -118,7 +121,7 @@ def test_step_s_max(server: Server) -> None:
     """A trainer that hangs loses its lease."""
     server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"deadline_s": 0.05})), Reply(205))
     with loaded(server, step_s_max=0.01) as hw:
-        batch = next(hw.batches())
+        batch = hw.lease()
         assert batch._renewal is not None
         batch._renewal._thread.join(timeout=20)
         assert not batch._renewal._thread.is_alive()
@@ -155,7 +158,7 @@ def test_forgotten(server: Server) -> None:
 
 def test_ended_twice(server: Server) -> None:
     with loaded(server) as hw:
-        batch = next(hw.batches())
+        batch = hw.lease()
         assert hw.ack(batch, {"loss": 1.0}) == 4
         for end in (lambda: hw.ack(batch), lambda: hw.nack(batch), lambda: hw.publish(batch, WEIGHTS)):
             with pytest.raises(headway.Invalid, match="already"):
@@ -185,7 +188,7 @@ def test_nack(server: Server) -> None:
 )
 def test_refused_before_it_is_sent(server: Server, arguments: dict[str, Any], message: str) -> None:
     with loaded(server) as hw:
-        batch = next(hw.batches())
+        batch = hw.lease()
         with pytest.raises(headway.Invalid, match=message):
             hw.publish(batch, **arguments)
         assert server.seen("/api/v1/weights") == []
@@ -194,7 +197,7 @@ def test_refused_before_it_is_sent(server: Server, arguments: dict[str, Any], me
 
 def test_must_load_first(server: Server) -> None:
     with headway.connect(server.url) as hw, pytest.raises(headway.Conflict, match="load first"):
-        next(hw.batches())
+        hw.lease()
 
 
 def test_initialize(server: Server) -> None:
@@ -213,7 +216,7 @@ def test_other_start(server: Server) -> None:
     """A batch from another version than the one that is held is not trained on."""
     server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"version": 5})), Reply(205))
     with loaded(server) as hw, pytest.raises(headway.Conflict, match="starts from version 5, and this trainer holds 3"):
-        next(hw.batches())
+        hw.lease()
 
 
 def test_ranks(server: Server) -> None:

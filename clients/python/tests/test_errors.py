@@ -30,7 +30,9 @@ def test_typed(code: str) -> None:
     assert str(error) == f"{code}: it is {code}"
 
 
-@pytest.mark.parametrize(("status", "kind"), [(502, headway.Unavailable), (431, headway.TooLarge), (418, headway.Invalid)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(502, headway.Unavailable), (431, headway.TooLarge), (418, headway.Invalid)]
+)
 def test_no_body(status: int, kind: type[headway.HeadwayError]) -> None:
     """A proxy in between answers without a code."""
     with serving() as server:

@@ -231,16 +231,26 @@ class Client:
             raise errors.Invalid(f"batches of kind {kind!r} cannot be: want train or validation")
         try:
             while True:
-                if self._open is not None and not self._open._done:
-                    raise errors.Invalid(f"batch {self._open.lease} was neither published, acked nor nacked")
                 try:
-                    found = self._lease(kind, wait_s)
+                    found = self.lease(wait_s) if kind == "train" else self._lease(kind, wait_s)
                 except errors.RunEnded:
                     return
                 if found is not None:
                     yield found
         finally:
             self._give_back()
+
+    def lease(self, wait_s: float = 20.0) -> Batch:
+        """The next batch, for loops of another form than `batches`; RunEnded when there will be none.
+
+        It asks on and on, each time for `wait_s`, however long no batch is full.
+        """
+        while True:
+            if self._open is not None and not self._open._done:
+                raise errors.Invalid(f"batch {self._open.lease} was neither published, acked nor nacked")
+            found = self._lease("train", wait_s)
+            if found is not None:
+                return found
 
     def validation(self, prompts: int = 0) -> Batch:
         """Held-out prompts, answered greedily by the newest served version. 0 prompts: as many as the run says."""

@@ -1,0 +1,141 @@
+"""Environment workers against the real server."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Serve
+
+import headway
+from headway.claims import Worker
+from headway.play import ending
+from headway.worker import load, main
+
+Start = Callable[..., Serve]
+LETTERS = """
+import random
+import headway
+
+@headway.environment("reverse")
+def play(task, sample):
+    draw = random.Random(f"{task.seed}/{task.prompt}/{task.level}")
+    word = [3 + draw.randrange(26) for _ in range(draw.randint(2, 5))]
+    said = sample([0, *word, 1], 6)
+    return sum(a == b for a, b in zip(said.tokens, [*reversed(word), 2])) / 6
+"""
+
+
+def word_of(task: headway.Task) -> list[int]:
+    draw = random.Random(f"{task.seed}/{task.prompt}/{task.level}")
+    return [3 + draw.randrange(26) for _ in range(draw.randint(2, 5))]
+
+
+@headway.environment("reverse")
+def plain(task: headway.Task, sample: Callable[..., headway.Sampled]) -> headway.Result:
+    word = word_of(task)
+    said = sample([0, *word, 1], 6)
+    assert len(said.tokens) == len(said.logprobs) == len(said.versions) > 0
+    assert said.finish in ("stop", "length")
+    want = [*reversed(word), 2]
+    right = sum(a == b for a, b in zip(want, said.tokens, strict=False))
+    return headway.Result(right / max(len(want), len(said.tokens)), exact=want == said.tokens, prompt_text=str(word))
+
+
+@headway.environment("reverse")
+async def coroutine(task: headway.Task, sample: Any) -> float:
+    said = await sample([0, *word_of(task), 1], 6)
+    more = await sample([0, *word_of(task), 1, *said.tokens], 1) if False else said
+    return float(more.tokens[0] == 5)
+
+
+def status(url: str) -> dict[str, Any]:
+    from headway.transport import Transport
+
+    return Transport(url).get("/api/v1/status")
+
+
+@pytest.mark.parametrize("environment", [plain, coroutine], ids=["threads", "async"])
+def test_plays_a_run(serve: Start, environment: headway.Environment) -> None:
+    """The embedded trainer trains on what the worker plays, until the run has ended; then work returns."""
+    server = serve("--steps", "4", environment__kind="remote", trainer__kind="embedded")
+    finished = headway.work(server.url, environment, concurrency=16, worker="w")
+    assert finished >= 4 * 16
+
+
+def test_failures_are_reported(serve: Start) -> None:
+    """An environment that fails is tried again and never scored 0; a reward that is not finite is a failure."""
+    seen: list[str] = []
+
+    @headway.environment("reverse")
+    def flaky(task: headway.Task, sample: Callable[..., headway.Sampled]) -> float:
+        sample([0, *word_of(task), 1], 6)
+        if task.attempt == 1 and task.sample == 0:
+            seen.append(task.id)
+            if len(seen) % 3 == 0:
+                raise TimeoutError("too slow")
+            return float("nan") if len(seen) % 2 else 1 / 0
+        return random.random()
+
+    server = serve("--steps", "3", environment__kind="remote", trainer__kind="embedded")
+    worker = Worker(server.url, flaky, 16, worker="w")
+    assert worker.run() >= 3 * 16
+    assert worker.failed == len(seen) > 0
+
+
+def test_killed_worker(serve: Start, tmp_path: Path) -> None:
+    """kill -9 of a worker: its claims expire, others play them, and the run goes on. SIGTERM ends one in order."""
+    server = serve("--steps", "6", environment__kind="remote", trainer__kind="embedded", server__claim_s=0.5)
+    (tmp_path / "letters.py").write_text(LETTERS)
+    command = [sys.executable, "-m", "headway.worker", "letters:play", server.url, "--concurrency", "8"]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "clients" / "python" / "src"), str(tmp_path)])}
+    pause = threading.Event()
+
+    def started() -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        while status(server.url)["workers"]["claimed"] == 0 and process.poll() is None:
+            pause.wait(0.02)
+        return process
+
+    killed = started()
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    asked = started()
+    asked.send_signal(signal.SIGTERM)
+    assert asked.wait(40) == 0
+    assert headway.work(server.url, plain, concurrency=16) > 0
+    assert status(server.url)["version"] == 6
+
+
+@pytest.mark.parametrize(
+    ("played", "message"),
+    [
+        (None, "want a number"), (True, "want a number"), ("1", "want a number"), (float("inf"), "finite"),
+        (headway.Result(1, tokens=[1, 2], loss_mask=[0, 1], logprobs=[0.0]), "one length"),
+        (headway.Result(1, tokens=[1], loss_mask=[1], logprobs=[float("nan")], versions=[0]), "not finite"),
+    ],
+)  # fmt: skip
+def test_no_result(played: object, message: str) -> None:
+    with pytest.raises(headway.Invalid, match=message):
+        ending(played)
+
+
+def test_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "some_environment.py").write_text(LETTERS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert [e.name for e in load(["some_environment:play"])] == ["reverse"]
+    for wrong in ("some_environment", "some_environment:random", "some_environment:nothing"):
+        with pytest.raises(headway.Invalid):
+            load([wrong])
+    assert main(["no_such_module:play", "http://127.0.0.1:1"]) == 2
+    assert "no_such_module" in capsys.readouterr().err
+    with pytest.raises(headway.Invalid, match="name 'a b'"):
+        headway.environment("a b")
