@@ -126,7 +126,7 @@ func (m *meeting) meet() map[string]place {
 	}
 	m.epoch++
 	reply.Epoch = m.epoch
-	m.standing, m.last = make(map[string]place), make(map[string]string)
+	m.why, m.standing, m.last = "", make(map[string]place), make(map[string]string)
 	for _, name := range names {
 		member := m.waiting[name]
 		m.standing[name], m.last[name] = place{member, reply}, member.Role

@@ -124,6 +124,11 @@ func TestMembershipChange(t *testing.T) {
 		late.Epoch, late.WaitS = 2, 0
 		join(ctx, r, late).refused(t, protocol.CodeExpired, "met again since")
 
+		// c comes with fewer ranks than it had in the epoch that it names.
+		shrunk := engine("c", 2)
+		shrunk.Epoch, shrunk.WaitS = 3, 0
+		join(ctx, r, shrunk).refused(t, protocol.CodeExpired, "not in it as it is now")
+
 		// The trainer wants one engine more.
 		first.Epoch, ask.Epoch, first.Engines = 3, 3, 3
 		grown := join(ctx, r, first)

@@ -31,8 +31,8 @@ type slot struct {
 	err   error
 	mu    sync.Mutex
 	asked []live.SampleRequest
-	// stopped: Check had stopped the response.
-	stopped bool
+	// stopped: Check had stopped the response. A deaf slot never asks it.
+	stopped, deaf bool
 }
 
 func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
@@ -46,7 +46,7 @@ func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generat
 		case <-ctx.Done():
 			return live.Generation{}, ctx.Err()
 		}
-		if req.Check([]int32{n}) {
+		if !s.deaf && req.Check([]int32{n}) {
 			s.stopped = true
 			return live.Generation{Tokens: []int32{n}, Logprobs: []float32{-1}, Versions: []loop.Version{1}, Pruned: true}, nil
 		}

@@ -222,6 +222,25 @@ func TestExpiryWhileSampling(t *testing.T) {
 	})
 }
 
+// TestExpiryAtADeafEngine: an engine that samples on for a worker that is gone, and then
+// fails, does not take the blame.
+func TestExpiryAtADeafEngine(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		p.slot.takes, p.slot.deaf, p.slot.err = 100*time.Second, true, errors.New("out of memory")
+		c := claim(t, e, "w")
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		e.Sample(gone, c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}, MaxTokens: 4})
+		<-p.done
+		if !errors.Is(p.err, context.DeadlineExceeded) || errors.Is(p.err, p.slot.err) {
+			t.Errorf("played: %v", p.err)
+		}
+		empty(t, e)
+	})
+}
+
 // TestDroppedConnection: a sample survives the connection of the call that asked for
 // it; the same turn asked again joins it, and asked once more gets the same.
 
