@@ -62,7 +62,7 @@ func (t *Trainer) acknowledge(lease loop.LeaseID, req protocol.AckRequest) (*off
 		return nil, 0, protocol.Refuse(protocol.CodeConflict, "version %d goes to the engines (every %d), which need its weights: publish it, which ends the step", version, t.opt.SyncEvery).
 			With("version", version).With("sync_every", t.opt.SyncEvery)
 	}
-	o.committing = true
+	o.busy++
 	return o, version, nil
 }
 

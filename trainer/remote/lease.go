@@ -194,6 +194,9 @@ func (t *Trainer) Renew(_ context.Context, lease loop.LeaseID, req protocol.Rene
 		if req.Attempt == o.attempt {
 			return protocol.RenewReply{}, protocol.Refuse(protocol.CodeConflict, "rank %d has no share of lease %d: lease it first", req.Rank, lease)
 		}
+		if world := t.session.world; world > 0 && req.Rank >= world {
+			return protocol.RenewReply{}, protocol.Refuse(protocol.CodeConflict, "rank %d of a world of %d has no share of lease %d", req.Rank, world, lease)
+		}
 		// It holds the share since before a restart.
 		o.taken[req.Rank] = struct{}{}
 		o.world = max(o.world, t.session.world)

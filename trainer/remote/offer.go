@@ -22,8 +22,9 @@ type offer struct {
 	world int
 	// taken are the ranks that have their share.
 	taken map[int]struct{}
-	// committing: a version is being written of it, and it cannot run out.
-	committing bool
+	// busy counts what this process does with it (files copied, a version committed): meanwhile it
+	// cannot run out.
+	busy int
 	// withdrawn: it is given to nobody any more and will end.
 	withdrawn bool
 	// over: report and err are Train's, and done is closed.
@@ -68,7 +69,7 @@ func (t *Trainer) giveBack(o *offer, format string, args ...any) {
 // called with mu held.
 func (t *Trainer) expire() {
 	o := t.offer
-	if o == nil || o.committing || o.withdrawn {
+	if o == nil || o.busy > 0 || o.withdrawn {
 		return
 	}
 	now, worst, longest := t.opt.Clock(), 0, time.Duration(0)

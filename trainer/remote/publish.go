@@ -200,6 +200,10 @@ func (t *Trainer) checkMade(p *publication) error {
 
 // receive takes the files to the draft.
 func (t *Trainer) receive(ctx context.Context, p *publication, draft *weights.Draft, next func() (string, io.Reader, error)) error {
+	if p.offer != nil && (p.Rendezvous != "" || p.Directory != "") {
+		t.hold(p.offer)
+		defer t.release(p.offer)
+	}
 	switch {
 	case p.Rendezvous != "":
 		if t.opt.Collective == nil {
@@ -306,7 +310,7 @@ func (t *Trainer) last(p *publication) error {
 		if !p.offer.counts(p.Attempt) || p.offer.withdrawn {
 			return expired(p.Lease, p.Attempt)
 		}
-		p.offer.committing = true
+		p.offer.busy++
 	case p.Version == t.version:
 		p.again = true // another try was faster; the store compares
 	case p.Version != t.version+1:
@@ -326,11 +330,14 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if o != nil {
+		o.busy--
+		t.touchAll()
+	}
 	if err != nil {
 		if o == nil {
 			return false, refusal(err)
 		}
-		o.committing = false
 		m, gone := t.opt.Weights.Manifest(version)
 		if gone != nil || m.Lease != o.lease {
 			return false, refusal(err)
@@ -338,7 +345,6 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 	}
 	t.version = max(t.version, version)
 	if o != nil {
-		o.committing = false
 		t.end(o, version, o.stepReport(metrics), nil)
 	}
 	t.wake()
@@ -348,11 +354,19 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 	return existing, nil
 }
 
-// release lets an offer run out again that was not committed after all.
+// release lets an offer run out again, from now on.
 func (t *Trainer) release(o *offer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o.committing = false
+	o.busy--
+	t.touchAll()
+}
+
+// hold keeps an offer from running out while this process reads files itself.
+func (t *Trainer) hold(o *offer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o.busy++
 }
 
 // goBack has the loop go on from a restored version, and ends what was on offer from the one before.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
@@ -449,4 +450,35 @@ func (d *drip) Read(p []byte) (int, error) {
 	n := copy(p[:min(len(p), 30)], d.left)
 	d.left = d.left[n:]
 	return n, nil
+}
+
+// A version that went over a collective brings no files, and its lease does not run out while
+// the collective is waited for.
+func TestCollective(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := errors.New("engine e1 has not got it")
+		r := started(t, func(o *Options) {
+			o.Collective = func(_ context.Context, name string, version loop.Version) error {
+				time.Sleep(2 * time.Minute)
+				if name != "gloo" || version != 1 {
+					t.Errorf("collective %q for version %d", name, version)
+				}
+				return sent
+			}
+		})
+		out := r.train(groups(5, 1, 0, 2))
+		req := ofLease("a", r.lease("a", 0, 0))
+		req.Rendezvous, req.Files = "gloo", nil
+		if _, err := r.Publish(t.Context(), req, nil); !errors.Is(err, sent) {
+			t.Fatalf("%v, want the collective's error", err)
+		}
+		r.absent(1)
+		sent = nil
+		_, err := r.Publish(t.Context(), req, nil)
+		r.must(err)
+		r.trained(out)
+		if m := r.manifest(1, 5); m.Kind != "none" {
+			t.Fatalf("kind %q, want none: the files are the trainer's", m.Kind)
+		}
+	})
 }
