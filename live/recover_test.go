@@ -24,13 +24,13 @@ import (
 // recording drives loop, recorder and what is counted beside a log in a store, as the
 // runtime does, and takes snapshots of them.
 type recording struct {
-	t     *testing.T
+	t     testing.TB
 	store *memoryStore
 	now   live.Resume
 	seed  uint64
 }
 
-func newRecording(t *testing.T, cfg loop.Config, seed uint64) *recording {
+func newRecording(t testing.TB, cfg loop.Config, seed uint64) *recording {
 	t.Helper()
 	l, err := loop.New(cfg)
 	if err != nil {
