@@ -331,8 +331,7 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o != nil {
-		o.busy--
-		t.touchAll()
+		t.rest(o)
 	}
 	if err != nil {
 		if o == nil {
@@ -358,8 +357,15 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 func (t *Trainer) release(o *offer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.rest(o)
+}
+
+// rest counts an offer's silence from now on. It is called with mu held.
+func (t *Trainer) rest(o *offer) {
 	o.busy--
-	t.touchAll()
+	if t.offer == o {
+		t.touchAll()
+	}
 }
 
 // hold keeps an offer from running out while this process reads files itself.
