@@ -99,16 +99,14 @@ func (s *Store) takeOver(ctx context.Context, l *lease) error {
 }
 
 func (s *Store) leaseBucket(ctx context.Context) (jetstream.KeyValue, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, apiTimeout)
-		bucket, err := s.js.CreateOrUpdateKeyValue(try, jetstream.KeyValueConfig{
+	var bucket jetstream.KeyValue
+	err := s.again(ctx, func(ctx context.Context) (err error) {
+		bucket, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: s.names.bucket, Description: "who writes the run " + s.options.Run, Replicas: s.options.Replicas,
 		})
-		cancel()
-		if err == nil || !transient(err) || !s.pause(ctx, 100*time.Millisecond) {
-			return bucket, err
-		}
-	}
+		return err
+	})
+	return bucket, err
 }
 
 // take waits until the lease is free and takes it.

@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -97,20 +96,10 @@ func (s *Store) publishState(ctx context.Context, m *nats.Msg) error {
 	if err := s.disk.room(len(m.Data)); err != nil {
 		return err
 	}
-	for {
-		try, cancel := context.WithTimeout(ctx, apiTimeout)
-		_, err := s.js.PublishMsg(try, m)
-		cancel()
-		if err == nil || !transient(err) {
-			return err
-		}
-		if w := s.lease.Load(); w != nil && w.fenced.Load() {
-			return ErrFenced
-		}
-		if !s.pause(ctx, 50*time.Millisecond) {
-			return err
-		}
-	}
+	return s.again(ctx, func(ctx context.Context) error {
+		_, err := s.js.PublishMsg(ctx, m)
+		return err
+	})
 }
 
 // errDamaged says that something is not, or not wholly, what was written.
@@ -142,35 +131,29 @@ func (s *Store) readChunks(ctx context.Context, subject string) ([]byte, error) 
 	return body, nil
 }
 
-func (s *Store) chunk(ctx context.Context, subject string) (message, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, apiTimeout)
-		m, err := s.leaderLast(try, s.names.state, subject)
-		cancel()
-		if errors.Is(err, errNoMessage) {
-			return m, errDamaged
-		}
-		if err == nil || !transient(err) || !s.pause(ctx, 50*time.Millisecond) {
-			return m, err
-		}
+func (s *Store) chunk(ctx context.Context, subject string) (m message, err error) {
+	err = s.again(ctx, func(ctx context.Context) (err error) {
+		m, err = s.leaderLast(ctx, s.names.state, subject)
+		return err
+	})
+	if errors.Is(err, errNoMessage) {
+		err = errDamaged
 	}
+	return m, err
 }
 
 // subjectsOf lists the subjects of the state stream that match a filter, without its prefix.
 func (s *Store) subjectsOf(ctx context.Context, prefix string) ([]string, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, apiTimeout)
-		info, err := s.state.Info(try, jetstream.WithSubjectFilter(prefix+".>"))
-		cancel()
-		if err == nil {
-			var out []string
-			for subject := range info.State.Subjects {
-				out = append(out, strings.TrimPrefix(subject, prefix+"."))
-			}
-			return out, nil
+	var out []string
+	err := s.again(ctx, func(ctx context.Context) error {
+		info, err := s.state.Info(ctx, jetstream.WithSubjectFilter(prefix+".>"))
+		if err != nil {
+			return err
 		}
-		if !transient(err) || !s.pause(ctx, 50*time.Millisecond) {
-			return nil, err
+		for subject := range info.State.Subjects {
+			out = append(out, strings.TrimPrefix(subject, prefix+"."))
 		}
-	}
+		return nil
+	})
+	return out, err
 }

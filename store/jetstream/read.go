@@ -133,12 +133,7 @@ func (s *Store) readFrom(ctx context.Context, line int64, end uint64) (*logReade
 	stop := context.AfterFunc(s.ctx, r.cancel)
 	cancel := r.cancel
 	r.cancel = func() { stop(); cancel() }
-	consumer, err := s.log.OrderedConsumer(r.ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: start, MaxResetAttempts: -1,
-	})
-	if err == nil {
-		r.it, err = consumer.Messages(jetstream.PullMaxMessages(readAhead))
-	}
+	r.it, err = s.consume(r.ctx, s.log, start, false, readAhead)
 	if err != nil {
 		r.cancel()
 		return nil, fmt.Errorf("store: reading the log from message %d: %w", start, err)
@@ -148,25 +143,27 @@ func (s *Store) readFrom(ctx context.Context, line int64, end uint64) (*logReade
 
 // seekLine returns the sequence of the message in which a line begins, or of where it will be.
 func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
-	info, err := s.log.Info(ctx)
+	state, err := s.streamInfo(ctx, s.log)
 	if err != nil {
 		return 0, fmt.Errorf("store: the log: %w", err)
 	}
-	first, last := info.State.FirstSeq, info.State.LastSeq
-	if info.State.Msgs == 0 {
+	first, last := state.FirstSeq, state.LastSeq
+	if state.Msgs == 0 {
 		return max(first, 1), nil
 	}
 	var failed error
-	lineAt := func(seq uint64) int64 {
-		m, err := s.leaderGet(ctx, s.names.log, seq)
-		if err != nil {
-			failed = errors.Join(failed, err)
-			return 0
-		}
-		at, err := logPlaceOf(m.header)
+	placeAt := func(seq uint64) (at logPlace) {
+		err := s.again(ctx, func(ctx context.Context) error {
+			m, err := s.leaderGet(ctx, s.names.log, seq)
+			if err == nil {
+				at, err = logPlaceOf(m.header)
+			}
+			return err
+		})
 		failed = errors.Join(failed, err)
-		return at.line
+		return at
 	}
+	lineAt := func(seq uint64) int64 { return placeAt(seq).line }
 	// The last message that begins no later than the line, and of several that do so
 	// within one line, the first.
 	n := sort.Search(int(last-first)+1, func(i int) bool { return lineAt(first+uint64(i)) > line })
@@ -183,10 +180,8 @@ func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
 	}
 	if n == 0 && begins > 1 && begins == line {
 		// A message may go on with a line that began in one that is gone.
-		if m, err := s.leaderGet(ctx, s.names.log, first); err == nil {
-			if at, err := logPlaceOf(m.header); err == nil && at.piece > 0 {
-				return 0, fmt.Errorf("store: line %d of the log: %w", line, live.ErrLogTrimmed)
-			}
+		if placeAt(first).piece > 0 {
+			return 0, fmt.Errorf("store: line %d of the log: %w", line, live.ErrLogTrimmed)
 		}
 	}
 	return first + uint64(n), nil

@@ -43,13 +43,7 @@ func (p *payloads) load(ctx context.Context, epoch uint64) error {
 
 // scan reads the headers of all messages between two sequences into the index.
 func (p *payloads) scan(ctx context.Context, first, last uint64) error {
-	consumer, err := p.store.data.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: true, MaxResetAttempts: -1,
-	})
-	if err != nil {
-		return err
-	}
-	it, err := consumer.Messages(jetstream.PullMaxMessages(4096))
+	it, err := p.store.consume(ctx, p.store.data, first, true, 4096)
 	if err != nil {
 		return err
 	}
@@ -116,18 +110,29 @@ func (p *payloads) take(seq uint64, c contents, size int, parts map[string]*plac
 	p.index(i.id.Group, *whole)
 }
 
-func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (jetstream.StreamState, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, apiTimeout)
-		info, err := stream.Info(try)
-		cancel()
+func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (state jetstream.StreamState, err error) {
+	err = s.again(ctx, func(ctx context.Context) error {
+		info, err := stream.Info(ctx)
 		if err == nil {
-			return info.State, nil
+			state = info.State
 		}
-		if !transient(err) || !s.pause(ctx, retryWait) {
-			return jetstream.StreamState{}, err
+		return err
+	})
+	return state, err
+}
+
+// consume opens a consumer of a stream from a message on.
+func (s *Store) consume(ctx context.Context, stream jetstream.Stream, first uint64, headersOnly bool, atOnce int) (it jetstream.MessagesContext, err error) {
+	err = s.again(ctx, func(try context.Context) error {
+		consumer, err := stream.OrderedConsumer(try, jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: headersOnly, MaxResetAttempts: -1,
+		})
+		if err == nil {
+			it, err = consumer.Messages(jetstream.PullMaxMessages(atOnce))
 		}
-	}
+		return err
+	})
+	return it, err
 }
 
 // start sends small payloads, and removes forgotten ones, in the background until the store

@@ -34,7 +34,7 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	for len(lines) > snapshotsKept {
-		if err := s.state.Purge(s.ctx, jetstream.WithPurgeSubject(s.snapshotSubject(lines[0])+".*")); err != nil {
+		if err := s.purge(s.ctx, s.state, jetstream.WithPurgeSubject(s.snapshotSubject(lines[0])+".*")); err != nil {
 			return fmt.Errorf("store: removing the snapshot at line %d: %w", lines[0], err)
 		}
 		lines = lines[1:]
@@ -99,6 +99,10 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 	return 0, nil, nil
 }
 
+func (s *Store) purge(ctx context.Context, stream jetstream.Stream, what jetstream.StreamPurgeOpt) error {
+	return s.again(ctx, func(ctx context.Context) error { return stream.Purge(ctx, what) })
+}
+
 // trim gives up the log's messages that hold none of the lines after line, nor any that the
 // mirror lacks. The last message stays: it says where the log is.
 func (s *Store) trim(ctx context.Context, line int64) error {
@@ -111,7 +115,7 @@ func (s *Store) trim(ctx context.Context, line int64) error {
 	if err != nil || min(seq, state.LastSeq) <= state.FirstSeq {
 		return err
 	}
-	if err := s.log.Purge(ctx, jetstream.WithPurgeSequence(min(seq, state.LastSeq))); err != nil {
+	if err := s.purge(ctx, s.log, jetstream.WithPurgeSequence(min(seq, state.LastSeq))); err != nil {
 		return err
 	}
 	if state, err = s.streamInfo(ctx, s.log); err == nil {

@@ -29,6 +29,9 @@ var (
 // apiTimeout bounds one request to the server; what must succeed is asked again.
 const apiTimeout = 5 * time.Second
 
+// dialTimeout is how long a cluster may take until one of its servers answers.
+const dialTimeout = 15 * time.Second
+
 // Store is a run's event log, payloads and snapshots in JetStream. Its methods are safe
 // for concurrent use. Before Acquire it follows and reads; after it, it is the run's writer.
 type Store struct {
@@ -110,7 +113,7 @@ func (s *Store) open(ctx context.Context) error {
 		conn **nats.Conn
 		what string
 	}{{&s.control, "control"}, {&s.put, "put"}, {&s.get, "get"}} {
-		if *c.conn, err = dial(s.options, s.embedded, c.what); err != nil {
+		if *c.conn, err = s.connect(ctx, c.what); err != nil {
 			return err
 		}
 	}
@@ -127,6 +130,17 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.payloads.init(s)
 	return s.events.load(ctx, s)
+}
+
+// connect dials until somebody answers, for dialTimeout: servers that are started together
+// with this process may take a moment.
+func (s *Store) connect(ctx context.Context, what string) (*nats.Conn, error) {
+	for began := time.Now(); ; {
+		conn, err := dial(s.options, s.embedded, what)
+		if err == nil || !errors.Is(err, nats.ErrNoServers) || time.Since(began) > dialTimeout || !s.pause(ctx, 100*time.Millisecond) {
+			return conn, err
+		}
+	}
 }
 
 // streamOf is a stream's handle and what it is to be.
@@ -153,17 +167,15 @@ func (s *Store) streams() []streamOf {
 // makeStream makes a stream, or changes one that is there; a cluster that has just
 // started is asked until it has a leader.
 func (s *Store) makeStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	for {
-		try, cancel := context.WithTimeout(ctx, apiTimeout)
-		stream, err := s.js.CreateOrUpdateStream(try, config)
-		cancel()
-		if err == nil {
-			return stream, nil
-		}
-		if !transient(err) || !s.pause(ctx, 100*time.Millisecond) {
-			return nil, fmt.Errorf("store: stream %s: %w", config.Name, err)
-		}
+	var stream jetstream.Stream
+	err := s.again(ctx, func(ctx context.Context) (err error) {
+		stream, err = s.js.CreateOrUpdateStream(ctx, config)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: stream %s: %w", config.Name, err)
 	}
+	return stream, nil
 }
 
 // pause waits, and reports whether the context and the store live on.
@@ -177,6 +189,25 @@ func (s *Store) pause(ctx context.Context, d time.Duration) bool {
 	case <-s.ctx.Done():
 	}
 	return false
+}
+
+// again asks until there is an answer that asking again would not change, or the context
+// ends. A request to a server that dies is never answered: each has a time of its own.
+func (s *Store) again(ctx context.Context, ask func(ctx context.Context) error) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, apiTimeout)
+		err := ask(try)
+		cancel()
+		if err == nil || !transient(err) {
+			return err
+		}
+		if l := s.lease.Load(); l != nil && l.fenced.Load() {
+			return ErrFenced
+		}
+		if !s.pause(ctx, retryWait) {
+			return err
+		}
+	}
 }
 
 // transient reports whether asking again may help: nobody answered, or the cluster has no leader.
