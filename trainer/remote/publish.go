@@ -378,7 +378,7 @@ func (t *Trainer) hold(o *offer) {
 // goBack has the loop go on from a restored version, and ends what was on offer from the one before.
 func (t *Trainer) goBack(p *publication) {
 	t.mu.Lock()
-	t.session.republish = false
+	t.session.republish, t.restored = false, p.Version
 	o := t.offer
 	if o != nil {
 		o.withdrawn = true

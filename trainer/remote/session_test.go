@@ -310,6 +310,17 @@ func TestRestoredAcrossRestart(t *testing.T) {
 	})
 }
 
+// A version of a lease that the run does not know is no reason to give batches back for ever.
+func TestForeignVersion(t *testing.T) {
+	r := newRig(t, nil)
+	r.must(r.write(0, 0))
+	r.must(r.write(1, 77))
+	r.must(r.Restore(t.Context(), 0))
+	if o := <-r.train(groups(5, 2, 0, 2)); o.err == nil || errors.Is(o.err, live.ErrLeaseReturned) {
+		t.Fatalf("Train: %v, want a failure", o.err)
+	}
+}
+
 // A process that is not the writer any more commits nothing.
 func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

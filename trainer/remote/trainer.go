@@ -29,6 +29,8 @@ type Trainer struct {
 	phase   phase
 	// version is the newest that is committed, with or without weights.
 	version loop.Version
+	// restored is the newest version that a trainer made of an earlier state, loop.NoVersion for none.
+	restored loop.Version
 	// untold are restored versions that the loop may not know of, because the process ended in between.
 	untold  []loop.Version
 	session session
@@ -62,7 +64,7 @@ func New(opt Options) (*Trainer, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	t := &Trainer{opt: opt.withDefaults(), changed: make(chan struct{}), version: loop.NoVersion}
+	t := &Trainer{opt: opt.withDefaults(), changed: make(chan struct{}), version: loop.NoVersion, restored: loop.NoVersion}
 	t.greedy.init()
 	return t, nil
 }
@@ -110,9 +112,12 @@ func (t *Trainer) offerBatch(b live.Batch, packed *batch.Batch) (*offer, error) 
 	switch {
 	case t.phase == closed:
 		return nil, errors.New("trainer: it is closed")
-	case b.Version < t.version:
+	case b.Version < t.restored:
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, and the trainer went back to an earlier state as version %d: %w",
-			b.Version, t.version, live.ErrLeaseReturned)
+			b.Version, t.restored, live.ErrLeaseReturned)
+	case b.Version < t.version:
+		return nil, fmt.Errorf("trainer: the batch starts from version %d, but version %d is published, and of none of this run's leases: move what is newer than %d out of the weights' directory",
+			b.Version, t.version, b.Version)
 	case b.Version > t.version:
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, but the newest that is published is %d", b.Version, t.version)
 	}
@@ -172,6 +177,9 @@ func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.version, t.untold = newest, untold
+	if n := len(untold); n > 0 {
+		t.restored = untold[n-1]
+	}
 	t.begin()
 	return nil
 }
