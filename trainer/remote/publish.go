@@ -282,9 +282,13 @@ func (t *Trainer) commit(ctx context.Context, p *publication, draft *weights.Dra
 		return false, err
 	}
 	existing, err = t.place(ctx, draft, p.offer, p.Version, p.Metrics)
+	var from *offer
+	if err == nil && p.restored() && !p.again {
+		from = t.goBack(p.Version)
+	}
 	t.commits.Unlock()
 	if err == nil && p.restored() && !p.again {
-		t.goBack(p)
+		t.goOn(p, from)
 	}
 	return existing, err
 }
@@ -342,7 +346,9 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 			return false, refusal(err)
 		}
 	}
-	t.version = max(t.version, version)
+	if o != nil || version == 0 {
+		t.version = max(t.version, version)
+	}
 	if o != nil {
 		t.end(o, version, o.stepReport(metrics), nil)
 	}
@@ -375,15 +381,21 @@ func (t *Trainer) hold(o *offer) {
 	o.busy++
 }
 
-// goBack has the loop go on from a restored version, and ends what was on offer from the one before.
-func (t *Trainer) goBack(p *publication) {
+// goBack takes the run to a restored version and what is on offer from the one before away
+// from everybody. It is called with commits held.
+func (t *Trainer) goBack(version loop.Version) *offer {
 	t.mu.Lock()
-	t.session.republish, t.restored = false, p.Version
-	o := t.offer
-	if o != nil {
-		o.withdrawn = true
+	defer t.mu.Unlock()
+	t.version, t.restored, t.session.republish = version, version, false
+	if t.offer != nil {
+		t.offer.withdrawn = true
 	}
-	t.mu.Unlock()
+	t.wake()
+	return t.offer
+}
+
+// goOn has the loop go on from a restored version, and ends what was on offer before.
+func (t *Trainer) goOn(p *publication, o *offer) {
 	t.opt.Logf("trainer: %s went back to version %d, which is version %d now", p.Trainer, *p.RestoredFrom, p.Version)
 	t.opt.OnRestored(p.Version) // first: the batch goes back into a queue that knows the version
 	t.mu.Lock()
