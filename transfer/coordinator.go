@@ -134,7 +134,7 @@ func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) error {
 				delete(c.all, other.name)
 			}
 		}
-		r = &receiver{name: name, engine: req.Engine, stage: req.Stage, state: StateServing}
+		r = &receiver{name: name, engine: req.Engine, stage: req.Stage, state: StateServing, served: loop.NoVersion, loaded: loop.NoVersion}
 		c.all[name] = r
 	}
 	if r.engine != req.Engine || r.stage != req.Stage {
@@ -147,8 +147,9 @@ func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) error {
 	if req.Done != 0 && req.Done == r.command.Seq {
 		c.carriedOut(r, req)
 	}
-	if r.state == StateServing || r.state == StateLoading {
-		r.served = req.Served
+	if r.served != loop.NoVersion && req.Served != r.served && r.state != StateSwitching {
+		// Another process than before, or one that lost its weights: what the engine serves is unknown.
+		r.state, r.served, r.loaded, r.reload = StateQuarantined, loop.NoVersion, loop.NoVersion, true
 	}
 	c.change()
 	return nil
@@ -299,6 +300,22 @@ func (c *Coordinator) quarantine(engine string) {
 		}
 	}
 	c.change()
+}
+
+// Unsound returns the engines, in order, that must not be given work: a stage of theirs is
+// quarantined or silent, or joined and serves nothing yet. The loop counts them as lost and
+// has them load in full.
+func (c *Coordinator) Unsound() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, r := range c.all {
+		if r.state == StateQuarantined || c.silent(r) || r.served == loop.NoVersion && r.command.Seq == 0 && r.loaded == loop.NoVersion {
+			out = append(out, r.engine)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Versions says what every stage of every engine serves, in the order of their names.

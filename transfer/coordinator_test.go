@@ -53,7 +53,9 @@ func (s *stage) run(ctx context.Context, c *transfer.Coordinator) error {
 	}
 }
 
+// states is what everyone has come to, once all of them wait.
 func states(c *transfer.Coordinator) string {
+	synctest.Wait()
 	var out []string
 	for _, v := range c.Versions() {
 		out = append(out, v.Engine+"/"+string(rune('0'+v.Stage))+" "+v.State+" "+string(rune('0'+max(v.Version, -1)))) // '/' is -1
@@ -167,6 +169,32 @@ func TestQuarantine(t *testing.T) {
 			if load := s.told[len(s.told)-2]; !load.Reload || load.Kind != protocol.ReceiveLoad {
 				t.Errorf("%s rejoined by %+v, want a full reload", s.name, load)
 			}
+		}
+	})
+}
+
+// A receiver that was restarted has lost what its stage served, whatever it held on disk.
+func TestRestartedStage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "origin"})
+		a := &stage{name: "a", engine: "e"}
+		stop := start(t, c, a)
+		if got := c.Unsound(); !slices.Equal(got, []string{"e"}) {
+			t.Errorf("an engine with a stage that serves nothing yet: %v is unsound", got)
+		}
+		for _, step := range []func(context.Context, string, loop.Version) error{c.Load, c.Switch} {
+			if err := step(context.Background(), "e", 2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.Unsound(); len(got) != 0 {
+			t.Errorf("%v is unsound, and serves", got)
+		}
+		stop()
+		stop = start(t, c, &stage{name: "a", engine: "e"})
+		defer stop()
+		if got := states(c); got != "e/0 quarantined /" || !slices.Equal(c.Unsound(), []string{"e"}) {
+			t.Errorf("after a restart: %s, unsound %v", got, c.Unsound())
 		}
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,11 +28,25 @@ func (p *plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
+		p.loseUnsound()
 		stall, stop := dog.Look(p.watched())
 		p.tell(stall)
 		if stop && w.Action == "stop" && p.currentState() == stateRunning {
 			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", stallInWords(stall)))
 			return
+		}
+	}
+}
+
+// loseUnsound tells the loop of engines of which a stage on another node is gone or has
+// lost its weights: they get no work until all their stages have loaded in full.
+func (p *plane) loseUnsound() {
+	unsound := p.receivers.Unsound()
+	status := p.runtime.Load().View().Status
+	for i, e := range p.engines {
+		if slices.Contains(unsound, e.Name()) && i < len(status.Engines) && status.Engines[i].State == "serving" {
+			p.say("engine %s: a stage of it is silent, new or without weights; it loads in full before it gets work again", e.Name())
+			p.runtime.Load().EngineLost(e.Name())
 		}
 	}
 }
