@@ -180,13 +180,22 @@ func checkKills(t *testing.T, kills int, rules string) {
 		t.Fatal(err)
 	}
 	p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
-	done := 0
+	done, fromSnapshot := 0, 0
+	recovered := func() {
+		if strings.Contains(p.stderr.String(), "recovered from the snapshot at event") {
+			fromSnapshot++
+		}
+	}
 	for done < kills {
 		// The whole log is about 150 steps of some 25 kB.
 		if !p.signalAt(t, runDir, size(t, runDir)+rng.Int64N(150_000), syscall.SIGKILL) {
 			break
 		}
 		done++
+		recovered()
+		if rng.IntN(4) == 0 {
+			damageSnapshot(t, runDir)
+		}
 		p = startProgram(t, dir, "run", "--resume", "runs/k", "--json")
 	}
 	if done == kills {
@@ -194,11 +203,36 @@ func checkKills(t *testing.T, kills int, rules string) {
 			t.Fatalf("after %d kills: %v\n%s", done, err, p.stderr.String())
 		}
 	}
+	if recovered(); fromSnapshot == 0 {
+		t.Errorf("killed %d times, and never recovered from a snapshot\n%s", done, p.stderr.String())
+	}
 	if done < kills/2 {
 		t.Fatalf("killed %d times, want %d: the run was too short for the moments drawn\n%s", done, kills, p.stderr.String())
 	}
 	t.Logf("killed %d times", done)
 	checkRun(t, dir, p, 150)
+}
+
+// damageSnapshot flips a bit of the newest snapshot of a run, if there is one.
+func damageSnapshot(t *testing.T, runDir string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(runDir, "state", "snapshot-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
+	if len(names) == 0 {
+		return
+	}
+	newest := slices.Max(names)
+	text, err := os.ReadFile(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(newest, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // withRules returns crashConfig with sections replaced or added.
