@@ -7,6 +7,7 @@ type queue struct {
 	ready  map[loop.GroupID]struct{} // counted and looked up, never walked through
 	leased []loop.GroupID
 	lease  loop.LeaseID
+	from   loop.Version // that the lease's step starts from
 	replay bool // trained groups go back
 }
 
@@ -15,14 +16,22 @@ func (q *queue) event(ev *loop.Event) {
 	switch ev.Kind {
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		if ev.Lease == q.lease {
-			for _, g := range q.leased {
-				q.ready[g] = struct{}{}
-			}
-			q.leased = q.leased[:0]
+			q.giveBack()
+		}
+	case loop.TrainerRestored:
+		if ev.Version == q.from+1 {
+			q.giveBack()
 		}
 	case loop.TrainStepEnded:
 		q.leased = q.leased[:0]
 	}
+}
+
+func (q *queue) giveBack() {
+	for _, g := range q.leased {
+		q.ready[g] = struct{}{}
+	}
+	q.leased = q.leased[:0]
 }
 
 // action follows one notice.
@@ -32,7 +41,7 @@ func (q *queue) action(a *loop.Action) {
 		q.ready[a.Group] = struct{}{}
 	case loop.GroupLeased:
 		delete(q.ready, a.Group)
-		q.leased, q.lease = append(q.leased, a.Group), a.Lease
+		q.leased, q.lease, q.from = append(q.leased, a.Group), a.Lease, a.Version
 	case loop.GroupTrained:
 		if q.replay {
 			q.ready[a.Group] = struct{}{}

@@ -222,6 +222,10 @@ func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 		d.endLease(ev, "failed: "+ev.Reason.String())
 	case loop.LeaseReturned:
 		d.endLease(ev, "returned")
+	case loop.TrainerRestored:
+		if d.step.lease != 0 && ev.Version == d.step.version+1 {
+			d.endStep("returned: the trainer went back to an earlier state")
+		}
 	case loop.WeightsLoaded:
 		if s := d.syncOf(ev); s != nil && s.doing == loading {
 			d.drawSync(ev.Engine, "")

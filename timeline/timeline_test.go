@@ -285,3 +285,41 @@ func TestFailures(t *testing.T) {
 		}
 	}
 }
+
+// A trainer that goes back to an earlier state ends the step it was at, and the batch
+// is ready again; a version that is late ends nothing.
+func TestRestoredTrainer(t *testing.T) {
+	var out bytes.Buffer
+	rules := loop.Config{EngineSlots: []int{3}, GroupSize: 1, BatchGroups: 1, QueueGroups: 4, TrainerAsks: true}
+	d := New(&out, Options{Rules: rules})
+	l, err := loop.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ev := range []loop.Event{
+		{Kind: loop.RunStarted},
+		{Kind: loop.RolloutScored, Group: 1, Slot: 0, Attempt: 1, Tokens: 3},
+		{Kind: loop.TrainerReady},
+		{Kind: loop.TrainerRestored, Version: 9},
+		{Kind: loop.TrainerRestored, Version: 1},
+		{Kind: loop.TrainerReady},
+		{Kind: loop.TrainStepEnded, Lease: 2, Attempt: 1, Version: 2},
+	} {
+		ev.Time = int64(i) * 1e9
+		actions, _ := l.Step(ev)
+		d.Observe(ev, 0, actions)
+		if have, want := len(d.queue.ready), l.QueueGroups(); have != want {
+			t.Errorf("%v: %d groups are ready, the loop has %d", ev, have, want)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	nest(t, read(t, out.Bytes()))
+	if got := d.Totals(); got.TrainSteps != 2 || got.TrainNS != 3e9 || l.Version() != 2 {
+		t.Errorf("totals %+v at version %d", got, l.Version())
+	}
+	if n := strings.Count(out.String(), "went back to an earlier state"); n != 1 {
+		t.Errorf("%d steps ended by it, want 1:\n%s", n, out.String())
+	}
+}
