@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -240,10 +241,9 @@ func (a *applier) tensor(e *Entry, base, made []byte) ([]byte, []byte, error) {
 	}
 	delete(a.changed, e.Name)
 	t := &a.delta.Tensors[at]
-	made = slices.Grow(made[:0], int(e.End-e.Begin))[:e.End-e.Begin]
 	if t.How == HowWhole {
-		err := a.decode(t, fmt.Sprintf("%d.whole", at), made)
-		return base, made, errors.Join(err, want(made, t.Hash))
+		made, err := a.whole(t, fmt.Sprintf("%d.whole", at), e.End-e.Begin, made)
+		return base, made, err
 	}
 	if !ok {
 		return base, made, fmt.Errorf("the base has it not as %s %v: %w", e.DType, e.Shape, ErrBase)
@@ -252,6 +252,7 @@ func (a *applier) tensor(e *Entry, base, made []byte) ([]byte, []byte, error) {
 	if err != nil {
 		return base, made, err
 	}
+	made = slices.Grow(made[:0], len(base))[:len(base)]
 	switch found := sumText(base); {
 	case found == t.BaseHash:
 	case found == t.Hash && a.delta.Encoding == Overwrite:
@@ -330,21 +331,30 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
+// open reads a payload, decompressed.
+func (a *applier) open(t *DeltaTensor, name string) (io.Reader, error) {
+	content, _ := a.payload(name)
+	if t.Codec == CodecRaw {
+		return content, nil
+	}
+	if a.decoder == nil {
+		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindowMax))
+		if err != nil {
+			return nil, err
+		}
+		a.decoder = decoder
+	}
+	if err := a.decoder.Reset(content); err != nil {
+		return nil, fmt.Errorf("payload %q: %w", name, err)
+	}
+	return a.decoder, nil
+}
+
 // decode fills into with a payload, which must be exactly that long.
 func (a *applier) decode(t *DeltaTensor, name string, into []byte) error {
-	content, _ := a.payload(name)
-	if t.Codec == CodecZstd {
-		if a.decoder == nil {
-			decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindowMax))
-			if err != nil {
-				return err
-			}
-			a.decoder = decoder
-		}
-		if err := a.decoder.Reset(content); err != nil {
-			return fmt.Errorf("payload %q: %w", name, err)
-		}
-		content = a.decoder
+	content, err := a.open(t, name)
+	if err != nil {
+		return err
 	}
 	if _, err := io.ReadFull(content, into); err != nil {
 		return fmt.Errorf("payload %q ends before its %d bytes: %w", name, len(into), err)
@@ -353,6 +363,24 @@ func (a *applier) decode(t *DeltaTensor, name string, into []byte) error {
 		return fmt.Errorf("payload %q goes on after its %d bytes (%v)", name, len(into), err)
 	}
 	return nil
+}
+
+// whole reads a tensor that is said by all its bytes. No base bounds its size, so memory is
+// taken as the bytes come.
+func (a *applier) whole(t *DeltaTensor, name string, size int64, made []byte) ([]byte, error) {
+	content, err := a.open(t, name)
+	if err != nil {
+		return made, err
+	}
+	buffer := bytes.NewBuffer(made[:0])
+	n, err := io.Copy(buffer, io.LimitReader(content, size+1))
+	if err == nil && n != size {
+		err = fmt.Errorf("payload %q has %d bytes or more, want %d", name, n, size)
+	}
+	if err == nil {
+		err = want(buffer.Bytes(), t.Hash)
+	}
+	return buffer.Bytes(), err
 }
 
 // zstdWindowMax bounds the memory that a payload can ask for.

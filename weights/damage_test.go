@@ -113,7 +113,7 @@ func TestForeignManifests(t *testing.T) {
 		want     string
 	}{
 		{Manifest{Version: 2, Kind: KindFull, Files: both}, "expected version 1, after its directory, found version 2"},
-		{Manifest{Version: 1, Kind: "delta", Files: both}, `found kind "delta"`},
+		{Manifest{Version: 1, Kind: KindDelta, Encoding: XOR, Files: both}, `found kind "delta"`},
 		{Manifest{Version: 1, Kind: KindFull, Files: both[1:]}, "a file of model tensors"},
 		{Manifest{Version: 1, Kind: KindNone, Files: both}, "no files of a version without weights"},
 		{Manifest{Version: 1, Kind: KindFull, Files: []File{both[0], both[0]}}, "each file once"},

@@ -18,7 +18,7 @@ import (
 const killedEnv = "HEADWAY_TEST_WEIGHTS_KILLED"
 
 // kills is how often the process is killed.
-const kills = 60
+const kills = 40
 
 // TestKilledPublisher is the process that is killed: it publishes in every way there is,
 // one version after the other, and says after each operation of the disk that it goes on.

@@ -41,6 +41,8 @@ type Manifest struct {
 	Lease loop.LeaseID `json:"lease"`
 	// RestoredFrom is the earlier version whose state this one is; nil where a step made it.
 	RestoredFrom *loop.Version `json:"restored_from,omitempty"`
+	// Encoding is that of a delta; "" otherwise.
+	Encoding Encoding `json:"encoding,omitempty"`
 	// Files are the version's files, the manifest apart.
 	Files []File `json:"files"`
 	// Tensors are the tensors of all files, in the order of their data.
@@ -104,6 +106,10 @@ func (m *Manifest) append(dst []byte) []byte {
 		dst = append(dst, ",\n  \"restored_from\": "...)
 		dst = strconv.AppendInt(dst, int64(*m.RestoredFrom), 10)
 	}
+	if m.Encoding != "" {
+		dst = append(dst, ",\n  \"encoding\": "...)
+		dst = appendString(dst, string(m.Encoding))
+	}
 	dst = append(dst, ",\n  \"files\": ["...)
 	for i, f := range m.Files {
 		dst = appendItem(dst, i, "name", f.Name)
@@ -152,8 +158,18 @@ func appendMember(dst []byte, name, value string) []byte {
 	return appendString(dst, value)
 }
 
-// parseManifest reads and verifies the manifest of a version; path is for its errors.
+// parseManifest reads and verifies the manifest of a version of a Store, which is never a
+// delta; path is for its errors.
 func parseManifest(text []byte, version loop.Version, path string) (Manifest, error) {
+	m, err := parseAnyManifest(text, version, path)
+	if err == nil && m.Kind == KindDelta {
+		err = &CorruptError{Path: path, Expected: "kind " + KindFull + " or " + KindNone, Found: "kind " + strconv.Quote(m.Kind) + ", of which a store makes a whole version"}
+	}
+	return m, err
+}
+
+// parseAnyManifest reads and verifies the manifest of a version of any kind.
+func parseAnyManifest(text []byte, version loop.Version, path string) (Manifest, error) {
 	refuse := func(expected, found string) (Manifest, error) {
 		return Manifest{}, &CorruptError{Path: path, Expected: expected, Found: found}
 	}
@@ -175,8 +191,11 @@ func (m *Manifest) check(path string) error {
 	refuse := func(expected, found string) error {
 		return &CorruptError{Path: path, Expected: expected, Found: found}
 	}
-	if m.Kind != KindFull && m.Kind != KindNone {
-		return refuse("kind "+KindFull+" or "+KindNone, "kind "+strconv.Quote(m.Kind)+", which this program cannot read")
+	if m.Kind == KindDelta && (m.BaseVersion < 0 || m.BaseVersion >= m.Version || m.Encoding != Overwrite && m.Encoding != XOR) {
+		return refuse("a delta from an earlier version by "+string(Overwrite)+" or "+string(XOR), fmt.Sprintf("one from version %d by %q", m.BaseVersion, m.Encoding))
+	}
+	if m.Kind != KindFull && m.Kind != KindNone && m.Kind != KindDelta {
+		return refuse("kind "+KindFull+", "+KindDelta+" or "+KindNone, "kind "+strconv.Quote(m.Kind)+", which this program cannot read")
 	}
 	if m.Kind == KindNone && len(m.Files) > 0 {
 		return refuse("no files of a version without weights", strconv.Quote(m.Files[0].Name))
