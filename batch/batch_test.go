@@ -3,12 +3,12 @@ package batch
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,11 +84,11 @@ func expect(b live.Batch, normalize bool, groups []int) *Tensors {
 	return t
 }
 
-// same compares tensors, empty and nil alike, without the lease.
+// same compares tensors, without the lease.
 func same(a, b *Tensors) bool {
-	x, y := *a, *b
-	x.Lease, y.Lease = protocol.Lease{}, protocol.Lease{}
-	return fmt.Sprint(x) == fmt.Sprint(y)
+	return slices.Equal(a.Tokens, b.Tokens) && slices.Equal(a.Offsets, b.Offsets) && slices.Equal(a.LossMask, b.LossMask) &&
+		slices.Equal(a.Logprobs, b.Logprobs) && slices.Equal(a.Versions, b.Versions) && slices.Equal(a.Advantages, b.Advantages) &&
+		slices.Equal(a.Rewards, b.Rewards) && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Samples, b.Samples)
 }
 
 func share(t *testing.T, p *Batch, rank, ranks int) *Tensors {
@@ -116,7 +116,7 @@ func share(t *testing.T, p *Batch, rank, ranks int) *Tensors {
 
 // What is decoded is what went in, whole and in shares, and the shares are the batch.
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		b := draw(rng, rng.IntN(12), 6, 40)
 		normalize := seed%2 == 0
