@@ -111,7 +111,8 @@ func (r *Runtime) hear() {
 		}
 		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonEngine}, err: errGone})
 	}
-	if !r.finished && r.outside.takeReady() {
+	// Asking twice is asking once: the log need not hear of it again.
+	if r.outside.takeReady() && !r.finished && r.cfg.TrainerAsks && !r.l.Asked() {
 		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerReady}})
 	}
 }

@@ -120,7 +120,17 @@ func TestDistantTrainer(t *testing.T) {
 					t.Errorf("replayed ledger %+v, live %+v", l.Ledger(), res.Status.Ledger)
 				}
 				var heard []loop.Version
+				asked := false
 				for _, rec := range w.records(t) {
+					switch {
+					case rec.Event != nil && rec.Event.Kind == loop.TrainerReady:
+						if asked {
+							t.Error("the log has the same word twice")
+						}
+						asked = true
+					case rec.Action != nil && rec.Action.Kind == loop.StartTrainStep:
+						asked = false
+					}
 					if rec.Event != nil && rec.Event.Kind == loop.TrainerRestored {
 						heard = append(heard, rec.Event.Version)
 					}

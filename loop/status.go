@@ -102,5 +102,9 @@ func (l *Loop) Version() Version { return l.s.Trained }
 // Lost reports whether an engine counts as lost.
 func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engineLost }
 
+// Asked reports whether the trainer has asked for a batch since its last step began; always
+// false without Config.TrainerAsks.
+func (l *Loop) Asked() bool { return l.s.Asked }
+
 // QueueGroups returns how many ready groups the queue holds.
 func (l *Loop) QueueGroups() int { return l.s.Queue.Len }

@@ -8,7 +8,7 @@ type queue struct {
 	leased []loop.GroupID
 	lease  loop.LeaseID
 	from   loop.Version // that the lease's step starts from
-	replay bool // trained groups go back
+	replay bool         // trained groups go back
 }
 
 // event gives back the groups of a lease that ended without a version.
