@@ -260,9 +260,9 @@ func TestInterleavings(t *testing.T) {
 		{"block, blocked trainer, faults", 1, 1, func(c *loop.Config) {
 			c.Policy, c.GroupSize, c.EngineSlots, c.TrainerBlocked = loop.PolicyBlock, 1, []int{1, 1}, true
 		}},
-		{"trainer that asks", 0, 0, func(c *loop.Config) { c.TrainerAsks = true }},
-		{"trainer that asks, faults", 1, 1, func(c *loop.Config) {
-			c.TrainerAsks, c.GroupSize, c.EngineSlots = true, 1, []int{2}
+		{"trainer that asks", 0, 0, func(c *loop.Config) { c.TrainerAsks, c.GroupSize, c.EngineSlots = true, 1, []int{2} }},
+		{"trainer that asks, faults", 1, 2, func(c *loop.Config) {
+			c.TrainerAsks, c.GroupSize, c.EngineSlots = true, 1, []int{1}
 		}},
 		{"synchronous, faults", 1, 2, func(c *loop.Config) {
 			c.Policy, c.QueueGroups, c.GroupSize, c.EngineSlots = loop.PolicySynchronous, 1, 1, []int{1, 1}
