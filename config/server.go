@@ -52,6 +52,8 @@ type NATS struct {
 	LogBytesMax int `json:"log_bytes_max" min:"1048576" max:"1125899906842624"`
 	// PayloadBytesMax bounds the payloads of live groups. At the bound rollouts wait. Default 8 GiB.
 	PayloadBytesMax int `json:"payload_bytes_max" min:"1048576" max:"1125899906842624"`
+	// Objects puts every version that engines are to load into the run's object store as well, for receivers that take it from there. Default false.
+	Objects bool `json:"objects"`
 	// WriterS is how long the writer's lease lasts without being renewed, in seconds: a standby takes over after it. Default 5.
 	WriterS float64 `json:"writer_s" min:"0.5" max:"3600"`
 }

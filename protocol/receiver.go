@@ -11,6 +11,9 @@ type ReceiverRequest struct {
 	Stage  int    `json:"stage"`
 	// Address is the URL at which others fetch from it; empty if it passes nothing on.
 	Address string `json:"address,omitempty"`
+	// Form is the type that it wants weights in: "" as they were published, bf16, fp8-tensor, fp8-channel
+	// or fp8-block (E4M3 with scales for each tensor, output channel or block of 128 by 128).
+	Form string `json:"form,omitempty"`
 	// Served and Loaded versions, -1 for none or unknown.
 	Served loop.Version `json:"served"`
 	Loaded loop.Version `json:"loaded"`

@@ -7,23 +7,24 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
 
-// Agent is the receiver's side: it asks a control plane what to do, fetches versions
-// into its Store, and switches.
+// Agent is the receiver's side: it asks a control plane what to do, has versions
+// brought here over its Road, and switches.
 type Agent struct {
 	// Control is the control plane's URL; Token is sent as the bearer.
 	Control, Token string
 	// Name, Engine and Stage say who it is; Address is the URL of its Store's Source, empty for none.
+	// Form is the type that its engine wants weights in, such as bf16; empty as they were published.
 	Name, Engine string
 	Stage        int
 	Address      string
-	Store        *Store
+	Form         string
+	Road         Road
 	// OnSwitch is called when the version in dir is to be served; an error quarantines the stage. Nil does nothing.
 	OnSwitch func(ctx context.Context, version loop.Version, dir string) error
 	// Client of the requests; nil means http.DefaultClient.
@@ -43,13 +44,13 @@ const retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
 // Run does what it is told until the context ends. A control plane that cannot be
 // reached, because it is being restarted, is tried again for as long as it takes.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.Store.Clean(); err != nil {
+	if err := a.Road.Clean(); err != nil {
 		return err
 	}
 	a.served, a.loaded = loop.NoVersion, loop.NoVersion
 	report, pause := protocol.ReceiverRequest{}, retryFirst
 	for ctx.Err() == nil {
-		report.Engine, report.Stage, report.Address = a.Engine, a.Stage, a.Address
+		report.Engine, report.Stage, report.Address, report.Form = a.Engine, a.Stage, a.Address, a.Form
 		report.Served, report.Loaded, report.WaitS = a.served, a.loaded, agentWaitS
 		command, err := a.ask(ctx, report)
 		if err != nil {
@@ -79,11 +80,11 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 	switch command.Kind {
 	case protocol.ReceiveLoad:
 		if command.Reload {
-			err = a.discard(command.Version)
+			err = a.Road.Discard(command.Version)
 		}
 		var p Phases
 		if err == nil {
-			p, err = a.Store.Fetch(ctx, command.Version, command.Parents)
+			p, err = a.Road.Fetch(ctx, command.Version, command.Parents)
 		}
 		report.Phases = map[string]float64{"first": p.FirstS, "transfer": p.TransferS, "commit": p.CommitS}
 		if err == nil {
@@ -92,7 +93,7 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 		}
 	case protocol.ReceiveSwitch:
 		if a.OnSwitch != nil {
-			err = a.OnSwitch(ctx, command.Version, a.Store.Path(command.Version))
+			err = a.OnSwitch(ctx, command.Version, a.Road.Path(command.Version))
 		}
 		report.Phases = map[string]float64{"switch": time.Since(began).Seconds()}
 		if err == nil {
@@ -108,14 +109,6 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 		a.logf("%s version %d: %v", command.Kind, command.Version, err)
 	}
 	return report
-}
-
-// discard removes what is here of a version, for a full reload.
-func (a *Agent) discard(version loop.Version) error {
-	if a.Store.Source != nil {
-		a.Store.Source.Remove(version)
-	}
-	return os.RemoveAll(a.Store.Path(version))
 }
 
 // ask makes one request of the control plane.

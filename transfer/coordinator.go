@@ -43,7 +43,7 @@ type Options struct {
 type receiver struct {
 	name, engine  string
 	stage         int
-	address       string
+	address, form string
 	served        loop.Version
 	loaded        loop.Version
 	state         string
@@ -62,7 +62,7 @@ type Coordinator struct {
 	opt   Options
 	mu    sync.Mutex
 	all   map[string]*receiver
-	chain map[loop.Version][]string // receivers in the order in which they were told to load it
+	chain map[offerKey][]string // receivers in the order in which they were told to load it
 	seq   int64
 	moved chan struct{} // closed at every change
 }
@@ -79,7 +79,7 @@ func NewCoordinator(opt Options) *Coordinator {
 		began := time.Now()
 		opt.Clock = func() time.Duration { return time.Since(began) }
 	}
-	return &Coordinator{opt: opt, all: make(map[string]*receiver), chain: make(map[loop.Version][]string), moved: make(chan struct{})}
+	return &Coordinator{opt: opt, all: make(map[string]*receiver), chain: make(map[offerKey][]string), moved: make(chan struct{})}
 }
 
 // change tells everyone who waits. c.mu must be held.
@@ -140,7 +140,7 @@ func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) error {
 	if r.engine != req.Engine || r.stage != req.Stage {
 		return protocol.Refuse(protocol.CodeConflict, "receiver %s is stage %d of engine %s already, and now says stage %d of %s: choose another name", name, r.stage, r.engine, req.Stage, req.Engine)
 	}
-	r.heard, r.address = c.opt.Clock(), req.Address
+	r.heard, r.address, r.form = c.opt.Clock(), req.Address, req.Form
 	if r.state == StateLost {
 		r.state, r.reload = StateQuarantined, true
 	}
@@ -238,10 +238,11 @@ const parentsMax = 3
 // parents are whom a receiver fetches from: those before it in the fan-out, then the
 // origin. c.mu must be held.
 func (c *Coordinator) parents(r *receiver, version loop.Version) []string {
-	chain := slices.DeleteFunc(c.chain[version], func(name string) bool { return name == r.name })
-	c.chain[version] = append(chain, r.name)
+	key := offerKey{version, r.form}
+	chain := slices.DeleteFunc(c.chain[key], func(name string) bool { return name == r.name })
+	c.chain[key] = append(chain, r.name)
 	for old := range c.chain {
-		if old < version-1 {
+		if old.version < version-1 {
 			delete(c.chain, old)
 		}
 	}
@@ -300,6 +301,18 @@ func (c *Coordinator) quarantine(engine string) {
 		}
 	}
 	c.change()
+}
+
+// Forms are the types that the receivers of an engine want weights in, in order.
+func (c *Coordinator) Forms(engine string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, r := range c.stages(engine) {
+		out = append(out, r.form)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Unsound returns the engines, in order, that must not be given work: a stage of theirs is

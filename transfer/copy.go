@@ -25,6 +25,8 @@ type Part struct {
 type Copy struct {
 	// Version it is a copy of.
 	Version loop.Version
+	// Form is what its weights were cast to, "" for nothing.
+	Form string
 	// Manifest is the text of the version's manifest.
 	Manifest []byte
 	// Parts in the order in which they travel.
@@ -54,9 +56,11 @@ func newCopy(version loop.Version, manifest []byte, parts []Part, dir string) *C
 	return c
 }
 
-// OpenCopy opens a copy that is whole, in the directory of a published version.
-func OpenCopy(version loop.Version, manifest []byte, parts []Part, dir string) (*Copy, error) {
+// OpenCopy opens a copy that is whole, in the directory of a published version or of what
+// it was cast to.
+func OpenCopy(version loop.Version, form string, manifest []byte, parts []Part, dir string) (*Copy, error) {
 	c := newCopy(version, manifest, parts, dir)
+	c.Form = form
 	for _, p := range parts {
 		f, err := os.Open(filepath.Join(dir, p.Name))
 		if err != nil {

@@ -64,7 +64,7 @@ func version(b *testing.B, dir string, n int, limit float64) (url string, parts 
 		}
 		f.Close()
 	}
-	c, err := transfer.OpenCopy(7, []byte("{}\n"), parts, dir)
+	c, err := transfer.OpenCopy(7, "", []byte("{}\n"), parts, dir)
 	if err != nil {
 		b.Fatal(err)
 	}

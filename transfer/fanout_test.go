@@ -34,7 +34,7 @@ func publish(t testing.TB, sizes ...int) (dir string, parts []transfer.Part) {
 // origin serves a version as a control plane does.
 func origin(t testing.TB, dir string, parts []transfer.Part) string {
 	t.Helper()
-	c, err := transfer.OpenCopy(7, []byte("{}\n"), parts, dir)
+	c, err := transfer.OpenCopy(7, "", []byte("{}\n"), parts, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,6 +32,8 @@ type Store struct {
 	Token string
 	// Limit bounds what is received; nil for no bound.
 	Limit *Bucket
+	// Form that versions are fetched in; "" as they were published.
+	Form string
 	// Always syncs a version before it is in place.
 	Always bool
 	// Keep is how many versions stay; 0 means 2: what is served and what comes next.
@@ -119,7 +123,7 @@ func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []strin
 
 // begin asks a parent what the version is made of and makes room for it.
 func (s *Store) begin(ctx context.Context, version loop.Version, parent string) (*Copy, error) {
-	response, err := s.get(ctx, parent+"/"+strconv.FormatInt(int64(version), 10))
+	response, err := s.get(ctx, fmt.Sprintf("%s/%d?form=%s", parent, version, url.QueryEscape(s.Form)))
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +145,7 @@ func (s *Store) begin(ctx context.Context, version loop.Version, parent string) 
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	c.Form = s.Form
 	if s.Source != nil {
 		s.Source.Add(c)
 	}
@@ -152,7 +157,7 @@ const offerBytesMax = 256 << 20
 
 // stream takes the chunks that are missing from one parent.
 func (s *Store) stream(ctx context.Context, c *Copy, parent string, began time.Time, p *Phases) error {
-	response, err := s.get(ctx, fmt.Sprintf("%s/%d/chunks?from=%d", parent, c.Version, c.Here()))
+	response, err := s.get(ctx, fmt.Sprintf("%s/%d/chunks?from=%d&form=%s", parent, c.Version, c.Here(), url.QueryEscape(s.Form)))
 	if err != nil {
 		return err
 	}
@@ -179,8 +184,8 @@ func (s *Store) stream(ctx context.Context, c *Copy, parent string, began time.T
 }
 
 // get makes one request and refuses everything but its success.
-func (s *Store) get(ctx context.Context, url string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func (s *Store) get(ctx context.Context, address string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +232,7 @@ func (s *Store) commit(c *Copy) error {
 // abandon removes what has arrived of a version.
 func (s *Store) abandon(c *Copy, why error) {
 	c.fail(why)
-	if s.Source != nil && s.Source.Find(c.Version) == c {
+	if s.Source != nil && s.Source.Find(c.Version, c.Form) == c {
 		s.Source.Remove(c.Version)
 	}
 	c.Close()
@@ -241,13 +246,15 @@ func (s *Store) prune() error {
 		keep = 2
 	}
 	names, err := filepath.Glob(filepath.Join(s.Dir, "v[0-9]*"))
-	for i := 0; err == nil && i < len(names)-keep; i++ {
-		if version, parseErr := strconv.ParseInt(filepath.Base(names[i])[1:], 10, 64); parseErr == nil {
-			if s.Source != nil {
-				s.Source.Remove(loop.Version(version))
-			}
-			err = os.RemoveAll(names[i])
+	var versions []loop.Version
+	for _, name := range names {
+		if version, parseErr := strconv.ParseInt(filepath.Base(name)[1:], 10, 64); parseErr == nil {
+			versions = append(versions, loop.Version(version))
 		}
+	}
+	slices.Sort(versions)
+	for i := 0; err == nil && i < len(versions)-keep; i++ {
+		err = s.Discard(versions[i])
 	}
 	return err
 }

@@ -21,6 +21,8 @@ import (
 //
 //	GET {prefix}/{version}             what there is of a version: an Offer
 //	GET {prefix}/{version}/chunks      its chunks from ?from= on, each as soon as it is there
+//
+// both with ?form= for a version that was cast.
 type Source struct {
 	// Limit bounds what is sent, in bytes a second over all connections; nil for no bound.
 	Limit *Bucket
@@ -29,8 +31,14 @@ type Source struct {
 	Token string
 
 	mu     sync.Mutex
-	copies map[loop.Version]*Copy
+	copies map[offerKey]*Copy
 	added  chan struct{} // closed when a copy is added; nil while nobody waits
+}
+
+// offerKey names a copy: a version in one form.
+type offerKey struct {
+	version loop.Version
+	form    string
 }
 
 // Patience is how long a request for a version that is not here waits for it to begin
@@ -49,11 +57,12 @@ type Offer struct {
 // Add offers a copy in place of an earlier one of the same version, which is closed.
 func (s *Source) Add(c *Copy) {
 	s.mu.Lock()
-	old := s.copies[c.Version]
+	key := offerKey{c.Version, c.Form}
+	old := s.copies[key]
 	if s.copies == nil {
-		s.copies = make(map[loop.Version]*Copy)
+		s.copies = make(map[offerKey]*Copy)
 	}
-	s.copies[c.Version] = c
+	s.copies[key] = c
 	if s.added != nil {
 		close(s.added)
 		s.added = nil
@@ -64,31 +73,36 @@ func (s *Source) Add(c *Copy) {
 	}
 }
 
-// Remove ends the offer of a version.
+// Remove ends the offer of a version in all its forms.
 func (s *Source) Remove(version loop.Version) {
 	s.mu.Lock()
-	old := s.copies[version]
-	delete(s.copies, version)
+	var gone []*Copy
+	for key, c := range s.copies {
+		if key.version == version {
+			delete(s.copies, key)
+			gone = append(gone, c)
+		}
+	}
 	s.mu.Unlock()
-	if old != nil {
-		old.Close()
+	for _, c := range gone {
+		c.Close()
 	}
 }
 
-// Find returns the copy of a version, nil if there is none.
-func (s *Source) Find(version loop.Version) *Copy {
+// Find returns the copy of a version in a form, nil if there is none.
+func (s *Source) Find(version loop.Version, form string) *Copy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.copies[version]
+	return s.copies[offerKey{version, form}]
 }
 
 // await returns the copy of a version, as soon as it begins to arrive; nil if that takes too long.
-func (s *Source) await(ctx context.Context, version loop.Version) *Copy {
+func (s *Source) await(ctx context.Context, key offerKey) *Copy {
 	patience := time.NewTimer(Patience)
 	defer patience.Stop()
 	for {
 		s.mu.Lock()
-		c := s.copies[version]
+		c := s.copies[key]
 		if s.added == nil {
 			s.added = make(chan struct{})
 		}
@@ -130,11 +144,19 @@ func (s *Source) named(w http.ResponseWriter, r *http.Request) *Copy {
 		http.Error(w, fmt.Sprintf("%q is no version", r.PathValue("version")), http.StatusBadRequest)
 		return nil
 	}
-	c := s.await(r.Context(), loop.Version(version))
+	form := r.URL.Query().Get("form")
+	c := s.await(r.Context(), offerKey{loop.Version(version), form})
 	if c == nil {
-		http.Error(w, fmt.Sprintf("version %d is not here", version), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("version %d%s is not here", version, inForm(form)), http.StatusNotFound)
 	}
 	return c
+}
+
+func inForm(form string) string {
+	if form == "" {
+		return ""
+	}
+	return fmt.Sprintf(" as %.40q", form)
 }
 
 func (s *Source) offer(w http.ResponseWriter, r *http.Request) {

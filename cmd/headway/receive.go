@@ -26,6 +26,10 @@ type receiveCmd struct {
 	Keep      int     `default:"2" help:"Versions kept."`
 	Listen    string  `placeholder:"ADDRESS" help:"Pass on what arrives to other receivers, at this address."`
 	Address   string  `placeholder:"URL" help:"How other receivers reach --listen (default: its address)."`
+	Form      string  `enum:",bf16,fp8-tensor,fp8-channel,fp8-block" default:"" help:"Have weights cast on their way: bf16, or fp8-tensor, fp8-channel or fp8-block (E4M3 with scales)."`
+	Shared    string  `placeholder:"DIR" help:"Read versions in place: the control plane's directory of versions on a shared disk."`
+	Objects   string  `placeholder:"RUN" help:"Take versions from the object store of a run, which serves with store.nats.objects; with --nats."`
+	NATS      string  `name:"nats" placeholder:"URL" help:"The NATS cluster of --objects."`
 	OnSwitch  string  `placeholder:"COMMAND" help:"Shell command that has the engine serve HEADWAY_WEIGHTS (a directory), version HEADWAY_VERSION."`
 	RateLimit float64 `placeholder:"BYTES_PER_S" help:"Most that is received a second, and most that is passed on."`
 	TokenFile string  `placeholder:"FILE" help:"File with the token of the role engine."`
@@ -41,15 +45,16 @@ func (c *receiveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return usageError("choose another --dir", "--dir %s: %w", c.Dir, err)
-	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	handleInterrupts(ctx, func() { cancel(errReceiveInterrupted) })
-	store := &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Always: c.Sync, Limit: transfer.NewBucket(c.RateLimit)}
+	road, done, err := c.road(ctx, token)
+	if err != nil {
+		return err
+	}
+	defer done()
 	agent := &transfer.Agent{
-		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Store: store,
+		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Road: road,
 		Logf: func(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) },
 	}
 	if agent.Name == "" {
@@ -61,6 +66,10 @@ func (c *receiveCmd) Run(a *app) error {
 		}
 	}
 	if c.Listen != "" {
+		store, overTCP := road.(*transfer.Store)
+		if !overTCP {
+			return usageError("leave it out: there is nothing to pass on", "--listen has no effect with --shared and --objects")
+		}
 		stop, err := c.passOn(a, store, agent)
 		if err != nil {
 			return err
@@ -72,6 +81,34 @@ func (c *receiveCmd) Run(a *app) error {
 	}
 	return nil
 }
+
+// road is the way that versions come here, and what ends it.
+func (c *receiveCmd) road(ctx context.Context, token string) (transfer.Road, func(), error) {
+	nothing := func() {}
+	switch {
+	case c.Shared != "" && c.Objects != "":
+		return nil, nothing, usageError("choose one road", "--shared and --objects stand together")
+	case (c.Objects == "") != (c.NATS == ""):
+		return nil, nothing, usageError("give both, or neither", "--objects and --nats belong together")
+	case (c.Shared != "" || c.Objects != "") && c.Form != "":
+		return nil, nothing, usageError("leave --form out, or fetch over TCP", "--form casts on the way from the control plane; --shared and --objects take versions as they were published")
+	case c.Shared != "":
+		if _, err := os.Stat(c.Shared); err != nil {
+			return nil, nothing, usageError("mount it first", "--shared: %w", err)
+		}
+		return transfer.Shared{Dir: c.Shared, Patience: sharedPatience}, nothing, nil
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, nothing, usageError("choose another --dir", "--dir %s: %w", c.Dir, err)
+	}
+	if c.Objects != "" {
+		return c.objectRoad(ctx)
+	}
+	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Limit: transfer.NewBucket(c.RateLimit)}, nothing, nil
+}
+
+// sharedPatience is how much later than its publish a version may show up on a shared disk.
+const sharedPatience = 30 * time.Second
 
 var errReceiveInterrupted = errors.New("the receiver was interrupted")
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -221,69 +219,4 @@ func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, err
 		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer)
 	}
 	return out, nil
-}
-
-// stagedEngine is an engine that has stages on other nodes: it holds a version when they
-// do, and serves it when they do.
-type stagedEngine struct {
-	live.Engine
-	plane *plane
-}
-
-// timedStagedEngine keeps what the engine measures of itself.
-type timedStagedEngine struct {
-	stagedEngine
-	live.Timed
-}
-
-func (p *plane) staged(e live.Engine) live.Engine {
-	staged := stagedEngine{e, p}
-	if timed, ok := e.(live.Timed); ok {
-		return timedStagedEngine{staged, timed}
-	}
-	return staged
-}
-
-// Load implements live.Engine: prefetch everywhere, before anything is paused.
-func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
-	if err := s.plane.offer(version); err != nil {
-		return err
-	}
-	return errors.Join(s.Engine.Load(ctx, version), s.plane.receivers.Load(ctx, s.Name(), version))
-}
-
-// Switch implements live.Engine.
-func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold bool) error {
-	if err := s.plane.receivers.Switch(ctx, s.Name(), version); err != nil {
-		return err
-	}
-	return s.Engine.Switch(ctx, version, hold)
-}
-
-// offer lets receivers fetch a version from here, and those before the last two no more.
-func (p *plane) offer(version loop.Version) error {
-	if len(p.receivers.Versions()) == 0 || p.source.Find(version) != nil {
-		return nil
-	}
-	manifest, err := p.weights.Manifest(version)
-	if err != nil {
-		return err
-	}
-	text, err := p.weights.ManifestText(context.Background(), version)
-	if err != nil {
-		return err
-	}
-	var parts []transfer.Part
-	for _, f := range manifest.Files {
-		if !strings.HasPrefix(f.Name, "optimizer") {
-			parts = append(parts, transfer.Part{Name: f.Name, Size: f.Size})
-		}
-	}
-	c, err := transfer.OpenCopy(version, text, parts, filepath.Join(p.dir, "weights", fmt.Sprintf("v%06d", version)))
-	if err != nil {
-		return err
-	}
-	p.source.Add(c)
-	p.source.Remove(version - 2)
-	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/store/jetstream"
 	remote "github.com/headway-rl/headway/trainer/remote"
 	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/weights"
 )
 
 // States of a control plane, as its status has them.
@@ -51,6 +52,9 @@ type plane struct {
 	meetings  *rendezvous.Rendezvous
 	receivers *transfer.Coordinator
 	source    *transfer.Source
+	// offering guards what is made of a version for receivers; objects is nil until it is used.
+	offering sync.Mutex
+	objects  *weights.Remote
 
 	state     atomic.Pointer[string]
 	runtime   atomic.Pointer[live.Runtime]

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/weights"
+)
+
+// stagedEngine is an engine that has stages on other nodes: it holds a version when they
+// do, and serves it when they do.
+type stagedEngine struct {
+	live.Engine
+	plane *plane
+}
+
+// timedStagedEngine keeps what the engine measures of itself.
+type timedStagedEngine struct {
+	stagedEngine
+	live.Timed
+}
+
+func (p *plane) staged(e live.Engine) live.Engine {
+	staged := stagedEngine{e, p}
+	if timed, ok := e.(live.Timed); ok {
+		return timedStagedEngine{staged, timed}
+	}
+	return staged
+}
+
+// Load implements live.Engine: prefetch everywhere, before anything is paused.
+func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
+	if err := s.plane.offer(ctx, s.Name(), version); err != nil {
+		return err
+	}
+	return errors.Join(s.Engine.Load(ctx, version), s.plane.receivers.Load(ctx, s.Name(), version))
+}
+
+// Switch implements live.Engine.
+func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold bool) error {
+	if err := s.plane.receivers.Switch(ctx, s.Name(), version); err != nil {
+		return err
+	}
+	return s.Engine.Switch(ctx, version, hold)
+}
+
+// offer lets the receivers of an engine fetch a version from here, in the forms they want
+// it in, and those before the last two no more.
+func (p *plane) offer(ctx context.Context, engine string, version loop.Version) error {
+	if err := p.pushObjects(ctx, version); err != nil {
+		return err
+	}
+	for _, form := range p.receivers.Forms(engine) {
+		p.offering.Lock()
+		err := p.offerForm(ctx, version, form)
+		p.offering.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	p.source.Remove(version - 2)
+	return nil
+}
+
+// casts are the forms that a receiver may ask for.
+var casts = map[string]weights.Cast{
+	"bf16":        {DType: weights.BF16},
+	"fp8-tensor":  {DType: weights.F8E4M3, Scale: weights.ScaleTensor},
+	"fp8-channel": {DType: weights.F8E4M3, Scale: weights.ScaleChannel},
+	"fp8-block":   {DType: weights.F8E4M3, Scale: weights.ScaleBlock},
+}
+
+func (p *plane) offerForm(ctx context.Context, version loop.Version, form string) error {
+	if p.source.Find(version, form) != nil {
+		return nil
+	}
+	dir := filepath.Join(p.dir, "weights", fmt.Sprintf("v%06d", version))
+	manifest, err := p.weights.Manifest(version)
+	if err != nil {
+		return err
+	}
+	files := manifest.Files
+	if form != "" {
+		cast, ok := casts[form]
+		if !ok {
+			return fmt.Errorf("a receiver asks for weights as %q, want one of %v", form, slices.Sorted(maps.Keys(casts)))
+		}
+		made, err := p.weights.Cast(ctx, version, cast)
+		if err != nil {
+			return err
+		}
+		dir, files = filepath.Join(dir, "derived", made.Name), made.Files
+	}
+	text, err := os.ReadFile(filepath.Join(dir, weights.ManifestName))
+	if err != nil {
+		return err
+	}
+	var parts []transfer.Part
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name, "optimizer") {
+			parts = append(parts, transfer.Part{Name: f.Name, Size: f.Size})
+		}
+	}
+	c, err := transfer.OpenCopy(version, form, text, parts, dir)
+	if err != nil {
+		return err
+	}
+	p.source.Add(c)
+	return nil
+}
+
+// pushObjects puts a version into the run's object store, where the document asks for it.
+func (p *plane) pushObjects(ctx context.Context, version loop.Version) error {
+	if !p.cfg.Store.NATS.Objects {
+		return nil
+	}
+	p.offering.Lock()
+	defer p.offering.Unlock()
+	if p.objects == nil {
+		objects, err := p.log.Objects(ctx)
+		if err != nil {
+			return err
+		}
+		p.objects = &weights.Remote{Objects: objects, Prefix: objectPrefix}
+	}
+	if err := p.objects.Push(ctx, p.weights, version); err != nil {
+		return err
+	}
+	return p.objects.Prune(ctx, version-loop.Version(p.cfg.Store.KeepVersions))
+}

@@ -1,0 +1,101 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Road is a way for versions to come to a receiver: from other nodes over TCP ([Store]),
+// on a disk that all share ([Shared]), or through an object store.
+type Road interface {
+	// Fetch brings a version here, whole or not at all; parents are of use to [Store] alone.
+	Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error)
+	// Path is the directory of a version that has been fetched.
+	Path(version loop.Version) string
+	// Discard removes what is here of a version, for a full reload.
+	Discard(version loop.Version) error
+	// Clean removes what earlier processes left half done.
+	Clean() error
+}
+
+var (
+	_ Road = (*Store)(nil)
+	_ Road = Shared{}
+)
+
+// Discard implements Road.
+func (s *Store) Discard(version loop.Version) error {
+	if s.Source != nil {
+		s.Source.Remove(version)
+	}
+	return os.RemoveAll(s.Path(version))
+}
+
+// Shared is a road without a journey: versions lie on a disk that the control plane and
+// the engines share, and are read where they were published.
+type Shared struct {
+	// Dir is the control plane's directory of versions, as this node sees it.
+	Dir string
+	// Patience is how long a version may take to show up here after it was published there: a
+	// network's file system may lag. 0 does not wait.
+	Patience time.Duration
+}
+
+// lookAgain is the pause between two looks at a shared disk.
+const lookAgain = 20 * time.Millisecond
+
+// Fetch implements Road: it waits until the version's manifest, which is there last, can be
+// seen, and reads all files once, so that an engine finds them in this node's memory.
+func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p Phases, err error) {
+	began := time.Now()
+	for {
+		_, err = os.Stat(filepath.Join(s.Path(version), manifestName))
+		if !errors.Is(err, fs.ErrNotExist) || time.Since(began) >= s.Patience {
+			break
+		}
+		if !sleep(ctx, lookAgain) {
+			return p, ctx.Err()
+		}
+	}
+	if err != nil {
+		return p, fmt.Errorf("transfer: version %d is not on the shared disk: %w; is %s the control plane's directory of versions?", version, err, s.Dir)
+	}
+	p.FirstS = time.Since(began).Seconds()
+	err = fs.WalkDir(os.DirFS(s.Path(version)), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || name == manifestName {
+			return errors.Join(err, ctx.Err())
+		}
+		f, err := os.Open(filepath.Join(s.Path(version), name))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		n, err := io.Copy(io.Discard, f)
+		p.Bytes += n
+		return err
+	})
+	p.TransferS = time.Since(began).Seconds()
+	if err != nil {
+		return p, fmt.Errorf("transfer: version %d on the shared disk: %w", version, err)
+	}
+	return p, nil
+}
+
+// Path implements Road.
+func (s Shared) Path(version loop.Version) string {
+	return filepath.Join(s.Dir, fmt.Sprintf("v%06d", version))
+}
+
+// Discard implements Road: what is there is the control plane's.
+func (s Shared) Discard(loop.Version) error { return nil }
+
+// Clean implements Road.
+func (s Shared) Clean() error { return nil }
