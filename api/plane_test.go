@@ -1,0 +1,196 @@
+package api
+
+import (
+	"bufio"
+	"encoding/json"
+	"math"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// events reads server-sent events off a stream.
+type events struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	close func()
+}
+
+func (c *client) follow(headers ...string) *events {
+	c.t.Helper()
+	request, _ := http.NewRequest("GET", "http://"+c.address+"/api/v1/stream", nil)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if kind := response.Header.Get("Content-Type"); response.StatusCode != 200 || kind != "text/event-stream" {
+		c.t.Fatalf("%d %s", response.StatusCode, kind)
+	}
+	c.t.Cleanup(func() { response.Body.Close() })
+	return &events{c.t, bufio.NewScanner(response.Body), func() { response.Body.Close() }}
+}
+
+// next returns the next line that is not empty, "" at the end.
+func (e *events) next() string {
+	for e.lines.Scan() {
+		if line := e.lines.Text(); line != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+func (e *events) want(lines ...string) {
+	e.t.Helper()
+	for _, want := range lines {
+		if got := e.next(); !strings.HasPrefix(got, want) {
+			e.t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestStream(t *testing.T) {
+	c := start(t, Options{StreamsMax: 2, Heartbeat: time.Hour}, nil)
+	first := c.follow()
+	second := c.follow("Last-Event-ID", "12")
+	for _, e := range []*events{first, second} {
+		e.want("event: hello", `data: {"run":"reverse","state":"running","version":17`)
+	}
+	if a := c.do("GET", "/api/v1/stream", ""); a.status != 429 {
+		t.Errorf("a third one: %d", a.status)
+	}
+	second.close()
+	c.plane.events <- []byte("{\"step\":1,\n\"loss\":2}")
+	c.plane.events <- []byte(`{"step":2}`)
+	// Either stream may have taken an event that the test's plane has one channel for; the
+	// first has what the second did not.
+	if got := first.next(); got != "event: update" {
+		t.Fatalf("got %q", got)
+	}
+	if got := first.next(); got != `data: {"step":1, "loss":2}` && got != `data: {"step":2}` {
+		t.Fatalf("got %q", got)
+	}
+	close(c.plane.events)
+	for line := first.next(); line != "event: dropped"; line = first.next() {
+		if line == "" {
+			t.Fatal("the stream ended without a word")
+		}
+	}
+}
+
+// A silent stream has comments, and the server's end is said.
+func TestStreamHeartbeat(t *testing.T) {
+	c := start(t, Options{Heartbeat: time.Millisecond}, nil)
+	e := c.follow()
+	e.want("event: hello", "data: ", ": alive", ": alive")
+	c.stop()
+	for line := e.next(); line != "event: closing"; line = e.next() {
+		if line != ": alive" {
+			t.Fatalf("got %q", line)
+		}
+	}
+}
+
+// The page needs no token, holds no data, and may load nothing from elsewhere.
+func TestPage(t *testing.T) {
+	c := start(t, Options{Tokens: testTokens(t)}, nil)
+	a := c.do("GET", "/", "")
+	if a.status != 200 || !strings.Contains(a.header.Get("Content-Type"), "text/html") || !strings.Contains(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	if strings.Contains(a.body, "reverse") {
+		t.Error("the page has data of the run")
+	}
+	if found := regexp.MustCompile(`(src|href)="?https?:`).FindString(a.body); found != "" || strings.Contains(a.body, "innerHTML") {
+		t.Errorf("the page loads from elsewhere, or takes text for markup: %s", found)
+	}
+}
+
+var metricLine = regexp.MustCompile(`(?m)^([a-z_]+)(\{[^}]*\})? (\S+)$`)
+
+func TestMetrics(t *testing.T) {
+	c := start(t, Options{Version: "1.2.3", Tokens: testTokens(t)}, nil)
+	c.plane.state.Stall = &protocol.Stall{SinceS: 61, Findings: []protocol.Finding{{Code: "no_trainer"}}}
+	c.plane.state.Engines = []protocol.Engine{{Name: "e0", Version: 17, State: "running", Active: 3, Slots: 8},
+		{Name: "e1", State: "lost", Stages: []protocol.EngineVersion{{Stage: 0, Version: 16}, {Stage: 1, Version: 17}}}}
+	c.plane.state.Staleness.Mean = math.NaN()
+	auth := []string{"Authorization", "Bearer " + secrets["viewer"]}
+	c.do("GET", "/no/such/path/of/many", "", auth...)
+	c.do("GET", "/api/v1/status", "", auth...)
+	a := c.do("GET", "/metrics", "", auth...)
+	for !strings.Contains(a.body, `path="/api/v1/status"`) { // a request is counted once its reply is out
+		a = c.do("GET", "/metrics", "", auth...)
+	}
+	for _, want := range []string{
+		`headway_info{policy="bounded",run="reverse",version="1.2.3"} 1`,
+		`headway_rollouts{state="in_flight"} 4`, `headway_rollouts_ended_total{end="trained"} 6`, `headway_policy_version 17`,
+		`headway_stalled{code="no_trainer"} 1`, `headway_stalled{code="hold"} 0`, `headway_stalled_seconds 61`, `headway_state{state="running"} 1`,
+		`headway_engine_version{engine="e0",stage="0"} 17`, `headway_engine_version{engine="e1",stage="1"} 17`, `headway_engine_state{engine="e1",state="lost"} 1`,
+		`headway_http_requests_total{code="404",path="other"} 1`, `headway_http_requests_total{code="200",path="/api/v1/status"} 1`,
+		`headway_staleness_versions{statistic="mean"} 0`, `headway_ledger_balanced 1`,
+	} {
+		if !strings.Contains(a.body, want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+	names := map[string]bool{}
+	for _, line := range metricLine.FindAllStringSubmatch(a.body, -1) {
+		names[line[1]] = true
+	}
+	for name := range names {
+		if ours := strings.HasPrefix(name, "headway_"); !ours && !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && name != "trainer_idle_ratio" {
+			t.Errorf("%s has no prefix", name)
+		}
+	}
+	for _, f := range figures {
+		if !names[f.name] {
+			t.Errorf("%s is described and not there", f.name)
+		}
+	}
+	if strings.Contains(a.body, "no/such/path") {
+		t.Error("an address of a client's choice is a label")
+	}
+}
+
+// The documentation lists every metric, with the words of its help, and no other.
+func TestMetricsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range figures {
+		label := ""
+		if len(f.labels) > 0 {
+			label = "{" + strings.Join(f.labels, ",") + "}"
+		}
+		if line := "| `" + f.name + label + "` | " + f.help + " |"; !strings.Contains(string(text), line) {
+			t.Errorf("docs/operations.md lacks the line\n%s", line)
+		}
+	}
+	known := map[string]bool{"headway_info": true, "headway_sync_phase_seconds": true, "headway_http_requests_total": true, "headway_http_request_duration_seconds": true, "headway_http_connections_refused_total": true}
+	for _, f := range figures {
+		known[f.name] = true
+	}
+	for _, found := range regexp.MustCompile("(?m)^\\| `(headway_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
+		if !known[found[1]] {
+			t.Errorf("docs/operations.md lists %s, which is not there", found[1])
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	c := start(t, Options{}, nil)
+	a := c.do("GET", "/api/v1/status", "")
+	var status protocol.Status
+	if err := json.Unmarshal([]byte(a.body), &status); err != nil || status.Run != "reverse" || a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v %s %v", err, a.body, a.header)
+	}
+}
