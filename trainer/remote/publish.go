@@ -33,7 +33,7 @@ func (t *Trainer) Publish(ctx context.Context, req protocol.PublishRequest, next
 	if err := checkPublish(&req); err != nil {
 		return protocol.PublishReply{}, err
 	}
-	p, err := t.receiveFor(req)
+	p, err := t.classify(req)
 	if err != nil {
 		return protocol.PublishReply{}, err
 	}
@@ -96,9 +96,9 @@ func (p *publication) description() weights.Description {
 	return d
 }
 
-// receiveFor decides what a publish is about before a byte of its files is read, and keeps its trainer
+// classify decides what a publish is about before a byte of its files is read, and keeps its trainer
 // from being taken over while it lasts.
-func (t *Trainer) receiveFor(req protocol.PublishRequest) (*publication, error) {
+func (t *Trainer) classify(req protocol.PublishRequest) (*publication, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.serving(); err != nil {
