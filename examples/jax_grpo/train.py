@@ -108,18 +108,17 @@ def main(arguments: list[str] | None = None) -> float:
     w, moments = take(hw.load())
     accuracy = 0.0
     for batch in hw.batches():
+        if batch.version and batch.version % said.evaluate_every == 0:
+            accuracy = float(np.mean(hw.validation().rewards == 1))
+            print(f"version {batch.version}: held-out accuracy {accuracy:.3f}", file=sys.stderr)
         batch.stamp_forward()
         rows = adapter.padded(batch, max_len=2 * letters + 3)  # one shape, compiled once
         w, moments, found = train_step(w, moments, rows, batch.metadata.response_tokens, **fixed)
         metrics = {name: float(value) for name, value in found.items()}
         try:
-            version = hw.publish(batch, w, optimizer=adapter.flatten(moments), metrics=metrics)
+            hw.publish(batch, w, optimizer=adapter.flatten(moments), metrics=metrics)
         except headway.LeaseExpired:  # the batch went back to the queue: so do we
             w, moments = take(hw.load())
-            continue
-        if version % said.evaluate_every == 0:
-            accuracy = float(np.mean(hw.validation().rewards == 1))
-            print(f"version {version}: held-out accuracy {accuracy:.3f}, {metrics}", file=sys.stderr)
     return accuracy
 
 

@@ -127,17 +127,16 @@ def main(arguments: list[str] | None = None) -> float:
     take(weights)
     accuracy = 0.0
     for batch in hw.batches():
+        if batch.version and batch.version % said.evaluate_every == 0:
+            accuracy = float(np.mean(hw.validation().rewards == 1))
+            print(f"version {batch.version}: held-out accuracy {accuracy:.3f}", file=sys.stderr)
         metrics = train_step(policy, optimizer, batch, setting, prompt_tokens)
         try:
-            version = hw.publish(
+            hw.publish(
                 batch, policy.state_dict(), optimizer=adapter.optimizer_state(optimizer, policy), metrics=metrics
             )
         except headway.LeaseExpired:  # the batch went back to the queue: so do we
             take(hw.load())
-            continue
-        if version % said.evaluate_every == 0:
-            accuracy = float(np.mean(hw.validation().rewards == 1))
-            print(f"version {version}: held-out accuracy {accuracy:.3f}, {metrics}", file=sys.stderr)
     return accuracy
 
 

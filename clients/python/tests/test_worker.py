@@ -101,11 +101,13 @@ def test_killed_worker(serve: Start, tmp_path: Path) -> None:
 
     def started() -> subprocess.Popen[str]:
         process = subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        while status(server.url)["workers"]["claimed"] == 0 and process.poll() is None:
-            pause.wait(0.02)
+        assert process.stderr is not None
+        assert "playing reverse" in process.stderr.readline()
         return process
 
     killed = started()
+    while status(server.url)["workers"]["claimed"] == 0:
+        pause.wait(0.02)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     asked = started()

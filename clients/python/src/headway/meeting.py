@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,8 +38,9 @@ def rendezvous(
 ) -> RendezvousReply:  # fmt: skip
     """Meet at `name` and return when all are there, to all at once.
 
-    `role` is "trainer" or "engine". The trainer says the `address`, host:port, that it will listen on; without
-    one a free port of this host is taken; `engines` is how many it expects, 0 for the server's setting. `epoch` is the one that the member was in; 0 for a new one, as after its process group broke.
+    `role` is "trainer" or "engine". The trainer says the `address`, host:port, that it will listen on (without
+    one a free port of this host is taken), and how many `engines` it expects, 0 for the server's setting.
+    `epoch` is the one that the member was in; 0 for a new one, as after its process group broke.
     """
     if role not in ("trainer", "engine"):
         raise errors.Invalid(f"the role {role!r} cannot be: want trainer or engine")
@@ -57,18 +57,15 @@ def rendezvous(
     transport = Transport(
         url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
     )
-    deadline = time.monotonic() + patience_s
     try:
-        while time.monotonic() < deadline:
-            reply = transport.post(f"/api/v1/rendezvous/{name}", message, timeout_s=wait_s + 30.0)
-            if reply:  # 204: not everybody came within wait_s
-                return RendezvousReply(
-                    reply["epoch"], reply["master_address"], reply["master_port"], reply["world_size"],
-                    reply["rank_offset"], reply["backend"], tuple(reply.get("members") or ()),
-                )  # fmt: skip
+        # While somebody is missing the answer is Unavailable, which names who: the transport asks again.
+        reply = transport.post(f"/api/v1/rendezvous/{name}", message, timeout_s=wait_s + 30.0)
     finally:
         transport.close()
-    raise errors.Unavailable(f"rendezvous {name}: not all members came within {patience_s:g} s")
+    return RendezvousReply(
+        reply["epoch"], reply["master_address"], reply["master_port"], reply["world_size"], reply["rank_offset"],
+        reply["backend"], tuple(reply.get("members") or ()),
+    )  # fmt: skip
 
 
 def free_address(host: str = "127.0.0.1") -> str:

@@ -52,8 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if said.token_file:
             with open(said.token_file, encoding="utf-8") as file:
                 token = file.read().strip()
+        environments = load(said.environment)
+        logging.info("playing %s of %s", ", ".join(e.name for e in environments), said.url)
         finished = work(
-            said.url, load(said.environment), said.concurrency, worker=said.name, token=token, stop=stop,
+            said.url, environments, said.concurrency, worker=said.name, token=token, stop=stop,
             verify=said.ca or True,
         )  # fmt: skip
     except (errors.HeadwayError, ImportError, OSError) as error:
