@@ -88,7 +88,7 @@ def transfer_queue_(args, shares):
     for _ in range(args.groups):
         keys = ready.get()
         data = transfer_queue.kv_batch_get(keys=keys, partition_id="train")
-        assert data["tokens"].shape == (args.rollouts, args.tokens)
+        assert len(data["tokens"]) == args.rollouts and data["tokens"][0].numel() == args.tokens
         transfer_queue.kv_clear(keys=keys, partition_id="train")
     seconds = time.perf_counter() - start
     ray.get(running)

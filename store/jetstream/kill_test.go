@@ -39,7 +39,7 @@ func childOptions(where string) Options {
 	if !ok {
 		url, dir = "", where
 	}
-	o := Options{Run: "killed", TracePath: filepath.Join(dir, trace.FileName), LogBytesMax: 1 << 20, PayloadBytesMax: 64 << 20}
+	o := Options{Run: "killed", TracePath: filepath.Join(dir, trace.FileName), LogBytesMax: 1 << 20, PayloadBytesMax: 1 << 30}
 	if o.URL = url; url == "" {
 		o.Dir = filepath.Join(dir, "nats")
 	} else {
@@ -223,6 +223,7 @@ func (k *told) check(t *testing.T, where string) {
 	if _, err := s.Retain(func(live.RolloutID) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
+	s.payloads.reclaim(t.Context(), true)
 	clear(k.puts)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

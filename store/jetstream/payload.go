@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -113,13 +114,28 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.sample, b.sample) })
 	bodies, err := s.fetch(places)
 	samples := make([]live.Sample, len(places))
-	for i := 0; i < len(places) && err == nil; i++ {
-		samples[i], err = payload.Decode(bodies[i])
+	if err == nil {
+		err = decode(bodies, samples)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: payloads of group %d: %w", group, err)
 	}
 	return samples, nil
+}
+
+// decode reads all bodies, large ones at the same time.
+func decode(bodies [][]byte, samples []live.Sample) error {
+	errs := make([]error, len(bodies))
+	var wait sync.WaitGroup
+	for i, body := range bodies {
+		if one := func() { samples[i], errs[i] = payload.Decode(body) }; len(body) > smallBytes && i < len(bodies)-1 {
+			wait.Go(one)
+		} else {
+			one()
+		}
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
 // Discard drops the payload of one attempt, if that is the one kept of its sample.

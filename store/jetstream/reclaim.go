@@ -13,7 +13,7 @@ import (
 
 const (
 	// reclaimStep is how many bytes of forgotten payloads a purge waits for.
-	reclaimStep = 8 << 20
+	reclaimStep = 32 << 20
 	// retryWait is between two tries of something that the server could not do.
 	retryWait = 50 * time.Millisecond
 	// deletions is how many messages are deleted one by one at a time.
