@@ -54,7 +54,10 @@ func (o *objectRoad) Fetch(ctx context.Context, version loop.Version, _ []string
 			p.Bytes += f.Size
 		}
 	}
-	_, _, err := o.local.Keep(o.keep)
+	keepFrom, _, err := o.local.Keep(o.keep)
+	if err == nil {
+		err = o.local.Prune(keepFrom)
+	}
 	return p, err
 }
 
