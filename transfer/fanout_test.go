@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,6 +44,12 @@ func origin(t testing.TB, dir string, parts []transfer.Part) string {
 	}
 	source := &transfer.Source{}
 	source.Add(c)
+	return serve(t, source)
+}
+
+// serve returns the URL of a source.
+func serve(t testing.TB, source *transfer.Source) string {
+	t.Helper()
 	server := httptest.NewServer(source.Handler("/t"))
 	t.Cleanup(server.Close)
 	return server.URL + "/t"
@@ -90,5 +100,62 @@ func TestFanOut(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A parent that dies in the middle is replaced by the next, from where it ended; a chunk
+// that was damaged on the way is refused.
+func TestParentsFail(t *testing.T) {
+	dir, parts := publish(t, 3*transfer.ChunkBytes+5)
+	good := origin(t, dir, parts)
+	for name, spoil := range map[string]func(body []byte) []byte{
+		"cut":      func(body []byte) []byte { return body[:len(body)/2] },
+		"flipped":  func(body []byte) []byte { body[transfer.ChunkBytes+100] ^= 1; return body },
+		"nonsense": func([]byte) []byte { return []byte("nonsense") },
+	} {
+		bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			response, err := http.Get(strings.Replace(good, "/t", "", 1) + r.URL.String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			body, _ := io.ReadAll(response.Body)
+			if strings.HasSuffix(r.URL.Path, "chunks") {
+				body = spoil(body)
+			}
+			_, _ = w.Write(body)
+		}))
+		defer bad.Close()
+		store := &transfer.Store{Dir: t.TempDir()}
+		p, err := store.Fetch(context.Background(), 7, []string{bad.URL + "/t", good})
+		if err != nil || p.Parents != 2 {
+			t.Fatalf("%s: %v after %d parents, want the second to help", name, err, p.Parents)
+		}
+		want, _ := os.ReadFile(filepath.Join(dir, parts[0].Name))
+		if got, err := os.ReadFile(filepath.Join(store.Path(7), parts[0].Name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: what arrived is not what was sent (%v)", name, err)
+		}
+		alone := &transfer.Store{Dir: t.TempDir()}
+		if _, err := alone.Fetch(context.Background(), 7, []string{bad.URL + "/t"}); err == nil || alone.Has(7) {
+			t.Errorf("%s: a version that did not arrive is there (%v)", name, err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(alone.Dir, "*")); len(left) != 0 {
+			t.Errorf("%s: left behind: %v", name, left)
+		}
+	}
+}
+
+// A name that leads out of the directory is refused, whoever offers it.
+func TestNamesStayInside(t *testing.T) {
+	for _, name := range []string{"../evil", "/etc/evil", "a/b", "..", "manifest.json", ""} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = json.NewEncoder(w).Encode(transfer.Offer{Version: 7, ManifestText: "{}", Parts: []transfer.Part{{Name: name, Size: 0}}})
+		}))
+		store := &transfer.Store{Dir: t.TempDir()}
+		if _, err := store.Fetch(context.Background(), 7, []string{server.URL}); err == nil {
+			t.Errorf("a file called %q was taken", name)
+		}
+		server.Close()
 	}
 }
