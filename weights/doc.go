@@ -3,10 +3,16 @@
 //
 // A version is a directory, v000017, of
 //
-//	model.safetensors      what engines serve
-//	optimizer.safetensors  the trainer's own state
-//	manifest.json          what the version is, which batch produced it, and the
-//	                       size and SHA-256 of the files; it ends in its own hash
+//	NAME.safetensors  what engines serve, in one file or several
+//	optimizer.*       the trainer's own state
+//	manifest.json     what the version is, which batch produced it, and the size
+//	                  and SHA-256 of the files; it ends in its own hash
+//	derived/          what was made from it: deltas that lead to it, casts
+//
+// The embedded trainer publishes tensors (Store.Publish); others publish files, a
+// directory, or a delta, through a Draft. A version without weights commits a batch
+// all the same. Remote takes versions through an object store. docs/weights.md has
+// the formats and the guarantees.
 //
 // # Publishing
 //

@@ -228,7 +228,7 @@ func (d *Draft) copy(ctx context.Context, name string, content io.Reader, into [
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		got, readErr := io.ReadFull(content, *lent)
+		got, readErr := fillBuffer(content, *lent)
 		n += int64(got)
 		if size >= 0 && n > size {
 			return n, refused(d.d.Version, "%s has more than the %d bytes declared", name, size)
@@ -242,12 +242,23 @@ func (d *Draft) copy(ctx context.Context, name string, content io.Reader, into [
 			}
 		}
 		switch {
-		case readErr == io.EOF || readErr == io.ErrUnexpectedEOF:
+		case readErr == io.EOF:
 			return n, nil
 		case readErr != nil:
 			return n, fmt.Errorf("weights: publish version %d: %s broke off after %d bytes: %w", d.d.Version, name, n, readErr)
 		}
 	}
+}
+
+// fillBuffer reads until the buffer is full or the content ends, with the reader's own
+// error: io.ReadFull's for an early end is also that of a connection which broke off.
+func fillBuffer(content io.Reader, buffer []byte) (n int, err error) {
+	for n < len(buffer) && err == nil {
+		var got int
+		got, err = content.Read(buffer[n:])
+		n += got
+	}
+	return n, err
 }
 
 // Abort drops a draft. After Commit it does nothing.

@@ -3,6 +3,7 @@ package weights
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -427,10 +428,11 @@ func TestDraftBreaksOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := errors.New("connection reset")
-	content := io.MultiReader(bytes.NewReader(smallModel(t, 1, 2)), iotest.ErrReader(broken))
-	if err := draft.Add(t.Context(), ModelName, content); !errors.Is(err, broken) || errors.As(err, new(*RefusedError)) {
-		t.Errorf("Add: %v", err)
+	for i, broken := range []error{errors.New("connection reset"), io.ErrUnexpectedEOF} {
+		content := io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(broken))
+		if err := draft.Add(t.Context(), fmt.Sprintf("config%d.json", i), content); !errors.Is(err, broken) || errors.As(err, new(*RefusedError)) {
+			t.Errorf("Add: %v, want %v", err, broken)
+		}
 	}
 	if err := errors.Join(draft.Abort(), draft.Abort()); err != nil {
 		t.Error(err)
