@@ -51,7 +51,7 @@ def jax_log_probs(weights: dict[str, Any], config: dict[str, Any], batch: headwa
 @pytest.mark.parametrize("log_probs", [torch_log_probs, jax_log_probs], ids=["torch", "jax"])
 def test_the_same_numbers(serve: Start, log_probs: Callable[..., Any]) -> None:
     """At the same version the trainer's log-probs are the rollout's, to rounding, also after the weights changed."""
-    server = serve("--steps", "12", rollout__concurrency=4, queue__policy="block")
+    server = serve("--steps", "12", rollout__concurrency=8, queue__policy="block")
     compared = 0
     with headway.connect(server.url) as hw:
         weights = hw.load()
@@ -68,7 +68,7 @@ def test_the_same_numbers(serve: Start, log_probs: Callable[..., Any]) -> None:
             rng = np.random.default_rng(batch.version)
             weights = {k: (w + 0.02 * rng.standard_normal(w.shape)).astype(np.float32) for k, w in weights.items()}
             hw.publish(batch, weights)
-    assert compared > 100
+    assert compared > 50
 
 
 @pytest.mark.parametrize("name", ["torch_grpo", "jax_grpo"])
@@ -78,7 +78,7 @@ def test_a_few_steps(serve: Start, name: str, capsys: pytest.CaptureFixture[str]
     server = serve("--steps", "6")
     example(name).main(["--url", server.url, "--evaluate-every", "3"])
     said = capsys.readouterr().err
-    assert "version 3: held-out accuracy" in said
+    assert "version 3: held-out accuracy" in said, "".join(server.output)
 
 
 @pytest.mark.learning
