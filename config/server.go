@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Server says how a control plane (headway serve) is reached.
 type Server struct {
 	// Listen is the address and port of all paths; port 0 takes a free one. Off loopback it needs tokens. Default 127.0.0.1:7070.
@@ -56,6 +58,23 @@ type NATS struct {
 	Objects bool `json:"objects"`
 	// WriterS is how long the writer's lease lasts without being renewed, in seconds: a standby takes over after it. Default 5.
 	WriterS float64 `json:"writer_s" min:"0.5" max:"3600"`
+}
+
+// Public returns the document without what must not be written down: the user and
+// password in the URLs of store.nats.url. Everything that a run began with is in it.
+func (c Config) Public() Config {
+	servers := strings.Split(c.Store.NATS.URL, ",")
+	for i, server := range servers {
+		if scheme, rest, ok := strings.Cut(server, "://"); ok {
+			if at := strings.LastIndex(rest, "@"); at >= 0 {
+				servers[i] = scheme + "://" + rest[at+1:]
+			}
+		} else if at := strings.LastIndex(server, "@"); at >= 0 {
+			servers[i] = server[at+1:]
+		}
+	}
+	c.Store.NATS.URL = strings.Join(servers, ",")
+	return c
 }
 
 // serverDefaults fills in what a control plane is told.

@@ -48,7 +48,7 @@ func (c *receiveCmd) Run(a *app) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	handleInterrupts(ctx, func() { cancel(errReceiveInterrupted) })
-	road, done, err := c.road(ctx, token)
+	road, done, err := c.road(ctx, a, token)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *receiveCmd) Run(a *app) error {
 }
 
 // road is the way that versions come here, and what ends it.
-func (c *receiveCmd) road(ctx context.Context, token string) (transfer.Road, func(), error) {
+func (c *receiveCmd) road(ctx context.Context, a *app, token string) (transfer.Road, func(), error) {
 	nothing := func() {}
 	switch {
 	case c.Shared != "" && c.Objects != "":
@@ -102,7 +102,7 @@ func (c *receiveCmd) road(ctx context.Context, token string) (transfer.Road, fun
 		return nil, nothing, usageError("choose another --dir", "--dir %s: %w", c.Dir, err)
 	}
 	if c.Objects != "" {
-		return c.objectRoad(ctx)
+		return c.objectRoad(ctx, a)
 	}
 	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Limit: transfer.NewBucket(c.RateLimit)}, nothing, nil
 }

@@ -22,9 +22,10 @@ type objectRoad struct {
 	local  *weights.Store
 	dir    string
 	keep   int
+	now    func() time.Time
 }
 
-func (c *receiveCmd) objectRoad(ctx context.Context) (transfer.Road, func(), error) {
+func (c *receiveCmd) objectRoad(ctx context.Context, a *app) (transfer.Road, func(), error) {
 	nothing := func() {}
 	store, err := jetstream.Open(ctx, jetstream.Options{URL: c.NATS, Run: c.Objects})
 	if err != nil {
@@ -39,16 +40,16 @@ func (c *receiveCmd) objectRoad(ctx context.Context) (transfer.Road, func(), err
 	if err != nil {
 		return nil, done, err
 	}
-	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: objectPrefix}, local: local, dir: c.Dir, keep: c.Keep}, done, nil
+	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: objectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now}, done, nil
 }
 
 // Fetch implements transfer.Road.
 func (o *objectRoad) Fetch(ctx context.Context, version loop.Version, _ []string) (transfer.Phases, error) {
-	began := time.Now()
+	began := o.now()
 	if err := o.remote.Pull(ctx, o.local, version); err != nil {
 		return transfer.Phases{}, err
 	}
-	p := transfer.Phases{TransferS: time.Since(began).Seconds()}
+	p := transfer.Phases{TransferS: o.now().Sub(began).Seconds()}
 	if m, err := o.local.Manifest(version); err == nil {
 		for _, f := range m.Files {
 			p.Bytes += f.Size

@@ -128,7 +128,7 @@ func (j *job) prepare() error {
 }
 
 func (j *job) writeConfig() error {
-	return os.WriteFile(filepath.Join(j.dir, configFile), j.cfg.YAML(), 0o644)
+	return os.WriteFile(filepath.Join(j.dir, configFile), j.cfg.Public().YAML(), 0o644)
 }
 
 // warmup is how many train steps pass before anything is measured: until the
@@ -173,7 +173,7 @@ func (j *job) predict(ctx context.Context) error {
 
 // options are the live runtime's.
 func (j *job) options(ctx context.Context, view *progressView) live.Options {
-	header := trace.Header{Program: "headway " + currentBuild().Version, Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.YAML())}
+	header := trace.Header{Program: "headway " + currentBuild().Version, Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.Public().YAML())}
 	offset := int64(0)
 	opt := live.Options{
 		Header: header, Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,

@@ -156,7 +156,7 @@ func (p *plane) mount() error {
 func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
 	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro())
 	opt := live.Options{
-		Header:  trace.Header{Program: "headway " + currentBuild().Version, Seed: p.cfg.Seed, Warmup: p.warmup(), Loop: p.rules, Config: string(p.cfg.YAML())},
+		Header:  trace.Header{Program: "headway " + currentBuild().Version, Seed: p.cfg.Seed, Warmup: p.warmup(), Loop: p.rules, Config: string(p.cfg.Public().YAML())},
 		Engines: p.engines, Environment: p.environment, Trainer: p.trainer, Weights: p.weights, Store: p.log, Resume: resume,
 		OnStep: func(d live.StepDone) {
 			p.onStep(ctx, d, view)

@@ -104,7 +104,7 @@ func (p *plane) Engines() []protocol.EngineVersion {
 
 // documentJSON is the run's document as JSON, for clients without a YAML parser.
 func (p *plane) documentJSON() string {
-	text, err := json.Marshal(p.cfg)
+	text, err := json.Marshal(p.cfg.Public())
 	if err != nil {
 		return "{}"
 	}
