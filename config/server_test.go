@@ -7,11 +7,10 @@ import (
 
 func TestPublicHasNoPasswords(t *testing.T) {
 	for given, want := range map[string]string{
-		"":                           "",
-		"nats://host:4222":           "nats://host:4222",
-		"nats://me:s3cr3t@host:4222": "nats://host:4222",
+		"nats://host:4222":                            "nats://host:4222",
+		"nats://me:s3cr3t@host:4222":                  "nats://host:4222",
 		"tls://me:s3c@r3t@a:1,nats://s3cr3ttoken@b:2": "tls://a:1,nats://b:2",
-		"me:s3cr3t@host": "host",
+		"me:s3cr3t@host":                              "host",
 	} {
 		cfg, err := LoadWith("", Override{Text: "store.nats.url=" + given})
 		if err != nil {
