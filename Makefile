@@ -2,7 +2,10 @@
 
 GO ?= go
 # Packages in which goroutines meet: these are tested under the race detector.
-CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./trace/... ./cmd/...
+CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./transfer/... ./rendezvous/... ./api/... ./batch/... ./trace/... ./cmd/...
+# The Python client's own environment, from pinned versions with their hashes.
+PYTHON ?= python3
+VENV := clients/python/.venv
 
 .DEFAULT_GOAL := help
 
@@ -15,12 +18,30 @@ run: ## train the default run: reverse a word, fully asynchronously
 	$(GO) run ./cmd/headway run
 
 .PHONY: test
-test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet
+test: lint test-go test-python ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client
+
+.PHONY: test-go
+test-go: ## the Go half of make test
 	$(GO) test ./...
 	$(GO) test -race -short $(CONCURRENT)
 
+.PHONY: test-python
+test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
+	cd clients/python && .venv/bin/mypy --strict src && .venv/bin/ruff check src tests ../../examples/*/train.py ../../bench/chaos && .venv/bin/pytest -q
+	cd clients/python && for example in torch_grpo jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict ../../examples/$$example/train.py || exit 1; done
+
+$(VENV)/installed: clients/python/requirements/test.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -q --require-hashes -r clients/python/requirements/test.txt
+	touch $@
+
+# torch does not import without its CUDA libraries: 4.5 GB, so it is not part of make test.
+$(VENV)/torch: $(VENV)/installed clients/python/requirements/torch.txt
+	$(VENV)/bin/pip install -q --no-deps --require-hashes -r clients/python/requirements/torch.txt
+	touch $@
+
 .PHONY: test-long
-test-long: lint ## make test, with the race detector and long budgets everywhere
+test-long: lint $(VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
 	HEADWAY_LONG=1 $(GO) test -race -timeout 120m ./...
 
 .PHONY: lint
@@ -32,11 +53,12 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(GO) test ./internal/lint
 
 .PHONY: test-engines
-test-engines: ## the suites of engines, trainers and environments alone
+test-engines: $(VENV)/torch ## the suites of engines, trainers and environments alone; the Python trainers learn their task, in torch and in JAX
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
+	cd clients/python && .venv/bin/pytest -q && .venv/bin/pytest -q -m learning
 
 .PHONY: bench
-bench: bench-schedules bench-simulator ## both experiments below
+bench: bench-schedules bench-simulator bench-queue bench-weights ## all experiments below
 
 .PHONY: bench-schedules
 bench-schedules: ## synchronous against asynchronous, with and without tool time, on one seed
@@ -45,6 +67,14 @@ bench-schedules: ## synchronous against asynchronous, with and without tool time
 .PHONY: bench-simulator
 bench-simulator: ## the simulator's speed, beside a SimPy program of the same model (installs SimPy once)
 	$(GO) run ./bench/simulator
+
+.PHONY: bench-queue
+bench-queue: ## groups through the durable queue, beside raw JetStream, Ray and TransferQueue (installs both once)
+	$(GO) run ./bench/queue
+
+.PHONY: bench-weights
+bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over limited links
+	$(GO) test ./transfer -run '^$$' -bench 'Loopback|Limited' -benchtime 5x -timeout 30m
 
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package

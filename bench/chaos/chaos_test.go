@@ -84,14 +84,14 @@ func newJob(t *testing.T) *job {
 	}
 	python := os.Getenv("HEADWAY_PYTHON")
 	if python == "" {
-		python = filepath.Join(root, ".venv", "bin", "python")
+		python = filepath.Join(root, "clients", "python", ".venv", "bin", "python")
 	}
 	python, err := filepath.Abs(python)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(python, "-c", "import httpx, numpy, safetensors").CombinedOutput(); err != nil {
-		t.Fatalf("%s lacks the client's packages: make python, or name another by HEADWAY_PYTHON: %v\n%s", python, err, out)
+		t.Fatalf("%s lacks the client's packages: make test-python, or name another by HEADWAY_PYTHON: %v\n%s", python, err, out)
 	}
 	j := &job{t: t, dir: t.TempDir(), python: python, histogram: map[string]int{}, killed: map[string]int{}}
 	if keep := os.Getenv("HEADWAY_CHAOS_DIR"); keep != "" {
