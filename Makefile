@@ -28,9 +28,9 @@ test-go: ## the Go half of make test
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
 	cd clients/python && .venv/bin/ruff check src ../../examples/*/train.py && .venv/bin/pytest -q
-	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else without='--exclude headway/torch.py --follow-imports silent'; fi; \
-	.venv/bin/mypy --strict src $$without && \
-	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict ../../examples/$$example/train.py || exit 1; done
+	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/torch.py'; fi; \
+	.venv/bin/mypy --strict src $$without $$follow && \
+	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done
 
 $(VENV)/installed: clients/python/requirements/test.txt
 	$(PYTHON) -m venv $(VENV)
