@@ -6,6 +6,9 @@ import "github.com/headway-rl/headway/loop"
 // what to do: POST /api/v1/receivers/{name}. It is answered when there is something to do,
 // or after WaitS with nothing.
 type ReceiverRequest struct {
+	// Instance tells its process from the one before under the same name: random, and the same for as
+	// long as the process lives.
+	Instance string `json:"instance"`
 	// Engine it belongs to, by the run's name of it, and Stage of that engine, from 0.
 	Engine string `json:"engine"`
 	Stage  int    `json:"stage"`

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,11 +33,15 @@ type Agent struct {
 	// Logf is told what is done; nil for nobody.
 	Logf func(format string, args ...any)
 
+	instance       string
 	served, loaded loop.Version
 }
 
 // agentWaitS is how long one request waits for a command.
-const agentWaitS = 25
+const agentWaitS = 15
+
+// agentSlackS is how much longer the answer may take before the request is given up.
+const agentSlackS = 15
 
 // retry bounds the pause between two tries to reach the control plane.
 const retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
@@ -47,10 +52,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.Road.Clean(); err != nil {
 		return err
 	}
-	a.served, a.loaded = loop.NoVersion, loop.NoVersion
+	a.instance, a.served, a.loaded = rand.Text(), loop.NoVersion, loop.NoVersion
 	report, pause := protocol.ReceiverRequest{}, retryFirst
 	for ctx.Err() == nil {
 		report.Engine, report.Stage, report.Address, report.Form = a.Engine, a.Stage, a.Address, a.Form
+		report.Instance = a.instance
 		report.Served, report.Loaded, report.WaitS = a.served, a.loaded, agentWaitS
 		command, err := a.ask(ctx, report)
 		if err != nil {
@@ -92,12 +98,17 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 			a.logf("version %d loaded: %d bytes in %.3f s", command.Version, p.Bytes, p.TransferS+p.CommitS)
 		}
 	case protocol.ReceiveSwitch:
+		if a.loaded != command.Version {
+			err = fmt.Errorf("version %d is not loaded here", command.Version)
+			break
+		}
 		if a.OnSwitch != nil {
 			err = a.OnSwitch(ctx, command.Version, a.Road.Path(command.Version))
 		}
 		report.Phases = map[string]float64{"switch": time.Since(began).Seconds()}
 		if err == nil {
 			a.served, a.loaded = command.Version, loop.NoVersion
+			a.Road.Served(command.Version)
 			a.logf("version %d served", command.Version)
 		}
 	default:
@@ -117,6 +128,8 @@ func (a *Agent) ask(ctx context.Context, report protocol.ReceiverRequest) (comma
 	if err != nil {
 		return command, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, (agentWaitS+agentSlackS)*time.Second)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.Control+"/api/v1/receivers/"+a.Name, bytes.NewReader(body))
 	if err != nil {
 		return command, err

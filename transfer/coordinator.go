@@ -33,6 +33,8 @@ type Options struct {
 	Origin string
 	// Shape of the fan-out; empty means Chain.
 	Shape Shape
+	// Engines are the names that receivers may belong to; nil takes any.
+	Engines []string
 	// Silence after which a receiver is lost; 0 means 30 s.
 	Silence time.Duration
 	// Clock returns the time since some start, never falling; nil means the process's.
@@ -42,6 +44,8 @@ type Options struct {
 // receiver is one stage of one engine on another node.
 type receiver struct {
 	name, engine  string
+	instance      string
+	open          int // polls under way
 	stage         int
 	address, form string
 	served        loop.Version
@@ -63,6 +67,8 @@ type Coordinator struct {
 	mu    sync.Mutex
 	all   map[string]*receiver
 	chain map[offerKey][]string // receivers in the order in which they were told to load it
+	// seq numbers commands, from a start that no process before this one has reached: a report of
+	// its commands is not taken for one of ours.
 	seq   int64
 	moved chan struct{} // closed at every change
 }
@@ -79,7 +85,7 @@ func NewCoordinator(opt Options) *Coordinator {
 		began := time.Now()
 		opt.Clock = func() time.Duration { return time.Since(began) }
 	}
-	return &Coordinator{opt: opt, all: make(map[string]*receiver), chain: make(map[offerKey][]string), moved: make(chan struct{})}
+	return &Coordinator{opt: opt, all: make(map[string]*receiver), chain: make(map[offerKey][]string), seq: time.Now().UnixNano(), moved: make(chan struct{})}
 }
 
 // change tells everyone who waits. c.mu must be held.
@@ -96,17 +102,18 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 	if req.Engine == "" || req.Stage < 0 {
 		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %q and stage %d: want an engine of the run and a stage from 0", name, req.Engine, req.Stage)
 	}
-	if err := c.hear(name, req); err != nil {
+	if len(c.opt.Engines) > 0 && !slices.Contains(c.opt.Engines, req.Engine) {
+		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %q: the run has %s", name, req.Engine, strings.Join(c.opt.Engines, ", "))
+	}
+	r, err := c.hear(name, req)
+	if err != nil {
 		return protocol.ReceiverReply{}, err
 	}
+	defer c.leave(r)
 	wait := time.NewTimer(time.Duration(min(max(req.WaitS, 0), 60) * float64(time.Second)))
 	defer wait.Stop()
 	for {
-		c.mu.Lock()
-		r := c.all[name]
-		r.heard = c.opt.Clock()
-		command, moved := r.command, c.moved
-		c.mu.Unlock()
+		command, moved := c.due(r)
 		if command.Seq != 0 {
 			return command, nil
 		}
@@ -120,26 +127,48 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 	}
 }
 
-// hear notes what a receiver says of itself.
-func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) error {
+// due returns a receiver's command, and what is closed when there may be another.
+func (c *Coordinator) due(r *receiver) (protocol.ReceiverReply, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.command, c.moved
+}
+
+// leave ends a poll.
+func (c *Coordinator) leave(r *receiver) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.open--
+	r.heard = c.opt.Clock()
+}
+
+// hear notes what a receiver says of itself, and counts its poll.
+func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) (*receiver, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.all[name]
 	if r == nil {
 		for _, other := range c.all {
 			if other.engine == req.Engine && other.stage == req.Stage && !c.silent(other) {
-				return protocol.Refuse(protocol.CodeConflict, "stage %d of engine %s is receiver %s already: stop it, or name another stage", req.Stage, req.Engine, other.name)
+				return nil, protocol.Refuse(protocol.CodeConflict, "stage %d of engine %s is receiver %s already: stop it, or name another stage", req.Stage, req.Engine, other.name)
 			}
 			if other.engine == req.Engine && other.stage == req.Stage {
 				delete(c.all, other.name)
 			}
 		}
-		r = &receiver{name: name, engine: req.Engine, stage: req.Stage, state: StateServing, served: loop.NoVersion, loaded: loop.NoVersion}
+		r = &receiver{name: name, instance: req.Instance, engine: req.Engine, stage: req.Stage, state: StateServing, served: loop.NoVersion, loaded: loop.NoVersion}
 		c.all[name] = r
 	}
 	if r.engine != req.Engine || r.stage != req.Stage {
-		return protocol.Refuse(protocol.CodeConflict, "receiver %s is stage %d of engine %s already, and now says stage %d of %s: choose another name", name, r.stage, r.engine, req.Stage, req.Engine)
+		return nil, protocol.Refuse(protocol.CodeConflict, "receiver %s is stage %d of engine %s already, and now says stage %d of %s: choose another name", name, r.stage, r.engine, req.Stage, req.Engine)
 	}
+	if r.instance != req.Instance {
+		if r.open > 0 {
+			return nil, protocol.Refuse(protocol.CodeConflict, "another process is receiver %s at this moment: stop it, or choose another --name", name)
+		}
+		c.renew(r, req.Instance)
+	}
+	r.open++
 	r.heard, r.address, r.form = c.opt.Clock(), req.Address, req.Form
 	if r.state == StateLost {
 		r.state, r.reload = StateQuarantined, true
@@ -147,12 +176,18 @@ func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) error {
 	if req.Done != 0 && req.Done == r.command.Seq {
 		c.carriedOut(r, req)
 	}
-	if r.served != loop.NoVersion && req.Served != r.served && r.state != StateSwitching {
-		// Another process than before, or one that lost its weights: what the engine serves is unknown.
-		r.state, r.served, r.loaded, r.reload = StateQuarantined, loop.NoVersion, loop.NoVersion, true
-	}
 	c.change()
-	return nil
+	return r, nil
+}
+
+// renew begins anew with another process under a receiver's name: it serves nothing yet,
+// whatever the one before did. c.mu must be held.
+func (c *Coordinator) renew(r *receiver, instance string) {
+	if r.command.Seq != 0 {
+		r.failed = errors.New("its process ended")
+	}
+	r.instance, r.command = instance, protocol.ReceiverReply{}
+	r.state, r.served, r.loaded = StateQuarantined, loop.NoVersion, loop.NoVersion
 }
 
 // carriedOut ends a receiver's command. c.mu must be held.
@@ -160,8 +195,8 @@ func (c *Coordinator) carriedOut(r *receiver, req protocol.ReceiverRequest) {
 	command := r.command
 	r.command, r.phases, r.at = protocol.ReceiverReply{}, req.Phases, c.opt.Clock()
 	switch {
-	case req.Error != "":
-		r.failed = errors.New(req.Error)
+	case req.Error != "" || !done(command, req):
+		r.failed = errors.New(cmp.Or(req.Error, fmt.Sprintf("it says that version %d is loaded and %d served", req.Loaded, req.Served)))
 		r.state, r.served, r.loaded, r.reload = StateQuarantined, loop.NoVersion, loop.NoVersion, true
 	case command.Kind == protocol.ReceiveLoad:
 		r.failed, r.state, r.loaded, r.reload = nil, StateServing, command.Version, false
@@ -170,8 +205,19 @@ func (c *Coordinator) carriedOut(r *receiver, req protocol.ReceiverRequest) {
 	}
 }
 
-// silent reports whether a receiver has not been heard of for too long.
-func (c *Coordinator) silent(r *receiver) bool { return c.opt.Clock()-r.heard > c.opt.Silence }
+// done reports whether a receiver holds or serves what the command was for.
+func done(command protocol.ReceiverReply, req protocol.ReceiverRequest) bool {
+	if command.Kind == protocol.ReceiveLoad {
+		return req.Loaded == command.Version
+	}
+	return req.Served == command.Version
+}
+
+// silent reports whether a receiver has not been heard of for too long. One that waits for
+// a command is not silent.
+func (c *Coordinator) silent(r *receiver) bool {
+	return r.open == 0 && c.opt.Clock()-r.heard > c.opt.Silence
+}
 
 // stages are the receivers of an engine by stage. c.mu must be held.
 func (c *Coordinator) stages(engine string) []*receiver {

@@ -17,6 +17,7 @@ import (
 // stage is a receiver that does what it is told, or fails at it, without moving a byte.
 type stage struct {
 	name, engine, address string
+	instance              string
 	number                int
 	fail                  func(protocol.ReceiverReply) string // "" to succeed
 	told                  []protocol.ReceiverReply
@@ -27,6 +28,7 @@ func (s *stage) run(ctx context.Context, c *transfer.Coordinator) error {
 	s.served, s.loaded = loop.NoVersion, loop.NoVersion
 	report := protocol.ReceiverRequest{}
 	for {
+		report.Instance = s.instance
 		report.Engine, report.Stage, report.Address = s.engine, s.number, s.address
 		report.Served, report.Loaded, report.WaitS = s.served, s.loaded, 20
 		command, err := c.Next(ctx, s.name, report)
@@ -191,7 +193,7 @@ func TestRestartedStage(t *testing.T) {
 			t.Errorf("%v is unsound, and serves", got)
 		}
 		stop()
-		stop = start(t, c, &stage{name: "a", engine: "e"})
+		stop = start(t, c, &stage{name: "a", engine: "e", instance: "second"})
 		defer stop()
 		if got := states(c); got != "e/0 quarantined /" || !slices.Equal(c.Unsound(), []string{"e"}) {
 			t.Errorf("after a restart: %s, unsound %v", got, c.Unsound())

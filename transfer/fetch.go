@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -36,8 +38,12 @@ type Store struct {
 	Form string
 	// Always syncs a version before it is in place.
 	Always bool
-	// Keep is how many versions stay; 0 means 2: what is served and what comes next.
+	// Keep is how many versions stay beside the one that is served; 0 means 2.
 	Keep int
+	// Idle is how long a parent may send nothing before the next is asked; 0 means 15 s.
+	Idle time.Duration
+
+	served atomic.Int64 // the version that Served named, plus 1
 }
 
 // Phases are the times that a fetch took.
@@ -75,13 +81,11 @@ func (s *Store) Clean() error {
 }
 
 // Fetch brings a version here, whole or not at all, from the first of parents that has
-// it; when one fails in the middle the next goes on where it ended. Parents are URLs of
-// Sources, the prefix included. A version that is here already takes no time.
+// it; when one fails or falls silent in the middle the next goes on where it ended. Parents
+// are URLs of Sources, the prefix included. What is here already under that number is kept
+// if its manifest is the same: it may be another run's, or in another form.
 func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error) {
 	var p Phases
-	if s.Has(version) {
-		return p, nil
-	}
 	if len(parents) == 0 {
 		return p, fmt.Errorf("transfer: version %d: nobody to fetch it from", version)
 	}
@@ -92,7 +96,12 @@ func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []strin
 		p.Parents++
 		var err error
 		if c == nil {
-			c, err = s.begin(ctx, version, parent)
+			var here bool
+			if c, here, err = s.begin(ctx, version, parent); here {
+				return p, nil
+			}
+		} else {
+			err = s.same(ctx, c, parent)
 		}
 		if err == nil {
 			err = s.stream(ctx, c, parent, began, &p)
@@ -121,8 +130,45 @@ func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []strin
 	return p, nil
 }
 
-// begin asks a parent what the version is made of and makes room for it.
-func (s *Store) begin(ctx context.Context, version loop.Version, parent string) (*Copy, error) {
+// begin asks a parent what the version is made of and makes room for it, unless it is here.
+func (s *Store) begin(ctx context.Context, version loop.Version, parent string) (c *Copy, here bool, err error) {
+	offer, err := s.ask(ctx, version, parent)
+	if err != nil {
+		return nil, false, err
+	}
+	if there, err := os.ReadFile(filepath.Join(s.Path(version), manifestName)); err == nil {
+		if string(there) == offer.ManifestText {
+			return nil, true, nil
+		}
+		if err := s.Discard(version); err != nil {
+			return nil, false, err
+		}
+	}
+	dir := filepath.Join(s.Dir, fmt.Sprintf(".arriving-%d-%d", version, time.Now().UnixNano()))
+	c, err = createCopy(version, []byte(offer.ManifestText), offer.Parts, dir)
+	if err != nil {
+		return nil, false, errors.Join(err, os.RemoveAll(dir))
+	}
+	c.Form = s.Form
+	if s.Source != nil {
+		s.Source.Add(c)
+	}
+	return c, false, nil
+}
+
+// same refuses to go on with a parent whose version is not the one that has begun to arrive.
+func (s *Store) same(ctx context.Context, c *Copy, parent string) error {
+	offer, err := s.ask(ctx, c.Version, parent)
+	if err == nil && offer.ManifestText != string(c.Manifest) {
+		err = errors.New("it has another version under that number")
+	}
+	return err
+}
+
+// ask asks a parent for its offer of a version.
+func (s *Store) ask(ctx context.Context, version loop.Version, parent string) (*Offer, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience+s.idle())
+	defer cancel()
 	response, err := s.get(ctx, fmt.Sprintf("%s/%d?form=%s", parent, version, url.QueryEscape(s.Form)))
 	if err != nil {
 		return nil, err
@@ -140,16 +186,7 @@ func (s *Store) begin(ctx context.Context, version loop.Version, parent string) 
 			return nil, fmt.Errorf("it offers a file %q of %d bytes: want files of the version", part.Name, part.Size)
 		}
 	}
-	dir := filepath.Join(s.Dir, fmt.Sprintf(".arriving-%d-%d", version, time.Now().UnixNano()))
-	c, err := createCopy(version, []byte(offer.ManifestText), offer.Parts, dir)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	c.Form = s.Form
-	if s.Source != nil {
-		s.Source.Add(c)
-	}
-	return c, nil
+	return &offer, nil
 }
 
 // offerBytesMax bounds an offer: a manifest names every tensor.
@@ -157,18 +194,51 @@ const offerBytesMax = 256 << 20
 
 // stream takes the chunks that are missing from one parent.
 func (s *Store) stream(ctx context.Context, c *Copy, parent string, began time.Time, p *Phases) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(s.idle(), func() { cancel(fmt.Errorf("%w for %s", errSilent, s.idle())) })
+	defer silence.Stop()
+	err := s.receive(ctx, c, parent, began, p, func() { silence.Reset(s.idle()) })
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		return cause
+	}
+	return err
+}
+
+// errSilent ends a stream whose parent sends nothing.
+var errSilent = errors.New("it sent nothing")
+
+func (s *Store) idle() time.Duration { return cmp.Or(s.Idle, 15*time.Second) }
+
+// heard calls word whenever something was read.
+type heard struct {
+	io.Reader
+	word func()
+}
+
+func (h heard) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if n > 0 {
+		h.word()
+	}
+	return n, err
+}
+
+// receive takes the chunks; word is called whenever the parent has sent something.
+func (s *Store) receive(ctx context.Context, c *Copy, parent string, began time.Time, p *Phases, word func()) error {
 	response, err := s.get(ctx, fmt.Sprintf("%s/%d/chunks?from=%d&form=%s", parent, c.Version, c.Here(), url.QueryEscape(s.Form)))
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	body := bufio.NewReaderSize(response.Body, 64<<10)
+	body := bufio.NewReaderSize(heard{response.Body, word}, 64<<10)
 	buffer := make([]byte, ChunkBytes)
 	for i := c.Here(); i < c.Chunks(); i++ {
 		data := buffer[:c.chunkBytes(i)]
 		if err := s.Limit.Take(ctx, len(data)); err != nil {
 			return err
 		}
+		word() // it was this end that waited
 		sum, err := readChunk(body, uint32(i), data)
 		if err != nil {
 			return err
@@ -226,7 +296,7 @@ func (s *Store) commit(c *Copy) error {
 	if err != nil {
 		return err
 	}
-	return s.prune()
+	return s.prune(c.Version)
 }
 
 // abandon removes what has arrived of a version.
@@ -239,22 +309,28 @@ func (s *Store) abandon(c *Copy, why error) {
 	_ = os.RemoveAll(c.dir) // or the next Clean does it
 }
 
-// prune removes the oldest versions beyond those that are kept.
-func (s *Store) prune() error {
-	keep := s.Keep
-	if keep == 0 {
-		keep = 2
-	}
+// Served implements Road: the version stays until another is served.
+func (s *Store) Served(version loop.Version) { s.served.Store(int64(version) + 1) }
+
+// prune removes what is beyond Keep: first what is newer than the version that has just
+// come, which is of another run, then the oldest; never that version nor the served one.
+func (s *Store) prune(arrived loop.Version) error {
+	keep := max(cmp.Or(s.Keep, 2), 1)
 	names, err := filepath.Glob(filepath.Join(s.Dir, "v[0-9]*"))
-	var versions []loop.Version
+	var older []loop.Version
 	for _, name := range names {
-		if version, parseErr := strconv.ParseInt(filepath.Base(name)[1:], 10, 64); parseErr == nil {
-			versions = append(versions, loop.Version(version))
+		version, parseErr := strconv.ParseInt(filepath.Base(name)[1:], 10, 64)
+		switch v := loop.Version(version); {
+		case parseErr != nil || v == arrived || int64(v)+1 == s.served.Load():
+		case v > arrived:
+			err = errors.Join(err, s.Discard(v))
+		default:
+			older = append(older, v)
 		}
 	}
-	slices.Sort(versions)
-	for i := 0; err == nil && i < len(versions)-keep; i++ {
-		err = s.Discard(versions[i])
+	slices.Sort(older)
+	for _, v := range older[:max(len(older)-keep+1, 0)] {
+		err = errors.Join(err, s.Discard(v))
 	}
 	return err
 }

@@ -20,6 +20,8 @@ type Road interface {
 	Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error)
 	// Path is the directory of a version that has been fetched.
 	Path(version loop.Version) string
+	// Served says which version is served from now on, which is not to be removed.
+	Served(version loop.Version)
 	// Discard removes what is here of a version, for a full reload.
 	Discard(version loop.Version) error
 	// Clean removes what earlier processes left half done.
@@ -93,6 +95,9 @@ func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p 
 func (s Shared) Path(version loop.Version) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("v%06d", version))
 }
+
+// Served implements Road.
+func (s Shared) Served(loop.Version) {}
 
 // Discard implements Road: what is there is the control plane's.
 func (s Shared) Discard(loop.Version) error { return nil }

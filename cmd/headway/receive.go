@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/transfer"
 )
 
@@ -23,7 +25,7 @@ type receiveCmd struct {
 	Stage     int     `help:"Pipeline stage of the engine, from 0."`
 	Name      string  `help:"Name of this receiver (default: ENGINE-STAGE)."`
 	Dir       string  `default:"received" help:"Where versions are kept; engines read them there."`
-	Keep      int     `default:"2" help:"Versions kept."`
+	Keep      int     `default:"2" help:"Versions kept beside the one that is served."`
 	Listen    string  `placeholder:"ADDRESS" help:"Pass on what arrives to other receivers, at this address."`
 	Address   string  `placeholder:"URL" help:"How other receivers reach --listen (default: its address)."`
 	Form      string  `enum:",bf16,fp8-tensor,fp8-channel,fp8-block" default:"" help:"Have weights cast on their way: bf16, or fp8-tensor, fp8-channel or fp8-block (E4M3 with scales)."`
@@ -101,10 +103,15 @@ func (c *receiveCmd) road(ctx context.Context, a *app, token string) (transfer.R
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, nothing, usageError("choose another --dir", "--dir %s: %w", c.Dir, err)
 	}
-	if c.Objects != "" {
-		return c.objectRoad(ctx, a)
+	held, err := lock.Take(filepath.Join(c.Dir, "lock"), c.Dir)
+	if err != nil {
+		return nil, nothing, usageError("give every receiver a --dir of its own", "%w", err)
 	}
-	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Limit: transfer.NewBucket(c.RateLimit)}, nothing, nil
+	if c.Objects != "" {
+		road, done, err := c.objectRoad(ctx, a)
+		return road, func() { done(); held.Release() }, err
+	}
+	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
 }
 
 // sharedPatience is how much later than its publish a version may show up on a shared disk.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -23,6 +25,7 @@ type objectRoad struct {
 	dir    string
 	keep   int
 	now    func() time.Time
+	served loop.Version
 }
 
 func (c *receiveCmd) objectRoad(ctx context.Context, a *app) (transfer.Road, func(), error) {
@@ -40,12 +43,15 @@ func (c *receiveCmd) objectRoad(ctx context.Context, a *app) (transfer.Road, fun
 	if err != nil {
 		return nil, done, err
 	}
-	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: objectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now}, done, nil
+	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: objectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now, served: loop.NoVersion}, done, nil
 }
 
 // Fetch implements transfer.Road.
 func (o *objectRoad) Fetch(ctx context.Context, version loop.Version, _ []string) (transfer.Phases, error) {
 	began := o.now()
+	if err := o.discardForeign(ctx, version); err != nil {
+		return transfer.Phases{}, err
+	}
 	if err := o.remote.Pull(ctx, o.local, version); err != nil {
 		return transfer.Phases{}, err
 	}
@@ -55,17 +61,45 @@ func (o *objectRoad) Fetch(ctx context.Context, version loop.Version, _ []string
 			p.Bytes += f.Size
 		}
 	}
-	keepFrom, _, err := o.local.Keep(o.keep)
+	keepFrom, _, err := o.local.Keep(o.keep + 1)
 	if err == nil {
-		err = o.local.Prune(keepFrom)
+		err = o.local.Prune(max(min(keepFrom, o.served, version), 0))
 	}
 	return p, err
+}
+
+// discardForeign removes versions of another run: those that are newer, and this one if it
+// is not the same.
+func (o *objectRoad) discardForeign(ctx context.Context, version loop.Version) error {
+	versions, err := o.local.Versions()
+	for i := 0; err == nil && i < len(versions); i++ {
+		if versions[i] > version {
+			err = o.Discard(versions[i])
+		}
+	}
+	there, ofErr := o.local.Manifest(version)
+	if err != nil || ofErr != nil {
+		return err
+	}
+	wanted, err := o.remote.Manifest(ctx, version)
+	if err == nil && (there.Lease != wanted.Lease || there.Kind == weights.KindFull && wanted.Kind == weights.KindFull && !slices.Equal(modelFiles(there), modelFiles(wanted))) {
+		err = o.Discard(version)
+	}
+	return err
+}
+
+// modelFiles are the files of a version that engines load.
+func modelFiles(m weights.Manifest) []weights.File {
+	return slices.DeleteFunc(slices.Clone(m.Files), func(f weights.File) bool { return strings.HasPrefix(f.Name, "optimizer") })
 }
 
 // Path implements transfer.Road.
 func (o *objectRoad) Path(version loop.Version) string {
 	return filepath.Join(o.dir, fmt.Sprintf("v%06d", version))
 }
+
+// Served implements transfer.Road.
+func (o *objectRoad) Served(version loop.Version) { o.served = version }
 
 // Discard implements transfer.Road.
 func (o *objectRoad) Discard(version loop.Version) error { return os.RemoveAll(o.Path(version)) }

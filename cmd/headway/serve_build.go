@@ -66,7 +66,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	}
 	p.source = &transfer.Source{}
 	p.meetings = rendezvous.New(rendezvous.Options{})
-	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: p.originURL()})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: p.originURL(), Engines: p.engineNames()})
 	if err := p.buildEngines(); err != nil {
 		return err
 	}
@@ -80,6 +80,15 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 		return err
 	}
 	return p.writeAddress()
+}
+
+// engineNames are those of the document.
+func (p *plane) engineNames() []string {
+	names := make([]string, len(p.cfg.Engines))
+	for i, e := range p.cfg.Engines {
+		names[i] = e.Name
+	}
+	return names
 }
 
 // originURL is where the first receivers of a version fetch it from.

@@ -1,0 +1,210 @@
+package transfer_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/transfer"
+)
+
+// run serves a version of some text, as one run's control plane or another's does.
+func run(t *testing.T, version loop.Version, form, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := transfer.OpenCopy(version, form, []byte(`{"of":"`+text+`"}`), []transfer.Part{{Name: "model.safetensors", Size: int64(len(text))}}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &transfer.Source{}
+	source.Add(c)
+	return serve(t, source)
+}
+
+func content(t *testing.T, s *transfer.Store, version loop.Version) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Path(version), "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What lies in a receiver's directory may be another run's, or in another form.
+func TestAnotherRunsVersion(t *testing.T) {
+	dir := t.TempDir()
+	for _, try := range []struct{ form, text string }{{"", "first run"}, {"", "second run"}, {"bf16", "second run, cast"}} {
+		store := &transfer.Store{Dir: dir, Form: try.form}
+		if _, err := store.Fetch(context.Background(), 7, []string{run(t, 7, try.form, try.text)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := content(t, store, 7); got != try.text {
+			t.Errorf("fetched %q, have %q", try.text, got)
+		}
+	}
+	// A version that is here costs an offer, not its bytes.
+	store := &transfer.Store{Dir: dir}
+	url := run(t, 8, "", "the same")
+	for i, want := range []int64{8, 0} {
+		if p, err := store.Fetch(context.Background(), 8, []string{url}); err != nil || p.Bytes != want {
+			t.Errorf("fetch %d took %d bytes (%v), want %d", i, p.Bytes, err, want)
+		}
+	}
+}
+
+// Whatever numbers lie there, what has come and what is served stays.
+func TestPruningKeepsWhatMatters(t *testing.T) {
+	store := &transfer.Store{Dir: t.TempDir(), Keep: 1}
+	for _, v := range []loop.Version{49, 50} {
+		if _, err := store.Fetch(context.Background(), v, []string{run(t, v, "", "old run")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.Served(1)
+	for _, v := range []loop.Version{1, 2, 3} {
+		if _, err := store.Fetch(context.Background(), v, []string{run(t, v, "", "new run")}); err != nil {
+			t.Fatal(err)
+		}
+		if !store.Has(v) {
+			t.Errorf("version %d was removed as soon as it had come", v)
+		}
+	}
+	for v, want := range map[loop.Version]bool{1: true, 2: false, 3: true, 49: false, 50: false} {
+		if store.Has(v) != want {
+			t.Errorf("version %d there: %t, want %t", v, store.Has(v), want)
+		}
+	}
+}
+
+// A parent that stops in the middle is left for the next.
+func TestSilentParent(t *testing.T) {
+	dir, parts := publish(t, 2*transfer.ChunkBytes)
+	good := origin(t, dir, parts)
+	over := make(chan struct{})
+	defer close(over)
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "chunks") {
+			http.Redirect(w, r, strings.TrimSuffix(good, "/t")+r.URL.String(), http.StatusFound)
+			return
+		}
+		_, _ = w.Write(make([]byte, 5))
+		w.(http.Flusher).Flush()
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}))
+	defer silent.Close()
+	store := &transfer.Store{Dir: t.TempDir(), Idle: 2 * time.Second}
+	p, err := store.Fetch(context.Background(), 7, []string{silent.URL + "/t", good})
+	if err != nil || p.Parents != 2 {
+		t.Errorf("%v after %d parents, want the second to help", err, p.Parents)
+	}
+}
+
+// A parent with another version under the same number does not finish what one began.
+func TestParentsOfTwoRuns(t *testing.T) {
+	dir, parts := publish(t, 3*transfer.ChunkBytes)
+	good := origin(t, dir, parts)
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "chunks") {
+			return // nothing comes
+		}
+		http.Redirect(w, r, strings.TrimSuffix(good, "/t")+r.URL.String(), http.StatusFound)
+	}))
+	defer cut.Close()
+	store := &transfer.Store{Dir: t.TempDir()}
+	_, err := store.Fetch(context.Background(), 7, []string{cut.URL + "/t", run(t, 7, "", "another run")})
+	if err == nil || !strings.Contains(err.Error(), "another version under that number") || store.Has(7) {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+// Words of a process that is gone, or of a control plane before this one, are taken for nothing else.
+func TestWordsOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "origin", Silence: 30 * time.Second, Engines: []string{"e"}})
+		say := func(instance string, req protocol.ReceiverRequest) (protocol.ReceiverReply, error) {
+			req.Instance, req.Engine = instance, "e"
+			return c.Next(context.Background(), "a", req)
+		}
+		none := protocol.ReceiverRequest{Served: loop.NoVersion, Loaded: loop.NoVersion}
+		if _, err := c.Next(context.Background(), "a", protocol.ReceiverRequest{Engine: "other"}); err == nil || !strings.Contains(err.Error(), "the run has e") {
+			t.Errorf("an engine that the run has not: %v", err)
+		}
+		if _, err := say("1", none); err != nil {
+			t.Fatal(err)
+		}
+		loaded := make(chan error, 1)
+		load := func(v loop.Version) {
+			go func() { loaded <- c.Load(context.Background(), "e", v) }()
+			synctest.Wait()
+		}
+		load(5)
+		// It says again what it did for a control plane before.
+		old := none
+		old.Done, old.Loaded = 1, 4
+		command, err := say("1", old)
+		if err != nil || command.Version != 5 {
+			t.Fatalf("%+v %v, want the command to load 5", command, err)
+		}
+		select {
+		case err := <-loaded:
+			t.Fatalf("version 5 counts as loaded (%v)", err)
+		default:
+		}
+		// It says it is done, and does not hold the version.
+		lie := none
+		lie.Done = command.Seq
+		if _, err := say("1", lie); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-loaded; err == nil {
+			t.Error("a version that is not held counts as loaded")
+		}
+		load(6)
+		command, _ = say("1", none)
+		done := none
+		done.Done, done.Loaded = command.Seq, 6
+		if _, err := say("1", done); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-loaded; err != nil {
+			t.Fatal(err)
+		}
+		// Another process has not loaded what the one before had.
+		if _, err := say("2", none); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Switch(context.Background(), "e", 6); err == nil {
+			t.Error("a process that has loaded nothing was told to switch")
+		}
+		// Two at once under one name are refused.
+		polling, cancel := context.WithCancel(context.Background())
+		go func() {
+			_, _ = c.Next(polling, "a", protocol.ReceiverRequest{Instance: "2", Engine: "e", WaitS: 60})
+		}()
+		synctest.Wait()
+		if _, err := say("3", none); err == nil || !strings.Contains(err.Error(), "another process is receiver a") {
+			t.Errorf("a second process: %v", err)
+		}
+		time.Sleep(50 * time.Second) // longer than silence, within its poll
+		synctest.Wait()
+		if len(c.Versions()) != 1 || c.Versions()[0].State == transfer.StateLost {
+			t.Errorf("one that waits for a command counts as silent: %+v", c.Versions())
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
