@@ -50,7 +50,7 @@ func (t *Trainer) acknowledge(lease loop.LeaseID, req protocol.AckRequest) (*off
 			return nil, version, nil
 		}
 	}
-	o, err := t.held(lease, req.Attempt, req.Trainer)
+	o, err := t.held(lease, req.Attempt, req.Trainer, 0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -91,7 +91,7 @@ func (t *Trainer) Nack(_ context.Context, lease loop.LeaseID, req protocol.NackR
 			return protocol.Refuse(protocol.CodeConflict, "lease %d was committed as version %d and cannot go back", lease, version).With("version", version)
 		}
 	}
-	o, err := t.held(lease, req.Attempt, req.Trainer)
+	o, err := t.held(lease, req.Attempt, req.Trainer, anyRank)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (t *Trainer) take(req protocol.LeaseRequest) (body *share, changed <-chan s
 	}
 	t.expire()
 	o := t.offer
-	if o == nil || o.withdrawn || o.lease == req.After && req.AfterAttempt >= o.lowest {
+	if o == nil || o.withdrawn || o.lease == req.After && req.AfterAttempt >= o.first(0) { // rank 0's publish is awaited
 		return nil, t.changed, nil
 	}
 	world := max(req.WorldSize, 1)
@@ -131,10 +131,11 @@ func (t *Trainer) take(req protocol.LeaseRequest) (body *share, changed <-chan s
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(o.taken) == 0 {
-		o.world, o.lowest = world, o.attempt // whoever held it before a restart does not any more
+	o.world = world
+	if _, again := o.taken[req.Rank]; !again {
+		o.taken[req.Rank] = o.attempt // what it held before a restart it does not hold any more
+		t.wake()                      // ranks that wait for its publish are not to wait for one of before
 	}
-	o.taken[req.Rank] = struct{}{}
 	t.touch(req.Rank)
 	return &share{Body: out, t: t, o: o, rank: req.Rank}, nil, nil
 }
@@ -186,7 +187,7 @@ func (t *Trainer) Renew(_ context.Context, lease loop.LeaseID, req protocol.Rene
 	if err := t.serving(); err != nil {
 		return protocol.RenewReply{}, err
 	}
-	o, err := t.held(lease, req.Attempt, req.Trainer)
+	o, err := t.held(lease, req.Attempt, req.Trainer, req.Rank)
 	if err != nil {
 		return protocol.RenewReply{}, err
 	}
@@ -198,7 +199,7 @@ func (t *Trainer) Renew(_ context.Context, lease loop.LeaseID, req protocol.Rene
 			return protocol.RenewReply{}, protocol.Refuse(protocol.CodeConflict, "rank %d of a world of %d has no share of lease %d", req.Rank, world, lease)
 		}
 		// It holds the share since before a restart.
-		o.taken[req.Rank] = struct{}{}
+		o.taken[req.Rank] = o.lowest
 		o.world = max(o.world, t.session.world)
 	}
 	t.touch(req.Rank)

@@ -14,14 +14,16 @@ import (
 type offer struct {
 	lease   loop.LeaseID
 	attempt int32
-	// lowest is the first attempt whose publish counts: one of before a restart is the same work.
+	// lowest is the first attempt that counts of a rank which has not leased from this process: a share
+	// of before a restart is the same work.
 	lowest  int32
 	version loop.Version
 	batch   *batch.Batch
 	// world is the number of ranks it is divided over, 0 until the first takes its share.
 	world int
-	// taken are the ranks that have their share.
-	taken map[int]struct{}
+	// taken are the ranks that have their share, each with the first attempt that counts of it: what a
+	// rank that leases anew held before is gone, what other ranks hold is not.
+	taken map[int]int32
 	// busy counts what this process does with it (files copied, a version committed): meanwhile it
 	// cannot run out.
 	busy int
@@ -36,11 +38,32 @@ type offer struct {
 
 func newOffer(b live.Batch, packed *batch.Batch) *offer {
 	return &offer{lease: b.Lease, attempt: b.Attempt, lowest: 1, version: b.Version, batch: packed,
-		taken: make(map[int]struct{}), done: make(chan struct{})}
+		taken: make(map[int]int32), done: make(chan struct{})}
 }
 
-// counts reports whether what was computed in an attempt may end the step.
-func (o *offer) counts(attempt int32) bool { return attempt >= o.lowest && attempt <= o.attempt }
+// first is the first attempt that counts of a rank.
+func (o *offer) first(rank int) int32 {
+	if attempt, ok := o.taken[rank]; ok {
+		return attempt
+	}
+	return o.lowest
+}
+
+// counts reports whether what a rank computed in an attempt is work on the batch still. Rank 0's
+// may end the step.
+func (o *offer) counts(rank int, attempt int32) bool {
+	return attempt >= o.first(rank) && attempt <= o.attempt
+}
+
+// countsOfAny reports whether any rank may still work on the batch in an attempt.
+func (o *offer) countsOfAny(attempt int32) bool {
+	for rank := range o.taken {
+		if o.counts(rank, attempt) {
+			return true
+		}
+	}
+	return o.counts(0, attempt)
+}
 
 // end ends an offer with what Train returns; made is the version it was committed as, or
 // loop.NoVersion. It is called with mu held.
@@ -145,16 +168,22 @@ func (t *Trainer) committed(lease loop.LeaseID) (loop.Version, bool) {
 	return loop.NoVersion, false
 }
 
-// held finds the offer that a call speaks of and takes the call as a word of its trainer. A
-// call may name an attempt from before a restart, which counts until the batch is
-// leased anew. It is called with mu held.
-func (t *Trainer) held(lease loop.LeaseID, attempt int32, trainer string) (*offer, error) {
+// anyRank stands for whichever rank it was.
+const anyRank = -1
+
+// held finds the offer that a rank's call speaks of and takes the call as a word of its trainer. A
+// call may name an attempt from before a restart, which counts until its rank leases the
+// batch anew. It is called with mu held.
+func (t *Trainer) held(lease loop.LeaseID, attempt int32, trainer string, rank int) (*offer, error) {
 	if lease < 1 {
 		return nil, protocol.Refuse(protocol.CodeInvalid, "lease %d, want the number that the batch came with", lease)
 	}
 	t.expire()
 	o := t.offer
-	if o == nil || o.lease != lease || !o.counts(attempt) || o.withdrawn {
+	if o == nil || o.lease != lease || o.withdrawn {
+		return nil, expired(lease, attempt)
+	}
+	if rank == anyRank && !o.countsOfAny(attempt) || rank != anyRank && !o.counts(rank, attempt) {
 		return nil, expired(lease, attempt)
 	}
 	if len(o.taken) == 0 && attempt == o.attempt {

@@ -187,7 +187,7 @@ func (t *Trainer) checkMade(p *publication) error {
 		p.again = true
 		return nil
 	}
-	o, err := t.held(p.Lease, p.Attempt, p.Trainer)
+	o, err := t.held(p.Lease, p.Attempt, p.Trainer, 0)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (t *Trainer) last(p *publication) error {
 		}
 		return expired(p.Lease, p.Attempt)
 	case p.offer != nil:
-		if !p.offer.counts(p.Attempt) || p.offer.withdrawn {
+		if !p.offer.counts(0, p.Attempt) || p.offer.withdrawn {
 			return expired(p.Lease, p.Attempt)
 		}
 		p.offer.busy++

@@ -258,6 +258,45 @@ func TestRestartGivesOutAnew(t *testing.T) {
 	})
 }
 
+// The control plane dies between two ranks' leases of one batch: the share that rank 0 has counts on
+// while rank 1 takes its own from the new process.
+func TestRestartBetweenLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.must(r.write(0, 0))
+		r.must(r.Restore(t.Context(), 0))
+		out := r.train(groups(5, 2, 0, 4))
+		l := r.lease("a", 1, 2)
+		l.Attempt = 1 // what rank 0 has
+		_, err := r.Renew(t.Context(), 5, protocol.RenewRequest{Trainer: "a", Attempt: 1, Rank: 0})
+		r.must(err)
+		_, err = r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+		r.trained(out)
+		r.manifest(1, 5)
+	})
+}
+
+// Rank 0 starts anew after a restart and takes its share again: rank 1, which had finished its own and
+// waits for the publish of before, gets the batch again instead of waiting for ever.
+func TestRankWaitsForLostPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.must(r.write(0, 0))
+		r.must(r.Restore(t.Context(), 0))
+		r.train(groups(5, 2, 0, 4))
+		next := make(chan *protocol.Lease)
+		go func() {
+			next <- r.tryLease(protocol.LeaseRequest{Trainer: "a", Rank: 1, WorldSize: 2, WaitS: 60, After: 5, AfterAttempt: 1})
+		}()
+		synctest.Wait()
+		r.lease("a", 0, 2)
+		if l := <-next; l == nil || l.Lease != 5 || l.Attempt != 2 {
+			t.Fatalf("rank 1 got %+v, want lease 5, attempt 2", l)
+		}
+	})
+}
+
 // The trainer dies between publish and ack, the control plane between commit and log:
 // the manifest alone has ended the step.
 func TestPublishIsTheCommit(t *testing.T) {
