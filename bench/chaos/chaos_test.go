@@ -259,8 +259,12 @@ func (j *job) torment() {
 	rng := rand.New(rand.NewPCG(drawn, 1))
 	j.t.Logf("seed %d: go test ./bench/chaos -run '%s$' -chaos.seed %d", drawn, j.t.Name(), drawn)
 	for range *kills {
-		pass(time.Duration(rng.Float64() * 1.5 * float64(time.Second)))
-		victim := j.victims[rng.IntN(len(j.victims))]
+		pass(time.Duration(rng.Float64() * 0.8 * float64(time.Second)))
+		// Half of them the control plane: what it does right after a kill is to be hit, too.
+		victim := j.planes[rng.IntN(len(j.planes))]
+		if rng.IntN(2) == 0 {
+			victim = j.victims[rng.IntN(len(j.victims))]
+		}
 		state := loopState(j.status())
 		victim.kill()
 		j.histogram[state]++
