@@ -234,6 +234,45 @@ def test_ranks(server: Server) -> None:
     assert server.seen("/api/v1/weights") == []
 
 
+def test_rank_keeps_the_lease(server: Server) -> None:
+    """A rank that has finished its share renews until the step has ended; that it has is no loss."""
+    share = body(lease={"rank": 1, "world_size": 2, "deadline_s": 0.05})
+    server.routes[f"POST {LEASE}"] = once(Reply(body=share), Reply(205))
+    with loaded(server, rank=1, world_size=2) as hw:
+        batch = hw.lease()
+        hw.publish(batch, WEIGHTS)
+        server.wait_for(RENEW, len(server.seen(RENEW)) + 3)
+        server.routes[f"POST {RENEW}"] = lambda _: refusal("expired", 410)
+        assert batch._renewal is not None
+        batch._renewal._thread.join(timeout=20)
+        assert not batch._renewal._thread.is_alive()
+        assert not batch.expired
+
+
+@pytest.mark.parametrize(("version", "found"), [(2, "starts from version 2"), (6, "starts from version 6")])
+def test_rank_is_apart(server: Server, version: int, found: str) -> None:
+    """A rank whose weights are not those that the batch starts from says so, until it has loaded."""
+    share = {"rank": 1, "world_size": 2, "version": version}
+    versions = np.where(np.frombuffer(b"\0\0\0\1\1\0\0\0\1\0\0\0\0\1\1\0\0\0\0\1", np.uint8) == 1, 2, -1)
+    server.routes[f"POST {LEASE}"] = lambda _: Reply(body=body(lease=share, versions=versions.astype(np.int32)))
+    with loaded(server, rank=1, world_size=2) as hw:
+        with pytest.raises(headway.Conflict, match=found):
+            hw.lease()
+        with pytest.raises(headway.Conflict, match="load"):
+            hw.lease()
+        hw.load()
+        hw.version = version
+        assert hw.lease().version == version
+
+
+def test_rank_restores(server: Server) -> None:
+    """Rank 0 alone publishes the earlier state."""
+    with loaded(server, rank=1, world_size=2) as hw:
+        assert hw.restore(2, WEIGHTS) == 4
+        assert hw.version == 4
+    assert server.seen("/api/v1/weights") == []
+
+
 def test_skipped_versions(server: Server) -> None:
     """Where the newest versions have no weights, the last that has some becomes the next version."""
     reply = {**CONNECTED, "version": 5, "next": 6, "load": 3, "sync_every": 4}

@@ -192,6 +192,46 @@ def test_ranks(serve: Start) -> None:
         assert len(mine) + len(theirs) == 4
 
 
+def test_lost_by_all_ranks(serve: Start) -> None:
+    """Rank 0's publish is lost: rank 1 does not go on with what nobody published, and after a load both have the batch."""
+    server = serve("--steps", "2", server__lease_s=1, queue__policy="block")
+    clients = [headway.connect(server.url, rank=rank, world_size=2) for rank in range(2)]
+    with clients[0] as zero, clients[1] as one:
+        weights = zero.load()
+        one.load()
+        batch, share = zero.lease(), one.lease()
+        one.publish(share, weights)
+        assert batch._renewal is not None
+        batch._renewal.stop()
+        wait_until(lambda: not lease_of(zero), batch.lease)
+        with pytest.raises(headway.LeaseExpired):
+            zero.publish(batch, bumped(weights))
+        zero.load()
+        again = zero.lease()
+        with pytest.raises(headway.Conflict, match="rank 1"):
+            one.lease()
+        one.load()
+        share = one.lease()
+        assert (again.lease, again.attempt) == (share.lease, share.attempt)
+        assert one.publish(share, weights) == zero.publish(again, weights) == 1
+
+
+def test_restart_between_ranks(serve: Start) -> None:
+    """The control plane restarts between two ranks' leases of one batch: the step is not lost."""
+    server = serve("--steps", "2")
+    clients = [headway.connect(server.url, rank=rank, world_size=2) for rank in range(2)]
+    with clients[0] as zero, clients[1] as one:
+        weights = zero.load()
+        one.load()
+        batch = zero.lease()
+        server.kill()
+        server.start()
+        share = one.lease()
+        assert share.lease == batch.lease
+        assert one.publish(share, weights) == zero.publish(batch, weights) == 1
+        assert one.lease().lease == zero.lease().lease
+
+
 def test_weights_dir(serve: Start, tmp_path: Path) -> None:
     """Weights that lie on a disk the server shares are published without being sent."""
     shared = tmp_path / "shared"

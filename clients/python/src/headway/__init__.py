@@ -1,5 +1,7 @@
 """Train against a Headway control plane.
 
+    import headway, headway.torch
+
     hw = headway.connect("http://localhost:7070")
     model.load_state_dict(headway.torch.tensors(hw.load()))
     for batch in hw.batches():                  # leased, renewed in the background

@@ -68,6 +68,7 @@ class Client:
         self._transport, self.trainer, self.rank, self.world_size = transport, trainer, rank, world_size
         self._step_s_max = step_s_max
         self._open: Batch | None = None
+        self._awaited: Renewal | None = None  # of a batch whose share is done, until rank 0 has published it
         self._ahead = False  # the weights have been trained on a batch that was not committed
         self._after: tuple[int, int] = (0, 0)
         #: What to do first: "train", "load", "republish" or "initialize".
@@ -94,9 +95,7 @@ class Client:
 
     def close(self) -> None:
         """Stop renewing and free the connections. A batch that is open goes back when its lease runs out."""
-        if self._open is not None and self._open._renewal is not None:
-            self._open._renewal.stop()
-        self._open = None
+        self._drop_open()
         self._transport.close()
 
     def reconnect(self, version: int | None = None) -> None:
@@ -140,15 +139,16 @@ class Client:
         older = self._load_version
         found = self.weights(older)
         optimizer = self.optimizer(older)
-        if self.rank == 0:
-            self.restore(older, found, optimizer=optimizer or None)
-        self.action = "train"
+        self.restore(older, found, optimizer=optimizer or None)
         return found
 
     def weights(self, version: int | str = "latest") -> dict[str, Array]:
         """A version's model tensors by name. With "latest" the trainer now holds that version."""
         number, found = self._read(version, lambda name: not name.startswith("optimizer."))
         if version == "latest":
+            if number < self.version:  # the batch that this rank has finished its share of is lost
+                self._after = (0, 0)
+                self._await(None)
             self.version = self.newest = number
             self.next = number + 1
             self._ahead = False
@@ -286,19 +286,24 @@ class Client:
         if (found.lease, found.attempt) == self._after:
             self._transport.stopped.wait(0.05)  # another rank's publish is on its way
             return None
+        self._await(None)
         if self.version >= 0 and found.version != self.version:
-            if self.rank == 0:
-                raise errors.Conflict(
-                    f"batch {found.lease} starts from version {found.version}, and this trainer holds {self.version}: "
-                    "load() the newest version, or restore() the one it holds",
-                    detail={"batch": found.version, "held": self.version},
-                )
-            self.version = found.version  # rank 0 published it
+            raise self._apart(found)
         found._held_version = self.version if self.version >= 0 else found.version
         renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
         found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
         self._open = found
         return found
+
+    def _apart(self, found: Batch) -> errors.Conflict:
+        """What is wrong where a batch starts from another version than this rank holds."""
+        message = f"batch {found.lease} starts from version {found.version}, and this trainer holds {self.version}: "
+        if self.rank == 0:
+            message += "load() the newest version, or restore() the one it holds"
+        else:
+            self._ahead = True  # what it holds is nobody's version
+            message += f"rank {self.rank} is not where rank 0 is, whose publish was lost, or who went back: load()"
+        return errors.Conflict(message, detail={"batch": found.version, "held": self.version})
 
     def _check_held(self) -> None:
         if self._ahead:
@@ -322,11 +327,22 @@ class Client:
         if self._open is not None and self._open._renewal is not None:
             self._open._renewal.stop()
         self._open = None
+        self._await(None)
+
+    def _await(self, renewal: Renewal | None) -> None:
+        """Keep the lease of a batch that rank 0 has still to publish; None: it has ended, or is lost."""
+        before, self._awaited = self._awaited, renewal
+        if before is not None and before is not renewal:
+            before.stop()
 
     def _end(self, done: Batch, committed: int | None) -> None:
         done._done = True
         if done._renewal is not None:
-            done._renewal.stop()
+            if self.rank and committed is not None:
+                done._renewal.finish()
+                self._await(done._renewal)
+            else:
+                done._renewal.stop()
         if self._open is done:
             self._open = None
         if committed is not None:
@@ -403,10 +419,15 @@ class Client:
     def restore(
         self, version: int, state_dict: Mapping[str, Any], *, optimizer: Mapping[str, Any] | None = None
     ) -> int:
-        """Go on from an earlier version's state, which the trainer holds: publish it as the next version."""
-        message = {**self._manifest(self.newest + 1, None, None), "restored_from": version}
-        reply = self._send(message, "state_dict", state_dict, None, optimizer, None)
-        self.version = self.newest = int(reply["version"])
+        """Go on from an earlier version's state, which the trainer holds: publish it as the next version.
+
+        All ranks call it; rank 0 sends.
+        """
+        made = self.newest + 1
+        if self.rank == 0:
+            message = {**self._manifest(made, None, None), "restored_from": version}
+            made = int(self._send(message, "state_dict", state_dict, None, optimizer, None)["version"])
+        self.version = self.newest = made
         self.next, self.action, self._ahead = self.version + 1, "train", False
         return self.version
 

@@ -23,6 +23,7 @@ class Renewal:
         self._transport, self._path, self._message = transport, f"/api/v1/batches/{lease}/renew", message
         self._deadline_s, self._longest_s = deadline_s, longest_s
         self._stop = threading.Event()
+        self._finished = False
         #: Set once the lease is lost.
         self.lost = threading.Event()
         #: What the server said when it was.
@@ -34,6 +35,10 @@ class Renewal:
     def expired(self) -> bool:
         """The server has said that the lease is lost."""
         return self.lost.is_set()
+
+    def finish(self) -> None:
+        """This rank's share is done. The lease is kept until its step has ended, which is no loss any more."""
+        self._finished = True
 
     def stop(self) -> None:
         """End the renewals. It may be called again."""
@@ -55,7 +60,7 @@ class Renewal:
             except (errors.Unavailable, errors.Busy, errors.DiskFull, errors.Internal):
                 continue
             except errors.HeadwayError as error:
-                if not self._stop.is_set():
+                if not self._stop.is_set() and not self._finished:
                     self.error = error
                     self.lost.set()
                 return
