@@ -297,13 +297,17 @@ func pass(d time.Duration) {
 func (j *job) judge() {
 	t := j.t
 	writer := j.await("the writer", time.Minute, func(s status) bool { return s.State == "running" })
-	for _, p := range j.planes {
-		if strings.HasSuffix(writer.Writer.Name, fmt.Sprintf("-%d", p.cmd.Process.Pid)) {
-			if err := p.terminate(40 * time.Second); err != nil {
-				t.Errorf("the control plane did not end in order: %v\n%s", err, p.tail())
-			}
-			break
+	at := slices.IndexFunc(j.planes, func(p *process) bool { return strings.HasSuffix(writer.Writer.Name, fmt.Sprintf("-%d", p.cmd.Process.Pid)) })
+	if at < 0 {
+		t.Fatalf("no control plane is the writer %s%s", writer.Writer.Name, j.logs())
+	}
+	for i, p := range j.planes {
+		if i != at { // or it would take over and go on
+			p.kill()
 		}
+	}
+	if err := j.planes[at].terminate(40 * time.Second); err != nil {
+		t.Errorf("the control plane did not end in order: %v\n%s", err, j.planes[at].tail())
 	}
 	t.Logf("killed %v; loop states hit %v; version %d", j.killed, j.histogram, writer.Version)
 	for _, state := range states {
