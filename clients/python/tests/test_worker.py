@@ -17,7 +17,7 @@ from conftest import ROOT, Serve
 
 import headway
 from headway.claims import Worker
-from headway.play import ending
+from headway.play import Sampler, ending
 from headway.worker import load, main
 
 Start = Callable[..., Serve]
@@ -115,6 +115,70 @@ def test_killed_worker(serve: Start, tmp_path: Path) -> None:
     assert asked.wait(40) == 0
     assert headway.work(server.url, plain, concurrency=16) > 0
     assert status(server.url)["version"] == 6
+
+
+HANGS = """
+import threading
+import headway
+
+@headway.environment("reverse")
+def play(task, sample):
+    print("hangs", flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_hanging_tool(serve: Start, tmp_path: Path, signals: int) -> None:
+    """A tool that hangs does not keep a worker that is to stop: after the grace, or at the second signal."""
+    server = serve("--steps", "6", environment__kind="remote", trainer__kind="embedded")
+    (tmp_path / "hangs.py").write_text(HANGS)
+    grace = "0.2" if signals == 1 else "600"
+    command = [sys.executable, "-m", "headway.worker", "hangs:play", server.url, "--concurrency", "2", "--grace", grace]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "clients" / "python" / "src"), str(tmp_path)])}
+    process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["hangs\n", "hangs\n"]
+        process.send_signal(signal.SIGTERM)
+        if signals == 2:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == (0 if signals == 1 else 128 + signal.SIGTERM)
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["threads", "async"])
+def test_as_many_as_said(serve: Start, asynchronous: bool) -> None:
+    """So many rollouts sample at once as the concurrency says, whatever the machine's processors."""
+    concurrency = 48  # asyncio's own executor has at most 32 threads
+    together = threading.Barrier(concurrency)
+    stop = threading.Event()
+
+    def play(task: headway.Task, sample: Callable[..., headway.Sampled]) -> float:
+        said = sample([0, *word_of(task), 1], 6)
+        return float(said.tokens[0] == 5)
+
+    async def coroutine(task: headway.Task, sample: Any) -> float:
+        said = await sample([0, *word_of(task), 1], 6)
+        return float(said.tokens[0] == 5)
+
+    plain_call = Sampler.__call__
+
+    def waiting(self: Sampler, *arguments: Any, **named: Any) -> headway.Sampled:
+        if not stop.is_set():
+            together.wait(60)
+            stop.set()
+        return plain_call(self, *arguments, **named)
+
+    server = serve(environment__kind="remote", trainer__kind="embedded", rollout__concurrency=64)
+    environment = headway.environment("reverse")(coroutine if asynchronous else play)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sampler, "__call__", waiting)
+        assert headway.work(server.url, environment, concurrency, stop=stop) >= concurrency
+    assert not together.broken
 
 
 @pytest.mark.parametrize(

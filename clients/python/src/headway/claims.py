@@ -8,16 +8,18 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from . import errors
 from .play import Environment, Sampled, Sampler, Task, Unwanted, ending
 from .transport import Transport
 
 _log = logging.getLogger("headway.worker")
-_CLAIM_WAIT_S = 20.0
+#: How long a claim waits for a rollout: `stop` is seen after it at the latest.
+_CLAIM_WAIT_S = 5.0
+_T = TypeVar("_T")
 
 
 def work(
@@ -27,8 +29,9 @@ def work(
 ) -> int:  # fmt: skip
     """Play rollouts until the run has ended or `stop` is set; return how many were finished.
 
-    At most `concurrency` are played at once, in threads; async functions share one thread's event loop.
-    After `stop`, running rollouts have `grace_s` to finish.
+    At most `concurrency` are played at once, in daemon threads; async functions share one thread's event loop.
+    After `stop`, running rollouts have `grace_s` to finish. What still runs then is left behind: it ends with the
+    process, and is played again elsewhere when its claim has run out.
     """
     return Worker(
         url, environments, concurrency, token=token, worker=worker, patience_s=patience_s, verify=verify, stop=stop,
@@ -69,10 +72,10 @@ class Worker:
         loop = asyncio.new_event_loop()
         threading.Thread(target=loop.run_forever, name="headway-async", daemon=True).start()
         threading.Thread(target=self._touch, name="headway-touch", daemon=True).start()
-        pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="headway-play")
         try:
             while not self._stop.is_set():
-                self._free.acquire()
+                if not self._free.acquire(timeout=0.1):
+                    continue  # all are busy; tools that hang do not keep it from seeing `stop`
                 self._free.release()
                 try:
                     claims = self._claim()
@@ -80,11 +83,10 @@ class Worker:
                     break
                 for claim in claims:
                     self._free.acquire()
-                    pool.submit(self._play, claim, loop)
+                    _in_thread(self._play, claim, loop)
         finally:
             self._drain()
             self._closing.set()
-            pool.shutdown(wait=False, cancel_futures=True)
             loop.call_soon_threadsafe(loop.stop)
             self._transport.close()
         return self.finished
@@ -177,10 +179,25 @@ class Worker:
                 if not self._running:
                     return
             self._closing.wait(0.02)
+        _log.warning("%d rollouts had not ended after %g s: they are left", len(self._running), self._grace_s)
+
+
+def _in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
+    """Call it in a thread of its own. A pool's threads would keep the process until the last tool has ended."""
+    done: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="headway-play", daemon=True).start()
+    return done
 
 
 async def _await(found: Environment, task: Task, sample: Sampler) -> Any:
     async def sampled(prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
-        return await asyncio.to_thread(sample, prompt_ids, max_tokens)
+        return await asyncio.wrap_future(_in_thread(sample, prompt_ids, max_tokens))
 
     return await found(task, sampled)

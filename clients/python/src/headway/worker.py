@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("environment", nargs="+", help="module:function, one or more, and last the control plane's URL")
     parser.add_argument("url", help="such as http://localhost:7070")
     parser.add_argument("--concurrency", type=int, default=8, help="rollouts at once (default 8)")
+    parser.add_argument("--grace", type=float, default=30, help="seconds that running rollouts have after SIGTERM (30)")
     parser.add_argument("--name", help="the worker's name (default: host and process)")
     parser.add_argument("--token-file", help="file with the environment role's token (default: HEADWAY_TOKEN)")
     parser.add_argument("--ca", help="PEM file of the authority that signed the server's certificate")
@@ -45,8 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a request otherwise
     sys.path.insert(0, os.getcwd())
     stop = threading.Event()
+
+    def stopping(number: int, _: object) -> None:
+        if stop.is_set():  # the second time: at once
+            os._exit(128 + number)
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, stopping)
     try:
         token = None
         if said.token_file:
@@ -56,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.info("playing %s of %s", ", ".join(e.name for e in environments), said.url)
         finished = work(
             said.url, environments, said.concurrency, worker=said.name, token=token, stop=stop,
-            verify=said.ca or True,
+            verify=said.ca or True, grace_s=said.grace,
         )  # fmt: skip
     except (errors.HeadwayError, ImportError, OSError) as error:
         print(f"headway.worker: {error}", file=sys.stderr)
