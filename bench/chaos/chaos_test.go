@@ -297,7 +297,9 @@ func pass(d time.Duration) {
 func (j *job) judge() {
 	t := j.t
 	writer := j.await("the writer", time.Minute, func(s status) bool { return s.State == "running" })
-	at := slices.IndexFunc(j.planes, func(p *process) bool { return strings.HasSuffix(writer.Writer.Name, fmt.Sprintf("-%d", p.cmd.Process.Pid)) })
+	at := slices.IndexFunc(j.planes, func(p *process) bool {
+		return strings.HasSuffix(writer.Writer.Name, fmt.Sprintf("-%d", p.cmd.Process.Pid))
+	})
 	if at < 0 {
 		t.Fatalf("no control plane is the writer %s%s", writer.Writer.Name, j.logs())
 	}
