@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from faulty import CONNECTED, Reply, Request, as_json, refusal, serving
@@ -107,6 +108,55 @@ def test_token() -> None:
     with serving() as server:
         headway.connect(server.url, token="secret").close()
         assert server.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+def test_token_of_a_file() -> None:
+    with serving() as server:
+        headway.connect(server.url, token=" secret\n").close()
+        assert server.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    "token", ["secr\nt", "se cret", "secré", "sec\x00ret"], ids=["newline", "space", "accent", "zero"]
+)
+def test_token_that_cannot_be(token: str) -> None:
+    with pytest.raises(headway.Invalid) as caught:
+        headway.connect("http://127.0.0.1:1", token=token)
+    assert token[:3] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:7070", "http://", "http://localhost:port", "http://localhost:70000", "http://[::1", "ftp://h"]
+)
+def test_url_that_cannot_be(url: str) -> None:
+    with pytest.raises(headway.Invalid, match="http://"):
+        headway.connect(url)
+
+
+def test_tls_to_a_plain_port() -> None:
+    """A mistake is raised at once, not after ten minutes."""
+    with serving() as server, pytest.raises(headway.Invalid, match="SSL"):
+        headway.connect(server.url.replace("http:", "https:"), patience_s=600)
+
+
+def test_certificates_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(headway.Invalid, match="certificates"):
+        headway.connect("https://127.0.0.1:1", verify=str(tmp_path / "nothing.pem"))
+
+
+def test_outage_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Once when nobody answers, and once when somebody does again."""
+    with serving() as server:
+        server.routes["POST /api/v1/trainers/connect"] = failing(5, lambda: refusal("unavailable", 503))
+        headway.connect(server.url).close()
+        assert [r.getMessage() for r in caplog.records if r.name == "headway"] == [
+            f"POST {server.url}/api/v1/trainers/connect: it is unavailable; it is tried again for 600 s in all",
+            f"{server.url} answers again",
+        ]
+        caplog.clear()
+        server.routes["POST /api/v1/trainers/connect"] = failing(1, lambda: Reply(drop=True))
+        headway.connect(server.url).close()
+        assert [r for r in caplog.records if r.name == "headway"] == []
 
 
 def test_not_finite() -> None:

@@ -3,12 +3,16 @@
 Connection errors, 429, 502, 503, 504 and 507 are tried again, with growing pauses, until the patience of
 the call is spent; 500 a few times. A mutating call has one Idempotency-Key over all of its tries, so that a
 try whose answer was lost is not done twice. With several addresses (a standby), each failure moves on.
+What can only be a mistake of the setting, such as a certificate that is not trusted, is raised at once, as long
+as no server has answered; the rest is logged, once an outage, under "headway".
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import random
+import ssl
 import threading
 import time
 import uuid
@@ -18,6 +22,8 @@ from typing import Any
 import httpx
 
 from . import errors
+
+_log = logging.getLogger("headway")
 
 #: Statuses that say "not now".
 _LATER = frozenset({429, 502, 503, 504, 507})
@@ -36,21 +42,23 @@ class Transport:
         verify: bool | str = True, stopped: threading.Event | None = None,
     ) -> None:  # fmt: skip
         urls = [url] if isinstance(url, str) else list(url)
-        self._urls = [u.rstrip("/") for one in urls for u in one.split(",") if u]
+        self._urls = [_address(u.strip()) for one in urls for u in one.split(",") if u.strip()]
         if not self._urls:
             raise errors.Invalid("no address to connect to: give a url such as http://localhost:7070")
-        for one in self._urls:
-            if not one.startswith(("http://", "https://")):
-                raise errors.Invalid(f"the url {one!r} has no scheme: want http://HOST:PORT or https://HOST:PORT")
         self._at = 0
+        self._answered = False  # some server did, once
+        self._outage = threading.Event()  # the failure of now has been logged
         self.patience_s = patience_s
         #: Set to end waiting calls early.
         self.stopped = stopped or threading.Event()
         headers = {"User-Agent": "headway-python"}
-        if token:
+        if token := _token(token or ""):
             headers["Authorization"] = f"Bearer {token}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = httpx.Client(headers=headers, limits=limits, verify=verify, follow_redirects=False)
+        try:
+            self._http = httpx.Client(headers=headers, limits=limits, verify=verify, follow_redirects=False)
+        except OSError as error:  # ssl.SSLError is one
+            raise errors.Invalid(f"verify={verify!r} is no file of certificates: {error}") from error
 
     def close(self) -> None:
         """End waiting calls and free the connections."""
@@ -94,8 +102,15 @@ class Transport:
                 what = f"{method} {base}{path}: no answer ({type(error).__name__}: {error})"
                 failure: errors.HeadwayError = errors.Unavailable(what)
                 cause: Exception | None = error
+                retry.hopeless += not self._answered and _hopeless(error)
+                if retry.hopeless >= len(self._urls):
+                    raise errors.Invalid(f"{what}: not tried again, as it can only be a mistake") from error
             else:
+                self._answered = True
                 if response.status_code < 300 and response.status_code != 205:
+                    if self._outage.is_set():
+                        self._outage.clear()
+                        _log.warning("%s answers again", base)
                     return response
                 failure, cause = refusal(response), None
                 if response.status_code != 500 and response.status_code not in _LATER:
@@ -104,6 +119,11 @@ class Transport:
                     retry.defects += 1
                 retry.after_s = _retry_after(response)
             self._at += 1
+            # One failure is nothing: an idle connection that the server closed ends like that.
+            if retry.tries == 1 and not isinstance(failure, errors.Busy) and not self._outage.is_set():
+                self._outage.set()
+                said = f"{method} {base}{path}: {failure.message}" if failure.status else failure.message
+                _log.warning("%s; it is tried again for %g s in all", said, retry.patience_s)
             if not retry.again():
                 raise failure from cause
 
@@ -122,21 +142,62 @@ class _Retry:
     """The pauses of one call."""
 
     def __init__(self, patience_s: float, stop: threading.Event) -> None:
+        self.patience_s = patience_s
         self._deadline = time.monotonic() + patience_s
         self._stop = stop
         self._pause_s = _PAUSE_FIRST_S
-        self.defects = 0
+        #: Tries that failed and will be made again, those that the server's defects ended, and those
+        #: that a mistake of the setting did.
+        self.tries = self.defects = self.hopeless = 0
         #: What the server asked to wait, 0 for nothing.
         self.after_s = 0.0
 
     def again(self) -> bool:
         """Wait for the next try; False when there is none."""
+        self.tries += 1
         left = self._deadline - time.monotonic()
         if left <= 0 or self.defects >= _DEFECT_TRIES or self._stop.is_set():
             return False
         pause = max(self._pause_s * random.uniform(0.5, 1.0), min(self.after_s, 30.0))
         self._pause_s, self.after_s = min(self._pause_s * 2, _PAUSE_MAX_S), 0.0
         return not self._stop.wait(min(pause, left))
+
+
+def _address(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+        port = parsed.port
+    except (httpx.InvalidURL, ValueError) as error:
+        raise errors.Invalid(f"the url {url!r} cannot be read ({error}): want http://HOST:PORT or https://HOST:PORT") \
+            from None  # fmt: skip
+    if parsed.scheme not in ("http", "https"):
+        raise errors.Invalid(f"the url {url!r} has no scheme: want http://HOST:PORT or https://HOST:PORT")
+    if not parsed.host or (port is not None and not 0 < port < 1 << 16):
+        raise errors.Invalid(f"the url {url!r} names no host or a port that cannot be: want http://HOST:PORT")
+    return url.rstrip("/")
+
+
+def _token(said: str) -> str:
+    """A token without the white space that files end in. What is wrong with it is said without saying it."""
+    token = said.strip()
+    for at, letter in enumerate(token):
+        if not "!" <= letter <= "~":
+            raise errors.Invalid(
+                f"the token (HEADWAY_TOKEN or token=) cannot be sent: character {at + 1} of {len(token)} is a space, a "
+                "control character or not ASCII"
+            )
+    return token
+
+
+def _hopeless(error: BaseException | None) -> bool:
+    """It cannot be otherwise the next time: no certificate or no TLS where it should be, or no HTTP."""
+    while error is not None:
+        if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+            return True
+        if isinstance(error, ssl.SSLError):
+            return not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def refusal(response: httpx.Response) -> errors.HeadwayError:
