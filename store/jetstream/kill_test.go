@@ -233,6 +233,7 @@ func (k *told) check(t *testing.T, where string) {
 // A writer with the server inside is killed at random moments; everything that it was
 // acknowledged is there, the mirror too, and it goes on.
 func TestKilledEmbedded(t *testing.T) {
+	t.Parallel()
 	rounds, seed := 5, uint64(1)
 	if os.Getenv("HEADWAY_LONG") != "" {
 		rounds, seed = 50, uint64(time.Now().UnixNano())

@@ -170,6 +170,8 @@ func (l *lease) renew(ctx context.Context) {
 			l.store.options.Logf("store: another process has taken the run over")
 			l.fence()
 			return
+		case l.store.embedded != nil:
+			// Nobody else can write there: its disk is full, and the server comes back.
 		case time.Since(renewed) >= giveUpAfter*ttl:
 			l.store.options.Logf("store: the writer's lease could not be renewed for %v: %v", time.Since(renewed).Round(time.Millisecond), err)
 			l.fence()

@@ -277,6 +277,10 @@ func (p *payloads) send(w *lease, messages []*nats.Msg, seqs []uint64) error {
 		case w.fenced.Load():
 			return ErrFenced
 		}
+		// What was sent and not answered is nobody's, should it have been stored after all.
+		if err := p.store.disk.refusal(); err != nil {
+			return err
+		}
 		if !p.store.pause(p.store.ctx, retryWait) {
 			return ErrClosed
 		}
@@ -294,6 +298,8 @@ func (p *payloads) answer(f jetstream.PubAckFuture) (*jetstream.PubAck, error) {
 	case err := <-f.Err():
 		return nil, err
 	case <-timer.C:
+		return nil, nats.ErrTimeout
+	case <-p.store.disk.failing():
 		return nil, nats.ErrTimeout
 	case <-p.store.ctx.Done():
 		return nil, nats.ErrTimeout

@@ -3,8 +3,12 @@ package jetstream
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -25,8 +29,12 @@ const (
 
 // embedded is a server inside this process.
 type embedded struct {
-	server *server.Server
-	lock   *lock.Lock
+	options Options
+	lock    *lock.Lock
+
+	mutex   sync.Mutex
+	server  *server.Server // nil while there is none
+	stopped bool
 }
 
 // startEmbedded starts a server in o.Dir, which is locked for this process.
@@ -38,8 +46,17 @@ func startEmbedded(o Options) (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &embedded{lock: held}
-	e.server, err = server.NewServer(&server.Options{
+	e := &embedded{options: o, lock: held}
+	if e.server, err = newServer(o); err != nil {
+		held.Release()
+		return nil, err
+	}
+	return e, nil
+}
+
+// newServer starts a server, which verifies its files first.
+func newServer(o Options) (*server.Server, error) {
+	s, err := server.NewServer(&server.Options{
 		ServerName: "headway",
 		DontListen: true,
 		NoLog:      true,
@@ -55,15 +72,63 @@ func startEmbedded(o Options) (*embedded, error) {
 		WriteDeadline:      time.Minute,
 	})
 	if err != nil {
-		held.Release()
 		return nil, fmt.Errorf("store: embedded NATS server in %s: %w", o.Dir, err)
 	}
-	e.server.Start()
-	if !e.server.ReadyForConnections(startTimeout) || !e.server.JetStreamEnabled() {
-		e.stop()
+	s.Start()
+	if !s.ReadyForConnections(startTimeout) || !s.JetStreamEnabled() {
+		s.Shutdown()
+		s.WaitForShutdown()
 		return nil, fmt.Errorf("store: the embedded NATS server in %s does not start: see whether its files can be read and written", o.Dir)
 	}
-	return e, nil
+	return s, nil
+}
+
+// InProcessConn implements nats.InProcessConnProvider: a connection finds the server that
+// took the place of the one it was made to.
+func (e *embedded) InProcessConn() (net.Conn, error) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.server == nil {
+		return nil, errors.New("the embedded NATS server is not running")
+	}
+	return e.server.InProcessConn()
+}
+
+// failure says why the server takes no more writes, "" while it does: one whose write has
+// failed, for lack of room or else, answers none from then on, and does not try again.
+func (e *embedded) failure() string {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	switch {
+	case e.stopped:
+		return ""
+	case e.server == nil:
+		return "it does not run"
+	case !e.server.JetStreamEnabled():
+		return "it has turned JetStream off"
+	}
+	found := e.server.Healthz(&server.HealthzOptions{Details: true}).Errors
+	i := slices.IndexFunc(found, func(h server.HealthzError) bool { return strings.Contains(h.Error, "write error") })
+	if i < 0 {
+		return ""
+	}
+	return found[i].Error
+}
+
+// restart starts the server anew, on what its files hold: all that it had answered for.
+func (e *embedded) restart() error {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if e.stopped {
+		return ErrClosed
+	}
+	if e.server != nil {
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+	}
+	var err error
+	e.server, err = newServer(e.options)
+	return err
 }
 
 // stop ends the server and waits for its files to be closed.
@@ -71,8 +136,13 @@ func (e *embedded) stop() {
 	if e == nil {
 		return
 	}
-	e.server.Shutdown()
-	e.server.WaitForShutdown()
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.stopped = true
+	if e.server != nil {
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+	}
 	e.lock.Release()
 }
 
@@ -91,7 +161,7 @@ func dial(o Options, e *embedded, what string) (*nats.Conn, error) {
 	url := o.URL
 	if e != nil {
 		url = ""
-		options = append(options, nats.InProcessServer(e.server))
+		options = append(options, nats.InProcessServer(e))
 	}
 	if o.Credentials != "" {
 		options = append(options, nats.UserCredentials(o.Credentials))

@@ -108,7 +108,9 @@ func (s *Store) open(ctx context.Context) error {
 		if s.embedded, err = startEmbedded(s.options); err != nil {
 			return err
 		}
-		s.disk = disk{dir: s.options.Dir, least: s.options.FreeBytesMin, free: freeBytes}
+		s.disk = disk{dir: s.options.Dir, least: s.options.FreeBytesMin, free: freeBytes, down: make(chan struct{})}
+		s.wait.Add(1)
+		go s.watch()
 	}
 	for _, c := range []struct {
 		conn **nats.Conn

@@ -49,6 +49,7 @@ func damage(t *testing.T, store live.Store, line int64) {
 }
 
 func TestConformsEmbedded(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Place {
 		dir := t.TempDir()
 		return storetest.Place{Damage: damage, Open: func(t *testing.T) live.Store {
@@ -94,6 +95,7 @@ var runs atomic.Int64
 
 // The same code against a server of its own, whose messages hold 1 MB, and one whose hold 64 kB.
 func TestConformsExternal(t *testing.T) {
+	t.Parallel()
 	for _, largest := range []int32{1 << 20, 64 << 10} {
 		t.Run(fmt.Sprint(largest), func(t *testing.T) {
 			url := startServer(t, func(o *server.Options) { o.MaxPayload = largest })

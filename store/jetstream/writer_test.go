@@ -243,6 +243,7 @@ func TestFullDisk(t *testing.T) {
 
 // Payloads that stay while others come and go do not keep the others' room.
 func TestStragglersKeepTheirOwnRoomAlone(t *testing.T) {
+	t.Parallel()
 	s := open(t, Options{Dir: t.TempDir(), PayloadBytesMax: 4 << 20, CacheBytes: -1})
 	begin(t, s)
 	for g := loop.GroupID(1); g <= 300; g++ {

@@ -1,0 +1,174 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+// smallDisk is a file system of its own, part of which is taken; it takes the right to
+// mount one. room frees that part.
+func smallDisk(t *testing.T) (dir string, room func()) {
+	dir = t.TempDir()
+	if err := syscall.Mount("headway-test", dir, "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("a file system of its own: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 12<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, func() {
+		if err := os.Remove(ballast); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server that runs into a full disk, because something else filled it between two looks,
+// is started anew when there is room: nothing that was acknowledged is lost, what was
+// refused can be tried again, and the writer stays the writer, however long that took.
+func TestServerOutOfSpace(t *testing.T) {
+	t.Parallel()
+	dir, room := smallDisk(t)
+	again := make(chan struct{}, 1)
+	o := Options{Dir: filepath.Join(dir, "nats"), Run: "test", FreeBytesMin: -1, CacheBytes: -1, WriterTTL: 100 * time.Millisecond,
+		Logf: func(format string, args ...any) {
+			text := fmt.Sprintf(format, args...)
+			if t.Log(text); strings.Contains(text, "takes writes again") {
+				again <- struct{}{}
+			}
+		}}
+	s := reopen(t, o)
+	line, enc := storetest.Header(t)
+	log := bytes.Clone(line)
+	if err := s.Append([][]byte{line}); err != nil {
+		t.Fatal(err)
+	}
+	put := func(g int) error {
+		return s.PutSample(storetest.Sample(live.RolloutID{Group: loop.GroupID(g), Attempt: 1}, 20_000))
+	}
+	n := 1
+	err := error(nil)
+	for err = put(n); err == nil; err = put(n) {
+		n++
+	}
+	if !errors.Is(err, live.ErrNoSpace) || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("a payload on a full disk: %v, want ErrNoSpace with the place", err)
+	}
+	event := storetest.Event(enc, 1)
+	if err := s.Append([][]byte{event}); !errors.Is(err, live.ErrNoSpace) {
+		t.Fatalf("a line on a full disk: %v, want ErrNoSpace", err)
+	}
+	for !strings.Contains(fmt.Sprint(s.embedded.server.Healthz(&server.HealthzOptions{Details: true}).Errors), s.names.bucket) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, _ = s.lease.Load().bucket.Put(ctx, "filler", make([]byte, 4096)) // until the lease cannot be renewed either
+		cancel()
+	}
+	room()
+	<-again
+	if err := put(n); err != nil {
+		t.Fatalf("the refused payload, with room: %v", err)
+	}
+	if err := s.Append([][]byte{event}); err != nil {
+		t.Fatalf("the refused line, with room: %v", err)
+	}
+	log = append(log, event...)
+	for i := range 2 {
+		for g := 1; g <= n; g++ {
+			got, err := s.Samples(loop.GroupID(g))
+			if err != nil || len(got) != 1 {
+				t.Fatalf("group %d of %d: %d samples, %v", g, n, len(got), err)
+			}
+		}
+		checkLog(t, s, log)
+		if i == 0 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = reopen(t, o)
+		}
+	}
+}
+
+// Lines that were on their way when the disk filled are in the log once.
+func TestServerOutOfSpaceWithinAppend(t *testing.T) {
+	t.Parallel()
+	dir, room := smallDisk(t)
+	var freed atomic.Bool
+	o := Options{Dir: filepath.Join(dir, "nats"), Run: "test", FreeBytesMin: -1, WriterTTL: 100 * time.Millisecond,
+		Logf: func(format string, args ...any) {
+			text := fmt.Sprintf(format, args...)
+			if t.Log(text); strings.Contains(text, "takes no writes") {
+				room()
+				freed.Store(true)
+			}
+		}}
+	s := reopen(t, o)
+	line, enc := storetest.Header(t)
+	var log []byte
+	for lines := [][]byte{line}; ; lines = nil {
+		for i := int64(0); i < 2000; i++ {
+			lines = append(lines, storetest.Event(enc, i))
+		}
+		for err := s.Append(lines); err != nil; err = s.Append(lines) {
+			if !errors.Is(err, live.ErrNoSpace) {
+				t.Fatal(err)
+			}
+		}
+		log = append(log, bytes.Join(lines, nil)...)
+		if freed.Load() {
+			break
+		}
+	}
+	checkLog(t, s, log)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkLog(t, reopen(t, o), log)
+}
+
+func checkLog(t *testing.T, s *Store, want []byte) {
+	t.Helper()
+	r, err := s.ReadLog(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if text, err := io.ReadAll(r); err != nil || !bytes.Equal(text, want) {
+		t.Errorf("the log has %d bytes (%v), want these %d", len(text), err, len(want))
+	}
+}
+
+// reopen opens a store with its own Logf and makes it the writer.
+func reopen(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if _, _, err := s.Acquire(t.Context(), "a test"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
