@@ -72,10 +72,27 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		pause, report = retryFirst, protocol.ReceiverRequest{}
 		if command.Seq != 0 {
+			busy, done := context.WithCancel(ctx)
+			go a.heartbeat(busy)
 			report = a.execute(ctx, command)
+			done()
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// heartbeatEvery is the pause between two words of a receiver that is busy: a load may take
+// minutes, and it is not lost for that.
+const heartbeatEvery = 5 * time.Second
+
+// heartbeat says now and then that the receiver is there.
+func (a *Agent) heartbeat(ctx context.Context) {
+	word := protocol.ReceiverRequest{Instance: a.instance, Engine: a.Engine, Stage: a.Stage, Address: a.Address, Form: a.Form, Served: loop.NoVersion, Loaded: loop.NoVersion}
+	for sleep(ctx, heartbeatEvery) {
+		if _, err := a.ask(ctx, word); err != nil && ctx.Err() == nil {
+			a.logf("telling %s that this is alive: %v", a.Control, err)
+		}
+	}
 }
 
 // execute carries out one command and returns the report of it.

@@ -2,11 +2,14 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
@@ -280,6 +283,28 @@ func (c *Copy) rename(dir string) error {
 		return fmt.Errorf("transfer: version %d: %w", c.Version, err)
 	}
 	c.dir = dir
+	return nil
+}
+
+// verify compares every file with its hash in the manifest.
+func (c *Copy) verify() error {
+	var manifest struct {
+		Files []struct{ Name, Hash string }
+	}
+	if err := json.Unmarshal(c.Manifest, &manifest); err != nil {
+		return fmt.Errorf("transfer: the manifest of version %d: %w", c.Version, err)
+	}
+	for i, p := range c.Parts {
+		sum := sha256.New()
+		if _, err := io.Copy(sum, io.NewSectionReader(c.files[i], 0, p.Size)); err != nil {
+			return fmt.Errorf("transfer: version %d: %w", c.Version, err)
+		}
+		found := fmt.Sprintf("sha256:%x", sum.Sum(nil))
+		known := slices.ContainsFunc(manifest.Files, func(f struct{ Name, Hash string }) bool { return f.Name == p.Name && f.Hash == found })
+		if !known {
+			return fmt.Errorf("transfer: version %d: %s has %s, which its manifest does not say: %w", c.Version, p.Name, found, ErrDamaged)
+		}
+	}
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -38,6 +37,9 @@ type Store struct {
 	Form string
 	// Always syncs a version before it is in place.
 	Always bool
+	// Verify compares every file with the hash in its manifest as well, and not only every chunk with
+	// the checksum that came with it: for parents that are not trusted. It reads all of it again.
+	Verify bool
 	// Keep is how many versions stay beside the one that is served; 0 means 2.
 	Keep int
 	// Idle is how long a parent may send nothing before the next is asked; 0 means 15 s.
@@ -73,9 +75,13 @@ func (s *Store) Has(version loop.Version) bool {
 
 // Clean removes what earlier processes left half done.
 func (s *Store) Clean() error {
-	names, err := filepath.Glob(filepath.Join(s.Dir, ".arriving-*"))
-	for _, name := range names {
-		err = errors.Join(err, os.RemoveAll(name))
+	var err error
+	for _, pattern := range []string{".arriving-*", ".gone-*"} {
+		names, globErr := filepath.Glob(filepath.Join(s.Dir, pattern))
+		err = errors.Join(err, globErr)
+		for _, name := range names {
+			err = errors.Join(err, os.RemoveAll(name))
+		}
 	}
 	return err
 }
@@ -181,13 +187,20 @@ func (s *Store) ask(ctx context.Context, version loop.Version, parent string) (*
 	if offer.Version != version || len(offer.Parts) == 0 {
 		return nil, fmt.Errorf("it offers version %d with %d files, want version %d", offer.Version, len(offer.Parts), version)
 	}
+	total := int64(0)
 	for _, part := range offer.Parts {
-		if part.Size < 0 || part.Name == manifestName {
+		if part.Size < 0 || part.Size > versionBytesMax || part.Name == manifestName {
 			return nil, fmt.Errorf("it offers a file %q of %d bytes: want files of the version", part.Name, part.Size)
+		}
+		if total += part.Size; total > versionBytesMax {
+			return nil, fmt.Errorf("it offers a version of more than %d bytes", int64(versionBytesMax))
 		}
 	}
 	return &offer, nil
 }
+
+// versionBytesMax is more than any version is: 64 TiB.
+const versionBytesMax = 64 << 40
 
 // offerBytesMax bounds an offer: a manifest names every tensor.
 const offerBytesMax = 256 << 20
@@ -280,23 +293,50 @@ func (s *Store) get(ctx context.Context, address string) (*http.Response, error)
 
 // commit puts a version that has arrived in its place, its manifest last.
 func (s *Store) commit(c *Copy) error {
+	if s.Verify {
+		if err := c.verify(); err != nil {
+			return err
+		}
+	}
 	if s.Always {
 		if err := c.sync(); err != nil {
 			return err
 		}
 	}
-	manifest := filepath.Join(c.dir, manifestName)
-	if err := os.WriteFile(manifest, c.Manifest, 0o644); err != nil {
+	if err := s.write(filepath.Join(c.dir, manifestName), c.Manifest); err != nil {
 		return fmt.Errorf("transfer: version %d: %w", c.Version, err)
 	}
-	err := c.rename(s.Path(c.Version))
-	if errors.Is(err, fs.ErrExist) && s.Has(c.Version) {
-		return os.RemoveAll(c.dir) // another fetch was faster
+	if err := s.syncDir(c.dir); err != nil {
+		return err
 	}
+	if err := c.rename(s.Path(c.Version)); err != nil {
+		return err
+	}
+	return errors.Join(s.syncDir(s.Dir), s.prune(c.Version))
+}
+
+// write writes a small file, which survives a loss of power where that is asked for.
+func (s *Store) write(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
-	return s.prune(c.Version)
+	_, err = f.Write(content)
+	if err == nil && s.Always {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (s *Store) syncDir(dir string) error {
+	if !s.Always {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("transfer: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // abandon removes what has arrived of a version.

@@ -38,7 +38,20 @@ func (s *Store) Discard(version loop.Version) error {
 	if s.Source != nil {
 		s.Source.Remove(version)
 	}
-	return os.RemoveAll(s.Path(version))
+	return Remove(s.Path(version))
+}
+
+// Remove deletes the directory of a version so that it is at no moment there in part: a
+// process that is killed meanwhile leaves what Clean removes.
+func Remove(dir string) error {
+	aside := filepath.Join(filepath.Dir(dir), fmt.Sprintf(".gone-%s-%d", filepath.Base(dir), time.Now().UnixNano()))
+	if err := os.Rename(dir, aside); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("transfer: removing a version: %w", err)
+	}
+	return os.RemoveAll(aside)
 }
 
 // Shared is a road without a journey: versions lie on a disk that the control plane and

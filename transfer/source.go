@@ -75,10 +75,19 @@ func (s *Source) Add(c *Copy) {
 
 // Remove ends the offer of a version in all its forms.
 func (s *Source) Remove(version loop.Version) {
+	s.remove(func(v loop.Version) bool { return v == version })
+}
+
+// RemoveBelow ends the offers of all versions before one.
+func (s *Source) RemoveBelow(version loop.Version) {
+	s.remove(func(v loop.Version) bool { return v < version })
+}
+
+func (s *Source) remove(which func(loop.Version) bool) {
 	s.mu.Lock()
 	var gone []*Copy
 	for key, c := range s.copies {
-		if key.version == version {
+		if which(key.version) {
 			delete(s.copies, key)
 			gone = append(gone, c)
 		}

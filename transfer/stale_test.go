@@ -2,6 +2,9 @@ package transfer_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -207,4 +210,61 @@ func TestWordsOfTheDead(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// What a parent sends can be compared with the manifest, too, and a version that does not
+// fit it is not there.
+func TestVerify(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "m.safetensors"), []byte("weights"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for text, right := range map[string]bool{"weights": true, "others!": false} {
+		manifest := fmt.Sprintf(`{"files":[{"name":"m.safetensors","hash":"sha256:%x"}]}`, sha256.Sum256([]byte(text)))
+		c, err := transfer.OpenCopy(7, "", []byte(manifest), []transfer.Part{{Name: "m.safetensors", Size: 7}}, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := &transfer.Source{}
+		source.Add(c)
+		store := &transfer.Store{Dir: t.TempDir(), Verify: true, Always: true}
+		_, err = store.Fetch(context.Background(), 7, []string{serve(t, source)})
+		if right != (err == nil) || right != store.Has(7) {
+			t.Errorf("a manifest of %q: %v, there %t", text, err, store.Has(7))
+		}
+	}
+}
+
+// An offer that cannot be is refused before any room is made for it.
+func TestImpossibleOffers(t *testing.T) {
+	for _, parts := range [][]transfer.Part{{{Name: "m", Size: 1 << 60}}, {{Name: "m", Size: -1}}, {{Name: "a", Size: 60 << 40}, {Name: "b", Size: 60 << 40}}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = json.NewEncoder(w).Encode(transfer.Offer{Version: 7, ManifestText: "{}", Parts: parts})
+		}))
+		store := &transfer.Store{Dir: t.TempDir()}
+		if _, err := store.Fetch(context.Background(), 7, []string{server.URL}); err == nil || !strings.Contains(err.Error(), "it offers") {
+			t.Errorf("%v: %v", parts, err)
+		}
+		server.Close()
+	}
+}
+
+// What a process that was killed while it removed a version left is removed by the next.
+func TestRemovalIsWhole(t *testing.T) {
+	store := &transfer.Store{Dir: t.TempDir()}
+	if _, err := store.Fetch(context.Background(), 7, []string{run(t, 7, "", "text")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(store.Path(7), filepath.Join(store.Dir, ".gone-v000007-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(store.Dir); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if err := store.Discard(99); err != nil {
+		t.Errorf("a version that is not there: %v", err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/transfer"
@@ -35,6 +36,7 @@ type receiveCmd struct {
 	OnSwitch  string  `placeholder:"COMMAND" help:"Shell command that has the engine serve HEADWAY_WEIGHTS (a directory), version HEADWAY_VERSION."`
 	RateLimit float64 `placeholder:"BYTES_PER_S" help:"Most that is received a second, and most that is passed on."`
 	TokenFile string  `placeholder:"FILE" help:"File with the token of the role engine."`
+	Verify    bool    `help:"Compare every file with its hash in the manifest, not only every chunk with its checksum."`
 	Sync      bool    `help:"Have a version survive a loss of power before it counts as loaded."`
 }
 
@@ -111,7 +113,7 @@ func (c *receiveCmd) road(ctx context.Context, a *app, token string) (transfer.R
 		road, done, err := c.objectRoad(ctx, a)
 		return road, func() { done(); held.Release() }, err
 	}
-	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
+	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
 }
 
 // sharedPatience is how much later than its publish a version may show up on a shared disk.
@@ -124,6 +126,12 @@ const transferPrefix = "/api/v1/transfer"
 
 // passOn serves what arrives to other receivers.
 func (c *receiveCmd) passOn(a *app, store *transfer.Store, agent *transfer.Agent) (stop func(), err error) {
+	if err := api.CheckListen(c.Listen, store.Token != ""); err != nil {
+		return nil, usageError("name a token file (--token-file), or listen on 127.0.0.1", "--listen %s would give weights to everyone who reaches it: there is no token", c.Listen)
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); err != nil || c.Address == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		return nil, usageError("say how others reach it: --address http://HOST:PORT", "--listen %s is no address that other nodes can use", c.Listen)
+	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, usageError("choose another port", "--listen %s: %w", c.Listen, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,7 +101,7 @@ func (o *objectRoad) Path(version loop.Version) string {
 func (o *objectRoad) Served(version loop.Version) { o.served = version }
 
 // Discard implements transfer.Road.
-func (o *objectRoad) Discard(version loop.Version) error { return os.RemoveAll(o.Path(version)) }
+func (o *objectRoad) Discard(version loop.Version) error { return transfer.Remove(o.Path(version)) }
 
 // Clean implements transfer.Road: opening the directory has done it.
 func (o *objectRoad) Clean() error { return nil }

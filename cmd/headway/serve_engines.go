@@ -67,7 +67,7 @@ func (p *plane) offer(ctx context.Context, engine string, version loop.Version) 
 			return err
 		}
 	}
-	p.source.Remove(version - 2)
+	p.source.RemoveBelow(version - 1)
 	return nil
 }
 
