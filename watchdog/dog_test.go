@@ -38,6 +38,11 @@ var cases = map[string]struct {
 		v.Status.Disk = protocol.Disk{Full: true, LogBytes: 1 << 30, PayloadBytes: 8 << 30, BytesMax: 9 << 30}
 		v.Status.Trainer.State = "absent"
 	}, "disk_full", "", "9 GiB of 9 GiB", []string{"no_trainer"}},
+	"disk full, and all that waits for it": {func(v *View) {
+		v.Status.Disk.Full, v.Holding = true, true
+		v.Status.Ledger.InFlight, v.Status.Workers, v.Status.Queue.Groups, v.Status.Queue.CapacityGroups = 0, protocol.Workers{Known: 3}, 8, 8
+		v.Status.Engines[0].State, v.Engines[1].OldestS = "loading", 400
+	}, "disk_full", "", "the store has no room", nil},
 	"trainer never connected": {func(v *View) { v.Status.Trainer = protocol.Trainer{State: "absent"} }, "no_trainer", "", "has ever connected. Start one", nil},
 	"trainer gone, queue full": {func(v *View) {
 		v.Status.Trainer = protocol.Trainer{Name: "t", State: "absent", SilentS: 300}
@@ -57,7 +62,11 @@ var cases = map[string]struct {
 	}, "silent_trainer", "t", "renews its lease on batch 9 and has published nothing for 10m0s", nil},
 	"embedded trainer": {func(v *View) { v.Status.Trainer, v.BatchS = protocol.Trainer{State: "embedded", Lease: 9}, 600 }, "silent_trainer", "", "inside this process has run for 10m0s", nil},
 	"no worker":        {func(v *View) { v.Status.Workers = protocol.Workers{Offered: 64} }, "no_worker", "", "64 rollouts wait for an environment worker", nil},
-	"lost worker":      {func(v *View) { v.Status.Workers.Silent = []string{"w3"} }, "lost_worker", "w3", "silent for more than 30s", nil},
+	"no worker, and rollouts that have waited for one for long": {func(v *View) {
+		v.Status.Workers = protocol.Workers{Offered: 60}
+		v.Engines = []Engine{{Oldest: "g1-s0-a1", OldestS: 400}}
+	}, "no_worker", "", "60 rollouts wait", nil},
+	"lost worker": {func(v *View) { v.Status.Workers.Silent = []string{"w3"} }, "lost_worker", "w3", "silent for more than 30s", nil},
 	"one engine lost, of two": {func(v *View) {
 		v.Status.Engines[1].State, v.Engines[1].Error = "lost", "connection refused"
 	}, "engine_lost", "e1", "(1 of 2 are): connection refused", nil},

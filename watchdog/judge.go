@@ -36,11 +36,18 @@ type suspect struct {
 // findingsMax bounds a list: a fleet that is gone wholly is one fact.
 const findingsMax = 12
 
+// follows are the codes of what a full disk makes wait by itself: nothing is to be done
+// about them before there is room.
+var follows = []string{"engine_paused", "hold", "straggler", "short_batch", "queue_full"}
+
 // judge asks every rule and orders what they say.
 func judge(f facts, o Options) []protocol.Finding {
 	var suspects []suspect
 	for _, rule := range []func(facts, Options) []suspect{disk, engines, trainer, workers, held, stragglers, batch, queue} {
 		suspects = append(suspects, rule(f, o)...)
+	}
+	if f.Status.Disk.Full {
+		suspects = slices.DeleteFunc(suspects, func(s suspect) bool { return slices.Contains(follows, s.Code) })
 	}
 	slices.SortStableFunc(suspects, func(a, b suspect) int { return b.likely - a.likely })
 	findings := make([]protocol.Finding, 0, findingsMax)
@@ -61,7 +68,7 @@ func found(likely int, code, subject, format string, args ...any) suspect {
 
 func disk(f facts, _ Options) []suspect {
 	if d := f.Status.Disk; d.Full {
-		return []suspect{found(100, "disk_full", "", "the store has no room: log and payloads hold %s of %s, weights %s. Nothing is lost and writes wait; free space, prune versions (headway weights prune), or raise store.nats.log_bytes_max and payload_bytes_max",
+		return []suspect{found(100, "disk_full", "", "the store has no room: log and payloads hold %s of %s, weights %s. Nothing is lost and writes wait; free space on the disk (64 MiB of it always stay free), prune versions (headway weights prune), or raise store.nats.log_bytes_max and payload_bytes_max",
 			bytes(d.LogBytes+d.PayloadBytes), bytes(d.BytesMax), bytes(d.WeightsBytes))}
 	}
 	return nil
@@ -174,6 +181,9 @@ func held(f facts, o Options) []suspect {
 
 // stragglers looks for the oldest rollout of each engine.
 func stragglers(f facts, o Options) (out []suspect) {
+	if f.RemoteWorkers && f.Status.Workers.Claimed == 0 {
+		return nil // the oldest ones wait for a worker: they have not begun
+	}
 	long := max(o.AfterS, usual*f.RolloutS)
 	oldest := -1
 	for i, e := range f.Engines {
