@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -288,8 +289,9 @@ drain:
 		if c.fatal != nil {
 			return c.fatal
 		}
-		if c.err != nil {
-			r.logf("%v: %v", c.event, c.err)
+		if c.err != nil && !errors.Is(c.err, ErrLeaseReturned) { // which whoever returned it has said
+			_, words, _ := strings.Cut(c.event.String(), " ") // without the run's time: the log has its own
+			r.logf("%s: %v", words, c.err)
 		}
 		if !r.deliver(c) {
 			break

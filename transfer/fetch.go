@@ -42,7 +42,8 @@ type Store struct {
 	Verify bool
 	// Keep is how many versions stay beside the one that is served; 0 means 2.
 	Keep int
-	// Idle is how long a parent may send nothing before the next is asked; 0 means 15 s.
+	// Idle is how long a parent may send nothing before the next is asked; 0 means 30 s.
+	// It bounds how slow a link may be: a chunk has to pass in that time.
 	Idle time.Duration
 
 	served atomic.Int64 // the version that Served named, plus 1
@@ -221,7 +222,7 @@ func (s *Store) stream(ctx context.Context, c *Copy, parent string, began time.T
 // errSilent ends a stream whose parent sends nothing.
 var errSilent = errors.New("it sent nothing")
 
-func (s *Store) idle() time.Duration { return cmp.Or(s.Idle, 15*time.Second) }
+func (s *Store) idle() time.Duration { return cmp.Or(s.Idle, 30*time.Second) }
 
 // heard calls word whenever something was read.
 type heard struct {
@@ -248,10 +249,9 @@ func (s *Store) receive(ctx context.Context, c *Copy, parent string, began time.
 	buffer := make([]byte, ChunkBytes)
 	for i := c.Here(); i < c.Chunks(); i++ {
 		data := buffer[:c.chunkBytes(i)]
-		if err := s.Limit.Take(ctx, len(data)); err != nil {
-			return err
+		if err := s.Limit.pieces(ctx, len(data), func(int) error { word(); return nil }); err != nil {
+			return err // while this end waits for its own limit the parent is not silent
 		}
-		word() // it was this end that waited
 		sum, err := readChunk(body, uint32(i), data)
 		if err != nil {
 			return err

@@ -39,6 +39,28 @@ func (b *Bucket) Take(ctx context.Context, n int) error {
 	}
 }
 
+// piece is what passes at once under a limit.
+const piece = 64 << 10
+
+// pieces calls f for as many bytes as there are, a piece at a time as the limit lets them
+// pass; without a limit all at once.
+func (b *Bucket) pieces(ctx context.Context, n int, f func(n int) error) error {
+	if b == nil {
+		return f(n)
+	}
+	for n > 0 {
+		now := min(n, piece)
+		if err := b.Take(ctx, now); err != nil {
+			return err
+		}
+		if err := f(now); err != nil {
+			return err
+		}
+		n -= now
+	}
+	return nil
+}
+
 // reserve takes n tokens and returns how long it is until they are there.
 func (b *Bucket) reserve(n int) time.Duration {
 	b.mu.Lock()

@@ -217,9 +217,6 @@ func (s *Source) chunk(w http.ResponseWriter, r *http.Request, c *Copy, files []
 	if err != nil {
 		return err
 	}
-	if err := s.Limit.Take(r.Context(), c.chunkBytes(index)); err != nil {
-		return err
-	}
 	h := head{uint32(index), uint32(c.chunkBytes(index)), sum}
 	if _, err := w.Write(h.append(scratch[:0])); err != nil {
 		return err
@@ -228,7 +225,12 @@ func (s *Source) chunk(w http.ResponseWriter, r *http.Request, c *Copy, files []
 		if _, err := files[part].Seek(offset, io.SeekStart); err != nil {
 			return err
 		}
-		_, err := io.Copy(w, io.LimitReader(files[part], int64(length)))
-		return err
+		return s.Limit.pieces(r.Context(), length, func(n int) error {
+			_, err := io.Copy(w, io.LimitReader(files[part], int64(n)))
+			if flusher, ok := w.(http.Flusher); ok && n < length {
+				flusher.Flush()
+			}
+			return err
+		})
 	})
 }

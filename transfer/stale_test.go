@@ -268,3 +268,21 @@ func TestRemovalIsWhole(t *testing.T) {
 		t.Errorf("a version that is not there: %v", err)
 	}
 }
+
+// A limit is no silence: a link slower than a chunk in the time that a parent may be silent.
+func TestSlowLinks(t *testing.T) {
+	dir, parts := publish(t, 600<<10)
+	c, err := transfer.OpenCopy(7, "", []byte("{}"), parts, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &transfer.Source{Limit: transfer.NewBucket(400 << 10)}
+	source.Add(c)
+	url := serve(t, source)
+	for name, limit := range map[string]float64{"at the source": 0, "at the receiver, too": 300 << 10} {
+		store := &transfer.Store{Dir: t.TempDir(), Idle: time.Second, Limit: transfer.NewBucket(limit)}
+		if _, err := store.Fetch(context.Background(), 7, []string{url}); err != nil {
+			t.Errorf("a limit %s: %v", name, err)
+		}
+	}
+}

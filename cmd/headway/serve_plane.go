@@ -115,6 +115,9 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 // run opens the store as its writer, recovers what is there, and runs the loop.
 func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	resume, err := p.open(ctx, cancel)
+	if err != nil && ctx.Err() != nil {
+		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
+	}
 	if err != nil {
 		return err
 	}
@@ -159,7 +162,11 @@ func (p *plane) drain(cancel context.CancelCauseFunc) {
 	p.setState(stateDraining)
 	p.server.Drain()
 	limit := lasting(p.cfg.Server.DrainS)
-	p.say("draining: the running train step may end within %s; again to stop at once", limit)
+	if run.View().Offered {
+		p.say("draining: the running train step may end within %s; again to stop at once", limit)
+	} else {
+		p.say("draining: no train step runs; again to stop at once")
+	}
 	if p.remote != nil {
 		p.remote.Drain()
 	}
@@ -227,11 +234,11 @@ func (p *plane) writerNow() protocol.Writer {
 
 func (p *plane) currentState() string { return *p.state.Load() }
 
-// say prints a line for the operator.
+// say prints a line for the operator, with the time.
 func (p *plane) say(format string, args ...any) {
 	p.messages.Lock()
 	defer p.messages.Unlock()
-	fmt.Fprintf(p.app.Stderr, format+"\n", args...)
+	fmt.Fprintf(p.app.Stderr, "%s  %s\n", p.app.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
 }
 
 // summary prints what the run came to.
