@@ -215,6 +215,27 @@ func TestDeployedDocuments(t *testing.T) {
 	}
 }
 
+// The standby is never ready: what waits for a second ready Pod would wait for ever.
+func TestDeployedStandbyIsNotAwaited(t *testing.T) {
+	deployments := 0
+	for _, m := range manifests(t)["control-plane.yaml"] {
+		switch m.Kind {
+		case "PodDisruptionBudget":
+			t.Error("a budget that keeps a Pod ready never lets the writer's node be drained")
+		case "Deployment":
+			deployments++
+			spec, _ := m.Spec.(map[string]any)
+			strategy, _ := spec["strategy"].(map[string]any)
+			if spec["replicas"] != uint64(2) || strategy["type"] != "Recreate" {
+				t.Errorf("%v replicas by strategy %v, want 2 by Recreate", spec["replicas"], strategy)
+			}
+		}
+	}
+	if deployments != 1 {
+		t.Errorf("%d deployments", deployments)
+	}
+}
+
 // The default port is the one that every file names.
 func TestDeployedPorts(t *testing.T) {
 	cfg, err := config.LoadWith("")
