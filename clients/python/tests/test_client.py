@@ -157,6 +157,7 @@ def test_forgotten(server: Server) -> None:
 
 
 def test_ended_twice(server: Server) -> None:
+    server.routes["POST /api/v1/trainers/connect"] = lambda _: as_json({**CONNECTED, "sync_every": 5})
     with loaded(server) as hw:
         batch = hw.lease()
         assert hw.ack(batch, {"loss": 1.0}) == 4
@@ -183,6 +184,8 @@ def test_nack(server: Server) -> None:
         ({"state_dict": {"w": np.array([np.nan], np.float32)}}, "not finite"),
         ({"state_dict": WEIGHTS, "optimizer": {"m": np.array([np.inf])}}, "optimizer tensor 'm'"),
         ({"state_dict": WEIGHTS, "metrics": {"loss": float("nan")}}, "metric 'loss'"),
+        ({"state_dict": WEIGHTS, "metrics": {"loss": "abc"}}, "metric 'loss' is 'abc'"),
+        ({"state_dict": WEIGHTS, "metrics": {"loss": [1, 2]}}, "metric 'loss' is"),
         ({"weights_dir": "/nonexistent"}, "no .*safetensors"),
     ],
 )

@@ -216,6 +216,51 @@ def test_lost_by_all_ranks(serve: Start) -> None:
         assert one.publish(share, weights) == zero.publish(again, weights) == 1
 
 
+def test_lost_between_synced_versions(serve: Start) -> None:
+    """Where the newest version has no weights, a trainer that lost its batch goes on from the last that has some."""
+    server = serve("--steps", "6", sync__every=2, server__lease_s=1, queue__policy="block")
+    clients = [headway.connect(server.url, rank=rank, world_size=2) for rank in range(2)]
+    with clients[0] as zero, clients[1] as one, ThreadPoolExecutor(1) as pool:
+        weights = zero.load()
+        one.load()
+        batch, share = zero.lease(), one.lease()
+        assert zero.ack(batch) == one.ack(share) == 1
+        batch, share = zero.lease(), one.lease()
+        with pytest.raises(headway.Conflict, match="publish the batch"):
+            zero.ack(batch)
+        one.publish(share, weights)
+        assert batch._renewal is not None
+        batch._renewal.stop()
+        wait_until(lambda: not lease_of(zero), batch.lease)
+        with pytest.raises(headway.LeaseExpired):
+            zero.publish(batch, bumped(weights))
+        following = pool.submit(one.lease)  # it waits for rank 0
+        zero.load()
+        assert (zero.version, zero.weights(2)["final_norm"].tolist()) == (2, weights["final_norm"].tolist())
+        with pytest.raises(headway.Conflict, match="rank 1"):
+            following.result(60)
+        one.load()
+        batch, share = zero.lease(), one.lease()
+        assert (batch.version, share.version) == (2, 2)
+        assert zero.ack(batch) == one.ack(share) == 3
+
+
+def test_ranks_start_again_between_synced_versions(serve: Start) -> None:
+    """A rank that is sooner than rank 0, which has to publish first, waits for it."""
+    server = serve(sync__every=2)
+    with headway.connect(server.url) as hw:
+        hw.load()
+        assert hw.ack(hw.lease()) == 1
+    clients = [headway.connect(server.url, rank=rank, world_size=2) for rank in range(2)]
+    with clients[0] as zero, clients[1] as one, ThreadPoolExecutor(1) as pool:
+        one.load()
+        following = pool.submit(one.lease)
+        with pytest.raises(TimeoutError):
+            following.result(0.5)
+        zero.load()
+        assert following.result(60).version == zero.lease().version == 2
+
+
 def test_restart_between_ranks(serve: Start) -> None:
     """The control plane restarts between two ranks' leases of one batch: the step is not lost."""
     server = serve("--steps", "2")

@@ -64,9 +64,22 @@ def test_narrow_rounds_to_even() -> None:
 
 def test_ml_dtypes() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3)
-    found = tensors.decode(whole(tensors.File("m", {"w": array})), "it")[0]["w"]
-    np.testing.assert_array_equal(headway.widen(found), np.arange(6, dtype=np.float32).reshape(2, 3))
+    for plain in (np.arange(6, dtype=np.float32).reshape(2, 3), np.array(1.5, np.float32)):
+        array = plain.astype(ml_dtypes.bfloat16)
+        found = tensors.decode(whole(tensors.File("m", {"w": array})), "it")[0]["w"]
+        assert found.shape == plain.shape
+        np.testing.assert_array_equal(headway.widen(found), plain)
+        again = headway.narrow(plain)
+        assert (again.shape, type(headway.widen(again))) == (plain.shape, np.ndarray)
+
+
+def test_no_array() -> None:
+    class Key:
+        def __array__(self, *_: object) -> None:
+            raise TypeError("keys are no arrays")
+
+    with pytest.raises(headway.Invalid, match="'w' is a Key"):
+        tensors.File("m", {"w": Key()})
 
 
 @pytest.mark.parametrize("value", ["text", [1, 2], np.array(["a"]), np.array([1j]), None])

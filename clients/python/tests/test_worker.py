@@ -18,6 +18,7 @@ from conftest import ROOT, Serve
 import headway
 from headway.claims import Worker
 from headway.play import Sampler, ending
+from headway.transport import Transport
 from headway.worker import load, main
 
 Start = Callable[..., Serve]
@@ -58,8 +59,6 @@ async def coroutine(task: headway.Task, sample: Any) -> float:
 
 
 def status(url: str) -> dict[str, Any]:
-    from headway.transport import Transport
-
     return Transport(url).get("/api/v1/status")
 
 
@@ -115,6 +114,37 @@ def test_killed_worker(serve: Start, tmp_path: Path) -> None:
     assert asked.wait(40) == 0
     assert headway.work(server.url, plain, concurrency=16) > 0
     assert status(server.url)["version"] == 6
+
+
+def test_claims_are_kept(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that takes longer than a claim lasts keeps it, however short that is."""
+    touched: dict[str, int] = {}
+    attempts: set[int] = set()
+    word = threading.Condition()
+    post = Transport.post
+
+    def counting(self: Transport, path: str, *arguments: Any, **options: Any) -> dict[str, Any]:
+        reply = post(self, path, *arguments, **options)
+        if path.endswith("/touch"):
+            with word:
+                task = path.split("/")[-2]
+                touched[task] = touched.get(task, 0) + 1
+                word.notify_all()
+        return reply
+
+    monkeypatch.setattr(Transport, "post", counting)
+
+    @headway.environment("reverse")
+    def slow(task: headway.Task, sample: Callable[..., headway.Sampled]) -> float:
+        said = sample([0, *word_of(task), 1], 6)
+        with word:
+            attempts.add(task.attempt)
+            assert word.wait_for(lambda: touched.get(task.id, 0) >= 6 or not task.wanted, 60)
+        return float(said.tokens[0] == 5)
+
+    server = serve("--steps", "1", environment__kind="remote", trainer__kind="embedded", server__claim_s=2)
+    assert headway.work(server.url, slow, 16) >= 16
+    assert attempts == {1}
 
 
 HANGS = """

@@ -64,7 +64,7 @@ class Worker:
         self._free = threading.Semaphore(concurrency)
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Task, float]] = {}
-        self._deadline_s = 60.0
+        self._deadline_s = 1.0  # until the first claim says it
         self.finished = self.failed = self.given_up = 0
 
     def run(self) -> int:
@@ -155,16 +155,19 @@ class Worker:
 
     def _touch(self) -> None:
         """Keep the claims of what is being played, and learn which are not wanted any more."""
-        while not self._closing.wait(max(self._deadline_s / 4, 0.02)):
+        while not self._closing.wait(min(max(self._deadline_s / 8, 0.02), 1.0)):
             with self._lock:
-                running = list(self._running.values())
-            for task, since in running:
-                if time.monotonic() - since < self._deadline_s / 5 or not task.wanted:
-                    continue
+                due = time.monotonic() - self._deadline_s / 4
+                running = [task for task, word in self._running.values() if word <= due and task.wanted]
+            for task in running:
+                with self._lock:
+                    if task.id in self._running:
+                        self._running[task.id] = (task, time.monotonic())
                 try:
                     reply = self._transport.post(
                         f"/api/v1/rollouts/{task.id}/touch", {"worker": self.name}, timeout_s=5.0, patience_s=0.0
                     )
+                    self._deadline_s = float(reply.get("deadline_s") or self._deadline_s)
                     if not reply.get("wanted", True):
                         task._unwanted.set()
                 except (errors.LeaseExpired, errors.NotFound, errors.Conflict):

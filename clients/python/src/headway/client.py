@@ -71,6 +71,7 @@ class Client:
         self._awaited: Renewal | None = None  # of a batch whose share is done, until rank 0 has published it
         self._ahead = False  # the weights have been trained on a batch that was not committed
         self._after: tuple[int, int] = (0, 0)
+        self._claimed = False  # the version is what this rank expects rank 0 to have published
         #: What to do first: "train", "load", "republish" or "initialize".
         self.action = ""
         #: Version of the weights that the trainer holds; −1 for none.
@@ -117,7 +118,7 @@ class Client:
         except ValueError:
             self.config = {"text": text}
         self.version = self.newest if self.action == "train" else -1 if version is None else version
-        self._ahead, self._after = False, (0, 0)
+        self._ahead, self._after, self._claimed = False, (0, 0), False
 
     # Versions
 
@@ -128,11 +129,30 @@ class Client:
         """
         if self.newest < 0:
             raise errors.NotFound("nothing is published yet: make version 0 and publish it (action is 'initialize')")
+        if self.sync_every > 1 and self.action == "train":  # the newest version may have no weights
+            if self.rank == 0:
+                self.reconnect()
+            else:
+                self._await_weights()
         if self._load_version < self.newest and self.version < self.newest and not self._ahead:
             return self._load_skipped()
         found = self.weights()
         self.action = "train"
         return found
+
+    def _await_weights(self) -> None:
+        """Wait until rank 0 has made a version of the last one that has weights."""
+        deadline = time.monotonic() + self._transport.patience_s
+        while time.monotonic() < deadline and not self._transport.stopped.wait(0.1):
+            newest = int(self.state()["version"])
+            try:
+                self.state(newest + 1)
+            except errors.NotFound:
+                return
+        raise errors.Unavailable(
+            f"versions after {newest} have no weights, and rank 0 did not go on from that one within "
+            f"{self._transport.patience_s:g} s: have rank 0 load() or restore()"
+        )
 
     def _load_skipped(self) -> dict[str, Array]:
         """Versions since `_load_version` had no weights: go on from it, as the next version."""
@@ -151,7 +171,7 @@ class Client:
                 self._await(None)
             self.version = self.newest = number
             self.next = number + 1
-            self._ahead = False
+            self._ahead = self._claimed = False
         return found
 
     def optimizer(self, version: int | None = None) -> dict[str, Array]:
@@ -277,7 +297,13 @@ class Client:
                 message |= {"rank": self.rank, "world_size": self.world_size}
             if self._after[0]:
                 message |= {"after": self._after[0], "after_attempt": self._after[1]}
-        response = self._transport.call("POST", "/api/v1/batches/lease", message=message, timeout_s=wait_s + 30.0)
+        try:
+            response = self._transport.call("POST", "/api/v1/batches/lease", message=message, timeout_s=wait_s + 30.0)
+        except errors.Conflict as error:
+            if self.rank and "next" in error.detail:  # rank 0 has to publish what it went back to first
+                self._transport.stopped.wait(0.2)
+                return None
+            raise
         if response.status_code == 204:
             return None
         found = batches.parse(response.content)
@@ -287,13 +313,21 @@ class Client:
             self._transport.stopped.wait(0.05)  # another rank's publish is on its way
             return None
         self._await(None)
-        if self.version >= 0 and found.version != self.version:
+        if self.version >= 0 and (found.version != self.version or (self._claimed and self._went_back())):
             raise self._apart(found)
+        self._claimed = False
         found._held_version = self.version if self.version >= 0 else found.version
         renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
         found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
         self._open = found
         return found
+
+    def _went_back(self) -> bool:
+        """The version that rank 0 was to publish is another: an earlier one's state."""
+        try:
+            return self.state(self.version)["manifest"].get("restored_from") is not None
+        except errors.NotFound:  # it was pruned: all is well since
+            return False
 
     def _apart(self, found: Batch) -> errors.Conflict:
         """What is wrong where a batch starts from another version than this rank holds."""
@@ -350,6 +384,7 @@ class Client:
             self.next = committed + 1
             self.action = "train"
             self._after = (done.lease, done.attempt)
+            self._claimed = self.rank > 0
 
     # Ends of a train step
 
@@ -397,6 +432,12 @@ class Client:
         if self.rank:
             self._end(batch, batch.version + 1)
             return batch.version + 1
+        if (batch.version + 1) % self.sync_every == 0:
+            raise errors.Conflict(
+                f"version {batch.version + 1} goes to the engines (every {self.sync_every}), which need its weights: "
+                "publish the batch instead",
+                detail={"version": batch.version + 1, "sync_every": self.sync_every},
+            )
         message = {"trainer": self.trainer, "attempt": batch.attempt, **_stamps(batch), **_metrics(metrics)}
         try:
             reply = self._transport.post(f"/api/v1/batches/{batch.lease}/ack", message)
@@ -428,7 +469,7 @@ class Client:
             message = {**self._manifest(made, None, None), "restored_from": version}
             made = int(self._send(message, "state_dict", state_dict, None, optimizer, None)["version"])
         self.version = self.newest = made
-        self.next, self.action, self._ahead = self.version + 1, "train", False
+        self.next, self.action, self._ahead, self._claimed = self.version + 1, "train", False, False
         return self.version
 
     def _nack(self, batch: Batch, reason: str, failed: bool, patience_s: float | None = None) -> None:
@@ -533,7 +574,12 @@ def _metrics(metrics: Mapping[str, float] | None) -> dict[str, dict[str, float]]
         return {}
     out: dict[str, float] = {}
     for name, value in metrics.items():
-        number = float(np.asarray(value))
+        try:
+            number = float(np.asarray(value))
+        except (TypeError, ValueError):
+            raise errors.Invalid(
+                f"the metric {name!r} is {value!r:.80}: metrics are numbers", detail={"metric": name}
+            ) from None
         if not math.isfinite(number):
             raise errors.Invalid(f"the metric {name!r} is {number}: metrics are finite", detail={"metric": name})
         out[name] = number

@@ -44,12 +44,12 @@ def widen(array: Array) -> Array:
     """float32 of a BFloat16, exactly; any other array as it is."""
     if not isinstance(array, BFloat16):
         return array
-    return (np.asarray(array).astype(np.uint32) << 16).view(np.float32)
+    return np.asarray(np.asarray(array).astype(np.uint32) << 16).view(np.float32)
 
 
 def narrow(array: Array) -> BFloat16:
     """The nearest bfloat16 of each number, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+    bits = np.asarray(array, dtype=np.float32, order="C").view(np.uint32)
     rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
     return np.where(nan, (bits >> 16).astype(np.uint16) | 0x40, rounded).astype(np.uint16).view(BFloat16)
@@ -64,11 +64,14 @@ def to_numpy(name: str, value: Any) -> Array:
 
         array = from_torch(value)
     elif hasattr(value, "__array__"):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except Exception as error:
+            raise Invalid(f"tensor {name!r} is a {type(value).__name__} of which there is no array: {error}") from error
     else:
         raise Invalid(f"tensor {name!r} is a {type(value).__name__}: want a numpy, torch or jax array")
     if array.dtype.name == "bfloat16":  # ml_dtypes, which jax brings
-        array = np.ascontiguousarray(array).view(np.uint16).view(BFloat16)
+        array = np.asarray(array, order="C").view(np.uint16).view(BFloat16)
     if not isinstance(array, BFloat16) and array.dtype.newbyteorder("<") not in _OF_DTYPE:
         raise Invalid(
             f"tensor {name!r} has the type {array.dtype}, which cannot be published: want one of "
