@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/spelling"
 )
 
 // depthMax bounds the nesting of a JSON body. No message needs more than a few levels.
@@ -79,7 +80,7 @@ func jsonRefusal(err error, message any) error {
 		}
 		known := fieldNames(message)
 		refusal := protocol.Refuse(protocol.CodeInvalid, "unknown field %.100q: want %s", name, strings.Join(known, ", ")).With("field", clip(name))
-		if near := nearest(name, known); near != "" {
+		if near := spelling.Nearest(name, known); near != "" {
 			refusal.Message = fmt.Sprintf("unknown field %.100q: did you mean %q?", name, near)
 			refusal.With("nearest", near)
 		}
@@ -132,41 +133,6 @@ func fieldNames(message any) []string {
 	}
 	collect(reflect.TypeOf(message))
 	return names
-}
-
-// nearest returns the candidate that takes the fewest edits, "" if all take too many.
-func nearest(word string, candidates []string) string {
-	best, fewest := "", 1+len(word)/3
-	for _, candidate := range candidates {
-		if n := edits(word, candidate); n <= fewest && (best == "" || n < fewest) {
-			best, fewest = candidate, n
-		}
-	}
-	return best
-}
-
-// edits counts the insertions, deletions and replacements from one word to another.
-func edits(a, b string) int {
-	if len(a) > 100 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // depth is how deeply brackets nest outside of texts.

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // lossMaxS is the latest end of a planned loss, in seconds from the start: the
@@ -191,7 +193,7 @@ func (v *validator) faults() {
 		switch {
 		case !slices.Contains(names, loss.Engine):
 			err := v.config.problem(key+"engine", valueText(loss.Engine), "is no engine of the document", strings.Join(names, ", "))
-			err.Nearest = nearest(loss.Engine, names)
+			err.Nearest = spelling.Nearest(loss.Engine, names)
 			v.errs = append(v.errs, err)
 		case loss.DownS == 0:
 			gone[loss.Engine] = true

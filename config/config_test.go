@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/spelling"
 )
 
 // TestDocuments runs the scripts of testdata. A case is a document, with
@@ -303,8 +304,8 @@ func TestNearest(t *testing.T) {
 		"group_szie": "group_size", "groupsize": "group_size", "concurency": "concurrency",
 		"strat": "start", "sede": "seed", "zzz": "", "a": "", "": "",
 	} {
-		if got := nearest(word, candidates); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		if got := spelling.Nearest(word, candidates); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
 		}
 	}
 }

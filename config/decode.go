@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // documentBytesMax bounds a document: a larger one is no config.
@@ -190,7 +192,7 @@ func (d *decoder) unknown(node ast.Node, key string, fields []field, path string
 		d.fail(node, full, "", "is not available yet", "", "")
 		return
 	}
-	near := nearest(key, keysOf(fields))
+	near := spelling.Nearest(key, keysOf(fields))
 	if near == "" {
 		// The right key in the wrong section.
 		if paths := pathsTo(key, "", document); len(paths) > 0 {

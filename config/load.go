@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // Load reads a document, applies overrides in order, fills in defaults and
@@ -228,7 +230,7 @@ func unknownOverride(path, section, key, rest string, fields []field) *Error {
 		return &Error{File: overrideFile, Key: path, Problem: "is not available yet"}
 	}
 	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
-	if near := nearest(key, keysOf(fields)); near != "" {
+	if near := spelling.Nearest(key, keysOf(fields)); near != "" {
 		err.Nearest = strings.TrimSuffix(join(join(section, near), rest), ".")
 	} else if paths := pathsTo(key, "", document); len(paths) > 0 {
 		err.Nearest = paths[0]

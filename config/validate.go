@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // Validate reports everything a resolved Config cannot be run, simulated or
@@ -126,7 +128,7 @@ func (v *validator) word(known field, word, path string) {
 	if slices.Contains(known.later, word) {
 		err.Problem = "is not available yet"
 	} else {
-		err.Nearest = nearest(word, known.words)
+		err.Nearest = spelling.Nearest(word, known.words)
 	}
 	v.errs = append(v.errs, err)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // Options are the parts of a task that a config may set. A task ignores those
@@ -64,27 +66,6 @@ func New(name string, o Options) (Task, error) {
 	if make, ok := makers[name]; ok {
 		return make(o.withDefaults())
 	}
-	nearest := slices.MinFunc(Names(), func(a, b string) int { return distance(name, a) - distance(name, b) })
+	nearest := slices.MinFunc(Names(), func(a, b string) int { return spelling.Distance(name, a) - spelling.Distance(name, b) })
 	return nil, fmt.Errorf("env: no task %q; there are %s; did you mean %q?", name, strings.Join(Names(), ", "), nearest)
-}
-
-// distance is the number of single-letter edits between two names
-// (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // suffixes are what names of published weights end in without changing a shape.
@@ -48,12 +50,12 @@ func lookup(what, name string, known []string, others map[string]string) (int, e
 func nearest(wanted string, known []string, others map[string]string) []string {
 	candidates := append(slices.Clone(known), slices.Sorted(maps.Keys(others))...)
 	slices.SortStableFunc(candidates, func(a, b string) int {
-		return cmp.Or(prefixed(b, wanted)-prefixed(a, wanted), editDistance(wanted, a)-editDistance(wanted, b))
+		return cmp.Or(prefixed(b, wanted)-prefixed(a, wanted), spelling.Distance(wanted, a)-spelling.Distance(wanted, b))
 	})
-	least := editDistance(wanted, candidates[0])
+	least := spelling.Distance(wanted, candidates[0])
 	var found []string
 	for _, candidate := range candidates {
-		if prefixed(candidate, wanted) == 0 && editDistance(wanted, candidate) > least {
+		if prefixed(candidate, wanted) == 0 && spelling.Distance(wanted, candidate) > least {
 			break
 		}
 		if usual, other := others[candidate]; other {
@@ -72,24 +74,4 @@ func prefixed(name, wanted string) int {
 		return 1
 	}
 	return 0
-}
-
-// editDistance counts the insertions, deletions and substitutions between two names.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 func TestPresetCountsFollowFromTheirShapes(t *testing.T) {
@@ -135,7 +137,7 @@ func TestEditDistance(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"h100", "h200", 1}, {"same", "same", 0}} {
-		if got := editDistance(c.a, c.b); got != c.want {
+		if got := spelling.Distance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q: %d edits, want %d", c.a, c.b, got, c.want)
 		}
 	}

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headway-rl/headway/bench/python"
 )
 
 // load is what is sent through a queue.
@@ -77,10 +79,10 @@ func main() {
 }
 
 func bench(runs int, peers bool, only, out string) error {
-	var python string
+	var interpreter string
 	var missing error
 	if peers {
-		python, missing = prepare()
+		interpreter, missing = python.Prepare("queue", "Ray and TransferQueue", "ray, transfer_queue")
 	}
 	fmt.Printf("%s, %s/%s, %s, %d processors; medians of %d alternating runs\n\n", time.Now().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.Version(), runtime.NumCPU(), runs)
 	fmt.Printf("%-28s %-16s %-8s %10s %9s %12s %8s\n", "load", "queue", "durable", "groups/s", "MB/s", "CPU µs/group", "of raw")
@@ -89,7 +91,7 @@ func bench(runs int, peers bool, only, out string) error {
 		if !strings.Contains(l.name, only) {
 			continue
 		}
-		lines, err := compare(l, runs, python)
+		lines, err := compare(l, runs, interpreter)
 		if err != nil {
 			return err
 		}
@@ -119,11 +121,11 @@ type queueOf struct {
 }
 
 // compare runs all queues in turn, several times, and returns their medians.
-func compare(l load, runs int, python string) ([]line, error) {
+func compare(l load, runs int, interpreter string) ([]line, error) {
 	queues := []queueOf{{"raw JetStream", true, raw}, {"Headway", true, ours}}
-	if python != "" && l.peers {
+	if interpreter != "" && l.peers {
 		for _, name := range []string{"ray", "transferqueue"} {
-			queues = append(queues, queueOf{name, false, func(l load) (figure, error) { return peer(python, name, l) }})
+			queues = append(queues, queueOf{name, false, func(l load) (figure, error) { return peer(interpreter, name, l) }})
 		}
 	}
 	figures := make([][]figure, len(queues))

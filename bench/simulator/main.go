@@ -24,6 +24,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/headway-rl/headway/bench/python"
 )
 
 // size is a setting of the comparison: C = B rollouts.
@@ -118,13 +120,13 @@ func bench(runs int, out string) error {
 	if text, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
 		return fmt.Errorf("building headway: %w\n%s", err, text)
 	}
-	python, missing := prepare()
+	interpreter, missing := python.Prepare("simulator", "SimPy", "simpy")
 	res := result{Date: time.Now().Format(time.DateOnly), Runs: runs,
 		Machine: fmt.Sprintf("%s/%s, %s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.Version(), runtime.NumCPU())}
 	fmt.Printf("%s, %s; medians of %d runs, one core\n\n", res.Date, res.Machine, runs)
 	fmt.Printf("%7s %14s %14s %14s %8s %18s %18s %11s\n", "C = B", "events/CPU s", "events/wall s", "SimPy/CPU s", "ratio", "staleness", "SimPy", "difference")
 	for _, s := range sizes {
-		c, err := compare(program, python, s, runs)
+		c, err := compare(program, interpreter, s, runs)
 		if err != nil {
 			return err
 		}
