@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +12,10 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/weights"
 )
 
 // errDeposed ends a writer whose lease another process holds.
@@ -50,12 +51,38 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	}
 	header, began := store.Header()
 	if !began {
+		if err := p.refuseForeignWeights(); err != nil {
+			return nil, err
+		}
 		return nil, p.writeConfig()
 	}
 	if err := p.adopt(header); err != nil {
 		return nil, err
 	}
 	return p.recover(ctx)
+}
+
+// refuseForeignWeights keeps a run whose log is empty away from versions that lie in its
+// directory: they are of a run whose log is elsewhere.
+func (p *plane) refuseForeignWeights() error {
+	dir := filepath.Join(p.dir, "weights")
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	published, err := weights.Open(dir, weights.Options{ReadOnly: true})
+	if err != nil {
+		return runError("", "%w", err)
+	}
+	versions, err := published.Versions()
+	if err != nil || len(versions) == 0 || versions[len(versions)-1] == 0 {
+		return err
+	}
+	where := "the store in " + filepath.Join(p.dir, "state")
+	if url := p.cfg.Public().Store.NATS.URL; url != "" {
+		where = "the cluster at " + url
+	}
+	return usageError("name the cluster that has the run's log (--nats), restore the log from a copy, or begin under another --name",
+		"%s has versions up to %d, and %s has no log of a run called %s", dir, versions[len(versions)-1], where, p.name)
 }
 
 // acquire waits for the writer's lease; meanwhile this process stands by.
@@ -181,9 +208,6 @@ func (p *plane) recover(ctx context.Context) (*live.Resume, error) {
 	p.recovered.Store(&protocol.Recovery{SnapshotSeq: resume.SnapshotEvent, Events: resume.Events, WallS: finite(resume.Seconds), Takeover: p.takeover, Restarts: resume.Restarts})
 	for _, line := range recoveryLines(resume) {
 		p.say("%s", line)
-	}
-	if steps := p.cfg.Trainer.Steps; resume.Loop.Version() >= loop.Version(steps) {
-		return nil, usageError("begin a run under another --name", "%s has made its %d train steps", p.dir, steps)
 	}
 	return resume, nil
 }

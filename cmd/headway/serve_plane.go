@@ -129,6 +129,10 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return err
 	}
 	p.runtime.Store(run)
+	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
+		p.say("%s has made its %d train steps: whoever asks for work is told so for %d s; another run has another --name", p.dir, p.cfg.Trainer.Steps, farewellS)
+		return p.mount()
+	}
 	if err := p.mount(); err != nil {
 		return err
 	}
@@ -186,7 +190,7 @@ func (p *plane) farewell(ctx context.Context) {
 	if p.workers != nil {
 		p.workers.EndRun()
 	}
-	if p.currentState() == stateDraining || ctx.Err() != nil {
+	if p.currentState() == stateDraining || ctx.Err() != nil || p.remote == nil && p.workers == nil {
 		return
 	}
 	timer := time.NewTimer(farewellS * time.Second)
@@ -198,7 +202,7 @@ func (p *plane) farewell(ctx context.Context) {
 }
 
 // farewellS is how long a finished run is answered for: longer than a client's pause between two calls.
-const farewellS = 3
+const farewellS = 10
 
 func (p *plane) url() string {
 	scheme := "http"
