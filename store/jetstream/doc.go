@@ -37,7 +37,8 @@
 //     appended before, so that the new writer has read of it. A purge stops at the first
 //     message that this process did not account for, which a successor's are.
 //   - Snapshot: a state as of a line that it had appended, and that is in the log for good.
-//   - The mirror: lines that were in the log before it wrote them.
+//   - The mirror: with a cluster each writer makes a file of its own and renames it over the
+//     one before; what the deposed one still writes goes into a file that has no name.
 //
 // # What is bounded
 //

@@ -39,6 +39,7 @@ const logChunk = 256 << 10
 type eventLog struct {
 	mutex  sync.Mutex
 	err    error  // final
+	epoch  uint64 // of this process as the writer
 	last   uint64 // sequence of the stream's last message
 	line   int64  // lines appended
 	sent   uint64 // messages begun by this writer
@@ -339,6 +340,7 @@ func (s *Store) fenceLog(ctx context.Context, w *lease) error {
 			return err
 		}
 	}
+	l.epoch = w.epoch
 	if l.line > 0 && !l.began {
 		return l.loadHeader(ctx, s)
 	}

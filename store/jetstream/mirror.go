@@ -23,9 +23,16 @@ const (
 )
 
 // mirror writes the log's lines to a file as well. A nil mirror does nothing.
+//
+// The file of an embedded server's run is locked, and goes on where it ended. With a cluster
+// the writer before may be alive, and may hold the file open: it hangs, or is cut off. There
+// every writer makes a file of its own and renames it over the one before, so that what a
+// deposed one still writes goes into a file without a name.
 type mirror struct {
 	store *Store
 	path  string
+	epoch uint64 // the writer's
+	own   bool   // every writer has a file of its own
 	file  *os.File
 	lock  *lock.Lock
 
@@ -34,7 +41,8 @@ type mirror struct {
 	offered int64  // appended to the log
 	waiting []byte // offered, and not in the file, unless behind
 	behind  bool   // the file has to be completed from the log
-	dead    bool   // and cannot be
+	placed  bool   // the file is the one at path
+	dead    bool   // the file is written no more
 	ending  bool
 	wake    chan struct{}
 	done    chan struct{}
@@ -45,43 +53,66 @@ func openMirror(s *Store) (*mirror, error) {
 	if s.options.TracePath == "" {
 		return nil, nil
 	}
-	m := &mirror{store: s, path: s.options.TracePath, offered: s.events.lines(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	m := &mirror{store: s, path: s.options.TracePath, epoch: s.events.epoch, own: s.embedded == nil,
+		offered: s.events.lines(), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
-	if m.lock, err = lock.Take(m.path+".lock", m.path); err != nil {
-		return nil, err
+	if m.own {
+		err = m.place()
+	} else {
+		err = m.open()
 	}
-	if m.file, err = os.OpenFile(m.path, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
-		err = m.measure()
+	if m.own && err != nil && !errors.Is(err, errForeignMirror) {
+		// The run goes on without it, as it does where the mirror cannot be written later on.
+		s.options.Logf("store: the mirror %s: %v; it is completed when it can be written", m.path, err)
+		m.behind, err = true, nil
+		m.poke()
 	}
 	if err != nil {
 		m.free()
-		return nil, fmt.Errorf("store: the log's mirror: %w", err)
-	}
-	if err := m.complete(); err != nil {
-		m.free()
-		return nil, fmt.Errorf("store: completing the log's mirror %s: %w", m.path, err)
+		return nil, err
 	}
 	s.wait.Add(1)
 	go m.run()
 	return m, nil
 }
 
+// open locks and opens the file at path, which no other process writes, and completes it.
+func (m *mirror) open() (err error) {
+	if m.lock, err = lock.Take(m.path+".lock", m.path); err != nil {
+		return err
+	}
+	if m.file, err = os.OpenFile(m.path, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
+		err = m.measure()
+	}
+	if err != nil {
+		return fmt.Errorf("store: the log's mirror: %w", err)
+	}
+	if err := m.complete(); err != nil {
+		return fmt.Errorf("store: completing the log's mirror %s: %w", m.path, err)
+	}
+	m.placed = true
+	return nil
+}
+
 // measure counts the file's lines and cuts what follows the last.
 func (m *mirror) measure() error {
 	r := bufio.NewReaderSize(m.file, 1<<20)
-	var end, at int64
+	var lines, end, at int64
 	for {
 		part, err := r.ReadSlice('\n')
 		at += int64(len(part))
 		switch {
 		case err == nil:
-			m.lines++
+			lines++
 			end = at
 		case errors.Is(err, io.EOF):
 			if err := m.file.Truncate(end); err != nil {
 				return err
 			}
 			_, err := m.file.Seek(end, io.SeekStart)
+			m.mutex.Lock()
+			m.lines = lines
+			m.mutex.Unlock()
 			return err
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
@@ -89,24 +120,35 @@ func (m *mirror) measure() error {
 	}
 }
 
+// errForeignMirror says that the file at path is not a beginning of the log.
+var errForeignMirror = errors.New("it is another run's, or the log lost its end; move it away")
+
 // complete brings the file up to the log. Where the log has given up lines that the file
 // lacks, the file stays as it is from then on.
 func (m *mirror) complete() error {
-	if m.lines > m.offered {
-		return fmt.Errorf("it has %d lines and the log %d: it is another run's, or the log lost its end; move it away", m.lines, m.offered)
+	m.mutex.Lock()
+	lines, offered := m.lines, m.offered
+	m.mutex.Unlock()
+	if lines > offered {
+		return fmt.Errorf("it has %d lines and the log %d: %w", lines, offered, errForeignMirror)
 	}
-	for m.lines < m.offered {
-		err := m.catchUp()
-		if errors.Is(err, live.ErrLogTrimmed) {
-			m.store.options.Logf("store: the mirror %s ends with line %d and is not completed: %v", m.path, m.lines, err)
-			m.dead = true
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	if lines == offered {
+		return nil
 	}
-	return nil
+	err := m.catchUp()
+	if errors.Is(err, live.ErrLogTrimmed) {
+		m.end(err)
+		return nil
+	}
+	return err
+}
+
+// end says that the file is written no more, and why.
+func (m *mirror) end(why error) {
+	m.store.options.Logf("store: the mirror %s is not completed: %v", m.path, why)
+	m.mutex.Lock()
+	m.dead, m.waiting = true, nil
+	m.mutex.Unlock()
 }
 
 // catchUp copies lines from the log to the file.
@@ -198,23 +240,20 @@ func (m *mirror) run() {
 			return
 		}
 		m.mutex.Lock()
-		behind, dead, ending := m.behind, m.dead, m.ending
+		ending := m.ending
 		text := m.waiting
 		m.waiting = spare[:0]
 		m.mutex.Unlock()
 		spare = text
-		err := error(nil)
-		if behind && !dead {
-			err = m.catchUp()
-		} else if !dead {
-			err = m.write(text)
-		}
+		err := m.put(text)
 		switch {
+		case errors.Is(err, ErrFenced):
+			m.end(err)
+			if l := m.store.lease.Load(); l != nil {
+				l.fence()
+			}
 		case errors.Is(err, live.ErrLogTrimmed):
-			m.store.options.Logf("store: the mirror %s is not completed: %v", m.path, err)
-			m.mutex.Lock()
-			m.dead = true
-			m.mutex.Unlock()
+			m.end(err)
 		case err != nil:
 			if !failing {
 				m.store.options.Logf("store: the mirror %s: %v; it is completed when it can be written again", m.path, err)
@@ -229,7 +268,7 @@ func (m *mirror) run() {
 		}
 		failing = err != nil
 		m.mutex.Lock()
-		finished := m.ending && (m.dead || m.lines >= m.offered)
+		finished := m.ending && (m.dead || m.placed && m.lines >= m.offered)
 		m.mutex.Unlock()
 		if finished {
 			return
@@ -240,6 +279,25 @@ func (m *mirror) run() {
 	}
 }
 
+// put writes what was offered last, or what the file lacks, into the file at path.
+func (m *mirror) put(text []byte) error {
+	m.mutex.Lock()
+	behind, dead := m.behind, m.dead
+	m.mutex.Unlock()
+	switch {
+	case dead:
+		return nil
+	case m.own && !m.isPlaced():
+		m.mutex.Lock()
+		m.behind, m.waiting = true, nil // what was offered is in the log
+		m.mutex.Unlock()
+		return m.place()
+	case behind:
+		return m.catchUp()
+	}
+	return m.write(text)
+}
+
 // covered returns how many of the first line lines the mirror has, or needs no more.
 func (m *mirror) covered(line int64) int64 {
 	if m == nil {
@@ -247,8 +305,11 @@ func (m *mirror) covered(line int64) int64 {
 	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.dead {
+	switch {
+	case m.dead:
 		return line
+	case !m.placed:
+		return 0
 	}
 	return min(line, m.lines)
 }
@@ -266,7 +327,7 @@ func (m *mirror) close() error {
 	defer m.free()
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if !m.dead && m.lines < m.offered {
+	if !m.dead && (m.lines < m.offered || !m.placed) {
 		return fmt.Errorf("store: the mirror %s has %d of the log's %d lines; it is completed when the run is opened again", m.path, m.lines, m.offered)
 	}
 	return nil

@@ -106,7 +106,9 @@ func (s *Store) purge(ctx context.Context, stream jetstream.Stream, what jetstre
 // trim gives up the log's messages that hold none of the lines after line, nor any that the
 // mirror lacks. The last message stays: it says where the log is.
 func (s *Store) trim(ctx context.Context, line int64) error {
-	line = s.mirror.covered(line)
+	if line = s.mirror.covered(line); line < 1 {
+		return nil
+	}
 	seq, err := s.seekLine(ctx, line+1)
 	if err != nil {
 		return err

@@ -1,0 +1,114 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/store/storetest"
+	"github.com/headway-rl/headway/trace"
+)
+
+// logText is all that the log has.
+func logText(t *testing.T, s *Store) []byte {
+	t.Helper()
+	r, err := s.ReadLog(0)
+	must(t, err)
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	must(t, err)
+	return text
+}
+
+// checkMirror compares a closed store's mirror with the log, byte for byte.
+func checkMirror(t *testing.T, path string, log []byte) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(got, log) {
+		t.Errorf("the mirror has %d bytes and %d lines, the log %d and %d:\n%s\nwant\n%s", len(got), bytes.Count(got, newline), len(log), bytes.Count(log, newline), got, log)
+	}
+	if left, _ := filepath.Glob(path + ".*" + mirrorSuffix); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A writer that hangs is no obstacle to a standby in the same directory, and when it comes
+// back it does not touch its successor's mirror: not with what it still has to write, not as
+// it finds that the file is another one, and not by a rename that it was about to do.
+func TestMirrorOfADeposedWriter(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, trace.FileName)
+	o := Options{URL: startServer(t, nil), Run: "hangs", WriterTTL: 200 * time.Millisecond, TracePath: path}
+	first := open(t, o)
+	held := first.mirror.file
+	enc := begin(t, first)
+	must(t, first.Append([][]byte{storetest.Event(enc, 1), storetest.Event(enc, 2)}))
+	deposed := first.lease.Load()
+	deposed.cancel() // it renews no more, and believes that it has the lease
+	<-deposed.done
+
+	standby := open(t, o)
+	must(t, standby.Append([][]byte{storetest.Event(enc, 3), storetest.Event(enc, 4)}))
+
+	// What the old one had in hand, and what is not in the log: its file has no name by now.
+	stale := *enc
+	mine := storetest.Event(&stale, 9)
+	_, err := held.Write(mine)
+	must(t, err)
+	if err := first.Append([][]byte{mine}); !errors.Is(err, ErrFenced) {
+		t.Errorf("a deposed writer's append: %v", err)
+	}
+	first.mirror.offer(enc.Position().Line+1, mine)
+	must(t, first.Close())
+	if !first.mirror.dead {
+		t.Error("a deposed writer's mirror took its place again")
+	}
+	must(t, standby.Append([][]byte{storetest.Event(enc, 5)}))
+
+	// One that was stopped between its last question and the rename.
+	must(t, os.WriteFile(path+".1"+mirrorSuffix, mine, 0o644))
+	must(t, os.Rename(path+".1"+mirrorSuffix, path))
+	must(t, os.WriteFile(path+".2"+mirrorSuffix, mine, 0o644))
+	must(t, standby.Append([][]byte{storetest.Event(enc, 6)}))
+	log := logText(t, standby)
+	must(t, standby.Close())
+	checkMirror(t, path, log)
+
+	// The run goes on from it, and one on another machine begins a mirror of its own.
+	third := open(t, o)
+	must(t, third.Append([][]byte{storetest.Event(enc, 7)}))
+	log = logText(t, third)
+	must(t, third.Close())
+	checkMirror(t, path, log)
+	o.TracePath = filepath.Join(t.TempDir(), trace.FileName)
+	must(t, open(t, o).Close())
+	checkMirror(t, o.TracePath, log)
+}
+
+// A mirror that cannot be made keeps nobody from taking the run over; it is made later. While
+// it is missing the log gives nothing up.
+func TestMirrorIsMadeLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	path := filepath.Join(dir, trace.FileName)
+	s, err := Open(t.Context(), Options{URL: startServer(t, nil), Run: "later", TracePath: path, Logf: t.Logf})
+	must(t, err)
+	defer s.Close()
+	_, _, err = s.Acquire(context.Background(), "a test")
+	must(t, err)
+	enc := begin(t, s)
+	for i := range 20 {
+		must(t, s.Append([][]byte{storetest.Event(enc, int64(i))}))
+	}
+	must(t, s.Snapshot(5, []byte("five")))
+	must(t, s.Snapshot(15, []byte("fifteen")))
+	log := logText(t, s)
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, s.Close())
+	checkMirror(t, path, log)
+}
