@@ -20,18 +20,6 @@ from collections import Counter
 from typing import Any
 
 
-def lines(path: pathlib.Path) -> list[dict[str, Any]]:
-    """The JSON lines of a file; a torn last one, of a process that was killed, is left out."""
-    out = []
-    for text in path.read_bytes().split(b"\n"):
-        try:
-            out.append(json.loads(text))
-        except ValueError:
-            if text:
-                out.append({"torn": len(text)})
-    return [line for line in out if not (isinstance(line, dict) and "torn" in line)]
-
-
 class Audit:
     """What was found, and what is wrong with it."""
 
@@ -45,6 +33,19 @@ class Audit:
             self.problems.append(problem)
 
 
+def lines(audit: Audit, path: pathlib.Path) -> list[Any]:
+    """The JSON lines of a file. One may be torn for every time its writer was killed: what follows it is whole."""
+    out, torn = [], 0
+    for text in path.read_bytes().split(b"\n"):
+        try:
+            if text:
+                out.append(json.loads(text))
+        except ValueError:
+            torn += 1
+    audit.expect(torn == 0 or path.suffix == ".jsonl", f"{path.name} has {torn} lines that are no JSON")
+    return out
+
+
 def read_log(audit: Audit, run: pathlib.Path) -> dict[str, Any]:
     """What the log says of attempts, groups, batches and versions."""
     started: Counter[tuple[int, int, int]] = Counter()
@@ -52,10 +53,11 @@ def read_log(audit: Audit, run: pathlib.Path) -> dict[str, Any]:
     scored: dict[tuple[int, int, int], int] = {}
     trained: Counter[int] = Counter()
     ended: Counter[int] = Counter()
+    ends: Counter[str] = Counter()  # rollouts of groups that ended untrained, by how
     leased: dict[int, set[int]] = {}
     steps: dict[int, int] = {}  # version by lease
     batch, rollouts_trained, end, recovered = 0, 0, None, 0
-    for at, line in enumerate(lines(run / "trace.ndjson")):
+    for at, line in enumerate(lines(audit, run / "trace.ndjson")):
         sample = (line.get("g", 0), line.get("s", 0))
         attempt = (*sample, line.get("attempt", 0))
         match line.get("a") or line.get("e") or line.get("note"):
@@ -65,6 +67,7 @@ def read_log(audit: Audit, run: pathlib.Path) -> dict[str, Any]:
                 started[attempt] += 1
                 started_at.setdefault(sample, []).append((at, attempt[2]))
             case "rollout-scored":
+                audit.expect(attempt not in scored, f"attempt {attempt} was scored twice")
                 scored.setdefault(attempt, at)
             case "group-leased":
                 leased.setdefault(line["lease"], set()).add(line["g"])
@@ -73,6 +76,7 @@ def read_log(audit: Audit, run: pathlib.Path) -> dict[str, Any]:
                 rollouts_trained += line["count"]
             case "group-ended":
                 ended[line["g"]] += 1
+                ends[line["end"]] += line.get("count", 0)
             case "train-step-ended":
                 audit.expect(line["lease"] not in steps, f"lease {line['lease']} ends two train steps")
                 steps[line["lease"]] = line["v"]
@@ -87,7 +91,8 @@ def read_log(audit: Audit, run: pathlib.Path) -> dict[str, Any]:
     for group, n in (trained + ended).items():
         audit.expect(n == 1, f"group {group} ended {n} times")
     audit.figures.update(attempts=len(started), groups_trained=len(trained), groups_ended=len(ended), train_steps=len(steps), recoveries=recovered)
-    return {"started_at": started_at, "scored": scored, "leased": leased, "steps": steps, "batch": batch, "trained": rollouts_trained, "end": end}
+    return {"started_at": started_at, "scored": scored, "leased": leased, "steps": steps, "batch": batch, "trained": rollouts_trained, "end": end,
+            "groups": {g for g, _ in started_at}, "ended_groups": set(trained) | set(ended), "ends": ends, "trained_groups": set(trained)}
 
 
 def check_ledger(audit: Audit, log: dict[str, Any]) -> None:
@@ -107,7 +112,15 @@ def check_ledger(audit: Audit, log: dict[str, Any]) -> None:
     unwritten = {"attempts": ledger["admitted"] - audit.figures["attempts"], "trained": made - log["trained"]}
     for what, n in unwritten.items():
         audit.expect(0 <= n <= 4 * log["batch"] * crashes, f"{n} more {what} in the ledger than in the log, after {crashes} crashes")
-    audit.figures.update(ledger=ledger, in_the_ledger_alone=unwritten)
+    # Every group that was opened has ended, or is one of those that are there still.
+    open_groups = len(log["groups"] - log["ended_groups"])
+    missing = open_groups - end["live_groups"]
+    audit.expect(0 <= missing <= 8 * crashes, f"{open_groups} groups have no end in the log, {end['live_groups']} are there: {missing} ends are lost, after {crashes} crashes")
+    # Rollouts whose group ended untrained had been scored and count under that end.
+    for how, n in log["ends"].items():
+        short = ledger.get(how, 0) - n
+        audit.expect(how == "failed" or 0 <= short <= 4 * log["batch"] * crashes, f"the ledger has {ledger.get(how, 0)} rollouts {how}, the log {n}")
+    audit.figures.update(ledger=ledger, in_the_ledger_alone={**unwritten, "groups": missing})
 
 
 def check_versions(audit: Audit, run: pathlib.Path, log: dict[str, Any]) -> dict[int, int]:
@@ -132,7 +145,7 @@ def check_trainer(audit: Audit, journal: pathlib.Path, leases: dict[int, int], l
     """What the trainer wrote down against the manifests and the log."""
     published: dict[int, dict[str, Any]] = {}
     counts: Counter[str] = Counter()
-    for line in lines(journal):
+    for line in lines(audit, journal):
         counts[line["event"]] += 1
         if line["event"] == "leased":
             known = log["leased"].get(line["lease"], set())
@@ -141,6 +154,10 @@ def check_trainer(audit: Audit, journal: pathlib.Path, leases: dict[int, int], l
             audit.expect(line["lease"] not in published, f"the trainer published lease {line['lease']} twice")
             published[line["lease"]] = line
             audit.expect(leases.get(line["version"]) == line["lease"], f"version {line['version']} was acknowledged for lease {line['lease']}, its manifest names {leases.get(line['version'])}")
+    # Whatever was published by lease is among the manifests, and the trainer knows of all but those whose reply
+    # was lost with its process or its connection.
+    unknown = [lease for lease in leases.values() if lease and lease not in published]
+    audit.expect(len(unknown) <= counts["connected"] + counts["lost"] + audit.figures["recoveries"] + 1, f"{len(unknown)} versions that the trainer was not told of")
     groups = Counter(g for line in published.values() for g in line["groups"])
     audit.expect(max(groups.values(), default=0) <= 1, f"groups trained twice: {[g for g, n in groups.items() if n > 1][:10]}")
     audit.expect(bool(published), "the trainer published nothing")
@@ -151,13 +168,16 @@ def check_workers(audit: Audit, journals: list[pathlib.Path], log: dict[str, Any
     """No acknowledged rollout is lost."""
     acknowledged, lost = 0, []
     for journal in journals:
-        for group, sample, attempt in lines(journal):
+        for group, sample, attempt in lines(audit, journal):
             acknowledged += 1
             at = log["scored"].get((group, sample, attempt))
             again = [line for line, other in log["started_at"].get((group, sample), []) if other > attempt]
             if at is None or again:
                 lost.append((group, sample, attempt))
     audit.expect(acknowledged > 0, "no rollout was acknowledged")
+    # A worker writes a rollout down when it is told; killed in between, it knows less, never more.
+    counted = len(log["scored"])
+    audit.expect(acknowledged >= counted * 0.8, f"the workers wrote down {acknowledged} rollouts, the log counts {counted}")
     audit.expect(not lost, f"{len(lost)} acknowledged rollouts were lost: {lost[:10]}")
     audit.figures.update(acknowledged=acknowledged)
 
