@@ -170,9 +170,9 @@ def test_ended_twice(server: Server) -> None:
 def test_nack(server: Server) -> None:
     with loaded(server) as hw:
         for batch in hw.batches():
-            hw.nack(batch, "out of memory", failed=True)
+            hw.nack(batch, "out of memory" * 1000, failed=True)
     said = server.seen("/api/v1/batches/11/nack")
-    assert [(r.json["reason"], r.json["failed"]) for r in said] == [("out of memory", True)]
+    assert [(r.json["reason"], r.json["failed"]) for r in said] == [(("out of memory" * 1000)[:4096], True)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,15 @@ def test_reconnects() -> None:
         assert metrics.follow(server.url, lambda step, said: seen.append((step, said))) == 2
         assert server.requests[1].headers["Last-Event-ID"] == "1"
     assert seen == [(1, {"a/b": 2.0}), (2, {"a/b": 3.0})]
+
+
+def test_a_silent_server() -> None:
+    """One that takes the connection and never says anything is not waited for longer than the patience."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(4)
+        with pytest.raises(headway.Unavailable, match="silent for 0.3 s"):
+            metrics.follow(f"http://127.0.0.1:{silent.getsockname()[1]}", patience_s=0.3)
 
 
 def test_figures() -> None:

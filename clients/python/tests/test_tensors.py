@@ -112,3 +112,23 @@ def test_damaged() -> None:
     overlapping = content.replace(b"[0,80]", b"[8,88]")
     with pytest.raises(headway.Invalid):
         tensors.decode(overlapping, "it")
+
+
+def test_no_tensor_of_torch() -> None:
+    """What cannot be published is named."""
+    torch = pytest.importorskip("torch")
+    for value in (torch.eye(3).to_sparse(), torch.empty(3, device="meta"), torch.ones(2).to(torch.float8_e4m3fn)):
+        with pytest.raises(headway.Invalid, match="tensor 'w' cannot be published"):
+            tensors.File("m", {"w": value})
+
+
+def test_optimizer_of_another_module() -> None:
+    torch = pytest.importorskip("torch")
+    from headway.torch import optimizer_state
+
+    head = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(head.parameters())
+    head(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    with pytest.raises(headway.Invalid, match=r"shape \[1, 2\] that the model does not name"):
+        optimizer_state(optimizer, torch.nn.Linear(2, 2))

@@ -76,6 +76,11 @@ def test_failures_are_reported(serve: Start) -> None:
 
     @headway.environment("reverse")
     def flaky(task: headway.Task, sample: Callable[..., headway.Sampled]) -> float:
+        if task.attempt == 1 and task.sample in (1, 2):
+            seen.append(task.id)
+            if task.sample == 1:
+                return 0.5  # refused by the server: nothing was sampled
+            sys.exit("an environment may not")
         sample([0, *word_of(task), 1], 6)
         if task.attempt == 1 and task.sample == 0:
             seen.append(task.id)
@@ -214,7 +219,7 @@ def test_as_many_as_said(serve: Start, asynchronous: bool) -> None:
 @pytest.mark.parametrize(
     ("played", "message"),
     [
-        (None, "want a number"), (True, "want a number"), ("1", "want a number"), (float("inf"), "finite"),
+        (1e300, "float32"), (None, "want a number"), (True, "want a number"), ("1", "want a number"), (float("inf"), "finite"),
         (headway.Result(1, tokens=[1, 2], loss_mask=[0, 1], logprobs=[0.0]), "one length"),
         (headway.Result(1, tokens=[1], loss_mask=[1], logprobs=[float("nan")], versions=[0]), "not finite"),
     ],

@@ -117,7 +117,10 @@ class Worker:
             if said is None or not task.wanted:
                 self.given_up += 1
                 return
-            self._transport.post(f"/api/v1/rollouts/{task.id}/finish", {"worker": self.name, **said}, timeout_s=120.0)
+            try:
+                self._finish(task, said)
+            except (errors.Invalid, errors.TooLarge) as error:
+                self._finish(task, self._failure(task, error, "environment"))
             self.finished += 1
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict) as error:
             self.given_up += 1
@@ -129,6 +132,15 @@ class Worker:
             with self._lock:
                 self._running.pop(task.id, None)
             self._free.release()
+
+    def _finish(self, task: Task, said: dict[str, Any]) -> None:
+        self._transport.post(f"/api/v1/rollouts/{task.id}/finish", {"worker": self.name, **said}, timeout_s=120.0)
+
+    def _failure(self, task: Task, error: BaseException, reason: str) -> dict[str, Any]:
+        """What a finish says of a rollout that came to nothing."""
+        self.failed += 1
+        _log.warning("%s failed: %r", task.id, error)
+        return {"reward": 0.0, "failed": f"{type(error).__name__}: {error}"[:1000], "reason": reason}
 
     def _outcome(self, task: Task, loop: asyncio.AbstractEventLoop) -> dict[str, Any] | None:
         found = self._environments.get(task.environment)
@@ -144,14 +156,9 @@ class Worker:
         except (Unwanted, errors.LeaseExpired):
             return None
         except TimeoutError as error:
-            said, reason = error, "timeout"
-        except Exception as error:
-            said, reason = error, "environment"  # type: ignore[assignment]
-            if self._closing.is_set():
-                return None
-        self.failed += 1
-        _log.warning("%s failed: %r", task.id, said)
-        return {"reward": 0.0, "failed": f"{type(said).__name__}: {said}"[:1000], "reason": reason}
+            return self._failure(task, error, "timeout")
+        except (Exception, SystemExit) as error:
+            return None if self._closing.is_set() else self._failure(task, error, "environment")
 
     def _touch(self) -> None:
         """Keep the claims of what is being played, and learn which are not wanted any more."""
@@ -203,4 +210,7 @@ async def _await(found: Environment, task: Task, sample: Sampler) -> Any:
     async def sampled(prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
         return await asyncio.wrap_future(_in_thread(sample, prompt_ids, max_tokens))
 
-    return await found(task, sampled)
+    try:
+        return await found(task, sampled)
+    except SystemExit as error:  # it would end the event loop
+        raise RuntimeError(repr(error)) from error

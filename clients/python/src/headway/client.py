@@ -25,6 +25,7 @@ from .tensors import Array
 from .transport import Transport, refusal
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+_REASON_BYTES_MAX = 4096  # the server's bound
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 
 
@@ -473,6 +474,7 @@ class Client:
         return self.version
 
     def _nack(self, batch: Batch, reason: str, failed: bool, patience_s: float | None = None) -> None:
+        reason = reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
         message = {"trainer": self.trainer, "attempt": batch.attempt, "reason": reason, "failed": failed}
         self._transport.post(f"/api/v1/batches/{batch.lease}/nack", message, patience_s=patience_s)
 

@@ -9,12 +9,15 @@ import json
 import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import errors
 from .transport import Transport, refusal
 
+#: A stream that is quiet for so long has broken: the server says something every 15 s.
+_SILENCE_S = 20.0
 #: Takes the train step and its figures by name.
 Sink = Callable[[int, dict[str, float]], None]
 
@@ -23,25 +26,36 @@ def events(
     url: str | Sequence[str], *, token: str | None = None, verify: bool | str = True,
     stop: threading.Event | None = None, patience_s: float = 600.0,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """The live events of a control plane, over restarts of it, until the run is over or `stop` is set."""
+    """The live events of a control plane, over restarts of it, until the run is over or `stop` is set.
+
+    `stop` is seen with the next event, or after 20 s. `patience_s` is how long a server may say nothing.
+    """
     ended = stop or threading.Event()
     transport = Transport(
         url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), verify=verify, stopped=ended
     )
-    quiet_s, last = 0.0, ""
+    word, last = time.monotonic(), ""
+
+    def heard(lines: Iterator[str]) -> Iterator[str]:
+        nonlocal word
+        for line in lines:
+            word = time.monotonic()
+            yield line
+
     try:
         while not ended.is_set():
             try:
                 headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
-                with transport.stream("/api/v1/stream", headers=headers) as response:
+                with transport.stream(
+                    "/api/v1/stream", headers=headers, timeout_s=min(_SILENCE_S, patience_s)
+                ) as response:
                     if response.status_code == 205:
                         return
                     if response.status_code != 200:
                         response.read()
                         raise refusal(response)
-                    for seen, event in _parse(response.iter_lines(), last):
+                    for seen, event in _parse(heard(response.iter_lines()), last):
                         last = seen
-                        quiet_s = 0.0
                         yield event
                         if ended.is_set() or event.get("state") in ("stopped", "failed"):
                             return
@@ -54,8 +68,7 @@ def events(
                 if not isinstance(error, httpx.TransportError):
                     raise
             transport.another()
-            quiet_s += 0.5
-            if quiet_s > patience_s:
+            if time.monotonic() - word > patience_s:
                 raise errors.Unavailable(f"the stream of {url} was silent for {patience_s:g} s")
             ended.wait(0.5)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class Result:
 
 
 Play = Callable[..., Any]
+_REWARD_MAX = 3.4028234663852886e38
 
 
 class Sampler:
@@ -95,7 +97,8 @@ class Sampler:
             raise errors.Invalid(f"sample of {max_tokens} tokens after {len(prompt_ids)}: want at least one of each")
         turn, self._turn = self._turn, self._turn + 1
         message = {
-            "worker": self._worker, "turn": turn, "prompt": [int(t) for t in prompt_ids], "max_tokens": int(max_tokens),
+            "worker": self._worker, "turn": turn, "prompt": [operator.index(t) for t in prompt_ids],
+            "max_tokens": int(max_tokens),
         }  # fmt: skip
         reply = self._transport.post(f"/api/v1/rollouts/{self._task.id}/sample", message, timeout_s=600.0)
         return Sampled(
@@ -141,8 +144,8 @@ def ending(played: object) -> dict[str, Any]:
             raise errors.Invalid(f"play returned {played!r}: want a number or a headway.Result")
         result = Result(float(played))
     reward = float(result.reward)
-    if not math.isfinite(reward):
-        raise errors.Invalid(f"play returned the reward {reward}: want a finite number")
+    if not abs(reward) <= _REWARD_MAX:
+        raise errors.Invalid(f"play returned the reward {reward}: want a finite number that a float32 can be")
     said: dict[str, Any] = {"reward": reward, "exact": bool(result.exact)}
     for key in ("prompt_text", "response_text", "answer_text"):
         if getattr(result, key):

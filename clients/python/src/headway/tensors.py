@@ -62,7 +62,11 @@ def to_numpy(name: str, value: Any) -> Array:
     elif type(value).__module__.partition(".")[0] == "torch":
         from .torch import to_numpy as from_torch
 
-        array = from_torch(value)
+        try:
+            array = from_torch(value)
+        except Exception as error:  # sparse, meta, float8 and others
+            said = error.message if isinstance(error, Invalid) else error
+            raise Invalid(f"tensor {name!r} cannot be published: {said}") from error
     elif hasattr(value, "__array__"):
         try:
             array = np.asarray(value)
@@ -138,7 +142,7 @@ def check_finite(tensors: Mapping[str, Array], what: str) -> None:
                 at = tuple(int(i) for i in np.unravel_index(int(bad.argmax()), array.shape))
                 raise Invalid(
                     f"{what} tensor {name!r} holds {int(bad.sum())} of {array.size} numbers that are not finite, "
-                    f"the first at {at}: it is not published",
+                    f"the first at {at}: it is not published (a mask is better no part of the state dict)",
                     detail={"tensor": name, "count": int(bad.sum())},
                 )
 

@@ -68,6 +68,11 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: torch.nn.Module) ->
     names: dict[torch.Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     state: dict[str, Array] = {}
     for parameter, values in optimizer.state.items():
+        if parameter not in names:
+            raise Invalid(
+                f"the optimizer holds a parameter of shape {list(parameter.shape)} that the model does not name: give "
+                "the module that has all of them"
+            )
         for key, value in values.items():
             tensor = value if isinstance(value, torch.Tensor) else torch.tensor(float(value))
             state[f"{key}/{names[parameter]}"] = to_numpy(tensor)
