@@ -26,6 +26,8 @@ type ReceiverRequest struct {
 	// Phases are the seconds that the command's phases took, by name.
 	Phases map[string]float64 `json:"phases,omitempty"`
 	WaitS  float64            `json:"wait_s"`
+	// Leaving: it ends in order and is to be forgotten; its engine goes on without this stage.
+	Leaving bool `json:"leaving,omitempty"`
 }
 
 // Commands of a receiver.
@@ -41,7 +43,8 @@ type ReceiverReply struct {
 	Seq     int64        `json:"seq"`
 	Kind    string       `json:"kind,omitempty"`
 	Version loop.Version `json:"version"`
-	// Parents are URLs to fetch from, the best first.
+	// Parents are URLs to fetch from, the best first. One that begins with a slash is a path at the control
+	// plane, at the address under which the receiver reaches it.
 	Parents []string `json:"parents,omitempty"`
 	// Reload: what is here of the version is not to be trusted; it is fetched anew.
 	Reload bool `json:"reload,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -78,7 +79,30 @@ func (a *Agent) Run(ctx context.Context) error {
 			done()
 		}
 	}
+	a.takeLeave(context.WithoutCancel(ctx))
 	return context.Cause(ctx)
+}
+
+// takeLeave has the control plane forget this receiver, if it can be reached at once.
+func (a *Agent) takeLeave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	word := protocol.ReceiverRequest{Instance: a.instance, Engine: a.Engine, Stage: a.Stage, Served: loop.NoVersion, Loaded: loop.NoVersion, Leaving: true}
+	if _, err := a.ask(ctx, word); err != nil {
+		a.logf("taking leave of %s: %v", a.Control, err)
+	}
+}
+
+// parents are where to fetch from: a path is one at the control plane.
+func (a *Agent) parents(named []string) []string {
+	out := make([]string, len(named))
+	for i, parent := range named {
+		out[i] = parent
+		if strings.HasPrefix(parent, "/") {
+			out[i] = a.Control + parent
+		}
+	}
+	return out
 }
 
 // heartbeatEvery is the pause between two words of a receiver that is busy: a load may take
@@ -107,7 +131,7 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 		}
 		var p Phases
 		if err == nil {
-			p, err = a.Road.Fetch(ctx, command.Version, command.Parents)
+			p, err = a.Road.Fetch(ctx, command.Version, a.parents(command.Parents))
 		}
 		report.Phases = map[string]float64{"first": p.FirstS, "transfer": p.TransferS, "commit": p.CommitS}
 		if err == nil {

@@ -29,7 +29,8 @@ const (
 
 // Options of a coordinator.
 type Options struct {
-	// Origin is the URL from which a published version can be fetched, the prefix included.
+	// Origin is from where a published version can be fetched, the prefix included: a URL, or a path
+	// at the control plane, which a receiver reaches under an address that only it knows.
 	Origin string
 	// Shape of the fan-out; empty means Chain.
 	Shape Shape
@@ -110,6 +111,10 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 		return protocol.ReceiverReply{}, err
 	}
 	defer c.leave(r)
+	if req.Leaving {
+		c.forget(r)
+		return protocol.ReceiverReply{Version: loop.NoVersion}, nil
+	}
 	wait := time.NewTimer(time.Duration(min(max(req.WaitS, 0), 60) * float64(time.Second)))
 	defer wait.Stop()
 	for {
@@ -140,6 +145,16 @@ func (c *Coordinator) leave(r *receiver) {
 	defer c.mu.Unlock()
 	r.open--
 	r.heard = c.opt.Clock()
+}
+
+// forget takes a receiver away that has ended in order.
+func (c *Coordinator) forget(r *receiver) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all[r.name] == r {
+		delete(c.all, r.name)
+		c.change()
+	}
 }
 
 // hear notes what a receiver says of itself, and counts its poll.

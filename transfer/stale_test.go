@@ -269,6 +269,42 @@ func TestRemovalIsWhole(t *testing.T) {
 	}
 }
 
+// A receiver that ends in order is forgotten: its engine goes on without it.
+func TestTakingLeave(t *testing.T) {
+	c := transfer.NewCoordinator(transfer.Options{Origin: "/transfer"})
+	asked := make(chan struct{}, 1)
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var req protocol.ReceiverRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Error(err)
+		}
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		if command, err := c.Next(r.Context(), strings.TrimPrefix(r.URL.Path, "/api/v1/receivers/"), req); err == nil {
+			_ = json.NewEncoder(w).Encode(command)
+		}
+	}))
+	defer control.Close()
+	agent := &transfer.Agent{Control: control.URL, Name: "a", Engine: "e", Road: &transfer.Store{Dir: t.TempDir()}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = agent.Run(ctx)
+	}()
+	<-asked
+	cancel()
+	<-ended
+	if left := c.Versions(); len(left) != 0 {
+		t.Errorf("%+v is still known", left)
+	}
+	if err := c.Load(context.Background(), "e", 1); err != nil {
+		t.Errorf("its engine does not go on: %v", err)
+	}
+}
+
 // A limit is no silence: a link slower than a chunk in the time that a parent may be silent.
 func TestSlowLinks(t *testing.T) {
 	dir, parts := publish(t, 600<<10)

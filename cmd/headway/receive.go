@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -35,6 +37,7 @@ type receiveCmd struct {
 	NATS      string  `name:"nats" placeholder:"URL" help:"The NATS cluster of --objects."`
 	OnSwitch  string  `placeholder:"COMMAND" help:"Shell command that has the engine serve HEADWAY_WEIGHTS (a directory), version HEADWAY_VERSION."`
 	RateLimit float64 `placeholder:"BYTES_PER_S" help:"Most that is received a second, and most that is passed on."`
+	CA        string  `name:"ca" placeholder:"FILE" help:"Certificates (PEM) that the control plane's is checked against, beside the system's."`
 	TokenFile string  `placeholder:"FILE" help:"File with the token of the role engine."`
 	Verify    bool    `help:"Compare every file with its hash in the manifest, not only every chunk with its checksum."`
 	Sync      bool    `help:"Have a version survive a loss of power before it counts as loaded."`
@@ -52,13 +55,17 @@ func (c *receiveCmd) Run(a *app) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	handleInterrupts(ctx, func() { cancel(errReceiveInterrupted) })
-	road, done, err := c.road(ctx, a, token)
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	road, done, err := c.road(ctx, a, client, token)
 	if err != nil {
 		return err
 	}
 	defer done()
 	agent := &transfer.Agent{
-		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Road: road,
+		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Road: road, Client: client,
 		Logf: func(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) },
 	}
 	if agent.Name == "" {
@@ -86,8 +93,29 @@ func (c *receiveCmd) Run(a *app) error {
 	return nil
 }
 
+// client trusts the system's certificates and those of --ca.
+func (c *receiveCmd) client() (*http.Client, error) {
+	if c.CA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.CA)
+	if err != nil {
+		return nil, usageError("", "--ca: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, usageError("", "--ca %s has no certificate in PEM", c.CA)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport}, nil
+}
+
 // road is the way that versions come here, and what ends it.
-func (c *receiveCmd) road(ctx context.Context, a *app, token string) (transfer.Road, func(), error) {
+func (c *receiveCmd) road(ctx context.Context, a *app, client *http.Client, token string) (transfer.Road, func(), error) {
 	nothing := func() {}
 	switch {
 	case c.Shared != "" && c.Objects != "":
@@ -113,7 +141,7 @@ func (c *receiveCmd) road(ctx context.Context, a *app, token string) (transfer.R
 		road, done, err := c.objectRoad(ctx, a)
 		return road, func() { done(); held.Release() }, err
 	}
-	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Always: c.Sync, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
+	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Client: client, Always: c.Sync, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
 }
 
 // sharedPatience is how much later than its publish a version may show up on a shared disk.
@@ -177,9 +205,9 @@ func (c *receiveCmd) token() (string, error) {
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) == 1 {
 			return fields[0], nil
-		} else if len(fields) == 2 && (fields[0] == "engine" || fields[0] == "admin") {
+		} else if len(fields) == 2 && fields[0] == "engine" { // never admin's: it goes to other receivers, too
 			return fields[1], nil
 		}
 	}
-	return "", usageError("a line 'engine TOKEN', or the token alone", "--token-file %s has no token of the role engine", c.TokenFile)
+	return "", usageError("a line 'engine TOKEN', or that token alone", "--token-file %s has no token of the role engine", c.TokenFile)
 }

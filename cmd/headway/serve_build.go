@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/api"
@@ -66,7 +65,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	}
 	p.source = &transfer.Source{}
 	p.meetings = rendezvous.New(rendezvous.Options{})
-	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: p.originURL(), Engines: p.engineNames()})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: p.engineNames()})
 	if err := p.buildEngines(); err != nil {
 		return err
 	}
@@ -89,11 +88,6 @@ func (p *plane) engineNames() []string {
 		names[i] = e.Name
 	}
 	return names
-}
-
-// originURL is where the first receivers of a version fetch it from.
-func (p *plane) originURL() string {
-	return strings.Replace(p.url(), "[::]", "localhost", 1) + transferPrefix
 }
 
 func (p *plane) buildTrainer() (err error) {
