@@ -25,10 +25,10 @@ func (t *Trainer) Ack(ctx context.Context, lease loop.LeaseID, req protocol.AckR
 	if o == nil || err != nil {
 		return protocol.AckReply{Version: version}, err
 	}
-	draft, err := t.opt.Weights.Begin(ctx, weights.Description{Version: version, Lease: lease, Kind: weights.KindNone})
+	draft, err := t.draft(ctx, weights.Description{Version: version, Lease: lease, Kind: weights.KindNone})
 	if err != nil {
 		t.release(o)
-		return protocol.AckReply{}, refusal(err)
+		return protocol.AckReply{}, err
 	}
 	defer func() { _ = draft.Abort() }() // what it cannot delete now goes with the next start
 	if _, err := t.place(ctx, draft, o, version, req.Metrics); err != nil {

@@ -38,13 +38,13 @@ func (t *Trainer) Publish(ctx context.Context, req protocol.PublishRequest, next
 		return protocol.PublishReply{}, err
 	}
 	defer t.finish(req.Trainer)
-	draft, err := t.opt.Weights.Begin(ctx, p.description())
+	draft, err := t.draft(ctx, p.description())
 	if err != nil {
-		return protocol.PublishReply{}, refusal(err)
+		return protocol.PublishReply{}, err
 	}
 	defer func() { _ = draft.Abort() }() // what it cannot delete now goes with the next start
 	if err := t.receive(ctx, p, draft, next); err != nil {
-		return protocol.PublishReply{}, refusal(err)
+		return protocol.PublishReply{}, t.failed(err)
 	}
 	existing, err := t.commit(ctx, p, draft)
 	if err != nil {
@@ -326,9 +326,7 @@ func (t *Trainer) last(p *publication) error {
 // place commits a draft and, with it, the offer that it was made of, if any. What counts is
 // whether the manifest is there.
 func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, version loop.Version, metrics map[string]float64) (existing bool, err error) {
-	if err = t.opt.Fence(); err != nil {
-		err = protocol.Refuse(protocol.CodeUnavailable, "this process is not the run's writer any more: %v; send it to the one that is", err)
-	} else {
+	if err = t.fenced(); err == nil {
 		// A client that goes away now must not leave it open whether the version is there.
 		existing, err = draft.Commit(context.WithoutCancel(ctx))
 	}
@@ -339,11 +337,11 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 	}
 	if err != nil {
 		if o == nil {
-			return false, refusal(err)
+			return false, t.failed(err)
 		}
 		m, gone := t.opt.Weights.Manifest(version)
 		if gone != nil || m.Lease != o.lease {
-			return false, refusal(err)
+			return false, t.failed(err)
 		}
 	}
 	if o != nil || version == 0 {
@@ -357,6 +355,33 @@ func (t *Trainer) place(ctx context.Context, draft *weights.Draft, o *offer, ver
 		return false, refusal(err)
 	}
 	return existing, nil
+}
+
+// fenced refuses what only the run's writer may do, if this process is not it.
+func (t *Trainer) fenced() error {
+	if err := t.opt.Fence(); err != nil {
+		return protocol.Refuse(protocol.CodeUnavailable, "this process is not the run's writer any more: %v; send it to the one that is", err)
+	}
+	return nil
+}
+
+// draft begins a version, which only the run's writer may put in its place.
+func (t *Trainer) draft(ctx context.Context, d weights.Description) (*weights.Draft, error) {
+	d.Fence = t.fenced
+	draft, err := t.opt.Weights.Begin(ctx, d)
+	if err != nil {
+		return nil, t.failed(err)
+	}
+	return draft, nil
+}
+
+// failed says what a client is to do about an error of the store of weights. Whatever it
+// says, it is another process' directory where this one has been deposed.
+func (t *Trainer) failed(err error) error {
+	if fenced := t.fenced(); fenced != nil {
+		return fenced
+	}
+	return refusal(err)
 }
 
 // release lets an offer run out again, from now on.

@@ -360,6 +360,33 @@ func TestForeignVersion(t *testing.T) {
 	}
 }
 
+// A process that is deposed while a version comes in has its drafts taken away by the one that has the
+// run now: the trainer is told who has it, whatever became of the draft.
+func TestDeposedWhilePublishing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked, until int
+		r := started(t, func(o *Options) {
+			o.Fence = func() error {
+				if asked++; asked > until {
+					return errors.New("epoch 3 has the run")
+				}
+				return nil
+			}
+		})
+		r.train(groups(5, 1, 0, 2))
+		l := r.lease("a", 0, 0)
+		for until = range 2 { // at the first look, and right before the version would be in its place
+			asked = 0
+			_, err := r.publish(ofLease("a", l), model(1, 2))
+			r.refused(err, protocol.CodeUnavailable, "epoch 3 has the run")
+			r.absent(1)
+		}
+		until = 1 << 30
+		_, err := r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+	})
+}
+
 // A process that is not the writer any more commits nothing.
 func TestFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
