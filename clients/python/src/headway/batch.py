@@ -83,7 +83,8 @@ class Batch:
     offsets: npt.NDArray[np.int64]
     #: 1 where the policy sampled the token, else 0.
     loss_mask: npt.NDArray[np.uint8]
-    #: Log-probability under the policy that sampled the token, in nats; 0 where the mask is 0.
+    #: Log-probability with which the token was sampled, in nats; 0 where the mask is 0. After a switch of weights
+    #: within a rollout (sync.mode in_flight, pause) it is over the keys and values of the versions before.
     logprobs: npt.NDArray[np.float32]
     #: Policy version that sampled the token; −1 where the mask is 0.
     versions: npt.NDArray[np.int32]

@@ -20,7 +20,8 @@ def to_numpy(tensor: torch.Tensor) -> Array:
         bits: Array = host.view(torch.int16).numpy().view(np.uint16)
         return bits.view(BFloat16)
     try:
-        return host.numpy()
+        array: Array = host.numpy()
+        return array
     except TypeError as error:
         raise Invalid(f"a tensor of {tensor.dtype} cannot be published: {error}") from error
 
