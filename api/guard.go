@@ -24,8 +24,10 @@ type flag uint8
 const (
 	// takesWork: it is refused, and its context ends, when the server drains.
 	takesWork flag = 1 << iota
-	// largeBody: its body is bounded by WeightsBytesMax, not by BodyBytesMax.
+	// largeBody: its body is bounded by WeightsBytesMax, and it is never held in memory.
 	largeBody
+	// tokensBody: its body may hold tokens and texts and is bounded by BodyBytesMax; others by a mebibyte.
+	tokensBody
 	// replyAsIs: it is idempotent by what it names (a lease, a version), and its bodies are too large to
 	// be kept under an Idempotency-Key.
 	replyAsIs
@@ -157,7 +159,11 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 		defer context.AfterFunc(s.working, func() { cancel(errDraining) })()
 		r = r.WithContext(ctx)
 	}
-	s.boundBody(w, r, flags)
+	r, bytes := s.holding(r, who.role)
+	defer bytes.release()
+	if err := s.boundBody(w, r, flags, bytes); err != nil {
+		return err
+	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" && flags&replyAsIs == 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return s.once(w, r, who, key, h)
 	}
@@ -194,18 +200,23 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (call
 
 // enter counts a request among its role's.
 func (s *Server) enter(role Role) (leave func(), err error) {
-	slots := s.busy[len(s.busy)-1]
-	for i := range roleNames {
-		if role == 1<<i {
-			slots = s.busy[i]
-		}
-	}
+	slots := s.busy[roleIndex(role)]
 	select {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil
 	default:
 		return nil, protocol.Refuse(protocol.CodeBusy, "%d requests of this role are under way: wait for some of them", s.opt.RequestsMax).With("requests_max", s.opt.RequestsMax)
 	}
+}
+
+// roleIndex is the place of a role's bounds; the last is of requests without a token.
+func roleIndex(role Role) int {
+	for i := range roleNames {
+		if role == 1<<i {
+			return i
+		}
+	}
+	return len(roleNames)
 }
 
 func notReady(err error) error {

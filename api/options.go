@@ -21,8 +21,12 @@ type Options struct {
 
 	// HeaderBytesMax bounds a request's line and headers. Default 32 KiB.
 	HeaderBytesMax int
-	// BodyBytesMax bounds a request's body, weights apart. Default 256 MiB.
+	// BodyBytesMax bounds a request's body that holds tokens: those that sample and finish. Those
+	// without tokens are bounded by 1 MiB, or this if it is less. Default 256 MiB.
 	BodyBytesMax int64
+	// BodiesBytesMax bounds the bodies that requests of one role have in memory at a time, weights
+	// apart; more are CodeBusy. Default twice BodyBytesMax.
+	BodiesBytesMax int64
 	// WeightsBytesMax bounds the body that publishes a version. Default 64 GiB.
 	WeightsBytesMax int64
 	// HeaderPatience is how long a client may take over its headers. Default 10 s.
@@ -63,6 +67,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	orInt(&o.HeaderBytesMax, 32<<10)
 	orInt(&o.BodyBytesMax, 256<<20)
+	orInt(&o.BodiesBytesMax, 2*o.BodyBytesMax)
 	orInt(&o.WeightsBytesMax, 64<<30)
 	orInt(&o.HeaderPatience, 10*time.Second)
 	orInt(&o.BodyPatience, 30*time.Second)
@@ -96,7 +101,7 @@ func (o Options) validate() error {
 		name  string
 		value int64
 	}{
-		{"HeaderBytesMax", int64(o.HeaderBytesMax)}, {"BodyBytesMax", o.BodyBytesMax}, {"WeightsBytesMax", o.WeightsBytesMax},
+		{"HeaderBytesMax", int64(o.HeaderBytesMax)}, {"BodyBytesMax", o.BodyBytesMax}, {"BodiesBytesMax", o.BodiesBytesMax}, {"WeightsBytesMax", o.WeightsBytesMax},
 		{"HeaderPatience", int64(o.HeaderPatience)}, {"BodyPatience", int64(o.BodyPatience)}, {"BytesPerSMin", o.BytesPerSMin},
 		{"ConnectionsMax", int64(o.ConnectionsMax)}, {"RequestsMax", int64(o.RequestsMax)}, {"StreamsMax", int64(o.StreamsMax)},
 		{"RepliesMax", int64(o.RepliesMax)}, {"ReplyBytesMax", o.ReplyBytesMax}, {"ReplyAge", int64(o.ReplyAge)},

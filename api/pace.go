@@ -106,7 +106,7 @@ func (e *bodyError) Unwrap() error { return e.cause }
 // refusal says what was wrong with the body.
 func (e *bodyError) refusal() *protocol.Refusal {
 	if large, ok := errors.AsType[*http.MaxBytesError](e.cause); ok {
-		return protocol.Refuse(protocol.CodeTooLarge, "the body exceeds %d bytes: send less, or raise the server's limit (server.body_bytes_max, or server.weights_bytes_max for a version)", large.Limit).With("bytes_max", large.Limit)
+		return protocol.Refuse(protocol.CodeTooLarge, "the body exceeds %d bytes: send less, or raise the server's limit (server.body_bytes_max for tokens, server.weights_bytes_max for a version)", large.Limit).With("bytes_max", large.Limit)
 	}
 	if slow, ok := errors.AsType[net.Error](e.cause); ok && slow.Timeout() {
 		return protocol.Refuse(protocol.CodeInvalid, "the body came too slowly, or stopped: send it again over a connection that delivers")
@@ -177,11 +177,11 @@ func (b *pacedBody) leave() {
 	}
 }
 
-// boundBody bounds the size of a body.
-func (s *Server) boundBody(w http.ResponseWriter, r *http.Request, flags flag) {
-	limit := s.opt.BodyBytesMax
-	if flags&largeBody != 0 {
-		limit = s.opt.WeightsBytesMax
+// boundBody bounds the size of a body, and refuses at once one that says that it is larger.
+func (s *Server) boundBody(w http.ResponseWriter, r *http.Request, flags flag, bytes *held) error {
+	limit := s.bodyLimit(flags)
+	if r.ContentLength > limit {
+		return &bodyError{&http.MaxBytesError{Limit: limit}}
 	}
 	out := w
 	for {
@@ -193,10 +193,14 @@ func (s *Server) boundBody(w http.ResponseWriter, r *http.Request, flags flag) {
 	}
 	bounded := http.MaxBytesReader(out, r.Body, limit)
 	r.Body = &blamedBody{bounded}
+	if flags&largeBody == 0 {
+		r.Body = &blamedBody{&heldBody{bounded, bytes}}
+	}
 	if to, ok := w.(*reply); ok && s.opt.LogPayloads && s.opt.Debugf != nil && flags&largeBody == 0 {
 		to.payload = []byte{}
 		r.Body = &loggedBody{r.Body, to}
 	}
+	return nil
 }
 
 // blamedBody marks a body's own errors, so that they are told from those of the ports.

@@ -100,7 +100,7 @@ func TestBodiesMustComeOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := bubble(t, Options{BytesPerSMin: 1024, BodyPatience: 30 * time.Second}, func(s *Server) { s.route("POST /test", roleAny, readAll) })
+				p := bubble(t, Options{BytesPerSMin: 1024, BodyPatience: 30 * time.Second}, func(s *Server) { s.route("POST /test", roleAny, readAll, tokensBody) })
 				connection := p.dial()
 				sent := make(chan struct{})
 				defer func() { connection.Close(); <-sent }()
@@ -225,6 +225,10 @@ func TestLimitsOverTCP(t *testing.T) {
 		s.route("POST /test", roleAny, echo)
 		s.route("POST /test/weights", roleAny, readAll, largeBody)
 	})
+	said := c.raw("POST /test HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\nx") // nothing more is waited for
+	if !strings.HasPrefix(said, "HTTP/1.1 413") {
+		t.Errorf("a length: %.100s", said)
+	}
 	long := `{"worker":"` + strings.Repeat("x", 1500) + `"}`
 	if a := c.do("POST", "/test", long); a.status != 413 || a.code() != protocol.CodeTooLarge || !strings.Contains(a.body, "1000 bytes") {
 		t.Errorf("a body: %d %s", a.status, a.body)

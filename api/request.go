@@ -35,6 +35,7 @@ func readJSON(r *http.Request, message any) error {
 	if err != nil {
 		return err
 	}
+	defer releaseBody(r)
 	return decodeJSON(text, message)
 }
 
@@ -97,7 +98,9 @@ func kindInWords(t reflect.Type) string {
 		return fmt.Sprintf("an integer of %d bits", t.Bits())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return fmt.Sprintf("an integer of %d bits that is not negative", t.Bits())
-	case reflect.Float32, reflect.Float64:
+	case reflect.Float32:
+		return "a number of single precision, at most 3.4e38"
+	case reflect.Float64:
 		return "a number"
 	case reflect.String:
 		return "a text"

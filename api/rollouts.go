@@ -10,9 +10,9 @@ import (
 // rolloutRoutes has the paths of environment workers.
 func (s *Server) rolloutRoutes() {
 	s.route("POST /api/v1/rollouts/claim", RoleEnvironment, s.claimRollouts, takesWork)
-	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample))
+	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample), tokensBody)
 	s.route("POST /api/v1/rollouts/{id}/touch", RoleEnvironment, rolloutCall(s, Rollouts.Touch))
-	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish))
+	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish), tokensBody)
 }
 
 // claimRollouts waits for rollouts to play; 204 says that none came in time.

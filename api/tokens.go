@@ -66,6 +66,10 @@ const tokensMax = 1024
 
 // ReadTokens reads a token file. It is refused if everybody on the machine may read or change it.
 func ReadTokens(path string) (*Tokens, error) {
+	// Looked at before it is opened: opening a pipe waits for its writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("api: token file %s is no regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("api: token file: %w: want lines \"ROLE TOKEN\"", err)
@@ -95,7 +99,11 @@ func ParseTokens(text io.Reader) (*Tokens, error) {
 	seen := make(map[[sha256.Size]byte]int)
 	lines := bufio.NewScanner(io.LimitReader(text, 1<<20))
 	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+		line := lines.Text()
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // some editors begin a file with a byte order mark
+		}
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}

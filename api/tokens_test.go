@@ -87,3 +87,14 @@ func TestTokensFound(t *testing.T) {
 		}
 	}
 }
+
+// A byte order mark is no part of a role.
+func TestTokensAfterByteOrderMark(t *testing.T) {
+	tokens, err := ParseTokens(strings.NewReader("\ufefftrainer abcdefghijklmnopqrstuvwxyz\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if role, _ := tokens.find([]byte("abcdefghijklmnopqrstuvwxyz")); role != RoleTrainer {
+		t.Errorf("it is of %s", role)
+	}
+}
