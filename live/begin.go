@@ -19,6 +19,9 @@ func (r *Runtime) begin(ctx context.Context) error {
 		if _, err := r.opt.Store.Retain(r.counted.Counts); err != nil {
 			return fmt.Errorf("live: forgetting payloads that do not count: %w", err)
 		}
+		if err := r.setAside(); err != nil {
+			return fmt.Errorf("live: versions that the run does not know: %w", err)
+		}
 	}
 	_, there, err := r.opt.Weights.Committed(0)
 	if err != nil {

@@ -130,3 +130,27 @@ func (r *Runtime) findRestored() error {
 		}
 	}
 }
+
+// setAside takes versions out of the run that the log cannot come to: above its newest one
+// there may be the version of the batch that is at the trainer, and versions that no batch
+// made. Any other is of a writer that had been deposed, and so is what follows it.
+func (r *Runtime) setAside() error {
+	weights, ok := r.opt.Weights.(Asider)
+	if !ok {
+		return nil
+	}
+	status, foreign := r.l.Status(), false
+	for v := status.Version + 1; ; v++ {
+		lease, there, err := r.opt.Weights.Committed(v)
+		if err != nil || !there {
+			return err
+		}
+		foreign = foreign || lease != 0 && (v != status.Version+1 || lease != status.Lease)
+		if foreign {
+			r.logf("version %d of lease %d is not of this run's log, which ends at version %d with lease %d at the trainer (0: none): it is set aside", v, lease, status.Version, status.Lease)
+			if err := weights.SetAside(v); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -281,6 +281,14 @@ type Weights interface {
 	Prune(keepFrom loop.Version) error
 }
 
+// Asider is implemented by stores of weights that can take a version out of the run: one
+// that a writer published after another had taken over, of a batch that the run gave to
+// somebody else.
+type Asider interface {
+	// SetAside takes a published version out of the way; it must never be served.
+	SetAside(version loop.Version) error
+}
+
 // Store keeps the run's event log and the payloads of groups.
 type Store interface {
 	// Append adds lines to the event log; when it returns they survive the end of this process. An

@@ -95,7 +95,7 @@ func (d *Draft) place(ctx context.Context, m *Manifest) error {
 
 // manifest says what the draft is.
 func (d *Draft) manifest() (*Manifest, error) {
-	m := &Manifest{Version: d.d.Version, BaseVersion: loop.NoVersion, Kind: d.d.Kind, Lease: d.d.Lease, RestoredFrom: d.d.RestoredFrom}
+	m := &Manifest{Version: d.d.Version, BaseVersion: loop.NoVersion, Kind: d.d.Kind, Lease: d.d.Lease, RestoredFrom: d.d.RestoredFrom, Epoch: d.s.options.Epoch}
 	if m.Kind == KindDelta {
 		m.Kind = KindFull // apply has made it whole
 	}

@@ -41,6 +41,8 @@ type Manifest struct {
 	Lease loop.LeaseID `json:"lease"`
 	// RestoredFrom is the earlier version whose state this one is; nil where a step made it.
 	RestoredFrom *loop.Version `json:"restored_from,omitempty"`
+	// Epoch is that of the writer who published it, Options.Epoch; 0 where writers have none.
+	Epoch uint64 `json:"epoch,omitempty"`
 	// Encoding is that of a delta; "" otherwise.
 	Encoding Encoding `json:"encoding,omitempty"`
 	// Files are the version's files, the manifest apart.
@@ -105,6 +107,10 @@ func (m *Manifest) append(dst []byte) []byte {
 	if m.RestoredFrom != nil {
 		dst = append(dst, ",\n  \"restored_from\": "...)
 		dst = strconv.AppendInt(dst, int64(*m.RestoredFrom), 10)
+	}
+	if m.Epoch != 0 {
+		dst = append(dst, ",\n  \"epoch\": "...)
+		dst = strconv.AppendUint(dst, m.Epoch, 10)
 	}
 	if m.Encoding != "" {
 		dst = append(dst, ",\n  \"encoding\": "...)

@@ -102,8 +102,12 @@ func (s *Store) ManifestText(ctx context.Context, version loop.Version) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := parseManifest(text, version, path); err != nil {
+	m, err := parseManifest(text, version, path)
+	if err != nil {
 		return nil, err
+	}
+	if s.foreign(&m) {
+		return nil, s.notFound(version)
 	}
 	return text, nil
 }

@@ -100,7 +100,7 @@ func (s *Store) write(ctx context.Context, temporary string, p live.Publication)
 		return err
 	}
 	m := &s.encoder.manifest
-	*m = Manifest{Version: p.Version, BaseVersion: loop.NoVersion, Kind: KindFull, Lease: p.Lease, Files: m.Files[:0], Tensors: m.Tensors[:0]}
+	*m = Manifest{Version: p.Version, BaseVersion: loop.NoVersion, Kind: KindFull, Lease: p.Lease, Epoch: s.options.Epoch, Files: m.Files[:0], Tensors: m.Tensors[:0]}
 	for _, part := range parts(p) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -136,19 +136,30 @@ func (s *Store) write(ctx context.Context, temporary string, p live.Publication)
 }
 
 // place renames a complete directory to its version. What is in the way and has
-// no manifest is no version, and makes room.
+// no manifest is no version, and makes room; so does what a deposed writer published.
 func (s *Store) place(temporary string, version loop.Version) error {
 	err := s.disk.Rename(temporary, s.directory(version))
-	if !errors.Is(err, fs.ErrExist) {
-		return err
+	if errors.Is(err, fs.ErrExist) {
+		if err = s.makeRoom(version); err == nil {
+			err = s.disk.Rename(temporary, s.directory(version))
+		}
 	}
-	if _, there := s.Manifest(version); !errors.Is(there, ErrNotFound) {
-		return fmt.Errorf("another process published it meanwhile: %w", errors.Join(ErrConflict, there))
+	if err == nil {
+		s.settle(version)
 	}
-	if err := s.remove(version); err != nil {
-		return err
+	return err
+}
+
+// makeRoom takes what is no version of this run's out of the way of one.
+func (s *Store) makeRoom(version loop.Version) error {
+	there, err := s.anyManifest(version)
+	switch {
+	case err == nil && s.foreign(&there) && there.Epoch < s.options.Epoch:
+		return s.SetAside(version)
+	case errors.Is(err, ErrNotFound):
+		return s.remove(version)
 	}
-	return s.disk.Rename(temporary, s.directory(version))
+	return fmt.Errorf("another process published it meanwhile: %w", errors.Join(ErrConflict, err))
 }
 
 // create writes a new file, and syncs it if that is asked for.

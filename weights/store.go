@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,13 @@ type Options struct {
 	AcceptNonFinite bool
 	// Directories are the absolute paths below which AddDirectory takes files; none if empty.
 	Directories []string
+	// Epoch is that of this writer, higher than those of all before; 0: there is one writer
+	// for good. With it, a version that another writer puts there after Open is not one: it
+	// is not seen, and set aside when it is published here. A writer may have been deposed
+	// at any moment without knowing it, the one right before it publishes included.
+	Epoch uint64
+	// Logf is told what happens beside the calls; nil for nobody.
+	Logf func(format string, args ...any)
 	// Link lets AddDirectory give a file a second name instead of copying it, where the file
 	// system can: faster, but then whoever wrote the file must never write into it again.
 	Link bool
@@ -40,8 +48,12 @@ type Store struct {
 	options Options
 	disk    disk
 
-	// temporaries numbers temporary directories, so that no two have one name.
+	// temporaries numbers temporary directories, and nonce is in their names, so that no
+	// two have one name, not even of two processes.
 	temporaries atomic.Int64
+	nonce       string
+	// settled is the newest version that was there at Open, or has been published here.
+	settled atomic.Int64
 
 	// weighted is the newest version that this Store published with weights, plus 1.
 	weighted atomic.Int64
@@ -64,7 +76,11 @@ func Open(dir string, options Options) (*Store, error) {
 }
 
 func open(dir string, options Options, d disk) (*Store, error) {
-	s := &Store{dir: dir, options: options, disk: d}
+	if options.Logf == nil {
+		options.Logf = func(string, ...any) {}
+	}
+	s := &Store{dir: dir, options: options, disk: d, nonce: rand.Text()[:8]}
+	s.settled.Store(int64(maxVersion))
 	if options.ReadOnly {
 		if _, err := d.Names(dir); err != nil {
 			return nil, fmt.Errorf("weights: open: %w", err)
@@ -81,6 +97,16 @@ func open(dir string, options Options, d disk) (*Store, error) {
 	}
 	if err := s.clean(); err != nil {
 		return nil, fmt.Errorf("weights: open: %w", err)
+	}
+	if options.Epoch != 0 {
+		versions, err := s.Versions()
+		if err != nil {
+			return nil, err
+		}
+		s.settled.Store(int64(loop.NoVersion))
+		if n := len(versions); n > 0 {
+			s.settled.Store(int64(versions[n-1]))
+		}
 	}
 	return s, nil
 }
@@ -108,7 +134,7 @@ func (s *Store) directory(version loop.Version) string {
 
 // temporary returns a fresh path for what is not a version, or not any more.
 func (s *Store) temporary(version loop.Version) string {
-	return filepath.Join(s.dir, fmt.Sprintf("%s%d-%s", temporaryPrefix, s.temporaries.Add(1), versionName(version)))
+	return filepath.Join(s.dir, fmt.Sprintf("%s%s-%d-%s", temporaryPrefix, s.nonce, s.temporaries.Add(1), versionName(version)))
 }
 
 func versionName(version loop.Version) string { return fmt.Sprintf("v%06d", version) }
@@ -167,6 +193,11 @@ func (s *Store) list() (versions, missing []loop.Version, err error) {
 			return nil, nil, err
 		}
 		_ = f.Close() // it was only read
+		if int64(version) > s.settled.Load() {
+			if m, err := s.anyManifest(version); err != nil || s.foreign(&m) {
+				continue
+			}
+		}
 		versions = append(versions, version)
 	}
 	slices.Sort(versions) // names of seven digits sort before those of six
@@ -176,6 +207,15 @@ func (s *Store) list() (versions, missing []loop.Version, err error) {
 // Manifest reads the manifest of a version and verifies its own hash, and no
 // other file's. A version that is not there is ErrNotFound.
 func (s *Store) Manifest(version loop.Version) (Manifest, error) {
+	m, err := s.anyManifest(version)
+	if err == nil && s.foreign(&m) {
+		return Manifest{}, s.notFound(version)
+	}
+	return m, err
+}
+
+// anyManifest is Manifest of a foreign version too.
+func (s *Store) anyManifest(version loop.Version) (Manifest, error) {
 	text, path, err := s.manifestText(version)
 	if err != nil {
 		return Manifest{}, err
@@ -183,12 +223,16 @@ func (s *Store) Manifest(version loop.Version) (Manifest, error) {
 	return parseManifest(text, version, path)
 }
 
+func (s *Store) notFound(version loop.Version) error {
+	return fmt.Errorf("weights: version %d in %s: %w", version, s.dir, ErrNotFound)
+}
+
 // manifestText reads a manifest's file; path is for errors.
 func (s *Store) manifestText(version loop.Version) (text []byte, path string, err error) {
 	path = filepath.Join(s.directory(version), ManifestName)
 	f, err := s.disk.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, path, fmt.Errorf("weights: version %d in %s: %w", version, s.dir, ErrNotFound)
+		return nil, path, s.notFound(version)
 	}
 	if err != nil {
 		return nil, path, fmt.Errorf("weights: manifest of version %d: %w", version, err)
@@ -235,6 +279,9 @@ func (s *Store) Prune(keepFrom loop.Version) error {
 		if err := s.remove(version); err != nil {
 			failures = append(failures, fmt.Errorf("weights: prune version %d: %w", version, err))
 		}
+	}
+	if s.options.Epoch != 0 {
+		failures = append(failures, s.pruneOrphans(keepFrom))
 	}
 	return errors.Join(failures...)
 }
