@@ -3,14 +3,15 @@
 //
 // # What is where
 //
-// A run has three streams, a key-value bucket and, if asked for, an object store:
+// A run has four streams, a key-value bucket and, if asked for, an object store:
 //
-//	headway_RUN_log      the event log: a message for what one Append brought, of whole lines
-//	headway_RUN_state    the log's header and the newest two snapshots
-//	headway_RUN_payload  rollouts' payloads: small ones that were put at the same time share a
-//	                     message, a large one has its own, or several
-//	headway_RUN_writer   the writer's lease
-//	headway_RUN_objects  files, such as published weights
+//	headway_RUN_log        the event log: a message for what one Append brought, of whole lines
+//	headway_RUN_header     the log's first line
+//	headway_RUN_snapshots  the newest two snapshots
+//	headway_RUN_payload    rollouts' payloads: small ones that were put at the same time share a
+//	                       message, a large one has its own, or several
+//	headway_RUN_writer     the writer's lease
+//	headway_RUN_objects    files, such as published weights
 //
 // # What survives
 //
@@ -45,7 +46,9 @@
 // Log and payloads have a bound each; a full stream refuses what comes, and never removes
 // what somebody needs. Of the log, the lines that the older of the two snapshots covers are
 // given up. Of payloads, everything before the first that is still needed is purged at
-// once, and what is forgotten behind it is deleted message by message where it is much. Memory
+// once, and what is forgotten behind it is deleted message by message where it is much. There
+// are two snapshots and one that is being written, whose size is the run's. The server keeps
+// each stream in files of up to 4 or 8 MB, and removes one when nothing in it is needed. Memory
 // holds an index of the payloads that are needed, some of them (Options.CacheBytes), and
 // nothing that grows with the run.
 package jetstream

@@ -65,7 +65,7 @@ func (l *eventLog) load(ctx context.Context, s *Store) error {
 }
 
 func (l *eventLog) loadHeader(ctx context.Context, s *Store) error {
-	text, err := s.readChunks(ctx, s.names.header)
+	text, err := s.readChunks(ctx, s.names.head, s.names.header)
 	if err != nil {
 		return fmt.Errorf("store: the log's header: %w", err)
 	}
@@ -185,7 +185,7 @@ func (l *eventLog) begin(s *Store, line []byte) error {
 	if err != nil {
 		return fmt.Errorf("store: the first line of a log must be its header: %w", err)
 	}
-	if err := s.writeChunks(s.ctx, s.names.header, line); err != nil {
+	if _, err := s.writeChunks(s.ctx, s.names.header, line); err != nil {
 		return fmt.Errorf("store: the log's header: %w", err)
 	}
 	l.header, l.began = r.Header, true

@@ -75,8 +75,8 @@ func (s *Store) leaderRequest(ctx context.Context, stream, body string) (message
 const headerChunks = "Headway-Chunks"
 
 // writeChunks replaces what is kept under a subject: SUBJECT.0 and so on, the last chunk
-// written at last. What is not whole does not verify.
-func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) error {
+// written at last, and returns the sequence of the first. What is not whole does not verify.
+func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) (first uint64, err error) {
 	limit := min(s.chunkBytes(), 1<<20)
 	count := max(1, (len(body)+limit-1)/limit)
 	says := fmt.Sprintf("%d %d %08x", count, len(body), crc32.Checksum(body, castagnoli))
@@ -84,33 +84,41 @@ func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) er
 		m := nats.NewMsg(subject + "." + strconv.Itoa(i))
 		m.Header[headerChunks] = []string{says}
 		m.Data = body[i*limit : min((i+1)*limit, len(body))]
-		if err := s.publishState(ctx, m); err != nil {
-			return err
+		seq, err := s.publishChunk(ctx, m)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 {
+			first = seq
 		}
 	}
-	return nil
+	return first, nil
 }
 
-// publishState stores a message of the state stream; one that is stored twice does no harm.
-func (s *Store) publishState(ctx context.Context, m *nats.Msg) error {
+// publishChunk stores a chunk and returns its sequence; one that is stored twice does no harm.
+func (s *Store) publishChunk(ctx context.Context, m *nats.Msg) (seq uint64, err error) {
 	if err := s.disk.room(len(m.Data)); err != nil {
-		return err
+		return 0, err
 	}
-	return s.again(ctx, func(ctx context.Context) error {
-		_, err := s.js.PublishMsg(ctx, m)
+	err = s.again(ctx, func(ctx context.Context) error {
+		ack, err := s.js.PublishMsg(ctx, m)
+		if err == nil {
+			seq = ack.Sequence
+		}
 		return err
 	})
+	return seq, err
 }
 
 // errDamaged says that something is not, or not wholly, what was written.
 var errDamaged = errors.New("damaged: a part is missing or its checksum does not match")
 
-// readChunks reads what writeChunks wrote, and verifies it.
-func (s *Store) readChunks(ctx context.Context, subject string) ([]byte, error) {
+// readChunks reads from a stream what writeChunks wrote, and verifies it.
+func (s *Store) readChunks(ctx context.Context, stream, subject string) ([]byte, error) {
 	var body []byte
 	var says string
 	for i, count := 0, 1; i < count; i++ {
-		m, err := s.chunk(ctx, subject+"."+strconv.Itoa(i))
+		m, err := s.chunk(ctx, stream, subject+"."+strconv.Itoa(i))
 		if err != nil {
 			return nil, err
 		}
@@ -131,9 +139,9 @@ func (s *Store) readChunks(ctx context.Context, subject string) ([]byte, error) 
 	return body, nil
 }
 
-func (s *Store) chunk(ctx context.Context, subject string) (m message, err error) {
+func (s *Store) chunk(ctx context.Context, stream, subject string) (m message, err error) {
 	err = s.again(ctx, func(ctx context.Context) (err error) {
-		m, err = s.leaderLast(ctx, s.names.state, subject)
+		m, err = s.leaderLast(ctx, stream, subject)
 		return err
 	})
 	if errors.Is(err, errNoMessage) {
@@ -142,11 +150,11 @@ func (s *Store) chunk(ctx context.Context, subject string) (m message, err error
 	return m, err
 }
 
-// subjectsOf lists the subjects of the state stream that match a filter, without its prefix.
-func (s *Store) subjectsOf(ctx context.Context, prefix string) ([]string, error) {
+// subjectsOf lists the subjects of a stream that begin with a prefix, without it.
+func (s *Store) subjectsOf(ctx context.Context, stream jetstream.Stream, prefix string) ([]string, error) {
 	var out []string
 	err := s.again(ctx, func(ctx context.Context) error {
-		info, err := s.state.Info(ctx, jetstream.WithSubjectFilter(prefix+".>"))
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(prefix+".>"))
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -14,6 +17,40 @@ import (
 // snapshotsKept is how many snapshots stay: the newest, and one before it in case the newest
 // turns out to be damaged.
 const snapshotsKept = 2
+
+// states is what the store knows of the snapshots.
+type states struct {
+	mutex sync.Mutex // held while one is written
+	// first is the sequence of the first chunk, by line, of the snapshots that this process
+	// wrote and that are kept.
+	first map[int64]uint64
+	// total are the bytes that the stream takes, size those of the newest snapshot.
+	total, size atomic.Int64
+}
+
+// SnapshotBytes returns what the snapshots take, in bytes as the server counts them: two, and
+// for a moment three. On the disk there are at most two of the server's files of 4 MB more,
+// as long as snapshots are written.
+func (s *Store) SnapshotBytes() int64 { return s.states.total.Load() }
+
+// measureSnapshots looks up what the snapshots take.
+func (s *Store) measureSnapshots(ctx context.Context) error {
+	state, err := s.streamInfo(ctx, s.kept)
+	if err != nil {
+		return fmt.Errorf("store: the snapshots: %w", err)
+	}
+	s.states.total.Store(int64(state.Bytes))
+	return nil
+}
+
+// WantsSnapshot reports that a quarter of the log's bound was written since the last
+// snapshot, or more where that is less than the snapshot's own size: writing the state is
+// not to cost more than writing the log does. It is at most three eighths of the bound, since
+// the log keeps what is between two snapshots and what came after.
+func (s *Store) WantsSnapshot() bool {
+	bound := s.options.LogBytesMax
+	return s.events.sinceSnapshot.Load() >= min(max(bound/4, s.states.size.Load()), bound/8*3)
+}
 
 // Snapshot keeps a state of the run as of the log's first line lines. When it is durable, the
 // log gives up the lines that the older of the two snapshots kept covers, as far as the
@@ -25,19 +62,17 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	if lines := s.events.lines(); line > lines || line < 1 {
 		return fmt.Errorf("store: a snapshot as of line %d of a log of %d lines, want one of its lines", line, lines)
 	}
-	if err := s.writeChunks(s.ctx, s.snapshotSubject(line), state); err != nil {
+	s.states.mutex.Lock()
+	defer s.states.mutex.Unlock()
+	first, err := s.writeChunks(s.ctx, s.snapshotSubject(line), state)
+	if err != nil {
 		return fmt.Errorf("store: snapshot at line %d: %w", line, err)
 	}
 	s.events.sinceSnapshot.Store(0)
-	lines, err := s.snapshots(s.ctx)
+	s.states.size.Store(int64(len(state)))
+	lines, err := s.dropSnapshots(line, first)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	for len(lines) > snapshotsKept {
-		if err := s.purge(s.ctx, s.state, jetstream.WithPurgeSubject(s.snapshotSubject(lines[0])+".*")); err != nil {
-			return fmt.Errorf("store: removing the snapshot at line %d: %w", lines[0], err)
-		}
-		lines = lines[1:]
+		return fmt.Errorf("store: removing old snapshots: %w", err)
 	}
 	if len(lines) == snapshotsKept {
 		covered := lines[0]
@@ -51,13 +86,52 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	return nil
 }
 
+// dropSnapshots removes all but the newest snapshots after one was written, whose first chunk
+// has the sequence first, and returns the lines of those that stay.
+func (s *Store) dropSnapshots(line int64, first uint64) ([]int64, error) {
+	lines, err := s.snapshots(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	// What is before the first that stays goes at once, with the files that it was in.
+	begins := s.states.first
+	s.states.first = map[int64]uint64{}
+	from := uint64(math.MaxUint64)
+	for _, kept := range lines[max(0, len(lines)-snapshotsKept):] {
+		at, known := begins[kept]
+		if kept == line {
+			at, known = first, true
+		}
+		if known {
+			s.states.first[kept] = at
+		}
+		from = min(from, at) // 0 where that is not known
+	}
+	if from > 1 && len(lines) > snapshotsKept {
+		if err := s.purge(s.ctx, s.kept, jetstream.WithPurgeSequence(from)); err != nil {
+			return nil, err
+		}
+		if lines, err = s.snapshots(s.ctx); err != nil {
+			return nil, err
+		}
+	}
+	// What another writer left between those that stay.
+	for len(lines) > snapshotsKept {
+		if err := s.purge(s.ctx, s.kept, jetstream.WithPurgeSubject(s.snapshotSubject(lines[0])+".*")); err != nil {
+			return nil, err
+		}
+		lines = lines[1:]
+	}
+	return lines, s.measureSnapshots(s.ctx)
+}
+
 func (s *Store) snapshotSubject(line int64) string {
 	return s.names.snapshots + "." + strconv.FormatInt(line, 10)
 }
 
 // snapshots lists the lines of all snapshots, ascending; those that are not whole too.
 func (s *Store) snapshots(ctx context.Context) ([]int64, error) {
-	subjects, err := s.subjectsOf(ctx, s.names.snapshots)
+	subjects, err := s.subjectsOf(ctx, s.kept, s.names.snapshots)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +161,7 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 		if line >= before || line > known {
 			continue
 		}
-		state, err := s.readChunks(s.ctx, s.snapshotSubject(line))
+		state, err := s.readChunks(s.ctx, s.names.kept, s.snapshotSubject(line))
 		if errors.Is(err, errDamaged) {
 			continue
 		}

@@ -42,7 +42,7 @@ type Store struct {
 	// Three connections, so that a large payload is in the way of neither the log nor the lease.
 	control, put, get *nats.Conn
 	js, putJS         jetstream.JetStream
-	log, state, data  jetstream.Stream
+	log, kept, data   jetstream.Stream
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -53,6 +53,7 @@ type Store struct {
 	events   eventLog
 	payloads payloads
 	mirror   *mirror
+	states   states
 	disk     disk
 }
 
@@ -63,10 +64,10 @@ var (
 
 // names are what the run's streams and subjects are called.
 type names struct {
-	log, state, data, bucket string // streams and the bucket of the lease
-	logSubject, dataSubject  string
-	header, snapshots        string // subjects of the state stream
-	objects                  string // bucket of objects
+	log, head, kept, data   string // streams: the log, its header, snapshots, payloads
+	logSubject, dataSubject string
+	header, snapshots       string // what the subjects of the streams head and kept begin with
+	bucket, objects         string // buckets of the lease and of objects
 }
 
 // namesOf derives the names of a run's streams from its own name.
@@ -81,7 +82,7 @@ func namesOf(run string) names {
 	}
 	r := b.String()
 	return names{
-		log: "headway_" + r + "_log", state: "headway_" + r + "_state", data: "headway_" + r + "_payload",
+		log: "headway_" + r + "_log", head: "headway_" + r + "_header", kept: "headway_" + r + "_snapshots", data: "headway_" + r + "_payload",
 		bucket: "headway_" + r + "_writer", objects: "headway_" + r + "_objects",
 		logSubject: "headway." + r + ".log", dataSubject: "headway." + r + ".payload",
 		header: "headway." + r + ".header", snapshots: "headway." + r + ".snapshot",
@@ -127,9 +128,16 @@ func (s *Store) open(ctx context.Context) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	for _, c := range s.streams() {
-		if *c.stream, err = s.makeStream(ctx, c.config); err != nil {
+		stream, err := s.makeStream(ctx, c.config)
+		if err != nil {
 			return err
 		}
+		if c.stream != nil {
+			*c.stream = stream
+		}
+	}
+	if err := s.measureSnapshots(ctx); err != nil {
+		return err
 	}
 	s.payloads.init(s)
 	return s.events.load(ctx, s)
@@ -146,7 +154,7 @@ func (s *Store) connect(ctx context.Context, what string) (*nats.Conn, error) {
 	}
 }
 
-// streamOf is a stream's handle and what it is to be.
+// streamOf is a stream's handle, nil if it needs none, and what it is to be.
 type streamOf struct {
 	stream *jetstream.Stream
 	config jetstream.StreamConfig
@@ -161,10 +169,14 @@ func (s *Store) streams() []streamOf {
 		}
 	}
 	log := base(s.names.log, s.options.LogBytesMax, s.names.logSubject)
-	state := base(s.names.state, -1, s.names.header+".>", s.names.snapshots+".>")
+	// The header is not with the snapshots: the server gives a file back as soon as all that
+	// was before the first message needed is gone, and what is gone behind it only after minutes.
+	head := base(s.names.head, -1, s.names.header+".>")
+	kept := base(s.names.kept, -1, s.names.snapshots+".>")
+	kept.MaxMsgsPerSubject = 1 // which also makes the server's files 4 MB and not 8
 	data := base(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
 	data.AllowDirect = true
-	return []streamOf{{&s.log, log}, {&s.state, state}, {&s.data, data}}
+	return []streamOf{{&s.log, log}, {nil, head}, {&s.kept, kept}, {&s.data, data}}
 }
 
 // makeStream makes a stream, or changes one that is there; a cluster that has just
@@ -265,21 +277,16 @@ func (s *Store) writer() (*lease, error) {
 }
 
 // Usage returns what log and payloads take, in bytes as the server counts them. What has
-// been forgotten and not yet removed is in it.
+// been forgotten and not yet removed is in it. Snapshots are not: see SnapshotBytes.
 func (s *Store) Usage() (logBytes, payloadBytes int64) {
 	return s.events.bytes.Load(), s.payloads.used()
-}
-
-// WantsSnapshot reports that a quarter of the log's bound was written since the last snapshot.
-func (s *Store) WantsSnapshot() bool {
-	return s.events.sinceSnapshot.Load() >= s.options.LogBytesMax/4
 }
 
 // Remove deletes everything of the run; the store can only be closed after it.
 func (s *Store) Remove(ctx context.Context) error {
 	s.stopWriting()
 	var errs []error
-	for _, name := range []string{s.names.log, s.names.state, s.names.data} {
+	for _, name := range []string{s.names.log, s.names.head, s.names.kept, s.names.data} {
 		errs = append(errs, s.js.DeleteStream(ctx, name))
 	}
 	for _, err := range []error{s.js.DeleteKeyValue(ctx, s.names.bucket), s.js.DeleteObjectStore(ctx, s.names.objects)} {

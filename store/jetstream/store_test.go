@@ -38,7 +38,7 @@ func damage(t *testing.T, store live.Store, line int64) {
 	t.Helper()
 	s := store.(*Store)
 	subject := s.snapshotSubject(line) + ".0"
-	m, err := s.leaderLast(t.Context(), s.names.state, subject)
+	m, err := s.leaderLast(t.Context(), s.names.kept, subject)
 	if err != nil {
 		t.Fatal(err)
 	}

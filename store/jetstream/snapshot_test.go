@@ -1,0 +1,88 @@
+package jetstream
+
+import (
+	"bytes"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+// diskUse adds up the files under dir.
+func diskUse(t *testing.T, dir string) (total int64) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // it was removed meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			total += info.Size()
+		}
+		return nil
+	}))
+	return total
+}
+
+// What a run takes on the disk is bounded at every moment, and not when the server comes to
+// tidy up: bounds of 1 and 4 MB, and thousands of appends, payloads and snapshots of 300 kB.
+func TestDiskIsBounded(t *testing.T) {
+	t.Parallel()
+	const (
+		state = 300_000
+		files = 4 << 20 // of the server, each stream's last and first
+		most  = 1<<20 + 4<<20 + 3*state + 3*2*files
+	)
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir, LogBytesMax: 1 << 20, PayloadBytesMax: 4 << 20, CacheBytes: -1})
+	enc := begin(t, s)
+	body := bytes.Repeat([]byte("state "), state/6)
+	taken, peak := 0, int64(0)
+	for i := range 4000 {
+		must(t, s.Append([][]byte{storetest.Event(enc, int64(i)), storetest.Event(enc, int64(i))}))
+		g := loop.GroupID(i + 1)
+		must(t, s.PutSample(storetest.Sample(live.RolloutID{Group: g, Attempt: 1}, 100)))
+		must(t, s.Forget(g))
+		if i%20 == 19 || s.WantsSnapshot() {
+			must(t, s.Snapshot(enc.Position().Line, body))
+			taken++
+			if n := s.SnapshotBytes(); n > 3*state {
+				t.Fatalf("two snapshots of %d bytes take %d", state, n)
+			}
+			used := diskUse(t, dir)
+			peak = max(peak, used)
+			if used > most {
+				t.Fatalf("%d bytes are on the disk after %d snapshots, want at most %d", used, taken, most)
+			}
+		}
+	}
+	log, payloads := s.Usage()
+	t.Logf("%d snapshots, %.0f MB of them: at most %.1f MB on the disk of %.1f; at the end log %d, payloads %d, snapshots %d bytes", taken, float64(taken)*state/1e6, float64(peak)/1e6, float64(most)/1e6, log, payloads, s.SnapshotBytes())
+	line, got, err := s.ReadSnapshot(math.MaxInt64)
+	if err != nil || line == 0 || !bytes.Equal(got, body) {
+		t.Errorf("the newest snapshot is of line %d with %d bytes: %v", line, len(got), err)
+	}
+}
+
+// A large state is not written more often than as much log is, as far as the log's bound allows.
+func TestWantsSnapshotBySize(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), LogBytesMax: 1 << 20})
+	enc := begin(t, s)
+	for _, c := range []struct{ state, least, most int }{
+		{1000, 1 << 18, 1<<18 + 2000},
+		{300_000, 300_000, 302_000},
+		{3_000_000, 3 << 17, 3<<17 + 2000},
+	} {
+		must(t, s.Snapshot(enc.Position().Line, make([]byte, c.state)))
+		before := s.events.sinceSnapshot.Load()
+		for !s.WantsSnapshot() {
+			must(t, s.Append([][]byte{storetest.Event(enc, 1)}))
+		}
+		if n := int(s.events.sinceSnapshot.Load() - before); n < c.least || n > c.most {
+			t.Errorf("a snapshot of %d bytes: another is wanted after %d, want %d to %d", c.state, n, c.least, c.most)
+		}
+	}
+}
