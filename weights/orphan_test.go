@@ -161,3 +161,24 @@ func TestSetAside(t *testing.T) {
 		t.Errorf("a version that is not there: %v, want %v", err, ErrNotFound)
 	}
 }
+
+// A writer that may have been deposed puts no version in its place, from memory or files.
+func TestFence(t *testing.T) {
+	fenced := errors.New("deposed")
+	var now error
+	s, err := Open(t.TempDir(), Options{Epoch: 1, Fence: func() error { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustPublish(t, s, 0, 0)
+	now = fenced
+	if err := s.Publish(t.Context(), publication(1, 1)); !errors.Is(err, fenced) {
+		t.Errorf("from memory: %v, want %v", err, fenced)
+	}
+	if _, err := publishFiles(t, s, Description{Version: 1, Lease: 1, Kind: KindNone}); !errors.Is(err, fenced) {
+		t.Errorf("from files: %v, want %v", err, fenced)
+	}
+	expectLease(t, s, 1, 0)
+	now = nil
+	mustPublish(t, s, 1, 1)
+}

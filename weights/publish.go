@@ -138,6 +138,11 @@ func (s *Store) write(ctx context.Context, temporary string, p live.Publication)
 // place renames a complete directory to its version. What is in the way and has
 // no manifest is no version, and makes room; so does what a deposed writer published.
 func (s *Store) place(temporary string, version loop.Version) error {
+	if s.options.Fence != nil {
+		if err := s.options.Fence(); err != nil {
+			return err
+		}
+	}
 	err := s.disk.Rename(temporary, s.directory(version))
 	if errors.Is(err, fs.ErrExist) {
 		if err = s.makeRoom(version); err == nil {

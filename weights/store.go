@@ -35,6 +35,9 @@ type Options struct {
 	// is not seen, and set aside when it is published here. A writer may have been deposed
 	// at any moment without knowing it, the one right before it publishes included.
 	Epoch uint64
+	// Fence, if not nil, is asked right before any version is put in its place; its error
+	// keeps it out.
+	Fence func() error
 	// Logf is told what happens beside the calls; nil for nobody.
 	Logf func(format string, args ...any)
 	// Link lets AddDirectory give a file a second name instead of copying it, where the file

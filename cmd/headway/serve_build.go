@@ -59,7 +59,8 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if p.steps, err = openStepLog(p.dir, upTo); err != nil {
 		return err
 	}
-	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories})
+	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories,
+		Epoch: p.writerNow().Epoch, Fence: p.fence, Logf: p.say})
 	if err != nil {
 		return err
 	}
@@ -108,13 +109,14 @@ func (p *plane) buildTrainer() (err error) {
 	return err
 }
 
-// fence refuses to commit a version once this process is not the run's writer any more.
+// fence refuses to commit a version once this process is not the run's writer any more, or
+// may not be.
 func (p *plane) fence() error {
 	select {
 	case <-p.deposed:
 		return errDeposed
 	default:
-		return nil
+		return p.log.Holding()
 	}
 }
 

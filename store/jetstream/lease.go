@@ -15,10 +15,6 @@ import (
 const (
 	// leaseKey is the key of the writer's lease in the run's bucket.
 	leaseKey = "writer"
-	// giveUpAfter is for how many WriterTTLs a writer goes on that cannot renew its lease: a
-	// cluster without a leader for a while is no reason to end a run, and whoever takes
-	// over meanwhile fences this writer.
-	giveUpAfter = 4
 )
 
 // holder is the lease's value: who writes, and since when.
@@ -38,9 +34,24 @@ type lease struct {
 	revision uint64
 	lost     chan struct{}
 	fenced   atomic.Bool
+	renewed  atomic.Pointer[time.Time] // when the last renewal that succeeded began
 	ended    atomic.Bool
 	cancel   context.CancelFunc
 	done     chan struct{}
+}
+
+// Holding says, as an error, that this process may not be the run's writer any more: it has
+// not renewed its lease for Options.WriterTTL, and another may have taken over by now. What
+// appends to the log need not ask: it is refused.
+func (s *Store) Holding() error {
+	l, err := s.writer()
+	if err != nil {
+		return err
+	}
+	if silent := time.Since(*l.renewed.Load()); s.embedded == nil && silent >= s.options.WriterTTL {
+		return fmt.Errorf("store: the writer's lease was not renewed for %v: another process may be the writer by now; try again when NATS answers", silent.Round(time.Millisecond))
+	}
+	return nil
 }
 
 // fence ends the lease: this process writes no more.
@@ -114,6 +125,7 @@ func (l *lease) take(ctx context.Context) error {
 	var seen uint64
 	since := time.Now()
 	for {
+		began := time.Now()
 		try, cancel := context.WithTimeout(ctx, apiTimeout)
 		entry, err := l.bucket.Get(try, leaseKey)
 		var revision uint64
@@ -134,6 +146,7 @@ func (l *lease) take(ctx context.Context) error {
 		cancel()
 		if err == nil && free {
 			l.revision, l.epoch = revision, revision
+			l.renewed.Store(&began)
 			return nil
 		}
 		if err != nil && !transient(err) && !wrongSequence(err) && !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -152,7 +165,7 @@ func (l *lease) take(ctx context.Context) error {
 func (l *lease) renew(ctx context.Context) {
 	defer close(l.done)
 	ttl := l.store.options.WriterTTL
-	renewed := time.Now()
+	renewed, away := time.Now(), false
 	for l.store.pause(ctx, ttl/3) {
 		began := time.Now()
 		try, cancel := context.WithTimeout(ctx, max(ttl/3, 500*time.Millisecond))
@@ -166,16 +179,20 @@ func (l *lease) renew(ctx context.Context) {
 			return
 		case err == nil:
 			l.revision, renewed = revision, began
+			l.renewed.Store(&began)
+			if away {
+				away = false
+				l.store.options.Logf("store: the writer's lease is renewed again")
+			}
 		case errors.Is(err, ErrFenced):
 			l.store.options.Logf("store: another process has taken the run over")
 			l.fence()
 			return
-		case l.store.embedded != nil:
-			// Nobody else can write there: its disk is full, and the server comes back.
-		case time.Since(renewed) >= giveUpAfter*ttl:
-			l.store.options.Logf("store: the writer's lease could not be renewed for %v: %v", time.Since(renewed).Round(time.Millisecond), err)
-			l.fence()
-			return
+		case !away && time.Since(renewed) >= ttl:
+			// Not a reason to end the run: a cluster without a leader comes back, and whoever
+			// took over meanwhile is found by the next renewal, and by every append.
+			away = true
+			l.store.options.Logf("store: the writer's lease could not be renewed for %v: %v; no version is committed until it is", time.Since(renewed).Round(time.Millisecond), err)
 		}
 	}
 }

@@ -65,14 +65,6 @@ func startServer(t testing.TB, change func(*server.Options)) (url string) {
 	return srv.ClientURL()
 }
 
-// startServerWithStop is startServer with a way to end it.
-func startServerWithStop(t testing.TB, stop *func()) (url string) {
-	t.Helper()
-	srv := runServer(t, nil)
-	*stop = func() { srv.Shutdown(); srv.WaitForShutdown() }
-	return srv.ClientURL()
-}
-
 func runServer(t testing.TB, change func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -135,21 +138,43 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 }
 
-// A lease that cannot be renewed is lost: the channel closes and calls fail.
-func TestLeaseIsLostWithTheServer(t *testing.T) {
-	var stop func()
-	url := startServerWithStop(t, &stop)
-	s, err := Open(t.Context(), Options{URL: url, Run: "alone", WriterTTL: 100 * time.Millisecond, Logf: t.Logf})
+// A server that is away is no reason to end a run: nobody took over. Until it answers the
+// writer does not count on being it, and closing waits for nobody.
+func TestServerIsAway(t *testing.T) {
+	port, dir := -1, t.TempDir()
+	start := func() *server.Server {
+		return runServer(t, func(o *server.Options) { o.Port, o.StoreDir = port, dir })
+	}
+	srv := start()
+	said := make(chan string, 10)
+	s, err := Open(t.Context(), Options{URL: srv.ClientURL(), Run: "alone", WriterTTL: 100 * time.Millisecond,
+		Logf: func(format string, args ...any) {
+			if text := fmt.Sprintf(format, args...); strings.Contains(text, "lease") {
+				said <- text
+			}
+		}})
 	must(t, err)
+	defer s.Close()
 	_, lost, err := s.Acquire(t.Context(), "a test")
 	must(t, err)
 	begin(t, s)
-	stop()
-	<-lost
-	if err := s.PutSample(storetest.Sample(sampleID(1), 10)); !errors.Is(err, ErrFenced) {
-		t.Errorf("a payload without a lease: %v", err)
+	must(t, s.Holding())
+	port = srv.Addr().(*net.TCPAddr).Port
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	t.Log(<-said)
+	if err := s.Holding(); err == nil || errors.Is(err, ErrFenced) {
+		t.Errorf("the lease of a server that is away: %v, want that it may be lost", err)
 	}
-	_ = s.Close()
+	start()
+	t.Log(<-said)
+	must(t, s.Holding())
+	must(t, s.PutSample(storetest.Sample(sampleID(1), 10)))
+	select {
+	case <-lost:
+		t.Error("the lease was lost, and nobody took over")
+	default:
+	}
 }
 
 // The mirror is a valid trace of the whole run: after its end was lost, and while the log
