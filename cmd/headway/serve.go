@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 
 	"github.com/headway-rl/headway/config"
 )
@@ -73,14 +74,14 @@ func (c *serveCmd) overrides() []config.Override {
 	var out []config.Override
 	add := func(flag, key, value string) {
 		if value != "" {
-			out = append(out, config.Override{Flag: flag, Text: key + "=" + value})
+			out = append(out, config.Override{Flag: flag, Text: key + "=" + strconv.Quote(value)}) // an address is not always plain YAML
 		}
 	}
 	if c.Seed != nil {
-		add("--seed", "seed", fmt.Sprint(*c.Seed))
+		out = append(out, config.Override{Flag: "--seed", Text: fmt.Sprintf("seed=%d", *c.Seed)})
 	}
 	if c.Steps != nil {
-		add("--steps", "trainer.steps", fmt.Sprint(*c.Steps))
+		out = append(out, config.Override{Flag: "--steps", Text: fmt.Sprintf("trainer.steps=%d", *c.Steps)})
 	}
 	add("--listen", "server.listen", c.Listen)
 	add("--dir", "store.dir", c.Dir)
