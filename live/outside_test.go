@@ -194,6 +194,76 @@ func TestRestoredRightBeforeTheEnd(t *testing.T) {
 	})
 }
 
+// asideWeights can take versions out of a run.
+type asideWeights struct {
+	*fakeWeights
+	aside []loop.Version
+}
+
+func (w *asideWeights) SetAside(v loop.Version) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.leases, v)
+	w.aside = append(w.aside, v)
+	return nil
+}
+
+// TestForeignVersions: a run that is recovered takes the version of the batch at its
+// trainer, and none that its log cannot come to; without that, publishing under the number
+// of such a version would be refused for ever.
+func TestForeignVersions(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		wrong loop.LeaseID // added to the lease at the trainer
+		aside []loop.Version
+	}{{"of the batch at the trainer", 0, nil}, {"of another batch", 100, []loop.Version{5, 6}}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, d := distantWorld(nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				died := false
+				d.fail = func(b live.Batch) error {
+					if b.Version != 4 || died {
+						return nil
+					}
+					died = true
+					cancel()
+					// Published behind the log, which does not come to know of it.
+					err := w.weights.Publish(t.Context(), live.Publication{Version: 5, Lease: b.Lease + c.wrong})
+					if c.wrong != 0 {
+						err = errors.Join(err, w.weights.Publish(t.Context(), live.Publication{Version: 6}))
+					}
+					return errors.Join(err, ctx.Err())
+				}
+				d.r = w.runtime(t, nil)
+				if _, err := d.r.Run(ctx); !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				resume := w.resume(t)
+				weights := &asideWeights{fakeWeights: w.weights}
+				if w.trainer.at = 4; c.wrong == 0 {
+					w.trainer.at = 5
+				}
+				before := w.change
+				w.change = func(o *live.Options) {
+					before(o)
+					o.Weights = weights
+				}
+				d.r = w.runtime(t, resume)
+				d.r.TrainerReady()
+				res, err := d.r.Run(t.Context())
+				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
+					t.Fatalf("ended by %v: %v, ledger %+v", res.Reason, err, res.Status.Ledger)
+				}
+				if !slices.Equal(weights.aside, c.aside) {
+					t.Errorf("versions %v were set aside, want %v", weights.aside, c.aside)
+				}
+			})
+		})
+	}
+}
+
 // TestWaitForVersionZero: until somebody has published version 0 the loop has not
 // begun; the run can be looked at, and stopped in either way. The wait is not part of
 // the run's time.

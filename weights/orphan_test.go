@@ -163,7 +163,7 @@ func TestSetAside(t *testing.T) {
 }
 
 // A writer that may have been deposed puts no version in its place, from memory or files.
-func TestFence(t *testing.T) {
+func TestFenceOfTheStore(t *testing.T) {
 	fenced := errors.New("deposed")
 	var now error
 	s, err := Open(t.TempDir(), Options{Epoch: 1, Fence: func() error { return now }})
