@@ -55,6 +55,8 @@ def test_role() -> None:
 
 def test_missing(serve: Start) -> None:
     """Who is missing is said."""
+    server = serve()
+    headway.connect(server.url).close()  # it has started
     with pytest.raises(headway.Unavailable) as caught:
-        headway.rendezvous(serve().url, "w", "trainer", engines=2, wait_s=0.1, patience_s=0.0)
+        headway.rendezvous(server.url, "w", "trainer", engines=2, wait_s=0.1, patience_s=0.0)
     assert caught.value.detail["missing"]

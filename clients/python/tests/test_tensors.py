@@ -109,9 +109,25 @@ def test_damaged() -> None:
     huge = (1 << 40).to_bytes(8, "little") + content[8:]
     with pytest.raises(headway.Invalid):
         tensors.decode(huge, "it")
-    overlapping = content.replace(b"[0,80]", b"[8,88]")
-    with pytest.raises(headway.Invalid):
-        tensors.decode(overlapping, "it")
+    for wrong in (
+        content.replace(b"[0,80]", b"[8,88]"), content.replace(b"[0,80]", b"[0,72]"), content.replace(b"[10]", b"[11]"),
+        content.replace(b"[10]", b"[-1]"), content.replace(b"[10]", b"null"), content.replace(b"I64", b"X64"),
+        content.replace(b"I64", b"I32"), content.replace(b"[0,80]", b"[0,\"]"), content.replace(b"[0,80]", b"{}    "),
+        (2).to_bytes(8, "little") + b"[]", (4).to_bytes(8, "little") + b"\xff\xff\xff\xff", content + b"more",
+    ):  # fmt: skip
+        with pytest.raises(headway.Invalid, match="it"):
+            tensors.decode(wrong, "it")
+
+
+def test_in_place() -> None:
+    """What was read lies in memory once, and what is not aligned is read all the same."""
+    content = bytearray(whole(tensors.File("m", {"w": np.arange(10), "b": np.ones(3, np.uint8), "x": np.arange(2.0)})))
+    found = tensors.decode(content, "it")[0]
+    found["w"][0] = -1
+    assert tensors.decode(content, "it")[0]["w"].tolist() == [-1, *range(1, 10)]
+    assert found["x"].tolist() == [0, 1]
+    assert found["x"].flags.aligned
+    assert np.shares_memory(found["w"], np.frombuffer(content, np.uint8))
 
 
 def test_no_tensor_of_torch() -> None:

@@ -92,7 +92,8 @@ def test_failures_are_reported(serve: Start) -> None:
     server = serve("--steps", "3", environment__kind="remote", trainer__kind="embedded")
     worker = Worker(server.url, flaky, 16, worker="w")
     assert worker.run() >= 3 * 16
-    assert worker.failed == len(seen) > 0
+    assert len(seen) - worker.given_up <= worker.failed <= len(seen)
+    assert worker.failed > 0
 
 
 def test_killed_worker(serve: Start, tmp_path: Path) -> None:

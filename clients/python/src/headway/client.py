@@ -9,7 +9,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -204,8 +204,7 @@ class Client:
             found: dict[str, Array] = {}
             try:
                 for name in filter(wanted, names):
-                    response = self._transport.call("GET", f"/api/v1/weights/{number}/files/{name}", timeout_s=600.0)
-                    found.update(tensors.decode(response.content, f"{name} of version {number}")[0])
+                    found.update(tensors.decode(self._content(number, name), f"{name} of version {number}")[0])
             except errors.NotFound:
                 if version == "latest" and self._files(version)[0] != number:
                     continue  # it was pruned while it was read: there is a newer one
@@ -214,32 +213,53 @@ class Client:
 
     def _download(self, version: int, name: str, path: Path) -> None:
         part = path.with_name(path.name + ".part")
-        part.unlink(missing_ok=True)
+        with part.open("wb") as out:
+
+            def again() -> None:
+                out.seek(0)
+                out.truncate()
+
+            self._pull(version, name, out.tell, out.write, again)
+        part.replace(path)
+
+    def _content(self, version: int, name: str) -> bytearray:
+        """A file in memory, once."""
+        content = bytearray()
+        self._pull(version, name, content.__len__, content.extend, content.clear)
+        return content
+
+    def _pull(
+        self, version: int, name: str, have: Callable[[], int], write: Callable[[bytes], object],
+        again: Callable[[], object],
+    ) -> None:  # fmt: skip
+        """Read a file as it comes; a transfer that breaks off goes on where it was."""
+        source, defects = f"/api/v1/weights/{version}/files/{name}", 0
         deadline = time.monotonic() + self._transport.patience_s
         while True:
-            have = part.stat().st_size if part.exists() else 0
+            at = have()
             try:
-                headers = {"Range": f"bytes={have}-"} if have else {}
-                source = f"/api/v1/weights/{version}/files/{name}"
-                with (
-                    self._transport.stream(source, headers=headers) as response,
-                    part.open("ab" if have else "wb") as out,
-                ):
-                    if response.status_code == 416 and have:  # it was whole already
-                        break
+                headers = {"Range": f"bytes={at}-"} if at else {}
+                with self._transport.stream(source, headers=headers) as response:
+                    if response.status_code == 416 and at:  # it was whole already
+                        return
                     if response.status_code >= 300:
                         response.read()
                         raise refusal(response)
-                    if have and response.status_code != 206:
-                        out.truncate(0)
+                    if at and response.status_code != 206:
+                        again()
                     for chunk in response.iter_bytes():
-                        out.write(chunk)
-                break
-            except (httpx.TransportError, errors.Unavailable, errors.Busy):
+                        write(chunk)
+                return
+            except (httpx.TransportError, errors.Unavailable, errors.Busy, errors.Internal) as error:
                 self._transport.another()
-                if time.monotonic() > deadline or self._transport.stopped.wait(0.2):
-                    raise
-        part.replace(path)
+                defects += isinstance(error, errors.Internal)
+                if have() > at:
+                    deadline = time.monotonic() + self._transport.patience_s
+                if time.monotonic() > deadline or defects > 2 or self._transport.stopped.wait(0.2):
+                    if isinstance(error, errors.HeadwayError):
+                        raise
+                    message = f"{name} of version {version} broke off at byte {have()}: {error}"
+                    raise errors.Unavailable(message) from error
 
     # Batches
 

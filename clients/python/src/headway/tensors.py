@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import safetensors
 
 from .errors import Invalid
 
@@ -147,18 +148,50 @@ def check_finite(tensors: Mapping[str, Array], what: str) -> None:
                 )
 
 
-def decode(content: bytes, what: str) -> tuple[dict[str, Array], dict[str, str]]:
-    """The tensors and the metadata of a safetensors body. What does not hold is Invalid."""
+def decode(content: bytes | bytearray, what: str) -> tuple[dict[str, Array], dict[str, str]]:
+    """The tensors and the metadata of a safetensors body. What does not hold is Invalid.
+
+    The arrays lie in `content` if it is a bytearray, else in one copy of it; they may be written to.
+    """
     try:
-        entries = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    except Exception as error:  # the format's own error type is private to its extension
+        header, begin = _header(content)
+        metadata = header.pop("__metadata__", {})
+        spans = sorted((int(e["data_offsets"][0]), int(e["data_offsets"][1]), name) for name, e in header.items())
+        at = 0
+        for first, end, name in spans:
+            if first != at or end < first:
+                raise ValueError(f"tensor {name!r} lies at {first} to {end}, want it to begin at {at}")
+            at = end
+        if begin + at != len(content):
+            raise ValueError(f"it has {len(content)} bytes, and its header says {begin + at}")
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise Invalid(f"{what} is not a whole safetensors file: {error}") from error
+    memory = memoryview(content if isinstance(content, bytearray) else bytearray(content))
     tensors: dict[str, Array] = {}
-    for name, entry in entries:
-        dtype = str(entry["dtype"])
+    for first, end, name in spans:
+        dtype, shape = str(header[name].get("dtype")), header[name].get("shape")
         if dtype not in _NAMES:
             raise Invalid(f"{what}: tensor {name!r} has the type {dtype}; this client reads {', '.join(_NAMES)}")
-        array = np.frombuffer(bytearray(entry["data"]), dtype=_NAMES[dtype]).reshape(entry["shape"])
+        try:
+            extent, kind = tuple(operator.index(n) for n in shape), np.dtype(_NAMES[dtype])
+            if min(extent, default=0) < 0 or math.prod(extent) * kind.itemsize != end - first:
+                raise ValueError("its size is another")
+            array: Array = np.ndarray(extent, kind, memory, begin + first) if end > first else np.empty(extent, kind)
+        except (ValueError, TypeError) as error:
+            raise Invalid(f"{what}: tensor {name!r} of {end - first} bytes is no {dtype} of shape {shape}") from error
+        array = array if array.flags.aligned else array.copy()
         tensors[name] = array.view(BFloat16) if dtype == "BF16" else array
-    return tensors, {str(k): str(v) for k, v in header.get("__metadata__", {}).items()}
+    return tensors, {str(k): str(v) for k, v in metadata.items()}
+
+
+def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
+    """A file's header, and where its tensors begin."""
+    if len(content) < 8:
+        raise ValueError(f"it has {len(content)} bytes, fewer than the 8 that say how long its header is")
+    length = int.from_bytes(content[:8], "little")
+    if length > min(len(content) - 8, HEADER_BYTES_MAX):
+        raise ValueError(f"its header would have {length} bytes")
+    header = json.loads(bytes(memoryview(content)[8 : 8 + length]))
+    if not isinstance(header, dict):
+        raise TypeError("its header is no object")
+    return header, 8 + length
