@@ -79,7 +79,11 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 		if s.events.bytes.Load() > s.options.LogBytesMax/4*3 {
 			covered = lines[1] // a run that cannot go on is worse than one snapshot to go back to
 		}
-		if err := s.trim(s.ctx, covered); err != nil && !errors.Is(err, context.Canceled) {
+		err := s.trim(s.ctx, covered)
+		if _, deposed := s.writer(); deposed != nil {
+			return deposed // its successor trims the log as well
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
 			s.options.Logf("store: giving up old lines of the log: %v", err)
 		}
 	}
