@@ -33,8 +33,8 @@ type Description struct {
 	// Fence, if not nil, is asked right before the version is put in its place; its error
 	// keeps it out: a writer that was deposed meanwhile publishes nothing.
 	Fence func() error
-	// Files that will come, with their sizes and hashes: a hash "" and, beside it, a size 0
-	// are not declared. Without Files, what comes is what there is.
+	// Files that will come, with their sizes and hashes: a hash "" and a size 0 are not
+	// declared. Without Files, what comes is what there is.
 	Files []File
 }
 
@@ -184,7 +184,7 @@ func (d *Draft) Add(ctx context.Context, name string, content io.Reader) error {
 // take copies a file to w and records what it was.
 func (d *Draft) take(ctx context.Context, want File, content io.Reader, w io.Writer) error {
 	size := int64(-1)
-	if want.Size > 0 || want.Hash != "" {
+	if want.Size > 0 {
 		size = want.Size
 	}
 	sum := sha256.New()

@@ -197,6 +197,7 @@ func TestRefusedDrafts(t *testing.T) {
 		{"longer than declared", declared(File{Name: "b", Size: 1}), []add{{"b", []byte("ab")}}, "more than the 1 bytes"},
 		{"declared shorter", declared(File{Name: ModelName, Size: int64(len(good)) - 4}), []add{{ModelName, good}}, "more than the 68 bytes declared"},
 		{"another hash", declared(File{Name: "b", Size: 2, Hash: sum}), []add{{"b", []byte("ab")}}, "want the declared " + sum},
+		{"another hash without a size", declared(File{Name: "b", Hash: sum}), []add{{"b", []byte("ab")}}, "want the declared " + sum},
 		{"declared twice", declared(File{Name: "b"}, File{Name: "b"}), nil, "declared twice"},
 		{"no hash", declared(File{Name: "b", Hash: "sha256:0"}), nil, "64 hexadecimal digits"},
 		{"negative size", declared(File{Name: "b", Size: -1}), nil, "want a size"},
