@@ -143,7 +143,7 @@ class Client:
 
     def _await_weights(self) -> None:
         """Wait until rank 0 has made a version of the last one that has weights."""
-        deadline = time.monotonic() + self._transport.patience_s
+        deadline, newest = time.monotonic() + self._transport.patience_s, self.newest
         while time.monotonic() < deadline and not self._transport.stopped.wait(0.1):
             newest = int(self.state()["version"])
             try:
