@@ -90,11 +90,14 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%s-%d", host, os.Getpid())
 	standby := time.AfterFunc(standbyAfter, func() {
+		if p.cfg.Store.NATS.URL == "" {
+			return // nobody else can have the directory: it only takes its time to read it
+		}
 		p.setState(stateStandby)
 		p.say("standing by: another process is the writer of %s", p.name)
 	})
 	epoch, lost, err := p.log.Acquire(ctx, name)
-	if !standby.Stop() {
+	if !standby.Stop() && p.cfg.Store.NATS.URL != "" {
 		p.takeover = true
 	}
 	if err != nil {

@@ -109,7 +109,7 @@ func parseVersionNumber(s *weights.Store, text string) (loop.Version, error) {
 		if v := s.Newest(); v != loop.NoVersion {
 			return v, nil
 		}
-		return 0, runError("", "there is no version with weights")
+		return 0, noneNewest(s)
 	}
 	var v loop.Version
 	digits := strings.TrimPrefix(text, "v")
@@ -117,6 +117,21 @@ func parseVersionNumber(s *weights.Store, text string) (loop.Version, error) {
 		return 0, usageError("name a version by its number, such as 17, or latest", "%q is no version", text)
 	}
 	return v, nil
+}
+
+// noneNewest says why there is no newest version: the first that cannot be read, from the
+// newest on, or that there is none with weights.
+func noneNewest(s *weights.Store) error {
+	versions, err := s.Versions()
+	if err != nil {
+		return err
+	}
+	for _, v := range slices.Backward(versions) {
+		if _, err := s.Manifest(v); err != nil && !errors.Is(err, weights.ErrNotFound) {
+			return runError("name another version by its number; headway weights list says which are whole", "the newest version, %d, cannot be read: %w", v, err)
+		}
+	}
+	return runError("", "there is no version with weights")
 }
 
 // weightsVersion is a version as headway weights prints it.

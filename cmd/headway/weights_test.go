@@ -103,6 +103,19 @@ func TestWeightsJSON(t *testing.T) {
 	}
 }
 
+// What the newest version is cannot be said where its manifest is damaged: the error names it.
+func TestWeightsLatestDamaged(t *testing.T) {
+	run := weightsRun(t)
+	path := filepath.Join(run, "weights", "v000003", weights.ManifestName)
+	if err := os.WriteFile(path, []byte("garbage"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := headway(t, "weights", "show", "latest", "--run", run)
+	if code == exitDone || !strings.Contains(stderr, path) || !strings.Contains(stderr, "newest version, 3") {
+		t.Errorf("code %d, %s, want the damaged file named", code, stderr)
+	}
+}
+
 func TestWeightsErrors(t *testing.T) {
 	run := weightsRun(t)
 	path := filepath.Join(run, "weights", "v000001", "model.safetensors")
