@@ -23,6 +23,7 @@ func TestBodiesRefused(t *testing.T) {
 		"near":           {`{"rewrad":1}`, `did you mean "reward"`},
 		"kind":           {`{"reward":"secret"}`, `field "reward"`},
 		"kind of number": {`{"tokens":[1.5]}`, "holds a number: want an integer of 32 bits"},
+		"single":         {`{"reward":1e300}`, "at most 3.4e38"},
 		"range":          {`{"tokens":[4294967296]}`, "holds a number: want an integer of 32 bits"},
 		"overflow":       {`{"reward":1e400}`, `field "reward"`},
 		"trailing":       {`{"worker":"w"} {"worker":"secret"}`, "more follows the JSON object at byte 14"},

@@ -150,6 +150,8 @@ type Disk struct {
 	PayloadBytes int64 `json:"payload_bytes"`
 	WeightsBytes int64 `json:"weights_bytes"`
 	BytesMax     int64 `json:"bytes_max"`
+	// PayloadBytesMax is the part of BytesMax that payloads may take; 0 if it is not known.
+	PayloadBytesMax int64 `json:"payload_bytes_max,omitempty"`
 	// Full: writes wait for room.
 	Full bool `json:"full"`
 }

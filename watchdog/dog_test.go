@@ -38,6 +38,13 @@ var cases = map[string]struct {
 		v.Status.Disk = protocol.Disk{Full: true, LogBytes: 1 << 30, PayloadBytes: 8 << 30, BytesMax: 9 << 30}
 		v.Status.Trainer.State = "absent"
 	}, "disk_full", "", "9 GiB of 9 GiB", []string{"no_trainer"}},
+	"payloads at their bound, a batch queued": {func(v *View) {
+		v.Status.Disk = protocol.Disk{Full: true, PayloadBytes: 1 << 20, PayloadBytesMax: 1 << 20, BytesMax: 1 << 30}
+		v.Status.Queue.Groups = 16
+	}, "disk_full", "", "1 MiB of the 1 MiB that store.nats.payload_bytes_max allows, and rollouts wait. It has room again", nil},
+	"payloads at their bound, less than a batch": {func(v *View) {
+		v.Status.Disk = protocol.Disk{Full: true, PayloadBytes: 1<<20 - 500, PayloadBytesMax: 1 << 20, BytesMax: 1 << 30}
+	}, "disk_full", "", "holds 5 groups of the 16 that a batch takes, so that no batch will make room; raise it", nil},
 	"disk full, and all that waits for it": {func(v *View) {
 		v.Status.Disk.Full, v.Holding = true, true
 		v.Status.Ledger.InFlight, v.Status.Workers, v.Status.Queue.Groups, v.Status.Queue.CapacityGroups = 0, protocol.Workers{Known: 3}, 8, 8

@@ -67,7 +67,15 @@ func found(likely int, code, subject, format string, args ...any) suspect {
 }
 
 func disk(f facts, _ Options) []suspect {
-	if d := f.Status.Disk; d.Full {
+	d := f.Status.Disk
+	if q := f.Status.Queue; d.Full && d.PayloadBytesMax > 0 && d.PayloadBytes >= d.PayloadBytesMax/10*9 {
+		then := "It has room again when a batch is trained"
+		if q.Groups < q.BatchGroups && f.Status.Trainer.Lease == 0 {
+			then = fmt.Sprintf("The queue holds %d groups of the %d that a batch takes, so that no batch will make room", q.Groups, q.BatchGroups)
+		}
+		return []suspect{found(100, "disk_full", "", "payloads of groups take %s of the %s that store.nats.payload_bytes_max allows, and rollouts wait. %s; raise it", bytes(d.PayloadBytes), bytes(d.PayloadBytesMax), then)}
+	}
+	if d.Full {
 		return []suspect{found(100, "disk_full", "", "the store has no room: log and payloads hold %s of %s, weights %s. Nothing is lost and writes wait; free space on the disk (64 MiB of it always stay free), prune versions (headway weights prune), or raise store.nats.log_bytes_max and payload_bytes_max",
 			bytes(d.LogBytes+d.PayloadBytes), bytes(d.BytesMax), bytes(d.WeightsBytes))}
 	}
