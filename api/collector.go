@@ -151,6 +151,7 @@ var figures = []figure{
 	{"headway_disk_bytes", "Bytes that the store holds, by kind.", gauge, []string{"kind"}, func(s protocol.Status, emit func(float64, ...string)) {
 		emit(float64(s.Disk.LogBytes), "log")
 		emit(float64(s.Disk.PayloadBytes), "payloads")
+		emit(float64(s.Disk.SnapshotBytes), "snapshots")
 		emit(float64(s.Disk.WeightsBytes), "weights")
 	}},
 	one("headway_disk_max_bytes", "Bytes that log and payloads may take.", gauge, func(s protocol.Status) float64 { return float64(s.Disk.BytesMax) }),

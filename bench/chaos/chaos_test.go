@@ -31,6 +31,8 @@ type job struct {
 	// favoured are half of the victims; the next kill comes within so long after the last.
 	favoured []*process
 	within   time.Duration
+	// freezes: one blow in five freezes a control plane for longer than its lease lasts.
+	freezes bool
 	// histogram counts the states of the loop that kills hit, killed the victims.
 	histogram map[string]int
 	killed    map[string]int
@@ -68,11 +70,11 @@ func TestSurvivesKills(t *testing.T) {
 }
 
 // TestClusterSurvivesKills has the log on three NATS servers and a standby beside the
-// writer, and kills one server at a time, too.
+// writer, kills one server at a time, too, and freezes writers until they are deposed.
 func TestClusterSurvivesKills(t *testing.T) {
 	j := newJob(t)
 	urls := j.cluster()
-	j.favoured, j.within = j.victims, 2*time.Second
+	j.favoured, j.within, j.freezes = j.victims, 2*time.Second, true
 	addresses := ports(t, 2)
 	for _, address := range addresses {
 		j.plane(address, "--nats", urls, "--set", "store.nats.replicas=3", "--set", "store.nats.writer_s=1")
@@ -270,6 +272,13 @@ func (j *job) torment() {
 			victim = j.victims[rng.IntN(len(j.victims))]
 		}
 		state := loopState(j.status())
+		if j.freezes && rng.IntN(5) == 0 {
+			victim = j.planes[rng.IntN(len(j.planes))]
+			victim.freeze(3 * time.Second)
+			j.histogram[state]++
+			j.killed[victim.name+" frozen"]++
+			continue
+		}
 		victim.kill()
 		j.histogram[state]++
 		j.killed[victim.name]++

@@ -63,6 +63,16 @@ func (p *process) kill() {
 	p.ended <- nil
 }
 
+// freeze stops the process for a while, as a machine does that swaps or is cut off, and
+// lets it go on with whatever it believes.
+func (p *process) freeze(d time.Duration) {
+	p.mu.Lock()
+	frozen := p.cmd.Process
+	p.mu.Unlock()
+	_ = frozen.Signal(syscall.SIGSTOP) // or it is gone
+	time.AfterFunc(d, func() { _ = frozen.Signal(syscall.SIGCONT) })
+}
+
 // gone reports whether the process has ended by itself.
 func (p *process) gone() (bool, error) {
 	p.mu.Lock()

@@ -13,8 +13,10 @@ import (
 // Ready implements api.Plane.
 func (p *plane) Ready() error {
 	switch state := p.currentState(); state {
-	case stateRunning, stateDraining, stateStopped:
-		return nil // what is over or ending is said by the ports
+	case stateRunning, stateDraining:
+		return p.log.Holding() // what is ending is said by the ports
+	case stateStopped:
+		return nil
 	case stateStandby:
 		return errors.New("this process stands by; another one is the run's writer")
 	default:
@@ -74,7 +76,7 @@ func (p *plane) trainerStatus(v live.View) protocol.Trainer {
 
 func (p *plane) diskStatus(full bool) protocol.Disk {
 	n := p.cfg.Store.NATS
-	d := protocol.Disk{BytesMax: int64(n.LogBytesMax) + int64(n.PayloadBytesMax), Full: full, WeightsBytes: p.weightsBytes()}
+	d := protocol.Disk{BytesMax: int64(n.LogBytesMax) + int64(n.PayloadBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), Full: full, WeightsBytes: p.weightsBytes(), SnapshotBytes: p.log.SnapshotBytes()}
 	d.LogBytes, d.PayloadBytes = p.log.Usage()
 	return d
 }
