@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -338,6 +339,12 @@ func TestTLS(t *testing.T) {
 	}
 	if _, err := LoadTLS(key, certificate); err == nil || !strings.Contains(err.Error(), "PEM") {
 		t.Errorf("the wrong way round: %v", err)
+	}
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadTLS(certificate, key); runtime.GOOS != "windows" && (err == nil || !strings.Contains(err.Error(), "chmod 600")) {
+		t.Errorf("a key that all may read: %v", err)
 	}
 }
 

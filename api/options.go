@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math"
+	"os"
+	"runtime"
 	"time"
 )
 
@@ -114,8 +116,14 @@ func (o Options) validate() error {
 	return nil
 }
 
-// LoadTLS reads a certificate and its private key, both PEM.
+// LoadTLS reads a certificate and its private key, both PEM. The key is refused if everybody on
+// the machine may read or change it.
 func LoadTLS(certificate, key string) (*tls.Config, error) {
+	if info, err := os.Stat(key); err == nil && runtime.GOOS != "windows" { // whose modes say nothing
+		if mode := info.Mode().Perm(); mode&0o007 != 0 || mode&0o020 != 0 {
+			return nil, fmt.Errorf("api: the private key %s has mode %04o, which lets others read or change it: chmod 600 %s", key, mode, key)
+		}
+	}
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		return nil, fmt.Errorf("api: cannot serve TLS with %s and %s: %w: want a PEM certificate (with its chain) and its unencrypted private key", certificate, key, err)

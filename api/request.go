@@ -67,6 +67,9 @@ func decodeJSON(text []byte, message any) error {
 func jsonRefusal(err error, message any) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		found := strings.Fields(kind.Value + " ?")[0] // a number's digits follow its kind
+		if kind.Type.Kind() == reflect.Float64 && found == "number" {
+			found = "number that is too large"
+		}
 		return protocol.Refuse(protocol.CodeInvalid, "field %q at byte %d holds a %s: want %s", kind.Field, kind.Offset, found, kindInWords(kind.Type)).With("field", kind.Field)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

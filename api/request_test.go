@@ -47,6 +47,10 @@ func TestBodiesRefused(t *testing.T) {
 	if err := decodeJSON([]byte("\r\n {\"worker\":\"w]}\\\"[[{\",\"tokens\":[1,2]} \n"), &message); err != nil || len(message.Tokens) != 2 {
 		t.Errorf("a good body: %v", err)
 	}
+	var wait protocol.ClaimRequest
+	if err := decodeJSON([]byte(`{"wait_s":1e999}`), &wait); err == nil || !strings.Contains(err.Error(), "holds a number that is too large") {
+		t.Errorf("a number beyond double precision: %v", err)
+	}
 	var nested protocol.PublishRequest
 	if err := decodeJSON([]byte(`{"files":[{"nam":"x"}]}`), &nested); err == nil || !strings.Contains(err.Error(), `did you mean "name"`) {
 		t.Errorf("a nested field: %v", err)
