@@ -288,6 +288,7 @@ func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
 // full says that there is no room, and asks for a snapshot, which makes some.
 func (l *eventLog) full(s *Store, err error) error {
 	l.sinceSnapshot.Store(math.MaxInt64 / 2)
+	s.makeRoom() // for the next try
 	text := "its bound"
 	if err != nil {
 		text = err.Error()

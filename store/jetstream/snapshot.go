@@ -24,8 +24,8 @@ type states struct {
 	// first is the sequence of the first chunk, by line, of the snapshots that this process
 	// wrote and that are kept.
 	first map[int64]uint64
-	// total are the bytes that the stream takes, size those of the newest snapshot.
-	total, size atomic.Int64
+	// total are the bytes that the stream takes.
+	total atomic.Int64
 }
 
 // SnapshotBytes returns what the snapshots take, in bytes as the server counts them: two, and
@@ -44,12 +44,11 @@ func (s *Store) measureSnapshots(ctx context.Context) error {
 }
 
 // WantsSnapshot reports that a quarter of the log's bound was written since the last
-// snapshot, or more where that is less than the snapshot's own size: writing the state is
-// not to cost more than writing the log does. It is at most three eighths of the bound, since
-// the log keeps what is between two snapshots and what came after.
+// snapshot. More would leave no room for what comes until it is taken: the log keeps what is
+// between two snapshots and what came after. A bound of less than some times the size of the
+// state therefore costs more writing for snapshots than for the log.
 func (s *Store) WantsSnapshot() bool {
-	bound := s.options.LogBytesMax
-	return s.events.sinceSnapshot.Load() >= min(max(bound/4, s.states.size.Load()), bound/8*3)
+	return s.events.sinceSnapshot.Load() >= s.options.LogBytesMax/4
 }
 
 // Snapshot keeps a state of the run as of the log's first line lines. When it is durable, the
@@ -69,7 +68,6 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 		return fmt.Errorf("store: snapshot at line %d: %w", line, err)
 	}
 	s.events.sinceSnapshot.Store(0)
-	s.states.size.Store(int64(len(state)))
 	lines, err := s.dropSnapshots(line, first)
 	if err != nil {
 		return fmt.Errorf("store: removing old snapshots: %w", err)
@@ -175,6 +173,18 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 		return line, append([]byte{}, state...), nil
 	}
 	return 0, nil, nil
+}
+
+// makeRoom gives up what the newest snapshot covers of a log that is full: whoever is to take
+// another snapshot has lines to append before it.
+func (s *Store) makeRoom() {
+	lines, err := s.snapshots(s.ctx)
+	if err != nil || len(lines) == 0 {
+		return
+	}
+	if err := s.trim(s.ctx, lines[len(lines)-1]); err != nil {
+		s.options.Logf("store: making room in the log: %v", err)
+	}
 }
 
 func (s *Store) purge(ctx context.Context, stream jetstream.Stream, what jetstream.StreamPurgeOpt) error {

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"math"
 	"path/filepath"
@@ -67,22 +68,21 @@ func TestDiskIsBounded(t *testing.T) {
 	}
 }
 
-// A large state is not written more often than as much log is, as far as the log's bound allows.
-func TestWantsSnapshotBySize(t *testing.T) {
-	s := open(t, Options{Dir: t.TempDir(), LogBytesMax: 1 << 20})
+// A full log gives up what the newest snapshot covers, so that the lines before the next one fit.
+func TestFullLogMakesRoom(t *testing.T) {
+	s := open(t, Options{Dir: t.TempDir(), LogBytesMax: 256 << 10})
 	enc := begin(t, s)
-	for _, c := range []struct{ state, least, most int }{
-		{1000, 1 << 18, 1<<18 + 2000},
-		{300_000, 300_000, 302_000},
-		{3_000_000, 3 << 17, 3<<17 + 2000},
-	} {
-		must(t, s.Snapshot(enc.Position().Line, make([]byte, c.state)))
-		before := s.events.sinceSnapshot.Load()
-		for !s.WantsSnapshot() {
-			must(t, s.Append([][]byte{storetest.Event(enc, 1)}))
+	var err error
+	var line []byte
+	for i := int64(0); err == nil; i++ {
+		if i == 100 || i == 400 {
+			must(t, s.Snapshot(enc.Position().Line, []byte("state")))
 		}
-		if n := int(s.events.sinceSnapshot.Load() - before); n < c.least || n > c.most {
-			t.Errorf("a snapshot of %d bytes: another is wanted after %d, want %d to %d", c.state, n, c.least, c.most)
-		}
+		line = storetest.Event(enc, i)
+		err = s.Append([][]byte{line})
 	}
+	if !errors.Is(err, live.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	must(t, s.Append([][]byte{line}))
 }
