@@ -151,7 +151,7 @@ type Disk struct {
 	WeightsBytes int64 `json:"weights_bytes"`
 	// SnapshotBytes are the run's kept states, which no setting bounds: two of them, and what waits to be removed.
 	SnapshotBytes int64 `json:"snapshot_bytes"`
-	BytesMax     int64 `json:"bytes_max"`
+	BytesMax      int64 `json:"bytes_max"`
 	// PayloadBytesMax is the part of BytesMax that payloads may take; 0 if it is not known.
 	PayloadBytesMax int64 `json:"payload_bytes_max,omitempty"`
 	// Full: writes wait for room.
