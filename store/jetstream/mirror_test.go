@@ -72,9 +72,9 @@ func TestMirrorOfADeposedWriter(t *testing.T) {
 	must(t, standby.Append([][]byte{storetest.Event(enc, 5)}))
 
 	// One that was stopped between its last question and the rename.
-	must(t, os.WriteFile(path+".1"+mirrorSuffix, mine, 0o644))
-	must(t, os.Rename(path+".1"+mirrorSuffix, path))
-	must(t, os.WriteFile(path+".2"+mirrorSuffix, mine, 0o644))
+	must(t, os.WriteFile(path+".0"+mirrorSuffix, mine, 0o644))
+	must(t, os.Rename(path+".0"+mirrorSuffix, path))
+	must(t, os.WriteFile(path+".0"+mirrorSuffix, mine, 0o644))
 	must(t, standby.Append([][]byte{storetest.Event(enc, 6)}))
 	log := logText(t, standby)
 	must(t, standby.Close())
