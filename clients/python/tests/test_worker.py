@@ -154,12 +154,14 @@ def test_claims_are_kept(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 HANGS = """
+import sys
 import threading
 import headway
 
 @headway.environment("reverse")
 def play(task, sample):
-    print("hangs", flush=True)
+    sys.stdout.write("hangs\\n")  # in one piece, since two threads do
+    sys.stdout.flush()
     threading.Event().wait()
 """
 
