@@ -29,7 +29,11 @@ func (b *Bucket) Take(ctx context.Context, n int) error {
 	if b == nil {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(b.reserve(n))
+	wait := b.reserve(n)
+	if wait <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -39,8 +43,8 @@ func (b *Bucket) Take(ctx context.Context, n int) error {
 	}
 }
 
-// piece is what passes at once under a limit.
-const piece = 64 << 10
+// piece is what passes at once: an eighth of a second's worth, within bounds.
+func (b *Bucket) piece() int { return int(min(max(b.bytesPerS/8, 64<<10), 1<<20)) }
 
 // pieces calls f for as many bytes as there are, a piece at a time as the limit lets them
 // pass; without a limit all at once.
@@ -49,7 +53,7 @@ func (b *Bucket) pieces(ctx context.Context, n int, f func(n int) error) error {
 		return f(n)
 	}
 	for n > 0 {
-		now := min(n, piece)
+		now := min(n, b.piece())
 		if err := b.Take(ctx, now); err != nil {
 			return err
 		}
