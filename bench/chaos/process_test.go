@@ -24,11 +24,10 @@ type process struct {
 	env  []string
 	log  string
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	ended   chan error
-	starts  int
-	stopped bool
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	ended  chan error
+	starts int
 }
 
 // start runs the program, what it says appended to its log.
