@@ -49,7 +49,7 @@ model: {width: 32, layers: 1, heads: 2}
 environment: {kind: remote, held_out: 50}
 evaluate: {every: 0}
 trainer: {kind: remote, steps: 1000000}
-store: {keep_versions: 1000000, snapshot_every: 10, samples_every: 0}
+store: {keep_versions: 1000000, snapshot_every: 10, samples_every: 0, nats: {log_bytes_max: 67108864, payload_bytes_max: 67108864}}
 failures: {max_attempts: 1000, train_attempts: 1000}
 server: {lease_s: 3, claim_s: 3, drain_s: 20}
 `

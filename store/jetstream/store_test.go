@@ -67,7 +67,7 @@ func startServer(t testing.TB, change func(*server.Options)) (url string) {
 
 func runServer(t testing.TB, change func(*server.Options)) *server.Server {
 	t.Helper()
-	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
+	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50} // whatever the disk has: runs reserve their bounds
 	if change != nil {
 		change(o)
 	}
@@ -94,7 +94,7 @@ func TestConformsExternal(t *testing.T) {
 			storetest.Run(t, func(t *testing.T) storetest.Place {
 				run := fmt.Sprintf("a run/%d", runs.Add(1))
 				return storetest.Place{Damage: damage, Open: func(t *testing.T) live.Store {
-					return open(t, Options{URL: url, Run: run, PayloadBytesMax: storetest.PayloadBytesMax})
+					return open(t, Options{URL: url, Run: run, LogBytesMax: 64 << 20, PayloadBytesMax: storetest.PayloadBytesMax})
 				}}
 			})
 		})
