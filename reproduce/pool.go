@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/pool"
 	"github.com/headway-rl/headway/sim"
 )
 
@@ -99,39 +98,11 @@ func (o Options) runAll(ctx context.Context, name string, n int, do func(i int) 
 
 // parallel is runAll for any result.
 func parallel[T any](ctx context.Context, n int, do func(i int) (T, error), said func(done int)) ([]T, error) {
-	results, errs := make([]T, n), make([]error, n)
-	work := make(chan int)
-	var wait sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range min(runtime.GOMAXPROCS(0), max(n, 1)) {
-		wait.Go(func() {
-			for i := range work {
-				results[i], errs[i] = do(i)
-				mu.Lock()
-				done++
-				said(done)
-				mu.Unlock()
-			}
-		})
+	results, i, err := pool.All(ctx, n, func(done, _ int) { said(done) }, do)
+	if err != nil && i >= 0 {
+		err = fmt.Errorf("simulation %d of %d: %w", i+1, n, err)
 	}
-	for i := range n {
-		if ctx.Err() != nil {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	wait.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	for i, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("simulation %d of %d: %w", i+1, n, err)
-		}
-	}
-	return results, nil
+	return results, err
 }
 
 // over is the mean of a figure over seeds with Student's interval.

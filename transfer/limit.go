@@ -33,14 +33,10 @@ func (b *Bucket) Take(ctx context.Context, n int) error {
 	if wait <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !sleep(ctx, wait) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // piece is what passes at once: an eighth of a second's worth, within bounds.

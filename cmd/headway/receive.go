@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -48,9 +47,12 @@ func (c *receiveCmd) Run(a *app) error {
 	if c.Stage < 0 || c.Keep < 1 || c.RateLimit < 0 {
 		return usageError("", "--stage %d, --keep %d, --rate-limit %g: want a stage from 0, at least 1 version and no negative rate", c.Stage, c.Keep, c.RateLimit)
 	}
-	token, err := c.token()
-	if err != nil {
-		return err
+	token := ""
+	if c.TokenFile != "" {
+		var err error
+		if token, err = readToken(c.TokenFile, "engine"); err != nil { // never admin's: it goes to other receivers, too
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -98,19 +100,14 @@ func (c *receiveCmd) client() (*http.Client, error) {
 	if c.CA == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(c.CA)
-	if err != nil {
-		return nil, usageError("", "--ca: %w", err)
-	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, usageError("", "--ca %s has no certificate in PEM", c.CA)
-	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	if transport.TLSClientConfig, err = trusting(c.CA, pool); err != nil {
+		return nil, err
+	}
 	return &http.Client{Transport: transport}, nil
 }
 
@@ -191,23 +188,4 @@ func (c *receiveCmd) onSwitch(ctx context.Context, a *app, version loop.Version,
 		fmt.Fprintf(a.Stderr, "%s", out)
 	}
 	return nil
-}
-
-// token reads the token of the role engine.
-func (c *receiveCmd) token() (string, error) {
-	if c.TokenFile == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", usageError("", "--token-file: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 1 {
-			return fields[0], nil
-		} else if len(fields) == 2 && fields[0] == "engine" { // never admin's: it goes to other receivers, too
-			return fields[1], nil
-		}
-	}
-	return "", usageError("a line 'engine TOKEN', or that token alone", "--token-file %s has no token of the role engine", c.TokenFile)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/config"
 )
 
@@ -98,15 +99,11 @@ func (c *serveCmd) overrides() []config.Override {
 // checkExposure refuses an open door: whoever reaches the port may train, read
 // rollouts and stop the run.
 func checkExposure(cfg config.Config) error {
-	host, _, err := net.SplitHostPort(cfg.Server.Listen)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(cfg.Server.Listen); err != nil {
 		return cfg.Refuse("server.listen", fmt.Sprintf("is not an address: %v", err), "HOST:PORT, such as 127.0.0.1:7070 or :7070")
 	}
-	if cfg.Server.TokenFile != "" {
-		return nil
+	if api.CheckListen(cfg.Server.Listen, cfg.Server.TokenFile != "") != nil {
+		return cfg.Refuse("server.listen", "is reachable from other machines, and no token is asked for", "a loopback address, or server.token_file (--token-file)")
 	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return nil
-	}
-	return cfg.Refuse("server.listen", "is reachable from other machines, and no token is asked for", "a loopback address, or server.token_file (--token-file)")
+	return nil
 }

@@ -45,7 +45,6 @@ type plane struct {
 	listener net.Listener
 	server   *api.Server
 	log      *jetstream.Store
-	began    time.Time
 
 	remote    *remote.Trainer
 	workers   *environment.Environment
@@ -66,9 +65,10 @@ type plane struct {
 	takeover bool
 	// deposed is closed when this process is the writer no more.
 	deposed <-chan struct{}
-	result  *live.Result
 	feed
 	messages sync.Mutex
+	// sizes are the bytes of published versions, which never change.
+	sizes sync.Map
 }
 
 // newPlane checks what can be checked without the run, and listens.
@@ -77,7 +77,7 @@ func newPlane(a *app, cfg config.Config, dir, name string, listener net.Listener
 	if err := j.prepare(); err != nil {
 		return nil, err
 	}
-	p := &plane{job: j, name: name, listener: listener, began: a.Now()}
+	p := &plane{job: j, name: name, listener: listener}
 	p.setState(stateStarting)
 	opt, err := p.serverOptions()
 	if err != nil {
@@ -141,11 +141,10 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	defer stopWatching()
 	var watcher sync.WaitGroup
 	watcher.Go(func() { p.watch(watching, cancel) })
-	result, err := run.Run(ctx)
+	_, err = run.Run(ctx)
 	stopWatching()
 	watcher.Wait()
 	p.evaluations.Wait()
-	p.result = &result
 	switch {
 	case err == nil:
 		return nil

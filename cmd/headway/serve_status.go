@@ -81,15 +81,36 @@ func (p *plane) diskStatus(full bool) protocol.Disk {
 	return d
 }
 
-// weightsBytes is what the published versions take.
+// weightsBytes is what the published versions take. A status is asked for often, and a
+// manifest names every tensor: each is read once.
 func (p *plane) weightsBytes() (total int64) {
 	versions, err := p.weights.Versions()
-	for i := 0; err == nil && i < len(versions); i++ {
-		if m, err := p.weights.Manifest(versions[i]); err == nil {
-			for _, f := range m.Files {
-				total += f.Size
+	if err != nil {
+		return 0
+	}
+	for _, v := range versions {
+		size, known := p.sizes.Load(v)
+		if !known {
+			m, err := p.weights.Manifest(v)
+			if err != nil {
+				continue
 			}
+			n := int64(0)
+			for _, f := range m.Files {
+				n += f.Size
+			}
+			size = n
+			p.sizes.Store(v, size)
 		}
+		total += size.(int64)
+	}
+	if len(versions) > 0 { // those that were pruned are asked for no more
+		p.sizes.Range(func(v, _ any) bool {
+			if v.(loop.Version) < versions[0] {
+				p.sizes.Delete(v)
+			}
+			return true
+		})
 	}
 	return total
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -92,6 +91,9 @@ type statusClient struct {
 	token string
 }
 
+// statusRoles are the roles whose token a look may be taken with, the one that may least first.
+var statusRoles = []string{"viewer", "engine", "environment", "trainer", "admin"}
+
 func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
 	base, err := serverURL(c.Server)
 	if err != nil {
@@ -99,7 +101,7 @@ func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
 	}
 	token := a.Getenv("HEADWAY_TOKEN")
 	if c.TokenFile != "" {
-		if token, err = readToken(c.TokenFile); err != nil {
+		if token, err = readToken(c.TokenFile, statusRoles...); err != nil {
 			return nil, err
 		}
 	}
@@ -108,15 +110,9 @@ func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
 	}
 	transport := &http.Transport{TLSHandshakeTimeout: 10 * time.Second, Proxy: http.ProxyFromEnvironment}
 	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, usageError("name the certificate that signed the server's", "--ca: %w", err)
+		if transport.TLSClientConfig, err = trusting(c.CA, x509.NewCertPool()); err != nil {
+			return nil, err
 		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, usageError("name the certificate that signed the server's", "--ca %s: holds no PEM certificate", c.CA)
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &statusClient{base: base, token: token, http: &http.Client{Transport: transport, Timeout: 15 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
@@ -149,35 +145,6 @@ func serverURL(given string) (*url.URL, error) {
 func ownMachine(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
-}
-
-// readToken reads a file with a token alone, or takes the one that may least from a server's.
-func readToken(path string) (string, error) {
-	hint := "want a file with the token alone, or the server's token file (lines \"ROLE TOKEN\")"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", usageError(hint, "--token-file: %w", err)
-	}
-	best, rank := "", 0
-	ranks := map[string]int{"viewer": 5, "engine": 4, "environment": 3, "trainer": 2, "admin": 1}
-	lines := 0
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
-			continue
-		}
-		lines++
-		switch {
-		case len(fields) == 1 && lines == 1:
-			best, rank = fields[0], 6
-		case len(fields) == 2 && ranks[fields[0]] > rank:
-			best, rank = fields[1], ranks[fields[0]]
-		}
-	}
-	if best == "" || rank == 6 && lines > 1 {
-		return "", usageError(hint, "--token-file %s has no token", path)
-	}
-	return best, nil
 }
 
 // get asks for the status.
