@@ -25,6 +25,21 @@ func TestBodiesAreSmallWithoutTokens(t *testing.T) {
 	}
 }
 
+// A client whose body is refused unread has sent it and hears why, every time: a connection
+// closed with bytes unread would be reset, and the answer lost.
+func TestRefusalsAreHeard(t *testing.T) {
+	c := start(t, Options{}, func(s *Server) { s.route("POST /test/small", roleAny, readAll) })
+	body := strings.Repeat("x", unreadBytesMax-1)
+	for range 20 {
+		if a := c.do("POST", "/test/small", body); a.status != 413 {
+			t.Fatalf("too large a body: %d %.200s", a.status, a.body)
+		}
+		if a := c.do("POST", "/nowhere", body); a.status != 404 {
+			t.Fatalf("a path that is not there: %d %.200s", a.status, a.body)
+		}
+	}
+}
+
 // Bodies that are each allowed may not take more together than their role's room, which is
 // free again once they are decoded, also while their request waits, and when one broke off.
 func TestBodiesTogether(t *testing.T) {

@@ -67,7 +67,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 				thrown = http.ErrAbortHandler
 			}
 		}
-		body.leave()
+		body.leave(r)
 		reply.extend()
 		s.account(r, reply, s.opt.Clock().Sub(started))
 		if thrown != nil {

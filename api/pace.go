@@ -20,6 +20,11 @@ const chunkBytes = 256 << 10
 // unreadPatience is how long the rest of a body is waited for that no handler wants.
 const unreadPatience = 2 * time.Second
 
+// unreadBytesMax is how much of such a rest is read and thrown away. A connection closed with
+// bytes unread is reset, and a reset takes the answer with it: a client that sends more than
+// it may would hear of a broken connection, and never of its mistake.
+const unreadBytesMax = 8 << 20
+
 // payloadBytes is how much of a JSON body the debug log gets where it may.
 const payloadBytes = 4 << 10
 
@@ -125,6 +130,7 @@ type pacedBody struct {
 	credit   time.Duration
 	mu       sync.Mutex
 	ended    bool
+	began    bool
 }
 
 // paceBody stands before a request's body. The deadline holds from the start, so that what
@@ -142,6 +148,7 @@ func (s *Server) paceBody(w *reply, r *http.Request) *pacedBody {
 
 // Read reads under the deadline that the credit allows.
 func (b *pacedBody) Read(p []byte) (int, error) {
+	b.began = true
 	began := time.Now()
 	_ = b.control.SetReadDeadline(began.Add(b.credit))
 	n, err := b.ReadCloser.Read(p[:min(len(p), chunkBytes)])
@@ -168,12 +175,20 @@ func (b *pacedBody) finish() {
 	}
 }
 
-// leave bounds how long the rest of a body is waited for that no handler wants.
-func (b *pacedBody) leave() {
+// leave reads the rest of a body that no handler wants, within bounds, so that the client has
+// sent it and listens when the answer comes. A client that waits to be told to go on, and was
+// not, is not told so now. The request gets its own body back, by which the server knows how
+// to close a connection that has still more.
+func (b *pacedBody) leave(r *http.Request) {
+	r.Body = b.ReadCloser
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.ended {
+	ended := b.ended
+	if !ended {
 		_ = b.control.SetReadDeadline(time.Now().Add(min(b.patience, unreadPatience)))
+	}
+	b.mu.Unlock()
+	if !ended && (b.began || r.Header.Get("Expect") == "") {
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, unreadBytesMax)
 	}
 }
 
