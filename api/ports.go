@@ -81,7 +81,9 @@ type Ports struct {
 	Receivers Receivers
 	// Chunks serves the paths of package transfer's Source.
 	Chunks http.Handler
-	Plane  Plane
+	// Gateway serves OpenAI's paths under /v1.
+	Gateway http.Handler
+	Plane   Plane
 }
 
 // ErrRunEnded is returned by ports that wait for work when there will be none: the run is done.

@@ -44,6 +44,8 @@ type Config struct {
 	Server Server `json:"server"`
 	// Watchdog says when a control plane complains that nothing makes progress.
 	Watchdog Watchdog `json:"watchdog"`
+	// Gateway says how agents that speak OpenAI's API become rollouts.
+	Gateway Gateway `json:"gateway"`
 
 	// Hardware is the model and the GPUs of a plan.
 	Hardware Hardware `json:"hardware,omitempty"`
@@ -83,6 +85,8 @@ type Rollout struct {
 	Partial Partial `json:"partial"`
 	// Prune says which rollouts are stopped early; they count for nothing.
 	Prune Prune `json:"prune"`
+	// Sampling says how the engines of a run draw tokens. Default from the policy as it is.
+	Sampling Sampling `json:"sampling"`
 	// Solve models how often a rollout is right in a simulation, for filters and curricula to see; a run measures its own.
 	Solve Solve `json:"solve"`
 	// DecodeCurve is the modelled speed of one slot by how many of its engine's generate at once, instead of decode_tokens_per_s: straight lines between the points, level outside them. A run measures its own.
@@ -423,6 +427,8 @@ type Steps struct {
 
 // Model is the policy network of a run: a decoder-only transformer.
 type Model struct {
+	// Path is a directory with a model in the layout of Hugging Face (config.json, tokenizer files, safetensors), for engines of other kinds than embedded: version 0 of the run, and what every later version's weights are put beside. The other keys then describe nothing.
+	Path string `json:"path,omitempty"`
 	// Layers is the number of transformer blocks. Default 2.
 	Layers int `json:"layers" min:"1" max:"128"`
 	// Width is the size of a token's vector; a multiple of heads. Default 64.
@@ -433,24 +439,16 @@ type Model struct {
 	Context int `json:"context" min:"4" max:"131072"`
 }
 
-// Engine is one replica that generates rollouts.
-type Engine struct {
-	// Kind of engine. Default embedded.
-	Kind string `json:"kind" allowed:"embedded"`
-	// Name in status and reports. Default engine-0, engine-1 and so on.
-	Name string `json:"name"`
-	// Slots is the number of rollouts the engine generates at once; all engines' slots add up to rollout.concurrency.
-	Slots int `json:"slots" min:"1" max:"16777216"`
-	// DecodeStepS is the least time of one decode step in seconds: a faster engine waits for it. 0 is as fast as it can. Default 0.
-	DecodeStepS float64 `json:"decode_step_s" min:"0" max:"3600"`
-	// Speed is that of decoding and prefill in a simulation, relative to what rollout says. Default 1.
-	Speed float64 `json:"speed,omitempty" above:"0" max:"1000"`
-}
-
 // Environment is what a run's policy is trained on.
 type Environment struct {
 	// Kind of environment: embedded, or remote: workers of yours that claim rollouts from headway serve. Default embedded.
 	Kind string `json:"kind" allowed:"embedded remote"`
+	// Name by which workers claim the rollouts of a remote environment. Default the task's.
+	Name string `json:"name,omitempty"`
+	// PromptTokensMax is the longest prompt in tokens, earlier turns included, of rollouts on engines other than embedded; with response_tokens_max at most the model's context. Default the context less response_tokens_max.
+	PromptTokensMax int `json:"prompt_tokens_max,omitempty" min:"1" max:"1048576"`
+	// ResponseTokensMax is the longest response in tokens of one turn on engines other than embedded. Default a quarter of the model's context.
+	ResponseTokensMax int `json:"response_tokens_max,omitempty" min:"1" max:"1048576"`
 	// Task: reverse a word, sort its letters, or add two numbers. Default reverse.
 	Task string `json:"task" allowed:"reverse sort addition"`
 	// LettersMin is the shortest word of reverse and sort. Default 2.
@@ -550,6 +548,8 @@ type Failures struct {
 	MaxAttempts int `json:"max_attempts" min:"1" max:"1000"`
 	// OnFailure: after the last attempt drop the whole group, or go on with its other rollouts (shrink). Default drop_group.
 	OnFailure string `json:"on_failure" allowed:"drop_group shrink"`
+	// OnEngineLoss: the rollouts of a lost engine are tried again from the start (retry), or go on elsewhere with the tokens they have (resume). Default resume where an engine is not embedded, else retry.
+	OnEngineLoss string `json:"on_engine_loss,omitempty" allowed:"retry resume"`
 	// TrainAttempts is how often one train step is tried before the run stops. Default 3.
 	TrainAttempts int `json:"train_attempts" min:"1" max:"1000"`
 	// EngineMTBFS is the mean time between the losses of one engine in a simulation, in seconds, exponential. Default never.

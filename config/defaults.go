@@ -130,6 +130,7 @@ func (c *Config) engineDefaults() {
 		}
 		orWord(&engine.Kind, "embedded")
 		orWord(&engine.Name, fmt.Sprintf("engine-%d", i))
+		engine.serverDefaults()
 	}
 }
 
@@ -445,6 +446,7 @@ func (c *Config) storeDefaults() {
 	orWord(&c.Failures.OnFailure, "drop_group")
 	orWord(&c.Environment.Kind, "embedded")
 	c.serverDefaults()
+	c.gatewayDefaults()
 	orCount(&c.Failures.TrainAttempts, 3, c.given("failures.train_attempts"))
 }
 

@@ -85,6 +85,7 @@ func (c Config) LoopConfig() loop.Config {
 	rules.Hold = c.Queue.Hold
 	rules.MaxAttempts = c.Failures.MaxAttempts
 	rules.OnFailure = failures[c.Failures.OnFailure]
+	rules.ResumeLost = c.Failures.OnEngineLoss == "resume"
 	rules.TrainAttempts = c.Failures.TrainAttempts
 	if c.Schedule == synchronousSchedule {
 		rules.Policy = loop.PolicySynchronous

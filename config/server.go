@@ -28,6 +28,18 @@ type Server struct {
 	LogPayloads bool `json:"log_payloads"`
 }
 
+// Gateway says how agents that speak OpenAI's API become rollouts, under /v1 of a control plane.
+type Gateway struct {
+	// ClientSampling is what becomes of a client's own temperature, top_p and the like where they differ from rollout.sampling: override takes the run's and says so in a header, refuse answers with an error, allow takes the client's, whose log-probs the trainer must then reproduce. Default override.
+	ClientSampling string `json:"client_sampling,omitempty" allowed:"override refuse allow"`
+	// Tools is how calls of tools are written in the model's responses: hermes (a JSON object between <tool_call> tags), llama3 (a bare JSON object), or none. Default hermes.
+	Tools string `json:"tools,omitempty" allowed:"hermes llama3 none"`
+	// Template is the URL of a server that renders chats into tokens (vLLM's /tokenize), where the engines cannot. Default the first engine that can.
+	Template string `json:"template,omitempty"`
+	// WaitS is how long a request may wait for its rollout's slot, in seconds, before it is told to come again. Default 600.
+	WaitS float64 `json:"wait_s,omitempty" above:"0" max:"86400"`
+}
+
 // Watchdog says when a control plane complains that nothing makes progress.
 type Watchdog struct {
 	// AfterS is how long nothing may progress before what is missing is named, in seconds. Default 60.

@@ -34,6 +34,7 @@ func (c Config) validate(relations bool) Errors {
 		check.agents()
 		check.planning()
 		check.server()
+		check.engineServers()
 	}
 	if relations && len(check.errs) == 0 {
 		check.loop()

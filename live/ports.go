@@ -47,6 +47,8 @@ type Engine interface {
 	// soon after the request's Interrupt is closed or its Check has stopped the
 	// response, with what there is. Soon after the context is done it returns the
 	// context's error, and beside it what was sampled so far, where it is known.
+	// An error that wraps ErrEngineDown says that the engine is gone: with what stands
+	// beside it the response goes on elsewhere.
 	Generate(ctx context.Context, req GenerateRequest) (Generation, error)
 	// Load fetches a version beside the one that is served. Generation goes on.
 	Load(ctx context.Context, version loop.Version) error
@@ -82,6 +84,37 @@ type GenerateRequest struct {
 	// does not complete it; true stops the response. It must be cheap, keep nothing
 	// and change nothing: an engine may call it between two steps of all its slots.
 	Check func(tokens []int32) bool
+	// Sampling says how tokens are drawn; nil is by the policy as it is: temperature 1,
+	// nothing cut off. Engines that can do nothing else refuse any other.
+	Sampling *Sampling
+	// OnTokens, if not nil, is called with what has been sampled since the last call, by one
+	// goroutine at a time and before Generate returns. It must not keep the slices.
+	OnTokens func(Delta)
+}
+
+// Sampling says how tokens are drawn and where a response ends beside the end of sequence.
+type Sampling struct {
+	// Temperature divides the logits; 0 takes the likeliest token.
+	Temperature float64
+	// TopP, TopK and MinP cut the distribution; 1 (or 0), 0 and 0 cut nothing.
+	TopP float64
+	TopK int
+	MinP float64
+	// Stop are texts that end a response, StopTokens ids. Neither has the end of sequence in it.
+	Stop       []string
+	StopTokens []int32
+}
+
+// Policy reports whether tokens are drawn from the policy as it is.
+func (s *Sampling) Policy() bool {
+	return s == nil || s.Temperature == 1 && (s.TopP == 0 || s.TopP == 1) && s.TopK == 0 && s.MinP == 0
+}
+
+// Delta is a piece of a response as it arrives, one entry a token; Text may lag behind.
+type Delta struct {
+	Tokens   []int32
+	Logprobs []float32
+	Text     string
 }
 
 // Prefix is the beginning of a response, one entry a token in every slice.
@@ -89,6 +122,10 @@ type Prefix struct {
 	Tokens   []int32
 	Logprobs []float32
 	Versions []loop.Version
+	// Text of the tokens; empty where the engine that sampled them says none.
+	Text string
+	// Derived: at least one version was derived from a switch and not reported by the engine.
+	Derived bool
 }
 
 // Generation is one sampled response, the request's prefix included. The slices
@@ -106,10 +143,21 @@ type Generation struct {
 	Interrupted bool
 	// Pruned: the response is not complete, because Check stopped it.
 	Pruned bool
+	// Text of the response, the request's prefix included, without special tokens; empty where the
+	// engine says none.
+	Text string
+	// Derived: at least one version was derived from when the engine switched, and not reported by it.
+	Derived bool
 }
 
 // Prefix returns what there is of an interrupted response, to go on from.
-func (g Generation) Prefix() Prefix { return Prefix{g.Tokens, g.Logprobs, g.Versions} }
+func (g Generation) Prefix() Prefix {
+	return Prefix{g.Tokens, g.Logprobs, g.Versions, g.Text, g.Derived}
+}
+
+// ErrEngineDown is wrapped by the error of an engine that cannot be reached or does not answer
+// any more. Beside it stands what was sampled so far: the rollout goes on with it elsewhere.
+var ErrEngineDown = errors.New("the engine is down")
 
 // SampleRequest asks a Sampler for one response. Prompt, MaxTokens and Check mean
 // what they do in GenerateRequest.
@@ -120,6 +168,9 @@ type SampleRequest struct {
 	// Final says that the reward follows the response at once. A response that is
 	// complete when an interruption reaches it is then scored instead of interrupted.
 	Final bool
+	// Sampling and OnTokens mean what they do in GenerateRequest.
+	Sampling *Sampling
+	OnTokens func(Delta)
 }
 
 // Sampler is what an environment samples with: an engine's slot, bound to one

@@ -150,7 +150,7 @@ func (p *rollout) await(ctx context.Context) error {
 func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, error) {
 	began := p.clock()
 	defer func() { p.sampleNS += p.clock() - began }()
-	r := GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check}
+	r := GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
 	p.turn++
 	for {
 		g, err := p.span(ctx, r, req.Final)

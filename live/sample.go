@@ -24,6 +24,12 @@ type Sample struct {
 	Exact  bool
 	// Truncated: the response reached its length limit.
 	Truncated bool
+	// Breaks are the indices in Tokens at which another sequence begins: a rollout whose history
+	// was changed on the way (a branch) leaves several, one after the other, and each is trained on
+	// as one. They rise, from above 0 to below len(Tokens); nil for one sequence.
+	Breaks []int32
+	// Derived: at least one version was derived from when its engine switched, and not reported by it.
+	Derived bool
 	// Pruned: a rule of the environment stopped the rollout early. It has no reward,
 	// counts for nothing and is not kept.
 	Pruned bool
@@ -172,6 +178,13 @@ func checkSample(s *Sample, id RolloutID) error {
 	}
 	if r := float64(s.Reward); math.IsNaN(r) || math.IsInf(r, 0) {
 		return fmt.Errorf("live: sample %v has the reward %g: want a finite number", id, r)
+	}
+	before := int32(0)
+	for _, at := range s.Breaks {
+		if at <= before || int(at) >= n {
+			return fmt.Errorf("live: sample %v has a break at %d after %d: want breaks that rise, above 0 and below its %d tokens", id, at, before, n)
+		}
+		before = at
 	}
 	sampled := 0
 	for i, m := range s.LossMask {

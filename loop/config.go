@@ -200,6 +200,9 @@ type Config struct {
 	MaxAttempts int
 	// OnFailure applies after the last attempt; the zero value is DropGroup.
 	OnFailure FailureRule
+	// ResumeLost has the rollouts of a lost engine, and of one whose switch failed, go on elsewhere with
+	// the tokens they have, which the driver keeps; by default they fail and are tried again.
+	ResumeLost bool `json:",omitempty"`
 	// TrainAttempts is how often one train step may fail before the run stops; 0 means 3.
 	TrainAttempts int
 	// TrainSteps is the version at which the run finishes; 0 means never. Versions count, not steps: one

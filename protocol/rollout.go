@@ -58,6 +58,48 @@ type SampleReply struct {
 	Finish string `json:"finish"`
 }
 
+// Sampling is how a client wants tokens drawn; nil fields are left to the run.
+type Sampling struct {
+	Temperature *float64 `json:"temperature,omitempty"`
+	TopP        *float64 `json:"top_p,omitempty"`
+	TopK        *int     `json:"top_k,omitempty"`
+	MinP        *float64 `json:"min_p,omitempty"`
+	// Stop are texts that end a response, StopTokens ids.
+	Stop       []string `json:"stop,omitempty"`
+	StopTokens []int32  `json:"stop_token_ids,omitempty"`
+}
+
+// TurnRequest asks for one response of a rollout, through the gateway. Unlike SampleRequest it
+// names no worker and no turn, and its prompt may begin anew.
+type TurnRequest struct {
+	Prompt []int32
+	// MaxTokens of the response; 0 means the run's limit, and more is cut to it.
+	MaxTokens int
+	Sampling  Sampling
+}
+
+// TurnDelta is a piece of a response as it arrives.
+type TurnDelta struct {
+	Tokens   []int32
+	Logprobs []float32
+	Text     string
+}
+
+// TurnReply is a response, one entry a token.
+type TurnReply struct {
+	Tokens   []int32
+	Logprobs []float32
+	Versions []loop.Version
+	// Text without special tokens; empty where the engine says none.
+	Text string
+	// Finish is stop, length or pruned.
+	Finish string
+	// Branch is the number of the sequence it was added to, from 0; Branches how many there are.
+	Branch, Branches int
+	// Overridden names what the run's sampling settings took the place of.
+	Overridden []string
+}
+
 // FinishRequest ends a rollout: POST /api/v1/rollouts/{id}/finish. When it is answered with
 // 200 the rollout is durable: its payload and its place in the ledger survive a crash.
 type FinishRequest struct {

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+)
+
+// Engine is one replica that generates rollouts.
+type Engine struct {
+	// Kind of engine: embedded, or a server that runs elsewhere: vllm, sglang, llamacpp (llama-server), or openai for any other that answers completions (no token ids, nothing can be trained on). Default embedded.
+	Kind string `json:"kind" allowed:"embedded vllm sglang llamacpp openai"`
+	// Name in status and reports. Default engine-0, engine-1 and so on.
+	Name string `json:"name"`
+	// URL of the server, such as http://host:8000; for every kind but embedded.
+	URL string `json:"url,omitempty"`
+	// ServedModel is the name by which the server knows the model. Default the first that it lists.
+	ServedModel string `json:"served_model,omitempty"`
+	// KeyFile holds the server's API key, where it asks for one.
+	KeyFile string `json:"key_file,omitempty"`
+	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter; restart, it is started again with them by command; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, else none.
+	Weights string `json:"weights,omitempty" allowed:"disk lora restart none"`
+	// WeightsDir is the run's weights directory as the server sees it, where that is not the control plane's own path.
+	WeightsDir string `json:"weights_dir,omitempty"`
+	// Cache is what becomes of keys and values computed under old weights: keep them for running requests and salt the prefix cache by version (salt), drop them all so that they are computed anew (flush), or keep them for everyone (keep). Default salt.
+	Cache string `json:"cache,omitempty" allowed:"salt flush keep"`
+	// SilentS is how long a response may bring no token before the server counts as hung, in seconds; switches of weights are not counted. Default 120.
+	SilentS float64 `json:"silent_s,omitempty" above:"0" max:"86400"`
+	// UpdateS is how long one update of weights may take, in seconds. Default 720.
+	UpdateS float64 `json:"update_s,omitempty" above:"0" max:"86400"`
+	// Command starts the server for weights restart: program and arguments, in which {weights} stands for the version's directory.
+	Command []string `json:"command,omitempty"`
+	// Convert, if given, is run before command, to make of {weights} what the server reads.
+	Convert []string `json:"convert,omitempty"`
+	// Slots is the number of rollouts the engine generates at once; all engines' slots add up to rollout.concurrency.
+	Slots int `json:"slots" min:"1" max:"16777216"`
+	// DecodeStepS is the least time of one decode step in seconds: a faster engine waits for it. 0 is as fast as it can. Default 0.
+	DecodeStepS float64 `json:"decode_step_s" min:"0" max:"3600"`
+	// Speed is that of decoding and prefill in a simulation, relative to what rollout says. Default 1.
+	Speed float64 `json:"speed,omitempty" above:"0" max:"1000"`
+}
+
+// Sampling says how tokens are drawn. Whatever is not the policy as it is makes the log-probs of
+// rollouts those of another distribution than the trainer's, unless the trainer does the same.
+type Sampling struct {
+	// Temperature divides the logits. Default 1.
+	Temperature float64 `json:"temperature" min:"0" max:"10"`
+	// TopP keeps the likeliest tokens that make up this probability; 1 keeps all. Default 1.
+	TopP float64 `json:"top_p" above:"0" max:"1"`
+	// TopK keeps this many of the likeliest tokens; 0 keeps all. Default 0.
+	TopK int `json:"top_k" min:"0" max:"1000000"`
+	// MinP keeps tokens at least this likely relative to the likeliest; 0 keeps all. Default 0.
+	MinP float64 `json:"min_p" min:"0" below:"1"`
+}
+
+// Defaults of engines that are servers elsewhere.
+const (
+	silentDefaultS = 120
+	updateDefaultS = 720
+)
+
+// External reports whether an engine is a server of its own, not part of this process.
+func (e Engine) External() bool { return e.Kind != "" && e.Kind != "embedded" }
+
+// External reports whether any engine is a server of its own.
+func (c Config) External() bool {
+	for _, e := range c.Engines {
+		if e.External() {
+			return true
+		}
+	}
+	return false
+}
+
+// serverDefaults fills in what is said of a server.
+func (e *Engine) serverDefaults() {
+	if !e.External() {
+		return
+	}
+	road := "none"
+	switch {
+	case e.Kind == "vllm" || e.Kind == "sglang":
+		road = "disk"
+	case e.Kind == "llamacpp" && len(e.Command) > 0:
+		road = "restart"
+	}
+	orWord(&e.Weights, road)
+	orWord(&e.Cache, "salt")
+	if e.SilentS == 0 {
+		e.SilentS = silentDefaultS
+	}
+	if e.UpdateS == 0 {
+		e.UpdateS = updateDefaultS
+	}
+}
+
+// gatewayDefaults fills in how tokens are drawn and how agents become rollouts.
+func (c *Config) gatewayDefaults() {
+	s, g := &c.Rollout.Sampling, &c.Gateway
+	orNumber(&s.Temperature, 1, c.given("rollout.sampling.temperature"))
+	orNumber(&s.TopP, 1, c.given("rollout.sampling.top_p"))
+	orWord(&g.ClientSampling, "override")
+	orWord(&g.Tools, "hermes")
+	orNumber(&g.WaitS, 600, c.given("gateway.wait_s"))
+	loss := "retry"
+	if c.External() {
+		loss = "resume"
+	}
+	orWord(&c.Failures.OnEngineLoss, loss)
+}
+
+// roads are the ways by which a kind of server takes new weights.
+var roads = map[string][]string{
+	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "lora", "none"},
+	"llamacpp": {"restart", "none"}, "openai": {"none"},
+}
+
+// engineServers checks what is said of engines that are servers.
+func (v *validator) engineServers() {
+	c := v.config
+	for i, e := range c.Engines {
+		key := func(name string) string { return fmt.Sprintf("engines.%d.%s", i, name) }
+		if !e.External() {
+			for name, given := range map[string]bool{"url": e.URL != "", "served_model": e.ServedModel != "", "key_file": e.KeyFile != "",
+				"weights": e.Weights != "", "weights_dir": e.WeightsDir != "", "command": len(e.Command) > 0, "convert": len(e.Convert) > 0} {
+				if given {
+					v.fail(key(name), nil, "is said of an embedded engine", "kind vllm, sglang, llamacpp or openai, or leave it out")
+				}
+			}
+			continue
+		}
+		if err := checkURL(e.URL); err != "" {
+			v.fail(key("url"), e.URL, err, "such as http://host:8000, the server's address without a path")
+		}
+		v.engineRoad(e, key)
+	}
+	if c.External() && c.Model.Path == "" {
+		v.fail("model.path", nil, "is missing: an engine is a server, and its model is not described", "the directory of the model that the servers were started with")
+	}
+	if g := c.Gateway.Template; g != "" {
+		if err := checkURL(g); err != "" {
+			v.fail("gateway.template", g, err, "such as http://host:8000")
+		}
+	}
+}
+
+// engineRoad checks how new weights reach a server.
+func (v *validator) engineRoad(e Engine, key func(string) string) {
+	allowed := false
+	for _, road := range roads[e.Kind] {
+		allowed = allowed || road == e.Weights
+	}
+	if !allowed {
+		v.fail(key("weights"), e.Weights, "is no way by which "+e.Kind+" takes new weights", fmt.Sprintf("one of %v", roads[e.Kind]))
+	}
+	if e.Weights == "restart" && len(e.Command) == 0 {
+		v.fail(key("command"), nil, "is missing: with weights restart the server is started again by it", "program and arguments, with {weights} where the version's directory goes")
+	}
+	if e.Weights != "restart" && len(e.Command)+len(e.Convert) > 0 {
+		v.fail(key("command"), nil, "has no effect with weights "+e.Weights, "weights restart, or leave command and convert out")
+	}
+}
+
+// checkURL says what is wrong with a server's address, empty for nothing.
+func checkURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		return "is missing"
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "is not the address of a server"
+	case u.User != nil:
+		return "holds a password: it would be in every copy of this document"
+	case u.RawQuery != "" || u.Fragment != "":
+		return "has a query"
+	}
+	return ""
+}

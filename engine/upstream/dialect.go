@@ -1,0 +1,181 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// Dialect is how one kind of server speaks. It is stateless and safe for concurrent use; what it
+// learnt of a server in Probe is in the Capabilities that every call is given.
+type Dialect interface {
+	// Kind is the word for it in documents and status: vllm, sglang, llamacpp, openai.
+	Kind() string
+	// Probe asks the server what it can. An error means that it does not answer, or is of
+	// another kind; what is merely missing is in Capabilities.Missing.
+	Probe(ctx context.Context, s *Server) (Capabilities, error)
+	// Generate is the request that samples the rest of a response as a stream of events.
+	Generate(r Request, caps *Capabilities) (Call, error)
+	// Decoder reads the events of one such stream.
+	Decoder(r Request, caps *Capabilities) Decoder
+	// Abort stops a response by the id of its request, beside closing its connection. It may
+	// return before the server has stopped.
+	Abort(ctx context.Context, s *Server, id string) error
+	// Pause keeps the server from sampling until Resume; what it has under way is kept with its
+	// cache. When it returns nil no token is sampled any more. Both may be repeated.
+	Pause(ctx context.Context, s *Server, caps *Capabilities) error
+	Resume(ctx context.Context, s *Server, caps *Capabilities) error
+	// Update makes a paused server serve other weights; it returns once they are loaded.
+	Update(ctx context.Context, s *Server, u Update, caps *Capabilities) error
+	// Version is the label of what the server says that it serves, as Update.Label gave it;
+	// empty where it does not say.
+	Version(ctx context.Context, s *Server, caps *Capabilities) (string, error)
+	// Load is how busy the server says it is.
+	Load(ctx context.Context, s *Server, caps *Capabilities) (Load, error)
+}
+
+// Restarter is implemented by dialects whose servers take new weights only by being started
+// again. Update then is Restart, and whatever was under way has been cut off before.
+type Restarter interface {
+	// Restart ends the server, starts it with the weights and waits until it answers.
+	Restart(ctx context.Context, s *Server, u Update) error
+	// Stop ends a server that Restart has started.
+	Stop() error
+}
+
+// Templater is implemented by dialects whose servers can render chats and read tokens.
+type Templater interface {
+	// Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with
+	// generation the beginning of the assistant's next message stands at their end.
+	Render(ctx context.Context, s *Server, messages, tools []byte, generation bool, caps *Capabilities) ([]int32, error)
+	// Encode returns the tokens of a text as it is, without any that stand for its beginning;
+	// Decode is the text of tokens without special ones.
+	Encode(ctx context.Context, s *Server, text string, caps *Capabilities) ([]int32, error)
+	Decode(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) (string, error)
+}
+
+// Scorer is implemented by dialects whose servers can say what log-probs tokens have under the
+// weights that they serve.
+type Scorer interface {
+	// Score returns a log-prob for every token but the first.
+	Score(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) ([]float32, error)
+}
+
+// Capabilities are what a server was found to do.
+type Capabilities struct {
+	// Software is its name and version as it states them, for people: nothing is concluded from it.
+	Software string
+	// Model is the name by which it knows the model; Vocabulary and Context its sizes, 0 for unknown.
+	Model      string
+	Vocabulary int
+	Context    int
+	// TokenIDs: it takes and returns token ids. Logprobs: it returns the log-prob of every sampled
+	// token. ProcessedLogprobs: those are of the distribution that was sampled from, temperature
+	// and cuts included; false is of the model's own, or unknown.
+	TokenIDs, Logprobs, ProcessedLogprobs bool
+	// VersionSpans: it says which weights sampled which tokens.
+	VersionSpans bool
+	// Pause: sampling can be paused with what is under way kept. Update: it takes new weights
+	// while it runs, from a directory (UpdateDisk) or as an adapter (UpdateLora).
+	Pause, UpdateDisk, UpdateLora bool
+	// Flush: its cache of prefixes can be dropped. Salt: it keeps prefixes apart by a salt.
+	Flush, Salt bool
+	// Template: it renders chats and reads tokens.
+	Template bool
+	// Score: it returns log-probs of given tokens.
+	Score bool
+	// Paths are those that it lists in its own description, nil where it has none.
+	Paths map[string]bool
+	// Missing is what it lacks, with what to start it with.
+	Missing []Missing
+	// Private is the dialect's own, learnt in Probe.
+	Private any
+}
+
+// Missing is something that a server lacks.
+type Missing struct {
+	// What is lacking and what that costs, a clause; Flag is how to start the server with it.
+	What, Flag string
+	// Fatal: nothing can be trained on without it.
+	Fatal bool
+}
+
+// Request is one call to sample: the rest of a response.
+type Request struct {
+	// ID names the call at the server; it is made of the rollout's, ends in a terminator, and no
+	// other begins with it.
+	ID string
+	// Session is the rollout's, for caches of prefixes; Salt keeps prefixes of different weights
+	// apart, empty where they are not to be.
+	Session, Salt string
+	// Prompt is everything before the first token that is to be sampled, MaxTokens at least 1.
+	Prompt    []int32
+	MaxTokens int
+	Sampling  live.Sampling
+	// Priority, lower is earlier; 0 for none.
+	Priority int
+}
+
+// Call is an HTTP request to a server.
+type Call struct {
+	Path   string
+	Body   []byte
+	Header http.Header
+}
+
+// Decoder reads the events of one stream.
+type Decoder interface {
+	// Event reads the data of one event and adds what is new in it to d, which it does not reset.
+	// The stream's end mark never reaches it. An error inside the stream is an error.
+	Event(data []byte, d *Delta) error
+}
+
+// Delta is what events have brought.
+type Delta struct {
+	Tokens   []int32
+	Logprobs []float32
+	Text     string
+	// Finish is empty until the response has ended.
+	Finish Finish
+	// Spans cover tokens of this response (from the request's first sampled one on) where the
+	// server says so: half-open, in order, perhaps only at the end.
+	Spans []Span
+}
+
+// Span is a stretch of sampled tokens that one version made.
+type Span struct {
+	Label      string
+	Start, End int
+}
+
+// Finish is why a response has ended.
+type Finish string
+
+// Finishes. FinishAbort is a response that was cut off by the server, with what there was.
+const (
+	FinishStop   Finish = "stop"
+	FinishLength Finish = "length"
+	FinishAbort  Finish = "abort"
+)
+
+// Update is what a server is to serve.
+type Update struct {
+	Version loop.Version
+	// Label names the version at the server.
+	Label string
+	// Dir is a directory in the layout of Hugging Face, as the server sees it.
+	Dir string
+	// Cache: salt, flush or keep (config.Engine.Cache).
+	Cache string
+	// Lora: Dir is an adapter, not a model.
+	Lora bool
+}
+
+// Load is how busy a server is; -1 where it does not say.
+type Load struct {
+	Running, Waiting int
+	// Cache is the share of its cache that is in use, 0 to 1.
+	Cache float64
+}

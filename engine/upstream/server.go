@@ -1,0 +1,168 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// replyBytesMax bounds a reply that is read as a whole, errorBytesMax what is quoted of one that refuses.
+const (
+	replyBytesMax = 256 << 20
+	errorBytesMax = 1 << 10
+)
+
+// Server is an engine's HTTP server. It is safe for concurrent use.
+type Server struct {
+	base string
+	key  string
+	http *http.Client
+	// Model is the name that requests name the model by: what the document says, else what Probe found.
+	Model string
+}
+
+// ServerOptions say how a server is reached.
+type ServerOptions struct {
+	// URL without a path, Model the name it knows the model by, empty to ask it.
+	URL, Model string
+	// KeyFile holds its API key; empty for none.
+	KeyFile string
+	// Connections bounds those kept open; 0 means 256.
+	Connections int
+}
+
+// NewServer returns a server that nothing has been asked yet.
+func NewServer(o ServerOptions) (*Server, error) {
+	s := &Server{base: strings.TrimRight(o.URL, "/"), Model: o.Model}
+	if o.KeyFile != "" {
+		key, err := os.ReadFile(o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("the API key of %s: %w", s.base, err)
+		}
+		if s.key = strings.TrimSpace(string(key)); s.key == "" {
+			return nil, fmt.Errorf("the API key of %s: %s is empty", s.base, o.KeyFile)
+		}
+	}
+	if o.Connections == 0 {
+		o.Connections = 256
+	}
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,
+		DisableCompression: true, Proxy: http.ProxyFromEnvironment,
+	}
+	s.http = &http.Client{Transport: transport}
+	return s, nil
+}
+
+// URL is the server's address, without a path.
+func (s *Server) URL() string { return s.base }
+
+// Close closes the connections that are idle.
+func (s *Server) Close() { s.http.CloseIdleConnections() }
+
+// StatusError is a reply other than 2xx.
+type StatusError struct {
+	Path   string
+	Status int
+	// Message is what the server says of it, cut.
+	Message string
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answers %d: %s", e.Path, e.Status, e.Message)
+}
+
+// StatusOf returns the HTTP status of an error's reply, 0 if none came.
+func StatusOf(err error) int {
+	if e, ok := errors.AsType[*StatusError](err); ok {
+		return e.Status
+	}
+	return 0
+}
+
+// Open sends a request and returns the reply's body, to be read as it comes and closed.
+func (s *Server) Open(ctx context.Context, method string, c Call) (io.ReadCloser, error) {
+	var body io.Reader
+	if c.Body != nil {
+		body = bytes.NewReader(c.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.base+c.Path, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range c.Header {
+		req.Header[name] = values
+	}
+	if c.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.key)
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, errorBytesMax))
+		_ = res.Body.Close()
+		return nil, &StatusError{Path: c.Path, Status: res.StatusCode, Message: strings.TrimSpace(string(text))}
+	}
+	return res.Body, nil
+}
+
+// Call sends a JSON body (nil for none) and reads a JSON reply into reply (nil to ignore it).
+func (s *Server) Call(ctx context.Context, method, path string, body, reply any) error {
+	c := Call{Path: path}
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		c.Body = text
+	}
+	content, err := s.Open(ctx, method, c)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	text, err := io.ReadAll(io.LimitReader(content, replyBytesMax))
+	if err != nil {
+		return fmt.Errorf("%s: its reply broke off: %w", path, err)
+	}
+	if reply == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, reply); err != nil {
+		return fmt.Errorf("%s answers something that is not understood: %w: %.200q", path, err, text)
+	}
+	return nil
+}
+
+// Paths asks the server for the paths of its own description (/openapi.json); nil where it has none.
+func (s *Server) Paths(ctx context.Context) (map[string]bool, error) {
+	var description struct {
+		Paths map[string]json.RawMessage `json:"paths"`
+	}
+	err := s.Call(ctx, http.MethodGet, "/openapi.json", nil, &description)
+	if status := StatusOf(err); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	paths := make(map[string]bool, len(description.Paths))
+	for path := range description.Paths {
+		paths[path] = true
+	}
+	return paths, nil
+}
