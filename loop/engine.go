@@ -297,8 +297,9 @@ func (l *Loop) completeSync() {
 }
 
 // onSyncFailed tries a failed load again; the engine goes on serving what it
-// has. A failed switch leaves it with unknown weights: its rollouts fail, and it
-// joins anew. After the last attempt the engine counts as lost.
+// has. A failed switch leaves it with unknown weights: its rollouts fail, or are
+// interrupted (ResumeLost), and it joins anew. After the last attempt the engine
+// counts as lost.
 func (l *Loop) onSyncFailed(ev *Event) {
 	if ev.Engine < 0 || int(ev.Engine) >= len(l.s.Engines) {
 		l.late()
@@ -317,7 +318,11 @@ func (l *Loop) onSyncFailed(ev *Event) {
 	}
 	if switching {
 		e.Phase = phaseIdle
-		l.abortRollouts(ev.Engine, ReasonSync)
+		if l.cfg.ResumeLost {
+			l.interruptEngine(ev.Engine)
+		} else {
+			l.abortRollouts(ev.Engine, ReasonSync)
+		}
 		e.State, e.Served = engineJoining, NoVersion
 	}
 	l.load(ev.Engine, l.fleetVersion())
@@ -347,7 +352,8 @@ func (l *Loop) onEngineLost(ev *Event) {
 	l.loseEngine(ev.Engine, ReasonEngine)
 }
 
-// loseEngine takes an engine out: its rollouts fail, it leaves the sync's barrier.
+// loseEngine takes an engine out: its rollouts fail, or are interrupted to go on
+// elsewhere (ResumeLost), and it leaves the sync's barrier.
 func (l *Loop) loseEngine(i int32, why Reason) {
 	s := &l.s
 	e := &s.Engines[i]
@@ -359,10 +365,12 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 		if sl.Engine != i {
 			continue
 		}
-		switch sl.State {
-		case slotRunning, slotInterrupting:
+		switch {
+		case l.cfg.ResumeLost:
+			l.interruptLost(int32(k), why)
+		case sl.holdsAttempt():
 			l.failAttempt(int32(k), why)
-		case slotAborting:
+		case sl.State == slotAborting:
 			l.freeSlot(int32(k))
 		}
 	}
@@ -378,7 +386,7 @@ func (l *Loop) onEngineJoined(ev *Event) {
 	s := &l.s
 	e := &s.Engines[ev.Engine]
 	for k := len(s.Slots) - 1; k >= 0; k-- {
-		if s.Slots[k].Engine == ev.Engine {
+		if s.Slots[k].Engine == ev.Engine && s.Slots[k].State == slotFree {
 			e.Free = append(e.Free, int32(k))
 		}
 	}

@@ -61,6 +61,28 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 	l.freeSlot(ev.Slot)
 }
 
+// interruptLost has what a slot of a lost engine holds go on elsewhere with the tokens it
+// has: the driver keeps them, and says when it has let go of the engine. A loss counts as
+// one of the rollout's failures, so that one that brings engines down does not wander for
+// ever: it fails with the last.
+func (l *Loop) interruptLost(slotIndex int32, why Reason) {
+	sl := &l.s.Slots[slotIndex]
+	if !sl.holdsAttempt() {
+		return
+	}
+	gi, k := sl.Group, sl.Sample
+	smp := l.sample(gi, k)
+	if int(smp.Failures)+1 >= l.cfg.MaxAttempts {
+		l.abort(slotIndex, why)
+		l.failSample(gi, k, why)
+		return
+	}
+	smp.Failures++
+	if sl.State == slotRunning {
+		l.interrupt(slotIndex)
+	}
+}
+
 // startAfresh cancels an attempt made of as many spans as may be, to be tried again.
 func (l *Loop) startAfresh(gi, k int32) {
 	s := &l.s

@@ -459,10 +459,11 @@ func without(waiting []retry, gi int32) []retry {
 }
 
 // abort asks the engine to stop the rollout in a slot, which stays taken until
-// the engine says so. A lost engine is not asked: its slots are free already.
+// the engine says so. A lost engine is not asked: its slots are free already, but where
+// the driver answers for it (ResumeLost).
 func (l *Loop) abort(slotIndex int32, why Reason) {
 	sl := &l.s.Slots[slotIndex]
-	if l.s.Engines[sl.Engine].State == engineLost {
+	if l.s.Engines[sl.Engine].State == engineLost && !l.cfg.ResumeLost {
 		l.freeSlot(slotIndex)
 		return
 	}

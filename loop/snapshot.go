@@ -96,7 +96,7 @@ func (l *Loop) plausibleEngines() error {
 			}
 			free[k] = true
 		}
-		if n := int(e.Active) + len(e.Free); n != l.cfg.EngineSlots[i] && (e.State != engineLost || n != 0) {
+		if n := int(e.Active) + len(e.Free); n != l.cfg.EngineSlots[i] && (e.State != engineLost || len(e.Free) != 0 || n != 0 && !l.cfg.ResumeLost) {
 			return fmt.Errorf("engine %d has %d of %d slots", i, n, l.cfg.EngineSlots[i])
 		}
 	}

@@ -280,10 +280,36 @@ func (c *Checker) syncFailed(ev loop.Event) {
 	}
 	if e.stage == switching {
 		e.stage = idle
-		c.failRollouts(ev.Engine, loop.ReasonSync)
+		if c.cfg.ResumeLost {
+			for k, s := range c.slots {
+				if s.engine == ev.Engine {
+					c.ask(k)
+				}
+			}
+		} else {
+			c.failRollouts(ev.Engine, loop.ReasonSync)
+		}
 		e.state, e.served = joining, loop.NoVersion
 	}
 	c.load(ev.Engine, c.newest())
+}
+
+// interruptLost books that every rollout on a lost engine is asked to go on elsewhere, but for
+// those that have failed too often.
+func (c *Checker) interruptLost(engine int32, why loop.Reason) {
+	for i := range c.slots {
+		s := c.slots[i]
+		if s.engine != engine || !s.taken || s.unwanted {
+			continue
+		}
+		if smp := &c.groups[s.group].samples[s.sample]; smp.failures+1 < c.cfg.MaxAttempts {
+			smp.failures++
+			c.ask(i)
+			continue
+		}
+		c.unwant(int32(i), why)
+		c.failSample(c.groups[s.group], s.sample, why)
+	}
 }
 
 // failRollouts books that every rollout on an engine has failed. The slots of an
@@ -316,6 +342,10 @@ func (c *Checker) engineLost(ev loop.Event) {
 func (c *Checker) lose(engine int32, why loop.Reason) {
 	e := &c.engines[engine]
 	e.state, e.stage, e.served = gone, idle, loop.NoVersion
+	if c.cfg.ResumeLost {
+		c.interruptLost(engine, why)
+		return
+	}
 	c.failRollouts(engine, why)
 }
 

@@ -321,10 +321,11 @@ func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
 	c.forget(g, end)
 }
 
-// unwant books that the rollout in a slot is to be stopped. A lost engine cannot be asked.
+// unwant books that the rollout in a slot is to be stopped. A lost engine cannot be
+// asked, unless what runs it answers for it.
 func (c *Checker) unwant(slot int32, why loop.Reason) {
 	s := &c.slots[slot]
-	if c.engines[s.engine].state == gone {
+	if c.engines[s.engine].state == gone && !c.cfg.ResumeLost {
 		*s = slotBook{engine: s.engine}
 		return
 	}

@@ -84,7 +84,8 @@ func mutationPlans() map[string]Plan {
 		"extra": with(func(c *loop.Config) {
 			c.Policy, c.ExtraGroups, c.QueueGroups, c.Requeue, c.InterruptAtBatch = loop.PolicySynchronous, 1, 3, true, true
 		}),
-		"hold": calm(with(func(c *loop.Config) { c.Hold = 0.9 }), 12),
+		"resume lost": with(func(c *loop.Config) { c.ResumeLost, c.MaxAttempts = true, 3 }),
+		"hold":        calm(with(func(c *loop.Config) { c.Hold = 0.9 }), 12),
 		"abort": with(func(c *loop.Config) {
 			c.Policy, c.MaxStaleness, c.Abort, c.InterruptAtBatch = loop.PolicyMax, 1, true, true
 		}),

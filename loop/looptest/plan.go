@@ -113,6 +113,7 @@ func drawPartial(r *rand.Rand, c *loop.Config) {
 	c.MaxSpans = r.IntN(4) * r.IntN(2)
 	c.PauseGroups = (c.BatchGroups + r.IntN(4)) * (r.IntN(4) / 3)
 	c.Hold = []float64{0, 0, 0.1, 0.3, 0.9}[r.IntN(5)]
+	c.ResumeLost = r.IntN(3) == 0
 }
 
 // drawShaping draws what enters and what leaves.

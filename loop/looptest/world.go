@@ -226,7 +226,10 @@ func (w *World) misfortune() {
 	case w.hit(f.EngineLost):
 		e := w.rng.IntN(len(w.lost))
 		w.schedule(loop.Event{Time: w.now, Kind: loop.EngineLost, Engine: int32(e), Reason: loop.ReasonEngine})
-		w.drop(func(ev loop.Event) bool { return ev.Engine == int32(e) && (isRollout(ev.Kind) || isSync(ev.Kind)) })
+		resumes := w.plan.Config.ResumeLost // then each rollout says with what it has let go of the engine
+		w.drop(func(ev loop.Event) bool {
+			return ev.Engine == int32(e) && (isRollout(ev.Kind) && !resumes || isSync(ev.Kind))
+		})
 	case w.hit(f.Restarts):
 		w.restart()
 	case w.hit(f.Stops):
