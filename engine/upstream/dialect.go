@@ -23,9 +23,10 @@ type Dialect interface {
 	// Abort stops a response by the id of its request, beside closing its connection. It may
 	// return before the server has stopped.
 	Abort(ctx context.Context, s *Server, id string) error
-	// Pause keeps the server from sampling until Resume; what it has under way is kept with its
-	// cache. When it returns nil no token is sampled any more. Both may be repeated.
-	Pause(ctx context.Context, s *Server, caps *Capabilities) error
+	// Pause keeps the server from sampling until Resume, for the update that comes next; what it has
+	// under way goes on after Resume, with its cache unless the update flushes it. When it returns
+	// nil no token is sampled any more. Both may be repeated.
+	Pause(ctx context.Context, s *Server, next Update, caps *Capabilities) error
 	Resume(ctx context.Context, s *Server, caps *Capabilities) error
 	// Update makes a paused server serve other weights; it returns once they are loaded.
 	Update(ctx context.Context, s *Server, u Update, caps *Capabilities) error
@@ -114,6 +115,8 @@ type Request struct {
 	Prompt    []int32
 	MaxTokens int
 	Sampling  live.Sampling
+	// Lora: sample with the adapter of the last Update, not with the model alone.
+	Lora bool
 	// Priority, lower is earlier; 0 for none.
 	Priority int
 }
@@ -128,7 +131,9 @@ type Call struct {
 // Decoder reads the events of one stream.
 type Decoder interface {
 	// Event reads the data of one event and adds what is new in it to d, which it does not reset.
-	// The stream's end mark never reaches it. An error inside the stream is an error.
+	// The stream's end mark never reaches it. An error inside the stream is an error; one that
+	// says that the request itself is refused wraps [ErrRefused], every other is tried again. The
+	// data is valid during the call only.
 	Event(data []byte, d *Delta) error
 }
 

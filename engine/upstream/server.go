@@ -37,6 +37,8 @@ type ServerOptions struct {
 	KeyFile string
 	// Connections bounds those kept open; 0 means 256.
 	Connections int
+	// Dial opens a connection; nil dials over TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // NewServer returns a server that nothing has been asked yet.
@@ -54,8 +56,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if o.Connections == 0 {
 		o.Connections = 256
 	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	}
 	transport := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:         o.Dial,
 		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,
 		DisableCompression: true, Proxy: http.ProxyFromEnvironment,
 	}

@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// Road is how new weights reach a server.
+type Road string
+
+// Roads. RoadDisk: it reads a directory that it shares with the control plane. RoadLora: the same,
+// as an adapter. RoadRestart: it is started again with the directory (Restarter). RoadNone: it goes
+// on serving version 0, whatever that is.
+const (
+	RoadDisk    Road = "disk"
+	RoadLora    Road = "lora"
+	RoadRestart Road = "restart"
+	RoadNone    Road = "none"
+)
+
+// What becomes of keys and values that were computed under old weights (config.Engine.Cache).
+const (
+	CacheSalt  = "salt"
+	CacheFlush = "flush"
+	CacheKeep  = "keep"
+)
+
+// Defaults of Options.
+const (
+	SilentDefault = 2 * time.Minute
+	UpdateDefault = 12 * time.Minute
+	QuietDefault  = 100 * time.Millisecond
+)
+
+// Options of an engine that is a server of its own. Time is the time package's: tests that turn
+// the clock run in a bubble of testing/synctest, over a Server with a Dial of its own.
+type Options struct {
+	// Name in logs and status; Slots is how many responses it samples at once, at least 1.
+	Name  string
+	Slots int
+	// Server is where it is, Dialect how it speaks.
+	Server  *Server
+	Dialect Dialect
+	// Road of new weights; empty means RoadNone.
+	Road Road
+	// Views returns the directory of a version in the layout of Hugging Face, as this process sees
+	// it, and makes it if need be; needed on every road but RoadNone. ServerPath returns where the
+	// server sees a directory; nil where it sees the same.
+	Views      func(ctx context.Context, version loop.Version) (dir string, err error)
+	ServerPath func(dir string) string
+	// Cache is what becomes of old keys and values: CacheSalt (also if empty), CacheFlush or CacheKeep.
+	Cache string
+	// Silent is how long a response may bring no token before the server is looked after, outside
+	// switches. Update bounds an update of weights, Quiet is how long no token may arrive before
+	// what was sampled before a pause counts as received. 0 means the default of each.
+	Silent, Update, Quiet time.Duration
+	// Sampling is how tokens are drawn where a request does not say; nil is the policy as it is.
+	Sampling *live.Sampling
+	// Vocabulary is the number of token ids that the run's model has; 0 takes the server's word.
+	Vocabulary int
+	// Logf is told what somebody should know; nil for nobody.
+	Logf func(format string, args ...any)
+}
+
+// withDefaults returns a copy in which nothing is left open.
+func (o Options) withDefaults() Options {
+	if o.Road == "" {
+		o.Road = RoadNone
+	}
+	if o.Cache == "" {
+		o.Cache = CacheSalt
+	}
+	for _, d := range []struct {
+		given    *time.Duration
+		fallback time.Duration
+	}{{&o.Silent, SilentDefault}, {&o.Update, UpdateDefault}, {&o.Quiet, QuietDefault}} {
+		if *d.given == 0 {
+			*d.given = d.fallback
+		}
+	}
+	if o.Sampling == nil {
+		o.Sampling = &live.Sampling{Temperature: 1, TopP: 1}
+	}
+	if o.ServerPath == nil {
+		o.ServerPath = func(dir string) string { return dir }
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	return o
+}
+
+// Validate reports the first option that cannot be.
+func (o Options) Validate() error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("engine %s: %w", o.Name, fmt.Errorf(format, args...))
+	}
+	_, restarts := o.Dialect.(Restarter)
+	switch {
+	case o.Slots < 1:
+		return fail("%d slots, want at least 1", o.Slots)
+	case o.Server == nil || o.Dialect == nil:
+		return fail("Server or Dialect is missing")
+	case o.Road != "" && o.Road != RoadDisk && o.Road != RoadLora && o.Road != RoadRestart && o.Road != RoadNone:
+		return fail("weights cannot go by %q, want disk, lora, restart or none", o.Road)
+	case o.Road == RoadRestart && !restarts:
+		return fail("a server of kind %s cannot be started again from here", o.Dialect.Kind())
+	case o.Road != "" && o.Road != RoadNone && o.Views == nil:
+		return fail("Views is missing: weights go by %s, and nobody says where they are", o.Road)
+	case o.Cache != "" && o.Cache != CacheSalt && o.Cache != CacheFlush && o.Cache != CacheKeep:
+		return fail("the cache cannot be treated by %q, want salt, flush or keep", o.Cache)
+	case o.Silent < 0 || o.Update < 0 || o.Quiet < 0 || o.Vocabulary < 0:
+		return fail("Silent, Update, Quiet or Vocabulary is negative")
+	}
+	return nil
+}
+
+// Errors that callers tell apart.
+var (
+	// ErrClosed is wrapped by what generations end with when the engine is closed under them.
+	ErrClosed = errors.New("the engine is closed")
+	// ErrLied is wrapped by the error of a response that cannot be: tokens outside the vocabulary,
+	// missing log-probs, more tokens than were asked for, versions that nobody knows.
+	ErrLied = errors.New("the server's answer cannot be")
+	// ErrRefused is wrapped by the error of a request that the server will not answer, however
+	// often it is asked.
+	ErrRefused = errors.New("the server refuses the request")
+	// ErrLacking is wrapped by the error of a server that lacks what a run cannot do without.
+	ErrLacking = errors.New("the server lacks what is needed")
+)
