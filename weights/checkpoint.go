@@ -1,0 +1,288 @@
+package weights
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+const (
+	// checkpointConfigName is the file that makes a directory a model's.
+	checkpointConfigName = "config.json"
+	// checkpointIndexName says which tensor is in which file, where there are several.
+	checkpointIndexName = ModelName + ".index.json"
+	// besideName is the directory, in a store's, of what stands beside the weights of all its versions.
+	besideName = "model"
+	// besideBytesMax bounds one file of it: a tokenizer is large, weights in another form are larger.
+	besideBytesMax = 1 << 30
+)
+
+// besideSuffixes end the names of what a model's directory has beside its weights: its shape,
+// its tokenizer, the template of its chats and code of its own.
+var besideSuffixes = []string{".json", ".jinja", ".txt", ".model", ".tiktoken", ".py"}
+
+// Checkpoint is a directory with a model in the layout of Hugging Face.
+type Checkpoint struct {
+	// Dir is the directory.
+	Dir string
+	// Vocabulary is the number of token ids that the model has rows for, Context the longest sequence
+	// in tokens; 0 where its config.json says none.
+	Vocabulary, Context int
+	// Weights are its safetensors files, Beside those of its other files that an engine reads; sorted.
+	Weights, Beside []string
+}
+
+// ReadCheckpoint reads what a directory says of its model. An error says what is missing.
+func ReadCheckpoint(dir string) (Checkpoint, error) {
+	c, err := readShape(dir)
+	if err != nil {
+		return c, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return c, fmt.Errorf("the model in %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if isBeside(e.Name()) {
+			c.Beside = append(c.Beside, e.Name())
+		}
+	}
+	c.Weights, err = checkpointWeights(dir)
+	return c, err
+}
+
+// readShape reads the config.json of a model.
+func readShape(dir string) (Checkpoint, error) {
+	c := Checkpoint{Dir: dir}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, fmt.Errorf("the model's directory %s is not there", dir)
+	case err != nil:
+		return c, fmt.Errorf("the model's directory %s: %w", dir, err)
+	case !info.IsDir():
+		return c, fmt.Errorf("%s is a file, want the directory of a model in the layout of Hugging Face", dir)
+	}
+	path := filepath.Join(dir, checkpointConfigName)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, fmt.Errorf("%s has no %s: want the directory of a model in the layout of Hugging Face", dir, checkpointConfigName)
+	}
+	if err != nil {
+		return c, fmt.Errorf("the model in %s: %w", dir, err)
+	}
+	var shape modelShape
+	if err := json.Unmarshal(text, &shape); err != nil {
+		return c, fmt.Errorf("%s is not the JSON of a model: %w", path, err)
+	}
+	c.Vocabulary, c.Context = shape.vocabulary(), shape.context()
+	if c.Vocabulary < 1 {
+		return c, fmt.Errorf("%s has no vocab_size above 0: it does not say how many token ids the model has", path)
+	}
+	return c, nil
+}
+
+// modelShape is what is read of a config.json. Models that see as well as read have the part that
+// reads in a section of its own; architectures differ in what they call the longest sequence.
+type modelShape struct {
+	VocabSize             int         `json:"vocab_size"`
+	MaxPositionEmbeddings int         `json:"max_position_embeddings"`
+	NPositions            int         `json:"n_positions"`
+	NCtx                  int         `json:"n_ctx"`
+	MaxSequenceLength     int         `json:"max_sequence_length"`
+	MaxSeqLen             int         `json:"max_seq_len"`
+	SeqLength             int         `json:"seq_length"`
+	Text                  *modelShape `json:"text_config"`
+	Language              *modelShape `json:"llm_config"`
+}
+
+func (m *modelShape) sections() []*modelShape { return []*modelShape{m, m.Text, m.Language} }
+
+func (m *modelShape) vocabulary() int {
+	for _, s := range m.sections() {
+		if s != nil && s.VocabSize > 0 {
+			return s.VocabSize
+		}
+	}
+	return 0
+}
+
+func (m *modelShape) context() int {
+	for _, s := range m.sections() {
+		if s == nil {
+			continue
+		}
+		for _, n := range []int{s.MaxPositionEmbeddings, s.NPositions, s.NCtx, s.MaxSequenceLength, s.MaxSeqLen, s.SeqLength} {
+			if n > 0 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// isBeside reports whether a file of a model's directory goes with every version's weights.
+func isBeside(name string) bool {
+	if checkName(name) != nil || strings.HasSuffix(name, ".index.json") {
+		return false
+	}
+	return slices.ContainsFunc(besideSuffixes, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+}
+
+// checkpointWeights are the safetensors files of a model: those of its index, or the only one.
+func checkpointWeights(dir string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, checkpointIndexName))
+	if err == nil {
+		return indexedWeights(dir, text)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the model in %s: %w", dir, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ModelName)); err != nil {
+		return nil, fmt.Errorf("%s has neither %s nor %s: weights in other forms are not read; save the model as safetensors", dir, ModelName, checkpointIndexName)
+	}
+	return []string{ModelName}, nil
+}
+
+func indexedWeights(dir string, text []byte) ([]string, error) {
+	path := filepath.Join(dir, checkpointIndexName)
+	var index struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, fmt.Errorf("%s is not an index: %w", path, err)
+	}
+	if len(index.WeightMap) == 0 {
+		return nil, fmt.Errorf("%s names no tensors: want weight_map with the file of each", path)
+	}
+	files := map[string]bool{}
+	for tensor, name := range index.WeightMap {
+		if err := checkName(name); err != nil || !isModel(name) {
+			return nil, fmt.Errorf("%s has the tensor %q in %q, which is no file of a model", path, tensor, name)
+		}
+		files[name] = true
+	}
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("%s names %s, which is not there", path, name)
+		}
+	}
+	return names, nil
+}
+
+// Beside is the directory of what [Store.PublishCheckpoint] kept beside the weights, for a run that
+// goes on after the model it began with has been moved; false before that.
+func (s *Store) Beside() (string, bool) {
+	dir := filepath.Join(s.dir, besideName)
+	_, err := os.Stat(filepath.Join(dir, checkpointConfigName))
+	return dir, err == nil
+}
+
+// PublishCheckpoint publishes a model's weights as version 0, and keeps what stands beside them for
+// the views of all versions ([Store.View]). The files are copied, or linked where Options.Link allows
+// it, and checked as by Draft.Add. Repeating it is fine.
+func (s *Store) PublishCheckpoint(ctx context.Context, c Checkpoint) (err error) {
+	if s.options.ReadOnly {
+		return fmt.Errorf("weights: publish %s: %w", c.Dir, ErrReadOnly)
+	}
+	if err := s.keepBeside(ctx, c); err != nil {
+		return fmt.Errorf("weights: keeping what stands beside the weights of %s: %w", c.Dir, err)
+	}
+	d := Description{Version: 0, Kind: KindFull}
+	for _, name := range c.Weights {
+		info, err := os.Stat(filepath.Join(c.Dir, name))
+		if err != nil {
+			return fmt.Errorf("weights: publish %s: %w", c.Dir, err)
+		}
+		d.Files = append(d.Files, File{Name: name, Size: info.Size()})
+	}
+	draft, err := s.Begin(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, draft.Abort()) }()
+	for _, f := range d.Files {
+		if err := draft.addFrom(ctx, f, filepath.Join(c.Dir, f.Name)); err != nil {
+			return err
+		}
+	}
+	_, err = draft.Commit(ctx)
+	return err
+}
+
+// addFrom takes a file that lies at a path, through symbolic links: models from a cache are such.
+func (d *Draft) addFrom(ctx context.Context, want File, path string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("weights: publish version %d: %w", d.d.Version, err)
+	}
+	file, err := d.s.disk.Open(path)
+	if err != nil {
+		return fmt.Errorf("weights: publish version %d: %w", d.d.Version, err)
+	}
+	return d.addFile(ctx, want, file, path, d.s.options.Link)
+}
+
+// keepBeside copies what stands beside the weights into the store, whole or not at all.
+func (s *Store) keepBeside(ctx context.Context, c Checkpoint) error {
+	if _, there := s.Beside(); there {
+		return nil
+	}
+	temporary := s.temporary(loop.Version(0))
+	if err := s.disk.Mkdir(temporary); err != nil {
+		return err
+	}
+	err := func() error {
+		for _, name := range c.Beside {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := s.copyBeside(filepath.Join(c.Dir, name), filepath.Join(temporary, name)); err != nil {
+				return err
+			}
+		}
+		if err := s.syncDir(temporary); err != nil {
+			return err
+		}
+		return s.disk.Rename(temporary, filepath.Join(s.dir, besideName))
+	}()
+	if err != nil {
+		// What cannot be removed now is removed by the next Open.
+		_ = s.disk.RemoveAll(temporary)
+		if _, there := s.Beside(); there && errors.Is(err, fs.ErrExist) {
+			return nil // somebody else was faster
+		}
+		return err
+	}
+	return s.syncDir(s.dir)
+}
+
+func (s *Store) copyBeside(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() > besideBytesMax {
+		return fmt.Errorf("%s is %v of %d bytes, want a file of at most %d", from, info.Mode(), info.Size(), besideBytesMax)
+	}
+	file, err := s.disk.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return s.create(to, func(w io.Writer) error {
+		_, err := io.Copy(w, file)
+		return err
+	})
+}
