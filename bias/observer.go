@@ -35,6 +35,7 @@ type Observer struct {
 	size    int
 	batch   int
 	reuse   bool // trained groups may be trained again
+	resumes bool // a lost engine's rollouts say themselves that they were interrupted
 	version loop.Version
 	// engineOf is the engine of every slot.
 	engineOf []int32
@@ -68,7 +69,7 @@ const (
 // NewObserver returns an observer of a loop with these rules.
 func NewObserver(cfg loop.Config, opt Options) *Observer {
 	o := &Observer{known: opt.Known, warmup: opt.Warmup, stride: cfg.GroupSize + cfg.Redundancy, size: cfg.GroupSize, batch: cfg.BatchGroups,
-		reuse: cfg.Policy == loop.PolicyReplay}
+		reuse: cfg.Policy == loop.PolicyReplay, resumes: cfg.ResumeLost}
 	for engine, n := range cfg.EngineSlots {
 		for range n {
 			o.engineOf = append(o.engineOf, int32(engine))
@@ -100,7 +101,9 @@ func (o *Observer) Observe(ev loop.Event, m metrics.Measured, actions []loop.Act
 			r.slot = -1
 		}
 	case loop.EngineLost:
-		o.lose(ev.Engine)
+		if !o.resumes {
+			o.lose(ev.Engine)
+		}
 	case loop.Recovered:
 		o.lose(-1)
 	}

@@ -33,7 +33,7 @@ func recompute(log []looptest.Record, cfg loop.Config) (all map[loop.GroupID]*hi
 	all = map[loop.GroupID]*history{}
 	for _, rec := range log {
 		ev := rec.Event
-		if ev.Kind == loop.Recovered || ev.Kind == loop.EngineLost {
+		if ev.Kind == loop.Recovered || ev.Kind == loop.EngineLost && !cfg.ResumeLost {
 			for _, g := range all {
 				maps.DeleteFunc(g.runs, func(_ int32, run loop.Action) bool {
 					return ev.Kind == loop.Recovered || run.Slot >= 0 && engines[run.Slot] == ev.Engine

@@ -2,7 +2,9 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
@@ -41,16 +43,48 @@ func (r *Runtime) begin(ctx context.Context) error {
 		}
 		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
 	}
-	for _, e := range r.opt.Engines {
-		if err := e.Load(ctx, 0); err != nil {
-			return fmt.Errorf("live: engine %s: loading version 0: %w", e.Name(), err)
-		}
-		if err := e.Switch(ctx, 0, false); err != nil {
-			return fmt.Errorf("live: engine %s: switching to version 0: %w", e.Name(), err)
-		}
+	if err := r.serveFirst(ctx); err != nil {
+		return err
 	}
 	r.startClock()
 	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
+}
+
+// serveFirst has every engine serve version 0. One that is down counts as lost from the
+// start, if it is to be tried again at all and another serves.
+func (r *Runtime) serveFirst(ctx context.Context) error {
+	errs := make([]error, len(r.opt.Engines))
+	var wg sync.WaitGroup
+	for i, e := range r.opt.Engines {
+		wg.Go(func() { errs[i] = serveVersion(ctx, e, 0) })
+	}
+	wg.Wait()
+	down := 0
+	for i, err := range errs {
+		if !errors.Is(err, ErrEngineDown) || r.opt.RejoinAfter <= 0 {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		down++
+		r.logf("%v: the run begins without it", err)
+		r.EngineLost(r.opt.Engines[i].Name())
+	}
+	if down == len(errs) {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+func serveVersion(ctx context.Context, e Engine, v loop.Version) error {
+	if err := e.Load(ctx, v); err != nil {
+		return fmt.Errorf("live: engine %s: loading version %d: %w", e.Name(), v, err)
+	}
+	if err := e.Switch(ctx, v, false); err != nil {
+		return fmt.Errorf("live: engine %s: switching to version %d: %w", e.Name(), v, err)
+	}
+	return nil
 }
 
 // initialize has the trainer make version 0, or waits until one from elsewhere has

@@ -59,8 +59,15 @@ func (r *Runtime) quarantine(engine int) {
 		q.due = r.clock() + q.pause.Nanoseconds()
 		again = fmt.Sprintf("it is tried again in %v", q.pause)
 	}
-	r.logf("live: engine %s is lost, for the %s time since it served last; its rollouts are tried again elsewhere; %s; last error: %v",
-		r.opt.Engines[engine].Name(), ordinal(q.tries), again, q.err)
+	theirs := "are tried again"
+	if r.cfg.ResumeLost {
+		theirs = "go on"
+	}
+	r.logf("live: engine %s is lost, for the %s time since it served last; its rollouts %s elsewhere; %s; last error: %v",
+		r.opt.Engines[engine].Name(), ordinal(q.tries), theirs, again, q.err)
+	if r.cfg.ResumeLost {
+		return // the loop has them interrupted, and what they have goes on elsewhere
+	}
 	for _, g := range r.groups {
 		for _, p := range g {
 			if slot, _, runs := p.outstanding(); runs && r.engineOf[slot] == int32(engine) {

@@ -46,6 +46,8 @@ type rollout struct {
 	clock  func() int64
 	post   func(completion)
 	since  int64 // when it was started
+	// lost reports the engine that it runs on as gone; nil where what ran on it fails.
+	lost func(engine string)
 
 	mu sync.Mutex
 	// slot and engine of the present span, or of the last one.
@@ -184,6 +186,10 @@ func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Gene
 	began := p.clock()
 	g, err := engine.Generate(ctx, r)
 	p.generateNS += p.clock() - began
+	if p.lost != nil && errors.Is(err, ErrEngineDown) {
+		p.lost(engine.Name())
+		g, err = cutOff(ctx, r, g)
+	}
 	if err == nil {
 		err = checkGeneration(engine.Name(), r, g)
 	}
@@ -201,6 +207,22 @@ func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Gene
 	case !p.unwanted && (g.Interrupted || p.asked && !g.Pruned && !final):
 		p.park()
 	}
+	return g, nil
+}
+
+// cutOff waits until the loop knows that the engine of a response is gone, and has the
+// rollout interrupted or gives it up; what was sampled so far is what there is.
+func cutOff(ctx context.Context, r GenerateRequest, g Generation) (Generation, error) {
+	select {
+	case <-r.Interrupt:
+	case <-ctx.Done():
+		return g, ctx.Err()
+	}
+	if len(g.Tokens) < len(r.Prefix.Tokens) {
+		p := r.Prefix
+		g = Generation{Tokens: p.Tokens, Logprobs: p.Logprobs, Versions: p.Versions, Text: p.Text, Derived: p.Derived}
+	}
+	g.Interrupted, g.Truncated, g.Pruned = true, false, false
 	return g, nil
 }
 
@@ -233,6 +255,9 @@ func (r *Runtime) startRollout(a loop.Action) {
 	id := RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
 	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level}, r.clock, func(c completion) { r.inbox <- c })
 	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
+	if r.cfg.ResumeLost {
+		p.lost = r.EngineLost
+	}
 	g := r.groups[a.Group]
 	if g == nil {
 		g = make(liveGroup)

@@ -43,15 +43,17 @@ type oracle struct {
 	occupied, waiting int
 	training, asked   bool
 
-	idle, busySlots, still, backlog                         float64
-	pqs, iqs, syncs, durations, longest, sampledTokens      []float64
-	spans, reuse                                            []float64
-	trainedRollouts, spanning, staleGroups, staleRollouts   float64
-	spanMax, backlogMax, interruptions, resumed, limited    float64
-	pruned, redundant, surplusGroups, surplusRollouts       float64
-	filtered                                                map[loop.Reason]float64
-	groups, tokens                                          map[loop.End]float64
-	slotted                                                 map[int32]attempt
+	idle, busySlots, still, backlog                       float64
+	pqs, iqs, syncs, durations, longest, sampledTokens    []float64
+	spans, reuse                                          []float64
+	trainedRollouts, spanning, staleGroups, staleRollouts float64
+	spanMax, backlogMax, interruptions, resumed, limited  float64
+	pruned, redundant, surplusGroups, surplusRollouts     float64
+	filtered                                              map[loop.Reason]float64
+	groups, tokens                                        map[loop.End]float64
+	slotted                                               map[int32]attempt
+	// served is the version that each engine served last, lost ones too.
+	served                                                  map[int]loop.Version
 	allSolved, noneSolved, solvedRollouts, completeRollouts float64
 }
 
@@ -62,7 +64,7 @@ func newOracle(t *testing.T, cfg loop.Config) *oracle {
 		t.Fatal(err)
 	}
 	return &oracle{cfg: cfg, l: l, lives: map[attempt]*life{}, scored: map[loop.GroupID][]*life{}, ready: map[loop.GroupID]bool{}, uses: map[loop.GroupID]int{},
-		filtered: map[loop.Reason]float64{}, groups: map[loop.End]float64{}, tokens: map[loop.End]float64{}, slotted: map[int32]attempt{}}
+		filtered: map[loop.Reason]float64{}, groups: map[loop.End]float64{}, tokens: map[loop.End]float64{}, slotted: map[int32]attempt{}, served: map[int]loop.Version{}}
 }
 
 // engineOf returns the engine of a slot.
@@ -77,6 +79,9 @@ func (o *oracle) engineOf(slot int32) int {
 }
 
 func (o *oracle) observe(rec looptest.Record) {
+	for i, e := range o.l.Status().Engines {
+		o.served[i] = max(o.served[i], e.Version)
+	}
 	dt := float64(rec.Event.Time - o.now)
 	o.now = rec.Event.Time
 	o.busySlots += dt * float64(o.occupied)
@@ -121,6 +126,9 @@ func (o *oracle) completion(ev loop.Event) {
 	at := attempt{ev.Group, ev.Sample, ev.Attempt}
 	switch ev.Kind {
 	case loop.EngineLost, loop.Recovered:
+		if ev.Kind == loop.EngineLost && o.cfg.ResumeLost {
+			return // each is interrupted by an event of its own
+		}
 		for slot, at := range o.slotted {
 			if ev.Kind == loop.Recovered || o.engineOf(slot) == int(ev.Engine) {
 				c := o.lives[at]
@@ -156,7 +164,7 @@ func (o *oracle) completion(ev loop.Event) {
 			o.finish(c, loop.EndFailed, tokens)
 		default:
 			c.over, c.tokens, c.reward, c.solved = true, tokens, float64(ev.Reward), ev.Verdict == loop.VerdictSolved
-			c.last = o.l.Status().Engines[engine].Version
+			c.last = o.served[engine]
 			o.scored[ev.Group] = append(o.scored[ev.Group], c)
 			o.durations = append(o.durations, c.inSlot)
 			o.sampledTokens = append(o.sampledTokens, tokens)

@@ -37,6 +37,7 @@ type Recorder struct {
 	slots    int64
 	keep     bool // trained groups may be trained again
 	asks     bool // the trainer has asked for a batch before it is idle
+	resumes  bool // a lost engine's rollouts say themselves that they were interrupted
 	asked    bool // it has since its last step began
 	groups   table
 	slotsOf  []slotUse
@@ -154,7 +155,7 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, leaseStart: -1}
+	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, resumes: cfg.ResumeLost, leaseStart: -1}
 	r.served = make([]loop.Version, len(cfg.EngineSlots))
 	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
@@ -225,7 +226,9 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		r.vacateAll(-1)
 		r.window.waste.tokens[loop.EndFailed] += r.backlog.clear()
 	case loop.EngineLost:
-		r.vacateAll(ev.Engine)
+		if !r.resumes {
+			r.vacateAll(ev.Engine)
+		}
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		if ev.Lease == r.lease && ev.Attempt == r.leaseAttempt {
 			r.leaseStart = -1

@@ -130,7 +130,7 @@ func TestStateHasEveryField(t *testing.T) {
 	fill(reflect.ValueOf(r).Elem(), &next)
 	// What NewRecorder knows, and indices.
 	fresh := NewRecorder(cfg)
-	r.slots, r.keep, r.asks, r.engineOf = fresh.slots, fresh.keep, fresh.asks, fresh.engineOf
+	r.slots, r.keep, r.asks, r.resumes, r.engineOf = fresh.slots, fresh.keep, fresh.asks, fresh.resumes, fresh.engineOf
 	r.window.histogram, r.step.histogram = fresh.window.histogram, nil
 	r.window.histogram[7] = 3
 	for i := range r.slotsOf {

@@ -150,6 +150,18 @@ func (r *runner) loseEngine(ev *loop.Event) bool {
 	if e.lost {
 		return false
 	}
+	if !r.cfg.Loop.ResumeLost { // else the loop has them interrupted, and they go on elsewhere
+		r.stopAll(e)
+	}
+	r.hold(e, heldBySync|heldByPrefill|heldByValidation, false)
+	e.lost = true
+	r.faults.down++
+	r.rec.EnginesDown(r.now, r.faults.down)
+	return true
+}
+
+// stopAll ends what runs on an engine.
+func (r *runner) stopAll(e *engine) {
 	for i := range e.slots {
 		s := &e.slots[i]
 		if s.group == 0 {
@@ -161,11 +173,7 @@ func (r *runner) loseEngine(ev *loop.Event) bool {
 		}
 		s.group = 0
 	}
-	r.hold(e, heldBySync|heldByPrefill|heldByValidation, false)
-	e.lost, e.active = true, 0
-	r.faults.down++
-	r.rec.EnginesDown(r.now, r.faults.down)
-	return true
+	e.active = 0
 }
 
 // joinEngine has a lost engine come back, with no weights. It reports false if it is

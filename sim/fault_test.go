@@ -46,6 +46,20 @@ func TestPlannedLoss(t *testing.T) {
 	}
 }
 
+// With resumption a lost engine's rollouts go on elsewhere: none fails, and the time that
+// they had generated is not lost.
+func TestLossesResumed(t *testing.T) {
+	s := setup{c: 48, s: 4, b: 16, q: 2, rho: 0.01, tailness: 0, warmup: 20, steps: 4000}
+	s.rules = func(c *loop.Config) { c.EngineSlots, c.MaxAttempts, c.ResumeLost = []int{16, 16, 16}, 1000, true }
+	plain, _ := produced(t, s)
+	s.sim = func(c *sim.Config) { c.Faults = sim.Faults{Seed: 2, MTBFNS: 4000e9, DownNS: 1000e9} }
+	res := run(t, s.config(t))
+	near(t, "production", res.Summary.Throughput.ProductionRolloutsPerS, plain*(1-res.Summary.Services.EngineDownRatio), 0.01)
+	if res.Ledger.Failed != 0 || res.Summary.Services.EnginesLost < 20 {
+		t.Errorf("%d attempts failed over %d losses", res.Ledger.Failed, res.Summary.Services.EnginesLost)
+	}
+}
+
 // An engine is gone while any of its outages lasts, planned or drawn: the end of a
 // shorter one does not bring it back.
 func TestOutagesOverlap(t *testing.T) {

@@ -192,7 +192,7 @@ func (r *runner) abortRollout(a *loop.Action) {
 func (r *runner) interruptRollout(a *loop.Action) {
 	s := &r.slots[a.Slot]
 	ev := loop.Event{Time: r.now, Kind: loop.RolloutInterrupted, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	if e := &r.engines[s.engine]; r.cfg.Lockstep && e.held == 0 && (s.phase == generating || s.phase == prefilling) {
+	if e := &r.engines[s.engine]; r.cfg.Lockstep && !e.lost && e.held == 0 && (s.phase == generating || s.phase == prefilling) {
 		ev.Time = max(e.stepEnd(r.now, r.cfg.NSPerToken), r.now)
 	}
 	r.schedule(ev)

@@ -210,7 +210,11 @@ func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 	case loop.RolloutInterrupted:
 		d.endAttempt(ev, outcome{end: "interrupted", tokens: ev.Tokens})
 	case loop.EngineLost:
-		d.loseEngine(ev.Engine)
+		if d.opt.Rules.ResumeLost { // its rollouts are interrupted, each by an event of its own
+			d.endSync(ev.Engine, "lost")
+		} else {
+			d.loseEngine(ev.Engine)
+		}
 	case loop.Recovered:
 		for e := range d.sync {
 			d.loseEngine(int32(e))
