@@ -441,11 +441,11 @@ type Model struct {
 
 // Environment is what a run's policy is trained on.
 type Environment struct {
-	// Kind of environment: embedded, or remote: workers of yours that claim rollouts from headway serve. Default embedded.
+	// Kind of environment: embedded, or remote: workers of yours that claim rollouts from headway serve. Default embedded, remote where an engine is not.
 	Kind string `json:"kind" allowed:"embedded remote"`
-	// Name by which workers claim the rollouts of a remote environment. Default the task's.
+	// Name by which workers claim the rollouts of a remote environment. Default the task's, rollouts where engines are servers.
 	Name string `json:"name,omitempty"`
-	// PromptTokensMax is the longest prompt in tokens, earlier turns included, of rollouts on engines other than embedded; with response_tokens_max at most the model's context. Default the context less response_tokens_max.
+	// PromptTokensMax is the longest prompt in tokens, earlier turns included, of rollouts on engines other than embedded; with response_tokens_max at most the model's context. Default the context that its config.json says, less response_tokens_max.
 	PromptTokensMax int `json:"prompt_tokens_max,omitempty" min:"1" max:"1048576"`
 	// ResponseTokensMax is the longest response in tokens of one turn on engines other than embedded. Default a quarter of the model's context.
 	ResponseTokensMax int `json:"response_tokens_max,omitempty" min:"1" max:"1048576"`
@@ -465,7 +465,7 @@ type Environment struct {
 
 // Trainer says how a run learns.
 type Trainer struct {
-	// Kind of trainer: embedded, or remote: a program of yours that leases batches from headway serve. Default embedded, for serve remote.
+	// Kind of trainer: embedded, or remote: a program of yours that leases batches from headway serve. Default embedded; remote for serve, and where an engine is not embedded.
 	Kind string `json:"kind" allowed:"embedded remote"`
 	// Steps is the number of train steps of the run. Default 600.
 	Steps int `json:"steps" min:"1" max:"1000000000"`

@@ -416,7 +416,7 @@ func (c *Config) learningDefaults() {
 	}
 	orCount(&c.Environment.HeldOut, heldOutDefault, c.given("environment.held_out"))
 
-	orWord(&c.Trainer.Kind, "embedded")
+	c.partDefaults()
 	orCount(&c.Trainer.Steps, 600, c.given("trainer.steps"))
 	rate := learningRateDefault
 	if c.Environment.Task == "addition" {
@@ -444,7 +444,6 @@ func (c *Config) storeDefaults() {
 	orCount(&c.Store.SamplesEvery, 25, c.given("store.samples_every"))
 	orCount(&c.Failures.MaxAttempts, 3, c.given("failures.max_attempts"))
 	orWord(&c.Failures.OnFailure, "drop_group")
-	orWord(&c.Environment.Kind, "embedded")
 	c.serverDefaults()
 	c.gatewayDefaults()
 	orCount(&c.Failures.TrainAttempts, 3, c.given("failures.train_attempts"))

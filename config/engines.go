@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 )
 
 // Engine is one replica that generates rollouts.
@@ -108,55 +110,143 @@ func (c *Config) gatewayDefaults() {
 	orWord(&c.Failures.OnEngineLoss, loss)
 }
 
+// partDefaults fills in where trainer and environment are: with engines that are servers there is
+// nothing in this process that knows their model.
+func (c *Config) partDefaults() {
+	where := "embedded"
+	if c.External() {
+		where = "remote"
+	}
+	orWord(&c.Environment.Kind, where)
+	orWord(&c.Trainer.Kind, where)
+}
+
+// EnvironmentName is what workers call the environment: environment.name, else the task of an
+// embedded engine's model, else rollouts.
+func (c Config) EnvironmentName() string {
+	switch {
+	case c.Environment.Name != "":
+		return c.Environment.Name
+	case c.External():
+		return "rollouts"
+	}
+	return c.Environment.Task
+}
+
 // roads are the ways by which a kind of server takes new weights.
 var roads = map[string][]string{
 	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "lora", "none"},
 	"llamacpp": {"restart", "none"}, "openai": {"none"},
 }
 
-// engineServers checks what is said of engines that are servers.
+// engineServers checks what is said of engines that are servers, and what is said only for them.
 func (v *validator) engineServers() {
 	c := v.config
+	urls := map[string]string{}
 	for i, e := range c.Engines {
 		key := func(name string) string { return fmt.Sprintf("engines.%d.%s", i, name) }
 		if !e.External() {
-			for name, given := range map[string]bool{"url": e.URL != "", "served_model": e.ServedModel != "", "key_file": e.KeyFile != "",
-				"weights": e.Weights != "", "weights_dir": e.WeightsDir != "", "command": len(e.Command) > 0, "convert": len(e.Convert) > 0} {
-				if given {
-					v.fail(key(name), nil, "is said of an embedded engine", "kind vllm, sglang, llamacpp or openai, or leave it out")
-				}
-			}
+			v.embeddedEngine(e, key)
 			continue
 		}
-		if err := checkURL(e.URL); err != "" {
-			v.fail(key("url"), e.URL, err, "such as http://host:8000, the server's address without a path")
+		if problem := checkURL(e.URL); problem != "" {
+			v.fail(key("url"), e.URL, problem, "such as http://host:8000, the server's address without a path")
+		} else if other, twice := urls[strings.TrimRight(e.URL, "/")]; twice {
+			v.fail(key("url"), e.URL, "is the server of "+other+" already: its weights would be changed under that one's responses", "one engine for each server")
 		}
+		urls[strings.TrimRight(e.URL, "/")] = e.Name
 		v.engineRoad(e, key)
 	}
-	if c.External() && c.Model.Path == "" {
-		v.fail("model.path", nil, "is missing: an engine is a server, and its model is not described", "the directory of the model that the servers were started with")
-	}
 	if g := c.Gateway.Template; g != "" {
-		if err := checkURL(g); err != "" {
-			v.fail("gateway.template", g, err, "such as http://host:8000")
+		if problem := checkURL(g); problem != "" {
+			v.fail("gateway.template", g, problem, "such as http://host:8000")
+		}
+	}
+	if c.External() {
+		v.besideServers()
+	} else {
+		v.withoutServers()
+	}
+}
+
+// embeddedEngine refuses what is said of a server where there is none.
+func (v *validator) embeddedEngine(e Engine, key func(string) string) {
+	said := []struct {
+		name  string
+		given bool
+	}{
+		{"url", e.URL != ""}, {"served_model", e.ServedModel != ""}, {"key_file", e.KeyFile != ""}, {"weights", e.Weights != ""},
+		{"weights_dir", e.WeightsDir != ""}, {"cache", e.Cache != ""}, {"silent_s", e.SilentS != 0}, {"update_s", e.UpdateS != 0},
+		{"command", len(e.Command) > 0}, {"convert", len(e.Convert) > 0},
+	}
+	for _, s := range said {
+		if s.given {
+			v.fail(key(s.name), nil, "is said of an embedded engine", "kind vllm, sglang, llamacpp or openai, or leave it out")
 		}
 	}
 }
 
+// besideServers checks the parts of a run whose engines are servers.
+func (v *validator) besideServers() {
+	c := v.config
+	for i, e := range c.Engines {
+		if !e.External() {
+			v.fail(fmt.Sprintf("engines.%d.kind", i), e.Kind, "stands beside engines that are servers, whose model it does not have", "vllm, sglang, llamacpp or openai, or embedded for all")
+		}
+	}
+	if c.Model.Path == "" {
+		v.fail("model.path", nil, "is missing: an engine is a server, and its model is not described", "the directory of the model that the servers were started with")
+	}
+	if c.Trainer.Kind == "embedded" {
+		v.fail("trainer.kind", c.Trainer.Kind, "cannot train the model of engines that are servers", "remote, and a trainer of yours that connects to headway serve")
+	}
+	if c.Environment.Kind == "embedded" {
+		v.fail("environment.kind", c.Environment.Kind, "does not know the tokens of engines that are servers", "remote, and workers of yours that claim rollouts from headway serve, or sample under its /v1")
+	}
+	if c.Rollout.Prune.Check == "task" {
+		v.fail("rollout.prune.check", c.Rollout.Prune.Check, "asks an embedded task, and the environment is remote", "none")
+	}
+	if s := c.Rollout.Sampling; s.Temperature == 0 {
+		v.fail("rollout.sampling.temperature", s.Temperature, "takes the likeliest token always: the rollouts of a group would all be the same", "above 0")
+	}
+}
+
+// withoutServers refuses what has an effect only on engines that are servers.
+func (v *validator) withoutServers() {
+	c := v.config
+	const instead = "engines of kind vllm, sglang, llamacpp or openai, or leave it out"
+	v.idle("model.path", c.Model.Path != "", "on embedded engines, whose model the other keys describe", instead)
+	v.idle("environment.prompt_tokens_max", c.Environment.PromptTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
+	v.idle("environment.response_tokens_max", c.Environment.ResponseTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
+	v.idle("gateway.template", c.Gateway.Template != "", "on embedded engines, whose task has a template of its own", instead)
+	policy := Sampling{Temperature: 1, TopP: 1}
+	v.idle("rollout.sampling", c.Rollout.Sampling != policy, "on embedded engines, which sample from the policy as it is", instead)
+}
+
 // engineRoad checks how new weights reach a server.
 func (v *validator) engineRoad(e Engine, key func(string) string) {
-	allowed := false
-	for _, road := range roads[e.Kind] {
-		allowed = allowed || road == e.Weights
+	if !slices.Contains(roads[e.Kind], e.Weights) {
+		v.fail(key("weights"), e.Weights, "is no way by which "+e.Kind+" takes new weights", strings.Join(roads[e.Kind], ", "))
+		return
 	}
-	if !allowed {
-		v.fail(key("weights"), e.Weights, "is no way by which "+e.Kind+" takes new weights", fmt.Sprintf("one of %v", roads[e.Kind]))
-	}
-	if e.Weights == "restart" && len(e.Command) == 0 {
+	started := e.Weights == "restart"
+	if started && len(e.Command) == 0 {
 		v.fail(key("command"), nil, "is missing: with weights restart the server is started again by it", "program and arguments, with {weights} where the version's directory goes")
 	}
-	if e.Weights != "restart" && len(e.Command)+len(e.Convert) > 0 {
-		v.fail(key("command"), nil, "has no effect with weights "+e.Weights, "weights restart, or leave command and convert out")
+	if !started && len(e.Command) > 0 {
+		v.fail(key("command"), nil, "has no effect with weights "+e.Weights, "weights restart, or leave it out")
+	}
+	if !started && len(e.Convert) > 0 {
+		v.fail(key("convert"), nil, "has no effect with weights "+e.Weights, "weights restart, or leave it out")
+	}
+	if started && len(e.Command) > 0 && !strings.Contains(strings.Join(append(slices.Clone(e.Command), e.Convert...), " "), "{weights}") {
+		v.fail(key("command"), nil, "does not say {weights}: the server would start with the same weights again", "{weights} where the version's directory goes, in command or convert")
+	}
+	if e.Weights == "none" && e.WeightsDir != "" {
+		v.fail(key("weights_dir"), e.WeightsDir, "has no effect with weights none", "another way for weights, or leave it out")
+	}
+	if e.DecodeStepS > 0 {
+		v.fail(key("decode_step_s"), e.DecodeStepS, "has no effect on a server, which takes its own time", "0")
 	}
 }
 
@@ -172,6 +262,8 @@ func checkURL(text string) string {
 		return "holds a password: it would be in every copy of this document"
 	case u.RawQuery != "" || u.Fragment != "":
 		return "has a query"
+	case strings.Trim(u.Path, "/") != "":
+		return "has a path: the servers' paths are known"
 	}
 	return ""
 }

@@ -221,7 +221,7 @@ func TestSnapshotsPassedOver(t *testing.T) {
 		"empty":                       {func([]byte) []byte { return []byte{} }, "not a state"},
 		"another version":             {replace("headway state 1 ", "headway state 2 "), "version 2"},
 		"another version of the loop": {resealed(`{"Snapshot":`, `{"Snapshot":9`), "snapshot version 9"},
-		"other rules":                 {resealed(`"Seed":`, `"Seed":1`), "other rules"},
+		"other rules":                 {resealed(`"TrainSteps":`, `"TrainSteps":1`), "other rules"},
 		"no JSON":                     {resealed(`{"position"`, `{"position`), "unreadable"},
 		"no recorder":                 {resealed(`"recorder":"`, `"recorder":"AAAA`), "recorder"},
 		"of another line":             {resealed(`"line":`, `"line":1`), "as of line 1"},

@@ -38,7 +38,7 @@ const (
 // Status is the HTTP status of the code.
 func (c Code) Status() int {
 	switch c {
-	case CodeInvalid:
+	case CodeInvalid, CodeContextExceeded:
 		return http.StatusBadRequest
 	case CodeUnauthorized:
 		return http.StatusUnauthorized

@@ -25,7 +25,7 @@ func (e *Environment) Sample(ctx context.Context, id string, req protocol.Sample
 		return protocol.SampleReply{}, err
 	}
 	defer e.leave(s)
-	t, err := s.turn(&req)
+	t, err := s.turn(&req, e.opt.Sampling)
 	if err != nil {
 		return protocol.SampleReply{}, err
 	}
@@ -39,7 +39,7 @@ func (e *Environment) Sample(ctx context.Context, id string, req protocol.Sample
 	e.mu.Lock()
 	switch {
 	case t.end > 0:
-		return s.record.reply(t), nil
+		return t.reply(), nil
 	case s.state == stateEnded:
 		return protocol.SampleReply{}, s.outcome.refusal(id)
 	case e.overErr != nil:
@@ -49,26 +49,34 @@ func (e *Environment) Sample(ctx context.Context, id string, req protocol.Sample
 }
 
 // turn finds the turn that a call asks for, or begins it.
-func (s *session) turn(req *protocol.SampleRequest) (*turn, error) {
+func (s *session) turn(req *protocol.SampleRequest, sampling *live.Sampling) (*turn, error) {
 	r := &s.record
 	if req.Turn < len(r.turns) {
 		t := r.turns[req.Turn]
-		if t.maxTokens != req.MaxTokens || !slices.Equal(r.prompt(t), req.Prompt) {
+		if t.maxTokens != req.MaxTokens || !slices.Equal(t.prompt, req.Prompt) {
 			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt or max_tokens: a repeated call is the same call, and a new one the next turn", req.Turn, s.id)
 		}
 		return t, nil
 	}
+	var history []int32
+	if !r.empty() {
+		history = r.branches[0].tokens
+	}
 	switch {
 	case s.state != stateClaimed:
 		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", s.id)
-	case req.Turn > len(r.turns) || s.running != nil:
+	case r.others > 0 || len(r.turns) == 0 && s.sampling():
+		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is sampled by an agent, whose calls have no numbers: go on under /v1, or claim another to call sample", s.id)
+	case req.Turn > len(r.turns) || s.sampling():
 		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s comes too early: the next is %d, once the one before it is answered", req.Turn, s.id, len(r.turns))
-	case len(req.Prompt) < len(r.tokens) || !slices.Equal(req.Prompt[:len(r.tokens)], r.tokens):
-		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d tokens of prompt and response so far, as they were sampled", req.Turn, s.id, len(r.tokens)).With("tokens", len(r.tokens))
+	case len(req.Prompt) < len(history) || !slices.Equal(req.Prompt[:len(history)], history):
+		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d tokens of prompt and response so far, as they were sampled", req.Turn, s.id, len(history)).With("tokens", len(history))
 	}
-	s.running = r.begin(req.Prompt, req.MaxTokens)
+	t := &turn{number: len(r.turns), prompt: slices.Clone(req.Prompt), maxTokens: req.MaxTokens, sampling: sampling, done: make(chan struct{})}
+	r.turns = append(r.turns, t)
+	s.queue = append(s.queue, t)
 	s.signal()
-	return s.running, nil
+	return t, nil
 }
 
 // Touch implements api.Rollouts: it keeps a claim and says whether the rollout is still wanted.
@@ -170,25 +178,23 @@ func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
 	}
 	r := s.record
 	switch {
-	case s.running != nil:
-		return protocol.Refuse(protocol.CodeConflict, "turn %d of %s is still being sampled: wait for its answer before finish", s.running.number, s.id)
-	case len(req.Tokens) > 0 && len(r.turns) > 0:
+	case s.sampling():
+		return protocol.Refuse(protocol.CodeConflict, "a turn of %s is still being sampled: wait for its answer before finish", s.id)
+	case len(req.Tokens) > 0 && !r.empty():
 		return protocol.Refuse(protocol.CodeInvalid, "tokens: %s was sampled here, and what was recorded is what is trained on: send no tokens", s.id)
 	case len(req.Tokens) > 0:
 		var err error
 		if r, err = e.recordOf(req); err != nil {
 			return err
 		}
-	case len(r.turns) == 0:
+	case r.empty():
 		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s: call sample first, or send tokens with loss_mask, logprobs and versions", s.id)
 	}
 	e.release(s)
 	s.state, s.answer = stateAccepted, answerOf(req)
-	s.sample = live.Sample{
-		ID: s.task.ID, Tokens: r.tokens, LossMask: r.mask, Logprobs: r.logprobs, Versions: r.versions,
-		Reward: req.Reward, Exact: req.Exact, Truncated: r.truncated(),
-		Prompt: req.PromptText, Response: req.ResponseText, Answer: req.AnswerText,
-	}
+	s.sample = r.sample()
+	s.sample.ID, s.sample.Reward, s.sample.Exact = s.task.ID, req.Reward, req.Exact
+	s.sample.Prompt, s.sample.Response, s.sample.Answer = req.PromptText, req.ResponseText, req.AnswerText
 	s.signal()
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,13 @@ type Options struct {
 	Vocabulary int
 	// Limits bound what is sampled.
 	Limits Limits
+	// Sampling says how tokens are drawn; nil is by the policy as it is.
+	Sampling *live.Sampling
+	// ClientSampling is what becomes of what a call of Turn asks for instead: SamplingOverride,
+	// which empty stands for, SamplingRefuse or SamplingAllow.
+	ClientSampling string
+	// TurnWait is how long a call of Turn waits for its first token; 0 for as long as it takes.
+	TurnWait time.Duration
 	// Newest is the newest version that an engine may serve. Nil means that rollouts
 	// sampled elsewhere are refused, because nobody could tell a version from the future.
 	Newest func() loop.Version
@@ -46,8 +54,8 @@ type Limits struct {
 	ResponseTokens int
 }
 
-// Environment implements live.Environment towards the runtime and api.Rollouts
-// towards workers. It is safe for concurrent use.
+// Environment implements live.Environment towards the runtime, api.Rollouts towards
+// workers and gateway.Rollouts towards agents. It is safe for concurrent use.
 type Environment struct {
 	opt Options
 
@@ -80,6 +88,10 @@ func New(opt Options) (*Environment, error) {
 		return nil, fmt.Errorf("env/remote: a vocabulary of %d tokens: want at least 1", opt.Vocabulary)
 	case opt.Limits.PromptTokens < 0 || opt.Limits.ResponseTokens < 0:
 		return nil, fmt.Errorf("env/remote: limits %+v: want 0, for none, or more", opt.Limits)
+	case !slices.Contains([]string{"", SamplingOverride, SamplingRefuse, SamplingAllow}, opt.ClientSampling):
+		return nil, fmt.Errorf("env/remote: ClientSampling is %q: want %s, %s or %s", opt.ClientSampling, SamplingOverride, SamplingRefuse, SamplingAllow)
+	case opt.TurnWait < 0:
+		return nil, fmt.Errorf("env/remote: a turn that waits %v: want 0, for as long as it takes, or more", opt.TurnWait)
 	}
 	if opt.Clock == nil {
 		began := time.Now()
@@ -106,11 +118,8 @@ func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sam
 		case next.over:
 			return next.sample, next.err
 		case next.turn != nil:
-			g, err := sampler.Sample(ctx, live.SampleRequest{
-				Prompt: next.prompt, MaxTokens: next.turn.maxTokens,
-				Check: func([]int32) bool { return s.gone.Load() }, // nobody waits for the rest
-			})
-			e.sampled(ctx, s, next.turn, g, err)
+			g, err := sampler.Sample(ctx, s.request(next.turn))
+			e.sampled(ctx, s, next.turn, &g, err)
 			continue
 		}
 		select {
@@ -126,7 +135,6 @@ type move struct {
 	sample live.Sample
 	err    error
 	turn   *turn
-	prompt []int32
 }
 
 func (e *Environment) next(ctx context.Context, s *session) move {
@@ -142,14 +150,34 @@ func (e *Environment) next(ctx context.Context, s *session) move {
 		s.state = stateReturned
 		e.attend(ctx, s)
 		return move{over: true, sample: s.sample}
-	case s.running != nil:
-		return move{turn: s.running, prompt: s.record.prompt(s.running)}
+	case len(s.queue) > 0:
+		s.running = s.queue[0]
+		s.queue = slices.Delete(s.queue, 0, 1)
+		return move{turn: s.running}
 	}
 	return move{}
 }
 
+// request is what the sampler is asked for. A response that nobody waits for any more is stopped.
+func (s *session) request(t *turn) live.SampleRequest {
+	req := live.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling}
+	req.Check = func([]int32) bool {
+		t.begun.Store(true)
+		return s.gone.Load() || t.gone.Load()
+	}
+	if t.flow != nil {
+		req.OnTokens = func(d live.Delta) {
+			t.begun.Store(true)
+			if !t.gone.Load() {
+				t.flow.add(d)
+			}
+		}
+	}
+	return req
+}
+
 // sampled records a turn's response, or why there is none.
-func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g live.Generation, err error) {
+func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *live.Generation, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.running = nil
@@ -158,8 +186,9 @@ func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g live.G
 	case err != nil && ctx.Err() != nil:
 		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, err))
 	case err != nil:
-		s.err = fmt.Errorf("env/remote: sampling turn %d of %s: %w", t.number, s.id, err)
+		s.err = fmt.Errorf("env/remote: sampling %s: %w", s.id, err)
 		e.end(s, outcome{kind: outcomeBroken, reason: err.Error()})
+	case t.gone.Load(): // it was taken back
 	default:
 		s.record.sampled(t, g)
 		close(t.done)

@@ -38,11 +38,11 @@ type slot struct {
 func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, req)
-	n := int32(len(s.asked))
+	n, takes := int32(len(s.asked)), s.takes
 	s.mu.Unlock()
 	for range 10 { // as an engine does, token by token
 		select {
-		case <-time.After(s.takes / 10):
+		case <-time.After(takes / 10):
 		case <-ctx.Done():
 			return live.Generation{}, ctx.Err()
 		}
@@ -55,6 +55,13 @@ func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generat
 		return live.Generation{}, s.err
 	}
 	return live.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}, nil
+}
+
+// take says how long the responses take that are asked for from now on.
+func (s *slot) take(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes = d
 }
 
 // played is a rollout that the runtime plays.

@@ -2,81 +2,10 @@ package remote
 
 import (
 	"math"
-	"slices"
 
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
-
-// turn is one call to sample.
-type turn struct {
-	number int
-	// The record's tokens[:first] are the prompt, everything before the response; maxTokens
-	// bounds the response, as it was asked for.
-	first     int
-	maxTokens int
-	// done is closed when the response is recorded as tokens[first:end]; end is 0 before.
-	done   chan struct{}
-	end    int
-	finish string
-}
-
-// record is what a rollout's turns have left so far: one entry a token in every slice.
-type record struct {
-	tokens   []int32
-	mask     []uint8
-	logprobs []float32
-	versions []loop.Version
-	turns    []*turn
-}
-
-// begin adds the prompt of a turn, whose beginning is the record.
-func (r *record) begin(prompt []int32, maxTokens int) *turn {
-	for _, token := range prompt[len(r.tokens):] {
-		r.add(token, 0, 0, loop.NoVersion)
-	}
-	t := &turn{number: len(r.turns), first: len(r.tokens), maxTokens: maxTokens, done: make(chan struct{})}
-	r.turns = append(r.turns, t)
-	return t
-}
-
-// prompt is a turn's. It stays as it is while the record grows.
-func (r *record) prompt(t *turn) []int32 { return r.tokens[:t.first:t.first] }
-
-// sampled adds the response of a turn.
-func (r *record) sampled(t *turn, g live.Generation) {
-	for i, token := range g.Tokens {
-		r.add(token, 1, g.Logprobs[i], g.Versions[i])
-	}
-	t.end, t.finish = len(r.tokens), "stop"
-	switch {
-	case g.Pruned:
-		t.finish = "pruned"
-	case g.Truncated:
-		t.finish = "length"
-	}
-}
-
-func (r *record) add(token int32, mask uint8, logprob float32, version loop.Version) {
-	r.tokens, r.mask = append(r.tokens, token), append(r.mask, mask)
-	r.logprobs, r.versions = append(r.logprobs, logprob), append(r.versions, version)
-}
-
-// reply is the response of a turn that is done.
-func (r *record) reply(t *turn) protocol.SampleReply {
-	first := t.first
-	return protocol.SampleReply{
-		Tokens: slices.Clone(r.tokens[first:t.end]), Logprobs: slices.Clone(r.logprobs[first:t.end]),
-		Versions: slices.Clone(r.versions[first:t.end]), Finish: t.finish,
-	}
-}
-
-// truncated reports whether the last response was cut.
-func (r *record) truncated() bool {
-	n := len(r.turns)
-	return n > 0 && r.turns[n-1].finish == "length"
-}
 
 // checkTokens refuses ids that the vocabulary does not have.
 func (e *Environment) checkTokens(name string, tokens []int32) error {
@@ -130,7 +59,7 @@ func (e *Environment) recordOf(req *protocol.FinishRequest) (record, error) {
 		return record{}, err
 	}
 	newest, sampled := e.opt.Newest(), 0
-	var out record
+	var out branch
 	for i, token := range req.Tokens {
 		mask, logprob, version := req.LossMask[i], req.Logprobs[i], req.Versions[i]
 		if mask == 0 {
@@ -152,5 +81,5 @@ func (e *Environment) recordOf(req *protocol.FinishRequest) (record, error) {
 	if sampled == 0 {
 		return record{}, protocol.Refuse(protocol.CodeInvalid, "loss_mask has no 1: want at least one token that the policy sampled")
 	}
-	return out, nil
+	return record{branches: []*branch{&out}}, nil
 }

@@ -58,9 +58,11 @@ type session struct {
 	calls    int
 	deadline int64
 	// timer looks at the claim when it may have expired.
-	timer   *time.Timer
-	record  record
+	timer  *time.Timer
+	record record
+	// running is the turn that the sampler is asked for, queue those after it.
 	running *turn
+	queue   []*turn
 	// sample and answer are what the worker finished with, err what Play returns.
 	sample live.Sample
 	answer answer
@@ -201,6 +203,29 @@ func (e *Environment) enter(id, worker string) (*session, *outcome, error) {
 	if err := checkWorker(worker); err != nil {
 		return nil, nil, err
 	}
+	s, was, err := e.find(id)
+	switch {
+	case was != nil && was.worker != worker:
+		return nil, was, otherWorker(id, was.worker, worker)
+	case was != nil:
+		return nil, was, was.refusal(id)
+	case err != nil:
+		return nil, nil, err
+	case s.worker != worker:
+		return nil, nil, otherWorker(id, s.worker, worker)
+	}
+	e.open(s)
+	return s, nil, nil
+}
+
+// open notes that a call that names a session is under way.
+func (e *Environment) open(s *session) {
+	s.calls++
+	e.workers.enter(s.worker, e.opt.Clock())
+}
+
+// find returns the session of a claim that somebody holds, else what became of it, or why there is neither.
+func (e *Environment) find(id string) (*session, *outcome, error) {
 	rollout, ok := parseClaimID(id)
 	if !ok {
 		return nil, nil, protocol.Refuse(protocol.CodeNotFound, "rollout %q: want the id of a claim, such as g12-s3-a1", id)
@@ -213,17 +238,14 @@ func (e *Environment) enter(id, worker string) (*session, *outcome, error) {
 		e.expire(s, now)
 		s = nil
 	}
-	if s == nil {
-		return nil, e.past.find(id), e.unknown(id, rollout, worker)
-	}
-	if s.state == stateOffered {
+	switch {
+	case s == nil && e.past.find(id) != nil:
+		return nil, e.past.find(id), nil
+	case s == nil:
+		return nil, nil, e.unknown(id, rollout)
+	case s.state == stateOffered:
 		return nil, nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is not claimed: claim it first", id)
 	}
-	if s.worker != worker {
-		return nil, nil, otherWorker(id, s.worker, worker)
-	}
-	s.calls++
-	e.workers.enter(worker, now)
 	return s, nil, nil
 }
 
@@ -236,13 +258,7 @@ func (e *Environment) stopped(id string) error {
 }
 
 // unknown is the refusal of a call that names a rollout that is not being played.
-func (e *Environment) unknown(id string, rollout live.RolloutID, worker string) error {
-	if o := e.past.find(id); o != nil {
-		if o.worker != worker {
-			return otherWorker(id, o.worker, worker)
-		}
-		return o.refusal(id)
-	}
+func (e *Environment) unknown(id string, rollout live.RolloutID) error {
 	if s := e.latest[keyOf(rollout)]; s != nil {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s: %s has taken its place, and its work counts for nothing: claim another", id, s.id).With("by", s.id)
 	}
