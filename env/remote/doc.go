@@ -23,6 +23,16 @@
 // is answered with what happened. That rollouts are interrupted and resumed is not
 // seen here: a call to sample lasts until its response is complete.
 //
+// # Agents
+//
+// A rollout may be sampled by calls that have neither worker nor number (Turn): those of an
+// agent that speaks to the gateway. They are sampled one after the other, as they come. A
+// prompt that begins with a branch's tokens goes on with that branch, the longest that fits;
+// any other begins a new one, for what the policy saw is what is trained on. A call whose
+// client leaves is taken back: the engine is stopped and nothing of it is recorded. The
+// branches are the sample's sequences, one after the other. A rollout is sampled this way or
+// by numbered calls (Sample), never by both.
+//
 // # Rollouts sampled elsewhere
 //
 // A worker may bring the tokens of a rollout that it sampled itself, with their

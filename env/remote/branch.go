@@ -1,0 +1,136 @@
+package remote
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// turn is one response that is asked for, and what becomes of it. The environment's mutex
+// guards it, what is atomic apart.
+type turn struct {
+	// prompt is everything before the response, maxTokens bounds it; sampling is nil for the policy as it is.
+	prompt    []int32
+	maxTokens int
+	sampling  *live.Sampling
+	// number counts a worker's calls to Sample from 0; -1 for a call of Turn.
+	number int
+	// gone tells the engine that nobody waits for the response, and that it is not to be recorded.
+	gone atomic.Bool
+	// begun: its first token has been sampled. flow has what arrives meanwhile, nil where nobody listens.
+	begun atomic.Bool
+	flow  *flow
+	// done is closed when the response is recorded as branch.tokens[first:end]; end is 0 before.
+	done       chan struct{}
+	branch     *branch
+	place      int
+	first, end int
+	finish     string
+	text       string
+}
+
+// numbered reports whether a worker counts the turn, as Sample asks for it.
+func (t *turn) numbered() bool { return t.number >= 0 }
+
+// branch is one sequence of a rollout: one entry a token in every slice.
+type branch struct {
+	tokens   []int32
+	mask     []uint8
+	logprobs []float32
+	versions []loop.Version
+}
+
+func (b *branch) add(token int32, mask uint8, logprob float32, version loop.Version) {
+	b.tokens, b.mask = append(b.tokens, token), append(b.mask, mask)
+	b.logprobs, b.versions = append(b.logprobs, logprob), append(b.versions, version)
+}
+
+// record is what a rollout's turns have left so far: a branch for every history that was not
+// an earlier one's continuation.
+type record struct {
+	branches []*branch
+	// turns are those of Sample, by their numbers; others counts those of Turn.
+	turns  []*turn
+	others int
+	// cut: the last response reached its limit. derived: a version was not the engine's own word.
+	cut, derived bool
+}
+
+// empty reports whether nothing was sampled.
+func (r *record) empty() bool { return len(r.branches) == 0 }
+
+// fit is the place of the branch that a prompt goes on with: the longest whose tokens it begins
+// with, the oldest of several. It is the number of branches where there is none.
+func (r *record) fit(prompt []int32) int {
+	best, length := len(r.branches), 0
+	for i, b := range r.branches {
+		if n := len(b.tokens); n > length && n <= len(prompt) && slices.Equal(prompt[:n], b.tokens) {
+			best, length = i, n
+		}
+	}
+	return best
+}
+
+// sampled adds a turn with its response.
+func (r *record) sampled(t *turn, g *live.Generation) {
+	t.place = r.fit(t.prompt)
+	if t.place == len(r.branches) {
+		r.branches = append(r.branches, &branch{})
+	}
+	b := r.branches[t.place]
+	for _, token := range t.prompt[len(b.tokens):] {
+		b.add(token, 0, 0, loop.NoVersion)
+	}
+	t.branch, t.first = b, len(b.tokens)
+	for i, token := range g.Tokens {
+		b.add(token, 1, g.Logprobs[i], g.Versions[i])
+	}
+	t.end, t.text, t.finish = len(b.tokens), g.Text, "stop"
+	switch {
+	case g.Pruned:
+		t.finish = "pruned"
+	case g.Truncated:
+		t.finish = "length"
+	}
+	t.prompt = b.tokens[:t.first:t.first] // of which there is one copy now
+	r.cut, r.derived = t.finish == "length", r.derived || g.Derived
+	if !t.numbered() {
+		r.others++
+	}
+}
+
+// reply is the response of a turn of Sample that is done.
+func (t *turn) reply() protocol.SampleReply {
+	b := t.branch
+	return protocol.SampleReply{
+		Tokens: slices.Clone(b.tokens[t.first:t.end]), Logprobs: slices.Clone(b.logprobs[t.first:t.end]),
+		Versions: slices.Clone(b.versions[t.first:t.end]), Finish: t.finish,
+	}
+}
+
+// sample is the record as it is trained on: the branches one after the other.
+func (r *record) sample() live.Sample {
+	if len(r.branches) == 1 {
+		b := r.branches[0]
+		return live.Sample{Tokens: b.tokens, LossMask: b.mask, Logprobs: b.logprobs, Versions: b.versions, Truncated: r.cut, Derived: r.derived}
+	}
+	n := 0
+	for _, b := range r.branches {
+		n += len(b.tokens)
+	}
+	s := live.Sample{
+		Tokens: make([]int32, 0, n), LossMask: make([]uint8, 0, n), Logprobs: make([]float32, 0, n), Versions: make([]loop.Version, 0, n),
+		Truncated: r.cut, Derived: r.derived,
+	}
+	for i, b := range r.branches {
+		if i > 0 {
+			s.Breaks = append(s.Breaks, int32(len(s.Tokens)))
+		}
+		s.Tokens, s.LossMask = append(s.Tokens, b.tokens...), append(s.LossMask, b.mask...)
+		s.Logprobs, s.Versions = append(s.Logprobs, b.logprobs...), append(s.Versions, b.versions...)
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+package remote
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// What becomes of a client's own sampling parameters where they differ from the run's.
+const (
+	// SamplingOverride takes the run's and says so; it is what an empty Options.ClientSampling stands for.
+	SamplingOverride = "override"
+	// SamplingRefuse answers with an error.
+	SamplingRefuse = "refuse"
+	// SamplingAllow takes the client's.
+	SamplingAllow = "allow"
+)
+
+// cleanSampling writes out what 0 stands for, so that settings can be compared.
+func cleanSampling(s *live.Sampling) live.Sampling {
+	if s == nil {
+		return live.Sampling{Temperature: 1, TopP: 1}
+	}
+	out := *s
+	if out.TopP == 0 {
+		out.TopP = 1
+	}
+	return out
+}
+
+// checkSampling refuses what no engine could be asked for.
+func (e *Environment) checkSampling(c *protocol.Sampling) error {
+	for _, p := range []struct {
+		name     string
+		value    *float64
+		max      float64
+		excluded bool // 0 is
+	}{{"temperature", c.Temperature, math.MaxFloat32, false}, {"top_p", c.TopP, 1, true}, {"min_p", c.MinP, 1, false}} {
+		switch {
+		case p.value == nil:
+		case !(*p.value >= 0 && *p.value <= p.max) || p.excluded && *p.value == 0:
+			return protocol.Refuse(protocol.CodeInvalid, "%s is %g: want a number %s", p.name, *p.value, rangeText(p.max, p.excluded))
+		}
+	}
+	if c.TopK != nil && *c.TopK < -1 {
+		return protocol.Refuse(protocol.CodeInvalid, "top_k is %d: want a number of tokens, or 0 or -1 for all", *c.TopK)
+	}
+	for i, text := range c.Stop {
+		if text == "" {
+			return protocol.Refuse(protocol.CodeInvalid, "stop[%d] is empty: want a text that ends the response, or leave it out", i).With("index", i)
+		}
+	}
+	return e.checkTokens("stop_token_ids", c.StopTokens)
+}
+
+func rangeText(highest float64, excluded bool) string {
+	low := "from 0"
+	if excluded {
+		low = "above 0"
+	}
+	if highest > 1 {
+		return low
+	}
+	return fmt.Sprintf("%s to %g", low, highest)
+}
+
+// samplingOf is how a turn's tokens are drawn, nil for the policy as it is, and which of the
+// client's parameters the run's took the place of. What ends a response is the client's.
+func (e *Environment) samplingOf(c *protocol.Sampling) (*live.Sampling, []string, error) {
+	if err := e.checkSampling(c); err != nil {
+		return nil, nil, err
+	}
+	run := cleanSampling(e.opt.Sampling)
+	out := run
+	var differ []string
+	wish := func(name string, value *float64, field *float64) {
+		if value != nil && *value != *field {
+			differ, *field = append(differ, name), *value
+		}
+	}
+	wish("temperature", c.Temperature, &out.Temperature)
+	wish("top_p", c.TopP, &out.TopP)
+	if c.TopK != nil && max(*c.TopK, 0) != out.TopK {
+		differ, out.TopK = append(differ, "top_k"), max(*c.TopK, 0)
+	}
+	wish("min_p", c.MinP, &out.MinP)
+	switch {
+	case e.opt.ClientSampling == SamplingAllow:
+		differ = nil
+	case e.opt.ClientSampling == SamplingRefuse && len(differ) > 0:
+		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the run samples with temperature %g, top_p %g, top_k %d and min_p %g, and takes no other: leave them out, or set gateway.client_sampling to override or allow",
+			differ, run.Temperature, run.TopP, run.TopK, run.MinP).With("parameters", differ)
+	default:
+		out = run
+	}
+	out.Stop, out.StopTokens = append(out.Stop[:len(out.Stop):len(out.Stop)], c.Stop...), append(out.StopTokens[:len(out.StopTokens):len(out.StopTokens)], c.StopTokens...)
+	if out.Policy() && len(out.Stop)+len(out.StopTokens) == 0 {
+		return nil, differ, nil
+	}
+	return &out, differ, nil
+}

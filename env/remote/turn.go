@@ -1,0 +1,173 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Turn implements gateway.Rollouts: it samples one response for a claimed rollout and returns
+// when it is complete. What arrives meanwhile is given to onTokens, if it is not nil, by this
+// goroutine: it may block, and must not keep the slices. Where ctx ends before the response is
+// complete, nothing of the turn is recorded.
+func (e *Environment) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
+	t, overridden, err := e.newTurn(&req)
+	if err != nil {
+		return protocol.TurnReply{}, err
+	}
+	if onTokens != nil {
+		t.flow = newFlow()
+	}
+	s, err := e.enqueue(id, t)
+	if err != nil {
+		return protocol.TurnReply{}, err
+	}
+	defer e.depart(s)
+	late := e.follow(ctx, s, t, onTokens)
+	reply, err := e.settle(ctx, s, t, late)
+	if err != nil {
+		return protocol.TurnReply{}, err
+	}
+	if onTokens != nil {
+		t.flow.finish(&reply, onTokens)
+	}
+	reply.Overridden = overridden
+	return reply, nil
+}
+
+// Ended implements gateway.Rollouts: the channel is closed when the claim has ended.
+func (e *Environment) Ended(id string) (<-chan struct{}, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.claimedBy(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.done, nil
+}
+
+// newTurn checks a request and makes a turn of it.
+func (e *Environment) newTurn(req *protocol.TurnRequest) (*turn, []string, error) {
+	if limit := e.opt.Limits.ResponseTokens; limit > 0 && req.MaxTokens > limit {
+		req.MaxTokens = limit
+	}
+	ask := protocol.SampleRequest{Prompt: req.Prompt, MaxTokens: req.MaxTokens}
+	if err := e.checkPrompt(&ask); err != nil {
+		return nil, nil, err
+	}
+	sampling, overridden, err := e.samplingOf(&req.Sampling)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &turn{number: -1, prompt: slices.Clone(req.Prompt), maxTokens: ask.MaxTokens, sampling: sampling, done: make(chan struct{})}
+	return t, overridden, nil
+}
+
+// claimedBy finds a claimed rollout, whoever holds it. e.mu must be held.
+func (e *Environment) claimedBy(id string) (*session, error) {
+	s, was, err := e.find(id)
+	if was != nil {
+		return nil, was.refusal(id)
+	}
+	return s, err
+}
+
+// enqueue puts a turn behind those of its rollout and notes that a call is open; depart must follow.
+func (e *Environment) enqueue(id string, t *turn) (*session, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.claimedBy(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.state != stateClaimed:
+		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", id)
+	case len(s.record.turns) > 0:
+		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is sampled by its worker's numbered calls: go on with those, or claim another for an agent", id)
+	}
+	s.queue = append(s.queue, t)
+	s.signal()
+	e.open(s)
+	return s, nil
+}
+
+// depart ends the call that enqueue began.
+func (e *Environment) depart(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leave(s)
+}
+
+// follow hands over what arrives until there is something to settle. It reports whether the
+// turn has waited too long for its first token.
+func (e *Environment) follow(ctx context.Context, s *session, t *turn, onTokens func(protocol.TurnDelta)) (late bool) {
+	var patience <-chan time.Time
+	if e.opt.TurnWait > 0 {
+		timer := time.NewTimer(e.opt.TurnWait)
+		defer timer.Stop()
+		patience = timer.C
+	}
+	var arrived <-chan struct{}
+	if t.flow != nil {
+		arrived = t.flow.ready
+	}
+	for {
+		select {
+		case <-arrived:
+			t.flow.deliver(onTokens)
+			continue
+		case <-patience:
+			if t.begun.Load() {
+				patience = nil
+				continue
+			}
+			return true
+		case <-t.done:
+		case <-s.done:
+		case <-e.over:
+		case <-ctx.Done():
+		}
+		return false
+	}
+}
+
+// settle says what became of a turn that is no longer followed, and takes it back unless it is complete.
+func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool) (protocol.TurnReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t.end > 0 {
+		sampled := t.reply()
+		return protocol.TurnReply{Tokens: sampled.Tokens, Logprobs: sampled.Logprobs, Versions: sampled.Versions,
+			Text: t.text, Finish: t.finish, Branch: t.place, Branches: len(s.record.branches)}, nil
+	}
+	behind := s.takeBack(t)
+	switch {
+	case s.state == stateEnded:
+		return protocol.TurnReply{}, s.outcome.refusal(s.id)
+	case e.overErr != nil:
+		return protocol.TurnReply{}, e.overErr
+	case late && behind:
+		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeBusy, "rollout %s has sampled an earlier call for %v: its calls are sampled one after the other; wait for one before the next, or raise gateway.wait_s", s.id, e.opt.TurnWait)
+	case late:
+		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeUnavailable, "rollout %s has had no token for %v: its engines are busy, held or gone; nothing of the call was recorded, send it again", s.id, e.opt.TurnWait)
+	}
+	return protocol.TurnReply{}, ctx.Err()
+}
+
+// takeBack makes as if a turn had never been asked for. It reports whether it stood behind
+// another that somebody waits for.
+func (s *session) takeBack(t *turn) (behind bool) {
+	t.gone.Store(true)
+	if i := slices.Index(s.queue, t); i >= 0 {
+		behind = i > 0 || s.running != nil && !s.running.gone.Load()
+		s.queue = slices.Delete(s.queue, i, i+1)
+	}
+	return behind
+}
+
+// sampling reports whether somebody waits for a response.
+func (s *session) sampling() bool {
+	return len(s.queue) > 0 || s.running != nil && !s.running.gone.Load()
+}

@@ -1,0 +1,319 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// ask makes a call of an agent.
+func ask(t *testing.T, e *Environment, id string, prompt ...int32) protocol.TurnReply {
+	t.Helper()
+	reply, err := e.Turn(t.Context(), id, protocol.TurnRequest{Prompt: prompt}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+// TestTurns: a history that goes on stays one branch, one that was changed begins another,
+// and the sample has them one after the other.
+func TestTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		for _, turn := range []struct {
+			prompt           []int32
+			branch, branches int
+		}{
+			{[]int32{20}, 0, 1},           // answered with 1 2
+			{[]int32{20, 1, 2, 21}, 0, 1}, // with 2 3
+			{[]int32{20, 1, 9, 21}, 1, 2}, // with 3 4
+			{[]int32{20, 1, 2, 21, 2, 3, 22}, 0, 2},
+			{[]int32{20}, 2, 3},
+		} {
+			reply := ask(t, e, c.ID, turn.prompt...)
+			if reply.Branch != turn.branch || reply.Branches != turn.branches {
+				t.Errorf("%v is added to branch %d of %d, want %d of %d", turn.prompt, reply.Branch, reply.Branches, turn.branch, turn.branches)
+			}
+		}
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		<-p.done
+		s := p.sample
+		if want := []int32{20, 1, 2, 21, 2, 3, 22, 4, 5, 20, 1, 9, 21, 3, 4, 20, 5, 6}; !slices.Equal(s.Tokens, want) {
+			t.Errorf("tokens %v, want %v", s.Tokens, want)
+		}
+		if want := []int32{9, 15}; !slices.Equal(s.Breaks, want) {
+			t.Errorf("breaks %v, want %v", s.Breaks, want)
+		}
+		e.Logged(id(1, 0, 1), true)
+		synctest.Wait()
+		empty(t, e)
+	})
+}
+
+// TestTurnTakenBack: a turn whose client leaves stops the engine and leaves nothing; the next
+// one, with the same prompt, begins as if it had never been.
+func TestTurnTakenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		for _, left := range []time.Duration{0, 450 * time.Millisecond} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			if _, err := e.Turn(ctx, c.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after %v: %v", left, err)
+			}
+			cancel()
+			synctest.Wait()
+		}
+		reply := ask(t, e, c.ID, 20)
+		if !p.slot.stopped || reply.Branch != 0 || reply.Branches != 1 {
+			t.Errorf("stopped %v; the next turn is added to branch %d of %d", p.slot.stopped, reply.Branch, reply.Branches)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 450*time.Millisecond)
+		defer cancel()
+		e.Turn(ctx, c.ID, protocol.TurnRequest{Prompt: []int32{29}}, nil)
+		// Its client is gone, so that nothing keeps the rollout from being finished.
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		<-p.done
+		if p.err != nil || !slices.Equal(p.sample.Tokens, append([]int32{20}, reply.Tokens...)) || p.sample.Breaks != nil {
+			t.Errorf("sample %+v, %v: want what was answered with %v", p.sample, p.err, reply.Tokens)
+		}
+	})
+}
+
+// TestTurnsWait: calls of one rollout are sampled one after the other, in their order, and one
+// that is taken back holds up none.
+func TestTurnsWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		answered := make(chan int, 4)
+		for i := range 4 {
+			ctx := t.Context()
+			if i == 1 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
+				defer cancel()
+			}
+			go func() {
+				if _, err := e.Turn(ctx, c.ID, protocol.TurnRequest{Prompt: []int32{int32(20 + i)}}, nil); err == nil {
+					answered <- i
+				}
+			}()
+			synctest.Wait()
+		}
+		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w"})
+		refused(t, err, protocol.CodeConflict, "still being sampled")
+		for _, want := range []int{0, 2, 3} {
+			if got := <-answered; got != want {
+				t.Errorf("call %d is answered, want %d", got, want)
+			}
+		}
+		var prompts []int32
+		for _, req := range p.slot.asked {
+			prompts = append(prompts, req.Prompt...)
+		}
+		if want := []int32{20, 22, 23}; !slices.Equal(prompts, want) {
+			t.Errorf("the engine was asked for %v, want %v", prompts, want)
+		}
+	})
+}
+
+// TestTurnPatience: who waits too long for the first token is told why, and what to do.
+func TestTurnPatience(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, func(o *Options) { o.TurnWait = 5 * time.Second })
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		p.slot.takes = 40 * time.Second // the first token after 4: it may take its time then
+		first := make(chan error, 1)
+		go func() {
+			_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil)
+			first <- err
+		}()
+		synctest.Wait()
+		_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{21}}, nil)
+		refused(t, err, protocol.CodeBusy, "one after the other")
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		p.slot.take(80 * time.Second) // after 8
+		_, err = e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{22}}, nil)
+		refused(t, err, protocol.CodeUnavailable, "send it again")
+		_, err = e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{22}}, nil)
+		refused(t, err, protocol.CodeUnavailable, "send it again")
+		time.Sleep(7 * time.Second) // and then the engine hears that nobody waits
+		p.slot.take(time.Second)
+		if reply := ask(t, e, c.ID, 23); reply.Branches != 2 {
+			t.Errorf("%d branches: want two, the others were refused", reply.Branches)
+		}
+	})
+}
+
+// TestTurnKeepsClaim: a claim lasts while a turn is sampled, and its time from then on.
+func TestTurnKeepsClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		p.slot.takes = 5 * ttl
+		c := claim(t, e, "w")
+		ended, err := e.Ended(c.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(t, e, c.ID, 20)
+		time.Sleep(ttl - time.Second)
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Fatal("the claim has ended before its time")
+		default:
+		}
+		if _, err := e.Ended(c.ID); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		<-ended
+		<-p.done
+		if !errors.Is(p.err, context.DeadlineExceeded) {
+			t.Errorf("ended by %v", p.err)
+		}
+		_, err = e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil)
+		refused(t, err, protocol.CodeExpired, "has expired")
+		_, err = e.Ended(c.ID)
+		refused(t, err, protocol.CodeExpired, "has expired")
+	})
+}
+
+// TestTurnRefused: a turn that cannot be meant, or whose rollout is not there, is told so.
+func TestTurnRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, func(o *Options) { o.ClientSampling = SamplingRefuse })
+		p := play(t, e, id(1, 0, 1))
+		turn := func(id string, req protocol.TurnRequest) error {
+			_, err := e.Turn(t.Context(), id, req, nil)
+			return err
+		}
+		one := protocol.TurnRequest{Prompt: []int32{20}}
+		refused(t, turn("g1-s0-a1", one), protocol.CodeConflict, "not claimed")
+		_, err := e.Ended("g1-s0-a1")
+		refused(t, err, protocol.CodeConflict, "not claimed")
+		refused(t, turn("g9-s0-a1", one), protocol.CodeExpired, "not being played")
+		refused(t, turn("nonsense", one), protocol.CodeNotFound, "id of a claim")
+		c := claim(t, e, "w")
+		number := func(x float64) *float64 { return &x }
+		k := -2
+		for word, req := range map[string]protocol.TurnRequest{
+			"prompt is empty":              {},
+			"prompt[1] is 30":              {Prompt: []int32{1, 30}},
+			"max_tokens is -1":             {Prompt: []int32{1}, MaxTokens: -1},
+			"temperature is -1":            {Prompt: []int32{1}, Sampling: protocol.Sampling{Temperature: number(-1)}},
+			"temperature is NaN":           {Prompt: []int32{1}, Sampling: protocol.Sampling{Temperature: number(math.NaN())}},
+			"top_p is 0: want a number ab": {Prompt: []int32{1}, Sampling: protocol.Sampling{TopP: number(0)}},
+			"min_p is 1.5":                 {Prompt: []int32{1}, Sampling: protocol.Sampling{MinP: number(1.5)}},
+			"top_k is -2":                  {Prompt: []int32{1}, Sampling: protocol.Sampling{TopK: &k}},
+			"stop[1] is empty":             {Prompt: []int32{1}, Sampling: protocol.Sampling{Stop: []string{"a", ""}}},
+			"stop_token_ids[0] is 31":      {Prompt: []int32{1}, Sampling: protocol.Sampling{StopTokens: []int32{31}}},
+			"[temperature top_p]":          {Prompt: []int32{1}, Sampling: protocol.Sampling{Temperature: number(0), TopP: number(0.5)}},
+		} {
+			refused(t, turn(c.ID, req), protocol.CodeInvalid, word)
+		}
+		err = turn(c.ID, protocol.TurnRequest{Prompt: make([]int32, 13)})
+		refused(t, err, protocol.CodeTooLarge, "13 tokens: the engines take at most 12")
+		// More than the limit is cut to it.
+		if err := turn(c.ID, protocol.TurnRequest{Prompt: []int32{20}, MaxTokens: 99}); err != nil || p.slot.asked[0].MaxTokens != 4 {
+			t.Errorf("%v; asked for %d tokens", err, p.slot.asked[0].MaxTokens)
+		}
+		_, err = e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}})
+		refused(t, err, protocol.CodeConflict, "sampled by an agent")
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w"})
+		<-p.done
+		refused(t, turn(c.ID, one), protocol.CodeConflict, "is finished")
+		e.Logged(id(1, 0, 1), true)
+		synctest.Wait()
+		refused(t, turn(c.ID, one), protocol.CodeConflict, "is finished")
+
+		q := play(t, e, id(2, 0, 1))
+		d := claim(t, e, "w")
+		sample(t, e, "w", d.ID, 0, 20)
+		refused(t, turn(d.ID, one), protocol.CodeConflict, "numbered calls")
+		play(t, e, id(2, 0, 2))
+		<-q.done
+		refused(t, turn(d.ID, one), protocol.CodeExpired, "no longer wanted")
+		e.EndRun()
+		refused(t, turn("g3-s0-a1", one), protocol.CodeExpired, "the run has ended")
+	})
+}
+
+// TestTurnBroken: a rollout whose engine fails is over, for its agent as well.
+func TestTurnBroken(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		p.slot.err = errors.New("out of memory")
+		c := claim(t, e, "w")
+		_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil)
+		refused(t, err, protocol.CodeExpired, "out of memory")
+		<-p.done
+		if !errors.Is(p.err, p.slot.err) {
+			t.Errorf("Play returned %v", p.err)
+		}
+		synctest.Wait()
+		empty(t, e)
+	})
+}
+
+// TestClientSampling: what an agent asks for and what the run says, each way.
+func TestClientSampling(t *testing.T) {
+	number := func(x float64) *float64 { return &x }
+	ten, all := 10, -1
+	run := &live.Sampling{Temperature: 0.7, TopK: 10}
+	for _, c := range []struct {
+		name       string
+		run        *live.Sampling
+		how        string
+		client     protocol.Sampling
+		want       *live.Sampling
+		overridden []string
+	}{
+		{name: "nothing is asked for"},
+		{name: "the policy as it is", client: protocol.Sampling{Temperature: number(1), TopP: number(1), TopK: &all, MinP: number(0)}},
+		{name: "override", client: protocol.Sampling{Temperature: number(0), MinP: number(0.1)}, overridden: []string{"temperature", "min_p"}},
+		{name: "the run's", run: run, client: protocol.Sampling{TopK: &ten, Temperature: number(1)}, want: &live.Sampling{Temperature: 0.7, TopP: 1, TopK: 10}, overridden: []string{"temperature"}},
+		{name: "stops are the client's", client: protocol.Sampling{Stop: []string{"\n"}, StopTokens: []int32{3}},
+			want: &live.Sampling{Temperature: 1, TopP: 1, Stop: []string{"\n"}, StopTokens: []int32{3}}},
+		{name: "allow", how: SamplingAllow, run: run, client: protocol.Sampling{TopP: number(0.9), TopK: &all}, want: &live.Sampling{Temperature: 0.7, TopP: 0.9}},
+		{name: "allow the policy", how: SamplingAllow, run: run, client: protocol.Sampling{Temperature: number(1), TopK: &all}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				e := open(t, func(o *Options) { o.Sampling, o.ClientSampling = c.run, c.how })
+				p := play(t, e, id(1, 0, 1))
+				reply, err := e.Turn(t.Context(), claim(t, e, "w").ID, protocol.TurnRequest{Prompt: []int32{20}, Sampling: c.client}, nil)
+				if err != nil || !slices.Equal(reply.Overridden, c.overridden) {
+					t.Errorf("overridden %v, %v: want %v", reply.Overridden, err, c.overridden)
+				}
+				got := p.slot.asked[0].Sampling
+				if (got == nil) != (c.want == nil) || got != nil && !equalSampling(*got, *c.want) {
+					t.Errorf("sampled with %+v, want %+v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func equalSampling(a, b live.Sampling) bool {
+	return a.Temperature == b.Temperature && a.TopP == b.TopP && a.TopK == b.TopK && a.MinP == b.MinP &&
+		slices.Equal(a.Stop, b.Stop) && slices.Equal(a.StopTokens, b.StopTokens)
+}
