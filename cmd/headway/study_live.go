@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/config"
@@ -201,13 +202,24 @@ func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (
 	var lines []stepLine
 	opt := j.options(ctx, view)
 	opt.Header.Warmup = studyWarmup
-	opt.OnStep = func(d live.StepDone) { lines = append(lines, newStepLine(d)) }
+	// The run ends with its time, but not before its first step: without one there is nothing to compare.
+	var running *live.Runtime
+	var made, due atomic.Bool
+	opt.OnStep = func(d live.StepDone) {
+		lines = append(lines, newStepLine(d))
+		if made.Store(true); due.Load() {
+			running.Stop()
+		}
+	}
 	opt.OnBatch = nil
-	running, err := live.New(opt)
-	if err != nil {
+	if running, err = live.New(opt); err != nil {
 		return out, err
 	}
-	ended := time.AfterFunc(time.Duration(wallS*float64(time.Second)), running.Stop)
+	ended := time.AfterFunc(time.Duration(wallS*float64(time.Second)), func() {
+		if due.Store(true); made.Load() {
+			running.Stop()
+		}
+	})
 	result, err := running.Run(ctx)
 	ended.Stop()
 	if ctx.Err() != nil {
