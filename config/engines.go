@@ -250,6 +250,28 @@ func (v *validator) engineRoad(e Engine, key func(string) string) {
 	}
 }
 
+// engineWarnings says what engines that are servers are probably not meant to do.
+func (c Config) engineWarnings(warn func(key, format string, args ...any)) {
+	if !c.External() {
+		return
+	}
+	updated := 0
+	for _, e := range c.Engines {
+		if e.Weights != "none" {
+			updated++
+		}
+	}
+	switch {
+	case updated == 0:
+		warn("engines", "no engine takes new weights: every rollout is sampled by version 0, however long the run is; weights disk, lora or restart")
+	case updated < len(c.Engines):
+		warn("engines", "%d of %d engines take no new weights: their rollouts are of version 0, and ever more stale", len(c.Engines)-updated, len(c.Engines))
+	}
+	if policy := (Sampling{Temperature: 1, TopP: 1}); c.Rollout.Sampling != policy {
+		warn("rollout.sampling", "is not the policy as it is: log-probs are of what was sampled from where the engine says those, and the trainer must compute its own the same way, or the importance ratios measure the difference")
+	}
+}
+
 // checkURL says what is wrong with a server's address, empty for nothing.
 func checkURL(text string) string {
 	u, err := url.Parse(text)

@@ -57,6 +57,7 @@ func (c Config) Warnings() []Warning {
 	c.queueWarnings(warn)
 	c.shapingWarnings(warn)
 	c.agentWarnings(warn)
+	c.engineWarnings(warn)
 	return found
 }
 
