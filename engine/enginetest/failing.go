@@ -186,6 +186,8 @@ func wrongLogprobs(key string, value any, kind FaultKind) any {
 	switch key {
 	case "logprob":
 		return instead
+	case "prob": // a probability instead of its logarithm
+		return map[FaultKind]any{NoLogprobs: nil, Missing: 0.0, Positive: 1.5}[kind]
 	case "logprobs", "completion_probabilities":
 		if kind == NoLogprobs {
 			return nil

@@ -1,0 +1,87 @@
+package enginetest
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// Policy is a language model that can be computed by hand: a token and its log-prob are a function
+// of the weights' name and of all tokens before. A token that was sampled twice, left out, or
+// sampled by other weights than it is said to be changes everything after it.
+type Policy struct {
+	// Vocabulary is the number of token ids, at least 16. EOS ends a response; about one token in Length is it.
+	Vocabulary int
+	EOS        int32
+	Length     int
+}
+
+// history stands for all tokens so far.
+type history uint64
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func (h history) add(tokens ...int32) history {
+	if h == 0 {
+		h = fnvOffset
+	}
+	for _, token := range tokens {
+		h = (h ^ history(uint32(token))) * fnvPrime
+	}
+	return h
+}
+
+// next is the token after a history, and its log-prob.
+func (p Policy) next(weights string, h history) (int32, float32) {
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(weights))
+	x := uint64(h) ^ name.Sum64()
+	x = (x ^ x>>31) * 0x9E3779B97F4A7C15
+	x ^= x >> 29
+	logprob := -float32(1+x>>40%4000) / 1000
+	if x%uint64(p.Length) == 0 {
+		return p.EOS, logprob
+	}
+	token := int32(x >> 8 % uint64(p.Vocabulary-1))
+	if token >= p.EOS {
+		token++
+	}
+	return token, logprob
+}
+
+// Check says what is wrong with a complete response to a prompt: every token and log-prob must be
+// what the weights of its version make of what stands before it, and the response must end where
+// it ends. name is that of a version's weights.
+func (p Policy) Check(prompt []int32, maxTokens int, g live.Generation, name func(loop.Version) string) error {
+	if len(g.Logprobs) != len(g.Tokens) || len(g.Versions) != len(g.Tokens) {
+		return fmt.Errorf("%d tokens, %d log-probs, %d versions", len(g.Tokens), len(g.Logprobs), len(g.Versions))
+	}
+	h := history(0).add(prompt...)
+	for i, token := range g.Tokens {
+		want, logprob := p.next(name(g.Versions[i]), h)
+		if token != want || g.Logprobs[i] != logprob {
+			return fmt.Errorf("token %d of %d is %d at %v, said to be of version %d, which samples %d at %v", i, len(g.Tokens), token, g.Logprobs[i], g.Versions[i], want, logprob)
+		}
+		if token == p.EOS && i < len(g.Tokens)-1 {
+			return fmt.Errorf("the response goes on for %d tokens behind its end", len(g.Tokens)-1-i)
+		}
+		h = h.add(token)
+	}
+	n := len(g.Tokens)
+	switch {
+	case g.Interrupted || g.Pruned:
+		return nil
+	case n == 0:
+		return fmt.Errorf("a complete response without tokens")
+	case n > maxTokens:
+		return fmt.Errorf("%d tokens, more than the %d asked for", n, maxTokens)
+	case g.Truncated != (g.Tokens[n-1] != p.EOS) || g.Truncated && n != maxTokens:
+		return fmt.Errorf("truncated is %v after %d of %d tokens, of which the last is %d", g.Truncated, n, maxTokens, g.Tokens[n-1])
+	}
+	return nil
+}
