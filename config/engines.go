@@ -19,7 +19,7 @@ type Engine struct {
 	ServedModel string `json:"served_model,omitempty"`
 	// KeyFile holds the server's API key, where it asks for one.
 	KeyFile string `json:"key_file,omitempty"`
-	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter; restart, it is started again with them by command; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, else none.
+	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter, of which the trainer publishes version 0 too; restart, it is started again with them by command; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, else none.
 	Weights string `json:"weights,omitempty" allowed:"disk lora restart none"`
 	// WeightsDir is the run's weights directory as the server sees it, where that is not the control plane's own path.
 	WeightsDir string `json:"weights_dir,omitempty"`
@@ -194,6 +194,7 @@ func (v *validator) besideServers() {
 			v.fail(fmt.Sprintf("engines.%d.kind", i), e.Kind, "stands beside engines that are servers, whose model it does not have", "vllm, sglang, llamacpp or openai, or embedded for all")
 		}
 	}
+	v.adapters()
 	if c.Model.Path == "" {
 		v.fail("model.path", nil, "is missing: an engine is a server, and its model is not described", "the directory of the model that the servers were started with")
 	}
@@ -208,6 +209,22 @@ func (v *validator) besideServers() {
 	}
 	if s := c.Rollout.Sampling; s.Temperature == 0 {
 		v.fail("rollout.sampling.temperature", s.Temperature, "takes the likeliest token always: the rollouts of a group would all be the same", "above 0")
+	}
+}
+
+// adapters refuses versions that would be models to some engines and adapters to others.
+func (v *validator) adapters() {
+	lora, model := -1, -1
+	for i, e := range v.config.Engines {
+		switch {
+		case e.Weights == "lora":
+			lora = i
+		case e.Weights != "none":
+			model = i
+		}
+	}
+	if lora >= 0 && model >= 0 {
+		v.fail(fmt.Sprintf("engines.%d.weights", lora), "lora", "takes adapters, and "+v.config.Engines[model].Name+" takes models: a version is one or the other", "the same for all engines")
 	}
 }
 

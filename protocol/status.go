@@ -16,6 +16,8 @@ type Status struct {
 	Engines []Engine `json:"engines"`
 	Trainer Trainer  `json:"trainer"`
 	Workers Workers  `json:"workers"`
+	// Gateway is what agents have asked of /v1; nil where it is not served.
+	Gateway *Gateway `json:"gateway,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
 	// Binding is the side that limits: rollout, train, environment or sync.
@@ -50,7 +52,8 @@ type Queue struct {
 
 // Engine is a rollout engine.
 type Engine struct {
-	Name    string       `json:"name"`
+	Name string `json:"name"`
+	// Kind is embedded, vllm, sglang, llamacpp or openai.
 	Kind    string       `json:"kind"`
 	Version loop.Version `json:"version"`
 	State   string       `json:"state"`
@@ -58,6 +61,58 @@ type Engine struct {
 	Slots   int          `json:"slots"`
 	// Stages are the versions of its pipeline stages, where it has several.
 	Stages []EngineVersion `json:"stages,omitempty"`
+	// Server is what an engine is that is a server of its own; nil for others.
+	Server *Server `json:"server,omitempty"`
+}
+
+// Server is an engine that is a server of its own.
+type Server struct {
+	// URL is where it is, without anything secret; Software its name and version as it states them,
+	// empty before it has answered.
+	URL      string `json:"url"`
+	Software string `json:"software,omitempty"`
+	// State is new (nothing was switched yet), serving, switching, unknown (a switch failed), down or
+	// closed; Cause says why for the last three.
+	State string `json:"state"`
+	Cause string `json:"cause,omitempty"`
+	// Versions says how its tokens get their versions: reported by it, or derived from when it was
+	// switched; empty before it has answered.
+	Versions string `json:"versions,omitempty"`
+	// Weights is how new versions reach it: disk, lora, restart or none. Cache is what becomes of keys
+	// and values of old weights in truth: salt, flush or keep.
+	Weights string `json:"weights"`
+	Cache   string `json:"cache,omitempty"`
+	// Running counts responses under way; Tokens those that were sampled, Retries the calls that went
+	// on with a broken response, Losses the times that it was lost.
+	Running int   `json:"running"`
+	Tokens  int64 `json:"tokens"`
+	Retries int64 `json:"retries"`
+	Losses  int64 `json:"losses"`
+	// Disagreements counts tokens of which it named another version than its switches would have.
+	Disagreements int64 `json:"disagreements"`
+	// Missing is what it lacks.
+	Missing []Missing `json:"missing,omitempty"`
+}
+
+// Missing is something that an engine's server lacks.
+type Missing struct {
+	// What is lacking and what that costs, Flag how to start the server with it. Fatal: nothing can be
+	// trained on without it.
+	What  string `json:"what"`
+	Flag  string `json:"flag,omitempty"`
+	Fatal bool   `json:"fatal,omitempty"`
+}
+
+// Gateway counts what agents have asked of OpenAI's paths under /v1.
+type Gateway struct {
+	// Requests were asked in all, Refused those that were answered with an error; Open are under way.
+	Requests int64 `json:"requests"`
+	Refused  int64 `json:"refused"`
+	Open     int64 `json:"open"`
+	// Turns were sampled whole, Aborted taken back because their client left, Tokens sampled in turns.
+	Turns   int64 `json:"turns"`
+	Aborted int64 `json:"aborted"`
+	Tokens  int64 `json:"tokens"`
 }
 
 // Trainer is the trainer's side of the lease.

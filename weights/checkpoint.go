@@ -21,8 +21,8 @@ const (
 	checkpointConfigName = "config.json"
 	// checkpointIndexName says which tensor is in which file, where there are several.
 	checkpointIndexName = ModelName + ".index.json"
-	// besideName is the directory, in a store's, of what stands beside the weights of all its versions.
-	besideName = "model"
+	// BesideName is the directory, in a store's, of what stands beside the weights of all its versions.
+	BesideName = "model"
 	// besideBytesMax bounds one file of it: a tokenizer is large, weights in another form are larger.
 	besideBytesMax = 1 << 30
 )
@@ -44,7 +44,7 @@ type Checkpoint struct {
 
 // ReadCheckpoint reads what a directory says of its model. An error says what is missing.
 func ReadCheckpoint(dir string) (Checkpoint, error) {
-	c, err := readShape(dir)
+	c, err := ReadShape(dir)
 	if err != nil {
 		return c, err
 	}
@@ -61,8 +61,8 @@ func ReadCheckpoint(dir string) (Checkpoint, error) {
 	return c, err
 }
 
-// readShape reads the config.json of a model.
-func readShape(dir string) (Checkpoint, error) {
+// ReadShape is ReadCheckpoint of a directory that need not have weights: it reads the config.json alone.
+func ReadShape(dir string) (Checkpoint, error) {
 	c := Checkpoint{Dir: dir}
 	info, err := os.Stat(dir)
 	switch {
@@ -184,7 +184,7 @@ func indexedWeights(dir string, text []byte) ([]string, error) {
 // Beside is the directory of what [Store.PublishCheckpoint] kept beside the weights, for a run that
 // goes on after the model it began with has been moved; false before that.
 func (s *Store) Beside() (string, bool) {
-	dir := filepath.Join(s.dir, besideName)
+	dir := filepath.Join(s.dir, BesideName)
 	_, err := os.Stat(filepath.Join(dir, checkpointConfigName))
 	return dir, err == nil
 }
@@ -255,7 +255,7 @@ func (s *Store) keepBeside(ctx context.Context, c Checkpoint) error {
 		if err := s.syncDir(temporary); err != nil {
 			return err
 		}
-		return s.disk.Rename(temporary, filepath.Join(s.dir, besideName))
+		return s.disk.Rename(temporary, filepath.Join(s.dir, BesideName))
 	}()
 	if err != nil {
 		// What cannot be removed now is removed by the next Open.

@@ -18,6 +18,12 @@ import (
 // viewName is the directory, in a version's, that engines read it from.
 const viewName = "hf"
 
+// The files of an adapter.
+const (
+	adapterName       = "adapter_model.safetensors"
+	adapterConfigName = "adapter_config.json"
+)
+
 // ViewPath is where the view of a version lies below the store's directory, with slashes. An engine
 // that sees the store under another path finds it below that.
 func ViewPath(version loop.Version) string { return versionName(version) + "/" + viewName }
@@ -27,6 +33,9 @@ func ViewPath(version loop.Version) string { return versionName(version) + "/" +
 // under the names that engines expect, with an index where they are several. The trainer's own
 // files are left out. It is made whole or not at all, once, and goes when the version goes. The
 // weights are second names of the version's files where the disk can, copies elsewhere.
+//
+// A version that brings a file adapter_config.json is an adapter of a model, not a model: its view has
+// the files that it brought.
 //
 // A version that is not there is ErrNotFound, one without weights ErrNoWeights. Where something is
 // in the view that does not belong there, or is missing from it, that is a CorruptError: engines read
@@ -90,6 +99,9 @@ func (s *Store) viewFiles(version loop.Version) ([]viewFile, error) {
 	if m.Kind != KindFull {
 		return nil, fmt.Errorf("weights: the view of version %d: %w", version, ErrNoWeights)
 	}
+	if _, adapter := m.file(adapterConfigName); adapter {
+		return s.adapterFiles(&m)
+	}
 	files, err := s.besideFiles()
 	if err != nil {
 		return nil, err
@@ -120,12 +132,34 @@ func (s *Store) viewFiles(version loop.Version) ([]viewFile, error) {
 	return files, nil
 }
 
+// adapterFiles are those of the view of an adapter.
+func (s *Store) adapterFiles(m *Manifest) ([]viewFile, error) {
+	var files []viewFile
+	tensors := 0
+	for _, f := range m.Files {
+		name := f.Name
+		switch {
+		case isModel(name):
+			name = adapterName
+			tensors++
+		case !isBeside(name):
+			continue
+		}
+		files = append(files, viewFile{name: name, from: filepath.Join(s.directory(m.Version), f.Name), size: f.Size, link: true})
+	}
+	if tensors != 1 {
+		return nil, fmt.Errorf("weights: version %d is an adapter in %d files of tensors, and engines read one: publish it as %s", m.Version, tensors, adapterName)
+	}
+	slices.SortFunc(files, func(a, b viewFile) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
 // besideFiles are what was kept beside the weights.
 func (s *Store) besideFiles() ([]viewFile, error) {
 	dir, there := s.Beside()
 	if !there {
 		return nil, fmt.Errorf("weights: %s has no %s: its versions are not of a model in the layout of Hugging Face, and no engine can read them",
-			s.dir, filepath.Join(besideName, checkpointConfigName))
+			s.dir, filepath.Join(BesideName, checkpointConfigName))
 	}
 	names, err := s.disk.Names(dir)
 	if err != nil {

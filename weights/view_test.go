@@ -158,7 +158,7 @@ func TestView(t *testing.T) {
 	if err := s.Prune(2); err != nil {
 		t.Fatal(err)
 	}
-	onlyVersions(t, dir, besideName, "v000002")
+	onlyVersions(t, dir, BesideName, "v000002")
 	if _, err := s.View(t.Context(), 1); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the view of a version that was pruned: %v", err)
 	}
@@ -211,6 +211,30 @@ func TestViewOfShards(t *testing.T) {
 	}
 	if got, want := listing(t, view), fmt.Sprintf("config.json 17\nmodel.safetensors %d\n", len(whole)); got != want {
 		t.Errorf("it is seen as\n%swant\n%s", got, want)
+	}
+}
+
+// A version that says what it adapts is seen as it was published.
+func TestViewOfAdapter(t *testing.T) {
+	s := openTest(t, t.TempDir(), Options{})
+	config := add{adapterConfigName, []byte(`{"r": 8}`)}
+	if _, err := publishFiles(t, s, Description{Version: 0, Kind: KindFull}, config, add{"a.safetensors", smallModel(t, 1)}, add{"optimizer.safetensors", smallModel(t, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	view, err := s.View(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := listing(t, view), "adapter_config.json 8\nadapter_model.safetensors 68\n"; got != want {
+		t.Errorf("it is seen as\n%swant\n%s", got, want)
+	}
+	b := tensorFile(t, []byte{0, 0, 0, 64}, Entry{Name: "b", DType: F32, Shape: []int{1}})
+	s = openTest(t, t.TempDir(), Options{})
+	if _, err := publishFiles(t, s, Description{Version: 0, Kind: KindFull}, config, add{"a.safetensors", smallModel(t, 1)}, add{"b.safetensors", b}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.View(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "in 2 files of tensors") {
+		t.Errorf("of an adapter in parts: %v", err)
 	}
 }
 
@@ -323,7 +347,7 @@ func TestViewsAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	onlyVersions(t, s.dir, besideName, "v000004")
+	onlyVersions(t, s.dir, BesideName, "v000004")
 }
 
 // Whatever goes wrong at whatever operation, a view is whole or not there, and the next try makes it.
@@ -354,7 +378,7 @@ func TestViewFaults(t *testing.T) {
 			if got, err := ReadCheckpoint(view); err != nil || len(got.Beside) != len(c.Beside) {
 				t.Fatalf("%s: it has %v, %v", name, got, err)
 			}
-			onlyVersions(t, dir, besideName, "v000000")
+			onlyVersions(t, dir, BesideName, "v000000")
 			if disk.struck == "" {
 				if operation < 20 {
 					t.Fatalf("only %d operations were struck", operation)

@@ -84,6 +84,9 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
 		p.line("workers", "%s", workerWords(w))
 	}
+	if g := s.Gateway; g != nil {
+		p.line("gateway", "%s", gatewayWords(*g))
+	}
 	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s%s",
 		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy), bindingWords(s.Binding))
 	p.engines(s.Engines)
@@ -179,6 +182,7 @@ func (p *statusPage) engines(all []protocol.Engine) {
 			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, plainText(stage.State))
 		}
 		p.line(label, "%s (%s) %s at version %d, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, e.Version, e.Active, e.Slots, stages)
+		p.server(e.Server)
 	}
 	if more := len(all) - enginesMax; more > 0 {
 		var words []string
@@ -187,6 +191,53 @@ func (p *statusPage) engines(all []protocol.Engine) {
 		}
 		p.line("", "and %d more; of all, %s", more, strings.Join(words, ", "))
 	}
+}
+
+// server says of an engine what is known of its server.
+func (p *statusPage) server(s *protocol.Server) {
+	if s == nil {
+		return
+	}
+	words := []string{plainText(s.URL)}
+	if s.Software != "" {
+		words = append(words, plainText(s.Software))
+	}
+	words = append(words, "weights by "+plainText(s.Weights))
+	if s.Versions != "" {
+		words = append(words, "versions "+plainText(s.Versions), "old cache: "+plainText(s.Cache))
+	}
+	if s.Retries > 0 || s.Losses > 0 {
+		words = append(words, fmt.Sprintf("%s broken responses gone on with", report.Count(s.Retries)), fmt.Sprintf("lost %s times", report.Count(s.Losses)))
+	}
+	if s.Disagreements > 0 {
+		words = append(words, report.Count(s.Disagreements)+" tokens of another version than its switches say")
+	}
+	p.line("", "at %s", strings.Join(words, " · "))
+	if s.Cause != "" {
+		p.line("", "%s: %s", p.loud(plainText(s.State)), plainText(s.Cause))
+	}
+	for _, m := range s.Missing {
+		p.line("", "lacks %s%s", plainText(m.What), flagWords(m))
+	}
+}
+
+// flagWords is how to start a server with what it lacks.
+func flagWords(m protocol.Missing) string {
+	if m.Flag == "" {
+		return ""
+	}
+	return " (start it with " + plainText(m.Flag) + ")"
+}
+
+func gatewayWords(g protocol.Gateway) string {
+	text := fmt.Sprintf("%s turns of %s tokens · %d requests open", report.Count(g.Turns), report.Count(g.Tokens), g.Open)
+	if g.Aborted > 0 {
+		text += fmt.Sprintf(" · %s taken back", report.Count(g.Aborted))
+	}
+	if g.Refused > 0 {
+		text += fmt.Sprintf(" · %s refused", report.Count(g.Refused))
+	}
+	return text
 }
 
 func (p *statusPage) disk(d protocol.Disk) string {

@@ -74,6 +74,32 @@ func askStatus(t *testing.T, arguments ...string) (stdout, stderr string, code i
 	return out.String(), diagnostics.String(), code
 }
 
+// What engines that are servers lack is said beside how to start them with it.
+func TestStatusOfServers(t *testing.T) {
+	status := busyStatus()
+	status.Engines = []protocol.Engine{
+		{Name: "e0", Kind: "vllm", Version: 17, State: "serving", Active: 3, Slots: 8, Server: &protocol.Server{URL: "http://a:8000", Software: "vLLM 0.32", State: "serving",
+			Versions: "derived", Weights: "disk", Cache: "salt", Running: 3, Tokens: 900, Missing: []protocol.Missing{{What: "spans of versions: they are derived", Flag: "--enable-scale-out"}}}},
+		{Name: "e1", Kind: "sglang", Version: 16, State: "lost", Slots: 8, Server: &protocol.Server{URL: "http://b:30000", State: "down", Cause: "connection refused\x1b[2J", Weights: "disk", Retries: 2, Losses: 1}},
+	}
+	status.Gateway = &protocol.Gateway{Requests: 1300, Refused: 2, Open: 4, Turns: 1200, Aborted: 3, Tokens: 54321}
+	stdout, stderr, code := askStatus(t, serveStatus(t, status, api.Options{}))
+	for _, want := range []string{`
+gateway    1 200 turns of 54 321 tokens · 4 requests open · 3 taken back · 2 refused
+`, `
+engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
+           at http://a:8000 · vLLM 0.32 · weights by disk · versions derived · old cache: salt
+           lacks spans of versions: they are derived (start it with --enable-scale-out)
+           e1 (sglang) lost at version 16, 0 of 8 slots busy
+           at http://b:30000 · weights by disk · 2 broken responses gone on with · lost 1 times
+           down: connection refused?[2J
+`} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("got (exit %d, stderr %q)\n%swant in it\n%s", code, stderr, stdout, want)
+		}
+	}
+}
+
 func TestStatusTable(t *testing.T) {
 	stdout, stderr, code := askStatus(t, serveStatus(t, busyStatus(), api.Options{}))
 	want := `run        reverse · running · up 1h2m3s
