@@ -30,6 +30,8 @@ type Batch struct {
 	groups     []live.Group
 	advantages [][]float32 // by group and sample
 	clean      [][]bool    // what the mask leaves out is as the form wants it already
+	// branched: a rollout of it left several sequences.
+	branched bool
 
 	mu    sync.Mutex
 	plans map[int][][]int // by the number of ranks: the groups of each
@@ -63,6 +65,9 @@ func New(b live.Batch, o Options) (*Batch, error) {
 	if n := len(b.Groups); n > 0 {
 		p.lease.StalenessMean /= float64(n)
 	}
+	if !p.branched {
+		p.lease.Sequences = 0
+	}
 	return p, nil
 }
 
@@ -81,6 +86,8 @@ func (p *Batch) add(g *live.Group, o Options) error {
 			return err
 		}
 		clean[i], rewards[i] = c.clean, s.Reward
+		p.branched = p.branched || len(s.Breaks) > 0
+		p.lease.Sequences += sequences(s)
 		p.lease.Tokens += len(s.Tokens)
 		p.lease.ResponseTokens += c.response
 	}
@@ -131,7 +138,7 @@ func (p *Batch) plan(ranks int) ([][]int, error) {
 		lengths := make([][]int, len(p.groups))
 		for g := range p.groups {
 			for i := range p.groups[g].Samples {
-				lengths[g] = append(lengths[g], len(p.groups[g].Samples[i].Tokens))
+				eachSequence(&p.groups[g].Samples[i], func(first, end int) { lengths[g] = append(lengths[g], end-first) })
 			}
 		}
 		assigned, err := microbatch.Assign(lengths, microbatch.Settings{Ranks: n})

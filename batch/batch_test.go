@@ -58,7 +58,7 @@ func drawSample(rng *rand.Rand, id live.RolloutID, n int) live.Sample {
 
 // expect is what a body of these groups is to decode to, by the words of package protocol.
 func expect(b live.Batch, normalize bool, groups []int) *Tensors {
-	t := &Tensors{Offsets: []int64{0}}
+	t, rollout := &Tensors{Offsets: []int64{0}, Rollout: []int32{}}, int32(0)
 	for _, g := range groups {
 		group := &b.Groups[g]
 		rewards := make([]float32, len(group.Samples))
@@ -76,19 +76,54 @@ func expect(b live.Batch, normalize bool, groups []int) *Tensors {
 				t.Logprobs, t.Versions = append(t.Logprobs, logprob), append(t.Versions, version)
 			}
 			t.Tokens, t.LossMask = append(t.Tokens, s.Tokens...), append(t.LossMask, s.LossMask...)
-			t.Offsets = append(t.Offsets, int64(len(t.Tokens)))
-			t.Advantages, t.Rewards = append(t.Advantages, advantages[i]), append(t.Rewards, s.Reward)
-			t.Groups, t.Samples = append(t.Groups, int64(s.ID.Group)), append(t.Samples, s.ID.Sample)
+			begin := int64(len(t.Tokens) - len(s.Tokens))
+			for _, end := range append(slices.Clone(s.Breaks), int32(len(s.Tokens))) {
+				t.Offsets = append(t.Offsets, begin+int64(end))
+				t.Advantages, t.Rewards = append(t.Advantages, advantages[i]), append(t.Rewards, s.Reward)
+				t.Groups, t.Samples = append(t.Groups, int64(s.ID.Group)), append(t.Samples, s.ID.Sample)
+				t.Rollout = append(t.Rollout, rollout)
+			}
+			rollout++
 		}
 	}
+	if !branched(b) {
+		t.Rollout = nil
+	}
 	return t
+}
+
+// branched reports whether a rollout of the batch has several sequences.
+func branched(b live.Batch) bool {
+	for _, g := range b.Groups {
+		for _, s := range g.Samples {
+			if len(s.Breaks) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// branch divides some rollouts of a batch into several sequences.
+func branch(rng *rand.Rand, b live.Batch) {
+	for g := range b.Groups {
+		for i := range b.Groups[g].Samples {
+			s := &b.Groups[g].Samples[i]
+			for at := 1; at < len(s.Tokens); at++ {
+				if rng.IntN(10) == 0 {
+					s.Breaks = append(s.Breaks, int32(at))
+				}
+			}
+		}
+	}
 }
 
 // same compares tensors, without the lease.
 func same(a, b *Tensors) bool {
 	return slices.Equal(a.Tokens, b.Tokens) && slices.Equal(a.Offsets, b.Offsets) && slices.Equal(a.LossMask, b.LossMask) &&
 		slices.Equal(a.Logprobs, b.Logprobs) && slices.Equal(a.Versions, b.Versions) && slices.Equal(a.Advantages, b.Advantages) &&
-		slices.Equal(a.Rewards, b.Rewards) && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Samples, b.Samples)
+		slices.Equal(a.Rewards, b.Rewards) && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Samples, b.Samples) &&
+		slices.Equal(a.Rollout, b.Rollout) && (a.Rollout == nil) == (b.Rollout == nil)
 }
 
 func share(t *testing.T, p *Batch, rank, ranks int) *Tensors {
@@ -120,6 +155,9 @@ func TestRoundTrip(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		b := draw(rng, rng.IntN(12), 6, 40)
 		normalize := seed%2 == 0
+		if seed%4 > 1 {
+			branch(rng, b)
+		}
 		p, err := New(b, Options{Vocabulary: vocabulary, NormalizeStd: normalize})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -161,7 +199,9 @@ func TestRoundTrip(t *testing.T) {
 
 func TestSharesAreBalanced(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
-	p, err := New(draw(rng, 64, 8, 200), Options{})
+	b := draw(rng, 64, 8, 200)
+	branch(rng, b)
+	p, err := New(b, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,20 +258,23 @@ func TestValidation(t *testing.T) {
 func TestRefused(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for want, spoil := range map[string]func(*live.Batch, *live.Sample){
-		"rollout g4-s1-a1 has 6 tokens, 5 mask entries":                      func(_ *live.Batch, s *live.Sample) { s.LossMask = s.LossMask[:5] },
-		"6 mask entries, 7 log-probs":                                        func(_ *live.Batch, s *live.Sample) { s.Logprobs = append(s.Logprobs, 0) },
-		"6 log-probs and 5 versions":                                         func(_ *live.Batch, s *live.Sample) { s.Versions = s.Versions[:5] },
-		"has 0 tokens":                                                       func(_ *live.Batch, s *live.Sample) { *s = live.Sample{ID: s.ID} },
-		"g4-s1-a1 has the log-prob NaN at token 3":                           func(_ *live.Batch, s *live.Sample) { s.Logprobs[3] = nan },
-		"has the log-prob -Inf at token 3":                                   func(_ *live.Batch, s *live.Sample) { s.Logprobs[3] = -inf },
-		"has the log-prob 0.5 at token 4, want a finite":                     func(_ *live.Batch, s *live.Sample) { s.Logprobs[4] = 0.5 },
-		"g4-s1-a1 has the id 32 at token 2, want from 0 to 31":               func(_ *live.Batch, s *live.Sample) { s.Tokens[2] = 32 },
-		"has the id -1 at token 0":                                           func(_ *live.Batch, s *live.Sample) { s.Tokens[0] = -1 },
-		"mask value 2 at token 5":                                            func(_ *live.Batch, s *live.Sample) { s.LossMask[5] = 2 },
-		"token 3 sampled by version 13, but the step starts from version 12": func(_ *live.Batch, s *live.Sample) { s.Versions[3] = 13 },
-		"token 5 of unknown version (-1)":                                    func(_ *live.Batch, s *live.Sample) { s.Versions[5] = loop.NoVersion },
-		"has the reward NaN":                                                 func(_ *live.Batch, s *live.Sample) { s.Reward = nan },
-		"has the reward +Inf":                                                func(_ *live.Batch, s *live.Sample) { s.Reward = inf },
+		"rollout g4-s1-a1 has 6 tokens, 5 mask entries":                            func(_ *live.Batch, s *live.Sample) { s.LossMask = s.LossMask[:5] },
+		"6 mask entries, 7 log-probs":                                              func(_ *live.Batch, s *live.Sample) { s.Logprobs = append(s.Logprobs, 0) },
+		"6 log-probs and 5 versions":                                               func(_ *live.Batch, s *live.Sample) { s.Versions = s.Versions[:5] },
+		"has 0 tokens":                                                             func(_ *live.Batch, s *live.Sample) { *s = live.Sample{ID: s.ID} },
+		"g4-s1-a1 has the log-prob NaN at token 3":                                 func(_ *live.Batch, s *live.Sample) { s.Logprobs[3] = nan },
+		"has the log-prob -Inf at token 3":                                         func(_ *live.Batch, s *live.Sample) { s.Logprobs[3] = -inf },
+		"has the log-prob 0.5 at token 4, want a finite":                           func(_ *live.Batch, s *live.Sample) { s.Logprobs[4] = 0.5 },
+		"g4-s1-a1 has the id 32 at token 2, want from 0 to 31":                     func(_ *live.Batch, s *live.Sample) { s.Tokens[2] = 32 },
+		"has the id -1 at token 0":                                                 func(_ *live.Batch, s *live.Sample) { s.Tokens[0] = -1 },
+		"mask value 2 at token 5":                                                  func(_ *live.Batch, s *live.Sample) { s.LossMask[5] = 2 },
+		"token 3 sampled by version 13, but the step starts from version 12":       func(_ *live.Batch, s *live.Sample) { s.Versions[3] = 13 },
+		"token 5 of unknown version (-1)":                                          func(_ *live.Batch, s *live.Sample) { s.Versions[5] = loop.NoVersion },
+		"has a break at 0 after 0: want breaks that rise, above 0 and below its 6": func(_ *live.Batch, s *live.Sample) { s.Breaks = []int32{0} },
+		"has a break at 6 after 3":                                                 func(_ *live.Batch, s *live.Sample) { s.Breaks = []int32{3, 6} },
+		"has a break at 3 after 3":                                                 func(_ *live.Batch, s *live.Sample) { s.Breaks = []int32{3, 3} },
+		"has the reward NaN":                                                       func(_ *live.Batch, s *live.Sample) { s.Reward = nan },
+		"has the reward +Inf":                                                      func(_ *live.Batch, s *live.Sample) { s.Reward = inf },
 		"has the advantage +Inf from the rewards": func(b *live.Batch, s *live.Sample) {
 			b.Groups[1].Samples[0].Reward, s.Reward = math.MaxFloat32, -math.MaxFloat32
 			b.Groups[1].Samples = append(b.Groups[1].Samples, *s)
@@ -273,6 +316,51 @@ func plain() live.Batch {
 	return b
 }
 
+// branchedPlain is plain with a rollout that left two sequences, of three tokens each.
+func branchedPlain() live.Batch {
+	b := plain()
+	s := &b.Groups[0].Samples[1]
+	s.Breaks, s.LossMask = []int32{3}, []uint8{0, 0, 1, 0, 0, 1}
+	s.Logprobs, s.Versions = []float32{0, 0, -0.5, 0, 0, -3}, []loop.Version{-1, -1, 10, -1, -1, 11}
+	return b
+}
+
+// What says that sequences are of one rollout must hold together.
+func TestDecodeRefusesRollouts(t *testing.T) {
+	p, err := New(branchedPlain(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := share(t, p, 0, 1)
+	if out.Rollouts() != 4 || !slices.Equal(out.Rollout, []int32{0, 1, 1, 2, 3}) || out.Lease.Sequences != 5 || out.Lease.Rollouts != 4 {
+		t.Fatalf("decoded %+v", out)
+	}
+	for want, spoil := range map[string]func(*Tensors){
+		"rollout 2 after 0":                 func(o *Tensors) { o.Rollout[1], o.Rollout[2] = 2, 2 },
+		"rollout 0 after 1":                 func(o *Tensors) { o.Rollout[2] = 0 },
+		"rollout 1 after -1":                func(o *Tensors) { o.Rollout[0] = 1 },
+		"5 rewards and 4 entries":           func(o *Tensors) { o.Rollout = o.Rollout[:4] },
+		"sequence 1 is of rollout 0, and":   func(o *Tensors) { o.Rollout = []int32{0, 0, 1, 2, 3} },
+		"sequence 2 is of rollout 1, and i": func(o *Tensors) { o.Advantages[2] = 0 },
+		"are left of 3": func(o *Tensors) {
+			o.Rollout = []int32{0, 1, 1, 2, 2}
+			o.Samples[4], o.Rewards[4], o.Advantages[4] = o.Samples[3], o.Rewards[3], o.Advantages[3]
+		},
+	} {
+		changed := *out
+		changed.Rollout, changed.Samples = slices.Clone(out.Rollout), slices.Clone(out.Samples)
+		changed.Rewards, changed.Advantages = slices.Clone(out.Rewards), slices.Clone(out.Advantages)
+		spoil(&changed)
+		err := changed.checkRollouts()
+		if err == nil {
+			err = changed.checkLease()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+}
+
 // The files of testdata are what other programs' readers are tested with: a change
 // of a byte is a change of the wire.
 func TestGolden(t *testing.T) {
@@ -283,9 +371,16 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]struct{ rank, ranks int }{"whole": {0, 1}, "share0": {0, 3}, "share1": {1, 3}, "empty": {2, 3}} {
+	q, err := New(branchedPlain(), Options{Vocabulary: vocabulary, NormalizeStd: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		of          *Batch
+		rank, ranks int
+	}{"whole": {p, 0, 1}, "share0": {p, 0, 3}, "share1": {p, 1, 3}, "empty": {p, 2, 3}, "branched": {q, 0, 1}} {
 		path := filepath.Join("testdata", name+".safetensors")
-		body, err := p.Share(c.rank, c.ranks, 60)
+		body, err := c.of.Share(c.rank, c.ranks, 60)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,16 +20,19 @@ import (
 const metadataEntry = "headway"
 
 // dtypes are the tensors of a body, in the order of their data: those of the widest
-// elements first, so that each lies aligned to its own.
+// elements first, so that each lies aligned to its own. rolloutsTensor is there only where
+// a rollout of the batch left several sequences.
 var dtypes = []struct {
 	name  string
 	dtype weights.DType
 }{
 	{"offsets", "I64"}, {"groups", "I64"},
 	{"tokens", "I32"}, {"logprobs", "F32"}, {"versions", "I32"},
-	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"},
+	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"}, {rolloutsTensor, "I32"},
 	{"loss_mask", "U8"},
 }
+
+const rolloutsTensor = "rollouts"
 
 // Body is a share of a batch as it goes over the wire. It implements api.Body: it
 // holds no copy of the tensors and writes them from where they lie.
@@ -43,12 +46,12 @@ type Body struct {
 
 func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 	b := &Body{batch: p, groups: groups}
-	rollouts, tokens := 0, 0
+	rows, tokens := 0, 0
 	lease.Stamps = make([]protocol.GroupStamp, 0, len(groups)) // [] for none, not null
 	for _, g := range groups {
 		group := &p.groups[g]
-		rollouts += len(group.Samples)
 		for i := range group.Samples {
+			rows += sequences(&group.Samples[i])
 			tokens += len(group.Samples[i].Tokens)
 		}
 		lease.Stamps = append(lease.Stamps, protocol.GroupStamp{Group: group.ID, StartVersion: group.StartVersion,
@@ -56,25 +59,32 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 	}
 	b.lease = lease
 	var err error
-	if b.header, err = header(lease, rollouts, tokens); err != nil {
+	if b.header, err = header(lease, rows, tokens, p.branched); err != nil {
 		return nil, err
 	}
-	b.size = int64(len(b.header)) + int64(rollouts)*(8+8+4+4+4) + 8 + int64(tokens)*(4+4+4+1)
+	b.size = int64(len(b.header)) + int64(rows)*(8+8+4+4+4) + 8 + int64(tokens)*(4+4+4+1)
+	if p.branched {
+		b.size += int64(rows) * 4
+	}
 	return b, nil
 }
 
-// header renders the header of R rollouts and N tokens.
-func header(lease protocol.Lease, rollouts, tokens int) ([]byte, error) {
-	entries := make([]weights.Entry, len(dtypes))
-	for i, d := range dtypes {
-		n := rollouts
+// header renders the header of so many sequences and tokens.
+func header(lease protocol.Lease, rows, tokens int, branched bool) ([]byte, error) {
+	entries := make([]weights.Entry, 0, len(dtypes))
+	for _, d := range dtypes {
+		n := rows
 		switch d.name {
+		case rolloutsTensor:
+			if !branched {
+				continue
+			}
 		case "offsets":
-			n = rollouts + 1
+			n = rows + 1
 		case "tokens", "logprobs", "versions", "loss_mask":
 			n = tokens
 		}
-		entries[i] = weights.Entry{Name: d.name, DType: d.dtype, Shape: []int{n}}
+		entries = append(entries, weights.Entry{Name: d.name, DType: d.dtype, Shape: []int{n}})
 	}
 	plain, err := weights.AppendHeader(nil, entries)
 	if err != nil {
@@ -127,10 +137,12 @@ func (b *Body) write(o *output) {
 	at := int64(0)
 	o.int64(at)
 	b.each(func(_ int, _ int, s *live.Sample) {
-		at += int64(len(s.Tokens))
-		o.int64(at)
+		eachSequence(s, func(first, end int) {
+			at += int64(end - first)
+			o.int64(at)
+		})
 	})
-	b.each(func(_ int, _ int, s *live.Sample) { o.int64(int64(s.ID.Group)) })
+	b.eachRow(func(_ int, _ int, s *live.Sample) { o.int64(int64(s.ID.Group)) })
 	b.each(func(_ int, _ int, s *live.Sample) { words(o, s.Tokens) })
 	b.each(func(g int, i int, s *live.Sample) {
 		if b.batch.clean[g][i] {
@@ -140,10 +152,28 @@ func (b *Body) write(o *output) {
 		o.logprobs(s.Logprobs, s.LossMask)
 	})
 	b.each(func(_ int, _ int, s *live.Sample) { o.versions(s.Versions, s.LossMask) })
-	b.each(func(g int, i int, _ *live.Sample) { o.uint32(math.Float32bits(b.batch.advantages[g][i])) })
-	b.each(func(_ int, _ int, s *live.Sample) { o.uint32(math.Float32bits(s.Reward)) })
-	b.each(func(_ int, _ int, s *live.Sample) { o.uint32(uint32(s.ID.Sample)) })
+	b.eachRow(func(g int, i int, _ *live.Sample) { o.uint32(math.Float32bits(b.batch.advantages[g][i])) })
+	b.eachRow(func(_ int, _ int, s *live.Sample) { o.uint32(math.Float32bits(s.Reward)) })
+	b.eachRow(func(_ int, _ int, s *live.Sample) { o.uint32(uint32(s.ID.Sample)) })
+	if b.batch.branched {
+		rollout := uint32(0)
+		b.each(func(_ int, _ int, s *live.Sample) {
+			for range sequences(s) {
+				o.uint32(rollout)
+			}
+			rollout++
+		})
+	}
 	b.each(func(_ int, _ int, s *live.Sample) { o.bytes(s.LossMask) })
+}
+
+// eachRow visits the samples of the share once for each of their sequences.
+func (b *Body) eachRow(visit func(group, sample int, s *live.Sample)) {
+	b.each(func(g int, i int, s *live.Sample) {
+		for range sequences(s) {
+			visit(g, i, s)
+		}
+	})
 }
 
 // each visits the samples of the share in their order, with the group's and the sample's place in the batch.

@@ -54,6 +54,9 @@ func checkSample(s *live.Sample, training loop.Version, vocabulary int) (checked
 	if !finite(s.Reward) {
 		return checked{}, fmt.Errorf("batch: rollout %s has the reward %g, want a finite number", name(s.ID), s.Reward)
 	}
+	if err := checkBreaks(s); err != nil {
+		return checked{}, err
+	}
 	if vocabulary <= 0 || vocabulary > math.MaxInt32 {
 		vocabulary = math.MaxInt32
 	}

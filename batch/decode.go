@@ -11,7 +11,7 @@ import (
 	"github.com/headway-rl/headway/weights"
 )
 
-// Tensors is a body that has been read: R rollouts packed one after the other, N
+// Tensors is a body that has been read: R sequences packed one after the other, N
 // tokens in all. Package protocol says what each tensor holds.
 type Tensors struct {
 	Lease               protocol.Lease
@@ -23,10 +23,25 @@ type Tensors struct {
 	Advantages, Rewards []float32 // R
 	Groups              []int64   // R
 	Samples             []int32   // R
+	// Rollout numbers the rollouts of the share from 0, by sequence; nil where each left one. R
+	Rollout []int32
 }
 
-// Rollouts is R.
-func (t *Tensors) Rollouts() int { return len(t.Rewards) }
+// Rollouts is how many rollouts the sequences are of.
+func (t *Tensors) Rollouts() int {
+	if n := len(t.Rollout); n > 0 {
+		return int(t.Rollout[n-1]) + 1
+	}
+	return len(t.Rewards)
+}
+
+// rollout is the number of a sequence's rollout.
+func (t *Tensors) rollout(sequence int) int {
+	if t.Rollout == nil {
+		return sequence
+	}
+	return int(t.Rollout[sequence])
+}
 
 // Decode reads a body and refuses one that is not exactly of the form. Nothing it
 // returns refers to body, save the mask.
@@ -52,7 +67,7 @@ func Decode(body []byte) (*Tensors, error) {
 		raw[e.Name] = body[h.DataStart+e.Begin : h.DataStart+e.End]
 	}
 	for _, d := range dtypes {
-		if _, ok := raw[d.name]; !ok {
+		if _, ok := raw[d.name]; !ok && d.name != rolloutsTensor {
 			return nil, fmt.Errorf("batch: the tensor %s is missing", d.name)
 		}
 	}
@@ -60,7 +75,10 @@ func Decode(body []byte) (*Tensors, error) {
 	t.Offsets, t.Groups = longs(raw["offsets"]), longs(raw["groups"])
 	t.Logprobs, t.Advantages, t.Rewards = floats(raw["logprobs"]), floats(raw["advantages"]), floats(raw["rewards"])
 	t.LossMask = raw["loss_mask"]
-	for _, check := range []func() error{t.checkShapes, t.checkLease, t.checkTokens} { // each relies on those before
+	if rollouts, ok := raw[rolloutsTensor]; ok {
+		t.Rollout = ints(rollouts)
+	}
+	for _, check := range []func() error{t.checkShapes, t.checkRollouts, t.checkLease, t.checkTokens} { // each relies on those before
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -97,7 +115,31 @@ func (t *Tensors) checkShapes() error {
 	}
 	for i := range r {
 		if t.Offsets[i+1] <= t.Offsets[i] {
-			return fmt.Errorf("batch: rollout %d ends at offset %d and begins at %d, want at least one token", i, t.Offsets[i+1], t.Offsets[i])
+			return fmt.Errorf("batch: sequence %d ends at offset %d and begins at %d, want at least one token", i, t.Offsets[i+1], t.Offsets[i])
+		}
+	}
+	return nil
+}
+
+// checkRollouts refuses sequences that are not divided into rollouts, or whose rollout is not one.
+func (t *Tensors) checkRollouts() error {
+	if t.Rollout == nil {
+		return nil
+	}
+	if len(t.Rollout) != len(t.Rewards) {
+		return fmt.Errorf("batch: %d rewards and %d entries in rollouts: want as many of each", len(t.Rewards), len(t.Rollout))
+	}
+	for i, r := range t.Rollout {
+		before := int32(-1)
+		if i > 0 {
+			before = t.Rollout[i-1]
+		}
+		switch {
+		case r != before && r != before+1:
+			return fmt.Errorf("batch: sequence %d is of rollout %d after %d: want rollouts numbered from 0, each one's sequences side by side", i, r, before)
+		case r == before && (t.Groups[i] != t.Groups[i-1] || t.Samples[i] != t.Samples[i-1] ||
+			math.Float32bits(t.Rewards[i]) != math.Float32bits(t.Rewards[i-1]) || math.Float32bits(t.Advantages[i]) != math.Float32bits(t.Advantages[i-1])):
+			return fmt.Errorf("batch: sequence %d is of rollout %d, and its group, sample, reward or advantage is not that of the one before it", i, r)
 		}
 	}
 	return nil
@@ -105,28 +147,29 @@ func (t *Tensors) checkShapes() error {
 
 // checkLease compares the header's stamps with the tensors.
 func (t *Tensors) checkLease() error {
-	l, at := &t.Lease, 0
+	l, rollouts := &t.Lease, t.Rollouts()
+	at, row := 0, 0 // the rollout and the sequence
 	for _, stamp := range l.Stamps {
-		if stamp.Rollouts < 1 || stamp.Rollouts > len(t.Groups)-at {
-			return fmt.Errorf("batch: the stamp of group %d counts %d rollouts, but %d are left of %d", stamp.Group, stamp.Rollouts, len(t.Groups)-at, len(t.Groups))
+		if stamp.Rollouts < 1 || stamp.Rollouts > rollouts-at {
+			return fmt.Errorf("batch: the stamp of group %d counts %d rollouts, but %d are left of %d", stamp.Group, stamp.Rollouts, rollouts-at, rollouts)
 		}
-		for range stamp.Rollouts {
-			if loop.GroupID(t.Groups[at]) != stamp.Group {
-				return fmt.Errorf("batch: rollout %d is of group %d, its stamp says %d", at, t.Groups[at], stamp.Group)
+		at += stamp.Rollouts
+		for ; row < len(t.Groups) && t.rollout(row) < at; row++ {
+			if loop.GroupID(t.Groups[row]) != stamp.Group {
+				return fmt.Errorf("batch: sequence %d is of group %d, its stamp says %d", row, t.Groups[row], stamp.Group)
 			}
-			at++
 		}
 		if stamp.StartVersion < 0 || stamp.StartVersion > stamp.ReadyVersion || stamp.ReadyVersion > l.Version {
 			return fmt.Errorf("batch: group %d started under version %d and was ready at %d, and the step starts from %d: want 0 ≤ start ≤ ready ≤ step",
 				stamp.Group, stamp.StartVersion, stamp.ReadyVersion, l.Version)
 		}
 	}
-	if at != len(t.Groups) {
-		return fmt.Errorf("batch: stamps for %d rollouts, but %d are there", at, len(t.Groups))
+	if at != rollouts {
+		return fmt.Errorf("batch: stamps for %d rollouts, but %d are there", at, rollouts)
 	}
-	if l.Tokens < len(t.Tokens) || l.Rollouts < len(t.Rewards) || l.Groups < len(l.Stamps) {
+	if l.Tokens < len(t.Tokens) || l.Rollouts < rollouts || l.Groups < len(l.Stamps) {
 		return fmt.Errorf("batch: a share of %d tokens, %d rollouts and %d groups of a batch that has %d, %d and %d: want no more than the batch",
-			len(t.Tokens), len(t.Rewards), len(l.Stamps), l.Tokens, l.Rollouts, l.Groups)
+			len(t.Tokens), rollouts, len(l.Stamps), l.Tokens, l.Rollouts, l.Groups)
 	}
 	if l.WorldSize < 1 || l.Rank < 0 || l.Rank >= l.WorldSize {
 		return fmt.Errorf("batch: rank %d of %d, want from 0 to one less", l.Rank, l.WorldSize)
@@ -138,7 +181,7 @@ func (t *Tensors) checkLease() error {
 func (t *Tensors) checkTokens() error {
 	for i := range t.Rewards {
 		if !finite(t.Rewards[i]) || !finite(t.Advantages[i]) {
-			return fmt.Errorf("batch: rollout %d has the reward %g and the advantage %g, want finite numbers", i, t.Rewards[i], t.Advantages[i])
+			return fmt.Errorf("batch: sequence %d has the reward %g and the advantage %g, want finite numbers", i, t.Rewards[i], t.Advantages[i])
 		}
 	}
 	for i := range t.Tokens {

@@ -33,8 +33,8 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if n := int64(len(out.Tokens)); out.Offsets[out.Rollouts()] != n {
-			t.Errorf("offsets end at %d of %d", out.Offsets[out.Rollouts()], n)
+		if n := int64(len(out.Tokens)); out.Offsets[len(out.Rewards)] != n {
+			t.Errorf("offsets end at %d of %d", out.Offsets[len(out.Rewards)], n)
 		}
 		again, err := Decode(append([]byte(nil), raw...))
 		if err != nil || !reflect.DeepEqual(out, again) {

@@ -36,7 +36,7 @@ func Append(dst []byte, s *live.Sample) []byte {
 		dst = appendShort(dst, int64(v))
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s.Reward))
-	dst = append(dst, flag(s.Exact)|flag(s.Truncated)<<1)
+	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks)
 	dst = appendText(dst, s.Prompt)
 	dst = appendText(dst, s.Response)
 	dst = appendText(dst, s.Answer)
@@ -47,8 +47,23 @@ func Append(dst []byte, s *live.Sample) []byte {
 		dst = binary.AppendVarint(dst, int64(p.At))
 		dst = binary.AppendVarint(dst, int64(p.Version))
 	}
+	if len(s.Breaks) > 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(s.Breaks)))
+		for _, at := range s.Breaks {
+			dst = binary.AppendVarint(dst, int64(at))
+		}
+	}
 	return dst
 }
+
+// What the byte of flags holds. A payload that says flagBreaks ends in the breaks.
+const (
+	flagExact = 1 << iota
+	flagTruncated
+	flagDerived
+	flagBreaks
+	flagsEnd
+)
 
 // appendShort is binary.AppendVarint, faster for numbers of up to three bytes, as token ids
 // and versions are.
@@ -184,9 +199,11 @@ func Decode(body []byte) (live.Sample, error) {
 	s.Versions = make([]loop.Version, n)
 	varints(&f, s.Versions)
 	s.Reward = f.float32()
+	var has byte
 	if flags := f.bytes(1); flags != nil {
-		s.Exact, s.Truncated = flags[0]&1 != 0, flags[0]&2 != 0
+		has = flags[0]
 	}
+	s.Exact, s.Truncated, s.Derived = has&flagExact != 0, has&flagTruncated != 0, has&flagDerived != 0
 	s.Prompt, s.Response, s.Answer = f.text(), f.text(), f.text()
 	s.GenerateNS, s.EnvironmentNS = f.varint(), f.varint()
 	if len(f.rest) > 0 { // before rollouts could be interrupted there was no more
@@ -194,7 +211,11 @@ func Decode(body []byte) (live.Sample, error) {
 			s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(f.varint()), Version: loop.Version(f.varint())})
 		}
 	}
-	if f.bad || len(f.rest) > 0 {
+	if has&flagBreaks != 0 {
+		s.Breaks = make([]int32, f.length())
+		varints(&f, s.Breaks)
+	}
+	if f.bad || len(f.rest) > 0 || has >= flagsEnd {
 		return live.Sample{}, ErrFormat
 	}
 	return s, nil

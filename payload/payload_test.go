@@ -1,9 +1,13 @@
 package payload_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"math"
+	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/live"
@@ -48,6 +52,76 @@ func TestRoundTrip(t *testing.T) {
 	_, k := binary.Varint(body[n+m:])
 	if count, _ := binary.Uvarint(body[n+m+k:]); count != 40 {
 		t.Errorf("%d tokens stand behind the identity, want 40", count)
+	}
+}
+
+// drawSample is a sample of any shape that one can have, and some that none has.
+func drawSample(rng *rand.Rand) live.Sample {
+	text := func() string { return strings.Repeat("ä", rng.IntN(4)) }
+	s := sample(rng.IntN(200), int32(rng.Uint32()>>rng.IntN(32)))
+	s.ID = live.RolloutID{Group: loop.GroupID(rng.Int64()), Sample: int32(rng.Uint32()), Attempt: int32(rng.Uint32())}
+	s.Reward, s.Exact, s.Truncated, s.Derived = math.Float32frombits(rng.Uint32()&^(0xff<<23)), rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
+	s.Prompt, s.Response, s.Answer = text(), text(), text()
+	s.GenerateNS, s.EnvironmentNS = rng.Int64()>>rng.IntN(64), rng.Int64()>>rng.IntN(64)
+	s.Resumes = nil
+	for range rng.IntN(4) {
+		s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(rng.Uint32()), Version: loop.Version(rng.Int64())})
+	}
+	for range rng.IntN(5) {
+		s.Breaks = append(s.Breaks, int32(rng.Uint32()>>rng.IntN(32)))
+	}
+	return s
+}
+
+// Whatever a sample holds comes back, and one that lost its end does not pass for another.
+func TestRandomRoundTrip(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 6))
+	for i := range 2000 {
+		want := drawSample(rng)
+		body := payload.Append(nil, &want)
+		// A sample of no token comes back with empty slices, where nil stood.
+		for _, slice := range []any{&want.Tokens, &want.LossMask, &want.Logprobs, &want.Versions} {
+			if v := reflect.ValueOf(slice).Elem(); v.IsNil() {
+				v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+			}
+		}
+		got, err := payload.Decode(body)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("draw %d comes back as %+v, %v: want %+v", i, got, err, want)
+		}
+		if len(want.Breaks) == 0 {
+			continue
+		}
+		for cut := range body {
+			if cut%37 != 0 && cut < len(body)-30 {
+				continue
+			}
+			if _, err := payload.Decode(body[:cut]); err == nil {
+				t.Fatalf("draw %d, with breaks, was taken when cut to %d of %d bytes", i, cut, len(body))
+			}
+		}
+	}
+}
+
+// Payloads of earlier versions are read as they were written: without breaks, and without resumes.
+func TestOldPayloads(t *testing.T) {
+	s := sample(3, 70)
+	body := payload.Append(nil, &s)
+	const old = "0a0406" + "03" + "00" + "8c01" + "9802" + "000100" + "00000080" + "000080bf" + "000000c0" + "010002" + "000000bf" + "00" + "0170" + "00" + "02c3a4" + "00" + "00"
+	for _, tail := range []string{"01" + "02" + "04", ""} {
+		raw, err := hex.DecodeString(old + tail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := s
+		if tail == "" {
+			want.Resumes = nil
+		} else if !bytes.Equal(body, raw) {
+			t.Errorf("a sample of one sequence is written as\n%x, and it was\n%x", body, raw)
+		}
+		if got, err := payload.Decode(raw); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("read as %+v, %v: want %+v", got, err, want)
+		}
 	}
 }
 

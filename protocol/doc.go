@@ -9,12 +9,13 @@
 //
 // # A batch
 //
-// A batch is one safetensors body. R rollouts lie packed, one after the other,
-// N tokens in all. Every per-token tensor is aligned with tokens: entry i is about
+// A batch is one safetensors body. R sequences lie packed, one after the other,
+// N tokens in all. A rollout is one sequence, but for those whose history was changed on
+// the way: they leave several, side by side, each with the rollout's reward. Every per-token tensor is aligned with tokens: entry i is about
 // token i itself, not about the prediction of the next one.
 //
 //	tokens      I32 [N]    prompt and response ids
-//	offsets     I64 [R+1]  rollout r is tokens[offsets[r]:offsets[r+1]]
+//	offsets     I64 [R+1]  sequence r is tokens[offsets[r]:offsets[r+1]]
 //	loss_mask   U8  [N]    1 where the policy sampled the token, else 0
 //	logprobs    F32 [N]    log-probability under the policy that sampled it, in nats; 0 where the mask is 0
 //	versions    I32 [N]    policy version that sampled it; -1 where the mask is 0
@@ -22,6 +23,8 @@
 //	rewards     F32 [R]
 //	groups      I64 [R]    id of the rollout's group; equal ids are neighbours
 //	samples     I32 [R]    place in the group, from 0
+//	rollouts    I32 [R]    number of the rollout in the body, from 0; there only where a
+//	                       rollout of the batch has several sequences
 //
 // The metadata entry "headway" of its header is a [Lease] as JSON.
 //

@@ -103,6 +103,8 @@ type Lease struct {
 	ResponseTokens int `json:"response_tokens"`
 	Rollouts       int `json:"rollouts"`
 	Groups         int `json:"groups"`
+	// Sequences of the whole batch, where a rollout of it has several; else 0, and there are as many as rollouts.
+	Sequences int `json:"sequences,omitempty"`
 	// StalenessMean and StalenessMax are of the whole batch's groups, in versions.
 	StalenessMean float64      `json:"staleness_mean"`
 	StalenessMax  loop.Version `json:"staleness_max"`

@@ -71,6 +71,9 @@ func Sample(id live.RolloutID, tokens int) live.Sample {
 		s.Logprobs = append(s.Logprobs, -float32(i%100)/8*float32(min(i, 1)))
 		s.Versions = append(s.Versions, loop.Version(i%7))
 	}
+	if s.Derived = id.Sample == 1; s.Derived && tokens > 4 {
+		s.Breaks = []int32{2, 4}
+	}
 	return s
 }
 
