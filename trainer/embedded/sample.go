@@ -53,28 +53,51 @@ func (t *Trainer) items(batch live.Batch) ([]item, error) {
 		grpo.Advantages(advantages, rewards, t.opt.NormalizeStd)
 		staleness := int32(min(max(batch.Version-group.StartVersion, 0), math.MaxInt32))
 		for i := range group.Samples {
-			it, err := t.item(&group.Samples[i], batch.Version)
+			made, err := t.sequences(&group.Samples[i], batch.Version)
 			if err != nil {
 				return nil, err
 			}
-			it.advantage, it.group, it.staleness = advantages[i], g, staleness
-			out = append(out, it)
+			for k := range made {
+				made[k].advantage, made[k].group, made[k].staleness = advantages[i], g, staleness
+			}
+			out = append(out, made...)
 		}
 	}
 	return out, nil
 }
 
-// item checks that a sample is one that the model can hold and that says of every
-// sampled token which version made it, and with what log-prob. A sample of several turns is
+// sequences are those of a rollout: one, or one for each branch that its history took.
+func (t *Trainer) sequences(s *live.Sample, training loop.Version) ([]item, error) {
+	if len(s.LossMask) != len(s.Tokens) || len(s.Logprobs) != len(s.Tokens) || len(s.Versions) != len(s.Tokens) {
+		return nil, fmt.Errorf("trainer: rollout %v has %d tokens, %d loss marks, %d log-probs and %d versions, want as many of each",
+			s.ID, len(s.Tokens), len(s.LossMask), len(s.Logprobs), len(s.Versions))
+	}
+	out := make([]item, 0, len(s.Breaks)+1)
+	first := 0
+	for k := range len(s.Breaks) + 1 {
+		end := len(s.Tokens)
+		if k < len(s.Breaks) {
+			if end = int(s.Breaks[k]); end <= first || end >= len(s.Tokens) {
+				return nil, fmt.Errorf("trainer: rollout %v has a break at %d after %d, want breaks that rise, above 0 and below its %d tokens", s.ID, end, first, len(s.Tokens))
+			}
+		}
+		part := live.Sample{ID: s.ID, Tokens: s.Tokens[first:end], LossMask: s.LossMask[first:end], Logprobs: s.Logprobs[first:end], Versions: s.Versions[first:end]}
+		it, err := t.item(&part, training)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, it)
+		first = end
+	}
+	return out, nil
+}
+
+// item checks that a sequence is one that the model can hold and that says of every
+// sampled token which version made it, and with what log-prob. Its several turns are
 // one sequence: its positions go on from the first turn's, which the engine
 // must have sampled it at.
 func (t *Trainer) item(s *live.Sample, training loop.Version) (item, error) {
-	n := len(s.Tokens)
-	if len(s.LossMask) != n || len(s.Logprobs) != n || len(s.Versions) != n {
-		return item{}, fmt.Errorf("trainer: rollout %v has %d tokens, %d loss marks, %d log-probs and %d versions, want as many of each",
-			s.ID, n, len(s.LossMask), len(s.Logprobs), len(s.Versions))
-	}
-	prompt := 0
+	n, prompt := len(s.Tokens), 0
 	for prompt < n && s.LossMask[prompt] == 0 {
 		prompt++
 	}

@@ -49,7 +49,10 @@ func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, 
 			return live.StepReport{}, err
 		}
 	}
-	report := live.StepReport{Rollouts: len(items), Minibatches: minibatches}
+	report := live.StepReport{Minibatches: minibatches}
+	for g := range batch.Groups {
+		report.Rollouts += len(batch.Groups[g].Samples)
+	}
 	for i := range items {
 		report.Tokens += len(items[i].tokens)
 	}
