@@ -47,6 +47,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	}
 	s.replies = newReplies(s.opt)
 	s.metrics = newMetrics(s.opt.Version, s.current)
+	s.metrics.registry.MustRegister(gatewayCollector{s.ports})
 	s.streams = make(chan struct{}, s.opt.StreamsMax)
 	for i := range s.busy {
 		s.busy[i] = make(chan struct{}, s.opt.RequestsMax)
@@ -58,6 +59,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.rolloutRoutes()
 	s.meetingRoutes()
 	s.receiverRoutes()
+	s.gatewayRoutes()
 	s.mux.HandleFunc("/", s.nowhere)
 	return s, nil
 }

@@ -76,7 +76,7 @@ var rules = []rule{
 	{"engine/sglang", []string{"live", "loop", "engine/upstream"}, nil, nil, "SGLang's words", "a dialect knows its server and nothing of the others"},
 	{"engine/llamacpp", []string{"live", "loop", "engine/upstream"}, nil, nil, "llama-server's words", "a dialect knows its server and nothing of the others"},
 	{"engine/openai", []string{"live", "loop", "engine/upstream"}, nil, nil, "the least that any server that answers completions has", "a dialect knows its server and nothing of the others"},
-	{"gateway", []string{"protocol", "loop"}, nil, nil,
+	{"gateway", []string{"protocol", "loop"}, []string{"github.com/prometheus/client_golang"}, nil,
 		"OpenAI's API in front of the engines: agents as rollouts", "it knows words and tokens; engines, slots and the record are behind its ports"},
 	{"calibrate", []string{"live", "loop", "workload", "estimate", "report"}, []string{"gonum.org/v1/gonum", "github.com/goccy/go-yaml"}, nil,
 		"an engine's speed by its load, as a workload", "it measures an engine behind the port, whatever it is"},

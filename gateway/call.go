@@ -1,0 +1,366 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// statusLeft is what a request is counted under whose client left before its end.
+const statusLeft = 499
+
+// usage counts tokens as clients read it: a prompt once, however many choices follow it.
+type usage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+}
+
+func (u *usage) add(response int) {
+	u.Completion += response
+	u.Total = u.Prompt + u.Completion
+}
+
+// call is one request for responses.
+type call struct {
+	gateway *Gateway
+	path    string
+	began   time.Time
+	rollout string
+	req     *request
+	talk    *conversation
+	prompt  *prompt
+	// events is nil for an answer in one piece.
+	events *events
+	usage  usage
+	// waiting: no token has come yet.
+	waiting bool
+}
+
+// sampling handles a path that samples.
+func (g *Gateway) sampling(path string, read func(*http.Request, Options) (*request, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := &call{gateway: g, path: path, began: g.opt.Clock(), waiting: true}
+		err := c.serve(w, r, read)
+		switch {
+		case err == nil:
+			g.metrics.request(path, http.StatusOK)
+		case r.Context().Err() != nil:
+			g.metrics.request(path, statusLeft)
+		case c.events != nil && c.events.began:
+			refusal := refusalOf(r.Context(), err)
+			g.metrics.request(path, refusal.Code.Status())
+			c.events.fail(refusal)
+		default:
+			g.refuse(w, path, refusalOf(r.Context(), err))
+		}
+	}
+}
+
+// serve answers a request, or returns why not.
+func (c *call) serve(w http.ResponseWriter, r *http.Request, read func(*http.Request, Options) (*request, error)) (err error) {
+	if c.rollout, err = rolloutOf(r); err != nil {
+		return err
+	}
+	if c.req, err = read(r, c.gateway.opt); err != nil {
+		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			err = protocol.Refuse(protocol.CodeTooLarge, "the body exceeds %d bytes", large.Limit)
+		}
+		return err
+	}
+	if c.talk, err = c.gateway.conversation(c.rollout); err != nil {
+		return err
+	}
+	if c.prompt, err = c.gateway.prompt(r.Context(), c.talk, c.req); err != nil {
+		return err
+	}
+	if room := c.gateway.opt.Context - len(c.prompt.tokens); c.gateway.opt.Context > 0 && room < 1 {
+		return c.tooLong()
+	} else if c.gateway.opt.Context > 0 && (c.req.maxTokens == 0 || c.req.maxTokens > room) {
+		c.req.maxTokens = room
+	}
+	c.usage = usage{Prompt: len(c.prompt.tokens)}
+	id, created := newID(c.req.chat), c.gateway.opt.Clock().Unix()
+	if c.req.stream {
+		c.events = newEvents(w, c.req, id, c.gateway.opt.Model, created)
+		return c.stream(r.Context())
+	}
+	return c.whole(r.Context(), w, id, created)
+}
+
+func (c *call) tooLong() error {
+	refusal := protocol.ContextExceeded(len(c.prompt.tokens), c.gateway.opt.Context)
+	if !c.req.chat {
+		refusal.With("field", "prompt")
+	}
+	return refusal
+}
+
+// turn samples one response after the prompt. Its client is told to come again where the response
+// does not begin in time: a slot is held by others, or no engine serves.
+func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (reply protocol.TurnReply, err error) {
+	g := c.gateway
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(g.opt.Wait, func() {
+		cancel(protocol.Refuse(protocol.CodeBusy, "no token came within %s: the rollout's slot is held by others, or no engine serves. Nothing was sampled; try again", g.opt.Wait).With("wait_s", g.opt.Wait.Seconds()))
+	})
+	defer patience.Stop()
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			g.opt.Logf("gateway: defect: a turn panicked: %v\n%s", thrown, debug.Stack())
+			err = protocol.Refuse(protocol.CodeInternal, "a defect of the server: its log has the place")
+		}
+	}()
+	silent := true
+	reply, err = g.opt.Rollouts.Turn(ctx, c.rollout, protocol.TurnRequest{Prompt: c.prompt.tokens, MaxTokens: c.req.maxTokens, Sampling: c.req.sampling}, func(d protocol.TurnDelta) {
+		if silent && len(d.Tokens)+len(d.Text) > 0 {
+			silent = false
+			patience.Stop()
+			c.first()
+		}
+		arrived(d)
+	})
+	if err != nil {
+		return reply, refusalOf(ctx, err)
+	}
+	c.first()
+	return reply, nil
+}
+
+// first notes the first token of the request.
+func (c *call) first() {
+	if c.waiting {
+		c.waiting = false
+		c.gateway.metrics.first(c.path, c.gateway.opt.Clock().Sub(c.began))
+	}
+}
+
+// choice is one response of a request.
+type choice struct {
+	index      int
+	transcript transcript
+	parser     callParser
+	reply      protocol.TurnReply
+	// text and calls are what it says, as the client was told.
+	text   []byte
+	calls  []toolCall
+	finish string
+	// why its branch began, empty for one that went on.
+	why        string
+	overridden []string
+}
+
+func (c *call) newChoice(index int) *choice {
+	return &choice{index: index, transcript: transcript{gateway: c.gateway}, parser: newCallParser(c.req, c.gateway.opt.Tools)}
+}
+
+// hear adds text of a response to what the choice says.
+func (c *choice) hear(text []byte, s *said) {
+	s.text, s.calls = s.text[:0], s.calls[:0]
+	c.parser.feed(text, s)
+	c.text = append(c.text, s.text...)
+	c.calls = append(c.calls, s.calls...)
+}
+
+// end completes a choice whose turn has, and returns what that adds to what it says.
+func (c *call) end(ctx context.Context, ch *choice, s *said) error {
+	rest, err := ch.transcript.finish(ctx, &ch.reply)
+	if err != nil {
+		return err
+	}
+	ch.hear(rest, s)
+	text, calls := len(s.text), len(s.calls)
+	ch.parser.finish(ch.reply.Finish == "stop", s)
+	ch.text = append(ch.text, s.text[text:]...)
+	ch.calls = append(ch.calls, s.calls[calls:]...)
+	switch {
+	case ch.reply.Finish != "stop":
+		ch.finish = "length"
+	case len(ch.calls) > 0:
+		ch.finish = "tool_calls"
+	default:
+		ch.finish = "stop"
+	}
+	c.note(ch)
+	return nil
+}
+
+// note remembers a choice, so that a chat can go on from it, and counts it.
+func (c *call) note(ch *choice) {
+	var key historyKey
+	if c.req.chat {
+		key = c.prompt.history().next(canonicalAnswer(ch.answer()))
+	}
+	ch.why = c.talk.remember(c.prompt, ch.index, &ch.reply, key)
+	ch.overridden = ch.reply.Overridden
+	for _, name := range c.req.overridden {
+		if !slices.Contains(ch.overridden, name) {
+			ch.overridden = append(slices.Clip(ch.overridden), name)
+		}
+	}
+	c.usage.add(len(ch.reply.Tokens))
+	m := c.gateway.metrics
+	if ch.why != "" {
+		m.branches.WithLabelValues(ch.why).Inc()
+	}
+	for _, name := range ch.overridden {
+		m.overridden.WithLabelValues(name).Inc()
+	}
+	m.tokens.WithLabelValues("completion").Add(float64(len(ch.reply.Tokens)))
+	if ch.index == 0 {
+		m.tokens.WithLabelValues("prompt").Add(float64(len(c.prompt.tokens)))
+		if c.prompt.before != nil {
+			m.tokens.WithLabelValues("reused").Add(float64(c.prompt.before.total))
+		}
+	}
+}
+
+// stream answers with events.
+func (c *call) stream(ctx context.Context) error {
+	for i := range c.req.choices {
+		if err := c.streamChoice(ctx, c.newChoice(i)); err != nil {
+			return err
+		}
+	}
+	_ = c.events.done(c.usage) // a client that has left by now has missed nothing else
+	return nil
+}
+
+// streamChoice samples one response and sends it as it comes. The turn runs beside the writing, so
+// that a slow client holds up no engine; it has ended when this returns.
+func (c *call) streamChoice(ctx context.Context, ch *choice) error {
+	ctx, cancel := context.WithCancel(ctx)
+	arrived, ended := newArrivals(), make(chan error, 1)
+	go func() {
+		var err error
+		ch.reply, err = c.turn(ctx, arrived.add)
+		ended <- err
+	}()
+	heartbeat := time.NewTicker(c.gateway.opt.Heartbeat)
+	defer heartbeat.Stop()
+	w := &choiceWriter{call: c, choice: ch}
+	for {
+		var err error
+		select {
+		case <-arrived.ready:
+			heartbeat.Reset(c.gateway.opt.Heartbeat)
+			arrived.take(&w.piece)
+			err = w.send(ctx)
+		case <-heartbeat.C:
+			err = c.events.heartbeat()
+		case err := <-ended:
+			cancel()
+			if err != nil {
+				return err
+			}
+			arrived.take(&w.piece)
+			return w.end(context.WithoutCancel(ctx))
+		}
+		if err != nil {
+			cancel()
+			<-ended
+			return fmt.Errorf("gateway: the stream broke off: %w", err)
+		}
+	}
+}
+
+// choiceWriter sends the events of one choice.
+type choiceWriter struct {
+	call   *call
+	choice *choice
+	piece  piece
+	said   said
+	// opened: its first event is out. named counts the tokens that were sent, calls the calls.
+	opened       bool
+	named, calls int
+}
+
+func (w *choiceWriter) open() error {
+	if w.opened {
+		return nil
+	}
+	w.opened = true
+	return w.call.events.choice(w.choice.index, w.call.prompt.tokens)
+}
+
+// send sends what has arrived.
+func (w *choiceWriter) send(ctx context.Context) error {
+	if err := w.open(); err != nil {
+		return err
+	}
+	text, err := w.choice.transcript.add(ctx, &w.piece)
+	if err != nil {
+		return err
+	}
+	w.choice.hear(text, &w.said)
+	return w.event()
+}
+
+func (w *choiceWriter) event() error {
+	err := w.call.events.piece(&w.said, w.calls, &w.piece)
+	w.named += len(w.piece.tokens)
+	w.calls += len(w.said.calls)
+	return err
+}
+
+// end sends what has not been sent of a response that is complete. The turn is recorded: it is
+// remembered, whether or not the client still listens.
+func (w *choiceWriter) end(ctx context.Context) error {
+	var broke error
+	if len(w.piece.tokens)+len(w.piece.text) > 0 {
+		broke = w.send(ctx)
+	}
+	reply := &w.choice.reply
+	w.piece.tokens, w.piece.logprobs = nil, nil
+	if n := w.named; n < len(reply.Tokens) { // an engine that says all at the end
+		w.piece.tokens, w.piece.logprobs = reply.Tokens[n:], reply.Logprobs[min(n, len(reply.Logprobs)):]
+	}
+	if err := w.call.end(ctx, w.choice, &w.said); err != nil {
+		w.call.note(w.choice)
+		return err
+	}
+	if broke != nil {
+		return broke
+	}
+	if err := w.open(); err != nil {
+		return err
+	}
+	if err := w.event(); err != nil {
+		return err
+	}
+	return w.call.events.end(w.choice)
+}
+
+// whole answers in one piece.
+func (c *call) whole(ctx context.Context, w http.ResponseWriter, id string, created int64) error {
+	choices := make([]*choice, 0, c.req.choices)
+	var overridden []string
+	for i := range c.req.choices {
+		ch := c.newChoice(i)
+		var err error
+		if ch.reply, err = c.turn(ctx, func(protocol.TurnDelta) {}); err != nil {
+			return err
+		}
+		if err := c.end(ctx, ch, new(said)); err != nil {
+			return err
+		}
+		choices = append(choices, ch)
+		overridden = ch.overridden
+	}
+	if len(overridden) > 0 {
+		w.Header().Set(samplingHeader, strings.Join(overridden, ", "))
+	}
+	writeJSON(w, c.reply(choices, id, created))
+	return nil
+}
+
+// samplingHeader names the settings of a client that the run's took the place of.
+const samplingHeader = "X-Headway-Sampling"

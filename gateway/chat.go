@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// chatBody is the body of POST /v1/chat/completions.
+type chatBody struct {
+	body
+	Messages    []json.RawMessage `json:"messages"`
+	Tools       []json.RawMessage `json:"tools"`
+	ToolChoice  json.RawMessage   `json:"tool_choice"`
+	Logprobs    bool              `json:"logprobs"`
+	TopLogprobs *int              `json:"top_logprobs"`
+	// Fields that would change what is rendered or sampled, and are refused.
+	Functions            json.RawMessage `json:"functions"`
+	FunctionCall         json.RawMessage `json:"function_call"`
+	ChatTemplate         json.RawMessage `json:"chat_template"`
+	ChatTemplateArgs     json.RawMessage `json:"chat_template_kwargs"`
+	ContinueFinalMessage bool            `json:"continue_final_message"`
+	Documents            json.RawMessage `json:"documents"`
+}
+
+func decodeChat(r *http.Request, options Options) (*request, error) {
+	var b chatBody
+	if err := decode(r, &b); err != nil {
+		return nil, err
+	}
+	req := &request{chat: true, messages: b.Messages, logprobs: b.Logprobs}
+	if err := b.shared(req, options); err != nil {
+		return nil, err
+	}
+	if b.TopLogprobs != nil && *b.TopLogprobs != 0 {
+		return nil, invalid("top_logprobs", "top_logprobs is %d: want 0. Only the log-probs of sampled tokens are known", *b.TopLogprobs)
+	}
+	if err := b.foreignChat(); err != nil {
+		return nil, err
+	}
+	if len(b.Messages) == 0 {
+		return nil, invalid("messages", "messages is empty: want at least one")
+	}
+	for i, raw := range b.Messages {
+		if err := checkMessage(i, raw); err != nil {
+			return nil, err
+		}
+	}
+	return req, b.readTools(req, options)
+}
+
+// foreignChat refuses what the template or the engine would have to be told.
+func (b *chatBody) foreignChat() error {
+	for _, f := range []struct {
+		name  string
+		given bool
+		why   string
+	}{
+		{"functions", given(b.Functions), "use tools instead"},
+		{"function_call", given(b.FunctionCall), "use tools instead"},
+		{"chat_template", given(b.ChatTemplate), "the run's template is the server's that renders"},
+		{"chat_template_kwargs", given(b.ChatTemplateArgs) && string(b.ChatTemplateArgs) != "{}", "give them to the server that renders, so that every chat of the run is rendered alike"},
+		{"continue_final_message", b.ContinueFinalMessage, "a response is always a message of its own"},
+		{"documents", given(b.Documents) && string(b.Documents) != "[]", "put them into a message"},
+	} {
+		if f.given {
+			return invalid(f.name, "%s is not supported: %s", f.name, f.why)
+		}
+	}
+	return nil
+}
+
+// checkMessage refuses a message that no template can read. What else it holds is the template's.
+func checkMessage(i int, raw json.RawMessage) error {
+	var m struct {
+		Role    *string         `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	at := fmt.Sprintf("messages[%d]", i)
+	if err := json.Unmarshal(raw, &m); err != nil || string(raw) == "null" {
+		return invalid(at, "%s is no object with a role and content", at)
+	}
+	if m.Role == nil || *m.Role == "" {
+		return invalid(at+".role", "%s has no role: want system, user, assistant or tool", at)
+	}
+	if !given(m.Content) || m.Content[0] == '"' {
+		return nil
+	}
+	var parts []struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(m.Content, &parts) != nil {
+		return invalid(at+".content", "%s.content is neither a text nor a list of parts", at)
+	}
+	for _, part := range parts {
+		if part.Type != "text" {
+			return invalid(at+".content", "%s.content has a part of type %.40q: want text, which is all that is recorded", at, part.Type)
+		}
+	}
+	return nil
+}
+
+// readTools reads the tools and whether calls of them are to be told from text.
+func (b *chatBody) readTools(req *request, options Options) error {
+	choice := "auto"
+	if given(b.ToolChoice) && (json.Unmarshal(b.ToolChoice, &choice) != nil || choice != "auto" && choice != "none") {
+		return invalid("tool_choice", "tool_choice can be auto or none: a call cannot be forced, the policy is sampled as it is")
+	}
+	if len(b.Tools) == 0 {
+		return nil
+	}
+	req.offered = make(map[string]bool, len(b.Tools))
+	for i, raw := range b.Tools {
+		var tool struct {
+			Function struct {
+				Name string `json:"name"`
+			} `json:"function"`
+		}
+		at := fmt.Sprintf("tools[%d]", i)
+		if err := json.Unmarshal(raw, &tool); err != nil || tool.Function.Name == "" {
+			return invalid(at, "%s is no function with a name", at)
+		}
+		req.offered[tool.Function.Name] = true
+	}
+	tools, err := json.Marshal(b.Tools)
+	if err != nil {
+		return invalid("tools", "tools cannot be read")
+	}
+	req.tools, req.calls = tools, choice == "auto" && options.Tools != "none"
+	return nil
+}

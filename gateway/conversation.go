@@ -1,0 +1,226 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// errNotExtendable: the template renders a chat otherwise once it goes on, so that tokens that
+// were sampled cannot stand before what follows them.
+var errNotExtendable = errors.New("the template does not extend its renderings")
+
+// turn is a response and the prompt that it was sampled after, which begins with the tokens of
+// another turn where it went on from one. Nothing of a turn ever changes.
+type turn struct {
+	before *turn
+	// added is what follows the tokens before: the end of that message, what was said since, and
+	// the beginning of this one; the whole prompt where nothing is before.
+	added, response []int32
+	// total counts all tokens, those before included.
+	total int
+}
+
+// sequence returns all tokens up to the end of the response, with room for more.
+func (t *turn) sequence(room int) []int32 {
+	tokens := make([]int32, t.total, t.total+room)
+	end := t.total
+	for at := t; at != nil; at = at.before {
+		end -= len(at.response)
+		copy(tokens[end:], at.response)
+		end -= len(at.added)
+		copy(tokens[end:], at.added)
+	}
+	return tokens
+}
+
+// conversation is what is remembered of one rollout: every turn under the history that it made.
+type conversation struct {
+	ended               <-chan struct{}
+	turnsMax, tokensMax int
+
+	mu    sync.Mutex
+	turns map[historyKey]*turn
+	// order has the histories, oldest first; tokens counts those of their turns.
+	order  []historyKey
+	tokens int
+	// asked are histories that a response was sampled after, branches the numbers that were seen.
+	asked    map[historyKey]bool
+	branches map[int]bool
+}
+
+func newConversation(ended <-chan struct{}, turnsMax, tokensMax int) *conversation {
+	return &conversation{ended: ended, turnsMax: turnsMax, tokensMax: tokensMax,
+		turns: make(map[historyKey]*turn), asked: make(map[historyKey]bool), branches: make(map[int]bool)}
+}
+
+// longest returns the turn that the chat goes on from, and how many of its messages that covers.
+func (c *conversation) longest(keys []historyKey) (*turn, int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := len(keys) - 1; n > 0; n-- {
+		if t := c.turns[keys[n]]; t != nil {
+			return t, n
+		}
+	}
+	return nil, 0
+}
+
+// Reasons for which a branch begins.
+const (
+	// beganFirst: the rollout's first. beganChoice: a further choice of the same request.
+	beganFirst  = "first"
+	beganChoice = "n"
+	// beganRepeated: after the same history a response was sampled before, or is at the same time.
+	beganRepeated = "repeated"
+	// beganChanged: the history is not one that the rollout has come by.
+	beganChanged = "changed_history"
+	// beganFallback: the template cannot go on from what was sampled.
+	beganFallback = "fallback"
+)
+
+// remember takes note of a response and returns why its branch began, empty for one that went on.
+func (c *conversation) remember(p *prompt, index int, reply *protocol.TurnReply, said historyKey) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	why := ""
+	if !c.branches[reply.Branch] {
+		switch {
+		case index > 0:
+			why = beganChoice
+		case len(c.branches) == 0:
+			why = beganFirst
+		case p.unfit:
+			why = beganFallback
+		case p.before != nil || c.asked[p.history()]:
+			why = beganRepeated
+		default:
+			why = beganChanged
+		}
+	}
+	c.branches[reply.Branch] = true
+	if p.keys == nil {
+		return why
+	}
+	c.asked[p.history()] = true
+	if _, ok := c.turns[said]; ok {
+		return why // two choices that say the same: either may be gone on from
+	}
+	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens)}
+	c.turns[said] = t
+	c.order = append(c.order, said)
+	c.tokens += len(t.added) + len(t.response)
+	c.trim()
+	return why
+}
+
+// trim forgets the oldest turns past a bound, the last one never.
+func (c *conversation) trim() {
+	for len(c.order) > 1 && (len(c.order) > c.turnsMax || c.tokens > c.tokensMax) {
+		t := c.turns[c.order[0]]
+		c.tokens -= len(t.added) + len(t.response)
+		delete(c.turns, c.order[0])
+		c.order = c.order[1:]
+	}
+	if len(c.asked) > 2*c.turnsMax {
+		clear(c.asked) // it only tells a repeated history from a changed one
+	}
+}
+
+// prompt is what a response is sampled after.
+type prompt struct {
+	tokens []int32
+	// before is the turn it goes on from, added what it adds to that.
+	before *turn
+	added  []int32
+	// keys are the histories of its messages, nil for a completion.
+	keys []historyKey
+	// unfit: it goes on from a turn, but the template could not.
+	unfit bool
+}
+
+// history is the key of the whole chat; the zero key for a completion.
+func (p *prompt) history() historyKey {
+	if len(p.keys) == 0 {
+		return historyKey{}
+	}
+	return p.keys[len(p.keys)-1]
+}
+
+// prompt returns the tokens that a request's responses are sampled after.
+func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*prompt, error) {
+	if !req.chat && req.tokens != nil {
+		return &prompt{tokens: req.tokens}, nil
+	}
+	if g.templates == nil {
+		return nil, protocol.Refuse(protocol.CodeUnavailable, "nothing here renders chats or reads text: no engine can, and gateway.template names no server that does. Prompts of token ids are served")
+	}
+	if !req.chat {
+		tokens, err := g.templates.Encode(ctx, req.text)
+		return &prompt{tokens: tokens}, rendering(err, "reading the prompt's tokens")
+	}
+	p := &prompt{keys: histories(req)}
+	if t, n := c.longest(p.keys); t != nil {
+		added, err := g.templates.continued(ctx, req, t, n)
+		if err == nil {
+			p.before, p.added, p.tokens = t, added, append(t.sequence(len(added)), added...)
+			return p, nil
+		}
+		if !errors.Is(err, errNotExtendable) {
+			return nil, err
+		}
+		p.unfit = true
+		g.unfit.Do(func() {
+			g.opt.Logf("gateway: the chat template renders earlier messages otherwise once a chat goes on, as those do that leave out earlier thinking: such turns begin branches of their own, and are counted as fallback")
+		})
+	}
+	whole, err := g.templates.chat(ctx, req.messages, req.tools, true)
+	p.tokens, p.added = whole, whole
+	return p, err
+}
+
+// continued returns what follows a turn's tokens in the prompt of a chat whose first n messages end
+// with its response: the end of that message where it was not sampled, and all that was added.
+func (t *templates) continued(ctx context.Context, req *request, from *turn, n int) ([]int32, error) {
+	closing, err := t.closing(ctx)
+	if err != nil {
+		return nil, extendable(err)
+	}
+	before, err := t.chat(ctx, req.messages[:n], req.tools, false)
+	if err != nil {
+		return nil, extendable(err)
+	}
+	whole, err := t.chat(ctx, req.messages, req.tools, true)
+	if err != nil {
+		return nil, err
+	}
+	begins := len(whole) >= len(before) && slices.Equal(whole[:len(before)], before)
+	closes := len(before) >= len(closing) && slices.Equal(before[len(before)-len(closing):], closing)
+	if !begins || !closes {
+		return nil, errNotExtendable
+	}
+	closing = closing[overlap(from.response, closing):]
+	return append(slices.Clone(closing), whole[len(before):]...), nil
+}
+
+// extendable tells a template that cannot render a chat's beginning from one that cannot be reached.
+func extendable(err error) error {
+	if refusal, ok := errors.AsType[*protocol.Refusal](err); ok && refusal.Code == protocol.CodeInvalid {
+		return errNotExtendable
+	}
+	return err
+}
+
+// overlap is the length of the longest end of response that closing begins with: what was sampled
+// of a message's end is not repeated.
+func overlap(response, closing []int32) int {
+	for n := min(len(response), len(closing)); n > 0; n-- {
+		if slices.Equal(response[len(response)-n:], closing[:n]) {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+)
+
+// historyKey stands for a chat up to one of its messages, tools included: two chats have the same
+// key where they say the same, however it is spelled.
+type historyKey [sha256.Size]byte
+
+// next is the key of the chat with one message more.
+func (k historyKey) next(message []byte) historyKey {
+	var size [8]byte
+	binary.LittleEndian.PutUint64(size[:], uint64(len(message)))
+	hash := sha256.New()
+	hash.Write(k[:])
+	hash.Write(size[:])
+	hash.Write(message)
+	var next historyKey
+	hash.Sum(next[:0])
+	return next
+}
+
+// histories are the keys of a chat after each of its messages; the first is of none.
+func histories(req *request) []historyKey {
+	keys := make([]historyKey, 1, len(req.messages)+1)
+	if req.tools != nil {
+		keys[0] = historyKey{}.next(canonical(req.tools))
+	}
+	for i, message := range req.messages {
+		keys = append(keys, keys[i].next(canonicalMessage(message)))
+	}
+	return keys
+}
+
+// canonical is JSON with its keys in order and nothing between them. What is no JSON stays as it is.
+func canonical(raw []byte) []byte {
+	value, err := decodeAny(raw)
+	if err != nil {
+		return raw
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
+func decodeAny(raw []byte) (any, error) {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // 1 and 1.0 are rendered differently, and large ids keep their digits
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	if decoder.More() {
+		return nil, errTrailing
+	}
+	return value, nil
+}
+
+// canonicalMessage is a message in the one form by which it is recognised: clients send back what
+// they were told with fields left out, set to null, or in another order.
+func canonicalMessage(raw []byte) []byte {
+	value, err := decodeAny(raw)
+	message, ok := value.(map[string]any)
+	if err != nil || !ok {
+		return raw
+	}
+	dropEmpty(message)
+	if parts, ok := message["content"].([]any); ok && len(parts) == 1 {
+		if part, ok := parts[0].(map[string]any); ok && part["type"] == "text" && len(part) == 2 {
+			if text, ok := part["text"].(string); ok {
+				message["content"] = text
+			}
+		}
+	}
+	if message["role"] == "assistant" {
+		if message["content"] == "" {
+			delete(message, "content")
+		}
+		if calls, ok := message["tool_calls"].([]any); ok {
+			for _, call := range calls {
+				canonicalCall(call)
+			}
+		}
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
+// dropEmpty removes what says as much as if it were not there.
+func dropEmpty(object map[string]any) {
+	for name, value := range object {
+		list, isList := value.([]any)
+		if value == nil || isList && len(list) == 0 {
+			delete(object, name)
+		}
+	}
+}
+
+// canonicalCall puts one call of a tool into its form. Clients that gather a stream keep its index,
+// some read the arguments and write them anew.
+func canonicalCall(value any) {
+	call, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	dropEmpty(call)
+	delete(call, "index")
+	if call["type"] == nil {
+		call["type"] = "function"
+	}
+	function, ok := call["function"].(map[string]any)
+	if !ok {
+		return
+	}
+	dropEmpty(function)
+	switch arguments := function["arguments"].(type) {
+	case string:
+		function["arguments"] = string(canonical([]byte(arguments)))
+	case map[string]any:
+		if text, err := json.Marshal(arguments); err == nil {
+			function["arguments"] = string(text)
+		}
+	}
+}
+
+// toolCall is a call of a tool that stood in a response.
+type toolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function calledByName `json:"function"`
+}
+
+type calledByName struct {
+	Name string `json:"name"`
+	// Arguments is the text of a JSON object, as the policy wrote it.
+	Arguments string `json:"arguments"`
+}
+
+// answer is the assistant's message of a response.
+type answer struct {
+	Role      string     `json:"role"`
+	Content   *string    `json:"content"`
+	Refusal   *string    `json:"refusal"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+// newAnswer makes a response's message; without text beside its calls, the content is null.
+func newAnswer(text string, calls []toolCall) answer {
+	a := answer{Role: "assistant", ToolCalls: calls}
+	if text != "" || len(calls) == 0 {
+		a.Content = &text
+	}
+	return a
+}

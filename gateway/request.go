@@ -1,0 +1,332 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// choicesMax bounds n: the choices of a request are sampled one after the other.
+const choicesMax = 128
+
+// stopsMax bounds the texts, and the ids, that end a response.
+const stopsMax = 64
+
+// request is what a client asks for, decoded and checked.
+type request struct {
+	chat bool
+	// messages of a chat and its tools, each as the client wrote it; nil tools for none.
+	messages []json.RawMessage
+	tools    json.RawMessage
+	// calls: calls of tools are to be told from text, those of llama3 by the names in offered.
+	calls   bool
+	offered map[string]bool
+	// text or tokens are the prompt of a completion.
+	text   string
+	tokens []int32
+
+	choices   int
+	maxTokens int
+	sampling  protocol.Sampling
+	// overridden names what the client asked for that no rollout is sampled with.
+	overridden []string
+
+	stream, usage, logprobs, tokenIDs bool
+}
+
+// body has the fields that both kinds of request share. What is not here is ignored, as OpenAI's
+// servers do: seed, since a rollout's tokens are drawn by the run; user, metadata and the like.
+type body struct {
+	N                   *int            `json:"n"`
+	Stream              bool            `json:"stream"`
+	StreamOptions       *streamOptions  `json:"stream_options"`
+	MaxTokens           *int            `json:"max_tokens"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	Temperature         *float64        `json:"temperature"`
+	TopP                *float64        `json:"top_p"`
+	TopK                *int            `json:"top_k"`
+	MinP                *float64        `json:"min_p"`
+	Stop                json.RawMessage `json:"stop"`
+	StopTokenIDs        []int32         `json:"stop_token_ids"`
+	ReturnTokenIDs      bool            `json:"return_token_ids"`
+	ResponseFormat      *responseFormat `json:"response_format"`
+	// Words with which other servers change what is drawn.
+	FrequencyPenalty  *float64           `json:"frequency_penalty"`
+	PresencePenalty   *float64           `json:"presence_penalty"`
+	RepetitionPenalty *float64           `json:"repetition_penalty"`
+	LogitBias         map[string]float64 `json:"logit_bias"`
+	MinTokens         *int               `json:"min_tokens"`
+	IgnoreEOS         bool               `json:"ignore_eos"`
+	GuidedJSON        json.RawMessage    `json:"guided_json"`
+	GuidedRegex       json.RawMessage    `json:"guided_regex"`
+	GuidedChoice      json.RawMessage    `json:"guided_choice"`
+	GuidedGrammar     json.RawMessage    `json:"guided_grammar"`
+	StructuredOutputs json.RawMessage    `json:"structured_outputs"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type responseFormat struct {
+	Type string `json:"type"`
+}
+
+// decode reads a request's body into a message.
+func decode(r *http.Request, message any) error {
+	text, err := io.ReadAll(r.Body)
+	r.Body.Close()
+	if err != nil {
+		return err
+	}
+	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+		return protocol.Refuse(protocol.CodeInvalid, "the body is no JSON object: want one as OpenAI's API describes it")
+	}
+	if err := json.Unmarshal(text, message); err != nil {
+		return jsonRefusal(err)
+	}
+	return nil
+}
+
+// jsonRefusal says what is wrong with a body without quoting it.
+func jsonRefusal(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field := kind.Field
+		if i := strings.LastIndex(field, "body."); i >= 0 {
+			field = field[i+len("body."):] // the name of the embedded struct
+		}
+		found, _, _ := strings.Cut(kind.Value, " ")
+		return invalid(field, "%s holds a %s: want %s", field, found, inWords(kind.Type))
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return protocol.Refuse(protocol.CodeInvalid, "the body is not JSON at byte %d", syntax.Offset)
+	}
+	return protocol.Refuse(protocol.CodeInvalid, "the body is no JSON that can be read")
+}
+
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int32:
+		return fmt.Sprintf("an integer of %d bits", t.Bits())
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
+}
+
+// given reports whether a field stands in the body with something in it.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// shared reads what both kinds of request have.
+func (b *body) shared(req *request, options Options) error {
+	req.choices, req.stream, req.tokenIDs = 1, b.Stream, b.ReturnTokenIDs
+	req.usage = b.StreamOptions != nil && b.StreamOptions.IncludeUsage
+	if b.N != nil {
+		req.choices = *b.N
+	}
+	if req.choices < 1 || req.choices > choicesMax {
+		return invalid("n", "n is %d: want 1 to %d", req.choices, choicesMax)
+	}
+	name, limit := "max_completion_tokens", b.MaxCompletionTokens
+	if limit == nil {
+		name, limit = "max_tokens", b.MaxTokens
+	}
+	if limit != nil {
+		if req.maxTokens = *limit; req.maxTokens < 1 {
+			return invalid(name, "%s is %d: want at least 1, or leave it out for the run's limit", name, req.maxTokens)
+		}
+	}
+	if err := b.unsupported(); err != nil {
+		return err
+	}
+	return b.draws(req, options)
+}
+
+// unsupported refuses what a response would be wrong without.
+func (b *body) unsupported() error {
+	if f := b.ResponseFormat; f != nil && f.Type != "text" && f.Type != "" {
+		return invalid("response_format", "response_format is of type %.40q: want text. The policy is sampled as it is, without a grammar", f.Type)
+	}
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"guided_json", b.GuidedJSON}, {"guided_regex", b.GuidedRegex}, {"guided_choice", b.GuidedChoice},
+		{"guided_grammar", b.GuidedGrammar}, {"structured_outputs", b.StructuredOutputs}} {
+		if given(f.raw) {
+			return invalid(f.name, "%s is not supported: the policy is sampled as it is, without a grammar", f.name)
+		}
+	}
+	return nil
+}
+
+// draws reads how tokens are to be drawn.
+func (b *body) draws(req *request, options Options) error {
+	req.sampling = protocol.Sampling{Temperature: b.Temperature, TopP: b.TopP, TopK: b.TopK, MinP: b.MinP, StopTokens: b.StopTokenIDs}
+	if b.TopK != nil && *b.TopK == -1 { // another way of saying none
+		none := 0
+		req.sampling.TopK = &none
+	}
+	var err error
+	if req.sampling.Stop, err = stops(b.Stop); err != nil {
+		return err
+	}
+	if len(b.StopTokenIDs) > stopsMax {
+		return invalid("stop_token_ids", "stop_token_ids has %d ids: want at most %d", len(b.StopTokenIDs), stopsMax)
+	}
+	if err := b.ranges(); err != nil {
+		return err
+	}
+	req.overridden = b.foreign()
+	if len(req.overridden) > 0 && options.ClientSampling != "override" {
+		return invalid(req.overridden[0], "%s changes what is drawn, and no engine is told of it: leave it out, or set gateway.client_sampling to override to have it ignored", req.overridden[0])
+	}
+	return nil
+}
+
+// ranges refuses figures that cannot be meant.
+func (b *body) ranges() error {
+	for _, f := range []struct {
+		name     string
+		value    *float64
+		min, max float64
+	}{{"temperature", b.Temperature, 0, 10}, {"top_p", b.TopP, 0, 1}, {"min_p", b.MinP, 0, 1}} {
+		if f.value != nil && (*f.value < f.min || *f.value > f.max) {
+			return invalid(f.name, "%s is %g: want %g to %g", f.name, *f.value, f.min, f.max)
+		}
+	}
+	if b.TopK != nil && *b.TopK < -1 {
+		return invalid("top_k", "top_k is %d: want at least 0", *b.TopK)
+	}
+	return nil
+}
+
+// foreign names what the client wants beyond what a rollout can be sampled with.
+func (b *body) foreign() []string {
+	var names []string
+	for _, f := range []struct {
+		name  string
+		asked bool
+	}{
+		{"frequency_penalty", b.FrequencyPenalty != nil && *b.FrequencyPenalty != 0},
+		{"presence_penalty", b.PresencePenalty != nil && *b.PresencePenalty != 0},
+		{"repetition_penalty", b.RepetitionPenalty != nil && *b.RepetitionPenalty != 1},
+		{"logit_bias", len(b.LogitBias) > 0},
+		{"min_tokens", b.MinTokens != nil && *b.MinTokens > 0},
+		{"ignore_eos", b.IgnoreEOS},
+	} {
+		if f.asked {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// stops reads one text or a list of them.
+func stops(raw json.RawMessage) ([]string, error) {
+	if !given(raw) {
+		return nil, nil
+	}
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		if one == "" {
+			return nil, nil
+		}
+		return []string{one}, nil
+	}
+	var many []string
+	if json.Unmarshal(raw, &many) != nil {
+		return nil, invalid("stop", "stop is neither a text nor a list of texts")
+	}
+	if len(many) > stopsMax {
+		return nil, invalid("stop", "stop has %d texts: want at most %d", len(many), stopsMax)
+	}
+	for _, text := range many {
+		if text == "" {
+			return nil, invalid("stop", "stop has an empty text, which would end every response at once")
+		}
+	}
+	return many, nil
+}
+
+// completionBody is the body of POST /v1/completions.
+type completionBody struct {
+	body
+	Prompt   json.RawMessage `json:"prompt"`
+	Logprobs *int            `json:"logprobs"`
+	Echo     bool            `json:"echo"`
+	BestOf   *int            `json:"best_of"`
+	Suffix   *string         `json:"suffix"`
+}
+
+func decodeCompletion(r *http.Request, options Options) (*request, error) {
+	var b completionBody
+	if err := decode(r, &b); err != nil {
+		return nil, err
+	}
+	req := &request{}
+	if err := b.shared(req, options); err != nil {
+		return nil, err
+	}
+	if b.Logprobs != nil {
+		if req.logprobs = true; *b.Logprobs < 0 || *b.Logprobs > 1 {
+			return nil, invalid("logprobs", "logprobs is %d: want 0 or 1. Only the log-probs of sampled tokens are known", *b.Logprobs)
+		}
+	}
+	switch {
+	case b.Echo:
+		return nil, invalid("echo", "echo is not supported: the response has the response alone")
+	case b.BestOf != nil && *b.BestOf > req.choices:
+		return nil, invalid("best_of", "best_of is more than n: every response that is sampled is returned")
+	case b.Suffix != nil && *b.Suffix != "":
+		return nil, invalid("suffix", "suffix is not supported: responses are sampled after a prompt alone")
+	}
+	return req, readPrompt(b.Prompt, req)
+}
+
+// readPrompt reads one prompt: a text, token ids, or a list of one of these.
+func readPrompt(raw json.RawMessage, req *request) error {
+	var list []json.RawMessage
+	var text string
+	switch {
+	case !given(raw):
+		return invalid("prompt", "prompt is missing: want a text or a list of token ids")
+	case json.Unmarshal(raw, &text) == nil:
+		if req.text = text; text == "" {
+			return invalid("prompt", "prompt is empty: a response needs at least one token before it")
+		}
+		return nil
+	case json.Unmarshal(raw, &req.tokens) == nil:
+		if len(req.tokens) == 0 {
+			return invalid("prompt", "prompt is empty: a response needs at least one token before it")
+		}
+		for i, id := range req.tokens {
+			if id < 0 {
+				return invalid("prompt", "prompt has %d as token %d: ids are 0 or more", id, i)
+			}
+		}
+		return nil
+	case json.Unmarshal(raw, &list) != nil:
+		return invalid("prompt", "prompt is neither a text nor a list of token ids")
+	}
+	req.tokens = nil
+	if kind := bytes.TrimLeft(list[0], " \t\r\n"); len(kind) == 0 || kind[0] != '"' && kind[0] != '[' {
+		return invalid("prompt", "prompt is neither a text nor a list of token ids")
+	}
+	if len(list) > 1 {
+		return invalid("prompt", "prompt is a list of %d: want one prompt a request", len(list))
+	}
+	return readPrompt(list[0], req)
+}

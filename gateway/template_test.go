@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// Ids of the reference template engine. Every byte is a token, so that characters are cut between
+// tokens, and so is every pair of small letters: a text has many spellings in tokens, of which
+// encode gives one.
+const (
+	imStart int32 = 1
+	imEnd   int32 = 2
+	endText int32 = 3
+	byteIDs int32 = 10
+	pairIDs int32 = 300
+)
+
+func isSmall(c byte) bool { return c >= 'a' && c <= 'z' }
+
+func encode(text string) []int32 {
+	var ids []int32
+	for i := 0; i < len(text); i++ {
+		if i+1 < len(text) && isSmall(text[i]) && isSmall(text[i+1]) {
+			ids = append(ids, pairIDs+26*int32(text[i]-'a')+int32(text[i+1]-'a'))
+			i++
+			continue
+		}
+		ids = append(ids, byteIDs+int32(text[i]))
+	}
+	return ids
+}
+
+// spell gives the tokens of a text in the spelling that encode never chooses: byte by byte.
+func spell(text string) []int32 {
+	var ids []int32
+	for _, c := range []byte(text) {
+		ids = append(ids, byteIDs+int32(c))
+	}
+	return ids
+}
+
+func decodeIDs(ids []int32) string {
+	var text []byte
+	for _, id := range ids {
+		switch {
+		case id >= pairIDs:
+			text = append(text, byte('a'+(id-pairIDs)/26), byte('a'+(id-pairIDs)%26))
+		case id >= byteIDs:
+			text = append(text, byte(id-byteIDs))
+		}
+	}
+	return strings.ToValidUTF8(string(text), string(utf8.RuneError))
+}
+
+// reference renders chats like ChatML, with a little of what real templates do beside.
+type reference struct {
+	// forgetful leaves out the thinking of earlier answers.
+	forgetful bool
+	// mute renders no message that ends in the assistant's, as templates do that ask for alternation.
+	mute bool
+	// fails is returned by every call, if not nil.
+	fails error
+
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (t *reference) count(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.calls == nil {
+		t.calls = make(map[string]int)
+	}
+	t.calls[what]++
+}
+
+func (t *reference) called(what string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.calls[what]
+}
+
+type referenceMessage struct {
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	ToolCalls []struct {
+		Function struct {
+			Name string
+			// Arguments are a text or, from clients that read them, an object.
+			Arguments json.RawMessage
+		}
+	} `json:"tool_calls"`
+}
+
+func (m referenceMessage) text() string {
+	var text string
+	if json.Unmarshal(m.Content, &text) == nil {
+		return text
+	}
+	var parts []struct{ Text string }
+	_ = json.Unmarshal(m.Content, &parts)
+	for _, part := range parts {
+		text += part.Text
+	}
+	return text
+}
+
+// renderOne renders a message that stands by itself.
+func renderOne(m referenceMessage, content string) []int32 {
+	ids := append([]int32{imStart}, encode(m.Role+"\n"+content)...)
+	for _, call := range m.ToolCalls {
+		arguments := string(call.Function.Arguments)
+		_ = json.Unmarshal(call.Function.Arguments, &arguments)
+		// Reformatted on purpose: templates write calls in their own way.
+		ids = append(ids, encode(fmt.Sprintf("\n<tool_call>\n{%q: %q, %q: %s}\n</tool_call>", "name", call.Function.Name, "arguments", canonical([]byte(arguments))))...)
+	}
+	ids = append(ids, imEnd)
+	return append(ids, encode("\n")...)
+}
+
+var opening = append([]int32{imStart}, encode("assistant\n")...)
+
+func (t *reference) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
+	t.count("render")
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if t.fails != nil {
+		return nil, t.fails
+	}
+	var chat []referenceMessage
+	if err := json.Unmarshal(messages, &chat); err != nil {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "no chat")
+	}
+	lastUser := -1
+	for i, m := range chat {
+		if m.Role == "user" {
+			lastUser = i
+		}
+	}
+	var ids []int32
+	if tools != nil {
+		ids = append(ids, renderOne(referenceMessage{Role: "system"}, "tools: "+string(canonical(tools)))...)
+	}
+	for i, m := range chat {
+		content := m.text()
+		if _, after, ok := strings.Cut(content, "</think>"); ok && t.forgetful && m.Role == "assistant" && i < lastUser {
+			content = after
+		}
+		ids = append(ids, renderOne(m, content)...)
+	}
+	if t.mute && !generation && chat[len(chat)-1].Role == "assistant" {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "roles must alternate")
+	}
+	if generation {
+		ids = append(ids, opening...)
+	}
+	return ids, nil
+}
+
+func (t *reference) Encode(_ context.Context, text string) ([]int32, error) {
+	t.count("encode")
+	return encode(text), t.fails
+}
+
+func (t *reference) Decode(ctx context.Context, ids []int32) (string, error) {
+	t.count("decode")
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return decodeIDs(ids), t.fails
+}

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// arrivals is what a turn has brought and its client was not sent yet. A client that keeps up gets
+// every piece by itself; for a slower one they come together.
+type arrivals struct {
+	// ready holds a value while there is something to take.
+	ready chan struct{}
+
+	mu       sync.Mutex
+	tokens   []int32
+	logprobs []float32
+	text     []byte
+}
+
+func newArrivals() *arrivals { return &arrivals{ready: make(chan struct{}, 1)} }
+
+// add is called by the turn, and never waits.
+func (a *arrivals) add(d protocol.TurnDelta) {
+	a.mu.Lock()
+	a.tokens = append(a.tokens, d.Tokens...)
+	a.logprobs = append(a.logprobs, d.Logprobs...)
+	a.text = append(a.text, d.Text...)
+	a.mu.Unlock()
+	select {
+	case a.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take swaps what has arrived for the emptied slices of the piece before.
+func (a *arrivals) take(last *piece) {
+	a.mu.Lock()
+	a.tokens, last.tokens = last.tokens[:0], a.tokens
+	a.logprobs, last.logprobs = last.logprobs[:0], a.logprobs
+	a.text, last.text = last.text[:0], a.text
+	a.mu.Unlock()
+}
+
+// piece is part of a response on its way to the client.
+type piece struct {
+	tokens   []int32
+	logprobs []float32
+	text     []byte
+}
+
+// textlessTokens is how many tokens may come without text before it is read from the tokens: that
+// of an engine lags behind by the bytes of a character, or the length of a stop text.
+const textlessTokens = 32
+
+// transcript makes the text of a response from pieces: the engine's own, or read from the tokens
+// where the engine says none. It never ends inside a character.
+type transcript struct {
+	gateway *Gateway
+	// reading: the engine gives no text. begun: it has given some.
+	reading, begun bool
+	// text is all that was said; cut the beginning of a character that has not come whole.
+	text []byte
+	cut  []byte
+	// tokens, and the places from which they are read: what stands before read was said, from context
+	// on it is read again, since a token's text can depend on those before it.
+	tokens        []int32
+	context, read int
+}
+
+// add returns the text that a piece has brought.
+func (t *transcript) add(ctx context.Context, p *piece) ([]byte, error) {
+	t.tokens = append(t.tokens, p.tokens...)
+	t.begun = t.begun || len(p.text) > 0
+	if !t.begun && !t.reading {
+		t.reading = t.gateway.textless.Load() || len(t.tokens) > textlessTokens
+	}
+	if t.reading {
+		return t.readOn(ctx, false)
+	}
+	return t.say(t.whole(p.text)), nil
+}
+
+// whole returns text up to the last character that is complete.
+func (t *transcript) whole(text []byte) []byte {
+	if len(t.cut) > 0 {
+		text = append(t.cut, text...)
+		t.cut = nil
+	}
+	for n := 1; n <= min(utf8.UTFMax-1, len(text)); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				t.cut = bytes.Clone(last)
+				return text[:len(text)-n]
+			}
+			break
+		}
+	}
+	return text
+}
+
+func (t *transcript) say(text []byte) []byte {
+	t.text = append(t.text, text...)
+	return text
+}
+
+// readOn reads the tokens that were not read yet. A character that is not complete reads as a
+// replacement mark and waits for the tokens that complete it, unless these are the last.
+func (t *transcript) readOn(ctx context.Context, last bool) ([]byte, error) {
+	if t.gateway.templates == nil || t.read == len(t.tokens) {
+		return nil, nil
+	}
+	before, err := "", error(nil)
+	if t.context < t.read {
+		before, err = t.gateway.templates.Decode(ctx, t.tokens[t.context:t.read])
+	}
+	if err != nil {
+		return nil, rendering(err, "reading the text of tokens")
+	}
+	now, err := t.gateway.templates.Decode(ctx, t.tokens[t.context:])
+	if err != nil {
+		return nil, rendering(err, "reading the text of tokens")
+	}
+	if !last && (len(now) <= len(before) || strings.HasSuffix(now, "\uFFFD")) {
+		return nil, nil
+	}
+	t.context, t.read = t.read, len(t.tokens)
+	if len(now) <= len(before) {
+		return nil, nil
+	}
+	return t.say([]byte(now[len(before):])), nil
+}
+
+// finish returns the text that the end of the response has brought beyond its pieces.
+func (t *transcript) finish(ctx context.Context, reply *protocol.TurnReply) ([]byte, error) {
+	if !t.begun && reply.Text == "" && len(reply.Tokens) > 0 {
+		t.gateway.textless.Store(true)
+		t.reading = true
+	}
+	if t.reading {
+		if n := len(t.tokens); len(reply.Tokens) > n {
+			t.tokens = append(t.tokens, reply.Tokens[n:]...)
+		}
+		return t.readOn(ctx, true)
+	}
+	if rest, ok := strings.CutPrefix(reply.Text, string(t.text)); ok {
+		return t.say([]byte(rest)), nil
+	}
+	return t.say(t.cut), nil
+}

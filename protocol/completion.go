@@ -1,0 +1,93 @@
+package protocol
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// RolloutHeader names the rollout of a request under /v1; its value is a claim's id.
+const RolloutHeader = "X-Headway-Rollout"
+
+// CodeContextExceeded (400) is what a prompt over the model's context is refused with under /v1:
+// agents look for this word to shorten their history.
+const CodeContextExceeded Code = "context_length_exceeded"
+
+// ContextExceeded refuses a prompt that leaves no room for a response.
+func ContextExceeded(prompt, context int) *Refusal {
+	return Refuse(CodeContextExceeded, "This model's maximum context length is %d tokens, and the prompt has %d: nothing can be sampled after it. Shorten the history, or end the rollout", context, prompt).
+		With("context_tokens_max", context).With("prompt_tokens", prompt).With("field", "messages")
+}
+
+// CompletionError is how a refusal looks under /v1: what clients of OpenAI's API read, with code
+// and detail as everywhere.
+type CompletionError struct {
+	Message string `json:"message"`
+	// Type is OpenAI's word for the kind of error, Param the field that is at fault, nil for none.
+	Type   string         `json:"type"`
+	Param  *string        `json:"param"`
+	Code   Code           `json:"code"`
+	Detail map[string]any `json:"detail,omitempty"`
+}
+
+// CompletionErrorOf returns the form of a refusal under /v1. The field at fault is the detail's "field".
+func CompletionErrorOf(r *Refusal) CompletionError {
+	e := CompletionError{Message: r.Message, Type: completionErrorType(r.Code.Status()), Code: r.Code, Detail: r.Detail}
+	if field, ok := r.Detail["field"].(string); ok {
+		e.Param = &field
+	}
+	return e
+}
+
+func completionErrorType(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return "authentication_error"
+	case status == http.StatusForbidden:
+		return "permission_error"
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case status >= http.StatusInternalServerError:
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
+// CompletionErrorText is the body of a refused request under /v1.
+func CompletionErrorText(r *Refusal) []byte {
+	body := struct {
+		Error CompletionError `json:"error"`
+	}{CompletionErrorOf(r)}
+	text, err := json.Marshal(body)
+	if err != nil { // a detail that is no JSON
+		body.Error.Detail = nil
+		text, _ = json.Marshal(body)
+	}
+	return text
+}
+
+// WriteCompletionError answers a request under /v1 with a refusal. Clients of OpenAI's API are
+// told whether trying again helps: by themselves they would repeat a conflict, too.
+func WriteCompletionError(w http.ResponseWriter, r *Refusal) {
+	after := 0
+	switch r.Code {
+	case CodeBusy:
+		after = 1
+	case CodeUnavailable:
+		after = 2
+	case CodeDiskFull:
+		after = 10
+	}
+	header := w.Header()
+	header.Set("X-Should-Retry", strconv.FormatBool(after > 0))
+	if after > 0 {
+		header.Set("Retry-After", strconv.Itoa(after))
+	}
+	text := append(CompletionErrorText(r), '\n')
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(r.Code.Status())
+	_, _ = w.Write(text) // a client that has left reads nothing
+}
