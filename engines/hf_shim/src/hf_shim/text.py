@@ -1,0 +1,104 @@
+"""Tokens as text: chats rendered, responses read as they grow, stop strings found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .errors import Refusal
+
+#: What a decoder writes where the bytes of a character are not complete.
+INCOMPLETE = "�"
+
+
+class Tokenizer:
+    """A checkpoint's own tokenizer and chat template."""
+
+    def __init__(self, directory: Path) -> None:
+        from transformers import AutoTokenizer  # takes seconds
+
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
+        except (OSError, ValueError) as problem:
+            raise Refusal(f"the tokenizer in {directory} cannot be read: {problem}") from None
+        self._backend = self._tokenizer.backend_tokenizer
+        self.end = self._tokenizer.eos_token_id
+
+    @property
+    def template(self) -> str | None:
+        """The chat template; None without one."""
+        return self._tokenizer.chat_template
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The tokens of a text, with those that stand for its beginning and end where special is set."""
+        return self._backend.encode(text, add_special_tokens=special).ids
+
+    def decode(self, tokens: list[int], skip_special: bool = True) -> str:
+        """The text of tokens."""
+        return self._backend.decode(tokens, skip_special_tokens=skip_special)
+
+    def texts(self, tokens: list[int]) -> list[str]:
+        """The vocabulary's own words for tokens."""
+        return [self._backend.id_to_token(t) or "" for t in tokens]
+
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generation: bool, more: dict[str, Any]
+    ) -> list[int]:
+        """The tokens of a chat."""
+        if not self.template:
+            raise Refusal("this model has no chat template: send a prompt")
+        try:
+            text = self._tokenizer.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=generation, **more
+            )
+        except Exception as problem:  # a template is a program of the model's author
+            raise Refusal(f"the chat template refuses these messages: {problem}") from None
+        return self.encode(text)
+
+
+class Tail:
+    """The text of a response as it grows: what will not change any more, up to a stop string."""
+
+    def __init__(self, tokenizer: Tokenizer | None, stops: list[str], skip_special: bool, trim: bool) -> None:
+        self._tokenizer, self._stops, self._skip, self._trim = tokenizer, stops, skip_special, trim
+        self.text = ""
+        #: The stop string that was found.
+        self.stop: str | None = None
+        self._pending: list[int] = []  # tokens whose text stands at the end and gives the next its context
+        self._known = ""  # their text, of which all is in self.text
+        self._settled = 0
+
+    def add(self, token: int) -> None:
+        """Takes a token in. A character whose bytes are incomplete waits for the rest."""
+        if self._tokenizer is None:
+            return
+        self._pending.append(token)
+        text = self._tokenizer.decode(self._pending, self._skip)
+        if text.endswith(INCOMPLETE) and len(self._pending) - self._settled < 8:  # noqa: PLR2004: no character is longer
+            return
+        before = len(self.text)
+        self.text += text[len(self._known) :]
+        # The last token stays, as how a token is written may depend on the one before it.
+        self._pending = self._pending[self._settled :] if self._settled else self._pending
+        self._settled = len(self._pending)
+        self._known = self._tokenizer.decode(self._pending, self._skip)
+        self._find(before)
+
+    def _find(self, before: int) -> None:
+        for stop in self._stops:
+            at = self.text.find(stop, max(0, before - len(stop) + 1))
+            if at >= 0:
+                self.stop = stop
+                self.text = self.text[: at if self._trim else at + len(stop)]
+                return
+
+    @property
+    def shown(self) -> int:
+        """How much of the text may be shown: the rest could become a stop string, which is cut off."""
+        held = 0
+        for stop in self._stops if self._trim and self.stop is None else ():
+            for n in range(min(len(stop) - 1, len(self.text)), held, -1):
+                if self.text.endswith(stop[:n]):
+                    held = n
+                    break
+        return len(self.text) - held
