@@ -22,7 +22,7 @@ type Dialect interface {
 	Decoder(r Request, caps *Capabilities) Decoder
 	// Abort stops a response by the id of its request, beside closing its connection. It may
 	// return before the server has stopped.
-	Abort(ctx context.Context, s *Server, id string) error
+	Abort(ctx context.Context, s *Server, id string, caps *Capabilities) error
 	// Pause keeps the server from sampling until Resume, for the update that comes next; what it has
 	// under way goes on after Resume, with its cache unless the update flushes it. When it returns
 	// nil no token is sampled any more. Both may be repeated.
@@ -87,6 +87,9 @@ type Capabilities struct {
 	Template bool
 	// Score: it returns log-probs of given tokens.
 	Score bool
+	// Unmarked: its streams have no end mark ([DONE]). A response is whole with the event that sets
+	// Delta.Finish, and nothing is read after it.
+	Unmarked bool
 	// Paths are those that it lists in its own description, nil where it has none.
 	Paths map[string]bool
 	// Missing is what it lacks, with what to start it with.
@@ -145,7 +148,9 @@ type Delta struct {
 	// Finish is empty until the response has ended.
 	Finish Finish
 	// Spans cover tokens of this response (from the request's first sampled one on) where the
-	// server says so: half-open, in order, perhaps only at the end.
+	// server says so: half-open, in order, perhaps only at the end. An event's spans go on where the
+	// last one's ended, or begin again and cover everything so far. They may count from the first
+	// token of the request's prompt instead, as the server does.
 	Spans []Span
 }
 

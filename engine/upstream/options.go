@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -119,17 +118,3 @@ func (o Options) Validate() error {
 	}
 	return nil
 }
-
-// Errors that callers tell apart.
-var (
-	// ErrClosed is wrapped by what generations end with when the engine is closed under them.
-	ErrClosed = errors.New("the engine is closed")
-	// ErrLied is wrapped by the error of a response that cannot be: tokens outside the vocabulary,
-	// missing log-probs, more tokens than were asked for, versions that nobody knows.
-	ErrLied = errors.New("the server's answer cannot be")
-	// ErrRefused is wrapped by the error of a request that the server will not answer, however
-	// often it is asked.
-	ErrRefused = errors.New("the server refuses the request")
-	// ErrLacking is wrapped by the error of a server that lacks what a run cannot do without.
-	ErrLacking = errors.New("the server lacks what is needed")
-)

@@ -1,0 +1,249 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// Engine is a server as a [live.Engine]. Load and Switch come before the first Generate, whatever
+// the road: they ask the server what it can and make its weights known.
+type Engine struct {
+	opt   Options
+	nonce string
+	born  time.Time // the zero of the engine's clock
+	// life ends with Close; background goroutines end with it and are counted in group.
+	life  context.Context
+	end   context.CancelFunc
+	group sync.WaitGroup
+
+	// switching has room for the one Load or Switch that is under way.
+	switching chan struct{}
+	loaded    loaded       // belongs to who is in switching
+	score     fingerprint  // of the weights that are served, the same
+	owed      atomic.Bool  // a pause that no resume has ended yet
+	resuming  atomic.Bool  // a goroutine tries to
+	calls     atomic.Int64 // numbers calls at the server
+	arrivedAt atomic.Int64 // when a token arrived last, on the engine's clock
+	openedAt  atomic.Int64 // when streams could flow again last, the same
+	gate      atomic.Pointer[gate]
+	deaf      atomic.Bool // an abort by id has not ended a stream in time
+
+	counts counts
+
+	mu sync.Mutex
+	// changed is closed, and another put into its place, whenever something below changes.
+	changed chan struct{}
+	caps    *Capabilities // nil before the first probe and after a loss
+	served  loop.Version  // loop.NoVersion for unknown
+	labels  map[string]loop.Version
+	// labelled: the server says itself what it serves.
+	labelled bool
+	// held: a switch is under way. down: the server is gone. why: what made the weights unknown,
+	// nil before the first switch.
+	held     bool
+	down     error
+	why      error
+	closed   bool
+	claimed  int
+	streams  map[*stream]struct{}
+	checking *checkup
+}
+
+// loaded is a version that can be switched to.
+type loaded struct {
+	version loop.Version
+	dir     string // as this process sees it; empty on RoadNone
+}
+
+// counts are what a Status sums up.
+type counts struct {
+	tokens, retries, cuts, losses, disagreements, named atomic.Int64
+}
+
+var _ live.Engine = (*Engine)(nil)
+
+// New returns an engine that has asked its server nothing yet. Close stops it.
+func New(o Options) (*Engine, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		opt: o.withDefaults(), nonce: newNonce(), born: time.Now(),
+		switching: make(chan struct{}, 1), changed: make(chan struct{}),
+		loaded: loaded{version: loop.NoVersion}, served: loop.NoVersion,
+		labels: map[string]loop.Version{}, streams: map[*stream]struct{}{},
+	}
+	e.life, e.end = context.WithCancel(context.Background())
+	return e, nil
+}
+
+// Name implements [live.Engine].
+func (e *Engine) Name() string { return e.opt.Name }
+
+// Slots implements [live.Engine].
+func (e *Engine) Slots() int { return e.opt.Slots }
+
+// now is the time on the engine's clock, in nanoseconds.
+func (e *Engine) now() int64 { return int64(time.Since(e.born)) }
+
+// fail names the engine in an error.
+func (e *Engine) fail(format string, args ...any) error {
+	return fmt.Errorf("engine %s: %w", e.opt.Name, fmt.Errorf(format, args...))
+}
+
+// notify wakes who waits for a change; e.mu must be held.
+func (e *Engine) notify() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// spawn runs f beside, until Close at the latest; false if that has been called.
+func (e *Engine) spawn(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.group.Go(f)
+	return true
+}
+
+// Probe asks the server anew what it can.
+func (e *Engine) Probe(ctx context.Context) (Capabilities, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	caps, err := e.opt.Dialect.Probe(ctx, e.opt.Server)
+	if err != nil {
+		return Capabilities{}, e.fail("asking %s what it can: %w", e.opt.Server.URL(), err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.caps = &caps
+	e.deaf.Store(false)
+	return caps, nil
+}
+
+// Capabilities returns what the server was last found to do, and false before it was asked and
+// after it was lost.
+func (e *Engine) Capabilities() (Capabilities, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.caps == nil {
+		return Capabilities{}, false
+	}
+	return *e.caps, true
+}
+
+// Busy is how busy the server says it is.
+func (e *Engine) Busy(ctx context.Context) (Load, error) {
+	caps, err := e.ready(ctx)
+	if err != nil {
+		return Load{}, err
+	}
+	return e.opt.Dialect.Load(ctx, e.opt.Server, caps)
+}
+
+// ready returns the capabilities, which are asked for if they are unknown.
+func (e *Engine) ready(ctx context.Context) (*Capabilities, error) {
+	e.mu.Lock()
+	caps := e.caps
+	e.mu.Unlock()
+	if caps != nil {
+		return caps, nil
+	}
+	found, err := e.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+// Status says how an engine is doing.
+type Status struct {
+	// State is new (no switch yet), serving, switching, unknown (a switch failed), down or closed;
+	// Cause says why for the last three.
+	State string
+	Cause string
+	// Version is what it serves, loop.NoVersion for unknown; Software as its server states it.
+	Version  loop.Version
+	Software string
+	// Cache is what becomes of old keys and values in truth: CacheSalt where the server can salt.
+	Cache string
+	// Running counts responses under way; Tokens those that were sampled here, Retries the calls
+	// that went on with a broken response, Cuts those that went on after a switch, Losses the times
+	// that the server was lost.
+	Running                       int
+	Tokens, Retries, Cuts, Losses int64
+	// Disagreements counts tokens of which the server named another version than the barrier of
+	// the switches would have; the server's word was taken. Named counts those of which it named
+	// one at all.
+	Disagreements, Named int64
+}
+
+// Status returns the engine's present state.
+func (e *Engine) Status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := Status{
+		State: "serving", Version: e.served, Running: len(e.streams), Cache: e.opt.Cache,
+		Tokens: e.counts.tokens.Load(), Retries: e.counts.retries.Load(), Cuts: e.counts.cuts.Load(), Losses: e.counts.losses.Load(),
+		Disagreements: e.counts.disagreements.Load(), Named: e.counts.named.Load(),
+	}
+	if e.caps != nil {
+		s.Software, s.Cache = e.caps.Software, e.cache(e.caps)
+	}
+	switch {
+	case e.closed:
+		s.State, s.Cause = "closed", ErrClosed.Error()
+	case e.held:
+		s.State = "switching"
+	case e.down != nil:
+		s.State, s.Cause = "down", e.down.Error()
+	case e.served == loop.NoVersion && e.why != nil:
+		s.State, s.Cause = "unknown", e.why.Error()
+	case e.served == loop.NoVersion:
+		s.State = "new"
+	}
+	return s
+}
+
+// cache is how old keys and values are treated by what the server can: where it cannot salt, its
+// cache of prefixes is dropped, so that nothing new is computed from what is old.
+func (e *Engine) cache(caps *Capabilities) string {
+	if e.opt.Cache != CacheSalt || caps.Salt {
+		return e.opt.Cache
+	}
+	if caps.Flush {
+		return CacheFlush
+	}
+	return CacheKeep
+}
+
+// Close implements [live.Engine]. It may be called more than once.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	first := !e.closed
+	e.closed = true
+	for s := range e.streams {
+		s.stop(haltClosed)
+	}
+	e.notify()
+	e.mu.Unlock()
+	e.end()
+	e.group.Wait()
+	if !first {
+		return nil
+	}
+	var err error
+	if restarter, ok := e.opt.Dialect.(Restarter); ok && e.opt.Road == RoadRestart {
+		err = restarter.Stop()
+	}
+	e.opt.Server.Close()
+	return err
+}

@@ -1,0 +1,37 @@
+package upstream
+
+import "errors"
+
+// Errors that callers tell apart.
+var (
+	// ErrClosed is wrapped by what generations end with when the engine is closed under them.
+	ErrClosed = errors.New("the engine is closed")
+	// ErrLied is wrapped by the error of a response that cannot be: tokens outside the vocabulary,
+	// missing log-probs, more tokens than were asked for, versions that nobody knows.
+	ErrLied = errors.New("the server's answer cannot be")
+	// ErrRefused is wrapped by the error of a request that the server will not answer, however
+	// often it is asked.
+	ErrRefused = errors.New("the server refuses the request")
+	// ErrLacking is wrapped by the error of a server that lacks what a run cannot do without.
+	ErrLacking = errors.New("the server lacks what is needed")
+	// errUnknownLabel is wrapped by the error of tokens that weights have sampled of which nobody here knows.
+	errUnknownLabel = errors.New("it was sampled by weights that were not put there from here")
+)
+
+// halt is why a stream is ended from this side.
+type halt struct{ why string }
+
+func (h *halt) Error() string { return h.why }
+
+// Reasons to end a stream. haltInterrupt, haltPruned: the caller wants no more of it. haltCut: for
+// a switch; it goes on afterwards. haltUnknown: the weights are unknown; it waits for known ones.
+// haltDown: the server is gone. haltSilent: it brings nothing. haltClosed: the engine is closed.
+var (
+	haltInterrupt = &halt{"it was interrupted"}
+	haltPruned    = &halt{"it was stopped by its check"}
+	haltCut       = &halt{"it was cut off for a switch of weights"}
+	haltUnknown   = &halt{"it was cut off because the server's weights are unknown"}
+	haltDown      = &halt{"it was cut off because the server is down"}
+	haltSilent    = &halt{"it brought no token for too long"}
+	haltClosed    = &halt{"the engine was closed"}
+)

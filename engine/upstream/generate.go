@@ -1,0 +1,127 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+)
+
+// Calls that bring nothing are made again a few times, after pauses that grow.
+const (
+	fruitlessMax = 3
+	pauseFirst   = 250 * time.Millisecond
+	pauseMost    = 5 * time.Second
+)
+
+// Generate implements [live.Engine]. A response that breaks off goes on at the same server with
+// the tokens so far, as long as that answers and makes progress; else what there is stands beside
+// an error that wraps [live.ErrEngineDown]. Through a switch it waits, or goes on under the new
+// weights. A response that the server lies about is an error that wraps [ErrLied], one that it will
+// not answer one that wraps [ErrRefused]: neither is tried again. MaxTokens are cut to what the
+// server's context leaves.
+func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+	r, err := e.newResponse(req)
+	if err != nil {
+		return live.Generation{}, err
+	}
+	if err := e.claim(req.Rollout); err != nil {
+		return live.Generation{}, err
+	}
+	defer e.release()
+	err = e.sample(ctx, r)
+	if errors.Is(err, haltInterrupt) {
+		r.interrupted, err = true, nil
+	}
+	return r.generation(), err
+}
+
+// sample makes calls until the response is complete, or nothing helps.
+func (e *Engine) sample(ctx context.Context, r *response) error {
+	var t trouble
+	for {
+		if len(r.tokens) >= r.max { // the prefix reaches the end of the context
+			r.truncated = true
+			return nil
+		}
+		before := len(r.tokens)
+		err := e.attempt(ctx, r)
+		var b *broken
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, haltCut), errors.Is(err, haltUnknown):
+			e.counts.cuts.Add(1)
+			continue
+		case errors.Is(err, haltDown):
+			continue // entering again says why
+		case errors.Is(err, haltClosed):
+			return e.fail("%w", ErrClosed)
+		case errors.As(err, &b):
+			if len(r.tokens) > before {
+				t = trouble{}
+			}
+			if err := e.recover(ctx, r, b, &t); err != nil {
+				return err
+			}
+			e.counts.retries.Add(1)
+		case errors.Is(err, haltInterrupt), errors.Is(err, ctx.Err()):
+			return err
+		default:
+			return e.named(r, err)
+		}
+	}
+}
+
+// named says whose response an error is about, once.
+func (e *Engine) named(r *response, err error) error {
+	if errors.Is(err, live.ErrEngineDown) || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return e.fail("rollout %v, turn %d: %w", r.req.Rollout, r.req.Turn, err)
+}
+
+// trouble is what a response has gone through since it made progress last.
+type trouble struct {
+	fruitless int   // calls that brought nothing, a silent one as two
+	since     int64 // the first of them, on the engine's clock
+}
+
+// recover decides whether a broken response is tried again at this server, and waits before it is.
+func (e *Engine) recover(ctx context.Context, r *response, b *broken, t *trouble) error {
+	if t.fruitless == 0 {
+		t.since = e.now()
+	}
+	t.fruitless++
+	if b.silent {
+		t.fruitless++
+	}
+	if e.holding() { // a server that takes new weights may well break off: the switch judges it
+		return nil
+	}
+	if err := e.checkUp(ctx, b); err != nil {
+		return err
+	}
+	if t.fruitless > fruitlessMax {
+		err := fmt.Errorf("calls in a row brought nothing, the last: %w", b)
+		if e.arrivedAt.Load() > t.since { // others go on: it is about this response
+			return e.named(r, err)
+		}
+		return e.lose(err)
+	}
+	pause := min(pauseFirst<<(t.fruitless-1), pauseMost)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-r.req.Interrupt:
+		return haltInterrupt
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.life.Done():
+		return e.fail("%w", ErrClosed)
+	}
+}

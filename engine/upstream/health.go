@@ -1,0 +1,127 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Health asks the server whether it is well: by /health, or by the list of its models where it has
+// no such path. Nil is a yes.
+func (s *Server) Health(ctx context.Context) error {
+	err := s.Call(ctx, http.MethodGet, "/health", nil, nil)
+	if status := StatusOf(err); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+		return s.Call(ctx, http.MethodGet, "/v1/models", nil, nil)
+	}
+	return err
+}
+
+// checkup is a look at the server that several responses wait for at once.
+type checkup struct {
+	done chan struct{}
+	err  error // before done is closed
+}
+
+// checkUp looks whether the server is well and still serves what it should, after a call has
+// broken off. An error says that it is lost, or that ctx has ended.
+func (e *Engine) checkUp(ctx context.Context, b *broken) error {
+	c := e.checkupFor(b)
+	if c == nil {
+		return e.fail("%w", ErrClosed)
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// checkupFor joins the checkup under way, or begins one; nil if the engine is closed.
+func (e *Engine) checkupFor(b *broken) *checkup {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.checking == nil && !e.closed {
+		c := &checkup{done: make(chan struct{})}
+		e.checking = c
+		e.group.Go(func() { e.look(c, b) })
+	}
+	return e.checking
+}
+
+// look is one checkup.
+func (e *Engine) look(c *checkup, b *broken) {
+	ctx, cancel := context.WithTimeout(e.life, probeLimit)
+	defer cancel()
+	err := e.opt.Server.Health(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w, and to the question whether it is well: %w", b, err)
+	} else {
+		err = e.sameWeights(ctx, b.transport)
+	}
+	switch {
+	case e.life.Err() != nil:
+		c.err = e.fail("%w", ErrClosed)
+	case err != nil && !e.holding():
+		c.err = e.lose(err)
+	}
+	e.mu.Lock()
+	e.checking = nil
+	e.mu.Unlock()
+	close(c.done)
+}
+
+// errRestarted is wrapped by the error of a server that does not serve what was put there.
+var errRestarted = errors.New("it was started again, or somebody else has changed its weights")
+
+// sameWeights asks whether the server still serves weights that were put there from here. One that
+// does not say is believed, unless its connections have broken off: it may have been started again.
+func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
+	if e.opt.Road == RoadNone || e.opt.Road == RoadRestart {
+		return nil
+	}
+	e.mu.Lock()
+	caps, labelled := e.caps, e.labelled
+	e.mu.Unlock()
+	switch {
+	case caps == nil:
+		return nil // lost meanwhile, and entering says so
+	case !labelled && transport:
+		return fmt.Errorf("%w, for all that is known: its connections broke off, and it does not say what it serves", errRestarted)
+	case !labelled:
+		return nil
+	}
+	label, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps)
+	if err != nil {
+		return fmt.Errorf("asking what it serves: %w", err)
+	}
+	if _, ok := e.versionOf(label); !ok {
+		return fmt.Errorf("%w: it says that it serves %q", errRestarted, label)
+	}
+	return nil
+}
+
+// recognise makes sure that who answers on a new connection is the server whose weights are known:
+// one that was started again has closed all that there were. Servers that name the version of every
+// token need not be asked.
+func (e *Engine) recognise(ctx context.Context) error {
+	e.mu.Lock()
+	known := e.held || !e.labelled || e.caps == nil || e.caps.VersionSpans || e.served == loop.NoVersion
+	e.mu.Unlock()
+	if known {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	err := e.sameWeights(ctx, false)
+	if errors.Is(err, errRestarted) {
+		return e.lose(err)
+	}
+	if err != nil {
+		return &broken{cause: err, transport: true}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// logprobMissing stands for a log-prob that a server does not have.
+const logprobMissing = -9999
+
+// response is what there is of a response, over all the calls that it takes.
+type response struct {
+	req      live.GenerateRequest
+	sampling live.Sampling
+	max      int // tokens of the response, MaxTokens or what the context leaves
+
+	tokens   []int32
+	logprobs []float32
+	versions []loop.Version
+	text     []byte
+	// textless: the prefix has tokens and no text, so the whole has none.
+	textless                       bool
+	derived                        bool
+	truncated, interrupted, pruned bool
+	begun                          bool // FirstToken has been called, or is not to be
+
+	// What follows is of the present call.
+	base int // tokens before it
+	// sampled counts the call's tokens, those after a stop by Check included.
+	sampled int
+	finish  Finish
+	spans   []Span
+	// tail is what the event brought that ends the response: it counts with the stream's regular end.
+	tail        Delta
+	tailVersion loop.Version
+	textBase    int  // bytes of text before the call
+	told        bool // OnTokens has been told of tokens of this call
+}
+
+// newResponse checks a request and returns the response to be.
+func (e *Engine) newResponse(req live.GenerateRequest) (*response, error) {
+	caps, ok := e.Capabilities()
+	if !ok {
+		caps = Capabilities{} // tryEnter says why
+	}
+	r := &response{req: req, max: req.MaxTokens, sampling: *e.opt.Sampling, begun: req.FirstToken == nil || len(req.Prefix.Tokens) > 0}
+	if req.Sampling != nil {
+		r.sampling = *req.Sampling
+	}
+	p := req.Prefix
+	n := len(p.Tokens)
+	if len(req.Prompt) == 0 {
+		return nil, e.fail("rollout %v has no prompt: want at least one token", req.Rollout)
+	}
+	if n != len(p.Logprobs) || n != len(p.Versions) || req.MaxTokens < 1 || n >= req.MaxTokens {
+		return nil, e.fail("rollout %v goes on from %d tokens, %d log-probs and %d versions up to %d tokens, want equal numbers below the last, and that at least 1",
+			req.Rollout, n, len(p.Logprobs), len(p.Versions), req.MaxTokens)
+	}
+	if err := e.checkBefore(req, e.vocabulary(&caps)); err != nil {
+		return nil, err
+	}
+	if caps.Context > 0 {
+		room := caps.Context - len(req.Prompt)
+		if room < 1 {
+			return nil, e.fail("%w: rollout %v has a prompt of %d tokens, the server's context holds %d: shorten the prompt or start the server with a longer context",
+				ErrRefused, req.Rollout, len(req.Prompt), caps.Context)
+		}
+		r.max = min(r.max, max(room, n))
+	}
+	r.tokens = append(make([]int32, 0, n+tokensExpected), p.Tokens...)
+	r.logprobs = append(make([]float32, 0, n+tokensExpected), p.Logprobs...)
+	r.versions = append(make([]loop.Version, 0, n+tokensExpected), p.Versions...)
+	r.text, r.textless, r.derived = []byte(p.Text), n > 0 && p.Text == "", p.Derived
+	return r, nil
+}
+
+// tokensExpected is the room that a response begins with.
+const tokensExpected = 64
+
+// vocabulary is the number of token ids that there are, 0 for unknown.
+func (e *Engine) vocabulary(caps *Capabilities) int {
+	if e.opt.Vocabulary > 0 {
+		return e.opt.Vocabulary
+	}
+	return caps.Vocabulary
+}
+
+// checkBefore refuses what cannot stand before what is to be sampled.
+func (e *Engine) checkBefore(req live.GenerateRequest, vocabulary int) error {
+	for _, part := range [...][]int32{req.Prompt, req.Prefix.Tokens} {
+		for i, token := range part {
+			if token < 0 || vocabulary > 0 && int(token) >= vocabulary {
+				return e.fail("rollout %v has the token %d before what is to be sampled, at %d; the vocabulary has %d", req.Rollout, token, i, vocabulary)
+			}
+		}
+	}
+	for i, version := range req.Prefix.Versions {
+		if version < 0 {
+			return e.fail("rollout %v cannot go on from token %d of version %d: nobody knows what sampled it", req.Rollout, i, version)
+		}
+	}
+	return nil
+}
+
+// begin makes ready for the next call.
+func (r *response) begin() {
+	r.base, r.textBase, r.sampled, r.finish, r.told = len(r.tokens), len(r.text), 0, "", false
+	r.spans = r.spans[:0]
+	r.tail.reset()
+}
+
+// reset empties a delta and keeps its room.
+func (d *Delta) reset() {
+	d.Tokens, d.Logprobs, d.Text, d.Finish, d.Spans = d.Tokens[:0], d.Logprobs[:0], "", "", d.Spans[:0]
+}
+
+// take adds what an event has brought, as sampled by version.
+func (r *response) take(d *Delta, version loop.Version, vocabulary int) error {
+	if err := r.judge(d, vocabulary); err != nil {
+		return fmt.Errorf("%w: %w", ErrLied, err)
+	}
+	r.sampled += len(d.Tokens)
+	r.spans = addSpans(r.spans, d.Spans)
+	if d.Finish != "" {
+		r.finish = d.Finish
+	}
+	switch {
+	case r.pruned:
+		// What comes after the stop counts for nothing but the spans.
+	case r.finish == FinishStop, r.finish == FinishLength, len(r.tokens)+len(d.Tokens) >= r.max:
+		r.tail.Tokens = append(r.tail.Tokens, d.Tokens...)
+		r.tail.Logprobs = append(r.tail.Logprobs, d.Logprobs...)
+		r.tail.Text += d.Text
+		if len(d.Tokens) > 0 {
+			r.tailVersion = version
+		}
+	default:
+		r.add(d, version, false)
+	}
+	return nil
+}
+
+// judge refuses what no honest server says.
+func (r *response) judge(d *Delta, vocabulary int) error {
+	if len(d.Tokens) != len(d.Logprobs) {
+		return fmt.Errorf("%d tokens with %d log-probs", len(d.Tokens), len(d.Logprobs))
+	}
+	if asked := r.max - r.base; r.sampled+len(d.Tokens) > asked {
+		return fmt.Errorf("%d tokens where %d were asked for", r.sampled+len(d.Tokens), asked)
+	}
+	if r.finish != "" && (len(d.Tokens) > 0 || d.Finish != "" && d.Finish != r.finish) {
+		return fmt.Errorf("it goes on after its end by %s, with %d tokens and the end %q", r.finish, len(d.Tokens), d.Finish)
+	}
+	if d.Finish != "" && d.Finish != FinishStop && d.Finish != FinishLength && d.Finish != FinishAbort {
+		return fmt.Errorf("it ends by %q", d.Finish)
+	}
+	for i, token := range d.Tokens {
+		if token < 0 || vocabulary > 0 && int(token) >= vocabulary {
+			return fmt.Errorf("token %d of the call is %d, the vocabulary has %d", r.sampled+i, token, vocabulary)
+		}
+		if p := float64(d.Logprobs[i]); math.IsNaN(p) || p <= logprobMissing || p > 0 {
+			return fmt.Errorf("token %d of the call, %d, has no log-prob: it says %g", r.sampled+i, token, p)
+		}
+	}
+	return nil
+}
+
+// add records tokens up to where Check stops them. ends: the last of them completes the response.
+func (r *response) add(d *Delta, version loop.Version, ends bool) {
+	before := len(r.tokens)
+	text := d.Text
+	for i, token := range d.Tokens {
+		r.tokens = append(r.tokens, token)
+		r.logprobs = append(r.logprobs, d.Logprobs[i])
+		r.versions = append(r.versions, version)
+		if !r.begun {
+			r.begun = true
+			r.req.FirstToken(version)
+		}
+		completes := ends && i == len(d.Tokens)-1
+		if !completes && r.req.Check != nil && r.req.Check(r.tokens) {
+			r.pruned = true
+			if i < len(d.Tokens)-1 {
+				text = "" // it is of the tokens after the stop as well
+			}
+			break
+		}
+	}
+	r.text = append(r.text, text...)
+	if r.req.OnTokens != nil && (len(r.tokens) > before || text != "") {
+		r.told = true
+		r.req.OnTokens(live.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
+	}
+}
+
+// close ends the present call's part. regular: the stream came to its regular end. cut: it was cut
+// off from this side. The versions that the server names take the place of those by the barrier.
+func (r *response) close(e *Engine, regular, cut bool, prompt int) error {
+	if regular && (r.finish == FinishStop || r.finish == FinishLength) && !r.pruned {
+		r.truncated = r.finish == FinishLength
+		r.add(&r.tail, r.tailVersion, true)
+		r.truncated = r.truncated && !r.pruned
+	}
+	n := len(r.tokens) - r.base
+	if n == 0 {
+		return nil
+	}
+	named, err := r.named(e, cut || !regular, prompt)
+	switch {
+	case err != nil && (regular || errors.Is(err, errUnknownLabel)):
+		return fmt.Errorf("%w: %w", ErrLied, err)
+	case named == nil || err != nil:
+		r.derived = true
+		return nil
+	}
+	for i := range n {
+		if r.versions[r.base+i] != named[i] {
+			e.counts.disagreements.Add(1)
+		}
+		r.versions[r.base+i] = named[i]
+	}
+	e.counts.named.Add(int64(n))
+	return nil
+}
+
+// named are the versions that the server names, nil where it names none. The tokens that have
+// arrived and do not count, of a tail or after a stop, are among those that it names.
+func (r *response) named(e *Engine, cut bool, prompt int) ([]loop.Version, error) {
+	if len(r.spans) == 0 || !e.names() {
+		return nil, nil
+	}
+	return resolveSpans(r.spans, prompt, r.sampled, cut, e.versionOf)
+}
+
+// names reports whether the server's labels of versions were given from here.
+func (e *Engine) names() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.labelled
+}
+
+// undo takes back what the present call has brought.
+func (r *response) undo() {
+	r.tokens, r.logprobs, r.versions = r.tokens[:r.base], r.logprobs[:r.base], r.versions[:r.base]
+	r.text = r.text[:r.textBase]
+}
+
+// generation is the response as far as it has come.
+func (r *response) generation() live.Generation {
+	n := len(r.tokens)
+	g := live.Generation{
+		Tokens: r.tokens[:n:n], Logprobs: r.logprobs[:n:n], Versions: r.versions[:n:n],
+		Truncated: r.truncated, Interrupted: r.interrupted, Pruned: r.pruned, Derived: r.derived,
+	}
+	if !r.textless {
+		g.Text = string(r.text)
+	}
+	return g
+}

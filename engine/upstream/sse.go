@@ -1,0 +1,144 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Bounds of the events of a stream: a buffer's first size, and the longest event that is read.
+const (
+	eventBufferBytes = 8 << 10
+	eventBytesMax    = 64 << 20
+)
+
+// errEventTooLong is what an event beyond eventBytesMax ends a stream with.
+var errEventTooLong = fmt.Errorf("an event of the stream is longer than %d bytes", eventBytesMax)
+
+// EventReader reads server-sent events: their data, nothing else. Lines end with LF or CRLF. It
+// allocates only to grow its buffers.
+type EventReader struct {
+	from       io.Reader
+	buffer     []byte
+	begin, end int   // what is in the buffer and not read yet
+	err        error // of from, once what came before it has been read
+	data       []byte
+	strange    []byte // the beginning of the first line that belongs to no event
+}
+
+// NewEventReader returns a reader of the events in a reply's body.
+func NewEventReader(body io.Reader) *EventReader {
+	return &EventReader{from: body, buffer: make([]byte, eventBufferBytes)}
+}
+
+// Next returns the data of the next event that has any, its lines joined by LF. It is valid until
+// the next call. At the end it returns io.EOF, or io.ErrUnexpectedEOF where the stream breaks off
+// inside an event; where nothing in it was an event, an error that quotes it.
+func (r *EventReader) Next() ([]byte, error) {
+	r.data = r.data[:0]
+	some := false
+	for {
+		line, err := r.line()
+		if err != nil {
+			return nil, r.ended(err, some || len(line) > 0)
+		}
+		if len(line) == 0 {
+			if len(r.data) > 0 {
+				return r.data, nil
+			}
+			some = false
+			continue
+		}
+		value, ok := bytes.CutPrefix(line, []byte("data:"))
+		if !ok {
+			if err := r.other(line); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if len(value) > 0 && value[0] == ' ' {
+			value = value[1:]
+		}
+		if some {
+			r.data = append(r.data, '\n')
+		}
+		r.data = append(r.data, value...)
+		some = true
+		if len(r.data) > eventBytesMax {
+			return nil, errEventTooLong
+		}
+	}
+}
+
+// other looks at a line that is not data. llama-server calls a field error that others put into data.
+func (r *EventReader) other(line []byte) error {
+	if value, ok := bytes.CutPrefix(line, []byte("error:")); ok {
+		return fmt.Errorf("the stream says: %.200s", bytes.TrimSpace(value))
+	}
+	name, _, _ := bytes.Cut(line, []byte(":"))
+	switch string(name) {
+	case "", "event", "id", "retry", "data":
+		return nil
+	}
+	if r.strange == nil {
+		r.strange = append([]byte{}, line[:min(len(line), 200)]...)
+	}
+	return nil
+}
+
+// ended makes the error of a stream that ended, inside an event or between two.
+func (r *EventReader) ended(err error, inside bool) error {
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case r.strange != nil:
+		return fmt.Errorf("the reply is no stream of events, it says %.200q: %w", r.strange, io.ErrUnexpectedEOF)
+	case inside:
+		return io.ErrUnexpectedEOF
+	}
+	return io.EOF
+}
+
+// line returns the next line without its end, valid until the next call; at the end what is left
+// and the error.
+func (r *EventReader) line() ([]byte, error) {
+	searched := 0
+	for {
+		window := r.buffer[r.begin:r.end]
+		if at := bytes.IndexByte(window[searched:], '\n'); at >= 0 {
+			line := window[:searched+at]
+			r.begin += searched + at + 1
+			if n := len(line); n > 0 && line[n-1] == '\r' {
+				line = line[:n-1]
+			}
+			return line, nil
+		}
+		searched = len(window)
+		if r.err != nil {
+			r.begin = r.end
+			return window, r.err
+		}
+		if err := r.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill reads more into the buffer, which it makes longer if a line fills it.
+func (r *EventReader) fill() error {
+	if r.begin > 0 {
+		copy(r.buffer, r.buffer[r.begin:r.end])
+		r.begin, r.end = 0, r.end-r.begin
+	}
+	if r.end == len(r.buffer) {
+		if len(r.buffer) > eventBytesMax {
+			return errEventTooLong
+		}
+		r.buffer = append(r.buffer, make([]byte, len(r.buffer))...)
+	}
+	n, err := r.from.Read(r.buffer[r.end:])
+	r.end += n
+	r.err = err
+	return nil
+}

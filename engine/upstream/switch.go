@@ -1,0 +1,355 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// Limits of switches.
+const (
+	// resumeLimit bounds one try to resume, resumeTries those that a switch waits for; after them a
+	// goroutine goes on trying with pauses of resumePause.
+	resumeLimit = 30 * time.Second
+	resumeTries = 5
+	resumePause = 5 * time.Second
+	// quietRounds is how many times Options.Quiet a paused server may go on bringing tokens.
+	quietRounds = 100
+)
+
+// Load implements [live.Engine]: it makes the version's directory and checks it, so that a switch
+// has only to be asked for. Before the first one and after a loss it asks the server what it can.
+func (e *Engine) Load(ctx context.Context, version loop.Version) error {
+	if err := e.turn(ctx); err != nil {
+		return err
+	}
+	defer e.turnOver()
+	e.loaded = loaded{version: loop.NoVersion}
+	caps, err := e.ready(ctx)
+	if err != nil {
+		return e.gone(err)
+	}
+	if err := e.suffices(caps); err != nil {
+		return err
+	}
+	if e.opt.Road == RoadNone {
+		if version != 0 {
+			return e.fail("it cannot serve version %d: its weights are none, so it goes on with version 0", version)
+		}
+		e.loaded = loaded{version: version}
+		return nil
+	}
+	dir, err := e.opt.Views(ctx, version)
+	if err == nil {
+		err = checkView(dir, e.opt.Road == RoadLora)
+	}
+	if err != nil {
+		return e.fail("loading version %d: %w", version, err)
+	}
+	e.loaded = loaded{version, dir}
+	return nil
+}
+
+// gone adds that a server which does not answer is down.
+func (e *Engine) gone(err error) error {
+	if StatusOf(err) == 0 && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w: %w", live.ErrEngineDown, err)
+	}
+	return err
+}
+
+// turn waits until no other Load or Switch is under way; turnOver lets the next one.
+func (e *Engine) turn(ctx context.Context) error {
+	select {
+	case e.switching <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if e.life.Err() != nil {
+		e.turnOver()
+		return e.fail("%w", ErrClosed)
+	}
+	return nil
+}
+
+func (e *Engine) turnOver() { <-e.switching }
+
+// suffices refuses a server without which nothing can be trained.
+func (e *Engine) suffices(caps *Capabilities) error {
+	lack := func(what, flag string) error {
+		if flag != "" {
+			flag = "; start it with " + flag
+		}
+		return e.fail("%w: %s: %s%s", ErrLacking, e.opt.Server.URL(), what, flag)
+	}
+	for _, m := range caps.Missing {
+		if m.Fatal {
+			return lack(m.What, m.Flag)
+		}
+	}
+	if !caps.TokenIDs || !caps.Logprobs {
+		return lack("it does not return the ids and log-probs of the tokens that it samples, so nothing can be trained on them", "")
+	}
+	if caps.Vocabulary > 0 && e.opt.Vocabulary > 0 && caps.Vocabulary != e.opt.Vocabulary {
+		return e.fail("%s serves a model with %d token ids, the run's has %d: it is another model", e.opt.Server.URL(), caps.Vocabulary, e.opt.Vocabulary)
+	}
+	for road, can := range map[Road]bool{RoadDisk: caps.UpdateDisk, RoadLora: caps.UpdateLora} {
+		if e.opt.Road == road && !can {
+			what, flag := fmt.Sprintf("it takes no new weights by %s while it runs", road), ""
+			for _, m := range caps.Missing {
+				what, flag = what+"; "+m.What, m.Flag
+			}
+			return lack(what, flag)
+		}
+	}
+	return nil
+}
+
+// Switch implements [live.Engine]. Whether hold is asked for or not, nothing is sampled while the
+// weights change: where the server can pause, responses stand still and go on with the cache that
+// they have, else they are cut off and go on as a prefix. See the package's documentation for what
+// is exact. After an error the weights are unknown, unless nothing had been asked of the server
+// yet; the server is resumed, and calls wait for the next Switch.
+func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error {
+	if err := e.turn(ctx); err != nil {
+		return err
+	}
+	defer e.turnOver()
+	if e.loaded.version != version || version < 0 {
+		return e.fail("cannot switch to version %d, the loaded one is %d", version, e.loaded.version)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("it took longer than %v", e.opt.Update))
+	defer cancel()
+	stop := context.AfterFunc(e.life, cancel)
+	defer stop()
+	caps, err := e.ready(ctx)
+	if err != nil {
+		return e.gone(err)
+	}
+	e.hold()
+	defer e.unhold()
+	u := Update{Version: version, Label: Label(version), Cache: e.cache(caps), Lora: e.opt.Road == RoadLora}
+	if e.loaded.dir != "" {
+		u.Dir = e.opt.ServerPath(e.loaded.dir)
+	}
+	switch {
+	case e.opt.Road == RoadNone:
+		err = e.adopt(ctx, caps)
+	case e.opt.Road == RoadRestart:
+		err = e.restart(ctx, u)
+	case caps.Pause:
+		err = e.changePaused(ctx, u, caps)
+	default:
+		err = e.changeCut(ctx, u, caps)
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return e.fail("switching to version %d: %w", version, err)
+	}
+	return nil
+}
+
+// adopt makes what the server serves version 0. One that a process before this has left paused goes on.
+func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
+	if caps.Pause {
+		e.owed.Store(true)
+		if err := e.resume(ctx, caps); err != nil {
+			return err
+		}
+	}
+	label, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps)
+	if err != nil {
+		return fmt.Errorf("asking what it serves: %w", err)
+	}
+	e.serve(0, label, caps)
+	return nil
+}
+
+// changePaused switches a server that can pause. Its streams flow again only after the new weights
+// were verified: until then their readers stand at the gate.
+func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities) error {
+	e.owed.Store(true)
+	if err := e.opt.Dialect.Pause(ctx, e.opt.Server, u, caps); err != nil {
+		return errors.Join(fmt.Errorf("pausing: %w", err), e.resume(ctx, caps))
+	}
+	since := e.now()
+	label, err := e.install(ctx, u, caps)
+	if err == nil {
+		err = e.quiet(ctx, since)
+	}
+	if err != nil {
+		e.forget(err)
+		_ = e.cut(ctx, haltUnknown)
+		return errors.Join(err, e.resume(ctx, caps))
+	}
+	g := &gate{open: make(chan struct{})}
+	e.gate.Store(g)
+	defer func() {
+		e.gate.Store(nil)
+		close(g.open)
+	}()
+	e.serve(u.Version, label, caps)
+	if err = e.resume(ctx, caps); err == nil {
+		err = e.verify(ctx, caps)
+	}
+	if err != nil {
+		g.failed = true
+		e.forget(err)
+	}
+	return err
+}
+
+// changeCut switches a server that cannot pause: no response is under way meanwhile.
+func (e *Engine) changeCut(ctx context.Context, u Update, caps *Capabilities) error {
+	if err := e.cut(ctx, haltCut); err != nil {
+		return err
+	}
+	label, err := e.install(ctx, u, caps)
+	if err == nil {
+		err = e.verify(ctx, caps)
+	}
+	if err != nil {
+		e.forget(err)
+		return err
+	}
+	e.serve(u.Version, label, caps)
+	return nil
+}
+
+// restart switches a server that takes new weights only when it starts.
+func (e *Engine) restart(ctx context.Context, u Update) error {
+	if err := e.cut(ctx, haltCut); err != nil {
+		return err
+	}
+	restarter := e.opt.Dialect.(Restarter) // Validate has seen to it
+	if err := restarter.Restart(ctx, e.opt.Server, u); err != nil {
+		e.forget(err)
+		return err
+	}
+	caps, err := e.Probe(ctx)
+	if err == nil {
+		err = e.suffices(&caps)
+	}
+	label := ""
+	if err == nil {
+		label, err = e.labelOf(ctx, u, &caps)
+	}
+	if err == nil {
+		err = e.verify(ctx, &caps)
+	}
+	if err != nil {
+		e.forget(err)
+		return err
+	}
+	e.serve(u.Version, label, &caps)
+	return nil
+}
+
+// install updates the weights and returns the label by which the server calls them, empty where it
+// has none.
+func (e *Engine) install(ctx context.Context, u Update, caps *Capabilities) (string, error) {
+	e.mu.Lock()
+	e.labels[u.Label] = u.Version // the server may say it before the switch is over
+	e.mu.Unlock()
+	if err := e.opt.Dialect.Update(ctx, e.opt.Server, u, caps); err != nil {
+		return "", fmt.Errorf("updating: %w", err)
+	}
+	return e.labelOf(ctx, u, caps)
+}
+
+// labelOf asks the server what it serves, and refuses anything but the update.
+func (e *Engine) labelOf(ctx context.Context, u Update, caps *Capabilities) (string, error) {
+	label, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps)
+	if err != nil {
+		return "", fmt.Errorf("asking what it serves: %w", err)
+	}
+	if label != "" && label != u.Label {
+		return "", fmt.Errorf("after the update to %q it says that it serves %q", u.Label, label)
+	}
+	return label, nil
+}
+
+// quiet waits until no token has arrived for Options.Quiet, since the pause at least: what had been
+// sampled before it counts as received then. Where an update takes longer that costs nothing.
+func (e *Engine) quiet(ctx context.Context, since int64) error {
+	limit := e.now() + quietRounds*int64(e.opt.Quiet)
+	for {
+		now := e.now()
+		rest := max(e.arrivedAt.Load(), since) + int64(e.opt.Quiet) - now
+		if rest <= 0 {
+			return nil
+		}
+		if now > limit {
+			return fmt.Errorf("%w: it goes on sampling for %v after it said that it had paused", ErrLied, time.Duration(now-since))
+		}
+		timer := time.NewTimer(time.Duration(rest))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// resume ends the pause that is owed, whatever becomes of ctx: it tries a few times with pauses,
+// and then leaves it to a goroutine that does not give up before the engine is closed.
+func (e *Engine) resume(ctx context.Context, caps *Capabilities) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	for i := range resumeTries {
+		if err = e.tryResume(ctx, caps); err == nil || e.life.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(pauseFirst << i):
+		case <-e.life.Done():
+		}
+	}
+	e.opt.Logf("engine %s: it could not be resumed, and is tried again until it is: %v", e.opt.Name, err)
+	if e.resuming.CompareAndSwap(false, true) {
+		e.spawn(func() { e.keepResuming(caps) })
+	}
+	return fmt.Errorf("resuming: %w", err)
+}
+
+// keepResuming tries to end the pause that is owed until it is ended.
+func (e *Engine) keepResuming(caps *Capabilities) {
+	defer e.resuming.Store(false)
+	for e.owed.Load() {
+		select {
+		case <-time.After(resumePause):
+			e.resumeLate(caps)
+		case <-e.life.Done():
+			return
+		}
+	}
+}
+
+// resumeLate tries to end a pause that is still owed, unless a switch is under way, which will.
+func (e *Engine) resumeLate(caps *Capabilities) {
+	select {
+	case e.switching <- struct{}{}:
+		defer e.turnOver()
+		if e.owed.Load() {
+			_ = e.tryResume(e.life, caps)
+		}
+	default:
+	}
+}
+
+func (e *Engine) tryResume(ctx context.Context, caps *Capabilities) error {
+	ctx, cancel := context.WithTimeout(ctx, resumeLimit)
+	defer cancel()
+	err := e.opt.Dialect.Resume(ctx, e.opt.Server, caps)
+	if err == nil {
+		e.owed.Store(false)
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package upstream
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// templatesTokens is the default of TemplatesOptions.Tokens.
+const templatesTokens = 8 << 20
+
+// TemplatesOptions of a Templates.
+type TemplatesOptions struct {
+	// Engines are asked in this order; those that cannot are passed over, and so are those that do
+	// not answer. At least one.
+	Engines []*Engine
+	// Tokens bounds what is remembered, in tokens (of texts, in bytes); 0 means 8 Mi.
+	Tokens int
+}
+
+// Templates renders chats and reads tokens by the engines that can. It remembers what it was told:
+// the rollouts of a group begin with the same chat, and a turn's answer is read once. It is safe
+// for concurrent use.
+type Templates struct {
+	engines []*Engine
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]*list.Element
+	// order has entries, the latest used first; size adds up theirs.
+	order list.List
+	size  int
+	most  int
+}
+
+// remembered is one answer: tokens or a text.
+type remembered struct {
+	key    [sha256.Size]byte
+	tokens []int32
+	text   string
+}
+
+func (r *remembered) size() int { return len(r.tokens) + len(r.text) + sha256.Size }
+
+// NewTemplates asks nothing yet.
+func NewTemplates(o TemplatesOptions) (*Templates, error) {
+	if len(o.Engines) == 0 {
+		return nil, errors.New("upstream: templates need at least one engine")
+	}
+	if o.Tokens == 0 {
+		o.Tokens = templatesTokens
+	}
+	return &Templates{engines: slices.Clone(o.Engines), known: map[[sha256.Size]byte]*list.Element{}, most: o.Tokens}, nil
+}
+
+// Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with
+// generation the beginning of the assistant's next message stands at their end.
+func (t *Templates) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
+	kind := byte('r')
+	if generation {
+		kind = 'g'
+	}
+	got, err := t.ask(ctx, keyOf(kind, messages, tools), func(e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
+		got.tokens, err = how.Render(ctx, e.opt.Server, messages, tools, generation, caps)
+		return got, err
+	})
+	return slices.Clone(got.tokens), err
+}
+
+// Encode returns the tokens of a text as it is, without any that stand for its beginning.
+func (t *Templates) Encode(ctx context.Context, text string) ([]int32, error) {
+	got, err := t.ask(ctx, keyOf('e', []byte(text)), func(e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
+		got.tokens, err = how.Encode(ctx, e.opt.Server, text, caps)
+		return got, err
+	})
+	return slices.Clone(got.tokens), err
+}
+
+// Decode is the text of tokens without special ones.
+func (t *Templates) Decode(ctx context.Context, tokens []int32) (string, error) {
+	bytes := make([]byte, 0, 4*len(tokens))
+	for _, token := range tokens {
+		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(token))
+	}
+	got, err := t.ask(ctx, keyOf('d', bytes), func(e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
+		got.text, err = how.Decode(ctx, e.opt.Server, tokens, caps)
+		return got, err
+	})
+	return got.text, err
+}
+
+// keyOf hashes what is asked; the lengths keep its parts apart.
+func keyOf(kind byte, parts ...[]byte) (key [sha256.Size]byte) {
+	h := sha256.New()
+	h.Write([]byte{kind})
+	var length [8]byte
+	for _, part := range parts {
+		binary.LittleEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write(part)
+	}
+	h.Sum(key[:0])
+	return key
+}
+
+// ask returns what is remembered, or asks the first engine that can and answers.
+func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question func(*Engine, *Capabilities, Templater) (remembered, error)) (remembered, error) {
+	if got, ok := t.recall(key); ok {
+		return got, nil
+	}
+	var problems []error
+	for _, e := range t.engines {
+		how, ok := e.opt.Dialect.(Templater)
+		if !ok {
+			problems = append(problems, e.fail("a server of kind %s renders no chats", e.opt.Dialect.Kind()))
+			continue
+		}
+		caps, err := e.ready(ctx)
+		if err == nil && !caps.Template {
+			err = e.fail("%w: it renders no chats and reads no tokens", ErrLacking)
+		}
+		var got remembered
+		if err == nil {
+			got, err = question(e, caps, how)
+		}
+		if err == nil {
+			got.key = key
+			t.remember(got)
+			return got, nil
+		}
+		if status := StatusOf(err); ctx.Err() != nil || status >= 400 && status < 500 && status != 404 && status != 429 {
+			return remembered{}, err // the others would say the same
+		}
+		problems = append(problems, err)
+	}
+	return remembered{}, fmt.Errorf("no engine renders the chat or reads the tokens: %w", errors.Join(problems...))
+}
+
+func (t *Templates) recall(key [sha256.Size]byte) (remembered, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok := t.known[key]
+	if !ok {
+		return remembered{}, false
+	}
+	t.order.MoveToFront(at)
+	return *at.Value.(*remembered), true
+}
+
+// remember keeps an answer, and gives up those that were used longest ago where they are too many.
+func (t *Templates) remember(got remembered) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.known[got.key]; ok || got.size() > t.most/8 {
+		return
+	}
+	t.known[got.key] = t.order.PushFront(&got)
+	t.size += got.size()
+	for t.size > t.most {
+		oldest := t.order.Back()
+		old := t.order.Remove(oldest).(*remembered)
+		t.size -= old.size()
+		delete(t.known, old.key)
+	}
+}
