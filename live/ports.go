@@ -148,6 +148,9 @@ type Generation struct {
 	Text string
 	// Derived: at least one version was derived from when the engine switched, and not reported by it.
 	Derived bool
+	// Resumes are the places in Tokens at which the rollout went on after an interruption since the
+	// response before, those while its environment was at work first. The Sampler fills them in.
+	Resumes []ResumePoint
 }
 
 // Prefix returns what there is of an interrupted response, to go on from.
@@ -171,7 +174,14 @@ type SampleRequest struct {
 	// Sampling and OnTokens mean what they do in GenerateRequest.
 	Sampling *Sampling
 	OnTokens func(Delta)
+	// Dropped, if not nil, is closed when nobody wants the response any more. Sample returns
+	// ErrDropped soon after, wherever the rollout stands, and the rollout goes on as if it had
+	// never been asked. A response that is complete by then may be returned all the same.
+	Dropped <-chan struct{}
 }
+
+// ErrDropped is the error of a Sampler whose request was dropped.
+var ErrDropped = errors.New("live: the response was dropped")
 
 // Sampler is what an environment samples with: an engine's slot, bound to one
 // rollout. A call lasts until the response is complete or pruned, however often

@@ -70,6 +70,8 @@ type rollout struct {
 	generateErr           error
 	firstPosted           bool
 	sampledInEarlierTurns int
+	// told is how many of the resumes came with a response.
+	told int
 }
 
 func newRollout(ctx context.Context, task Task, clock func() int64, post func(completion)) *rollout {
@@ -154,14 +156,58 @@ func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, er
 	defer func() { p.sampleNS += p.clock() - began }()
 	r := GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
 	p.turn++
+	wanted := ctx
+	if req.Dropped != nil {
+		var cancel context.CancelFunc
+		wanted, cancel = context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-req.Dropped:
+				cancel()
+			case <-wanted.Done():
+			}
+		}()
+	}
 	for {
-		g, err := p.span(ctx, r, req.Final)
-		if err != nil || !g.Interrupted {
+		g, err := p.span(wanted, r, req.Final)
+		switch {
+		case err != nil && wanted.Err() != nil && ctx.Err() == nil:
+			p.drop()
+			return Generation{}, ErrDropped
+		case err != nil || !g.Interrupted:
+			g.Resumes = p.tell()
 			p.sampledInEarlierTurns += len(g.Tokens)
 			return g, err
 		}
 		r.Prefix = g.Prefix()
 	}
+}
+
+// drop makes as if the present turn had not been asked for. An interruption that waits for it is
+// answered: nothing of the rollout runs at an engine.
+func (p *rollout) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sampled, p.generateErr = p.sampledInEarlierTurns, nil
+	for i := range p.resumes {
+		p.resumes[i].sampled = min(p.resumes[i].sampled, p.sampled)
+	}
+	if p.state == rolloutRunning && p.asked && !p.unwanted {
+		p.park()
+	}
+}
+
+// tell returns the resumes that no response has come with yet, as places in the present one.
+func (p *rollout) tell() []ResumePoint {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []ResumePoint
+	for _, r := range p.resumes[p.told:] {
+		out = append(out, ResumePoint{int32(r.sampled - p.sampledInEarlierTurns), r.version})
+	}
+	p.told = len(p.resumes)
+	return out
 }
 
 // span generates in one slot, until the response is complete or interrupted. A
@@ -344,7 +390,7 @@ func (r *Runtime) play(p *rollout) {
 		return
 	}
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
-	s.place(p.resumes)
+	s.place(p.resumes, p.told)
 	if err := r.withRoom(p.ctx, func() error { return r.opt.Store.PutSample(s) }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted

@@ -34,7 +34,9 @@ type Sample struct {
 	// counts for nothing and is not kept.
 	Pruned bool
 	// Resumes are the places at which the rollout went on after an interruption, in
-	// their order. The runtime fills them in.
+	// their order. The runtime fills them in where they are nil. An environment that left
+	// responses out, or keeps them in another order, places those of its responses
+	// (Generation.Resumes) itself.
 	Resumes []ResumePoint
 	// Prompt, Response and Answer are readable renderings for sample files.
 	Prompt, Response, Answer string
@@ -150,8 +152,15 @@ func (s *Sample) versionsBefore(end int) (low, high loop.Version) {
 }
 
 // place notes where, in the sample's tokens, the rollout was resumed: sampled
-// holds, for each resume, how many tokens the policy had sampled by then.
-func (s *Sample) place(resumes []resume) {
+// holds, for each resume, how many tokens the policy had sampled by then. The first told of
+// them came with responses, whose environment may have placed them.
+func (s *Sample) place(resumes []resume, told int) {
+	if s.Resumes != nil { // what is left came after the last response
+		for _, r := range resumes[told:] {
+			s.Resumes = append(s.Resumes, ResumePoint{int32(len(s.Tokens)), r.version})
+		}
+		return
+	}
 	next, sampled := 0, 0
 	for i, m := range s.LossMask {
 		if m == 0 {
