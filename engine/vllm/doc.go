@@ -1,0 +1,71 @@
+// Package vllm is the dialect of vLLM's server.
+//
+// What follows was tried with vLLM 0.32.0 on a CPU (float32, prefix caching on), and is what the
+// code and its tests stand on. Some of it differs from the server's own documentation.
+//
+// # Sampling
+//
+//   - Without --enable-scale-out, /inference/v1/generate answers 403 and is not listed in
+//     /openapi.json. With it, output_mode "text" brings ids and text at once, its log-probs named by
+//     text and not by id; output_mode "tokens" names them by id.
+//   - A prompt over the context, and an id outside the vocabulary, are errors inside the stream
+//     of an HTTP 200 on both roads ({"error":{"code":400}} and then [DONE]); a bad temperature is
+//     HTTP 400. max_tokens beyond the context is HTTP 400 for /v1/completions, and cut to the
+//     context for /inference/v1/generate.
+//   - A priority other than 0 is taken and ignored under the default scheduling policy. Older
+//     builds refuse it, so it is left out where it is 0.
+//   - In /openapi.json's words request_id is a field of the body; the header X-Request-Id wins.
+//   - A duplicate request id is taken; an abort by it ends both. Ids are not matched by prefix.
+//   - Log-probs of greedy sampling (temperature 0) are the model's own at temperature 1 also under
+//     processed_logprobs, and no cut counts. prompt_logprobs are always the model's own.
+//   - The text leaves special tokens out (skip_special_tokens) and holds back the stop text; the
+//     ids have both.
+//
+// # Pausing
+//
+//   - /pause?mode=keep drops the keys and values of running requests and of the prefix cache unless
+//     clear_cache=false is said: clear_cache is true by default and is not ignored in this mode,
+//     whatever the route's own description says. After it, running requests are preempted and
+//     computed anew under the weights of then.
+//   - A request that comes in a pause waits, an abort in a pause works. Pausing and resuming twice
+//     does nothing the second time.
+//   - /reset_prefix_cache?reset_running_requests=true in a pause drops everything: the tokens
+//     after it have exactly the log-probs of the new weights over the whole sequence. Without it
+//     they are of old keys and values under new weights.
+//
+// # Versions
+//
+//   - weight_versions stands in the last event alone, after an abort too; its borders agree with the
+//     log-probs to the token. The label is "default" until one is given. It is only a label: nothing
+//     checks that weights have changed, and requests name versions by it whatever sampled them.
+//   - /v1/completions brings no versions.
+//
+// # Updates
+//
+//   - There is no weight-transfer backend "disk" here; a backend registered under that name is
+//     seen in /server_info and used. The road is /collective_rpc with reload_weights and weights_path.
+//   - A checkpoint in which tensors are missing is loaded with HTTP 200, and the missing ones keep
+//     their old values: only the server's log says so. /weight_checker does not notice either on a
+//     CPU, where the checksum of most layers is that of nothing.
+//   - After a reload that failed (no such directory, a wrong shape) the server looks well, /health
+//     and /weight_info included, and its label is the old one; its layers are half replaced, a
+//     second reload of good weights fails too, and the next token it samples ends the whole server.
+//   - /collective_rpc passes unknown keyword arguments on, and names in its error the first that the
+//     method does not have: Probe tells by this whether weights_path is known, without loading.
+//
+// # Adapters
+//
+//   - load_inplace stays with the adapter: every request that names it from then on has it read from
+//     its directory again for every token, and one that was under way before goes on naming the
+//     directory that it began with. After an update in place such a request goes on with the old
+//     adapter, to the bit, while weight_versions says the new label. Here every version is an adapter
+//     of its own, never loaded in place; what is under way is aborted and goes on with the new one.
+//   - Loading from a directory that does not exist is HTTP 404 and changes nothing.
+//
+// # Text
+//
+//   - /tokenize reads the spelling of a special token as that token, in messages too.
+//     /detokenize writes special tokens out, and ids that do not exist as nothing.
+//     /v1/completions/derender leaves special tokens out; it needs --enable-scale-out.
+//   - /tokenize renders a chat that is longer than the context without a word.
+package vllm

@@ -1,0 +1,269 @@
+package vllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// Probe asks a server what it can, by trying: a path that is listed may still be switched off, and
+// a flag does not say what a build makes of it. It samples a few tokens, and for a moment it pauses
+// the server. One that it finds paused was left so by somebody who is gone: it is resumed.
+func (d Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
+	l := &learnt{}
+	p := &prober{Dialect: d, ctx: ctx, s: s, l: l, caps: &upstream.Capabilities{Private: l}}
+	for _, step := range []func() error{p.identify, p.wake, p.configured, p.vocabulary, p.sample, p.distribution,
+		p.pause, p.disk, p.adapters, p.cache, p.template, p.score, p.stats} {
+		if err := step(); err != nil {
+			return upstream.Capabilities{}, err
+		}
+	}
+	p.missing()
+	return *p.caps, nil
+}
+
+// prober is one probe under way.
+type prober struct {
+	Dialect
+	ctx  context.Context
+	s    *upstream.Server
+	caps *upstream.Capabilities
+	l    *learnt
+	// config is what the server says of its own settings, where it does.
+	config *config
+	// listed are the adapters that it lists.
+	listed []string
+	// developer: it has the paths of VLLM_SERVER_DEV_MODE. busy: it counts its requests.
+	developer, busy, abort bool
+}
+
+// config is the part of /server_info that matters here.
+type config struct {
+	Model struct {
+		Logprobs string `json:"logprobs_mode"`
+	} `json:"model_config"`
+	Cache struct {
+		Prefixes *bool `json:"enable_prefix_caching"`
+	} `json:"cache_config"`
+	Lora     *struct{} `json:"lora_config"`
+	Transfer *struct {
+		Backend string `json:"backend"`
+	} `json:"weight_transfer_config"`
+}
+
+// answered reports whether the server has said no in whatever words; other errors are returned:
+// it did not answer.
+func answered(err error) (no bool, _ error) {
+	if _, unreachable := errors.AsType[*url.Error](err); unreachable {
+		return false, err
+	}
+	return err != nil, nil
+}
+
+// identify finds out whether this is vLLM, and the name of the model.
+func (p *prober) identify() error {
+	var models struct {
+		Data []struct {
+			ID      string  `json:"id"`
+			Owner   string  `json:"owned_by"`
+			Parent  *string `json:"parent"`
+			Context int     `json:"max_model_len"`
+		} `json:"data"`
+	}
+	if err := p.s.Call(p.ctx, http.MethodGet, "/v1/models", nil, &models); err != nil {
+		return err
+	}
+	var names []string
+	found := false
+	for _, m := range models.Data {
+		if m.Owner != "vllm" {
+			return fmt.Errorf("%s is not vLLM: its models are owned by %q (kind sglang, llamacpp or openai, perhaps)", p.s.URL(), m.Owner)
+		}
+		if m.Parent != nil {
+			p.listed = append(p.listed, m.ID)
+			continue
+		}
+		names = append(names, m.ID)
+		if !found && (p.s.Model == "" || p.s.Model == m.ID) {
+			found, p.caps.Model, p.caps.Context = true, m.ID, m.Context
+		}
+	}
+	if !found {
+		return fmt.Errorf("%s serves no model %q but %s: want one of these as served_model, or none", p.s.URL(), p.s.Model, strings.Join(names, ", "))
+	}
+	var version struct {
+		Version string `json:"version"`
+	}
+	if _, err := answered(p.s.Call(p.ctx, http.MethodGet, "/version", nil, &version)); err != nil {
+		return err
+	}
+	p.caps.Software = strings.TrimSpace("vLLM " + version.Version)
+	paths, err := p.s.Paths(p.ctx)
+	p.caps.Paths = paths
+	_, err = answered(err)
+	return err
+}
+
+// wake resumes a server that was left paused.
+func (p *prober) wake() error {
+	paused, known, err := p.paused()
+	p.developer = known
+	if err != nil || !paused {
+		return err
+	}
+	return p.Resume(p.ctx, p.s, p.caps)
+}
+
+// paused asks whether the server is paused; known is false where it does not say.
+func (p *prober) paused() (paused, known bool, err error) {
+	var reply struct {
+		Paused *bool `json:"is_paused"`
+	}
+	no, err := answered(p.s.Call(p.ctx, http.MethodGet, "/is_paused", nil, &reply))
+	if err != nil || no || reply.Paused == nil {
+		return false, false, err
+	}
+	return *reply.Paused, true, nil
+}
+
+// configured reads what the server says of its own settings.
+func (p *prober) configured() error {
+	var info struct {
+		Config *config `json:"vllm_config"`
+	}
+	no, err := answered(p.s.Call(p.ctx, http.MethodGet, "/server_info?config_format=json", nil, &info))
+	if err == nil && !no {
+		p.config = info.Config
+	}
+	return err
+}
+
+// pause tries whether a pause is one: nothing is sampled in it, and all goes on after it.
+func (p *prober) pause() (err error) {
+	if !p.developer {
+		return nil
+	}
+	no, err := answered(p.Pause(p.ctx, p.s, upstream.Update{}, p.caps))
+	if err != nil || no {
+		return err
+	}
+	defer func() { // whatever has happened
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), resumeLimit)
+		defer cancel()
+		err = errors.Join(err, p.Resume(ctx, p.s, p.caps))
+	}()
+	paused, _, err := p.paused()
+	if err != nil || !paused {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, pauseProof)
+	defer cancel()
+	_, err = p.ask(ctx, 1)
+	switch {
+	case err == nil: // it has sampled
+		return nil
+	case ctx.Err() == nil:
+		_, err = answered(err)
+		return err
+	}
+	p.caps.Pause = p.ctx.Err() == nil
+	return p.ctx.Err()
+}
+
+// disk finds the road by which weights come from a directory.
+func (p *prober) disk() error {
+	if c := p.config; c != nil && c.Transfer != nil && c.Transfer.Backend == "disk" {
+		_, start := p.caps.Paths["/start_weight_update"]
+		p.l.transfer, p.l.phases, p.caps.UpdateDisk = true, start || p.caps.Paths == nil, true
+		return nil
+	}
+	if !p.developer {
+		return nil
+	}
+	// A word that no worker knows makes it refuse the call before it begins, and say which word of
+	// all it did not know first.
+	body := `{"method":"reload_weights","kwargs":{"weights_path":"","headway_probe":true}}`
+	content, err := p.s.Open(p.ctx, http.MethodPost, upstream.Call{Path: "/collective_rpc", Body: []byte(body), Header: closing()})
+	if err == nil {
+		return errors.Join(content.Close(), fmt.Errorf("%s/collective_rpc has taken an argument that does not exist: its weights are unknown now, start it again", p.s.URL()))
+	}
+	if _, err := answered(err); err != nil {
+		return err
+	}
+	p.caps.UpdateDisk = !absent(err) && !strings.Contains(err.Error(), "unexpected keyword argument 'weights_path'")
+	return nil
+}
+
+// adapters finds out whether adapters can be loaded, and which one was.
+func (p *prober) adapters() error {
+	abort := p.s.Call(p.ctx, http.MethodPost, "/abort_requests", map[string][]string{"request_ids": {"headway-none"}}, nil)
+	no, err := answered(abort)
+	if err != nil {
+		return err
+	}
+	p.abort = !no
+	load := p.s.Call(p.ctx, http.MethodPost, "/v1/load_lora_adapter", struct{}{}, nil)
+	if _, err := answered(load); err != nil {
+		return err
+	}
+	enabled := p.config != nil && p.config.Lora != nil
+	p.caps.UpdateLora = enabled && p.abort && p.caps.Pause && !absent(load)
+	ours := slices.DeleteFunc(p.listed, func(name string) bool { return !strings.HasPrefix(name, p.caps.Model+adapterMark) })
+	if len(ours) == 1 {
+		p.l.adapter.Store(&ours[0])
+	}
+	return nil
+}
+
+// cache finds out what can be done about keys and values of old weights. A salt that is empty is
+// refused by those that know salts, and ignored by all others.
+func (p *prober) cache() error {
+	no, err := answered(p.s.Call(p.ctx, http.MethodPost, "/reset_prefix_cache", nil, nil))
+	if err != nil {
+		return err
+	}
+	p.caps.Flush = !no
+	body := map[string]any{"model": p.caps.Model, "prompt": probePrompt, "max_tokens": 1, "cache_salt": ""}
+	err = p.s.Call(p.ctx, http.MethodPost, pathCompletions, body, nil)
+	p.caps.Salt = upstream.StatusOf(err)/100 == 4 && !absent(err)
+	_, err = answered(err)
+	return err
+}
+
+// template finds out whether chats can be rendered and tokens be read.
+func (p *prober) template() error {
+	tokens, err := p.Render(p.ctx, p.s, []byte(`[{"role":"user","content":"a"}]`), nil, true, p.caps)
+	if no, err := answered(err); no || err != nil {
+		return err
+	}
+	_, err = derender(p.ctx, p.s, tokens, p.caps)
+	no, err := answered(err)
+	if err != nil {
+		return err
+	}
+	p.l.derender = !no
+	_, err = p.Decode(p.ctx, p.s, tokens, p.caps)
+	no, err = answered(err)
+	p.caps.Template = !no && err == nil && len(tokens) > 0
+	return err
+}
+
+func (p *prober) score() error {
+	scores, err := p.Score(p.ctx, p.s, probePrompt, p.caps)
+	no, err := answered(err)
+	p.caps.Score = err == nil && !no && plausible(scores)
+	return err
+}
+
+func (p *prober) stats() error {
+	load, err := p.Load(p.ctx, p.s, p.caps)
+	_, err = answered(err)
+	p.busy = load.Running >= 0
+	return err
+}

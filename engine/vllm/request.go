@@ -1,0 +1,109 @@
+package vllm
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// Generate is a request on the road that Probe has found. All that a model's own defaults could
+// decide is said: sampling, penalties and the number of tokens, which is 16 where it is left out.
+func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstream.Call, error) {
+	l := of(caps)
+	served, err := model(r.Lora, caps)
+	if err != nil {
+		return upstream.Call{}, err
+	}
+	b := make([]byte, 0, 512+8*len(r.Prompt))
+	b = appendString(append(b, `{"model":`...), served)
+	b = appendString(append(b, `,"request_id":`...), r.ID)
+	if l.generate {
+		b = appendTokens(append(b, `,"token_ids":`...), r.Prompt)
+		if l.text {
+			b = append(b, `,"output_mode":"text"`...)
+		}
+		b = append(b, `,"sampling_params":{`...)
+		b = append(appendSampling(b, r), '}')
+	} else {
+		b = appendTokens(append(b, `,"prompt":`...), r.Prompt)
+		b = append(b, `,"return_token_ids":true,"return_tokens_as_token_ids":true,`...)
+		b = appendSampling(b, r)
+	}
+	if r.Salt != "" {
+		b = appendString(append(b, `,"cache_salt":`...), r.Salt)
+	}
+	if r.Priority != 0 { // some builds refuse any without --scheduling-policy priority
+		b = strconv.AppendInt(append(b, `,"priority":`...), int64(r.Priority), 10)
+	}
+	b = append(b, `,"stream":true}`...)
+	path := pathCompletions
+	if l.generate {
+		path = pathGenerate
+	}
+	header := http.Header{"X-Request-Id": {r.ID}}
+	if r.Session != "" {
+		header["X-Session-Id"] = []string{r.Session}
+	}
+	return upstream.Call{Path: path, Body: b, Header: header}, nil
+}
+
+// model is the name that a request names the model by: that of the adapter which the last update
+// has brought, or the model's own.
+func model(lora bool, caps *upstream.Capabilities) (string, error) {
+	if !lora {
+		return caps.Model, nil
+	}
+	name := of(caps).adapter.Load()
+	if name == nil {
+		return "", fmt.Errorf("%w: an adapter is to sample, and none has been loaded since the server was asked what it can", upstream.ErrLacking)
+	}
+	return *name, nil
+}
+
+// appendSampling adds the fields that both roads name alike, without braces.
+func appendSampling(b []byte, r upstream.Request) []byte {
+	s := r.Sampling
+	if s.TopP == 0 {
+		s.TopP = 1
+	}
+	if s.TopK == 0 {
+		s.TopK = -1 // every build takes -1 for all of them, older ones refuse 0
+	}
+	b = strconv.AppendInt(append(b, `"n":1,"max_tokens":`...), int64(r.MaxTokens), 10)
+	b = appendNumber(append(b, `,"temperature":`...), s.Temperature)
+	b = appendNumber(append(b, `,"top_p":`...), s.TopP)
+	b = strconv.AppendInt(append(b, `,"top_k":`...), int64(s.TopK), 10)
+	b = appendNumber(append(b, `,"min_p":`...), s.MinP)
+	b = append(b, `,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"logprobs":0,"skip_special_tokens":true`...)
+	if len(s.Stop) > 0 {
+		stop, _ := json.Marshal(s.Stop) // no strings fail
+		b = append(append(b, `,"stop":`...), stop...)
+	}
+	if len(s.StopTokens) > 0 {
+		b = appendTokens(append(b, `,"stop_token_ids":`...), s.StopTokens)
+	}
+	return b
+}
+
+// appendString adds a string as JSON.
+func appendString(b []byte, text string) []byte {
+	quoted, _ := json.Marshal(text) // no string fails
+	return append(b, quoted...)
+}
+
+// appendNumber adds a finite number, which every setting is after its check.
+func appendNumber(b []byte, x float64) []byte { return strconv.AppendFloat(b, x, 'g', -1, 64) }
+
+func appendTokens(b []byte, tokens []int32) []byte {
+	b = append(b, '[')
+	for i, t := range tokens {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(t), 10)
+	}
+	return append(b, ']')
+}

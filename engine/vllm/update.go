@@ -1,0 +1,153 @@
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// Update makes the server serve other weights, then gives them their label, then drops the keys
+// and values of the old ones if that is asked for.
+func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
+	var err error
+	switch l := of(caps); {
+	case u.Lora:
+		err = updateAdapter(ctx, s, u, caps)
+	case l.transfer:
+		err = updateByTransfer(ctx, s, u, l.phases)
+	default:
+		err = updateByReload(ctx, s, u)
+	}
+	if err != nil {
+		return fmt.Errorf("weights %s from %s: %w", u.Label, u.Dir, err)
+	}
+	if u.Cache == upstream.CacheFlush {
+		return flush(ctx, s)
+	}
+	return nil
+}
+
+// updateByReload has the workers read a directory as they read the one they were started with.
+func updateByReload(ctx context.Context, s *upstream.Server, u upstream.Update) error {
+	body := map[string]any{"method": "reload_weights", "kwargs": map[string]string{"weights_path": u.Dir}}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	content, err := s.Open(ctx, http.MethodPost, upstream.Call{Path: "/collective_rpc", Body: text, Header: closing()})
+	if err != nil {
+		if upstream.StatusOf(err) != 0 {
+			return fmt.Errorf("%w (its layers are half replaced now: it ends at the next token it samples, and has to be started again)", err)
+		}
+		return err
+	}
+	defer content.Close()
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err
+	}
+	return name(ctx, s, u.Label)
+}
+
+// closing is the header of a call whose connection is not used again: where a worker raises, the
+// server answers and then breaks the connection off, under whatever came next on it.
+func closing() http.Header { return http.Header{"Connection": {"close"}} }
+
+// updateByTransfer uses the weight-transfer backend that reads a path.
+func updateByTransfer(ctx context.Context, s *upstream.Server, u upstream.Update, phases bool) error {
+	if phases {
+		if err := s.Call(ctx, http.MethodPost, "/start_weight_update", nil, nil); err != nil {
+			return err
+		}
+	}
+	body := map[string]any{"update_info": map[string]string{"path": u.Dir}}
+	err := s.Call(ctx, http.MethodPost, "/update_weights", body, nil)
+	switch {
+	case err != nil && phases: // a session that stays open would refuse the next one
+		return errors.Join(err, s.Call(ctx, http.MethodPost, "/finish_weight_update", struct{}{}, nil))
+	case err != nil:
+		return err
+	case !phases:
+		return name(ctx, s, u.Label)
+	}
+	return s.Call(ctx, http.MethodPost, "/finish_weight_update", map[string]string{"weight_version": u.Label}, nil)
+}
+
+// name gives what is served its label.
+func name(ctx context.Context, s *upstream.Server, label string) error {
+	err := s.Call(ctx, http.MethodPost, "/update_weight_version", map[string]string{"new_version": label}, nil)
+	if absent(err) {
+		return nil // Version says then that it does not know
+	}
+	return err
+}
+
+// updateAdapter loads every version of the adapter under a name of its own and ends what is under
+// way, which goes on with the new one. Loading it in place of the old one does not do: requests
+// under way go on naming the path that they began with, and the server reads that again for every
+// token, so that they go on with the old adapter while the label says the new one.
+func updateAdapter(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
+	l := of(caps)
+	adapter := caps.Model + adapterMark + u.Label
+	previous := l.adapter.Load()
+	if previous != nil && *previous == adapter { // the same once more, after a failure
+		if err := unload(ctx, s, adapter); err != nil {
+			return err
+		}
+	}
+	body := map[string]any{"lora_name": adapter, "lora_path": u.Dir}
+	if err := s.Call(ctx, http.MethodPost, "/v1/load_lora_adapter", body, nil); err != nil {
+		return err
+	}
+	if err := s.Call(ctx, http.MethodPost, "/abort_requests", struct{}{}, nil); err != nil {
+		return fmt.Errorf("ending what the old adapter samples: %w", err)
+	}
+	if err := name(ctx, s, u.Label); err != nil {
+		return err
+	}
+	l.adapter.Store(&adapter)
+	if previous != nil && *previous != adapter {
+		return unload(ctx, s, *previous)
+	}
+	return nil
+}
+
+// adapterMark stands between the model's name and the version's label in the name of an adapter.
+const adapterMark = "@"
+
+func unload(ctx context.Context, s *upstream.Server, adapter string) error {
+	err := s.Call(ctx, http.MethodPost, "/v1/unload_lora_adapter", map[string]string{"lora_name": adapter}, nil)
+	if upstream.StatusOf(err) == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// flush drops all keys and values, also those of requests under way, which are computed anew.
+func flush(ctx context.Context, s *upstream.Server) error {
+	body, err := s.Open(ctx, http.MethodPost, upstream.Call{Path: "/reset_prefix_cache?reset_running_requests=true"})
+	if err != nil {
+		return fmt.Errorf("dropping old keys and values: %w", err)
+	}
+	defer body.Close()
+	return flushed(body)
+}
+
+// flushed reads the answer: older builds say nothing, newer ones whether it was done.
+func flushed(body io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(body, 1<<10))
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	var reply struct {
+		Success *bool `json:"success"`
+	}
+	if json.Unmarshal(text, &reply) == nil && reply.Success != nil && !*reply.Success {
+		return errors.New("dropping old keys and values: the server says that they are still held, by a transfer that is under way")
+	}
+	return nil
+}
