@@ -118,3 +118,38 @@ func BenchmarkHTTP(b *testing.B) {
 	e.EndRun()
 	workers.Wait()
 }
+
+// talkative is a sampler that says every token of 4096 as it comes.
+type talkative struct{}
+
+func (talkative) Sample(_ context.Context, req live.SampleRequest) (live.Generation, error) {
+	const n = 4096
+	g := live.Generation{Tokens: make([]int32, n), Logprobs: make([]float32, n), Versions: make([]loop.Version, n)}
+	for i := range n {
+		req.OnTokens(live.Delta{Tokens: g.Tokens[i : i+1], Logprobs: g.Logprobs[i : i+1], Text: "word"})
+		req.Check(g.Tokens[:i+1])
+	}
+	return g, nil
+}
+
+// BenchmarkTurnEvent is an event of a token stream on its way through the environment.
+func BenchmarkTurnEvent(b *testing.B) {
+	e := benchmarked(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { e.Play(ctx, live.Task{ID: live.RolloutID{Group: 1, Attempt: 1}}, talkative{}) })
+	claims, err := e.Claim(ctx, protocol.ClaimRequest{Worker: "w", WaitS: 60})
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := 0
+	b.ReportAllocs()
+	for events < b.N {
+		_, err := e.Turn(ctx, claims.Rollouts[0].ID, protocol.TurnRequest{Prompt: []int32{1}, MaxTokens: 4096}, func(d protocol.TurnDelta) { events += len(d.Tokens) })
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	cancel()
+	wg.Wait()
+}

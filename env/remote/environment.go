@@ -168,9 +168,7 @@ func (s *session) request(t *turn) live.SampleRequest {
 	if t.flow != nil {
 		req.OnTokens = func(d live.Delta) {
 			t.begun.Store(true)
-			if !t.gone.Load() {
-				t.flow.add(d)
-			}
+			t.flow.add(d)
 		}
 	}
 	return req

@@ -7,55 +7,36 @@ import (
 	"github.com/headway-rl/headway/protocol"
 )
 
-// flow carries what an engine samples to the goroutine that waits for it. The engine never
-// waits for a slow reader: what piles up is handed over in one piece.
+// flow hands what an engine samples to whoever waits for it, as it comes. Nothing arrives any
+// more once it is ended.
 type flow struct {
-	// ready, of one element, says that something is pending.
-	ready chan struct{}
-
-	mu      sync.Mutex
-	pending protocol.TurnDelta
-
-	// What follows belongs to the goroutine that waits: slices to be used again, and how much of
-	// the response was handed over.
-	spare        protocol.TurnDelta
+	mu       sync.Mutex
+	onTokens func(protocol.TurnDelta)
+	// tokens and text are how much of the response was handed over; the text in bytes.
 	tokens, text int
 }
 
-func newFlow() *flow { return &flow{ready: make(chan struct{}, 1)} }
-
-// add takes in a piece, which it does not keep.
 func (f *flow) add(d live.Delta) {
 	f.mu.Lock()
-	p := &f.pending
-	p.Tokens, p.Logprobs = append(p.Tokens, d.Tokens...), append(p.Logprobs, d.Logprobs...)
-	p.Text += d.Text
-	f.mu.Unlock()
-	select {
-	case f.ready <- struct{}{}:
-	default:
-	}
-}
-
-// deliver hands over what is pending.
-func (f *flow) deliver(onTokens func(protocol.TurnDelta)) {
-	f.mu.Lock()
-	d := f.pending
-	f.pending = protocol.TurnDelta{Tokens: f.spare.Tokens[:0], Logprobs: f.spare.Logprobs[:0]}
-	f.mu.Unlock()
-	f.spare = d
-	if len(d.Tokens) == 0 && d.Text == "" {
+	defer f.mu.Unlock()
+	if f.onTokens == nil {
 		return
 	}
 	f.tokens += len(d.Tokens)
 	f.text += len(d.Text)
-	onTokens(d)
+	f.onTokens(protocol.TurnDelta{Tokens: d.Tokens, Logprobs: d.Logprobs, Text: d.Text})
 }
 
-// finish hands over the rest of a response that is complete, so that the pieces make up the
-// whole even where an engine has said less on the way.
-func (f *flow) finish(reply *protocol.TurnReply, onTokens func(protocol.TurnDelta)) {
-	f.deliver(onTokens)
+// end says that nobody listens any more. A complete response comes with it: what of it was not
+// handed over, because an engine said less on the way, is.
+func (f *flow) end(reply *protocol.TurnReply) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	onTokens := f.onTokens
+	f.onTokens = nil
+	if reply == nil {
+		return
+	}
 	tokens, text := min(f.tokens, len(reply.Tokens)), min(f.text, len(reply.Text))
 	rest := protocol.TurnDelta{Tokens: reply.Tokens[tokens:], Logprobs: reply.Logprobs[tokens:], Text: reply.Text[text:]}
 	if len(rest.Tokens) > 0 || rest.Text != "" {

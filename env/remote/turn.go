@@ -9,29 +9,31 @@ import (
 )
 
 // Turn implements gateway.Rollouts: it samples one response for a claimed rollout and returns
-// when it is complete. What arrives meanwhile is given to onTokens, if it is not nil, by this
-// goroutine: it may block, and must not keep the slices. Where ctx ends before the response is
-// complete, nothing of the turn is recorded.
+// when it is complete. What arrives meanwhile is given to onTokens, if it is not nil, by one
+// goroutine at a time and never after Turn has returned; it must not block, and must not keep the
+// slices. Where ctx ends before the response is complete, nothing of the turn is recorded.
 func (e *Environment) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
 	t, overridden, err := e.newTurn(&req)
 	if err != nil {
 		return protocol.TurnReply{}, err
 	}
 	if onTokens != nil {
-		t.flow = newFlow()
+		t.flow = &flow{onTokens: onTokens}
 	}
 	s, err := e.enqueue(id, t)
 	if err != nil {
 		return protocol.TurnReply{}, err
 	}
 	defer e.depart(s)
-	late := e.follow(ctx, s, t, onTokens)
-	reply, err := e.settle(ctx, s, t, late)
+	reply, err := e.settle(ctx, s, t, e.follow(ctx, s, t))
 	if err != nil {
+		if t.flow != nil {
+			t.flow.end(nil)
+		}
 		return protocol.TurnReply{}, err
 	}
-	if onTokens != nil {
-		t.flow.finish(&reply, onTokens)
+	if t.flow != nil {
+		t.flow.end(&reply)
 	}
 	reply.Overridden = overridden
 	return reply, nil
@@ -100,24 +102,17 @@ func (e *Environment) depart(s *session) {
 	e.leave(s)
 }
 
-// follow hands over what arrives until there is something to settle. It reports whether the
-// turn has waited too long for its first token.
-func (e *Environment) follow(ctx context.Context, s *session, t *turn, onTokens func(protocol.TurnDelta)) (late bool) {
+// follow waits until there is something to settle. It reports whether the turn has waited too
+// long for its first token.
+func (e *Environment) follow(ctx context.Context, s *session, t *turn) (late bool) {
 	var patience <-chan time.Time
 	if e.opt.TurnWait > 0 {
 		timer := time.NewTimer(e.opt.TurnWait)
 		defer timer.Stop()
 		patience = timer.C
 	}
-	var arrived <-chan struct{}
-	if t.flow != nil {
-		arrived = t.flow.ready
-	}
 	for {
 		select {
-		case <-arrived:
-			t.flow.deliver(onTokens)
-			continue
 		case <-patience:
 			if t.begun.Load() {
 				patience = nil
@@ -153,7 +148,7 @@ func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool
 	case late:
 		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeUnavailable, "rollout %s has had no token for %v: its engines are busy, held or gone; nothing of the call was recorded, send it again", s.id, e.opt.TurnWait)
 	}
-	return protocol.TurnReply{}, ctx.Err()
+	return protocol.TurnReply{}, context.Cause(ctx)
 }
 
 // takeBack makes as if a turn had never been asked for. It reports whether it stood behind
