@@ -54,6 +54,17 @@ func (p Policy) next(weights string, h history) (int32, float32) {
 	return token, logprob
 }
 
+// score is the log-prob of a given token after a history: the policy's own for the one that it
+// samples, and less for any other.
+func (p Policy) score(weights string, h history, token int32) float32 {
+	sampled, logprob := p.next(weights, h)
+	if token == sampled {
+		return logprob
+	}
+	_, other := p.next(weights, h.add(token))
+	return other - 5
+}
+
 // Check says what is wrong with a complete response to a prompt: every token and log-prob must be
 // what the weights of its version make of what stands before it, and the response must end where
 // it ends. name is that of a version's weights.

@@ -157,7 +157,7 @@ func TestPolicyServerHoldsAndAborts(t *testing.T) {
 	if after := s.Sampled(); after != before {
 		t.Errorf("%d tokens were sampled during a pause", after-before)
 	}
-	if _, text := post(t, s.URL()+"/abort_requests", `{"request_ids":["cmpl-long"]}`); !strings.Contains(text, `"aborted":1`) {
+	if _, text := post(t, s.URL()+"/abort_requests", `{"request_ids":["cmpl-long-0"]}`); !strings.Contains(text, `"aborted":1`) {
 		t.Fatalf("abort: %s", text)
 	}
 	if text := <-drained; !bytes.Contains(text, []byte(`"abort"`)) || bytes.Contains(text, []byte("[DONE]")) {

@@ -41,16 +41,30 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 		Stream bool    `json:"stream"`
 		IDs    bool    `json:"return_token_ids"`
 		Probs  *int    `json:"logprobs"`
+		Score  *int    `json:"prompt_logprobs"`
+		Salt   *string `json:"cache_salt"`
+		Only   []int32 `json:"allowed_token_ids"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		refuse(w, http.StatusBadRequest, "the request is not understood: %v", err)
 		return
 	}
-	o := &sampling{server: s, id: "cmpl-" + req.ID, prompt: req.Prompt, stop: req.Stop, most: 16}
+	switch vocabulary := s.opt.Policy.Vocabulary; {
+	case req.Probs != nil && *req.Probs < 0:
+		refuse(w, http.StatusBadRequest, "Requested sample logprobs of %d, which is greater than max allowed: 20", vocabulary)
+		return
+	case req.Salt != nil && *req.Salt == "":
+		refuse(w, http.StatusBadRequest, "Parameter 'cache_salt' must be a non-empty string")
+		return
+	case len(req.Only) > 0 && int(req.Only[0]) >= vocabulary:
+		refuse(w, http.StatusBadRequest, "allowed_token_ids contains out-of-vocab token id")
+		return
+	}
+	o := &sampling{server: s, id: "cmpl-" + req.ID + "-0", prompt: req.Prompt, stop: req.Stop, most: 16}
 	if req.Most != nil {
 		o.most = *req.Most
 	}
-	frame := object{"id": o.id, "object": "text_completion", "created": 0, "model": "policy"}
+	frame := object{"id": "cmpl-" + req.ID, "object": "text_completion", "created": 0, "model": "policy"}
 	with := func(choices ...any) object {
 		out := object{"choices": choices}
 		for key, value := range frame {
@@ -76,7 +90,58 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 		return with(choice)
 	}
 	o.last = func() any { return with() }
+	if !req.Stream {
+		o.whole(w, r, func(text string, logprobs []float32) any {
+			choice := object{"index": 0, "text": text, "finish_reason": "length", "logprobs": object{"token_logprobs": logprobs}}
+			if req.Score != nil {
+				choice["prompt_logprobs"] = s.promptLogprobs(req.Prompt)
+			}
+			return with(choice)
+		})
+		return
+	}
 	o.run(w, r)
+}
+
+// whole answers with one body.
+func (o *sampling) whole(w http.ResponseWriter, r *http.Request, content func(text string, logprobs []float32) any) {
+	s := o.server
+	if why := o.refusal(); why != "" {
+		refuse(w, http.StatusBadRequest, "%s", why)
+		return
+	}
+	if !s.ready(r, nil) {
+		return
+	}
+	defer s.weights.RUnlock()
+	h := history(0).add(o.prompt...)
+	text := ""
+	var logprobs []float32
+	for range o.most {
+		token, logprob := s.opt.Policy.next(s.weightsName(), h)
+		h = h.add(token)
+		text, logprobs = text+fmt.Sprintf("<%d>", token), append(logprobs, logprob)
+	}
+	answerJSON(w, http.StatusOK, content(text, logprobs))
+}
+
+// promptLogprobs are those of the tokens of a prompt, nothing for the first. The weights must be held.
+func (s *PolicyServer) promptLogprobs(prompt []int32) []any {
+	out := []any{nil}
+	h := history(0).add(prompt[0])
+	for _, token := range prompt[1:] {
+		entry := object{"logprob": s.opt.Policy.score(s.weightsName(), h, token), "rank": 1}
+		out = append(out, object{fmt.Sprint(token): entry})
+		h = h.add(token)
+	}
+	return out
+}
+
+// weightsName is the name of the weights that it serves.
+func (s *PolicyServer) weightsName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.serving
 }
 
 // generate answers /inference/v1/generate.

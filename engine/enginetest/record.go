@@ -23,15 +23,21 @@ type Recorder struct {
 	http  *http.Client
 	now   func() time.Time
 
+	observe func(Exchange)
+	born    time.Time
+
 	mu        sync.Mutex
 	exchanges []*Exchange
-	observe   func(Exchange)
+	// open is how many answers are under way, settled is signalled when none is.
+	open    int
+	settled *sync.Cond
 }
 
 // NewRecorder returns a recorder in front of the server at an address, on a free port of this
 // machine. observe, if not nil, is called with every exchange once it has ended, by any goroutine.
 func NewRecorder(to string, observe func(Exchange)) *Recorder {
-	r := &Recorder{to: strings.TrimRight(to, "/"), http: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}}, now: time.Now, observe: observe}
+	r := &Recorder{to: strings.TrimRight(to, "/"), http: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}}, now: time.Now, born: time.Now(), observe: observe}
+	r.settled = sync.NewCond(&r.mu)
 	r.front = httptest.NewServer(http.HandlerFunc(r.serve))
 	return r
 }
@@ -44,6 +50,24 @@ func (r *Recorder) Close() {
 	r.front.CloseClientConnections()
 	r.front.Close()
 	r.http.CloseIdleConnections()
+}
+
+// Now is the time since the recorder was started, as in Exchange.At.
+func (r *Recorder) Now() time.Duration { return r.now().Sub(r.born) }
+
+// Settle waits until no answer is under way and returns all exchanges there were. A client that
+// leaves ends its answers, if a little later.
+func (r *Recorder) Settle() []Exchange {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.open > 0 {
+		r.settled.Wait()
+	}
+	all := make([]Exchange, len(r.exchanges))
+	for i, e := range r.exchanges {
+		all[i] = *e
+	}
+	return all
 }
 
 // Transcript is what has been said so far, with these notes; answers that have not ended are left out.
@@ -61,7 +85,7 @@ func (r *Recorder) Transcript(notes ...string) *Transcript {
 
 func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 	began := r.now()
-	e := &Exchange{Method: req.Method, Path: req.URL.RequestURI(), Header: http.Header{}}
+	e := &Exchange{Method: req.Method, Path: req.URL.RequestURI(), At: began.Sub(r.born), Header: http.Header{}}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return
@@ -71,11 +95,15 @@ func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	r.exchanges = append(r.exchanges, e)
+	r.open++
 	r.mu.Unlock()
 	pieces, end := r.pass(w, req, e, began)
 	r.mu.Lock()
 	e.Pieces, e.End = pieces, end
 	done := *e
+	if r.open--; r.open == 0 {
+		r.settled.Broadcast()
+	}
 	r.mu.Unlock()
 	if r.observe != nil {
 		r.observe(done)

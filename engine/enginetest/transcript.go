@@ -31,6 +31,8 @@ type Transcript struct {
 // Exchange is a request and what it was answered with.
 type Exchange struct {
 	Method, Path string
+	// At is when the request came, since the recorder was started; it is not kept in a file.
+	At time.Duration
 	// Body of the request; nil for none.
 	Body []byte
 	// Status and Header of the answer, 0 where none came; of the header only what says how to read it is kept.
