@@ -18,8 +18,9 @@ type turn struct {
 	sampling  *live.Sampling
 	// number counts a worker's calls to Sample from 0; -1 for a call of Turn.
 	number int
-	// gone tells the engine that nobody waits for the response, and that it is not to be recorded.
-	gone atomic.Bool
+	// dropped is closed when nobody waits for the response any more: it is not recorded. gone says the same.
+	dropped chan struct{}
+	gone    atomic.Bool
 	// begun: its first token has been sampled. flow has what arrives meanwhile, nil where nobody listens.
 	begun atomic.Bool
 	flow  *flow
@@ -32,6 +33,18 @@ type turn struct {
 	text       string
 }
 
+func newTurn(number int, prompt []int32, maxTokens int, sampling *live.Sampling) *turn {
+	return &turn{number: number, prompt: slices.Clone(prompt), maxTokens: maxTokens, sampling: sampling,
+		dropped: make(chan struct{}), done: make(chan struct{})}
+}
+
+// drop says that nobody waits for the response any more.
+func (t *turn) drop() {
+	if !t.gone.Swap(true) {
+		close(t.dropped)
+	}
+}
+
 // numbered reports whether a worker counts the turn, as Sample asks for it.
 func (t *turn) numbered() bool { return t.number >= 0 }
 
@@ -41,6 +54,8 @@ type branch struct {
 	mask     []uint8
 	logprobs []float32
 	versions []loop.Version
+	// resumes are the places at which the rollout went on after an interruption.
+	resumes []live.ResumePoint
 }
 
 func (b *branch) add(token int32, mask uint8, logprob float32, version loop.Version) {
@@ -57,6 +72,8 @@ type record struct {
 	others int
 	// cut: the last response reached its limit. derived: a version was not the engine's own word.
 	cut, derived bool
+	// carried are the resumes that came with responses which are not recorded: they are of the next.
+	carried []live.ResumePoint
 }
 
 // empty reports whether nothing was sampled.
@@ -85,6 +102,10 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 		b.add(token, 0, 0, loop.NoVersion)
 	}
 	t.branch, t.first = b, len(b.tokens)
+	for _, p := range append(r.carried, g.Resumes...) {
+		b.resumes = append(b.resumes, live.ResumePoint{At: int32(t.first) + p.At, Version: p.Version})
+	}
+	r.carried = nil
 	for i, token := range g.Tokens {
 		b.add(token, 1, g.Logprobs[i], g.Versions[i])
 	}
@@ -102,6 +123,13 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 	}
 }
 
+// left notes what remains of a response that is not recorded.
+func (r *record) left(g *live.Generation) {
+	for _, p := range g.Resumes {
+		r.carried = append(r.carried, live.ResumePoint{Version: p.Version})
+	}
+}
+
 // reply is the response of a turn of Sample that is done.
 func (t *turn) reply() protocol.SampleReply {
 	b := t.branch
@@ -113,24 +141,32 @@ func (t *turn) reply() protocol.SampleReply {
 
 // sample is the record as it is trained on: the branches one after the other.
 func (r *record) sample() live.Sample {
-	if len(r.branches) == 1 {
-		b := r.branches[0]
-		return live.Sample{Tokens: b.tokens, LossMask: b.mask, Logprobs: b.logprobs, Versions: b.versions, Truncated: r.cut, Derived: r.derived}
-	}
 	n := 0
 	for _, b := range r.branches {
 		n += len(b.tokens)
 	}
-	s := live.Sample{
-		Tokens: make([]int32, 0, n), LossMask: make([]uint8, 0, n), Logprobs: make([]float32, 0, n), Versions: make([]loop.Version, 0, n),
-		Truncated: r.cut, Derived: r.derived,
+	s := live.Sample{Truncated: r.cut, Derived: r.derived, Resumes: []live.ResumePoint{}}
+	if len(r.branches) > 1 {
+		s.Tokens, s.LossMask = make([]int32, 0, n), make([]uint8, 0, n)
+		s.Logprobs, s.Versions = make([]float32, 0, n), make([]loop.Version, 0, n)
 	}
 	for i, b := range r.branches {
+		begin := int32(len(s.Tokens))
 		if i > 0 {
-			s.Breaks = append(s.Breaks, int32(len(s.Tokens)))
+			s.Breaks = append(s.Breaks, begin)
+		}
+		for _, p := range b.resumes {
+			s.Resumes = append(s.Resumes, live.ResumePoint{At: begin + p.At, Version: p.Version})
+		}
+		if len(r.branches) == 1 {
+			s.Tokens, s.LossMask, s.Logprobs, s.Versions = b.tokens, b.mask, b.logprobs, b.versions
+			continue
 		}
 		s.Tokens, s.LossMask = append(s.Tokens, b.tokens...), append(s.LossMask, b.mask...)
 		s.Logprobs, s.Versions = append(s.Logprobs, b.logprobs...), append(s.Versions, b.versions...)
+	}
+	for _, p := range r.carried {
+		s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(n), Version: p.Version})
 	}
 	return s
 }

@@ -72,7 +72,7 @@ func (s *session) turn(req *protocol.SampleRequest, sampling *live.Sampling) (*t
 	case len(req.Prompt) < len(history) || !slices.Equal(req.Prompt[:len(history)], history):
 		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d tokens of prompt and response so far, as they were sampled", req.Turn, s.id, len(history)).With("tokens", len(history))
 	}
-	t := &turn{number: len(r.turns), prompt: slices.Clone(req.Prompt), maxTokens: req.MaxTokens, sampling: sampling, done: make(chan struct{})}
+	t := newTurn(len(r.turns), req.Prompt, req.MaxTokens, sampling)
 	r.turns = append(r.turns, t)
 	s.queue = append(s.queue, t)
 	s.signal()

@@ -118,7 +118,7 @@ func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sam
 		case next.over:
 			return next.sample, next.err
 		case next.turn != nil:
-			g, err := sampler.Sample(ctx, s.request(next.turn))
+			g, err := sampler.Sample(ctx, next.turn.request())
 			e.sampled(ctx, s, next.turn, &g, err)
 			continue
 		}
@@ -158,12 +158,12 @@ func (e *Environment) next(ctx context.Context, s *session) move {
 	return move{}
 }
 
-// request is what the sampler is asked for. A response that nobody waits for any more is stopped.
-func (s *session) request(t *turn) live.SampleRequest {
-	req := live.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling}
+// request is what the sampler is asked for. A response that nobody waits for any more is dropped.
+func (t *turn) request() live.SampleRequest {
+	req := live.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling, Dropped: t.dropped}
 	req.Check = func([]int32) bool {
 		t.begun.Store(true)
-		return s.gone.Load() || t.gone.Load()
+		return t.gone.Load()
 	}
 	if t.flow != nil {
 		req.OnTokens = func(d live.Delta) {
@@ -181,12 +181,13 @@ func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *live.
 	s.running = nil
 	switch {
 	case s.state == stateEnded: // its worker fell silent or gave it up meanwhile
+	case t.gone.Load() && (err == nil || errors.Is(err, live.ErrDropped)): // it was taken back
+		s.record.left(g)
 	case err != nil && ctx.Err() != nil:
 		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, err))
 	case err != nil:
 		s.err = fmt.Errorf("env/remote: sampling %s: %w", s.id, err)
 		e.end(s, outcome{kind: outcomeBroken, reason: err.Error()})
-	case t.gone.Load(): // it was taken back
 	default:
 		s.record.sampled(t, g)
 		close(t.done)

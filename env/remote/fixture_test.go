@@ -31,8 +31,9 @@ type slot struct {
 	err   error
 	mu    sync.Mutex
 	asked []live.SampleRequest
-	// stopped: Check had stopped the response. A deaf slot never asks it.
-	stopped, deaf bool
+	// stopped: Check had stopped the response, or it was dropped. A deaf slot never hears of it; one
+	// that is slow to hear only when it has a token.
+	stopped, deaf, slow bool
 }
 
 func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
@@ -43,6 +44,11 @@ func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generat
 	for range 10 { // as an engine does, token by token
 		select {
 		case <-time.After(takes / 10):
+		case <-s.dropped(req):
+			s.mu.Lock()
+			s.stopped = true
+			s.mu.Unlock()
+			return live.Generation{}, live.ErrDropped
 		case <-ctx.Done():
 			return live.Generation{}, ctx.Err()
 		}
@@ -55,6 +61,14 @@ func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generat
 		return live.Generation{}, s.err
 	}
 	return live.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}, nil
+}
+
+// dropped is closed when a response is to end at once, as far as the slot hears of it.
+func (s *slot) dropped(req live.SampleRequest) <-chan struct{} {
+	if s.deaf || s.slow {
+		return nil
+	}
+	return req.Dropped
 }
 
 // take says how long the responses take that are asked for from now on.

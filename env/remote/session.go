@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/live"
@@ -67,10 +66,8 @@ type session struct {
 	sample live.Sample
 	answer answer
 	err    error
-	// wake, of one element, tells the goroutine that plays that something changed;
-	// gone tells the engine that nobody waits for the response.
+	// wake, of one element, tells the goroutine that plays that something changed.
 	wake chan struct{}
-	gone atomic.Bool
 	// detach ends what attend began, nil before.
 	detach func() bool
 	// done is closed when the session has ended, by outcome.
@@ -176,7 +173,9 @@ func (e *Environment) end(s *session, o outcome) {
 	if s.detach != nil {
 		s.detach()
 	}
-	s.gone.Store(true)
+	if s.running != nil {
+		s.running.drop()
+	}
 	close(s.done)
 	s.signal()
 }

@@ -13,7 +13,7 @@ import (
 // goroutine at a time and never after Turn has returned; it must not block, and must not keep the
 // slices. Where ctx ends before the response is complete, nothing of the turn is recorded.
 func (e *Environment) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
-	t, overridden, err := e.newTurn(&req)
+	t, overridden, err := e.turnOf(&req)
 	if err != nil {
 		return protocol.TurnReply{}, err
 	}
@@ -50,8 +50,8 @@ func (e *Environment) Ended(id string) (<-chan struct{}, error) {
 	return s.done, nil
 }
 
-// newTurn checks a request and makes a turn of it.
-func (e *Environment) newTurn(req *protocol.TurnRequest) (*turn, []string, error) {
+// turnOf checks a request and makes a turn of it.
+func (e *Environment) turnOf(req *protocol.TurnRequest) (*turn, []string, error) {
 	if limit := e.opt.Limits.ResponseTokens; limit > 0 && req.MaxTokens > limit {
 		req.MaxTokens = limit
 	}
@@ -63,8 +63,7 @@ func (e *Environment) newTurn(req *protocol.TurnRequest) (*turn, []string, error
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &turn{number: -1, prompt: slices.Clone(req.Prompt), maxTokens: ask.MaxTokens, sampling: sampling, done: make(chan struct{})}
-	return t, overridden, nil
+	return newTurn(-1, req.Prompt, ask.MaxTokens, sampling), overridden, nil
 }
 
 // claimedBy finds a claimed rollout, whoever holds it. e.mu must be held.
@@ -154,7 +153,7 @@ func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool
 // takeBack makes as if a turn had never been asked for. It reports whether it stood behind
 // another that somebody waits for.
 func (s *session) takeBack(t *turn) (behind bool) {
-	t.gone.Store(true)
+	t.drop()
 	if i := slices.Index(s.queue, t); i >= 0 {
 		behind = i > 0 || s.running != nil && !s.running.gone.Load()
 		s.queue = slices.Delete(s.queue, i, i+1)

@@ -41,6 +41,8 @@ func (d *drawn) Sample(ctx context.Context, req live.SampleRequest) (live.Genera
 	for i := range n {
 		select {
 		case <-time.After(time.Duration(d.draw(100)) * time.Millisecond):
+		case <-req.Dropped:
+			return live.Generation{}, live.ErrDropped
 		case <-ctx.Done():
 			return g, ctx.Err()
 		}

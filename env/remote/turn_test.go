@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
 
@@ -136,6 +137,7 @@ func TestTurnPatience(t *testing.T) {
 		e := open(t, func(o *Options) { o.TurnWait = 5 * time.Second })
 		p := play(t, e, id(1, 0, 1))
 		c := claim(t, e, "w")
+		p.slot.slow = true
 		p.slot.takes = 40 * time.Second // the first token after 4: it may take its time then
 		first := make(chan error, 1)
 		go func() {
@@ -271,6 +273,57 @@ func TestTurnBroken(t *testing.T) {
 		}
 		synctest.Wait()
 		empty(t, e)
+	})
+}
+
+// told is a sampler that answers by what it was given, one after the other.
+type told struct {
+	answers chan live.Generation
+}
+
+func (s told) Sample(_ context.Context, req live.SampleRequest) (live.Generation, error) {
+	return <-s.answers, nil
+}
+
+// TestTurnResumes: the places at which a rollout was resumed are those of its branches, in whose
+// order soever they were sampled, and a dropped response leaves its own to the next.
+func TestTurnResumes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		answers := make(chan live.Generation)
+		done := make(chan live.Sample)
+		go func() {
+			s, _ := e.Play(t.Context(), live.Task{ID: id(1, 0, 1)}, told{answers})
+			done <- s
+		}()
+		synctest.Wait()
+		c := claim(t, e, "w")
+		answer := func(drop bool, resumes []live.ResumePoint, prompt ...int32) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go e.Turn(ctx, c.ID, protocol.TurnRequest{Prompt: prompt}, nil)
+			synctest.Wait()
+			if drop {
+				cancel()
+				synctest.Wait()
+			}
+			answers <- live.Generation{Tokens: []int32{1, 2, 3}, Logprobs: []float32{-1, -1, -1}, Versions: []loop.Version{1, 1, 2}, Resumes: resumes, Derived: drop}
+			synctest.Wait()
+		}
+		answer(false, nil, 20)
+		answer(false, []live.ResumePoint{{At: 0, Version: 1}, {At: 2, Version: 2}}, 21)
+		answer(true, []live.ResumePoint{{At: 1, Version: 3}}, 20, 1, 2, 3, 22)
+		answer(false, []live.ResumePoint{{At: 1, Version: 4}}, 20, 1, 2, 3, 22)
+		answer(true, []live.ResumePoint{{At: 2, Version: 5}}, 23)
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		s := <-done
+		want := []live.ResumePoint{{At: 5, Version: 3}, {At: 6, Version: 4}, {At: 9, Version: 1}, {At: 11, Version: 2}, {At: 12, Version: 5}}
+		if !slices.Equal(s.Resumes, want) || len(s.Tokens) != 12 || !slices.Equal(s.Breaks, []int32{8}) {
+			t.Errorf("resumes %v in %v with breaks %v, want %v", s.Resumes, s.Tokens, s.Breaks, want)
+		}
+		if s.Derived {
+			t.Error("a version is said to be derived, and only those of dropped responses are")
+		}
 	})
 }
 
