@@ -39,6 +39,11 @@ type run struct {
 	env     *remote.Environment
 	runtime *live.Runtime
 	url     string
+	// check looks at every batch; wrap, if not nil, stands before the engine.
+	check func(live.Batch)
+	wrap  func(live.Engine) live.Engine
+	// mortals is how many rollouts are to fail before the run ends.
+	mortals int64
 
 	mu sync.Mutex
 	// expired counts claims that ran out, resumed samples that were interrupted on the way,
@@ -55,7 +60,7 @@ const (
 )
 
 // newRun wires the real parts as the control plane does.
-func newRun(t *testing.T, cfg loop.Config) *run {
+func newRun(t *testing.T, cfg loop.Config, change ...func(*run)) *run {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -64,6 +69,11 @@ func newRun(t *testing.T, cfg loop.Config) *run {
 		}
 	}
 	r := &run{t: t, finished: make(map[string]bool)}
+	r.mortals = mortals
+	r.check, r.wrap = r.checkBatch, func(e live.Engine) live.Engine { return e }
+	for _, c := range change {
+		c(r)
+	}
 	var err error
 	r.task, err = env.New("reverse", env.Options{})
 	must(err)
@@ -86,9 +96,9 @@ func newRun(t *testing.T, cfg loop.Config) *run {
 	must(err)
 	r.runtime, err = live.New(live.Options{
 		Header: trace.Header{Format: trace.Format, Program: "test", Source: "live", Seed: runSeed, Loop: cfg}, Patient: true,
-		Engines: []live.Engine{made}, Environment: r.env, Trainer: learner, Weights: published, Store: store, Clock: clock, OnBatch: r.checkBatch,
+		Engines: []live.Engine{r.wrap(made)}, Environment: r.env, Trainer: learner, Weights: published, Store: store, Clock: clock, OnBatch: r.check,
 		OnStep: func(d live.StepDone) {
-			if d.Status.Version >= 12 && d.Status.Ledger.Failed >= mortals {
+			if d.Status.Version >= 12 && d.Status.Ledger.Failed >= r.mortals {
 				r.runtime.Stop()
 			}
 		},
