@@ -40,6 +40,8 @@ type PolicyOptions struct {
 	Spans bool
 	// Step is the time that a token takes, 0 for none.
 	Step time.Duration
+	// Named is the name of the weights in a directory; nil for its last element.
+	Named func(dir string) string
 }
 
 // NewPolicyServer starts a server.
@@ -184,6 +186,9 @@ func (s *PolicyServer) reload(w http.ResponseWriter, r *http.Request) {
 	defer s.weights.Unlock()
 	s.mu.Lock()
 	s.serving = filepath.Base(call.Kwargs.Path)
+	if s.opt.Named != nil {
+		s.serving = s.opt.Named(call.Kwargs.Path)
+	}
 	s.updates = append(s.updates, s.serving)
 	s.mu.Unlock()
 	answerJSON(w, http.StatusOK, object{"results": []any{nil}})
