@@ -73,6 +73,11 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 		return haltClosed
 	}
 	err = c.run(inner)
+	if doubt := e.trust(ctx, s); doubt != nil {
+		e.leave(s)
+		r.undo()
+		return doubt
+	}
 	e.leave(s)
 	return c.ended(ctx, err)
 }
@@ -192,11 +197,15 @@ func (c *call) take(d *Delta, vocabulary int) error {
 		c.s.lastAt.Store(now)
 		c.e.arrivedAt.Store(now)
 	}
+	before := len(c.r.tokens)
 	err := c.r.take(d, loop.Version(c.s.version.Load()), vocabulary)
 	if err != nil {
 		return err
 	}
-	c.e.counts.tokens.Add(int64(len(d.Tokens)))
+	if n := len(c.r.tokens) - before; n > 0 {
+		c.e.counts.tokens.Add(int64(n))
+		c.e.recordedAt.Store(c.e.now())
+	}
 	if c.r.pruned {
 		c.s.stop(haltPruned)
 	}
@@ -209,9 +218,13 @@ func (c *call) ended(ctx context.Context, err error) error {
 	if settled := r.close(c.e, c.regular, why != nil, len(c.request.Prompt)); settled != nil {
 		return c.unsettled(settled)
 	}
+	room := c.s.caps.Context - len(c.request.Prompt) // left to the call; meaningless without a context
 	switch complete := c.regular && (r.finish == FinishStop || r.finish == FinishLength); {
 	case r.pruned:
 		return nil
+	case complete && r.finish == FinishLength && r.sampled < min(c.request.MaxTokens, room):
+		return fmt.Errorf("%w: it ends by length after %d tokens, %d were asked for and the context has room for %d: it has a limit of its own",
+			ErrLied, r.sampled, c.request.MaxTokens, room)
 	case complete && len(r.tokens) > 0:
 		return nil
 	case complete:

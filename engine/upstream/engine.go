@@ -30,9 +30,12 @@ type Engine struct {
 	resuming  atomic.Bool  // a goroutine tries to
 	calls     atomic.Int64 // numbers calls at the server
 	arrivedAt atomic.Int64 // when a token arrived last, on the engine's clock
-	openedAt  atomic.Int64 // when streams could flow again last, the same
-	gate      atomic.Pointer[gate]
-	deaf      atomic.Bool // an abort by id has not ended a stream in time
+	// recordedAt is when one was recorded last, the same: not one that waits for the end of its stream.
+	recordedAt atomic.Int64
+	openedAt   atomic.Int64 // when streams could flow again last, the same
+	gate       atomic.Pointer[gate]
+	pause      atomic.Pointer[pause]
+	deaf       atomic.Bool // an abort by id has not ended a stream in time
 
 	counts counts
 

@@ -25,12 +25,13 @@ func (h *halt) Error() string { return h.why }
 
 // Reasons to end a stream. haltInterrupt, haltPruned: the caller wants no more of it. haltCut: for
 // a switch; it goes on afterwards. haltUnknown: the weights are unknown; it waits for known ones.
-// haltDown: the server is gone. haltSilent: it brings nothing. haltClosed: the engine is closed.
+// haltSpoilt: it samples while it should stand still. haltDown: the server is gone. haltSilent: it brings nothing. haltClosed: the engine is closed.
 var (
 	haltInterrupt = &halt{"it was interrupted"}
 	haltPruned    = &halt{"it was stopped by its check"}
 	haltCut       = &halt{"it was cut off for a switch of weights"}
 	haltUnknown   = &halt{"it was cut off because the server's weights are unknown"}
+	haltSpoilt    = &halt{"the server samples while it says that it is paused, so nobody knows which weights did"}
 	haltDown      = &halt{"it was cut off because the server is down"}
 	haltSilent    = &halt{"it brought no token for too long"}
 	haltClosed    = &halt{"the engine was closed"}

@@ -146,6 +146,13 @@ func (f *fakeServer) set(change func()) {
 	f.changed = make(chan struct{})
 }
 
+// pace is the time of one token.
+func (f *fakeServer) pace() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.step
+}
+
 func (f *fakeServer) pause(*http.Request) string {
 	f.set(func() { f.paused = !f.sham })
 	return "{}"
@@ -162,7 +169,7 @@ func (f *fakeServer) update(r *http.Request) string {
 		Version loop.Version
 	}
 	_ = json.NewDecoder(r.Body).Decode(&u)
-	time.Sleep(f.step * 20)
+	time.Sleep(f.pace() * 20)
 	f.set(func() {
 		f.label = u.Label
 		if !f.lazy {
@@ -266,6 +273,9 @@ func (c *fakeStream) run() {
 	}
 	var all fakeEvent
 	for ; n < c.q.Max; n++ {
+		if n == c.fault.after && n > 0 && c.fault.finish != "" {
+			break
+		}
 		if n == c.fault.after && (c.fault.breaks || c.fault.ends || c.fault.says != "" || c.fault.hangs) {
 			finish = "fault"
 			break
@@ -317,7 +327,7 @@ func (c *fakeStream) span(version loop.Version, n int) {
 // step waits for the next token and returns the weights that sample it, false when nobody wants it.
 func (c *fakeStream) step() (loop.Version, bool) {
 	select {
-	case <-time.After(c.f.step):
+	case <-time.After(c.f.pace()):
 	case <-c.r.Context().Done():
 		return 0, false
 	}

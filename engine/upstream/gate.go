@@ -43,6 +43,33 @@ type gate struct {
 	failed bool          // before open is closed
 }
 
+// pause is a time in which the server should sample nothing. What arrives in it had been sampled
+// before, if the server keeps its word: a response that ends meanwhile waits until that is known.
+type pause struct {
+	since int64         // on the engine's clock
+	over  chan struct{} // closed when it is known
+	sham  bool          // before over is closed
+}
+
+// trust waits until it is known whether what a stream has brought in a pause can be believed.
+func (e *Engine) trust(ctx context.Context, s *stream) error {
+	p := e.pause.Load()
+	if p == nil || s.lastAt.Load() <= p.since {
+		return nil
+	}
+	select {
+	case <-p.over:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.life.Done():
+		return haltClosed
+	}
+	if p.sham {
+		return haltSpoilt
+	}
+	return nil
+}
+
 // claim takes a slot; release gives it back.
 func (e *Engine) claim(id live.RolloutID) error {
 	e.mu.Lock()
@@ -177,8 +204,12 @@ func (e *Engine) forget(why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.served, e.caps, e.why = loop.NoVersion, nil, why
+	reason := haltUnknown
+	if errors.Is(why, haltSpoilt) {
+		reason = haltSpoilt
+	}
 	for s := range e.streams {
-		s.stop(haltUnknown)
+		s.stop(reason)
 	}
 	e.notify()
 }

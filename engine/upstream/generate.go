@@ -57,6 +57,8 @@ func (e *Engine) sample(ctx context.Context, r *response) error {
 			continue
 		case errors.Is(err, haltDown):
 			continue // entering again says why
+		case errors.Is(err, haltSpoilt):
+			return e.named(r, fmt.Errorf("%w: %w", ErrLied, err))
 		case errors.Is(err, haltClosed):
 			return e.fail("%w", ErrClosed)
 		case errors.As(err, &b):
@@ -106,7 +108,7 @@ func (e *Engine) recover(ctx context.Context, r *response, b *broken, t *trouble
 	}
 	if t.fruitless > fruitlessMax {
 		err := fmt.Errorf("calls in a row brought nothing, the last: %w", b)
-		if e.arrivedAt.Load() > t.since { // others go on: it is about this response
+		if e.recordedAt.Load() > t.since { // others go on: it is about this response
 			return e.named(r, err)
 		}
 		return e.lose(err)

@@ -18,7 +18,7 @@ const (
 	resumeTries = 5
 	resumePause = 5 * time.Second
 	// quietRounds is how many times Options.Quiet a paused server may go on bringing tokens.
-	quietRounds = 100
+	quietRounds = 50
 )
 
 // Load implements [live.Engine]: it makes the version's directory and checks it, so that a switch
@@ -178,11 +178,15 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	if err := e.opt.Dialect.Pause(ctx, e.opt.Server, u, caps); err != nil {
 		return errors.Join(fmt.Errorf("pausing: %w", err), e.resume(ctx, caps))
 	}
-	since := e.now()
+	p := &pause{since: e.now(), over: make(chan struct{})}
+	e.pause.Store(p)
 	label, err := e.install(ctx, u, caps)
 	if err == nil {
-		err = e.quiet(ctx, since)
+		err = e.quiet(ctx, p.since)
 	}
+	p.sham = errors.Is(err, haltSpoilt)
+	e.pause.Store(nil)
+	close(p.over)
 	if err != nil {
 		e.forget(err)
 		_ = e.cut(ctx, haltUnknown)
@@ -286,7 +290,7 @@ func (e *Engine) quiet(ctx context.Context, since int64) error {
 			return nil
 		}
 		if now > limit {
-			return fmt.Errorf("%w: it goes on sampling for %v after it said that it had paused", ErrLied, time.Duration(now-since))
+			return fmt.Errorf("%w: for %v: %w", ErrLied, time.Duration(now-since), haltSpoilt)
 		}
 		timer := time.NewTimer(time.Duration(rest))
 		select {

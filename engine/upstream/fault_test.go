@@ -1,0 +1,304 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+)
+
+// Whatever breaks a call off, the response goes on where it was.
+func TestBrokenCallsGoOn(t *testing.T) {
+	for name, first := range map[string]fault{
+		"the connection is refused":            {refuse: true},
+		"500":                                  {status: 500},
+		"429":                                  {status: 429},
+		"the connection breaks at once":        {breaks: true},
+		"the connection breaks":                {breaks: true, after: 9},
+		"the stream ends":                      {ends: true, after: 9},
+		"the stream ends at once":              {ends: true},
+		"an error inside 200":                  {says: `{"E":"out of memory"}`, after: 9},
+		"an event that is not understood":      {says: `{"T":[`, after: 9},
+		"the end mark without a finish":        {says: `{}`, after: 9},
+		"silence":                              {hangs: true, after: 9},
+		"silence at once":                      {hangs: true},
+		"the server cuts it off":               {says: `{"F":"abort"}`, after: 9},
+		"the finish comes, the mark does not":  {noMark: true},
+		"all in one event, and then no mark":   {noMark: true, together: true},
+		"an early end by stop without a mark":  {noMark: true, finish: "stop", after: 12},
+		"the connection breaks near the limit": {breaks: true, after: 29},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.fault = func(call int, _ fakeCall) fault {
+					if call == 0 {
+						return first
+					}
+					return fault{}
+				}
+				e := newFakeEngine(t, f, nil)
+				g, err := e.Generate(t.Context(), request(0, 30))
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkTokens(t, g, fakePromptOf)
+				if len(g.Tokens) != 30 || !g.Truncated || e.Status().Retries != 1 {
+					t.Errorf("%d tokens, truncated %v, %d retries", len(g.Tokens), g.Truncated, e.Status().Retries)
+				}
+				if first.noMark && f.calls[1].Max < 1 || !first.noMark && first.after > 0 && f.calls[1].Max > 30-first.after+1 {
+					t.Errorf("the second call asks for %d tokens", f.calls[1].Max)
+				}
+			})
+		})
+	}
+}
+
+// What is told of is never taken back: the event that ends a response waits for the stream's end.
+func TestTrap9WhatIsToldIsNotSampledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(call int, _ fakeCall) fault {
+			return []fault{{breaks: true, after: 5}, {noMark: true, finish: "stop", after: 8}, {status: 503}, {ends: true, after: 2}, {}}[min(call, 4)]
+		}
+		e := newFakeEngine(t, f, nil)
+		var told live.Generation
+		req := request(0, 30)
+		req.OnTokens = func(d live.Delta) {
+			told.Tokens, told.Logprobs = append(told.Tokens, d.Tokens...), append(told.Logprobs, d.Logprobs...)
+			told.Text += d.Text
+		}
+		g, err := e.Generate(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTokens(t, g, fakePromptOf)
+		told.Versions = g.Versions
+		checkTokens(t, told, fakePromptOf)
+		seen := map[string]bool{}
+		for _, call := range f.calls {
+			if seen[call.ID] {
+				t.Errorf("two calls are called %s", call.ID)
+			}
+			seen[call.ID] = true
+		}
+	})
+}
+
+func TestTrap15AnErrorInside200FailsTheSampleInTheEnd(t *testing.T) {
+	for name, what := range map[string]fault{"an error": {says: `{"E":"no"}`}, "no mark": {ends: true}, "no mark after the finish": {noMark: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.fault = func(int, fakeCall) fault { return what }
+				e := newFakeEngine(t, f, nil)
+				g, err := e.Generate(t.Context(), request(0, 1))
+				if !errors.Is(err, live.ErrEngineDown) {
+					t.Errorf("%+v, %v", g, err)
+				}
+				if len(f.calls) != fruitlessMax+1 {
+					t.Errorf("%d calls", len(f.calls))
+				}
+			})
+		})
+	}
+}
+
+// A response that alone comes to nothing is its own fault, not the engine's.
+func TestOneResponseDoesNotTakeTheEngineDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(_ int, q fakeCall) fault {
+			if strings.Contains(q.ID, "s00000001") {
+				return fault{status: 500}
+			}
+			return fault{}
+		}
+		e := newFakeEngine(t, f, nil)
+		var group sync.WaitGroup
+		group.Go(func() {
+			if _, err := e.Generate(t.Context(), request(0, 900)); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Go(func() {
+			if _, err := e.Generate(t.Context(), request(1, 900)); err == nil || errors.Is(err, live.ErrEngineDown) {
+				t.Errorf("ended with %v", err)
+			}
+		})
+		group.Wait()
+		if s := e.Status(); s.State != "serving" || s.Losses != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestADeadServerIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		e := newFakeEngine(t, f, nil)
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				g, err := e.Generate(t.Context(), request(i, 500))
+				if !errors.Is(err, live.ErrEngineDown) {
+					t.Errorf("ended with %v", err)
+				}
+				checkTokens(t, g, fakePromptOf)
+				if len(g.Tokens) < 5 {
+					t.Errorf("only %d tokens stand beside the error", len(g.Tokens))
+				}
+			})
+		}
+		time.Sleep(105 * time.Millisecond)
+		f.kill()
+		group.Wait()
+		if s := e.Status(); s.State != "down" || s.Losses != 1 {
+			t.Errorf("%+v", s)
+		}
+		if _, ok := e.Capabilities(); ok {
+			t.Error("it still believes to know what the server can")
+		}
+		// It comes back with other weights: nothing is sampled before it was asked and switched.
+		f.restart(66)
+		if _, err := e.Generate(t.Context(), request(0, 5)); !errors.Is(err, live.ErrEngineDown) {
+			t.Errorf("it samples at once: %v", err)
+		}
+		serveVersion(t, e, 4)
+		g, err := e.Generate(t.Context(), request(0, 5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTokens(t, g, fakePromptOf)
+	})
+}
+
+// A server that comes back at once with the weights it was started with must not go on with what
+// the one before had begun.
+func TestARestartedServerIsRecognised(t *testing.T) {
+	for _, spans := range []bool{false, true} {
+		for _, busy := range []bool{false, true} {
+			t.Run(fmt.Sprintf("spans_%v_busy_%v", spans, busy), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeServer(t)
+					f.caps.VersionSpans = spans
+					e := newFakeEngine(t, f, nil)
+					serveVersion(t, e, 3)
+					if !busy {
+						if _, err := e.Generate(t.Context(), request(0, 20)); err != nil {
+							t.Fatal(err)
+						}
+						f.kill()
+						f.restart(0)
+					} else {
+						go func() {
+							time.Sleep(105 * time.Millisecond)
+							f.kill()
+							f.restart(0)
+						}()
+					}
+					g, err := e.Generate(t.Context(), request(0, 100))
+					if !errors.Is(err, live.ErrEngineDown) {
+						t.Errorf("ended with %v", err)
+					}
+					checkTokens(t, g, fakePromptOf)
+					if busy != (len(g.Tokens) > 0) {
+						t.Errorf("%d tokens stand beside the error", len(g.Tokens))
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAHungServerIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(int, fakeCall) fault { return fault{hangs: true, after: 3} }
+		e := newFakeEngine(t, f, nil)
+		f.set(func() { f.unwell = true })
+		began := time.Now()
+		g, err := e.Generate(t.Context(), request(0, 50))
+		if !errors.Is(err, live.ErrEngineDown) || len(g.Tokens) != 3 {
+			t.Errorf("%d tokens, %v", len(g.Tokens), err)
+		}
+		if took := time.Since(began); took > 11*time.Second {
+			t.Errorf("it took %v to notice", took)
+		}
+	})
+}
+
+func TestLiesAreErrors(t *testing.T) {
+	token := fmt.Sprint(fakePromptOf + 2)
+	for name, says := range map[string]string{
+		"a token beyond the vocabulary": `{"T":[99999999],"P":[-1]}`,
+		"a negative token":              `{"T":[-3],"P":[-1]}`,
+		"a missing log-prob":            `{"T":[` + token + `],"P":[]}`,
+		"-9999":                         `{"T":[` + token + `],"P":[-9999]}`,
+		"a log-prob above 0":            `{"T":[` + token + `],"P":[0.5]}`,
+		"more tokens than asked for":    `{"T":[9,10,11,12,13,14,15,16,17],"P":[0,0,0,0,0,0,0,0,0]}`,
+		"an unknown finish":             `{"F":"maybe"}`,
+		"tokens after the finish":       "{\"F\":\"stop\"}\n\ndata: {\"T\":[9],\"P\":[-1]}",
+		"two finishes":                  "{\"F\":\"stop\"}\n\ndata: {\"F\":\"length\"}",
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.fault = func(int, fakeCall) fault { return fault{says: says, after: 2} }
+				e := newFakeEngine(t, f, nil)
+				_, err := e.Generate(t.Context(), request(0, 10))
+				if !errors.Is(err, ErrLied) || errors.Is(err, live.ErrEngineDown) {
+					t.Errorf("ended with %v", err)
+				}
+				if len(f.calls) != 1 {
+					t.Errorf("%d calls: it was tried again", len(f.calls))
+				}
+			})
+		})
+	}
+}
+
+func TestTheSameFinishTwiceIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(int, fakeCall) fault {
+			return fault{says: "{\"T\":[9],\"P\":[-0.0703125],\"X\":\"<9>\",\"F\":\"stop\"}\n\ndata: {\"F\":\"stop\"}", after: 2}
+		}
+		e := newFakeEngine(t, f, nil)
+		g, err := e.Generate(t.Context(), request(0, 10))
+		if err != nil || len(g.Tokens) != 3 || g.Truncated {
+			t.Errorf("%+v, %v", g, err)
+		}
+	})
+}
+
+func TestARefusalIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(int, fakeCall) fault { return fault{status: 400} }
+		e := newFakeEngine(t, f, nil)
+		if _, err := e.Generate(t.Context(), request(0, 10)); !errors.Is(err, ErrRefused) || len(f.calls) != 1 {
+			t.Errorf("%d calls, %v", len(f.calls), err)
+		}
+	})
+}
+
+// Where a server's streams have no end mark, its finish is the end.
+func TestUnmarkedStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.caps.Unmarked = true
+		f.fault = func(call int, _ fakeCall) fault { return fault{noMark: true, ends: call == 0, after: 5} }
+		e := newFakeEngine(t, f, nil)
+		g, err := e.Generate(t.Context(), request(0, 10))
+		if err != nil || len(g.Tokens) != 10 || len(f.calls) != 2 {
+			t.Fatalf("%d tokens in %d calls, %v", len(g.Tokens), len(f.calls), err)
+		}
+		checkTokens(t, g, fakePromptOf)
+	})
+}
