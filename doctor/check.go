@@ -27,6 +27,10 @@ type Case struct {
 	// for tools or sandboxes, unequal engines, lost ones), "" for nothing. Its findings are
 	// then by rule and by simulation alone.
 	Beside string
+	// Model is what model.path was found to be, Servers what asking the engines' servers came to, in the
+	// document's order; nil where engines are embedded, or were not asked.
+	Model   *Model
+	Servers []Server
 }
 
 // check is one kind of finding and the code that looks for it. A check may add
@@ -39,7 +43,7 @@ type check struct {
 // checks lists all kinds, in the order of docs/doctor.md.
 func checks() []check {
 	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
-		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks)
+		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks)
 }
 
 // Kinds lists everything that can be found.
@@ -130,6 +134,8 @@ type examination struct {
 	setting  *theory.Input
 	simulate *sim.Config
 	beside   string
+	model    *Model
+	servers  []Server
 	kind     Kind
 	findings []Finding
 	err      error
@@ -143,7 +149,7 @@ type examination struct {
 }
 
 func newExamination(c Case) *examination {
-	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside}
+	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside, model: c.Model, servers: c.Servers}
 }
 
 // add notes a finding of the running check about a key, and returns it to be filled in.

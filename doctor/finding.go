@@ -41,6 +41,8 @@ const (
 	ClosedForm Basis = "closed form"
 	// Simulated is a short simulation of the modelled workload by the production loop.
 	Simulated Basis = "simulation"
+	// Asked is what the model's directory, or an engine's server, says of itself.
+	Asked Basis = "asked"
 )
 
 // Figure is a number behind a finding.

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 
@@ -17,8 +20,9 @@ import (
 // doctorCmd says what is wrong with a document before it costs anything.
 type doctorCmd struct {
 	output
-	File string   `arg:"" optional:"" help:"The document; without one the defaults are examined."`
-	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
+	File    string   `arg:"" optional:"" help:"The document; without one the defaults are examined."`
+	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
+	NoProbe bool     `help:"Ask none of the engines' servers what it can."`
 }
 
 // diagnosis is what headway doctor --json prints.
@@ -30,7 +34,7 @@ type diagnosis struct {
 
 // Run examines and prints. The error is a failure where a finding is an error.
 func (c *doctorCmd) Run(application *app) error {
-	findings, err := c.examine()
+	findings, err := c.examine(application)
 	if err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func (c *doctorCmd) Run(application *app) error {
 
 // examine makes the findings. A document that config refuses for what doctor can
 // explain is explained; any other mistake is the caller's.
-func (c *doctorCmd) examine() ([]doctor.Finding, error) {
+func (c *doctorCmd) examine(application *app) ([]doctor.Finding, error) {
 	raw, err := config.Read(c.File)
 	if err != nil {
 		return nil, err
@@ -75,6 +79,9 @@ func (c *doctorCmd) examine() ([]doctor.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	examineServers(ctx, application, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)
 	var field *workload.FieldError
 	if errors.As(err, &field) { // speeds beyond what a closed form takes

@@ -67,6 +67,11 @@ func (c *runCmd) Run(a *app) error {
 
 // trainsItself refuses a document whose parts are in other processes.
 func trainsItself(cfg config.Config) error {
+	for i, e := range cfg.Engines {
+		if e.External() {
+			return cfg.Refuse(fmt.Sprintf("engines.%d.kind", i), "is not run's: the model of a server is trained by a trainer of yours", "embedded, or headway serve with this document")
+		}
+	}
 	if cfg.Trainer.Kind != "embedded" {
 		return cfg.Refuse("trainer.kind", "is not run's: it trains itself", "embedded, or headway serve, which waits for your trainer")
 	}

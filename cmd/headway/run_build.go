@@ -135,7 +135,7 @@ func (j *job) copyVersion(ctx context.Context, to live.Weights) error {
 
 // intro is printed before anything is shown.
 func (j *job) intro() string {
-	what := fmt.Sprintf("%s: %s, %d train steps, C %d, B %d, S %d", j.dir, j.cfg.Environment.Task, j.cfg.Trainer.Steps,
+	what := fmt.Sprintf("%s: %s, %d train steps, C %d, B %d, S %d", j.dir, j.cfg.EnvironmentName(), j.cfg.Trainer.Steps,
 		j.cfg.Rollout.Concurrency, j.cfg.Train.Batch, j.cfg.Rollout.GroupSize)
 	if j.resumed != nil {
 		return fmt.Sprintf("%s; going on from version %d", what, j.resumed.state.Loop.Version())

@@ -23,13 +23,15 @@ const configFile = "config.yaml"
 
 // job is one run in one directory: its parts and what is kept for its report.
 type job struct {
-	app     *app
-	cfg     config.Config
-	dir     string
-	began   time.Time
-	rules   loop.Config
+	app   *app
+	cfg   config.Config
+	dir   string
+	began time.Time
+	rules loop.Config
+	// task and heldOut are of embedded engines, policy of engines that are servers: the others are nil.
 	task    env.Task
 	heldOut []env.Problem
+	policy  *servedModel
 
 	environment live.Environment
 	engines     []live.Engine
@@ -97,6 +99,9 @@ func runRules(cfg config.Config) loop.Config {
 
 // prepare makes what needs no directory, so that a bad task leaves none behind.
 func (j *job) prepare() error {
+	if j.cfg.External() {
+		return j.prepareServed()
+	}
 	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax})
 	if err != nil {
 		return usageError("", "%w", err)
@@ -211,7 +216,7 @@ func (j *job) onStep(ctx context.Context, d live.StepDone, view *progressView) {
 	j.steps.add(line)
 	view.update(j.newProgress(d))
 	every := loop.Version(j.cfg.Evaluate.Every)
-	if v := d.Point.Step; every > 0 && v%every == 0 && v < loop.Version(j.cfg.Trainer.Steps) {
+	if v := d.Point.Step; every > 0 && j.greedy != nil && v%every == 0 && v < loop.Version(j.cfg.Trainer.Steps) {
 		j.evaluations.start(v, func() (float64, error) {
 			return j.evaluate(ctx, v, j.cfg.Evaluate.Prompts)
 		}, func(err error) { view.message(fmt.Sprintf("evaluating version %d: %v", v, err)) })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -67,7 +68,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	p.source = &transfer.Source{}
 	p.meetings = rendezvous.New(rendezvous.Options{})
 	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: p.engineNames()})
-	if err := p.buildEngines(); err != nil {
+	if err := p.buildPlaneEngines(); err != nil {
 		return err
 	}
 	for i, e := range p.engines {
@@ -76,7 +77,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if err := p.buildTrainer(); err != nil {
 		return err
 	}
-	if err := p.buildEnvironment(); err != nil {
+	if err := errors.Join(p.buildEnvironment(), p.buildGateway()); err != nil {
 		return err
 	}
 	return p.writeAddress()
@@ -92,19 +93,24 @@ func (p *plane) engineNames() []string {
 }
 
 func (p *plane) buildTrainer() (err error) {
-	embedded, err := p.newTrainer(p.weights)
-	if err != nil || p.cfg.Trainer.Kind == "embedded" {
-		p.trainer = embedded
-		return err
-	}
-	p.remote, err = remote.New(remote.Options{
+	opt := remote.Options{
 		Weights: p.weights, Clock: clock(p.app, 0), Lease: lasting(p.cfg.Server.LeaseS), SyncEvery: p.rules.SyncEvery,
-		Steps: p.cfg.Trainer.Steps, Run: p.name, Config: p.documentJSON(), NormalizeStd: p.cfg.Trainer.NormalizeStd, Vocabulary: p.modelConfig().Vocabulary,
-		Initial:    embedded.Initialize, // the engines' own model, untrained
+		Steps: p.cfg.Trainer.Steps, Run: p.name, Config: p.documentJSON(), NormalizeStd: p.cfg.Trainer.NormalizeStd, Vocabulary: p.vocabulary(),
 		OnReady:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		OnRestored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 		Validation: p.validation, Fence: p.fence, Logf: p.say,
-	})
+	}
+	if p.policy != nil {
+		opt.Initial = p.initialVersion()
+	} else {
+		embedded, err := p.newTrainer(p.weights)
+		if err != nil || p.cfg.Trainer.Kind == "embedded" {
+			p.trainer = embedded
+			return err
+		}
+		opt.Initial = embedded.Initialize // the engines' own model, untrained
+	}
+	p.remote, err = remote.New(opt)
 	p.trainer = p.remote
 	return err
 }
@@ -131,11 +137,10 @@ func (p *plane) buildEnvironment() (err error) {
 	if p.cfg.Environment.Kind != "remote" {
 		return nil // prepare has made the embedded one
 	}
-	limits := p.task.Limits()
+	g := p.cfg.Gateway
 	p.workers, err = environment.New(environment.Options{
-		Name: p.task.Name(), Seed: p.cfg.Seed, ClaimTTL: lasting(p.cfg.Server.ClaimS), Vocabulary: p.modelConfig().Vocabulary,
-		Limits: environment.Limits{PromptTokens: limits.PromptTokens, ResponseTokens: limits.ResponseTokens},
-		Newest: p.newestServed, Logf: p.say,
+		Name: p.cfg.EnvironmentName(), Seed: p.cfg.Seed, ClaimTTL: lasting(p.cfg.Server.ClaimS), Vocabulary: p.vocabulary(), Limits: p.limits(),
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, TurnWait: lasting(g.WaitS), Newest: p.newestServed, Logf: p.say,
 	})
 	p.environment = p.workers
 	return err
@@ -153,6 +158,9 @@ func (p *plane) mount() error {
 	}
 	if p.workers != nil {
 		ports.Rollouts = p.workers
+	}
+	if p.gateway != nil {
+		ports.Gateway = p.gateway
 	}
 	return p.server.Mount(ports)
 }
@@ -207,6 +215,9 @@ func (p *plane) onDiskFull(full bool) {
 
 // validation answers held-out prompts greedily with the newest version that has weights.
 func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, error) {
+	if p.greedy == nil {
+		return nil, protocol.Refuse(protocol.CodeNotFound, "this run has no held-out prompts: its engines are servers, and only your environment knows its prompts; evaluate there")
+	}
 	if prompts <= 0 || prompts > len(p.heldOut) {
 		prompts = min(p.cfg.Evaluate.Prompts, len(p.heldOut))
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,15 +131,32 @@ func (p *plane) adopt(header trace.Header) error {
 	if err != nil {
 		return runError("was it made by another version of this program?", "the run's own document: %w", err)
 	}
-	merged := began
-	merged.Server, merged.Watchdog, merged.Store = p.cfg.Server, p.cfg.Watchdog, p.cfg.Store
+	merged := reachedAs(began, p.cfg)
 	if changed := changedLines(string(merged.YAML()), string(p.cfg.YAML())); len(changed) > 0 {
 		return usageError("leave these as they were, or begin a run under another --name",
-			"%s began with other settings, and only server, watchdog and store may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
+			"%s began with other settings, and only server, watchdog, store, gateway and where engines are may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
 	}
 	p.cfg = merged
 	p.rules = serveRules(merged)
 	return nil
+}
+
+// reachedAs is the document that a run began with, with what the present one says of how it is reached,
+// watched and stored, and where its engines are: servers move, and what is sampled stays the same.
+func reachedAs(began, now config.Config) config.Config {
+	merged := began
+	merged.Server, merged.Watchdog, merged.Store, merged.Gateway = now.Server, now.Watchdog, now.Store, now.Gateway
+	if !began.External() || len(now.Engines) != len(began.Engines) {
+		return merged
+	}
+	merged.Model.Path = now.Model.Path
+	merged.Engines = slices.Clone(began.Engines)
+	for i := range merged.Engines {
+		e, n := &merged.Engines[i], now.Engines[i]
+		e.Kind, e.URL, e.KeyFile, e.ServedModel, e.WeightsDir = n.Kind, n.URL, n.KeyFile, n.ServedModel, n.WeightsDir
+		e.Weights, e.Cache, e.Command, e.Convert, e.SilentS, e.UpdateS = n.Weights, n.Cache, n.Command, n.Convert, n.SilentS, n.UpdateS
+	}
+	return merged
 }
 
 // changedLines says which lines of two documents differ, a few of them.

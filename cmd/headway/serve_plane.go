@@ -14,7 +14,9 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/upstream"
 	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/gateway"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
@@ -46,8 +48,15 @@ type plane struct {
 	server   *api.Server
 	log      *jetstream.Store
 
-	remote    *remote.Trainer
-	workers   *environment.Environment
+	// servers are the engines that are servers of their own, in the document's order; none where they
+	// are embedded.
+	servers []*upstream.Engine
+	remote  *remote.Trainer
+	workers *environment.Environment
+	// gateway is nil where the environment is embedded, which speaks to nobody.
+	gateway *gateway.Gateway
+	// renderer renders chats where no engine is to; nil elsewhere.
+	renderer  *upstream.Engine
 	meetings  *rendezvous.Rendezvous
 	receivers *transfer.Coordinator
 	source    *transfer.Source
@@ -123,6 +132,12 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	}
 	if err := p.assemble(resume); err != nil {
 		return err
+	}
+	if err := p.awaitServers(ctx, resume != nil); err != nil && ctx.Err() == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
 	}
 	run, err := live.New(p.runtimeOptions(ctx, resume))
 	if err != nil {
@@ -259,6 +274,12 @@ func (p *plane) summary(err error, asJSON bool) error {
 // close stops what runs and closes what is open, whatever stage was reached.
 func (p *plane) close() error {
 	err := p.job.close()
+	if p.gateway != nil {
+		err = errors.Join(err, p.gateway.Close())
+	}
+	if p.renderer != nil {
+		err = errors.Join(err, p.renderer.Close())
+	}
 	if p.workers != nil {
 		p.workers.Close()
 	}

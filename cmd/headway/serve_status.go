@@ -60,7 +60,7 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 	out := make([]protocol.Engine, 0, len(v.Status.Engines))
 	for i, e := range v.Status.Engines {
 		name := p.engines[i].Name()
-		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name]})
+		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i)})
 	}
 	return out
 }

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/doctor"
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// probeLimit is how long doctor waits for one server's answers.
+const probeLimit = 30 * time.Second
+
+// examineServers adds to a case what the model's directory and the engines' servers say of themselves.
+// Without probing no server is asked.
+func examineServers(ctx context.Context, application *app, document config.Config, probe bool, examined *doctor.Case) {
+	if !document.External() {
+		return
+	}
+	examined.Model = examineModel(application, document)
+	if !probe {
+		return
+	}
+	examined.Servers = make([]doctor.Server, len(document.Engines))
+	var all sync.WaitGroup
+	for i, e := range document.Engines {
+		all.Go(func() { examined.Servers[i] = askServer(ctx, e) })
+	}
+	all.Wait()
+}
+
+// examineModel reads model.path as a control plane would.
+func examineModel(application *app, document config.Config) *doctor.Model {
+	j := &job{app: application, cfg: document}
+	checkpoint, err := modelOf(document)
+	if err != nil {
+		return &doctor.Model{Err: err.Error()}
+	}
+	m := &doctor.Model{Vocabulary: checkpoint.Vocabulary, Context: checkpoint.Context}
+	limits, err := j.servedLimits(checkpoint.Context)
+	if err != nil {
+		m.LimitsErr = problemOf(err)
+	}
+	m.PromptTokens, m.ResponseTokens = limits.PromptTokens, limits.ResponseTokens
+	return m
+}
+
+// problemOf is what is wrong with a document, without the place and what is allowed.
+func problemOf(err error) string {
+	var placed *config.Error
+	if errors.As(err, &placed) {
+		return placed.Key + " " + placed.Problem
+	}
+	return err.Error()
+}
+
+// askServer asks one engine's server what it can.
+func askServer(ctx context.Context, e config.Engine) doctor.Server {
+	server, err := serverOf(e)
+	if err != nil {
+		return doctor.Server{Err: err.Error()}
+	}
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	caps, err := dialectOf(e, nil).Probe(ctx, server)
+	if err != nil {
+		return doctor.Server{Err: err.Error()}
+	}
+	return examinedServer(caps)
+}
+
+func examinedServer(caps upstream.Capabilities) doctor.Server {
+	s := doctor.Server{Vocabulary: caps.Vocabulary, Context: caps.Context, Processed: caps.ProcessedLogprobs, Salt: caps.Salt, Flush: caps.Flush, Template: caps.Template}
+	for _, m := range caps.Missing {
+		s.Lacks = append(s.Lacks, doctor.Lack{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
+	}
+	return s
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/gateway"
+)
+
+// buildGateway makes rollouts of agents that speak OpenAI's API, where rollouts are played by workers.
+func (p *plane) buildGateway() error {
+	if p.workers == nil {
+		return nil
+	}
+	g := p.cfg.Gateway
+	opt := gateway.Options{
+		Rollouts: p.workers, Model: p.cfg.EnvironmentName(), Tools: g.Tools, ClientSampling: g.ClientSampling, Wait: lasting(g.WaitS), Logf: p.say,
+	}
+	if limits := p.limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
+		opt.Context = limits.PromptTokens + limits.ResponseTokens
+	}
+	if p.policy == nil {
+		opt.Templates = letterTemplate{p.task.Vocabulary()}
+	} else {
+		opt.Model = p.modelName()
+		templates, err := p.templates()
+		if err != nil {
+			return err
+		}
+		opt.Templates = templates
+	}
+	var err error
+	p.gateway, err = gateway.New(opt)
+	return err
+}
+
+// modelName is what agents see the policy under: the name that the engines know it by, or its directory's.
+func (p *plane) modelName() string {
+	for _, e := range p.cfg.Engines {
+		if e.ServedModel != "" {
+			return e.ServedModel
+		}
+	}
+	if name := filepath.Base(p.cfg.Model.Path); name != "." && name != string(filepath.Separator) {
+		return name
+	}
+	return p.cfg.EnvironmentName()
+}
+
+// templates render chats by the engines that can, or by the server that the document names.
+func (p *plane) templates() (*upstream.Templates, error) {
+	if p.cfg.Gateway.Template == "" {
+		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: p.servers})
+	}
+	e := config.Engine{Kind: "vllm", Name: "gateway.template", URL: p.cfg.Gateway.Template, Slots: 1}
+	server, err := serverOf(e)
+	if err != nil {
+		return nil, fmt.Errorf("gateway.template: %w", err)
+	}
+	p.renderer, err = upstream.New(upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialectOf(e, p.say), Vocabulary: p.vocabulary(), Logf: p.say})
+	if err != nil {
+		return nil, err
+	}
+	return upstream.NewTemplates(upstream.TemplatesOptions{Engines: []*upstream.Engine{p.renderer}})
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/config"
+	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/weights"
+)
+
+// servedModel is the policy of engines that are servers, as its directory describes it.
+type servedModel struct {
+	checkpoint weights.Checkpoint
+	limits     environment.Limits
+}
+
+// prepareServed reads the model of engines that are servers. A run that has begun keeps what stands
+// beside its weights, and needs the model's directory no more.
+func (j *job) prepareServed() error {
+	checkpoint, err := modelOf(j.cfg)
+	if err != nil {
+		kept, keptErr := weights.ReadShape(filepath.Join(j.dir, "weights", weights.BesideName))
+		if keptErr != nil {
+			return j.cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
+		}
+		checkpoint = kept
+	}
+	j.policy = &servedModel{checkpoint: checkpoint}
+	j.policy.limits, err = j.servedLimits(checkpoint.Context)
+	return err
+}
+
+// modelOf reads the model of a document whose engines are servers.
+func modelOf(cfg config.Config) (weights.Checkpoint, error) {
+	path, err := filepath.Abs(cfg.Model.Path)
+	if err != nil {
+		return weights.Checkpoint{}, err
+	}
+	return weights.ReadCheckpoint(path)
+}
+
+// servedLimits are the limits of prompts and responses under the model's context, 0 for unknown.
+func (j *job) servedLimits(context int) (environment.Limits, error) {
+	e := j.cfg.Environment
+	limits := environment.Limits{PromptTokens: e.PromptTokensMax, ResponseTokens: e.ResponseTokensMax}
+	if context == 0 {
+		if limits.PromptTokens == 0 || limits.ResponseTokens == 0 {
+			return limits, j.cfg.Refuse("model.path", "has a config.json that does not say how long a sequence may be", "environment.prompt_tokens_max and response_tokens_max, which then must be given")
+		}
+		return limits, nil
+	}
+	if limits.ResponseTokens == 0 {
+		limits.ResponseTokens = max(context/4, 1)
+		if limits.PromptTokens > 0 {
+			limits.ResponseTokens = min(limits.ResponseTokens, context-limits.PromptTokens)
+		}
+	}
+	if limits.PromptTokens == 0 {
+		limits.PromptTokens = context - limits.ResponseTokens
+	}
+	if limits.PromptTokens < 1 || limits.ResponseTokens < 1 || limits.PromptTokens+limits.ResponseTokens > context {
+		key := "environment.prompt_tokens_max"
+		if e.PromptTokensMax == 0 {
+			key = "environment.response_tokens_max"
+		}
+		return limits, j.cfg.Refuse(key, fmt.Sprintf("leaves no room: the model's context is %d tokens, for a prompt of up to %d and a response of up to %d", context, limits.PromptTokens, limits.ResponseTokens),
+			fmt.Sprintf("prompt_tokens_max and response_tokens_max that add up to at most %d", context))
+	}
+	return limits, nil
+}
+
+// vocabulary is the number of the policy's token ids.
+func (j *job) vocabulary() int {
+	if j.policy != nil {
+		return j.policy.checkpoint.Vocabulary
+	}
+	return j.modelConfig().Vocabulary
+}
+
+// limits are the longest prompt and response of a rollout, in tokens.
+func (j *job) limits() environment.Limits {
+	if j.policy != nil {
+		return j.policy.limits
+	}
+	l := j.task.Limits()
+	return environment.Limits{PromptTokens: l.PromptTokens, ResponseTokens: l.ResponseTokens}
+}
+
+// sampling is how engines that are servers draw tokens; nil for embedded ones, which sample from the
+// policy as it is.
+func (j *job) sampling() *live.Sampling {
+	if j.policy == nil {
+		return nil
+	}
+	s := j.cfg.Rollout.Sampling
+	return &live.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP}
+}

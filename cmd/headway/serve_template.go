@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// letterTemplate renders chats for the model of an embedded task: the letters of what is said, the
+// separator where the assistant is to speak, the end where it has. What a task's own prompt would be
+// is a chat of one message.
+type letterTemplate struct{ vocabulary env.Vocabulary }
+
+// Render implements gateway.Templates. Tools have no letters and are refused.
+func (l letterTemplate) Render(_ context.Context, messages, tools []byte, generation bool) ([]int32, error) {
+	if len(tools) > 0 {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded task's letters cannot say what tools there are").With("field", "tools")
+	}
+	var chat []struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(messages, &chat); err != nil {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the messages are no chat: %v", err).With("field", "messages")
+	}
+	tokens := []int32{env.Begin}
+	for _, m := range chat {
+		said, err := l.letters(contentText(m.Content))
+		if err != nil {
+			return nil, err
+		}
+		if m.Role == "assistant" {
+			tokens = append(append(append(tokens, env.Separator), said...), env.End)
+		} else {
+			tokens = append(tokens, said...)
+		}
+	}
+	if generation {
+		tokens = append(tokens, env.Separator)
+	}
+	return tokens, nil
+}
+
+// contentText is the text of a message, which may be in parts.
+func contentText(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(content, &parts) != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, part := range parts {
+		b.WriteString(part.Text)
+	}
+	return b.String()
+}
+
+// Encode implements gateway.Templates.
+func (l letterTemplate) Encode(_ context.Context, text string) ([]int32, error) {
+	return l.letters(text)
+}
+
+func (l letterTemplate) letters(text string) ([]int32, error) {
+	tokens, err := l.vocabulary.Encode(text)
+	if err != nil {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded model has no token for it: %v", err).With("field", "messages")
+	}
+	return tokens, nil
+}
+
+// Decode implements gateway.Templates.
+func (l letterTemplate) Decode(_ context.Context, tokens []int32) (string, error) {
+	letters := make([]int32, 0, len(tokens))
+	for _, token := range tokens {
+		if token != env.Begin && token != env.Separator && token != env.End {
+			letters = append(letters, token)
+		}
+	}
+	return l.vocabulary.Decode(letters), nil
+}

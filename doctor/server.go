@@ -1,0 +1,282 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// Model is what model.path was found to be.
+type Model struct {
+	// Err says why it is no model, empty where it is one.
+	Err string
+	// Vocabulary is its number of token ids, Context its longest sequence in tokens; 0 for unknown.
+	Vocabulary, Context int
+	// LimitsErr says why prompts and responses do not fit into it; else they have at most so many tokens.
+	LimitsErr                    string
+	PromptTokens, ResponseTokens int
+}
+
+// Server is what asking the server of an engine came to.
+type Server struct {
+	// Err says why it does not answer, empty where it does; the rest is then not known.
+	Err string
+	// Vocabulary and Context are its model's, 0 for unknown.
+	Vocabulary, Context int
+	// Processed: its log-probs are of what was sampled from. Salt, Flush: its cache of prefixes can be
+	// kept apart by version, or dropped. Template: it renders chats.
+	Processed, Salt, Flush, Template bool
+	// Lacks is what it lacks.
+	Lacks []Lack
+}
+
+// Lack is something that a server lacks.
+type Lack struct {
+	// What it lacks, and Flag how to start it with that, empty for unknown. Fatal: nothing can be trained on
+	// without it.
+	What, Flag string
+	Fatal      bool
+}
+
+const (
+	keyModel     = "model.path"
+	keySampling  = "rollout.sampling"
+	keyTemplate  = "gateway.template"
+	keyPromptMax = "environment.prompt_tokens_max"
+)
+
+var serverChecks = []check{
+	{Kind{
+		Code: "model-unread", Severities: []Severity{Error}, Keys: []string{keyModel},
+		When:  "`model.path` is no directory of a model in the layout of Hugging Face, or cannot be read here",
+		Known: "reading: its config.json, and the names of its safetensors files",
+	}, (*examination).modelRead},
+	{Kind{
+		Code: "context-exceeded", Severities: []Severity{Error}, Keys: []string{keyPromptMax, keyEngines},
+		When:  "`environment.prompt_tokens_max` and `response_tokens_max` together are above the model's context, or above what an engine's server was started with",
+		Known: "reading the model's config.json, and asking the server",
+	}, (*examination).context},
+	{Kind{
+		Code: "engine-unreachable", Severities: []Severity{Error}, Keys: []string{keyEngines},
+		When:  "an engine's server does not answer, or is of another kind; a new run waits ten minutes for it, and does not begin without it",
+		Known: "asking the server; `--no-probe` asks none",
+	}, (*examination).unreachable},
+	{Kind{
+		Code: "engine-lacks", Severities: []Severity{Error, Warning}, Keys: []string{keyEngines},
+		When:  "an engine's server lacks something: an error where nothing can be trained on without it. What to start it with is said",
+		Known: "asking the server for what it can; nothing is concluded from its version",
+	}, (*examination).lacks},
+	{Kind{
+		Code: "model-differs", Severities: []Severity{Error}, Keys: []string{keyEngines},
+		When:  "an engine's server has another number of token ids than `model.path`",
+		Known: "reading the model's config.json, and asking the server",
+	}, (*examination).differs},
+	{Kind{
+		Code: "cache-without-effect", Severities: []Severity{Warning}, Keys: []string{keyEngines},
+		When:  "an engine's `cache` is salt or flush, and its server can do neither, or not that",
+		Known: "asking the server",
+	}, (*examination).cache},
+	{Kind{
+		Code: "weights-unseen", Severities: []Severity{Warning}, Keys: []string{keyEngines},
+		When:  "an engine's server reads versions from disk on another host, and nothing says where it sees them; or `weights_dir` is no absolute path",
+		Known: "arithmetic: the host in its URL. Whether the disk is shared cannot be seen from here",
+	}, (*examination).unseen},
+	{Kind{
+		Code: "logprobs-raw", Severities: []Severity{Warning}, Keys: []string{keySampling},
+		When:  "tokens are drawn otherwise than by the policy as it is, and an engine's server says log-probs of the policy as it is",
+		Known: "asking the server: importance ratios would measure the temperature and the cuts, not staleness",
+	}, (*examination).rawLogprobs},
+	{Kind{
+		Code: "no-template", Severities: []Severity{Info}, Keys: []string{keyTemplate},
+		When:  "no engine's server can render chats, and `gateway.template` names none that does: under /v1 only prompts of token ids are served",
+		Known: "asking the servers",
+	}, (*examination).template},
+}
+
+// place notes where the document gives a key, for a finding that is about a wider one.
+func (e *examination) place(f *Finding, key string) {
+	var placed config.Errors
+	if errors.As(e.document.Refuse(key, "", ""), &placed) && len(placed) > 0 && placed[0].Line > 0 {
+		f.File, f.Line = placed[0].File, placed[0].Line
+	}
+}
+
+// engine adds a finding about an engine.
+func (e *examination) engine(severity Severity, i int, basis Basis, key string) *Finding {
+	f := e.add(severity, keyEngines, basis)
+	e.place(f, fmt.Sprintf("engines.%d.%s", i, key))
+	return f
+}
+
+// answered calls look for every engine whose server has answered.
+func (e *examination) answered(look func(i int, engine config.Engine, s Server)) {
+	for i, s := range e.servers {
+		if s.Err == "" && i < len(e.document.Engines) {
+			look(i, e.document.Engines[i], s)
+		}
+	}
+}
+
+func (e *examination) modelRead() {
+	if e.model == nil || e.model.Err == "" {
+		return
+	}
+	f := e.add(Error, keyModel, Asked)
+	f.What = "model.path is no model that can be read: " + e.model.Err
+	f.Why = "the limits of a rollout, version 0 and what every version's weights are put beside come from there"
+	f.Do = "name the directory that the servers were started with, as this machine sees it"
+}
+
+func (e *examination) context() {
+	if e.model == nil || e.model.Err != "" {
+		return
+	}
+	if e.model.LimitsErr != "" {
+		f := e.add(Error, keyPromptMax, Asked)
+		f.What = "prompts and responses do not fit into the model: " + e.model.LimitsErr
+		f.Why = "prompt, earlier turns and response are one sequence"
+		f.Do = "set environment.prompt_tokens_max and response_tokens_max to what the rollouts need"
+		f.Figures = Figures{{"context_tokens", float64(e.model.Context)}}
+		return
+	}
+	need := e.model.PromptTokens + e.model.ResponseTokens
+	e.answered(func(i int, engine config.Engine, s Server) {
+		if s.Context == 0 || s.Context >= need {
+			return
+		}
+		f := e.engine(Error, i, Asked, "url")
+		f.What = fmt.Sprintf("%s takes sequences of %d tokens, and a rollout may have %d", engine.Name, s.Context, need)
+		f.Why = "it would refuse the longest rollouts, which would be tried again, and fail again"
+		f.Do = fmt.Sprintf("lower environment.prompt_tokens_max and response_tokens_max to %d in all, or start the server with a longer context", s.Context)
+		f.Figures = Figures{{"server_context_tokens", float64(s.Context)}, {"prompt_tokens_max", float64(e.model.PromptTokens)}, {"response_tokens_max", float64(e.model.ResponseTokens)}}
+	})
+}
+
+func (e *examination) unreachable() {
+	for i, s := range e.servers {
+		if s.Err == "" {
+			continue
+		}
+		f := e.engine(Error, i, Asked, "url")
+		f.What = fmt.Sprintf("%s does not answer as %s: %s", e.document.Engines[i].Name, e.document.Engines[i].Kind, s.Err)
+		f.Why = "a new run waits for it, and does not begin without it"
+		f.Do = "start the server, look at url, kind and key_file, or leave it out with --no-probe"
+	}
+}
+
+func (e *examination) lacks() {
+	e.answered(func(i int, engine config.Engine, s Server) {
+		for _, l := range s.Lacks {
+			severity, why := Warning, "the run works without it, as far as that goes"
+			if l.Fatal {
+				severity, why = Error, "nothing can be trained on without it"
+			}
+			f := e.engine(severity, i, Asked, "kind")
+			f.What = engine.Name + " lacks something: " + l.What
+			f.Why = why
+			f.Do = "use a server that has it"
+			if l.Flag != "" {
+				f.Do = "start it with " + l.Flag
+			}
+		}
+	})
+}
+
+func (e *examination) differs() {
+	e.answered(func(i int, engine config.Engine, s Server) {
+		if e.model == nil || e.model.Err != "" || s.Vocabulary == 0 || s.Vocabulary == e.model.Vocabulary {
+			return
+		}
+		f := e.engine(Error, i, Asked, "url")
+		f.What = fmt.Sprintf("%s has %d token ids, and the model in model.path has %d: they are not the same", engine.Name, s.Vocabulary, e.model.Vocabulary)
+		f.Why = "its tokens would mean something else to the trainer"
+		f.Do = "start the server with model.path, or name the model that it was started with"
+		f.Figures = Figures{{"server_vocabulary", float64(s.Vocabulary)}, {"model_vocabulary", float64(e.model.Vocabulary)}}
+	})
+}
+
+func (e *examination) cache() {
+	e.answered(func(i int, engine config.Engine, s Server) {
+		if engine.Weights == "none" {
+			return
+		}
+		effect := "what is cached under old weights is used under new ones"
+		switch {
+		case engine.Cache == "salt" && !s.Salt && s.Flush:
+			effect = "its cache of prefixes is dropped at every switch instead"
+		case engine.Cache == "salt" && !s.Salt, engine.Cache == "flush" && !s.Flush:
+		default:
+			return
+		}
+		f := e.engine(Warning, i, Asked, "cache")
+		f.What = fmt.Sprintf("cache %s has no effect on %s: %s", engine.Cache, engine.Name, effect)
+		f.Why = "its server has no means for it"
+		f.Do = "write what it does do (flush or keep), or use a server that can"
+	})
+}
+
+func (e *examination) unseen() {
+	for i, engine := range e.document.Engines {
+		if e.model == nil || !engine.External() || engine.Weights == "none" {
+			continue
+		}
+		switch {
+		case engine.WeightsDir == "" && !ownHost(engine.URL):
+			f := e.engine(Warning, i, Arithmetic, "url")
+			f.What = fmt.Sprintf("%s is on another host, and weights_dir does not say where it sees the run's weights", engine.Name)
+			f.Why = "it is told to load versions from this machine's path of store.dir"
+			f.Do = "keep store.dir on a disk that both see under the same path, or give weights_dir"
+		case engine.WeightsDir != "" && !path.IsAbs(strings.ReplaceAll(engine.WeightsDir, "\\", "/")) && !strings.Contains(engine.WeightsDir, ":"):
+			f := e.engine(Warning, i, Arithmetic, "weights_dir")
+			f.What = fmt.Sprintf("weights_dir of %s is %q, which its server reads from wherever it was started", engine.Name, engine.WeightsDir)
+			f.Why = "a path that is not absolute depends on the directory of the process"
+			f.Do = "give the absolute path of the run's weights directory, as the server sees it"
+		}
+	}
+}
+
+// ownHost reports whether a server is on this machine, as far as its address says.
+func ownHost(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return true // which config refuses
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (e *examination) rawLogprobs() {
+	if policy := (config.Sampling{Temperature: 1, TopP: 1}); e.document.Rollout.Sampling == policy {
+		return
+	}
+	var raw []string
+	e.answered(func(_ int, engine config.Engine, s Server) {
+		if !s.Processed {
+			raw = append(raw, engine.Name)
+		}
+	})
+	if len(raw) == 0 {
+		return
+	}
+	f := e.add(Warning, keySampling, Asked)
+	f.What = "rollout.sampling is not the policy as it is, and log-probs of " + strings.Join(raw, ", ") + " are those of the policy as it is, or it cannot be told"
+	f.Why = "what was sampled from is another distribution than the one whose log-probs are recorded"
+	f.Do = "sample with temperature 1 and nothing cut off, or start the servers so that they say processed log-probs"
+}
+
+func (e *examination) template() {
+	renders, reached := e.document.Gateway.Template != "", false
+	e.answered(func(_ int, _ config.Engine, s Server) { renders, reached = renders || s.Template, true })
+	if renders || !reached {
+		return
+	}
+	f := e.add(Info, keyTemplate, Asked)
+	f.What = "no engine's server renders chats, so that /v1 serves only prompts of token ids"
+	f.Why = "chats are rendered and texts read by a server, which has the model's tokenizer"
+	f.Do = "give gateway.template the URL of a vLLM that serves the same tokenizer, where agents speak in chats"
+}
