@@ -119,7 +119,10 @@ def test_in_place_keeps_the_cache(checkpoint: Checkpoints) -> None:
     assert abs(own - wanted) > 1e-3
 
 
-@pytest.mark.parametrize("cuts", [Cuts(), Cuts(temperature=0.5), Cuts(top_k=3), Cuts(top_p=0.6), Cuts(min_p=0.3), Cuts(2.0, 0.9, 5, 0.05)])
+SHAPES = [Cuts(), Cuts(0.5), Cuts(top_k=3), Cuts(top_p=0.6), Cuts(min_p=0.3), Cuts(2.0, 0.9, 5, 0.05)]
+
+
+@pytest.mark.parametrize("cuts", SHAPES)
 def test_sampling(cuts: Cuts) -> None:
     """Drawn tokens follow the distribution that their log-probs say, cut as asked."""
     torch.manual_seed(0)
@@ -175,7 +178,7 @@ def test_refused_checkpoints(checkpoint: Checkpoints, tmp_path: Path) -> None:
 
     for directory, said in (
         (tmp_path / "nowhere", "no config.json"), (damaged("model.safetensors", "gone"), "neither"),
-        (damaged("model.safetensors", "cut"), "cannot be read"), (damaged("config.json", "wide"), "hidden_size|width 48"),
+        (damaged("model.safetensors", "cut"), "cannot be read"), (damaged("config.json", "wide"), "width 48"),
         (checkpoint("qwen2", 0), "another architecture"),
     ):  # fmt: skip
         with pytest.raises(Refusal, match=said):

@@ -30,8 +30,8 @@ THREADED_WEIGHTS = 16_000_000
 def arguments() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser("hf_shim", description="A small rollout server that speaks SGLang's HTTP.")
-    parser.add_argument("--model", required=True, type=Path, help="directory of a Llama-style checkpoint in Hugging Face's layout")
-    parser.add_argument("--tokenizer", type=Path, help="directory of its tokenizer; default the model's, none for without")
+    parser.add_argument("--model", required=True, type=Path, help="directory of a Llama-style checkpoint")
+    parser.add_argument("--tokenizer", type=Path, help="its tokenizer's directory, none for no tokenizer")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=30000, help="0 for a free one, which is printed")
     parser.add_argument("--max-running", type=int, default=64, help="requests that generate at once; others wait")
@@ -41,9 +41,10 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     parser.add_argument("--served-model-name", help="default the directory's name")
     parser.add_argument("--weight-version", default="default", help="label of the weights that are served first")
-    parser.add_argument("--incremental-streaming-output", action="store_true", help="events of a stream bring what is new alone")
-    parser.add_argument("--logprobs", choices=LOGPROBS, default="sampled", help="of which distribution a token's log-prob is")
-    parser.add_argument("--log-steps", action="store_true", help="keep which weights made which tokens, for GET /steps")
+    add = parser.add_argument
+    add("--incremental-streaming-output", action="store_true", help="events of a stream bring what is new alone")
+    add("--logprobs", choices=LOGPROBS, default="sampled", help="of which distribution a token's log-prob is")
+    add("--log-steps", action="store_true", help="keep which weights made which tokens, for GET /steps")
     return parser
 
 

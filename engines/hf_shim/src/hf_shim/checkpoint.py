@@ -31,7 +31,7 @@ def tensors(directory: Path, model: Model) -> dict[str, torch.Tensor]:
     for path in _files(directory):
         try:
             with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118: a file is no mapping
+                for name in file.keys():  # noqa: SIM118
                     if name == "lm_head.weight" and model.architecture.tied:
                         continue  # some writers repeat the embedding
                     tensor = file.get_tensor(name)

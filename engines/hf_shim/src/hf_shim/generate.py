@@ -8,10 +8,24 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from .errors import Refusal
 from .events import Events, whole
 from .http import Reply, Stream
-from .errors import Refusal
-from .request import FIELDS, NEUTRAL, SAMPLING_FIELDS, Request, flag, integer, read_cuts, refuse_unknown, texts, tokens
+from .request import (
+    FIELDS,
+    LABELS,
+    NEUTRAL,
+    NEUTRAL_SAMPLING,
+    SAMPLING_FIELDS,
+    Request,
+    flag,
+    integer,
+    read_cuts,
+    refuse_unknown,
+    refuse_unsupported,
+    texts,
+    tokens,
+)
 from .service import Service
 from .text import Tail, Tokenizer
 
@@ -24,6 +38,8 @@ class Generate:
 
     def __init__(self, service: Service, tokenizer: Tokenizer | None, incremental: bool) -> None:
         self._service, self._tokenizer, self._incremental = service, tokenizer, incremental
+        #: Aborts of clients that went away, kept from being collected.
+        self._aborting: set[asyncio.Task[None]] = set()
 
     async def answer(self, given: dict[str, Any]) -> Reply | Stream:
         """Samples a response, or refuses what cannot be meant."""
@@ -42,7 +58,8 @@ class Generate:
             try:
                 await self._finished(request, changed)
             except Refusal as problem:  # the status has been sent: SGLang says it inside the stream
-                write(Reply.of({"error": {"message": str(problem), "type": "invalid_request_error", "code": problem.status}}).body)
+                error = {"message": str(problem), "type": "invalid_request_error", "code": problem.status}
+                write(Reply.of({"error": error}).body)
             write("[DONE]")
 
         return Stream(begin)
@@ -68,20 +85,18 @@ class Generate:
             task.add_done_callback(self._aborting.discard)
             raise
 
-    _aborting: set[asyncio.Task[None]] = set()  # noqa: RUF012: tasks are kept from being collected
-
     def read(self, given: dict[str, Any]) -> Request:
         """The request that a body asks for."""
         refuse_unknown(given, FIELDS, "/generate")
-        for name, neutral in NEUTRAL.items():
-            if given.get(name) not in (None, neutral):
-                raise Refusal(f"{name} is {given[name]!r}: this server knows only {neutral!r}")
+        refuse_unsupported(given, NEUTRAL)
+        for name in LABELS:
+            if not isinstance(given.get(name, ""), str | None):
+                raise Refusal(f"{name}: want a text")
         sampling = given.get("sampling_params") or {}
         if not isinstance(sampling, dict):
             raise Refusal("sampling_params: want an object")
         refuse_unknown(sampling, SAMPLING_FIELDS, "sampling_params")
-        if integer(sampling, "n", 1, 1, 1 << 20) != 1:
-            raise Refusal("n: one response a request; send as many requests as responses are wanted")
+        refuse_unsupported(sampling, NEUTRAL_SAMPLING)
         prompt = self._prompt(given)
         logprobs, start = flag(given, "return_logprob", False), integer(given, "logprob_start_len", -1, -1, len(prompt))
         engine = self._service.engine
@@ -95,7 +110,8 @@ class Generate:
         stops = texts(sampling.get("stop"), "stop")
         if stops and self._tokenizer is None:
             raise Refusal("stop: this server has no tokenizer; send stop_token_ids")
-        stop_tokens = tokens(sampling.get("stop_token_ids") or [], "stop_token_ids", engine.model.architecture.vocabulary)
+        vocabulary = engine.model.architecture.vocabulary
+        stop_tokens = tokens(sampling.get("stop_token_ids") or [], "stop_token_ids", vocabulary)
         ends = frozenset() if flag(sampling, "ignore_eos", False) else engine.ends
         rid = given.get("rid") or uuid.uuid4().hex
         if not isinstance(rid, str):

@@ -46,13 +46,15 @@ class Groups:
             raise Refusal(f"the backend {backend} is not available here: want gloo")
         try:
             self._groups[name] = join(
-                wanted["master_address"], wanted["master_port"], wanted["rank_offset"], wanted["world_size"], name, backend
-            )
+                wanted["master_address"], wanted["master_port"], wanted["rank_offset"], wanted["world_size"], name,
+                backend,
+            )  # fmt: skip
         except (RuntimeError, ValueError) as problem:
             raise Refusal(f"the group {name} did not come about: {problem}") from None
 
-    def receive(self, name: str, names: list[str], dtypes: list[str], shapes: list[list[int]], model: Model) -> dict[str, torch.Tensor]:  # fmt: skip
+    def receive(self, wanted: dict[str, Any], model: Model) -> dict[str, torch.Tensor]:
         """The tensors that rank 0 broadcasts next. What does not fit the model is refused before any is awaited."""
+        name, names, dtypes, shapes = (wanted[key] for key in ("group_name", "names", "dtypes", "shapes"))
         group = self._groups.get(name)
         if group is None:
             raise Refusal(f"there is no group {name}: /init_weights_update_group makes it")

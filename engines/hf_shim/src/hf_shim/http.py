@@ -56,7 +56,7 @@ class Reply:
     @staticmethod
     def of(value: Any, status: int = 200) -> Reply:
         """A value as JSON."""
-        return Reply(json.dumps(value), status)
+        return Reply(json.dumps(value, separators=(",", ":")), status)
 
 
 @dataclass
@@ -70,7 +70,7 @@ Handler = Callable[[Incoming], Awaitable[Reply | Stream]]
 
 
 class Connection(asyncio.Protocol):
-    """One client. Requests on it are answered one after the other; when it goes away, the one under way is cancelled."""
+    """One client. Its requests are answered one after the other; when it goes away, the one under way is cancelled."""
 
     def __init__(self, handler: Handler, connections: set[Connection]) -> None:
         self._handler, self._connections = handler, connections
@@ -160,8 +160,8 @@ class Connection(asyncio.Protocol):
         body = reply.body.encode()
         self.transport.write(
             f"HTTP/1.1 {reply.status} {REASONS.get(reply.status, 'Error')}\r\nContent-Type: {reply.kind}\r\n"
-            f"Content-Length: {len(body)}\r\n{'Connection: close' if self._closing else 'Connection: keep-alive'}\r\n\r\n"
-            .encode() + body
+            f"Content-Length: {len(body)}\r\nConnection: {'close' if self._closing else 'keep-alive'}\r\n\r\n".encode()
+            + body
         )  # fmt: skip
 
     async def _stream(self, reply: Stream) -> None:

@@ -110,7 +110,8 @@ class Model:
         # A query sees the keys up to its own position. The query heads of a group share their keys, so they
         # stand side by side as further queries.
         mask = torch.arange(reach, device=self.device) <= positions.unsqueeze(-1)
-        mask = mask[:, None, None].expand(rows, 1, a.groups, columns, reach).reshape(rows, 1, a.groups * columns, reach)
+        mask = mask[:, None, None].expand(rows, 1, a.groups, columns, reach)
+        mask = mask.reshape(rows, 1, a.groups * columns, reach)
         place = (torch.arange(rows, device=self.device)[:, None], slice(None), positions)
         x = F.embedding(tokens, self.embedding)
         for i, layer in enumerate(self.layers):
@@ -157,14 +158,13 @@ class Cache:
     def __init__(self, model: Model, rows: int) -> None:
         a = model.architecture
         self._context = a.context
-        self._tensors = [
-            torch.zeros((a.layers, rows, a.kv_heads, 0, a.head_dim), dtype=model.dtype, device=model.device) for _ in "kv"
-        ]
+        shape = (a.layers, rows, a.kv_heads, 0, a.head_dim)
+        self._tensors = [torch.zeros(shape, dtype=model.dtype, device=model.device) for _ in "kv"]
 
     @property
     def reach(self) -> int:
         """How many positions there is room for in a row."""
-        return self._tensors[0].shape[3]
+        return int(self._tensors[0].shape[3])
 
     def reserve(self, positions: int) -> None:
         """Makes room for that many positions in every row."""

@@ -16,14 +16,26 @@ from .text import Tail
 FIELDS = (
     "rid", "input_ids", "text", "sampling_params", "return_logprob", "logprob_start_len", "top_logprobs_num",
     "return_text_in_logprobs", "stream", "priority", "session_id", "routing_key", "extra_key", "lora_path",
-    "return_routed_experts", "model",
+    "return_routed_experts", "model", "log_metrics", "return_hidden_states", "background", "no_logs", "return_bytes",
+    "return_entropy", "token_ids_logprob",
 )  # fmt: skip
 SAMPLING_FIELDS = (
     "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos",
-    "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim", "n",
+    "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim", "n", "frequency_penalty",
+    "presence_penalty", "repetition_penalty", "min_new_tokens",
 )  # fmt: skip
 #: Fields that are accepted only with the value that they have when they are left out.
-NEUTRAL = {"top_logprobs_num": 0, "return_text_in_logprobs": False, "lora_path": None, "return_routed_experts": False}
+NEUTRAL = {
+    "top_logprobs_num": 0, "return_text_in_logprobs": False, "lora_path": None, "return_routed_experts": False,
+    "return_hidden_states": False, "background": False, "return_bytes": False, "return_entropy": False,
+    "token_ids_logprob": None,
+}  # fmt: skip
+NEUTRAL_SAMPLING = {
+    "frequency_penalty": 0, "presence_penalty": 0, "repetition_penalty": 1, "min_new_tokens": 0, "n": 1,
+    "spaces_between_special_tokens": True,
+}  # fmt: skip
+#: Fields that change nothing here, and are texts.
+LABELS = ("session_id", "routing_key", "extra_key", "model")
 #: SGLang's own "all of the vocabulary".
 TOP_K_ALL = 1 << 30
 
@@ -75,6 +87,13 @@ def refuse_unknown(given: dict[str, Any], known: tuple[str, ...], where: str) ->
     unknown = [name for name in given if name not in known]
     if unknown:
         raise Refusal(f"{where} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+
+
+def refuse_unsupported(given: dict[str, Any], neutral: dict[str, Any]) -> None:
+    """Refuses values of fields that are known but do nothing here."""
+    for name, value in neutral.items():
+        if given.get(name) not in (None, value):
+            raise Refusal(f"{name} is {given[name]!r}: this server knows only {value!r}")
 
 
 def number(given: dict[str, Any], name: str, default: float, low: float, high: float) -> float:

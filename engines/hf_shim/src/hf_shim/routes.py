@@ -45,7 +45,9 @@ class Routes:
             "/v1/models": (get, self._models),
         }  # fmt: skip
         if tokenizer is not None:
-            self._routes |= {"/tokenize": (post, self._tokenize), "/detokenize": (post, self._detokenize)}
+            for prefix in ("", "/v1"):  # SGLang has both
+                self._routes[prefix + "/tokenize"] = (post, self._tokenize)
+                self._routes[prefix + "/detokenize"] = (post, self._detokenize)
 
     async def answer(self, incoming: Incoming) -> Reply | Stream:
         """The answer to any request; a refusal is one."""
@@ -120,14 +122,16 @@ class Routes:
 
     async def _update_from_group(self, incoming: Incoming) -> Reply:
         given = {"group_name": GROUP_DEFAULT, **incoming.json()}
-        refuse_unknown(given, ("names", "dtypes", "shapes", "group_name", *UPDATE_FIELDS), "/update_weights_from_distributed")
+        known = ("names", "dtypes", "shapes", "group_name", *UPDATE_FIELDS)
+        refuse_unknown(given, known, "/update_weights_from_distributed")
         if given.get("load_format") is not None:
             raise Refusal(f"load_format is {given['load_format']!r}: this server takes one tensor after the other")
         for name in ("names", "dtypes", "shapes"):
             if not isinstance(given.get(name), list):
                 raise Refusal(f"{name}: want a list")
         count = len(given["names"])
-        return await self._done(lambda: self._service.update_from_group(given, **_how(given)), f"Received {count} tensors")
+        how = _how(given)
+        return await self._done(lambda: self._service.update_from_group(given, **how), f"Received {count} tensors")
 
     async def _destroy_group(self, incoming: Incoming) -> Reply:
         name = incoming.json().get("group_name", GROUP_DEFAULT)
@@ -177,8 +181,9 @@ class Routes:
     async def _load(self, incoming: Incoming) -> Reply:
         e = self._service.engine
         used = sum(len(r.tokens) for r in e.running)
-        waiting = len(e.waiting)
-        return Reply.of([{"dp_rank": 0, "num_reqs": len(e.running) + waiting, "num_waiting_reqs": waiting, "num_tokens": used}])
+        running, waiting = len(e.running), len(e.waiting)
+        load = {"dp_rank": 0, "num_reqs": running + waiting, "num_waiting_reqs": waiting, "num_tokens": used}
+        return Reply.of([load])
 
     async def _loads(self, incoming: Incoming) -> Reply:
         e = self._service.engine
@@ -221,7 +226,7 @@ class Routes:
         return Reply.of({"versions": [label for label, rids in steps if rid in rids]})
 
     async def _openapi(self, incoming: Incoming) -> Reply:
-        paths = {path: {m.lower(): {} for m in methods} for path, (methods, _) in self._routes.items()}
+        paths: dict[str, Any] = {path: {m.lower(): {} for m in methods} for path, (methods, _) in self._routes.items()}
         return Reply.of({"openapi": "3.1.0", "info": {"title": "hf_shim", "version": __version__}, "paths": paths})
 
     async def _tokenize(self, incoming: Incoming) -> Reply:
@@ -235,7 +240,7 @@ class Routes:
         prompt, messages = given.get("prompt"), given.get("messages")
         if (prompt is None) == (messages is None):
             raise Refusal("want either prompt or messages")
-        if prompt is not None:
+        if messages is None:
             if not isinstance(prompt, str):
                 raise Refusal("prompt: want a text")
             ids = self._tokenizer.encode(prompt, flag(given, "add_special_tokens", True))
@@ -243,6 +248,8 @@ class Routes:
             more = dict(given.get("chat_template_kwargs") or {})
             if flag(given, "continue_final_message", False):
                 more["continue_final_message"] = True
+            if not isinstance(messages, list):
+                raise Refusal("messages: want a list of them")
             ids = self._tokenizer.render(messages, given.get("tools"), flag(given, "add_generation_prompt", True), more)
         words = self._tokenizer.texts(ids) if flag(given, "return_token_strs", False) else None
         context = self._service.engine.model.architecture.context
@@ -266,4 +273,5 @@ def _how(given: dict[str, Any]) -> dict[str, Any]:
     label = given.get("weight_version")
     if label is not None and not isinstance(label, str):
         raise Refusal("weight_version: want a text")
-    return {"label": label, "flush": flag(given, "flush_cache", True), "abort": flag(given, "abort_all_requests", False)}
+    flush, abort = flag(given, "flush_cache", True), flag(given, "abort_all_requests", False)
+    return {"label": label, "flush": flush, "abort": abort}

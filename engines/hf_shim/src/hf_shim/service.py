@@ -121,7 +121,7 @@ class Service:
             self.engine.label = label
 
     async def update(self, read: Callable[[], dict[str, Any]], *, label: str | None, flush: bool, abort: bool) -> int:
-        """Serves the tensors that read brings; until it returns nothing is sampled. Returns how many were kept waiting.
+        """Serves the tensors that read brings, and returns how many requests were kept waiting.
 
         A server that is not paused ends what is under way first, as SGLang does; what comes meanwhile waits.
         """
@@ -155,10 +155,7 @@ class Service:
     async def update_from_group(self, wanted: dict[str, Any], **how: Any) -> int:
         """Serves tensors that a group's first member broadcasts."""
         model = self.engine.model
-        return await self.update(
-            lambda: self.groups.receive(wanted["group_name"], wanted["names"], wanted["dtypes"], wanted["shapes"], model),
-            **how,
-        )
+        return await self.update(lambda: self.groups.receive(wanted, model), **how)
 
     async def join(self, wanted: dict[str, Any]) -> None:
         """Joins a group. It waits for the others on a thread of its own, and generation goes on."""

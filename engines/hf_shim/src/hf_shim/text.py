@@ -8,7 +8,10 @@ from typing import Any
 from .errors import Refusal
 
 #: What a decoder writes where the bytes of a character are not complete.
-INCOMPLETE = "�"
+INCOMPLETE = "\ufffd"
+
+#: Tokens that an incomplete character is waited for; none is made of more.
+WAIT_TOKENS = 8
 
 
 class Tokenizer:
@@ -27,15 +30,18 @@ class Tokenizer:
     @property
     def template(self) -> str | None:
         """The chat template; None without one."""
-        return self._tokenizer.chat_template
+        template: str | None = self._tokenizer.chat_template
+        return template
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The tokens of a text, with those that stand for its beginning and end where special is set."""
-        return self._backend.encode(text, add_special_tokens=special).ids
+        ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        return ids
 
     def decode(self, tokens: list[int], skip_special: bool = True) -> str:
         """The text of tokens."""
-        return self._backend.decode(tokens, skip_special_tokens=skip_special)
+        text: str = self._backend.decode(tokens, skip_special_tokens=skip_special)
+        return text
 
     def texts(self, tokens: list[int]) -> list[str]:
         """The vocabulary's own words for tokens."""
@@ -74,7 +80,7 @@ class Tail:
             return
         self._pending.append(token)
         text = self._tokenizer.decode(self._pending, self._skip)
-        if text.endswith(INCOMPLETE) and len(self._pending) - self._settled < 8:  # noqa: PLR2004: no character is longer
+        if text.endswith(INCOMPLETE) and len(self._pending) - self._settled < WAIT_TOKENS:
             return
         before = len(self.text)
         self.text += text[len(self._known) :]

@@ -1,0 +1,21 @@
+// Package sglang speaks SGLang's native HTTP: /generate with token ids, and its control paths.
+//
+//   - A request's rid is what it is aborted by, and an abort takes every rid that begins with it:
+//     rids end in a terminator, and an empty one is never sent.
+//   - Streams repeat everything so far in every event, or bring what is new
+//     (--incremental-streaming-output), and an aborted one may bring the last id alone under
+//     output_ids while its log-probs are all there. What is new is told by completion_tokens and
+//     the number of output_token_logprobs, which have the ids too; output_ids is not read.
+//   - A switch pauses in place, which keeps keys and values and cannot flush them, or retracts where
+//     they are to be computed anew. Updates carry their label, so that /update_weight_version, which
+//     aborts everything by default, is not needed.
+//   - Log-probs are of the distribution after temperature and before cuts, unless the server is told
+//     otherwise. Which of the three it is, is found out by sampling.
+//   - A router (sgl-model-gateway) passes sampling on to any of its workers, and no control. It is
+//     recognised, and the engine then has neither pause nor update.
+//
+// What is said here of SGLang's replies was compared with the sources of SGLang 0.5.23. SGLang
+// itself needs a GPU and has not been run: pauses, updates, spans of versions, aborts, salts, scores
+// and chats have been proven against engines/hf_shim alone, the recognition of a router against
+// sglang-router 0.3.2 in front of it. Adapters (LoRA) are not supported: an update is a whole model.
+package sglang
