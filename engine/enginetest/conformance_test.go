@@ -45,7 +45,7 @@ func TestConformanceOfPolicy(t *testing.T) {
 			report := enginetest.Run(t, enginetest.Subject{
 				URL: urls[0], Peer: urls[1], Dialect: func() upstream.Dialect { return vllm.Dialect{} }, Road: upstream.RoadDisk,
 				Weights:  [2]string{modelDirectory(t, "m0"), modelDirectory(t, "m1")},
-				Requests: 150, Slots: 8, Switches: 3, Seed: 1,
+				Requests: 100, Slots: 8, Switches: 3, Seed: 1,
 			})
 			for _, c := range report {
 				t.Logf("%s: %d", c.What, c.Count)

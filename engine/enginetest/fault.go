@@ -113,13 +113,13 @@ func Seeded(seed uint64, share float64, most, events int, kinds ...FaultKind) Pl
 // FaultProxy is a server in front of another that fails as its plan says.
 type FaultProxy struct {
 	front *httptest.Server
-	to    string
 	http  *http.Client
 	wait  func(time.Duration) <-chan time.Time
 	// closing ends what hangs.
 	closing chan struct{}
 
 	mu   sync.Mutex
+	to   string
 	plan Plan
 	done []Fault
 	down bool
@@ -155,6 +155,13 @@ func (p *FaultProxy) SetDown(down bool) {
 	}
 }
 
+// SetServer has the requests to come go to another server, as after one was started again.
+func (p *FaultProxy) SetServer(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = strings.TrimRight(to, "/")
+}
+
 // Done are the faults there were.
 func (p *FaultProxy) Done() []Fault {
 	p.mu.Lock()
@@ -170,17 +177,20 @@ func (p *FaultProxy) Close() {
 	p.http.CloseIdleConnections()
 }
 
-// choose asks the plan.
-func (p *FaultProxy) choose(r *http.Request) (f Fault, down bool) {
+// choose asks the plan; an empty server stands for one that is down.
+func (p *FaultProxy) choose(r *http.Request) (f Fault, to string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.plan != nil && !p.down {
+	if p.down {
+		return f, ""
+	}
+	if p.plan != nil {
 		f = p.plan(r)
 	}
 	if f.Kind != "" && f.Kind != Pass {
 		p.done = append(p.done, f)
 	}
-	return f, p.down
+	return f, p.to
 }
 
 func (p *FaultProxy) serve(w http.ResponseWriter, r *http.Request) {
@@ -188,9 +198,9 @@ func (p *FaultProxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	f, down := p.choose(r)
+	f, to := p.choose(r)
 	switch {
-	case down:
+	case to == "":
 		panic(http.ErrAbortHandler)
 	case f.Kind == Broken:
 		http.Error(w, `{"error":{"message":"failed on purpose","code":500}}`, http.StatusInternalServerError)
@@ -202,7 +212,7 @@ func (p *FaultProxy) serve(w http.ResponseWriter, r *http.Request) {
 	case f.Kind == Mute:
 		p.hang(r)
 	}
-	res, err := forward(p.http, p.to, r, body)
+	res, err := forward(p.http, to, r, body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
