@@ -80,7 +80,7 @@ func TestCompareFinds(t *testing.T) {
 		"recorded as 31 at": func(g *live.Generation) { g.Logprobs[1] = -1.5000002 },
 		"of version 1":      func(g *live.Generation) { g.Versions[1] = 1 },
 		"of version 0":      func(g *live.Generation) { g.Versions[4] = 0 },
-		"from other tokens": func(g *live.Generation) { g.Tokens = slices.Insert(g.Tokens, 3, 32) },
+		"recorded as 32":    func(g *live.Generation) { g.Tokens = slices.Insert(g.Tokens, 3, 32) },
 		"the server sent 5": func(g *live.Generation) {
 			g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 9), append(g.Logprobs, -1), append(g.Versions, 1)
 		},
