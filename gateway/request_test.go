@@ -1,0 +1,288 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+func decodeStrict(text []byte, to any) error { return json.Unmarshal(text, to) }
+
+// What cannot be meant is refused with the name of the field, before anything is sampled.
+func TestRefusedRequests(t *testing.T) {
+	const chat, completion = "/v1/chat/completions", "/v1/completions"
+	with := func(more string) string { return `{"messages":[{"role":"user","content":"x"}],` + more + `}` }
+	prompt := func(more string) string { return `{"prompt":[1,2],` + more + `}` }
+	for _, c := range []struct {
+		path, body, field string
+	}{
+		{chat, ``, ""}, {chat, `[]`, ""}, {chat, `{`, ""}, {chat, `{} x`, ""}, {chat, `null`, ""},
+		{chat, `{}`, "messages"}, {chat, `{"messages":[]}`, "messages"}, {chat, `{"messages":"x"}`, "messages"},
+		{chat, `{"messages":[1]}`, "messages[0]"}, {chat, `{"messages":[null]}`, "messages[0]"},
+		{chat, `{"messages":[{"content":"x"}]}`, "messages[0].role"},
+		{chat, `{"messages":[{"role":"user","content":1}]}`, "messages[0].content"},
+		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages[0].content"},
+		{chat, with(`"n":0`), "n"}, {chat, with(`"n":1000`), "n"}, {chat, with(`"n":"2"`), "n"}, {chat, with(`"n":1.5`), "n"},
+		{chat, with(`"temperature":"hot"`), "temperature"}, {chat, with(`"temperature":-1`), "temperature"},
+		{chat, with(`"top_p":1.5`), "top_p"}, {chat, with(`"top_k":-2`), "top_k"}, {chat, with(`"min_p":2`), "min_p"},
+		{chat, with(`"max_tokens":0`), "max_tokens"}, {chat, with(`"max_completion_tokens":-5`), "max_completion_tokens"},
+		{chat, with(`"max_tokens":true`), "max_tokens"}, {chat, with(`"stream":"yes"`), "stream"},
+		{chat, with(`"stream_options":{"include_usage":3}`), "stream_options.include_usage"},
+		{chat, with(`"stop":5`), "stop"}, {chat, with(`"stop":[""]`), "stop"}, {chat, with(`"stop_token_ids":["a"]`), "stop_token_ids"},
+		{chat, with(`"response_format":{"type":"json_object"}`), "response_format"},
+		{chat, with(`"guided_json":{}`), "guided_json"}, {chat, with(`"structured_outputs":{"regex":"a"}`), "structured_outputs"},
+		{chat, with(`"logprobs":1`), "logprobs"}, {chat, with(`"logprobs":true,"top_logprobs":5`), "top_logprobs"},
+		{chat, with(`"tools":[{}]`), "tools[0]"}, {chat, with(`"tools":{}`), "tools"},
+		{chat, with(`"tool_choice":"required"`), "tool_choice"}, {chat, with(`"tool_choice":{"type":"function"}`), "tool_choice"},
+		{chat, with(`"functions":[{}]`), "functions"}, {chat, with(`"chat_template":"x"`), "chat_template"},
+		{chat, with(`"chat_template_kwargs":{"enable_thinking":false}`), "chat_template_kwargs"},
+		{chat, with(`"continue_final_message":true`), "continue_final_message"},
+		{completion, `{}`, "prompt"}, {completion, `{"prompt":""}`, "prompt"}, {completion, `{"prompt":[]}`, "prompt"},
+		{completion, `{"prompt":["a","b"]}`, "prompt"}, {completion, `{"prompt":[[1],[2]]}`, "prompt"}, {completion, `{"prompt":[-1]}`, "prompt"},
+		{completion, `{"prompt":[1,"a"]}`, "prompt"}, {completion, `{"prompt":{}}`, "prompt"}, {completion, `{"prompt":[1.5]}`, "prompt"},
+		{completion, `{"prompt":[99999999999]}`, "prompt"}, {completion, `{"prompt":[[[[1]]]]}`, ""},
+		{completion, prompt(`"logprobs":2`), "logprobs"}, {completion, prompt(`"logprobs":true`), "logprobs"},
+		{completion, prompt(`"echo":true`), "echo"}, {completion, prompt(`"best_of":2`), "best_of"}, {completion, prompt(`"suffix":"x"`), "suffix"},
+	} {
+		h := newHouse(t, always(says("abc")))
+		w := h.post(c.path, c.body)
+		if c.field == "" && w.Code == 200 {
+			continue // a list of one list of one is one prompt
+		}
+		e := refusedAs(t, w)
+		if w.Code != 400 || e.Type != "invalid_request_error" || e.Code != protocol.CodeInvalid || e.Message == "" {
+			t.Errorf("%s: %d %+v", c.body, w.Code, e)
+		}
+		if c.field != "" && (e.Param == nil || *e.Param != c.field) {
+			t.Errorf("%s: blames %v (%s), want %s", c.body, e.Param, e.Message, c.field)
+		}
+		if len(h.port.seen()) != 0 {
+			t.Errorf("%s: sampled", c.body)
+		}
+	}
+}
+
+func refusedAs(t *testing.T, w *httptest.ResponseRecorder) protocol.CompletionError {
+	t.Helper()
+	var body struct{ Error protocol.CompletionError }
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+	}
+	return body.Error
+}
+
+// What OpenAI's servers ignore or have other words for is taken.
+func TestAcceptedRequests(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		check      func(r record) bool
+	}{
+		{"/v1/chat/completions", `"seed":3,"user":"u","metadata":{"a":1},"store":true,"foo":[1],"parallel_tool_calls":true,"reasoning_effort":"low"`, nil},
+		{"/v1/chat/completions", `"n":null,"stop":null,"max_tokens":null,"temperature":null,"tools":null,"tool_choice":null,"stream":null,"response_format":null`, func(r record) bool { return r.req.MaxTokens == 0 && r.req.Sampling.Temperature == nil }},
+		{"/v1/chat/completions", `"response_format":{"type":"text"},"top_logprobs":0,"logprobs":false,"tools":[],"chat_template_kwargs":{}`, nil},
+		{"/v1/chat/completions", `"max_tokens":9,"max_completion_tokens":2`, func(r record) bool { return r.req.MaxTokens == 2 }},
+		{"/v1/chat/completions", `"stop":"a"`, func(r record) bool { return slices.Equal(r.req.Sampling.Stop, []string{"a"}) }},
+		{"/v1/chat/completions", `"stop":["a","b"],"stop_token_ids":[5]`, func(r record) bool { return len(r.req.Sampling.Stop) == 2 && r.req.Sampling.StopTokens[0] == 5 }},
+		{"/v1/chat/completions", `"temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1`, func(r record) bool {
+			s := r.req.Sampling
+			return *s.Temperature == 0.5 && *s.TopP == 0.9 && *s.TopK == 0 && *s.MinP == 0.1
+		}},
+		{"/v1/completions", `"prompt":"ab c"`, func(r record) bool { return slices.Equal(r.prompt, encode("ab c")) }},
+		{"/v1/completions", `"prompt":["ab c"],"best_of":1,"echo":false,"logprobs":0`, func(r record) bool { return slices.Equal(r.prompt, encode("ab c")) }},
+		{"/v1/completions", `"prompt":[[5,6]]`, func(r record) bool { return slices.Equal(r.prompt, []int32{5, 6}) }},
+	} {
+		body := "{" + c.body
+		if strings.Contains(c.path, "chat") {
+			body += `,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]`
+		}
+		h := newHouse(t, always(says("abc")))
+		w := h.post(c.path, body+"}")
+		if w.Code != 200 {
+			t.Errorf("%s: %d %s", c.body, w.Code, w.Body)
+			continue
+		}
+		if r := h.port.seen()[0]; c.check != nil && !c.check(r) {
+			t.Errorf("%s: %+v", c.body, r.req)
+		}
+	}
+}
+
+// What the run's settings take the place of is named, or refused where the document says so.
+func TestOverridden(t *testing.T) {
+	r := says("abc")
+	r.overridden = []string{"temperature"}
+	h := newHouse(t, always(r))
+	body := `{"messages":[{"role":"user","content":"x"}],"frequency_penalty":0.5,"presence_penalty":0,"logit_bias":{"5":1}}`
+	w := h.post("/v1/chat/completions", body)
+	if got := w.Header().Get(samplingHeader); w.Code != 200 || got != "temperature, frequency_penalty, logit_bias" {
+		t.Errorf("%d %q", w.Code, got)
+	}
+	for _, mode := range []string{"refuse", "allow"} {
+		h := newHouse(t, always(r), func(o *Options) { o.ClientSampling = mode })
+		w := h.post("/v1/chat/completions", body)
+		if e := refusedAs(t, w); w.Code != 400 || *e.Param != "frequency_penalty" {
+			t.Errorf("%s: %d %s", mode, w.Code, w.Body)
+		}
+	}
+}
+
+// A prompt over the context is refused with the word that agents look for; one below it gets the room.
+func TestContext(t *testing.T) {
+	h := newHouse(t, always(says("abc")), func(o *Options) { o.Context = 4 })
+	for path, body := range map[string]string{"/v1/completions": `{"prompt":[1,2,3,4]}`, "/v1/chat/completions": `{"messages":[{"role":"user","content":"long"}]}`} {
+		w := h.post(path, body)
+		e := refusedAs(t, w)
+		if w.Code != 400 || e.Code != "context_length_exceeded" || !strings.Contains(e.Message, "maximum context length is 4 tokens") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	for body, want := range map[string]int{`{"prompt":[1,2]}`: 2, `{"prompt":[1,2],"max_tokens":1}`: 1, `{"prompt":[1,2],"max_tokens":100}`: 2} {
+		h.post("/v1/completions", body)
+		records := h.port.seen()
+		if got := records[len(records)-1].req.MaxTokens; got != want {
+			t.Errorf("%s: at most %d tokens, want %d", body, got, want)
+		}
+	}
+}
+
+// Refusals of the ports reach the client with their status, and with word of whether to try again.
+func TestRefusalsOfPorts(t *testing.T) {
+	for _, c := range []struct {
+		fails  error
+		status int
+		retry  string
+		kind   string
+	}{
+		{protocol.Refuse(protocol.CodeExpired, "over"), 410, "false", "invalid_request_error"},
+		{protocol.Refuse(protocol.CodeConflict, "twice"), 409, "false", "invalid_request_error"},
+		{protocol.Refuse(protocol.CodeBusy, "full"), 429, "true", "rate_limit_error"},
+		{protocol.Refuse(protocol.CodeUnavailable, "draining"), 503, "true", "server_error"},
+		{protocol.ContextExceeded(9, 8), 400, "false", "invalid_request_error"},
+		{fmt.Errorf("the run: %w", protocol.ErrRunEnded), 410, "false", "invalid_request_error"},
+		{errors.New("broken"), 500, "false", "server_error"},
+	} {
+		h := newHouse(t, always(response{fails: c.fails}))
+		w := h.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}]}`)
+		e := refusedAs(t, w)
+		if w.Code != c.status || w.Header().Get("X-Should-Retry") != c.retry || e.Type != c.kind || (w.Header().Get("Retry-After") != "") != (c.retry == "true") {
+			t.Errorf("%v: %d %v %+v", c.fails, w.Code, w.Header(), e)
+		}
+	}
+}
+
+// A rollout that is not claimed, and none at all.
+func TestRolloutIsNamed(t *testing.T) {
+	h := newHouse(t, always(says("abc")))
+	for _, c := range []struct {
+		header, value string
+		status        int
+	}{
+		{"Authorization", "Bearer g1-s0-a0", 200}, {"Authorization", "bearer  g1-s0-a0", 200}, {protocol.RolloutHeader, "g1-s0-a0", 200},
+		{"Authorization", "Bearer g9-s0-a0", 404}, {"Authorization", "Basic g1-s0-a0", 401}, {"Authorization", "Bearer ", 401}, {"X", "y", 401},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":[1]}`))
+		r.Header.Set(c.header, c.value)
+		w := httptest.NewRecorder()
+		h.gateway.ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("%s %q: %d %s", c.header, c.value, w.Code, w.Body)
+		}
+	}
+}
+
+// Without a template prompts of token ids are served, and what needs one is refused.
+func TestWithoutTemplates(t *testing.T) {
+	h := newHouse(t, always(says("abc")), func(o *Options) { o.Templates = nil })
+	if w := h.post("/v1/completions", `{"prompt":[1]}`); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for path, body := range map[string]string{"/v1/completions": `{"prompt":"x"}`, "/v1/chat/completions": `{"messages":[{"role":"user","content":"x"}]}`} {
+		if w := h.post(path, body); w.Code != 503 || !strings.Contains(w.Body.String(), "gateway.template") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+}
+
+// A template server that does not answer is no fault of the chat, and is asked anew.
+func TestTemplateFails(t *testing.T) {
+	h := newHouse(t, always(says("abc")))
+	h.template.fails = errors.New("connection refused")
+	for path, body := range map[string]string{"/v1/completions": `{"prompt":"x"}`, "/v1/chat/completions": `{"messages":[{"role":"user","content":"x"}]}`} {
+		if w := h.post(path, body); w.Code != 503 || w.Header().Get("X-Should-Retry") != "true" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	h.template.fails = nil
+	if w := h.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}]}`); w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestModels(t *testing.T) {
+	h := newHouse(t, always(says("abc")), func(o *Options) { o.Model, o.Context = "Qwen/Qwen3-8B", 100 })
+	for path, status := range map[string]int{"/v1/models": 200, "/v1/models/Qwen/Qwen3-8B": 200, "/v1/models/gpt": 404, "/v1/other": 404} {
+		w := httptest.NewRecorder()
+		h.gateway.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != status || status == 200 && !strings.Contains(w.Body.String(), `{"id":"Qwen/Qwen3-8B","object":"model","created":`) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, o := range map[string]Options{
+		"nothing": {}, "no model": {Rollouts: newPort(nil)}, "tools": {Rollouts: newPort(nil), Model: "m", Tools: "x"},
+		"sampling": {Rollouts: newPort(nil), Model: "m", ClientSampling: "x"}, "negative": {Rollouts: newPort(nil), Model: "m", Wait: -1},
+	} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// Requests of any shape are answered: never a panic, and a refusal that names no part of a prompt.
+func FuzzRequest(f *testing.F) {
+	f.Add(`{"messages":[{"role":"user","content":"x"}],"n":2,"stream":true,"tools":[{"function":{"name":"f"}}]}`, true)
+	f.Add(`{"prompt":[1,2,3],"stop":["a"],"logprobs":1}`, false)
+	f.Add(`{"prompt":[["x"]],"max_tokens":1e3}`, false)
+	f.Add(`{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]}],"tools":[[]]}`, true)
+	f.Fuzz(func(t *testing.T, body string, chat bool) {
+		h := newHouse(t, always(says("abc")))
+		path := "/v1/completions"
+		if chat {
+			path = "/v1/chat/completions"
+		}
+		w := h.post(path, body)
+		switch w.Code {
+		case 200:
+			if n := len(h.port.seen()); n < 1 || n > choicesMax {
+				t.Errorf("%d turns", n)
+			}
+		case 400:
+			if e := refusedAs(t, w); e.Message == "" {
+				t.Errorf("%s", w.Body)
+			}
+		default:
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// Messages have one form, which is its own form, and the keys of different chats differ.
+func FuzzCanonicalMessage(f *testing.F) {
+	f.Add(`{"role":"assistant","content":"","tool_calls":[{"index":0,"function":{"name":"f","arguments":"{ }"}}]}`)
+	f.Add(`{"role":"user","content":[{"type":"text","text":"x"}],"name":null}`)
+	f.Fuzz(func(t *testing.T, message string) {
+		once := canonicalMessage([]byte(message))
+		if again := canonicalMessage(once); string(again) != string(once) {
+			t.Errorf("%q, then %q", once, again)
+		}
+	})
+}
