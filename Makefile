@@ -61,7 +61,7 @@ test-engines: $(VENV)/torch test-python ## the suites of engines, trainers and e
 	$(GO) run ./bench/engines
 
 .PHONY: bench
-bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights ## all experiments below
+bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights bench-gateway ## all experiments below
 
 .PHONY: bench-schedules
 bench-schedules: ## synchronous against asynchronous, with and without tool time, on one seed
@@ -82,6 +82,10 @@ bench-publish: ## from a publish to being served, of a small model
 .PHONY: bench-weights
 bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over limited links
 	$(GO) test ./transfer -run '^$$' -bench 'Loopback|Limited' -benchtime 5x -timeout 30m
+
+.PHONY: bench-gateway
+bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once)
+	$(GO) run ./bench/gateway
 
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package

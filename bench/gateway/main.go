@@ -1,0 +1,134 @@
+// Command gateway measures what the gateway costs per event of a token stream.
+//
+// This program plays the engine and the agents: an engine whose events are rendered
+// beforehand, one write each, with the time of sending in their text, and clients that read it. Between
+// them stands nothing (direct), headway serve with its gateway, or a router of others. Of
+// each it prints the processor time per event, how many events a core could carry by that,
+// and how much later than without it an event arrives.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// settings of an experiment.
+type settings struct {
+	streams int           // at once
+	events  int           // of one stream
+	pause   time.Duration // between two events of one stream; 0 for none
+	rounds  int           // measured, after one that is not
+}
+
+func main() {
+	streams := flag.Int("streams", 64, "streams at once")
+	events := flag.Int("events", 400, "events of one stream")
+	rate := flag.Float64("rate", 40, "events a second of one stream, where they are paced")
+	rounds := flag.Int("rounds", 5, "measured rounds of every arm, in turn")
+	flag.Parse()
+	if err := compare(*streams, *events, *rate, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "gateway:", err)
+		os.Exit(1)
+	}
+}
+
+// compare measures all arms, paced and as fast as they go.
+func compare(streams, events int, rate float64, rounds int) error {
+	engine, err := newEngine()
+	if err != nil {
+		return err
+	}
+	defer engine.close()
+	arms, stop, err := open(engine, streams)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		title string
+		settings
+	}{
+		{fmt.Sprintf("%d streams, %g events/s each", streams, rate), settings{streams, events, time.Duration(float64(time.Second) / rate), rounds}},
+		{fmt.Sprintf("%d streams, as fast as they go", streams), settings{streams, 20 * events, 0, rounds}},
+	} {
+		results, err := measure(engine, arms, s.settings)
+		if err != nil {
+			return err
+		}
+		print(s.title, s.settings, results)
+	}
+	return nil
+}
+
+// result is what one round of one arm measured.
+type result struct {
+	events    int
+	seconds   float64
+	cpu       float64   // of what stands between, in seconds
+	latencies []float64 // of events, in milliseconds, sorted
+}
+
+// measure runs all arms in turn, so that what else the machine does meets them alike.
+func measure(engine *engine, arms []*arm, s settings) (map[*arm][]result, error) {
+	out := map[*arm][]result{}
+	for round := range s.rounds + 1 {
+		for _, a := range arms {
+			r, err := a.round(engine, s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", a.name, err)
+			}
+			if round > 0 {
+				out[a] = append(out[a], r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// print renders the medians over the rounds; the added latency is against the direct arm of the same round.
+func print(title string, s settings, results map[*arm][]result) {
+	fmt.Printf("\n%s, %d events a stream, medians over %d rounds\n", title, s.events, s.rounds)
+	fmt.Printf("%-22s %12s %14s %12s %10s %10s\n", "", "CPU µs/event", "events/s·core", "events/s", "p50 ms", "p99 ms")
+	var direct *arm
+	names := []*arm{}
+	for a := range results {
+		names = append(names, a)
+		if a.pid == 0 {
+			direct = a
+		}
+	}
+	slices.SortFunc(names, func(a, b *arm) int { return a.order - b.order })
+	for _, a := range names {
+		var cpu, speed, p50, p99 []float64
+		for i, r := range results[a] {
+			cpu, speed = append(cpu, r.cpu/float64(r.events)*1e6), append(speed, float64(r.events)/r.seconds)
+			base := result{latencies: []float64{0}}
+			if a != direct {
+				base = results[direct][i]
+			}
+			p50, p99 = append(p50, at(r.latencies, 0.5)-at(base.latencies, 0.5)), append(p99, at(r.latencies, 0.99)-at(base.latencies, 0.99))
+		}
+		core := "–"
+		if a.pid != 0 {
+			core = fmt.Sprintf("%.0f", 1e6/median(cpu))
+		}
+		added := "+"
+		if a == direct {
+			added = ""
+		}
+		fmt.Printf("%-22s %12.1f %14s %12.0f %10s %10s\n", a.name, median(cpu), core, median(speed),
+			fmt.Sprintf("%s%.3f", added, median(p50)), fmt.Sprintf("%s%.3f", added, median(p99)))
+	}
+}
+
+// at is a quantile of sorted values.
+func at(sorted []float64, q float64) float64 { return sorted[int(q*float64(len(sorted)-1))] }
+
+func median(values []float64) float64 {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return at(sorted, 0.5)
+}
