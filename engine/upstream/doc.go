@@ -6,14 +6,37 @@
 //   - A response is streamed. It is whole only with a finish reason and the stream's regular
 //     end; anything else (an error inside HTTP 200, a broken connection, silence) is cut off,
 //     and what there is goes on: on the same server while that answers, else it is given back
-//     with live.ErrEngineDown. No token is sampled twice for one place of a response.
+//     with live.ErrEngineDown. No token is sampled twice for one place of a response: what an
+//     event brings that ends it counts, and is told of, with the stream's end.
 //   - Every token has an id, a log-prob and a version, or the response is an error. A log-prob
 //     that stands for a missing one (-9999), is not finite or is above 0 is missing.
-//   - Versions are those that the server reports for spans of a response, where it does. Elsewhere
-//     they are derived from the barrier of a switch and marked so: sampling stands still from
-//     before the update until the new version counts.
+//   - Versions are those that the server reports for spans of a response, where it does and its
+//     labels were given from here. Elsewhere they are derived from the barrier of a switch and
+//     marked so: sampling stands still from before the update until the new version counts.
 //   - A switch pauses, updates, verifies the server's own word on what it serves, and resumes.
 //     The resume is deferred, repeated and idempotent: no way out of a switch leaves a server
-//     paused. After a failed update its weights are unknown.
+//     paused. After a failed update its weights are unknown: whatever was under way is cut off
+//     before the resume, and nothing is sampled until a switch has succeeded.
 //   - What a server can is asked, never concluded from its version.
+//
+// # How exact derived versions are
+//
+// A server that cannot pause has nothing under way while its weights change: every response is cut
+// off before and goes on as a prefix, so every call has one version. That is exact.
+//
+// At a server that can pause, responses stand still. Nothing is sampled between the pause and the
+// resume, so whatever arrives before the new version counts is of the old one: exact, if the
+// server keeps its word. What had been sampled before the pause and arrives after the resume would
+// count as new. Such a token must have been on its way for the whole update, and for Options.Quiet
+// in which none arrived on any stream. A server that goes on bringing tokens does not stand still:
+// the switch fails, and the responses it has touched are errors, those too that ended meanwhile.
+// FirstToken tells the version by the barrier, as it must before the server reports any.
+//
+// # When a server is another one
+//
+// One that was started again serves other weights under the same address. A new connection is the
+// first that is seen of it, so on each the server is asked for the label of what it serves before
+// a token is recorded, unless it reports versions with every response; a call whose connection broke
+// off is made again only after the same question. A server that tells no label is believed on new
+// connections and counts as lost where one breaks off. After a loss Load asks anew what it can.
 package upstream

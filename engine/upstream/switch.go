@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/headway-rl/headway/live"
@@ -54,9 +55,10 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	return nil
 }
 
-// gone adds that a server which does not answer is down.
+// gone adds that a server which does not answer, or not yet, is down.
 func (e *Engine) gone(err error) error {
-	if StatusOf(err) == 0 && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
+	_, transport := errors.AsType[*url.Error](err)
+	if (transport || StatusOf(err) >= 500) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", live.ErrEngineDown, err)
 	}
 	return err

@@ -1,0 +1,166 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// spelling is a dialect whose server's tokens are letters.
+type spelling struct {
+	fakeDialect
+	can   bool
+	err   error
+	asked atomic.Int64
+}
+
+func (s *spelling) Probe(context.Context, *Server) (Capabilities, error) {
+	return Capabilities{Template: s.can}, nil
+}
+
+func (s *spelling) answer(text string) ([]int32, error) {
+	s.asked.Add(1)
+	var tokens []int32
+	for _, letter := range text {
+		tokens = append(tokens, letter)
+	}
+	return tokens, s.err
+}
+
+func (s *spelling) Render(_ context.Context, _ *Server, messages, tools []byte, generation bool, _ *Capabilities) ([]int32, error) {
+	text := string(messages) + "/" + string(tools)
+	if generation {
+		text += ">"
+	}
+	return s.answer(text)
+}
+
+func (s *spelling) Encode(_ context.Context, _ *Server, text string, _ *Capabilities) ([]int32, error) {
+	return s.answer(text)
+}
+
+func (s *spelling) Decode(_ context.Context, _ *Server, tokens []int32, _ *Capabilities) (string, error) {
+	s.asked.Add(1)
+	return string(tokens), s.err
+}
+
+func newSpelling(t *testing.T, change func(*spelling)) (*spelling, *Engine) {
+	t.Helper()
+	s := &spelling{can: true}
+	if change != nil {
+		change(s)
+	}
+	server, err := NewServer(ServerOptions{URL: "http://nowhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Options{Name: "e", Slots: 1, Server: server, Dialect: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return s, e
+}
+
+func newTemplates(t *testing.T, tokens int, engines ...*Engine) *Templates {
+	t.Helper()
+	templates, err := NewTemplates(TemplatesOptions{Engines: engines, Tokens: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return templates
+}
+
+func TestTemplatesAskOnce(t *testing.T) {
+	s, e := newSpelling(t, nil)
+	templates := newTemplates(t, 0, e)
+	for range 3 {
+		got, err := templates.Render(t.Context(), []byte("ab"), []byte("c"), true)
+		if err != nil || string(got) != "ab/c>" {
+			t.Fatalf("%q, %v", string(got), err)
+		}
+		got[0] = 0 // it is the caller's
+	}
+	for _, other := range [][2]string{{"a", "bc"}, {"abc", ""}, {"", "abc"}} {
+		if got, _ := templates.Render(t.Context(), []byte(other[0]), []byte(other[1]), true); string(got) != other[0]+"/"+other[1]+">" {
+			t.Errorf("%q renders as %q", other, string(got))
+		}
+	}
+	if got, _ := templates.Render(t.Context(), []byte("ab"), []byte("c"), false); string(got) != "ab/c" {
+		t.Errorf("without a beginning of the answer it renders as %q", string(got))
+	}
+	for range 2 {
+		if got, err := templates.Encode(t.Context(), "ab"); err != nil || string(got) != "ab" {
+			t.Errorf("%q, %v", string(got), err)
+		}
+		if got, err := templates.Decode(t.Context(), []int32("ab")); err != nil || got != "ab" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if asked := s.asked.Load(); asked != 7 {
+		t.Errorf("the server was asked %d times, want 7", asked)
+	}
+}
+
+func TestTemplatesForgetTheLeastUsed(t *testing.T) {
+	s, e := newSpelling(t, nil)
+	templates := newTemplates(t, 1000, e) // of about ten short texts
+	long := strings.Repeat("x", 200)
+	ask := func(text string, want int64) {
+		t.Helper()
+		before := s.asked.Load()
+		if got, err := templates.Encode(t.Context(), text); err != nil || string(got) != text {
+			t.Fatalf("%q, %v", string(got), err)
+		}
+		if asked := s.asked.Load() - before; asked != want {
+			t.Errorf("%q is asked %d times, want %d", text, asked, want)
+		}
+	}
+	ask("kept", 1)
+	for i := range 100 {
+		ask(strings.Repeat("y", 60)+string(rune('a'+i%26))+string(rune('a'+i/26)), 1)
+		ask("kept", 0)
+	}
+	ask(long, 1)
+	ask(long, 1) // it would take too much of the room
+	if templates.size > 1000 || len(templates.known) != templates.order.Len() {
+		t.Errorf("%d tokens in %d entries", templates.size, len(templates.known))
+	}
+}
+
+func TestTemplatesPassOverWhoCannot(t *testing.T) {
+	_, cannot := newSpelling(t, func(s *spelling) { s.can = false })
+	down, broken := newSpelling(t, func(s *spelling) { s.err = errors.New("broken") })
+	fine, third := newSpelling(t, nil)
+	templates := newTemplates(t, 0, cannot, broken, third)
+	if got, err := templates.Encode(t.Context(), "a"); err != nil || string(got) != "a" {
+		t.Errorf("%q, %v", string(got), err)
+	}
+	if down.asked.Load() != 1 || fine.asked.Load() != 1 {
+		t.Errorf("asked %d and %d times", down.asked.Load(), fine.asked.Load())
+	}
+	// What a server refuses, the next would refuse as well.
+	down.err = &StatusError{Status: 400, Message: "no such role"}
+	if _, err := templates.Render(t.Context(), []byte("b"), nil, true); StatusOf(err) != 400 || fine.asked.Load() != 1 {
+		t.Errorf("%v; asked %d times", err, fine.asked.Load())
+	}
+	alone := newTemplates(t, 0, cannot)
+	if _, err := alone.Encode(t.Context(), "a"); !errors.Is(err, ErrLacking) {
+		t.Errorf("nobody can, and it says %v", err)
+	}
+	if _, err := NewTemplates(TemplatesOptions{}); err == nil {
+		t.Error("templates without engines")
+	}
+}
+
+func TestScoreSequenceIsInTheVocabulary(t *testing.T) {
+	for _, vocabulary := range []int{0, 2, 64, 151936} {
+		tokens := scoreSequence(vocabulary)
+		if slices.Min(tokens) < 0 || vocabulary > 0 && int(slices.Max(tokens)) >= vocabulary {
+			t.Errorf("vocabulary %d: %v", vocabulary, tokens)
+		}
+	}
+}
