@@ -2,36 +2,65 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/engine/llamacpp"
+	"github.com/headway-rl/headway/engine/sglang"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
 )
 
-// suites are what the conformance suite is run on: the variable that names a running server, how it
-// is spoken to, and how its weights change.
+// suites are what the conformance suite is run on: the variable that names a running server, and how
+// it is spoken to and given weights.
 var suites = []struct {
 	variable string
-	dialect  func() upstream.Dialect
-	road     upstream.Road
+	subject  func(t *testing.T, url string) enginetest.Subject
 }{
-	{"HEADWAY_TEST_VLLM", func() upstream.Dialect { return vllm.New() }, upstream.RoadDisk},
+	{"HEADWAY_TEST_VLLM", func(*testing.T, string) enginetest.Subject {
+		return enginetest.Subject{Dialect: func() upstream.Dialect { return vllm.New() }, Road: upstream.RoadDisk}
+	}},
+	{"HEADWAY_TEST_SGLANG", func(*testing.T, string) enginetest.Subject {
+		return enginetest.Subject{Dialect: func() upstream.Dialect { return sglang.New() }, Road: upstream.RoadDisk}
+	}},
+	{"HEADWAY_TEST_LLAMACPP", restarted},
+}
+
+// restarted is llama-server, which the suite starts itself on a port of its own: new weights come
+// with a restart alone.
+func restarted(t *testing.T, _ string) enginetest.Subject {
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, python := os.Getenv("HEADWAY_TEST_LLAMACPP_BIN"), os.Getenv("HEADWAY_TEST_PYTHON")
+	if program == "" || python == "" {
+		t.Fatal("HEADWAY_TEST_LLAMACPP_BIN is to name llama-server, and HEADWAY_TEST_PYTHON a Python with gguf")
+	}
+	file := filepath.Join(t.TempDir(), "model.gguf")
+	o := llamacpp.Options{
+		Command: append(llamaCommand(program, file, port), "--alias", "{label}"),
+		Convert: []string{python, "models/gguf_of.py", "{weights}", file},
+		Logf:    t.Logf,
+	}
+	return enginetest.Subject{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Dialect: func() upstream.Dialect { return llamacpp.New(o) }, Road: upstream.RoadRestart}
 }
 
 // The conformance suite on the server that the environment names: make test-engines.
 func TestConformance(t *testing.T) {
-	for _, s := range suites {
-		url := os.Getenv(s.variable)
+	for _, suite := range suites {
+		url := os.Getenv(suite.variable)
 		if url == "" {
 			continue
 		}
-		first, second, ok := strings.Cut(os.Getenv("HEADWAY_TEST_WEIGHTS"), ":")
+		first, second, ok := strings.Cut(os.Getenv("HEADWAY_TEST_DIRECTORIES"), ":")
 		if !ok {
-			t.Fatal("HEADWAY_TEST_WEIGHTS is to name two models, with a colon between them")
+			t.Fatal("HEADWAY_TEST_DIRECTORIES is to name two models in the layout of Hugging Face, with a colon between them")
 		}
 		requests := 1000
 		if text := os.Getenv("HEADWAY_TEST_REQUESTS"); text != "" {
@@ -40,11 +69,13 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		report := enginetest.Run(t, enginetest.Subject{
-			URL: url, Peer: os.Getenv(s.variable + "_PEER"), Dialect: s.dialect, Road: s.road, Weights: [2]string{first, second},
-			Vocabulary: 64, Context: 256, Requests: requests, Slots: 8, Switches: 5, Seed: 6,
-		})
-		saveReport(t, report)
+		s := suite.subject(t, url)
+		if s.URL == "" {
+			s.URL, s.Peer = url, os.Getenv(suite.variable+"_PEER")
+		}
+		s.Weights = [2]string{first, second}
+		s.Vocabulary, s.Context, s.Requests, s.Slots, s.Switches, s.Seed = 64, 256, requests, 8, 5, 6
+		saveReport(t, enginetest.Run(t, s))
 		return
 	}
 	t.Skip("no server is named: make test-engines starts them")

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"syscall"
@@ -22,17 +21,13 @@ func endGroup(cmd *exec.Cmd, kill bool) {
 	_ = syscall.Kill(-cmd.Process.Pid, signal)
 }
 
-// lockFile keeps a second run from the cache folder until the file is closed.
+// lockFile waits until no other run holds the file, and keeps others waiting until it is closed.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("%s is held: another run of this program is under way", path)
-	}
-	if err != nil {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -56,6 +56,14 @@ func (h *harness) installed(ctx context.Context, p packages) (python string, err
 		h.say("%s is installed in %s", p.name, venv)
 		return python, nil
 	}
+	lock, err := lockFile(venv + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if _, err := os.Stat(done); err == nil { // by another run, meanwhile
+		return python, nil
+	}
 	system, err := findPython(ctx)
 	if err != nil {
 		return "", err

@@ -70,11 +70,6 @@ func run(ctx context.Context, o options) error {
 	if err := os.MkdirAll(filepath.Join(h.cache, "logs"), 0o755); err != nil {
 		return err
 	}
-	lock, err := lockFile(filepath.Join(h.cache, "lock"))
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
 	var failed []error
 	for _, e := range engines {
 		if len(o.only) > 0 && !slices.Contains(o.only, e.name) {

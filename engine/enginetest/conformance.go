@@ -125,6 +125,11 @@ func (c *conformance) open(t *testing.T, name, url string) *subject {
 		if err := engine.Close(); err != nil {
 			t.Errorf("closing %s: %v", name, err)
 		}
+		if r, ok := dialect.(upstream.Restarter); ok && c.Road == upstream.RoadRestart {
+			if err := r.Stop(); err != nil {
+				t.Errorf("stopping the server of %s: %v", name, err)
+			}
+		}
 	})
 	return &subject{engine: engine, dialect: dialect, server: server, recorder: recorder}
 }
