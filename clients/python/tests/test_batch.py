@@ -33,6 +33,25 @@ def test_whole() -> None:
     assert rollouts[2].versions.tolist() == [-1, -1, -1, 10, 10, 11]
 
 
+def test_branches() -> None:
+    """A rollout that left several sequences has each as a row, and counts once where it is to."""
+    batch = golden("branched")
+    assert (len(batch), batch.metadata.rollouts, batch.metadata.sequences) == (5, 4, 5)
+    assert batch.rollouts.tolist() == [0, 1, 1, 2, 3]
+    assert [[s.tokens.tolist() for s in sequences] for sequences in batch.by_rollout()][:2] == [
+        [[1, 2, 3, 4, 5, 6]], [[1, 2, 3], [4, 5, 7]],
+    ]  # fmt: skip
+    assert [{s.advantage for s in sequences} for sequences in batch.by_rollout()] == [{-1}, {1}, {-1}, {1}]
+    assert batch.sequence_weights().tolist() == [1, 0.5, 0.5, 1, 1]
+    assert batch.padded()["loss_mask"].sum(axis=1).tolist() == [3, 1, 1, 3, 3]
+    plain = golden("whole")
+    assert plain.rollouts.tolist() == [0, 1, 2]
+    assert plain.metadata.sequences == plain.metadata.rollouts == 3
+    assert plain.sequence_weights().tolist() == [1, 1, 1]
+    assert golden("empty").sequence_weights().tolist() == []
+    assert list(golden("empty").by_rollout()) == []
+
+
 def test_shares() -> None:
     """The shares of all ranks are the whole, in groups; each says the whole's figures."""
     batch, shares = golden("whole"), [golden(n) for n in ("share0", "share1", "empty")]
@@ -57,7 +76,7 @@ def test_padded() -> None:
     assert rows["advantages"][2].tolist() == [0, 0, 0, 0, 0.5, 0.5]
     assert rows["logprobs"][1].tolist() == [0, 0, 0, -0.25, 0, 0]
     assert parse(body()).padded(9)["tokens"].shape == (4, 9)
-    with pytest.raises(headway.Invalid, match="rollout 2 has 6 tokens, more than max_len 5"):
+    with pytest.raises(headway.Invalid, match="sequence 2 has 6 tokens, more than max_len 5"):
         parse(body()).padded(5)
 
 
@@ -75,11 +94,11 @@ def put(name: str, at: int, value: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (put("logprobs", 8, np.nan), r"rollout 1 \(group 7, sample 1\), token 3: a log-prob that is not finite"),
+        (put("logprobs", 8, np.nan), r"sequence 1 \(group 7, sample 1\), token 3: a log-prob that is not finite"),
         (put("logprobs", 8, 0.5), "a log-prob above 0"),
-        (put("advantages", 2, np.inf), "rollout 2 has advantages that are not finite"),
-        (put("rewards", 0, np.nan), "rollout 0 has rewards that are not finite"),
-        (put("tokens", 10, -4), "rollout 2 .* token 1: a negative id"),
+        (put("advantages", 2, np.inf), "sequence 2 has advantages that are not finite"),
+        (put("rewards", 0, np.nan), "sequence 0 has rewards that are not finite"),
+        (put("tokens", 10, -4), "sequence 2 .* token 1: a negative id"),
         (put("versions", 8, 4), "version from the future: the step starts from 3"),
         (put("versions", 8, -1), "no version"),
         (put("loss_mask", 0, 2), "neither 0 nor 1"),
@@ -89,6 +108,14 @@ def put(name: str, at: int, value: float) -> dict[str, Any]:
         ({"rewards": np.zeros(3, np.float32)}, "want 4|want 3"),
         ({"tokens": np.zeros(20, np.int64)}, "want int32 of one dimension"),
         ({"groups": np.zeros((4, 1), np.int64)}, "want int64 of one dimension"),
+        ({"rollouts": np.array([0, 1, 3, 4], np.int32)}, "not numbered from 0"),
+        ({"rollouts": np.array([1, 2, 3, 4], np.int32)}, "not numbered from 0"),
+        ({"rollouts": np.array([0, 1, 0, 1], np.int32)}, "not numbered from 0"),
+        (
+            {"rollouts": np.array([0, 1, 1, 2], np.int32)},
+            "sequence 2 is of the rollout before it, and has other groups",
+        ),
+        ({"rollouts": np.array([0, 1], np.int32)}, "rollouts has 2 entries, want 4"),
         ({"samples": None}, "no tensor 'samples'"),
         ({"lease": {"version": None}}, "version|lease"),
     ],

@@ -11,6 +11,7 @@
 `headway.torch`, `headway.jax` and `headway.metrics` are imported by name and need what they are called after.
 """
 
+from .agent import OpenAI
 from .batch import Batch, GroupStamp, Metadata, Rollout
 from .claims import work
 from .client import Client, connect
@@ -38,7 +39,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BFloat16", "Batch", "Busy", "Client", "Conflict", "DiskFull", "Environment", "Forbidden", "GroupStamp",
-    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "RendezvousReply", "Result",
-    "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized", "Unavailable", "Unwanted", "bfloat16",
-    "connect", "environment", "narrow", "rendezvous", "widen", "work",
+    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "OpenAI", "RendezvousReply",
+    "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized", "Unavailable", "Unwanted",
+    "bfloat16", "connect", "environment", "narrow", "rendezvous", "widen", "work",
 ]  # fmt: skip

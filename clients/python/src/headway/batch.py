@@ -18,7 +18,7 @@ from .lease import Renewal
 _LAYOUT = {
     "tokens": ("int32", "N"), "offsets": ("int64", "R+1"), "loss_mask": ("uint8", "N"), "logprobs": ("float32", "N"),
     "versions": ("int32", "N"), "advantages": ("float32", "R"), "rewards": ("float32", "R"), "groups": ("int64", "R"),
-    "samples": ("int32", "R"),
+    "samples": ("int32", "R"), "rollouts": ("int32", "R"),
 }  # fmt: skip
 
 
@@ -49,6 +49,8 @@ class Metadata:
     response_tokens: int
     rollouts: int
     groups: int
+    #: Sequences of the whole batch: as many as rollouts, unless some left several.
+    sequences: int
     staleness_mean: float
     staleness_max: int
     #: The groups of this share, in its order.
@@ -57,7 +59,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One rollout of a batch: views of its arrays."""
+    """One sequence of a rollout, mostly its only one: views of a batch's arrays."""
 
     tokens: npt.NDArray[np.int32]
     loss_mask: npt.NDArray[np.uint8]
@@ -67,19 +69,23 @@ class Rollout:
     reward: float
     group: int
     sample: int
+    #: Number of the rollout in the batch, from 0.
+    rollout: int
 
 
 @dataclass(eq=False)
 class Batch:
     """Whole groups to train on, or to judge by. Entry i of every per-token array is about token i itself.
 
-    Rollout r is `tokens[offsets[r]:offsets[r+1]]`. A model's output at token i − 1 predicts token i: compare
+    Sequence r is `tokens[offsets[r]:offsets[r+1]]`. A rollout is one sequence, but for those of agents that
+    changed their history on the way: they left several, side by side, each with the rollout's reward and
+    advantage; `rollouts` says which are whose. A model's output at token i − 1 predicts token i: compare
     it with `logprobs[i]`, where `loss_mask[i]` is 1.
     """
 
     #: Prompt and response ids, N in all.
     tokens: npt.NDArray[np.int32]
-    #: R + 1 places: where each rollout begins, and the end.
+    #: R + 1 places: where each sequence begins, and the end.
     offsets: npt.NDArray[np.int64]
     #: 1 where the policy sampled the token, else 0.
     loss_mask: npt.NDArray[np.uint8]
@@ -88,13 +94,15 @@ class Batch:
     logprobs: npt.NDArray[np.float32]
     #: Policy version that sampled the token; −1 where the mask is 0.
     versions: npt.NDArray[np.int32]
-    #: Reward relative to its group, one a rollout, as are all below.
+    #: The rollout's reward relative to its group, one a sequence, as are all below.
     advantages: npt.NDArray[np.float32]
     rewards: npt.NDArray[np.float32]
     #: Id of the rollout's group; equal ids are neighbours.
     groups: npt.NDArray[np.int64]
     #: Place in the group, from 0.
     samples: npt.NDArray[np.int32]
+    #: Number of the sequence's rollout in this share, from 0: 0, 1, 2 … where each left one.
+    rollouts: npt.NDArray[np.int32]
     metadata: Metadata
     #: Version of the weights that the forward pass used, and of those that the optimizer changed; −1 unstamped.
     forward_version: int = field(default=-1)
@@ -104,7 +112,7 @@ class Batch:
     _held_version: int = field(default=-1, repr=False)
 
     def __len__(self) -> int:
-        """The number of rollouts."""
+        """The number of sequences."""
         return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[Rollout]:
@@ -113,7 +121,27 @@ class Batch:
             yield Rollout(
                 self.tokens[span], self.loss_mask[span], self.logprobs[span], self.versions[span],
                 float(self.advantages[r]), float(self.rewards[r]), int(self.groups[r]), int(self.samples[r]),
+                int(self.rollouts[r]),
             )  # fmt: skip
+
+    def by_rollout(self) -> Iterator[list[Rollout]]:
+        """The sequences of each rollout, in their order."""
+        sequences: list[Rollout] = []
+        for one in self:
+            if sequences and sequences[0].rollout != one.rollout:
+                yield sequences
+                sequences = []
+            sequences.append(one)
+        if sequences:
+            yield sequences
+
+    def sequence_weights(self) -> npt.NDArray[np.float32]:
+        """One over the number of its rollout's sequences, for each: a mean that counts every rollout once.
+
+        Their sum is the number of rollouts in this share; `metadata.rollouts` is that of the whole batch.
+        """
+        counts = np.bincount(self.rollouts, minlength=1)
+        return (1.0 / counts[self.rollouts]).astype(np.float32)
 
     @property
     def lease(self) -> int:
@@ -153,10 +181,10 @@ class Batch:
         return (spread * self.loss_mask).astype(np.float32)
 
     def padded(self, max_len: int | None = None) -> dict[str, npt.NDArray[Any]]:
-        """One row a rollout, padded at the end to `max_len` (the longest rollout's): arrays of shape [R, L].
+        """One row a sequence, padded at the end to `max_len` (the longest one's): arrays of shape [R, L].
 
         `tokens`, `loss_mask`, `logprobs`, `versions` and `advantages` stay aligned with tokens: entry [r, i]
-        is about token i of rollout r. For the usual shift take `tokens[:, :-1]` as inputs and `[:, 1:]` of
+        is about token i of sequence r. For the usual shift take `tokens[:, :-1]` as inputs and `[:, 1:]` of
         every array as what the outputs are compared with. `attention` is 1 where there is a token. Of shape
         [R]: `lengths`, and `prompts`, the tokens before the first that the policy sampled.
         """
@@ -166,7 +194,7 @@ class Batch:
         if width < longest:
             row = int(lengths.argmax())
             raise Invalid(
-                f"rollout {row} has {longest} tokens, more than max_len {width}: raise it, or drop the rollout"
+                f"sequence {row} has {longest} tokens, more than max_len {width}: raise it, or drop the rollout"
             )
         there = np.arange(width) < lengths[:, None]
         advantages = self.token_advantages()
@@ -187,6 +215,8 @@ def parse(body: bytes) -> Batch:
     arrays, header = tensors.decode(body, "the batch")
     for name, (dtype, _) in _LAYOUT.items():
         if name not in arrays:
+            if name == "rollouts":
+                continue  # each left one sequence
             raise Invalid(f"the batch has no tensor {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
         if arrays[name].ndim != 1 or arrays[name].dtype != np.dtype(dtype):
             raise Invalid(
@@ -194,6 +224,7 @@ def parse(body: bytes) -> Batch:
                 f"want {dtype} of one dimension"
             )
     metadata = _metadata(header.get("headway", ""))
+    arrays.setdefault("rollouts", np.arange(len(arrays["rewards"]), dtype=np.int32))
     fields: dict[str, Any] = {name: arrays[name] for name in _LAYOUT}
     batch = Batch(metadata=metadata, **fields)
     check(batch)
@@ -207,11 +238,12 @@ def check(batch: Batch) -> None:
         if len(getattr(batch, name)) != sizes[unit]:
             raise Invalid(
                 f"the batch's {name} has {len(getattr(batch, name))} entries, want {sizes[unit]}: "
-                f"{sizes['N']} tokens in {sizes['R']} rollouts"
+                f"{sizes['N']} tokens in {sizes['R']} sequences"
             )
     offsets = batch.offsets
     if offsets[0] != 0 or offsets[-1] != sizes["N"] or (np.diff(offsets) < 1).any():
-        raise Invalid(f"the batch's offsets do not divide its {sizes['N']} tokens into rollouts of at least one token")
+        raise Invalid(f"the batch's offsets do not divide its {sizes['N']} tokens into sequences of at least one token")
+    _check_rollouts(batch)
     sampled = batch.loss_mask == 1
     newest = batch.version
     for wrong, what in (
@@ -226,13 +258,28 @@ def check(batch: Batch) -> None:
             at = int(wrong.argmax())
             r = int(np.searchsorted(offsets, at, side="right")) - 1
             raise Invalid(
-                f"rollout {r} (group {batch.groups[r]}, sample {batch.samples[r]}), token {at - offsets[r]}: {what}",
-                detail={"rollout": r, "token": int(at - offsets[r])},
+                f"sequence {r} (group {batch.groups[r]}, sample {batch.samples[r]}), token {at - offsets[r]}: {what}",
+                detail={"sequence": r, "token": int(at - offsets[r])},
             )
     for name in ("advantages", "rewards"):
         bad = ~np.isfinite(getattr(batch, name))
         if bad.any():
-            raise Invalid(f"rollout {int(bad.argmax())} has {name} that are not finite")
+            raise Invalid(f"sequence {int(bad.argmax())} has {name} that are not finite")
+
+
+def _check_rollouts(batch: Batch) -> None:
+    """Raise Invalid unless the sequences of each rollout stand side by side and agree."""
+    rollouts = batch.rollouts
+    steps = np.diff(rollouts)
+    wrong = (steps < 0) | (steps > 1)
+    if rollouts[:1].any() or wrong.any():
+        raise Invalid("the batch's rollouts are not numbered from 0, each one's sequences side by side")
+    same = steps == 0
+    for name in ("groups", "samples", "rewards", "advantages"):
+        values = getattr(batch, name)
+        differ = same & (values[1:] != values[:-1])
+        if differ.any():
+            raise Invalid(f"sequence {int(differ.argmax()) + 1} is of the rollout before it, and has other {name}")
 
 
 def _metadata(text: str) -> Metadata:
@@ -242,6 +289,7 @@ def _metadata(text: str) -> Metadata:
             GroupStamp(**{k: int(s[k]) for k in GroupStamp.__dataclass_fields__}) for s in said.pop("stamps") or ()
         )
         kinds = {"kind": str, "deadline_s": float, "staleness_mean": float}
+        said.setdefault("sequences", said["rollouts"])
         known = {k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k != "stamps"}
         return Metadata(**known, stamps=stamps)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -104,7 +104,7 @@ class Worker:
         with self._lock:
             for claim in claims:
                 fields = {k: claim.get(k, 0) for k in ("prompt", "level", "seed", "group", "sample", "attempt")}
-                task = Task(claim["id"], claim.get("environment", ""), **fields)
+                task = Task(claim["id"], claim.get("environment", ""), **fields, _openai=self._transport.openai)
                 claim["task"] = task
                 self._running[task.id] = (task, now)
                 self._deadline_s = float(claim.get("deadline_s") or self._deadline_s)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import errors
+from .agent import OpenAI
 from .transport import Transport
 
 
@@ -40,11 +41,23 @@ class Task:
     sample: int
     attempt: int
     _unwanted: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    _openai: Callable[[str], OpenAI] | None = field(default=None, repr=False, compare=False)
 
     @property
     def wanted(self) -> bool:
         """False once the loop has given the rollout up: what it yields counts for nothing."""
         return not self._unwanted.is_set()
+
+    def openai(self) -> OpenAI:
+        """Where an agent that speaks OpenAI's API samples for this rollout, instead of `sample`.
+
+        What it samples is recorded by the server: play returns the reward alone.
+        """
+        if not self.wanted:
+            raise Unwanted(f"{self.id} is not wanted any more")
+        if self._openai is None:
+            raise errors.Invalid(f"{self.id} was not claimed by a worker: nothing can be sampled for it")
+        return self._openai(self.id)
 
 
 @dataclass(frozen=True)
@@ -114,18 +127,30 @@ class Environment:
     play: Play
 
     @property
+    def samples(self) -> bool:
+        """The function takes `sample`; one that takes the task alone lets an agent sample."""
+        try:
+            inspect.signature(self.play).bind(None, None)
+        except TypeError:
+            return False
+        except ValueError:  # a function that says nothing of its arguments
+            return True
+        return True
+
+    @property
     def is_async(self) -> bool:
         """The function is a coroutine function."""
         return inspect.iscoroutinefunction(self.play)
 
     def __call__(self, task: Task, sample: Callable[[Sequence[int], int], Sampled | Awaitable[Sampled]]) -> Any:
-        return self.play(task, sample)
+        return self.play(task, sample) if self.samples else self.play(task)
 
 
 def environment(name: str) -> Callable[[Play], Environment]:
     """Make an environment of `def play(task, sample) -> float | Result`; `async def` with `await sample(…)` too.
 
-    An exception is a failure of the environment, retried and never scored 0.
+    `def play(task)` is for agents that speak OpenAI's API: they sample at `task.openai()`. An exception is a
+    failure of the environment, retried and never scored 0.
     """
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
         raise errors.Invalid(f"the environment's name {name!r} cannot be: want letters, digits, '.', '_', '-'")

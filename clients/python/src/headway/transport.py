@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 
 from . import errors
+from .agent import OpenAI
 
 _log = logging.getLogger("headway")
 
@@ -52,7 +53,8 @@ class Transport:
         #: Set to end waiting calls early.
         self.stopped = stopped or threading.Event()
         headers = {"User-Agent": "headway-python"}
-        if token := _token(token or ""):
+        self._token = _token(token or "")
+        if token := self._token:
             headers["Authorization"] = f"Bearer {token}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         try:
@@ -64,6 +66,11 @@ class Transport:
         """End waiting calls and free the connections."""
         self.stopped.set()
         self._http.close()
+
+    def openai(self, rollout: str) -> OpenAI:
+        """Where an agent samples for a rollout, at the address that is in use."""
+        key = f"{self._token}:{rollout}" if self._token else rollout
+        return OpenAI(self._urls[self._at % len(self._urls)] + "/v1", key, rollout)
 
     def post(self, path: str, message: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """POST a JSON object and return the JSON object of the answer, {} where it has none."""

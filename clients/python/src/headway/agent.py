@@ -1,0 +1,41 @@
+"""What a program that speaks OpenAI's API needs to know to play a rollout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: Names the rollout of a request, for programs that can set headers.
+ROLLOUT_HEADER = "X-Headway-Rollout"
+
+
+@dataclass(frozen=True)
+class OpenAI:
+    """Where a rollout's calls go, and how they name it: `openai.OpenAI(**task.openai().client)`.
+
+    Calls of one rollout are sampled one after the other. Those that go on from the messages of an earlier one
+    are one sequence with it; a history that was changed begins another, with the same reward.
+    """
+
+    base_url: str
+    #: The rollout, behind the worker's token where the server asks for one: pass it on as you would a secret.
+    api_key: str
+    rollout: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of a request, for a client that is given headers alone."""
+        return {"Authorization": f"Bearer {self.api_key}", ROLLOUT_HEADER: self.rollout}
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """Arguments of `openai.OpenAI` and `openai.AsyncOpenAI`."""
+        return {"base_url": self.base_url, "api_key": self.api_key}
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Environment variables of a program that is started for the rollout."""
+        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": self.api_key}
+
+    def __repr__(self) -> str:
+        return f"OpenAI(base_url={self.base_url!r}, rollout={self.rollout!r})"

@@ -1,0 +1,161 @@
+"""Agents that speak OpenAI's API alone, against the real server."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from conftest import Serve
+from test_worker import word_of
+
+import headway
+
+Start = Callable[..., Serve]
+SECRETS = {"environment": "an-agent-may-know-this", "trainer": "an-agent-may-not-know-this"}
+
+
+def complete(http: httpx.Client, prompt: list[int], **more: Any) -> dict[str, Any]:
+    """What an agent asks for: nothing in it is of this package."""
+    said = http.post("/completions", json={"model": "policy", "prompt": prompt, "max_tokens": 6} | more)
+    assert said.status_code == 200, said.text
+    choice: dict[str, Any] = said.json()["choices"][0]
+    return choice
+
+
+def reward(task: headway.Task, tokens: list[int]) -> float:
+    return sum(a == b for a, b in zip(tokens, [*reversed(word_of(task)), 2], strict=False)) / 6
+
+
+def connected(task: headway.Task) -> httpx.Client:
+    api = task.openai()
+    return httpx.Client(base_url=api.base_url, headers={"Authorization": f"Bearer {api.api_key}"}, timeout=60)
+
+
+def test_agents_are_trained_on(serve: Start) -> None:
+    """Claim, calls under /v1, a reward. The trainer gets what the agents were answered, a sequence a history."""
+    answered: dict[tuple[int, int], list[list[int]]] = defaultdict(list)
+
+    @headway.environment("reverse")
+    def play(task: headway.Task) -> float:
+        prompt = [0, *word_of(task), 1]
+        with connected(task) as http:
+            said = [complete(http, prompt, return_token_ids=True)["token_ids"] for _ in range(1 + task.sample % 3)]
+        key = (task.group, task.sample)
+        answered[key] = [[*prompt, *tokens] for tokens in said]
+        return reward(task, said[-1])
+
+    server = serve("--steps", "3", environment__kind="remote")
+    worker = threading.Thread(target=headway.work, args=(server.url, play, 16), kwargs={"worker": "w"})
+    worker.start()
+    with headway.connect(server.url) as hw:
+        weights = hw.load()
+        batches = 0
+        for batch in hw.batches():
+            batches += 1
+            assert batch.metadata.rollouts == 16
+            assert batch.metadata.sequences == len(batch) > 16
+            assert batch.sequence_weights().sum() == pytest.approx(16)
+            for sequences in batch.by_rollout():
+                one = sequences[0]
+                assert [s.tokens.tolist() for s in sequences] == answered[one.group, one.sample]
+                assert {(s.reward, s.advantage) for s in sequences} == {(one.reward, one.advantage)}
+            weights = {name: array + np.float32(1e-3) for name, array in weights.items()}
+            hw.publish(batch, weights)
+    worker.join(60)
+    assert not worker.is_alive()
+    assert batches == 3
+
+
+def test_embedded_trainer(serve: Start) -> None:
+    """The embedded trainer trains on agents' rollouts, too; a coroutine that streams plays as well."""
+
+    @headway.environment("reverse")
+    async def play(task: headway.Task) -> float:
+        api = task.openai()
+        prompt = [0, *word_of(task), 1]
+        heard: list[str] = []
+        async with httpx.AsyncClient(base_url=api.base_url, headers=api.headers, timeout=60) as http:
+            body = {"model": "policy", "prompt": prompt, "max_tokens": 6, "stream": True}
+            if task.sample == 0:  # an agent that leaves in the middle
+                async with http.stream("POST", "/completions", json=body) as said:
+                    await anext(said.aiter_bytes())
+            async with http.stream("POST", "/completions", json=body) as said:
+                assert said.status_code == 200
+                async for line in said.aiter_lines():
+                    if line:
+                        heard.append(line)
+        assert heard[-1] == "data: [DONE]"
+        return len(heard) / 100
+
+    server = serve("--steps", "4", environment__kind="remote", trainer__kind="embedded")
+    assert headway.work(server.url, play, 16, worker="w") >= 4 * 16
+
+
+def test_chat(serve: Start) -> None:
+    """Messages in, a message out. A chat that is begun anew is another sequence; the reply says so."""
+    began: list[list[str]] = []
+
+    @headway.environment("reverse")
+    def play(task: headway.Task) -> float:
+        told: list[str] = []
+        with connected(task) as http:
+            for _ in range(2):
+                body = {"model": "policy", "messages": [{"role": "user", "content": "abc"}], "temperature": 0.5}
+                said = http.post("/chat/completions", json=body)
+                if said.status_code == 410:  # the run has what it needs
+                    raise headway.Unwanted(said.text)
+                choice = said.json()["choices"][0]
+                assert choice["message"]["role"] == "assistant"
+                assert choice["headway"]["overridden"] == ["temperature"]
+                told.append(choice["headway"]["began"])
+        began.append(told)
+        return 0.5
+
+    server = serve("--steps", "1", environment__kind="remote", trainer__kind="embedded")
+    assert headway.work(server.url, play, 8, worker="w") >= 16
+    assert len(began) >= 16
+    assert all(told == ["first", "repeated"] for told in began)
+
+
+def test_key_with_a_token(serve: Start, tmp_path: Path) -> None:
+    """Where the server asks for tokens, the API key has the worker's and the rollout's name."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(f"{role} {secret}\n" for role, secret in SECRETS.items()))
+    tokens.chmod(0o600)
+    keys: list[str] = []
+
+    @headway.environment("reverse")
+    def play(task: headway.Task) -> float:
+        api = task.openai()
+        keys.append(api.api_key)
+        assert api.client == {"base_url": api.base_url, "api_key": api.api_key}
+        assert api.environ["OPENAI_BASE_URL"] == api.base_url
+        assert SECRETS["environment"] not in repr(api)
+        refused = httpx.post(
+            f"{api.base_url}/completions", json={"prompt": [1]}, headers={"Authorization": f"Bearer {task.id}"}
+        )
+        assert refused.status_code == 401
+        with connected(task) as http:
+            complete(http, [0, *word_of(task), 1])
+        return 1.0
+
+    server = serve(
+        "--steps", "1", environment__kind="remote", trainer__kind="embedded", server__token_file=str(tokens)
+    )  # fmt: skip
+    assert headway.work(server.url, play, 8, worker="w", token=SECRETS["environment"]) >= 16
+    assert all(key.startswith(SECRETS["environment"] + ":g") for key in keys)
+
+
+def test_without_a_worker() -> None:
+    task = headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1)
+    with pytest.raises(headway.Invalid, match="not claimed by a worker"):
+        task.openai()
+    task._unwanted.set()
+    with pytest.raises(headway.Unwanted):
+        task.openai()
