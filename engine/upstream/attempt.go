@@ -69,16 +69,16 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 	inner, cancel := context.WithCancel(ctx)
 	if !e.spawn(func() { c.watch(inner, cancel) }) {
 		cancel()
-		e.leave(s)
+		e.leave(s) // which nobody watches
 		return haltClosed
 	}
 	err = c.run(inner)
-	if doubt := e.trust(ctx, s); doubt != nil {
-		e.leave(s)
+	doubt := e.trust(ctx, s)
+	close(s.gone)
+	if doubt != nil {
 		r.undo()
 		return doubt
 	}
-	e.leave(s)
 	return c.ended(ctx, err)
 }
 
@@ -240,7 +240,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 	case r.finish == FinishAbort:
 		return &broken{cause: errors.New("the server cut the response off")}
 	}
-	return &broken{cause: errors.New("the stream ends without saying why")}
+	return fmt.Errorf("%w: the stream ends with %s and without saying why, so that nobody knows whether the response is complete", ErrLied, endMark)
 }
 
 // unsettled judges a call of whose tokens nobody knows what sampled them. Where weights did that

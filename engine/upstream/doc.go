@@ -4,7 +4,8 @@
 // What is decided here, once for every kind:
 //
 //   - A response is streamed. It is whole only with a finish reason and the stream's regular
-//     end; anything else (an error inside HTTP 200, a broken connection, silence) is cut off,
+//     end. A regular end without a reason is an error: nobody knows whether the response was
+//     complete. Anything else (an error inside HTTP 200, a broken connection, silence) is cut off,
 //     and what there is goes on: on the same server while that answers, else it is given back
 //     with live.ErrEngineDown. No token is sampled twice for one place of a response: what an
 //     event brings that ends it counts, and is told of, with the stream's end.
@@ -36,7 +37,6 @@
 //
 // One that was started again serves other weights under the same address. A new connection is the
 // first that is seen of it, so on each the server is asked for the label of what it serves before
-// a token is recorded, unless it reports versions with every response; a call whose connection broke
-// off is made again only after the same question. A server that tells no label is believed on new
+// a token is recorded; a call whose connection broke off is made again only after the same question. A server that tells no label is believed on new
 // connections and counts as lost where one breaks off. After a loss Load asks anew what it can.
 package upstream

@@ -24,7 +24,6 @@ func TestBrokenCallsGoOn(t *testing.T) {
 		"the stream ends at once":              {ends: true},
 		"an error inside 200":                  {says: `{"E":"out of memory"}`, after: 9},
 		"an event that is not understood":      {says: `{"T":[`, after: 9},
-		"the end mark without a finish":        {says: `{}`, after: 9},
 		"silence":                              {hangs: true, after: 9},
 		"silence at once":                      {hangs: true},
 		"the server cuts it off":               {says: `{"F":"abort"}`, after: 9},
@@ -244,6 +243,7 @@ func TestLiesAreErrors(t *testing.T) {
 		"more tokens than asked for":    `{"T":[9,10,11,12,13,14,15,16,17],"P":[0,0,0,0,0,0,0,0,0]}`,
 		"an unknown finish":             `{"F":"maybe"}`,
 		"tokens after the finish":       "{\"F\":\"stop\"}\n\ndata: {\"T\":[9],\"P\":[-1]}",
+		"the end without a finish":      `{}`,
 		"two finishes":                  "{\"F\":\"stop\"}\n\ndata: {\"F\":\"length\"}",
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {

@@ -20,14 +20,15 @@ type stream struct {
 	version atomic.Int64
 	lastAt  atomic.Int64
 	// halted is why it is to end, nil for not; halting is closed with it, gone when nobody reads it
-	// any more.
+	// any more, over when the server has been told as well.
 	halted  atomic.Pointer[halt]
 	halting chan struct{}
 	gone    chan struct{}
+	over    chan struct{}
 }
 
 func newStream() *stream {
-	return &stream{halting: make(chan struct{}), gone: make(chan struct{})}
+	return &stream{halting: make(chan struct{}), gone: make(chan struct{}), over: make(chan struct{})}
 }
 
 // stop asks a stream to end; the first reason counts.
@@ -151,11 +152,11 @@ func (e *Engine) tryEnter() (*stream, closedFor, error) {
 	return s, closedFor{}, nil
 }
 
-// leave forgets a stream that is not read any more.
+// leave forgets a stream that is not read any more, and of whose end the server knows.
 func (e *Engine) leave(s *stream) {
 	e.mu.Lock()
 	delete(e.streams, s)
-	close(s.gone)
+	close(s.over)
 	e.mu.Unlock()
 }
 
@@ -233,8 +234,8 @@ func (e *Engine) lose(why error) error {
 	return e.fail("%w: %w", live.ErrEngineDown, why)
 }
 
-// cut ends all streams, which go on after the switch, and waits until nobody reads them any more,
-// as long as that may take. What arrives of one that is still read counts for nothing.
+// cut ends all streams and waits until nobody reads them any more and the server has been told, as
+// long as that may take. What arrives of one that is still read counts for nothing.
 func (e *Engine) cut(ctx context.Context, why *halt) error {
 	e.mu.Lock()
 	ending := make([]*stream, 0, len(e.streams))
@@ -247,7 +248,7 @@ func (e *Engine) cut(ctx context.Context, why *halt) error {
 	defer cancel()
 	for _, s := range ending {
 		select {
-		case <-s.gone:
+		case <-s.over:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				e.opt.Logf("engine %s: a response that was cut off is still being read: %s", e.opt.Name, s.id)

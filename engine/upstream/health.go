@@ -106,10 +106,10 @@ func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
 
 // recognise makes sure that who answers on a new connection is the server whose weights are known:
 // one that was started again has closed all that there were. Servers that name the version of every
-// token need not be asked.
+// token are asked as well: of a response that breaks off they name none.
 func (e *Engine) recognise(ctx context.Context) error {
 	e.mu.Lock()
-	known := e.held || !e.labelled || e.caps == nil || e.caps.VersionSpans || e.served == loop.NoVersion
+	known := e.held || !e.labelled || e.caps == nil || e.served == loop.NoVersion
 	e.mu.Unlock()
 	if known {
 		return nil

@@ -120,6 +120,9 @@ func (s *Server) Open(ctx context.Context, method string, c Call) (io.ReadCloser
 	if res.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, errorBytesMax))
 		_ = res.Body.Close()
+		if res.StatusCode >= 500 { // such connections are reset, however healthy the server is
+			s.http.CloseIdleConnections()
+		}
 		return nil, &StatusError{Path: c.Path, Status: res.StatusCode, Message: strings.TrimSpace(string(text))}
 	}
 	return res.Body, nil

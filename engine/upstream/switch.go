@@ -191,7 +191,7 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	close(p.over)
 	if err != nil {
 		e.forget(err)
-		_ = e.cut(ctx, haltUnknown)
+		_ = e.cut(context.WithoutCancel(ctx), haltUnknown)
 		return errors.Join(err, e.resume(ctx, caps))
 	}
 	g := &gate{open: make(chan struct{})}

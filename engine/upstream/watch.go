@@ -10,6 +10,7 @@ import (
 // it. The reader is waked by the end of the call's context; by its id the call is aborted wherever
 // the stream did not end by itself, for servers that do not notice that nobody listens any more.
 func (c *call) watch(ctx context.Context, cancel context.CancelFunc) {
+	defer c.e.leave(c.s)
 	defer cancel()
 	if c.await(ctx) {
 		c.drain(cancel)
