@@ -6,6 +6,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/llamacpp"
 	"github.com/headway-rl/headway/engine/openai"
+	"github.com/headway-rl/headway/engine/sglang"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
 	environment "github.com/headway-rl/headway/env/remote"
@@ -16,6 +17,8 @@ func dialectOf(e config.Engine, logf func(format string, args ...any)) upstream.
 	switch e.Kind {
 	case "vllm":
 		return vllm.New()
+	case "sglang":
+		return sglang.New()
 	case "openai":
 		return openai.New()
 	case "llamacpp":
