@@ -14,8 +14,10 @@
 //     context for /inference/v1/generate.
 //   - A priority other than 0 is taken and ignored under the default scheduling policy. Older
 //     builds refuse it, so it is left out where it is 0.
-//   - In /openapi.json's words request_id is a field of the body; the header X-Request-Id wins.
-//   - A duplicate request id is taken; an abort by it ends both. Ids are not matched by prefix.
+//   - The header X-Request-Id names a request, before request_id in the body. The server puts
+//     generate-tokens- before it, or cmpl- before and -0 behind it, and an abort has to say that: any
+//     other id is answered with 200, counted as aborted, and changes nothing. A duplicate id is taken;
+//     an abort by it ends both. Ids are not matched by prefix.
 //   - Log-probs of greedy sampling (temperature 0) are the model's own at temperature 1 also under
 //     processed_logprobs, and no cut counts. prompt_logprobs are always the model's own.
 //   - The text leaves special tokens out (skip_special_tokens) and holds back the stop text; the
@@ -50,6 +52,8 @@
 //   - After a reload that failed (no such directory, a wrong shape) the server looks well, /health
 //     and /weight_info included, and its label is the old one; its layers are half replaced, a
 //     second reload of good weights fails too, and the next token it samples ends the whole server.
+//   - After an HTTP 500 that comes of an exception in a worker the server breaks off the connection
+//     under the next request on it.
 //   - /collective_rpc passes unknown keyword arguments on, and names in its error the first that the
 //     method does not have: Probe tells by this whether weights_path is known, without loading.
 //

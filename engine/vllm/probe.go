@@ -8,13 +8,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
 // Probe asks a server what it can, by trying: a path that is listed may still be switched off, and
 // a flag does not say what a build makes of it. It samples a few tokens, and for a moment it pauses
-// the server. One that it finds paused was left so by somebody who is gone: it is resumed.
+// the server: others should not switch its weights at that time. One that stays paused is resumed.
 func (d Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	l := &learnt{}
 	p := &prober{Dialect: d, ctx: ctx, s: s, l: l, caps: &upstream.Capabilities{Private: l}}
@@ -110,14 +111,25 @@ func (p *prober) identify() error {
 	return err
 }
 
-// wake resumes a server that was left paused.
+// wake resumes a server that stays paused: somebody is gone who had paused it. A switch of weights
+// that is under way is given some time to end by itself.
 func (p *prober) wake() error {
-	paused, known, err := p.paused()
-	p.developer = known
-	if err != nil || !paused {
-		return err
+	deadline := time.NewTimer(pausedLimit)
+	defer deadline.Stop()
+	for {
+		paused, known, err := p.paused()
+		p.developer = known
+		if err != nil || !paused {
+			return err
+		}
+		select {
+		case <-time.After(pausedLimit / 20):
+		case <-deadline.C:
+			return p.Resume(p.ctx, p.s, p.caps)
+		case <-p.ctx.Done():
+			return p.ctx.Err()
+		}
 	}
-	return p.Resume(p.ctx, p.s, p.caps)
 }
 
 // paused asks whether the server is paused; known is false where it does not say.
@@ -197,7 +209,10 @@ func (p *prober) disk() error {
 		return err
 	}
 	p.caps.UpdateDisk = !absent(err) && !strings.Contains(err.Error(), "unexpected keyword argument 'weights_path'")
-	return nil
+	// The server breaks off the connection after that answer. A proxy between may use it again: a
+	// question that may be repeated finds that out, and nothing else does.
+	_, _, err = p.paused()
+	return err
 }
 
 // adapters finds out whether adapters can be loaded, and which one was.

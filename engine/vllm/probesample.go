@@ -17,9 +17,10 @@ import (
 
 const (
 	// pauseProof is how long a paused server may sample nothing to be believed, resumeLimit how
-	// long it may take to go on.
+	// long it may take to go on, pausedLimit how long one may have been found paused.
 	pauseProof  = 250 * time.Millisecond
 	resumeLimit = 10 * time.Second
+	pausedLimit = 3 * time.Second
 	// topMost is how many of the likeliest tokens are asked for; no server allows fewer unless none.
 	topMost = 5
 )

@@ -68,7 +68,9 @@ func open(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r upstr
 // way have it go on after an end of sequence.
 func openLong(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r upstream.Request) *stream {
 	t.Helper()
-	return send(t, s, caps, r, func(body []byte) []byte { return bytes.Replace(body, []byte(`"n":1`), []byte(`"n":1,"ignore_eos":true`), 1) })
+	return send(t, s, caps, r, func(body []byte) []byte {
+		return bytes.Replace(body, []byte(`"n":1`), []byte(`"n":1,"ignore_eos":true`), 1)
+	})
 }
 
 func send(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r upstream.Request, change func([]byte) []byte) *stream {

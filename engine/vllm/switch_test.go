@@ -172,3 +172,23 @@ func TestSwitchThatKeepsTheCache(t *testing.T) {
 		t.Errorf("the first token after the switch has the new weights' own log-prob: the cache was not kept")
 	}
 }
+
+// TestProbeWakesAServer that somebody has paused and left.
+func TestProbeWakesAServer(t *testing.T) {
+	s, caps, _ := real(t)
+	needs(t, caps.Pause, caps)
+	ctx := limited(t)
+	if err := New().Pause(ctx, s, upstream.Update{}, caps); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New().Probe(ctx, s)
+	if err != nil || !again.Pause {
+		t.Errorf("pause %v, %v", again.Pause, err)
+	}
+	var reply struct {
+		Paused bool `json:"is_paused"`
+	}
+	if err := s.Call(ctx, http.MethodGet, "/is_paused", nil, &reply); err != nil || reply.Paused {
+		t.Errorf("it is left paused: %v, %v", reply.Paused, err)
+	}
+}

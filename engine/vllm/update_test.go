@@ -1,0 +1,212 @@
+package vllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// failing is a server that writes down what it is asked and answers 200 with nothing, except where
+// it is told otherwise: faults and builds that cannot be had here.
+type failing struct {
+	asked   []string
+	answers map[string]string // by path; "404", "500 text" or a body
+}
+
+func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	f.asked = append(f.asked, strings.TrimSpace(r.URL.RequestURI()+" "+string(body)))
+	answer := f.answers[r.URL.Path]
+	var status int
+	if _, err := fmt.Sscanf(answer, "%d", &status); err == nil {
+		http.Error(w, answer, status)
+		return
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// serve starts it.
+func (f *failing) serve(t *testing.T) *upstream.Server {
+	t.Helper()
+	front := httptest.NewServer(f)
+	t.Cleanup(front.Close)
+	s, err := upstream.NewServer(upstream.ServerOptions{URL: front.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestRoadsOfAnUpdate(t *testing.T) {
+	reload := `/collective_rpc {"kwargs":{"weights_path":"/w/7"},"method":"reload_weights"}`
+	label := `/update_weight_version {"new_version":"v7"}`
+	send := `/update_weights {"update_info":{"path":"/w/7"}}`
+	for _, test := range []struct {
+		name    string
+		learnt  *learnt
+		update  upstream.Update
+		answers map[string]string
+		asked   []string
+		fails   bool
+	}{
+		{"reload", &learnt{}, upstream.Update{}, nil, []string{reload, label}, false},
+		{"reload and flush", &learnt{}, upstream.Update{Cache: upstream.CacheFlush}, map[string]string{"/reset_prefix_cache": `{"success":true}`},
+			[]string{reload, label, "/reset_prefix_cache?reset_running_requests=true"}, false},
+		{"a flush that is not done", &learnt{}, upstream.Update{Cache: upstream.CacheFlush}, map[string]string{"/reset_prefix_cache": `{"success":false}`},
+			[]string{reload, label, "/reset_prefix_cache?reset_running_requests=true"}, true},
+		{"a build without labels", &learnt{}, upstream.Update{}, map[string]string{"/update_weight_version": "404"}, []string{reload, label}, false},
+		{"a reload that fails keeps the old label", &learnt{}, upstream.Update{}, map[string]string{"/collective_rpc": "500 no such directory"}, []string{reload}, true},
+		{"four phases", &learnt{transfer: true, phases: true}, upstream.Update{}, nil,
+			[]string{"/start_weight_update", send, `/finish_weight_update {"weight_version":"v7"}`}, false},
+		{"four phases of which one fails", &learnt{transfer: true, phases: true}, upstream.Update{}, map[string]string{"/update_weights": "500"},
+			[]string{"/start_weight_update", send, `/finish_weight_update {}`}, true},
+		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{send, label}, false},
+		{"two phases of which one fails", &learnt{transfer: true}, upstream.Update{}, map[string]string{"/update_weights": "500"}, []string{send}, true},
+		{"an adapter", &learnt{}, upstream.Update{Lora: true}, nil,
+			[]string{`/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, "/abort_requests {}", label}, false},
+		{"an adapter that is refused", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/load_lora_adapter": "404"},
+			[]string{`/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := &failing{answers: test.answers}
+			test.update.Dir, test.update.Label = "/w/7", "v7"
+			err := New().Update(t.Context(), f.serve(t), test.update, &upstream.Capabilities{Model: "m", Private: test.learnt})
+			if (err != nil) != test.fails {
+				t.Errorf("%v, want an error: %v", err, test.fails)
+			}
+			if err != nil && !strings.Contains(err.Error(), "v7 from /w/7") && test.update.Cache == "" {
+				t.Errorf("%v does not say what of", err)
+			}
+			if !slices.Equal(f.asked, test.asked) {
+				t.Errorf("asked %q\nwant  %q", f.asked, test.asked)
+			}
+		})
+	}
+}
+
+func TestTheAdapterBeforeIsUnloaded(t *testing.T) {
+	f := &failing{}
+	s, caps := f.serve(t), &upstream.Capabilities{Model: "m", Private: &learnt{}}
+	for _, label := range []string{"v1", "v2", "v2"} {
+		f.asked = nil
+		if err := New().Update(t.Context(), s, upstream.Update{Label: label, Dir: "/" + label, Lora: true}, caps); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{`/v1/unload_lora_adapter {"lora_name":"m@v2"}`, `/v1/load_lora_adapter {"lora_name":"m@v2","lora_path":"/v2"}`, "/abort_requests {}", `/update_weight_version {"new_version":"v2"}`}
+	if !slices.Equal(f.asked, want) {
+		t.Errorf("the same once more asked %q\nwant %q", f.asked, want)
+	}
+}
+
+// TestPauseKeepsTheCache: the server drops keys and values in a pause unless it is told not to.
+func TestPauseKeepsTheCache(t *testing.T) {
+	f := &failing{}
+	if err := New().Pause(t.Context(), f.serve(t), upstream.Update{}, nil); err != nil || !slices.Equal(f.asked, []string{"/pause?mode=keep&clear_cache=false"}) {
+		t.Errorf("%q, %v", f.asked, err)
+	}
+}
+
+func TestAbortsByID(t *testing.T) {
+	for name, test := range map[string]struct {
+		answers map[string]string
+		asked   int
+		fails   bool
+	}{
+		"developer's path":       {nil, 1, false},
+		"scale-out's path":       {map[string]string{"/abort_requests": "404"}, 2, false},
+		"no path":                {map[string]string{"/abort_requests": "404", "/inference/v1/abort_requests": "403"}, 2, false},
+		"a server in bad health": {map[string]string{"/abort_requests": "500"}, 1, true},
+	} {
+		f := &failing{answers: test.answers}
+		err := New().Abort(t.Context(), f.serve(t), "a|", nil)
+		if (err != nil) != test.fails || len(f.asked) != test.asked {
+			t.Errorf("%s: %v, asked %q", name, err, f.asked)
+		}
+		for _, asked := range f.asked {
+			if !strings.HasSuffix(asked, `{"request_ids":["generate-tokens-a|","cmpl-a|-0","cmpl-a|"]}`) {
+				t.Errorf("%s: asked %s", name, asked)
+			}
+		}
+	}
+	f := &failing{}
+	if err := New().Abort(t.Context(), f.serve(t), "", nil); err != nil || len(f.asked) != 0 {
+		t.Errorf("no id, which would stand for all: asked %q", f.asked)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	unknown := upstream.Load{Running: -1, Waiting: -1, Cache: -1}
+	for name, test := range map[string]struct {
+		metrics string
+		want    upstream.Load
+		fails   bool
+	}{
+		"one engine": {`# HELP vllm:num_requests_running Number
+vllm:num_requests_running{engine="0",model_name="a } b"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="a"} 2.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 9.0
+vllm:kv_cache_usage_perc{engine="0"} 0.25 1795278676
+`, upstream.Load{Running: 3, Waiting: 2, Cache: 0.25}, false},
+		"two engines of an older build": {`vllm:num_requests_running{engine="0"} 3
+vllm:num_requests_running{engine="1"} 4
+vllm:num_requests_waiting{engine="0"} 0
+vllm:gpu_cache_usage_perc{engine="0"} 0.5
+vllm:gpu_cache_usage_perc{engine="1"} 0.7
+`, upstream.Load{Running: 7, Waiting: 0, Cache: 0.6}, false},
+		"without stats it is not idle": {"python_info 1.0\n", unknown, false},
+		"no metrics":                   {"404", unknown, false},
+		"a gauge without a number":     {"vllm:num_requests_running{} x\n", unknown, true},
+		"a server in bad health":       {"500", unknown, true},
+	} {
+		f := &failing{answers: map[string]string{"/metrics": test.metrics}}
+		got, err := New().Load(t.Context(), f.serve(t), nil)
+		if got.Running != test.want.Running || got.Waiting != test.want.Waiting || got.Cache-test.want.Cache > 1e-9 || test.want.Cache-got.Cache > 1e-9 || (err != nil) != test.fails {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, test.want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for answer, want := range map[string]string{`{"weight_version":"v7"}`: "v7", "404": ""} {
+		f := &failing{answers: map[string]string{"/weight_info": answer}}
+		if label, err := New().Version(t.Context(), f.serve(t), nil); label != want || err != nil {
+			t.Errorf("%s: %q, %v", answer, label, err)
+		}
+	}
+}
+
+func TestProbeOfWhatIsNotVLLM(t *testing.T) {
+	for name, answers := range map[string]map[string]string{
+		"another software": {"/v1/models": `{"data":[{"id":"m","owned_by":"sglang"}]}`},
+		"no models":        {"/v1/models": `{"data":[]}`},
+		"not JSON":         {"/v1/models": `hello`},
+		"nothing there":    {"/v1/models": "404"},
+	} {
+		f := &failing{answers: answers}
+		if _, err := New().Probe(t.Context(), f.serve(t)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	s, err := upstream.NewServer(upstream.ServerOptions{URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New().Probe(t.Context(), s); err == nil || upstream.StatusOf(err) != 0 {
+		t.Errorf("nobody there: %v", err)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New().Probe(done, (&failing{}).serve(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("called off: %v", err)
+	}
+}
