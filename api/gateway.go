@@ -55,6 +55,7 @@ func (s *Server) handToGateway(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r.Header.Del("Authorization") // it is the request's own copy, and secrets end here
 	held, _ := r.Context().Value(heldKey{}).(*held)
 	r.Body = &handedBody{bytes.NewReader(text), held}
 	gateway.ServeHTTP(w, r)

@@ -108,7 +108,8 @@ func checkPath(r *http.Request) error {
 	for part := range strings.SplitSeq(path, "/") {
 		climbs = climbs || part == "." || part == ".."
 	}
-	hidden := strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") || strings.Contains(path, "\\")
+	slash := strings.Contains(escaped, "%2f") && !strings.HasPrefix(path, "/v1/models/") // names of models have slashes
+	hidden := slash || strings.Contains(escaped, "%5c") || strings.Contains(path, "\\")
 	control := strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c == 0x7f || c == 0xfffd })
 	if climbs || hidden || control {
 		return protocol.Refuse(protocol.CodeInvalid, "the path has empty, climbing or hidden parts: want the plain path of the API")

@@ -4,9 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headway-rl/headway/protocol"
 )
@@ -350,5 +355,63 @@ func TestConversationsEnd(t *testing.T) {
 	w := h.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}]}`)
 	if w.Code != 410 || w.Header().Get("X-Should-Retry") != "false" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// The requests of one rollout may come at once: each is joined to what it follows, whatever the
+// others do meanwhile.
+func TestConcurrentRequests(t *testing.T) {
+	h := newHouse(t, func(n int, _ protocol.TurnRequest) response { return says(fmt.Sprint("answer ", n)) })
+	first := h.ask(object{"messages": []any{user("x")}})
+	before := slices.Concat(h.port.seen()[0].prompt, spell("answer 0"), []int32{imEnd}, encode("\n"))
+	done := make(chan struct{})
+	const askers = 8
+	for i := range askers {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			h.post("/v1/chat/completions", mustJSON(t, object{"messages": []any{user("x"), first.answer(t, 0), user(fmt.Sprint("question ", i))}, "stream": i%2 == 0}))
+		}()
+	}
+	for range askers {
+		<-done
+	}
+	records := h.port.seen()
+	if len(records) != 1+askers {
+		t.Fatalf("%d turns", len(records))
+	}
+	branches := make(map[int]bool)
+	for _, r := range records[1:] {
+		if branches[r.branch] || len(r.prompt) < len(before) || !slices.Equal(r.prompt[:len(before)], before) {
+			t.Errorf("branch %d: %s", r.branch, shown(r.prompt))
+		}
+		branches[r.branch] = true
+	}
+}
+
+// What an operator counts: requests by status, tokens, and why branches began.
+func TestMetrics(t *testing.T) {
+	h := newHouse(t, func(n int, _ protocol.TurnRequest) response { return says(fmt.Sprint("answer ", n)) })
+	h.template.forgetful = true
+	first := h.ask(object{"messages": []any{user("x")}, "n": 2, "frequency_penalty": 1})
+	h.ask(object{"messages": []any{user("x"), first.answer(t, 0), user("y")}})
+	h.post("/v1/chat/completions", "{")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(h.gateway)
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	prompts := h.port.seen()
+	for _, want := range []string{
+		`headway_gateway_requests_total{path="/v1/chat/completions",status="200"} 2`,
+		`headway_gateway_requests_total{path="/v1/chat/completions",status="400"} 1`,
+		`headway_gateway_branches_total{reason="first"} 1`, `headway_gateway_branches_total{reason="n"} 1`,
+		`headway_gateway_overridden_total{setting="frequency_penalty"} 2`,
+		`headway_gateway_time_to_first_token_seconds_count{path="/v1/chat/completions"} 2`,
+		`headway_gateway_tokens_total{kind="completion"} 27`,
+		fmt.Sprintf(`headway_gateway_tokens_total{kind="prompt"} %d`, len(prompts[0].prompt)+len(prompts[2].prompt)),
+		fmt.Sprintf(`headway_gateway_tokens_total{kind="reused"} %d`, len(prompts[0].prompt)+9),
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("no %s in\n%s", want, w.Body)
+		}
 	}
 }

@@ -324,3 +324,32 @@ type panicking struct{ Rollouts }
 func (panicking) Turn(context.Context, string, protocol.TurnRequest, func(protocol.TurnDelta)) (protocol.TurnReply, error) {
 	panic("broken")
 }
+
+// Whether an engine gives text is learnt from responses that have some, and unlearnt.
+func TestTextOfTokens(t *testing.T) {
+	next := response{}
+	h := newHouse(t, func(int, protocol.TurnRequest) response { return next })
+	ask := func(r response) string {
+		next = r
+		events, _, _ := readEvents(t, h.post("/v1/chat/completions", `{"stream":true,"messages":[{"role":"user","content":"x"}]}`).Body.String())
+		return gather(t, events)[0].content
+	}
+	ask(response{tokens: []int32{imEnd}, finish: "stop", cut: 1})
+	if h.gateway.textless.Load() {
+		t.Error("a response of a special token alone says nothing about the engine")
+	}
+	r := says("日本 🙂")
+	r.silent, r.cut = true, 1
+	for range 2 {
+		if got := ask(r); got != "日本 🙂" || !h.gateway.textless.Load() {
+			t.Errorf("%q", got)
+		}
+	}
+	before := h.template.called("decode")
+	if got := ask(says("with text")); got != "with text" || h.gateway.textless.Load() {
+		t.Errorf("%q", got)
+	}
+	if n := h.template.called("decode") - before; n != 0 {
+		t.Errorf("%d tokens were read of an engine that gives text", n)
+	}
+}

@@ -75,7 +75,10 @@ type transcript struct {
 // add returns the text that a piece has brought.
 func (t *transcript) add(ctx context.Context, p *piece) ([]byte, error) {
 	t.tokens = append(t.tokens, p.tokens...)
-	t.begun = t.begun || len(p.text) > 0
+	if len(p.text) > 0 && len(t.text) == 0 { // the engine gives text after all
+		t.reading, t.begun = false, true
+		t.gateway.textless.Store(false)
+	}
 	if !t.begun && !t.reading {
 		t.reading = t.gateway.textless.Load() || len(t.tokens) > textlessTokens
 	}
@@ -138,14 +141,17 @@ func (t *transcript) readOn(ctx context.Context, last bool) ([]byte, error) {
 // finish returns the text that the end of the response has brought beyond its pieces.
 func (t *transcript) finish(ctx context.Context, reply *protocol.TurnReply) ([]byte, error) {
 	if !t.begun && reply.Text == "" && len(reply.Tokens) > 0 {
-		t.gateway.textless.Store(true)
 		t.reading = true
 	}
 	if t.reading {
 		if n := len(t.tokens); len(reply.Tokens) > n {
 			t.tokens = append(t.tokens, reply.Tokens[n:]...)
 		}
-		return t.readOn(ctx, true)
+		text, err := t.readOn(ctx, true)
+		if len(t.text) > 0 && reply.Text == "" { // else the tokens may all be special ones
+			t.gateway.textless.Store(true)
+		}
+		return text, err
 	}
 	if rest, ok := strings.CutPrefix(reply.Text, string(t.text)); ok {
 		return t.say([]byte(rest)), nil

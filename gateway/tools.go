@@ -48,10 +48,12 @@ const (
 // hermesParser reads calls that stand as JSON objects between tags. Space alone before, between or
 // after calls is not content.
 type hermesParser struct {
-	// held is text that is not decided yet: the beginning of a tag, or a call from its tag on.
-	held   []byte
-	inside bool
-	// searched is how far held was looked through for the end of the call.
+	// held is text that is not decided yet: the beginning of a tag, or a call from its tag on. It lies
+	// in buffer, whose room is used again once nothing is held.
+	held, buffer []byte
+	inside       bool
+	// searched: no closing tag begins before it in held. A response may be nothing but opening tags,
+	// and nothing of it is looked through twice.
 	searched int
 	// blank: nothing but spaces has been seen since the beginning or the last call.
 	blank  bool
@@ -60,7 +62,13 @@ type hermesParser struct {
 }
 
 func (p *hermesParser) feed(text []byte, out *said) {
-	p.held = append(p.held, text...)
+	if len(p.held) == 0 {
+		p.held = p.buffer[:0]
+		p.held = append(p.held, text...)
+		p.buffer = p.held
+	} else {
+		p.held = append(p.held, text...)
+	}
 	for {
 		if !p.inside {
 			at := bytes.Index(p.held, []byte(callOpens))
@@ -72,14 +80,16 @@ func (p *hermesParser) feed(text []byte, out *said) {
 			}
 			p.content(p.held[:at], out)
 			p.drop(at)
-			p.inside, p.searched = true, len(callOpens)
+			p.inside = true
 		}
+		p.searched = max(p.searched, len(callOpens))
 		at := bytes.Index(p.held[p.searched:], []byte(callCloses))
 		if at < 0 {
-			p.searched = max(len(callOpens), len(p.held)-len(callCloses)+1)
+			p.searched = max(p.searched, len(p.held)-len(callCloses)+1)
 			return
 		}
 		at += p.searched
+		p.searched = at
 		if call, ok := readCall(p.held[len(callOpens):at]); ok {
 			p.call(call, out)
 			p.drop(at + len(callCloses))
@@ -94,14 +104,14 @@ func (p *hermesParser) finish(stopped bool, out *said) {
 	for p.inside {
 		if call, ok := readCall(p.held[len(callOpens):]); ok && stopped {
 			p.call(call, out)
-			p.held = nil
+			p.drop(len(p.held))
 			break
 		}
 		p.reopen(out)
 		p.feed(nil, out)
 	}
 	p.content(p.held, out)
-	p.held = nil
+	p.drop(len(p.held))
 	if !p.called {
 		out.text = append(out.text, p.spaces...)
 	}
@@ -133,7 +143,9 @@ func (p *hermesParser) content(text []byte, out *said) {
 	out.text = append(out.text, text...)
 }
 
-func (p *hermesParser) drop(n int) { p.held = append(p.held[:0], p.held[n:]...) }
+func (p *hermesParser) drop(n int) {
+	p.held, p.searched = p.held[n:], max(0, p.searched-n)
+}
 
 // overlapText is the length of the longest end of text that begins tag without being it.
 func overlapText(text []byte, tag string) int {

@@ -140,3 +140,15 @@ func FuzzAppendText(f *testing.F) {
 		}
 	})
 }
+
+// A response that is nothing but opening tags costs no more than another.
+func TestManyOpenTags(t *testing.T) {
+	const tags = 20_000
+	for _, tail := range []string{"", "</tool_call>"} {
+		text := strings.Repeat(callOpens, tags) + tail
+		content, calls := heard(parserOf("hermes"), []string{text[:len(text)/2], text[len(text)/2:]}, true)
+		if content != text || calls != nil {
+			t.Errorf("%d bytes became %d", len(text), len(content))
+		}
+	}
+}

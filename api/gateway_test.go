@@ -1,0 +1,203 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// agents is a gateway that says what it was asked, and has a metric.
+type agents struct {
+	calls atomic.Int64
+	count prometheus.Counter
+}
+
+func newAgents() *agents {
+	return &agents{count: prometheus.NewCounter(prometheus.CounterOpts{Name: "headway_gateway_test_total", Help: "A test's."})}
+}
+
+func (a *agents) Describe(ch chan<- *prometheus.Desc) { a.count.Describe(ch) }
+func (a *agents) Collect(ch chan<- prometheus.Metric) { a.count.Collect(ch) }
+
+func (a *agents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.calls.Add(1)
+	a.count.Inc()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusTeapot)
+		return
+	}
+	r.Body.Close()
+	fmt.Fprintf(w, "%s %s rollout=%q authorization=%q body=%d call=%d", r.Method, r.URL.Path, r.Header.Get(protocol.RolloutHeader), r.Header.Get("Authorization"), len(body), a.calls.Load())
+}
+
+func startGateway(t *testing.T, o Options) (*client, *agents) {
+	t.Helper()
+	a := newAgents()
+	c := start(t, o, nil)
+	if err := c.server.Mount(Ports{Plane: c.plane, Gateway: a}); err != nil {
+		t.Fatal(err)
+	}
+	return c, a
+}
+
+// The API key names the rollout, alone or behind a token; a header does as well.
+func TestAgentsAreAdmitted(t *testing.T) {
+	secret := secrets["environment"]
+	for _, c := range []struct {
+		tokens      bool
+		key, header string
+		status      int
+		rollout     string
+	}{
+		{false, "", "", 200, ""},
+		{false, "g1-s2-a3", "", 200, "g1-s2-a3"},
+		{false, "EMPTY", "g1-s2-a3", 200, "g1-s2-a3"},
+		{false, "sk-x:g1-s2-a3", "", 200, "g1-s2-a3"},
+		{false, "some-key", "", 200, "some-key"},
+		{false, "g1-s2-a3", "g9-s9-a9", 400, ""},
+		{true, "", "", 401, ""},
+		{true, "g1-s2-a3", "", 401, ""},
+		{true, secret, "", 200, ""},
+		{true, secret, "g1-s2-a3", 200, "g1-s2-a3"},
+		{true, secret + ":g1-s2-a3", "", 200, "g1-s2-a3"},
+		{true, secret + ":g1-s2-a3", "g1-s2-a3", 200, "g1-s2-a3"},
+		{true, secret + ":g1-s2-a3", "g1-s2-a4", 400, ""},
+		{true, secret + ":g1-s2-a03", "", 401, ""},
+		{true, secret + ":", "", 401, ""},
+		{true, ":g1-s2-a3", "", 401, ""},
+		{true, "guess-0123456789:g1-s2-a3", "", 401, ""},
+		{true, secrets["admin"] + ":g1-s2-a3", "", 200, "g1-s2-a3"},
+		{true, secrets["trainer"] + ":g1-s2-a3", "", 403, ""},
+		{true, secrets["viewer"], "g1-s2-a3", 403, ""},
+	} {
+		o := Options{}
+		if c.tokens {
+			o.Tokens = testTokens(t)
+		}
+		cl, port := startGateway(t, o)
+		var headers []string
+		if c.key != "" {
+			headers = append(headers, "Authorization", "Bearer "+c.key)
+		}
+		if c.header != "" {
+			headers = append(headers, protocol.RolloutHeader, c.header)
+		}
+		a := cl.do("POST", "/v1/chat/completions", `{}`, headers...)
+		if a.status != c.status {
+			t.Errorf("%+v: %d %s", c, a.status, a.body)
+			continue
+		}
+		if c.status == 200 {
+			if !strings.Contains(a.body, fmt.Sprintf("rollout=%q", c.rollout)) || !strings.Contains(a.body, `authorization=""`) {
+				t.Errorf("%+v: %s", c, a.body)
+			}
+			continue
+		}
+		var body struct{ Error protocol.CompletionError }
+		if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Error.Type == "" || body.Error.Code == "" || port.calls.Load() != 0 {
+			t.Errorf("%+v: %v %s", c, err, a.body)
+		}
+		if strings.Contains(cl.logs.String(), secret) || strings.Contains(a.body, secret) {
+			t.Errorf("%+v: the token is told on", c)
+		}
+	}
+}
+
+// Everybody who is known may see the models; unknown names of models reach the gateway whole.
+func TestModelsAreListed(t *testing.T) {
+	c, _ := startGateway(t, Options{Tokens: testTokens(t)})
+	viewer := []string{"Authorization", "Bearer " + secrets["viewer"]}
+	if a := c.do("GET", "/v1/models", "", viewer...); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, spelled := range []string{"Qwen/Qwen3-8B", "Qwen%2FQwen3-8B"} { // libraries escape the name or not
+		if a := c.do("GET", "/v1/models/"+spelled, "", viewer...); a.status != 200 || !strings.Contains(a.body, "/v1/models/Qwen/Qwen3-8B ") {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	for _, climbing := range []string{"..%2Fstatus", "%2F%2Fx", "a%5Cb"} {
+		if a := c.do("GET", "/v1/models/"+climbing, "", viewer...); a.status != 400 {
+			t.Errorf("%s: %d %s", climbing, a.status, a.body)
+		}
+	}
+	if a := c.do("GET", "/v1/models", ""); a.status != 401 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// A stream is never kept: a call that is sent again with its Idempotency-Key is made again.
+func TestStreamsAreNotKept(t *testing.T) {
+	c, port := startGateway(t, Options{})
+	for range 2 {
+		if a := c.do("POST", "/v1/completions", `{}`, "Idempotency-Key", "k"); a.status != 200 || a.header.Get("Idempotency-Replayed") != "" {
+			t.Errorf("%d %v", a.status, a.header)
+		}
+	}
+	if n := port.calls.Load(); n != 2 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+// A body over the limit, a run without a gateway, a path that is not there, a server that is not ready.
+func TestAgentsAreRefused(t *testing.T) {
+	c, _ := startGateway(t, Options{BodyBytesMax: 2048})
+	if a := c.do("POST", "/v1/completions", strings.Repeat(" ", 2000)+"{}"); a.status != 200 || !strings.Contains(a.body, "body=2002") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := c.do("POST", "/v1/completions", strings.Repeat(" ", 3000)); a.status != 413 || !strings.Contains(a.body, `"type":"invalid_request_error"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	c.plane.setReady(protocol.Refuse(protocol.CodeUnavailable, "starting"))
+	if a := c.do("POST", "/v1/completions", `{}`); a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("X-Should-Retry") != "true" {
+		t.Errorf("%d %v", a.status, a.header)
+	}
+	without := start(t, Options{}, nil)
+	if a := without.do("POST", "/v1/completions", `{}`); a.status != 404 || !strings.Contains(a.body, "environment.kind: remote") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// The room that bodies take of their role's is given back once they are decoded.
+func TestAgentsBodiesAreReleased(t *testing.T) {
+	c, _ := startGateway(t, Options{BodyBytesMax: 2048, BodiesBytesMax: 2048})
+	for range 5 {
+		if a := c.do("POST", "/v1/completions", strings.Repeat(" ", 1500)+"{}"); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	for i := range c.server.held {
+		if n := c.server.held[i].Load(); n != 0 {
+			t.Errorf("%d bytes are held", n)
+		}
+	}
+}
+
+// The gateway's metrics stand beside the server's, of the gateway that is mounted.
+func TestGatewayMetrics(t *testing.T) {
+	c, _ := startGateway(t, Options{})
+	c.do("POST", "/v1/completions", `{}`)
+	body := c.do("GET", "/metrics", "").body
+	for _, want := range []string{"headway_gateway_test_total 1", `headway_http_requests_total{code="200",path="/v1/completions"} 1`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+}
+
+func TestClaimID(t *testing.T) {
+	for text, want := range map[string]bool{"g1-s0-a0": true, "g123-s45-a6": true, "": false, "g1-s0": false, "g01-s0-a0": false, "g1-s0-a0 ": false,
+		"g-1-s0-a0": false, "s1-g0-a0": false, "g1-s0-a0-x1": false, "g+1-s0-a0": false, "g99999999999999999999-s0-a0": false} {
+		if isClaimID(text) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+}
