@@ -8,9 +8,9 @@
 //   - Without --enable-scale-out, /inference/v1/generate answers 403 and is not listed in
 //     /openapi.json. With it, output_mode "text" brings ids and text at once, its log-probs named by
 //     text and not by id; output_mode "tokens" names them by id.
-//   - A prompt over the context, and an id outside the vocabulary, are errors inside the stream
-//     of an HTTP 200 on both roads ({"error":{"code":400}} and then [DONE]); a bad temperature is
-//     HTTP 400. max_tokens beyond the context is HTTP 400 for /v1/completions, and cut to the
+//   - An id outside the vocabulary is an error inside the stream of an HTTP 200 on both roads
+//     ({"error":{"code":400}} and then [DONE]), a prompt over the context on /inference/v1/generate;
+//     on /v1/completions that is HTTP 400, as a bad temperature is on both. max_tokens beyond the context is HTTP 400 for /v1/completions, and cut to the
 //     context for /inference/v1/generate.
 //   - A priority other than 0 is taken and ignored under the default scheduling policy. Older
 //     builds refuse it, so it is left out where it is 0.
