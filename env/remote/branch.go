@@ -70,6 +70,8 @@ type record struct {
 	// turns are those of Sample, by their numbers; others counts those of Turn.
 	turns  []*turn
 	others int
+	// size is the tokens of all branches.
+	size int
 	// cut: the last response reached its limit. derived: a version was not the engine's own word.
 	cut, derived bool
 	// carried are the resumes that came with responses which are not recorded: they are of the next.
@@ -98,6 +100,7 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 		r.branches = append(r.branches, &branch{})
 	}
 	b := r.branches[t.place]
+	r.size -= len(b.tokens)
 	for _, token := range t.prompt[len(b.tokens):] {
 		b.add(token, 0, 0, loop.NoVersion)
 	}
@@ -110,6 +113,7 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 		b.add(token, 1, g.Logprobs[i], g.Versions[i])
 	}
 	t.end, t.text, t.finish = len(b.tokens), g.Text, "stop"
+	r.size += t.end
 	switch {
 	case g.Pruned:
 		t.finish = "pruned"

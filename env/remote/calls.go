@@ -178,7 +178,7 @@ func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
 	}
 	r := s.record
 	switch {
-	case s.sampling():
+	case s.sampling() && len(r.turns) > 0:
 		return protocol.Refuse(protocol.CodeConflict, "a turn of %s is still being sampled: wait for its answer before finish", s.id)
 	case len(req.Tokens) > 0 && !r.empty():
 		return protocol.Refuse(protocol.CodeInvalid, "tokens: %s was sampled here, and what was recorded is what is trained on: send no tokens", s.id)
@@ -190,6 +190,7 @@ func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
 	case r.empty():
 		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s: call sample first, or send tokens with loss_mask, logprobs and versions", s.id)
 	}
+	s.dropAll()
 	e.release(s)
 	s.state, s.answer = stateAccepted, answerOf(req)
 	s.sample = r.sample()

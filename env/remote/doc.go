@@ -29,7 +29,8 @@
 // agent that speaks to the gateway. They are sampled one after the other, as they come. A
 // prompt that begins with a branch's tokens goes on with that branch, the longest that fits;
 // any other begins a new one, for what the policy saw is what is trained on. A call whose
-// client leaves is taken back: the engine is stopped and nothing of it is recorded. The
+// client leaves is taken back: the engine is stopped and nothing of it is recorded. So is one
+// that is open when the rollout is finished: the reward is for what was answered. The
 // branches are the sample's sequences, one after the other. A rollout is sampled this way or
 // by numbered calls (Sample), never by both.
 //

@@ -11,10 +11,14 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/gateway"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
+
+var _ gateway.Rollouts = (*remote.Environment)(nil)
 
 // listening is an engine whose whole responses are written down, by rollout.
 type listening struct {

@@ -84,7 +84,9 @@ func (e *Environment) enqueue(id string, t *turn) (*session, error) {
 	case err != nil:
 		return nil, err
 	case s.state != stateClaimed:
-		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", id)
+		return nil, finished(id)
+	case s.record.size >= recordTokensMax:
+		return nil, protocol.Refuse(protocol.CodeTooLarge, "rollout %s has %d tokens in %d branches, and may have %d: finish it, or begin fewer branches", id, s.record.size, len(s.record.branches), recordTokensMax).With("limit", recordTokensMax)
 	case len(s.record.turns) > 0:
 		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is sampled by its worker's numbered calls: go on with those, or claim another for an agent", id)
 	}
@@ -92,6 +94,13 @@ func (e *Environment) enqueue(id string, t *turn) (*session, error) {
 	s.signal()
 	e.open(s)
 	return s, nil
+}
+
+// recordTokensMax bounds what is recorded of one rollout: an agent may call in a circle.
+const recordTokensMax = 16 << 20
+
+func finished(id string) error {
+	return protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", id)
 }
 
 // depart ends the call that enqueue began.
@@ -119,6 +128,7 @@ func (e *Environment) follow(ctx context.Context, s *session, t *turn) (late boo
 			}
 			return true
 		case <-t.done:
+		case <-t.dropped:
 		case <-s.done:
 		case <-e.over:
 		case <-ctx.Done():
@@ -142,6 +152,8 @@ func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool
 		return protocol.TurnReply{}, s.outcome.refusal(s.id)
 	case e.overErr != nil:
 		return protocol.TurnReply{}, e.overErr
+	case s.state != stateClaimed:
+		return protocol.TurnReply{}, finished(s.id)
 	case late && behind:
 		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeBusy, "rollout %s has sampled an earlier call for %v: its calls are sampled one after the other; wait for one before the next, or raise gateway.wait_s", s.id, e.opt.TurnWait)
 	case late:
@@ -159,6 +171,18 @@ func (s *session) takeBack(t *turn) (behind bool) {
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
 	return behind
+}
+
+// dropAll drops the calls that are open when the rollout is finished: the reward is not for
+// what they would have brought, and who left in the middle of one is not always noticed before.
+func (s *session) dropAll() {
+	if s.running != nil {
+		s.running.drop()
+	}
+	for _, t := range s.queue {
+		t.drop()
+	}
+	s.queue = nil
 }
 
 // sampling reports whether somebody waits for a response.

@@ -114,8 +114,6 @@ func TestTurnsWait(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w"})
-		refused(t, err, protocol.CodeConflict, "still being sampled")
 		for _, want := range []int{0, 2, 3} {
 			if got := <-answered; got != want {
 				t.Errorf("call %d is answered, want %d", got, want)
@@ -128,6 +126,60 @@ func TestTurnsWait(t *testing.T) {
 		if want := []int32{20, 22, 23}; !slices.Equal(prompts, want) {
 			t.Errorf("the engine was asked for %v, want %v", prompts, want)
 		}
+	})
+}
+
+// TestFinishDropsTurns: a reward is for what was answered. Calls that are open then are told so,
+// and nothing of them is recorded; a rollout of which nothing was answered cannot be finished.
+func TestFinishDropsTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		call := func(prompt int32) chan error {
+			over := make(chan error, 1)
+			go func() {
+				_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{prompt}}, nil)
+				over <- err
+			}()
+			synctest.Wait()
+			return over
+		}
+		first := call(20)
+		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		refused(t, err, protocol.CodeInvalid, "nothing was sampled")
+		if err := <-first; err != nil {
+			t.Fatalf("a finish that was refused ended the call: %v", err)
+		}
+		running, waiting := call(21), call(22)
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		refused(t, <-running, protocol.CodeConflict, "is finished")
+		refused(t, <-waiting, protocol.CodeConflict, "is finished")
+		<-p.done
+		if !p.slot.stopped || !slices.Equal(p.sample.Tokens, []int32{20, 1, 2}) {
+			t.Errorf("stopped %v; recorded %v, want what was answered", p.slot.stopped, p.sample.Tokens)
+		}
+	})
+}
+
+// TestTurnBound: a rollout does not grow without end.
+func TestTurnBound(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		ask(t, e, c.ID, 20)
+		ask(t, e, c.ID, 20, 1, 2, 21)
+		ask(t, e, c.ID, 22)
+		e.mu.Lock()
+		r := &e.sessions[c.ID].record
+		if r.size != 9 {
+			t.Errorf("counted %d tokens, want 6 and 3", r.size)
+		}
+		r.size = recordTokensMax
+		e.mu.Unlock()
+		_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{23}}, nil)
+		refused(t, err, protocol.CodeTooLarge, "tokens in 2 branches")
 	})
 }
 
@@ -325,48 +377,4 @@ func TestTurnResumes(t *testing.T) {
 			t.Error("a version is said to be derived, and only those of dropped responses are")
 		}
 	})
-}
-
-// TestClientSampling: what an agent asks for and what the run says, each way.
-func TestClientSampling(t *testing.T) {
-	number := func(x float64) *float64 { return &x }
-	ten, all := 10, -1
-	run := &live.Sampling{Temperature: 0.7, TopK: 10}
-	for _, c := range []struct {
-		name       string
-		run        *live.Sampling
-		how        string
-		client     protocol.Sampling
-		want       *live.Sampling
-		overridden []string
-	}{
-		{name: "nothing is asked for"},
-		{name: "the policy as it is", client: protocol.Sampling{Temperature: number(1), TopP: number(1), TopK: &all, MinP: number(0)}},
-		{name: "override", client: protocol.Sampling{Temperature: number(0), MinP: number(0.1)}, overridden: []string{"temperature", "min_p"}},
-		{name: "the run's", run: run, client: protocol.Sampling{TopK: &ten, Temperature: number(1)}, want: &live.Sampling{Temperature: 0.7, TopP: 1, TopK: 10}, overridden: []string{"temperature"}},
-		{name: "stops are the client's", client: protocol.Sampling{Stop: []string{"\n"}, StopTokens: []int32{3}},
-			want: &live.Sampling{Temperature: 1, TopP: 1, Stop: []string{"\n"}, StopTokens: []int32{3}}},
-		{name: "allow", how: SamplingAllow, run: run, client: protocol.Sampling{TopP: number(0.9), TopK: &all}, want: &live.Sampling{Temperature: 0.7, TopP: 0.9}},
-		{name: "allow the policy", how: SamplingAllow, run: run, client: protocol.Sampling{Temperature: number(1), TopK: &all}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				e := open(t, func(o *Options) { o.Sampling, o.ClientSampling = c.run, c.how })
-				p := play(t, e, id(1, 0, 1))
-				reply, err := e.Turn(t.Context(), claim(t, e, "w").ID, protocol.TurnRequest{Prompt: []int32{20}, Sampling: c.client}, nil)
-				if err != nil || !slices.Equal(reply.Overridden, c.overridden) {
-					t.Errorf("overridden %v, %v: want %v", reply.Overridden, err, c.overridden)
-				}
-				got := p.slot.asked[0].Sampling
-				if (got == nil) != (c.want == nil) || got != nil && !equalSampling(*got, *c.want) {
-					t.Errorf("sampled with %+v, want %+v", got, c.want)
-				}
-			})
-		})
-	}
-}
-
-func equalSampling(a, b live.Sampling) bool {
-	return a.Temperature == b.Temperature && a.TopP == b.TopP && a.TopK == b.TopK && a.MinP == b.MinP &&
-		slices.Equal(a.Stop, b.Stop) && slices.Equal(a.StopTokens, b.StopTokens)
 }
