@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/engine/vllm"
+	"github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/weights"
+)
+
+const (
+	// faultsWanted is how many random faults a run goes through, shared by its engines.
+	faultsWanted = 200
+	faultEngines = 3
+	faultSlots   = 8
+	faultSteps   = 40
+	faultContext = 256
+	// turnMax is how long a client waits for one answer before it counts as hanging; a run takes a
+	// fraction of it.
+	turnMax = 5 * time.Minute
+)
+
+// faultKills are after how many finished rollouts the server of an engine is killed and, 40 later,
+// another started in its place: engine by engine.
+var faultKills = []int{60, 200}
+
+// faultPolicy is what every server serves: whoever knows the weights can compute every token.
+var faultPolicy = enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 40}
+
+// weightsName is the name of a version's weights, as a server sees it in their path.
+func weightsName(v loop.Version) string {
+	name, _, _ := strings.Cut(weights.ViewPath(v), "/")
+	return name
+}
+
+// faultRun is a run of the real pieces between clients and servers that fail: the live runtime, the
+// store and the weights on disk, the environment of other processes, and engines over fault proxies.
+type faultRun struct {
+	dir     string
+	weights *weights.Store
+	environ *remote.Environment
+	servers []*enginetest.PolicyServer
+	proxies []*enginetest.FaultProxy
+	engines []live.Engine
+	// spares are the servers that were started in the place of killed ones.
+	spares  []*enginetest.PolicyServer
+	trainer *checkingTrainer
+	clients *clients
+	// fail lets the faults begin: the first versions are served without.
+	fail sync.Once
+	seed uint64
+	logf func(string, ...any)
+}
+
+// TestRandomFaults: whatever 200 random faults do to three engines in one run, the ledger balances,
+// every client that stays gets a complete answer or a clear error, no token comes twice or under
+// another version than made it, and nothing hangs.
+func TestRandomFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a run of half a minute")
+	}
+	r := newFaultRun(t, 20261121)
+	result := r.run(t)
+	if result.Reason != loop.ReasonSteps || result.Status.Version != faultSteps {
+		t.Errorf("ended by %s at version %d, want %d steps", result.Reason, result.Status.Version, faultSteps)
+	}
+	if l := result.Status.Ledger; !l.Balanced() || l.Trained != int64(r.trainer.rollouts) {
+		t.Errorf("ledger %+v, %d rollouts trained on: want it balanced", l, r.trainer.rollouts)
+	}
+	kinds := map[enginetest.FaultKind]int{}
+	faults := 0
+	for _, p := range r.proxies {
+		for _, f := range p.Done() {
+			kinds[f.Kind]++
+			faults++
+		}
+	}
+	if faults < faultsWanted {
+		t.Errorf("%d faults, want %d", faults, faultsWanted)
+	}
+	for _, kind := range enginetest.FaultKinds {
+		if kinds[kind] == 0 {
+			t.Errorf("no fault was %q", kind)
+		}
+	}
+	if c := r.clients; c.answered == 0 || c.refused == 0 || c.left == 0 {
+		t.Errorf("%d answers, %d errors, %d left: want some of each", c.answered, c.refused, c.left)
+	}
+	if len(r.spares) != len(faultKills) {
+		t.Errorf("%d servers were started again, want %d", len(r.spares), len(faultKills))
+	}
+	for i, s := range append(r.servers, r.spares...) {
+		if len(s.Updates()) < 2 {
+			t.Errorf("server %d was given weights %d times: want them to have changed under way", i, len(s.Updates()))
+		}
+	}
+	t.Logf("faults %v; clients: %d answers, %d errors, %d left, %d rollouts finished; trained on %d rollouts and %d tokens; ledger %+v",
+		kinds, r.clients.answered, r.clients.refused, r.clients.left, r.clients.finished, r.trainer.rollouts, r.trainer.tokens, result.Status.Ledger)
+}
+
+// newFaultRun makes the pieces.
+func newFaultRun(t *testing.T, seed uint64) *faultRun {
+	t.Helper()
+	r := &faultRun{dir: t.TempDir(), seed: seed, logf: func(string, ...any) {}}
+	if testing.Verbose() {
+		r.logf = t.Logf
+	}
+	beside := filepath.Join(r.dir, "weights", weights.BesideName)
+	if err := errors.Join(os.MkdirAll(beside, 0o755), os.WriteFile(filepath.Join(beside, "config.json"), []byte("{}"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.weights, err = weights.Open(filepath.Join(r.dir, "weights"), weights.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	r.environ, err = remote.New(remote.Options{Name: "faults", Seed: seed, ClaimTTL: turnMax, Vocabulary: faultPolicy.Vocabulary,
+		Limits: remote.Limits{PromptTokens: faultContext / 2, ResponseTokens: 40}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.trainer = &checkingTrainer{t: t, weights: r.weights, seen: map[live.RolloutID]bool{}}
+	r.clients = &clients{t: t, run: r}
+	for i := range faultEngines {
+		r.addEngine(t, i)
+	}
+	return r
+}
+
+// addEngine makes a server, a proxy that fails in front of it, and an engine over that.
+func (r *faultRun) addEngine(t *testing.T, i int) {
+	t.Helper()
+	s := newFaultServer(i)
+	t.Cleanup(s.Close)
+	p := enginetest.NewFaultProxy(s.URL(), nil)
+	t.Cleanup(p.Close)
+	server, err := upstream.NewServer(upstream.ServerOptions{URL: p.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	e, err := upstream.New(upstream.Options{
+		Name: fmt.Sprintf("engine-%d", i), Slots: faultSlots, Server: server, Dialect: vllm.New(), Road: upstream.RoadDisk,
+		Views: r.weights.View, ServerPath: filepath.Dir, Vocabulary: faultPolicy.Vocabulary,
+		// A pause that is too short would take what is still under way on a busy machine for new.
+		Silent: time.Second, Quiet: 300 * time.Millisecond, Logf: r.logf,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	r.servers, r.proxies, r.engines = append(r.servers, s), append(r.proxies, p), append(r.engines, e)
+}
+
+// begin lets the servers fail.
+func (r *faultRun) begin() {
+	share := (faultsWanted + faultEngines - 1) / faultEngines
+	for i, p := range r.proxies {
+		p.SetPlan(enginetest.Seeded(r.seed+uint64(i), 0.6, share, 12, enginetest.FaultKinds...))
+	}
+}
+
+// kill takes down the server of an engine with all that it has under way, or starts another in its
+// place, which serves neither the weights nor the label of the old one.
+func (r *faultRun) kill(engine int, down bool) {
+	r.proxies[engine].SetDown(down)
+	r.servers[engine].Close()
+	if down {
+		return
+	}
+	s := newFaultServer(engine)
+	r.spares = append(r.spares, s)
+	r.proxies[engine].SetServer(s.URL())
+}
+
+// newFaultServer starts a server. Every other one says itself which weights made which tokens.
+func newFaultServer(i int) *enginetest.PolicyServer {
+	return enginetest.NewPolicyServer(enginetest.PolicyOptions{Policy: faultPolicy, Context: faultContext, Weights: "initial", Spans: i%2 == 1, Step: time.Millisecond})
+}
+
+// run plays the run with its clients to its end.
+func (r *faultRun) run(t *testing.T) live.Result {
+	t.Helper()
+	store, err := file.Create(filepath.Join(r.dir, "run"), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := loop.Config{GroupSize: 2, BatchGroups: 8, QueueGroups: 16, TrainSteps: faultSteps, MaxAttempts: 5, ResumeLost: true}
+	for range r.engines {
+		cfg.EngineSlots = append(cfg.EngineSlots, faultSlots)
+	}
+	began := time.Now()
+	runtime, err := live.New(live.Options{
+		Header: trace.Header{Loop: cfg, Program: "faults"}, Engines: r.engines, Environment: r.environ, Trainer: r.trainer, Weights: r.weights,
+		Store: store, Clock: func() int64 { return int64(time.Since(began)) }, RejoinAfter: 100 * time.Millisecond, Patient: true, Logf: r.logf,
+		KeepVersions: faultSteps,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*turnMax, errors.New("the run hangs"))
+	defer cancel()
+	played := r.clients.play(ctx)
+	result, err := runtime.Run(ctx)
+	r.environ.Close()
+	<-played
+	for _, s := range r.spares {
+		t.Cleanup(s.Close)
+	}
+	if err != nil {
+		t.Errorf("the run ended with %v (%v)", err, context.Cause(ctx))
+	}
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+	return result
+}
+
+// checkingTrainer trains on nothing, but holds every token that was recorded against the policy.
+type checkingTrainer struct {
+	t       *testing.T
+	weights *weights.Store
+	seen    map[live.RolloutID]bool
+
+	rollouts, tokens int
+}
+
+// Train implements live.Trainer.
+func (c *checkingTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+	report := live.StepReport{Minibatches: 1, EffectiveSampleSize: 1}
+	for _, g := range b.Groups {
+		for _, s := range g.Samples {
+			if c.seen[s.ID] {
+				c.t.Errorf("rollout %v is trained on twice", s.ID)
+			}
+			c.seen[s.ID] = true
+			c.rollouts++
+			c.tokens += s.ResponseTokens()
+			if err := checkSample(s); err != nil {
+				c.t.Errorf("rollout %v as recorded: %v", s.ID, err)
+			}
+		}
+	}
+	return report, c.publish(ctx, b.Version+1, b.Lease)
+}
+
+// checkSample holds the tokens of every sequence against the policy.
+func checkSample(s live.Sample) error {
+	begin := 0
+	for _, end := range append(append([]int32(nil), s.Breaks...), int32(len(s.Tokens))) {
+		for i := begin; i < int(end); i++ {
+			if s.LossMask[i] == 0 {
+				continue
+			}
+			from := i
+			for i < int(end) && s.LossMask[i] == 1 {
+				i++
+			}
+			g := live.Generation{Tokens: s.Tokens[from:i], Logprobs: s.Logprobs[from:i], Versions: s.Versions[from:i], Interrupted: true}
+			if err := faultPolicy.Check(s.Tokens[begin:from], faultContext, g, weightsName); err != nil {
+				return err
+			}
+		}
+		begin = int(end)
+	}
+	return nil
+}
+
+func (c *checkingTrainer) publish(ctx context.Context, v loop.Version, lease loop.LeaseID) error {
+	model := []live.Tensor{{Name: "model.weight", Shape: []int{1}, Data: []float32{float32(v)}}}
+	return c.weights.Publish(ctx, live.Publication{Version: v, Lease: lease, Model: model})
+}
+
+// Initialize implements live.Trainer.
+func (c *checkingTrainer) Initialize(ctx context.Context) error { return c.publish(ctx, 0, 0) }
+
+// Restore implements live.Trainer.
+func (c *checkingTrainer) Restore(context.Context, loop.Version) error { return nil }
+
+// Close implements live.Trainer.
+func (c *checkingTrainer) Close() error { return nil }
+
+// A plan fails only what samples: were a switch's own calls to fail as well, its counts would not say what clients met.
+func TestFaultsAreOfSampling(t *testing.T) {
+	plan := enginetest.Seeded(1, 1, 10, 2, enginetest.FaultKinds...)
+	for path, want := range map[string]bool{"/pause": false, "/collective_rpc": false, "/v1/completions": true} {
+		r, err := http.NewRequest(http.MethodPost, "http://server"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed := plan(r).Kind != ""; failed != want {
+			t.Errorf("%s fails: %v, want %v", path, failed, want)
+		}
+	}
+}
+
+// draw is a source of a client's own.
+func (r *faultRun) draw(client int) *rand.Rand { return rand.New(rand.NewPCG(r.seed, uint64(client))) }
