@@ -37,17 +37,22 @@ func (*Dialect) Load(ctx context.Context, s *upstream.Server, caps *upstream.Cap
 	if err != nil {
 		return upstream.Load{}, fmt.Errorf("%s: %w", path, err)
 	}
-	var sum upstream.Load
+	return sum(ranks), nil
+}
+
+// sum adds ranks up.
+func sum(ranks []rankLoad) upstream.Load {
+	var all upstream.Load
 	for _, r := range ranks {
 		running := max(r.Together-r.Waiting, 0)
 		if r.Running != nil {
 			running = *r.Running
 		}
-		sum.Running += running
-		sum.Waiting += r.Waiting
-		sum.Cache = max(sum.Cache, r.Usage)
+		all.Running += running
+		all.Waiting += r.Waiting
+		all.Cache = max(all.Cache, r.Usage)
 	}
-	return sum, nil
+	return all
 }
 
 // readLoads reads a list of ranks, an object that has it under loads, or one rank alone.

@@ -77,7 +77,7 @@ class Engine:
         self.prompt_tokens += sum(len(r.tokens) for r in batch)
         return self._sample(batch, self._read(first, batch, longest))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _read(self, first_row: int, batch: list[Request], longest: int) -> torch.Tensor:
         """Takes the tokens of new rows in, in pieces, and returns the last hidden state of each."""
         device = self.model.device
@@ -111,7 +111,7 @@ class Engine:
         scores = torch.log_softmax(logits, dim=-1).gather(-1, targets[:, None])
         request.input_logprobs += scores.squeeze(-1).tolist()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _decode(self) -> list[Request]:
         device = self.model.device
         tokens = torch.tensor([[r.output[-1]] for r in self.running], device=device)

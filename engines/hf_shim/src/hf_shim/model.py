@@ -89,13 +89,13 @@ class Model:
         if tuple(mine.shape) != shape:
             raise Refusal(f"the tensor {name} has the shape {list(shape)}, the model's has {list(mine.shape)}")
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def replace(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Takes over tensors, all of which have been checked."""
         for name, tensor in tensors.items():
             self.parameters[name].copy_(tensor)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def forward(self, cache: Cache, first_row: int, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """The last hidden states [rows, columns, width] of tokens [rows, columns] at their positions.
 
@@ -145,7 +145,7 @@ class Model:
         out = out.view(rows, a.kv_heads, a.groups, columns, a.head_dim).permute(0, 3, 1, 2, 4)
         return F.linear(out.reshape(rows, columns, a.heads * a.head_dim), layer.output, layer.output_bias)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits in float32 of last hidden states."""
         a = self.architecture
