@@ -19,7 +19,7 @@ import (
 // and what there is; no token is at a wrong place or counts as another version than its own; and
 // the server is left neither paused nor busy.
 func TestRandomFaults(t *testing.T) {
-	seeds := uint64(6)
+	seeds := uint64(4)
 	if os.Getenv("HEADWAY_LONG") != "" {
 		seeds = 120
 	}
@@ -59,7 +59,7 @@ func testRandomFaults(t *testing.T, seed uint64) {
 		})
 	}
 	version := loop.Version(0)
-	for range 40 {
+	for range 25 {
 		time.Sleep(time.Duration(1+draw.IntN(900)) * time.Millisecond)
 		if draw.IntN(8) == 0 {
 			f.kill()

@@ -24,12 +24,13 @@ type Engine struct {
 
 	// switching has room for the one Load or Switch that is under way.
 	switching chan struct{}
-	loaded    loaded       // belongs to who is in switching
-	score     fingerprint  // of the weights that are served, the same
-	owed      atomic.Bool  // a pause that no resume has ended yet
-	resuming  atomic.Bool  // a goroutine tries to
-	calls     atomic.Int64 // numbers calls at the server
-	arrivedAt atomic.Int64 // when a token arrived last, on the engine's clock
+	loaded    loaded            // belongs to who is in switching
+	shapes    map[string]string // of the first version's tensors, the same
+	score     fingerprint       // of the weights that are served, the same
+	owed      atomic.Bool       // a pause that no resume has ended yet
+	resuming  atomic.Bool       // a goroutine tries to
+	calls     atomic.Int64      // numbers calls at the server
+	arrivedAt atomic.Int64      // when a token arrived last, on the engine's clock
 	// recordedAt is when one was recorded last, the same: not one that waits for the end of its stream.
 	recordedAt atomic.Int64
 	openedAt   atomic.Int64 // when streams could flow again last, the same

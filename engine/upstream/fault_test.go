@@ -277,6 +277,43 @@ func TestTheSameFinishTwiceIsOne(t *testing.T) {
 	})
 }
 
+// Behind a token that ends a sequence nothing is sampled, though nobody has said that it was the end.
+func TestNothingIsSampledBehindAnEnd(t *testing.T) {
+	const end = fakePromptOf + 8 // the ninth token
+	for name, c := range map[string]struct {
+		what      fault
+		interrupt bool
+		stop      bool
+	}{
+		"the connection breaks":         {what: fault{breaks: true, after: 9}},
+		"silence":                       {what: fault{hangs: true, after: 9}},
+		"an interruption":               {what: fault{hangs: true, after: 9}, interrupt: true},
+		"a stop token of the request's": {what: fault{ends: true, after: 9}, stop: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.fault = func(int, fakeCall) fault { return c.what }
+			req := request(0, 30)
+			e := newFakeEngine(t, f, func(o *Options) {
+				if !c.stop {
+					o.Ends = []int32{5, end}
+				}
+			})
+			if c.stop {
+				req.Sampling = &live.Sampling{Temperature: 1, StopTokens: []int32{end}}
+			}
+			if interrupt := make(chan struct{}); c.interrupt {
+				req.Interrupt, req.OnTokens = interrupt, closeAfter(9, interrupt)
+			}
+			g, err := e.Generate(t.Context(), req)
+			if err != nil || len(g.Tokens) != 9 || g.Truncated || g.Interrupted || len(f.calls) != 1 {
+				t.Errorf("%s: %+v, %v", name, g, err)
+			}
+			checkTokens(t, g, fakePromptOf)
+		})
+	}
+}
+
 func TestARefusalIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headway-rl/headway/live"
@@ -52,6 +53,8 @@ func (e *Engine) sample(ctx context.Context, r *response) error {
 		switch {
 		case err == nil:
 			return nil
+		case len(r.tokens) > before && e.ends(r) && cutOff(err):
+			return nil
 		case errors.Is(err, haltCut), errors.Is(err, haltUnknown):
 			e.counts.cuts.Add(1)
 			continue
@@ -75,6 +78,20 @@ func (e *Engine) sample(ctx context.Context, r *response) error {
 			return e.named(r, err)
 		}
 	}
+}
+
+// ends reports whether a response's last token ends it, so that nothing may be sampled behind it.
+func (e *Engine) ends(r *response) bool {
+	last := r.tokens[len(r.tokens)-1]
+	return slices.Contains(e.opt.Ends, last) || slices.Contains(r.sampling.StopTokens, last)
+}
+
+// cutOff reports whether a call ended before the server had said that the response is complete,
+// and what it brought is to be believed.
+func cutOff(err error) bool {
+	_, breaks := errors.AsType[*broken](err)
+	_, halts := errors.AsType[*halt](err)
+	return breaks || halts && !errors.Is(err, haltSpoilt) && !errors.Is(err, haltClosed)
 }
 
 // named says whose response an error is about, once.

@@ -62,6 +62,9 @@ type Options struct {
 	Sampling *live.Sampling
 	// Vocabulary is the number of token ids that the run's model has; 0 takes the server's word.
 	Vocabulary int
+	// Ends are the ids that end a sequence: a response that breaks off right behind one is complete,
+	// and so is one behind a token of Sampling.StopTokens. Nil where they are not known.
+	Ends []int32
 	// Logf is told what somebody should know; nil for nobody.
 	Logf func(format string, args ...any)
 }

@@ -3,6 +3,8 @@ package upstream
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,5 +73,25 @@ func TestRoadRestart(t *testing.T) {
 		if err := e.Close(); err != nil || !d.stopped {
 			t.Errorf("closed with %v, stopped %v", err, d.stopped)
 		}
+	})
+}
+
+// What a program makes a server of need not be in the layout of Hugging Face, but it must be there.
+func TestRoadRestartOfAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.mute = true
+		path := filepath.Join(t.TempDir(), "model.gguf")
+		e := newBareEngine(t, f, func(o *Options) {
+			o.Road, o.Dialect = RoadRestart, &restartDialect{fakeDialect: fakeDialect{f}}
+			o.Views = func(context.Context, loop.Version) (string, error) { return path, nil }
+		})
+		if err := e.Load(t.Context(), 0); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a file that is not there loads: %v", err)
+		}
+		if err := os.WriteFile(path, []byte("GGUF"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		serveVersion(t, e, 0)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/headway-rl/headway/live"
@@ -44,15 +45,32 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 		e.loaded = loaded{version: version}
 		return nil
 	}
-	dir, err := e.opt.Views(ctx, version)
-	if err == nil {
-		err = checkView(dir, e.opt.Road == RoadLora)
-	}
+	dir, err := e.view(ctx, version)
 	if err != nil {
 		return e.fail("loading version %d: %w", version, err)
 	}
 	e.loaded = loaded{version, dir}
 	return nil
+}
+
+// view makes the directory of a version, and refuses one that a server could not load whole.
+func (e *Engine) view(ctx context.Context, version loop.Version) (string, error) {
+	dir, err := e.opt.Views(ctx, version)
+	if err != nil {
+		return "", err
+	}
+	if e.opt.Road == RoadRestart && !isView(dir) { // the program that starts the server knows what it is
+		_, err := os.Stat(dir)
+		return dir, err
+	}
+	shapes, err := checkView(dir, e.opt.Road == RoadLora)
+	if err != nil {
+		return "", err
+	}
+	if e.shapes == nil {
+		e.shapes = shapes
+	}
+	return dir, sameShapes(e.shapes, shapes)
 }
 
 // gone adds that a server which does not answer, or not yet, is down.
@@ -98,6 +116,10 @@ func (e *Engine) suffices(caps *Capabilities) error {
 	}
 	if caps.Vocabulary > 0 && e.opt.Vocabulary > 0 && caps.Vocabulary != e.opt.Vocabulary {
 		return e.fail("%s serves a model with %d token ids, the run's has %d: it is another model", e.opt.Server.URL(), caps.Vocabulary, e.opt.Vocabulary)
+	}
+	if !caps.ProcessedLogprobs && !e.opt.Sampling.Policy() {
+		e.opt.Logf("engine %s: the log-probs of %s are the model's own, as far as is known, and tokens are drawn otherwise (temperature %g, top_p %g, top_k %d, min_p %g): ratios to them are off",
+			e.opt.Name, e.opt.Server.URL(), e.opt.Sampling.Temperature, e.opt.Sampling.TopP, e.opt.Sampling.TopK, e.opt.Sampling.MinP)
 	}
 	for road, can := range map[Road]bool{RoadDisk: caps.UpdateDisk, RoadLora: caps.UpdateLora} {
 		if e.opt.Road == road && !can {

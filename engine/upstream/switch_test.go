@@ -291,6 +291,16 @@ func TestASwitchNeedsItsLoad(t *testing.T) {
 			"no config":       func(dir string) error { return os.Remove(filepath.Join(dir, "config.json")) },
 			"no weights":      func(dir string) error { return os.Remove(filepath.Join(dir, "model.safetensors")) },
 			"half of weights": func(dir string) error { return os.Truncate(filepath.Join(dir, "model.safetensors"), 40) },
+			"another tensor": func(dir string) error {
+				file := filepath.Join(dir, "model.safetensors")
+				text, err := os.ReadFile(file)
+				return errors.Join(err, os.WriteFile(file, []byte(strings.Replace(string(text), `"w"`, `"v"`, 1)), 0o644))
+			},
+			"another shape": func(dir string) error {
+				file := filepath.Join(dir, "model.safetensors")
+				text, err := os.ReadFile(file)
+				return errors.Join(err, os.WriteFile(file, []byte(strings.Replace(string(text), `[2]`, `[1]`, 1)), 0o644))
+			},
 			"a lost shard": func(dir string) error {
 				return os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(`{"weight_map":{"w":"a.safetensors"}}`), 0o644)
 			},

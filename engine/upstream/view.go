@@ -13,26 +13,50 @@ import (
 // headerBytesMax bounds the header of a safetensors file.
 const headerBytesMax = 100 << 20
 
+// isView reports whether a directory looks like one in the layout of Hugging Face.
+func isView(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "config.json"))
+	return err == nil
+}
+
 // checkView refuses a directory from which a server could not load a whole model, or a whole
-// adapter: an update that fails half-way leaves it with weights that nobody knows.
-func checkView(dir string, lora bool) error {
+// adapter: an update that fails half-way leaves it with weights that nobody knows. It returns the
+// shape of every tensor.
+func checkView(dir string, lora bool) (map[string]string, error) {
 	config, weights := "config.json", "model.safetensors"
 	if lora {
 		config, weights = "adapter_config.json", "adapter_model.safetensors"
 	}
 	if _, err := os.Stat(filepath.Join(dir, config)); err != nil {
-		return fmt.Errorf("the directory is not one that a server can read: %w", err)
+		return nil, fmt.Errorf("the directory is not one that a server can read: %w", err)
 	}
 	names, err := shards(filepath.Join(dir, weights+".index.json"))
 	if os.IsNotExist(err) {
 		names, err = []string{weights}, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
+	shapes := map[string]string{}
 	for _, name := range names {
-		if err := checkSafetensors(filepath.Join(dir, name)); err != nil {
-			return err
+		if err := checkSafetensors(filepath.Join(dir, name), shapes); err != nil {
+			return nil, err
+		}
+	}
+	return shapes, nil
+}
+
+// sameShapes refuses a version that has other tensors than one before: servers keep the old values
+// of those that are missing, and say nothing.
+func sameShapes(before, now map[string]string) error {
+	for name, shape := range before {
+		if now[name] != shape {
+			return fmt.Errorf("its tensor %q has the shape %q (empty: it is missing), it had %s in a version before", name, now[name], shape)
+		}
+	}
+	for name := range now {
+		if _, ok := before[name]; !ok {
+			return fmt.Errorf("its tensor %q is new: no version before had it", name)
 		}
 	}
 	return nil
@@ -67,8 +91,8 @@ func shards(path string) ([]string, error) {
 	return names, nil
 }
 
-// checkSafetensors makes sure that a file is as long as its header says.
-func checkSafetensors(path string) error {
+// checkSafetensors makes sure that a file is as long as its header says, and adds its tensors' shapes.
+func checkSafetensors(path string, shapes map[string]string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -90,7 +114,7 @@ func checkSafetensors(path string) error {
 	if _, err := io.ReadFull(f, text); err != nil {
 		return fmt.Errorf("%s: its header is not whole: %w", path, err)
 	}
-	end, err := dataEnd(text)
+	end, err := dataEnd(text, shapes)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -100,8 +124,8 @@ func checkSafetensors(path string) error {
 	return nil
 }
 
-// dataEnd is where the data of the last tensor in a header ends.
-func dataEnd(header []byte) (int64, error) {
+// dataEnd is where the data of the last tensor in a header ends; the shapes of all are added.
+func dataEnd(header []byte, shapes map[string]string) (int64, error) {
 	var tensors map[string]json.RawMessage
 	if err := json.Unmarshal(header, &tensors); err != nil {
 		return 0, fmt.Errorf("its header is not understood: %w", err)
@@ -112,11 +136,13 @@ func dataEnd(header []byte) (int64, error) {
 			continue
 		}
 		var tensor struct {
+			Shape   []int64  `json:"shape"`
 			Offsets [2]int64 `json:"data_offsets"`
 		}
 		if err := json.Unmarshal(text, &tensor); err != nil {
 			return 0, fmt.Errorf("its tensor %q is not understood: %w", name, err)
 		}
+		shapes[name] = fmt.Sprint(tensor.Shape)
 		end = max(end, tensor.Offsets[1])
 	}
 	return end, nil
