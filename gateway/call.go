@@ -47,6 +47,8 @@ type call struct {
 // sampling handles a path that samples.
 func (g *Gateway) sampling(path string, read func(*http.Request, Options) (*request, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		g.metrics.open.Add(1)
+		defer g.metrics.open.Add(-1)
 		c := &call{gateway: g, path: path, began: g.opt.Clock(), waiting: true}
 		err := c.serve(w, r, read)
 		switch {
@@ -207,20 +209,7 @@ func (c *call) note(ch *choice) {
 		}
 	}
 	c.usage.add(len(ch.reply.Tokens))
-	m := c.gateway.metrics
-	if ch.why != "" {
-		m.branches.WithLabelValues(ch.why).Inc()
-	}
-	for _, name := range ch.overridden {
-		m.overridden.WithLabelValues(name).Inc()
-	}
-	m.tokens.WithLabelValues("completion").Add(float64(len(ch.reply.Tokens)))
-	if ch.index == 0 {
-		m.tokens.WithLabelValues("prompt").Add(float64(len(c.prompt.tokens)))
-		if c.prompt.before != nil {
-			m.tokens.WithLabelValues("reused").Add(float64(c.prompt.before.total))
-		}
-	}
+	c.gateway.metrics.turn(c.prompt, ch)
 }
 
 // stream answers with events.

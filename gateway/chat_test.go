@@ -395,6 +395,9 @@ func TestMetrics(t *testing.T) {
 	first := h.ask(object{"messages": []any{user("x")}, "n": 2, "frequency_penalty": 1})
 	h.ask(object{"messages": []any{user("x"), first.answer(t, 0), user("y")}})
 	h.post("/v1/chat/completions", "{")
+	if got := h.gateway.Status(); got != (protocol.Gateway{Requests: 3, Refused: 1, Turns: 3, Tokens: 27}) {
+		t.Errorf("%+v", got)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(h.gateway)
 	w := httptest.NewRecorder()

@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headway-rl/headway/protocol"
 )
 
 // metrics are the gateway's own. They have no rollout and no client among their labels.
@@ -14,6 +18,9 @@ type metrics struct {
 	tokens     *prometheus.CounterVec
 	branches   *prometheus.CounterVec
 	overridden *prometheus.CounterVec
+
+	// What a status shows of the same.
+	asked, refused, open, turns, left, sampled atomic.Int64
 }
 
 func newMetrics() *metrics {
@@ -42,6 +49,39 @@ func (m *metrics) all() []prometheus.Collector {
 // request counts one request that has ended.
 func (m *metrics) request(path string, status int) {
 	m.requests.WithLabelValues(path, strconv.Itoa(status)).Inc()
+	m.asked.Add(1)
+	switch {
+	case status == statusLeft:
+		m.left.Add(1)
+	case status != http.StatusOK:
+		m.refused.Add(1)
+	}
+}
+
+// turn counts a response that is complete, and its prompt with the first of a request.
+func (m *metrics) turn(p *prompt, ch *choice) {
+	m.turns.Add(1)
+	m.sampled.Add(int64(len(ch.reply.Tokens)))
+	m.tokens.WithLabelValues("completion").Add(float64(len(ch.reply.Tokens)))
+	if ch.index == 0 {
+		m.tokens.WithLabelValues("prompt").Add(float64(len(p.tokens)))
+		if p.before != nil {
+			m.tokens.WithLabelValues("reused").Add(float64(p.before.total))
+		}
+	}
+	if ch.why != "" {
+		m.branches.WithLabelValues(ch.why).Inc()
+	}
+	for _, name := range ch.overridden {
+		m.overridden.WithLabelValues(name).Inc()
+	}
+}
+
+// Status counts what agents have asked so far.
+func (g *Gateway) Status() protocol.Gateway {
+	m := g.metrics
+	return protocol.Gateway{Requests: m.asked.Load(), Refused: m.refused.Load(), Open: m.open.Load(),
+		Turns: m.turns.Load(), Aborted: m.left.Load(), Tokens: m.sampled.Load()}
 }
 
 // first counts a first token.
