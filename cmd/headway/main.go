@@ -29,6 +29,7 @@ type commands struct {
 	Simulate   simulateCmd   `cmd:"" help:"Simulate a document in virtual time, with the loop that runs it."`
 	Replay     replayCmd     `cmd:"" help:"Take a recorded run through the loop again: identical, or the first difference."`
 	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
+	Calibrate  calibrateCmd  `cmd:"" help:"Measure an engine's speed by its load, and write what simulate and plan read."`
 	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`
 	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and what they leave open."`
 	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	measure "github.com/headway-rl/headway/calibrate"
+	"github.com/headway-rl/headway/loop"
+)
+
+// calibrateCmd measures an engine and writes what simulate, predict and plan read.
+type calibrateCmd struct {
+	output
+	progressOptions
+	Engine string `arg:"" help:"URL of a server (vLLM, SGLang or llama-server), or FILE#NAME of an engine of a document; FILE alone is its first."`
+
+	Slots          int      `placeholder:"N" help:"Responses at once to measure up to: 1, 2, 4 and so on (default: the document's, 16 for a URL)."`
+	PromptTokens   int      `default:"128" help:"Length of the prompts that decoding is measured with."`
+	ResponseTokens int      `default:"128" help:"Length of their responses."`
+	Seconds        float64  `default:"12" help:"Time for each number of slots."`
+	Repeats        int      `default:"6" help:"Rounds of each number of slots; 6 make an interval of 95 %."`
+	Prompts        string   `placeholder:"FILE" help:"Also measure the lengths of responses to these prompts: a JSON object a line, with prompt (a text or token ids) or messages."`
+	Samples        int      `default:"4" help:"Responses to each of --prompts."`
+	MaxTokens      int      `default:"1024" help:"Longest response to --prompts."`
+	Update         []string `placeholder:"DIR" help:"Also time switches to the weights in this directory, as the server sees it; the last one given stays. Give it twice for two models."`
+	Out            string   `placeholder:"FILE" help:"Write the figures as a document."`
+	Plot           string   `placeholder:"FILE" help:"Write tokens/s by slots as an SVG picture."`
+	Model          string   `placeholder:"NAME" help:"Name by which the server knows the model (default: the first it lists)."`
+	KeyFile        string   `placeholder:"FILE" help:"File with the server's API key."`
+	Seed           uint64   `default:"1" help:"Seed of the random prompts."`
+}
+
+// calibrationReport is what --json prints.
+type calibrationReport struct {
+	Engine   string `json:"engine"`
+	Kind     string `json:"kind"`
+	Software string `json:"software,omitempty"`
+	measure.Result
+}
+
+// Run measures and prints.
+func (c *calibrateCmd) Run(application *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	measured, err := c.open(ctx, application)
+	if err != nil {
+		return err
+	}
+	o, err := c.options(ctx, measured)
+	if err != nil {
+		return errors.Join(err, measured.close())
+	}
+	bar := newCalibrationBar(application, c.Plain)
+	o.Progress = bar.show
+	result, err := measure.Measure(ctx, o)
+	bar.end()
+	if closed := measured.close(); err == nil && closed != nil {
+		err = closed
+	}
+	switch {
+	case ctx.Err() != nil:
+		return runError("", "interrupted: nothing was written")
+	case err != nil:
+		return runError("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", c.Engine, err)
+	}
+	if err := c.write(measured, result); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(application.Stdout, calibrationReport{c.Engine, measured.kind, measured.software, result})
+	}
+	return c.print(application, measured, result)
+}
+
+// check refuses what no engine could be asked.
+func (c *calibrateCmd) check() error {
+	for _, n := range []struct {
+		flag string
+		ok   bool
+		want string
+	}{
+		{"--slots", c.Slots >= 0, "at least 1"}, {"--prompt-tokens", c.PromptTokens >= 1, "at least 1"}, {"--response-tokens", c.ResponseTokens >= 2, "at least 2"},
+		{"--seconds", c.Seconds > 0 && c.Seconds <= 3600, "above 0 and up to 3600"}, {"--repeats", c.Repeats >= 1 && c.Repeats <= 1000, "1 to 1000"},
+		{"--samples", c.Samples >= 1, "at least 1"}, {"--max-tokens", c.MaxTokens >= 1, "at least 1"},
+	} {
+		if !n.ok {
+			return usageError("", "%s: want %s", n.flag, n.want)
+		}
+	}
+	for flag, path := range map[string]string{"--out": c.Out, "--plot": c.Plot} {
+		if path == "" {
+			continue
+		}
+		if at, err := os.Stat(filepath.Dir(path)); err != nil || !at.IsDir() {
+			return usageError("make the directory first", "%s %s: there is no directory %s", flag, path, filepath.Dir(path))
+		}
+	}
+	return nil
+}
+
+// options are what is measured of an engine.
+func (c *calibrateCmd) options(ctx context.Context, m *measuredEngine) (measure.Options, error) {
+	o := measure.Options{
+		Engine: m.engine, Slots: m.slots, PromptTokens: c.PromptTokens, ResponseTokens: c.ResponseTokens, Vocabulary: m.vocabulary, Context: m.context,
+		Point: time.Duration(c.Seconds * float64(time.Second)), Repeats: c.Repeats, Samples: c.Samples, LengthMax: c.MaxTokens, Sampling: m.sampling, Seed: c.Seed,
+	}
+	longest := m.context
+	if m.promptMax > 0 {
+		o.PromptTokens, longest = min(o.PromptTokens, m.promptMax), m.promptMax+1
+	}
+	o.PrefillTokens = measure.PrefillLengths(longest)
+	if len(c.Update) > 0 {
+		o.Versions = []loop.Version{1, 2}
+	}
+	if c.Prompts != "" {
+		prompts, err := m.readPrompts(ctx, c.Prompts)
+		if err != nil {
+			return o, err
+		}
+		o.Prompts = prompts
+	}
+	if err := o.Validate(); err != nil {
+		return o, usageError("change --slots, --prompt-tokens or --response-tokens", "%s: %s", c.Engine, strings.TrimPrefix(err.Error(), "calibrate: "))
+	}
+	return o, nil
+}
+
+// write writes the files that were asked for.
+func (c *calibrateCmd) write(m *measuredEngine, r measure.Result) error {
+	files := map[string][]byte{}
+	if c.Out != "" {
+		files[c.Out] = r.Document(fmt.Sprintf("%s, %s", c.Engine, m.words()))
+	}
+	if c.Plot != "" {
+		picture, err := r.Picture().SVG()
+		if err != nil {
+			return err
+		}
+		files[c.Plot] = []byte(picture)
+	}
+	for path, content := range files {
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return runError("", "%w", err)
+		}
+	}
+	return nil
+}
+
+// print prints for people.
+func (c *calibrateCmd) print(application *app, m *measuredEngine, r measure.Result) error {
+	parts := []string{fmt.Sprintf("%s, %s: prompts of %d tokens, responses of %d\n", c.Engine, m.words(), r.PromptTokens, r.ResponseTokens), r.Table().String()}
+	if t := r.PrefillTable(); len(t.Rows) > 0 {
+		parts = append(parts, t.String())
+	}
+	parts = append(parts, strings.Join(r.Sentences(), "\n")+"\n")
+	if len(r.Notes) > 0 {
+		parts = append(parts, "! "+strings.Join(r.Notes, "\n! ")+"\n")
+	}
+	if c.Out != "" {
+		parts = append(parts, fmt.Sprintf("Written to %s. It says nothing of your trainer:\n  headway simulate %s --set train.utilization=null --set train.step_s=SECONDS\n  headway plan PLAN.yaml --calibrate %s\n", c.Out, c.Out, c.Out))
+	}
+	_, err := fmt.Fprint(application.Stdout, strings.Join(parts, "\n"))
+	return err
+}
+
+// calibrationBar shows how far a calibration is.
+type calibrationBar struct {
+	app      *app
+	terminal bool
+	last     int // tenths that were printed
+}
+
+func newCalibrationBar(application *app, plain bool) *calibrationBar {
+	return &calibrationBar{app: application, terminal: !plain && application.Getenv("TERM") != "dumb" && application.IsTerminal(application.Stderr), last: -1}
+}
+
+// barWidth is the bar's, in characters.
+const barWidth = 24
+
+// show draws the bar, on a terminal; elsewhere it prints a line for every tenth.
+func (b *calibrationBar) show(done, all int, next string) {
+	if b.terminal {
+		full := barWidth * done / max(all, 1)
+		fmt.Fprintf(b.app.Stderr, "\r%s%s %3d %%  %s\x1b[K", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), 100*done/max(all, 1), next)
+		return
+	}
+	if tenth := 10 * done / max(all, 1); tenth > b.last && next != "" {
+		b.last = tenth
+		fmt.Fprintf(b.app.Stderr, "%d %%: %s\n", 10*tenth, next)
+	}
+}
+
+// end clears a terminal's line.
+func (b *calibrationBar) end() {
+	if b.terminal {
+		fmt.Fprint(b.app.Stderr, "\r\x1b[K")
+	}
+}
+
+// updates are the directories of versions: the first is served to begin with.
+func (c *calibrateCmd) updates(_ context.Context, version loop.Version) (string, error) {
+	if len(c.Update) == 0 || version < 0 {
+		return "", fmt.Errorf("there are no weights of version %d", version)
+	}
+	// The last version switched to, 2, is the last directory given.
+	order := slices.Clone(c.Update)
+	if len(order) == 2 {
+		order = []string{c.Update[1], c.Update[0]}
+	}
+	return order[int(version)%len(order)], nil
+}

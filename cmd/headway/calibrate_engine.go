@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	engine "github.com/headway-rl/headway/engine/embedded"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/weights"
+)
+
+// measuredEngine is an engine that is about to be measured.
+type measuredEngine struct {
+	engine         live.Engine
+	server         *upstream.Engine // nil for an embedded one
+	kind, software string
+	slots          int
+	// vocabulary and context are the model's, promptMax the longest prompt, 0 for what the context leaves.
+	vocabulary, context, promptMax int
+	sampling                       *live.Sampling
+	close                          func() error
+}
+
+// words say what it is.
+func (m *measuredEngine) words() string {
+	if m.software == "" {
+		return m.kind
+	}
+	return m.software
+}
+
+// slotsOfURL is the default for a server of which nothing but its address is known.
+const slotsOfURL = 16
+
+// recogniseS bounds the question of what a server is.
+const recogniseS = 30
+
+// open finds the engine and has it serve something.
+func (c *calibrateCmd) open(ctx context.Context, application *app) (*measuredEngine, error) {
+	if strings.Contains(c.Engine, "://") {
+		e := config.Engine{Name: "engine", URL: strings.TrimRight(c.Engine, "/"), ServedModel: c.Model, KeyFile: c.KeyFile, Slots: slotsOfURL}
+		return c.openServer(ctx, e, nil)
+	}
+	path, name, _ := strings.Cut(c.Engine, "#")
+	document, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range document.Engines {
+		if e.Name != name && name != "" {
+			names = append(names, e.Name)
+			continue
+		}
+		if e.External() {
+			how := document.Rollout.Sampling
+			return c.openServer(ctx, e, &live.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})
+		}
+		return c.openEmbedded(ctx, application, document, e)
+	}
+	return nil, usageError("name one of them after the #", "%s has no engine %s: it has %s", path, name, strings.Join(names, ", "))
+}
+
+// openServer asks a server what it is, where its kind is not known, and what it can.
+func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *live.Sampling) (*measuredEngine, error) {
+	if c.Slots > 0 {
+		e.Slots = c.Slots
+	}
+	server, err := serverOf(e)
+	if err != nil {
+		return nil, usageError("give --key-file a file with the server's API key", "%w", err)
+	}
+	dialect, err := recognise(ctx, server, e)
+	if err != nil {
+		server.Close()
+		return nil, err
+	}
+	o := upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Sampling: how}
+	if len(c.Update) > 0 {
+		o.Views, o.Road = c.updates, upstream.RoadDisk
+		if e.Weights == string(upstream.RoadRestart) {
+			o.Road = upstream.RoadRestart
+		}
+	}
+	made, err := upstream.New(o)
+	if err != nil {
+		return nil, err
+	}
+	m := &measuredEngine{engine: made, server: made, kind: dialect.Kind(), slots: e.Slots, sampling: how, close: made.Close}
+	if err := m.serve(ctx); err != nil {
+		return nil, errors.Join(runError("headway doctor says what a server lacks, and the flag to start it with", "%s: %w", e.URL, err), made.Close())
+	}
+	caps, _ := made.Capabilities()
+	m.software, m.vocabulary, m.context = caps.Software, caps.Vocabulary, caps.Context
+	if m.vocabulary == 0 {
+		m.vocabulary = 256 // every model has those
+	}
+	return m, nil
+}
+
+// serve makes the engine serve version 0, which is what it serves now unless weights were given.
+func (m *measuredEngine) serve(ctx context.Context) error {
+	if err := m.engine.Load(ctx, 0); err != nil {
+		return err
+	}
+	return m.engine.Switch(ctx, 0, false)
+}
+
+// recognise returns how a server speaks: as its document says, else the first kind that it answers as.
+func recognise(ctx context.Context, s *upstream.Server, e config.Engine) (upstream.Dialect, error) {
+	quiet := func(string, ...any) {}
+	if e.Kind != "" {
+		return dialectOf(e, quiet), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, recogniseS*time.Second)
+	defer cancel()
+	var said []string
+	for _, kind := range []string{"vllm", "sglang", "llamacpp"} {
+		dialect := dialectOf(config.Engine{Kind: kind}, quiet)
+		if dialect == nil {
+			continue
+		}
+		_, err := dialect.Probe(ctx, s)
+		if err == nil {
+			return dialect, nil
+		}
+		if unreachable(err) {
+			return nil, runError("start the server, or correct the address: it is that of the server itself, without a path", "nothing answers at %s: %w", e.URL, err)
+		}
+		if upstream.StatusOf(err) == 401 || upstream.StatusOf(err) == 403 {
+			return nil, runError("give --key-file a file with its API key", "%s asks who we are: %w", e.URL, err)
+		}
+		said = append(said, fmt.Sprintf("not %s: %v", kind, err))
+	}
+	return nil, runError("give the address of a vLLM, an SGLang or a llama-server, not that of a gateway or a router",
+		"%s answers, and is no engine that can be measured:\n  %s", e.URL, strings.Join(said, "\n  "))
+}
+
+// unreachable reports whether there is nobody at an address.
+func unreachable(err error) bool {
+	var lookup *net.DNSError
+	var timeout net.Error
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.As(err, &lookup) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// openEmbedded makes an embedded engine with the weights of its version 0, in a directory for the time.
+func (c *calibrateCmd) openEmbedded(ctx context.Context, application *app, document config.Config, e config.Engine) (*measuredEngine, error) {
+	if len(c.Update) > 0 {
+		return nil, usageError("leave --update out", "an embedded engine takes no weights from a directory")
+	}
+	task, err := env.New(document.Environment.Task, env.Options{LettersMin: document.Environment.LettersMin, LettersMax: document.Environment.LettersMax})
+	if err != nil {
+		return nil, usageError("", "%w", err)
+	}
+	dir, err := os.MkdirTemp("", "headway-calibrate-")
+	if err != nil {
+		return nil, err
+	}
+	remove := func() error { return os.RemoveAll(dir) }
+	store, err := weights.Open(dir, weights.Options{})
+	if err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	document.Environment.WarmupSteps = 0 // speeds do not depend on what was learnt
+	j := &job{app: application, cfg: document, task: task, weights: store}
+	trainer, err := j.newTrainer(store)
+	if err == nil {
+		err = errors.Join(trainer.Initialize(ctx), trainer.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	if c.Slots > 0 {
+		e.Slots = c.Slots
+	}
+	made, err := engine.New(engine.Options{Name: e.Name, Slots: e.Slots, Model: j.modelConfig(), PromptTokens: task.Limits().PromptTokens,
+		End: env.End, Seed: document.Seed, DecodeStepS: e.DecodeStepS, Weights: store})
+	if err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	m := &measuredEngine{engine: made, kind: "embedded", slots: e.Slots, vocabulary: j.modelConfig().Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
+		close: func() error { return errors.Join(made.Close(), remove()) }}
+	if err := m.serve(ctx); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+// promptLine is one line of a file of prompts.
+type promptLine struct {
+	Prompt   json.RawMessage `json:"prompt"`
+	Messages json.RawMessage `json:"messages"`
+}
+
+// promptBytesMax bounds a line of prompts.
+const promptBytesMax = 16 << 20
+
+// readPrompts reads a file of prompts, which the engine's own tokenizer reads.
+func (m *measuredEngine) readPrompts(ctx context.Context, path string) ([][]int32, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usageError("give a file with a JSON object a line", "--prompts: %w", err)
+	}
+	defer f.Close()
+	var prompts [][]int32
+	lines := bufio.NewScanner(f)
+	lines.Buffer(make([]byte, 0, 64<<10), promptBytesMax)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" {
+			continue
+		}
+		tokens, err := m.readPrompt(ctx, []byte(text))
+		if err != nil {
+			return nil, usageError(`a line is {"prompt": "a text"}, {"prompt": [1, 2, 3]} or {"messages": [{"role": "user", "content": "a text"}]}`, "%s:%d: %w", path, n, err)
+		}
+		prompts = append(prompts, tokens)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, usageError("", "%s: %w", path, err)
+	}
+	if len(prompts) == 0 {
+		return nil, usageError("give a file with a JSON object a line", "%s holds no prompts", path)
+	}
+	return prompts, nil
+}
+
+// readPrompt reads one line.
+func (m *measuredEngine) readPrompt(ctx context.Context, text []byte) ([]int32, error) {
+	var line promptLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	var tokens []int32
+	if json.Unmarshal(line.Prompt, &tokens) == nil && len(tokens) > 0 {
+		return tokens, nil
+	}
+	var words string
+	if len(line.Messages) == 0 && (json.Unmarshal(line.Prompt, &words) != nil || words == "") {
+		return nil, errors.New("it has neither prompt nor messages")
+	}
+	if m.server == nil {
+		return nil, errors.New("an embedded engine reads token ids alone")
+	}
+	templates, err := upstream.NewTemplates(upstream.TemplatesOptions{Engines: []*upstream.Engine{m.server}})
+	if err != nil {
+		return nil, err
+	}
+	if len(line.Messages) > 0 {
+		tokens, err = templates.Render(ctx, line.Messages, nil, true)
+	} else {
+		tokens, err = templates.Encode(ctx, words)
+	}
+	if err == nil && len(tokens) == 0 {
+		err = errors.New("it comes to no tokens at all")
+	}
+	return tokens, err
+}
