@@ -353,3 +353,56 @@ func TestTextOfTokens(t *testing.T) {
 		t.Errorf("%d tokens were read of an engine that gives text", n)
 	}
 }
+
+// Over a real connection, too, a client that leaves takes its turn back.
+func TestConnectionBreaks(t *testing.T) {
+	h := newHouse(t, always(says("a text of some length")))
+	h.gateway.opt.Rollouts = &stepwise{h.port, make(chan struct{})} // the second piece never comes
+	server := httptest.NewServer(h.gateway)
+	defer server.Close()
+	for _, stream := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/v1/chat/completions", strings.NewReader(fmt.Sprintf(`{"stream":%v,"messages":[{"role":"user","content":"x"}]}`, stream)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(protocol.RolloutHeader, "g1-s0-a0")
+		if !stream {
+			began := make(chan struct{})
+			h.gateway.opt.Rollouts = &beginning{h.gateway.opt.Rollouts, began}
+			go func() { <-began; cancel() }()
+		}
+		reply, err := http.DefaultClient.Do(req)
+		if stream {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := reply.Body.Read(make([]byte, 64)); err != nil {
+				t.Fatal(err)
+			}
+			reply.Body.Close()
+		} else if err == nil {
+			t.Fatal("answered")
+		}
+		cancel()
+		h.port.running.Wait()
+	}
+	server.Close() // its handlers have ended
+	if got := h.gateway.Status(); got.Aborted != 2 || got.Open != 0 || got.Turns != 0 || len(h.port.seen()) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// beginning closes a channel once a turn has brought its first tokens.
+type beginning struct {
+	Rollouts
+	began chan struct{}
+}
+
+func (b *beginning) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
+	var once sync.Once
+	return b.Rollouts.Turn(ctx, id, req, func(d protocol.TurnDelta) {
+		once.Do(func() { close(b.began) })
+		onTokens(d)
+	})
+}
