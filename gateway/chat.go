@@ -45,6 +45,7 @@ func decodeChat(r *http.Request, options Options) (*request, error) {
 		if err := checkMessage(i, raw); err != nil {
 			return nil, err
 		}
+		b.Messages[i] = withoutEmpty(raw)
 	}
 	return req, b.readTools(req, options)
 }

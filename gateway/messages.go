@@ -105,6 +105,34 @@ func dropEmpty(object map[string]any) {
 	}
 }
 
+// withoutEmpty is a message without the fields that are null or empty lists, its content apart:
+// libraries send back every field they know, and templates ask whether one is there.
+func withoutEmpty(raw json.RawMessage) json.RawMessage {
+	if !bytes.Contains(raw, []byte("null")) && !bytes.Contains(raw, []byte("[")) {
+		return raw
+	}
+	var message map[string]json.RawMessage
+	if json.Unmarshal(raw, &message) != nil {
+		return raw
+	}
+	dropped := false
+	for name, value := range message {
+		var list []json.RawMessage
+		if name != "content" && json.Unmarshal(value, &list) == nil && len(list) == 0 { // null, too, is a list of none
+			delete(message, name)
+			dropped = true
+		}
+	}
+	if !dropped {
+		return raw
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
 // canonicalCall puts one call of a tool into its form. Clients that gather a stream keep its index,
 // some read the arguments and write them anew.
 func canonicalCall(value any) {

@@ -114,6 +114,24 @@ func TestAcceptedRequests(t *testing.T) {
 	}
 }
 
+// Templates ask whether a field is there: those that say nothing are left out, and nothing else.
+func TestTemplateSeesNoEmptyFields(t *testing.T) {
+	for sent, want := range map[string]string{
+		`{"role":"assistant","content":"a","tool_calls":null,"audio":null,"refusal":null,"annotations":[]}`:        `{"content":"a","role":"assistant"}`,
+		`{"role":"assistant","content":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":"null"}}]}`: `{"role":"assistant","content":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":"null"}}]}`,
+		`{"role":"assistant","content":[]}`:                      `{"role":"assistant","content":[]}`,
+		`{"role":"user", "content":"null [] \u0026 <x>", "a":1}`: `{"role":"user", "content":"null [] \u0026 <x>", "a":1}`,
+	} {
+		h := newHouse(t, always(says("abc")))
+		if w := h.post("/v1/chat/completions", `{"messages":[`+sent+`]}`); w.Code != 200 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if h.template.last != "["+want+"]" {
+			t.Errorf("%s\n was rendered as %s", sent, h.template.last)
+		}
+	}
+}
+
 // What the run's settings take the place of is named, or refused where the document says so.
 func TestOverridden(t *testing.T) {
 	r := says("abc")

@@ -70,6 +70,8 @@ type reference struct {
 
 	mu    sync.Mutex
 	calls map[string]int
+	// last are the messages that were rendered last.
+	last string
 }
 
 func (t *reference) count(what string) {
@@ -129,6 +131,9 @@ var opening = append([]int32{imStart}, encode("assistant\n")...)
 
 func (t *reference) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
 	t.count("render")
+	t.mu.Lock()
+	t.last = string(messages)
+	t.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
