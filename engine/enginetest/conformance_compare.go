@@ -33,26 +33,25 @@ func (c *conformance) compare(t *testing.T, outcomes []*outcome) {
 			t.Fail()
 		}
 	}
-	c.report.add("random requests", len(outcomes))
+	c.report.add(countRequests, len(outcomes))
 	for _, o := range outcomes {
 		c.report.add(string(o.wish), 1)
 		if o.resumed > 0 {
-			c.report.add("resumes", o.resumed)
+			c.report.add(countResumes, o.resumed)
 		}
 		if err := o.check(c.Vocabulary); err != nil {
-			c.report.add("requests that failed", 1)
+			c.report.add(countFailed, 1)
 			fail("request %d, %s: %v", o.number, o.wish, err)
 			continue
 		}
 		if err := c.compareOne(o, answers[o.number]); err != nil {
-			c.report.add("differences", 1)
+			c.report.add(countDiffering, 1)
 			fail("request %d, %s: %v", o.number, o.wish, err)
 		}
 	}
 	for _, err := range broken {
 		fail("%v", err)
 	}
-	c.report.add("differences", 0)
 	t.Logf("progress: compared %d requests, %d differ or failed", len(outcomes), shown)
 }
 
@@ -76,7 +75,7 @@ func (c *conformance) answers(t *testing.T) (map[int][]heard, []error) {
 			}
 			number := numberOf(raw.prompt)
 			answers[number] = append(answers[number], heard{raw, s, e.At})
-			c.report.add("answers recorded", 1)
+			c.report.add(countAnswers, 1)
 		}
 	}
 	if len(answers) == 0 {
@@ -131,18 +130,18 @@ func (c *conformance) compareOne(o *outcome, answers []heard) error {
 }
 
 func (c *conformance) countToken(reported bool) {
-	c.report.add("tokens compared, id and log-prob", 1)
+	c.report.add(countTokens, 1)
 	if reported {
-		c.report.add("versions equal to the server's own spans", 1)
+		c.report.add(countReported, 1)
 	} else {
-		c.report.add("versions equal to the log of switches", 1)
+		c.report.add(countDerived, 1)
 	}
 }
 
 // countVersions counts responses that saw more than one version.
 func (c *conformance) countVersions(versions []loop.Version) error {
 	if len(versions) > 0 && slices.Min(versions) != slices.Max(versions) {
-		c.report.add("responses under more than one version", 1)
+		c.report.add(countMixed, 1)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ type wish string
 
 // A third of all requests do not end by themselves.
 const (
-	wishWhole     wish = "to their end"
-	wishAbort     wish = "aborted at a random token"
-	wishInterrupt wish = "interrupted at a random token and resumed"
+	wishWhole     wish = "of these, to their end"
+	wishAbort     wish = "of these, aborted at a random token"
+	wishInterrupt wish = "of these, interrupted at random tokens and resumed"
 )
 
 // digitTokens is how many of a prompt's first tokens spell the request's number, digitBase in what base;

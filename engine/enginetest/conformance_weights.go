@@ -43,7 +43,7 @@ func (c *conformance) weights(t *testing.T) {
 		if d := distance(before, measure(t, s)); d > sameWithin {
 			t.Errorf("%s: back at the first weights, log-probs are %g nats from what they were", s.engine.Name(), d)
 		}
-		c.report.add("updates after which log-probs were the new model's", 2)
+		c.report.add(countChanged, 2)
 		c.version -= 2
 	}
 	c.version += 2
@@ -181,7 +181,7 @@ func (c *conformance) badInput(t *testing.T) {
 			}
 			t.Logf("%s: %v", name, err)
 			c.alive(t)
-			c.report.add("bad input refused with an error, the engine unhurt", 1)
+			c.report.add(countRefused, 1)
 		})
 	}
 	t.Run("a-version-that-is-not-there", func(t *testing.T) {
@@ -194,7 +194,7 @@ func (c *conformance) badInput(t *testing.T) {
 			t.Errorf("switched to a version that was not loaded, error %v: want a refusal", err)
 		}
 		c.alive(t)
-		c.report.add("bad input refused with an error, the engine unhurt", 2)
+		c.report.add(countRefused, 2)
 	})
 }
 
