@@ -29,6 +29,9 @@ var conversations = []conversation{
 		func(c *upstream.Capabilities) {
 			c.ProcessedLogprobs, c.VersionSpans, c.Pause, c.UpdateDisk, c.UpdateLora, c.Flush = true, true, true, true, true, true
 		}, nil},
+	{"plain.txt", "nothing",
+		func(*upstream.Capabilities) {},
+		[]string{"own distribution", "cannot be paused", "which weights sampled", "an adapter", "cannot be dropped"}},
 }
 
 // TestRecord records a conversation of testdata with the server that the environment names.
@@ -48,7 +51,7 @@ func TestRecord(t *testing.T) {
 	short := request(12)
 	short.Sampling.Stop = []string{"0", "\"\n\u00e9"}
 	open(t, s, caps, short).until(t, all)
-	aborted := openLong(t, s, caps, request(200))
+	aborted := openLong(t, s, caps, request(60))
 	aborted.until(t, 5)
 	if err := New().Abort(limited(t), s, aborted.id, caps); err != nil {
 		t.Fatal(err)

@@ -145,8 +145,8 @@ func TestLogprobsAreTheModels(t *testing.T) {
 		if len(d.Tokens) == 0 || len(d.Tokens) != len(d.Logprobs) || !plausible(d.Logprobs) || d.Finish != upstream.FinishLength && d.Finish != upstream.FinishStop {
 			t.Fatalf("%+v", d)
 		}
-		if d.Text == "" != (of(caps).generate && !of(caps).text) {
-			t.Errorf("the text is %q", d.Text)
+		if texts := !of(caps).generate || of(caps).text; texts != (d.Text != "") && (len(d.Tokens) > 3 || !texts) { // a few may all be special
+			t.Errorf("the text of %d tokens is %q", len(d.Tokens), d.Text)
 		}
 		sequence := append(append([]int32(nil), r.Prompt...), d.Tokens...)
 		scores, err := New().Score(limited(t), s, sequence, caps)
