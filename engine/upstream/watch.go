@@ -21,7 +21,7 @@ func (c *call) watch(ctx context.Context, cancel context.CancelFunc) {
 		cancel()
 	}
 	if c.connected.Load() && !c.refused.Load() {
-		c.abort()
+		c.abort(polite)
 	}
 	if polite {
 		c.grace()
@@ -78,8 +78,12 @@ func (c *call) polite() bool {
 }
 
 // abort aborts the call by its id, as far as the server can.
-func (c *call) abort() {
-	ctx, cancel := context.WithTimeout(c.e.life, abortLimit)
+func (c *call) abort(polite bool) {
+	limit := abortLimit
+	if polite { // somebody waits for the call's end
+		limit = graceLimit
+	}
+	ctx, cancel := context.WithTimeout(c.e.life, limit)
 	defer cancel()
 	_ = c.e.opt.Dialect.Abort(ctx, c.e.opt.Server, c.request.ID, c.s.caps)
 }
