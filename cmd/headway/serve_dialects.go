@@ -24,7 +24,7 @@ func dialectOf(e config.Engine, logf func(format string, args ...any)) upstream.
 	case "llamacpp":
 		return llamacpp.New(llamacpp.Options{Command: e.Command, Convert: e.Convert, Logf: logf})
 	}
-	return nil
+	return sglang.New()
 }
 
 // unfit says why a server cannot hold what the run would ask of it.

@@ -187,7 +187,7 @@ func (p *plane) judge(engine int, caps upstream.Capabilities) error {
 		if m.Fatal {
 			fatal = append(fatal, text)
 		} else {
-			p.say("engine %s lacks %s", e.Name, text)
+			p.say("engine %s: %s", e.Name, text)
 		}
 	}
 	fatal = append(fatal, unfit(caps, p.vocabulary(), p.limits())...)

@@ -217,7 +217,7 @@ func (p *statusPage) server(s *protocol.Server) {
 		p.line("", "%s: %s", p.loud(plainText(s.State)), plainText(s.Cause))
 	}
 	for _, m := range s.Missing {
-		p.line("", "lacks %s%s", plainText(m.What), flagWords(m))
+		p.line("", "%s%s", plainText(m.What), flagWords(m))
 	}
 }
 

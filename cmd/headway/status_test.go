@@ -89,7 +89,7 @@ gateway    1 200 turns of 54 321 tokens · 4 requests open · 3 taken back · 2 
 `, `
 engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
            at http://a:8000 · vLLM 0.32 · weights by disk · versions derived · old cache: salt
-           lacks spans of versions: they are derived (start it with --enable-scale-out)
+           spans of versions: they are derived (start it with --enable-scale-out)
            e1 (sglang) lost at version 16, 0 of 8 slots busy
            at http://b:30000 · weights by disk · 2 broken responses gone on with · lost 1 times
            down: connection refused?[2J
