@@ -55,6 +55,10 @@ func (e *Environment) turnOf(req *protocol.TurnRequest) (*turn, []string, error)
 	if limit := e.opt.Limits.ResponseTokens; limit > 0 && req.MaxTokens > limit {
 		req.MaxTokens = limit
 	}
+	if limit := e.opt.Limits.PromptTokens; limit > 0 && len(req.Prompt) > limit { // in the word that agents look for
+		return nil, nil, protocol.Refuse(protocol.CodeContextExceeded, "the prompt has %d tokens: the engines take at most %d, earlier turns included. Shorten the history, or end the rollout", len(req.Prompt), limit).
+			With("limit", limit).With("prompt_tokens", len(req.Prompt)).With("field", "messages")
+	}
 	ask := protocol.SampleRequest{Prompt: req.Prompt, MaxTokens: req.MaxTokens}
 	if err := e.checkPrompt(&ask); err != nil {
 		return nil, nil, err
