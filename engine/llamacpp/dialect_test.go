@@ -216,3 +216,21 @@ func BenchmarkEvent(b *testing.B) {
 		}
 	}
 }
+
+// A connection that the server closes when it is used again costs nothing: the request goes out once more.
+func TestClosedConnections(t *testing.T) {
+	answers := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answers++; answers%2 == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = w.Write([]byte(`{"tokens":[1,2]}`))
+	}))
+	defer server.Close()
+	s := reach(t, server.URL)
+	for range 5 {
+		if tokens, err := New(Options{}).Encode(t.Context(), s, "a", nil); err != nil || len(tokens) != 2 {
+			t.Fatalf("%v, %v", tokens, err)
+		}
+	}
+}

@@ -92,5 +92,5 @@ func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstr
 			how.Temperature, how.TopP, how.TopK, how.MinP)
 	}
 	body, err := json.Marshal(completionOf(r))
-	return upstream.Call{Path: "/completion", Body: body}, err
+	return upstream.Call{Path: "/completion", Body: body, Header: repeatable()}, err
 }

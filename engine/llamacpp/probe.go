@@ -91,7 +91,7 @@ func (d *Dialect) probeSampling(ctx context.Context, s *upstream.Server, caps *u
 	body := completionOf(r)
 	body.Stream = false
 	var reply event
-	if err := s.Call(ctx, http.MethodPost, "/completion", body, &reply); err != nil {
+	if err := post(ctx, s, "/completion", body, &reply); err != nil {
 		return fmt.Errorf("sampling a token to see what comes with it: %w", err)
 	}
 	caps.TokenIDs = len(reply.Tokens) == 1

@@ -17,6 +17,9 @@ import (
 // healthEvery is how often a server that is starting is asked whether it has loaded its model.
 const healthEvery = 100 * time.Millisecond
 
+// errNoCommand is what a restart says where nothing says how.
+var errNoCommand = errors.New("llama-server takes new weights by being started again, and nothing says how: give engines.N.command")
+
 // process is the server that Restart has started, if any.
 type process struct {
 	mu      sync.Mutex // held by the Restart or Stop that is at work
@@ -51,7 +54,7 @@ func replaced(command []string, u upstream.Update) []string {
 // answers. A server that fails to load leaves none behind.
 func (d *Dialect) Restart(ctx context.Context, s *upstream.Server, u upstream.Update) error {
 	if len(d.options.Command) == 0 {
-		return errors.New("llama-server takes new weights by being started again, and nothing says how: give engines.N.command")
+		return errNoCommand
 	}
 	p := &d.process
 	p.mu.Lock()

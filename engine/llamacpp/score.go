@@ -3,7 +3,6 @@ package llamacpp
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -23,7 +22,7 @@ func (*Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, _
 		body := completionOf(upstream.Request{ID: "score", Prompt: tokens[:i+1], MaxTokens: 1})
 		body.Stream, body.Processed, body.Bias = false, false, [][2]float64{{float64(token), forced}}
 		var reply event
-		if err := s.Call(ctx, http.MethodPost, "/completion", body, &reply); err != nil {
+		if err := post(ctx, s, "/completion", body, &reply); err != nil {
 			return nil, err
 		}
 		shown := reply.shown()

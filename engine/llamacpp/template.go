@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -42,7 +41,7 @@ func apply(ctx context.Context, s *upstream.Server, messages, tools json.RawMess
 	var reply struct {
 		Prompt string `json:"prompt"`
 	}
-	err := s.Call(ctx, http.MethodPost, "/apply-template", body, &reply)
+	err := post(ctx, s, "/apply-template", body, &reply)
 	return reply.Prompt, err
 }
 
@@ -79,7 +78,7 @@ func tokenize(ctx context.Context, s *upstream.Server, text string, beginning, s
 	var reply struct {
 		Tokens []int32 `json:"tokens"`
 	}
-	err := s.Call(ctx, http.MethodPost, "/tokenize", body, &reply)
+	err := post(ctx, s, "/tokenize", body, &reply)
 	return reply.Tokens, err
 }
 
@@ -94,7 +93,7 @@ func detokenize(ctx context.Context, s *upstream.Server, tokens []int32) (string
 	var reply struct {
 		Content string `json:"content"`
 	}
-	err := s.Call(ctx, http.MethodPost, "/detokenize", body, &reply)
+	err := post(ctx, s, "/detokenize", body, &reply)
 	return reply.Content, err
 }
 
