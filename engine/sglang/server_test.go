@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -102,6 +103,9 @@ func (r *running) until(t *testing.T, tokens int) {
 
 const all = math.MaxInt
 
+// nonce makes the ids of one run of the tests differ from those that the server's log has of another.
+var nonce = time.Now().UnixNano()
+
 // request is one of a test's own, with a random prompt.
 func request(id string, tokens int, seed uint64) upstream.Request {
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -109,7 +113,7 @@ func request(id string, tokens int, seed uint64) upstream.Request {
 	for i := range prompt {
 		prompt[i] = 6 + random.Int32N(50)
 	}
-	return upstream.Request{ID: id + "|", Session: "session", Prompt: prompt, MaxTokens: tokens, Sampling: live.Sampling{Temperature: 1}}
+	return upstream.Request{ID: fmt.Sprintf("%x-%s|", nonce, id), Session: "session", Prompt: prompt, MaxTokens: tokens, Sampling: live.Sampling{Temperature: 1}}
 }
 
 // long begins a response that has at least that many tokens, as some end by themselves.
