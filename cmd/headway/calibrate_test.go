@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	measure "github.com/headway-rl/headway/calibrate"
+	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// knownEngine decodes at a known speed in a bubble's clock: a slot's by how many decode.
+type knownEngine struct {
+	slots   int
+	active  atomic.Int64
+	sampled atomic.Int64
+}
+
+func (e *knownEngine) Name() string                                     { return "known" }
+func (e *knownEngine) Slots() int                                       { return e.slots }
+func (e *knownEngine) Close() error                                     { return nil }
+func (e *knownEngine) Load(context.Context, loop.Version) error         { return nil }
+func (e *knownEngine) Switch(context.Context, loop.Version, bool) error { return nil }
+
+// speed is that of a slot in tokens per second.
+func (e *knownEngine) speed() float64 { return 80 / (1 + float64(e.active.Load())/10) }
+
+// Generate implements live.Engine: it reads 20 000 tokens of a prompt in a second.
+func (e *knownEngine) Generate(ctx context.Context, r live.GenerateRequest) (g live.Generation, err error) {
+	pass := func(d time.Duration) bool {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true
+		case <-r.Interrupt:
+			g.Interrupted = true
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		return false
+	}
+	if !pass(time.Duration(len(r.Prompt)) * time.Second / 20000) {
+		return g, err
+	}
+	e.active.Add(1)
+	defer e.active.Add(-1)
+	for len(g.Tokens) < r.MaxTokens && pass(time.Duration(float64(time.Second)/e.speed())) {
+		g.Tokens = append(g.Tokens, 1)
+		e.sampled.Add(1)
+		if len(g.Tokens) == 1 && r.FirstToken != nil {
+			r.FirstToken(0)
+		}
+		if r.OnTokens != nil {
+			r.OnTokens(live.Delta{Tokens: g.Tokens[len(g.Tokens)-1:]})
+		}
+	}
+	return g, err
+}
+
+// throughput is what the engine really does with all slots busy, in tokens per second.
+func (e *knownEngine) throughput(prompt, response int) float64 {
+	const forS = 300
+	ctx, cancel := context.WithTimeout(context.Background(), forS*time.Second)
+	defer cancel()
+	before := e.sampled.Load()
+	for i := range e.slots {
+		go func() {
+			for ctx.Err() == nil {
+				// Slots out of step, as they are in a run.
+				_, _ = e.Generate(ctx, live.GenerateRequest{Prompt: make([]int32, prompt+i), MaxTokens: response})
+			}
+		}()
+	}
+	<-ctx.Done()
+	synctest.Wait()
+	return float64(e.sampled.Load()-before) / forS
+}
+
+// What is measured of an engine is a document that headway simulate takes as it is, and the
+// simulation produces what the engine does, within 3 %.
+func TestCalibrationIsSimulated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "workload.yaml")
+	real := 0.0
+	synctest.Test(t, func(t *testing.T) {
+		e := &knownEngine{slots: 12}
+		r, err := measure.Measure(t.Context(), measure.Options{Engine: e, Slots: 12, PromptTokens: 50, ResponseTokens: 100, Vocabulary: 100,
+			Point: 30 * time.Second, Repeats: 6, PrefillTokens: []int{32, 512, 4096}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, r.Document("an engine\nwhose speed is known"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		real = e.throughput(50, 100)
+	})
+	var simulated struct {
+		Throughput struct {
+			RolloutsPerS float64 `json:"production_rollouts_per_s"`
+		} `json:"throughput"`
+		Length struct {
+			Tokens float64 `json:"sampled_mean_tokens"`
+		} `json:"length"`
+	}
+	code, stdout, stderr := headway(t, "simulate", path, "--json")
+	if code != exitDone {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	if err := json.Unmarshal([]byte(stdout), &simulated); err != nil {
+		t.Fatal(err)
+	}
+	if got := simulated.Throughput.RolloutsPerS * simulated.Length.Tokens; math.Abs(got/real-1) > 0.03 || !(real > 100) {
+		t.Errorf("simulated %.1f tokens/s, the engine does %.1f", got, real)
+	}
+	if code, _, stderr := headway(t, "predict", path); code != exitDone {
+		t.Errorf("predict: code %d: %s", code, stderr)
+	}
+}
+
+// A server of which only the address is known is recognised, measured and written down; prompts of
+// a file have their responses' lengths in it.
+func TestCalibrateServer(t *testing.T) {
+	server := enginetest.NewPolicyServer(enginetest.PolicyOptions{Policy: enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 40}, Context: 256, Weights: "m0", Step: time.Millisecond})
+	defer server.Close()
+	dir := t.TempDir()
+	prompts, out, plot := filepath.Join(dir, "p.jsonl"), filepath.Join(dir, "w.yaml"), filepath.Join(dir, "p.svg")
+	if err := os.WriteFile(prompts, []byte("{\"prompt\": [7, 8, 9]}\n\n{\"prompt\": [10, 11]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := headway(t, "calibrate", server.URL(), "--slots", "2", "--prompt-tokens", "20", "--response-tokens", "100", "--seconds", "5", "--repeats", "2",
+		"--prompts", prompts, "--samples", "3", "--max-tokens", "100", "--out", out, "--plot", plot, "--json")
+	if code != exitDone {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	var report calibrationReport
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Kind != "vllm" || len(report.Lengths) != 2 || len(report.Lengths[1]) != 3 || len(report.Decode) == 0 {
+		t.Errorf("%s, %v", stdout, err)
+	}
+	if !strings.Contains(stderr, "warming up") {
+		t.Errorf("no progress: %s", stderr)
+	}
+	if code, _, stderr := headway(t, "simulate", out); code != exitDone {
+		t.Errorf("simulate: code %d: %s", code, stderr)
+	}
+	if picture, err := os.ReadFile(plot); err != nil || !strings.Contains(string(picture), "<svg") {
+		t.Errorf("the picture: %.80s, %v", picture, err)
+	}
+}
+
+// An embedded engine of a document is measured as any other.
+func TestCalibrateEmbedded(t *testing.T) {
+	path := document(t, "engines: [{kind: embedded, name: here, slots: 2}]\nmodel: {width: 16, layers: 1, heads: 1}\n")
+	code, stdout, stderr := headway(t, "calibrate", path+"#here", "--response-tokens", "8", "--prompt-tokens", "8", "--seconds", "2", "--repeats", "1")
+	if code != exitDone || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "embedded") {
+		t.Errorf("code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// Everything that can be wrong before a measurement is said with what to do.
+func TestCalibrateRefuses(t *testing.T) {
+	dir := t.TempDir()
+	two := document(t, "engines: [{kind: embedded, name: a, slots: 1}, {kind: embedded, name: b, slots: 1}]\n")
+	for _, c := range []struct {
+		arguments []string
+		code      int
+		want      string
+	}{
+		{[]string{"http://127.0.0.1:1"}, exitFailure, "nothing answers at http://127.0.0.1:1"},
+		{[]string{two + "#c"}, exitUsage, "has no engine c: it has a, b"},
+		{[]string{two, "--slots=-1"}, exitUsage, "--slots: want at least 1"},
+		{[]string{two, "--repeats", "0"}, exitUsage, "--repeats: want 1 to 1000"},
+		{[]string{two, "--out", filepath.Join(dir, "none", "w.yaml")}, exitUsage, "there is no directory"},
+		{[]string{two, "--update", dir}, exitUsage, "takes no weights from a directory"},
+		{[]string{two, "--prompts", filepath.Join(dir, "none.jsonl")}, exitUsage, "--prompts:"},
+		{[]string{filepath.Join(dir, "none.yaml")}, exitUsage, "cannot be read"},
+	} {
+		code, _, stderr := headway(t, append([]string{"calibrate"}, c.arguments...)...)
+		if code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: code %d: %s, want %d with %q", c.arguments, code, stderr, c.code, c.want)
+		}
+	}
+}
