@@ -1,0 +1,59 @@
+"""Rollouts of a run, played by an agent of the `verifiers` library: only its base URL is Headway's.
+
+    python examples/verifiers_agent/worker.py http://localhost:7070 [--concurrency N]
+"""
+
+import argparse
+import asyncio
+import random
+
+import headway
+import verifiers.v1 as vf
+from verifiers.v1.clients import EvalClientConfig
+from verifiers.v1.configs.agent import AgentConfig, TimeoutConfig
+from verifiers.v1.harnesses.null import NullHarnessConfig
+from verifiers.v1.runtimes import SubprocessConfig
+
+
+class SumData(vf.TaskData):
+    answer: str
+
+
+class Sum(vf.Task[SumData]):
+    """Add two numbers; partial credit for a number at all."""
+
+    @vf.reward(weight=1.0)
+    async def right(self, trace: vf.Trace) -> float:
+        said = trace.last_reply.strip()
+        return 1.0 if said == self.data.answer else 0.1 if said.isdigit() else 0.0
+
+
+def problem(seed: int, prompt: int) -> SumData:
+    """A function of the run's seed and the prompt's number alone, so that all siblings play the same."""
+    draw = random.Random(f"{seed}-{prompt}")
+    a, b = draw.randrange(10), draw.randrange(10)
+    return SumData(prompt=f"{a}+{b}=", answer=str(a + b))
+
+
+@headway.environment("sums")
+def play(task: headway.Task, _: object) -> headway.Result:
+    point = task.openai()
+    agent = vf.Agent(
+        AgentConfig(
+            harness=NullHarnessConfig(), runtime=SubprocessConfig(), model="policy", max_turns=1,
+            client=EvalClientConfig(base_url=point.base_url, headers=point.headers, api_key_var="HEADWAY_TOKEN"),
+            timeout=TimeoutConfig(rollout=120),
+        )
+    )  # fmt: skip
+    trace = asyncio.run(agent.run(Sum(problem(task.seed, task.prompt), vf.TaskConfig())))
+    if not trace.ok:
+        raise RuntimeError(f"the agent failed: {trace.errors}")
+    return headway.Result(reward=trace.reward, exact=trace.reward == 1.0, response_text=trace.last_reply)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("--concurrency", type=int, default=4)
+    said = parser.parse_args()
+    print(headway.work(said.url, play, concurrency=said.concurrency), "rollouts played")
