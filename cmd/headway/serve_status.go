@@ -48,6 +48,10 @@ func (p *plane) Status() protocol.Status {
 	if p.workers != nil {
 		s.Workers = p.workers.Status()
 	}
+	if p.gateway != nil {
+		g := p.gateway.Status()
+		s.Gateway = &g
+	}
 	s.Disk = p.diskStatus(v.DiskFull)
 	return s
 }
