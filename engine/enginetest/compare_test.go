@@ -104,7 +104,7 @@ func TestReadRaw(t *testing.T) {
 		"sglang, cumulative": {`{"output_ids":[5],"meta_info":{"completion_tokens":1,"output_token_logprobs":[[-0.25,5,null]]}}`,
 			`{"output_ids":[5,6,7],"meta_info":{"completion_tokens":3,"output_token_logprobs":[[-0.25,5,null],[-0.5,6,null],[-1,7,null]]}}`},
 		"sglang, incremental": {`{"output_ids":[5],"meta_info":{"completion_tokens":1,"output_token_logprobs":[[-0.25,5,null]]}}`,
-			`{"output_ids":[6,7],"meta_info":{"completion_tokens":3,"output_token_logprobs":[[-0.5,6,null],[-1,7,null]]}}`},
+			`{"output_ids":[6,7],"meta_info":{"completion_tokens":3,"output_token_logprobs":[[-0.5,6,null],[-1,7,null]],"weight_versions":[{"version":"v3","start":2,"end":5}]}}`},
 		"llama-server": {`{"tokens":[5],"completion_probabilities":[{"id":5,"logprob":-0.25}]}`, `{"tokens":[6,7],"completion_probabilities":[{"id":6,"logprob":-0.5},{"id":7,"logprob":-1}]}`, `{"tokens":[],"stop":true}`},
 	}
 	for name, events := range forms {
@@ -118,7 +118,8 @@ func TestReadRaw(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !slices.Equal(raw.tokens, []int32{5, 6, 7}) || !slices.Equal(raw.logprobs, []float32{-0.25, -0.5, -1}) || raw.arrived[0] != time.Second || raw.arrived[2] != 2*time.Second {
+		if !slices.Equal(raw.tokens, []int32{5, 6, 7}) || !slices.Equal(raw.logprobs, []float32{-0.25, -0.5, -1}) || raw.arrived[0] != time.Second || raw.arrived[2] != 2*time.Second ||
+			len(raw.spans) > 0 && raw.spans[0] != (rawSpan{"v3", 0, 3}) {
 			t.Errorf("%s: read %+v", name, raw)
 		}
 	}

@@ -97,12 +97,17 @@ func (r *rawResponse) takeChoice(choice map[string]any) error {
 			r.logprobs = append(r.logprobs, float(entry.(map[string]any)["logprob"]))
 		}
 	}
-	for _, entry := range list(choice["weight_versions"]) {
+	r.takeSpans(choice["weight_versions"])
+	return nil
+}
+
+// takeSpans reads which weights made which tokens.
+func (r *rawResponse) takeSpans(value any) {
+	for _, entry := range list(value) {
 		s := entry.(map[string]any)
 		label, _ := s["version"].(string)
 		r.spans = append(r.spans, rawSpan{label, int(number(s["start"])), int(number(s["end"]))})
 	}
-	return nil
 }
 
 // takeMeta reads SGLang's form, whose events hold everything so far or what is new.
@@ -119,6 +124,13 @@ func (r *rawResponse) takeMeta(event, meta map[string]any) error {
 	}
 	for _, entry := range entries {
 		r.logprobs = append(r.logprobs, float(entry.([]any)[0]))
+	}
+	r.takeSpans(meta["weight_versions"])
+	// Spans that begin at the prompt's end or after it count from the prompt's first token.
+	if n := len(r.prompt); len(r.spans) > 0 && r.spans[0].start >= n {
+		for i := range r.spans {
+			r.spans[i].start, r.spans[i].end = r.spans[i].start-n, r.spans[i].end-n
+		}
 	}
 	return nil
 }
