@@ -29,6 +29,9 @@ var conversations = []conversation{
 		func(c *upstream.Capabilities) {
 			c.ProcessedLogprobs, c.VersionSpans, c.Pause, c.UpdateDisk, c.UpdateLora, c.Flush = true, true, true, true, true, true
 		}, nil},
+	{"developer.txt", "VLLM_SERVER_DEV_MODE=1 --disable-log-stats --no-enable-prefix-caching",
+		func(c *upstream.Capabilities) { c.Pause, c.UpdateDisk, c.Flush = true, true, true },
+		[]string{"own distribution", "which weights sampled", "an adapter", "how busy", "computes all turns"}},
 	{"plain.txt", "nothing",
 		func(*upstream.Capabilities) {},
 		[]string{"own distribution", "cannot be paused", "which weights sampled", "an adapter", "cannot be dropped"}},
