@@ -29,7 +29,9 @@
 // resume, so whatever arrives before the new version counts is of the old one: exact, if the
 // server keeps its word. What had been sampled before the pause and arrives after the resume would
 // count as new. Such a token must have been on its way for the whole update, and for Options.Quiet
-// in which none arrived on any stream. A server that goes on bringing tokens does not stand still:
+// after it, in which none arrived on any stream while the server answered other questions at once
+// and this process ran when it was to. That is not exact on a machine that is short of processors:
+// give Options.Quiet more there, or prefer servers that report versions. A server that goes on bringing tokens does not stand still:
 // the switch fails, and the responses it has touched are errors, those too that ended meanwhile.
 // FirstToken tells the version by the barrier, as it must before the server reports any.
 //

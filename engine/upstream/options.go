@@ -33,7 +33,7 @@ const (
 const (
 	SilentDefault = 2 * time.Minute
 	UpdateDefault = 12 * time.Minute
-	QuietDefault  = 100 * time.Millisecond
+	QuietDefault  = 250 * time.Millisecond
 )
 
 // Options of an engine that is a server of its own. Time is the time package's: tests that turn

@@ -20,7 +20,9 @@ const (
 	resumeTries = 5
 	resumePause = 5 * time.Second
 	// quietRounds is how many times Options.Quiet a paused server may go on bringing tokens.
-	quietRounds = 50
+	// quietParts is in how many parts it is waited for that they stop.
+	quietRounds = 20
+	quietParts  = 5
 )
 
 // Load implements [live.Engine]: it makes the version's directory and checks it, so that a switch
@@ -206,7 +208,7 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	e.pause.Store(p)
 	label, err := e.install(ctx, u, caps)
 	if err == nil {
-		err = e.quiet(ctx, p.since)
+		err = e.quiet(ctx, p.since, caps)
 	}
 	p.sham = errors.Is(err, haltSpoilt)
 	e.pause.Store(nil)
@@ -303,25 +305,40 @@ func (e *Engine) labelOf(ctx context.Context, u Update, caps *Capabilities) (str
 	return label, nil
 }
 
-// quiet waits until no token has arrived for Options.Quiet, since the pause at least: what had been
-// sampled before it counts as received then. Where an update takes longer that costs nothing.
-func (e *Engine) quiet(ctx context.Context, since int64) error {
+// quiet waits until no token has arrived for Options.Quiet since the pause: what had been sampled
+// before it counts as received then. Where the server names the versions itself, the time of the
+// update counts. Elsewhere it waits after the update, in parts, each behind an answer of the server:
+// one that takes longer than it should means that this process did not run, or the server did not,
+// and what is on its way may lie unread.
+func (e *Engine) quiet(ctx context.Context, since int64, caps *Capabilities) error {
 	limit := e.now() + quietRounds*int64(e.opt.Quiet)
+	start := since
+	if !caps.VersionSpans {
+		start = e.now()
+	}
+	part := e.opt.Quiet / quietParts
 	for {
-		now := e.now()
-		rest := max(e.arrivedAt.Load(), since) + int64(e.opt.Quiet) - now
-		if rest <= 0 {
+		began, arrived := e.now(), e.arrivedAt.Load()
+		if began-max(arrived, start) >= int64(e.opt.Quiet) {
 			return nil
 		}
-		if now > limit {
-			return fmt.Errorf("%w: for %v: %w", ErrLied, time.Duration(now-since), haltSpoilt)
+		if began > limit && began-arrived < int64(e.opt.Quiet) {
+			return fmt.Errorf("%w: for %v: %w", ErrLied, time.Duration(began-since), haltSpoilt)
 		}
-		timer := time.NewTimer(time.Duration(rest))
+		if _, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps); err != nil {
+			return fmt.Errorf("asking what it serves: %w", err)
+		}
+		answered := e.now()
+		timer := time.NewTimer(part)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
+		}
+		late := e.now()-answered > 2*int64(part) || answered-began > int64(part)
+		if late && !caps.VersionSpans && e.now() < limit {
+			start = e.now()
 		}
 	}
 }
