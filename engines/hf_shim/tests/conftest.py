@@ -134,7 +134,9 @@ class Shim:
         await server.stop()
 
     def close(self) -> None:
-        """Stops it, and waits until it has."""
+        """Stops it, and waits until it has; it may be called again."""
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
 

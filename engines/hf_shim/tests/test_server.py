@@ -1,0 +1,383 @@
+"""The server through its HTTP: streams, aborts, pauses, updates, refusals."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Checkpoints, Shim, reference
+from safetensors.torch import load_file
+
+from hf_shim import groups
+from hf_shim.request import Request
+
+Start = Callable[..., Shim]
+PROMPT = [3, 43, 41, 27, 40, 53]
+LONG = {"max_new_tokens": 100, "ignore_eos": True}
+
+
+def body(rid: str, **sampling: Any) -> dict[str, Any]:
+    return {"rid": rid, "input_ids": PROMPT, "sampling_params": {**LONG, **sampling}, "return_logprob": True}
+
+
+class Held:
+    """A streamed response, read by a thread of its own."""
+
+    def __init__(self, shim: Shim, request: dict[str, Any]) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._read, args=(shim.stream(request),), daemon=True)
+        self._thread.start()
+
+    def _read(self, events: Iterator[dict[str, Any]]) -> None:
+        try:
+            self.events.extend(events)
+        except BaseException as problem:
+            self._failed = problem
+
+    def end(self) -> dict[str, Any]:
+        """The last event."""
+        self._thread.join(300)
+        assert not self._thread.is_alive()
+        if self._failed is not None:
+            raise self._failed
+        return self.events[-1]
+
+
+def hold(shim: Shim, *requests: dict[str, Any], tokens: int = 5) -> list[Held]:
+    """Begins responses together, and returns when the server stands still (in place) at that many tokens of each."""
+    engine, still = shim.service.engine, threading.Event()
+    step = engine.step
+
+    def stepping() -> list[Request]:
+        changed = step()
+        if all(len(r.output) >= tokens for r in engine.running):
+            engine.pause("in_place")
+            engine.step = step  # type: ignore[method-assign]
+            still.set()
+        return changed
+
+    shim.ask("/pause_generation", {"mode": "in_place"})
+    engine.step = stepping  # type: ignore[method-assign]
+    held = [Held(shim, request) for request in requests]
+    while len(engine.waiting) < len(requests):
+        shim.ask("/v1/loads")
+    shim.ask("/continue_generation", {})
+    assert still.wait(300)
+    return held
+
+
+def test_streams_and_wholes_agree(shim: Start) -> None:
+    """One seed: the same tokens whole, cumulative and incremental."""
+    whole = shim("--seed", "5").ask("/generate", body("r|"))
+    cumulative = list(shim("--seed", "5").stream(body("r|")))
+    incremental = list(shim("--seed", "5", "--incremental-streaming-output").stream(body("r|")))
+    assert len(whole["output_ids"]) == 100
+    assert len(cumulative) == len(incremental) == 100
+    for n, event in enumerate(cumulative, 1):
+        assert event["output_ids"] == whole["output_ids"][:n]
+        assert event["meta_info"]["output_token_logprobs"] == whole["meta_info"]["output_token_logprobs"][:n]
+    assert [t for e in incremental for t in e["output_ids"]] == whole["output_ids"]
+    assert "".join(e["text"] for e in incremental) == whole["text"] == cumulative[-1]["text"]
+    for end in (whole, cumulative[-1], incremental[-1]):
+        assert end["meta_info"]["finish_reason"] == {"type": "length", "length": 100}
+        assert end["meta_info"]["weight_versions"] == [{"version": "default", "start": 0, "end": 100}]
+    assert all(e["meta_info"]["finish_reason"] is None for e in cumulative[:-1])
+
+
+def test_ends(shim: Start) -> None:
+    """Responses end by the end of sequence, stop tokens and stop strings."""
+    server = shim()
+    first = server.ask("/generate", body("a|", temperature=0))
+    ids = first["output_ids"]
+    stop = next(t for i, t in enumerate(ids) if t not in ids[:i] and i > 2) if len(set(ids)) > 3 else ids[0]
+    at = ids.index(stop)
+    ended = server.ask("/generate", body("b|", temperature=0, stop_token_ids=[stop]))
+    assert ended["output_ids"] == ids[: at + 1]
+    assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": stop}
+    text = first["text"]
+    if len(text) > 4:
+        mark = text[2:4]
+        ended = server.ask("/generate", body("c|", temperature=0, stop=[mark]))
+        assert ended["text"] == text[: text.index(mark)]
+        assert ended["meta_info"]["finish_reason"] == {"type": "stop", "matched": mark}
+
+
+def test_prompt_logprobs(shim: Start, checkpoint: Checkpoints) -> None:
+    """logprob_start_len 0 scores the prompt, with and without a new token."""
+    server = shim()
+    scores = reference(checkpoint("llama", 0), PROMPT)
+    wanted = [scores[i, t].item() for i, t in enumerate(PROMPT[1:])]
+    for new in (0, 1):
+        asked = {**body(f"{new}|", max_new_tokens=new), "logprob_start_len": 0}
+        meta = server.ask("/generate", asked)["meta_info"]
+        assert [entry[1] for entry in meta["input_token_logprobs"]] == PROMPT
+        assert meta["input_token_logprobs"][0][0] is None
+        assert [entry[0] for entry in meta["input_token_logprobs"][1:]] == pytest.approx(wanted, abs=2e-5)
+        assert meta["completion_tokens"] == new
+    part = server.ask("/generate", {**body("p|", max_new_tokens=1), "logprob_start_len": 3})["meta_info"]
+    assert part["input_token_logprobs"][0][0] is None
+    assert [entry[0] for entry in part["input_token_logprobs"][1:]] == pytest.approx(wanted[3:], abs=2e-5)
+
+
+def test_abort_by_prefix(shim: Start) -> None:
+    """An abort takes every rid that begins with it, and returns what there is."""
+    server = shim()
+    rids = ("a1|", "a10|", "b|")
+    held = dict(zip(rids, hold(server, *map(body, rids)), strict=True))
+    server.ask("/abort_request", {"rid": "a1"})
+    server.ask("/abort_request", {})  # of nobody: an empty rid is the beginning of all
+    server.ask("/continue_generation", {})
+    for rid, response in held.items():
+        end = response.end()["meta_info"]
+        assert end["finish_reason"]["type"] == ("abort" if rid.startswith("a1") else "length")
+        assert len(end["output_token_logprobs"]) == end["completion_tokens"] >= 5
+        assert end["weight_versions"] == [{"version": "default", "start": 0, "end": end["completion_tokens"]}]
+
+
+def test_pause_stands_still(shim: Start) -> None:
+    """From the answer to a pause on no token is sampled, in any mode; an aborting one ends what there was."""
+    server = shim()
+    for mode in ("in_place", "retract", "abort"):
+        (held,) = hold(server, body(f"{mode}|"))
+        server.ask("/pause_generation", {"mode": mode})
+        sampled = server.service.engine.sampled_tokens
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            waiting = pool.submit(server.ask, "/generate", body("later|", max_new_tokens=2))
+            for _ in range(20):
+                server.ask("/server_info")
+            assert server.service.engine.sampled_tokens == sampled and not waiting.done()
+            server.ask("/continue_generation", {})
+            assert waiting.result(60)["meta_info"]["completion_tokens"] == 2
+        end = held.end()["meta_info"]
+        assert end["finish_reason"]["type"] == ("abort" if mode == "abort" else "length")
+        assert end["num_retractions"] == (1 if mode == "retract" else 0)
+
+
+def test_update_in_the_middle(shim: Start, checkpoint: Checkpoints) -> None:
+    """Spans are those of the log of steps; retracted, all that follows is the new model's."""
+    server, new = shim(), checkpoint("llama", 1)
+    held = hold(server, *(body(f"{i}|") for i in range(4)))
+    server.ask("/pause_generation", {"mode": "retract"})
+    update = {"model_path": str(new), "weight_version": "v1", "flush_cache": True}
+    assert server.ask("/update_weights_from_disk", update)["num_paused_requests"] == 4
+    assert server.ask("/model_info")["weight_version"] == server.ask("/get_weight_version")["weight_version"] == "v1"
+    server.ask("/continue_generation", {})
+    for i, response in enumerate(held):
+        end = response.end()
+        versions = server.ask(f"/steps?rid={i}%7C")["versions"]
+        cut = versions.index("v1")
+        assert versions == ["default"] * cut + ["v1"] * (100 - cut)
+        assert end["meta_info"]["weight_versions"] == [
+            {"version": "default", "start": 0, "end": cut}, {"version": "v1", "start": cut, "end": 100},
+        ]  # fmt: skip
+        scores = reference(new, PROMPT + end["output_ids"])[len(PROMPT) - 1 :]
+        sampled = [entry[0] for entry in end["meta_info"]["output_token_logprobs"]]
+        own = [scores[at, token].item() for at, token in enumerate(end["output_ids"])]
+        assert sampled[cut:] == pytest.approx(own[cut:], abs=2e-5)
+        assert max(abs(a - b) for a, b in zip(sampled[:cut], own[:cut], strict=True)) > 1e-3
+
+
+def test_flush(shim: Start, checkpoint: Checkpoints) -> None:
+    """No flush while requests run or stand in place, by its own path or with an update."""
+    server = shim()
+    (held,) = hold(server, body("r|"))
+    status, said = server.call("/flush_cache", {})
+    assert status == 400 and "1 running" in said
+    update = {"model_path": str(checkpoint("llama", 1)), "weight_version": "v1"}
+    status, answer = server.call("/update_weights_from_disk", update)
+    assert status == 400 and not answer["success"] and "flush_cache false" in answer["message"]
+    assert server.ask("/update_weights_from_disk", {**update, "flush_cache": False})["success"]
+    server.ask("/continue_generation", {})
+    assert [s["version"] for s in held.end()["meta_info"]["weight_versions"]] == ["default", "v1"]
+    assert "flushed" in server.ask("/flush_cache")
+
+
+def test_refused_update(shim: Start, tmp_path: Path) -> None:
+    """A bad directory changes nothing, and says what it lacks."""
+    server = shim()
+    before = server.ask("/generate", body("a|", temperature=0))
+    status, answer = server.call("/update_weights_from_disk", {"model_path": str(tmp_path), "weight_version": "v1"})
+    assert status == 400 and not answer["success"] and "config.json" in answer["message"]
+    assert server.ask("/model_info")["weight_version"] == "default"
+    after = server.ask("/generate", body("b|", temperature=0))
+    assert after["output_ids"] == before["output_ids"]
+    assert after["meta_info"]["output_token_logprobs"] == before["meta_info"]["output_token_logprobs"]
+
+
+def test_update_waits_for_what_runs(shim: Start, checkpoint: Checkpoints) -> None:
+    """A server that is not paused ends what is under way under the old weights first."""
+    server = shim()
+    (held,) = hold(server, body("r|"))
+    update = {"model_path": str(checkpoint("llama", 1)), "weight_version": "v1"}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        server.ask("/continue_generation", {})
+        assert pool.submit(server.ask, "/update_weights_from_disk", update).result(300)["success"]
+    end = held.end()["meta_info"]
+    assert [s["version"] for s in end["weight_versions"]] == ["default"] and end["completion_tokens"] == 100
+
+
+def test_update_weight_version(shim: Start) -> None:
+    """Naming the weights aborts everything, unless it is told not to."""
+    server = shim()
+    for abort in (False, True):
+        (held,) = hold(server, body("r|"))
+        more = {} if abort else {"abort_all_requests": False}
+        server.ask("/update_weight_version", {"new_version": f"named-{abort}", **more})
+        server.ask("/continue_generation", {})
+        assert held.end()["meta_info"]["finish_reason"]["type"] == ("abort" if abort else "length")
+        assert server.ask("/model_info")["weight_version"] == f"named-{abort}"
+
+
+def test_update_by_a_group(shim: Start, checkpoint: Checkpoints) -> None:
+    """Tensors broadcast over gloo are served, and a tensor that does not fit is refused before anybody waits."""
+    server, new = shim(), checkpoint("llama", 1)
+    tensors = load_file(new / "model.safetensors")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    meeting = {"master_address": "127.0.0.1", "master_port": port, "rank_offset": 1, "world_size": 2, "backend": "gloo"}
+    update = {
+        "names": list(tensors), "dtypes": [str(t.dtype).removeprefix("torch.") for t in tensors.values()],
+        "shapes": [list(t.shape) for t in tensors.values()], "weight_version": "v1",
+    }  # fmt: skip
+    # The trainer is a process of its own, as groups are the process's.
+    trainer = TRAINER.format(source=Path(groups.__file__).parents[1], port=port, tensors=new / "model.safetensors")
+    with Process(trainer) as process:
+        assert server.ask("/init_weights_update_group", meeting)["success"]
+        wrong = {**update, "names": ["none", *update["names"][1:]]}
+        status, answer = server.call("/update_weights_from_distributed", wrong)
+        assert status == 400 and "no tensor none" in answer["message"]
+        process.say("go")
+        assert server.ask("/update_weights_from_distributed", update)["success"]
+        assert server.ask("/destroy_weights_update_group", {"group_name": "weight_update_group"})["success"]
+        process.say("end")
+    end = server.ask("/generate", body("r|"))
+    assert end["meta_info"]["weight_versions"] == [{"version": "v1", "start": 0, "end": 100}]
+    scores = reference(new, PROMPT + end["output_ids"])[len(PROMPT) - 1 :]
+    own = [scores[at, token].item() for at, token in enumerate(end["output_ids"])]
+    assert [entry[0] for entry in end["meta_info"]["output_token_logprobs"]] == pytest.approx(own, abs=2e-5)
+
+
+TRAINER = """
+import sys
+sys.path.insert(0, "{source}")
+import torch.distributed as dist
+from safetensors.torch import load_file
+from hf_shim.groups import join
+group = join("127.0.0.1", {port}, 0, 2, "weight_update_group", "gloo")
+sys.stdin.readline()
+for tensor in load_file("{tensors}").values():
+    dist.broadcast(tensor, src=0, group=group)
+sys.stdin.readline()
+"""
+
+
+class Process:
+    """A Python program that is told when to go on."""
+
+    def __init__(self, program: str) -> None:
+        self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
+
+    def say(self, word: str) -> None:
+        """Lets it go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        assert self._process.wait(120) == 0
+
+
+def test_a_client_that_leaves(shim: Start) -> None:
+    """Its request is aborted, and its row is free."""
+    server = shim("--max-running", "1")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", "/generate", json.dumps({**body("gone|", max_new_tokens=120), "stream": True}))
+    connection.getresponse().readline()
+    server.ask("/pause_generation", {"mode": "in_place"})
+    connection.close()
+    server.ask("/continue_generation", {})
+    assert server.ask("/generate", body("next|", max_new_tokens=2))["meta_info"]["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"input_ids": [3, 64]}, "outside the vocabulary of 64"),
+        ({"input_ids": []}, "at least one token"),
+        ({"input_ids": [[3], [4]]}, "list of token ids"),
+        ({"input_ids": [5] * 100}, "more than the context of 128"),
+        ({"sampling_params": {"max_tokens": 5}}, "has no parameter max_tokens; it has max_new_tokens"),
+        ({"sampling_params": {"temperature": -1}}, "temperature is -1: want 0"),
+        ({"sampling_params": {"top_k": 0}}, "top_k is 0"),
+        ({"sampling_params": {"n": 2}}, "n is 2"),
+        ({"inputs": [1]}, "/generate has no parameter inputs"),
+        ({"extra_key": 3}, "extra_key: want a text"),
+        ({"text": "a"}, "either input_ids or text"),
+    ],
+)
+def test_refusals(refusing: Shim, change: dict[str, Any], said: str) -> None:
+    """What cannot be meant is refused by name, whole or inside a stream's reply."""
+    status, answer = refusing.call("/generate", {**body("r|"), **change})
+    assert status == 400 and said in answer["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def refusing(checkpoint: Checkpoints) -> Iterator[Shim]:
+    server = Shim("--model", str(checkpoint("llama", 0)))
+    yield server
+    server.close()
+
+
+def test_what_it_says_of_itself(refusing: Shim) -> None:
+    assert refusing.ask("/model_info") == refusing.ask("/get_model_info")
+    info = refusing.ask("/server_info")
+    assert info["vocab_size"] == 64 and info["context_length"] == 128
+    assert refusing.ask("/v1/loads")["loads"][0]["num_running_reqs"] == 0
+    assert refusing.ask("/get_load")[0]["num_reqs"] == 0
+    assert "sglang:num_running_reqs{" in refusing.ask("/metrics")
+    assert "/generate" in refusing.ask("/openapi.json")["paths"]
+    assert refusing.call("/health")[0] == refusing.call("/health_generate")[0] == 200
+    assert refusing.call("/nothing")[0] == 404
+    assert refusing.call("/generate")[0] == 405
+    status, answer = refusing.call("/pause_generation", {"mode": "now"})
+    assert status == 400 and "abort, retract, in_place" in answer["error"]["message"]
+
+
+def test_tokens_and_chats(refusing: Shim) -> None:
+    text = "one, two"
+    ids = refusing.ask("/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"]
+    assert refusing.ask("/detokenize", {"tokens": ids})["text"] == text
+    chat = [{"role": "user", "content": text}]
+    whole = refusing.ask("/tokenize", {"messages": chat, "tools": [{"type": "function"}]})["tokens"]
+    without = refusing.ask("/v1/tokenize", {"messages": chat, "add_generation_prompt": False})["tokens"]
+    said = refusing.ask("/detokenize", {"tokens": whole, "skip_special_tokens": False})["text"]
+    assert said.startswith("<|im_start|>tools\n1<|im_end|>") and said.endswith("<|im_start|>assistant\n")
+    assert len(without) < len(whole)
+    assert refusing.call("/tokenize", {"messages": "no"})[0] == 400
+    assert refusing.call("/tokenize", {})[0] == 400
+
+
+def test_stops(shim: Start) -> None:
+    """A stopping server ends what is under way with what there is of it."""
+    server = shim()
+    (held,) = hold(server, body("r|", max_new_tokens=120))
+    server.close()
+    assert held.end()["meta_info"]["finish_reason"]["type"] == "abort"
+    assert not torch.distributed.is_initialized()
