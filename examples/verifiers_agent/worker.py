@@ -4,7 +4,6 @@
 """
 
 import argparse
-import asyncio
 import random
 
 import headway
@@ -36,7 +35,7 @@ def problem(seed: int, prompt: int) -> SumData:
 
 
 @headway.environment("sums")
-def play(task: headway.Task, _: object) -> headway.Result:
+async def play(task: headway.Task) -> headway.Result:
     point = task.openai()
     agent = vf.Agent(
         AgentConfig(
@@ -45,7 +44,7 @@ def play(task: headway.Task, _: object) -> headway.Result:
             timeout=TimeoutConfig(rollout=120),
         )
     )  # fmt: skip
-    trace = asyncio.run(agent.run(Sum(problem(task.seed, task.prompt), vf.TaskConfig())))
+    trace = await agent.run(Sum(problem(task.seed, task.prompt), vf.TaskConfig()))
     if not trace.ok:
         raise RuntimeError(f"the agent failed: {trace.errors}")
     return headway.Result(reward=trace.reward, exact=trace.reward == 1.0, response_text=trace.last_reply)
