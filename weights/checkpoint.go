@@ -19,6 +19,8 @@ import (
 const (
 	// checkpointConfigName is the file that makes a directory a model's.
 	checkpointConfigName = "config.json"
+	// generationConfigName is the file that says how a model is sampled from, where there is one.
+	generationConfigName = "generation_config.json"
 	// checkpointIndexName says which tensor is in which file, where there are several.
 	checkpointIndexName = ModelName + ".index.json"
 	// BesideName is the directory, in a store's, of what stands beside the weights of all its versions.
@@ -38,6 +40,9 @@ type Checkpoint struct {
 	// Vocabulary is the number of token ids that the model has rows for, Context the longest sequence
 	// in tokens; 0 where its config.json says none.
 	Vocabulary, Context int
+	// Ends are the token ids that end a sequence, as generation_config.json says, else config.json;
+	// nil where neither does.
+	Ends []int32
 	// Weights are its safetensors files, Beside those of its other files that an engine reads; sorted.
 	Weights, Beside []string
 }
@@ -85,7 +90,16 @@ func ReadShape(dir string) (Checkpoint, error) {
 	if err := json.Unmarshal(text, &shape); err != nil {
 		return c, fmt.Errorf("%s is not the JSON of a model: %w", path, err)
 	}
-	c.Vocabulary, c.Context = shape.vocabulary(), shape.context()
+	c.Vocabulary, c.Context, c.Ends = shape.vocabulary(), shape.context(), shape.ends()
+	var generation modelShape
+	if text, err := os.ReadFile(filepath.Join(dir, generationConfigName)); err == nil {
+		if err := json.Unmarshal(text, &generation); err != nil {
+			return c, fmt.Errorf("%s in %s is not JSON: %w", generationConfigName, dir, err)
+		}
+	}
+	if ends := generation.ends(); ends != nil {
+		c.Ends = ends
+	}
 	if c.Vocabulary < 1 {
 		return c, fmt.Errorf("%s has no vocab_size above 0: it does not say how many token ids the model has", path)
 	}
@@ -96,6 +110,7 @@ func ReadShape(dir string) (Checkpoint, error) {
 // reads in a section of its own; architectures differ in what they call the longest sequence.
 type modelShape struct {
 	VocabSize             int         `json:"vocab_size"`
+	EOS                   tokenIDs    `json:"eos_token_id"`
 	MaxPositionEmbeddings int         `json:"max_position_embeddings"`
 	NPositions            int         `json:"n_positions"`
 	NCtx                  int         `json:"n_ctx"`
@@ -129,6 +144,26 @@ func (m *modelShape) context() int {
 		}
 	}
 	return 0
+}
+
+func (m *modelShape) ends() []int32 {
+	for _, s := range m.sections() {
+		if s != nil && len(s.EOS) > 0 {
+			return s.EOS
+		}
+	}
+	return nil
+}
+
+// tokenIDs is one id or a list of them; null is none.
+type tokenIDs []int32
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *tokenIDs) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] != '[' && string(text) != "null" {
+		text = slices.Concat([]byte("["), text, []byte("]"))
+	}
+	return json.Unmarshal(text, (*[]int32)(t))
 }
 
 // isBeside reports whether a file of a model's directory goes with every version's weights.

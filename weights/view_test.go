@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +94,34 @@ func TestReadCheckpoint(t *testing.T) {
 	}
 	if _, err := ReadCheckpoint(filepath.Join(c.Dir, "config.json")); err == nil || !strings.Contains(err.Error(), "is a file") {
 		t.Errorf("of a file: %v", err)
+	}
+}
+
+// What ends a sequence is one id or several, and generation_config.json has the last word.
+func TestCheckpointEnds(t *testing.T) {
+	for _, test := range []struct {
+		config, generation string
+		want               []int32
+	}{
+		{`{"vocab_size": 9}`, "", nil},
+		{`{"vocab_size": 9, "eos_token_id": 4}`, "", []int32{4}},
+		{`{"vocab_size": 9, "eos_token_id": 4}`, `{"eos_token_id": [5, 6]}`, []int32{5, 6}},
+		{`{"vocab_size": 9, "eos_token_id": 4}`, `{"eos_token_id": null}`, []int32{4}},
+		{`{"text_config": {"vocab_size": 6, "eos_token_id": [7]}}`, "{}", []int32{7}},
+	} {
+		files := map[string]string{"config.json": test.config, ModelName: string(smallModel(t, 1))}
+		if test.generation != "" {
+			files["generation_config.json"] = test.generation
+		}
+		c, err := ReadCheckpoint(writeModel(t, files))
+		if err != nil || !slices.Equal(c.Ends, test.want) {
+			t.Errorf("%s and %q: %v, %v, want %v", test.config, test.generation, c.Ends, err, test.want)
+		}
+	}
+	for _, text := range []string{`{"vocab_size": 9, "eos_token_id": "x"}`, `{"vocab_size": 9, "eos_token_id": 1.5}`} {
+		if c, err := ReadCheckpoint(writeModel(t, map[string]string{"config.json": text, ModelName: string(smallModel(t, 1))})); err == nil {
+			t.Errorf("%s was read as %v", text, c.Ends)
+		}
 	}
 }
 
