@@ -140,7 +140,7 @@ func (e *common) meta(c *cursor) bool {
 			return false
 		}
 		switch string(name) {
-		case "finish_reason":
+		case "finish_reason", "weight_versions": // the last event has them, and is left to encoding/json
 			return c.literal("null")
 		case "completion_tokens":
 			e.sampled, ok = c.integer()
