@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,11 +32,20 @@ func open(e *engine, streams int) (arms []*arm, stop func(), err error) {
 		return func() (string, http.Header, func() error, error) { return url, http.Header{}, none, nil }
 	}
 	arms = append(arms, &arm{name: "direct", prompt: ids, begin: through(e.url())})
-	ours, stopOurs, err := headway(e, streams)
+	dir, err := os.MkdirTemp("", "headway-gateway-")
 	if err != nil {
 		return nil, stop, err
 	}
-	stops = append(stops, stopOurs)
+	stops = append(stops, func() { _ = os.RemoveAll(dir) })
+	model := filepath.Join(dir, "model")
+	if err := writeModel(model); err != nil {
+		return nil, stop, err
+	}
+	ours, stopOurs, err := headway(dir, e.url(), model, streams)
+	if err != nil {
+		return nil, stop, err
+	}
+	stops = slices.Insert(stops, 0, stopOurs)
 	arms = append(arms, ours)
 	interpreter, err := python.Prepare("gateway", "the routers of vLLM and SGLang", "vllm_router, sglang_router")
 	if err != nil {
@@ -114,7 +124,7 @@ func kill(cmd *exec.Cmd) {
 const document = `
 model: {path: %q}
 engines: [{kind: vllm, url: %q, name: replayed, slots: %d, weights: none}]
-environment: {kind: remote, name: bench, prompt_tokens_max: 1000, response_tokens_max: 100000}
+environment: {kind: remote, name: bench, prompt_tokens_max: %d, response_tokens_max: %d}
 trainer: {kind: remote}
 rollout: {group_size: 8}
 train: {batch: %d}
@@ -123,22 +133,29 @@ store: {samples_every: 0, dir: %q}
 server: {listen: "127.0.0.1:0", claim_s: 600}
 `
 
-// headway starts headway serve in front of the engine.
-func headway(e *engine, streams int) (*arm, func(), error) {
-	dir, err := os.MkdirTemp("", "headway-gateway-")
-	if err != nil {
-		return nil, nil, err
+// promptMax is the longest prompt of the run; the rest of the model's context is the response's.
+const promptMax = 32
+
+// responseMax is what the model's context leaves.
+func responseMax(model string) int {
+	var shape struct {
+		Context int `json:"max_position_embeddings"`
 	}
+	text, err := os.ReadFile(filepath.Join(model, "config.json"))
+	if err != nil || json.Unmarshal(text, &shape) != nil {
+		return 1 // serve says what is wrong with it
+	}
+	return max(shape.Context-promptMax, 1)
+}
+
+// headway starts headway serve in front of an engine that speaks vLLM's words.
+func headway(dir, engine, model string, streams int) (*arm, func(), error) {
 	program := filepath.Join(dir, "headway")
 	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("building headway (run this from the repository's root): %w\n%s", err, out)
 	}
-	model := filepath.Join(dir, "model")
-	if err := writeModel(model); err != nil {
-		return nil, nil, err
-	}
 	file := filepath.Join(dir, "serve.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, e.url(), streams, streams, dir), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, engine, streams, promptMax, responseMax(model), streams, dir), 0o644); err != nil {
 		return nil, nil, err
 	}
 	cmd := exec.Command(program, "serve", file, "--name", "bench")
@@ -150,7 +167,6 @@ func headway(e *engine, streams int) (*arm, func(), error) {
 	stop := func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
 	}
 	url, err := reachable(filepath.Join(dir, "bench", "serve.json"))
 	if err != nil {

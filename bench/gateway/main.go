@@ -4,7 +4,8 @@
 // beforehand, one write each, with the time of sending in their text, and clients that read it. Between
 // them stands nothing (direct), headway serve with its gateway, or a router of others. Of
 // each it prints the processor time per event, how many events a core could carry by that,
-// and how much later than without it an event arrives.
+// and how much later than without it an event arrives. With -vllm it compares the tokens
+// per second of a real engine with and without the gateway instead.
 package main
 
 import (
@@ -28,8 +29,14 @@ func main() {
 	events := flag.Int("events", 400, "events of one stream")
 	rate := flag.Float64("rate", 40, "events a second of one stream, where they are paced")
 	rounds := flag.Int("rounds", 5, "measured rounds of every arm, in turn")
+	url := flag.String("vllm", "", "compare the tokens per second of a real vLLM at this address, with and without the gateway, instead")
+	model := flag.String("model", "", "directory of the model that it serves")
 	flag.Parse()
-	if err := compare(*streams, *events, *rate, *rounds); err != nil {
+	run := func() error { return compare(*streams, *events, *rate, *rounds) }
+	if *url != "" {
+		run = func() error { return pairs(*url, *model, *streams, *events, *rounds) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
