@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,13 +314,63 @@ func TestSlowLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := &transfer.Source{Limit: transfer.NewBucket(400 << 10)}
-	source.Add(c)
-	url := serve(t, source)
 	for name, limit := range map[string]float64{"at the source": 0, "at the receiver, too": 300 << 10} {
-		store := &transfer.Store{Dir: t.TempDir(), Idle: time.Second, Limit: transfer.NewBucket(limit)}
-		if _, err := store.Fetch(context.Background(), 7, []string{url}); err != nil {
-			t.Errorf("a limit %s: %v", name, err)
-		}
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			to := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				source := &transfer.Source{Limit: transfer.NewBucket(400 << 10)}
+				source.Add(c)
+				store := &transfer.Store{Dir: to, Idle: time.Second, Limit: transfer.NewBucket(limit), Client: pipeTo(t, source.Handler("/t"))}
+				began := time.Now()
+				if _, err := store.Fetch(t.Context(), 7, []string{"http://pipe/t"}); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took <= store.Idle {
+					t.Errorf("it took %v: the link was not slow", took)
+				}
+			})
+		})
 	}
 }
+
+// pipeTo serves through pipes in memory, which have a bubble's clock, and returns their client.
+func pipeTo(t *testing.T, handler http.Handler) *http.Client {
+	t.Helper()
+	l := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Handler: handler}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l)
+	}()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		l.accepted <- theirs
+		return ours, nil
+	}}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = server.Close()
+		<-ended
+	})
+	return &http.Client{Transport: transport}
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
