@@ -29,7 +29,7 @@ func (p *plane) buildGateway() error {
 		if err != nil {
 			return err
 		}
-		opt.Templates = templates
+		opt.Templates = serverTemplate{templates}
 	}
 	var err error
 	p.gateway, err = gateway.New(opt)

@@ -3,11 +3,40 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"strings"
 
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/protocol"
 )
+
+// serverTemplate renders chats and reads texts by servers. What a server refuses is the client's to
+// correct: asked again it would refuse again.
+type serverTemplate struct{ *upstream.Templates }
+
+// Render implements gateway.Templates.
+func (t serverTemplate) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
+	tokens, err := t.Templates.Render(ctx, messages, tools, generation)
+	return tokens, refusedByServer(err, "messages")
+}
+
+// Encode implements gateway.Templates.
+func (t serverTemplate) Encode(ctx context.Context, text string) ([]int32, error) {
+	tokens, err := t.Templates.Encode(ctx, text)
+	return tokens, refusedByServer(err, "prompt")
+}
+
+// refusedByServer makes a refusal of a server's word about what was sent. Every other error is the
+// server's own.
+func refusedByServer(err error, field string) error {
+	switch status := upstream.StatusOf(err); {
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity, errors.Is(err, upstream.ErrRefused):
+		return protocol.Refuse(protocol.CodeInvalid, "the server that renders refuses the %s: %v", field, err).With("field", field)
+	}
+	return err
+}
 
 // letterTemplate renders chats for the model of an embedded task: the letters of what is said, the
 // separator where the assistant is to speak, the end where it has. What a task's own prompt would be
@@ -28,7 +57,7 @@ func (l letterTemplate) Render(_ context.Context, messages, tools []byte, genera
 	}
 	tokens := []int32{env.Begin}
 	for _, m := range chat {
-		said, err := l.letters(contentText(m.Content))
+		said, err := l.letters(contentText(m.Content), "messages")
 		if err != nil {
 			return nil, err
 		}
@@ -65,13 +94,13 @@ func contentText(content json.RawMessage) string {
 
 // Encode implements gateway.Templates.
 func (l letterTemplate) Encode(_ context.Context, text string) ([]int32, error) {
-	return l.letters(text)
+	return l.letters(text, "prompt")
 }
 
-func (l letterTemplate) letters(text string) ([]int32, error) {
+func (l letterTemplate) letters(text, field string) ([]int32, error) {
 	tokens, err := l.vocabulary.Encode(text)
 	if err != nil {
-		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded model has no token for it: %v", err).With("field", "messages")
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded model has no token for it: %v", err).With("field", field)
 	}
 	return tokens, nil
 }

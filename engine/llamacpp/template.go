@@ -3,7 +3,8 @@ package llamacpp
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -50,9 +51,12 @@ func apply(ctx context.Context, s *upstream.Server, messages, tools json.RawMess
 func (*Dialect) Render(ctx context.Context, s *upstream.Server, messages, tools []byte, generation bool, caps *upstream.Capabilities) ([]int32, error) {
 	own, ok := caps.Private.(*learnt)
 	if ok && !own.ends && endsWithAssistant(messages) {
-		return nil, errors.New("this chat's last message is the assistant's, which llama-server renders without its end: start it with --no-prefill-assistant")
+		return nil, fmt.Errorf("%w: this chat's last message is the assistant's, which llama-server renders without its end: start it with --no-prefill-assistant", upstream.ErrRefused)
 	}
 	text, err := apply(ctx, s, messages, tools, generation)
+	if upstream.StatusOf(err) == http.StatusInternalServerError { // how it says that the template cannot read the chat
+		return nil, fmt.Errorf("%w: %w", upstream.ErrRefused, err)
+	}
 	if err != nil {
 		return nil, err
 	}
