@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -167,7 +168,7 @@ func (e *Engine) deliver(logits []float32, version loop.Version) {
 			g.first <- version
 		}
 		switch {
-		case g.tokens[n] == e.opt.End:
+		case g.tokens[n] == e.opt.End, g.req.Sampling != nil && slices.Contains(g.req.Sampling.StopTokens, g.tokens[n]):
 		case n+1 == g.req.MaxTokens:
 			g.truncated = true
 		case g.req.Check != nil && g.req.Check(g.tokens[:n+1:n+1]):

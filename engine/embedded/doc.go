@@ -6,6 +6,9 @@
 // records the version that sampled it, and its log-prob is the one it was
 // sampled with. Keys and values made by earlier weights are kept.
 //
+// A response ends at the end of sequence or at one of the request's stop ids. Tokens are drawn by the
+// policy as it is: any other sampling, and texts that end a response, are refused.
+//
 // What a rollout samples is a function of the run's seed, the rollout's name,
 // its position and the weights, never of which rollouts share its steps.
 package embedded

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,7 +171,7 @@ func (e *Engine) newGeneration(req live.GenerateRequest) *generation {
 // sampled returns what there is of the response.
 func (g *generation) sampled() live.Generation {
 	n := g.made.Load()
-	return live.Generation{Tokens: g.tokens[:n:n], Logprobs: g.logprobs[:n:n], Versions: g.versions[:n:n]}
+	return live.Generation{Tokens: g.tokens[:n:n], Logprobs: g.logprobs[:n:n], Versions: g.versions[:n:n], TextPartial: n > 0}
 }
 
 // end completes the generation; only the decoding goroutine may.
@@ -242,8 +243,12 @@ func (e *Engine) check(req live.GenerateRequest) error {
 			}
 		}
 	}
+	s := req.Sampling
+	if s != nil && (!s.Policy() || len(s.Stop) > 0) {
+		return fmt.Errorf("engine %s: rollout %v asks for a sampling of its own, %+v: an embedded engine draws by the policy as it is, and ends a response at token ids alone", e.opt.Name, req.Rollout, *s)
+	}
 	for i, token := range p.Tokens {
-		if token == e.opt.End || p.Versions[i] < 0 {
+		if token == e.opt.End || s != nil && slices.Contains(s.StopTokens, token) || p.Versions[i] < 0 {
 			return fmt.Errorf("engine %s: rollout %v cannot go on from token %d of version %d at %d: it ended there, or nobody knows what sampled it", e.opt.Name, req.Rollout, token, p.Versions[i], i)
 		}
 	}

@@ -34,6 +34,10 @@ type Options struct {
 	// ClientSampling is what becomes of what a call of Turn asks for instead: SamplingOverride,
 	// which empty stands for, SamplingRefuse or SamplingAllow.
 	ClientSampling string
+	// PolicyOnly says that the engines draw by the policy as it is and end responses at token ids
+	// alone: a call of Turn that asks for stop texts is refused, and under SamplingAllow any that
+	// asks for other draws.
+	PolicyOnly bool
 	// TurnWait is how long a call of Turn waits for its first token; 0 for as long as it takes.
 	TurnWait time.Duration
 	// Newest is the newest version that an engine may serve. Nil means that rollouts

@@ -41,16 +41,19 @@ func (e *Environment) checkSampling(c *protocol.Sampling) error {
 		switch {
 		case p.value == nil:
 		case !(*p.value >= 0 && *p.value <= p.max) || p.excluded && *p.value == 0:
-			return protocol.Refuse(protocol.CodeInvalid, "%s is %g: want a number %s", p.name, *p.value, rangeText(p.max, p.excluded))
+			return protocol.Refuse(protocol.CodeInvalid, "%s is %g: want a number %s", p.name, *p.value, rangeText(p.max, p.excluded)).With("field", p.name)
 		}
 	}
 	if c.TopK != nil && *c.TopK < -1 {
-		return protocol.Refuse(protocol.CodeInvalid, "top_k is %d: want a number of tokens, or 0 or -1 for all", *c.TopK)
+		return protocol.Refuse(protocol.CodeInvalid, "top_k is %d: want a number of tokens, or 0 or -1 for all", *c.TopK).With("field", "top_k")
 	}
 	for i, text := range c.Stop {
 		if text == "" {
-			return protocol.Refuse(protocol.CodeInvalid, "stop[%d] is empty: want a text that ends the response, or leave it out", i).With("index", i)
+			return protocol.Refuse(protocol.CodeInvalid, "stop[%d] is empty: want a text that ends the response, or leave it out", i).With("index", i).With("field", "stop")
 		}
+	}
+	if e.opt.PolicyOnly && len(c.Stop) > 0 {
+		return protocol.Refuse(protocol.CodeInvalid, "stop: the engines of this run end a response at token ids alone: name them in stop_token_ids, or leave stop out").With("field", "stop")
 	}
 	return e.checkTokens("stop_token_ids", c.StopTokens)
 }
@@ -87,11 +90,13 @@ func (e *Environment) samplingOf(c *protocol.Sampling) (*live.Sampling, []string
 	}
 	wish("min_p", c.MinP, &out.MinP)
 	switch {
+	case e.opt.ClientSampling == SamplingAllow && e.opt.PolicyOnly && len(differ) > 0:
+		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the engines of this run draw by the policy as it is, whatever gateway.client_sampling allows: leave them out", differ).With("parameters", differ).With("field", differ[0])
 	case e.opt.ClientSampling == SamplingAllow:
 		differ = nil
 	case e.opt.ClientSampling == SamplingRefuse && len(differ) > 0:
 		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the run samples with temperature %g, top_p %g, top_k %d and min_p %g, and takes no other: leave them out, or set gateway.client_sampling to override or allow",
-			differ, run.Temperature, run.TopP, run.TopK, run.MinP).With("parameters", differ)
+			differ, run.Temperature, run.TopP, run.TopK, run.MinP).With("parameters", differ).With("field", differ[0])
 	default:
 		out = run
 	}

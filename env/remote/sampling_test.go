@@ -47,6 +47,39 @@ func TestClientSampling(t *testing.T) {
 	}
 }
 
+// TestPolicyOnly: what engines cannot do that only draw by the policy is refused by the name of its
+// field, and what they can is left as it is.
+func TestPolicyOnly(t *testing.T) {
+	half, one := 0.5, 1.0
+	for _, how := range []string{SamplingOverride, SamplingAllow} {
+		inBubble(t, func(t *testing.T) {
+			e := open(t, func(o *Options) { o.PolicyOnly, o.ClientSampling = true, how })
+			p := play(t, e, id(1, 0, 1))
+			rollout := claim(t, e, "w").ID
+			turn := func(s protocol.Sampling) (protocol.TurnReply, error) {
+				return e.Turn(t.Context(), rollout, protocol.TurnRequest{Prompt: []int32{20}, Sampling: s}, nil)
+			}
+			_, err := turn(protocol.Sampling{Stop: []string{"a"}})
+			refused(t, err, protocol.CodeInvalid, "stop_token_ids")
+			if refusal := protocol.RefusalOf(err); refusal.Detail["field"] != "stop" {
+				t.Errorf("the refusal names %v", refusal.Detail)
+			}
+			reply, err := turn(protocol.Sampling{Temperature: &half, TopP: &one})
+			if how == SamplingAllow {
+				refused(t, err, protocol.CodeInvalid, "temperature")
+			} else if err != nil || !slices.Equal(reply.Overridden, []string{"temperature"}) {
+				t.Errorf("overridden %v, %v", reply.Overridden, err)
+			}
+			if _, err := turn(protocol.Sampling{Temperature: &one, StopTokens: []int32{3}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.slot.asked[len(p.slot.asked)-1].Sampling; got == nil || !got.Policy() || !slices.Equal(got.StopTokens, []int32{3}) {
+				t.Errorf("sampled with %+v", got)
+			}
+		})
+	}
+}
+
 func equalSampling(a, b live.Sampling) bool {
 	return a.Temperature == b.Temperature && a.TopP == b.TopP && a.TopK == b.TopK && a.MinP == b.MinP &&
 		slices.Equal(a.Stop, b.Stop) && slices.Equal(a.StopTokens, b.StopTokens)
