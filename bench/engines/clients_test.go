@@ -76,8 +76,8 @@ func (c *clients) rollout(ctx context.Context, draw *rand.Rand, worker string, c
 	c.count(&c.finished)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for engine, at := range faultKills {
-		if c.finished == at || c.finished == at+40 {
+	for engine, at := range c.run.form.kills {
+		if c.finished == at || c.finished == at+c.run.form.away {
 			c.run.kill(engine, c.finished == at)
 		}
 	}
