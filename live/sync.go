@@ -4,8 +4,9 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// SyncDone is a weight sync that is complete: every serving engine serves Version. All
-// times are durations in nanoseconds as the loop saw them.
+// SyncDone is a weight sync that is complete: every serving engine serves Version, which may be
+// none where all of them were lost on the way (Engines is empty then). All times are durations
+// in nanoseconds as the loop saw them.
 type SyncDone struct {
 	// Version that was brought to the engines.
 	Version loop.Version
