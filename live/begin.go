@@ -69,7 +69,7 @@ func (r *Runtime) serveFirst(ctx context.Context) error {
 		}
 		down++
 		r.logf("%v: the run begins without it", err)
-		r.EngineLost(r.opt.Engines[i].Name())
+		r.loseEngine(r.opt.Engines[i].Name(), err)
 	}
 	if down == len(errs) {
 		return errors.Join(errs...)

@@ -164,8 +164,17 @@ func (g *Group) fetch(store Store) error {
 
 func (r *Runtime) load(a loop.Action) completion {
 	ev := loop.Event{Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
-	err := r.opt.Engines[a.Engine].Load(r.ctx, a.Version)
-	if err != nil {
+	return r.synced(ev, r.opt.Engines[a.Engine].Load(r.ctx, a.Version))
+}
+
+// synced says how a load or a switch ended. An engine that is down is lost at once: trying it
+// again without a pause would only fail again.
+func (r *Runtime) synced(ev loop.Event, err error) completion {
+	switch {
+	case err == nil:
+	case r.opt.RejoinAfter > 0 && errors.Is(err, ErrEngineDown):
+		ev = loop.Event{Kind: loop.EngineLost, Engine: ev.Engine, Reason: loop.ReasonEngine}
+	default:
 		ev.Kind, ev.Reason = loop.SyncFailed, loop.ReasonSync
 	}
 	return completion{event: ev, err: err}
@@ -173,9 +182,5 @@ func (r *Runtime) load(a loop.Action) completion {
 
 func (r *Runtime) switchWeights(a loop.Action) completion {
 	ev := loop.Event{Kind: loop.WeightsSwitched, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
-	err := r.opt.Engines[a.Engine].Switch(r.ctx, a.Version, r.cfg.Sync == loop.SyncPause)
-	if err != nil {
-		ev.Kind, ev.Reason = loop.SyncFailed, loop.ReasonSync
-	}
-	return completion{event: ev, err: err}
+	return r.synced(ev, r.opt.Engines[a.Engine].Switch(r.ctx, a.Version, r.cfg.Sync == loop.SyncPause))
 }

@@ -16,8 +16,8 @@ type outside struct {
 	ready bool
 	// restored are versions that no batch made, in their order, each once.
 	restored []loop.Version
-	// lost names engines that are gone.
-	lost []string
+	// lost names engines that are gone, each with why.
+	lost map[string]error
 	// signal has room for one: that there is something to take.
 	signal chan struct{}
 }
@@ -52,11 +52,17 @@ func (r *Runtime) TrainerRestored(version loop.Version) {
 // EngineLost says that an engine is gone, and with it what it played: the loop tries
 // that again elsewhere, and the engine after a while (Options.RejoinAfter). A name that
 // no engine has is without effect. It may be called like TrainerReady.
-func (r *Runtime) EngineLost(name string) {
+func (r *Runtime) EngineLost(name string) { r.loseEngine(name, errGone) }
+
+// loseEngine is EngineLost with a reason for the log.
+func (r *Runtime) loseEngine(name string, why error) {
 	o := &r.outside
 	o.mu.Lock()
-	if !slices.Contains(o.lost, name) {
-		o.lost = append(o.lost, name)
+	if o.lost == nil {
+		o.lost = make(map[string]error)
+	}
+	if o.lost[name] == nil {
+		o.lost[name] = why
 	}
 	o.mu.Unlock()
 	o.wake()
@@ -81,8 +87,8 @@ func (o *outside) takeRestored(at loop.Version) bool {
 	return found
 }
 
-// takeLost returns the engines that are gone, each once.
-func (o *outside) takeLost() []string {
+// takeLost returns the engines that are gone, with why.
+func (o *outside) takeLost() map[string]error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lost := o.lost
@@ -104,12 +110,11 @@ func (r *Runtime) hear() {
 	for !r.finished && r.outside.takeRestored(r.l.Version()) {
 		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerRestored, Version: r.l.Version() + 1}})
 	}
-	for _, name := range r.outside.takeLost() {
-		i := slices.IndexFunc(r.opt.Engines, func(e Engine) bool { return e.Name() == name })
-		if i < 0 || r.finished || r.l.Lost(i) {
-			continue
+	lost := r.outside.takeLost()
+	for i, e := range r.opt.Engines { // in their order, which is the log's
+		if why := lost[e.Name()]; why != nil && !r.finished && !r.l.Lost(i) {
+			r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonEngine}, err: why})
 		}
-		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonEngine}, err: errGone})
 	}
 	// Asking twice is asking once: the log need not hear of it again.
 	if r.outside.takeReady() && !r.finished && r.cfg.TrainerAsks && !r.l.Asked() {

@@ -122,8 +122,10 @@ type Prefix struct {
 	Tokens   []int32
 	Logprobs []float32
 	Versions []loop.Version
-	// Text of the tokens; empty where the engine that sampled them says none.
-	Text string
+	// Text of the tokens. TextPartial: it lacks that of some, because an engine says none or had held
+	// it back when the response was interrupted.
+	Text        string
+	TextPartial bool
 	// Derived: at least one version was derived from a switch and not reported by the engine.
 	Derived bool
 }
@@ -144,8 +146,9 @@ type Generation struct {
 	// Pruned: the response is not complete, because Check stopped it.
 	Pruned bool
 	// Text of the response, the request's prefix included, without special tokens; empty where the
-	// engine says none.
-	Text string
+	// engine says none. TextPartial: it lacks that of some tokens, for sure or perhaps.
+	Text        string
+	TextPartial bool
 	// Derived: at least one version was derived from when the engine switched, and not reported by it.
 	Derived bool
 	// Resumes are the places in Tokens at which the rollout went on after an interruption since the
@@ -155,7 +158,7 @@ type Generation struct {
 
 // Prefix returns what there is of an interrupted response, to go on from.
 func (g Generation) Prefix() Prefix {
-	return Prefix{g.Tokens, g.Logprobs, g.Versions, g.Text, g.Derived}
+	return Prefix{g.Tokens, g.Logprobs, g.Versions, g.Text, g.TextPartial, g.Derived}
 }
 
 // ErrEngineDown is wrapped by the error of an engine that cannot be reached or does not answer

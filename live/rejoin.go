@@ -59,11 +59,15 @@ func (r *Runtime) quarantine(engine int) {
 		q.due = r.clock() + q.pause.Nanoseconds()
 		again = fmt.Sprintf("it is tried again in %v", q.pause)
 	}
-	theirs := "are tried again"
-	if r.cfg.ResumeLost {
-		theirs = "go on"
+	theirs := ""
+	switch {
+	case q.tries > 1: // it had none
+	case r.cfg.ResumeLost:
+		theirs = "its rollouts go on elsewhere with the tokens they have; "
+	default:
+		theirs = "its rollouts are tried again elsewhere; "
 	}
-	r.logf("live: engine %s is lost, for the %s time since it served last; its rollouts %s elsewhere; %s; last error: %v",
+	r.logf("live: engine %s is lost, for the %s time since it served last; %s%s; last error: %v",
 		r.opt.Engines[engine].Name(), ordinal(q.tries), theirs, again, q.err)
 	if r.cfg.ResumeLost {
 		return // the loop has them interrupted, and what they have goes on elsewhere

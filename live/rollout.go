@@ -47,7 +47,7 @@ type rollout struct {
 	post   func(completion)
 	since  int64 // when it was started
 	// lost reports the engine that it runs on as gone; nil where what ran on it fails.
-	lost func(engine string)
+	lost func(engine string, why error)
 
 	mu sync.Mutex
 	// slot and engine of the present span, or of the last one.
@@ -233,7 +233,7 @@ func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Gene
 	g, err := engine.Generate(ctx, r)
 	p.generateNS += p.clock() - began
 	if p.lost != nil && errors.Is(err, ErrEngineDown) {
-		p.lost(engine.Name())
+		p.lost(engine.Name(), err)
 		g, err = cutOff(ctx, r, g)
 	}
 	if err == nil {
@@ -266,7 +266,7 @@ func cutOff(ctx context.Context, r GenerateRequest, g Generation) (Generation, e
 	}
 	if len(g.Tokens) < len(r.Prefix.Tokens) {
 		p := r.Prefix
-		g = Generation{Tokens: p.Tokens, Logprobs: p.Logprobs, Versions: p.Versions, Text: p.Text, Derived: p.Derived}
+		g = Generation{Tokens: p.Tokens, Logprobs: p.Logprobs, Versions: p.Versions, Text: p.Text, TextPartial: p.TextPartial, Derived: p.Derived}
 	}
 	g.Interrupted, g.Truncated, g.Pruned = true, false, false
 	return g, nil
@@ -302,7 +302,7 @@ func (r *Runtime) startRollout(a loop.Action) {
 	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level}, r.clock, func(c completion) { r.inbox <- c })
 	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
 	if r.cfg.ResumeLost {
-		p.lost = r.EngineLost
+		p.lost = r.loseEngine
 	}
 	g := r.groups[a.Group]
 	if g == nil {
