@@ -19,7 +19,7 @@ func TestStopTokens(t *testing.T) {
 	for i, token := range whole.Tokens {
 		at := slices.Index(whole.Tokens, token)
 		req.Sampling = &live.Sampling{Temperature: 1, StopTokens: []int32{endToken, token}}
-		want := live.Generation{Tokens: whole.Tokens[:at+1], Logprobs: whole.Logprobs[:at+1], Versions: whole.Versions[:at+1]}
+		want := live.Generation{Tokens: whole.Tokens[:at+1], Logprobs: whole.Logprobs[:at+1], Versions: whole.Versions[:at+1], TextPartial: true}
 		if got := generate(t, e, req); !reflect.DeepEqual(got, want) {
 			t.Errorf("with token %d of %v to stop at it is %+v, want %+v", i, whole.Tokens, got, want)
 		}

@@ -43,7 +43,7 @@ func TestCompareFinds(t *testing.T) {
 	calls := func(spans bool) []Exchange {
 		var first, second []span
 		if spans {
-			first, second = []span{{"v0", 0, 3}}, []span{{"v1", 0, 2}}
+			first, second = []span{{"v0-n", 0, 3}}, []span{{"v1-n", 0, 2}}
 		}
 		return []Exchange{
 			answered(t, prompt, []int32{30, 31, 32}, 10*time.Millisecond, first),

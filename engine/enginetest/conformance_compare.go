@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,7 +155,7 @@ func (c *conformance) versionOf(a heard, place int) (v loop.Version, reported bo
 				continue
 			}
 			for v := loop.Version(0); v <= c.version; v++ {
-				if upstream.Label(v) == s.label {
+				if strings.HasPrefix(s.label, upstream.Label(v)+"-") {
 					return v, true, nil
 				}
 			}

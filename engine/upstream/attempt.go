@@ -62,6 +62,10 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 	if err != nil {
 		return err
 	}
+	if err := e.fit(r, s.caps); err != nil || r.full() {
+		e.leave(s)
+		return err
+	}
 	c := &call{e: e, r: r, s: s, request: e.request(r, s)}
 	s.id = c.request.ID
 	r.begin()
@@ -92,7 +96,7 @@ func (e *Engine) request(r *response, s *stream) Request {
 		q.Prompt = append(append(make([]int32, 0, len(q.Prompt)+len(r.tokens)), q.Prompt...), r.tokens...)
 	}
 	if e.opt.Cache == CacheSalt && s.caps.Salt {
-		q.Salt = s.label + "-" + e.nonce
+		q.Salt = s.label
 	}
 	return q
 }
@@ -110,7 +114,7 @@ func (c *call) run(ctx context.Context) error {
 	c.body, err = c.e.opt.Server.Open(traced, http.MethodPost, wire)
 	if err != nil {
 		c.refused.Store(StatusOf(err) != 0)
-		return opening(err)
+		return c.opening(ctx, err)
 	}
 	if c.fresh.Load() {
 		if err := c.e.recognise(ctx); err != nil {
@@ -120,15 +124,38 @@ func (c *call) run(ctx context.Context) error {
 	return c.read()
 }
 
-// opening judges the error of a request that brought no stream.
-func opening(err error) error {
-	switch status := StatusOf(err); {
+// opening judges the error of a request that brought no stream. Another server than the one that was
+// switched may have answered: what that one refuses says nothing of the response.
+func (c *call) opening(ctx context.Context, err error) error {
+	status := StatusOf(err)
+	switch {
 	case status == 0:
 		return &broken{cause: err, transport: true}
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
 		return &broken{cause: err}
 	}
-	return fmt.Errorf("%w: %w", ErrRefused, err)
+	other := ofServer(status)
+	if c.fresh.Load() || other {
+		if err := c.e.recognise(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !other || c.e.names():
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case c.e.holding():
+		return &broken{cause: err}
+	}
+	return c.e.lose(fmt.Errorf("it is another server, or was set up anew: %w", err))
+}
+
+// ofServer reports whether a status is about the server, its key or its model, whatever was asked.
+func ofServer(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	}
+	return false
 }
 
 // read records the events of the stream until its end, or until it is to end.
@@ -184,6 +211,7 @@ func (c *call) wanted() bool {
 				return false
 			}
 		case <-c.s.halting:
+			return false // what arrives is of weights that nobody has verified yet
 		}
 	}
 	why := c.s.halted.Load()

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,8 +27,11 @@ type Engine struct {
 	switching chan struct{}
 	loaded    loaded            // belongs to who is in switching
 	shapes    map[string]string // of the first version's tensors, the same
-	score     fingerprint       // of the weights that are served, the same
+	score     fingerprint       // of the weights that were verified last, the same
+	stood     []float32         // what the server computed before the update under way, nil for unknown, the same
+	tried     trial             // the update that was asked for last, the same
 	owed      atomic.Bool       // a pause that no resume has ended yet
+	owing     *Capabilities     // of the server that is paused, the same as loaded
 	resuming  atomic.Bool       // a goroutine tries to
 	calls     atomic.Int64      // numbers calls at the server
 	arrivedAt atomic.Int64      // when a token arrived last, on the engine's clock
@@ -229,7 +233,8 @@ func (e *Engine) cache(caps *Capabilities) string {
 	return CacheKeep
 }
 
-// Close implements [live.Engine]. It may be called more than once.
+// Close implements [live.Engine]: it returns when what is under way has ended, a switch too. It may
+// be called more than once.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	first := !e.closed
@@ -244,10 +249,32 @@ func (e *Engine) Close() error {
 	if !first {
 		return nil
 	}
-	var err error
+	err := e.settle()
 	if restarter, ok := e.opt.Dialect.(Restarter); ok && e.opt.Road == RoadRestart {
-		err = restarter.Stop()
+		err = errors.Join(err, restarter.Stop())
 	}
 	e.opt.Server.Close()
 	return err
+}
+
+// settle waits for the Load or Switch that is under way, which ends with the engine's life, and tries
+// once more to end a pause that is owed: who ends the process next leaves no server paused.
+func (e *Engine) settle() error {
+	limit := time.NewTimer(closeLimit)
+	defer limit.Stop()
+	select {
+	case e.switching <- struct{}{}:
+		defer e.turnOver()
+	case <-limit.C:
+		return e.fail("it is closed, and a load or switch has not ended for %v", closeLimit)
+	}
+	if !e.owed.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastResumeLimit)
+	defer cancel()
+	if err := e.tryResume(ctx, e.owing); err != nil { // a server that is gone is not paused either
+		e.opt.Logf("engine %s: %s may be left paused: %v", e.opt.Name, e.opt.Server.URL(), err)
+	}
+	return nil
 }

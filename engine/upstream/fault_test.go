@@ -339,3 +339,52 @@ func TestUnmarkedStreams(t *testing.T) {
 		checkTokens(t, g, fakePromptOf)
 	})
 }
+
+// A server that is asked while its weights are unknown is asked for no more than its context holds.
+func TestTheContextIsKnownLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		e := newFakeEngine(t, f, nil)
+		f.set(func() {
+			f.failing["/update"] = 1
+			f.fault = func(_ int, q fakeCall) fault {
+				if len(q.Prompt)+q.Max > placesMax {
+					return fault{status: 400}
+				}
+				return fault{}
+			}
+		})
+		if err := e.Load(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Switch(t.Context(), 1, false); err == nil {
+			t.Fatal("the switch has succeeded")
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			g, err := e.Generate(t.Context(), request(1, 5000))
+			if err != nil || !g.Truncated || len(g.Tokens) != placesMax-fakePromptOf {
+				t.Errorf("%d tokens, truncated %v, %v", len(g.Tokens), g.Truncated, err)
+			}
+		}()
+		synctest.Wait()
+		serveVersion(t, e, 1)
+		<-done
+	})
+}
+
+// Logf may ask for the status.
+func TestALossIsLoggedOutsideTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var e *Engine
+		state := ""
+		e = newFakeEngine(t, f, func(o *Options) {
+			o.Logf = func(string, ...any) { state = e.Status().State }
+		})
+		if err := e.lose(errors.New("it is gone")); !errors.Is(err, live.ErrEngineDown) || state != "down" {
+			t.Errorf("%v, logged while %q", err, state)
+		}
+	})
+}

@@ -145,7 +145,7 @@ func (e *Engine) tryEnter() (*stream, closedFor, error) {
 		return nil, closedFor{changed: e.changed, unknown: true, why: e.why}, nil
 	}
 	s := newStream()
-	s.caps, s.label = e.caps, Label(e.served)
+	s.caps, s.label = e.caps, e.label(e.served)
 	s.version.Store(int64(e.served))
 	s.lastAt.Store(e.now())
 	e.streams[s] = struct{}{}
@@ -187,7 +187,7 @@ func (e *Engine) serve(version loop.Version, label string, caps *Capabilities) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.served, e.caps, e.down, e.why = version, caps, nil, nil
-	e.labels[Label(version)] = version
+	e.labels[e.label(version)] = version
 	if e.labelled = label != ""; e.labelled {
 		e.labels[label] = version
 	}
@@ -218,19 +218,23 @@ func (e *Engine) forget(why error) {
 // lose says that the server is gone, and ends all streams. What it can is asked anew when it is back.
 func (e *Engine) lose(why error) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.closed {
+		e.mu.Unlock()
 		return e.fail("%w", ErrClosed)
 	}
-	if e.down == nil {
-		e.counts.losses.Add(1)
-		e.opt.Logf("engine %s: it is down: %v", e.opt.Name, why)
-	}
+	first := e.down == nil
 	e.served, e.down, e.caps = loop.NoVersion, why, nil
 	for s := range e.streams {
 		s.stop(haltDown)
 	}
 	e.notify()
+	if first {
+		e.counts.losses.Add(1)
+	}
+	e.mu.Unlock()
+	if first { // not under the lock: it may ask for the status
+		e.opt.Logf("engine %s: it is down: %v", e.opt.Name, why)
+	}
 	return e.fail("%w: %w", live.ErrEngineDown, why)
 }
 

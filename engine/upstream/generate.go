@@ -43,8 +43,7 @@ func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.G
 func (e *Engine) sample(ctx context.Context, r *response) error {
 	var t trouble
 	for {
-		if len(r.tokens) >= r.max { // the prefix reaches the end of the context
-			r.truncated = true
+		if r.full() { // the prefix reaches the end of the context
 			return nil
 		}
 		before := len(r.tokens)

@@ -84,7 +84,7 @@ func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
 		return nil
 	}
 	e.mu.Lock()
-	caps, labelled := e.caps, e.labelled
+	caps, labelled, served := e.caps, e.labelled, e.served
 	e.mu.Unlock()
 	switch {
 	case caps == nil:
@@ -98,7 +98,11 @@ func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
 	if err != nil {
 		return fmt.Errorf("asking what it serves: %w", err)
 	}
-	if _, ok := e.versionOf(label); !ok {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	version, known := e.labels[label]
+	// Through a switch it may say the version before or the one that comes.
+	if still := !e.held && e.served == served; !known || still && version != served {
 		return fmt.Errorf("%w: it says that it serves %q", errRestarted, label)
 	}
 	return nil

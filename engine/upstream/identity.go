@@ -10,8 +10,12 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Label names a version at servers: v17.
+// Label is the beginning of what names a version at servers: v17. A dash and the engine's nonce
+// follow, so that what another process has put there is not taken for this one's.
 func Label(version loop.Version) string { return "v" + strconv.FormatInt(int64(version), 10) }
+
+// label names a version at the server.
+func (e *Engine) label(version loop.Version) string { return Label(version) + "-" + e.nonce }
 
 // newNonce returns what tells this engine's requests and salts apart from those of any other
 // process that uses the server, before, beside or after it.

@@ -22,8 +22,10 @@ type response struct {
 	logprobs []float32
 	versions []loop.Version
 	text     []byte
-	// textless: the prefix has tokens and no text, so the whole has none.
-	textless                       bool
+	// partial: text lacks that of some tokens.
+	partial bool
+	// fitted is the server for whose limits the response was cut, nil for none yet.
+	fitted                         *Capabilities
 	derived                        bool
 	truncated, interrupted, pruned bool
 	begun                          bool // FirstToken has been called, or is not to be
@@ -38,15 +40,14 @@ type response struct {
 	tail        Delta
 	tailVersion loop.Version
 	textBase    int  // bytes of text before the call
-	told        bool // OnTokens has been told of tokens of this call
+	partialBase bool // partial before it
+	// late: the last tokens came without text, which the server may hold back.
+	late bool
+	told bool // OnTokens has been told of tokens of this call
 }
 
 // newResponse checks a request and returns the response to be.
 func (e *Engine) newResponse(req live.GenerateRequest) (*response, error) {
-	caps, ok := e.Capabilities()
-	if !ok {
-		caps = Capabilities{} // tryEnter says why
-	}
 	r := &response{req: req, max: req.MaxTokens, sampling: *e.opt.Sampling, begun: req.FirstToken == nil || len(req.Prefix.Tokens) > 0}
 	if req.Sampling != nil {
 		r.sampling = *req.Sampling
@@ -60,22 +61,44 @@ func (e *Engine) newResponse(req live.GenerateRequest) (*response, error) {
 		return nil, e.fail("rollout %v goes on from %d tokens, %d log-probs and %d versions up to %d tokens, want equal numbers below the last, and that at least 1",
 			req.Rollout, n, len(p.Logprobs), len(p.Versions), req.MaxTokens)
 	}
-	if err := e.checkBefore(req, e.vocabulary(&caps)); err != nil {
-		return nil, err
-	}
-	if caps.Context > 0 {
-		room := caps.Context - len(req.Prompt)
-		if room < 1 {
-			return nil, e.fail("%w: rollout %v has a prompt of %d tokens, the server's context holds %d: shorten the prompt or start the server with a longer context",
-				ErrRefused, req.Rollout, len(req.Prompt), caps.Context)
-		}
-		r.max = min(r.max, max(room, n))
-	}
 	r.tokens = append(make([]int32, 0, n+tokensExpected), p.Tokens...)
 	r.logprobs = append(make([]float32, 0, n+tokensExpected), p.Logprobs...)
 	r.versions = append(make([]loop.Version, 0, n+tokensExpected), p.Versions...)
-	r.text, r.textless, r.derived = []byte(p.Text), n > 0 && p.Text == "", p.Derived
-	return r, nil
+	r.text, r.partial, r.derived = []byte(p.Text), p.TextPartial, p.Derived
+	e.mu.Lock()
+	caps := e.caps
+	e.mu.Unlock()
+	if caps == nil {
+		caps = &Capabilities{} // the first call sees to it
+	}
+	return r, e.fit(r, caps)
+}
+
+// fit refuses what the server cannot take, and cuts the response to the room that its context has.
+func (e *Engine) fit(r *response, caps *Capabilities) error {
+	if r.fitted == caps {
+		return nil
+	}
+	if err := e.checkBefore(r.req, e.vocabulary(caps)); err != nil {
+		return err
+	}
+	r.fitted, r.max = caps, r.req.MaxTokens
+	if caps.Context == 0 {
+		return nil
+	}
+	room := caps.Context - len(r.req.Prompt)
+	if room < 1 {
+		return e.fail("%w: rollout %v has a prompt of %d tokens, the server's context holds %d: shorten the prompt or start the server with a longer context",
+			ErrRefused, r.req.Rollout, len(r.req.Prompt), caps.Context)
+	}
+	r.max = min(r.max, max(room, len(r.tokens)))
+	return nil
+}
+
+// full reports whether there is no room for another token, which ends the response.
+func (r *response) full() bool {
+	r.truncated = len(r.tokens) >= r.max
+	return r.truncated
 }
 
 // tokensExpected is the room that a response begins with.
@@ -108,7 +131,7 @@ func (e *Engine) checkBefore(req live.GenerateRequest, vocabulary int) error {
 
 // begin makes ready for the next call.
 func (r *response) begin() {
-	r.base, r.textBase, r.sampled, r.finish, r.told = len(r.tokens), len(r.text), 0, "", false
+	r.base, r.textBase, r.partialBase, r.sampled, r.finish, r.late, r.told = len(r.tokens), len(r.text), r.partial, 0, "", false, false
 	r.spans = r.spans[:0]
 	r.tail.reset()
 }
@@ -185,12 +208,15 @@ func (r *response) add(d *Delta, version loop.Version, ends bool) {
 		if !completes && r.req.Check != nil && r.req.Check(r.tokens) {
 			r.pruned = true
 			if i < len(d.Tokens)-1 {
-				text = "" // it is of the tokens after the stop as well
+				text, r.partial = "", true // it is of the tokens after the stop as well
 			}
 			break
 		}
 	}
 	r.text = append(r.text, text...)
+	if len(r.tokens) > before {
+		r.late = text == ""
+	}
 	if r.req.OnTokens != nil && (len(r.tokens) > before || text != "") {
 		r.told = true
 		r.req.OnTokens(live.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
@@ -204,6 +230,8 @@ func (r *response) close(e *Engine, regular, cut bool, prompt int) error {
 		r.truncated = r.finish == FinishLength
 		r.add(&r.tail, r.tailVersion, true)
 		r.truncated = r.truncated && !r.pruned
+	} else if len(r.tokens) > r.base && (r.late || len(r.sampling.Stop) > 0) {
+		r.partial = true // servers hold back half characters, and what may begin a stop text
 	}
 	n := len(r.tokens) - r.base
 	if n == 0 {
@@ -246,18 +274,15 @@ func (e *Engine) names() bool {
 // undo takes back what the present call has brought.
 func (r *response) undo() {
 	r.tokens, r.logprobs, r.versions = r.tokens[:r.base], r.logprobs[:r.base], r.versions[:r.base]
-	r.text = r.text[:r.textBase]
+	r.text, r.partial = r.text[:r.textBase], r.partialBase
 }
 
 // generation is the response as far as it has come.
 func (r *response) generation() live.Generation {
 	n := len(r.tokens)
-	g := live.Generation{
+	return live.Generation{
 		Tokens: r.tokens[:n:n], Logprobs: r.logprobs[:n:n], Versions: r.versions[:n:n],
 		Truncated: r.truncated, Interrupted: r.interrupted, Pruned: r.pruned, Derived: r.derived,
+		Text: string(r.text), TextPartial: r.partial,
 	}
-	if !r.textless {
-		g.Text = string(r.text)
-	}
-	return g
 }

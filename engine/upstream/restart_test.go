@@ -95,3 +95,26 @@ func TestRoadRestartOfAFile(t *testing.T) {
 		serveVersion(t, e, 0)
 	})
 }
+
+// Headway itself starts such a server: it need not run before the first switch, and comes back after its end.
+func TestRoadRestartStartsWhatDoesNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.caps.Pause, f.caps.UpdateDisk, f.caps.Score, f.mute = false, false, true, true
+		f.kill()
+		e := newFakeEngine(t, f, func(o *Options) { o.Road, o.Dialect = RoadRestart, &restartDialect{fakeDialect: fakeDialect{f}} })
+		serveVersion(t, e, 1)
+		for version := loop.Version(1); version < 4; version++ {
+			f.kill() // it dies by itself
+			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, live.ErrEngineDown) {
+				t.Errorf("ended with %v", err)
+			}
+			serveVersion(t, e, version)
+			g, err := e.Generate(t.Context(), request(2, 5))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTokens(t, g, fakePromptOf)
+		}
+	})
+}

@@ -19,6 +19,9 @@ const (
 	resumeLimit = 30 * time.Second
 	resumeTries = 5
 	resumePause = 5 * time.Second
+	// closeLimit bounds how long Close waits for a switch, lastResumeLimit its own try to resume.
+	closeLimit      = resumeLimit + 10*time.Second
+	lastResumeLimit = 10 * time.Second
 	// quietRounds is how many times Options.Quiet a paused server may go on bringing tokens.
 	// quietParts is in how many parts it is waited for that they stop.
 	quietRounds = 20
@@ -26,19 +29,22 @@ const (
 )
 
 // Load implements [live.Engine]: it makes the version's directory and checks it, so that a switch
-// has only to be asked for. Before the first one and after a loss it asks the server what it can.
+// has only to be asked for. Before the first one and after a loss it asks the server what it can,
+// unless a switch is to start it: then nothing need run yet.
 func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	if err := e.turn(ctx); err != nil {
 		return err
 	}
 	defer e.turnOver()
 	e.loaded = loaded{version: loop.NoVersion}
-	caps, err := e.ready(ctx)
-	if err != nil {
-		return e.gone(err)
-	}
-	if err := e.suffices(caps); err != nil {
-		return err
+	if e.opt.Road != RoadRestart {
+		caps, err := e.ready(ctx)
+		if err != nil {
+			return e.gone(err)
+		}
+		if err := e.suffices(caps); err != nil {
+			return err
+		}
 	}
 	if e.opt.Road == RoadNone {
 		if version != 0 {
@@ -152,27 +158,16 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	defer cancel()
 	stop := context.AfterFunc(e.life, cancel)
 	defer stop()
-	caps, err := e.ready(ctx)
-	if err != nil {
-		return e.gone(err)
+	var caps *Capabilities
+	if e.opt.Road != RoadRestart {
+		var err error
+		if caps, err = e.ready(ctx); err != nil {
+			return e.gone(err)
+		}
 	}
 	e.hold()
 	defer e.unhold()
-	u := Update{Version: version, Label: Label(version), Cache: e.cache(caps), Lora: e.opt.Road == RoadLora}
-	if e.loaded.dir != "" {
-		u.Dir = e.opt.ServerPath(e.loaded.dir)
-	}
-	switch {
-	case e.opt.Road == RoadNone:
-		err = e.adopt(ctx, caps)
-	case e.opt.Road == RoadRestart:
-		err = e.restart(ctx, u)
-	case caps.Pause:
-		err = e.changePaused(ctx, u, caps)
-	default:
-		err = e.changeCut(ctx, u, caps)
-	}
-	if err != nil {
+	if err := e.change(ctx, version, caps); err != nil {
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
@@ -181,10 +176,39 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	return nil
 }
 
+// change makes the server serve the loaded version. caps is nil where it is started for it.
+func (e *Engine) change(ctx context.Context, version loop.Version, caps *Capabilities) error {
+	u := Update{Version: version, Label: e.label(version), Cache: e.opt.Cache, Lora: e.opt.Road == RoadLora}
+	if e.loaded.dir != "" {
+		u.Dir = e.opt.ServerPath(e.loaded.dir)
+	}
+	switch e.opt.Road {
+	case RoadNone:
+		return e.adopt(ctx, caps)
+	case RoadRestart:
+		e.stood = e.score.scores
+		return e.restart(ctx, u)
+	}
+	u.Cache = e.cache(caps)
+	if err := e.lookBefore(ctx, caps); err != nil {
+		return err
+	}
+	if caps.Pause {
+		return e.changePaused(ctx, u, caps)
+	}
+	return e.changeCut(ctx, u, caps)
+}
+
+// owe notes that the server is paused, or may be.
+func (e *Engine) owe(caps *Capabilities) {
+	e.owing = caps
+	e.owed.Store(true)
+}
+
 // adopt makes what the server serves version 0. One that a process before this has left paused goes on.
 func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 	if caps.Pause {
-		e.owed.Store(true)
+		e.owe(caps)
 		if err := e.resume(ctx, caps); err != nil {
 			return err
 		}
@@ -200,7 +224,7 @@ func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 // changePaused switches a server that can pause. Its streams flow again only after the new weights
 // were verified: until then their readers stand at the gate.
 func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities) error {
-	e.owed.Store(true)
+	e.owe(caps)
 	if err := e.opt.Dialect.Pause(ctx, e.opt.Server, u, caps); err != nil {
 		return errors.Join(fmt.Errorf("pausing: %w", err), e.resume(ctx, caps))
 	}
@@ -210,11 +234,13 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	if err == nil {
 		err = e.quiet(ctx, p.since, caps)
 	}
+	if err != nil {
+		e.forget(err) // before anybody who waits for the end of the pause goes on
+	}
 	p.sham = errors.Is(err, haltSpoilt)
 	e.pause.Store(nil)
 	close(p.over)
 	if err != nil {
-		e.forget(err)
 		_ = e.cut(context.WithoutCancel(ctx), haltUnknown)
 		return errors.Join(err, e.resume(ctx, caps))
 	}
@@ -287,6 +313,7 @@ func (e *Engine) install(ctx context.Context, u Update, caps *Capabilities) (str
 	e.mu.Lock()
 	e.labels[u.Label] = u.Version // the server may say it before the switch is over
 	e.mu.Unlock()
+	e.tried = e.tried.next(e.loaded.dir, e.counts.losses.Load())
 	if err := e.opt.Dialect.Update(ctx, e.opt.Server, u, caps); err != nil {
 		return "", fmt.Errorf("updating: %w", err)
 	}
@@ -316,7 +343,7 @@ func (e *Engine) quiet(ctx context.Context, since int64, caps *Capabilities) err
 	if !caps.VersionSpans {
 		start = e.now()
 	}
-	part := e.opt.Quiet / quietParts
+	part, said := e.opt.Quiet/quietParts, false
 	for {
 		began, arrived := e.now(), e.arrivedAt.Load()
 		if began-max(arrived, start) >= int64(e.opt.Quiet) {
@@ -337,8 +364,14 @@ func (e *Engine) quiet(ctx context.Context, since int64, caps *Capabilities) err
 			return ctx.Err()
 		}
 		late := e.now()-answered > 2*int64(part) || answered-began > int64(part)
-		if late && !caps.VersionSpans && e.now() < limit {
+		switch {
+		case !late || caps.VersionSpans:
+		case e.now() < limit:
 			start = e.now()
+		case !said:
+			said = true
+			e.opt.Logf("engine %s: it, or this process, has not kept up for %v in a switch: of some tokens the version that is derived may be the next one",
+				e.opt.Name, time.Duration(e.now()-since))
 		}
 	}
 }

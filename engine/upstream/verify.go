@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
 )
 
 // scoreTokens is the length of the sequence by which weights are told apart.
@@ -20,35 +25,144 @@ type fingerprint struct {
 	scores []float32
 }
 
+// trial is an update that a server was asked for, and how often it had been lost by then. before is
+// the directory of the one before, if it has not been lost since.
+type trial struct {
+	dir, before string
+	losses      int64
+}
+
+// next is the trial after t.
+func (t trial) next(dir string, losses int64) trial {
+	n := trial{dir: dir, losses: losses}
+	if t.losses == losses {
+		n.before = t.dir
+	}
+	return n
+}
+
+// lookBefore notes what the server computes before an update. Where its weights are unknown it is
+// asked: it may be another one than the one that was verified last. At the start nothing is noted:
+// the server may well have the very weights already.
+func (e *Engine) lookBefore(ctx context.Context, caps *Capabilities) error {
+	e.mu.Lock()
+	unknown := e.served == loop.NoVersion
+	e.mu.Unlock()
+	if e.stood = e.score.scores; e.stood == nil || !unknown {
+		return nil
+	}
+	if e.owed.Load() { // it would not answer while it is paused
+		if err := e.tryResume(ctx, e.owing); err != nil {
+			return fmt.Errorf("resuming: %w", err)
+		}
+	}
+	var err error
+	e.stood, err = e.scores(ctx, caps)
+	return err
+}
+
 // verify makes sure that an update has changed what the server computes, where it can say: the
-// log-probs of a fixed sequence are others than under the weights before, unless the files are the
-// same. Without the weights before, as at the start and after a failure, there is nothing to compare.
+// log-probs of a fixed sequence are others than before, unless the weights are the same.
 func (e *Engine) verify(ctx context.Context, caps *Capabilities) error {
-	before, dir := e.score, e.loaded.dir
-	e.score = fingerprint{}
-	scorer, ok := e.opt.Dialect.(Scorer)
-	if !ok || !caps.Score {
-		return nil
+	scores, err := e.scores(ctx, caps)
+	if err != nil || scores == nil {
+		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
-	scores, err := scorer.Score(limited, e.opt.Server, scoreSequence(e.vocabulary(caps)), caps)
-	if err != nil {
-		return fmt.Errorf("asking for the log-probs of a fixed sequence: %w", err)
+	if slices.Equal(e.stood, scores) {
+		if err := e.unchanged(scores); err != nil {
+			e.tried = trial{} // it has not taken it
+			return err
+		}
 	}
-	e.score = fingerprint{dir, scores}
-	if before.scores == nil || before.dir == dir || !slices.Equal(before.scores, scores) {
-		return nil
+	e.score = fingerprint{e.loaded.dir, scores}
+	return nil
+}
+
+// unchanged judges an update after which the server computes what it did before.
+func (e *Engine) unchanged(scores []float32) error {
+	known, dir := e.score, e.loaded.dir
+	if known.dir == dir {
+		if near(known.scores, scores) {
+			return nil
+		}
+		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and under the weights in %s they were others: it has not taken them", ErrLied, dir)
 	}
-	same, err := sameWeightFiles(before.dir, dir)
+	if !slices.Equal(known.scores, scores) {
+		if e.tried.before == dir { // they are those that it was given before
+			return nil
+		}
+		return fmt.Errorf("%w: the update to %s has not changed the log-probs of a fixed sequence, which are of weights that nobody knows: it has not taken them", ErrLied, dir)
+	}
+	same, err := sameWeightFiles(known.dir, dir)
 	if err != nil {
 		return fmt.Errorf("the update has not changed the log-probs of a fixed sequence, and the weights cannot be compared: %w", err)
 	}
 	if !same {
-		e.score = fingerprint{}
-		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and the weights in %s and %s differ: it has not taken them", ErrLied, before.dir, dir)
+		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and the weights in %s and %s differ: it has not taken them", ErrLied, known.dir, dir)
 	}
 	return nil
+}
+
+// nearMean is how far log-probs of the same tokens under the same weights may be from each other in
+// the mean, in nats: what a server computes depends a little on what else it computes.
+const nearMean = 0.01
+
+func near(a, b []float32) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	sum := 0.0
+	for i := range a {
+		sum += math.Abs(float64(a[i]) - float64(b[i]))
+	}
+	return sum <= nearMean*float64(len(a))
+}
+
+// scores are the log-probs of the fixed sequence, nil where the server cannot say. One that is full
+// answers when it has room: some of what it samples is cut off for it after a while, and goes on later.
+func (e *Engine) scores(ctx context.Context, caps *Capabilities) ([]float32, error) {
+	scorer, ok := e.opt.Dialect.(Scorer)
+	if !ok || !caps.Score {
+		return nil, nil
+	}
+	answered := make(chan struct{})
+	var beside sync.WaitGroup
+	beside.Go(func() { e.makeRoom(answered) })
+	scores, err := scorer.Score(ctx, e.opt.Server, scoreSequence(e.vocabulary(caps)), caps)
+	close(answered)
+	beside.Wait()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the log-probs of a fixed sequence: %w", err)
+	}
+	return scores, nil
+}
+
+// roomPause is how long a server may take to answer before some of what it samples is cut off.
+const roomPause = 2 * time.Second
+
+// makeRoom cuts off more and more responses until what they stand in the way of is answered.
+func (e *Engine) makeRoom(answered <-chan struct{}) {
+	ticker := time.NewTicker(roomPause)
+	defer ticker.Stop()
+	for n := 1; ; n *= 2 {
+		select {
+		case <-answered:
+			return
+		case <-ticker.C:
+		}
+		e.mu.Lock()
+		left := n
+		for s := range e.streams {
+			if left == 0 {
+				break
+			}
+			if s.halted.Load() == nil {
+				s.stop(haltCut)
+				left--
+			}
+		}
+		e.mu.Unlock()
+	}
 }
 
 // scoreSequence is spread over the vocabulary, of which at least the first ids are there.

@@ -113,6 +113,9 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 		b.add(token, 1, g.Logprobs[i], g.Versions[i])
 	}
 	t.end, t.text, t.finish = len(b.tokens), g.Text, "stop"
+	if g.TextPartial { // whoever needs it reads it from the tokens
+		t.text = ""
+	}
 	r.size += t.end
 	switch {
 	case g.Pruned:
