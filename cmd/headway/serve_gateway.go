@@ -19,7 +19,7 @@ func (p *plane) buildGateway() error {
 		Rollouts: p.workers, Model: p.cfg.EnvironmentName(), Tools: g.Tools, ClientSampling: g.ClientSampling, Wait: lasting(g.WaitS), Logf: p.say,
 	}
 	if limits := p.limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
-		opt.Context = limits.PromptTokens + limits.ResponseTokens
+		opt.Context, opt.PromptTokens = limits.PromptTokens+limits.ResponseTokens, limits.PromptTokens
 	}
 	if p.policy == nil {
 		opt.Templates = letterTemplate{p.task.Vocabulary()}
@@ -29,7 +29,7 @@ func (p *plane) buildGateway() error {
 		if err != nil {
 			return err
 		}
-		opt.Templates = serverTemplate{templates}
+		opt.Templates = patientTemplate{serverTemplate{templates}, opt.Wait, p.suspect}
 	}
 	var err error
 	p.gateway, err = gateway.New(opt)

@@ -51,8 +51,11 @@ type plane struct {
 	// servers are the engines that are servers of their own, in the document's order; none where they
 	// are embedded.
 	servers []*upstream.Engine
-	remote  *remote.Trainer
-	workers *environment.Environment
+	// homes are where servers are, as servers has them; suspected asks for a look at them.
+	homes     []*upstream.Server
+	suspected chan struct{}
+	remote    *remote.Trainer
+	workers   *environment.Environment
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
 	// renderer renders chats where no engine is to; nil elsewhere.
@@ -86,7 +89,7 @@ func newPlane(a *app, cfg config.Config, dir, name string, listener net.Listener
 	if err := j.prepare(); err != nil {
 		return nil, err
 	}
-	p := &plane{job: j, name: name, listener: listener}
+	p := &plane{job: j, name: name, listener: listener, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
 	opt, err := p.serverOptions()
 	if err != nil {
@@ -112,8 +115,9 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 	p.say("%s: listening on %s", p.dir, p.url())
 	err := p.run(ctx, cancel)
 	if err == nil {
+		drained := p.currentState() == stateDraining
 		p.setState(stateStopped)
-		p.farewell(ctx)
+		p.farewell(ctx, drained)
 	} else {
 		p.setState(stateFailed)
 	}
@@ -145,7 +149,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	}
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
-		p.say("%s has made its %d train steps: whoever asks for work is told so for %d s; another run has another --name", p.dir, p.cfg.Trainer.Steps, farewellS)
+		p.say("%s has made its %d train steps; another run has another --name", p.dir, p.cfg.Trainer.Steps)
 		return p.mount()
 	}
 	if err := p.mount(); err != nil {
@@ -156,6 +160,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	defer stopWatching()
 	var watcher sync.WaitGroup
 	watcher.Go(func() { p.watch(watching, cancel) })
+	watcher.Go(func() { p.watchServers(watching) })
 	_, err = run.Run(ctx)
 	stopWatching()
 	watcher.Wait()
@@ -196,17 +201,18 @@ func (p *plane) drain(cancel context.CancelCauseFunc) {
 }
 
 // farewell keeps answering for a moment after the last step, so that whoever waits
-// for work learns that there is none.
-func (p *plane) farewell(ctx context.Context) {
+// for work learns that there is none. One that was told to drain has refused them already.
+func (p *plane) farewell(ctx context.Context, drained bool) {
 	if p.remote != nil {
 		p.remote.EndRun()
 	}
 	if p.workers != nil {
 		p.workers.EndRun()
 	}
-	if p.currentState() == stateDraining || ctx.Err() != nil || p.remote == nil && p.workers == nil {
+	if drained || ctx.Err() != nil || p.remote == nil && p.workers == nil {
 		return
 	}
+	p.say("%s for %d s; interrupt to end at once", farewellWords, farewellS)
 	timer := time.NewTimer(farewellS * time.Second)
 	defer timer.Stop()
 	select {
@@ -217,6 +223,9 @@ func (p *plane) farewell(ctx context.Context) {
 
 // farewellS is how long a finished run is answered for: longer than a client's pause between two calls.
 const farewellS = 10
+
+// farewellWords say that a finished run is still answered for.
+const farewellWords = "the run has ended: whoever asks for work is told so"
 
 func (p *plane) url() string {
 	scheme := "http"

@@ -29,27 +29,26 @@ func (p *plane) buildPlaneEngines() error {
 		return p.buildEngines()
 	}
 	for i, e := range p.cfg.Engines {
-		made, err := p.newServer(i, e)
+		made, home, err := p.newServer(i, e)
 		if err != nil {
 			return err
 		}
-		p.engines = append(p.engines, made)
-		p.servers = append(p.servers, made)
+		p.engines, p.servers, p.homes = append(p.engines, made), append(p.servers, made), append(p.homes, home)
 	}
 	return nil
 }
 
 // newServer makes the engine of a server, which is asked nothing yet.
-func (p *plane) newServer(i int, e config.Engine) (*upstream.Engine, error) {
+func (p *plane) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.Server, error) {
 	server, err := serverOf(e)
 	if err != nil {
-		return nil, p.cfg.Refuse(fmt.Sprintf("engines.%d.key_file", i), "is no use: "+err.Error(), "a file with the server's API key, or leave it out")
+		return nil, nil, p.cfg.Refuse(fmt.Sprintf("engines.%d.key_file", i), "is no use: "+err.Error(), "a file with the server's API key, or leave it out")
 	}
 	root, err := filepath.Abs(filepath.Join(p.dir, "weights"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return upstream.New(upstream.Options{
+	made, err := upstream.New(upstream.Options{
 		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialectOf(e, p.say), Road: upstream.Road(e.Weights),
 		Views: func(ctx context.Context, version loop.Version) (string, error) {
 			view, err := p.weights.View(ctx, version)
@@ -61,6 +60,7 @@ func (p *plane) newServer(i int, e config.Engine) (*upstream.Engine, error) {
 		ServerPath: seenFrom(root, e.WeightsDir),
 		Cache:      e.Cache, Silent: lasting(e.SilentS), Update: lasting(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Logf: p.say,
 	})
+	return made, server, err
 }
 
 // serverOf is where an engine's server is.
@@ -123,14 +123,17 @@ func (p *plane) ask(ctx context.Context, engines []int) []serverAnswer {
 
 // awaitServers asks the servers what they can, says what they lack, and ends the start where nothing
 // could be trained on without it. A new run waits for servers that do not answer; one that goes on
-// has work without them, and they join when they answer.
+// has work without them, and they join when they answer. Those that are started from here are not
+// asked: they do not run yet.
 func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 	if len(p.servers) == 0 {
 		return nil
 	}
 	var left []int
 	for i := range p.servers {
-		left = append(left, i)
+		if upstream.Road(p.cfg.Engines[i].Weights) != upstream.RoadRestart { // the first switch starts those
+			left = append(left, i)
+		}
 	}
 	limit := time.NewTimer(serversWait)
 	defer limit.Stop()
