@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -30,7 +31,7 @@ func post(ctx context.Context, s *upstream.Server, path string, body, reply any)
 	}
 	defer content.Close()
 	if text, err = io.ReadAll(io.LimitReader(content, replyBytesMax)); err != nil {
-		return fmt.Errorf("%s: its reply broke off: %w", path, err)
+		return &url.Error{Op: "the reply to POST", URL: s.URL() + path, Err: fmt.Errorf("it broke off: %w", err)}
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
 		return fmt.Errorf("%s answers something that is not understood: %w: %.200q", path, err, text)

@@ -13,6 +13,10 @@ import (
 // probePrompt is what Probe has continued: ids that every vocabulary has.
 var probePrompt = []int32{1, 2}
 
+// spareTokens is what SGLang keeps free of a context, and of its room for keys and values where that
+// is less: it cuts a response by as much, or refuses it.
+const spareTokens = 2
+
 // prober finds out what a server can.
 type prober struct {
 	ctx  context.Context
@@ -129,6 +133,7 @@ func (p *prober) server() error {
 		Frontend   string `json:"frontend"`
 		Vocabulary int    `json:"vocab_size"`
 		Router     *bool  `json:"router_manager"`
+		Tokens     int    `json:"max_total_num_tokens"`
 		Priority   bool   `json:"enable_priority_scheduling"`
 		Low        bool   `json:"schedule_low_priority_values_first"`
 		NoPrefix   bool   `json:"disable_radix_cache"`
@@ -145,6 +150,10 @@ func (p *prober) server() error {
 	if info.Version != "" {
 		p.caps.Software += " " + info.Version
 	}
+	if c := &p.caps.Context; *c > 0 && info.Tokens > 0 {
+		*c = min(*c, info.Tokens)
+	}
+	p.caps.Spare = spareTokens
 	p.caps.Vocabulary, p.cached = info.Vocabulary, !info.NoPrefix
 	p.found.priority, p.found.low = info.Priority, info.Low
 	p.found.router = info.Router != nil

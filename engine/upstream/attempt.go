@@ -15,9 +15,11 @@ import (
 
 // Limits in time that nobody needs to set.
 const (
-	// probeLimit bounds what is asked of a server beside sampling and updates, abortLimit an abort.
-	probeLimit = 20 * time.Second
-	abortLimit = 5 * time.Second
+	// probeLimit bounds what is asked of a server beside sampling and updates, abortLimit an abort,
+	// questionLimit each of the many questions about what it can: some are slow the first time.
+	probeLimit    = 20 * time.Second
+	questionLimit = time.Minute
+	abortLimit    = 5 * time.Second
 	// graceLimit is how long a response may take to end after it was aborted by its id, where the
 	// server then names the versions of its tokens; drainLimit how long a stream may stay open after
 	// its end mark; cutLimit how long a switch waits for responses that it has cut off.
@@ -246,7 +248,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 	if settled := r.close(c.e, c.regular, why != nil, len(c.request.Prompt)); settled != nil {
 		return c.unsettled(settled)
 	}
-	room := c.s.caps.Context - len(c.request.Prompt) // left to the call; meaningless without a context
+	room := c.s.caps.Context - c.s.caps.Spare - len(c.request.Prompt) // left to the call; meaningless without a context
 	switch complete := c.regular && (r.finish == FinishStop || r.finish == FinishLength); {
 	case r.pruned:
 		return nil

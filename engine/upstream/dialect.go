@@ -72,6 +72,8 @@ type Capabilities struct {
 	Model      string
 	Vocabulary int
 	Context    int
+	// Spare is how many places of its context it leaves free: a response ends by as many earlier.
+	Spare int
 	// TokenIDs: it takes and returns token ids. Logprobs: it returns the log-prob of every sampled
 	// token. ProcessedLogprobs: those are of the distribution that was sampled from, temperature
 	// and cuts included; false is of the model's own, or unknown.

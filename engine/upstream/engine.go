@@ -124,9 +124,7 @@ func (e *Engine) spawn(f func()) bool {
 
 // Probe asks the server anew what it can.
 func (e *Engine) Probe(ctx context.Context) (Capabilities, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
-	caps, err := e.opt.Dialect.Probe(ctx, e.opt.Server)
+	caps, err := e.opt.Dialect.Probe(ctx, e.opt.Server.within(questionLimit))
 	if err != nil {
 		return Capabilities{}, e.fail("asking %s what it can: %w", e.opt.Server.URL(), err)
 	}

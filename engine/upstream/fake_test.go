@@ -69,6 +69,10 @@ type fakeServer struct {
 	unwell  bool
 	offset  int // added to spans
 	score   float32
+	// stuck is a path that is never answered, asked is closed when it is asked for, begins: its reply begins.
+	stuck  string
+	asked  chan struct{}
+	begins bool
 }
 
 type fakeCall struct {
@@ -98,6 +102,10 @@ func (f *fakeServer) start() {
 				http.Error(w, "fault", 500)
 				return
 			}
+			if f.hangs(w, path) {
+				<-r.Context().Done()
+				return
+			}
 			answer := do(r)
 			if code := 0; len(answer) > 4 && answer[0] == '!' {
 				_, _ = fmt.Sscanf(answer, "!%d", &code)
@@ -125,6 +133,25 @@ func (f *fakeServer) restart(weights loop.Version) {
 
 func (f *fakeServer) note(format string, args ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, args...))
+}
+
+// hangs reports whether a path is one that is never answered.
+func (f *fakeServer) hangs(w http.ResponseWriter, path string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stuck != path {
+		return false
+	}
+	if f.begins {
+		_, _ = io.WriteString(w, "{")
+		_ = http.NewResponseController(w).Flush()
+	}
+	select {
+	case <-f.asked:
+	default:
+		close(f.asked)
+	}
+	return true
 }
 
 func (f *fakeServer) fails(path string) bool {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -387,4 +388,69 @@ func TestALossIsLoggedOutsideTheLock(t *testing.T) {
 			t.Errorf("%v, logged while %q", err, state)
 		}
 	})
+}
+
+// A server that leaves places of its context free is not asked for them, and may end without them.
+func TestASpareOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.caps.Spare = 2
+		e := newFakeEngine(t, f, nil)
+		g, err := e.Generate(t.Context(), request(1, 5000))
+		if err != nil || !g.Truncated || len(g.Tokens) != placesMax-fakePromptOf-2 {
+			t.Errorf("%d tokens, truncated %v, %v", len(g.Tokens), g.Truncated, err)
+		}
+	})
+}
+
+// An interruption does not wait for a server that hangs to say whether it is well.
+func TestAnInterruptionOfACheckup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(int, fakeCall) fault { return fault{ends: true, after: 3} }
+		asked := make(chan struct{})
+		e := newFakeEngine(t, f, nil)
+		f.set(func() { f.stuck, f.asked = "/health", asked })
+		req, interrupt := request(1, 20), make(chan struct{})
+		req.Interrupt = interrupt
+		go func() { <-asked; close(interrupt) }()
+		began := time.Now()
+		g, err := e.Generate(t.Context(), req)
+		if err != nil || !g.Interrupted || len(g.Tokens) != 3 || time.Since(began) > time.Second {
+			t.Errorf("%d tokens after %v, interrupted %v, %v", len(g.Tokens), time.Since(began), g.Interrupted, err)
+		}
+	})
+}
+
+// A server that is slow to say what it can is waited for question by question, and one that does not
+// answer one is down, whether its reply has begun or not.
+func TestAProbeIsBoundedByTheQuestion(t *testing.T) {
+	for name, begun := range map[string]bool{"/probe": false, "/version": true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.begins = begun
+			e := newBareEngine(t, f, func(o *Options) { o.Dialect = slowDialect{fakeDialect{f}} })
+			if _, err := e.Probe(t.Context()); err != nil {
+				t.Errorf("a slow server: %v", err)
+			}
+			e.forget(errors.New("asked anew"))
+			f.set(func() { f.stuck, f.asked = name, make(chan struct{}) })
+			if err := e.Load(t.Context(), 0); !errors.Is(err, live.ErrEngineDown) {
+				t.Errorf("%s hangs, begun %v: %v", name, begun, err)
+			}
+		})
+	}
+}
+
+// slowDialect asks many questions.
+type slowDialect struct{ fakeDialect }
+
+func (d slowDialect) Probe(ctx context.Context, s *Server) (Capabilities, error) {
+	for range 30 {
+		if _, err := d.Version(ctx, s, nil); err != nil {
+			return Capabilities{}, err
+		}
+		time.Sleep(10 * time.Second)
+	}
+	return d.fakeDialect.Probe(ctx, s)
 }

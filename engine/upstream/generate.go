@@ -119,7 +119,7 @@ func (e *Engine) recover(ctx context.Context, r *response, b *broken, t *trouble
 	if b.silent {
 		t.fruitless++
 	}
-	if err := e.checkUp(ctx, b); err != nil {
+	if err := e.checkUp(ctx, r.req.Interrupt, b); err != nil {
 		return err
 	}
 	if t.fruitless > fruitlessMax {

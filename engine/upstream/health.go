@@ -26,8 +26,8 @@ type checkup struct {
 }
 
 // checkUp looks whether the server is well and still serves what it should, after a call has
-// broken off. An error says that it is lost, or that ctx has ended.
-func (e *Engine) checkUp(ctx context.Context, b *broken) error {
+// broken off. An error says that it is lost, or that ctx or the response has ended.
+func (e *Engine) checkUp(ctx context.Context, interrupt <-chan struct{}, b *broken) error {
 	c := e.checkupFor(b)
 	if c == nil {
 		return e.fail("%w", ErrClosed)
@@ -35,6 +35,8 @@ func (e *Engine) checkUp(ctx context.Context, b *broken) error {
 	select {
 	case <-c.done:
 		return c.err
+	case <-interrupt:
+		return haltInterrupt
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -86,7 +86,7 @@ func (e *Engine) fit(r *response, caps *Capabilities) error {
 	if caps.Context == 0 {
 		return nil
 	}
-	room := caps.Context - len(r.req.Prompt)
+	room := caps.Context - caps.Spare - len(r.req.Prompt)
 	if room < 1 {
 		return e.fail("%w: rollout %v has a prompt of %d tokens, the server's context holds %d: shorten the prompt or start the server with a longer context",
 			ErrRefused, r.req.Rollout, len(r.req.Prompt), caps.Context)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -25,6 +26,8 @@ type Server struct {
 	base string
 	key  string
 	http *http.Client
+	// limit bounds every question with its answer, 0 for not.
+	limit time.Duration
 	// Model is the name that requests name the model by: what the document says, else what Probe found.
 	Model string
 }
@@ -94,8 +97,39 @@ func StatusOf(err error) int {
 	return 0
 }
 
+// within is the server with a limit of time to each question.
+func (s *Server) within(limit time.Duration) *Server {
+	bounded := *s
+	bounded.limit = limit
+	return &bounded
+}
+
+// boundedBody is a body whose question has a limit, which ends with it.
+type boundedBody struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+func (b boundedBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
 // Open sends a request and returns the reply's body, to be read as it comes and closed.
 func (s *Server) Open(ctx context.Context, method string, c Call) (io.ReadCloser, error) {
+	if s.limit == 0 {
+		return s.open(ctx, method, c)
+	}
+	ctx, end := context.WithTimeout(ctx, s.limit)
+	body, err := s.open(ctx, method, c)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return boundedBody{body, end}, nil
+}
+
+func (s *Server) open(ctx context.Context, method string, c Call) (io.ReadCloser, error) {
 	var body io.Reader
 	if c.Body != nil {
 		body = bytes.NewReader(c.Body)
@@ -128,7 +162,8 @@ func (s *Server) Open(ctx context.Context, method string, c Call) (io.ReadCloser
 	return res.Body, nil
 }
 
-// Call sends a JSON body (nil for none) and reads a JSON reply into reply (nil to ignore it).
+// Call sends a JSON body (nil for none) and reads a JSON reply into reply (nil to ignore it). One that
+// breaks off is a [url.Error], as one that never comes.
 func (s *Server) Call(ctx context.Context, method, path string, body, reply any) error {
 	c := Call{Path: path}
 	if body != nil {
@@ -145,7 +180,7 @@ func (s *Server) Call(ctx context.Context, method, path string, body, reply any)
 	defer content.Close()
 	text, err := io.ReadAll(io.LimitReader(content, replyBytesMax))
 	if err != nil {
-		return fmt.Errorf("%s: its reply broke off: %w", path, err)
+		return &url.Error{Op: "the reply to " + method, URL: s.base + path, Err: fmt.Errorf("it broke off: %w", err)}
 	}
 	if reply == nil {
 		return nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -93,8 +95,11 @@ func name(ctx context.Context, s *upstream.Server, label string) error {
 func updateAdapter(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
 	l := of(caps)
 	adapter := caps.Model + adapterMark + u.Label
-	previous := l.adapter.Load()
-	if previous != nil && *previous == adapter { // the same once more, after a failure
+	before, err := adapters(ctx, s, caps.Model)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(before, adapter) { // the same once more, after a failure
 		if err := unload(ctx, s, adapter); err != nil {
 			return err
 		}
@@ -110,10 +115,32 @@ func updateAdapter(ctx context.Context, s *upstream.Server, u upstream.Update, c
 		return err
 	}
 	l.adapter.Store(&adapter)
-	if previous != nil && *previous != adapter {
-		return unload(ctx, s, *previous)
+	for _, old := range before {
+		if old != adapter {
+			// One that stays takes room, and is tried again with the next version.
+			_ = unload(ctx, s, old)
+		}
 	}
 	return nil
+}
+
+// adapters lists the server's adapters that updates have loaded.
+func adapters(ctx context.Context, s *upstream.Server, model string) ([]string, error) {
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := s.Call(ctx, http.MethodGet, "/v1/models", nil, &list); err != nil {
+		return nil, fmt.Errorf("listing the adapters: %w", err)
+	}
+	var ours []string
+	for _, m := range list.Data {
+		if strings.HasPrefix(m.ID, model+adapterMark) {
+			ours = append(ours, m.ID)
+		}
+	}
+	return ours, nil
 }
 
 // adapterMark stands between the model's name and the version's label in the name of an adapter.

@@ -71,10 +71,10 @@ func TestRoadsOfAnUpdate(t *testing.T) {
 			[]string{"/start_weight_update", send, `/finish_weight_update {}`}, true},
 		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{send, label}, false},
 		{"two phases of which one fails", &learnt{transfer: true}, upstream.Update{}, map[string]string{"/update_weights": "500"}, []string{send}, true},
-		{"an adapter", &learnt{}, upstream.Update{Lora: true}, nil,
-			[]string{`/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, "/abort_requests {}", label}, false},
-		{"an adapter that is refused", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/load_lora_adapter": "404"},
-			[]string{`/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`}, true},
+		{"an adapter", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`},
+			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, "/abort_requests {}", label}, false},
+		{"an adapter that is refused", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": "{}", "/v1/load_lora_adapter": "404"},
+			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &failing{answers: test.answers}
@@ -93,18 +93,26 @@ func TestRoadsOfAnUpdate(t *testing.T) {
 	}
 }
 
-func TestTheAdapterBeforeIsUnloaded(t *testing.T) {
-	f := &failing{}
+// Whatever adapters a version before or a failed switch has left are unloaded, the same one first. One
+// that cannot be unloaded does not keep the new one from being served.
+func TestAdaptersBeforeAreUnloaded(t *testing.T) {
+	f := &failing{answers: map[string]string{"/v1/models": `{"data":[{"id":"m"},{"id":"m@v1"},{"id":"m@v2"},{"id":"other@v1"}]}`}}
 	s, caps := f.serve(t), &upstream.Capabilities{Model: "m", Private: &learnt{}}
-	for _, label := range []string{"v1", "v2", "v2"} {
-		f.asked = nil
+	for _, label := range []string{"v2", "v3"} {
 		if err := New().Update(t.Context(), s, upstream.Update{Label: label, Dir: "/" + label, Lora: true}, caps); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{`/v1/unload_lora_adapter {"lora_name":"m@v2"}`, `/v1/load_lora_adapter {"lora_name":"m@v2","lora_path":"/v2"}`, "/abort_requests {}", `/update_weight_version {"new_version":"v2"}`}
+	want := []string{"/v1/models", `/v1/unload_lora_adapter {"lora_name":"m@v2"}`, `/v1/load_lora_adapter {"lora_name":"m@v2","lora_path":"/v2"}`, "/abort_requests {}", `/update_weight_version {"new_version":"v2"}`,
+		`/v1/unload_lora_adapter {"lora_name":"m@v1"}`,
+		"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v3","lora_path":"/v3"}`, "/abort_requests {}", `/update_weight_version {"new_version":"v3"}`,
+		`/v1/unload_lora_adapter {"lora_name":"m@v1"}`, `/v1/unload_lora_adapter {"lora_name":"m@v2"}`}
 	if !slices.Equal(f.asked, want) {
-		t.Errorf("the same once more asked %q\nwant %q", f.asked, want)
+		t.Errorf("asked %q\nwant %q", f.asked, want)
+	}
+	f.answers["/v1/unload_lora_adapter"] = "500"
+	if err := New().Update(t.Context(), s, upstream.Update{Label: "v4", Dir: "/v4", Lora: true}, caps); err != nil || *of(caps).adapter.Load() != "m@v4" {
+		t.Errorf("an old adapter cannot be unloaded: %v", err)
 	}
 }
 

@@ -1,0 +1,35 @@
+package sglang
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// TestContext: a response has the model's context or the room for keys and values, whichever is less,
+// and of either some places stay free.
+func TestContext(t *testing.T) {
+	for info, want := range map[string]int{`{}`: 4096, `{"max_total_num_tokens":70000}`: 4096, `{"max_total_num_tokens":1000}`: 1000} {
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := map[string]string{"/model_info": `{"model_path":"m"}`, "/v1/models": `{"data":[{"id":"m","max_model_len":4096}]}`, "/server_info": info}[r.URL.Path]
+			_, _ = w.Write([]byte(answer))
+		}))
+		s, err := upstream.NewServer(upstream.ServerOptions{URL: front.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &prober{ctx: t.Context(), s: s, caps: &upstream.Capabilities{}}
+		for _, step := range []func() error{p.model, p.server} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p.caps.Context != want || p.caps.Spare != spareTokens {
+			t.Errorf("%s: a context of %d of which %d stay free, want %d", info, p.caps.Context, p.caps.Spare, want)
+		}
+		s.Close()
+		front.Close()
+	}
+}
