@@ -21,6 +21,7 @@ func (s *Server) gatewayRoutes() {
 	s.completions("POST /v1/completions", RoleEnvironment, tokensBody|replyAsIs)
 	s.completions("GET /v1/models", roleAny, 0)
 	s.completions("GET /v1/models/{id...}", roleAny, 0)
+	s.completions("/v1/", roleAny, 0) // the gateway says what there is
 }
 
 // completions adds a path of the gateway. Its requests are admitted as all others are, and refused
@@ -29,7 +30,7 @@ func (s *Server) completions(pattern string, roles Role, flags flag) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		named, err := s.nameRollout(r)
 		if err == nil {
-			err = s.guard(w, named, roles|RoleAdmin, flags, s.handToGateway)
+			err = s.explainKey(r, s.guard(w, named, roles|RoleAdmin, flags, s.handToGateway))
 		}
 		if err != nil {
 			s.failCompletion(w, r, err)
@@ -50,6 +51,9 @@ func (s *Server) handToGateway(w http.ResponseWriter, r *http.Request) error {
 	gateway := s.ports().Gateway
 	if gateway == nil {
 		return absent("agents that speak OpenAI's API sample", "environment.kind: remote")
+	}
+	if s.opt.Tokens != nil && r.Method == http.MethodPost && r.Header.Get(protocol.RolloutHeader) == "" {
+		return protocol.Refuse(protocol.CodeUnauthorized, "no rollout is named: want TOKEN:ROLLOUT as the API key, ROLLOUT the id of a claim such as g12-s3-a1, or the claim in the header %s", protocol.RolloutHeader)
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -94,6 +98,9 @@ func (s *Server) nameRollout(r *http.Request) (*http.Request, error) {
 	} else if rollout == "" && s.opt.Tokens == nil {
 		rollout = key
 	}
+	if s.opt.Tokens != nil && isClaimID(key) {
+		return nil, protocol.Refuse(protocol.CodeUnauthorized, "the API key is a claim's id alone, and this server asks for tokens: want TOKEN:%s as the API key", key)
+	}
 	named := r.Clone(r.Context())
 	named.Header.Del("Authorization")
 	named.Header.Del(protocol.RolloutHeader)
@@ -104,6 +111,19 @@ func (s *Server) nameRollout(r *http.Request) (*http.Request, error) {
 		named.Header.Set(protocol.RolloutHeader, rollout)
 	}
 	return named, nil
+}
+
+// explainKey adds to the refusal of an API key what its form may be the reason of.
+func (s *Server) explainKey(r *http.Request, err error) error {
+	refusal, ok := errors.AsType[*protocol.Refusal](err)
+	if !ok || refusal.Code != protocol.CodeUnauthorized || s.opt.Tokens == nil {
+		return err
+	}
+	key := bearer(r.Header.Get("Authorization"))
+	if at := bytes.LastIndexByte(key, ':'); at >= 0 && !isClaimID(string(key[at+1:])) {
+		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is not known: want TOKEN:ROLLOUT, and what stands behind its colon is no claim's id such as g12-s3-a1")
+	}
+	return err
 }
 
 // isClaimID reports whether a text has the form of a claim's id: g12-s3-a1.

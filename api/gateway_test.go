@@ -66,7 +66,7 @@ func TestAgentsAreAdmitted(t *testing.T) {
 		{false, "g1-s2-a3", "g9-s9-a9", 400, ""},
 		{true, "", "", 401, ""},
 		{true, "g1-s2-a3", "", 401, ""},
-		{true, secret, "", 200, ""},
+		{true, secret, "", 401, ""},
 		{true, secret, "g1-s2-a3", 200, "g1-s2-a3"},
 		{true, secret + ":g1-s2-a3", "", 200, "g1-s2-a3"},
 		{true, secret + ":g1-s2-a3", "g1-s2-a3", 200, "g1-s2-a3"},
@@ -199,5 +199,36 @@ func TestClaimID(t *testing.T) {
 		if isClaimID(text) != want {
 			t.Errorf("%q: %v", text, !want)
 		}
+	}
+}
+
+// Where tokens are asked for, a key in the wrong form is told the right one, and never repeated.
+func TestKeysAreExplained(t *testing.T) {
+	c, _ := startGateway(t, Options{Tokens: testTokens(t)})
+	secret := secrets["environment"]
+	for key, says := range map[string]string{
+		"g3-s7-a1":             "want TOKEN:g3-s7-a1",
+		secret:                 "want TOKEN:ROLLOUT",
+		secret + ":g1-s0":      "no claim's id",
+		"guess-0123:g1-s0-a1":  "the token is not known",
+		"guess-012345-g1-s0-a": "the token is not known",
+	} {
+		a := c.do(http.MethodPost, "/v1/completions", `{}`, "Authorization", "Bearer "+key)
+		if a.status != 401 || !strings.Contains(a.body, says) || strings.Contains(a.body, secret) || strings.Contains(a.body, "guess") {
+			t.Errorf("%s: %d %s, want %q", key, a.status, a.body, says)
+		}
+	}
+}
+
+// What is not there below /v1 is the gateway's to say, in the form that its clients read.
+func TestUnknownPathsOfAgents(t *testing.T) {
+	c, port := startGateway(t, Options{})
+	for i, path := range []string{"/v1/responses", "/v1/embeddings", "/v1/chat"} {
+		if a := c.do(http.MethodPost, path, `{}`, "Authorization", "Bearer "+"g1-s0-a1"); a.status != 200 || !strings.Contains(a.body, path) || port.calls.Load() != int64(i+1) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := c.do(http.MethodGet, "/v1/chat/completions", `{}`, "Authorization", "Bearer "+"g1-s0-a1"); a.status != 200 || !strings.Contains(a.body, "GET /v1/chat/completions") {
+		t.Errorf("GET: %d %s", a.status, a.body)
 	}
 }

@@ -42,6 +42,8 @@ type call struct {
 	usage  usage
 	// waiting: no token has come yet.
 	waiting bool
+	// recorded counts the choices that are complete.
+	recorded int
 }
 
 // sampling handles a path that samples.
@@ -112,7 +114,7 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := time.AfterFunc(g.opt.Wait, func() {
-		cancel(protocol.Refuse(protocol.CodeBusy, "no token came within %s: the rollout's slot is held by others, or no engine serves. Nothing was sampled; try again", g.opt.Wait).With("wait_s", g.opt.Wait.Seconds()))
+		cancel(protocol.Refuse(protocol.CodeBusy, "no token came within %s: the rollout's slot is held by others, or no engine serves. %s", g.opt.Wait, c.left()).With("wait_s", g.opt.Wait.Seconds()))
 	})
 	defer patience.Stop()
 	defer func() {
@@ -131,10 +133,22 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 		arrived(d)
 	})
 	if err != nil {
-		return reply, refusalOf(ctx, err)
+		refusal := refusalOf(ctx, err)
+		if refusal.Code == protocol.CodeContextExceeded && !c.req.chat {
+			refusal.With("field", "prompt")
+		}
+		return reply, refusal
 	}
 	c.first()
 	return reply, nil
+}
+
+// left says what remains of a request that is given up.
+func (c *call) left() string {
+	if c.recorded == 0 {
+		return "Nothing was sampled; try again"
+	}
+	return fmt.Sprintf("%d of its %d choices are recorded: asked again, it leaves more of them", c.recorded, c.req.choices)
 }
 
 // first notes the first token of the request.
@@ -197,6 +211,7 @@ func (c *call) end(ctx context.Context, ch *choice, s *said) error {
 
 // note remembers a choice, so that a chat can go on from it, and counts it.
 func (c *call) note(ch *choice) {
+	c.recorded++
 	var key historyKey
 	if c.req.chat {
 		key = c.prompt.history().next(canonicalAnswer(ch.answer()))

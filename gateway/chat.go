@@ -25,7 +25,7 @@ type chatBody struct {
 
 func decodeChat(r *http.Request, options Options) (*request, error) {
 	var b chatBody
-	if err := decode(r, &b); err != nil {
+	if err := decode(r, &b, options); err != nil {
 		return nil, err
 	}
 	req := &request{chat: true, messages: b.Messages, logprobs: b.Logprobs}
@@ -84,18 +84,26 @@ func checkMessage(i int, raw json.RawMessage) error {
 	if m.Role == nil || *m.Role == "" {
 		return invalid(at+".role", "%s has no role: want system, user, assistant or tool", at)
 	}
+	if !given(m.Content) && *m.Role == "user" {
+		return invalid(at+".content", "%s has no content: want a text or a list of parts", at)
+	}
 	if !given(m.Content) || m.Content[0] == '"' {
 		return nil
 	}
 	var parts []struct {
-		Type string `json:"type"`
+		Type string          `json:"type"`
+		Text json.RawMessage `json:"text"`
 	}
 	if json.Unmarshal(m.Content, &parts) != nil {
 		return invalid(at+".content", "%s.content is neither a text nor a list of parts", at)
 	}
-	for _, part := range parts {
+	for j, part := range parts {
 		if part.Type != "text" {
 			return invalid(at+".content", "%s.content has a part of type %.40q: want text, which is all that is recorded", at, part.Type)
+		}
+		if len(part.Text) == 0 || part.Text[0] != '"' {
+			place := fmt.Sprintf("%s.content[%d].text", at, j)
+			return invalid(place, "%s is no text: a part of type text says what it says there", place)
 		}
 	}
 	return nil

@@ -102,10 +102,13 @@ func (c *conversation) remember(p *prompt, index int, reply *protocol.TurnReply,
 		}
 	}
 	c.branches[reply.Branch] = true
-	if p.keys == nil {
-		return why
+	if len(c.asked) >= 2*c.turnsMax {
+		clear(c.asked) // it only tells a repeated history from a changed one
 	}
 	c.asked[p.history()] = true
+	if len(p.keys) == 0 {
+		return why
+	}
 	if _, ok := c.turns[said]; ok {
 		return why // two choices that say the same: either may be gone on from
 	}
@@ -125,9 +128,6 @@ func (c *conversation) trim() {
 		delete(c.turns, c.order[0])
 		c.order = c.order[1:]
 	}
-	if len(c.asked) > 2*c.turnsMax {
-		clear(c.asked) // it only tells a repeated history from a changed one
-	}
 }
 
 // prompt is what a response is sampled after.
@@ -142,10 +142,10 @@ type prompt struct {
 	unfit bool
 }
 
-// history is the key of the whole chat; the zero key for a completion.
+// history is the key of the whole chat; of a completion that of its tokens.
 func (p *prompt) history() historyKey {
 	if len(p.keys) == 0 {
-		return historyKey{}
+		return tokensKey(p.tokens)
 	}
 	return p.keys[len(p.keys)-1]
 }

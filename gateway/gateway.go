@@ -24,6 +24,8 @@ type Options struct {
 	Model string
 	// Context is how many tokens prompt and response may have together; 0 leaves it to the engines.
 	Context int
+	// PromptTokens is how many tokens a prompt may have, as clients are told; 0 for as many as Context.
+	PromptTokens int
 	// Tools and ClientSampling are the document's: hermes, llama3 or none; override, refuse or allow.
 	// Defaults hermes and override.
 	Tools          string
@@ -72,7 +74,7 @@ func (o Options) validate() error {
 		return fmt.Errorf("gateway: Tools is %q: want hermes, llama3 or none", o.Tools)
 	case !slices.Contains([]string{"override", "refuse", "allow"}, o.ClientSampling):
 		return fmt.Errorf("gateway: ClientSampling is %q: want override, refuse or allow", o.ClientSampling)
-	case o.Context < 0 || o.Wait < 0 || o.Heartbeat < 0 || o.TurnsMax < 0 || o.TurnTokensMax < 0 || o.RenderedTokensMax < 0:
+	case o.Context < 0 || o.PromptTokens < 0 || o.Wait < 0 || o.Heartbeat < 0 || o.TurnsMax < 0 || o.TurnTokensMax < 0 || o.RenderedTokensMax < 0:
 		return errors.New("gateway: a bound is negative: want a positive one, or 0 for the default")
 	}
 	return nil
@@ -150,10 +152,11 @@ type model struct {
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
 	Context int    `json:"max_model_len,omitempty"`
+	Prompt  int    `json:"max_prompt_tokens,omitempty"`
 }
 
 func (g *Gateway) model() model {
-	return model{g.opt.Model, "model", g.started.Unix(), "headway", g.opt.Context}
+	return model{g.opt.Model, "model", g.started.Unix(), "headway", g.opt.Context, g.opt.PromptTokens}
 }
 
 func (g *Gateway) listModels(w http.ResponseWriter, r *http.Request) {

@@ -24,6 +24,15 @@ func (k historyKey) next(message []byte) historyKey {
 	return next
 }
 
+// tokensKey stands for a prompt of tokens.
+func tokensKey(tokens []int32) historyKey {
+	text := make([]byte, 0, 4*len(tokens))
+	for _, id := range tokens {
+		text = binary.LittleEndian.AppendUint32(text, uint32(id))
+	}
+	return historyKey{}.next(text)
+}
+
 // histories are the keys of a chat after each of its messages; the first is of none.
 func histories(req *request) []historyKey {
 	keys := make([]historyKey, 1, len(req.messages)+1)

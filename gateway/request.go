@@ -54,7 +54,7 @@ type body struct {
 	TopK                *int            `json:"top_k"`
 	MinP                *float64        `json:"min_p"`
 	Stop                json.RawMessage `json:"stop"`
-	StopTokenIDs        []int32         `json:"stop_token_ids"`
+	StopTokenIDs        stopIDs         `json:"stop_token_ids"`
 	ReturnTokenIDs      bool            `json:"return_token_ids"`
 	ResponseFormat      *responseFormat `json:"response_format"`
 	// Words with which other servers change what is drawn.
@@ -79,17 +79,28 @@ type responseFormat struct {
 	Type string `json:"type"`
 }
 
-// decode reads a request's body into a message.
-func decode(r *http.Request, message any) error {
+// A body may have so many bytes for every token of the context, beside what a small one may have:
+// the texts of no prompt that fits need as many.
+const bodyBytes, bodyBytesAToken = 1 << 20, 256
+
+// decode reads a request's body into a message. The body is closed, and the room that it takes given
+// back, once it is decoded.
+func decode(r *http.Request, message any, options Options) error {
+	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
-	r.Body.Close()
 	if err != nil {
 		return err
+	}
+	if most := bodyBytes + bodyBytesAToken*options.Context; options.Context > 0 && len(text) > most {
+		return protocol.Refuse(protocol.CodeContextExceeded, "the body has %d bytes, more than a prompt can need: This model's maximum context length is %d tokens. Shorten the history, or end the rollout", len(text), options.Context).With("bytes_max", most)
 	}
 	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return protocol.Refuse(protocol.CodeInvalid, "the body is no JSON object: want one as OpenAI's API describes it")
 	}
 	if err := json.Unmarshal(text, message); err != nil {
+		if refusal, ok := errors.AsType[*protocol.Refusal](err); ok {
+			return refusal
+		}
 		return jsonRefusal(err)
 	}
 	return nil
@@ -264,16 +275,16 @@ func stops(raw json.RawMessage) ([]string, error) {
 // completionBody is the body of POST /v1/completions.
 type completionBody struct {
 	body
-	Prompt   json.RawMessage `json:"prompt"`
-	Logprobs *int            `json:"logprobs"`
-	Echo     bool            `json:"echo"`
-	BestOf   *int            `json:"best_of"`
-	Suffix   *string         `json:"suffix"`
+	Prompt   promptText `json:"prompt"`
+	Logprobs *int       `json:"logprobs"`
+	Echo     bool       `json:"echo"`
+	BestOf   *int       `json:"best_of"`
+	Suffix   *string    `json:"suffix"`
 }
 
 func decodeCompletion(r *http.Request, options Options) (*request, error) {
 	var b completionBody
-	if err := decode(r, &b); err != nil {
+	if err := decode(r, &b, options); err != nil {
 		return nil, err
 	}
 	req := &request{}
@@ -293,40 +304,8 @@ func decodeCompletion(r *http.Request, options Options) (*request, error) {
 	case b.Suffix != nil && *b.Suffix != "":
 		return nil, invalid("suffix", "suffix is not supported: responses are sampled after a prompt alone")
 	}
-	return req, readPrompt(b.Prompt, req)
-}
-
-// readPrompt reads one prompt: a text, token ids, or a list of one of these.
-func readPrompt(raw json.RawMessage, req *request) error {
-	var list []json.RawMessage
-	var text string
-	switch {
-	case !given(raw):
-		return invalid("prompt", "prompt is missing: want a text or a list of token ids")
-	case json.Unmarshal(raw, &text) == nil:
-		if req.text = text; text == "" {
-			return invalid("prompt", "prompt is empty: a response needs at least one token before it")
-		}
-		return nil
-	case json.Unmarshal(raw, &req.tokens) == nil:
-		if len(req.tokens) == 0 {
-			return invalid("prompt", "prompt is empty: a response needs at least one token before it")
-		}
-		for i, id := range req.tokens {
-			if id < 0 {
-				return invalid("prompt", "prompt has %d as token %d: ids are 0 or more", id, i)
-			}
-		}
-		return nil
-	case json.Unmarshal(raw, &list) != nil:
-		return invalid("prompt", "prompt is neither a text nor a list of token ids")
+	if req.text, req.tokens = b.Prompt.text, b.Prompt.tokens; req.text == "" && req.tokens == nil {
+		return nil, invalid("prompt", "prompt is missing: want a text or a list of token ids")
 	}
-	req.tokens = nil
-	if kind := bytes.TrimLeft(list[0], " \t\r\n"); len(kind) == 0 || kind[0] != '"' && kind[0] != '[' {
-		return invalid("prompt", "prompt is neither a text nor a list of token ids")
-	}
-	if len(list) > 1 {
-		return invalid("prompt", "prompt is a list of %d: want one prompt a request", len(list))
-	}
-	return readPrompt(list[0], req)
+	return req, nil
 }

@@ -29,6 +29,13 @@ func TestRefusedRequests(t *testing.T) {
 		{chat, `{"messages":[{"content":"x"}]}`, "messages[0].role"},
 		{chat, `{"messages":[{"role":"user","content":1}]}`, "messages[0].content"},
 		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages[0].content"},
+		{chat, `{"messages":[{"role":"user"}]}`, "messages[0].content"}, {chat, `{"messages":[{"role":"user","content":null}]}`, "messages[0].content"},
+		{chat, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text"}]}]}`, "messages[0].content[1].text"},
+		{chat, `{"messages":[{"role":"user","content":[{"type":"text","text":5}]}]}`, "messages[0].content[0].text"},
+		{chat, with(`"stop_token_ids":[null]`), "stop_token_ids"}, {chat, with(`"stop_token_ids":5`), "stop_token_ids"}, {chat, with(`"stop_token_ids":[2147483648]`), "stop_token_ids"},
+		{completion, `{"prompt":[0,null,4,null,1]}`, "prompt"}, {completion, `{"prompt":[null]}`, "prompt"}, {completion, `{"prompt":[[1,null]]}`, "prompt"},
+		{completion, `{"prompt":[[]]}`, "prompt"}, {completion, `{"prompt":[[""]]}`, "prompt"}, {completion, `{"prompt":5}`, "prompt"}, {completion, `{"prompt":null}`, "prompt"},
+		{completion, `{"prompt":[1,[2]]}`, "prompt"}, {completion, `{"prompt":[1e2]}`, "prompt"},
 		{chat, with(`"n":0`), "n"}, {chat, with(`"n":1000`), "n"}, {chat, with(`"n":"2"`), "n"}, {chat, with(`"n":1.5`), "n"},
 		{chat, with(`"temperature":"hot"`), "temperature"}, {chat, with(`"temperature":-1`), "temperature"},
 		{chat, with(`"top_p":1.5`), "top_p"}, {chat, with(`"top_k":-2`), "top_k"}, {chat, with(`"min_p":2`), "min_p"},
@@ -303,4 +310,75 @@ func FuzzCanonicalMessage(f *testing.F) {
 			t.Errorf("%q, then %q", once, again)
 		}
 	})
+}
+
+// Token ids are read as encoding/json reads numbers, wherever space stands.
+func TestReadIDs(t *testing.T) {
+	for text, want := range map[string][]int32{
+		"[]": {}, "[ ]": {}, "[0]": {0}, "[ 1 ,\n2,\t3 ]": {1, 2, 3}, "[2147483647]": {2147483647},
+	} {
+		if got, err := readIDs([]byte(text), "prompt"); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q is %v, %v", text, got, err)
+		}
+	}
+	w := newHouse(t, always(says("abc"))).post("/v1/completions", ` {"prompt" : [ [ 5 , 6 ] ], "return_token_ids":true} `)
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"prompt_token_ids":[5,6]`) {
+		t.Errorf("a list of one prompt: %d %s", w.Code, w.Body)
+	}
+}
+
+// A body that no prompt of the context needs is refused before it is decoded, and its room is held
+// until then.
+func TestHopelessBodies(t *testing.T) {
+	h := newHouse(t, always(says("abc")), func(o *Options) { o.Context = 13 })
+	e := refusedAs(t, h.post("/v1/completions", `{"prompt":[`+strings.Repeat("3,", bodyBytes/2+bodyBytesAToken*13)+`3]}`))
+	if e.Code != protocol.CodeContextExceeded {
+		t.Errorf("refused as %+v", e)
+	}
+	body := &closing{Reader: strings.NewReader(`{"prompt":[1,2]}`)}
+	r := httptest.NewRequest(http.MethodPost, "/v1/completions", nil)
+	r.Body = body
+	watch := &closedWatch{body: body}
+	if err := decode(r, watch, Options{}); err != nil || watch.early || !body.closed {
+		t.Errorf("%v: closed while it was decoded %v, afterwards %v", err, watch.early, body.closed)
+	}
+}
+
+type closing struct {
+	*strings.Reader
+	closed bool
+}
+
+func (c *closing) Close() error { c.closed = true; return nil }
+
+// closedWatch looks whether its body is closed when it is decoded.
+type closedWatch struct {
+	body  *closing
+	early bool
+}
+
+func (c *closedWatch) UnmarshalJSON([]byte) error { c.early = c.body.closed; return nil }
+
+// A prompt of a completion that was asked before begins a branch because it is repeated.
+func TestRepeatedCompletions(t *testing.T) {
+	h := newHouse(t, always(says("abc")))
+	for i, c := range []struct{ prompt, began string }{{"[5,6]", "first"}, {"[5,6]", "repeated"}, {"[7]", "changed_history"}, {"[7]", "repeated"}, {"[5,6]", "repeated"}} {
+		w := h.post("/v1/completions", `{"prompt":`+c.prompt+`}`)
+		if !strings.Contains(w.Body.String(), `"began":"`+c.began+`"`) {
+			t.Errorf("request %d: %s, want %s", i, w.Body, c.began)
+		}
+	}
+}
+
+// A prompt that the port finds too long is the prompt's fault in a completion, the messages' in a chat.
+func TestTooLongForThePort(t *testing.T) {
+	h := newHouse(t, func(int, protocol.TurnRequest) response {
+		return response{fails: protocol.ContextExceeded(9, 8)}
+	})
+	for path, param := range map[string]string{"/v1/completions": "prompt", "/v1/chat/completions": "messages"} {
+		e := refusedAs(t, h.post(path, `{"prompt":[1],"messages":[{"role":"user","content":"x"}]}`))
+		if e.Param == nil || *e.Param != param {
+			t.Errorf("%s: %+v", path, e)
+		}
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -56,7 +58,10 @@ func (l letterTemplate) Render(_ context.Context, messages, tools []byte, genera
 		return nil, protocol.Refuse(protocol.CodeInvalid, "the messages are no chat: %v", err).With("field", "messages")
 	}
 	tokens := []int32{env.Begin}
-	for _, m := range chat {
+	for i, m := range chat {
+		if !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
+			return nil, protocol.Refuse(protocol.CodeInvalid, "messages[%d].role is %.40q: want system, user, assistant or tool", i, m.Role).With("field", fmt.Sprintf("messages[%d].role", i))
+		}
 		said, err := l.letters(contentText(m.Content), "messages")
 		if err != nil {
 			return nil, err
