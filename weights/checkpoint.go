@@ -53,20 +53,12 @@ func ReadCheckpoint(dir string) (Checkpoint, error) {
 	if err != nil {
 		return c, err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return c, fmt.Errorf("the model in %s: %w", dir, err)
-	}
-	for _, e := range entries {
-		if isBeside(e.Name()) {
-			c.Beside = append(c.Beside, e.Name())
-		}
-	}
 	c.Weights, err = checkpointWeights(dir)
 	return c, err
 }
 
-// ReadShape is ReadCheckpoint of a directory that need not have weights: it reads the config.json alone.
+// ReadShape is ReadCheckpoint of a directory that need not have weights: it reads the config.json and
+// lists what is beside.
 func ReadShape(dir string) (Checkpoint, error) {
 	c := Checkpoint{Dir: dir}
 	info, err := os.Stat(dir)
@@ -102,6 +94,15 @@ func ReadShape(dir string) (Checkpoint, error) {
 	}
 	if c.Vocabulary < 1 {
 		return c, fmt.Errorf("%s has no vocab_size above 0: it does not say how many token ids the model has", path)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return c, fmt.Errorf("the model in %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if isBeside(e.Name()) {
+			c.Beside = append(c.Beside, e.Name())
+		}
 	}
 	return c, nil
 }

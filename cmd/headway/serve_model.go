@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/headway-rl/headway/config"
 	environment "github.com/headway-rl/headway/env/remote"
@@ -17,19 +20,52 @@ type servedModel struct {
 }
 
 // prepareServed reads the model of engines that are servers. A run that has begun keeps what stands
-// beside its weights, and needs the model's directory no more.
+// beside its weights: that is its model, whatever stands in the model's directory now, which it needs
+// no more.
 func (j *job) prepareServed() error {
 	checkpoint, err := modelOf(j.cfg)
-	if err != nil {
-		kept, keptErr := weights.ReadShape(filepath.Join(j.dir, "weights", weights.BesideName))
-		if keptErr != nil {
-			return j.cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
-		}
+	kept, keptErr := weights.ReadShape(filepath.Join(j.dir, "weights", weights.BesideName))
+	switch {
+	case keptErr != nil && err != nil:
+		return j.cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
+	case keptErr == nil && err != nil:
 		checkpoint = kept
+	case keptErr == nil:
+		other, err := differing(kept, checkpoint)
+		if err != nil {
+			return runError("", "%w", err)
+		}
+		if other != "" {
+			return j.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: its %s differs from that in %s", other, kept.Dir),
+				"the directory that the run began with, or a copy of it; for another model begin a run under another --name")
+		}
+		checkpoint.Vocabulary, checkpoint.Context, checkpoint.Ends = kept.Vocabulary, kept.Context, kept.Ends
 	}
 	j.policy = &servedModel{checkpoint: checkpoint}
 	j.policy.limits, err = j.servedLimits(checkpoint.Context)
 	return err
+}
+
+// differing names a file that stands beside the weights of both models and is not the same; empty for
+// none.
+func differing(kept, now weights.Checkpoint) (string, error) {
+	for _, name := range kept.Beside {
+		if !slices.Contains(now.Beside, name) {
+			continue
+		}
+		before, err := os.ReadFile(filepath.Join(kept.Dir, name))
+		if err != nil {
+			return "", err
+		}
+		after, err := os.ReadFile(filepath.Join(now.Dir, name))
+		if err != nil {
+			return "", err
+		}
+		if !bytes.Equal(before, after) {
+			return name, nil
+		}
+	}
+	return "", nil
 }
 
 // modelOf reads the model of a document whose engines are servers.

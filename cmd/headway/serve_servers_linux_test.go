@@ -379,3 +379,30 @@ func TestServeServersRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A run that goes on has the model that it began with: a copy of its directory may stand elsewhere, or
+// be gone, and another model is refused.
+func TestServeServersKeepsItsModel(t *testing.T) {
+	dir, model := t.TempDir(), tinyModel(t, servedPolicy.Vocabulary)
+	server := policyServer(t, true)
+	engine := fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 8}", server.URL())
+	begin := func(model string) *served {
+		return startServe(t, dir, fmt.Sprintf(servedDocument, model, engine, 3))
+	}
+	s := begin(model)
+	s.claim()
+	s.kill()
+
+	s = begin(tinyModel(t, servedPolicy.Vocabulary+1))
+	<-s.ended
+	if code := s.cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(s.text(), "is another model than the run has: its config.json differs") {
+		t.Errorf("with another model: exit code %d, said %s", code, s.text())
+	}
+	for name, path := range map[string]string{"a copy": tinyModel(t, servedPolicy.Vocabulary), "a directory that is gone": filepath.Join(dir, "gone")} {
+		s = begin(path)
+		if got := s.claim(); got == "" {
+			t.Errorf("with %s: no rollout", name)
+		}
+		s.kill()
+	}
+}
