@@ -164,6 +164,29 @@ func TestFallback(t *testing.T) {
 	}
 }
 
+// A template that marks the last answer alone with an empty block of thinking is gone on from all the
+// same: what was sampled stands as it was, and only thinking that was sampled and is left out is not.
+func TestDecoratedAnswer(t *testing.T) {
+	answers := []string{"so", "<think></think>well", "no", "<think>hm</think>yes", "end"}
+	h := newHouse(t, func(n int, _ protocol.TurnRequest) response { return says(answers[n]) })
+	h.template.blank = true
+	chat := []any{user("x")}
+	prompt := must(h.template.Render(t.Context(), []byte(mustJSON(t, chat)), nil, true))
+	for turn, answer := range answers[:4] {
+		reply := h.ask(object{"messages": chat})
+		if c := reply.Choices[0]; c.Headway.Branch != 0 || c.Headway.Began != "" && turn > 0 {
+			t.Errorf("turn %d: %+v", turn, c.Headway)
+		}
+		equalTokens(t, fmt.Sprintf("turn %d", turn), h.port.seen()[turn].prompt, prompt)
+		said := fmt.Sprint("y", turn)
+		prompt = slices.Concat(prompt, says(answer).tokens, encode("\n"), renderOne(referenceMessage{Role: "user"}, said), opening)
+		chat = append(chat, reply.answer(t, 0), user(said))
+	}
+	if c := h.ask(object{"messages": chat}).Choices[0]; c.Headway.Branch != 1 || c.Headway.Began != beganFallback {
+		t.Errorf("thinking that the template leaves out is gone on from: %+v", c.Headway)
+	}
+}
+
 func must(ids []int32, err error) []int32 {
 	if err != nil {
 		panic(err)

@@ -197,13 +197,21 @@ func (t *templates) continued(ctx context.Context, req *request, from *turn, n i
 	if err != nil {
 		return nil, err
 	}
-	begins := len(whole) >= len(before) && slices.Equal(whole[:len(before)], before)
-	closes := len(before) >= len(closing) && slices.Equal(before[len(before)-len(closing):], closing)
-	if !begins || !closes {
+	if len(before) < len(closing) || !slices.Equal(before[len(before)-len(closing):], closing) {
 		return nil, errNotExtendable
 	}
-	closing = closing[overlap(from.response, closing):]
-	return append(slices.Clone(closing), whole[len(before):]...), nil
+	if len(whole) >= len(before) && slices.Equal(whole[:len(before)], before) {
+		closing = closing[overlap(from.response, closing):]
+		return append(slices.Clone(closing), whole[len(before):]...), nil
+	}
+	added, err := t.decorated(ctx, req, n, before, whole)
+	if err != nil {
+		return nil, extendable(err)
+	}
+	if len(added) < len(closing) || !slices.Equal(added[:len(closing)], closing) {
+		return nil, errNotExtendable
+	}
+	return added[overlap(from.response, closing):], nil
 }
 
 // extendable tells a template that cannot render a chat's beginning from one that cannot be reached.

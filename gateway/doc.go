@@ -8,9 +8,11 @@
 //
 // What was added is told by the difference of two renderings: of the chat up to the policy's
 // message, and of all of it. What closes that message is what two chats have in common at their
-// ends that differ in what it says. Where the first rendering does not begin the second, as under
-// templates that leave out earlier thinking, the prompt is the whole rendering and begins a branch;
-// it is counted as fallback. The text prompts of /v1/completions are not joined: whoever goes on
+// ends that differ in what it says. Where the first rendering does not begin the second, but only for
+// what the template puts before its last answer, such as an empty block of thinking, what was added is
+// what two such chats have in common behind that answer. Where the answer itself is rendered otherwise,
+// as under templates that leave out earlier thinking, the prompt is the whole rendering and begins a
+// branch; it is counted as fallback. The text prompts of /v1/completions are not joined: whoever goes on
 // with a response there sends token ids.
 //
 // The loop owns the concurrency: a rollout has one slot, so the calls of one rollout are sampled

@@ -63,6 +63,9 @@ func decodeIDs(ids []int32) string {
 type reference struct {
 	// forgetful leaves out the thinking of earlier answers.
 	forgetful bool
+	// blank puts an empty block of thinking before the last answer that has none, as long as no user
+	// has spoken after it, and leaves out the thinking of earlier ones.
+	blank bool
 	// mute renders no message that ends in the assistant's, as templates do that ask for alternation.
 	mute bool
 	// fails is returned by every call, if not nil.
@@ -156,7 +159,10 @@ func (t *reference) Render(ctx context.Context, messages, tools []byte, generati
 	}
 	for i, m := range chat {
 		content := m.text()
-		if _, after, ok := strings.Cut(content, "</think>"); ok && t.forgetful && m.Role == "assistant" && i < lastUser {
+		if t.blank && m.Role == "assistant" && i > lastUser && !strings.Contains(content, "</think>") {
+			content = "<think></think>" + content
+		}
+		if _, after, ok := strings.Cut(content, "</think>"); ok && (t.forgetful || t.blank) && m.Role == "assistant" && i < lastUser {
 			content = after
 		}
 		ids = append(ids, renderOne(m, content)...)
