@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -219,9 +220,9 @@ func BenchmarkEvent(b *testing.B) {
 
 // A connection that the server closes when it is used again costs nothing: the request goes out once more.
 func TestClosedConnections(t *testing.T) {
-	answers := 0
+	var answers atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if answers++; answers%2 == 0 {
+		if answers.Add(1)%2 == 0 {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = w.Write([]byte(`{"tokens":[1,2]}`))

@@ -60,6 +60,7 @@ type call struct {
 // complete or pruned, a *halt where it was ended from this side, a *broken where it can be tried
 // again, ctx's error, and any other error where it is of no use to go on.
 func (e *Engine) attempt(ctx context.Context, r *response) error {
+	e.readOn(ctx, r)
 	s, err := e.enter(ctx, r.req.Interrupt)
 	if err != nil {
 		return err
@@ -236,7 +237,7 @@ func (c *call) take(d *Delta, vocabulary int) error {
 		c.e.counts.tokens.Add(int64(n))
 		c.e.recordedAt.Store(c.e.now())
 	}
-	if c.r.pruned {
+	if c.r.pruned || c.r.stopped {
 		c.s.stop(haltPruned)
 	}
 	return nil
@@ -250,7 +251,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 	}
 	room := c.s.caps.Context - c.s.caps.Spare - len(c.request.Prompt) // left to the call; meaningless without a context
 	switch complete := c.regular && (r.finish == FinishStop || r.finish == FinishLength); {
-	case r.pruned:
+	case r.pruned, r.stopped:
 		return nil
 	case complete && r.finish == FinishLength && r.sampled < min(c.request.MaxTokens, room):
 		return fmt.Errorf("%w: it ends by length after %d tokens, %d were asked for and the context has room for %d: it has a limit of its own",

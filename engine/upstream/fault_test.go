@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -420,37 +419,4 @@ func TestAnInterruptionOfACheckup(t *testing.T) {
 			t.Errorf("%d tokens after %v, interrupted %v, %v", len(g.Tokens), time.Since(began), g.Interrupted, err)
 		}
 	})
-}
-
-// A server that is slow to say what it can is waited for question by question, and one that does not
-// answer one is down, whether its reply has begun or not.
-func TestAProbeIsBoundedByTheQuestion(t *testing.T) {
-	for name, begun := range map[string]bool{"/probe": false, "/version": true} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeServer(t)
-			f.begins = begun
-			e := newBareEngine(t, f, func(o *Options) { o.Dialect = slowDialect{fakeDialect{f}} })
-			if _, err := e.Probe(t.Context()); err != nil {
-				t.Errorf("a slow server: %v", err)
-			}
-			e.forget(errors.New("asked anew"))
-			f.set(func() { f.stuck, f.asked = name, make(chan struct{}) })
-			if err := e.Load(t.Context(), 0); !errors.Is(err, live.ErrEngineDown) {
-				t.Errorf("%s hangs, begun %v: %v", name, begun, err)
-			}
-		})
-	}
-}
-
-// slowDialect asks many questions.
-type slowDialect struct{ fakeDialect }
-
-func (d slowDialect) Probe(ctx context.Context, s *Server) (Capabilities, error) {
-	for range 30 {
-		if _, err := d.Version(ctx, s, nil); err != nil {
-			return Capabilities{}, err
-		}
-		time.Sleep(10 * time.Second)
-	}
-	return d.fakeDialect.Probe(ctx, s)
 }

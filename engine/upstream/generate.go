@@ -32,7 +32,9 @@ func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.G
 		return live.Generation{}, err
 	}
 	defer e.release()
-	err = e.sample(ctx, r)
+	if err = e.sample(ctx, r); err == nil {
+		e.readWhole(ctx, r)
+	}
 	if errors.Is(err, haltInterrupt) {
 		r.interrupted, err = true, nil
 	}

@@ -29,6 +29,7 @@ type response struct {
 	derived                        bool
 	truncated, interrupted, pruned bool
 	begun                          bool // FirstToken has been called, or is not to be
+	stopped                        bool // a stop text over the place where a call went on ended it
 
 	// What follows is of the present call.
 	base int // tokens before it
@@ -152,7 +153,7 @@ func (r *response) take(d *Delta, version loop.Version, vocabulary int) error {
 		r.finish = d.Finish
 	}
 	switch {
-	case r.pruned:
+	case r.pruned, r.stopped:
 		// What comes after the stop counts for nothing but the spans.
 	case r.finish == FinishStop, r.finish == FinishLength, len(r.tokens)+len(d.Tokens) >= r.max:
 		r.tail.Tokens = append(r.tail.Tokens, d.Tokens...)
@@ -217,6 +218,7 @@ func (r *response) add(d *Delta, version loop.Version, ends bool) {
 	if len(r.tokens) > before {
 		r.late = text == ""
 	}
+	r.stopped = !r.pruned && !ends && r.stopsOver()
 	if r.req.OnTokens != nil && (len(r.tokens) > before || text != "") {
 		r.told = true
 		r.req.OnTokens(live.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
@@ -226,11 +228,11 @@ func (r *response) add(d *Delta, version loop.Version, ends bool) {
 // close ends the present call's part. regular: the stream came to its regular end. cut: it was cut
 // off from this side. The versions that the server names take the place of those by the barrier.
 func (r *response) close(e *Engine, regular, cut bool, prompt int) error {
-	if regular && (r.finish == FinishStop || r.finish == FinishLength) && !r.pruned {
+	if regular && (r.finish == FinishStop || r.finish == FinishLength) && !r.pruned && !r.stopped {
 		r.truncated = r.finish == FinishLength
 		r.add(&r.tail, r.tailVersion, true)
 		r.truncated = r.truncated && !r.pruned
-	} else if len(r.tokens) > r.base && (r.late || len(r.sampling.Stop) > 0) {
+	} else if len(r.tokens) > r.base && !r.stopped && (r.late || len(r.sampling.Stop) > 0) {
 		r.partial = true // servers hold back half characters, and what may begin a stop text
 	}
 	n := len(r.tokens) - r.base

@@ -1,7 +1,10 @@
 package upstream
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -83,4 +86,89 @@ func TestAResponseThatBreaksOffMayLackText(t *testing.T) {
 			}
 		})
 	}
+}
+
+// laggingDialect brings text later than tokens, and reads tokens.
+type laggingDialect struct {
+	fakeDialect
+	lag int // tokens whose text is held back
+}
+
+func (d laggingDialect) Decoder(Request, *Capabilities) Decoder { return &laggingDecoder{lag: d.lag} }
+
+func (laggingDialect) Render(context.Context, *Server, []byte, []byte, bool, *Capabilities) ([]int32, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (laggingDialect) Encode(context.Context, *Server, string, *Capabilities) ([]int32, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (laggingDialect) Decode(_ context.Context, _ *Server, tokens []int32, _ *Capabilities) (string, error) {
+	text := ""
+	for _, token := range tokens {
+		text += fakeText(token)
+	}
+	return text, nil
+}
+
+// laggingDecoder holds the text of the last tokens back until the end.
+type laggingDecoder struct {
+	fakeDecoder
+	lag  int
+	held []string
+}
+
+func (d *laggingDecoder) Event(data []byte, delta *Delta) error {
+	if err := d.fakeDecoder.Event(data, delta); err != nil {
+		return err
+	}
+	d.held = append(d.held, delta.Text)
+	delta.Text = ""
+	for len(d.held) > d.lag || delta.Finish != "" && len(d.held) > 0 {
+		delta.Text += d.held[0]
+		d.held = d.held[1:]
+	}
+	return nil
+}
+
+// What a server has held back where a call was cut off is read from the tokens, and told of in its place.
+func TestTextOverACutIsWhole(t *testing.T) {
+	for _, lag := range []int{1, 3, 50} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.fault = func(call int, _ fakeCall) fault { return fault{breaks: call < 3, after: 10} }
+			e := newFakeEngine(t, f, func(o *Options) { o.Dialect = laggingDialect{fakeDialect{f}, lag} })
+			req, told := request(1, 40), ""
+			req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"nothing"}}
+			req.OnTokens = func(d live.Delta) { told += d.Text }
+			g, err := e.Generate(t.Context(), req)
+			if err != nil || g.TextPartial || told != g.Text {
+				t.Errorf("%v; partial %v, told of %q of %q", err, g.TextPartial, told, g.Text)
+			}
+			checkTokens(t, g, fakePromptOf)
+		})
+	}
+}
+
+// A stop text over the place where a response went on ends it: the server sees half of it.
+func TestAStopTextOverACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(call int, _ fakeCall) fault { return fault{breaks: call == 0, after: 10} }
+		e := newFakeEngine(t, f, func(o *Options) { o.Dialect = laggingDialect{fakeDialect{f}, 2} })
+		req := request(1, 40)
+		last := fakeText(fakePromptOf+9) + fakeText(fakePromptOf+10)
+		req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"nothing", last}}
+		g, err := e.Generate(t.Context(), req)
+		if err != nil || g.Truncated || g.Pruned || g.Interrupted || len(g.Tokens) < 11 || len(g.Tokens) > 13 || !strings.HasSuffix(g.Text, last) {
+			t.Errorf("%d tokens, %q, %v", len(g.Tokens), g.Text, err)
+		}
+		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.active) > 0 {
+			t.Error("it is sampled on")
+		}
+	})
 }

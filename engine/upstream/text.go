@@ -1,0 +1,85 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+
+	"github.com/headway-rl/headway/live"
+)
+
+// unread is what stands for a character that is not complete yet.
+const unread = "\uFFFD"
+
+// readOn reads the text that a server has held back of a response which was cut off: the next call
+// begins behind it and never brings it. What stays unread is the beginning of a character.
+func (e *Engine) readOn(ctx context.Context, r *response) {
+	if !r.partial || len(r.tokens) == 0 {
+		return
+	}
+	whole, ok := e.decode(ctx, r)
+	if !ok {
+		return
+	}
+	known := strings.TrimRight(whole, unread)
+	rest, goesOn := strings.CutPrefix(known, string(r.text))
+	if !goesOn {
+		return
+	}
+	r.text, r.partial = append(r.text, rest...), len(known) < len(whole)
+	if rest != "" && r.req.OnTokens != nil {
+		r.req.OnTokens(live.Delta{Text: rest})
+	}
+}
+
+// readWhole reads the text of a response that is complete from its tokens, where some is missing.
+func (e *Engine) readWhole(ctx context.Context, r *response) {
+	if !r.partial || r.pruned {
+		return
+	}
+	whole, ok := e.decode(ctx, r)
+	if !ok {
+		return
+	}
+	for _, stop := range r.sampling.Stop {
+		whole, _, _ = strings.Cut(whole, stop)
+	}
+	r.text, r.partial = []byte(whole), false
+}
+
+// decode has the server read the tokens of a response; false where it cannot, or does not answer.
+func (e *Engine) decode(ctx context.Context, r *response) (string, bool) {
+	e.mu.Lock()
+	caps := e.caps
+	e.mu.Unlock()
+	how, ok := e.opt.Dialect.(Templater)
+	if !ok || caps == nil || !caps.Template {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
+	go func() {
+		select {
+		case <-r.req.Interrupt:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	text, err := how.Decode(ctx, e.opt.Server, r.tokens, caps)
+	return text, err == nil
+}
+
+// stopsOver reports whether a stop text stands over the place at which a call went on: the server
+// looks for it in what the call brings alone.
+func (r *response) stopsOver() bool {
+	if r.textBase == 0 || r.partialBase {
+		return false
+	}
+	for _, stop := range r.sampling.Stop {
+		from, to := max(r.textBase-len(stop)+1, 0), min(r.textBase+len(stop)-1, len(r.text))
+		if stop != "" && from < to && strings.Contains(string(r.text[from:to]), stop) {
+			return true
+		}
+	}
+	return false
+}
