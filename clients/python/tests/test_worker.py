@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from conftest import ROOT, Serve
 
@@ -243,3 +245,65 @@ def test_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "no_such_module" in capsys.readouterr().err
     with pytest.raises(headway.Invalid, match="name 'a b'"):
         headway.environment("a b")
+
+
+def answering(status: int) -> Worker:
+    """A worker whose server answers every touch alike."""
+    worker = Worker("http://nowhere", plain, worker="w")
+    refusal = {"error": {"code": "expired", "message": "it is not wanted"}} if status != 200 else {"wanted": True}
+    worker._transport._http = httpx.Client(
+        transport=httpx.MockTransport(lambda request: httpx.Response(status, json=refusal))
+    )
+    return worker
+
+
+@pytest.mark.parametrize(("touched", "failed"), [(410, 0), (200, 1)])
+def test_an_agents_call_is_gone(touched: int, failed: int) -> None:
+    """A 410 in an agent's library is no failure of the environment where the rollout is not wanted any more."""
+
+    @headway.environment("reverse")
+    def play(task: headway.Task) -> float:
+        try:
+            httpx.Response(410, request=httpx.Request("POST", "http://nowhere/v1")).raise_for_status()
+        except httpx.HTTPStatusError as error:
+            raise RuntimeError("the harness failed") from error
+        return 1.0
+
+    worker = answering(touched)
+    worker._environments = {"reverse": play}
+    worker._running["g1-s0-a1"] = (headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1), 0.0)
+    task = worker._running["g1-s0-a1"][0]
+    worker._free.acquire()
+    posted: list[str] = []
+    worker._finish = lambda task, said: posted.append(said.get("failed", ""))  # type: ignore[method-assign]
+    worker._play({"task": task}, None)  # type: ignore[arg-type]
+    assert (worker.failed, worker.given_up, worker.finished) == (failed, 1 - failed, 0)
+    assert len(posted) == failed
+
+
+def test_who_samples() -> None:
+    """A function gets `sample` where it has a place for it, never in place of an option of its own."""
+
+    def agent(task: headway.Task, model: str = "policy") -> str:
+        return model
+
+    def sampler(task: headway.Task, sample: Any = None) -> Any:
+        return sample
+
+    task = headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1)
+    sample = Sampler(None, task, "w")  # type: ignore[arg-type]
+    assert headway.environment("a")(agent)(task, sample) == "policy"
+    assert headway.environment("a")(sampler)(task, sample) is sample
+    assert headway.environment("a")(lambda *all: len(all))(task, sample) == 2
+    assert headway.environment("a")(lambda task, said: said)(task, sample) is sample
+
+
+def test_a_private_authority_is_passed_on(tmp_path: Path) -> None:
+    paths = ssl.get_default_verify_paths()
+    if not (paths.cafile and Path(paths.cafile).exists()):
+        pytest.skip("there is no file of certificates to name")
+    api = Transport("https://nowhere", verify=paths.cafile).openai("g1-s0-a1")
+    assert api.ca == api.environ["SSL_CERT_FILE"] == api.environ["REQUESTS_CA_BUNDLE"] == paths.cafile
+    known = Transport("https://nowhere").openai("g1-s0-a1")
+    assert known.ca == ""
+    assert set(known.environ) == {"OPENAI_BASE_URL", "OPENAI_API_KEY"}

@@ -21,6 +21,9 @@ class OpenAI:
     #: The rollout, behind the worker's token where the server asks for one: pass it on as you would a secret.
     api_key: str
     rollout: str
+    #: PEM file of the authority that signed the server's certificate; empty where the system knows it. For a client
+    #: in this process: `http_client=httpx.Client(verify=ssl.create_default_context(cafile=…))`.
+    ca: str = ""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -34,8 +37,14 @@ class OpenAI:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Environment variables of a program that is started for the rollout."""
-        return {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": self.api_key}
+        """Environment variables of a program that is started for the rollout.
+
+        With an authority of its own, the program trusts that one alone: httpx, openai and requests read these.
+        """
+        named = {"OPENAI_BASE_URL": self.base_url, "OPENAI_API_KEY": self.api_key}
+        if self.ca:
+            named |= {"SSL_CERT_FILE": self.ca, "REQUESTS_CA_BUNDLE": self.ca}
+        return named
 
     def __repr__(self) -> str:
         return f"OpenAI(base_url={self.base_url!r}, rollout={self.rollout!r})"

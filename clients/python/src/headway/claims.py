@@ -115,30 +115,36 @@ class Worker:
         try:
             said = self._outcome(task, loop)
             if said is None or not task.wanted:
-                self.given_up += 1
+                self._count("given_up")
                 return
             try:
                 self._finish(task, said)
             except (errors.Invalid, errors.TooLarge) as error:
-                self._finish(task, self._failure(task, error, "environment"))
-            self.finished += 1
+                said = self._failure(task, error, "environment")
+                self._finish(task, said)
+            if "failed" not in said:
+                self._count("finished")
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict) as error:
-            self.given_up += 1
+            self._count("given_up")
             _log.info("%s is lost: %s", task.id, error)
         except Exception:
-            self.failed += 1
+            self._count("failed")
             _log.exception("%s could not be finished", task.id)
         finally:
             with self._lock:
                 self._running.pop(task.id, None)
             self._free.release()
 
+    def _count(self, what: str) -> None:
+        with self._lock:
+            setattr(self, what, getattr(self, what) + 1)
+
     def _finish(self, task: Task, said: dict[str, Any]) -> None:
         self._transport.post(f"/api/v1/rollouts/{task.id}/finish", {"worker": self.name, **said}, timeout_s=120.0)
 
     def _failure(self, task: Task, error: BaseException, reason: str) -> dict[str, Any]:
         """What a finish says of a rollout that came to nothing."""
-        self.failed += 1
+        self._count("failed")
         _log.warning("%s failed: %r", task.id, error)
         return {"reward": 0.0, "failed": f"{type(error).__name__}: {error}"[:1000], "reason": reason}
 
@@ -158,7 +164,30 @@ class Worker:
         except TimeoutError as error:
             return self._failure(task, error, "timeout")
         except (Exception, SystemExit) as error:
-            return None if self._closing.is_set() else self._failure(task, error, "environment")
+            if self._closing.is_set() or not task.wanted or (_gone(error) and self._lost(task)):
+                return None
+            return self._failure(task, error, "environment")
+
+    def _lost(self, task: Task) -> bool:
+        """Nobody wants the rollout any more. False also where nobody answers."""
+        try:
+            self._keep(task)
+        except (errors.HeadwayError, RuntimeError):
+            return False
+        return not task.wanted
+
+    def _keep(self, task: Task) -> None:
+        """Keep a claim, and learn whether it is wanted."""
+        try:
+            reply = self._transport.post(
+                f"/api/v1/rollouts/{task.id}/touch", {"worker": self.name}, timeout_s=5.0, patience_s=0.0
+            )
+        except (errors.LeaseExpired, errors.NotFound, errors.Conflict):
+            task._unwanted.set()
+            return
+        self._deadline_s = float(reply.get("deadline_s") or self._deadline_s)
+        if not reply.get("wanted", True):
+            task._unwanted.set()
 
     def _touch(self) -> None:
         """Keep the claims of what is being played, and learn which are not wanted any more."""
@@ -171,14 +200,7 @@ class Worker:
                     if task.id in self._running:
                         self._running[task.id] = (task, time.monotonic())
                 try:
-                    reply = self._transport.post(
-                        f"/api/v1/rollouts/{task.id}/touch", {"worker": self.name}, timeout_s=5.0, patience_s=0.0
-                    )
-                    self._deadline_s = float(reply.get("deadline_s") or self._deadline_s)
-                    if not reply.get("wanted", True):
-                        task._unwanted.set()
-                except (errors.LeaseExpired, errors.NotFound, errors.Conflict):
-                    task._unwanted.set()
+                    self._keep(task)
                 except (errors.HeadwayError, RuntimeError):
                     break  # the control plane is away: the next round asks again
 
@@ -190,6 +212,18 @@ class Worker:
                     return
             self._closing.wait(0.02)
         _log.warning("%d rollouts had not ended after %g s: they are left", len(self._running), self._grace_s)
+
+
+def _gone(error: BaseException | None) -> bool:
+    """An agent's library was answered 410: httpx and openai say so in an attribute, or in a cause."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        for one in (error, getattr(error, "response", None)):
+            if 410 in (getattr(one, "status_code", None), getattr(one, "status", None)):
+                return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:

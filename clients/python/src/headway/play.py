@@ -128,14 +128,15 @@ class Environment:
 
     @property
     def samples(self) -> bool:
-        """The function takes `sample`; one that takes the task alone lets an agent sample."""
+        """The function takes `sample`; one that takes the task, and options of its own, lets an agent sample."""
         try:
-            inspect.signature(self.play).bind(None, None)
-        except TypeError:
-            return False
-        except ValueError:  # a function that says nothing of its arguments
+            parameters = list(inspect.signature(self.play).parameters.values())
+        except (TypeError, ValueError):  # a function that says nothing of its arguments
             return True
-        return True
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            return True
+        places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return len(places) > 1 and (places[1].default is places[1].empty or places[1].name == "sample")
 
     @property
     def is_async(self) -> bool:

@@ -53,6 +53,7 @@ class Transport:
         #: Set to end waiting calls early.
         self.stopped = stopped or threading.Event()
         headers = {"User-Agent": "headway-python"}
+        self._ca = verify if isinstance(verify, str) else ""
         self._token = _token(token or "")
         if token := self._token:
             headers["Authorization"] = f"Bearer {token}"
@@ -70,7 +71,7 @@ class Transport:
     def openai(self, rollout: str) -> OpenAI:
         """Where an agent samples for a rollout, at the address that is in use."""
         key = f"{self._token}:{rollout}" if self._token else rollout
-        return OpenAI(self._urls[self._at % len(self._urls)] + "/v1", key, rollout)
+        return OpenAI(self._urls[self._at % len(self._urls)] + "/v1", key, rollout, self._ca)
 
     def post(self, path: str, message: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """POST a JSON object and return the JSON object of the answer, {} where it has none."""
