@@ -24,9 +24,14 @@ func (r Result) Document(of string) []byte {
 	}
 	b.WriteString("rollout:\n")
 	fmt.Fprintf(&b, "  concurrency: %d\n  decode_curve:\n", r.Decode[len(r.Decode)-1].Slots)
-	for _, p := range r.Decode {
-		s := p.SlotTokensPerS
-		fmt.Fprintf(&b, "    - {active: %d, tokens_per_s: %s} # %s to %s\n", p.Slots, number(s.Value), number(s.Low), number(s.High))
+	for _, block := range pool(r.Decode) {
+		for _, p := range block.points {
+			s, measured := p.SlotTokensPerS, ""
+			if len(block.points) > 1 {
+				measured = number(s.Value) + " measured, "
+			}
+			fmt.Fprintf(&b, "    - {active: %d, tokens_per_s: %s} # %s%s to %s\n", p.Slots, number(block.speed), measured, number(s.Low), number(s.High))
+		}
 	}
 	fmt.Fprintf(&b, "  prompt_tokens: %d\n", r.PromptTokens)
 	if r.PrefillTokensPerS > 0 {

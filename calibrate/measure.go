@@ -73,6 +73,7 @@ func Measure(ctx context.Context, o Options) (Result, error) {
 		}
 	}
 	m.step("")
+	m.contradictions()
 	m.result.Knee = knee(m.result.Decode)
 	return m.result, nil
 }
@@ -241,6 +242,10 @@ func (m *session) prefill(ctx context.Context) error {
 	line := lineThrough(lengths, times)
 	if !(line.slope > 0) {
 		m.note("prefill: the time to the first token does not grow with the prompt up to %d tokens: no speed can be read from it", slices.Max(m.PrefillTokens))
+		return nil
+	}
+	if line.slopeLow <= 0 {
+		m.note("prefill: some longer prompts were read faster than shorter ones, so that no speed can be told from noise: measure on a machine that does nothing else, with a longer context or more rounds")
 		return nil
 	}
 	m.result.PrefillTokensPerS, m.result.FirstTokenS = 1/line.slope, max(line.at0, 0)

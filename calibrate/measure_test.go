@@ -22,6 +22,7 @@ type modelled struct {
 	speed   func(active int) float64
 	reading float64
 	asking  time.Duration
+	asks    func(n int) float64 // seconds that the n-th request takes before it is read, nil for asking
 	pieces  int
 	// length of the responses to a prompt; nil means MaxTokens.
 	length func(prompt []int32) int
@@ -62,12 +63,15 @@ func (e *modelled) Generate(ctx context.Context, r live.GenerateRequest) (live.G
 	if e.prompts != nil {
 		e.prompts[r.Prompt[0]]++
 	}
-	failed := e.fail
+	failed, asking := e.fail, e.asking
+	if e.asks != nil {
+		asking = time.Duration(1e9 * e.asks(e.requests))
+	}
 	e.mu.Unlock()
 	if failed != nil {
 		return live.Generation{}, failed
 	}
-	if stopped, err := e.wait(ctx, r, e.asking+time.Duration(float64(len(r.Prompt))/e.reading*1e9)); stopped || err != nil {
+	if stopped, err := e.wait(ctx, r, asking+time.Duration(float64(len(r.Prompt))/e.reading*1e9)); stopped || err != nil {
 		return live.Generation{Interrupted: true}, err
 	}
 	length := r.MaxTokens

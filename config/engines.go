@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -135,7 +136,7 @@ func (c Config) EnvironmentName() string {
 
 // roads are the ways by which a kind of server takes new weights.
 var roads = map[string][]string{
-	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "lora", "none"},
+	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "none"},
 	"llamacpp": {"restart", "none"}, "openai": {"none"},
 }
 
@@ -149,16 +150,17 @@ func (v *validator) engineServers() {
 			v.embeddedEngine(e, key)
 			continue
 		}
-		if problem := checkURL(e.URL); problem != "" {
+		if problem := CheckURL(e.URL); problem != "" {
 			v.fail(key("url"), e.URL, problem, "such as http://host:8000, the server's address without a path")
-		} else if other, twice := urls[strings.TrimRight(e.URL, "/")]; twice {
+		} else if other, twice := urls[sameServer(e.URL)]; twice {
 			v.fail(key("url"), e.URL, "is the server of "+other+" already: its weights would be changed under that one's responses", "one engine for each server")
+		} else {
+			urls[sameServer(e.URL)] = e.Name
 		}
-		urls[strings.TrimRight(e.URL, "/")] = e.Name
 		v.engineRoad(e, key)
 	}
 	if g := c.Gateway.Template; g != "" {
-		if problem := checkURL(g); problem != "" {
+		if problem := CheckURL(g); problem != "" {
 			v.fail("gateway.template", g, problem, "such as http://host:8000")
 		}
 	}
@@ -289,8 +291,25 @@ func (c Config) engineWarnings(warn func(key, format string, args ...any)) {
 	}
 }
 
-// checkURL says what is wrong with a server's address, empty for nothing.
-func checkURL(text string) string {
+// sameServer is the same for two addresses that are one server's, as far as they say: capitals, the
+// scheme's own port and the names of this machine's loopback make no difference.
+func sameServer(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	host, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// CheckURL says what is wrong with a server's address, empty for nothing.
+func CheckURL(text string) string {
 	u, err := url.Parse(text)
 	switch {
 	case text == "":

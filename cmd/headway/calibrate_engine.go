@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -48,9 +50,13 @@ const recogniseS = 30
 
 // open finds the engine and has it serve something.
 func (c *calibrateCmd) open(ctx context.Context, application *app) (*measuredEngine, error) {
-	if strings.Contains(c.Engine, "://") {
-		e := config.Engine{Name: "engine", URL: strings.TrimRight(c.Engine, "/"), ServedModel: c.Model, KeyFile: c.KeyFile, Slots: slotsOfURL}
-		return c.openServer(ctx, e, nil)
+	address, err := addressOf(c.Engine)
+	if err != nil {
+		return nil, err
+	}
+	if address != "" {
+		c.Engine = address // what is printed and written has it too
+		return c.openServer(ctx, config.Engine{Name: "engine", URL: address, ServedModel: c.Model, KeyFile: c.KeyFile, Slots: slotsOfURL}, nil)
 	}
 	path, name, _ := strings.Cut(c.Engine, "#")
 	document, err := config.Load(path)
@@ -70,6 +76,43 @@ func (c *calibrateCmd) open(ctx context.Context, application *app) (*measuredEng
 		return c.openEmbedded(ctx, application, document, e)
 	}
 	return nil, usageError("name one of them after the #", "%s has no engine %s: it has %s", path, name, strings.Join(names, ", "))
+}
+
+// addressOf is the address of a server that was named instead of a document, empty where a file was:
+// HOST:PORT is one unless there is such a file.
+func addressOf(text string) (string, error) {
+	address := strings.TrimRight(text, "/")
+	if !strings.Contains(address, "://") {
+		host, port, err := net.SplitHostPort(address)
+		if _, number := strconv.ParseUint(port, 10, 16); err != nil || host == "" || number != nil || strings.ContainsAny(host, "/#") {
+			return "", nil
+		}
+		if _, err := os.Stat(text); err == nil {
+			return "", nil
+		}
+		address = "http://" + address
+	}
+	if problem := config.CheckURL(address); problem != "" {
+		shown := address
+		if u, err := url.Parse(address); err != nil || u.User != nil {
+			shown = "the address" // it may hold a password
+		}
+		return "", usageError("give the server's own address, such as http://host:8000, without a path; its API key by --key-file", "%s %s", shown, problem)
+	}
+	return address, nil
+}
+
+// firstLine is the first line of a server's words, which may be a page.
+func firstLine(err error) string {
+	const most = 200
+	text, _, more := strings.Cut(err.Error(), "\n")
+	if runes := []rune(text); len(runes) > most {
+		text, more = string(runes[:most]), true
+	}
+	if more {
+		text += " …"
+	}
+	return text
 }
 
 // openServer asks a server what it is, where its kind is not known, and what it can.
@@ -141,7 +184,7 @@ func recognise(ctx context.Context, s *upstream.Server, e config.Engine) (upstre
 		if upstream.StatusOf(err) == 401 || upstream.StatusOf(err) == 403 {
 			return nil, runError("give --key-file a file with its API key", "%s asks who we are: %w", e.URL, err)
 		}
-		said = append(said, fmt.Sprintf("not %s: %v", kind, err))
+		said = append(said, fmt.Sprintf("not %s: %s", kind, firstLine(err)))
 	}
 	return nil, runError("give the address of a vLLM, an SGLang or a llama-server, not that of a gateway or a router",
 		"%s answers, and is no engine that can be measured:\n  %s", e.URL, strings.Join(said, "\n  "))

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	measure "github.com/headway-rl/headway/calibrate"
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -168,6 +172,10 @@ func TestCalibrateEmbedded(t *testing.T) {
 // Everything that can be wrong before a measurement is said with what to do.
 func TestCalibrateRefuses(t *testing.T) {
 	dir := t.TempDir()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "<!DOCTYPE HTML>\n<html>\n<p>nothing here\n</html>", http.StatusNotFound)
+	}))
+	defer page.Close()
 	two := document(t, "engines: [{kind: embedded, name: a, slots: 1}, {kind: embedded, name: b, slots: 1}]\n")
 	for _, c := range []struct {
 		arguments []string
@@ -175,6 +183,12 @@ func TestCalibrateRefuses(t *testing.T) {
 		want      string
 	}{
 		{[]string{"http://127.0.0.1:1"}, exitFailure, "nothing answers at http://127.0.0.1:1"},
+		{[]string{"127.0.0.1:1"}, exitFailure, "nothing answers at http://127.0.0.1:1"},
+		{[]string{"http://u:s3cr3t@127.0.0.1:1"}, exitUsage, "the address holds a password"},
+		{[]string{"ftp://x"}, exitUsage, "ftp://x is not the address of a server"},
+		{[]string{"http://127.0.0.1:1/v1"}, exitUsage, "has a path"},
+		{[]string{"http://127.0.0.1:1/?a=b"}, exitUsage, "has a query"},
+		{[]string{page.URL}, exitFailure, "answers, and is no engine that can be measured"},
 		{[]string{two + "#c"}, exitUsage, "has no engine c: it has a, b"},
 		{[]string{two, "--slots=-1"}, exitUsage, "--slots: want at least 1"},
 		{[]string{two, "--repeats", "0"}, exitUsage, "--repeats: want 1 to 1000"},
@@ -186,6 +200,28 @@ func TestCalibrateRefuses(t *testing.T) {
 		code, _, stderr := headway(t, append([]string{"calibrate"}, c.arguments...)...)
 		if code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: code %d: %s, want %d with %q", c.arguments, code, stderr, c.code, c.want)
+		}
+		if strings.Contains(stderr, "<p>") || strings.Contains(stderr, "s3cr3t") {
+			t.Errorf("%q: says a page or a password: %s", c.arguments, stderr)
+		}
+	}
+}
+
+// However noisy a measurement was, simulate takes what is written of it.
+func TestNoisyCalibrationIsTaken(t *testing.T) {
+	draw := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		r := measure.Result{PromptTokens: 20, ResponseTokens: 30, PrefillTokensPerS: 1000}
+		for slots := 1; slots <= 16; slots *= 2 {
+			speed := math.Exp(5 + draw.NormFloat64())
+			r.Decode = append(r.Decode, measure.Point{Slots: slots, SlotTokensPerS: measure.Median{Value: speed, Low: speed / 2, High: 2 * speed, Values: 1 + draw.IntN(6)}, TokensPerS: float64(slots) * speed})
+		}
+		written, err := config.Parse("written", r.Document("an engine"))
+		if err == nil {
+			err = written.WithDefaults().Validate()
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, r.Document("an engine"))
 		}
 	}
 }
