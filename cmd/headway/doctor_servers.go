@@ -64,6 +64,7 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 		return doctor.Server{Err: err.Error()}
 	}
 	defer server.Close()
+	server.Guest = true // a run may be using it
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	caps, err := dialectOf(e, nil).Probe(ctx, server)

@@ -28,7 +28,7 @@ type prober struct {
 }
 
 // Probe implements [upstream.Dialect]. It samples a few tokens. SGLang does not say whether it is
-// paused: one that was left so by somebody who is gone would not answer, so it is resumed.
+// paused: one that was left so by somebody who is gone would not answer, so it is resumed, but not by a guest.
 func (d *Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	p := &prober{ctx: ctx, s: s, caps: &upstream.Capabilities{}}
 	for _, step := range []func() error{p.paths, p.model, p.server, p.routed, p.controls, p.sampling, p.distribution, p.salt, p.score, p.templates} {
@@ -205,7 +205,7 @@ func (p *prober) controls() error {
 	p.caps.UpdateDisk = has["/update_weights_from_disk"]
 	// The cache is dropped by an update, where requests can be retracted before.
 	p.caps.Flush = p.caps.Pause && p.caps.UpdateDisk
-	if p.caps.Pause {
+	if p.caps.Pause && !p.s.Guest {
 		if err := (&Dialect{}).Resume(p.ctx, p.s, nil); err != nil {
 			return fmt.Errorf("resuming it, in case it was left paused: %w", err)
 		}

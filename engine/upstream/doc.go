@@ -14,7 +14,12 @@
 //   - Versions are those that the server reports for spans of a response, where it does and its
 //     labels were given from here. Elsewhere they are derived from the barrier of a switch and
 //     marked so: sampling stands still from before the update until the new version counts.
-//   - A switch pauses, updates, verifies the server's own word on what it serves, and resumes.
+//   - Where a call goes on with what one before has sampled, the text that was held back by then is
+//     read from the tokens (live.Generation.TextPartial where that cannot be), and stop texts that
+//     stand over the place are looked for here.
+//   - A switch pauses, updates, verifies the server's own word on what it serves, and resumes. Where
+//     it scores tokens, an update must change the log-probs of a fixed sequence, after a loss too. A
+//     full server makes room for that question: some responses are cut off and go on later.
 //     The resume is deferred, repeated and idempotent: no way out of a switch leaves a server
 //     paused. After a failed update its weights are unknown: whatever was under way is cut off
 //     before the resume, and nothing is sampled until a switch has succeeded.
@@ -39,6 +44,9 @@
 //
 // One that was started again serves other weights under the same address. A new connection is the
 // first that is seen of it, so on each the server is asked for the label of what it serves before
-// a token is recorded; a call whose connection broke off is made again only after the same question. A server that tells no label is believed on new
-// connections and counts as lost where one breaks off. After a loss Load asks anew what it can.
+// a token is recorded; a call whose connection broke off is made again only after the same question, and a refusal
+// on a new connection is believed only then. Labels are of this process (Label). A server that tells
+// no label is believed on new connections; it counts as lost where one breaks off, and where it refuses
+// whatever it is asked (401, 403, 404, 405). After a loss Load asks anew what it can. On RoadRestart
+// nothing is asked before Switch has started the server.
 package upstream

@@ -30,6 +30,9 @@ type Server struct {
 	limit time.Duration
 	// Model is the name that requests name the model by: what the document says, else what Probe found.
 	Model string
+	// Guest: somebody else runs the server, so that a probe pauses, resumes and drops nothing there;
+	// whether a pause is one is then not proven.
+	Guest bool
 }
 
 // ServerOptions say how a server is reached.

@@ -15,7 +15,8 @@ import (
 
 // Probe asks a server what it can, by trying: a path that is listed may still be switched off, and
 // a flag does not say what a build makes of it. It samples a few tokens, and for a moment it pauses
-// the server: others should not switch its weights at that time. One that stays paused is resumed.
+// the server: others should not switch its weights at that time. One that stays paused is resumed. As
+// a guest it does neither.
 func (d Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	l := &learnt{}
 	p := &prober{Dialect: d, ctx: ctx, s: s, l: l, caps: &upstream.Capabilities{Private: l}}
@@ -125,6 +126,9 @@ func (p *prober) wake() error {
 		select {
 		case <-time.After(pausedLimit / 20):
 		case <-deadline.C:
+			if p.s.Guest {
+				return fmt.Errorf("%s is paused, by a switch of weights perhaps: ask again later", p.s.URL())
+			}
 			return p.Resume(p.ctx, p.s, p.caps)
 		case <-p.ctx.Done():
 			return p.ctx.Err()
@@ -158,7 +162,8 @@ func (p *prober) configured() error {
 
 // pause tries whether a pause is one: nothing is sampled in it, and all goes on after it.
 func (p *prober) pause() (err error) {
-	if !p.developer {
+	if !p.developer || p.s.Guest {
+		p.caps.Pause = p.developer
 		return nil
 	}
 	no, err := answered(p.Pause(p.ctx, p.s, upstream.Update{}, p.caps))
@@ -239,13 +244,16 @@ func (p *prober) adapters() error {
 // cache finds out what can be done about keys and values of old weights. A salt that is empty is
 // refused by those that know salts, and ignored by all others.
 func (p *prober) cache() error {
-	no, err := answered(p.s.Call(p.ctx, http.MethodPost, "/reset_prefix_cache", nil, nil))
-	if err != nil {
-		return err
+	p.caps.Flush = p.developer
+	if !p.s.Guest {
+		no, err := answered(p.s.Call(p.ctx, http.MethodPost, "/reset_prefix_cache", nil, nil))
+		if err != nil {
+			return err
+		}
+		p.caps.Flush = !no
 	}
-	p.caps.Flush = !no
 	body := map[string]any{"model": p.caps.Model, "prompt": probePrompt, "max_tokens": 1, "cache_salt": ""}
-	err = p.s.Call(p.ctx, http.MethodPost, pathCompletions, body, nil)
+	err := p.s.Call(p.ctx, http.MethodPost, pathCompletions, body, nil)
 	p.caps.Salt = upstream.StatusOf(err)/100 == 4 && !absent(err)
 	_, err = answered(err)
 	return err

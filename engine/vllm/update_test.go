@@ -218,3 +218,29 @@ func TestProbeOfWhatIsNotVLLM(t *testing.T) {
 		t.Errorf("called off: %v", err)
 	}
 }
+
+// A guest's probe stops nothing and drops nothing, whatever it finds.
+func TestAGuestChangesNothing(t *testing.T) {
+	for _, paused := range []string{"false", "true"} {
+		f := &failing{answers: map[string]string{"/is_paused": `{"is_paused":` + paused + `}`, pathCompletions: "400"}}
+		s := f.serve(t)
+		s.Guest = true
+		p := &prober{ctx: t.Context(), s: s, l: &learnt{}, caps: &upstream.Capabilities{Model: "m"}}
+		if err := p.wake(); (err != nil) != (paused == "true") {
+			t.Errorf("paused %s: %v", paused, err)
+		}
+		for _, step := range []func() error{p.pause, p.cache} {
+			if err := step(); err != nil {
+				t.Error(err)
+			}
+		}
+		if !p.caps.Pause || !p.caps.Flush || !p.caps.Salt {
+			t.Errorf("found %+v", *p.caps)
+		}
+		for _, asked := range f.asked {
+			if !strings.HasPrefix(asked, "/is_paused") && !strings.HasPrefix(asked, pathCompletions) {
+				t.Errorf("asked %s", asked)
+			}
+		}
+	}
+}
