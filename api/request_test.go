@@ -75,3 +75,26 @@ func TestWaits(t *testing.T) {
 		}
 	}
 }
+
+// A null in a list is no 0, wherever it stands; one that is a field's value leaves the field out.
+func TestNullInLists(t *testing.T) {
+	for text, bad := range map[string]bool{
+		`{"worker":"w","prompt":[0,null,1],"max_tokens":1}`:        true,
+		`{"worker":"w","prompt":[null]}`:                           true,
+		`{"worker":"w","prompt":[0, 1 , null ]}`:                   true,
+		`{"worker":"w","prompt":null,"max_tokens":null}`:           false,
+		`{"worker":"[null,\"null\\","prompt":[1]}`:                 false,
+		`{"worker":"null","prompt":[1],"turn":null}`:               false,
+		` {"prompt" : [ 1 ], "worker" : null , "max_tokens" : 2} `: false,
+	} {
+		var message protocol.SampleRequest
+		err := decodeJSON([]byte(text), &message)
+		if (err != nil) != bad || bad && !strings.Contains(err.Error(), "a list has null at byte") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	var finish protocol.FinishRequest
+	if err := decodeJSON([]byte(`{"worker":"w","reward":1,"tokens":[1],"logprobs":[null]}`), &finish); err == nil {
+		t.Errorf("a log-prob of null is taken as %v", finish.Logprobs)
+	}
+}

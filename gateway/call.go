@@ -114,7 +114,7 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := time.AfterFunc(g.opt.Wait, func() {
-		cancel(protocol.Refuse(protocol.CodeBusy, "no token came within %s: the rollout's slot is held by others, or no engine serves. %s", g.opt.Wait, c.left()).With("wait_s", g.opt.Wait.Seconds()))
+		cancel(protocol.Refuse(protocol.CodeBusy, "no token came within %s: the rollout's slot is held by others, or no engine serves. Nothing was sampled; try again", g.opt.Wait).With("wait_s", g.opt.Wait.Seconds()))
 	})
 	defer patience.Stop()
 	defer func() {
@@ -137,18 +137,19 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 		if refusal.Code == protocol.CodeContextExceeded && !c.req.chat {
 			refusal.With("field", "prompt")
 		}
-		return reply, refusal
+		return reply, c.final(refusal)
 	}
 	c.first()
 	return reply, nil
 }
 
-// left says what remains of a request that is given up.
-func (c *call) left() string {
-	if c.recorded == 0 {
-		return "Nothing was sampled; try again"
+// final makes of a refusal that says "later" one that says no, where choices of the request are
+// recorded: libraries ask again by themselves, and every time would leave more branches of them.
+func (c *call) final(refusal *protocol.Refusal) *protocol.Refusal {
+	if c.recorded == 0 || refusal.Code != protocol.CodeBusy && refusal.Code != protocol.CodeUnavailable {
+		return refusal
 	}
-	return fmt.Sprintf("%d of its %d choices are recorded: asked again, it leaves more of them", c.recorded, c.req.choices)
+	return protocol.Refuse(protocol.CodeConflict, "%d of the %d choices are recorded, and the next failed: %s. Asked again, the request leaves more of them", c.recorded, c.req.choices, refusal.Message).With("recorded", c.recorded)
 }
 
 // first notes the first token of the request.

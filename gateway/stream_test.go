@@ -196,6 +196,26 @@ func TestFailingTurn(t *testing.T) {
 	}
 }
 
+// A request of which choices are recorded is not one to send again, which libraries would do by themselves.
+func TestLaterChoiceFails(t *testing.T) {
+	for _, code := range []protocol.Code{protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeExpired} {
+		h := newHouse(t, func(n int, _ protocol.TurnRequest) response {
+			if n == 1 {
+				return response{fails: protocol.Refuse(code, "no slot")}
+			}
+			return says("abc")
+		})
+		w := h.post("/v1/chat/completions", `{"n":3,"messages":[{"role":"user","content":"x"}]}`)
+		want := protocol.CodeConflict
+		if code == protocol.CodeExpired {
+			want = code
+		}
+		if e := refusedAs(t, w); e.Code != want || w.Header().Get("X-Should-Retry") != "false" || want != code && !strings.Contains(e.Message, "1 of the 3 choices are recorded") {
+			t.Errorf("%s: %d %v %s", code, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
 // While a turn waits, comments keep the connection; then it is answered as if nothing had been.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
