@@ -33,6 +33,8 @@ type Subject struct {
 	Seed                      uint64
 	// Patience is how long one call may take before it counts as hanging; 0 means two minutes.
 	Patience time.Duration
+	// Quiet is that of upstream.Options; 0 means its default.
+	Quiet time.Duration
 }
 
 // Count is a figure of a report.
@@ -138,7 +140,7 @@ func (c *conformance) open(t *testing.T, name, url string) *subject {
 	dialect := c.Dialect()
 	engine, err := upstream.New(upstream.Options{
 		Name: name, Slots: c.Slots, Server: server, Dialect: dialect, Road: c.Road, Cache: c.Cache, Vocabulary: c.Vocabulary,
-		Views: c.view, Logf: t.Logf,
+		Views: c.view, Quiet: c.Quiet, Logf: t.Logf,
 	})
 	if err != nil {
 		t.Fatal(err)
