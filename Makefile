@@ -2,7 +2,7 @@
 
 GO ?= go
 # Packages in which goroutines meet: these are tested under the race detector.
-CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./transfer/... ./rendezvous/... ./api/... ./batch/... ./trace/... ./cmd/...
+CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./transfer/... ./rendezvous/... ./api/... ./gateway/... ./batch/... ./trace/... ./cmd/...
 # The Python client's own environment, from pinned versions with their hashes.
 PYTHON ?= python3
 VENV := clients/python/.venv

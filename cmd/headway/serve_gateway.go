@@ -3,11 +3,15 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/gateway"
 )
+
+// afterRollouts is how much longer the gateway waits for a token than the rollouts do, which know why none comes.
+const afterRollouts = 10 * time.Second
 
 // buildGateway makes rollouts of agents that speak OpenAI's API, where rollouts are played by workers.
 func (p *plane) buildGateway() error {
@@ -16,7 +20,7 @@ func (p *plane) buildGateway() error {
 	}
 	g := p.cfg.Gateway
 	opt := gateway.Options{
-		Rollouts: p.workers, Model: p.cfg.EnvironmentName(), Tools: g.Tools, ClientSampling: g.ClientSampling, Wait: lasting(g.WaitS), Logf: p.say,
+		Rollouts: p.workers, Model: p.cfg.EnvironmentName(), Tools: g.Tools, ClientSampling: g.ClientSampling, Wait: lasting(g.WaitS) + afterRollouts, Logf: p.say,
 	}
 	if limits := p.limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
 		opt.Context, opt.PromptTokens = limits.PromptTokens+limits.ResponseTokens, limits.PromptTokens
@@ -29,7 +33,7 @@ func (p *plane) buildGateway() error {
 		if err != nil {
 			return err
 		}
-		opt.Templates = patientTemplate{serverTemplate{templates}, opt.Wait, p.suspect}
+		opt.Templates = patientTemplate{serverTemplate{templates}, lasting(g.WaitS), p.suspect}
 	}
 	var err error
 	p.gateway, err = gateway.New(opt)
