@@ -31,6 +31,9 @@ type Server struct {
 	// Processed: its log-probs are of what was sampled from. Salt, Flush: its cache of prefixes can be
 	// kept apart by version, or dropped. Template: it renders chats.
 	Processed, Salt, Flush, Template bool
+	// Slots is how many responses it samples at once, 0 for unknown. Uncached: it keeps no prefixes.
+	Slots    int
+	Uncached bool
 	// Lacks is what it lacks.
 	Lacks []Lack
 }
@@ -76,6 +79,11 @@ var serverChecks = []check{
 		When:  "an engine's server has another number of token ids than `model.path`",
 		Known: "reading the model's config.json, and asking the server",
 	}, (*examination).differs},
+	{Kind{
+		Code: "slots-wait", Severities: []Severity{Warning}, Keys: []string{keyEngines},
+		When:  "an engine has more `slots` than its server samples at once: the rest stand in the server's queue, and count as decoding here",
+		Known: "asking the server: SGLang's `max_running_requests`, vLLM's `max_num_seqs`, llama-server's `total_slots`",
+	}, (*examination).slotsWait},
 	{Kind{
 		Code: "cache-without-effect", Severities: []Severity{Warning}, Keys: []string{keyEngines},
 		When:  "an engine's `cache` is salt or flush, and its server can do neither, or not that",
@@ -200,9 +208,22 @@ func (e *examination) differs() {
 	})
 }
 
+func (e *examination) slotsWait() {
+	e.answered(func(i int, engine config.Engine, s Server) {
+		if s.Slots == 0 || engine.Slots <= s.Slots {
+			return
+		}
+		f := e.engine(Warning, i, Asked, "slots")
+		f.What = fmt.Sprintf("%s has %d slots, and its server samples %d responses at once", engine.Name, engine.Slots, s.Slots)
+		f.Why = "the others wait in the server's queue without a token: they count as decoding, and after silent_s as hung"
+		f.Do = fmt.Sprintf("set its slots to %d, or start the server with room for more", s.Slots)
+		f.Figures = Figures{{"slots", float64(engine.Slots)}, {"server_slots", float64(s.Slots)}}
+	})
+}
+
 func (e *examination) cache() {
 	e.answered(func(i int, engine config.Engine, s Server) {
-		if engine.Weights == "none" {
+		if engine.Weights == "none" || s.Uncached {
 			return
 		}
 		effect := "what is cached under old weights is used under new ones"

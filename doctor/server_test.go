@@ -27,6 +27,7 @@ var servedExamples = []servedExample{
 	}, "engine-0 lacks something: token ids"},
 	{"engine-lacks", Warning, keyEngines, nil, func(_ *Model, s []Server) { s[1].Lacks = []Lack{{What: "metrics"}} }, "engine-1 lacks something: metrics"},
 	{"model-differs", Error, keyEngines, nil, func(_ *Model, s []Server) { s[0].Vocabulary = 65 }, "engine-0 has 65 token ids, and the model in model.path has 64"},
+	{"slots-wait", Warning, keyEngines, nil, func(_ *Model, s []Server) { s[1].Slots = 16 }, "engine-1 has 32 slots, and its server samples 16 responses at once"},
 	{"cache-without-effect", Warning, keyEngines, nil, func(_ *Model, s []Server) { s[0].Salt = false }, "its cache of prefixes is dropped at every switch instead"},
 	{"cache-without-effect", Warning, keyEngines, nil, func(_ *Model, s []Server) { s[0].Salt, s[0].Flush = false, false }, "what is cached under old weights is used under new ones"},
 	{"cache-without-effect", Warning, keyEngines, []string{"engines.0.cache=flush"}, func(_ *Model, s []Server) { s[0].Flush = false }, "cache flush has no effect on engine-0"},

@@ -79,7 +79,7 @@ type Server struct {
 	// switched; empty before it has answered.
 	Versions string `json:"versions,omitempty"`
 	// Weights is how new versions reach it: disk, lora, restart or none. Cache is what becomes of keys
-	// and values of old weights in truth: salt, flush or keep.
+	// and values of old weights in truth: salt, flush or keep, or none where it keeps no prefixes.
 	Weights string `json:"weights"`
 	Cache   string `json:"cache,omitempty"`
 	// Running counts responses under way; Tokens those that were sampled, Retries the calls that went

@@ -75,7 +75,7 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 }
 
 func examinedServer(caps upstream.Capabilities) doctor.Server {
-	s := doctor.Server{Vocabulary: caps.Vocabulary, Context: caps.Context, Processed: caps.ProcessedLogprobs, Salt: caps.Salt, Flush: caps.Flush, Template: caps.Template}
+	s := doctor.Server{Vocabulary: caps.Vocabulary, Context: caps.Context, Processed: caps.ProcessedLogprobs, Salt: caps.Salt, Flush: caps.Flush, Template: caps.Template, Slots: caps.Slots, Uncached: caps.Uncached}
 	for _, m := range caps.Missing {
 		s.Lacks = append(s.Lacks, doctor.Lack{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
 	}

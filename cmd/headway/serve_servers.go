@@ -193,6 +193,9 @@ func (p *plane) judge(engine int, caps upstream.Capabilities) error {
 			p.say("engine %s: %s", e.Name, text)
 		}
 	}
+	if caps.Slots > 0 && e.Slots > caps.Slots {
+		p.say("engine %s: it has %d slots, and its server samples %d responses at once: the others wait there without a token, and count as hung after silent_s; set slots to %d, or start the server with room for more", e.Name, e.Slots, caps.Slots, caps.Slots)
+	}
 	fatal = append(fatal, unfit(caps, p.vocabulary(), p.limits())...)
 	if len(fatal) > 0 {
 		return usageError("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, e.URL, strings.Join(fatal, "; "))

@@ -68,7 +68,7 @@ func (d *Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capab
 	}
 	caps = upstream.Capabilities{
 		Software: fmt.Sprintf("llama-server %s, %d slots", own.Build, own.Slots), Model: own.Alias,
-		Context: own.Defaults.Context, Unmarked: true, Private: own,
+		Context: own.Defaults.Context, Slots: own.Slots, Unmarked: true, Private: own,
 	}
 	if len(list.Data) > 0 {
 		caps.Model, caps.Vocabulary = list.Data[0].ID, list.Data[0].Meta.Vocabulary

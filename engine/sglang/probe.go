@@ -25,6 +25,8 @@ type prober struct {
 	found
 	// cached: prefixes are kept. cut: log-probs are of the distribution before cuts.
 	cached, cut bool
+	// reference: it is the shim of engines/hf_shim.
+	reference bool
 }
 
 // Probe implements [upstream.Dialect]. It samples a few tokens. SGLang does not say whether it is
@@ -137,6 +139,7 @@ func (p *prober) server() error {
 		Priority   bool   `json:"enable_priority_scheduling"`
 		Low        bool   `json:"schedule_low_priority_values_first"`
 		NoPrefix   bool   `json:"disable_radix_cache"`
+		Running    int    `json:"max_running_requests"`
 	}
 	var err error
 	if p.found.server, err = p.first(&info, "/server_info", "/get_server_info"); err != nil {
@@ -144,7 +147,7 @@ func (p *prober) server() error {
 	}
 	name := "SGLang"
 	if info.Frontend == "hf_shim" {
-		name = info.Frontend
+		name, p.reference = info.Frontend, true
 	}
 	p.caps.Software = name
 	if info.Version != "" {
@@ -153,7 +156,7 @@ func (p *prober) server() error {
 	if c := &p.caps.Context; *c > 0 && info.Tokens > 0 {
 		*c = min(*c, info.Tokens)
 	}
-	p.caps.Spare = spareTokens
+	p.caps.Spare, p.caps.Slots, p.caps.Uncached = spareTokens, info.Running, info.NoPrefix
 	p.caps.Vocabulary, p.cached = info.Vocabulary, !info.NoPrefix
 	p.found.priority, p.found.low = info.Priority, info.Low
 	p.found.router = info.Router != nil
@@ -312,7 +315,8 @@ func (p *prober) missing() {
 	lack(direct && p.found.model == "", false, "it does not say which weights it serves", "an SGLang whose /model_info has weight_version")
 	lack(!c.VersionSpans, false, "it does not say which weights sampled which tokens: versions are derived from when they are switched", "an SGLang whose replies have weight_versions")
 	lack(!c.Salt, false, "prefixes of different weights cannot be kept apart by a salt", "an SGLang that has extra_key")
-	lack(direct && !p.cached, false, "every turn of a rollout computes all turns before it anew", "SGLang without --disable-radix-cache")
+	lack(direct && !p.cached && p.reference, false, "every turn of a rollout computes all turns before it anew: it keeps no prefixes", "an SGLang; the shim is for small models and trials")
+	lack(direct && !p.cached && !p.reference, false, "every turn of a rollout computes all turns before it anew", "SGLang without --disable-radix-cache")
 	lack(!c.Template, false, "it cannot render chats", "a tokenizer (without --skip-tokenizer-init) with a chat template (--chat-template), and an SGLang that has /tokenize")
 	lack(!c.Score, false, "it cannot say what log-probs given tokens have", "an SGLang whose /generate takes logprob_start_len")
 	lack(direct && p.found.load == "", false, "it does not say how busy it is", "an SGLang that has /v1/loads or /get_load")

@@ -72,6 +72,11 @@ type Capabilities struct {
 	Model      string
 	Vocabulary int
 	Context    int
+	// Slots is how many responses it samples at once, by its own settings; further ones wait at the
+	// server and bring no token meanwhile. 0 for unknown.
+	Slots int
+	// Uncached: it keeps no prefixes at all, so that there is nothing old to reuse.
+	Uncached bool
 	// Spare is how many places of its context it leaves free: a response ends by as many earlier.
 	Spare int
 	// TokenIDs: it takes and returns token ids. Logprobs: it returns the log-prob of every sampled

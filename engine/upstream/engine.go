@@ -222,6 +222,9 @@ func (e *Engine) Status() Status {
 // cache is how old keys and values are treated by what the server can: where it cannot salt, its
 // cache of prefixes is dropped, so that nothing new is computed from what is old.
 func (e *Engine) cache(caps *Capabilities) string {
+	if caps.Uncached {
+		return cacheNone
+	}
 	if e.opt.Cache != CacheSalt || caps.Salt {
 		return e.opt.Cache
 	}

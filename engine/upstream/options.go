@@ -27,6 +27,8 @@ const (
 	CacheSalt  = "salt"
 	CacheFlush = "flush"
 	CacheKeep  = "keep"
+	// cacheNone is what becomes of a cache that there is not.
+	cacheNone = "none"
 )
 
 // Defaults of Options.

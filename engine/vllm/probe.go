@@ -53,6 +53,9 @@ type config struct {
 	Cache struct {
 		Prefixes *bool `json:"enable_prefix_caching"`
 	} `json:"cache_config"`
+	Scheduler struct {
+		Sequences int `json:"max_num_seqs"`
+	} `json:"scheduler_config"`
 	Lora     *struct{} `json:"lora_config"`
 	Transfer *struct {
 		Backend string `json:"backend"`
@@ -156,6 +159,9 @@ func (p *prober) configured() error {
 	no, err := answered(p.s.Call(p.ctx, http.MethodGet, "/server_info?config_format=json", nil, &info))
 	if err == nil && !no {
 		p.config = info.Config
+		if info.Config != nil {
+			p.caps.Slots = info.Config.Scheduler.Sequences
+		}
 	}
 	return err
 }

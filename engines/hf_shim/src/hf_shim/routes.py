@@ -53,7 +53,7 @@ class Routes:
         """The answer to any request; a refusal is one."""
         methods, route = self._routes.get(incoming.path, ((), None))
         if route is None:
-            return _refused(f"there is no {incoming.path}; there is {', '.join(self._routes)}", 404)
+            return _refused(f"there is no {incoming.path}; /openapi.json lists the paths", 404)
         if incoming.method not in methods:
             return _refused(f"{incoming.path} wants {' or '.join(methods)}", 405)
         try:
@@ -163,7 +163,7 @@ class Routes:
 
     async def _models(self, incoming: Incoming) -> Reply:
         a = self._service.engine.model.architecture
-        entry = {"id": self._about["served_model_name"], "object": "model", "max_model_len": a.context}
+        entry = {"id": self._about["served_model_name"], "object": "model", "owned_by": "sglang", "max_model_len": a.context}
         return Reply.of({"object": "list", "data": [entry]})
 
     async def _version(self, incoming: Incoming) -> Reply:
