@@ -1,17 +1,20 @@
 """Make a small Llama in the layout of Hugging Face, and show it additions until it has an idea of them.
 
 A policy that never finds a reward learns nothing from rewards. This one is stopped when it is right about a third
-of the time.
+of the time. It is saved as it goes, and when it is interrupted.
 """
 
 import argparse
-import itertools
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from task import question
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 MARKS = ["<pad>", "<bos>", "<eos>", "<|im_start|>", "<|im_end|>", "<unk>"]
 LETTERS = "0123456789+-*=() abcdefghijklmnopqrstuvwxyz.,?!\n"
@@ -21,6 +24,8 @@ TEMPLATE = (
 )
 #: Of the supervised examples: a seed that no run has.
 SEED = -1
+#: Train steps between two times that the model is saved.
+SAVE_EVERY = 200
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -59,38 +64,67 @@ def expected(model: LlamaForCausalLM, tokens: torch.Tensor, labels: torch.Tensor
     return found.sum(-1).exp().mean().item()
 
 
+def untrained() -> LlamaForCausalLM:
+    """The model as it begins."""
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, head_dim=32, max_position_embeddings=256, bos_token_id=1, eos_token_id=4, pad_token_id=0,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    return LlamaForCausalLM(config)
+
+
+def warm_up(
+    model: LlamaForCausalLM, words: PreTrainedTokenizerFast, wanted: float, steps: int, save: Callable[[], None]
+) -> float:
+    """Train to a solve rate, for so many steps at most, and return the rate. The model is saved now and then."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    held, answers, _ = rows(words, range(10**9, 10**9 + 256))
+    began = time.monotonic()
+    for step in range(steps + 1):
+        if step % 20 == 0 or step == steps:
+            rate = expected(model, held, answers)
+            if step % 100 == 0 or rate >= wanted or step == steps:
+                print(f"step {step}: solve rate {rate:.3f} of {wanted}, {time.monotonic() - began:.0f} s", flush=True)
+            if rate >= wanted or step == steps:
+                return rate
+            if step % SAVE_EVERY == 0:
+                save()
+        tokens, labels, _ = rows(words, range(step * 128, step * 128 + 128))
+        loss = model(input_ids=tokens, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    raise AssertionError("the last step returns")
+
+
 def main() -> None:
     """Train to the wanted rate, and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--rate", type=float, default=0.33, help="solve rate at which to stop (default 0.33)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=5000, help="most train steps (default 5000)")
+    parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
     said = parser.parse_args()
+    torch.set_num_threads(said.threads)
     torch.manual_seed(said.seed)
-    words = tokenizer()
-    config = LlamaConfig(
-        vocab_size=64, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=4, head_dim=32, max_position_embeddings=256, bos_token_id=1, eos_token_id=4, pad_token_id=0,
-        tie_word_embeddings=False,
-    )  # fmt: skip
-    model = LlamaForCausalLM(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
-    held, wanted, _ = rows(words, range(10**9, 10**9 + 256))
-    for step in itertools.count():
-        if step % 20 == 0:
-            rate = expected(model, held, wanted)
-            if step % 100 == 0 or rate >= said.rate:
-                print(f"step {step}: solve rate {rate:.3f}", flush=True)
-            if rate >= said.rate:
-                break
-        tokens, labels, _ = rows(words, range(step * 128, step * 128 + 128))
-        loss = model(input_ids=tokens, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    model.save_pretrained(said.directory)
-    words.save_pretrained(said.directory)
+    logging.disable_progress_bar()
+    words, model = tokenizer(), untrained()
+
+    def save() -> None:
+        model.save_pretrained(said.directory)
+        words.save_pretrained(said.directory)
+
+    try:
+        rate = warm_up(model, words, said.rate, said.steps, save)
+    except KeyboardInterrupt:
+        save()
+        sys.exit(f"interrupted: {said.directory} has the model as far as it came; start again for a better one")
+    save()
     print(f"saved to {said.directory}")
+    if rate < said.rate:
+        sys.exit(f"the solve rate is {rate:.3f} after {said.steps} steps, want {said.rate}: give more --steps, or another --seed")
 
 
 if __name__ == "__main__":
