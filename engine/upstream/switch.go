@@ -334,9 +334,9 @@ func (e *Engine) labelOf(ctx context.Context, u Update, caps *Capabilities) (str
 
 // quiet waits until no token has arrived for Options.Quiet since the pause: what had been sampled
 // before it counts as received then. Where the server names the versions itself, the time of the
-// update counts. Elsewhere it waits after the update, in parts, each behind an answer of the server:
-// one that takes longer than it should means that this process did not run, or the server did not,
-// and what is on its way may lie unread.
+// update counts. Elsewhere it waits after the update. Both in parts, each behind an answer of the
+// server: one that takes longer than it should means that this process did not run, or the server did
+// not, and what is on its way may lie unread. FirstToken goes by the barrier everywhere.
 func (e *Engine) quiet(ctx context.Context, since int64, caps *Capabilities) error {
 	limit := e.now() + quietRounds*int64(e.opt.Quiet)
 	start := since
@@ -365,7 +365,7 @@ func (e *Engine) quiet(ctx context.Context, since int64, caps *Capabilities) err
 		}
 		late := e.now()-answered > 2*int64(part) || answered-began > int64(part)
 		switch {
-		case !late || caps.VersionSpans:
+		case !late:
 		case e.now() < limit:
 			start = e.now()
 		case !said:
