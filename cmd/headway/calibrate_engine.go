@@ -138,6 +138,7 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *liv
 	}
 	made, err := upstream.New(o)
 	if err != nil {
+		server.Close()
 		return nil, err
 	}
 	m := &measuredEngine{engine: made, server: made, kind: dialect.Kind(), slots: e.Slots, sampling: how, close: made.Close}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/report"
 )
@@ -181,7 +182,7 @@ func (p *statusPage) engines(all []protocol.Engine) {
 		for _, stage := range e.Stages {
 			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, plainText(stage.State))
 		}
-		p.line(label, "%s (%s) %s at version %d, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, e.Version, e.Active, e.Slots, stages)
+		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, servedWords(e.Version), e.Active, e.Slots, stages)
 		p.server(e.Server)
 	}
 	if more := len(all) - enginesMax; more > 0 {
@@ -380,4 +381,12 @@ func byteWords(n int64) string {
 		value, unit = value/1024, unit+1
 	}
 	return fmt.Sprintf("%.3g %s", value, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
+}
+
+// servedWords name the version that an engine serves, or that there is none.
+func servedWords(v loop.Version) string {
+	if v < 0 {
+		return "no version"
+	}
+	return fmt.Sprintf("version %d", v)
 }

@@ -92,7 +92,7 @@ class Generate:
         for name in LABELS:
             if not isinstance(given.get(name, ""), str | None):
                 raise Refusal(f"{name}: want a text")
-        sampling = given.get("sampling_params") or {}
+        sampling = {} if given.get("sampling_params") is None else given["sampling_params"]
         if not isinstance(sampling, dict):
             raise Refusal("sampling_params: want an object")
         refuse_unknown(sampling, SAMPLING_FIELDS, "sampling_params")
@@ -101,6 +101,9 @@ class Generate:
         logprobs, start = flag(given, "return_logprob", False), integer(given, "logprob_start_len", -1, -1, len(prompt))
         engine = self._service.engine
         room = engine.model.architecture.context - len(prompt)
+        if room < 0:
+            context = len(prompt) + room
+            raise Refusal(f"the prompt has {len(prompt)} tokens, and the context is {context}: send a shorter one")
         limit = integer(sampling, "max_new_tokens", min(NEW_TOKENS_DEFAULT, max(room, 0)), 0, 1 << 31)
         if limit > room:
             raise Refusal(
