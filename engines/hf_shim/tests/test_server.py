@@ -327,6 +327,8 @@ def test_a_client_that_leaves(shim: Start) -> None:
         ({"sampling_params": {"temperature": -1}}, "temperature is -1: want 0"),
         ({"sampling_params": {"top_k": 0}}, "top_k is 0"),
         ({"sampling_params": {"n": 2}}, "n is 2"),
+        ({"sampling_params": []}, "sampling_params: want an object"),
+        ({"input_ids": [5] * 129}, "the prompt has 129 tokens, and the context is 128"),
         ({"inputs": [1]}, "/generate has no parameter inputs"),
         ({"extra_key": 3}, "extra_key: want a text"),
         ({"text": "a"}, "either input_ids or text"),
@@ -353,6 +355,7 @@ def test_what_it_says_of_itself(refusing: Shim) -> None:
     assert refusing.ask("/get_load")[0]["num_reqs"] == 0
     assert "sglang:num_running_reqs{" in refusing.ask("/metrics")
     assert "/generate" in refusing.ask("/openapi.json")["paths"]
+    assert refusing.ask("/v1/models")["data"][0]["owned_by"] == "sglang"
     assert refusing.call("/health")[0] == refusing.call("/health_generate")[0] == 200
     assert refusing.call("/nothing")[0] == 404
     assert refusing.call("/generate")[0] == 405
