@@ -23,6 +23,7 @@ type engine struct {
 	pause atomic.Int64
 	// gate holds streams back until as many have come as a round has, so that they run together.
 	mu      sync.Mutex
+	spread  bool // streams begin one after the other within a pause, else at one instant
 	waiting int
 	want    int
 	gate    chan struct{}
@@ -61,18 +62,23 @@ func (e *engine) round(s settings) {
 	e.pause.Store(int64(s.pause))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiting, e.want, e.gate = 0, s.streams, make(chan struct{})
+	e.waiting, e.want, e.gate, e.spread = 0, s.streams, make(chan struct{}), s.spread
 }
 
-// enter waits until all streams of the round are there.
-func (e *engine) enter() {
+// enter waits until all streams of the round are there, and returns the part of a pause that this
+// one begins later.
+func (e *engine) enter() (phase float64) {
 	e.mu.Lock()
 	gate := e.gate
+	if e.spread {
+		phase = float64(e.waiting) / float64(e.want)
+	}
 	if e.waiting++; e.waiting == e.want {
 		close(gate)
 	}
 	e.mu.Unlock()
 	<-gate
+	return phase
 }
 
 // complete answers one completion: with a stream where it is asked for and long, else at once.
@@ -94,12 +100,12 @@ func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flusher := w.(http.Flusher)
 	flusher.Flush()
-	long := req.MaxTokens > 64 // what is shorter is a probe
+	long, phase := req.MaxTokens > 64, 0.0 // what is shorter is a probe
 	if long {
-		e.enter()
+		phase = e.enter()
 	}
 	pause := time.Duration(e.pause.Load())
-	next := time.Now()
+	next := time.Now().Add(time.Duration(phase * float64(pause)))
 	before, after, _ := strings.Cut(event(0, 1, 1<<30), strings.Repeat("0", timeDigits))
 	line := []byte("data: " + before + strings.Repeat("0", timeDigits) + after + "\n\n")
 	stamp := line[len("data: ")+len(before):][:timeDigits]

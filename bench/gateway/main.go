@@ -22,6 +22,7 @@ type settings struct {
 	events  int           // of one stream
 	pause   time.Duration // between two events of one stream; 0 for none
 	rounds  int           // measured, after one that is not
+	spread  bool          // the streams' events come one after the other, not all at one instant
 }
 
 func main() {
@@ -58,8 +59,9 @@ func compare(streams, events int, rate float64, rounds int) error {
 		title string
 		settings
 	}{
-		{fmt.Sprintf("%d streams, %g events/s each", streams, rate), settings{streams, events, time.Duration(float64(time.Second) / rate), rounds}},
-		{fmt.Sprintf("%d streams, as fast as they go", streams), settings{streams, 20 * events, 0, rounds}},
+		{fmt.Sprintf("%d streams, %g events/s each, one after the other", streams, rate), settings{streams, events, time.Duration(float64(time.Second) / rate), rounds, true}},
+		{fmt.Sprintf("%d streams, %g events/s each, all at one instant, as of a decode step", streams, rate), settings{streams, events, time.Duration(float64(time.Second) / rate), rounds, false}},
+		{fmt.Sprintf("%d streams, as fast as they go", streams), settings{streams, 20 * events, 0, rounds, false}},
 	} {
 		results, err := measure(engine, arms, s.settings)
 		if err != nil {
