@@ -9,11 +9,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import headway
-import headway.torch as adapter
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
+
+import headway
+import headway.torch as adapter
 
 
 def log_probs(model: nn.Module, rows: Mapping[str, Tensor], temperature: float) -> Tensor:
