@@ -61,7 +61,7 @@ var engines = []engine{
 		command: func(python, model string, port int) []string {
 			return []string{filepath.Join(filepath.Dir(python), "vllm"), "serve", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
 				"--served-model-name", "policy", "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "64",
-				"--logprobs-mode", "processed_logprobs", "--enforce-eager", "--enable-scale-out", "--enable-lora", "--max-lora-rank", "8"}
+				"--logprobs-mode", "processed_logprobs", "--enforce-eager", "--enable-scale-out"}
 		},
 		environment: func(string) []string {
 			return []string{"VLLM_SERVER_DEV_MODE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "HF_HUB_OFFLINE=1",
