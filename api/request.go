@@ -104,7 +104,7 @@ func jsonRefusal(err error, message any) error {
 		if kind.Type.Kind() == reflect.Float64 && found == "number" {
 			found = "number that is too large"
 		}
-		return protocol.Refuse(protocol.CodeInvalid, "field %q at byte %d holds a %s: want %s", kind.Field, kind.Offset, found, kindInWords(kind.Type)).With("field", kind.Field)
+		return protocol.Refuse(protocol.CodeInvalid, "field %q at byte %d holds a %s: want %s", kind.Field, kind.Offset, found, protocol.KindInWords(kind.Type)).With("field", kind.Field)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return protocol.Refuse(protocol.CodeInvalid, "the body is not JSON at byte %d: every number must be finite (NaN and Infinity are no JSON), every text in double quotes", syntax.Offset)
@@ -128,26 +128,6 @@ func jsonRefusal(err error, message any) error {
 }
 
 func clip(s string) string { return s[:min(len(s), 100)] }
-
-func kindInWords(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return fmt.Sprintf("an integer of %d bits", t.Bits())
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return fmt.Sprintf("an integer of %d bits that is not negative", t.Bits())
-	case reflect.Float32:
-		return "a number of single precision, at most 3.4e38"
-	case reflect.Float64:
-		return "a number"
-	case reflect.String:
-		return "a text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	}
-	return "an object"
-}
 
 // fieldNames are the JSON names of a message, those of the messages in it after them.
 func fieldNames(message any) []string {

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"strings"
 
 	"github.com/headway-rl/headway/protocol"
@@ -114,28 +112,12 @@ func jsonRefusal(err error) error {
 			field = field[i+len("body."):] // the name of the embedded struct
 		}
 		found, _, _ := strings.Cut(kind.Value, " ")
-		return invalid(field, "%s holds a %s: want %s", field, found, inWords(kind.Type))
+		return invalid(field, "%s holds a %s: want %s", field, found, protocol.KindInWords(kind.Type))
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return protocol.Refuse(protocol.CodeInvalid, "the body is not JSON at byte %d", syntax.Offset)
 	}
 	return protocol.Refuse(protocol.CodeInvalid, "the body is no JSON that can be read")
-}
-
-func inWords(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Int, reflect.Int32:
-		return fmt.Sprintf("an integer of %d bits", t.Bits())
-	case reflect.Float64:
-		return "a number"
-	case reflect.String:
-		return "a text"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	}
-	return "an object"
 }
 
 // given reports whether a field stands in the body with something in it.

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/bench/plane"
 	"github.com/headway-rl/headway/bench/python"
 )
 
@@ -129,8 +130,7 @@ trainer: {kind: remote}
 rollout: {group_size: 8}
 train: {batch: %d}
 queue: {policy: drop, factor: 1000}
-store: {samples_every: 0, dir: %q}
-server: {listen: "127.0.0.1:0", claim_s: 600}
+server: {claim_s: 600}
 `
 
 // promptMax is the longest prompt of the run; the rest of the model's context is the response's.
@@ -150,48 +150,15 @@ func responseMax(model string) int {
 
 // headway starts headway serve in front of an engine that speaks vLLM's words.
 func headway(dir, engine, model string, streams int) (*arm, func(), error) {
-	program := filepath.Join(dir, "headway")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
-		return nil, nil, fmt.Errorf("building headway (run this from the repository's root): %w\n%s", err, out)
-	}
 	file := filepath.Join(dir, "serve.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, engine, streams, promptMax, responseMax(model), streams, dir), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, engine, streams, promptMax, responseMax(model), streams), 0o644); err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.Command(program, "serve", file, "--name", "bench")
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		return nil, nil, err
-	}
-	stop := func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	url, err := reachable(filepath.Join(dir, "bench", "serve.json"))
+	p, err := plane.Serve(dir, file)
 	if err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("%w: %s", err, said.String())
+		return nil, nil, err
 	}
-	return &arm{name: "headway gateway", order: 1, prompt: ids, pid: cmd.Process.Pid, begin: func() (string, http.Header, func() error, error) { return claim(url) }}, stop, nil
-}
-
-// reachable waits for a control plane's address.
-func reachable(file string) (string, error) {
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
-		text, err := os.ReadFile(file)
-		var address struct{ URL string }
-		if err != nil || json.Unmarshal(text, &address) != nil {
-			continue
-		}
-		if res, err := http.Get(address.URL + "/readyz"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return address.URL, nil
-			}
-		}
-	}
-	return "", errors.New("headway serve did not come up")
+	return &arm{name: "headway gateway", order: 1, prompt: ids, pid: p.PID, begin: func() (string, http.Header, func() error, error) { return claim(p.URL) }}, p.Stop, nil
 }
 
 // claim takes a rollout to play; its end gives it a reward.

@@ -19,12 +19,11 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/headway-rl/headway/bench/plane"
 )
 
 func main() {
@@ -50,12 +49,12 @@ func measure(versions int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	url, stop, err := serve(dir, versions)
+	p, err := plane.Serve(dir, "--steps", fmt.Sprint(versions), "--set", "train.batch=16", "--set", "rollout.concurrency=16")
 	if err != nil {
 		return err
 	}
-	defer stop()
-	t := &trainer{url: url, served: make(chan int64, 1024)}
+	defer p.Stop()
+	t := &trainer{url: p.URL, served: make(chan int64, 1024)}
 	if err := t.connect(); err != nil {
 		return err
 	}
@@ -85,41 +84,6 @@ func measure(versions int) error {
 	fmt.Printf("publish to served, %d versions of %d bytes, engine busy: p50 %.1f ms, p95 %.1f ms, p99 %.1f ms, worst %.1f ms\n",
 		len(times), len(t.header)+len(t.model), at(0.5), at(0.95), at(0.99), at(1))
 	return nil
-}
-
-// serve builds and starts a control plane and waits until it is reachable.
-func serve(dir string, steps int) (url string, stop func(), err error) {
-	program := filepath.Join(dir, "headway")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
-		return "", nil, fmt.Errorf("building headway (run this from the repository's root): %w\n%s", err, out)
-	}
-	cmd := exec.Command(program, "serve", "--dir", dir, "--name", "bench", "--listen", "127.0.0.1:0", "--steps", fmt.Sprint(steps),
-		"--set", "train.batch=16", "--set", "rollout.concurrency=16", "--set", "store.samples_every=0")
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
-		text, err := os.ReadFile(filepath.Join(dir, "bench", "serve.json"))
-		var address struct{ URL string }
-		if err != nil || json.Unmarshal(text, &address) != nil {
-			continue
-		}
-		if response, err := http.Get(address.URL + "/readyz"); err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return address.URL, stop, nil
-			}
-		}
-	}
-	stop()
-	return "", nil, fmt.Errorf("headway serve did not come up: %s", said.String())
 }
 
 // connect says hello and takes version 0.

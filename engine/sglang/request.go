@@ -1,7 +1,6 @@
 package sglang
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,17 +20,17 @@ func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstr
 		return upstream.Call{}, fmt.Errorf("%d prompt tokens and %d to sample: want at least one of each", len(r.Prompt), r.MaxTokens)
 	}
 	b := make([]byte, 0, 512+8*len(r.Prompt)+len(r.ID)+len(r.Session)+len(r.Salt))
-	b = appendString(append(b, `{"rid":`...), r.ID)
-	b = appendInts(append(b, `,"input_ids":`...), r.Prompt)
+	b = upstream.AppendString(append(b, `{"rid":`...), r.ID)
+	b = upstream.AppendTokens(append(b, `,"input_ids":`...), r.Prompt)
 	b = append(b, `,"sampling_params":`...)
 	b = appendSampling(b, r)
 	b = append(b, `,"stream":true,"return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":0`...)
 	if r.Session != "" {
-		b = appendString(append(b, `,"session_id":`...), r.Session)
-		b = appendString(append(b, `,"routing_key":`...), r.Session)
+		b = upstream.AppendString(append(b, `,"session_id":`...), r.Session)
+		b = upstream.AppendString(append(b, `,"routing_key":`...), r.Session)
 	}
 	if r.Salt != "" {
-		b = appendString(append(b, `,"extra_key":`...), r.Salt)
+		b = upstream.AppendString(append(b, `,"extra_key":`...), r.Salt)
 	}
 	if f := learnt(caps); r.Priority != 0 && f.priority {
 		priority := -r.Priority // the higher is earlier, unless the server was told otherwise
@@ -54,10 +53,10 @@ func appendSampling(b []byte, r upstream.Request) []byte {
 		topK = -1
 	}
 	b = strconv.AppendInt(append(b, `{"max_new_tokens":`...), int64(r.MaxTokens), 10)
-	b = appendFloat(append(b, `,"temperature":`...), s.Temperature)
-	b = appendFloat(append(b, `,"top_p":`...), topP)
+	b = upstream.AppendNumber(append(b, `,"temperature":`...), s.Temperature)
+	b = upstream.AppendNumber(append(b, `,"top_p":`...), topP)
 	b = strconv.AppendInt(append(b, `,"top_k":`...), int64(topK), 10)
-	b = appendFloat(append(b, `,"min_p":`...), s.MinP)
+	b = upstream.AppendNumber(append(b, `,"min_p":`...), s.MinP)
 	b = append(b, `,"frequency_penalty":0,"presence_penalty":0,"repetition_penalty":1,"min_new_tokens":0,"n":1,"ignore_eos":false,"skip_special_tokens":true`...)
 	if len(s.Stop) > 0 {
 		b = append(b, `,"stop":[`...)
@@ -65,35 +64,12 @@ func appendSampling(b []byte, r upstream.Request) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendString(b, text)
+			b = upstream.AppendString(b, text)
 		}
 		b = append(b, ']')
 	}
 	if len(s.StopTokens) > 0 {
-		b = appendInts(append(b, `,"stop_token_ids":`...), s.StopTokens)
+		b = upstream.AppendTokens(append(b, `,"stop_token_ids":`...), s.StopTokens)
 	}
 	return append(b, '}')
-}
-
-// appendInts appends a list of numbers as JSON.
-func appendInts(b []byte, numbers []int32) []byte {
-	b = append(b, '[')
-	for i, n := range numbers {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return append(b, ']')
-}
-
-func appendFloat(b []byte, x float64) []byte { return strconv.AppendFloat(b, x, 'g', -1, 64) }
-
-// appendString appends a text as JSON.
-func appendString(b []byte, text string) []byte {
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		panic("sglang: a text that is no JSON: " + err.Error()) // every string is
-	}
-	return append(b, quoted...)
 }

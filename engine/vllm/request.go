@@ -18,22 +18,22 @@ func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstre
 		return upstream.Call{}, err
 	}
 	b := make([]byte, 0, 512+8*len(r.Prompt))
-	b = appendString(append(b, `{"model":`...), served)
-	b = appendString(append(b, `,"request_id":`...), r.ID)
+	b = upstream.AppendString(append(b, `{"model":`...), served)
+	b = upstream.AppendString(append(b, `,"request_id":`...), r.ID)
 	if l.generate {
-		b = appendTokens(append(b, `,"token_ids":`...), r.Prompt)
+		b = upstream.AppendTokens(append(b, `,"token_ids":`...), r.Prompt)
 		if l.text {
 			b = append(b, `,"output_mode":"text"`...)
 		}
 		b = append(b, `,"sampling_params":{`...)
 		b = append(appendSampling(b, r), '}')
 	} else {
-		b = appendTokens(append(b, `,"prompt":`...), r.Prompt)
+		b = upstream.AppendTokens(append(b, `,"prompt":`...), r.Prompt)
 		b = append(b, `,"return_token_ids":true,"return_tokens_as_token_ids":true,`...)
 		b = appendSampling(b, r)
 	}
 	if r.Salt != "" {
-		b = appendString(append(b, `,"cache_salt":`...), r.Salt)
+		b = upstream.AppendString(append(b, `,"cache_salt":`...), r.Salt)
 	}
 	if r.Priority != 0 { // some builds refuse any without --scheduling-policy priority
 		b = strconv.AppendInt(append(b, `,"priority":`...), int64(r.Priority), 10)
@@ -73,37 +73,17 @@ func appendSampling(b []byte, r upstream.Request) []byte {
 		s.TopK = -1 // every build takes -1 for all of them, older ones refuse 0
 	}
 	b = strconv.AppendInt(append(b, `"n":1,"max_tokens":`...), int64(r.MaxTokens), 10)
-	b = appendNumber(append(b, `,"temperature":`...), s.Temperature)
-	b = appendNumber(append(b, `,"top_p":`...), s.TopP)
+	b = upstream.AppendNumber(append(b, `,"temperature":`...), s.Temperature)
+	b = upstream.AppendNumber(append(b, `,"top_p":`...), s.TopP)
 	b = strconv.AppendInt(append(b, `,"top_k":`...), int64(s.TopK), 10)
-	b = appendNumber(append(b, `,"min_p":`...), s.MinP)
+	b = upstream.AppendNumber(append(b, `,"min_p":`...), s.MinP)
 	b = append(b, `,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"logprobs":0,"skip_special_tokens":true`...)
 	if len(s.Stop) > 0 {
 		stop, _ := json.Marshal(s.Stop) // no strings fail
 		b = append(append(b, `,"stop":`...), stop...)
 	}
 	if len(s.StopTokens) > 0 {
-		b = appendTokens(append(b, `,"stop_token_ids":`...), s.StopTokens)
+		b = upstream.AppendTokens(append(b, `,"stop_token_ids":`...), s.StopTokens)
 	}
 	return b
-}
-
-// appendString adds a string as JSON.
-func appendString(b []byte, text string) []byte {
-	quoted, _ := json.Marshal(text) // no string fails
-	return append(b, quoted...)
-}
-
-// appendNumber adds a finite number, which every setting is after its check.
-func appendNumber(b []byte, x float64) []byte { return strconv.AppendFloat(b, x, 'g', -1, 64) }
-
-func appendTokens(b []byte, tokens []int32) []byte {
-	b = append(b, '[')
-	for i, t := range tokens {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(t), 10)
-	}
-	return append(b, ']')
 }

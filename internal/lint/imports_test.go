@@ -122,7 +122,7 @@ var rules = []rule{
 		"tables, SVG plots, self-contained HTML", "it prints what it is given, so that a simulation and a run look alike"},
 	{"bench/queue", []string{"bench/python", "live", "loop", "payload", "store/jetstream"}, []string{"github.com/nats-io/"}, nil,
 		"the durable queue beside raw JetStream and the queues of others", "producers and consumers of the store itself, without a run around it"},
-	{"bench", []string{"bench/python"}, nil, nil,
+	{"bench", []string{"bench/python", "bench/plane"}, nil, nil,
 		"experiments that print a table: `make bench`", "it runs the program as a user would, from outside"},
 	{"internal/lint", nil, []string{"golang.org/x/mod"}, nil,
 		"the architecture as tests", "it judges every room and leans on none"},
