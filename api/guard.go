@@ -54,7 +54,7 @@ func (s *Server) route(pattern string, roles Role, h handler, flags ...flag) {
 // what is counted and logged of it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	started := s.opt.Clock()
-	reply := s.newReply(w)
+	reply := s.newReply(w, r)
 	body := s.paceBody(reply, r)
 	defer func() {
 		thrown := recover()

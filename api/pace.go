@@ -37,12 +37,15 @@ type reply struct {
 	bytes    int64
 	began    bool
 	role     Role
+	// room is nil where nobody knows of it. extendedAt is when a deadline was last set.
+	room       *room
+	extendedAt time.Time
 	// payload is the beginning of a JSON body, nil unless it may be logged.
 	payload []byte
 }
 
-func (s *Server) newReply(w http.ResponseWriter) *reply {
-	r := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: s.opt.BodyPatience, status: http.StatusOK}
+func (s *Server) newReply(w http.ResponseWriter, req *http.Request) *reply {
+	r := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: s.opt.BodyPatience, status: http.StatusOK, room: roomOf(req.Context())}
 	r.extend()
 	return r
 }
@@ -50,8 +53,20 @@ func (s *Server) newReply(w http.ResponseWriter) *reply {
 // extend gives the next chunk its time. A deadline outlives a request on its connection,
 // so every request begins and ends with one of its own.
 func (r *reply) extend() {
-	_ = r.control.SetWriteDeadline(time.Now().Add(r.patience + unreadPatience))
+	r.extendedAt = time.Now()
+	_ = r.control.SetWriteDeadline(r.extendedAt.Add(r.patience + unreadPatience))
 }
+
+// extendLate is extend, but for a deadline that is still far off: one costs as much as a small event.
+func (r *reply) extendLate() {
+	if time.Since(r.extendedAt) > r.patience/8 {
+		r.extend()
+	}
+}
+
+// Writable implements gateway.Writable: the kernel says that it has room for the connection. It is
+// for one goroutine at a time.
+func (r *reply) Writable() bool { return r.room.writable() }
 
 // Unwrap is for http.ResponseController.
 func (r *reply) Unwrap() http.ResponseWriter { return r.ResponseWriter }
@@ -69,7 +84,7 @@ func (r *reply) WriteHeader(status int) {
 func (r *reply) Write(p []byte) (n int, err error) {
 	r.began = true
 	for first := true; first || n < len(p) && err == nil; first = false {
-		r.extend()
+		r.extendLate()
 		var wrote int
 		wrote, err = r.ResponseWriter.Write(p[n:min(len(p), n+chunkBytes)])
 		n += wrote

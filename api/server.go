@@ -195,6 +195,7 @@ func (s *Server) httpServer() *http.Server {
 		MaxHeaderBytes:    s.opt.HeaderBytesMax,
 		Protocols:         new(http.Protocols),
 		ErrorLog:          s.connectionLog(),
+		ConnContext:       withConnection,
 	}
 	server.Protocols.SetHTTP1(true)
 	return server

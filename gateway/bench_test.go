@@ -21,6 +21,7 @@ type discarding struct {
 
 func (d *discarding) Header() http.Header         { return d.header }
 func (d *discarding) WriteHeader(int)             {}
+func (d *discarding) Writable() bool              { return true }
 func (d *discarding) Write(p []byte) (int, error) { return len(p), nil }
 
 func (d *discarding) Flush() {

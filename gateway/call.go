@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -226,122 +225,6 @@ func (c *call) note(ch *choice) {
 	}
 	c.usage.add(len(ch.reply.Tokens))
 	c.gateway.metrics.turn(c.prompt, ch)
-}
-
-// stream answers with events.
-func (c *call) stream(ctx context.Context) error {
-	for i := range c.req.choices {
-		if err := c.streamChoice(ctx, c.newChoice(i)); err != nil {
-			return err
-		}
-	}
-	_ = c.events.done(c.usage) // a client that has left by now has missed nothing else
-	return nil
-}
-
-// streamChoice samples one response and sends it as it comes. The turn runs beside the writing, so
-// that a slow client holds up no engine; it has ended when this returns.
-func (c *call) streamChoice(ctx context.Context, ch *choice) error {
-	ctx, cancel := context.WithCancel(ctx)
-	arrived, ended := newArrivals(), make(chan error, 1)
-	go func() {
-		var err error
-		ch.reply, err = c.turn(ctx, arrived.add)
-		ended <- err
-	}()
-	heartbeat := time.NewTicker(c.gateway.opt.Heartbeat)
-	defer heartbeat.Stop()
-	w := &choiceWriter{call: c, choice: ch}
-	for {
-		var err error
-		select {
-		case <-arrived.ready:
-			heartbeat.Reset(c.gateway.opt.Heartbeat)
-			arrived.take(&w.piece)
-			err = w.send(ctx)
-		case <-heartbeat.C:
-			err = c.events.heartbeat()
-		case err := <-ended:
-			cancel()
-			if err != nil {
-				return err
-			}
-			arrived.take(&w.piece)
-			return w.end(context.WithoutCancel(ctx))
-		}
-		if err != nil {
-			cancel()
-			<-ended
-			return fmt.Errorf("gateway: the stream broke off: %w", err)
-		}
-	}
-}
-
-// choiceWriter sends the events of one choice.
-type choiceWriter struct {
-	call   *call
-	choice *choice
-	piece  piece
-	said   said
-	// opened: its first event is out. named counts the tokens that were sent, calls the calls.
-	opened       bool
-	named, calls int
-}
-
-func (w *choiceWriter) open() error {
-	if w.opened {
-		return nil
-	}
-	w.opened = true
-	return w.call.events.choice(w.choice.index, w.call.prompt.tokens)
-}
-
-// send sends what has arrived.
-func (w *choiceWriter) send(ctx context.Context) error {
-	if err := w.open(); err != nil {
-		return err
-	}
-	text, err := w.choice.transcript.add(ctx, &w.piece)
-	if err != nil {
-		return err
-	}
-	w.choice.hear(text, &w.said)
-	return w.event()
-}
-
-func (w *choiceWriter) event() error {
-	err := w.call.events.piece(&w.said, w.calls, &w.piece)
-	w.named += len(w.piece.tokens)
-	w.calls += len(w.said.calls)
-	return err
-}
-
-// end sends what has not been sent of a response that is complete. The turn is recorded: it is
-// remembered, whether or not the client still listens.
-func (w *choiceWriter) end(ctx context.Context) error {
-	var broke error
-	if len(w.piece.tokens)+len(w.piece.text) > 0 {
-		broke = w.send(ctx)
-	}
-	reply := &w.choice.reply
-	w.piece.tokens, w.piece.logprobs = nil, nil
-	if n := w.named; n < len(reply.Tokens) { // an engine that says all at the end
-		w.piece.tokens, w.piece.logprobs = reply.Tokens[n:], reply.Logprobs[min(n, len(reply.Logprobs)):]
-	}
-	if err := w.call.end(ctx, w.choice, &w.said); err != nil {
-		w.call.note(w.choice)
-		return err
-	}
-	if broke != nil {
-		return broke
-	}
-	if err := w.open(); err != nil {
-		return err
-	}
-	if err := w.event(); err != nil {
-		return err
-	}
-	return w.call.events.end(w.choice)
 }
 
 // whole answers in one piece.

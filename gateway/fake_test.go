@@ -186,7 +186,7 @@ func (h *house) post(path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer g1-s0-a0")
-	h.gateway.ServeHTTP(w, r)
+	h.gateway.ServeHTTP(&wavering{ResponseRecorder: w}, r)
 	return w
 }
 
@@ -385,4 +385,15 @@ func shown(ids []int32) string {
 		}
 	}
 	return b.String()
+}
+
+// wavering is a connection that has room for two events of three.
+type wavering struct {
+	*httptest.ResponseRecorder
+	asked int
+}
+
+func (w *wavering) Writable() bool {
+	w.asked++
+	return w.asked%3 != 0
 }

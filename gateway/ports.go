@@ -19,6 +19,12 @@ type Rollouts interface {
 	Ended(id string) (<-chan struct{}, error)
 }
 
+// Writable is what a response writer may know of its connection, beside http.ResponseWriter.
+type Writable interface {
+	// Writable reports whether the connection takes some kilobytes without waiting for the client.
+	Writable() bool
+}
+
 // Templates renders chats and reads tokens.
 type Templates interface {
 	// Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with

@@ -116,13 +116,17 @@ func TestDisconnect(t *testing.T) {
 	r.cut = 1
 	writes := len(r.tokens) + 2 // the role, a character each, the end and [DONE]
 	for after := range writes {
-		for _, breaks := range []bool{false, true} {
+		for i := range 4 {
+			breaks, free := i%2 > 0, i > 1
 			gate := make(chan struct{}, writes)
 			h := newHouse(t, always(r))
 			h.gateway.opt.Rollouts = &stepwise{Rollouts: h.port, gate: gate}
 			ctx, cancel := context.WithCancel(t.Context())
 			w := &leaving{httptest.NewRecorder(), after, cancel, breaks}
-			step := &steppingWriter{w, gate}
+			step := http.ResponseWriter(&steppingWriter{w, gate})
+			if free {
+				step = roomy{&steppingWriter{w, gate}}
+			}
 			req := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[{"role":"user","content":"x"}]}`)).WithContext(ctx)
 			req.Header.Set("Authorization", "Bearer g1-s0-a0")
 			h.gateway.ServeHTTP(step, req)
@@ -166,6 +170,11 @@ type steppingWriter struct {
 	*leaving
 	gate chan struct{}
 }
+
+// roomy is a client that always has room: it is written to by the goroutine of the turn.
+type roomy struct{ *steppingWriter }
+
+func (roomy) Writable() bool { return true }
 
 // Flush is called once an event is written; the first two events come with the first token.
 func (s *steppingWriter) Flush() {

@@ -4,54 +4,10 @@ import (
 	"bytes"
 	"context"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/headway-rl/headway/protocol"
 )
-
-// arrivals is what a turn has brought and its client was not sent yet. A client that keeps up gets
-// every piece by itself; for a slower one they come together.
-type arrivals struct {
-	// ready holds a value while there is something to take.
-	ready chan struct{}
-
-	mu       sync.Mutex
-	tokens   []int32
-	logprobs []float32
-	text     []byte
-}
-
-func newArrivals() *arrivals { return &arrivals{ready: make(chan struct{}, 1)} }
-
-// add is called by the turn, and never waits.
-func (a *arrivals) add(d protocol.TurnDelta) {
-	a.mu.Lock()
-	a.tokens = append(a.tokens, d.Tokens...)
-	a.logprobs = append(a.logprobs, d.Logprobs...)
-	a.text = append(a.text, d.Text...)
-	a.mu.Unlock()
-	select {
-	case a.ready <- struct{}{}:
-	default:
-	}
-}
-
-// take swaps what has arrived for the emptied slices of the piece before.
-func (a *arrivals) take(last *piece) {
-	a.mu.Lock()
-	a.tokens, last.tokens = last.tokens[:0], a.tokens
-	a.logprobs, last.logprobs = last.logprobs[:0], a.logprobs
-	a.text, last.text = last.text[:0], a.text
-	a.mu.Unlock()
-}
-
-// piece is part of a response on its way to the client.
-type piece struct {
-	tokens   []int32
-	logprobs []float32
-	text     []byte
-}
 
 // textlessTokens is how many tokens may come without text before it is read from the tokens: that
 // of an engine lags behind by the bytes of a character, or the length of a stop text.

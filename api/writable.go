@@ -1,0 +1,63 @@
+//go:build unix
+
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// connectionKey is the context key of a request's connection.
+type connectionKey struct{}
+
+// withConnection keeps a connection in the context of its requests.
+func withConnection(ctx context.Context, connection net.Conn) context.Context {
+	if secured, ok := connection.(*tls.Conn); ok {
+		connection = secured.NetConn()
+	}
+	if bounded, ok := connection.(*boundedConn); ok {
+		connection = bounded.Conn
+	}
+	if plain, ok := connection.(syscall.Conn); ok {
+		if raw, err := plain.SyscallConn(); err == nil {
+			return context.WithValue(ctx, connectionKey{}, raw)
+		}
+	}
+	return ctx
+}
+
+// room asks the kernel for room to write on a connection.
+type room struct {
+	connection syscall.RawConn
+	ask        func(fd uintptr)
+	asked      [1]unix.PollFd
+	free       bool
+}
+
+// roomOf returns what asks for a request's connection, nil where nobody knows it.
+func roomOf(ctx context.Context) *room {
+	raw, ok := ctx.Value(connectionKey{}).(syscall.RawConn)
+	if !ok {
+		return nil
+	}
+	r := &room{connection: raw}
+	r.ask = func(fd uintptr) {
+		r.asked[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
+		n, err := unix.Poll(r.asked[:], 0)
+		r.free = err == nil && n == 1 && r.asked[0].Revents == unix.POLLOUT
+	}
+	return r
+}
+
+// writable reports whether the kernel has room. It is for one goroutine at a time.
+func (r *room) writable() bool {
+	if r == nil {
+		return false
+	}
+	r.free = false
+	return r.connection.Control(r.ask) == nil && r.free
+}
