@@ -96,6 +96,13 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 		}
 		r.Suites = append(r.Suites, s)
 	}
+	if e.pytest != "" && h.run == "" {
+		s, err := h.pytest(ctx, e, python)
+		if err != nil {
+			return err
+		}
+		r.Suites = append(r.Suites, s)
+	}
 	text, err := os.ReadFile(report)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -26,6 +26,8 @@ type engine struct {
 	tests    []string
 	variable string
 	also     []string
+	// pytest is the folder of its own tests, where it is ours; empty for none.
+	pytest string
 }
 
 func engineNames() []string {
@@ -76,7 +78,7 @@ var engines = []engine{
 			return []string{python, "-m", "hf_shim", "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--max-running", "8", "--log-steps"}
 		},
 		environment: func(string) []string { return []string{"PYTHONPATH=engines/hf_shim/src", "HF_HUB_OFFLINE=1"} },
-		tests:       []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG",
+		tests:       []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG", pytest: "engines/hf_shim/tests",
 	},
 	{
 		name: "llamacpp", title: "llama-server", packages: llamaPackages, models: modelsGGUF, servers: 1, health: "/health",
