@@ -15,7 +15,11 @@ import (
 func needs(t *testing.T, there bool, caps *upstream.Capabilities) {
 	t.Helper()
 	if !there {
-		t.Skipf("the server lacks it: %+v", caps.Missing)
+		var lacks []string
+		for _, m := range caps.Missing {
+			lacks = append(lacks, m.What)
+		}
+		t.Skip("the server lacks it: " + strings.Join(lacks, "; "))
 	}
 }
 
