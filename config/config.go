@@ -32,6 +32,8 @@ type Config struct {
 	Engines []Engine `json:"engines"`
 	// Environment is what a run's policy is trained on.
 	Environment Environment `json:"environment"`
+	// Sandbox says what code of the policy runs in, in a run; rollout.sandbox is what simulations reckon with. Default none, where nothing runs.
+	Sandbox Sandboxes `json:"sandbox,omitempty"`
 	// Trainer says how a run learns.
 	Trainer Trainer `json:"trainer"`
 	// Store says where a run keeps its files, and how safely.
@@ -95,11 +97,11 @@ type Rollout struct {
 	PromptTokens int `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
 	// Prefill models how prompts, tool outputs and resumed rollouts are read into the cache in a simulation. Default at once.
 	Prefill Prefill `json:"prefill,omitempty"`
-	// Tools models multi-turn rollouts in a simulation: calls of tools between parts of the generation. Default none.
+	// Tools models multi-turn rollouts in a simulation: calls of tools between parts of the generation; a run's own tools are environment.tools. Default none.
 	Tools Tools `json:"tools,omitempty"`
-	// Sandbox models what a rollout's tools run in, in a simulation. Default there at once.
+	// Sandbox models what a rollout's tools run in, in a simulation; a run's own are those of the section sandbox. Default there at once.
 	Sandbox Sandbox `json:"sandbox,omitempty"`
-	// Judge models who rewards a finished rollout in a simulation, while it holds its slot. Default at once.
+	// Judge models who rewards a finished rollout in a simulation, while it holds its slot; a run's own is environment.verifier. Default at once.
 	Judge Judge `json:"judge,omitempty"`
 	// Drift models how responses change over a simulation as the policy learns. Default not at all.
 	Drift Drift `json:"drift,omitempty"`
@@ -437,30 +439,6 @@ type Model struct {
 	Heads int `json:"heads" min:"1" max:"256"`
 	// Context is the longest sequence in tokens, prompt and response together. Default 16.
 	Context int `json:"context" min:"4" max:"131072"`
-}
-
-// Environment is what a run's policy is trained on.
-type Environment struct {
-	// Kind of environment: embedded, or remote: workers of yours that claim rollouts from headway serve. Default embedded, remote where an engine is not.
-	Kind string `json:"kind" allowed:"embedded remote"`
-	// Name by which workers claim the rollouts of a remote environment. Default the task's, rollouts where engines are servers.
-	Name string `json:"name,omitempty"`
-	// PromptTokensMax is the longest prompt in tokens, earlier turns included, of rollouts on engines other than embedded; with response_tokens_max at most the model's context. Default the context that its config.json says, less response_tokens_max.
-	PromptTokensMax int `json:"prompt_tokens_max,omitempty" min:"1" max:"1048576"`
-	// ResponseTokensMax is the longest response in tokens of one turn on engines other than embedded. Default a quarter of the model's context.
-	ResponseTokensMax int `json:"response_tokens_max,omitempty" min:"1" max:"1048576"`
-	// Task: reverse a word, sort its letters, or add two numbers. Default reverse.
-	Task string `json:"task" allowed:"reverse sort addition"`
-	// LettersMin is the shortest word of reverse and sort. Default 2.
-	LettersMin int `json:"letters_min" min:"1" max:"64"`
-	// LettersMax is the longest word of reverse and sort. Default 5.
-	LettersMax int `json:"letters_max" min:"1" max:"64"`
-	// HeldOut is the number of prompts kept for evaluation, never trained on. Default 1000.
-	HeldOut int `json:"held_out" min:"1" max:"10000000"`
-	// ServiceTime is the time a rollout waits for tools and sandboxes; the same as rollout.environment, which simulations read, and either may be given.
-	ServiceTime Service `json:"service_time"`
-	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
-	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`
 }
 
 // Trainer says how a run learns.

@@ -40,6 +40,7 @@ func (c Config) WithDefaults() Config {
 	orCount(&c.Steps.Measured, 1500, c.given("steps.measured"))
 	c.learningDefaults()
 	c.storeDefaults()
+	c.playedDefaults()
 	c.agentDefaults()
 	c.planningDefaults()
 	return c

@@ -204,7 +204,7 @@ func (v *validator) besideServers() {
 		v.fail("trainer.kind", c.Trainer.Kind, "cannot train the model of engines that are servers", "remote, and a trainer of yours that connects to headway serve")
 	}
 	if c.Environment.Kind == "embedded" {
-		v.fail("environment.kind", c.Environment.Kind, "does not know the tokens of engines that are servers", "remote, and workers of yours that claim rollouts from headway serve, or sample under its /v1")
+		v.fail("environment.kind", c.Environment.Kind, "does not know the tokens of engines that are servers", "remote, and workers of yours that claim rollouts from headway serve, or sample under its /v1; tasks or openenv, which it plays itself")
 	}
 	if c.Rollout.Prune.Check == "task" {
 		v.fail("rollout.prune.check", c.Rollout.Prune.Check, "asks an embedded task, and the environment is remote", "none")

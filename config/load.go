@@ -151,6 +151,7 @@ func (c Config) clone() Config {
 		s.Groups = slices.Clone(s.Groups)
 	}
 	c.Failures.EnginePlan = slices.Clone(c.Failures.EnginePlan)
+	c.Sandbox.Mounts = slices.Clone(c.Sandbox.Mounts)
 	if c.origin == nil {
 		c.origin = &origin{places: map[string]place{}}
 	} else {

@@ -146,7 +146,7 @@ func fieldComments(t *testing.T) map[string]string {
 		}
 		return true
 	}
-	for _, name := range []string{"config.go", "planning.go"} {
+	for _, name := range []string{"config.go", "engines.go", "environments.go", "planning.go", "server.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

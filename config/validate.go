@@ -35,6 +35,7 @@ func (c Config) validate(relations bool) Errors {
 		check.planning()
 		check.server()
 		check.engineServers()
+		check.environments()
 	}
 	if relations && len(check.errs) == 0 {
 		check.loop()

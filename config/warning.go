@@ -58,6 +58,7 @@ func (c Config) Warnings() []Warning {
 	c.shapingWarnings(warn)
 	c.agentWarnings(warn)
 	c.engineWarnings(warn)
+	c.environmentWarnings(warn)
 	return found
 }
 

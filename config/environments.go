@@ -1,0 +1,279 @@
+package config
+
+// Environment is what a run's policy is trained on.
+type Environment struct {
+	// Kind of environment: embedded; remote: workers of yours that claim rollouts from headway serve; tasks: headway serve plays the tasks of a file, with tools in sandboxes and a verifier; or openenv: it plays on a server that speaks OpenEnv. Default embedded, remote where an engine is not.
+	Kind string `json:"kind" allowed:"embedded remote tasks openenv"`
+	// Name by which workers claim the rollouts of an environment that is not embedded. Default the task's, rollouts where engines are servers.
+	Name string `json:"name,omitempty"`
+	// PromptTokensMax is the longest prompt in tokens, earlier turns included, of rollouts on engines other than embedded; with response_tokens_max at most the model's context. Default the context that its config.json says, less response_tokens_max.
+	PromptTokensMax int `json:"prompt_tokens_max,omitempty" min:"1" max:"1048576"`
+	// ResponseTokensMax is the longest response in tokens of one turn on engines other than embedded. Default a quarter of the model's context.
+	ResponseTokensMax int `json:"response_tokens_max,omitempty" min:"1" max:"1048576"`
+	// Task: reverse a word, sort its letters, or add two numbers. Default reverse.
+	Task string `json:"task" allowed:"reverse sort addition"`
+	// LettersMin is the shortest word of reverse and sort. Default 2.
+	LettersMin int `json:"letters_min" min:"1" max:"64"`
+	// LettersMax is the longest word of reverse and sort. Default 5.
+	LettersMax int `json:"letters_max" min:"1" max:"64"`
+	// HeldOut is the number of prompts kept for evaluation, never trained on. Default 1000.
+	HeldOut int `json:"held_out" min:"1" max:"10000000"`
+	// ServiceTime is the time a rollout waits for tools and sandboxes; the same as rollout.environment, which simulations read, and either may be given.
+	ServiceTime Service `json:"service_time"`
+	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
+	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`
+	// Tasks are the prompts of kind tasks; with openenv they may be left out.
+	Tasks Tasks `json:"tasks,omitempty"`
+	// Verifier says who judges the rollouts of kinds tasks and openenv.
+	Verifier Verifier `json:"verifier,omitempty"`
+	// Tools that the policy may call in its sandbox: shell, python, write_file, read_file. Default none.
+	Tools []string `json:"tools,omitempty" allowed:"shell python write_file read_file"`
+	// OpenEnv is the server of kind openenv.
+	OpenEnv OpenEnv `json:"openenv,omitempty"`
+	// TurnsMax is the most messages of the policy in one rollout; a task may say fewer. Default 16 with tools or openenv, else 1.
+	TurnsMax int `json:"turns_max,omitempty" min:"1" max:"100000"`
+	// TimeoutS is how long a rollout may take in all, in seconds, before its attempt fails; a task may say less. Default 1800.
+	TimeoutS float64 `json:"timeout_s,omitempty" above:"0" max:"604800"`
+	// Players is the number of rollouts that this process plays at once. Default rollout.concurrency.
+	Players int `json:"players,omitempty" min:"1" max:"16777216"`
+	// OnLimit says what becomes of a rollout whose code met a limit of its sandbox, by limit. Default the verifier judges what came of it.
+	OnLimit OnLimit `json:"on_limit,omitempty"`
+}
+
+// Sandboxes is what code of the policy runs in, in a run. What simulations reckon with is
+// rollout.sandbox: nothing of the one is taken for the other.
+type Sandboxes struct {
+	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process, plain processes of this user, which is no boundary. Default bwrap.
+	Driver string `json:"driver,omitempty" allowed:"process bwrap runsc swerex kubernetes e2b"`
+	// Root is the directory of a root file system, which bwrap and runsc give every sandbox to read. Default the host's own programs, without its data.
+	Root string `json:"root,omitempty"`
+	// Image names what swerex, kubernetes or e2b start a sandbox from: an image, or a template. Default the backend's own.
+	Image string `json:"image,omitempty"`
+	// URL of the swerex server, or of the API of e2b. Default that of e2b itself.
+	URL string `json:"url,omitempty"`
+	// KeyFile holds the secret that swerex or e2b asks for.
+	KeyFile string `json:"key_file,omitempty"`
+	// Mounts are further directories of the host that every sandbox may read. Default none.
+	Mounts []SandboxMount `json:"mounts,omitempty"`
+	// Env is the environment of commands, as NAME=VALUE; nothing of headway's own is handed in. It is written into the run's log: no place for secrets. Default none.
+	Env []string `json:"env,omitempty"`
+	// Network lets sandboxes reach the host's network. Default false.
+	Network bool `json:"network,omitempty"`
+	// MemoryMB is the memory of all processes of a sandbox together, in MiB. Default 512.
+	MemoryMB int `json:"memory_mb,omitempty" min:"16" max:"4194304"`
+	// CPUs is the processor time that a sandbox may use a second, in seconds. Default 1.
+	CPUs float64 `json:"cpus,omitempty" min:"0.01" max:"4096"`
+	// Processes at once in a sandbox, threads counted. Default 128.
+	Processes int `json:"processes,omitempty" min:"4" max:"4194304"`
+	// DiskMB is what may be written to a sandbox's files, in MiB; where it lies in memory it counts there, too. Default 256.
+	DiskMB int `json:"disk_mb,omitempty" min:"1" max:"16777216"`
+	// Files there may be in a sandbox. Default 50000.
+	Files int `json:"files,omitempty" min:"16" max:"1000000000"`
+	// OutputKB is how much is kept of each stream of a command, in KiB; the rest is thrown away. Default 1024.
+	OutputKB int `json:"output_kb,omitempty" min:"1" max:"1048576"`
+	// TimeS is how long one command may run, in seconds. Default 60.
+	TimeS float64 `json:"time_s,omitempty" above:"0" max:"86400"`
+	// Max is the number of sandboxes there may be at once; a rollout without one waits. Default no limit.
+	Max int `json:"max,omitempty" min:"1" max:"16777216"`
+	// Starting is the number that may start at once. Default 4 for every processor.
+	Starting int `json:"starting,omitempty" min:"1" max:"1000000"`
+	// WarmMin is the least number of sandboxes that stand ready before anybody asks. Default 0.
+	WarmMin int `json:"warm_min,omitempty" min:"0" max:"1000000"`
+	// WarmMax is the most that stand ready; between the two it follows what was asked for while one starts. Default warm_min.
+	WarmMax int `json:"warm_max,omitempty" min:"0" max:"1000000"`
+	// Reuse is what becomes of a sandbox that a rollout has done with: never ends it; reset makes it as if it were new and gives it to another rollout. Default never.
+	Reuse string `json:"reuse,omitempty" allowed:"never reset"`
+	// Uses is how many rollouts one sandbox serves under reuse reset. Default 100.
+	Uses int `json:"uses,omitempty" min:"1" max:"1000000"`
+	// StartTimeoutS is the longest that a start may take, its wait for others included, in seconds. Default 30.
+	StartTimeoutS float64 `json:"start_timeout_s,omitempty" above:"0" max:"86400"`
+	// Retries is how often a start that failed is tried again before the rollout's attempt fails. Default 2.
+	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
+	// BreakAfter is the number of failed starts in a row after which none is tried for a while. Default 8.
+	BreakAfter int `json:"break_after,omitempty" min:"1" max:"1000000"`
+	// BreakForS is for how long then, in seconds. Default 5.
+	BreakForS float64 `json:"break_for_s,omitempty" above:"0" max:"86400"`
+	// Kubernetes says where agent-sandbox is, for driver kubernetes.
+	Kubernetes Kubernetes `json:"kubernetes,omitempty"`
+}
+
+// SandboxMount is a directory of the host as sandboxes see it.
+type SandboxMount struct {
+	// Host is the directory's absolute path on the host.
+	Host string `json:"host"`
+	// Box is its absolute path in the sandbox. Default the same.
+	Box string `json:"box,omitempty"`
+}
+
+// Kubernetes says where agent-sandbox is.
+type Kubernetes struct {
+	// Config is a kubeconfig file. Default that of KUBECONFIG or the home directory; in a cluster the pod's own account.
+	Config string `json:"config,omitempty"`
+	// Context of the kubeconfig. Default its current one.
+	Context string `json:"context,omitempty"`
+	// Namespace that sandboxes are made in. Default the context's own.
+	Namespace string `json:"namespace,omitempty"`
+	// WarmPool names a SandboxWarmPool that sandboxes are claimed from. Default none: each is made from image.
+	WarmPool string `json:"warm_pool,omitempty"`
+	// RuntimeClass of the pods, such as gvisor, without a warm pool. Default the cluster's.
+	RuntimeClass string `json:"runtime_class,omitempty"`
+}
+
+// Tasks are the prompts of environment.kind tasks: a file, and which of its fields are what.
+type Tasks struct {
+	// File is JSON lines, Parquet, or a directory of Harbor tasks.
+	File string `json:"file,omitempty"`
+	// Format of the file: jsonl, parquet or harbor. Default by its name.
+	Format string `json:"format,omitempty" allowed:"jsonl parquet harbor"`
+	// ID is the field with a task's id, which is unique. Default id, or the task's place in the file where there is none.
+	ID string `json:"id,omitempty"`
+	// Prompt is the field with the prompt: text, or a list of chat messages. Default prompt.
+	Prompt string `json:"prompt,omitempty"`
+	// System is the text of a system message before every prompt that has none. Default none.
+	System string `json:"system,omitempty"`
+	// Answer is the field that the verifier compares with, which the policy never sees. Default answer.
+	Answer string `json:"answer,omitempty"`
+	// Level is the field with the difficulty, from 1. Default level, where there is one.
+	Level string `json:"level,omitempty"`
+	// Files is the field with files that are put into the sandbox first: an object of contents by path. Default files, where there is one.
+	Files string `json:"files,omitempty"`
+	// Hidden is the field with files that are put there when the policy is done, before the verdict. Default hidden, where there is one.
+	Hidden string `json:"hidden,omitempty"`
+	// Test is the field with the command that judges in the sandbox. Default test, where there is one.
+	Test string `json:"test,omitempty"`
+	// HeldOut is the number of tasks that are kept for evaluation and never trained on. Default 0.
+	HeldOut int `json:"held_out,omitempty" min:"0" max:"10000000"`
+}
+
+// Verifier says who judges the rollouts of tasks.
+type Verifier struct {
+	// Kind: exact compares the last message with the answer, number its last number; expression is Starlark; command is a program of yours, a JSON line in and one out; http asks a server; tests runs the task's test in the sandbox; none where the environment gives the rewards itself. Default by what else is said here, tests for Harbor tasks, none for openenv, else exact.
+	Kind string `json:"kind,omitempty" allowed:"exact number expression command http tests none"`
+	// Expression is a Starlark expression over response, answer and task, whose value is the reward.
+	Expression string `json:"expression,omitempty"`
+	// File is a Starlark program with a function verify, instead of expression.
+	File string `json:"file,omitempty"`
+	// Command is the program and its arguments, for kind command.
+	Command []string `json:"command,omitempty"`
+	// URL is asked with POST, for kind http.
+	URL string `json:"url,omitempty"`
+	// KeyFile holds a secret that the server of url is sent as a bearer token.
+	KeyFile string `json:"key_file,omitempty"`
+	// Range is the least and the greatest reward; one outside is a failure of the verifier. Default 0 and 1.
+	Range []float64 `json:"range,omitempty" min:"-1e9" max:"1e9"`
+	// Concurrency is the number of rollouts judged at once; others wait. Default one for every processor with command and expression, else no limit.
+	Concurrency int `json:"concurrency,omitempty" min:"1" max:"1000000"`
+	// TimeoutS is how long one verdict may take, in seconds. Default 60.
+	TimeoutS float64 `json:"timeout_s,omitempty" above:"0" max:"86400"`
+	// Retries is how often a verifier that failed is asked again before the rollout's attempt fails. Default 2.
+	Retries int `json:"retries,omitempty" min:"0" max:"100"`
+}
+
+// OpenEnv is an environment that is a server and speaks OpenEnv.
+type OpenEnv struct {
+	// URL of the server, such as http://host:8000.
+	URL string `json:"url,omitempty"`
+	// Action is the field of the environment's action that takes the text of the policy's message. Default found in the server's schema, where it has one field of text.
+	Action string `json:"action,omitempty"`
+	// Observation is the field of the observation that the policy is shown. Default found in the schema likewise; the whole observation as JSON where there are several.
+	Observation string `json:"observation,omitempty"`
+}
+
+// OnLimit says what becomes of a rollout whose code met a limit of its sandbox.
+type OnLimit struct {
+	// OutOfMemory: score lets the verifier judge what came of it, fail ends the attempt as failed, which is never a reward. Default score.
+	OutOfMemory string `json:"out_of_memory,omitempty" allowed:"score fail"`
+	// Timeout is the same for a command that ran too long. Default score.
+	Timeout string `json:"timeout,omitempty" allowed:"score fail"`
+	// Processes is the same for too many processes. Default score.
+	Processes string `json:"processes,omitempty" allowed:"score fail"`
+	// Disk is the same for a full disk, or too many files. Default score.
+	Disk string `json:"disk,omitempty" allowed:"score fail"`
+	// Output is the same for a command that was ended because it wrote too much. Default score.
+	Output string `json:"output,omitempty" allowed:"score fail"`
+}
+
+// Defaults of environments that this process plays.
+const (
+	turnsDefault           = 16
+	rolloutTimeoutDefaultS = 1800
+	verdictTimeoutDefaultS = 60
+	retriesDefault         = 2
+	commandTimeDefaultS    = 60
+	startTimeoutDefaultS   = 30
+)
+
+// Played reports whether rollouts are chats that players inside the control plane play.
+func (e Environment) Played() bool { return e.Kind == "tasks" || e.Kind == "openenv" }
+
+// UsesSandbox reports whether a run has sandboxes: its policy has tools, its tasks are judged
+// where code runs, or its embedded task runs programs.
+func (c Config) UsesSandbox() bool {
+	e := c.Environment
+	return e.Kind == "tasks" && (len(e.Tools) > 0 || e.Verifier.Kind == "tests") || e.Kind == "embedded" && e.Task == "code"
+}
+
+// playedDefaults fills in how rollouts are played inside the control plane, and what in.
+func (c *Config) playedDefaults() {
+	e := &c.Environment
+	if e.Played() {
+		orCount(&e.Players, c.Rollout.Concurrency, c.given("environment.players"))
+		orNumber(&e.TimeoutS, rolloutTimeoutDefaultS, c.given("environment.timeout_s"))
+		orWord(&e.Verifier.Kind, e.verifierKind())
+		turns := 1
+		if e.Kind == "openenv" || len(e.Tools) > 0 {
+			turns = turnsDefault
+		}
+		orCount(&e.TurnsMax, turns, c.given("environment.turns_max"))
+		if e.Verifier.Kind != "none" {
+			orNumber(&e.Verifier.TimeoutS, verdictTimeoutDefaultS, c.given("environment.verifier.timeout_s"))
+			orCount(&e.Verifier.Retries, retriesDefault, c.given("environment.verifier.retries"))
+			if len(e.Verifier.Range) == 0 && !c.given("environment.verifier.range") {
+				e.Verifier.Range = []float64{0, 1}
+			}
+		}
+	}
+	if c.UsesSandbox() || c.says(c.Sandbox, "sandbox") {
+		c.sandboxDefaults()
+	}
+}
+
+// sandboxDefaults fills in what a sandbox is and how many there are.
+func (c *Config) sandboxDefaults() {
+	s := &c.Sandbox
+	orWord(&s.Driver, "bwrap")
+	orWord(&s.Reuse, "never")
+	orCount(&s.MemoryMB, 512, c.given("sandbox.memory_mb"))
+	orNumber(&s.CPUs, 1, c.given("sandbox.cpus"))
+	orCount(&s.Processes, 128, c.given("sandbox.processes"))
+	orCount(&s.DiskMB, 256, c.given("sandbox.disk_mb"))
+	orCount(&s.Files, 50000, c.given("sandbox.files"))
+	orCount(&s.OutputKB, 1024, c.given("sandbox.output_kb"))
+	orNumber(&s.TimeS, commandTimeDefaultS, c.given("sandbox.time_s"))
+	orNumber(&s.StartTimeoutS, startTimeoutDefaultS, c.given("sandbox.start_timeout_s"))
+	orCount(&s.Retries, retriesDefault, c.given("sandbox.retries"))
+	if s.WarmMin > 0 {
+		orCount(&s.WarmMax, s.WarmMin, c.given("sandbox.warm_max"))
+	}
+	for i := range s.Mounts {
+		orWord(&s.Mounts[i].Box, s.Mounts[i].Host)
+	}
+}
+
+// verifierKind is what a verifier is that says no kind.
+func (e Environment) verifierKind() string {
+	v := e.Verifier
+	switch {
+	case v.Expression != "" || v.File != "":
+		return "expression"
+	case len(v.Command) > 0:
+		return "command"
+	case v.URL != "":
+		return "http"
+	case e.Kind == "openenv":
+		return "none"
+	case e.Tasks.Format == "harbor" || e.Tasks.Test != "":
+		return "tests"
+	}
+	return "exact"
+}
