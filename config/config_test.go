@@ -121,7 +121,8 @@ func TestResolvedDocumentRoundTrips(t *testing.T) {
 		"engines: [{slots: 3, speed: 2}, {slots: 5, name: big}]\nfailures: {engine_mtbf_s: 900, engine_plan: [{engine: big, at_s: 0, down_s: 5}]}\nevaluate: {occupies: trainer, time_s: 4}",
 		"train: {step_by: tokens, step_cv: 0, failure_rate: 0.1}\nsync: {load_s: 2}\nrollout: {judge: {}, tools: {calls: 0}}",
 		"model: {path: m}\nengines: [{kind: vllm, url: 'http://a', slots: 3}, {kind: llamacpp, url: 'http://b', slots: 5, command: [x, '{weights}']}]\nenvironment: {prompt_tokens_max: 9}\ngateway: {tools: none}",
-		"environment: {kind: tasks, tasks: {file: t, held_out: 9}, tools: [shell], verifier: {kind: number, range: [-1, 1]}, on_limit: {disk: fail}}\nsandbox: {driver: kubernetes, retries: 0, env: [A=1], reuse: reset, kubernetes: {warm_pool: w}}",
+		"environment: {kind: tasks, tasks: {file: t, held_out: 0.1}, tools: [shell], verifier: {marker: '####', range: [-1, 1]}, on_limit: {disk: fail}}\nsandbox: {driver: kubernetes, retries: 0, env: [A=1], reuse: reset, kubernetes: {warm_pool: w}}",
+		"environment: {task: code, language: go, operations_max: 2}",
 		"preset: prime-rl", "preset: pipelinerl\nqueue: {factor: 3}", "preset: synchronous", "preset: slime\nqueue: {capacity: 256}",
 	} {
 		c := mustLoad(t, text)

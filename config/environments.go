@@ -10,8 +10,18 @@ type Environment struct {
 	PromptTokensMax int `json:"prompt_tokens_max,omitempty" min:"1" max:"1048576"`
 	// ResponseTokensMax is the longest response in tokens of one turn on engines other than embedded. Default a quarter of the model's context.
 	ResponseTokensMax int `json:"response_tokens_max,omitempty" min:"1" max:"1048576"`
-	// Task: reverse a word, sort its letters, or add two numbers. Default reverse.
-	Task string `json:"task" allowed:"reverse sort addition"`
+	// Task: reverse a word, sort its letters, add two numbers, or write a program that passes hidden tests in a sandbox (code). Default reverse.
+	Task string `json:"task" allowed:"reverse sort addition code"`
+	// Language of the programs of code. Default python.
+	Language string `json:"language,omitempty" allowed:"python go"`
+	// OperationsMin is the least number of operations of a program of code. Default 1.
+	OperationsMin int `json:"operations_min,omitempty" min:"1" max:"8"`
+	// OperationsMax is the greatest. Default 4.
+	OperationsMax int `json:"operations_max,omitempty" min:"1" max:"8"`
+	// Tests is the number of hidden tests of a program of code. Default 8.
+	Tests int `json:"tests,omitempty" min:"1" max:"64"`
+	// ProgramS is the longest that one program of code may run, in seconds. Default 1.
+	ProgramS float64 `json:"program_s,omitempty" above:"0" max:"60"`
 	// LettersMin is the shortest word of reverse and sort. Default 2.
 	LettersMin int `json:"letters_min" min:"1" max:"64"`
 	// LettersMax is the longest word of reverse and sort. Default 5.
@@ -121,13 +131,15 @@ type Kubernetes struct {
 
 // Tasks are the prompts of environment.kind tasks: a file, and which of its fields are what.
 type Tasks struct {
-	// File is JSON lines, Parquet, or a directory of Harbor tasks.
+	// File is JSON lines, Parquet, or a directory of either or of Harbor tasks, which are then judged by verifier.kind tests.
 	File string `json:"file,omitempty"`
-	// Format of the file: jsonl, parquet or harbor. Default by its name.
-	Format string `json:"format,omitempty" allowed:"jsonl parquet harbor"`
-	// ID is the field with a task's id, which is unique. Default id, or the task's place in the file where there is none.
+	// HeldOutFile has tasks for evaluation alone, as file has those to train on. Default none.
+	HeldOutFile string `json:"held_out_file,omitempty"`
+	// HeldOut is the share of the prompts of file that is kept for evaluation and never trained on. Default 0.
+	HeldOut float64 `json:"held_out,omitempty" min:"0" below:"1"`
+	// ID is the field with a task's id, which is unique; a dot goes into an object, as in extra.id. Default id, or the task's place in the file where there is none.
 	ID string `json:"id,omitempty"`
-	// Prompt is the field with the prompt: text, or a list of chat messages. Default prompt.
+	// Prompt is the field with the prompt: text, or a list of chat messages. Default prompt, else messages.
 	Prompt string `json:"prompt,omitempty"`
 	// System is the text of a system message before every prompt that has none. Default none.
 	System string `json:"system,omitempty"`
@@ -141,17 +153,29 @@ type Tasks struct {
 	Hidden string `json:"hidden,omitempty"`
 	// Test is the field with the command that judges in the sandbox. Default test, where there is one.
 	Test string `json:"test,omitempty"`
-	// HeldOut is the number of tasks that are kept for evaluation and never trained on. Default 0.
-	HeldOut int `json:"held_out,omitempty" min:"0" max:"10000000"`
 }
 
 // Verifier says who judges the rollouts of tasks.
 type Verifier struct {
-	// Kind: exact compares the last message with the answer, number its last number; expression is Starlark; command is a program of yours, a JSON line in and one out; http asks a server; tests runs the task's test in the sandbox; none where the environment gives the rewards itself. Default by what else is said here, tests for Harbor tasks, none for openenv, else exact.
-	Kind string `json:"kind,omitempty" allowed:"exact number expression command http tests none"`
-	// Expression is a Starlark expression over response, answer and task, whose value is the reward.
+	// Kind: exact compares the last message with the answer; starlark evaluates an expression or a program of yours; command asks a program, a JSON line in and one out; http asks a server; tests runs the task's test in the sandbox; none where the environment gives the rewards itself. Default by what else is said here, tests with tasks.test, none for openenv, else exact.
+	Kind string `json:"kind,omitempty" allowed:"exact starlark command http tests none"`
+	// Extract says where in the last message the answer is, for kind exact: all of it, last-line, marker (behind the last of them), boxed (in the last \boxed{}) or pattern (the first group of its last match). Default all of it, or what marker or pattern says.
+	Extract string `json:"extract,omitempty" allowed:"last-line marker boxed pattern"`
+	// Marker is the text before the answer, with extract marker.
+	Marker string `json:"marker,omitempty"`
+	// Pattern is a regular expression, with extract pattern.
+	Pattern string `json:"pattern,omitempty"`
+	// IgnoreCase compares without regard to upper case. Default false.
+	IgnoreCase bool `json:"ignore_case,omitempty"`
+	// IgnoreSpace compares with every run of white space as one blank. Default false.
+	IgnoreSpace bool `json:"ignore_space,omitempty"`
+	// Text compares numbers as text, where otherwise 0.50 and 1/2 are the same. Default false.
+	Text bool `json:"text,omitempty"`
+	// Tolerance is the share of the answer by which a number may differ from it. Default 0.
+	Tolerance float64 `json:"tolerance,omitempty" min:"0" max:"1"`
+	// Expression is Starlark over response, answer, task and messages, whose value is the reward; or a program that defines verify of them.
 	Expression string `json:"expression,omitempty"`
-	// File is a Starlark program with a function verify, instead of expression.
+	// File has such a program, instead of expression.
 	File string `json:"file,omitempty"`
 	// Command is the program and its arguments, for kind command.
 	Command []string `json:"command,omitempty"`
@@ -159,11 +183,15 @@ type Verifier struct {
 	URL string `json:"url,omitempty"`
 	// KeyFile holds a secret that the server of url is sent as a bearer token.
 	KeyFile string `json:"key_file,omitempty"`
+	// Test is the command that judges in the sandbox where a task has none of its own, for kind tests.
+	Test string `json:"test,omitempty"`
+	// RewardKey is the entry of reward.json that counts, for kind tests. Default reward.
+	RewardKey string `json:"reward_key,omitempty"`
 	// Range is the least and the greatest reward; one outside is a failure of the verifier. Default 0 and 1.
 	Range []float64 `json:"range,omitempty" min:"-1e9" max:"1e9"`
-	// Concurrency is the number of rollouts judged at once; others wait. Default one for every processor with command and expression, else no limit.
+	// Concurrency is the number of rollouts judged at once; others wait. Default 4 for command, 8 for exact and starlark, 32 for http, 64 for tests.
 	Concurrency int `json:"concurrency,omitempty" min:"1" max:"1000000"`
-	// TimeoutS is how long one verdict may take, in seconds. Default 60.
+	// TimeoutS is how long one verdict may take, retries included, in seconds. Default 30, and 600 for tests.
 	TimeoutS float64 `json:"timeout_s,omitempty" above:"0" max:"86400"`
 	// Retries is how often a verifier that failed is asked again before the rollout's attempt fails. Default 2.
 	Retries int `json:"retries,omitempty" min:"0" max:"100"`
@@ -197,7 +225,6 @@ type OnLimit struct {
 const (
 	turnsDefault           = 16
 	rolloutTimeoutDefaultS = 1800
-	verdictTimeoutDefaultS = 60
 	retriesDefault         = 2
 	commandTimeDefaultS    = 60
 	startTimeoutDefaultS   = 30
@@ -226,12 +253,19 @@ func (c *Config) playedDefaults() {
 		}
 		orCount(&e.TurnsMax, turns, c.given("environment.turns_max"))
 		if e.Verifier.Kind != "none" {
-			orNumber(&e.Verifier.TimeoutS, verdictTimeoutDefaultS, c.given("environment.verifier.timeout_s"))
+			orWord(&e.Verifier.Extract, e.Verifier.extract())
 			orCount(&e.Verifier.Retries, retriesDefault, c.given("environment.verifier.retries"))
 			if len(e.Verifier.Range) == 0 && !c.given("environment.verifier.range") {
 				e.Verifier.Range = []float64{0, 1}
 			}
 		}
+	}
+	if e.Task == "code" {
+		orWord(&e.Language, "python")
+		orCount(&e.OperationsMin, 1, c.given("environment.operations_min"))
+		orCount(&e.OperationsMax, 4, c.given("environment.operations_max"))
+		orCount(&e.Tests, 8, c.given("environment.tests"))
+		orNumber(&e.ProgramS, 1, c.given("environment.program_s"))
 	}
 	if c.UsesSandbox() || c.says(c.Sandbox, "sandbox") {
 		c.sandboxDefaults()
@@ -265,15 +299,26 @@ func (e Environment) verifierKind() string {
 	v := e.Verifier
 	switch {
 	case v.Expression != "" || v.File != "":
-		return "expression"
+		return "starlark"
 	case len(v.Command) > 0:
 		return "command"
 	case v.URL != "":
 		return "http"
 	case e.Kind == "openenv":
 		return "none"
-	case e.Tasks.Format == "harbor" || e.Tasks.Test != "":
+	case e.Tasks.Test != "" || v.Test != "":
 		return "tests"
 	}
 	return "exact"
+}
+
+// extract is where the answer is by what else is said.
+func (v Verifier) extract() string {
+	switch {
+	case v.Kind == "exact" && v.Marker != "":
+		return "marker"
+	case v.Kind == "exact" && v.Pattern != "":
+		return "pattern"
+	}
+	return ""
 }

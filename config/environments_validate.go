@@ -25,7 +25,10 @@ var driverKeys = []struct {
 // verifierKeys are the keys that each kind of verifier uses beside kind.
 var verifierKeys = func() map[string][]string {
 	common := []string{"range", "concurrency", "timeout_s", "retries"}
-	own := map[string][]string{"exact": nil, "number": nil, "expression": {"expression", "file"}, "command": {"command"}, "http": {"url", "key_file"}, "tests": nil}
+	own := map[string][]string{
+		"exact":    {"extract", "marker", "pattern", "ignore_case", "ignore_space", "text", "tolerance"},
+		"starlark": {"expression", "file"}, "command": {"command"}, "http": {"url", "key_file"}, "tests": {"test", "reward_key"},
+	}
 	for kind, keys := range own {
 		own[kind] = append(keys, common...)
 	}
@@ -41,6 +44,7 @@ func (v *validator) environments() {
 	} else {
 		v.notPlayed()
 	}
+	v.programs()
 	if v.config.says(v.config.Sandbox, "sandbox") {
 		v.sandboxes()
 	}
@@ -53,6 +57,9 @@ func (v *validator) played() {
 	if e.Kind == "tasks" {
 		if e.Tasks.File == "" {
 			v.fail(prefix+"tasks.file", nil, "is missing: kind tasks plays the prompts of a file", "the path of a JSON lines or Parquet file, or of a directory of Harbor tasks")
+		}
+		if e.Tasks.HeldOut > 0 && e.Tasks.HeldOutFile != "" {
+			v.fail(prefix+"tasks.held_out", e.Tasks.HeldOut, "says again what environment.tasks.held_out_file says", "one of the two")
 		}
 		v.idle(prefix+"openenv", e.OpenEnv != OpenEnv{}, "with environment.kind tasks", "kind openenv, or leave it out")
 	} else {
@@ -75,6 +82,23 @@ func (v *validator) played() {
 		v.idle(prefix+"on_limit", e.OnLimit != OnLimit{}, "where nothing runs in a sandbox", "environment.tools, verifier.kind tests, or leave it out")
 	}
 	v.verifier()
+}
+
+// programs checks what is said of the task code.
+func (v *validator) programs() {
+	e := v.config.Environment
+	if e.Task != "code" {
+		for _, said := range []struct {
+			key  string
+			said bool
+		}{{"language", e.Language != ""}, {"operations_min", e.OperationsMin > 0}, {"operations_max", e.OperationsMax > 0}, {"tests", e.Tests > 0}, {"program_s", e.ProgramS > 0}} {
+			v.idle("environment."+said.key, said.said, "with environment.task "+e.Task, "task code, or leave it out")
+		}
+		return
+	}
+	if e.OperationsMin > e.OperationsMax {
+		v.fail("environment.operations_min", e.OperationsMin, fmt.Sprintf("is above environment.operations_max (%d)", e.OperationsMax), fmt.Sprintf("at most %d", e.OperationsMax))
+	}
 }
 
 // notPlayed refuses what is said of rollouts that somebody else plays.
@@ -104,11 +128,15 @@ func (v *validator) verifier() {
 	}
 	switch kind := e.Verifier.Kind; {
 	case kind == "none" && e.Kind == "tasks":
-		v.fail(at+".kind", kind, "leaves the rollouts of tasks without a reward", "exact, number, expression, command, http, tests")
+		v.fail(at+".kind", kind, "leaves the rollouts of tasks without a reward", "exact, starlark, command, http, tests")
 	case kind == "tests" && e.Kind == "openenv":
 		v.fail(at+".kind", kind, "runs in a sandbox, and environment.kind openenv has none", "none, where the server gives rewards, or another")
-	case kind == "expression" && (e.Verifier.Expression == "") == (e.Verifier.File == ""):
-		v.fail(at+".expression", nil, "and environment.verifier.file are two ways to say one thing, and kind expression needs one", "one of the two")
+	case kind == "starlark" && (e.Verifier.Expression == "") == (e.Verifier.File == ""):
+		v.fail(at+".expression", nil, "and environment.verifier.file are two ways to say one thing, and kind starlark needs one", "one of the two")
+	case kind == "exact" && (e.Verifier.Extract == "marker") != (e.Verifier.Marker != ""):
+		v.fail(at+".marker", e.Verifier.Marker, "and environment.verifier.extract do not say the same", "extract marker with a marker, or neither")
+	case kind == "exact" && (e.Verifier.Extract == "pattern") != (e.Verifier.Pattern != ""):
+		v.fail(at+".pattern", e.Verifier.Pattern, "and environment.verifier.extract do not say the same", "extract pattern with a pattern, or neither")
 	case kind == "command" && len(e.Verifier.Command) == 0:
 		v.fail(at+".command", nil, "is missing", "the program and its arguments, as a list")
 	case kind == "http":
