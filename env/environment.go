@@ -14,7 +14,8 @@ import (
 // service time, verdict. It implements [live.Environment] and is safe for
 // concurrent use.
 type Environment struct {
-	task    Task
+	task    Problems
+	judge   Judge
 	seed    uint64
 	service *workload.Service
 	times   workload.Source
@@ -37,7 +38,39 @@ type Pruning struct {
 // would take it; its draw is the one the simulator makes for the same seed and
 // rollout, so that a run and its simulation wait alike.
 func NewEnvironment(task Task, seed uint64, service *workload.Service, prune Pruning) *Environment {
-	return &Environment{task: task, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
+	return NewJudged(task, pure{task}, seed, service, prune)
+}
+
+// NewJudged returns the environment of a run whose responses somebody else judges. A
+// judge's error fails the attempt.
+func NewJudged(task Problems, judge Judge, seed uint64, service *workload.Service, prune Pruning) *Environment {
+	return &Environment{task: task, judge: judge, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
+}
+
+// Judge says what responses are worth. It is safe for concurrent use.
+type Judge interface {
+	// Begin is called as a rollout asks the policy. What it returns judges the response, at most once.
+	Begin(id live.RolloutID, p Problem) Trial
+}
+
+// Trial is one rollout before its judge.
+type Trial interface {
+	// Judge scores the response, given as sampled. An error is a verdict that could not be had.
+	Judge(ctx context.Context, response []int32) (Score, error)
+}
+
+// pure is the judge of a task that judges by looking.
+type pure struct{ task Task }
+
+func (j pure) Begin(_ live.RolloutID, p Problem) Trial { return pureTrial{j.task, p} }
+
+type pureTrial struct {
+	task    Task
+	problem Problem
+}
+
+func (t pureTrial) Judge(_ context.Context, response []int32) (Score, error) {
+	return t.task.Score(t.problem, response), nil
 }
 
 // ServiceTime is how long an attempt waits for tools: a function of the run's
@@ -56,8 +89,9 @@ func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sample
 	}
 	problem := TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level))
 	service := e.ServiceTime(t.ID)
+	trial := e.judge.Begin(t.ID, problem)
 	generation, err := sampler.Sample(ctx, live.SampleRequest{
-		Prompt: problem.Prompt, MaxTokens: e.task.Limits().ResponseTokens, Check: e.check(problem), Final: service == 0})
+		Prompt: problem.Prompt, MaxTokens: e.task.Limits().ResponseTokens, Check: e.check(problem), Final: service == 0 && e.looks()})
 	if err != nil {
 		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), t.ID, err)
 	}
@@ -67,7 +101,17 @@ func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sample
 	if err := wait(ctx, service); err != nil {
 		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
 	}
-	return e.sample(t.ID, problem, generation), nil
+	score, err := trial.Judge(ctx, generation.Tokens)
+	if err != nil {
+		return live.Sample{}, fmt.Errorf("env: task %s: judging %v: %w", e.task.Name(), t.ID, err)
+	}
+	return record(e.task, t.ID, problem, generation, score), nil
+}
+
+// looks reports whether a verdict takes no time to speak of.
+func (e *Environment) looks() bool {
+	_, looks := e.judge.(pure)
+	return looks
 }
 
 // check is what stops a response to a problem early, nil for nothing.
@@ -99,20 +143,16 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // HeldOutSample is the record of a held-out problem answered greedily by a version:
 // for looking at, not for training. Its log-probs are 0. i numbers it among its kind.
-func HeldOutSample(task Task, p Problem, i int, version loop.Version, answer []int32) live.Sample {
+func HeldOutSample(task Problems, p Problem, i int, version loop.Version, answer []int32, score Score) live.Sample {
 	g := live.Generation{Tokens: answer, Logprobs: make([]float32, len(answer)), Versions: make([]loop.Version, len(answer))}
 	for k := range g.Versions {
 		g.Versions[k] = version
 	}
-	return record(task, live.RolloutID{Group: loop.GroupID(i + 1), Attempt: 1}, p, g)
+	return record(task, live.RolloutID{Group: loop.GroupID(i + 1), Attempt: 1}, p, g, score)
 }
 
-// sample joins prompt, generation and verdict into the trainable record.
-func (e *Environment) sample(id live.RolloutID, p Problem, g live.Generation) live.Sample {
-	return record(e.task, id, p, g)
-}
-
-func record(task Task, id live.RolloutID, p Problem, g live.Generation) live.Sample {
+// record joins prompt, generation and verdict into the trainable record.
+func record(task Problems, id live.RolloutID, p Problem, g live.Generation, score Score) live.Sample {
 	n := len(p.Prompt) + len(g.Tokens)
 	s := live.Sample{
 		ID:        id,
@@ -121,10 +161,10 @@ func record(task Task, id live.RolloutID, p Problem, g live.Generation) live.Sam
 		Logprobs:  make([]float32, n),
 		Versions:  make([]loop.Version, n),
 		Truncated: g.Truncated,
-		Prompt:    task.Vocabulary().Decode(p.Prompt),
-		Response:  task.Vocabulary().Decode(g.Tokens),
-		Answer:    task.Vocabulary().Decode(p.Answer),
+		Reward:    float32(score.Reward),
+		Exact:     score.Exact,
 	}
+	s.Prompt, s.Response, s.Answer = texts(task, p, g.Tokens)
 	for i := range p.Prompt {
 		s.Versions[i] = loop.NoVersion
 	}
@@ -132,7 +172,14 @@ func record(task Task, id live.RolloutID, p Problem, g live.Generation) live.Sam
 		at := len(p.Prompt) + i
 		s.LossMask[at], s.Logprobs[at], s.Versions[at] = 1, g.Logprobs[i], g.Versions[i]
 	}
-	score := task.Score(p, g.Tokens)
-	s.Reward, s.Exact = float32(score.Reward), score.Exact
 	return s
+}
+
+// texts are a problem and its response for people.
+func texts(task Problems, p Problem, response []int32) (prompt, said, answer string) {
+	if reader, reads := task.(Reader); reads {
+		return reader.ReadPrompt(p), reader.ReadResponse(response), reader.ReadResponse(p.Answer)
+	}
+	v := task.Vocabulary()
+	return v.Decode(p.Prompt), v.Decode(response), v.Decode(p.Answer)
 }

@@ -15,9 +15,13 @@ type Evaluation struct {
 	Prompts, Exact int
 	// Reward is the mean reward.
 	Reward float64
-	// Answered are the responses, in the order of the problems.
+	// Answered are the responses, in the order of the problems, and Scores the verdicts on them.
 	Answered [][]int32
+	Scores   []Score
 }
+
+// Verdicts scores responses to problems, in their order. An error is verdicts that could not be had.
+type Verdicts func(ctx context.Context, problems []Problem, responses [][]int32) ([]Score, error)
 
 // Accuracy is the share answered exactly; 0 where nothing was asked.
 func (e Evaluation) Accuracy() float64 {
@@ -29,6 +33,18 @@ func (e Evaluation) Accuracy() float64 {
 
 // Evaluate asks all problems and scores the answers.
 func Evaluate(ctx context.Context, task Task, problems []Problem, answer Answer) (Evaluation, error) {
+	look := func(_ context.Context, problems []Problem, responses [][]int32) ([]Score, error) {
+		scores := make([]Score, len(problems))
+		for i, p := range problems {
+			scores[i] = task.Score(p, responses[i])
+		}
+		return scores, nil
+	}
+	return EvaluateBy(ctx, task, look, problems, answer)
+}
+
+// EvaluateBy asks all problems and has the answers scored.
+func EvaluateBy(ctx context.Context, task Problems, verdicts Verdicts, problems []Problem, answer Answer) (Evaluation, error) {
 	prompts := make([][]int32, len(problems))
 	for i, p := range problems {
 		prompts[i] = p.Prompt
@@ -40,9 +56,15 @@ func Evaluate(ctx context.Context, task Task, problems []Problem, answer Answer)
 	if len(responses) != len(problems) {
 		return Evaluation{}, fmt.Errorf("env: task %s: evaluation: %d answers to %d prompts", task.Name(), len(responses), len(problems))
 	}
-	e := Evaluation{Prompts: len(problems), Answered: responses}
-	for i, p := range problems {
-		s := task.Score(p, responses[i])
+	scores, err := verdicts(ctx, problems, responses)
+	if err != nil {
+		return Evaluation{}, fmt.Errorf("env: task %s: evaluation: %w", task.Name(), err)
+	}
+	if len(scores) != len(problems) {
+		return Evaluation{}, fmt.Errorf("env: task %s: evaluation: %d verdicts on %d answers", task.Name(), len(scores), len(problems))
+	}
+	e := Evaluation{Prompts: len(problems), Answered: responses, Scores: scores}
+	for _, s := range scores {
 		e.Reward += s.Reward / float64(len(problems))
 		if s.Exact {
 			e.Exact++

@@ -52,7 +52,7 @@ const redraws = 10_000
 // prompt of its own, by the group's: a function of the task, the run's seed, that
 // number and the level alone. Level 0 is the task's mixture; a level that the task
 // does not have panics.
-func TrainingProblem(task Task, seed, number uint64, level int) Problem {
+func TrainingProblem(task Problems, seed, number uint64, level int) Problem {
 	if level < 0 || level > task.Levels() {
 		panic(fmt.Sprintf("env: task %s has levels 1 to %d, and 0 for their mixture; there is no level %d", task.Name(), task.Levels(), level))
 	}
@@ -60,7 +60,7 @@ func TrainingProblem(task Task, seed, number uint64, level int) Problem {
 	return drawIn(task, rng, Training, level)
 }
 
-func drawIn(task Task, rng *rand.Rand, split Split, level int) Problem {
+func drawIn(task Problems, rng *rand.Rand, split Split, level int) Problem {
 	for range redraws {
 		if p := task.Draw(rng, level); SplitOf(p.Prompt) == split {
 			return p
@@ -71,7 +71,7 @@ func drawIn(task Task, rng *rand.Rand, split Split, level int) Problem {
 
 // HeldOutProblems returns n distinct held-out problems, the same ones for
 // every run of the task. More than the task has is an error.
-func HeldOutProblems(task Task, n int) ([]Problem, error) {
+func HeldOutProblems(task Problems, n int) ([]Problem, error) {
 	rng := rand.New(rand.NewPCG(0x68656c64, 0x6f7574))
 	seen := make(map[string]bool, n)
 	problems := make([]Problem, 0, n)

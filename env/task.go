@@ -7,11 +7,20 @@ import (
 // Task makes problems and judges responses. To add one, implement it and pass
 // it to [Register] from an init function; nothing else is needed. The split
 // into training and held-out prompts, groups and service times are this
-// package's work, so that no task can get them wrong.
+// package's work, so that no task can get them wrong. What cannot be judged by
+// looking at it implements [Problems] alone and brings a [Judge].
 //
 // All methods must be pure: the same arguments give the same result, from any
 // goroutine.
 type Task interface {
+	Problems
+	// Score judges a response, given as sampled: with the end token where the
+	// policy ended it, without where it was cut.
+	Score(p Problem, response []int32) Score
+}
+
+// Problems makes the problems of a task. All methods must be pure, as a Task's.
+type Problems interface {
 	// Name is how configs and reports call the task: lower-case letters.
 	Name() string
 	// Vocabulary spells tokens.
@@ -25,9 +34,6 @@ type Task interface {
 	// can make should be many thousands: about one in eight of them is held out of
 	// training. A single level may have fewer.
 	Draw(rng *rand.Rand, level int) Problem
-	// Score judges a response, given as sampled: with the end token where the
-	// policy ended it, without where it was cut.
-	Score(p Problem, response []int32) Score
 }
 
 // Limits are the longest prompt and response of a task, in tokens, the marks
@@ -53,19 +59,26 @@ type Score struct {
 	Exact bool
 }
 
-// Checker is a [Task] that can tell from the beginning of a response that it will
+// Reader is a task whose prompts and responses read better than their tokens spelled one by one.
+type Reader interface {
+	// ReadPrompt and ReadResponse write them for people.
+	ReadPrompt(p Problem) string
+	ReadResponse(response []int32) string
+}
+
+// Checker is a task that can tell from the beginning of a response that it will
 // not be exact, so that the rest need not be sampled.
 type Checker interface {
-	Task
+	Problems
 	// Failed reports whether no response that begins like this is exact. It is called
 	// after every token, and must be cheap.
 	Failed(p Problem, response []int32) bool
 }
 
-// Demonstrator is a [Task] that needs a supervised warm-up, because a policy
+// Demonstrator is a task that needs a supervised warm-up, because a policy
 // that starts from nothing does not find its first reward.
 type Demonstrator interface {
-	Task
+	Problems
 	// WarmupSteps is the default number of supervised steps before reinforcement
 	// learning. Each shows WarmupBatch problems with their answers.
 	WarmupSteps() int

@@ -15,17 +15,25 @@ const (
 
 // Vocabulary is the alphabet of a task behind the three marks.
 type Vocabulary struct {
-	letters []rune
-	token   map[rune]int32
+	letters []string
+	token   map[string]int32
+	// between stands between two letters of a text: nothing, or a space where letters are words.
+	between string
 }
 
 // NewVocabulary makes a vocabulary of the marks and the letters, in order. A
 // repeated letter panics: it is a mistake in the task.
-func NewVocabulary(letters string) Vocabulary {
-	v := Vocabulary{letters: []rune(letters), token: map[rune]int32{}}
+func NewVocabulary(letters string) Vocabulary { return newVocabulary(strings.Split(letters, ""), "") }
+
+// NewWords makes a vocabulary of the marks and words without spaces, in order, which
+// texts set apart by spaces. A repeated word panics.
+func NewWords(words ...string) Vocabulary { return newVocabulary(words, " ") }
+
+func newVocabulary(letters []string, between string) Vocabulary {
+	v := Vocabulary{letters: letters, token: map[string]int32{}, between: between}
 	for i, r := range v.letters {
 		if _, twice := v.token[r]; twice {
-			panic(fmt.Sprintf("env: letter %q is twice in the alphabet %q", r, letters))
+			panic(fmt.Sprintf("env: letter %q is twice in the alphabet %q", r, strings.Join(letters, between)))
 		}
 		v.token[r] = symbols + int32(i)
 	}
@@ -35,13 +43,23 @@ func NewVocabulary(letters string) Vocabulary {
 // Size is the number of tokens, the marks included.
 func (v Vocabulary) Size() int { return int(symbols) + len(v.letters) }
 
+// Word is the number of the letter or word that a token is, from 0; false for a mark and for what is no token.
+func (v Vocabulary) Word(token int32) (int, bool) {
+	i := int(token) - int(symbols)
+	return i, i >= 0 && i < len(v.letters)
+}
+
 // Encode spells text as tokens. A letter outside the alphabet is an error.
 func (v Vocabulary) Encode(text string) ([]int32, error) {
+	letters := strings.Split(text, "")
+	if v.between != "" {
+		letters = strings.Fields(text)
+	}
 	var tokens []int32
-	for _, r := range text {
+	for _, r := range letters {
 		t, ok := v.token[r]
 		if !ok {
-			return nil, fmt.Errorf("env: %q has no token; the alphabet is %q", r, string(v.letters))
+			return nil, fmt.Errorf("env: %q has no token; the alphabet is %q", r, strings.Join(v.letters, v.between))
 		}
 		tokens = append(tokens, t)
 	}
@@ -52,21 +70,22 @@ func (v Vocabulary) Encode(text string) ([]int32, error) {
 // and the end as "." so that one sees whether a response ended; the begin mark
 // is left out, and what is no token shows as "?".
 func (v Vocabulary) Decode(tokens []int32) string {
-	var b strings.Builder
+	spelled := make([]string, 0, len(tokens))
 	for _, t := range tokens {
+		i, isWord := v.Word(t)
 		switch {
 		case t == Begin:
 		case t == Separator:
-			b.WriteRune('→')
+			spelled = append(spelled, "→")
 		case t == End:
-			b.WriteRune('.')
-		case t >= symbols && int(t) < v.Size():
-			b.WriteRune(v.letters[t-symbols])
+			spelled = append(spelled, ".")
+		case isWord:
+			spelled = append(spelled, v.letters[i])
 		default:
-			b.WriteRune('?')
+			spelled = append(spelled, "?")
 		}
 	}
-	return b.String()
+	return strings.Join(spelled, v.between)
 }
 
 // mustEncode spells text that the task itself made.
@@ -78,7 +97,9 @@ func (v Vocabulary) mustEncode(text string) []int32 {
 	return tokens
 }
 
-// problem wraps a question and its answer in the marks.
+// Problem wraps a question and its answer in the marks.
+func (v Vocabulary) Problem(question, answer []int32) Problem { return v.problem(question, answer) }
+
 func (v Vocabulary) problem(question, answer []int32) Problem {
 	prompt := make([]int32, 0, len(question)+2)
 	prompt = append(append(append(prompt, Begin), question...), Separator)

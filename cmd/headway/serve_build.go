@@ -236,7 +236,7 @@ func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, err
 	}
 	out := make([]live.Sample, prompts)
 	for i, answer := range answers {
-		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer)
+		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer, p.task.Score(p.heldOut[i], answer))
 	}
 	return out, nil
 }
