@@ -120,7 +120,7 @@ var rules = []rule{
 		"boxes on demand: warm, bounded, tried again, found after a crash", "it knows the port alone, so that every driver gets the same pool"},
 	{"sandbox/sandboxtest", []string{"sandbox"}, nil, nil,
 		"what every driver must pass, and what must stay inside", "it knows the port alone, so that every driver is held to the same"},
-	{"taskset", []string{"spelling"}, []string{"github.com/parquet-go/parquet-go", "github.com/BurntSushi/toml"}, nil,
+	{"taskset", []string{"spelling"}, []string{"github.com/parquet-go/parquet-go", "github.com/BurntSushi/toml", "github.com/klauspost/compress"}, nil,
 		"prompts that are data", "it reads and counts tasks, and plays none"},
 	{"verifier", []string{"sandbox", "taskset"}, []string{"go.starlark.net"}, nil,
 		"who judges a rollout", "a case in, a verdict out: it knows no loop and no engine"},

@@ -1,0 +1,82 @@
+package taskset
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// chat.parquet was written by pyarrow, in the shape that trainers for chat prompts share: a list of
+// structs as prompt, the answer in a struct, and columns of other types beside.
+const chatParquet = "testdata/chat.parquet"
+
+func TestParquet(t *testing.T) {
+	s := loaded(t, Options{Paths: []string{chatParquet}, Levels: 2, Map: Mapping{Prompt: "prompt", Answer: "reward_model.ground_truth", Level: "extra_info.difficulty", ID: "extra_info.index"}})
+	if s.Len() != 5 || s.LevelLen(1) != 3 || s.LevelLen(2) != 2 {
+		t.Fatal(s.Len(), s.Levels())
+	}
+	task := s.At(1, 2)
+	if task.ID != "1" || string(task.Answer) != `"9"` || len(task.Messages) != 2 || string(task.Messages[1]) != `{"content":"What is 4 + 5?","role":"user"}` {
+		t.Errorf("%+v", task)
+	}
+	for name, want := range map[string]string{
+		"extra_info": `{"difficulty":2,"hints":["é","add"],"index":1,"split":"train"}`, "raw": `"/wE="`, "big": "1152921504606846977",
+		"flag": "false", "kv": `{"k":1}`, "tags": `{"a":1}`, "score": "0.5", "date": "19724",
+	} {
+		if string(task.Fields[name]) != want {
+			t.Errorf("%s is %s, want %s", name, task.Fields[name], want)
+		}
+	}
+	if first := s.At(1, 0); first.Fields["tags"] != nil || strings.Contains(string(first.Fields["extra_info"]), "hints") {
+		t.Errorf("a null is no field: %s", first.Fields["extra_info"])
+	}
+	got := mistakes(t, Options{Paths: []string{chatParquet}, Map: Mapping{Answer: "reward_model.ground_thruth"}})
+	if len(got) != 1 || !strings.Contains(got[0], `did you mean "reward_model.ground_truth"?`) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrokenParquet cuts and flips the file everywhere: an error or a set, never a panic.
+func TestBrokenParquet(t *testing.T) {
+	whole, err := os.ReadFile(chatParquet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	for i := 0; i < len(whole); i += 97 {
+		for _, broken := range [][]byte{whole[:i], append(append(bytes.Clone(whole[:i]), ^whole[i]), whole[i+1:]...)} {
+			if err := os.WriteFile(path, broken, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			Load(Options{Paths: []string{path}})
+		}
+	}
+}
+
+func TestSchema(t *testing.T) {
+	fields, rows, err := Schema(0, chatParquet)
+	if err != nil || rows != 5 {
+		t.Fatal(rows, err)
+	}
+	by := map[string]Field{}
+	for _, f := range fields {
+		by[f.Path] = f
+	}
+	if f := by["extra_info.hints"]; f.Rows != 2 || f.Kinds["list"] != 2 {
+		t.Errorf("%+v", f)
+	}
+	if f := by["reward_model.ground_truth"]; f.Rows != 5 || f.Kinds["text"] != 5 || f.Example != `"4"` {
+		t.Errorf("%+v", f)
+	}
+	fields, rows, err = Schema(2, written(t, "x.jsonl", `{"a": 1}`+"\n"+`{"a": null, "b": {"c.d": "x"}}`+"\n{"))
+	text, _ := json.Marshal(fields)
+	if err != nil || rows != 2 || string(text) != `[{"path":"a","rows":1,"kinds":{"number":1},"example":"1"},{"path":"b","rows":1,"kinds":{"object":1},"example":"{\"c.d\": \"x\"}"},{"path":"b.c.d","rows":1,"kinds":{"text":1},"example":"\"x\""}]` {
+		t.Error(rows, err, string(text))
+	}
+	if _, _, err := Schema(0, written(t, "x.jsonl", "{")); err == nil || !strings.Contains(err.Error(), "x.jsonl:1: broken JSON") {
+		t.Error(err)
+	}
+}
