@@ -3,11 +3,17 @@ package episode
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"time"
 
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"
 )
+
+// ErrNoRoom is wrapped by a Policy's error where the chat leaves no room for another message. What was
+// said by then is judged, as truncated.
+var ErrNoRoom = errors.New("the chat leaves no room for a response")
 
 // Policy says the next message of a chat.
 type Policy interface {
@@ -59,16 +65,46 @@ type Answer struct {
 	Limit sandbox.Class
 }
 
+// Boxed is a World with a sandbox, in which tests can run.
+type Boxed interface {
+	World
+	// Box is made at its first use, with the task's files in it.
+	Box() sandbox.Box
+}
+
+// Stated is a World that knows which of the policy's messages changed it. Of others every message is
+// held to have, that they answered.
+type Stated interface {
+	World
+	// State is the lowest and highest policy version of the tokens that made the world's state, -1 and
+	// -1 for none yet.
+	State() (low, high int64)
+}
+
+// Starter is a sandbox.Box that is made at its first use, and says where the time went.
+type Starter interface {
+	sandbox.Box
+	// Ready makes the box where there is none yet.
+	Ready(ctx context.Context) error
+	// Waited is how long no box could start, Started how long this one's start took: both up to now.
+	Waited() time.Duration
+	Started() time.Duration
+}
+
 // Outcome is a rollout that was played to its end.
 type Outcome struct {
-	Verdict  verifier.Verdict
+	Verdict verifier.Verdict
+	// Response is the text of the policy's last message, Messages the whole chat.
+	Response string
 	Messages []json.RawMessage
 	Turns    int
-	// Truncated: the last message reached its limit; TurnsSpent: no turn was left.
+	// Truncated: the last message reached its limit, or there was no room for another; TurnsSpent: no
+	// turn was left.
 	Truncated, TurnsSpent bool
-	// Limits are the limits that the policy's code met, each with how often.
+	// Limits are the limits that the policy's code met, in tools and tests, each with how often.
 	Limits map[sandbox.Class]int
-	// StateLow and StateHigh are the versions of the tokens that made the sandbox's state, -1 for none.
+	// StateLow and StateHigh are the versions of the tokens that made the world's state, -1 for none.
 	StateLow, StateHigh int64
-	Record              Record
+	// Record is filled in for an episode that failed, too.
+	Record Record
 }
