@@ -8,6 +8,7 @@ require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/alecthomas/kong v1.17.0
 	github.com/cockroachdb/datadriven v1.0.3
+	github.com/coder/websocket v1.8.15
 	github.com/goccy/go-yaml v1.19.2
 	github.com/parquet-go/parquet-go v0.32.0
 	go.starlark.net v0.0.0-20260908191801-89a6a09411d5
@@ -18,7 +19,6 @@ require (
 	gonum.org/v1/plot v0.17.0
 )
 
-require github.com/coder/websocket v1.8.15 // indirect
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
