@@ -18,6 +18,8 @@ type Status struct {
 	Workers Workers  `json:"workers"`
 	// Gateway is what agents have asked of /v1; nil where it is not served.
 	Gateway *Gateway `json:"gateway,omitempty"`
+	// Environment is what the control plane plays itself; nil where workers of somebody else's play.
+	Environment *Environment `json:"environment,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
 	// Binding is the side that limits: rollout, train, environment or sync.
