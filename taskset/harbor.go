@@ -56,15 +56,16 @@ type harborEnvironment struct {
 
 // isHarbor reports whether a directory is a Harbor task or has some.
 func isHarbor(dir string) bool {
-	if _, err := os.Stat(filepath.Join(dir, "task.toml")); err == nil {
+	if exists(filepath.Join(dir, "task.toml")) {
 		return true
 	}
-	found, _ := filepath.Glob(filepath.Join(escapeGlob(dir), "*", "task.toml"))
-	return len(found) > 0
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return exists(filepath.Join(dir, e.Name(), "task.toml")) })
 }
 
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Harbor reads a Harbor task, or a directory of them: task.toml, instruction.md, what is in
@@ -85,7 +86,7 @@ func Harbor(dir string) (tasks []*Task, warnings []string, err error) {
 // harbor reads the tasks of a directory by their names.
 func (l *loader) harbor(dir string) {
 	folders := []string{dir}
-	if _, err := os.Stat(filepath.Join(dir, "task.toml")); err != nil {
+	if !exists(filepath.Join(dir, "task.toml")) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			l.begin(dir)
@@ -94,8 +95,9 @@ func (l *loader) harbor(dir string) {
 		}
 		folders = nil
 		for _, e := range entries {
-			if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-				folders = append(folders, filepath.Join(dir, e.Name()))
+			folder := filepath.Join(dir, e.Name())
+			if exists(filepath.Join(folder, "task.toml")) || exists(filepath.Join(folder, "instruction.md")) {
+				folders = append(folders, folder)
 			}
 		}
 	}
@@ -195,12 +197,15 @@ func (h *harborFolder) plain(name string) (string, bool) {
 func (h *harborFolder) parse(text string) bool {
 	meta, err := toml.Decode(text, &h.file)
 	if err != nil {
-		line := 0
 		if at, ok := errors.AsType[toml.ParseError](err); ok {
-			line = at.Position.Line
+			h.say(at.Position.Line, "%s", at.Message)
+			return false
 		}
-		h.say(line, "%s", strings.TrimPrefix(err.Error(), "toml: "))
+		h.say(0, "%s", strings.TrimPrefix(err.Error(), "toml: ")) // which says the line itself
 		return false
+	}
+	if h.file.Task.Name != "" {
+		h.task.ID = h.file.Task.Name
 	}
 	for _, key := range meta.Undecoded() {
 		if k := key.String(); !strings.HasPrefix(k, "task.") && !strings.HasPrefix(k, "metadata.") && !strings.HasPrefix(k, "solution.") {
@@ -214,9 +219,6 @@ func (h *harborFolder) parse(text string) bool {
 		if h.task.Fields[name], err = json.Marshal(value); err != nil {
 			h.say(0, "%s cannot be written as JSON: %v", name, err)
 		}
-	}
-	if h.file.Task.Name != "" {
-		h.task.ID = h.file.Task.Name
 	}
 	return true
 }
@@ -266,7 +268,7 @@ func (h *harborFolder) tree(folder, at string, skip func(name string) bool) map[
 		}
 		return nil
 	})
-	if err != nil && !(errors.Is(err, fs.ErrNotExist) && folder == "environment") {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // which no environment is, and without tests is said elsewhere
 		h.say(0, "%s: %v", folder, why(err))
 	}
 	return files

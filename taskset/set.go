@@ -101,7 +101,12 @@ func (s *Set) make(i int32) *Task {
 }
 
 // name is what a task without an id is called: its file and line.
-func (s *Set) name(e *entry) string { return fmt.Sprintf("%s:%d", s.files[e.file], e.line) }
+func (s *Set) name(e *entry) string {
+	if e.line == 0 {
+		return s.files[e.file]
+	}
+	return fmt.Sprintf("%s:%d", s.files[e.file], e.line)
+}
 
 // content names what the policy is given: the chat without a system message that it begins with,
 // and the files. Tasks with the same content are on the same side of a split, whatever else differs.

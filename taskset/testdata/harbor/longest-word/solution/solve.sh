@@ -1,0 +1,2 @@
+#!/bin/bash
+awk 'length($0) > length(best) { best = $0 } END { print best }' words.txt > longest.txt
