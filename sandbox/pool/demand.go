@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// fades is the time after which what was asked for counts 1/e.
-	fades = 30 * time.Second
+	// quick and slow are the times over which what was asked for is averaged: the one sees a burst, the
+	// other does not forget between two.
+	quick, slow = 5 * time.Second, 30 * time.Second
 	// standing is the longest that a box more than are wanted stands ready, and the longest time between
 	// two leases for which one is wanted at all.
 	standing = time.Minute
@@ -15,18 +16,21 @@ const (
 
 // demand measures how often boxes are asked for and how long a start takes.
 type demand struct {
-	began, at time.Time
-	count     float64 // of what was asked for, faded to at
-	startS    float64 // mean of the last ten starts or so, 0 before the first
+	began  time.Time
+	at     time.Time // of the last that was asked for
+	counts [2]float64
+	startS float64 // mean of the last ten starts or so, 0 before the first
 }
 
 // asked notes that a box is asked for.
 func (d *demand) asked(now time.Time) {
-	d.count, d.at = d.faded(now)+1, now
+	d.counts = [2]float64{d.faded(0, quick, now) + 1, d.faded(1, slow, now) + 1}
+	d.at = now
 }
 
-func (d *demand) faded(now time.Time) float64 {
-	return d.count * math.Exp(-now.Sub(d.at).Seconds()/fades.Seconds())
+// faded is a count of what was asked for in which each weighs 1/e after every such time.
+func (d *demand) faded(which int, over time.Duration, now time.Time) float64 {
+	return d.counts[which] * math.Exp(-now.Sub(d.at).Seconds()/over.Seconds())
 }
 
 // started notes how long a start took.
@@ -38,11 +42,16 @@ func (d *demand) started(took time.Duration) {
 	d.startS += (took.Seconds() - d.startS) / 10
 }
 
-// rate is what is asked for a second. A young pool has seen less than the fading weighs: the sum is
-// divided by the weight of the time that there was, taken as a second at least.
+// rate is what is asked for a second, the larger of the two averages.
 func (d *demand) rate(now time.Time) float64 {
+	return max(d.average(0, quick, now), d.average(1, slow, now))
+}
+
+// average divides a faded count by the weight of the time that there was: a young pool has seen less
+// than the fading weighs. That time is taken as a second at least.
+func (d *demand) average(which int, over time.Duration, now time.Time) float64 {
 	seen := max(now.Sub(d.began).Seconds(), 1)
-	return d.faded(now) / (fades.Seconds() * -math.Expm1(-seen/fades.Seconds()))
+	return d.faded(which, over, now) / (over.Seconds() * -math.Expm1(-seen/over.Seconds()))
 }
 
 // wanted is how many boxes should stand ready or be on their way: what is asked for while one starts
