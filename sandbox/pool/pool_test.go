@@ -318,6 +318,24 @@ func TestWaitersGiveUp(t *testing.T) {
 	}
 }
 
+// A box that comes at the moment in which its waiter gives up is the next one's.
+func TestBoxComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBackend(t)
+		p := opened(t, d, Options{Max: 1, WarmMax: 1})
+		w := &waiter{got: make(chan handed, 1), asked: time.Now()}
+		p.enqueue(w)
+		time.Sleep(time.Second)
+		if got := p.abandon(w, context.Canceled); got.member != nil || !errors.Is(got.err, context.Canceled) {
+			t.Errorf("gave up, and got %+v", got)
+		}
+		if s := p.Status(); s.Leased != 0 || s.Warm != 1 {
+			t.Errorf("status %+v", s)
+		}
+		ended(t, p, d)
+	})
+}
+
 // A lease that is closed while something runs ends that, and it is nobody's fault.
 func TestCloseEndsWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -95,6 +95,22 @@ func TestDeadBoxesAreReplaced(t *testing.T) {
 	})
 }
 
+// A pool that closes while it checks a box ends that, too, and holds it for no failure.
+func TestClosingWhileABoxIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBackend(t)
+		p := opened(t, d, Options{WarmMin: 1})
+		time.Sleep(checkEvery + tendEvery + 500*time.Microsecond)
+		if s := p.Status(); s.Warm != 1 || p.checking != 1 {
+			t.Fatalf("no box is being checked: %+v", s)
+		}
+		ended(t, p, d)
+		if s := p.Status(); len(s.Failures) != 0 {
+			t.Errorf("failures of a pool that was closed: %v", s.Failures)
+		}
+	})
+}
+
 // A warm pool on a sick backend tries no more than the breaker lets it, and recovers by itself.
 func TestWarmBoxesOfASickBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
