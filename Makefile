@@ -2,10 +2,16 @@
 
 GO ?= go
 # Packages in which goroutines meet: these are tested under the race detector.
-CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./transfer/... ./rendezvous/... ./api/... ./gateway/... ./batch/... ./trace/... ./cmd/...
+CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./transfer/... ./rendezvous/... ./api/... ./gateway/... ./batch/... ./trace/... ./sandbox/... ./episode/... ./verifier/... ./cmd/...
 # The Python client's own environment, from pinned versions with their hashes.
 PYTHON ?= python3
 VENV := clients/python/.venv
+# gVisor, built from its Go module, whose branch for that has no other versions than commits.
+RUNSC_VERSION := v0.0.0-20260905035102-160fafc42237
+RUNSC_SUM := h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
+# Servers of OpenEnv and SWE-ReX, which the tests of their clients speak to.
+ENVIRONMENTS := $(HOME)/.cache/headway/environments
+RUNSC := $(HOME)/.cache/headway/runsc-$(RUNSC_VERSION)/runsc
 
 .DEFAULT_GOAL := help
 
@@ -21,9 +27,28 @@ run: ## train the default run: reverse a word, fully asynchronously
 test: lint test-go test-python ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client
 
 .PHONY: test-go
-test-go: ## the Go half of make test
-	$(GO) test ./...
-	$(GO) test -race -short $(CONCURRENT)
+test-go: sandboxes ## the Go half of make test
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test ./...
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test -race -short $(CONCURRENT)
+
+# The drivers whose programs are there: where one is named, a test that cannot make boxes fails
+# instead of being passed over.
+INSTALLED = if command -v bwrap >/dev/null; then printf bwrap,; fi; if [ -x $(RUNSC) ]; then printf runsc; fi
+
+.PHONY: sandboxes
+sandboxes: ## install bubblewrap (Debian's package, as root) and gVisor's runsc (built once, minutes) for the tests of sandboxes
+	@if [ "$$(uname -s)" != Linux ]; then echo "sandboxes need Linux: tests of bwrap and runsc are passed over" >&2; exit 0; fi; \
+	if command -v bwrap >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; \
+	else echo "no bwrap on the PATH: its tests are passed over (install your system's package bubblewrap)" >&2; fi; \
+	$(MAKE) --no-print-directory $(RUNSC)
+
+# The sum is that of the module's files, which the build then takes from where it was checked.
+$(RUNSC):
+	@echo "building runsc into $(@D), once"
+	@sum=$$($(GO) mod download -json gvisor.dev/gvisor@$(RUNSC_VERSION) | sed -n 's/.*"Sum": "\(.*\)".*/\1/p'); \
+	if [ "$$sum" != "$(RUNSC_SUM)" ]; then echo "gvisor.dev/gvisor@$(RUNSC_VERSION) has the sum $$sum, not $(RUNSC_SUM)" >&2; exit 1; fi
+	GOBIN=$(@D) CGO_ENABLED=0 $(GO) install gvisor.dev/gvisor/runsc@$(RUNSC_VERSION)
 
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
@@ -55,10 +80,16 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(GO) test ./internal/lint
 
 .PHONY: test-engines
-test-engines: $(VENV)/torch test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
+test-engines: $(VENV)/torch $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
+	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./episode/openenv ./sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning
 	$(GO) run ./bench/engines
+
+$(ENVIRONMENTS)/installed: episode/openenv/testdata/requirements.txt
+	$(PYTHON) -m venv $(ENVIRONMENTS)
+	$(ENVIRONMENTS)/bin/pip install -q --require-hashes -r episode/openenv/testdata/requirements.txt
+	touch $@
 
 .PHONY: bench
 bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights bench-gateway ## all experiments below
