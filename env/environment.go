@@ -55,6 +55,8 @@ type Judge interface {
 
 // Trial is one rollout before its judge.
 type Trial interface {
+	// Sampled is called as the response is there, before the service time.
+	Sampled()
 	// Judge scores the response, given as sampled. An error is a verdict that could not be had.
 	Judge(ctx context.Context, response []int32) (Score, error)
 }
@@ -68,6 +70,8 @@ type pureTrial struct {
 	task    Task
 	problem Problem
 }
+
+func (t pureTrial) Sampled() {}
 
 func (t pureTrial) Judge(_ context.Context, response []int32) (Score, error) {
 	return t.task.Score(t.problem, response), nil
@@ -98,6 +102,7 @@ func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sample
 	if generation.Pruned {
 		return live.Sample{ID: t.ID, Pruned: true}, nil
 	}
+	trial.Sampled()
 	if err := wait(ctx, service); err != nil {
 		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
 	}

@@ -1,0 +1,159 @@
+package code
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/sandbox"
+)
+
+// Boxes hands out sandboxes, each to one holder until the holder closes it. One that also has the
+// methods of [Timed] is asked where the time of its start went.
+type Boxes interface {
+	Lease(ctx context.Context, holder string) (sandbox.Box, error)
+}
+
+// Timed is a box that comes up at its first use, and says how long that took.
+type Timed interface {
+	// Ready returns once commands can run in it.
+	Ready(ctx context.Context) error
+	// Waited is how long no box might start, Started how long its start took from then on.
+	Waited() time.Duration
+	Started() time.Duration
+}
+
+// JudgeOptions of a judge. Zero values stand for the defaults that are named.
+type JudgeOptions struct {
+	// ProgramS is the processor time that a program may take for all of its tests, in seconds. Default 0.2.
+	ProgramS float64
+	// Clock is nanoseconds since the run's start; default since the judge was made.
+	Clock func() int64
+	// Record takes a line for every rollout that was judged or could not be. It is called from any goroutine,
+	// and may be nil.
+	Record func(episode.Record)
+}
+
+// ProgramDefault is the default of JudgeOptions.ProgramS, in seconds.
+const ProgramDefault = 0.2
+
+// Judge runs programs in sandboxes and says what they are worth. It implements [env.Judge] and is safe
+// for concurrent use.
+//
+// A program that meets a limit (it never ends, it takes all memory) is worth the checks that it passed
+// until then. A box that does not start, is lost, or in which the tests do not run is an error that wraps
+// a [sandbox.Failure], and nobody's reward.
+type Judge struct {
+	task  *Task
+	boxes Boxes
+	cpu   time.Duration
+	o     JudgeOptions
+}
+
+// NewJudge returns the judge of a task's programs.
+func NewJudge(task *Task, boxes Boxes, o JudgeOptions) *Judge {
+	if o.ProgramS == 0 {
+		o.ProgramS = ProgramDefault
+	}
+	if o.Clock == nil {
+		began := time.Now()
+		o.Clock = func() int64 { return time.Since(began).Nanoseconds() }
+	}
+	if o.Record == nil {
+		o.Record = func(episode.Record) {}
+	}
+	return &Judge{task: task, boxes: boxes, cpu: time.Duration(o.ProgramS * float64(time.Second)), o: o}
+}
+
+// Begin implements [env.Judge].
+func (j *Judge) Begin(id live.RolloutID, p env.Problem) env.Trial {
+	now := j.o.Clock()
+	return &trial{judge: j, problem: p, name: fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt), beganNS: now, sampledNS: now}
+}
+
+// trial is one rollout before its judge.
+type trial struct {
+	judge              *Judge
+	problem            env.Problem
+	name               string
+	beganNS, sampledNS int64
+}
+
+// Sampled implements [env.Trial].
+func (t *trial) Sampled() { t.sampledNS = t.judge.o.Clock() }
+
+// Judge implements [env.Trial].
+func (t *trial) Judge(ctx context.Context, response []int32) (env.Score, error) {
+	j := t.judge
+	r := record{spans: spans{at: t.beganNS}}
+	r.to(episode.Model, "", t.sampledNS)
+	if now := j.o.Clock(); now-t.sampledNS > int64(time.Millisecond) {
+		r.to(episode.Tool, "service_time", now)
+	}
+	box, err := j.boxes.Lease(ctx, t.name)
+	if err == nil {
+		defer box.Close(context.WithoutCancel(ctx)) // who has handed it out hears of what goes wrong there
+		if timed, ok := box.(Timed); ok {
+			err = timed.Ready(ctx)
+			r.to(episode.SandboxWait, "", r.at+timed.Waited().Nanoseconds())
+			r.to(episode.SandboxStart, "", r.at+timed.Started().Nanoseconds())
+		}
+		r.Box = string(box.ID())
+	}
+	var outcomes []outcome
+	if err == nil {
+		outcomes, err = j.run(ctx, box, []source{j.source(t.problem, response)})
+	}
+	var score env.Score
+	if err == nil {
+		score = j.task.score(t.problem, response, outcomes[0].runs)
+		r.to(episode.Judge, "", j.o.Clock())
+		r.met(outcomes[0])
+		r.Reward = &score.Reward
+	} else {
+		r.failed(err, j.o.Clock())
+	}
+	r.Rollout, r.Task, r.Turns = t.name, j.task.ReadPrompt(t.problem), 1
+	j.o.Record(r.line())
+	return score, err
+}
+
+func (j *Judge) source(p env.Problem, response []int32) source {
+	return source{j.task.Program(response), j.task.inputs(p)}
+}
+
+// run runs programs in a box. What came of each is in their order.
+func (j *Judge) run(ctx context.Context, box sandbox.Box, programs []source) ([]outcome, error) {
+	if j.task.language == Go {
+		return j.runGo(ctx, box, programs)
+	}
+	result, err := box.Run(ctx, pythonCommand(programs, j.cpu))
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := parsePython(result.Stdout, len(programs))
+	if err != nil {
+		return nil, &sandbox.Failure{Class: sandbox.VerifierProtocol, Op: "verify", ID: box.ID(), Err: err}
+	}
+	rest := programs[len(outcomes):]
+	switch {
+	case len(rest) == 0:
+		return outcomes, nil
+	case len(programs) > 1: // one of those that are left ended them all: find out which
+		for len(rest) > 0 {
+			n := (len(rest) + 1) / 2
+			more, err := j.run(ctx, box, rest[:n])
+			if err != nil {
+				return nil, err
+			}
+			outcomes, rest = append(outcomes, more...), rest[n:]
+		}
+		return outcomes, nil
+	case result.Limit != "":
+		return []outcome{{limit: result.Limit}}, nil
+	}
+	return nil, sandbox.Fail(sandbox.VerifierCrash, "verify", box.ID(), "the tests did not run: python3 ended with exit code %d: %.300q", result.Exit, result.Stderr)
+}
