@@ -201,10 +201,16 @@ type Verifier struct {
 type OpenEnv struct {
 	// URL of the server, such as http://host:8000.
 	URL string `json:"url,omitempty"`
-	// Action is the field of the environment's action that takes the text of the policy's message. Default found in the server's schema, where it has one field of text.
+	// KeyFile holds a secret that the server is sent as a bearer token.
+	KeyFile string `json:"key_file,omitempty"`
+	// Mode says how a message of the policy becomes an action: text (a field of the action takes it), json (it has the action as a JSON object), act (it calls a tool whose arguments are the action), or tools (it calls the server's own tools). Default by the server's schema.
+	Mode string `json:"mode,omitempty" allowed:"text json act tools"`
+	// Action is the field of the action that takes the message's text. Default the only one that can.
 	Action string `json:"action,omitempty"`
-	// Observation is the field of the observation that the policy is shown. Default found in the schema likewise; the whole observation as JSON where there are several.
+	// Observation is the field of the observation that the policy is shown. Default the whole observation as JSON.
 	Observation string `json:"observation,omitempty"`
+	// StepS is how long one step may take, in seconds. Default 60.
+	StepS float64 `json:"step_s,omitempty" above:"0" max:"86400"`
 }
 
 // OnLimit says what becomes of a rollout whose code met a limit of its sandbox.

@@ -140,11 +140,7 @@ func (v *validator) verifier() {
 	case kind == "command" && len(e.Verifier.Command) == 0:
 		v.fail(at+".command", nil, "is missing", "the program and its arguments, as a list")
 	case kind == "http":
-		problem := environmentURL(e.Verifier.URL)
-		if strings.HasPrefix(e.Verifier.URL, "ws") {
-			problem = "is not the address of a server that is asked with POST"
-		}
-		if problem != "" {
+		if problem := environmentURL(e.Verifier.URL); problem != "" {
 			v.fail(at+".url", e.Verifier.URL, problem, "such as http://host:9000/verify")
 		}
 	}
@@ -226,7 +222,7 @@ func environmentURL(text string) string {
 	switch {
 	case text == "":
 		return "is missing"
-	case err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return "is not the address of a server"
 	case u.User != nil:
 		return "holds a password: it would be in every copy of this document"

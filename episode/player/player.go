@@ -32,8 +32,8 @@ type Options struct {
 	Workers int
 	// Task is the task of a claim. All claims of a group have to get the same.
 	Task func(claim protocol.Claim) (*taskset.Task, error)
-	// World makes what a rollout acts on, by the attempt's name: g12-s3-a1.
-	World func(rollout string, task *taskset.Task) (episode.World, error)
+	// World makes what a rollout acts on, nil for nothing. The context is that of the rollout.
+	World func(ctx context.Context, claim protocol.Claim, task *taskset.Task) (episode.World, error)
 	// Judge gives verdicts; nil where the world's own rewards are all there is.
 	Judge verifier.Verifier
 	// TurnsMax and Timeout bound a rollout; a task may say less.

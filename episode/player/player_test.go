@@ -115,7 +115,7 @@ func newFixture(t *testing.T, gateway http.HandlerFunc) *fixture {
 		Task: func(protocol.Claim) (*taskset.Task, error) {
 			return &taskset.Task{ID: "t1", Messages: []json.RawMessage{json.RawMessage(`{"role":"user","content":"6*7?"}`)}, Answer: json.RawMessage(`"42"`)}, nil
 		},
-		World: func(string, *taskset.Task) (episode.World, error) { return f.world, nil },
+		World: func(context.Context, protocol.Claim, *taskset.Task) (episode.World, error) { return f.world, nil },
 		Judge: judgeFunc(func(_ context.Context, c verifier.Case) (verifier.Verdict, error) {
 			return verifier.Verdict{Reward: 0.5, Exact: c.Response == "42"}, nil
 		}),

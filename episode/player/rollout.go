@@ -26,7 +26,7 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 	playing, end := context.WithCancelCause(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { p.keep(playing, claim, end) })
-	task, world, err := p.prepare(claim)
+	task, world, err := p.prepare(playing, claim)
 	var outcome episode.Outcome
 	if err == nil {
 		outcome, err = p.episode(playing, claim, task, world)
@@ -51,14 +51,13 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 	}
 }
 
-// prepare finds the claim's task and makes its world. A panic of either is a failure of this
-// rollout alone.
-func (p *Players) prepare(claim protocol.Claim) (task *taskset.Task, world episode.World, err error) {
+// prepare finds the claim's task and makes its world.
+func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *taskset.Task, world episode.World, err error) {
 	task, err = p.opt.Task(claim)
 	if err != nil {
 		return nil, nil, sandbox.Fail(sandbox.Refused, "task", "", "%w", err)
 	}
-	if world, err = p.opt.World(claim.ID, task); err != nil && sandbox.ClassOf(err) == "" {
+	if world, err = p.opt.World(ctx, claim, task); err != nil && sandbox.ClassOf(err) == "" {
 		err = sandbox.Fail(sandbox.Refused, "world", "", "%w", err)
 	}
 	return task, world, err
