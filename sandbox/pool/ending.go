@@ -52,7 +52,7 @@ func (p *Pool) reset(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ending--
-	if class := sandbox.ClassOf(err); class != "" {
+	if class := sandbox.ClassOf(err); class != "" && !m.limited {
 		p.counts.failures[class]++
 	}
 	if err != nil || p.closed {

@@ -197,7 +197,7 @@ func (l *Lease) Run(ctx context.Context, command sandbox.Command) (result sandbo
 		return err
 	})
 	if result.Limit != "" {
-		l.pool.failed(result.Limit)
+		l.limited(result.Limit)
 	}
 	return result, err
 }
@@ -281,6 +281,16 @@ func (l *Lease) use(ctx context.Context, do func(sandbox.Box) error) error {
 	l.lost = class == sandbox.Lost
 	l.pool.failed(class)
 	return err
+}
+
+// limited counts a limit that a command met.
+func (l *Lease) limited(limit sandbox.Class) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pool.failed(limit)
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.member.limited = true
 }
 
 // failed counts what befell a box, or a limit that something met.

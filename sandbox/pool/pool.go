@@ -63,6 +63,8 @@ type member struct {
 	box sandbox.Box // nil for one that did not start and may be there in part
 	// uses is how often it has been handed out.
 	uses int
+	// limited: a command in it met a limit, which may have taken the box with it.
+	limited bool
 	// since it stands ready, and when it was last seen alive.
 	since, checked time.Time
 }

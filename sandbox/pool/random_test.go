@@ -243,3 +243,66 @@ func leftAlone(t *testing.T, log []event, o Options) {
 		}
 	}
 }
+
+// Where a tenth of the starts fail and a tenth of the boxes are lost in use, as many rollouts a second
+// are played as the work allows that has to be done again, and every one of them is played.
+func TestFailuresCostTheirRetries(t *testing.T) {
+	const rollouts, start, play = 1000, 30 * time.Millisecond, 120 * time.Millisecond
+	measure := func(t *testing.T, share float64) (took time.Duration, starts, plays int) {
+		synctest.Test(t, func(t *testing.T) {
+			draw := &trial{draw: rand.New(rand.NewPCG(5, 5))}
+			d := newBackend(t)
+			d.create = func(int) (time.Duration, error) {
+				if draw.float() < share {
+					return start, errStart
+				}
+				return start, nil
+			}
+			p := opened(t, d, Options{Max: 16, Starting: 16})
+			began, work := time.Now(), make(chan int)
+			var wait sync.WaitGroup
+			for range 32 {
+				wait.Go(func() {
+					for i := range work {
+						for again := true; again; {
+							l := lease(t, p, fmt.Sprint(i))
+							again = l.Ready(t.Context()) != nil
+							if !again {
+								draw.mu.Lock()
+								plays++
+								draw.mu.Unlock()
+								time.Sleep(play)
+								if again = draw.float() < share; again {
+									d.kill(l.ID())
+								}
+								_, err := l.Run(t.Context(), program)
+								if again != (sandbox.ClassOf(err) == sandbox.Lost) {
+									t.Errorf("lost %v: %v", again, err)
+								}
+							}
+							_ = l.Close(t.Context())
+						}
+					}
+				})
+			}
+			for i := range rollouts {
+				work <- i
+			}
+			close(work)
+			wait.Wait()
+			took, starts = time.Since(began), d.begun()
+			ended(t, p, d)
+		})
+		return took, starts, plays
+	}
+	well, _, _ := measure(t, 0)
+	ill, starts, plays := measure(t, 0.1)
+	allowed := time.Duration(float64(well) * float64(starts*int(start)+plays*int(play)) / float64(rollouts*(start+play)))
+	if plays < rollouts*105/100 || starts < plays*105/100 {
+		t.Errorf("%d starts and %d plays of %d rollouts: are there any failures?", starts, plays, rollouts)
+	}
+	if ill > allowed*104/100 {
+		t.Errorf("%d rollouts take %v where a tenth fails, %v where nothing does: the retries cost %v", rollouts, ill, well, allowed-well)
+	}
+	t.Logf("%v without failures, %v with, of allowed %v; %d starts, %d plays", well, ill, allowed, starts, plays)
+}
