@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Offsets into what a filter is shown of a call.
+const (
+	callNumber = 0
+	callArch   = 4
+	callArgs   = 16
+	x32Bit     = 0x40000000
+)
+
+// deniedCalls are refused whatever their arguments are.
+var deniedCalls = append([]uint32{
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
+	unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+	unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME,
+	unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_SYSLOG, unix.SYS_QUOTACTL,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+}, deniedHere...)
+
+// absentCalls are answered as a kernel does that lacks them: programs then use what they replaced,
+// whose arguments can be seen here. A signal sent by way of a process's descriptor could also pass
+// for a fault of the agent's own.
+var absentCalls = []uint32{unix.SYS_CLONE3, unix.SYS_PIDFD_SEND_SIGNAL}
+
+// A deniedArg refuses a call where an argument's low half is the value, or has any bit of the mask.
+type deniedArg struct {
+	call  uint32
+	arg   uint32
+	value uint32
+	mask  bool
+}
+
+// deniedArgs: name spaces, terminals, and what would change or end the agent, which is process 1.
+var deniedArgs = []deniedArg{
+	{call: unix.SYS_CLONE, arg: 0, mask: true, value: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP},
+	{call: unix.SYS_IOCTL, arg: 1, value: unix.TIOCSTI},
+	{call: unix.SYS_FCNTL, arg: 1, value: unix.F_SETSIG},
+	{call: unix.SYS_PRLIMIT64, arg: 0, value: 1},
+	{call: unix.SYS_RT_SIGQUEUEINFO, arg: 0, value: 1},
+	{call: unix.SYS_RT_TGSIGQUEUEINFO, arg: 0, value: 1},
+	{call: unix.SYS_SCHED_SETAFFINITY, arg: 0, value: 1},
+	{call: unix.SYS_SCHED_SETSCHEDULER, arg: 0, value: 1},
+	{call: unix.SYS_SCHED_SETPARAM, arg: 0, value: 1},
+	{call: unix.SYS_SCHED_SETATTR, arg: 0, value: 1},
+}
+
+func callFilter() []unix.SockFilter {
+	const (
+		refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+		absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	)
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	// unless skips so many instructions where the comparison fails.
+	unless := func(how uint16, k uint32, skip uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jf: skip, K: k}
+	}
+	answer := func(with uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: with} }
+
+	program := []unix.SockFilter{
+		load(callArch),
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: auditArch},
+		answer(absent), // calls of another architecture
+		load(callNumber),
+	}
+	if runtime.GOARCH == "amd64" {
+		program = append(program, unless(unix.BPF_JSET, x32Bit, 1), answer(absent))
+	}
+	for _, call := range deniedCalls {
+		program = append(program, unless(unix.BPF_JEQ, call, 1), answer(refuse))
+	}
+	for _, call := range absentCalls {
+		program = append(program, unless(unix.BPF_JEQ, call, 1), answer(absent))
+	}
+	for _, d := range deniedArgs {
+		how := uint16(unix.BPF_JEQ)
+		if d.mask {
+			how = unix.BPF_JSET
+		}
+		program = append(program,
+			unless(unix.BPF_JEQ, d.call, 4),
+			load(callArgs+8*d.arg), // both architectures have the low half first
+			unless(how, d.value, 1),
+			answer(refuse),
+			load(callNumber))
+	}
+	return append(program, answer(unix.SECCOMP_RET_ALLOW))
+}

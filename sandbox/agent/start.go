@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/sandbox"
+)
+
+// Usage is what a control group saw of a command.
+type Usage struct {
+	// OutOfMemory and Processes: the limit was met. Memory is the most there was at once, in bytes.
+	OutOfMemory, Processes bool
+	Memory                 int64
+	CPU                    time.Duration
+}
+
+// Meter is a driver's view of a box from outside. It is used by one goroutine at a time.
+type Meter interface {
+	// Begin forgets what was before; End says what has been since.
+	Begin()
+	End() Usage
+}
+
+// Options of a box.
+type Options struct {
+	ID sandbox.ID
+	// Command starts the agent. Its standard streams are the client's.
+	Command *exec.Cmd
+	Setup   Setup
+	// Started is called once the agent answers, with its process's number or that of what it was
+	// started by; an error ends the box. It may be nil.
+	Started func(pid int, held Held) error
+	// Meter may be nil.
+	Meter Meter
+	// Patience is how long Close waits for the agent to end what it has started by itself, before Kill.
+	Patience time.Duration
+	// Kill ends all of the box from outside; nil kills the command's process.
+	Kill func()
+	// Ended is called once, when the command has ended however it did: it ends what is left of the box
+	// and removes what the driver has made. It may be nil.
+	Ended func() error
+}
+
+// Environment is that of an agent: it is small, and there are hundreds of them.
+func Environment() []string {
+	return []string{"GOMAXPROCS=1", "GOGC=40", "GOTRACEBACK=none", "GORACE=atexit_sleep_ms=0"}
+}
+
+// tail keeps the end of what an agent or what starts it says.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailBytes = 2 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailBytes; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(strings.TrimSpace(string(t.text)), "?")
+}
+
+// Start starts an agent and returns its box once commands can run. Whatever goes wrong, nothing is
+// left: Options.Ended has been called when it returns an error.
+func Start(ctx context.Context, o Options) (*Box, error) {
+	b, err := spawn(o)
+	if err != nil {
+		if o.Ended != nil {
+			err = errors.Join(err, o.Ended())
+		}
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", o.ID, "%w", err)
+	}
+	held, err := b.greet(ctx)
+	if err == nil && o.Started != nil {
+		err = o.Started(b.command.Process.Pid, held)
+	}
+	if err == nil {
+		return b, nil
+	}
+	b.breakUp(err)
+	<-b.done
+	class := sandbox.StartFailed
+	if ctx.Err() != nil {
+		class, err = sandbox.StartTimeout, context.Cause(ctx)
+	}
+	if said := b.said.String(); said != "" {
+		err = fmt.Errorf("%w; it said: %s", err, said)
+	}
+	return nil, sandbox.Fail(class, "create", o.ID, "%w", errors.Join(err, b.endErr))
+}
+
+func spawn(o Options) (*Box, error) {
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirIn.Close()
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		return nil, err
+	}
+	defer theirOut.Close()
+	b := &Box{
+		options: o, command: o.Command, in: in, out: out, said: &tail{}, done: make(chan struct{}),
+		turn: make(chan struct{}, 1), wire: newWire(out, in),
+	}
+	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = theirIn, theirOut, b.said
+	o.Command.WaitDelay = 2 * time.Second
+	if err := o.Command.Start(); err != nil {
+		in.Close()
+		out.Close()
+		return nil, err
+	}
+	go b.watch()
+	return b, nil
+}
+
+// greet hands the agent its setup.
+func (b *Box) greet(ctx context.Context) (Held, error) {
+	ans, _, err := b.exchange(ctx, request{Op: opSetup, Version: version, Setup: &b.options.Setup}, nil, time.Minute, nil)
+	switch {
+	case err != nil:
+		return Held{}, err
+	case ans.Fault != nil:
+		return Held{}, ans.Fault
+	case ans.Version != version || ans.Held == nil:
+		return Held{}, fmt.Errorf("the agent speaks version %d, this program %d", ans.Version, version)
+	}
+	return *ans.Held, nil
+}
+
+// watch waits for the agent's end and cleans up after it.
+func (b *Box) watch() {
+	err := b.command.Wait()
+	b.fail(fmt.Errorf("its first process has ended: %s", state(b.command, err)))
+	b.in.Close()
+	b.out.Close()
+	if b.options.Ended != nil {
+		b.endErr = b.options.Ended()
+	}
+	close(b.done)
+}
+
+func state(command *exec.Cmd, err error) string {
+	if command.ProcessState != nil {
+		return command.ProcessState.String()
+	}
+	return fmt.Sprint(err)
+}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"fmt"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/headway-rl/headway/sandbox"
+)
+
+// Name is the first argument that makes headway the agent.
+const Name = "headway-sandbox-agent"
+
+// version of the words. Client and agent are the same file, but for a file that was replaced under
+// a running program.
+const version = 1
+
+// Places are the directories of a box as its agent sees them.
+type Places struct {
+	// Work, Tmp and Home are what commands may write to; Shm is /dev/shm, empty for none.
+	Work, Tmp, Home, Shm string
+	// Named: the box's Work and /tmp have other names on the host, and paths are translated.
+	Named bool
+}
+
+// Setup is what the agent does to itself before it runs anything.
+type Setup struct {
+	Places Places
+	Limits sandbox.Limits
+	// Env is the environment of all commands, whole.
+	Env map[string]string
+	// Mount makes a file system of Limits.Disk and Limits.Files in memory, with the places in it. It
+	// needs CAP_SYS_ADMIN over the mount name space.
+	Mount bool
+	// Confine drops all capabilities, forbids new privileges and filters system calls.
+	Confine bool
+	// NoCgroup sets limits of memory and processes for each process and user, where no control group does.
+	NoCgroup bool
+}
+
+// Held is what the agent found to hold.
+type Held struct {
+	// First: it is the first process of its name space. Seccomp: system calls are filtered.
+	First, Seccomp bool
+	// Caps is the set of capabilities that commands have.
+	Caps uint64
+}
+
+const (
+	opSetup    = "setup"
+	opRun      = "run"
+	opCancel   = "cancel"
+	opRead     = "read"
+	opWrite    = "write"
+	opReset    = "reset"
+	opSnapshot = "snapshot"
+	opRestore  = "restore"
+)
+
+// request is a message to the agent; its data is standard input, a file or a snapshot. Bytes that
+// may be any bytes are not strings: JSON would change them.
+type request struct {
+	Op      string        `json:"op"`
+	Seq     uint64        `json:"seq"`
+	Version int           `json:"version,omitempty"`
+	Setup   *Setup        `json:"setup,omitempty"`
+	Argv    [][]byte      `json:"argv,omitempty"`
+	Env     [][]byte      `json:"env,omitempty"`
+	Path    []byte        `json:"path,omitempty"`
+	Time    time.Duration `json:"time,omitempty"`
+	Mode    fs.FileMode   `json:"mode,omitempty"`
+	Limit   int64         `json:"limit,omitempty"`
+}
+
+// answer is a message from the agent; its data is a file, a snapshot, or what a command wrote:
+// first standard output, then standard error.
+type answer struct {
+	Seq     uint64          `json:"seq"`
+	Version int             `json:"version,omitempty"`
+	Held    *Held           `json:"held,omitempty"`
+	Result  *sandbox.Result `json:"result,omitempty"`
+	Stdout  int64           `json:"stdout,omitempty"`
+	Stderr  int64           `json:"stderr,omitempty"`
+	Fault   *fault          `json:"fault,omitempty"`
+}
+
+// fault is why a request could not be done, while the box is well.
+type fault struct {
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
+
+func (f *fault) Error() string { return f.Text }
+
+// Kinds of fault.
+const (
+	faultMissing  = "missing"
+	faultInvalid  = "invalid"
+	faultTooLarge = "too_large"
+	faultDisk     = "disk"
+	faultRefused  = "refused"
+	faultBroken   = "broken" // the box cannot be used on
+)
+
+func faulty(kind, format string, args ...any) *fault {
+	return &fault{kind, fmt.Sprintf(format, args...)}
+}
+
+// failure is the fault as the port has it.
+func (f *fault) failure(op string, id sandbox.ID) error {
+	class, cause := sandbox.Refused, error(nil)
+	switch f.Kind {
+	case faultMissing:
+		cause = fs.ErrNotExist
+	case faultInvalid:
+		cause = fs.ErrInvalid
+	case faultTooLarge:
+		cause = sandbox.ErrTooLarge
+	case faultDisk:
+		class, cause = sandbox.Disk, syscall.ENOSPC
+	case faultBroken:
+		class = sandbox.Lost
+	}
+	if cause == nil {
+		return sandbox.Fail(class, op, id, "%s", f.Text)
+	}
+	return sandbox.Fail(class, op, id, "%s: %w", f.Text, cause)
+}
