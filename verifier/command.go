@@ -29,7 +29,7 @@ type programs struct {
 type seat struct {
 	process *process
 	asked   int64
-	// failed counts failures since the last verdict; the next process starts at notBefore.
+	// failed counts processes that ended since the last answer; the next process starts at notBefore.
 	failed    int
 	notBefore time.Time
 }
@@ -79,11 +79,10 @@ func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
 	default:
 	}
 	v, err := p.judge(ctx, s, c)
-	switch class := sandbox.ClassOf(err); {
-	case err == nil:
+	switch {
+	case s.process != nil: // it answered
 		s.failed = 0
-	case class == sandbox.Refused || s.process != nil:
-	default:
+	case sandbox.ClassOf(err) == sandbox.VerifierCrash: // the next would end as fast
 		s.notBefore = time.Now().Add(backOff(s.failed))
 		s.failed++
 	}
