@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -212,6 +213,11 @@ func (a *agent) serveSetup(r request, ans answer) error {
 		return a.wire.send(ans)
 	}
 	a.setup = *r.Setup
+	a.setup.Env = map[string]string{}
+	for _, entry := range r.Env {
+		name, value, _ := strings.Cut(string(entry), "=")
+		a.setup.Env[name] = value
+	}
 	ans.Version = version
 	held, err := a.prepare()
 	if err != nil {

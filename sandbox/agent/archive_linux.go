@@ -130,6 +130,10 @@ func (c *chunks) Read(p []byte) (int, error) {
 // restore makes the box's files those of a snapshot. No entry leads out of Work, through whatever
 // links the archive has: the root refuses to follow them.
 func (a *agent) restore(next func() ([]byte, error)) *fault {
+	content := &chunks{next: next}
+	if _, err := content.Read(nil); err != nil {
+		return faulty(faultRefused, "the snapshot is empty: even one without a file is an archive")
+	}
 	if bad := a.reset(); bad != nil {
 		return bad
 	}
@@ -138,7 +142,7 @@ func (a *agent) restore(next func() ([]byte, error)) *fault {
 		return faultOf(a.setup.Places.Work, err)
 	}
 	defer root.Close()
-	t := tar.NewReader(&chunks{next: next})
+	t := tar.NewReader(content)
 	modes := map[string]fs.FileMode{}
 	for {
 		header, err := t.Next()

@@ -59,12 +59,9 @@ func (b *Box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 	if command.Time > 0 && command.Time < allowed {
 		allowed = command.Time
 	}
-	r := request{Op: opRun, Path: []byte(command.Dir), Time: allowed}
+	r := request{Op: opRun, Path: []byte(command.Dir), Time: allowed, Env: entries(command.Env)}
 	for _, arg := range command.Argv {
 		r.Argv = append(r.Argv, []byte(arg))
-	}
-	for name, value := range command.Env {
-		r.Env = append(r.Env, []byte(name+"="+value))
 	}
 	var used Usage
 	meter := func() {
@@ -102,10 +99,19 @@ func (b *Box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 	return result, nil
 }
 
+// entries are an environment as the kernel has it.
+func entries(env map[string]string) [][]byte {
+	var all [][]byte
+	for name, value := range env {
+		all = append(all, []byte(name+"="+value))
+	}
+	return all
+}
+
 // result is what the agent says of a command, checked, with what was seen from outside.
 func (b *Box) result(ans answer, data []byte, used Usage) (sandbox.Result, error) {
 	r := ans.Result
-	if r == nil || int64(len(data)) != ans.Stdout+ans.Stderr || r.Exit < 0 || r.Exit > 255 || r.Wall < 0 || r.CPU < 0 {
+	if r == nil || int64(len(data)) != ans.Stdout+ans.Stderr || r.Exit < 0 || r.Exit > 255 || r.Wall < 0 || r.CPU < 0 || r.Memory < 0 {
 		return sandbox.Result{}, fmt.Errorf("%w: an answer to run without a result of one", errGarbled)
 	}
 	switch r.Limit {
@@ -114,7 +120,7 @@ func (b *Box) result(ans answer, data []byte, used Usage) (sandbox.Result, error
 		return sandbox.Result{}, fmt.Errorf("%w: a limit %.40q, which there is not", errGarbled, r.Limit)
 	}
 	r.Stdout, r.Stderr = data[:ans.Stdout:ans.Stdout], data[ans.Stdout:]
-	r.Memory = used.Memory
+	r.Memory = max(r.Memory, used.Memory)
 	r.CPU = max(r.CPU, used.CPU)
 	switch {
 	case used.OutOfMemory: // also one that then hung: memory came first

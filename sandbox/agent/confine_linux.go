@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -60,28 +61,27 @@ func (a *agent) prepare() (*Held, error) {
 	return held, err
 }
 
+// rlimit is a limit of the kernel's for one process, or for a user's processes.
+type rlimit struct {
+	name     string
+	resource int
+	value    uint64
+}
+
 // limitSelf sets the limits that commands inherit and cannot raise. Those of memory and processes
 // count for each process and user, and stand in for a control group alone.
 func (a *agent) limitSelf() error {
 	l := a.setup.Limits
-	limits := []struct {
-		name     string
-		resource int
-		value    uint64
-	}{
+	limits := []rlimit{
 		{"core files", unix.RLIMIT_CORE, 0},
 		{"open files", unix.RLIMIT_NOFILE, openFiles},
 		{"file size", unix.RLIMIT_FSIZE, uint64(l.Disk)},
 	}
 	if a.setup.NoCgroup {
-		limits = append(limits, []struct {
-			name     string
-			resource int
-			value    uint64
-		}{
-			{"memory", unix.RLIMIT_DATA, uint64(l.Memory)},
-			{"processes", unix.RLIMIT_NPROC, uint64(l.Processes + Reserve)},
-		}...)
+		limits = append(limits, rlimit{"memory", unix.RLIMIT_DATA, uint64(l.Memory)})
+	}
+	if a.setup.NoCgroup || a.setup.OwnKernel {
+		limits = append(limits, rlimit{"processes", unix.RLIMIT_NPROC, uint64(l.Processes + Reserve)})
 	}
 	for _, limit := range limits {
 		var was unix.Rlimit
@@ -104,15 +104,12 @@ func mountPlaces(s Setup) error {
 	if err := unix.Mount("box", under, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount the box's own files on %s: %w", under, err)
 	}
-	for _, place := range []struct {
-		name, at string
-		mode     uint32
-	}{
-		{"work", s.Places.Work, 0o755}, {"home", s.Places.Home, 0o755}, {"shm", s.Places.Shm, 0o1777}, {"tmp", under, 0o1777},
-	} {
-		if place.at == "" {
-			continue
-		}
+	// Tmp comes last: it covers the file system that the others are taken from.
+	places := s.Places.all()
+	tmp := slices.IndexFunc(places, func(p place) bool { return p.at == under })
+	last := places[tmp]
+	places = append(slices.Delete(places, tmp, tmp+1), last)
+	for _, place := range places {
 		from := under + "/" + place.name
 		if err := unix.Mkdir(from, 0o700); err != nil {
 			return fmt.Errorf("make %s: %w", place.at, err)

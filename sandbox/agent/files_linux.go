@@ -134,38 +134,53 @@ func (a *agent) writeFile(r request, next func() ([]byte, error)) *fault {
 // reset ends what runs and removes all that was written.
 func (a *agent) reset() *fault {
 	a.endAll()
-	for _, place := range []string{a.setup.Places.Work, a.setup.Places.Tmp, a.setup.Places.Home, a.setup.Places.Shm} {
-		if place == "" {
-			continue
-		}
+	for _, place := range a.setup.Places.all() {
 		if err := empty(place); err != nil {
-			return faulty(faultBroken, "empty %s: %v", place, err)
+			return faulty(faultBroken, "empty %s: %v", place.at, err)
 		}
 	}
 	return nil
 }
 
-// empty removes all that is in a directory, and makes it as it was.
-func empty(dir string) error {
-	// Whoever ran here may have taken our rights to it.
-	info, err := os.Lstat(dir)
+// A place is a directory that a box may write to, with its mode when nobody has yet.
+type place struct {
+	name, at string
+	mode     uint32
+}
+
+func (p Places) all() []place {
+	all := []place{{"work", p.Work, 0o755}, {"tmp", p.Tmp, 0o1777}}
+	if p.Home != "" {
+		all = append(all, place{"home", p.Home, 0o755})
+	}
+	if p.Shm != "" {
+		all = append(all, place{"shm", p.Shm, 0o1777})
+	}
+	for i, at := range p.More {
+		all = append(all, place{fmt.Sprintf("more%d", i), at, 0o755})
+	}
+	return all
+}
+
+// empty removes all that is in a place, and makes it as it was.
+func empty(p place) error {
+	info, err := os.Lstat(p.at)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("it is a %s now", info.Mode().Type())
 	}
-	entries, err := os.ReadDir(dir)
+	// Whoever ran here may have taken our rights to it. As it is the agent's own, they can be had again.
+	if err := unix.Chmod(p.at, p.mode); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(p.at)
 	if err != nil {
-		if os.Chmod(dir, 0o755) != nil {
-			return err
-		}
-		if entries, err = os.ReadDir(dir); err != nil {
-			return err
-		}
+		return err
 	}
 	for _, entry := range entries {
-		if err := RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+		if err := RemoveAll(filepath.Join(p.at, entry.Name())); err != nil {
 			return err
 		}
 	}

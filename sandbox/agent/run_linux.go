@@ -91,6 +91,7 @@ type running struct {
 	ended          bool
 	cpu            time.Duration
 	limit          sandbox.Class
+	memory         int64
 }
 
 // met notes the first limit that was met.
@@ -108,6 +109,7 @@ func (a *agent) run(r request, stdin *os.File) (sandbox.Result, error) {
 		return *refused, nil
 	}
 	gone := a.await(c, r)
+	a.watch(c)
 	a.finish(c)
 	c.stdout.wait()
 	c.stderr.wait()
@@ -119,7 +121,7 @@ func (a *agent) run(r request, stdin *os.File) (sandbox.Result, error) {
 	}
 	result := sandbox.Result{
 		Stdout: c.stdout.kept, StdoutCut: c.stdout.cut, Stderr: c.stderr.kept, StderrCut: c.stderr.cut,
-		Limit: c.limit, Wall: time.Since(began), CPU: c.cpu,
+		Limit: c.limit, Wall: time.Since(began), CPU: c.cpu, Memory: c.memory,
 	}
 	describe(&result, c.status)
 	return result, nil
@@ -165,6 +167,9 @@ func (a *agent) await(c *running, r request) error {
 		case <-sample.C:
 			if a.full() {
 				c.met(sandbox.Disk)
+			}
+			if a.watch(c) {
+				return nil
 			}
 		case seq := <-a.cancels:
 			if seq == r.Seq {

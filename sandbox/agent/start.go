@@ -135,7 +135,7 @@ func spawn(o Options) (*Box, error) {
 
 // greet hands the agent its setup.
 func (b *Box) greet(ctx context.Context) (Held, error) {
-	ans, _, err := b.exchange(ctx, request{Op: opSetup, Version: version, Setup: &b.options.Setup}, nil, time.Minute, nil)
+	ans, _, err := b.exchange(ctx, request{Op: opSetup, Version: version, Setup: &b.options.Setup, Env: entries(b.options.Setup.Env)}, nil, time.Minute, nil)
 	switch {
 	case err != nil:
 		return Held{}, err

@@ -20,6 +20,8 @@ const version = 1
 type Places struct {
 	// Work, Tmp and Home are what commands may write to; Shm is /dev/shm, empty for none.
 	Work, Tmp, Home, Shm string
+	// More are further directories that may be written to.
+	More []string
 	// Named: the box's Work and /tmp have other names on the host, and paths are translated.
 	Named bool
 }
@@ -28,8 +30,8 @@ type Places struct {
 type Setup struct {
 	Places Places
 	Limits sandbox.Limits
-	// Env is the environment of all commands, whole.
-	Env map[string]string
+	// Env is the environment of all commands, whole. It travels apart: a value may be any bytes.
+	Env map[string]string `json:"-"`
 	// Mount makes a file system of Limits.Disk and Limits.Files in memory, with the places in it. It
 	// needs CAP_SYS_ADMIN over the mount name space.
 	Mount bool
@@ -37,6 +39,9 @@ type Setup struct {
 	Confine bool
 	// NoCgroup sets limits of memory and processes for each process and user, where no control group does.
 	NoCgroup bool
+	// OwnKernel: the box has a kernel of its own, as gVisor's have, whose memory and processes are
+	// the box's alone. No control group of the host sees them apart, so the agent watches them.
+	OwnKernel bool
 }
 
 // Held is what the agent found to hold.
