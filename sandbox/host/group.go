@@ -58,6 +58,16 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
+// Entries are the files to which a process writes its number to enter the group, with all that it
+// starts from then on: for one that starts others at once.
+func (g *Group) Entries() []string {
+	var files []string
+	for _, dir := range g.dirs() {
+		files = append(files, filepath.Join(dir, "cgroup.procs"))
+	}
+	return files
+}
+
 // Begin forgets what was before.
 func (g *Group) Begin() {
 	if g.memory != "" {

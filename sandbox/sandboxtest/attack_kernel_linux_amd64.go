@@ -13,7 +13,7 @@ import (
 
 // openDevices opens nodes of the host's memory and disks, those that are there and new ones.
 func openDevices(args []string) {
-	for _, path := range []string{"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/nvme0n1", "/dev/kvm", "/dev/fuse", "/dev/net/tun", "/dev/vsock", "/dev/input/event0"} {
+	for _, path := range []string{"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/sda", "/dev/vda", "/dev/nvme0n1", "/dev/kvm", "/dev/vsock", "/dev/input/event0"} {
 		if fd, err := syscall.Open(path, syscall.O_RDWR, 0); err == nil {
 			escaped("%s was opened", path)
 			syscall.Close(fd)

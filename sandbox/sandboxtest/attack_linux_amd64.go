@@ -105,7 +105,7 @@ func search(args []string) {
 		if err != nil {
 			return nil
 		}
-		if strings.HasPrefix(entry.Name(), "."+canary) {
+		if strings.HasPrefix(entry.Name(), placed) {
 			escaped("%s is there", path)
 		}
 		if entry.IsDir() && slices.Contains([]string{"/proc", "/sys", "/usr", armsDir}, path) {

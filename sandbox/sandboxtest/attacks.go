@@ -171,7 +171,7 @@ func findOther(t *testing.T, i *isolation, box sandbox.Box) (string, error) {
 	}
 	defer other.Close(bounded(t))
 	for _, dir := range []string{sandbox.Work, "/tmp", "/dev/shm"} {
-		if err := other.Write(bounded(t), dir+"/."+canary+"other", []byte(i.host.secret), 0o666); err != nil && dir != "/dev/shm" {
+		if err := other.Write(bounded(t), dir+"/"+placed+"other", []byte(i.host.secret), 0o666); err != nil && dir != "/dev/shm" {
 			t.Fatal(err)
 		}
 	}
@@ -180,9 +180,9 @@ func findOther(t *testing.T, i *isolation, box sandbox.Box) (string, error) {
 		_, err := other.Run(bounded(t), shell("while [ ! -e end ]; do sleep 0.05; done # "+i.host.secret))
 		ended <- err
 	}()
-	how, err := i.judged(box.Run(bounded(t), tool("processes", "2", sandbox.Work+"/."+canary+"other")))
+	how, err := i.judged(box.Run(bounded(t), tool("processes", "2", sandbox.Work+"/"+placed+"other")))
 	if err == nil {
-		how, err = i.judged(box.Run(bounded(t), tool("search", sandbox.Work+"/."+canary+"other", "/tmp/."+canary+"other")))
+		how, err = i.judged(box.Run(bounded(t), tool("search", sandbox.Work+"/"+placed+"other", "/tmp/"+placed+"other")))
 	}
 	if closed := other.Close(bounded(t)); closed != nil {
 		t.Error(closed)

@@ -26,7 +26,6 @@ func testExit(t *testing.T, s *suite) {
 		{[]string{"no-such-program"}, 127, ""},
 		{[]string{"/no/such/program"}, 127, ""},
 		{[]string{"/tmp"}, 126, ""},
-		{[]string{""}, 127, ""},
 	} {
 		result := run(t, box, sandbox.Command{Argv: c.argv})
 		if result.Exit != c.exit || result.Signal != c.signal || result.Limit != "" {
@@ -170,6 +169,7 @@ func testRefused(t *testing.T, s *suite) {
 	box := s.box(t)
 	for what, command := range map[string]sandbox.Command{
 		"no arguments":                    {},
+		"a program of no name":            {Argv: []string{""}},
 		"a NUL in an argument":            {Argv: []string{"echo", "a\x00b"}},
 		"a NUL in the program":            {Argv: []string{"ec\x00ho"}},
 		"arguments of 200 KiB":            {Argv: []string{"echo", strings.Repeat("x", 100<<10), strings.Repeat("x", 100<<10)}},
@@ -189,7 +189,7 @@ func testRefused(t *testing.T, s *suite) {
 		wantClass(t, "read "+path, err, sandbox.Refused)
 		wantClass(t, "write "+path, box.Write(bounded(t), path, []byte("x"), 0o644), sandbox.Refused)
 	}
-	for _, id := range []sandbox.ID{"", ".", "..", "../x.1", "x/y.1", "1x.1", "-x.1", "x y.1", "noowner", "x.1\x00", "é.1", sandbox.ID("x." + strings.Repeat("1", 63))} {
+	for _, id := range []sandbox.ID{"", ".", "..", "../x.1", "x/y.1", "1x.1", "-x.1", "x y.1", "x.1\x00", "é.1", sandbox.ID("x." + strings.Repeat("1", 63))} {
 		created, err := s.driver.Create(bounded(t), id, s.spec())
 		wantClass(t, "create "+string(id), err, sandbox.Refused)
 		if err == nil {
@@ -202,7 +202,7 @@ func testRefused(t *testing.T, s *suite) {
 // testDescriptors: nothing that the agent or the driver has open is open in a command.
 func testDescriptors(t *testing.T, s *suite) {
 	box := s.box(t)
-	if got := strings.Fields(says(t, box, "for f in /proc/self/fd/*; do [ -e $f ] && echo ${f##*/}; done")); !slices.Equal(got, []string{"0", "1", "2"}) {
+	if got := strings.Fields(says(t, box, "for f in /proc/self/fd/*; do [ -e $f ] && echo ${f##*/}; done; true")); !slices.Equal(got, []string{"0", "1", "2"}) {
 		t.Errorf("open in a command: %q, want 0 1 2", got)
 	}
 }
@@ -217,7 +217,7 @@ func testLeftBehind(t *testing.T, s *suite) {
 		"deaf to signals":               `sh -c 'trap "" TERM HUP INT; echo $$ > pid; while :; do sleep 1; done' & while [ ! -s pid ]; do sleep 0.01; done`,
 		"a daemon":                      `(setsid sh -c 'echo $$ > pid; exec sleep 1000' </dev/null >/dev/null 2>&1 &) & while [ ! -s pid ]; do sleep 0.01; done`,
 		"holding the output of another": `setsid sh -c 'echo $$ > pid; sleep 1000 | sleep 1000' & while [ ! -s pid ]; do sleep 0.01; done`,
-		"stopped":                       `sh -c 'echo $$ > pid; kill -STOP $$' & while [ ! -s pid ]; do sleep 0.01; done`,
+		"stopped":                       `setsid sh -c 'echo $$ > pid; kill -STOP $$' & while [ ! -s pid ]; do sleep 0.01; done`,
 	} {
 		result := run(t, box, shell("rm -f pid; "+script+"; echo ended"))
 		if string(result.Stdout) != "ended\n" || result.Limit != "" || result.Exit != 0 {

@@ -109,7 +109,7 @@ func testLinks(t *testing.T, s *suite) {
 	}
 	says(t, box, "ln -s '"+secret+"' out; ln -s '"+outside+"' outdir; ln -s / root; ln -s /proc/self/root procroot")
 	for _, path := range []string{"/out", "/outdir/secret", "/root" + secret, "/procroot" + secret, "/../../../../.." + secret} {
-		if got, err := box.Read(bounded(t), sandbox.Work+path, 100); err == nil {
+		if got, err := box.Read(bounded(t), sandbox.Work+path, 100); err == nil && string(got) == "of the host" {
 			t.Errorf("read %s of the host: %q", path, got)
 		}
 		_ = box.Write(bounded(t), sandbox.Work+path, []byte("of the box"), 0o666)
@@ -139,7 +139,7 @@ func testMounts(t *testing.T, s *suite) {
 	if err := box.Write(bounded(t), "/data/inner/data", []byte("of the box"), 0o666); err == nil {
 		t.Error("a file of a mount was written")
 	}
-	if got := says(t, box, "echo x 2>/dev/null > /data/inner/data; rm -f /data/inner/data 2>/dev/null; : 2>/dev/null > /data/inner/new; cat /data/inner/data"); got != "of the host" {
+	if got := says(t, box, "{ touch /data/inner/new; rm -f /data/inner/data; echo x > /data/inner/data; } 2>/dev/null; cat /data/inner/data"); got != "of the host" {
 		t.Errorf("a mount after writing to it: %q", got)
 	}
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {

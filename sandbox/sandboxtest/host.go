@@ -24,6 +24,8 @@ const (
 	victimName = "headway-victim"
 	// canary begins every secret, so that an attack knows one when it has it without being told.
 	canary = "headway-canary-"
+	// placed begins the names of files that hold one; a secret's own beginning is in none of them.
+	placed = ".headway-placed-"
 )
 
 // host is what is to be found on the host by whoever gets out.
@@ -79,7 +81,7 @@ func (h *host) placeFiles(t *testing.T) {
 		dirs = append(dirs, home)
 	}
 	for _, dir := range dirs {
-		path := filepath.Join(dir, "."+canary+h.secret[len(canary):len(canary)+8])
+		path := filepath.Join(dir, placed+h.secret[len(canary):len(canary)+8])
 		if err := os.WriteFile(path, []byte(h.secret), 0o666); err != nil {
 			continue
 		}
@@ -99,7 +101,7 @@ func (h *host) listen(t *testing.T) {
 			h.serve(t, l)
 		}
 	}
-	abstract := "@" + canary + "socket-" + h.secret[len(canary):len(canary)+8]
+	abstract := "@" + placed + "socket-" + h.secret[len(canary):len(canary)+8]
 	for _, name := range []string{filepath.Join(t.TempDir(), "socket"), "/tmp/" + abstract[1:], abstract} {
 		l, err := net.Listen("unix", name)
 		if err != nil {
