@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,7 +54,10 @@ func truth(b bool) float64 {
 }
 
 // figures in the order of docs/operations.md, which is tested against them.
-var figures = []figure{
+var figures = slices.Concat(planeFigures, environmentFigures)
+
+// planeFigures are those that every control plane has.
+var planeFigures = []figure{
 	{"headway_state", "1 for the control plane's state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
 		oneOf(planeStates, func(w string) bool { return w == s.State }, emit)
 	}},

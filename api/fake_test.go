@@ -29,7 +29,10 @@ type plane struct {
 
 func newPlane() *plane {
 	return &plane{state: protocol.Status{Run: "reverse", State: "running", Version: 17, Steps: 17, Policy: "bounded",
-		Ledger: protocol.Ledger{Ledger: loop.Ledger{Admitted: 10, InFlight: 4, Trained: 6}, Balanced: true}},
+		Ledger: protocol.Ledger{Ledger: loop.Ledger{Admitted: 10, InFlight: 4, Trained: 6}, Balanced: true},
+		Environment: &protocol.Environment{Kind: "tasks", Verifier: &protocol.Verifier{Kind: "exact", Failures: map[string]int64{"verifier_crash": 1}, JudgeS: protocol.Quantiles{P50: 0.5}},
+			Episodes: protocol.Episodes{Scored: 9, Failed: 2, Failures: map[string]int64{"lost": 2}, Limits: map[string]int64{"timeout": 3},
+				Parts: []protocol.Spent{{Part: "tool", TotalS: 20}}, Whole: protocol.Spent{P99S: 5}}}},
 		events: make(chan []byte), subscribed: make(chan struct{}, 8)}
 }
 

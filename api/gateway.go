@@ -142,15 +142,19 @@ func isClaimID(text string) bool {
 	return true
 }
 
-// gatewayCollector has the gateway's own metrics, whichever is mounted at the moment.
-type gatewayCollector struct{ ports func() *Ports }
+// portsCollector has the metrics of the gateway and the sandboxes, whichever are mounted at the moment.
+type portsCollector struct{ ports func() *Ports }
 
-// Describe names nothing: which metrics there are is the gateway's.
-func (gatewayCollector) Describe(chan<- *prometheus.Desc) {}
+// Describe names nothing: which metrics there are is theirs.
+func (portsCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect asks the gateway, where there is one.
-func (c gatewayCollector) Collect(ch chan<- prometheus.Metric) {
-	if gateway, ok := c.ports().Gateway.(prometheus.Collector); ok {
+// Collect asks them, where they are.
+func (c portsCollector) Collect(ch chan<- prometheus.Metric) {
+	ports := c.ports()
+	if gateway, ok := ports.Gateway.(prometheus.Collector); ok {
 		gateway.Collect(ch)
+	}
+	if ports.Sandboxes != nil {
+		ports.Sandboxes.Collect(ch)
 	}
 }

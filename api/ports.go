@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
@@ -83,7 +85,9 @@ type Ports struct {
 	Chunks http.Handler
 	// Gateway serves OpenAI's paths under /v1.
 	Gateway http.Handler
-	Plane   Plane
+	// Sandboxes has the metrics of those that rollouts are played in; nil where there are none.
+	Sandboxes prometheus.Collector
+	Plane     Plane
 }
 
 // ErrRunEnded is returned by ports that wait for work when there will be none: the run is done.

@@ -47,7 +47,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	}
 	s.replies = newReplies(s.opt)
 	s.metrics = newMetrics(s.opt.Version, s.current)
-	s.metrics.registry.MustRegister(gatewayCollector{s.ports})
+	s.metrics.registry.MustRegister(portsCollector{s.ports})
 	s.streams = make(chan struct{}, s.opt.StreamsMax)
 	for i := range s.busy {
 		s.busy[i] = make(chan struct{}, s.opt.RequestsMax)

@@ -16,6 +16,9 @@ type Options struct {
 	// From is the version at whose publication drawing begins, 0 for the start of the
 	// run. To is the version at whose publication it ends, 0 for the run's end.
 	From, To loop.Version
+	// Parts are what an attempt's environment was at, in the order of time; nil where only its whole
+	// time is known.
+	Parts func(Attempt) []Part
 }
 
 // Totals is what the drawn spans add up to. Over the window that metrics measure,

@@ -89,7 +89,7 @@ func (d *Drawing) endRollout(slot int32, o outcome) {
 		e.argFloat("began_s", float64(r.from)/1e9)
 	}
 	e.close()
-	if o.environmentNS > 0 {
+	if !d.drawParts(pid, tid, r, from) && o.environmentNS > 0 {
 		// Its parts may lie between generations: only their sum is known, and drawn at the end.
 		e.span(pid, tid, "environment", max(from, d.now-o.environmentNS), d.now)
 		e.nameText("environment")

@@ -134,7 +134,7 @@ func (p *plane) withRuntime(f func(*live.Runtime)) {
 }
 
 func (p *plane) buildEnvironment() (err error) {
-	if p.cfg.Environment.Kind != "remote" {
+	if p.cfg.Environment.Kind == "embedded" {
 		return nil // prepare has made the embedded one
 	}
 	g := p.cfg.Gateway
@@ -161,6 +161,9 @@ func (p *plane) mount() error {
 	}
 	if p.gateway != nil {
 		ports.Gateway = p.gateway
+	}
+	if p.stage != nil && p.stage.pool != nil {
+		ports.Sandboxes = p.stage.pool
 	}
 	return p.server.Mount(ports)
 }

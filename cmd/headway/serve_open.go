@@ -134,7 +134,7 @@ func (p *plane) adopt(header trace.Header) error {
 	merged := reachedAs(began, p.cfg)
 	if changed := changedLines(string(merged.YAML()), string(p.cfg.YAML())); len(changed) > 0 {
 		return usageError("leave these as they were, or begin a run under another --name",
-			"%s began with other settings, and only server, watchdog, store, gateway and where engines are may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
+			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
 	}
 	p.cfg = merged
 	p.rules = serveRules(merged)
@@ -146,6 +146,7 @@ func (p *plane) adopt(header trace.Header) error {
 func reachedAs(began, now config.Config) config.Config {
 	merged := began
 	merged.Server, merged.Watchdog, merged.Store, merged.Gateway = now.Server, now.Watchdog, now.Store, now.Gateway
+	merged.Sandbox, merged.Environment.Players, merged.Environment.OpenEnv.URL = now.Sandbox, now.Environment.Players, now.Environment.OpenEnv.URL
 	if !began.External() || len(now.Engines) != len(began.Engines) {
 		return merged
 	}

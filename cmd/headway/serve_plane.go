@@ -58,6 +58,8 @@ type plane struct {
 	workers   *environment.Environment
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
+	// stage plays the rollouts here; nil where workers elsewhere do, or none.
+	stage *stage
 	// renderer renders chats where no engine is to; nil elsewhere.
 	renderer  *upstream.Engine
 	meetings  *rendezvous.Rendezvous
@@ -85,18 +87,27 @@ type plane struct {
 
 // newPlane checks what can be checked without the run, and listens.
 func newPlane(a *app, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
-	j := &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: serveRules(cfg)}
-	if err := j.prepare(); err != nil {
-		return nil, err
-	}
-	p := &plane{job: j, name: name, listener: listener, suspected: make(chan struct{}, 1)}
-	p.setState(stateStarting)
-	opt, err := p.serverOptions()
+	stage, err := newStage(cfg)
 	if err != nil {
 		return nil, err
 	}
-	p.server, err = api.New(opt, api.Ports{Plane: p})
-	return p, err
+	if cfg, err = stage.withPrompts(cfg); err != nil {
+		return nil, errors.Join(err, stage.close())
+	}
+	j := &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: serveRules(cfg)}
+	if err := j.prepare(); err != nil {
+		return nil, errors.Join(err, stage.close())
+	}
+	p := &plane{job: j, name: name, listener: listener, stage: stage, suspected: make(chan struct{}, 1)}
+	p.setState(stateStarting)
+	opt, err := p.serverOptions()
+	if err == nil {
+		p.server, err = api.New(opt, api.Ports{Plane: p})
+	}
+	if err != nil {
+		return nil, errors.Join(err, stage.close())
+	}
+	return p, nil
 }
 
 // serveRules are the loop's rules of a control plane: a remote trainer asks for its batches.
@@ -143,7 +154,8 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if ctx.Err() != nil {
 		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
 	}
-	run, err := live.New(p.runtimeOptions(ctx, resume))
+	options := p.runtimeOptions(ctx, resume)
+	run, err := live.New(options)
 	if err != nil {
 		return err
 	}
@@ -152,7 +164,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		p.say("%s has made its %d train steps; another run has another --name", p.dir, p.cfg.Trainer.Steps)
 		return p.mount()
 	}
-	if err := p.mount(); err != nil {
+	if err := errors.Join(p.openStage(ctx), p.mount()); err != nil {
 		return err
 	}
 	p.setState(stateRunning)
@@ -161,6 +173,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	var watcher sync.WaitGroup
 	watcher.Go(func() { p.watch(watching, cancel) })
 	watcher.Go(func() { p.watchServers(watching) })
+	watcher.Go(func() { p.play(watching, cancel, options.Clock) })
 	_, err = run.Run(ctx)
 	stopWatching()
 	watcher.Wait()
@@ -282,7 +295,7 @@ func (p *plane) summary(err error, asJSON bool) error {
 
 // close stops what runs and closes what is open, whatever stage was reached.
 func (p *plane) close() error {
-	err := p.job.close()
+	err := errors.Join(p.job.close(), p.stage.close())
 	if p.gateway != nil {
 		err = errors.Join(err, p.gateway.Close())
 	}

@@ -52,6 +52,7 @@ func (p *plane) Status() protocol.Status {
 		g := p.gateway.Status()
 		s.Gateway = &g
 	}
+	s.Environment = p.environmentStatus()
 	s.Disk = p.diskStatus(v.DiskFull)
 	return s
 }

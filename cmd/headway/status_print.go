@@ -88,6 +88,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	if g := s.Gateway; g != nil {
 		p.line("gateway", "%s", gatewayWords(*g))
 	}
+	p.environment(s.Environment)
 	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s%s",
 		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy), bindingWords(s.Binding))
 	p.engines(s.Engines)

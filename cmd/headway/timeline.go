@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
+	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/episode/player"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
@@ -39,6 +42,8 @@ type timelineFile struct {
 	options timelineOptions
 	file    *os.File
 	drawing *timeline.Drawing
+	// parts are those of a recorded run's episodes; nil for none.
+	parts map[timeline.Attempt][]timeline.Part
 }
 
 // create makes the file, before anything is simulated; nil where none is asked for.
@@ -61,6 +66,9 @@ func (f *timelineFile) begin(title string, rules loop.Config, warmup loop.Versio
 	}
 	if f.options.TimelineSteps > 0 {
 		o.To = o.From + loop.Version(f.options.TimelineSteps)
+	}
+	if f.parts != nil {
+		o.Parts = func(a timeline.Attempt) []timeline.Part { return f.parts[a] }
 	}
 	f.drawing = timeline.New(f.file, o)
 }
@@ -105,6 +113,32 @@ func (f *timelineFile) drawn() string {
 		plural(t.Rollouts, "rollout"), plural(t.TrainSteps, "train step"), report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
 }
 
+// episodeParts are what the environments of a run's episodes were at, by attempt; nil where the run has
+// no record of them. What is no part of theirs is the policy's.
+func episodeParts(dir string) (map[timeline.Attempt][]timeline.Part, error) {
+	var parts map[timeline.Attempt][]timeline.Part
+	err := player.ReadLog(dir, func(r episode.Record) error {
+		var a timeline.Attempt
+		if _, err := fmt.Sscanf(r.Rollout, "g%d-s%d-a%d", &a.Group, &a.Sample, &a.Attempt); err != nil {
+			return nil // an evaluation's, which has no slot
+		}
+		for _, s := range r.Spans {
+			if s.Kind == episode.Model {
+				continue
+			}
+			if parts == nil {
+				parts = map[timeline.Attempt][]timeline.Part{}
+			}
+			parts[a] = append(parts[a], timeline.Part{Name: string(s.Kind), Tool: s.Name, Class: string(s.Class), FromNS: s.StartNS, ToNS: s.EndNS})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, runError("remove the line, or the file: the drawing then has no tools", "%w", err)
+	}
+	return parts, nil
+}
+
 // drawTrace draws a recorded run, whose events go through the loop again: a trace
 // may lack the notices.
 func drawTrace(path string, options timelineOptions) (f *timelineFile, err error) {
@@ -124,6 +158,9 @@ func drawTrace(path string, options timelineOptions) (f *timelineFile, err error
 	rules := reader.Header.Loop.WithDefaults()
 	machine, err := loop.New(rules)
 	if err != nil {
+		return f, err
+	}
+	if f.parts, err = episodeParts(filepath.Dir(file.Name())); err != nil {
 		return f, err
 	}
 	f.begin(path, rules, reader.Header.Warmup)

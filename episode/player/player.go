@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/episode"
@@ -60,7 +61,10 @@ const (
 )
 
 // Players are workers inside the control plane.
-type Players struct{ opt Options }
+type Players struct {
+	opt     Options
+	playing atomic.Int64
+}
 
 // New returns players that do nothing before Run.
 func New(o Options) (*Players, error) {
@@ -79,7 +83,7 @@ func New(o Options) (*Players, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	return &Players{o}, nil
+	return &Players{opt: o}, nil
 }
 
 // Run plays until the run has ended, no more may be claimed and all that was is finished, or ctx
@@ -91,6 +95,9 @@ func (p *Players) Run(ctx context.Context) {
 	}
 	workers.Wait()
 }
+
+// Playing is the number of rollouts under way.
+func (p *Players) Playing() int64 { return p.playing.Load() }
 
 // work is one worker: it plays one rollout after the other.
 func (p *Players) work(ctx context.Context) {

@@ -23,6 +23,8 @@ const (
 
 // play plays one rollout from its claim to its end.
 func (p *Players) play(ctx context.Context, claim protocol.Claim) {
+	p.playing.Add(1)
+	defer p.playing.Add(-1)
 	playing, end := context.WithCancelCause(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { p.keep(playing, claim, end) })

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/pool"
+)
+
+// sandboxesFile is where a run writes down which sandboxes are open.
+const sandboxesFile = "sandboxes.jsonl"
+
+// poolCloseLimit is how long a process that ends waits for its sandboxes to be gone.
+const poolCloseLimit = 20 * time.Second
+
+// specOf is what every sandbox of a document is made of.
+func specOf(s config.Sandboxes) sandbox.Spec {
+	spec := sandbox.Spec{Root: s.Root, Image: s.Image, Network: s.Network, Limits: sandbox.Limits{
+		Memory: int64(s.MemoryMB) << 20, CPUs: s.CPUs, Processes: s.Processes, Disk: int64(s.DiskMB) << 20, Files: s.Files,
+		Output: int64(s.OutputKB) << 10, Time: lasting(s.TimeS),
+	}}
+	for _, m := range s.Mounts {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Host: filepath.Clean(m.Host), Box: filepath.Clean(m.Box)})
+	}
+	for _, entry := range s.Env {
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		name, value, _ := strings.Cut(entry, "=")
+		spec.Env[name] = value
+	}
+	return spec
+}
+
+// poolOptions are the document's, for a run in a directory.
+func poolOptions(cfg config.Config, driver sandbox.Driver, dir string, logf func(string, ...any)) pool.Options {
+	s := cfg.Sandbox
+	retries := s.Retries
+	if retries == 0 {
+		retries = -1 // the document says none
+	}
+	return pool.Options{
+		Driver: driver, Spec: specOf(s), Owner: sandboxOwner(cfg, dir), File: filepath.Join(dir, sandboxesFile),
+		Max: s.Max, Starting: s.Starting, WarmMin: s.WarmMin, WarmMax: s.WarmMax, Reuse: pool.Reuse(s.Reuse), Uses: s.Uses,
+		StartTimeout: lasting(s.StartTimeoutS), Retries: retries, BreakAfter: s.BreakAfter, BreakFor: lasting(s.BreakForS), Logf: logf,
+	}
+}
+
+// sandboxOwner names a run among all whose sandboxes may be in one place: by its directory and host,
+// or by the cluster that has its log, which a standby elsewhere has as well.
+func sandboxOwner(cfg config.Config, dir string) string {
+	place := cfg.Public().Store.NATS.URL + "\n" + filepath.Base(dir)
+	if cfg.Store.NATS.URL == "" {
+		host, _ := os.Hostname()
+		whole, err := filepath.Abs(dir)
+		place = host + "\n" + whole
+		if err != nil {
+			place = host + "\n" + dir
+		}
+	}
+	sum := sha256.Sum256([]byte(place))
+	return "headway-" + hex.EncodeToString(sum[:6])
+}
+
+// openPool removes what an earlier process of the run has left behind, says so, and makes the pool.
+func openPool(ctx context.Context, cfg config.Config, dir string, logf func(string, ...any)) (*pool.Pool, error) {
+	driver, err := driverOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	opt := poolOptions(cfg, driver, dir, logf)
+	p, err := pool.Open(ctx, opt)
+	if err != nil {
+		return nil, runError("headway doctor says what is missing, and how to get it", "%w", err)
+	}
+	if boundary := p.Status().Boundary; !boundary.Secure() && cfg.Sandbox.Driver != "process" {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), poolCloseLimit)
+		defer cancel()
+		_ = p.Close(closing)
+		return nil, runError("run it where the boundary holds, or write sandbox.driver: process if code of the policy may do whatever this user can",
+			"sandboxes of %s are no boundary here: %s", cfg.Sandbox.Driver, cmp.Or(boundary.Why, "files, processes or network are shared with the host"))
+	}
+	sayOrphans(p.Lost(), logf)
+	return p, nil
+}
+
+// orphansShown is how many orphans are named one by one.
+const orphansShown = 4
+
+// sayOrphans tells the operator what an earlier process has left behind.
+func sayOrphans(lost []pool.Orphan, logf func(string, ...any)) {
+	var held []string
+	for _, o := range lost {
+		if o.Holder != "" {
+			held = append(held, o.Holder)
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	text := fmt.Sprintf("removed %s of an earlier process", counted(len(lost), "sandbox"))
+	if len(lost) > 1 {
+		text = fmt.Sprintf("removed %d sandboxes of an earlier process", len(lost))
+	}
+	if len(held) > 0 {
+		shown := held[:min(len(held), orphansShown)]
+		text += "; these attempts had one and are played again: " + strings.Join(shown, ", ")
+		if more := len(held) - len(shown); more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	logf("%s", text)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/verifier"
+)
+
+// openStage opens what rollouts are played with here, where they are.
+func (p *plane) openStage(ctx context.Context) error {
+	if p.stage == nil {
+		return nil
+	}
+	p.stage.cfg, p.stage.say = p.cfg, p.say
+	if p.stage.tasks != nil {
+		p.say("%s: %d tasks to train on, %d held out", p.cfg.Environment.Tasks.File, p.stage.tasks.Len(), p.stage.tasks.HeldOutLen())
+		for _, warning := range p.stage.tasks.Warnings() {
+			p.say("%s", warning)
+		}
+	}
+	return p.stage.open(ctx, p.dir)
+}
+
+// play has this process play the rollouts, where it is to, until the context ends.
+func (p *plane) play(ctx context.Context, cancel context.CancelCauseFunc, clock func() int64) {
+	if p.stage == nil {
+		return
+	}
+	if err := p.stage.run(ctx, p.workers, p.gateway, clock); err != nil {
+		cancel(err)
+	}
+}
+
+// environmentStatus is what the control plane's own players, sandboxes and verifier do, nil where
+// somebody else's play.
+func (p *plane) environmentStatus() *protocol.Environment {
+	s := p.stage
+	if s == nil {
+		return nil
+	}
+	out := &protocol.Environment{Kind: p.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
+	if s.tasks != nil {
+		out.Tasks = s.tasks.Len()
+	}
+	if players := s.players.Load(); players != nil {
+		out.Episodes.Playing = players.Playing()
+		if s.pool != nil { // which is there before the players are
+			out.Sandboxes = sandboxStatus(s.pool.Status())
+		}
+	}
+	if s.judge != nil {
+		out.Verifier = verifierStatus(s.judge.Status())
+	}
+	return out
+}
+
+func sandboxStatus(s pool.Status) *protocol.Sandboxes {
+	return &protocol.Sandboxes{
+		Driver: s.Driver, Secure: s.Boundary.Secure(), Lacks: s.Boundary.Why,
+		Leased: s.Leased, Warm: s.Warm, Starting: s.Starting, Ending: s.Ending, Waiting: s.Waiting, WarmWanted: s.WarmWanted,
+		Created: s.Created, Reused: s.Reused, Hits: s.Hits, Orphans: s.Orphans, Failures: byClass(s.Failures), Broken: s.Broken,
+		StartS: protocol.Quantiles{P50: s.StartS[0], P90: s.StartS[1], P99: s.StartS[2]},
+		WaitS:  protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
+	}
+}
+
+func verifierStatus(s verifier.Status) *protocol.Verifier {
+	return &protocol.Verifier{
+		Kind: s.Kind, Waiting: s.Waiting, Judging: s.Judging, Verdicts: s.Verdicts, Retries: s.Retries, Failures: byClass(s.Failures),
+		WaitS:  protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
+		JudgeS: protocol.Quantiles{P50: s.JudgeS[0], P90: s.JudgeS[1], P99: s.JudgeS[2]},
+	}
+}
+
+// byClass has counts under the names of their classes.
+func byClass(counts map[sandbox.Class]int64) map[string]int64 {
+	if len(counts) == 0 {
+		return nil
+	}
+	named := make(map[string]int64, len(counts))
+	for class, n := range counts {
+		named[string(class)] = n
+	}
+	return named
+}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/episode/openenv"
+	"github.com/headway-rl/headway/episode/player"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/taskset"
+	"github.com/headway-rl/headway/verifier"
+)
+
+// playerName is what the workers inside a control plane call themselves.
+const playerName = "headway-serve"
+
+// tasksFile says in a run's directory which tasks it plays.
+const tasksFile = "tasks.json"
+
+// stage is what a control plane plays rollouts with itself.
+type stage struct {
+	cfg     config.Config
+	tasks   *taskset.Set    // nil where the environment has the prompts
+	judge   *verifier.Judge // nil where the environment gives the rewards
+	openenv *openenv.Server // nil for environment.kind tasks
+	pool    *pool.Pool      // nil where nothing runs in a sandbox, and before open
+	log     *player.Log     // nil before open
+	players atomic.Pointer[player.Players]
+	tally   player.Tally
+	say     func(format string, args ...any)
+	trouble sync.Once
+}
+
+// newStage reads the tasks and makes the verifier, so that what is wrong with either is said before
+// anything has begun; nil where somebody else plays.
+func newStage(cfg config.Config) (*stage, error) {
+	e := cfg.Environment
+	if !e.Played() {
+		return nil, nil
+	}
+	s := &stage{cfg: cfg}
+	var err error
+	if e.Tasks.File != "" {
+		if s.tasks, err = loadTasks(cfg); err != nil {
+			return nil, err
+		}
+	}
+	if e.Kind == "openenv" {
+		if s.openenv, err = openenvOf(e.OpenEnv); err != nil {
+			return nil, err
+		}
+	}
+	if e.Verifier.Kind != "none" {
+		s.judge, err = judgeOf(cfg)
+	}
+	return s, err
+}
+
+// loadTasks reads the task file. All that is wrong with it is said at once, by file and line.
+func loadTasks(cfg config.Config) (*taskset.Set, error) {
+	t := cfg.Environment.Tasks
+	opt := taskset.Options{
+		Paths: []string{t.File}, HeldOut: t.HeldOut, System: t.System, Levels: cfg.Filter.Curriculum.Levels,
+		Map: taskset.Mapping{ID: t.ID, Prompt: t.Prompt, Answer: t.Answer, Level: t.Level, Files: t.Files, Hidden: t.Hidden, Test: t.Test},
+	}
+	if t.HeldOutFile != "" {
+		opt.HeldOutPaths = []string{t.HeldOutFile}
+	}
+	set, err := taskset.Load(opt)
+	if err != nil {
+		return nil, usageError("correct the file, or say in environment.tasks which of its fields are what", "environment.tasks: %w", err)
+	}
+	return set, nil
+}
+
+// withPrompts is the document with the size of its prompt set, where it does not say one: every pass
+// of the run then plays each task once.
+func (s *stage) withPrompts(cfg config.Config) (config.Config, error) {
+	if s == nil || s.tasks == nil {
+		return cfg, nil
+	}
+	have := s.tasks.Len()
+	if cfg.Given("prompts.count") {
+		if cfg.Prompts.Count > have {
+			return cfg, cfg.Refuse("prompts.count", fmt.Sprintf("is more than the %d tasks of %s that are trained on", have, cfg.Environment.Tasks.File), fmt.Sprintf("at most %d, or leave it out", have))
+		}
+		return cfg, nil
+	}
+	counted, err := cfg.SetWith(config.Override{Flag: cfg.Environment.Tasks.File, Text: fmt.Sprintf("prompts.count=%d", have)})
+	if err == nil {
+		counted, err = counted.Resolve()
+	}
+	return counted, err
+}
+
+// judgeOf makes the verifier of a document.
+func judgeOf(cfg config.Config) (*verifier.Judge, error) {
+	opt, err := verifierOptions(cfg.Environment)
+	if err != nil {
+		return nil, err
+	}
+	judge, err := verifier.New(opt)
+	if err != nil {
+		return nil, usageError("correct environment.verifier", "environment.verifier: %w", err)
+	}
+	return judge, nil
+}
+
+func verifierOptions(e config.Environment) (verifier.Options, error) {
+	v := e.Verifier
+	opt := verifier.Options{
+		Kind: v.Kind, Concurrency: v.Concurrency, TimeoutS: v.TimeoutS, Retries: v.Retries,
+		Extract: v.Extract, Marker: v.Marker, Pattern: v.Pattern, IgnoreCase: v.IgnoreCase, IgnoreSpace: v.IgnoreSpace, Text: v.Text, Tolerance: v.Tolerance,
+		Expression: v.Expression, File: v.File, Command: v.Command, URL: v.URL, Test: v.Test, RewardKey: v.RewardKey,
+	}
+	if v.Retries == 0 {
+		opt.Retries = -1 // the document says none
+	}
+	if len(v.Range) == 2 {
+		opt.Range = [2]float64(v.Range)
+	}
+	if v.Kind == verifier.Tests {
+		for class := range failOn(e.OnLimit) {
+			opt.LimitFailures = append(opt.LimitFailures, class)
+		}
+	}
+	secret, err := secretOf("environment.verifier.key_file", v.KeyFile)
+	if secret != "" {
+		opt.Headers = map[string]string{"Authorization": "Bearer " + secret}
+	}
+	return opt, err
+}
+
+// failOn are the limits that end an attempt as failed.
+func failOn(l config.OnLimit) map[sandbox.Class]bool {
+	fail := map[sandbox.Class]bool{}
+	for class, word := range map[sandbox.Class]string{
+		sandbox.OutOfMemory: l.OutOfMemory, sandbox.Timeout: l.Timeout, sandbox.Processes: l.Processes, sandbox.Disk: l.Disk, sandbox.Output: l.Output,
+	} {
+		if word == "fail" {
+			fail[class] = true
+		}
+	}
+	return fail
+}
+
+func openenvOf(o config.OpenEnv) (*openenv.Server, error) {
+	secret, err := secretOf("environment.openenv.key_file", o.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	opt := openenv.Options{URL: o.URL, Mode: openenv.Mode(o.Mode), Field: o.Action, Show: o.Observation, StepTimeout: lasting(o.StepS)}
+	if secret != "" {
+		opt.Header = http.Header{"Authorization": {"Bearer " + secret}}
+	}
+	server, err := openenv.New(opt)
+	if err != nil {
+		return nil, usageError("correct environment.openenv", "%w", err)
+	}
+	return server, nil
+}
+
+// secretOf reads a secret that a document names the file of, empty for none.
+func secretOf(key, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", usageError("name a file with the secret alone", "%s: %w", key, err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" || strings.ContainsAny(secret, "\r\n") {
+		return "", usageError("it has the secret alone, in one line", "%s: %s has no secret", key, path)
+	}
+	return secret, nil
+}
+
+// open makes what needs the run's directory and leaves something behind: the record of episodes and
+// the sandboxes. Only the run's writer may.
+func (s *stage) open(ctx context.Context, dir string) (err error) {
+	if err := s.keepTasks(dir); err != nil {
+		return err
+	}
+	if s.log, err = player.OpenLog(dir); err != nil {
+		return err
+	}
+	if s.cfg.UsesSandbox() {
+		s.pool, err = openPool(ctx, s.cfg, dir, s.say)
+	}
+	return err
+}
+
+// keepTasks notes which tasks a run plays, and refuses others: rollouts of one group would have two
+// prompts.
+func (s *stage) keepTasks(dir string) error {
+	if s.tasks == nil {
+		return nil
+	}
+	type note struct {
+		File   string `json:"file"`
+		Tasks  int    `json:"tasks"`
+		Digest string `json:"digest"`
+	}
+	now := note{s.cfg.Environment.Tasks.File, s.tasks.Len(), s.tasks.Digest()}
+	path := filepath.Join(dir, tasksFile)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		var began note
+		if err := json.Unmarshal(text, &began); err != nil {
+			return runError("remove it if the tasks are those that the run began with", "%s: %w", path, err)
+		}
+		if began.Digest != now.Digest {
+			return usageError("give it the tasks that it began with, or begin a run under another --name",
+				"%s has changed since %s began, which had %d tasks and now has %d: rollouts of one group would have two prompts", now.File, dir, began.Tasks, now.Tasks)
+		}
+		return nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if text, err = json.Marshal(now); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// run plays until the context ends or nothing is left to play.
+func (s *stage) run(ctx context.Context, rollouts player.Rollouts, gateway http.Handler, clock func() int64) error {
+	e := s.cfg.Environment
+	players, err := player.New(player.Options{
+		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Judge: s.judgePort(),
+		TurnsMax: e.TurnsMax, Timeout: lasting(e.TimeoutS), FailOn: failOn(e.OnLimit), Clock: clock, Record: s.record, Logf: s.say,
+	})
+	if err != nil {
+		return err
+	}
+	s.players.Store(players)
+	players.Run(ctx)
+	return nil
+}
+
+// judgePort is the verifier as a port, which is nil where there is none.
+func (s *stage) judgePort() verifier.Verifier {
+	if s.judge == nil {
+		return nil
+	}
+	return s.judge
+}
+
+// task is the task of a claim.
+func (s *stage) task(claim protocol.Claim) (*taskset.Task, error) {
+	if s.tasks == nil {
+		return &taskset.Task{ID: fmt.Sprintf("prompt-%d", claim.Prompt)}, nil
+	}
+	prompt := int64(claim.Prompt)
+	if prompt < 1 || claim.Level < 0 || claim.Level > 0 && s.tasks.LevelLen(int(claim.Level)) == 0 {
+		return nil, fmt.Errorf("there is no task with number %d at level %d", claim.Prompt, claim.Level)
+	}
+	return s.tasks.At(prompt, int(claim.Level)), nil
+}
+
+// world is what a rollout acts on, nil for nothing.
+func (s *stage) world(ctx context.Context, claim protocol.Claim, _ *taskset.Task) (episode.World, error) {
+	switch {
+	case s.openenv != nil:
+		return s.openenv.World(claim.ID, worldSeed(claim)), nil
+	case s.pool == nil:
+		return nil, nil
+	}
+	lease, err := s.pool.Lease(ctx, claim.ID)
+	if err != nil {
+		return nil, err
+	}
+	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...)})
+}
+
+// worldSeed is a function of the run's seed and the prompt, the same for all rollouts of a group. It
+// has 31 bits, which every environment can seed itself with.
+func worldSeed(claim protocol.Claim) int64 {
+	mixed := (claim.Seed + claim.Prompt*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
+	return int64(mixed >> 33)
+}
+
+// record counts an episode and notes it down. That a record is lost is said once: it costs a line of a
+// report, and no rollout.
+func (s *stage) record(r episode.Record) {
+	s.tally.Add(r)
+	if err := s.log.Append(r); err != nil {
+		s.trouble.Do(func() { s.say("%s: %v; records of episodes are missing from here on", player.LogName, err) })
+	}
+}
+
+// close ends what the stage has open.
+func (s *stage) close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	if s.pool != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)
+		defer cancel()
+		errs = append(errs, s.pool.Close(ctx))
+	}
+	if s.judge != nil {
+		errs = append(errs, s.judge.Close())
+	}
+	if s.log != nil {
+		errs = append(errs, s.log.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/report"
+)
+
+// environment says what the control plane's own players, sandboxes and verifier do.
+func (p *statusPage) environment(e *protocol.Environment) {
+	if e == nil {
+		return
+	}
+	n := &e.Episodes
+	text := fmt.Sprintf("%d being played · %s scored", n.Playing, report.Count(n.Scored))
+	if n.Scored > 0 {
+		text += fmt.Sprintf(", mean reward %.3g", n.RewardSum/float64(n.Scored))
+	}
+	if n.Unwanted > 0 {
+		text += fmt.Sprintf(" · %s given up", report.Count(n.Unwanted))
+	}
+	if n.Failed > 0 {
+		text += " · " + p.loud(report.Count(n.Failed)+" failed") + " (" + classWords(n.Failures) + ")"
+	}
+	p.line("episodes", "%s", text)
+	for _, s := range n.Parts {
+		p.line("", "%s", spentWords(s))
+	}
+	if len(n.Limits) > 0 {
+		p.line("", "limits that code met: %s", classWords(n.Limits))
+	}
+	p.sandboxes(e.Sandboxes)
+	p.verifier(e.Verifier)
+}
+
+// partNames are what the parts of an episode are called for people.
+var partNames = map[string]string{
+	"model": "model", "sandbox_wait": "wait for a sandbox", "sandbox_start": "sandbox start", "tool": "tools", "judge_wait": "wait for the verifier", "judge": "verifier",
+}
+
+func spentWords(s protocol.Spent) string {
+	name := partNames[s.Part]
+	if name == "" {
+		name = plainText(s.Part)
+	}
+	return fmt.Sprintf("%s %s an episode (p50 %s, p99 %s) in %s of them", name, shortSeconds(s.MeanS), shortSeconds(s.P50S), shortSeconds(s.P99S), report.Count(s.Episodes))
+}
+
+func (p *statusPage) sandboxes(s *protocol.Sandboxes) {
+	if s == nil {
+		return
+	}
+	text := fmt.Sprintf("%s · %d in use, %d ready of %d wanted, %d starting", plainText(s.Driver), s.Leased, s.Warm, s.WarmWanted, s.Starting)
+	if s.Waiting > 0 {
+		text += fmt.Sprintf(" · %d rollouts wait for one", s.Waiting)
+	}
+	if s.Broken {
+		text += " · " + p.loud("the backend is held to be sick: none is started for the moment")
+	}
+	p.line("sandboxes", "%s", text)
+	handed := s.Created + s.Reused
+	text = fmt.Sprintf("%s made, %s used again; %s of %s stood ready; a start takes %s (p99 %s)", report.Count(s.Created), report.Count(s.Reused),
+		report.Count(s.Hits), report.Count(handed), shortSeconds(s.StartS.P50), shortSeconds(s.StartS.P99))
+	if len(s.Failures) > 0 {
+		text += " · failures: " + classWords(s.Failures)
+	}
+	p.line("", "%s", text)
+	if !s.Secure {
+		p.line("", "%s", p.loud("no boundary: "+plainText(s.Lacks)))
+	}
+}
+
+func (p *statusPage) verifier(v *protocol.Verifier) {
+	if v == nil {
+		return
+	}
+	text := fmt.Sprintf("%s · %s verdicts, a verdict takes %s (p99 %s) · %d judged now, %d wait", plainText(v.Kind), report.Count(v.Verdicts),
+		shortSeconds(v.JudgeS.P50), shortSeconds(v.JudgeS.P99), v.Judging, v.Waiting)
+	if len(v.Failures) > 0 {
+		text += " · failures: " + classWords(v.Failures)
+	}
+	p.line("verifier", "%s", text)
+}
+
+// classWords lists counts by class, the most first.
+func classWords(counts map[string]int64) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if counts[a] != counts[b] {
+			return int(counts[b] - counts[a])
+		}
+		return strings.Compare(a, b)
+	})
+	words := make([]string, len(names))
+	for i, name := range names {
+		words[i] = fmt.Sprintf("%s %s", report.Count(counts[name]), plainText(name))
+	}
+	return strings.Join(words, ", ")
+}
