@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"os"
 	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,19 +42,37 @@ type deniedArg struct {
 	mask  bool
 }
 
-// deniedArgs: name spaces, terminals, and what would change or end the agent, which is process 1.
+// deniedArgs: name spaces, terminals, and what would change the agent, which is process 1.
 var deniedArgs = []deniedArg{
 	{call: unix.SYS_CLONE, arg: 0, mask: true, value: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP},
 	{call: unix.SYS_IOCTL, arg: 1, value: unix.TIOCSTI},
 	{call: unix.SYS_FCNTL, arg: 1, value: unix.F_SETSIG},
-	{call: unix.SYS_PRLIMIT64, arg: 0, value: 1},
-	{call: unix.SYS_RT_SIGQUEUEINFO, arg: 0, value: 1},
-	{call: unix.SYS_RT_TGSIGQUEUEINFO, arg: 0, value: 1},
 	{call: unix.SYS_SCHED_SETAFFINITY, arg: 0, value: 1},
 	{call: unix.SYS_SCHED_SETSCHEDULER, arg: 0, value: 1},
 	{call: unix.SYS_SCHED_SETPARAM, arg: 0, value: 1},
 	{call: unix.SYS_SCHED_SETATTR, arg: 0, value: 1},
+}
+
+// signalCalls send a signal to the task that is their first argument. The kernel spares the first
+// process of a name space; that of gVisor spares it from kill(-1) alone, and a program that could
+// end its box could have its answer passed for one that was lost.
+var signalCalls = []uint32{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PRLIMIT64}
+
+// lastTask is the highest number of the agent's threads, 0 where it is not the first process: what
+// commands start has higher ones.
+func lastTask() uint32 {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if os.Getpid() != 1 || err != nil {
+		return 0
+	}
+	last := uint64(1)
+	for _, task := range tasks {
+		if n, err := strconv.ParseUint(task.Name(), 10, 32); err == nil {
+			last = max(last, n)
+		}
+	}
+	return uint32(last)
 }
 
 func callFilter() []unix.SockFilter {
@@ -93,6 +113,15 @@ func callFilter() []unix.SockFilter {
 			unless(unix.BPF_JEQ, d.call, 4),
 			load(callArgs+8*d.arg), // both architectures have the low half first
 			unless(how, d.value, 1),
+			answer(refuse),
+			load(callNumber))
+	}
+	for last, i := lastTask(), 0; last > 0 && i < len(signalCalls); i++ {
+		program = append(program,
+			unless(unix.BPF_JEQ, signalCalls[i], 5),
+			load(callArgs),
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K, Jt: 2, K: last}, // also what is negative
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: 0},
 			answer(refuse),
 			load(callNumber))
 	}

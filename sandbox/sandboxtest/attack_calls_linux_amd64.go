@@ -84,13 +84,16 @@ func signal(args []string) {
 		}
 	}
 	_ = syscall.Kill(victim, syscall.SIGKILL) // the host looks whether it lives
-	parent := os.Getppid()
-	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGQUIT, syscall.SIGKILL} {
-		if s != syscall.SIGSTOP || parent == 1 {
-			_ = syscall.Kill(1, s)
+	signals := []syscall.Signal{syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGQUIT, syscall.SIGSEGV, syscall.SIGKILL}
+	own := os.Getpid()
+	for task := 1; task < min(own, 64); task++ {
+		for _, s := range signals {
+			_ = syscall.Kill(task, s)
+			call(syscall.SYS_TKILL, uintptr(task), uintptr(s))
+			call(syscall.SYS_TGKILL, 1, uintptr(task), uintptr(s))
 		}
 	}
-	held("signals to %s, 1 and all", args[0])
+	held("signals to %s, to the first process and its threads, and to all", args[0])
 	_ = syscall.Kill(-1, syscall.SIGKILL)
 }
 
