@@ -32,6 +32,7 @@ from .errors import (
 )
 from .meeting import RendezvousReply, rendezvous
 from .play import Environment, Result, Sampled, Task, Unwanted, environment
+from .single_turn import Question, VerifierCrash, VerifierProtocol, VerifierTimeout, single_turn
 from .tensors import BFloat16, bfloat16, narrow, widen
 
 __version__ = "0.1.0"
@@ -39,7 +40,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BFloat16", "Batch", "Busy", "Client", "Conflict", "DiskFull", "Environment", "Forbidden", "GroupStamp",
-    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "OpenAI", "RendezvousReply",
-    "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized", "Unavailable", "Unwanted",
-    "bfloat16", "connect", "environment", "narrow", "rendezvous", "widen", "work",
+    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "OpenAI", "Question",
+    "RendezvousReply", "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized", "Unavailable",
+    "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "connect", "environment", "narrow",
+    "rendezvous", "single_turn", "widen", "work",
 ]  # fmt: skip
