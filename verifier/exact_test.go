@@ -126,7 +126,7 @@ func TestOptionsRefused(t *testing.T) {
 		{"http://", verifier.Options{Kind: verifier.HTTP, URL: "localhost:8000"}},
 		{"http://", verifier.Options{Kind: verifier.HTTP}},
 		{"must be file", verifier.Options{Kind: verifier.Tests, Source: "files"}},
-		{"not the root", verifier.Options{Kind: verifier.Tests, RewardDir: "/tmp/.."}},
+		{"two names", verifier.Options{Kind: verifier.Tests, RewardDir: "/tmp/../work"}},
 		{"absolute", verifier.Options{Kind: verifier.Tests, RewardDir: "logs"}},
 		{"is worth 2", verifier.Options{Kind: verifier.Tests, LimitRewards: map[sandbox.Class]float64{sandbox.Disk: 2}}},
 		{"one of a sandbox's limits", verifier.Options{Kind: verifier.Tests, LimitRewards: map[sandbox.Class]float64{sandbox.Lost: 0}}},

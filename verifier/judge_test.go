@@ -2,13 +2,18 @@ package verifier_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/verifier"
@@ -179,6 +184,59 @@ func FuzzJudgeRange(f *testing.F) {
 			t.Errorf("%v, %v", v, err)
 		case err == nil && math.IsInf(float64(float32(v.Reward)), 0):
 			t.Errorf("%v is no float32", v.Reward)
+		}
+	})
+}
+
+// Whatever a server answers, a verdict's reward is a finite number within the range.
+func FuzzAnswers(f *testing.F) {
+	for _, text := range []string{
+		`{"reward":0.5}`, `{"reward":NaN}`, `{"reward":1e999}`, `{"reward":-0}`, `{"steps":[0.5,1e30]}`, `{"reward":1,"reward":7}`,
+		`{"reward":null}`, `{"reward":"Infinity"}`, `{"REWARD":1}`, `{"steps":[1e308,1e308,-1e308]}`, `{"reward":1,"metrics":{"a":1e999}}`, `[]`, `{"reward":0x1p3}`,
+	} {
+		f.Add([]byte(text))
+	}
+	var answer atomic.Pointer[[]byte]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(*answer.Load()) }))
+	f.Cleanup(server.Close)
+	j, err := verifier.New(verifier.Options{Kind: verifier.HTTP, URL: server.URL})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { j.Close() })
+	f.Fuzz(func(t *testing.T, text []byte) {
+		answer.Store(&text)
+		checkReward(t, j, caseOf("", `1`))
+	})
+}
+
+// Whatever the policy answers, comparing it is a verdict.
+func FuzzExact(f *testing.F) {
+	for _, text := range []string{"", "1/3", `\boxed{{}`, "1e999", "#### ", "-.", "1,000", "\xff"} {
+		f.Add(text, text)
+	}
+	var judges []*verifier.Judge
+	for _, o := range []verifier.Options{{}, {Extract: "last-line", Tolerance: 0.1}, {Extract: "boxed", IgnoreSpace: true}, {Extract: "marker", Marker: "####", IgnoreCase: true}, {Extract: "pattern", Pattern: "(.*)"}} {
+		o.Kind = verifier.Exact
+		j, err := verifier.New(o)
+		if err != nil {
+			f.Fatal(err)
+		}
+		judges = append(judges, j)
+	}
+	f.Fuzz(func(t *testing.T, response, right string) {
+		answer, err := json.Marshal(right)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range judges {
+			v, err := j.Verify(t.Context(), caseOf(response, string(answer)))
+			if err != nil || (v.Reward != 0 && v.Reward != 1) || (v.Reward == 1) != v.Exact {
+				t.Errorf("%d: %v, %v", i, v, err)
+			}
+			if i == 0 && response == right && utf8.ValidString(right) && v.Reward != 1 {
+				t.Errorf("%q is not itself", right)
+			}
 		}
 	})
 }

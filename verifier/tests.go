@@ -37,7 +37,7 @@ const ResultWord = "headway-result"
 type tests struct{ o Options }
 
 func newTests(o Options) (Verifier, error) {
-	if o.RewardDir == "" {
+	if o.RewardDir == "" && o.Source == "file" {
 		o.RewardDir = "/logs/verifier"
 	}
 	if o.RewardKey == "" {
@@ -46,8 +46,8 @@ func newTests(o Options) (Verifier, error) {
 	switch {
 	case o.Source != "" && o.Source != "file":
 		return nil, fmt.Errorf(`verifier: tests' source %q: it must be file, or left out for a result line or else the exit code`, o.Source)
-	case !path.IsAbs(o.RewardDir) || path.Clean(o.RewardDir) == "/" || strings.ContainsRune(o.RewardDir, 0):
-		return nil, fmt.Errorf("verifier: the folder of reward files is %q: it must be an absolute path, and not the root, as it is emptied", o.RewardDir)
+	case o.RewardDir != "" && (!path.IsAbs(o.RewardDir) || path.Dir(path.Clean(o.RewardDir)) == "/" || strings.ContainsRune(o.RewardDir, 0)):
+		return nil, fmt.Errorf("verifier: the folder of reward files is %q: it must be an absolute path of two names or more, as it is emptied", o.RewardDir)
 	case strings.ContainsRune(o.Test, 0):
 		return nil, fmt.Errorf("verifier: there is a NUL in the test %q", o.Test)
 	}
@@ -100,19 +100,27 @@ func testCommand(task *taskset.Task, test, token string) sandbox.Command {
 // Close implements Verifier.
 func (t *tests) Close() error { return nil }
 
-// clear removes old rewards and whatever lies where hidden files go, and makes the folder of rewards.
-// A file in place of a folder goes, too.
-const clear = `rewards=$1; shift
-rm -rf -- "$rewards"
-for file in "$rewards/x" "$@"; do
+// clear removes old rewards and whatever lies where hidden files go, and makes the folder of rewards. A
+// file in place of a folder goes, too. Arguments are that folder and the files, from where commands
+// begin or absolute. Where that is not Work the box has no files of its own: an absolute path would be
+// the host's, and nothing is touched.
+const clear = `for file do
+  case $file in
+  ''|./*) ;;
+  *) [ "$(pwd -P)" = ` + sandbox.Work + ` ] || { echo "$file: this sandbox has no files of its own outside of ` + sandbox.Work + `" >&2; exit 64; } ;;
+  esac
+done
+rewards=$1
+for file do
   folder=${file%/*}
-  while [ -n "$folder" ]; do
+  while [ -n "$folder" ] && [ "$folder" != . ]; do
     [ -d "$folder" ] || rm -f -- "$folder"
     folder=${folder%/*}
   done
+  [ -d "$file" ] && [ ! -h "$file" ] && chmod -R u+rwx -- "$file"
   rm -rf -- "$file"
 done
-mkdir -p -- "$rewards"`
+[ -z "$rewards" ] || mkdir -p -- "$rewards"`
 
 // prepare puts the hidden files in their place. What the policy did that makes that impossible is the
 // limit it met.
@@ -122,12 +130,21 @@ func (t *tests) prepare(ctx context.Context, c Case) (met sandbox.Class, err err
 		hidden = c.Task.Hidden
 	}
 	names := slices.Sorted(maps.Keys(hidden))
-	for first := true; first || len(names) > 0; first = false {
-		some := names[:min(len(names), 200)]
-		names = names[len(some):]
-		argv := []string{"/bin/sh", "-c", clear, "clear", t.o.RewardDir}
+	for _, name := range names {
+		if at := inBox(name); at == sandbox.Work || at == "/" {
+			return "", sandbox.Fail(sandbox.Refused, "verify", c.Box.ID(), "a hidden file of the task is named %q, which is no file", name)
+		}
+	}
+	rewards := ""
+	if t.o.Source == "file" {
+		rewards = fromWork(t.o.RewardDir)
+	}
+	for rest := names; len(rest) > 0 || rewards != ""; rewards = "" {
+		some := rest[:min(len(rest), 200)]
+		rest = rest[len(some):]
+		argv := []string{"/bin/sh", "-c", clear, "clear", rewards}
 		for _, name := range some {
-			argv = append(argv, inBox(name))
+			argv = append(argv, fromWork(name))
 		}
 		result, err := c.Box.Run(ctx, sandbox.Command{Argv: argv})
 		if err != nil {
@@ -136,11 +153,11 @@ func (t *tests) prepare(ctx context.Context, c Case) (met sandbox.Class, err err
 		if result.Limit != "" {
 			return result.Limit, nil
 		}
-		if result.Exit != 0 && t.o.Source == "file" {
-			return "", sandbox.Fail(sandbox.Refused, "verify", c.Box.ID(), "the folder of reward files %s cannot be made in the sandbox: %s", t.o.RewardDir, clip(string(result.Stderr), 200))
+		if result.Exit != 0 {
+			return "", sandbox.Fail(sandbox.Refused, "verify", c.Box.ID(), "hidden files and rewards have no place in this sandbox: %s", clip(string(result.Stderr), 300))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(hidden)) {
+	for _, name := range names {
 		content := hidden[name]
 		mode := fs.FileMode(0o644)
 		if bytes.HasPrefix(content, []byte("#!")) {
@@ -154,6 +171,14 @@ func (t *tests) prepare(ctx context.Context, c Case) (met sandbox.Class, err err
 		}
 	}
 	return "", nil
+}
+
+// fromWork is a path as commands have it, from Work or absolute.
+func fromWork(name string) string {
+	if below, ok := strings.CutPrefix(inBox(name), sandbox.Work+"/"); ok {
+		return "./" + below
+	}
+	return inBox(name)
 }
 
 func inBox(name string) string {
