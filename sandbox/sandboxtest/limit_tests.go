@@ -49,7 +49,7 @@ func testOutputLimit(t *testing.T, s *suite) {
 	if !bytes.Equal(more.Stdout, zeros) || !more.StdoutCut || string(more.Stderr) != "end\n" || more.StderrCut || more.Exit != 7 {
 		t.Errorf("more than is kept: %s", described(more))
 	}
-	for name, script := range map[string]string{"stdout": "cat /dev/zero", "stderr": "cat /dev/zero >&2", "deaf": `trap "" PIPE TERM; while :; do echo x; done`} {
+	for name, script := range map[string]string{"stdout": "cat /dev/zero", "stderr": "cat /dev/zero >&2", "deaf": `trap "" PIPE TERM; x=$(head -c 2000 /dev/zero | tr "\0" x); while :; do echo $x; done`} {
 		endless := run(t, box, shell(script))
 		if endless.Limit != sandbox.Output || endless.Exit == 0 || !endless.StdoutCut && !endless.StderrCut {
 			t.Errorf("without end to %s: %s", name, described(endless))
@@ -106,11 +106,20 @@ func testDiskLimit(t *testing.T, s *suite) {
 		t.Errorf("4 MB of 16 MiB: %q", got)
 	}
 	limitOf(t, box, "head -c 40000000 /dev/zero > large", sandbox.Disk)
-	says(t, box, "rm -f large; echo x > again")
+	emptied(t, box, "rm -f large")
 	if s.boundary.Files {
 		limitOf(t, s.box(t), "head -c 40000000 /dev/zero > /tmp/large", sandbox.Disk)
 	}
 	works(t, box)
+}
+
+// emptied makes room in a box that was full, which it still is as the command begins.
+func emptied(t *testing.T, box sandbox.Box, script string) {
+	t.Helper()
+	if result := run(t, box, shell(script)); result.Exit != 0 {
+		t.Errorf("%s: %s", script, described(result))
+	}
+	says(t, box, "echo x > again")
 }
 
 func testFileLimit(t *testing.T, s *suite) {
@@ -119,7 +128,7 @@ func testFileLimit(t *testing.T, s *suite) {
 	}
 	box := s.box(t)
 	limitOf(t, box, "i=0; while [ $i -lt 3000 ]; do : > f$i || exit 1; i=$((i+1)); done", sandbox.Disk)
-	says(t, box, "rm -f f*; echo x > again")
+	emptied(t, box, "rm -f f*")
 }
 
 // testCPULimit: whatever else the machine does can only make it less.
