@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -68,8 +69,11 @@ func serve() error {
 
 // ends are the two pipes to the client, out of reach of whatever is started.
 func ends() (in, out *os.File, err error) {
-	for fd := range 3 {
-		syscall.CloseOnExec(fd)
+	// Also what whoever started headway left open by mistake.
+	if unix.CloseRange(0, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil {
+		for fd := range 4 * openFiles { // a kernel before 5.11
+			syscall.CloseOnExec(fd)
+		}
 	}
 	for fd := range 2 {
 		if err := syscall.SetNonblock(fd, true); err != nil {

@@ -42,6 +42,9 @@ func (a *agent) prepare() (*Held, error) {
 	if err := a.limitSelf(); err != nil {
 		return nil, err
 	}
+	if err := becomeUser(a.setup); err != nil {
+		return nil, err
+	}
 	// Nobody of the same user may trace the agent or open its files by way of /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("hide the agent: %w", err)
@@ -117,6 +120,11 @@ func mountPlaces(s Setup) error {
 		if err := unix.Chmod(from, place.mode); err != nil {
 			return fmt.Errorf("make %s: %w", place.at, err)
 		}
+		if s.User != 0 {
+			if err := unix.Chown(from, s.User, s.Group); err != nil {
+				return fmt.Errorf("make %s: %w", place.at, err)
+			}
+		}
 		if err := unix.Mount(from, place.at, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("put %s in its place: %w", place.at, err)
 		}
@@ -124,16 +132,39 @@ func mountPlaces(s Setup) error {
 	return nil
 }
 
+// becomeUser gives up root for good, on all threads.
+func becomeUser(s Setup) error {
+	if s.User == 0 {
+		return nil
+	}
+	dropBounding() // while there is the capability to
+	err := syscall.Setgroups([]int{})
+	if err == nil {
+		err = syscall.Setresgid(s.Group, s.Group, s.Group)
+	}
+	if err == nil {
+		err = syscall.Setresuid(s.User, s.User, s.User)
+	}
+	if err != nil {
+		return fmt.Errorf("become user %d: %w", s.User, err)
+	}
+	return nil
+}
+
+// dropBounding has no program that is started get a capability again. Errors are of capabilities
+// that this kernel has not, or of a user who may not: no new privileges stands in for it there.
+func dropBounding() {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+}
+
 // dropCapabilities leaves this thread, which starts all commands, none, and no way to get any.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		// EINVAL: this kernel has no such capability. EPERM: this user could not drop it, and so
-		// has no new privileges to stand in for it.
-		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-	}
+	dropBounding()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if err := unix.Capset(&header, &none[0]); err != nil {

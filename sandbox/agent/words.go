@@ -35,6 +35,9 @@ type Setup struct {
 	// Mount makes a file system of Limits.Disk and Limits.Files in memory, with the places in it. It
 	// needs CAP_SYS_ADMIN over the mount name space.
 	Mount bool
+	// User and Group are taken on before anything runs, where they are not 0: the agent was started
+	// as root, to mount.
+	User, Group int
 	// Confine drops all capabilities, forbids new privileges and filters system calls.
 	Confine bool
 	// NoCgroup sets limits of memory and processes for each process and user, where no control group does.
