@@ -92,7 +92,7 @@ $(ENVIRONMENTS)/installed: episode/openenv/testdata/requirements.txt
 	touch $@
 
 .PHONY: bench
-bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights bench-gateway ## all experiments below
+bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights bench-gateway bench-sandboxes ## all experiments below
 
 .PHONY: bench-schedules
 bench-schedules: ## synchronous against asynchronous, with and without tool time, on one seed
@@ -117,6 +117,10 @@ bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over li
 .PHONY: bench-gateway
 bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once)
 	$(GO) run ./bench/gateway
+
+.PHONY: bench-sandboxes
+bench-sandboxes: ## what sandboxes cost: starts, warm boxes, what is left where a tenth of them fails
+	$(GO) run ./bench/sandboxes
 
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package

@@ -150,6 +150,8 @@ var rules = []rule{
 		"tables, SVG plots, self-contained HTML", "it prints what it is given, so that a simulation and a run look alike"},
 	{"bench/queue", []string{"bench/python", "live", "loop", "payload", "store/jetstream"}, []string{"github.com/nats-io/"}, nil,
 		"the durable queue beside raw JetStream and the queues of others", "producers and consumers of the store itself, without a run around it"},
+	{"bench/sandboxes", []string{"sandbox", "sandbox/pool", "sandbox/process", "sandbox/bwrap", "sandbox/runsc"}, nil, nil,
+		"what sandboxes cost: starts, warm boxes, failures", "drivers and the pool themselves, without a run around them"},
 	{"bench", []string{"bench/python", "bench/plane"}, nil, nil,
 		"experiments that print a table: `make bench`", "it runs the program as a user would, from outside"},
 	{"internal/lint", nil, []string{"golang.org/x/mod"}, nil,
