@@ -54,6 +54,10 @@ var deniedArgs = []deniedArg{
 	{call: unix.SYS_SCHED_SETATTR, arg: 0, value: 1},
 }
 
+// families are those of sockets that may be made. Others are large, and not all of them know name
+// spaces: by AF_VSOCK a program reaches the machine that the host itself runs on.
+var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+
 // signalCalls send a signal to the task that is their first argument. The kernel spares the first
 // process of a name space; that of gVisor spares it from kill(-1) alone, and a program that could
 // end its box could have its answer passed for one that was lost.
@@ -116,6 +120,11 @@ func callFilter() []unix.SockFilter {
 			answer(refuse),
 			load(callNumber))
 	}
+	program = append(program, unless(unix.BPF_JEQ, unix.SYS_SOCKET, uint8(len(families)+3)), load(callArgs))
+	for i, family := range families { // one that may be made jumps over the refusal
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(len(families) - i), K: family})
+	}
+	program = append(program, answer(unix.SECCOMP_RET_ERRNO|uint32(unix.EAFNOSUPPORT)), load(callNumber))
 	for last, i := lastTask(), 0; last > 0 && i < len(signalCalls); i++ {
 		program = append(program,
 			unless(unix.BPF_JEQ, signalCalls[i], 5),

@@ -42,6 +42,9 @@ type isolation struct {
 // Isolation attacks the boundary of a driver that claims one, from inside and by the paths that
 // are handed to it, and looks on the host whether anything came of it.
 func Isolation(t *testing.T, subject Subject, versions map[string]string) {
+	if testing.Short() {
+		t.Skip("attacks take half a minute: without -short")
+	}
 	i := &isolation{host: newHost(t)}
 	i.suite = newSuite(t, subject)
 	if !i.boundary.Secure() {
