@@ -19,19 +19,25 @@ import (
 	"github.com/headway-rl/headway/sandbox/bwrap"
 	"github.com/headway-rl/headway/sandbox/pool"
 	"github.com/headway-rl/headway/sandbox/process"
+	"github.com/headway-rl/headway/sandbox/runsc"
 )
 
 // drivers of this host with which the pool is tested for real; each keeps what it knows below a directory.
-var drivers = map[string]func(dir string) (sandbox.Driver, error){
-	"process": func(dir string) (sandbox.Driver, error) { return process.New(dir) },
-	"bwrap":   func(dir string) (sandbox.Driver, error) { return bwrap.New(dir) },
+// The process that is killed has so many boxes of it.
+var drivers = map[string]struct {
+	make  func(dir string) (sandbox.Driver, error)
+	holds int
+}{
+	"process": {func(dir string) (sandbox.Driver, error) { return process.New(dir) }, 100},
+	"bwrap":   {func(dir string) (sandbox.Driver, error) { return bwrap.New(dir) }, 100},
+	"runsc":   {func(dir string) (sandbox.Driver, error) { return runsc.New(runsc.Options{Dir: dir}) }, 8},
 }
 
 // real returns a driver, or passes the test over where its boxes cannot be made; where HEADWAY_SANDBOXES
 // says that they can, that is a failure.
 func real(t *testing.T, name, dir string) sandbox.Driver {
 	t.Helper()
-	d, err := drivers[name](dir)
+	d, err := drivers[name].make(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +53,6 @@ func real(t *testing.T, name, dir string) sandbox.Driver {
 // small is a box for small programs.
 var small = sandbox.Spec{Limits: sandbox.Limits{Memory: 64 << 20, Disk: 4 << 20, Processes: 32}}
 
-// holding is how many boxes the process has that is killed.
-const holding = 100
-
 // TestHolds is no test by itself: it is the process that is killed with its boxes open.
 func TestHolds(t *testing.T) {
 	dir, name := os.Getenv("HEADWAY_POOL_DIR"), os.Getenv("HEADWAY_POOL_DRIVER")
@@ -62,6 +65,7 @@ func TestHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wait sync.WaitGroup
+	holding := drivers[name].holds
 	for i := range holding {
 		wait.Go(func() {
 			l, err := p.Lease(t.Context(), fmt.Sprintf("g%d-s0-a0", i))
@@ -108,7 +112,7 @@ func TestKilled(t *testing.T) {
 			}
 			waitFor(t, "the processes of the boxes are gone", func() bool { return !slices.ContainsFunc(inside, living) })
 			t.Logf("%d boxes with %d processes are gone %v after the restart", len(p.Lost()), len(inside), time.Since(began))
-			accounted(t, p)
+			accounted(t, p, drivers[name].holds)
 			if err := p.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -117,7 +121,7 @@ func TestKilled(t *testing.T) {
 }
 
 // accounted is that every lease of the process that was killed is named, once.
-func accounted(t *testing.T, p *pool.Pool) {
+func accounted(t *testing.T, p *pool.Pool, holding int) {
 	t.Helper()
 	holders := map[string]int{}
 	for _, o := range p.Lost() {
@@ -130,7 +134,7 @@ func accounted(t *testing.T, p *pool.Pool) {
 			t.Errorf("the holder %s is named %d times", name, holders[name])
 		}
 	}
-	if len(holders) != holding || p.Status().Orphans < holding {
+	if len(holders) != holding || p.Status().Orphans < int64(holding) {
 		t.Errorf("%d holders, %d orphans; want %d", len(holders), p.Status().Orphans, holding)
 	}
 }
@@ -157,7 +161,7 @@ func killHolder(t *testing.T, dir, name string) []life {
 	inside := below(holder.Process.Pid)
 	_ = holder.Process.Kill()
 	_ = holder.Wait()
-	if !holds || len(inside) < holding {
+	if !holds || len(inside) < drivers[name].holds {
 		t.Fatalf("it holds %d processes, and said:\n%s", len(inside), said)
 	}
 	return inside

@@ -132,7 +132,7 @@ func (p *Pool) enqueue(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		w.got <- handed{err: sandbox.Fail(sandbox.BackendDown, "create", "", "%w", ErrClosed)}
+		w.got <- handed{err: errClosed()}
 		return
 	}
 	if w.place == 0 {

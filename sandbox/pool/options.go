@@ -47,7 +47,8 @@ type Options struct {
 	// StartTimeout is the longest a lease waits once there is room for its box: for other starts, for
 	// its own and for what is tried again. The wait for room is not in it. Default 30 s.
 	StartTimeout time.Duration
-	// Retries of a start that failed. Default 2; a negative number is none.
+	// Retries of a start that failed. Default 2; a negative number is none. Where the backend has no room
+	// (class Quota) it is asked until StartTimeout.
 	Retries int
 	// BreakAfter so many starts in a row that failed, none is tried for BreakFor: leases fail at once
 	// with class BackendDown, and then one start is tried alone. Defaults 8 and 5 s.

@@ -15,6 +15,11 @@ import (
 // ErrClosed is wrapped by what leases of a closed pool answer.
 var ErrClosed = errors.New("the pool of sandboxes is closed")
 
+// errClosed is what a closed pool answers: there will be no box, and no rollout is to blame.
+func errClosed() *sandbox.Failure {
+	return sandbox.Fail(sandbox.BackendDown, "create", "", "%w", ErrClosed)
+}
+
 // Orphan is a box that an earlier process left behind, and the holder of its lease, empty for none.
 type Orphan struct {
 	Box    sandbox.ID
@@ -120,7 +125,7 @@ func (p *Pool) Lease(ctx context.Context, holder string) (*Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, ErrClosed
+		return nil, errClosed()
 	}
 	return &Lease{pool: p, holder: holder, done: make(chan struct{})}, nil
 }
@@ -154,7 +159,7 @@ func (p *Pool) shut() {
 	if p.stock != nil {
 		p.stock.Stop()
 	}
-	p.refuse(sandbox.Fail(sandbox.BackendDown, "create", "", "%w", ErrClosed))
+	p.refuse(errClosed())
 	for _, m := range p.ready {
 		p.end(m)
 	}

@@ -118,7 +118,6 @@ func TestStartsFail(t *testing.T) {
 		calls int
 	}{
 		{"no class", errStart, sandbox.StartFailed, 3},
-		{"no room", sandbox.Fail(sandbox.Quota, "create", "", "%w", errStart), sandbox.Quota, 3},
 		{"never", sandbox.Fail(sandbox.Refused, "create", "", "%w", errStart), sandbox.Refused, 1},
 	}
 	for _, test := range tests {
@@ -135,6 +134,35 @@ func TestStartsFail(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A backend without room is asked until there is some, or the lease's time is over. It is not sick.
+func TestQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBackend(t)
+		full := time.Now().Add(20 * time.Second)
+		d.create = func(int) (time.Duration, error) {
+			if time.Now().Before(full) {
+				return 0, sandbox.Fail(sandbox.Quota, "create", "", "%w", errStart)
+			}
+			return 10 * time.Millisecond, nil
+		}
+		p := opened(t, d, Options{BreakAfter: 3})
+		l := lease(t, p, "a")
+		if err := l.Ready(t.Context()); err != nil || l.Started() > 26*time.Second {
+			t.Errorf("after %v, of which the backend had no room for 20 s: %v", l.Started(), err)
+		}
+		full = time.Now().Add(time.Hour)
+		began := time.Now()
+		_, err := lease(t, p, "b").Run(t.Context(), program)
+		if sandbox.ClassOf(err) != sandbox.Quota || !errors.Is(err, errStart) || time.Since(began) != 30*time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if s := p.Status(); s.Broken || s.Failures[sandbox.BackendDown] != 0 || d.begun() > 40 {
+			t.Errorf("%d starts, status %+v", d.begun(), s)
+		}
+		ended(t, p, d)
+	})
 }
 
 // A start that hangs ends in time, whatever else was tried before.

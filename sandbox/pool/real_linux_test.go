@@ -17,7 +17,7 @@ import (
 // Real boxes are handed out clean, many at once, used again, and gone in the end. Some are destroyed
 // under their holders: what they then get is an error, never a wrong result.
 func TestRealBoxes(t *testing.T) {
-	for name := range drivers {
+	for name, d := range drivers {
 		t.Run(name, func(t *testing.T) {
 			driver := real(t, name, t.TempDir())
 			p, err := pool.Open(t.Context(), pool.Options{Driver: driver, Spec: small, Owner: "real", Max: 12,
@@ -26,7 +26,7 @@ func TestRealBoxes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var wait sync.WaitGroup
-			for worker := range 20 {
+			for worker := range max(4, d.holds/5) {
 				draw := rand.New(rand.NewPCG(uint64(worker), 3))
 				wait.Go(func() {
 					for i := range 5 {
@@ -38,8 +38,8 @@ func TestRealBoxes(t *testing.T) {
 			}
 			wait.Wait()
 			s := p.Status()
-			if s.Created+s.Reused < 100 || s.Reused == 0 || s.Failures[sandbox.Lost] == 0 {
-				t.Errorf("100 rollouts, some of whose boxes were lost: %+v", s)
+			if s.Created+s.Reused < 20 || s.Reused == 0 || s.Failures[sandbox.Lost] == 0 {
+				t.Errorf("20 rollouts or more, some of whose boxes were lost: %+v", s)
 			}
 			t.Logf("%+v", s)
 			if err := p.Close(t.Context()); err != nil {

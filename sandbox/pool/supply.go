@@ -219,7 +219,8 @@ func (p *Pool) startFailed(s *start, err *sandbox.Failure, now time.Time) {
 	}
 	w := s.by
 	delay := p.delays(&w.retrying, err, now)
-	if w.failed > p.o.Retries || !is(err.Class).Again {
+	// A backend without room is asked until the lease's time is over: others give their boxes back.
+	if !is(err.Class).Again || err.Class != sandbox.Quota && w.failed > p.o.Retries {
 		p.leave(w, handed{err: fmt.Errorf("sandbox pool: no box after %d starts: %w", w.failed, err)})
 		return
 	}
@@ -280,12 +281,15 @@ func (p *Pool) expire(w *waiter) {
 	if !slices.Contains(p.waiters, w) {
 		return
 	}
-	p.counts.failures[sandbox.StartTimeout]++
-	last := w.last
-	if last == nil {
+	class, last := sandbox.StartTimeout, w.last
+	switch {
+	case last == nil:
 		last = context.DeadlineExceeded
+	case sandbox.ClassOf(last) == sandbox.Quota:
+		class = sandbox.Quota
 	}
-	p.leave(w, handed{err: sandbox.Fail(sandbox.StartTimeout, "create", "", "no box within %v: %w", p.o.StartTimeout, last)})
+	p.counts.failures[class]++
+	p.leave(w, handed{err: sandbox.Fail(class, "create", "", "no box within %v: %w", p.o.StartTimeout, last)})
 	p.supply()
 }
 
