@@ -57,9 +57,15 @@ type Sandboxes struct {
 	Driver string `json:"driver,omitempty" allowed:"process bwrap runsc swerex kubernetes e2b"`
 	// Root is the directory of a root file system, which bwrap and runsc give every sandbox to read. Default the host's own programs, without its data.
 	Root string `json:"root,omitempty"`
-	// Image names what swerex, kubernetes or e2b start a sandbox from: an image, or a template. Default the backend's own.
+	// Image names what kubernetes or e2b start a sandbox from: an image, or a template. Default the backend's own.
 	Image string `json:"image,omitempty"`
-	// URL of the swerex server, or of the API of e2b. Default that of e2b itself.
+	// URLs of the swerex servers, each such as http://host:8000.
+	URLs []string `json:"urls,omitempty"`
+	// ServerBoxes is the number of sandboxes that one swerex server has at once; they see one another. Default 1.
+	ServerBoxes int `json:"server_boxes,omitempty" min:"1" max:"100000"`
+	// Isolated says that the swerex servers run in containers that keep files, processes and network apart from all that matters, which headway cannot find out. Default false: what the policy writes is then not run there.
+	Isolated bool `json:"isolated,omitempty"`
+	// URL of the API of e2b. Default that of e2b itself.
 	URL string `json:"url,omitempty"`
 	// KeyFile holds the secret that swerex or e2b asks for.
 	KeyFile string `json:"key_file,omitempty"`

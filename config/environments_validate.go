@@ -16,8 +16,11 @@ var driverKeys = []struct {
 }{
 	{"root", []string{"bwrap", "runsc"}, func(s Sandboxes) bool { return s.Root != "" }},
 	{"mounts", []string{"bwrap", "runsc"}, func(s Sandboxes) bool { return len(s.Mounts) > 0 }},
-	{"image", []string{"swerex", "kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Image != "" }},
-	{"url", []string{"swerex", "e2b"}, func(s Sandboxes) bool { return s.URL != "" }},
+	{"image", []string{"kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Image != "" }},
+	{"urls", []string{"swerex"}, func(s Sandboxes) bool { return len(s.URLs) > 0 }},
+	{"server_boxes", []string{"swerex"}, func(s Sandboxes) bool { return s.ServerBoxes > 0 }},
+	{"isolated", []string{"swerex"}, func(s Sandboxes) bool { return s.Isolated }},
+	{"url", []string{"e2b"}, func(s Sandboxes) bool { return s.URL != "" }},
 	{"key_file", []string{"swerex", "e2b"}, func(s Sandboxes) bool { return s.KeyFile != "" }},
 	{"kubernetes", []string{"kubernetes"}, func(s Sandboxes) bool { return s.Kubernetes != Kubernetes{} }},
 }
@@ -160,8 +163,13 @@ func (v *validator) sandboxes() {
 	for _, k := range driverKeys {
 		v.idle("sandbox."+k.key, k.said(s) && !slices.Contains(k.drivers, s.Driver), "with driver "+s.Driver, "driver "+strings.Join(k.drivers, " or ")+", or leave it out")
 	}
-	if s.Driver == "swerex" && s.URL == "" {
-		v.fail("sandbox.url", nil, "is missing: driver swerex asks a server", "such as http://host:8000")
+	if s.Driver == "swerex" && len(s.URLs) == 0 {
+		v.fail("sandbox.urls", nil, "is missing: driver swerex asks servers", "their addresses, such as [http://host:8000]")
+	}
+	for i, address := range s.URLs {
+		if problem := CheckURL(address); problem != "" {
+			v.fail(fmt.Sprintf("sandbox.urls.%d", i), address, problem, "such as http://host:8000, the server's address without a path")
+		}
 	}
 	if s.URL != "" {
 		if problem := CheckURL(s.URL); problem != "" {
@@ -236,6 +244,9 @@ func (c Config) environmentWarnings(warn func(key, format string, args ...any)) 
 	if c.UsesSandbox() {
 		if s.Driver == "process" {
 			warn("sandbox.driver", "process is no boundary: code of the policy can do whatever this user can, to files, to processes and over the network; bwrap or runsc")
+		}
+		if n := len(s.URLs) * max(s.ServerBoxes, 1); s.Driver == "swerex" && n < c.Rollout.Concurrency && s.Max == 0 {
+			warn("sandbox.urls", "the servers have %d sandboxes at once, fewer than rollout.concurrency (%d): the others wait for one in their slots", n, c.Rollout.Concurrency)
 		}
 		if s.Max > 0 && s.Max < c.Rollout.Concurrency {
 			warn("sandbox.max", "%d is below rollout.concurrency (%d): the others wait for a sandbox in their slots", s.Max, c.Rollout.Concurrency)

@@ -48,9 +48,13 @@ func poolOptions(cfg config.Config, driver sandbox.Driver, dir string, logf func
 	if retries == 0 {
 		retries = -1 // the document says none
 	}
+	most := s.Max
+	if most == 0 && s.Driver == "swerex" {
+		most = len(s.URLs) * max(s.ServerBoxes, 1)
+	}
 	return pool.Options{
 		Driver: driver, Spec: specOf(s), Owner: sandboxOwner(cfg, dir), File: filepath.Join(dir, sandboxesFile),
-		Max: s.Max, Starting: s.Starting, WarmMin: s.WarmMin, WarmMax: s.WarmMax, Reuse: pool.Reuse(s.Reuse), Uses: s.Uses,
+		Max: most, Starting: s.Starting, WarmMin: s.WarmMin, WarmMax: s.WarmMax, Reuse: pool.Reuse(s.Reuse), Uses: s.Uses,
 		StartTimeout: lasting(s.StartTimeoutS), Retries: retries, BreakAfter: s.BreakAfter, BreakFor: lasting(s.BreakForS), Logf: logf,
 	}
 }

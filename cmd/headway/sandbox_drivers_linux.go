@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/bwrap"
+	plain "github.com/headway-rl/headway/sandbox/process"
+	"github.com/headway-rl/headway/sandbox/runsc"
+)
+
+// localDriver makes a driver whose sandboxes are on this machine.
+func localDriver(name string) (sandbox.Driver, error) {
+	switch name {
+	case "process":
+		return plain.New("")
+	case "bwrap":
+		return bwrap.New("")
+	case "runsc":
+		return runsc.New(runsc.Options{})
+	}
+	return nil, fmt.Errorf("this program was built without it")
+}
