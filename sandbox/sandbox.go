@@ -60,8 +60,8 @@ type Spec struct {
 	Image string
 	// Mounts are further directories of the host that boxes read and never write.
 	Mounts []Mount
-	// Env is the whole environment of commands beside PATH, HOME and LANG: nothing of the host's is
-	// handed in.
+	// Env is the whole environment of commands beside PATH, HOME and LANG, and TMPDIR where /tmp is not
+	// the box's own: nothing of the host's is handed in.
 	Env map[string]string
 	// Network: the box reaches the host's network. Without it there is none but its own loopback.
 	Network bool

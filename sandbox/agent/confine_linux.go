@@ -80,9 +80,6 @@ func (a *agent) limitSelf() error {
 		{"open files", unix.RLIMIT_NOFILE, openFiles},
 		{"file size", unix.RLIMIT_FSIZE, uint64(l.Disk)},
 	}
-	if a.setup.NoCgroup {
-		limits = append(limits, rlimit{"memory", unix.RLIMIT_DATA, uint64(l.Memory)})
-	}
 	if a.setup.NoCgroup || a.setup.OwnKernel {
 		limits = append(limits, rlimit{"processes", unix.RLIMIT_NPROC, uint64(l.Processes + Reserve)})
 	}

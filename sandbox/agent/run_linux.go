@@ -252,6 +252,11 @@ func (a *agent) start(c *running, r request, stdin *os.File) *sandbox.Result {
 			Sys:   &syscall.SysProcAttr{Setsid: true},
 		})
 	})
+	if err == nil && a.setup.NoCgroup {
+		// The agent itself could not live with it: the stacks of its threads count, used or not.
+		memory := uint64(a.setup.Limits.Memory)
+		_ = unix.Prlimit(c.pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: memory, Max: memory}, nil)
+	}
 	if err != nil {
 		c.stdout.abandon()
 		c.stderr.abandon()

@@ -53,20 +53,23 @@ func Environment() []string {
 	return []string{"GOMAXPROCS=1", "GOGC=40", "GOTRACEBACK=none", "GORACE=atexit_sleep_ms=0"}
 }
 
-// tail keeps the end of what an agent or what starts it says.
+// tail keeps the beginning and the end of what an agent or what starts it says.
 type tail struct {
-	mu   sync.Mutex
-	text []byte
+	mu        sync.Mutex
+	head, end []byte
+	cut       bool
 }
 
-const tailBytes = 2 << 10
+const tailBytes = 1 << 10
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailBytes; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
+	n := min(len(p), tailBytes-len(t.head))
+	t.head = append(t.head, p[:n]...)
+	t.end = append(t.end, p[n:]...)
+	if over := len(t.end) - tailBytes; over > 0 {
+		t.end, t.cut = append(t.end[:0], t.end[over:]...), true
 	}
 	return len(p), nil
 }
@@ -74,7 +77,11 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.ToValidUTF8(strings.TrimSpace(string(t.text)), "?")
+	between := ""
+	if t.cut {
+		between = " … "
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(string(t.head)+between+string(t.end)), "?")
 }
 
 // Start starts an agent and returns its box once commands can run. Whatever goes wrong, nothing is

@@ -34,6 +34,11 @@ var hostEtc = []string{
 // ownRoot are the directories of a root file system that a box has its own of.
 var ownRoot = []string{"proc", "dev", "sys", "tmp", "work", "home", "run", "logs", "tests", "solution", "mnt", "media", "lost+found"}
 
+// hidden are the files of /proc that tell of the host as a whole, and directories of that kind.
+var hidden, hiddenDirs = []string{
+	"keys", "key-users", "kcore", "kallsyms", "kmsg", "timer_list", "sched_debug", "latency_stats", "config.gz",
+}, []string{"acpi", "scsi"}
+
 // devices that a box has.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
 
@@ -105,6 +110,16 @@ func (d *Driver) arguments(id sandbox.ID, spec sandbox.Spec) ([]string, error) {
 		return nil, err
 	}
 	l.add("--proc", "/proc")
+	for _, name := range hidden {
+		if _, err := os.Lstat("/proc/" + name); err == nil {
+			l.add("--ro-bind", "/dev/null", "/proc/"+name)
+		}
+	}
+	for _, name := range hiddenDirs {
+		if _, err := os.Lstat("/proc/" + name); err == nil {
+			l.add("--tmpfs", "/proc/"+name, "--remount-ro", "/proc/"+name)
+		}
+	}
 	for _, device := range devices {
 		l.bind("--dev-bind", "/dev/"+device, "/dev/"+device)
 	}

@@ -153,23 +153,23 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if err != nil {
 		return nil, err
 	}
-	dir, err := d.state.Make(id)
+	entry, err := d.state.Make(id)
 	if err != nil {
 		return nil, err
 	}
 	spec.Limits = spec.Limits.WithDefaults()
-	group, err := d.groups.Make(id, spec.Limits, agent.Reserve)
+	group, err := d.groups.Make(entry.Name(), spec.Limits, agent.Reserve)
 	if err != nil {
-		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, agent.RemoveAll(dir)))
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, entry.Remove()))
 	}
-	box, err := agent.Start(ctx, d.options(id, spec, args, group))
+	box, err := agent.Start(ctx, d.options(entry, spec, args, group))
 	if err != nil {
 		return nil, err
 	}
 	return box, nil
 }
 
-func (d *Driver) options(id sandbox.ID, spec sandbox.Spec, args []string, group *host.Group) agent.Options {
+func (d *Driver) options(entry *host.Entry, spec sandbox.Spec, args []string, group *host.Group) agent.Options {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": homeDir,
 	}
@@ -183,7 +183,7 @@ func (d *Driver) options(id sandbox.ID, spec sandbox.Spec, args []string, group 
 	}
 	first := &firstProcess{}
 	return agent.Options{
-		ID: id,
+		ID: entry.ID,
 		Command: &exec.Cmd{
 			Path: d.bwrap, Args: args, Dir: "/", Env: agent.Environment(),
 			SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -201,13 +201,13 @@ func (d *Driver) options(id sandbox.ID, spec sandbox.Spec, args []string, group 
 			if err != nil {
 				return err
 			}
-			return errors.Join(d.state.Record(id, inside), group.Add(inside))
+			return errors.Join(entry.Record(inside), group.Add(inside))
 		},
 		Kill: first.kill,
 		Ended: func() error {
 			first.wait()
 			group.Kill()
-			return errors.Join(group.Remove(), agent.RemoveAll(d.state.Path(id)))
+			return errors.Join(group.Remove(), entry.Remove())
 		},
 	}
 }
@@ -222,16 +222,17 @@ func (d *Driver) Destroy(_ context.Context, id sandbox.ID) error {
 	if err := id.Check("destroy"); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(d.state.Path(id)); err != nil {
+	entry := d.state.Find(id)
+	if entry == nil {
 		return nil
 	}
-	if first, alive := d.recorded(id); alive {
+	if first, alive := recorded(entry); alive {
 		first.kill()
 		first.wait()
 	}
-	group := d.groups.Open(id)
+	group := d.groups.Open(entry.Name())
 	group.Kill()
-	if err := errors.Join(group.Remove(), agent.RemoveAll(d.state.Path(id))); err != nil {
+	if err := errors.Join(group.Remove(), entry.Remove()); err != nil {
 		return sandbox.Fail(sandbox.Lost, "destroy", id, "%w", err)
 	}
 	return nil
@@ -239,8 +240,8 @@ func (d *Driver) Destroy(_ context.Context, id sandbox.ID) error {
 
 // recorded is a box's first process as it was noted, held before it is looked at again, so that it
 // is the same one that is killed.
-func (d *Driver) recorded(id sandbox.ID) (*firstProcess, bool) {
-	pid, alive := d.state.Alive(id)
+func recorded(entry *host.Entry) (*firstProcess, bool) {
+	pid, alive := entry.Alive()
 	if !alive {
 		return nil, false
 	}
@@ -248,8 +249,8 @@ func (d *Driver) recorded(id sandbox.ID) (*firstProcess, bool) {
 	if first.hold(pid) != nil {
 		return nil, false
 	}
-	if _, alive = d.state.Alive(id); !alive {
-		first.wait()
+	if _, alive = entry.Alive(); !alive {
+		first.release()
 	}
 	return first, alive
 }

@@ -66,3 +66,11 @@ func (f *firstProcess) wait() {
 	unix.Close(f.fd)
 	f.fd = 0
 }
+
+// release lets go of a process that is another's.
+func (f *firstProcess) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unix.Close(f.fd)
+	f.fd = 0
+}

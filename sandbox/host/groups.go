@@ -212,8 +212,8 @@ func (g *Groups) Why() string {
 func writeFile(name, text string) error { return os.WriteFile(name, []byte(text), 0o644) }
 
 // Make makes a box's group. Where none can be made it returns one that bounds nothing, with the error.
-func (g *Groups) Make(id sandbox.ID, l sandbox.Limits, reserve int) (*Group, error) {
-	group := g.Open(id)
+func (g *Groups) Make(name sandbox.ID, l sandbox.Limits, reserve int) (*Group, error) {
+	group := g.Open(name)
 	for _, dir := range group.dirs() {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return group, errors.Join(err, group.Remove())
@@ -266,12 +266,12 @@ func writeExisting(name, text string) error {
 }
 
 // Open returns the group of a box that may be there.
-func (g *Groups) Open(id sandbox.ID) *Group {
+func (g *Groups) Open(name sandbox.ID) *Group {
 	under := func(dir string) string {
 		if dir == "" {
 			return ""
 		}
-		return filepath.Join(dir, string(id))
+		return filepath.Join(dir, string(name))
 	}
 	return &Group{memory: under(g.memory), pids: under(g.pids), cpu: under(g.cpu), unified: g.unified}
 }

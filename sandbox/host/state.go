@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/agent"
 )
 
 // State is a directory with one of each box's name. A box is there from before it is made until
@@ -48,20 +50,69 @@ func OpenState(dir, driver string) (*State, error) {
 	return &State{own}, nil
 }
 
-// Path is a box's directory.
+// Path is the directory of a box of that name, or of what a driver has for all, whose name no box has.
 func (s *State) Path(id sandbox.ID) string { return filepath.Join(s.dir, string(id)) }
 
+// Entry is one box's directory. Its token tells it from boxes of the same name before and after it:
+// whoever cleans up after one must not meet the next.
+type Entry struct {
+	ID    sandbox.ID
+	Token string
+	state *State
+}
+
+const (
+	tokenName  = "token"
+	recordName = "process.json"
+)
+
 // Make makes a box's directory. A box of that name that is there already is a Failure of class Refused.
-func (s *State) Make(id sandbox.ID) (string, error) {
-	path := s.Path(id)
-	err := os.Mkdir(path, 0o711)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return "", sandbox.Fail(sandbox.Refused, "create", id, "there is a box of this name: destroy it or name another")
-	case err != nil:
-		return "", sandbox.Fail(sandbox.StartFailed, "create", id, "its directory: %w", err)
+func (s *State) Make(id sandbox.ID) (*Entry, error) {
+	e := &Entry{ID: id, Token: strings.ToLower(rand.Text()[:10]), state: s}
+	err := os.Mkdir(e.Path(), 0o711)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, sandbox.Fail(sandbox.Refused, "create", id, "there is a box of this name: destroy it or name another")
 	}
-	return path, nil
+	if err == nil {
+		err = os.WriteFile(filepath.Join(e.Path(), tokenName), []byte(e.Token), 0o600)
+	}
+	if err != nil {
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its directory: %w", err)
+	}
+	return e, nil
+}
+
+// Find returns the box of that name, nil where there is none.
+func (s *State) Find(id sandbox.ID) *Entry {
+	e := &Entry{ID: id, state: s}
+	if _, err := os.Lstat(e.Path()); err != nil {
+		return nil
+	}
+	e.Token = e.written() // empty for one that was never made whole: it has no group and no process
+	return e
+}
+
+// Path is the box's directory.
+func (e *Entry) Path() string { return e.state.Path(e.ID) }
+
+// Name is the box's, and no other's of that ID.
+func (e *Entry) Name() sandbox.ID { return e.ID + "-" + sandbox.ID(e.Token) }
+
+func (e *Entry) written() string {
+	text, _ := os.ReadFile(filepath.Join(e.Path(), tokenName))
+	return string(text)
+}
+
+// Remove removes the directory, unless it is another box's by now.
+func (e *Entry) Remove() error {
+	if e.written() != e.Token {
+		return nil
+	}
+	gone := e.state.Path("-" + e.Name())
+	if err := os.Rename(e.Path(), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return agent.RemoveAll(gone)
 }
 
 // Process names a process among all that ever were since the host started: a number is used again.
@@ -72,10 +123,11 @@ type Process struct {
 	Boot  string `json:"boot"`
 }
 
-const recordName = "process.json"
+// Record notes the process of the box of that name.
+func (s *State) Record(id sandbox.ID, pid int) error { return (&Entry{ID: id, state: s}).Record(pid) }
 
-// Record notes a box's process.
-func (s *State) Record(id sandbox.ID, pid int) error {
+// Record notes the box's process.
+func (e *Entry) Record(pid int) error {
 	start, err := startOf(pid)
 	if err != nil {
 		return err
@@ -84,12 +136,12 @@ func (s *State) Record(id sandbox.ID, pid int) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(s.Path(id), recordName), text, 0o600)
+	return os.WriteFile(filepath.Join(e.Path(), recordName), text, 0o600)
 }
 
-// Alive returns a box's process where it was recorded and is still the same one.
-func (s *State) Alive(id sandbox.ID) (pid int, alive bool) {
-	text, err := os.ReadFile(filepath.Join(s.Path(id), recordName))
+// Alive returns the box's process where it was recorded and is still the same one.
+func (e *Entry) Alive() (pid int, alive bool) {
+	text, err := os.ReadFile(filepath.Join(e.Path(), recordName))
 	if err != nil {
 		return 0, false
 	}

@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-
-	"github.com/headway-rl/headway/sandbox"
 )
 
 // marked are the processes of a box, found by their environment, but for those that have ended and
 // are not reaped yet.
-func marked(id sandbox.ID) []int {
+func marked(home string) []int {
 	entries, _ := os.ReadDir("/proc")
-	mark := []byte(marker + "=" + string(id))
+	mark := []byte("HOME=" + home)
 	var pids []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())

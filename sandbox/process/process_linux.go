@@ -25,9 +25,6 @@ import (
 // where its first process knows all of them.
 const patience = 3 * time.Second
 
-// marker is the environment variable by which the processes of a box are known from outside.
-const marker = "HEADWAY_SANDBOX"
-
 // Driver makes boxes that are plain processes.
 type Driver struct {
 	state  *host.State
@@ -63,22 +60,23 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if spec.Root != "" || spec.Image != "" || len(spec.Mounts) > 0 {
 		return nil, sandbox.Fail(sandbox.Refused, "create", id, "plain processes see the host's own files: root, image and mounts need bwrap, runsc or a backend that has images")
 	}
-	dir, err := d.state.Make(id)
+	entry, err := d.state.Make(id)
 	if err != nil {
 		return nil, err
 	}
 	spec.Limits = spec.Limits.WithDefaults()
-	places := agent.Places{Work: filepath.Join(dir, "work"), Tmp: filepath.Join(dir, "tmp"), Home: filepath.Join(dir, "home"), Named: true}
+	files := filepath.Join(entry.Path(), entry.Token)
+	places := agent.Places{Work: filepath.Join(files, "work"), Tmp: filepath.Join(files, "tmp"), Home: home(entry), Named: true}
 	for _, place := range []string{places.Work, places.Tmp, places.Home} {
-		if err := os.Mkdir(place, 0o755); err != nil {
-			return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", errors.Join(err, agent.RemoveAll(dir)))
+		if err := os.MkdirAll(place, 0o755); err != nil {
+			return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", errors.Join(err, entry.Remove()))
 		}
 	}
-	group, err := d.groups.Make(id, spec.Limits, agent.Reserve)
+	group, err := d.groups.Make(entry.Name(), spec.Limits, agent.Reserve)
 	if err != nil {
-		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, agent.RemoveAll(dir)))
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, entry.Remove()))
 	}
-	return started(agent.Start(ctx, d.options(id, spec, places, group)))
+	return started(agent.Start(ctx, options(entry, spec, places, group)))
 }
 
 // started keeps a nil box from becoming an interface that is not.
@@ -89,37 +87,40 @@ func started(box *agent.Box, err error) (sandbox.Box, error) {
 	return box, nil
 }
 
-func (d *Driver) options(id sandbox.ID, spec sandbox.Spec, places agent.Places, group *host.Group) agent.Options {
+func options(entry *host.Entry, spec sandbox.Spec, places agent.Places, group *host.Group) agent.Options {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8",
-		"HOME": places.Home, "TMPDIR": places.Tmp,
+		"TMPDIR": places.Tmp,
 	}
 	maps.Copy(env, spec.Env)
-	env[marker] = string(id)
+	env["HOME"] = places.Home
 	command := &exec.Cmd{
 		Path: "/proc/self/exe", // also where the file was replaced since
 		Args: []string{agent.Name}, Dir: "/",
-		Env:         append(agent.Environment(), marker+"="+string(id)),
+		Env:         append(agent.Environment(), "HOME="+places.Home),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	return agent.Options{
-		ID: id, Command: command,
+		ID: entry.ID, Command: command,
 		Setup: agent.Setup{Places: places, Limits: spec.Limits, Env: env, NoCgroup: !group.Bounds()},
 		Meter: group,
 		Started: func(pid int, _ agent.Held) error {
-			return errors.Join(d.state.Record(id, pid), group.Add(pid))
+			return errors.Join(entry.Record(pid), group.Add(pid))
 		},
 		Patience: patience,
-		Kill:     func() { d.end(id) },
+		Kill:     func() { end(entry) },
 		Ended: func() error {
 			if command.ProcessState == nil || !command.ProcessState.Success() {
 				group.Kill()
-				d.end(id)
+				end(entry)
 			}
-			return errors.Join(group.Remove(), agent.RemoveAll(d.state.Path(id)))
+			return errors.Join(group.Remove(), entry.Remove())
 		},
 	}
 }
+
+// home is HOME of a box, by which its processes are known from outside.
+func home(entry *host.Entry) string { return filepath.Join(entry.Path(), entry.Token, "home") }
 
 // List names the boxes of an owner that are there.
 func (d *Driver) List(_ context.Context, owner string) ([]sandbox.ID, error) {
@@ -131,13 +132,14 @@ func (d *Driver) Destroy(_ context.Context, id sandbox.ID) error {
 	if err := id.Check("destroy"); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(d.state.Path(id)); err != nil {
+	entry := d.state.Find(id)
+	if entry == nil {
 		return nil
 	}
-	group := d.groups.Open(id)
+	group := d.groups.Open(entry.Name())
 	group.Kill()
-	d.end(id)
-	if err := errors.Join(group.Remove(), agent.RemoveAll(d.state.Path(id))); err != nil {
+	end(entry)
+	if err := errors.Join(group.Remove(), entry.Remove()); err != nil {
 		return sandbox.Fail(sandbox.Lost, "destroy", id, "%w", err)
 	}
 	return nil
@@ -145,12 +147,12 @@ func (d *Driver) Destroy(_ context.Context, id sandbox.ID) error {
 
 // end kills a box's first process, which hides its environment from its own user, and those that
 // carry the box's mark, until there are none. It gives up on one that the kernel does not let go of.
-func (d *Driver) end(id sandbox.ID) {
-	if pid, alive := d.state.Alive(id); alive {
+func end(entry *host.Entry) {
+	if pid, alive := entry.Alive(); alive {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	for range 200 {
-		pids := marked(id)
+		pids := marked(home(entry))
 		if len(pids) == 0 {
 			return
 		}

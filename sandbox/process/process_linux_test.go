@@ -67,7 +67,7 @@ func TestRun(t *testing.T) {
 	if r := run(t, box, sandbox.Command{Argv: []string{"no-such-program"}}); r.Exit != 127 || !strings.Contains(string(r.Stderr), "no such file") {
 		t.Errorf("a program that is not there: exit %d, %q", r.Exit, r.Stderr)
 	}
-	if r := run(t, box, shell("env | sort | cut -d= -f1 | tr '\\n' ' '")); string(r.Stdout) != "A B HEADWAY_SANDBOX HOME LANG PATH PWD TMPDIR " {
+	if r := run(t, box, shell("env | sort | cut -d= -f1 | tr '\\n' ' '")); string(r.Stdout) != "A B HOME LANG PATH PWD TMPDIR " {
 		t.Errorf("the environment is %q", r.Stdout)
 	}
 }
@@ -106,12 +106,13 @@ func TestFiles(t *testing.T) {
 
 // TestLeftBehind: what a command leaves running has ended when Run returns, daemons too.
 func TestLeftBehind(t *testing.T) {
-	box := newBox(t, newDriver(t), "t.left", sandbox.Spec{})
+	d := newDriver(t)
+	box := newBox(t, d, "t.left", sandbox.Spec{})
 	r := run(t, box, shell("setsid sh -c 'sleep 1000 & setsid sleep 1000 & wait' >/dev/null 2>&1 & echo begun"))
 	if string(r.Stdout) != "begun\n" {
 		t.Errorf("got %q", r.Stdout)
 	}
-	if pids := marked("t.left"); len(pids) > 1 {
+	if pids := marked(home(d.state.Find("t.left"))); len(pids) > 1 {
 		t.Errorf("%d processes carry the box's mark, want its first one alone", len(pids))
 	}
 }
@@ -143,11 +144,12 @@ func TestLimits(t *testing.T) {
 
 // TestCancel: a context that ends ends the command, and the box goes on.
 func TestCancel(t *testing.T) {
-	box := newBox(t, newDriver(t), "t.cancel", sandbox.Spec{})
+	d := newDriver(t)
+	box := newBox(t, d, "t.cancel", sandbox.Spec{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil { // the command has begun once its mark is on a second process
-			if len(marked("t.cancel")) > 1 {
+			if len(marked(home(d.state.Find("t.cancel")))) > 1 {
 				cancel()
 			}
 		}
@@ -199,6 +201,7 @@ func TestLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mark := home(d.state.Find("t.lost"))
 	if _, err := box.Run(t.Context(), shell("setsid sleep 1000 & kill -9 $PPID; sleep 1000")); sandbox.ClassOf(err) != sandbox.Lost || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("got %v", err)
 	}
@@ -211,7 +214,7 @@ func TestLost(t *testing.T) {
 	if ids, err := d.List(t.Context(), "t"); err != nil || len(ids) > 0 {
 		t.Errorf("boxes %v, %v", ids, err)
 	}
-	if pids := marked("t.lost"); len(pids) > 0 {
+	if pids := marked(mark); len(pids) > 0 {
 		t.Errorf("%d processes are left", len(pids))
 	}
 }
