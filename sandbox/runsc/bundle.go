@@ -64,8 +64,11 @@ const agentDir = "/.headway"
 // homeDir is HOME in a box: it may be written to, and what is there counts with all else.
 const homeDir = "/home/box"
 
+// moreDirs may be written to as Work may: tasks in Harbor's form keep what they need there.
+var moreDirs = []string{"/logs", "/tests", "/solution"}
+
 // ownDirs are the box's own, whatever the root file system has of that name.
-var ownDirs = []string{"proc", "dev", "sys", "tmp", "work", "home", "run", strings.TrimPrefix(agentDir, "/")}
+var ownDirs = []string{"proc", "dev", "sys", "tmp", "work", "home", "run", "logs", "tests", "solution", strings.TrimPrefix(agentDir, "/")}
 
 // writeBundle makes a box's bundle in its directory.
 func writeBundle(dir string, spec sandbox.Spec, self string) error {

@@ -204,7 +204,7 @@ func setup(spec sandbox.Spec) agent.Setup {
 	env := map[string]string{"PATH": boxPath, "HOME": homeDir, "LANG": "C.UTF-8"}
 	maps.Copy(env, spec.Env)
 	return agent.Setup{
-		Places: agent.Places{Work: sandbox.Work, Tmp: "/tmp", Home: homeDir, Shm: "/dev/shm"},
+		Places: agent.Places{Work: sandbox.Work, Tmp: "/tmp", Home: homeDir, Shm: "/dev/shm", More: moreDirs},
 		Limits: spec.Limits, Env: env, Mount: true, Confine: true, OwnKernel: true,
 	}
 }

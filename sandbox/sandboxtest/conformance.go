@@ -19,7 +19,7 @@ func Conformance(t *testing.T, subject Subject) {
 		{"TimeLimit", testTimeLimit}, {"OutputLimit", testOutputLimit}, {"MemoryLimit", testMemoryLimit},
 		{"ProcessLimit", testProcessLimit}, {"DiskLimit", testDiskLimit}, {"FileLimit", testFileLimit}, {"CPULimit", testCPULimit},
 		{"Files", testFiles}, {"NoFiles", testNoFiles}, {"Links", testLinks}, {"Mounts", testMounts},
-		{"Apart", testApart},
+		{"Apart", testApart}, {"Network", testNetwork},
 		{"Close", testClose}, {"CloseWhileRunning", testCloseWhileRunning}, {"Cancelled", testCancelled}, {"CreateCancelled", testCreateCancelled},
 		{"Reset", testReset}, {"Snapshot", testSnapshot},
 		{"List", testList}, {"Destroy", testDestroy}, {"ManyAtOnce", testManyAtOnce}, {"MakerKilled", testMakerKilled},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,6 +181,39 @@ func testApart(t *testing.T, s *suite) {
 			if got := says(t, other, "cat "+dir+"/headway-apart-"+s.owner+" 2>/dev/null || echo none"); got != "none\n" {
 				t.Errorf("%s is common to both: %q", dir, got)
 			}
+		}
+	}
+}
+
+// testNetwork: who asks for the host's network has it, and nobody else.
+func testNetwork(t *testing.T, s *suite) {
+	if !s.boundary.Network || s.Remote {
+		t.Skip("boxes of this driver have no network of their own")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte("of the host"))
+			c.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	asking := sandbox.Command{Argv: []string{"bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/" + port + " && cat <&3"}}
+	for _, network := range []bool{true, false} {
+		result := run(t, s.box(t, func(spec *sandbox.Spec) { spec.Network = network }), asking)
+		if result.Exit == 127 {
+			t.Skip("there is no bash to connect with")
+		}
+		if got := string(result.Stdout) == "of the host"; got != network {
+			t.Errorf("network asked for: %t, but %s", network, described(result))
 		}
 	}
 }

@@ -197,7 +197,7 @@ func (r *Report) write(dir string) error {
 	}
 	r.Versions["system"] = runtime.GOOS + "/" + runtime.GOARCH
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		r.Versions["kernel"] = strings.TrimSpace(string(release))
+		r.Versions["kernel"], _, _ = strings.Cut(strings.TrimSpace(string(release)), "-")
 	}
 	r.Versions["user"] = "root"
 	if os.Geteuid() != 0 {
