@@ -9,8 +9,8 @@ import (
 )
 
 // inputs are the lists on which programs for a problem are run: a function of the prompt alone, so
-// that all rollouts of a group have the same ones. The first is empty; every other has few
-// different values, for what depends on repetition.
+// that all rollouts of a group have the same ones. One has few different values, for what depends on
+// repetition, where there are enough others that tell a wrong statement from a right one.
 func (t *Task) inputs(p env.Problem) [][]int64 {
 	seed := uint64(1469598103934665603)
 	for _, token := range p.Prompt {
@@ -19,11 +19,8 @@ func (t *Task) inputs(p env.Problem) [][]int64 {
 	rng := rand.New(rand.NewPCG(seed, 0x636f6465))
 	inputs := make([][]int64, t.tests)
 	for i := range inputs {
-		if i == 0 && t.tests > 1 {
-			continue
-		}
 		bound := int64(9)
-		if i%2 == 0 {
+		if i == 7 {
 			bound = 2
 		}
 		inputs[i] = make([]int64, 4+rng.IntN(4))
@@ -55,8 +52,8 @@ type observed struct {
 }
 
 // score compares what a program did with what was asked for. Of every input the stages that are
-// right up to the first that is not count, and its end where everything before is right; out of the
-// longer of the two. So the first statement that becomes right raises the reward, then the second,
+// right up to the first that is not count, and, where there is any, the right number of them; out of the
+// longer of the two and 1. So the first statement that becomes right raises the reward, then the second,
 // and a policy that starts from noise climbs.
 func (t *Task) score(p env.Problem, response []int32, runs []observed) env.Score {
 	asked := t.asked(p)
@@ -73,7 +70,7 @@ func (t *Task) score(p env.Problem, response []int32, runs []observed) env.Score
 			right++
 		}
 		checks := 1 + max(len(want), len(got.stages))
-		if right == len(want) && len(got.stages) == len(want) && got.ended && ended(response) {
+		if right > 0 && len(got.stages) == len(want) && got.ended && ended(response) {
 			right++
 		}
 		exact = exact && right == checks
