@@ -52,7 +52,7 @@ $(RUNSC):
 
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
-	cd clients/python && .venv/bin/ruff check src ../../examples/*/train.py && .venv/bin/pytest -q
+	cd clients/python && .venv/bin/ruff check src ../../examples/*/train.py ../../examples/reasoning_gym/worker.py && .venv/bin/pytest -q
 	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/torch.py'; fi; \
 	.venv/bin/mypy --strict src $$without $$follow && \
 	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done
@@ -65,6 +65,11 @@ $(VENV)/installed: clients/python/requirements/test.txt
 # torch does not import without its CUDA libraries: 4.5 GB, so it is not part of make test.
 $(VENV)/torch: $(VENV)/installed clients/python/requirements/torch.txt
 	$(VENV)/bin/pip install -q --no-deps --require-hashes -r clients/python/requirements/torch.txt
+	touch $@
+
+# reasoning-gym and what it brings are 300 MB: its tests are passed over without it.
+$(VENV)/reasoning_gym: $(VENV)/installed examples/reasoning_gym/requirements.txt
+	$(VENV)/bin/pip install -q --require-hashes -r examples/reasoning_gym/requirements.txt
 	touch $@
 
 .PHONY: test-long
@@ -80,7 +85,7 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(GO) test ./internal/lint
 
 .PHONY: test-engines
-test-engines: $(VENV)/torch $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
+test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
 	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./episode/openenv ./sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning

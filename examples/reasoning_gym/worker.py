@@ -1,0 +1,103 @@
+"""Rollouts on the procedural tasks of reasoning-gym, judged by their own scoring.
+
+    python examples/reasoning_gym/worker.py http://localhost:7070 --task chain_sum --task basic_arithmetic
+
+The difficulty is the level of the claim: with `filter.curriculum.levels` the run chooses it by what the policy
+solves, and level 1 is the easiest of the task's own curriculum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import reasoning_gym
+from reasoning_gym.coaching.base_curriculum import DefaultCurriculumContext, RangeAttributeMode
+from reasoning_gym.factory import DATASETS, create_curriculum, create_dataset, has_curriculum
+from reasoning_gym.utils import SYSTEM_PROMPTS, extract_answer
+
+import headway
+
+#: Of a range that a curriculum widens, only the newest part: a level is as hard as it says.
+_HARDEST = DefaultCurriculumContext(mode=RangeAttributeMode.UPPER_BOUND)
+_making = threading.Lock()
+
+
+def levels(name: str) -> int:
+    """How many levels a task has; 0 for one without a curriculum."""
+    if not has_curriculum(name):
+        return 0
+    return max((len(one.levels) for one in create_curriculum(name).attributes.values()), default=0)
+
+
+def checked(names: Sequence[str], wanted: int) -> None:
+    """Refuse tasks that there are not, or that are not as hard as the run may ask for."""
+    for name in names:
+        if name not in DATASETS:
+            raise headway.Invalid(f"reasoning-gym has no task {name!r}: it has {', '.join(sorted(DATASETS))}")
+        if levels(name) < wanted:
+            raise headway.Invalid(f"the task {name} has {levels(name)} levels, and the run may ask for {wanted}")
+
+
+@functools.lru_cache(maxsize=4096)
+def problem(names: tuple[str, ...], seed: int, prompt: int, level: int) -> tuple[Any, dict[str, Any]]:
+    """A task and its one entry: a function of the arguments alone, so that all siblings play the same.
+
+    The numbers of the prompts are drawn from, so that those of a run with another seed are others.
+    """
+    draw = random.Random(f"{seed}/{prompt}/{level}")
+    name, own = draw.choice(names), draw.randrange(2**31)
+    with _making:  # some tasks read their words from files when they are made
+        if level == 0:
+            dataset = create_dataset(name, seed=own, size=1)
+        else:
+            curriculum = create_curriculum(name)
+            curriculum.set_global_level(level - 1)
+            made = curriculum.generate_configuration({"seed": own, "size": 1}, context=_HARDEST)
+            dataset = DATASETS[name][0](made)
+        return dataset, dataset[0]
+
+
+def environment(names: Sequence[str], plain: bool, max_tokens: int | None) -> headway.Environment:
+    """The environment that plays these tasks. plain: the whole response is the answer, without tags."""
+
+    @headway.single_turn(
+        "reasoning-gym", system="" if plain else SYSTEM_PROMPTS["default"], max_tokens=max_tokens, low=0, high=1
+    )
+    def ask(task: headway.Task) -> headway.Question:
+        dataset, entry = problem(tuple(names), task.seed, task.prompt, task.level)
+
+        def score(said: str) -> float:
+            return float(dataset.score_answer(said.strip() if plain else extract_answer(said), entry))
+
+        return headway.Question(entry["question"], score, answer=str(entry["answer"]))
+
+    return ask
+
+
+def main() -> None:
+    """Play until the run has ended."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", help="such as http://localhost:7070")
+    parser.add_argument("--task", action="append", help="a task's name, as often as wanted (default chain_sum)")
+    parser.add_argument("--levels", type=int, default=0, help="the run's filter.curriculum.levels, to be checked")
+    parser.add_argument("--plain", action="store_true", help="the whole response is the answer, without tags")
+    parser.add_argument("--max-tokens", type=int, help="longest response (default: the run's)")
+    parser.add_argument("--concurrency", type=int, default=16)
+    said = parser.parse_args()
+    names = said.task or ["chain_sum"]
+    try:
+        checked(names, said.levels)
+    except headway.Invalid as error:
+        parser.error(error.message)
+    print(f"reasoning-gym {reasoning_gym.__version__}: {', '.join(names)}", flush=True)
+    played = headway.work(said.url, environment(names, said.plain, said.max_tokens), said.concurrency)
+    print(played, "rollouts finished")
+
+
+if __name__ == "__main__":
+    main()
