@@ -116,7 +116,7 @@ var rules = []rule{
 	{"sandbox/bwrap", []string{"sandbox", "sandbox/agent", "sandbox/host"}, []string{"golang.org/x/sys"}, nil, "namespaces by bubblewrap, limits by control groups", "a driver knows the port and never another driver"},
 	{"sandbox/runsc", []string{"sandbox", "sandbox/agent", "sandbox/host"}, []string{"golang.org/x/sys"}, nil, "gVisor", "a driver knows the port and never another driver"},
 	{"sandbox/swerex", []string{"sandbox"}, nil, nil, "SWE-ReX servers", "a driver knows the port and never another driver"},
-	{"sandbox/kubernetes", []string{"sandbox"}, []string{"k8s.io/"}, nil, "agent-sandbox on Kubernetes", "a driver knows the port and never another driver"},
+	{"sandbox/kubernetes", []string{"sandbox"}, []string{"github.com/coder/websocket", "github.com/goccy/go-yaml"}, nil, "agent-sandbox on Kubernetes", "a driver knows the port and never another driver"},
 	{"sandbox/e2b", []string{"sandbox"}, nil, nil, "E2B's hosted sandboxes", "a driver knows the port and never another driver"},
 	{"sandbox/pool", []string{"sandbox"}, []string{"github.com/prometheus/client_golang"}, nil,
 		"boxes on demand: warm, bounded, tried again, found after a crash", "it knows the port alone, so that every driver gets the same pool"},

@@ -130,13 +130,11 @@ func (a reply) failure(op string, id sandbox.ID) error {
 		return &fs.PathError{Op: op, Path: a.Message, Err: fs.ErrNotExist}
 	case "invalid":
 		return &fs.PathError{Op: op, Path: a.Message, Err: fs.ErrInvalid}
-	case "failed":
-		return &fs.PathError{Op: op, Path: a.Message, Err: fs.ErrPermission}
 	case "large":
 		return fmt.Errorf("swerex: %s: %w", a.Message, sandbox.ErrTooLarge)
 	}
 	class, known := map[string]sandbox.Class{
-		"lost": sandbox.Lost, "exists": sandbox.Refused, "full": sandbox.Quota, "start": sandbox.StartFailed, "refused": sandbox.Refused, "supervisor": sandbox.Lost,
+		"lost": sandbox.Lost, "exists": sandbox.Refused, "full": sandbox.Quota, "start": sandbox.StartFailed, "refused": sandbox.Refused, "failed": sandbox.Refused, "disk": sandbox.Disk, "supervisor": sandbox.Lost,
 	}[a.Error]
 	if !known {
 		class = sandbox.Protocol

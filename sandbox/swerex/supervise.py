@@ -434,7 +434,7 @@ try:
 except Refuse as e:
     answer = {"error": e.kind, "message": str(e)}
 except OSError as e:
-    kind = {errno.ENOENT: "missing", errno.ENOTDIR: "missing", errno.EISDIR: "invalid", errno.ENXIO: "invalid"}.get(e.errno, "failed")
+    kind = {errno.ENOENT: "missing", errno.ENOTDIR: "missing", errno.EISDIR: "invalid", errno.ENXIO: "invalid", errno.ENOSPC: "disk", errno.EDQUOT: "disk"}.get(e.errno, "failed")
     if ask["verb"] in ("make", "destroy", "list", "probe"):
         kind = "start"
     answer = {"error": kind, "message": str(e)}
