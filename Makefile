@@ -67,7 +67,7 @@ $(VENV)/torch: $(VENV)/installed clients/python/requirements/torch.txt
 	$(VENV)/bin/pip install -q --no-deps --require-hashes -r clients/python/requirements/torch.txt
 	touch $@
 
-# reasoning-gym and what it brings are 300 MB: its tests are passed over without it.
+# reasoning-gym and what it brings are 200 MB: its tests are passed over without it.
 $(VENV)/reasoning_gym: $(VENV)/installed examples/reasoning_gym/requirements.txt
 	$(VENV)/bin/pip install -q --require-hashes -r examples/reasoning_gym/requirements.txt
 	touch $@
