@@ -41,13 +41,17 @@ func (b *box) start(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	defer Enter(ctx, SandboxWait, "")()
+	back := Enter(ctx, SandboxWait, "") // where it fails, the episode ends in this span
 	for try := 0; ; try++ {
 		err := starter.Ready(ctx)
-		if r, ok := ctx.Value(recorderKey{}).(*recorder); ok {
+		if r, ok := ctx.Value(recorderKey{}).(*recorder); ok && starter.Started() > 0 {
 			r.split(starter.Waited().Nanoseconds())
 		}
-		if err == nil || try >= b.retries || !startFailed(err) {
+		if err == nil {
+			back()
+			return nil
+		}
+		if try >= b.retries || !startFailed(err) {
 			return err
 		}
 		if err := pause(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
@@ -81,12 +85,13 @@ func (b *box) fill(ctx context.Context) error {
 	if b.task == nil || len(b.task.Files) == 0 {
 		return nil
 	}
-	defer Enter(ctx, Tool, "files")()
+	back := Enter(ctx, Tool, "files")
 	for _, name := range slices.Sorted(maps.Keys(b.task.Files)) {
 		if err := b.Box.Write(ctx, inBox(name), b.task.Files[name], 0o644); err != nil {
 			return fmt.Errorf("the task's file %s cannot be put into the sandbox: %w", name, err)
 		}
 	}
+	back()
 	return nil
 }
 

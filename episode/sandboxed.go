@@ -147,23 +147,22 @@ func (s *Sandboxed) call(ctx context.Context, call Call, said Message) (reply, e
 		return reply{content: "error: " + err.Error()}, nil
 	}
 	if err := s.box.Ready(ctx); err != nil {
-		Mark(ctx, sandbox.ClassOf(err))
 		return reply{}, err
 	}
-	defer Enter(ctx, Tool, call.Name)()
+	back := Enter(ctx, Tool, call.Name)
 	if call.Name != readFile {
 		s.state(said)
 	}
 	r, err := s.perform(ctx, call.Name, arguments)
 	if err != nil {
 		if r, err = mistake(err); err != nil {
-			Mark(ctx, sandbox.ClassOf(err))
-			return reply{}, err
+			return reply{}, err // the episode ends in this span
 		}
 	}
 	if r.limit != "" {
 		Mark(ctx, r.limit)
 	}
+	back()
 	return r, nil
 }
 
