@@ -298,12 +298,12 @@ func TestEvaluate(t *testing.T) {
 		}
 		return answers, nil
 	}
-	e, err := Evaluate(t.Context(), task, problems, halfRight)
+	e, err := Evaluate(t.Context(), task, Look(task), problems, halfRight)
 	if err != nil || e.Accuracy() != 0.5 || e.Exact != 5 || e.Reward < 0.499 || e.Reward > 0.501 {
 		t.Errorf("half right evaluates to %+v, %v", e, err)
 	}
 	short := func(context.Context, [][]int32, int) ([][]int32, error) { return nil, nil }
-	if _, err := Evaluate(t.Context(), task, problems, short); err == nil {
+	if _, err := Evaluate(t.Context(), task, Look(task), problems, short); err == nil {
 		t.Error("missing answers were accepted")
 	}
 }

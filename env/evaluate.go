@@ -31,20 +31,19 @@ func (e Evaluation) Accuracy() float64 {
 	return float64(e.Exact) / float64(e.Prompts)
 }
 
-// Evaluate asks all problems and scores the answers.
-func Evaluate(ctx context.Context, task Task, problems []Problem, answer Answer) (Evaluation, error) {
-	look := func(_ context.Context, problems []Problem, responses [][]int32) ([]Score, error) {
+// Look is how a task scores that judges by looking.
+func Look(task Task) Verdicts {
+	return func(_ context.Context, problems []Problem, responses [][]int32) ([]Score, error) {
 		scores := make([]Score, len(problems))
 		for i, p := range problems {
 			scores[i] = task.Score(p, responses[i])
 		}
 		return scores, nil
 	}
-	return EvaluateBy(ctx, task, look, problems, answer)
 }
 
-// EvaluateBy asks all problems and has the answers scored.
-func EvaluateBy(ctx context.Context, task Problems, verdicts Verdicts, problems []Problem, answer Answer) (Evaluation, error) {
+// Evaluate asks all problems and has the answers scored.
+func Evaluate(ctx context.Context, task Problems, verdicts Verdicts, problems []Problem, answer Answer) (Evaluation, error) {
 	prompts := make([][]int32, len(problems))
 	for i, p := range problems {
 		prompts[i] = p.Prompt

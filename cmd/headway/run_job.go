@@ -29,9 +29,12 @@ type job struct {
 	began time.Time
 	rules loop.Config
 	// task and heldOut are of embedded engines, policy of engines that are servers: the others are nil.
-	task    env.Task
-	heldOut []env.Problem
-	policy  *servedModel
+	task     env.Problems
+	verdicts env.Verdicts
+	heldOut  []env.Problem
+	policy   *servedModel
+	// workshop is of the task code, nil else.
+	workshop *workshop
 
 	environment live.Environment
 	engines     []live.Engine
@@ -87,6 +90,11 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	if j.weights, err = weights.Open(filepath.Join(dir, "weights"), weights.Options{Always: cfg.Store.Sync == "always"}); err != nil {
 		return j, err
 	}
+	if j.workshop != nil {
+		if err := j.workshop.open(context.Background(), cfg, dir); err != nil {
+			return j, err
+		}
+	}
 	return j, j.build()
 }
 
@@ -102,10 +110,15 @@ func (j *job) prepare() error {
 	if j.cfg.External() {
 		return j.prepareServed()
 	}
-	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax})
+	service, err := j.cfg.ServiceModel()
 	if err != nil {
-		return usageError("", "%w", err)
+		return err
 	}
+	prune := env.Pruning{Tokens: j.cfg.Rollout.Prune.Tokens, Failed: j.cfg.Rollout.Prune.Check == "task"}
+	if err := j.prepareTask(service, prune); err != nil {
+		return err
+	}
+	task := j.task
 	limits := task.Limits()
 	if need := limits.PromptTokens + limits.ResponseTokens; need > j.cfg.Model.Context {
 		return usageError(fmt.Sprintf("set model.context to at least %d", need),
@@ -117,18 +130,12 @@ func (j *job) prepare() error {
 	if j.cfg.Evaluate.Prompts > j.cfg.Environment.HeldOut { // which a simulation's may be
 		return j.cfg.Refuse("evaluate.prompts", fmt.Sprintf("is above environment.held_out (%d)", j.cfg.Environment.HeldOut), fmt.Sprintf("at most %d", j.cfg.Environment.HeldOut))
 	}
-	service, err := j.cfg.ServiceModel()
-	if err != nil {
-		return err
-	}
 	if levels := j.cfg.Filter.Curriculum.Levels; levels > task.Levels() {
 		return j.cfg.Refuse("filter.curriculum.levels", fmt.Sprintf("levels are more than %s has", task.Name()), fmt.Sprintf("at most %d, or another task", task.Levels()))
 	}
-	prune := env.Pruning{Tokens: j.cfg.Rollout.Prune.Tokens, Failed: j.cfg.Rollout.Prune.Check == "task"}
 	if _, checks := task.(env.Checker); prune.Failed && !checks {
 		return j.cfg.Refuse("rollout.prune.check", fmt.Sprintf("is not possible: %s cannot tell early that an answer will be wrong", task.Name()), "none, or another task")
 	}
-	j.task, j.environment = task, env.NewEnvironment(task, j.cfg.Seed, service, prune)
 	return nil
 }
 
@@ -204,6 +211,9 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(j.app, offset)
+	if j.workshop != nil {
+		j.workshop.clock.Store(&opt.Clock)
+	}
 	return opt
 }
 
@@ -228,7 +238,7 @@ func (j *job) evaluate(ctx context.Context, v loop.Version, prompts int) (float6
 	answer := func(ctx context.Context, prompts [][]int32, maxTokens int) ([][]int32, error) {
 		return j.greedy.Greedy(ctx, v, prompts, maxTokens)
 	}
-	e, err := env.Evaluate(ctx, j.task, j.heldOut[:min(prompts, len(j.heldOut))], answer)
+	e, err := env.Evaluate(ctx, j.task, j.verdicts, j.heldOut[:min(prompts, len(j.heldOut))], answer)
 	return e.Accuracy(), err
 }
 
@@ -248,6 +258,9 @@ func (j *job) close() error {
 	}
 	if j.trainer != nil {
 		errs = append(errs, j.trainer.Close())
+	}
+	if j.workshop != nil {
+		errs = append(errs, j.workshop.close())
 	}
 	if j.steps != nil {
 		errs = append(errs, j.steps.close())

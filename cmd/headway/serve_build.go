@@ -237,9 +237,13 @@ func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, err
 	if err != nil {
 		return nil, err
 	}
+	scores, err := p.verdicts(ctx, p.heldOut[:prompts], answers)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]live.Sample, prompts)
 	for i, answer := range answers {
-		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer, p.task.Score(p.heldOut[i], answer))
+		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer, scores[i])
 	}
 	return out, nil
 }

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/env/code"
+	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/episode/player"
+	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/workload"
+)
+
+// goPackages is the directory of a run with the compiled packages that programs in Go import.
+const goPackages = "go-packages"
+
+// workshop is where a run's programs are judged: the task code, its judge, and once the run's directory
+// is there the sandboxes and the record of episodes.
+type workshop struct {
+	task  *code.Task
+	judge *code.Judge
+	pool  *pool.Pool
+	log   *player.Log
+	// clock is the run's, nil before it runs: what is played before is no rollout of the run.
+	clock atomic.Pointer[func() int64]
+	say   func(format string, args ...any)
+}
+
+// newWorkshop makes what needs no directory.
+func newWorkshop(e config.Environment, say func(string, ...any)) (*workshop, error) {
+	task, err := code.New(code.Options{Language: e.Language, OperationsMin: e.OperationsMin, OperationsMax: e.OperationsMax, Tests: e.Tests})
+	if err != nil {
+		return nil, usageError("", "%w", err)
+	}
+	w := &workshop{task: task, say: say}
+	w.judge = code.NewJudge(task, w, code.JudgeOptions{ProgramS: e.ProgramS, Clock: w.now, Record: w.record})
+	return w, nil
+}
+
+// Lease implements [code.Boxes].
+func (w *workshop) Lease(ctx context.Context, holder string) (sandbox.Box, error) {
+	return w.pool.Lease(ctx, holder)
+}
+
+func (w *workshop) now() int64 {
+	if clock := w.clock.Load(); clock != nil {
+		return (*clock)()
+	}
+	return 0
+}
+
+func (w *workshop) record(r episode.Record) {
+	if w.clock.Load() == nil {
+		return
+	}
+	if err := w.log.Append(r); err != nil {
+		w.say("%s: %v; records of episodes are missing from here on", player.LogName, err)
+	}
+}
+
+// open makes what leaves something behind.
+func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) error {
+	if w.task.Language() == code.Go {
+		whole, err := filepath.Abs(filepath.Join(dir, goPackages))
+		if err != nil {
+			return err
+		}
+		mounts, err := code.PrepareGo(ctx, whole)
+		if err != nil {
+			return usageError("install Go, or set environment.language to python", "%w", err)
+		}
+		for _, m := range mounts {
+			cfg.Sandbox.Mounts = append(cfg.Sandbox.Mounts, config.SandboxMount{Host: m.Host, Box: m.Box})
+		}
+	}
+	var err error
+	if w.log, err = player.OpenLog(dir); err != nil {
+		return err
+	}
+	w.pool, err = openPool(ctx, cfg, dir, w.say)
+	return err
+}
+
+// close ends what is open.
+func (w *workshop) close() error {
+	var first error
+	if w.pool != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)
+		defer cancel()
+		first = w.pool.Close(ctx)
+	}
+	if w.log != nil {
+		if err := w.log.Close(); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// prepareTask makes the document's task, who judges its responses, and the environment.
+func (j *job) prepareTask(service *workload.Service, prune env.Pruning) error {
+	if j.cfg.Environment.Task == "code" {
+		w, err := newWorkshop(j.cfg.Environment, func(format string, args ...any) { fmt.Fprintf(j.app.Stderr, format+"\n", args...) })
+		if err != nil {
+			return err
+		}
+		j.workshop, j.task, j.verdicts = w, w.task, w.judge.Evaluate
+		j.environment = env.NewJudged(w.task, w.judge, j.cfg.Seed, service, prune)
+		return nil
+	}
+	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax})
+	if err != nil {
+		return usageError("", "%w", err)
+	}
+	j.task, j.verdicts, j.environment = task, env.Look(task), env.NewEnvironment(task, j.cfg.Seed, service, prune)
+	return nil
+}
