@@ -27,6 +27,10 @@ func (r *Runtime) clock() int64 {
 	}
 }
 
+// NowNS is the run's time in nanoseconds, as its events have it: for what is recorded beside them. It
+// may be called from any goroutine; before the run has begun it means nothing.
+func (r *Runtime) NowNS() int64 { return r.clock() }
+
 // startClock makes this instant the beginning of the run: what came before, the
 // wait for version 0 above all, is no part of it.
 func (r *Runtime) startClock() {

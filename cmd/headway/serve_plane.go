@@ -154,8 +154,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if ctx.Err() != nil {
 		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
 	}
-	options := p.runtimeOptions(ctx, resume)
-	run, err := live.New(options)
+	run, err := live.New(p.runtimeOptions(ctx, resume))
 	if err != nil {
 		return err
 	}
@@ -173,7 +172,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	var watcher sync.WaitGroup
 	watcher.Go(func() { p.watch(watching, cancel) })
 	watcher.Go(func() { p.watchServers(watching) })
-	watcher.Go(func() { p.play(watching, cancel, options.Clock) })
+	watcher.Go(func() { p.play(watching, cancel, run.NowNS) })
 	_, err = run.Run(ctx)
 	stopWatching()
 	watcher.Wait()

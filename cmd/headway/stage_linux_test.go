@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headway-rl/headway/batch"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/episode/player"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/sandbox"
+)
+
+// stageDocument is a run whose rollouts are played by the control plane: a task file, a tool in a
+// sandbox, and a verdict.
+const stageDocument = `
+model: {path: %s}
+engines: [{kind: vllm, name: a, url: %q, slots: 8}]
+environment:
+  kind: tasks
+  prompt_tokens_max: 3072
+  response_tokens_max: 512
+  tasks: {file: %s}
+  tools: [shell, read_file]
+  on_limit: {out_of_memory: fail}
+sandbox: {driver: %s, time_s: 30%s}
+rollout: {group_size: 4}
+train: {batch: 8}
+queue: {policy: bounded, eta: 1}
+trainer: {steps: %d}
+store: {samples_every: 0}
+failures: {max_attempts: 20}
+`
+
+// stageTasks is how many tasks there are; the answer of task i is stageAnswer(i), which lies in a file.
+const stageTasks = 6
+
+func stageAnswer(i int) string { return fmt.Sprint(1000 + 37*i) }
+
+func stageFile(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for i := range stageTasks {
+		fmt.Fprintf(&text, `{"id": "t%d", "prompt": "task %d: what is in n.txt?", "answer": %q, "files": {"n.txt": %q}}`+"\n", i, i, stageAnswer(i), stageAnswer(i)+"\n")
+	}
+	path := filepath.Join(t.TempDir(), "tasks.jsonl")
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// reader is a policy that reads the file by a tool and says what is in it, every third time something else.
+func reader() func(*http.Request, string) string {
+	var answers atomic.Int64
+	return func(_ *http.Request, chat string) string {
+		at := strings.LastIndex(chat, toolTurn)
+		if at < 0 {
+			return toolCallText("shell", `{"command": "cat n.txt"}`)
+		}
+		if answers.Add(1)%3 == 0 {
+			return "I cannot say"
+		}
+		said, _, _ := strings.Cut(chat[at+len(toolTurn):], "\x00")
+		return strings.Fields(said)[0]
+	}
+}
+
+// checkStageBatches holds every reward that was trained on against what was said for it.
+func checkStageBatches(t *testing.T, batches []*batch.Tensors) {
+	t.Helper()
+	right := 0
+	for _, b := range batches {
+		for i := range b.Rollouts() {
+			chat := tokensAsBytes(b.Tokens[b.Offsets[i]:b.Offsets[i+1]])
+			var task int
+			if _, err := fmt.Sscanf(chat, "\n[user]task %d:", &task); err != nil {
+				t.Fatalf("a rollout was trained on that is of no task: %q", chat)
+			}
+			said := strings.TrimSuffix(chat[strings.LastIndex(chat, assistantTurn)+len(assistantTurn):], "\x00")
+			want := float32(0)
+			if said == stageAnswer(task) {
+				want = 1
+				right++
+			}
+			if b.Rewards[i] != want || !strings.Contains(chat, toolTurn) {
+				t.Errorf("lease %d, rollout %d: the reward of %q for task %d is %g, want %g", b.Lease.Lease, i, said, task, b.Rewards[i], want)
+			}
+		}
+	}
+	if right == 0 {
+		t.Error("nothing that was trained on is right: was any file read?")
+	}
+}
+
+// sandboxDriver is a driver that can make sandboxes here, with those of a run that are left.
+func sandboxDriver(t *testing.T, name string) sandbox.Driver {
+	t.Helper()
+	driver, err := driverOf(config.Config{Sandbox: config.Sandboxes{Driver: name}})
+	if err == nil {
+		_, err = driver.Check(context.Background())
+	}
+	if err != nil {
+		if strings.Contains(os.Getenv("HEADWAY_SANDBOXES"), name) {
+			t.Fatal(err)
+		}
+		t.Skipf("no sandboxes of %s here: %v", name, err)
+	}
+	return driver
+}
+
+func stageLeft(t *testing.T, driver sandbox.Driver, dir string) []sandbox.ID {
+	t.Helper()
+	left, err := driver.List(t.Context(), sandboxOwner(config.Config{}, filepath.Join(dir, "runs", "r")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// stageRecords are the records of a run's episodes.
+func stageRecords(t *testing.T, dir string) (records []episode.Record) {
+	t.Helper()
+	if err := player.ReadLog(filepath.Join(dir, "runs", "r"), func(r episode.Record) error {
+		records = append(records, r)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// TestServeTasks plays a task file to the end of a run, in every kind of sandbox that is here.
+func TestServeTasks(t *testing.T) {
+	for _, name := range []string{"process", "bwrap", "runsc"} {
+		t.Run(name, func(t *testing.T) {
+			const steps = 3
+			driver, dir := sandboxDriver(t, name), t.TempDir()
+			url := scriptedServer(t, reader())
+			s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), url, stageFile(t), name, ", reuse: reset, warm_min: 2", steps))
+			batches := s.train(steps)
+			checkStageBatches(t, batches)
+			status := s.status()
+			e := status.Environment
+			if e == nil || e.Tasks != stageTasks || e.Episodes.Scored < 8*steps || e.Episodes.Failed > 0 || e.Sandboxes == nil || e.Sandboxes.Driver != name || e.Verifier == nil || e.Verifier.Kind != "exact" {
+				t.Errorf("the status says %+v", e)
+			}
+			_, metrics := s.call("/metrics", "", nil)
+			for _, want := range []string{`headway_episodes_total{end="scored"}`, `headway_episode_seconds_total{part="tool"}`, "headway_sandbox_created_total"} {
+				if !strings.Contains(string(metrics), want) {
+					t.Errorf("/metrics has no %s", want)
+				}
+			}
+			_ = s.cmd.Process.Signal(os.Interrupt)
+			<-s.ended
+			if left := stageLeft(t, driver, dir); len(left) > 0 {
+				t.Errorf("a run that has ended left the sandboxes %v\n%s", left, s.text())
+			}
+			checkStageRecords(t, stageRecords(t, dir), e)
+			checkStageTimeline(t, filepath.Join(dir, "runs", "r"))
+		})
+	}
+}
+
+// checkStageRecords holds the records of a run's episodes against its status, and their spans against
+// one another.
+func checkStageRecords(t *testing.T, records []episode.Record, e *protocol.Environment) {
+	t.Helper()
+	scored, boxes := 0, map[string]bool{}
+	for _, r := range records {
+		at, kinds := int64(0), map[episode.Kind]bool{}
+		for _, span := range r.Spans {
+			if span.StartNS < at || span.EndNS < span.StartNS {
+				t.Fatalf("%s: the spans overlap: %+v", r.Rollout, r.Spans)
+			}
+			at, kinds[span.Kind] = span.EndNS, true
+		}
+		if r.Reward == nil {
+			continue
+		}
+		scored++
+		boxes[r.Box] = true
+		if r.Turns != 2 || !kinds[episode.Model] || !kinds[episode.Tool] || r.Box == "" || !strings.HasPrefix(r.Task, "t") {
+			t.Errorf("recorded %+v", r)
+		}
+	}
+	if scored < int(e.Episodes.Scored) || len(boxes) == 0 {
+		t.Errorf("%d records of scored rollouts in %d sandboxes, and the status counted %d", scored, len(boxes), e.Episodes.Scored)
+	}
+}
+
+// checkStageTimeline draws the run.
+func checkStageTimeline(t *testing.T, runDir string) {
+	t.Helper()
+	drawing := filepath.Join(t.TempDir(), "timeline.json")
+	if code, _, stderr := headway(t, "replay", runDir, "--timeline", drawing, "--timeline-steps", "0", "--timeline-from", "0"); code != exitDone {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	text, err := os.ReadFile(drawing)
+	if err != nil || !strings.Contains(string(text), `"cat":"environment","name":"tool","args":{"tool":"shell"}`) {
+		t.Errorf("no tool is drawn: %v", err)
+	}
+}
