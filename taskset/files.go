@@ -28,6 +28,9 @@ func (l *loader) path(path string) {
 		l.say(0, "%v", why(err))
 	case !info.IsDir():
 		l.file(path)
+	case isHarbor(path) && l.look != nil:
+		l.begin(path)
+		l.say(0, "it has Harbor tasks, which have no fields to choose from")
 	case isHarbor(path):
 		l.harbor(path)
 	default:

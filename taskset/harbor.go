@@ -141,7 +141,6 @@ func (h *harborFolder) note(format string, args ...any) {
 
 func (h *harborFolder) read() {
 	h.begin(filepath.Join(h.dir, "task.toml"))
-	h.rows++
 	before := h.found.count
 	h.task.ID = filepath.Base(h.dir)
 	text, ok := h.plain("task.toml")

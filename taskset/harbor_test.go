@@ -56,6 +56,16 @@ func TestHarbor(t *testing.T) {
 	}
 }
 
+// TestHarborWithMapping: names of fields are of files, and keep nobody from playing folders.
+func TestHarborWithMapping(t *testing.T) {
+	if s := loaded(t, Options{Paths: []string{"testdata/harbor"}, Levels: 3, Map: Mapping{Answer: "answer", Level: "level"}}); s.Len() != 3 || s.LevelLen(3) != 1 {
+		t.Error(s.Len(), s.LevelLen(3))
+	}
+	if _, _, err := Schema(0, "testdata/harbor"); err == nil || !strings.Contains(err.Error(), "no fields to choose from") {
+		t.Error(err)
+	}
+}
+
 func TestBrokenHarbor(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -9,6 +9,7 @@ import (
 	"hash"
 	"hash/maphash"
 	"io"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -255,14 +256,17 @@ func (l *loader) missing() {
 		case of.count > 1:
 			first := of.list[0]
 			first.Line = 0
-			first.Text = "in none of the rows " + first.Text
+			first.Text = nowhere(first.Text)
 			of.list, of.count = []placed{first}, 1
 		case of.count == 0 && p.given && l.found.count == 0:
 			r := l.set.decoder.decode(l.set.entries[0].raw, "")
-			l.found.add(0, Mistake{l.set.files[0], 0, "in none of the rows " + r.lacks(i)})
+			l.found.add(0, Mistake{l.set.files[0], 0, nowhere(r.lacks(i))})
 		}
 	}
 }
+
+// nowhere makes of what is said of one row what is true of all.
+func nowhere(text string) string { return strings.Replace(text, "there is no", "no row has a", 1) }
 
 // readAll reads a stream of at most limit bytes.
 func readAll(r io.Reader, limit int) ([]byte, error) {

@@ -149,8 +149,8 @@ func TestManyMistakes(t *testing.T) {
 		m    Mapping
 		want string
 	}{
-		{Mapping{Prompt: "qestion"}, `bad.jsonl: in none of the rows there is no prompt: the field "qestion" is missing or null; did you mean "question"?`},
-		{Mapping{Prompt: "question", Level: "meta.level"}, `bad.jsonl: in none of the rows there is no level: the field "meta.level" is missing or null; there are question`},
+		{Mapping{Prompt: "qestion"}, `bad.jsonl: no row has a prompt: the field "qestion" is missing or null; did you mean "question"?`},
+		{Mapping{Prompt: "question", Level: "meta.level"}, `bad.jsonl: no row has a level: the field "meta.level" is missing or null; there are question`},
 	} {
 		if got := mistakes(t, Options{Paths: []string{written(t, "bad.jsonl", rows)}, Map: c.m}); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%q, want %q", got, c.want)
