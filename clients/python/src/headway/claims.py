@@ -146,7 +146,9 @@ class Worker:
         """What a finish says of a rollout that came to nothing."""
         self._count("failed")
         _log.warning("%s failed: %r", task.id, error)
-        return {"reward": 0.0, "failed": f"{type(error).__name__}: {error}"[:1000], "reason": reason}
+        # One of this package begins with its class, such as verifier_crash, as the server's own failures do.
+        text = str(error) if isinstance(error, errors.HeadwayError) else f"{type(error).__name__}: {error}"
+        return {"reward": 0.0, "failed": text[:1000], "reason": reason}
 
     def _outcome(self, task: Task, loop: asyncio.AbstractEventLoop) -> dict[str, Any] | None:
         found = self._environments.get(task.environment)
