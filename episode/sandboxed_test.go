@@ -2,6 +2,7 @@ package episode_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/bwrap"
 	"github.com/headway-rl/headway/sandbox/process"
 	"github.com/headway-rl/headway/verifier"
 )
@@ -25,7 +27,7 @@ func processBox(t *testing.T, limits sandbox.Limits) sandbox.Box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := driver.Create(t.Context(), "t.1", sandbox.Spec{Limits: limits})
+	box, err := driver.Create(t.Context(), sandbox.ID("t."+rand.Text()), sandbox.Spec{Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +46,23 @@ func sandboxed(t *testing.T, box sandbox.Box, o episode.SandboxedOptions) *episo
 		}
 	})
 	return w
+}
+
+// bwrapBox is a box with files of its own.
+func bwrapBox(t *testing.T, limits sandbox.Limits) sandbox.Box {
+	t.Helper()
+	driver, err := bwrap.New(filepath.Join(t.TempDir(), "boxes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := driver.Check(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	box, err := driver.Create(t.Context(), sandbox.ID("t."+rand.Text()), sandbox.Spec{Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return box
 }
 
 type args map[string]any
@@ -71,6 +90,12 @@ func answersOf(t *testing.T, messages []json.RawMessage) (answers []string) {
 
 // A policy works with tools in a real box, on the task's files, and is judged by tests it never saw.
 func TestSandboxed(t *testing.T) {
+	for name, make := range map[string]func(*testing.T, sandbox.Limits) sandbox.Box{"process": processBox, "bwrap": bwrapBox} {
+		t.Run(name, func(t *testing.T) { playSandboxed(t, make(t, sandbox.Limits{})) })
+	}
+}
+
+func playSandboxed(t *testing.T, box sandbox.Box) {
 	task := question()
 	task.Files = map[string][]byte{"/work/add.py": []byte("def add(a, b):\n    return a - b\n")}
 	task.Hidden = map[string][]byte{"/work/test_add.py": []byte("import add\nassert add.add(2, 3) == 5\n")}
@@ -88,7 +113,7 @@ func TestSandboxed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := episode.Play(t.Context(), task, p, sandboxed(t, processBox(t, sandbox.Limits{}), episode.SandboxedOptions{}), tests, episode.Options{})
+	o, err := episode.Play(t.Context(), task, p, sandboxed(t, box, episode.SandboxedOptions{}), tests, episode.Options{})
 	if err != nil || o.Verdict.Reward != 1 || !o.Verdict.Exact || o.Turns != 5 {
 		t.Fatalf("%+v, %v", o, err)
 	}
@@ -101,7 +126,7 @@ func TestSandboxed(t *testing.T) {
 	if !strings.Contains(answers[0], "No such file") || !strings.Contains(answers[0], "[exit code 1]") {
 		t.Errorf("the hidden file was there: %q", answers[0])
 	}
-	if o.StateLow != 0 || o.StateHigh != 6 || *o.Record.StateHigh != 6 || o.Record.Box != "t.1" {
+	if o.StateLow != 0 || o.StateHigh != 6 || *o.Record.StateHigh != 6 || !strings.HasPrefix(o.Record.Box, "t.") {
 		t.Errorf("the state is of %d to %d: %+v", o.StateLow, o.StateHigh, o.Record)
 	}
 	if text := lines(o.Record); !strings.Contains(text, "tool@0:files=") || !strings.Contains(text, "tool@3:python=") || !strings.Contains(text, "judge@4=") {
