@@ -33,6 +33,9 @@ func (a *agent) prepare() (*Held, error) {
 			return nil, err
 		}
 	}
+	if err := hide(a.setup.Hide); err != nil {
+		return nil, err
+	}
 	if !a.first {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return nil, fmt.Errorf("become the parent of orphans: %w", err)
@@ -124,6 +127,26 @@ func mountPlaces(s Setup) error {
 		}
 		if err := unix.Mount(from, place.at, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("put %s in its place: %w", place.at, err)
+		}
+	}
+	return nil
+}
+
+// hide covers files with the device that is empty, and directories with empty ones.
+func hide(paths []string) error {
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if unix.Lstat(path, &stat) != nil {
+			continue
+		}
+		var err error
+		if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
+			err = unix.Mount("none", path, "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "size=4k,mode=0755")
+		} else {
+			err = unix.Mount("/dev/null", path, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return fmt.Errorf("hide %s: %w", path, err)
 		}
 	}
 	return nil

@@ -35,6 +35,9 @@ type Setup struct {
 	// Mount makes a file system of Limits.Disk and Limits.Files in memory, with the places in it. It
 	// needs CAP_SYS_ADMIN over the mount name space.
 	Mount bool
+	// Hide are files and directories that nothing is seen of afterwards, where they are there. It
+	// needs what Mount needs.
+	Hide []string
 	// User and Group are taken on before anything runs, where they are not 0: the agent was started
 	// as root, to mount.
 	User, Group int

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +23,7 @@ var moreDirs = []string{"/logs", "/tests", "/solution"}
 // agentDir is where the agent's file is in a box.
 const agentDir = "/run/headway"
 
-// hostEtc are the files of the host's /etc that its programs need, and that say nothing of it.
+// hostEtc are the files of the host's /etc that its programs need, and that tell nothing of it.
 var hostEtc = []string{
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "ssl/certs", "ssl/openssl.cnf", "ca-certificates",
 	"pki/tls/certs", "pki/ca-trust", "localtime", "timezone", "mime.types", "os-release", "debian_version",
@@ -34,10 +33,12 @@ var hostEtc = []string{
 // ownRoot are the directories of a root file system that a box has its own of.
 var ownRoot = []string{"proc", "dev", "sys", "tmp", "work", "home", "run", "logs", "tests", "solution", "mnt", "media", "lost+found"}
 
-// hidden are the files of /proc that tell of the host as a whole, and directories of that kind.
-var hidden, hiddenDirs = []string{
-	"keys", "key-users", "kcore", "kallsyms", "kmsg", "timer_list", "sched_debug", "latency_stats", "config.gz",
-}, []string{"acpi", "scsi"}
+// hidden tells of the host as a whole. The agent covers it: bubblewrap, which reads all mounts again
+// after each, takes far longer.
+var hidden = []string{
+	"/proc/keys", "/proc/key-users", "/proc/kcore", "/proc/kallsyms", "/proc/kmsg", "/proc/timer_list",
+	"/proc/sched_debug", "/proc/latency_stats", "/proc/config.gz", "/proc/acpi", "/proc/scsi",
+}
 
 // devices that a box has.
 var devices = []string{"null", "zero", "full", "random", "urandom"}
@@ -73,19 +74,15 @@ func (l *layout) show(from, to string) {
 	if err != nil {
 		return
 	}
-	if info.Mode()&os.ModeSymlink != 0 {
-		target, err := os.Readlink(from)
-		if err == nil && (!strings.HasPrefix(to, "/etc/") || strings.HasPrefix(target, "/usr/") || strings.HasPrefix(target, "../usr/")) {
-			l.dir(filepath.Dir(to))
-			l.made[to] = true
-			l.add("--symlink", target, to)
-			return
-		}
-		if from, err = filepath.EvalSymlinks(from); err != nil {
-			return
-		}
+	if info.Mode()&os.ModeSymlink == 0 {
+		l.bind("--ro-bind", from, to)
+		return
 	}
-	l.bind("--ro-bind", from, to)
+	if target, err := os.Readlink(from); err == nil {
+		l.dir(filepath.Dir(to))
+		l.made[to] = true
+		l.add("--symlink", target, to)
+	}
 }
 
 // arguments are those of a bubblewrap that makes a box and starts the agent in it.
@@ -110,16 +107,6 @@ func (d *Driver) arguments(id sandbox.ID, spec sandbox.Spec) ([]string, error) {
 		return nil, err
 	}
 	l.add("--proc", "/proc")
-	for _, name := range hidden {
-		if _, err := os.Lstat("/proc/" + name); err == nil {
-			l.add("--ro-bind", "/dev/null", "/proc/"+name)
-		}
-	}
-	for _, name := range hiddenDirs {
-		if _, err := os.Lstat("/proc/" + name); err == nil {
-			l.add("--tmpfs", "/proc/"+name, "--remount-ro", "/proc/"+name)
-		}
-	}
 	for _, device := range devices {
 		l.bind("--dev-bind", "/dev/"+device, "/dev/"+device)
 	}
@@ -168,16 +155,12 @@ func (d *Driver) hostSystem(l *layout, spec sandbox.Spec) {
 	for _, name := range []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		l.show("/"+name, "/"+name)
 	}
-	names := slices.Clone(hostEtc)
+	l.bind("--ro-bind", d.etc, "/etc")
 	if spec.Network {
-		names = append(names, "resolv.conf")
-	}
-	for _, name := range names {
-		l.show("/etc/"+name, "/etc/"+name)
-	}
-	made := d.madeEtc()
-	for _, name := range slices.Sorted(maps.Keys(made)) {
-		l.bind("--ro-bind", filepath.Join(d.etc, name), "/etc/"+name)
+		// Below a link of the host's it may change with its network.
+		if resolv, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil {
+			l.add("--ro-bind", resolv, "/etc/resolv.conf")
+		}
 	}
 }
 
@@ -191,11 +174,13 @@ func (d *Driver) madeEtc() map[string]string {
 		"passwd":        fmt.Sprintf("root:x:0:0:root:/:/bin/sh\nbox:x:%d:%d:box:%s:/bin/sh\n", user, user, homeDir),
 		"group":         fmt.Sprintf("root:x:0:\nbox:x:%d:\n", user),
 		"hosts":         "127.0.0.1 localhost sandbox\n::1 localhost\n",
+		"resolv.conf":   "", // in its place with a network, the host's
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 	}
 }
 
-// prepare makes what all boxes share, once: the files of /etc, and the agent's own file.
+// prepare makes what all boxes share, once: a directory for /etc, which is one mount where each of its
+// files would be another, and the agent's own file.
 func (d *Driver) prepare() error {
 	d.ready.Lock()
 	defer d.ready.Unlock()
@@ -203,14 +188,13 @@ func (d *Driver) prepare() error {
 		return nil
 	}
 	etc := d.state.Path("-etc") // no box has this name
-	if err := os.MkdirAll(etc, 0o755); err != nil {
-		return fmt.Errorf("the files of /etc: %w", err)
+	for _, name := range hostEtc {
+		if err := copyTree(filepath.Join("/etc", name), filepath.Join(etc, name)); err != nil {
+			return fmt.Errorf("the files of /etc: %w", err)
+		}
 	}
 	for name, text := range d.madeEtc() {
-		if err := replaceFile(filepath.Join(etc, name), 0o644, func(file *os.File) error {
-			_, err := file.WriteString(text)
-			return err
-		}); err != nil {
+		if err := writeWhole(filepath.Join(etc, name), strings.NewReader(text), 0o644); err != nil {
 			return fmt.Errorf("the files of /etc: %w", err)
 		}
 	}
@@ -235,25 +219,71 @@ func (d *Driver) ownProgram() (string, error) {
 	if there, err := os.Stat(path); err == nil && os.SameFile(there, running) {
 		return path, nil
 	}
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
 	copied := d.state.Path("-agent")
-	return copied, replaceFile(copied, 0o755, func(file *os.File) error {
-		from, err := os.Open("/proc/self/exe")
-		if err != nil {
-			return err
-		}
-		defer from.Close()
-		_, err = io.Copy(file, from)
-		return err
-	})
+	return copied, writeWhole(copied, from, 0o755)
 }
 
-// replaceFile makes a file whole or not at all: other processes of the same user make the same ones.
-func replaceFile(path string, mode os.FileMode, fill func(*os.File) error) error {
+// copyTree copies what all may read of a file or directory. A link below /usr stays one, as that is
+// in the box as well; another becomes what it leads to. What is not there is left out.
+func copyTree(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return nil
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(from)
+		if err != nil {
+			return nil
+		}
+		if strings.HasPrefix(target, "/usr/") {
+			if err := os.Symlink(target, to); err != nil && !errors.Is(err, os.ErrExist) {
+				return err
+			}
+			return nil
+		}
+		from = target
+		if info, err = os.Stat(target); err != nil {
+			return nil
+		}
+	}
+	if info.IsDir() {
+		entries, err := os.ReadDir(from)
+		if err != nil {
+			return nil
+		}
+		failed := os.MkdirAll(to, 0o755)
+		for _, entry := range entries {
+			failed = errors.Join(failed, copyTree(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())))
+		}
+		return failed
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
+		return nil
+	}
+	file, err := os.Open(from)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	return writeWhole(to, file, 0o644)
+}
+
+// writeWhole makes a file whole or not at all: other processes of the same user make the same ones.
+func writeWhole(path string, content io.Reader, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), "-new-*")
 	if err != nil {
 		return err
 	}
-	err = errors.Join(fill(file), file.Chmod(mode), file.Close())
+	_, err = io.Copy(file, content)
+	err = errors.Join(err, file.Chmod(mode), file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"os"
 	"os/exec"
@@ -176,10 +177,13 @@ func (d *Driver) options(entry *host.Entry, spec sandbox.Spec, args []string, gr
 	maps.Copy(env, spec.Env)
 	setup := agent.Setup{
 		Places: agent.Places{Work: sandbox.Work, Tmp: "/tmp", Home: homeDir, Shm: "/dev/shm", More: moreDirs},
-		Limits: spec.Limits, Env: env, Mount: true, Confine: true, NoCgroup: !group.Bounds(),
+		Limits: spec.Limits, Env: env, Mount: true, Hide: hidden, Confine: true, NoCgroup: !group.Bounds(),
 	}
 	if d.root {
 		setup.User, setup.Group = nobody, nobody
+		if !group.Bounds() {
+			setup.User = ownUser(entry.Token)
+		}
 	}
 	first := &firstProcess{}
 	return agent.Options{
@@ -210,6 +214,13 @@ func (d *Driver) options(entry *host.Entry, spec sandbox.Spec, args []string, gr
 			return errors.Join(group.Remove(), entry.Remove())
 		},
 	}
+}
+
+// ownUser is a user for one box alone, where the kernel counts processes by their user.
+func ownUser(token string) int {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(token))
+	return 1<<30 + int(hash.Sum32()>>4) // far from those that hosts and name spaces give out
 }
 
 // List names the boxes of an owner that are there.

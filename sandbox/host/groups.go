@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,9 @@ const groupName = "headway-sandboxes"
 
 // agentMemory is what a box's first process takes itself, in bytes, beside the limit of what it runs.
 const agentMemory = 24 << 20
+
+// sharesPerCPU is the weight of all boxes together, for each processor: that of four processes.
+const sharesPerCPU = 4 * 1024
 
 // cpuPeriod is the time in which a box may use its share of processors, in microseconds.
 const cpuPeriod = 100_000
@@ -44,6 +48,10 @@ func findGroups(self string) *Groups {
 			if dir := mounts[c.name]; dir != "" {
 				*c.at = g.tryDir(filepath.Join(dir, groupName))
 			}
+		}
+		if g.cpu != "" {
+			// All boxes together would count as one process beside those of the host's top group.
+			_ = writeExisting(filepath.Join(g.cpu, "cpu.shares"), strconv.Itoa(sharesPerCPU*runtime.NumCPU()))
 		}
 	}
 	return g
