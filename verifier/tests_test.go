@@ -2,6 +2,7 @@ package verifier_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/bwrap"
 	"github.com/headway-rl/headway/sandbox/process"
 	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"
@@ -24,7 +26,29 @@ func processBox(t *testing.T) sandbox.Box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := driver.Create(t.Context(), "t.1", sandbox.Spec{})
+	box, err := driver.Create(t.Context(), sandbox.ID("t."+rand.Text()), sandbox.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := box.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return box
+}
+
+// bwrapBox is a box with files of its own.
+func bwrapBox(t *testing.T) sandbox.Box {
+	t.Helper()
+	driver, err := bwrap.New(filepath.Join(t.TempDir(), "boxes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := driver.Check(t.Context()); err != nil {
+		t.Skip(err)
+	}
+	box, err := driver.Create(t.Context(), sandbox.ID("t."+rand.Text()), sandbox.Spec{Limits: sandbox.Limits{Disk: 8 << 20}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +144,48 @@ func TestTestsReplaceWhatIsInTheWay(t *testing.T) {
 		if err != nil || v.Reward != 0.25 {
 			t.Errorf("%s: %v, %v", left, v, err)
 		}
+	}
+}
+
+// A task as Harbor has them: tests in /tests, rewards in /logs/verifier, whatever the policy left there.
+func TestTestsOfHarbor(t *testing.T) {
+	for _, left := range []string{
+		"true",
+		"mkdir -p /logs/verifier /tests; echo 1 > /logs/verifier/reward.txt; echo '{\"reward\": 1}' > /logs/verifier/reward.json; echo exit > /tests/test.sh",
+		"ln -s /work /logs/verifier; echo 1 > reward.txt",
+		"mkdir -p /logs/verifier/reward.json/x; chmod 000 /logs/verifier/reward.json",
+	} {
+		box := bwrapBox(t)
+		if r, err := box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", left}}); err != nil || r.Exit != 0 {
+			t.Fatalf("%s: %+v, %v", left, r, err)
+		}
+		c := testsCase(box, "bash /tests/test.sh", map[string]string{"/tests/test.sh": "echo 0.25 > /logs/verifier/reward.txt; echo $EXTRA > /logs/verifier/extra"})
+		c.Task.Wants.VerifierEnv = map[string]string{"EXTRA": "given"}
+		v, err := newJudge(t, verifier.Options{Kind: verifier.Tests, Source: "file"}).Verify(t.Context(), c)
+		if err != nil || v.Reward != 0.25 {
+			t.Errorf("%s: %v, %v", left, v, err)
+		}
+		if text, err := box.Read(t.Context(), "/logs/verifier/extra", 100); err != nil || string(text) != "given\n" {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+}
+
+// Tests that never end, or want all memory, meet the limits of a real box, and the task's own time.
+func TestTestsMeetLimitsOfABox(t *testing.T) {
+	c := testsCase(bwrapBox(t), "sleep 3600", nil)
+	c.Task.Wants.VerifierTimeoutS = 0.3
+	v, err := newJudge(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), c)
+	if err != nil || v.Limit != sandbox.Timeout || v.Reward != 0 || v.Note == "" {
+		t.Errorf("%v, %v", v, err)
+	}
+	full := testsCase(bwrapBox(t), "true", map[string]string{"/work/hidden": strings.Repeat("x", 1<<20)})
+	if _, err := full.Box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", "head -c 20000000 /dev/zero > full; true"}}); err != nil {
+		t.Fatal(err)
+	}
+	v, err = newJudge(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), full)
+	if err != nil || v.Limit != sandbox.Disk || v.Reward != 0 || v.Note == "" {
+		t.Errorf("a disk that the policy filled: %v, %v", v, err)
 	}
 }
 
