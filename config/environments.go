@@ -20,7 +20,7 @@ type Environment struct {
 	OperationsMax int `json:"operations_max,omitempty" min:"1" max:"8"`
 	// Tests is the number of hidden tests of a program of code. Default 8.
 	Tests int `json:"tests,omitempty" min:"1" max:"64"`
-	// ProgramS is the longest that one program of code may run, in seconds. Default 1.
+	// ProgramS is the processor time that a program of code may take for all of its tests, in seconds. Default 0.2.
 	ProgramS float64 `json:"program_s,omitempty" above:"0" max:"60"`
 	// LettersMin is the shortest word of reverse and sort. Default 2.
 	LettersMin int `json:"letters_min" min:"1" max:"64"`
@@ -63,7 +63,7 @@ type Sandboxes struct {
 	URLs []string `json:"urls,omitempty"`
 	// ServerBoxes is the number of sandboxes that one swerex server has at once; they see one another. Default 1.
 	ServerBoxes int `json:"server_boxes,omitempty" min:"1" max:"100000"`
-	// Isolated says that the swerex servers run in containers that keep files, processes and network apart from all that matters, which headway cannot find out. Default false: what the policy writes is then not run there.
+	// Isolated says that the containers or pods of swerex, kubernetes or e2b keep files, processes and network apart from all that matters, which headway cannot find out. Default false: what the policy writes is then not run there.
 	Isolated bool `json:"isolated,omitempty"`
 	// URL of the API of e2b. Default that of e2b itself.
 	URL string `json:"url,omitempty"`
@@ -277,7 +277,7 @@ func (c *Config) playedDefaults() {
 		orCount(&e.OperationsMin, 1, c.given("environment.operations_min"))
 		orCount(&e.OperationsMax, 4, c.given("environment.operations_max"))
 		orCount(&e.Tests, 8, c.given("environment.tests"))
-		orNumber(&e.ProgramS, 1, c.given("environment.program_s"))
+		orNumber(&e.ProgramS, 0.2, c.given("environment.program_s"))
 	}
 	if c.UsesSandbox() || c.says(c.Sandbox, "sandbox") {
 		c.sandboxDefaults()

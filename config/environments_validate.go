@@ -19,7 +19,7 @@ var driverKeys = []struct {
 	{"image", []string{"kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Image != "" }},
 	{"urls", []string{"swerex"}, func(s Sandboxes) bool { return len(s.URLs) > 0 }},
 	{"server_boxes", []string{"swerex"}, func(s Sandboxes) bool { return s.ServerBoxes > 0 }},
-	{"isolated", []string{"swerex"}, func(s Sandboxes) bool { return s.Isolated }},
+	{"isolated", []string{"swerex", "kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Isolated }},
 	{"url", []string{"e2b"}, func(s Sandboxes) bool { return s.URL != "" }},
 	{"key_file", []string{"swerex", "e2b"}, func(s Sandboxes) bool { return s.KeyFile != "" }},
 	{"kubernetes", []string{"kubernetes"}, func(s Sandboxes) bool { return s.Kubernetes != Kubernetes{} }},

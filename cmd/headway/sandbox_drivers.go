@@ -2,10 +2,10 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/kubernetes"
 	"github.com/headway-rl/headway/sandbox/swerex"
 )
 
@@ -15,6 +15,11 @@ func driverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 	switch s.Driver {
 	case "swerex":
 		driver, err = swerexOf(s)
+	case "kubernetes":
+		driver, err = kubernetes.New(kubernetes.Options{
+			Cluster:   kubernetes.Cluster{Config: s.Kubernetes.Config, Context: s.Kubernetes.Context},
+			Namespace: s.Kubernetes.Namespace, WarmPool: s.Kubernetes.WarmPool, RuntimeClass: s.Kubernetes.RuntimeClass, Boundary: operatorsBoundary(s),
+		})
 	default:
 		driver, err = localDriver(s.Driver)
 	}
@@ -29,11 +34,13 @@ func swerexOf(s config.Sandboxes) (sandbox.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := swerex.Options{URLs: s.URLs, Key: key, Boxes: cmp.Or(s.ServerBoxes, 1)}
+	return swerex.New(swerex.Options{URLs: s.URLs, Key: key, Boxes: cmp.Or(s.ServerBoxes, 1), Boundary: operatorsBoundary(s)})
+}
+
+// operatorsBoundary is what the containers of others keep apart, as far as the document says.
+func operatorsBoundary(s config.Sandboxes) sandbox.Boundary {
 	if s.Isolated {
-		opt.Boundary = sandbox.Boundary{Files: true, Processes: true, Network: true}
-	} else {
-		opt.Boundary.Why = fmt.Sprintf("whether the servers at %v run in containers is not known: sandbox.isolated says so", s.URLs)
+		return sandbox.Boundary{Files: true, Processes: true, Network: true}
 	}
-	return swerex.New(opt)
+	return sandbox.Boundary{Why: "what keeps its containers apart is not known here: write sandbox.isolated: true if they keep files, processes and network from all that matters"}
 }
