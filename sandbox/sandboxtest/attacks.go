@@ -41,11 +41,11 @@ func attacks(i *isolation) []attack {
 		{name: "signals", tries: "end the first process and its threads, a process of the host, and everything (kill -1)", command: tool("signals", victim), keeps: true},
 		{name: "ptrace", tries: "trace the first process and one of the host, read their memory", command: tool("ptrace", victim), keeps: true},
 		{name: "pipes of the agent", tries: "write to what the first process has open, and take its descriptors", command: tool("pipes"), keeps: true},
-		{name: "fork bomb", tries: "start processes without end", do: forkBomb},
-		{name: "memory bomb", tries: "touch 2 GiB of 128 MiB", do: atMost("memory", 2<<30, 256<<20)},
-		{name: "memory in files without names", tries: "fill shared memory and memfd, 2 GiB of 128 MiB", do: atMost("memory-files", 2<<30, 256<<20)},
-		{name: "a million files", tries: "make them in every directory that can be written, 1000 allowed", do: atMost("files", 1000000, 8000), keeps: true},
-		{name: "a full disk", tries: "write 2 GiB to every directory that can be written, 16 MiB allowed", do: atMost("disk", 2<<30, 128<<20)},
+		{name: "fork bomb", tries: "start processes without end", do: forkBomb, limited: processesLimited},
+		{name: "memory bomb", tries: "touch 2 GiB of 128 MiB", do: atMost("memory", 2<<30, 256<<20), limited: memoryLimited},
+		{name: "memory in files without names", tries: "fill shared memory and memfd, 2 GiB of 128 MiB", do: atMost("memory-files", 2<<30, 256<<20), limited: memoryLimited},
+		{name: "a million files", tries: "make them in every directory that can be written, 1000 allowed", do: atMost("files", 1000000, 8000), limited: func(b sandbox.Boundary) bool { return b.FileCount }, keeps: true},
+		{name: "a full disk", tries: "write 2 GiB to every directory that can be written, 16 MiB allowed", do: atMost("disk", 2<<30, 128<<20), limited: func(b sandbox.Boundary) bool { return b.Disk }},
 		{name: "gigabytes of output", tries: "print without end", do: endlessOutput, keeps: true},
 		{name: "clock", tries: "set the clocks", command: tool("clock"), keeps: true},
 		{name: "mounts", tries: "make read-only directories writable, mount the kernel's file systems, also in namespaces of its own", command: tool("mount", mark, secretFile), unhurt: noMark(mark), keeps: true},
@@ -57,6 +57,9 @@ func attacks(i *isolation) []attack {
 		{name: "settings", tries: "write to /proc/sys, the host's name and control groups", do: settings(mark), keeps: true},
 	}
 }
+
+func memoryLimited(b sandbox.Boundary) bool    { return b.Memory }
+func processesLimited(b sandbox.Boundary) bool { return b.ProcessCount }
 
 // noMark is that no file of that name came to be on the host.
 func noMark(mark string) func(i *isolation) error {

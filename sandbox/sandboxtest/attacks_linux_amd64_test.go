@@ -3,7 +3,10 @@ package sandboxtest
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
+
+	"github.com/headway-rl/headway/sandbox"
 )
 
 // The reports have all attacks that there are now, each with an outcome.
@@ -24,5 +27,38 @@ func TestReportsAreComplete(t *testing.T) {
 				t.Errorf("%s was recorded with %q, now there is %q: record it again as docs/sandboxes.md says", report.Driver, row.Attack, all[i].name)
 			}
 		}
+	}
+}
+
+// Where nothing holds them, attacks succeed and are judged so. Those that would harm the host that
+// the tests run on are left out.
+func TestAttacksCanSucceed(t *testing.T) {
+	h := newHost(t)
+	remove, err := h.placeShared()
+	defer remove()
+	if err != nil {
+		t.Logf("the host has no shared memory: %v", err)
+	}
+	program := filepath.Join(h.arms, armName)
+	for name, args := range map[string][]string{
+		"connect": h.addresses, "chroot": h.files, "keys": nil, "shared": nil,
+	} {
+		attack := exec.CommandContext(bounded(t), program, append([]string{name}, args...)...)
+		said, err := attack.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v: %s", name, err, said)
+			continue
+		}
+		how, err := (&isolation{host: h}).judged(sandbox.Result{Stdout: said}, nil)
+		if err == nil && (name == "connect" || name == "chroot" || os.Geteuid() == 0 && name == "shared") {
+			t.Errorf("%s was judged contained on the bare host: %s", name, how)
+		}
+		t.Logf("%s: %s %v", name, how, err)
+	}
+	if h.touched.Load() == 0 {
+		t.Error("the listeners noted nobody")
+	}
+	if err := h.alive(); err == nil {
+		t.Error("the host that was reached is said to be as it was")
 	}
 }

@@ -17,7 +17,7 @@ import (
 type Row struct {
 	// Attack by name, and what it tries in words.
 	Attack, Tries string
-	// Outcome is Contained or Escaped.
+	// Outcome is Contained, Escaped or NotLimited.
 	Outcome string
 	// How it was held, or what got out.
 	How string
@@ -27,6 +27,8 @@ type Row struct {
 const (
 	Contained = "contained"
 	Escaped   = "escaped"
+	// NotLimited: it was not tried, for no such limit is claimed on that host.
+	NotLimited = "not limited"
 )
 
 // Report is what the isolation suite found of a driver on one machine.

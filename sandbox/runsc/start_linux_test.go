@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func benchmarkStart(b *testing.B, atOnce int) {
 	}
 	var took []time.Duration
 	var mu sync.Mutex
-	made := 0
+	made, before := 0, used(b)
 	for b.Loop() {
 		var starters sync.WaitGroup
 		boxes := make([]sandbox.Box, atOnce)
@@ -64,6 +65,16 @@ func benchmarkStart(b *testing.B, atOnce int) {
 		return
 	}
 	slices.Sort(took)
+	b.ReportMetric(float64((used(b)-before).Milliseconds())/float64(made), "cpu-ms/box")
 	b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "p50-ms")
 	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
+}
+
+// used is the processor time of all processes of boxes that have ended.
+func used(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
