@@ -35,9 +35,9 @@ type technology struct {
 }
 
 var technologies = []technology{
-	{"process", func(dir string) (sandbox.Driver, error) { return process.New(dir) }, 200, 100, 400},
-	{"bwrap", func(dir string) (sandbox.Driver, error) { return bwrap.New(dir) }, 200, 100, 400},
-	{"runsc", func(dir string) (sandbox.Driver, error) { return runsc.New(runsc.Options{Dir: dir}) }, 40, 20, 60},
+	{"process", func(dir string) (sandbox.Driver, error) { return process.New(dir) }, 200, 100, 200},
+	{"bwrap", func(dir string) (sandbox.Driver, error) { return bwrap.New(dir) }, 200, 100, 200},
+	{"runsc", func(dir string) (sandbox.Driver, error) { return runsc.New(runsc.Options{Dir: dir}) }, 40, 20, 40},
 }
 
 // spec of the boxes: enough for a small program.
@@ -48,18 +48,19 @@ const owner = "bench"
 
 func main() {
 	names := flag.String("drivers", "process,bwrap,runsc", "drivers to measure, with commas between")
-	rounds := flag.Int("rounds", 3, "rounds of the throughput with and without failures, in turn")
+	steps := flag.String("steps", "starts,many,hits,failures", "what to measure, with commas between")
+	rounds := flag.Int("rounds", 5, "rounds of the throughput with and without failures, in turn")
 	share := flag.Float64("share", 0.1, "share of the starts that fail, and of the boxes that are lost in use")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := measureAll(ctx, strings.Split(*names, ","), *rounds, *share); err != nil {
+	if err := measureAll(ctx, strings.Split(*names, ","), strings.Split(*steps, ","), *rounds, *share); err != nil {
 		fmt.Fprintln(os.Stderr, "sandboxes:", err)
 		os.Exit(1)
 	}
 }
 
-func measureAll(ctx context.Context, names []string, rounds int, share float64) error {
+func measureAll(ctx context.Context, names, steps []string, rounds int, share float64) error {
 	dir, err := os.MkdirTemp("", "sandboxes")
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func measureAll(ctx context.Context, names []string, rounds int, share float64) 
 			continue
 		}
 		fmt.Printf("\n%s (%s)\n", t.name, described(boundary))
-		if err := t.measure(ctx, driver, rounds, share); err != nil {
+		if err := t.measure(ctx, driver, steps, rounds, share); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
@@ -95,16 +96,21 @@ func described(b sandbox.Boundary) string {
 }
 
 // measure prints the table of one technology. At its end nothing of it may be left.
-func (t technology) measure(ctx context.Context, driver sandbox.Driver, rounds int, share float64) error {
+func (t technology) measure(ctx context.Context, driver sandbox.Driver, steps []string, rounds int, share float64) error {
 	fmt.Printf("%-46s %10s %10s %8s\n", "", "p50 ms", "p99 ms", "n")
-	steps := []func() error{
-		func() error { return t.coldStarts(ctx, driver) },
-		func() error { return t.manyStarts(ctx, driver) },
-		func() error { return t.poolHits(ctx, driver) },
-		func() error { return t.throughput(ctx, driver, rounds, share) },
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"starts", func() error { return t.coldStarts(ctx, driver) }},
+		{"many", func() error { return t.manyStarts(ctx, driver) }},
+		{"hits", func() error { return t.poolHits(ctx, driver) }},
+		{"failures", func() error { return t.throughput(ctx, driver, rounds, share) }},
+	} {
+		if !slices.Contains(steps, step.name) {
+			continue
+		}
+		if err := step.do(); err != nil {
 			return err
 		}
 	}

@@ -152,6 +152,10 @@ func (p *Pool) begin(w *waiter, now time.Time) {
 		p.book.opened(s.id)
 		ctx, cancel := context.WithTimeout(p.ctx, p.o.StartTimeout)
 		box, err := p.o.Driver.Create(ctx, s.id, p.o.Spec)
+		if err == nil && w == nil && !alive(ctx, &member{box: box}) {
+			// Asking it also spares its lease what a first answer takes: its program's pages are there then.
+			err = sandbox.Fail(sandbox.StartFailed, "create", s.id, "it came up and did not answer")
+		}
 		cancel()
 		p.started(s, box, err)
 	})
