@@ -59,9 +59,13 @@ type agent struct {
 	// inTurn: the present turn has begun and not ended. reread: what is unread had been read before.
 	inTurn, reread bool
 	sandbox        bool
-	startTries     int32
-	askedNS        int64 // when it asked for a start
-	diesNS         int64 // when its sandbox is gone
+	// up: its sandbox has started, for the uses-th rollout after its first. handed: it was there already, and
+	// is being reset. refill: it is no rollout's agent, but starts a sandbox that is to stand ready.
+	up, handed, refill bool
+	uses               int32
+	startTries         int32
+	askedNS            int64 // when it asked for a start
+	diesNS             int64 // when its sandbox is gone
 	// acted: its sandbox's state is made by tokens of versions from actedBy on.
 	acted         bool
 	actedBy       int32
@@ -83,7 +87,11 @@ type agents struct {
 	free     []*agent
 	// live are those that have not ended, sandboxes those that they hold.
 	live, sandboxes int
-	changing        bool
+	// ready are the sandboxes that nobody has, each by the rollouts it has served; filling are those that
+	// start to be so, and fills counts these.
+	ready          []int32
+	filling, fills int
+	changing       bool
 	// parts are those of the rollout being scored.
 	parts metrics.Parts
 	draw  struct{ calls, turn, tool, fault, start, startFault, life, judge workload.Source }
@@ -164,6 +172,7 @@ func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version
 		diesNS: math.MaxInt64}
 	a.calls = w.callsOf(a.turnOf(), planned, version)
 	w.live++
+	r.fill()
 	s.agent, s.phase = a, outside
 	if w.cfg.Sandboxes != nil && w.cfg.Sandboxes.Early {
 		r.wantSandbox(a)
@@ -295,6 +304,9 @@ func (r *runner) inSandbox(a *agent) {
 }
 
 func (r *runner) wantSandbox(a *agent) {
+	if r.takeReady(a) {
+		return
+	}
 	if r.enter(atSandbox, a, waitsSandbox) {
 		r.serve(atSandbox, a)
 	}
@@ -377,6 +389,11 @@ func (r *runner) startSandbox(a *agent) {
 // started goes on where a start has ended, one way or the other.
 func (r *runner) started(a *agent, how loop.Reason) {
 	r.rec.SandboxStarted(r.now-a.askedNS, how)
+	if a.refill {
+		r.refilled(a, how)
+		return
+	}
+	a.up = how == loop.ReasonNone
 	if mean := r.agents.cfg.Sandboxes.MTBFNS; how == loop.ReasonNone && mean > 0 {
 		u := r.agents.draw.life.Float64(uint64(a.group), uint32(a.sample), uint32(a.attempt)^uint32(a.startTries)<<21)
 		a.diesNS = r.now + int64(min(-mean*math.Log(u), math.MaxInt64/4))
@@ -432,7 +449,7 @@ func (r *runner) timeUp(a *agent) {
 	case waitsStart:
 		r.started(a, loop.ReasonTimeout)
 	case starts:
-		r.leave(atStarter)
+		r.leaveStarter(a)
 		r.started(a, a.outcome)
 	case calls:
 		r.leave(atTool)

@@ -52,7 +52,7 @@ func (r *runner) endAgent(a *agent) {
 	case prefills, waitsPrefill:
 		r.stopPrefill(a, was)
 	case starts:
-		r.leave(atStarter)
+		r.leaveStarter(a)
 	case calls:
 		r.leave(atTool)
 	case judged:
@@ -62,7 +62,7 @@ func (r *runner) endAgent(a *agent) {
 		a.sandbox = false
 		w.sandboxes--
 		r.rec.SandboxesLive(r.now, w.sandboxes)
-		r.leave(atSandbox)
+		r.giveBack(a)
 	}
 	if a.slot >= 0 {
 		r.slots[a.slot].agent = nil

@@ -53,7 +53,8 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 	}
 	if chance(2) {
 		a.Sandboxes = &sim.Sandboxes{Early: chance(2), Start: lognormal(20 * rng.Float64()), Limit: pick(2) * (c.Loop.Concurrency()/2 + 1), Starting: pick(3) * 2,
-			TimeoutNS: int64(pick(2)) * 60e9, FailureRate: float64(pick(2)) * 0.05, MTBFNS: float64(pick(2)) * 600e9, Retries: pick(3)}
+			TimeoutNS: int64(pick(2)) * 60e9, FailureRate: float64(pick(2)) * 0.05, MTBFNS: float64(pick(2)) * 600e9, Retries: pick(3),
+			Warm: pick(3) * 4, Uses: pick(3) * 2, ResetNS: int64(pick(2)) * 1e9}
 	}
 	if chance(2) {
 		a.Judge = lognormal(8 * rng.Float64())

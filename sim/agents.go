@@ -75,6 +75,13 @@ type Sandboxes struct {
 	MTBFNS float64
 	// Retries of a start that failed, before the rollout does.
 	Retries int
+	// Warm is how many are kept ready beside those in use: one that is taken is made up for as soon
+	// as a place and a starter are free. Rollouts' own starts come first.
+	Warm int
+	// Uses is how many rollouts one serves: given back, it is made as if it were new in ResetNS and stands
+	// ready. 0 and 1 end it with its rollout.
+	Uses    int
+	ResetNS int64
 }
 
 // validate reports what cannot be simulated, each fault by one call.
@@ -98,8 +105,8 @@ func (a *Agents) validate(c *Config, bad func(format string, args ...any)) {
 		if !(s.MTBFNS >= 0) {
 			bad("Agents.Sandboxes.MTBFNS is %g, want at least 0", s.MTBFNS)
 		}
-		if s.Limit < 0 || s.Starting < 0 || s.TimeoutNS < 0 || s.Retries < 0 {
-			bad("Agents.Sandboxes has a negative limit, time-out or number of retries")
+		if s.Limit < 0 || s.Starting < 0 || s.TimeoutNS < 0 || s.Retries < 0 || s.Warm < 0 || s.Uses < 0 || s.ResetNS < 0 {
+			bad("Agents.Sandboxes has a negative limit, time or number")
 		}
 	}
 }

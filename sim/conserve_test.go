@@ -13,13 +13,14 @@ import (
 func (r *runner) conserved() error {
 	w := r.agents
 	var in [failed + 1]int
-	all, sandboxes := 0, 0
+	all, sandboxes, handed := 0, 0, 0
 	count := func(a *agent, slot int32) error {
 		if a.slot != slot {
 			return fmt.Errorf("g%d/%d is in slot %d and believes it is in %d", a.group, a.sample, slot, a.slot)
 		}
 		all++
 		in[a.state]++
+		handed += on(a.handed)
 		if a.sandbox {
 			sandboxes++
 		}
@@ -56,13 +57,16 @@ func (r *runner) conserved() error {
 		have, want int
 	}{
 		{"agents", w.live, all}, {"generating", active, in[decodes]}, {"sandboxes", w.sandboxes, sandboxes},
-		{"sandboxes held", w.stations[atSandbox].busy * on(w.cfg.Sandboxes != nil), sandboxes},
-		{"starting", w.stations[atStarter].busy, in[starts]}, {"at tools", w.stations[atTool].busy, in[calls]},
+		{"sandboxes held", w.stations[atSandbox].busy * on(w.cfg.Sandboxes != nil), sandboxes + len(w.ready) + w.filling},
+		{"starting", w.stations[atStarter].busy, in[starts] - handed + w.filling}, {"at tools", w.stations[atTool].busy, in[calls]},
 		{"judged", w.stations[atJudge].busy, in[judged]}, {"in the pool", w.stations[atPool].busy, in[prefills] * on(w.cfg.Prefill == PrefillPool)},
 	} {
 		if c.have != c.want {
 			return fmt.Errorf("%d %s, counted %d", c.have, c.what, c.want)
 		}
+	}
+	if waiting := in[waitsSandbox] + in[waitsStart]; len(w.ready) > 0 && waiting > 0 {
+		return fmt.Errorf("%d sandboxes are ready while %d rollouts wait for one", len(w.ready), waiting)
 	}
 	for at, waiting := range map[place]int{atSandbox: in[waitsSandbox], atTool: in[waitsTool], atJudge: in[waitsJudge], atStarter: in[waitsStart],
 		atPool: in[waitsPrefill] * on(w.cfg.Prefill == PrefillPool)} {

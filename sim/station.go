@@ -57,13 +57,16 @@ type station struct {
 
 // enter has an agent served, or wait for it; served reports which.
 func (s *station) enter(a *agent) (served bool) {
-	if s.limit == 0 || s.busy < s.limit {
+	if s.free() {
 		s.busy++
 		return true
 	}
 	s.line.push(a)
 	return false
 }
+
+// free reports whether another agent would be served at once.
+func (s *station) free() bool { return s.limit == 0 || s.busy < s.limit }
 
 // leave frees a server and returns the agent that has it next, nil for none.
 func (s *station) leave() *agent {
