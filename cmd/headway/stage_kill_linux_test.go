@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/episode"
+)
+
+// stageOpen is how many sandboxes are open when the control plane is killed.
+const stageOpen = 8
+
+// TestServeTasksKilled kills a control plane with every sandbox in use: the next one leaves none of them,
+// and accounts for every rollout.
+func TestServeTasksKilled(t *testing.T) {
+	for _, name := range []string{"process", "bwrap"} {
+		t.Run(name, func(t *testing.T) {
+			const steps = 2
+			driver, dir, file, model := sandboxDriver(t, name), t.TempDir(), stageFile(t), scriptedModel(t)
+			var killed atomic.Bool
+			answer := reader()
+			url := scriptedServer(t, func(r *http.Request, chat string) string {
+				if !killed.Load() {
+					return toolCallText("shell", `{"command": "sleep 3000"}`)
+				}
+				return answer(r, chat)
+			})
+			document := strings.Replace(fmt.Sprintf(stageDocument, model, url, file, name, "", steps), "time_s: 30", "time_s: 3600", 1)
+			s := startServe(t, dir, document)
+			for e := s.status().Environment; e == nil || e.Sandboxes == nil || e.Sandboxes.Leased < stageOpen; e = s.status().Environment {
+				if t.Context().Err() != nil || t.Failed() {
+					t.Fatalf("the sandboxes are %+v\n%s", e, s.text())
+				}
+			}
+			if open := stageLeft(t, driver, dir); len(open) < stageOpen {
+				t.Fatalf("%d sandboxes are open, want %d", len(open), stageOpen)
+			}
+			s.kill()
+			killed.Store(true)
+
+			s = startServe(t, dir, document)
+			batches := s.train(steps)
+			checkStageBatches(t, batches)
+			status := s.status()
+			if !strings.Contains(s.text(), fmt.Sprintf("removed %d sandboxes of an earlier process", stageOpen)) || status.Environment.Sandboxes.Orphans != stageOpen {
+				t.Errorf("%d orphans were removed, want %d\n%s", status.Environment.Sandboxes.Orphans, stageOpen, s.text())
+			}
+			if !status.Ledger.Balanced || status.Ledger.Trained != 8*steps || status.Recovery == nil {
+				t.Errorf("the ledger is %+v after the recovery %+v", status.Ledger, status.Recovery)
+			}
+			s.kill()
+			left := stageLeft(t, driver, dir)
+			pool, err := openPool(t.Context(), stageConfig(t, filepath.Join(dir, "run.yaml")), filepath.Join(dir, "runs", "r"), t.Logf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pool.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if gone := stageLeft(t, driver, dir); len(gone) > 0 {
+				t.Errorf("of %v are left %v", left, gone)
+			}
+			checkStageAttempts(t, stageRecords(t, dir))
+		})
+	}
+}
+
+// checkStageAttempts holds that no attempt has ended twice.
+func checkStageAttempts(t *testing.T, records []episode.Record) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, r := range records {
+		if seen[r.Rollout] {
+			t.Errorf("%s has ended twice", r.Rollout)
+		}
+		seen[r.Rollout] = true
+	}
+}
+
+// stageConfig is a test's document.
+func stageConfig(t *testing.T, path string) config.Config {
+	t.Helper()
+	cfg, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
