@@ -49,10 +49,12 @@ def descendants(root):
             continue
         try:
             fields = open("/proc/%s/stat" % name, "rb").read().rsplit(b")", 1)[1].split()
+            statm = open("/proc/%s/statm" % name, "rb").read().split()
         except OSError:
             continue
         pid = int(name)
-        parents[pid], threads[pid], memory[pid] = int(fields[1]), int(fields[17]), int(fields[21]) * page
+        # What they share, such as libraries, would be counted for each of them.
+        parents[pid], threads[pid], memory[pid] = int(fields[1]), int(fields[17]), (int(statm[1]) - int(statm[2])) * page
     found, new = set(), {root}
     while new:
         new = {p for p, parent in parents.items() if parent in new} - found
@@ -320,10 +322,10 @@ def follow(child, kept, seen, begun):
         if now >= look:
             _, threads, memory = descendants(os.getpid())
             most, look = max(most, memory), now + 0.05
-            if memory > ask["memory"]:
-                return "out_of_memory", most
             if threads > ask["processes"]:
                 return "processes", most
+            if memory > ask["memory"]:
+                return "out_of_memory", most
         ready = poll.poll(nap)
         nap = 1 if ready else min(2 * nap, 20)
         for fd, _ in ready:
