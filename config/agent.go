@@ -162,6 +162,8 @@ func (v *validator) sandbox() {
 	v.idle("rollout.sandbox.mtbf_s", s.MTBFS > 0 && c.Rollout.Tools.Calls == 0 && c.Rollout.Environment.Kind == "none",
 		"where nothing runs in the sandbox", "rollout.tools.calls above 0 or rollout.environment, or leave it out")
 	takes := s.Start.Kind != "none"
+	v.idle("rollout.sandbox.warm", s.Warm > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
+	v.idle("rollout.sandbox.reset_s", s.ResetS > 0 && s.Uses < 2, "where no sandbox is used again", "rollout.sandbox.uses of at least 2, or leave it out")
 	v.idle("rollout.sandbox.start_concurrency", s.StartConcurrency > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
 	v.idle("rollout.sandbox.start_timeout_s", s.StartTimeoutS > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
 	v.idle("rollout.sandbox.retries", s.Retries > 0 && s.FailureRate == 0 && s.StartTimeoutS == 0, "where no start fails", "failure_rate or start_timeout_s, or leave it out")

@@ -168,6 +168,12 @@ type Sandbox struct {
 	MTBFS float64 `json:"mtbf_s,omitempty" above:"0" max:"1e12"`
 	// Retries is how often a start that failed or took too long is tried again before the rollout's attempt fails. Default 0.
 	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
+	// Warm is the number kept ready ahead of demand; they count against limit, and rollouts' own starts go first. Default 0.
+	Warm int `json:"warm,omitempty" min:"0" max:"16777216"`
+	// Uses is the number of rollouts that one sandbox serves, made as if it were new between them. Default 1.
+	Uses int `json:"uses,omitempty" min:"1" max:"1000000"`
+	// ResetS is the time that takes, in seconds. Default 0.
+	ResetS float64 `json:"reset_s,omitempty" min:"0" max:"86400"`
 }
 
 // Judge is a model of who rewards a finished rollout: a model or a program of its own.

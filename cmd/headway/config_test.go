@@ -34,7 +34,7 @@ func TestSchemaNamesTheTasks(t *testing.T) {
 	}
 	_, listed, _ := strings.Cut(err.Error(), "(allowed: ")
 	for _, name := range strings.Split(strings.TrimSuffix(listed, ")"), ", ") {
-		if !slices.Contains(env.Names(), name) {
+		if !slices.Contains(append(env.Names(), "code"), name) { // code needs sandboxes, and is no task of the registry
 			t.Errorf("the schema allows the task %q, which package env does not have", name)
 		}
 	}

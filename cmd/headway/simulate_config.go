@@ -161,7 +161,8 @@ func agents(d config.Config) (*sim.Agents, error) {
 	}
 	if s := r.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,
-			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries}
+			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries,
+			Warm: s.Warm, Uses: s.Uses, ResetNS: nanoseconds(s.ResetS)}
 	}
 	return a, nil
 }
