@@ -1,8 +1,10 @@
 # The verbs of this repository. `make` alone lists them.
 
 GO ?= go
-# Packages in which goroutines meet: these are tested under the race detector.
-CONCURRENT := ./live/... ./study/... ./engine/... ./trainer/... ./env/... ./store/... ./weights/... ./transfer/... ./rendezvous/... ./api/... ./gateway/... ./batch/... ./trace/... ./sandbox/... ./episode/... ./verifier/... ./cmd/...
+# Packages in which goroutines of many callers meet: make test has these under the race detector,
+# make test-long all there are.
+CONCURRENT := ./live/... ./api/... ./gateway/... ./env ./env/remote ./store/... ./transfer/... ./rendezvous/... ./batch/... \
+	./engine/upstream ./engine/embedded ./trainer/remote ./sandbox/pool ./sandbox/agent ./episode/... ./verifier
 # The Python client's own environment, from pinned versions with their hashes.
 PYTHON ?= python3
 VENV := clients/python/.venv
