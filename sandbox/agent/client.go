@@ -35,7 +35,9 @@ type Box struct {
 	seq     uint64
 	closed  atomic.Bool
 	mu      sync.Mutex
-	broken  error         // why the box cannot be used any more
+	broken  error // why the box cannot be used any more
+	once    sync.Once
+	killed  chan struct{} // it was to be ended from outside
 	done    chan struct{} // all of it has ended and is removed
 	endErr  error         // of removing it, once done
 }
@@ -300,6 +302,7 @@ func (b *Box) breakUp(err error) {
 }
 
 func (b *Box) kill() {
+	b.once.Do(func() { close(b.killed) })
 	if b.options.Kill != nil {
 		b.options.Kill()
 	}
@@ -335,17 +338,13 @@ func (b *Box) Close(ctx context.Context) error {
 	if b.closed.CompareAndSwap(false, true) {
 		b.fail(errors.New("it was closed"))
 		b.in.Close() // an agent whose client is gone ends all and itself
-		if b.options.Patience == 0 {
-			b.kill()
-		} else {
-			patience := time.AfterFunc(b.options.Patience, b.kill)
-			defer patience.Stop()
-		}
+		patience := time.AfterFunc(b.options.Patience, b.kill)
+		defer patience.Stop()
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		b.kill()
+		go b.kill()
 		return sandbox.Fail(sandbox.Lost, "close", b.options.ID, "it has not ended yet: %w", context.Cause(ctx))
 	}
 	if b.endErr != nil {

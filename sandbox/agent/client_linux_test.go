@@ -7,9 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/headway-rl/headway/sandbox"
 )
@@ -44,6 +49,8 @@ func tellLies(lie string) {
 		}
 		well := sandbox.Result{}
 		switch lie {
+		case "stop":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		case "end":
 			fmt.Fprintln(os.Stderr, "the reason")
 			os.Exit(3)
@@ -128,6 +135,65 @@ func TestLies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStopped: an agent that was stopped, with a pipe that is full or not, is ended by Close in
+// bounded time, and whoever waits for an answer of it is told.
+func TestStopped(t *testing.T) {
+	for name, input := range map[string][]byte{"an empty pipe": nil, "a full pipe": make([]byte, 1<<20)} {
+		t.Run(name, func(t *testing.T) {
+			box, err := start(t, t.Context(), func(o *Options) {
+				o.Command.Args, o.Patience = []string{"test", liar + "stop"}, time.Millisecond
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if input != nil { // it stops before it reads what does not fit into the pipe
+				if err := box.command.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			answer := make(chan error, 1)
+			go func() { answer <- box.Write(context.Background(), "/work/x", input, 0o600) }()
+			for box.waitsFor(0) {
+				runtime.Gosched()
+			}
+			if err := box.Close(context.Background()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			if err := <-answer; sandbox.ClassOf(err) != sandbox.Lost {
+				t.Errorf("a write to it: %v", err)
+			}
+		})
+	}
+}
+
+// waitsFor reports whether there are as many requests in progress.
+func (b *Box) waitsFor(n int) bool { return len(b.turn) == n }
+
+// TestNeverEnds: a process that the kernel does not end keeps nobody waiting: Close says so, after
+// it was killed many times.
+func TestNeverEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never, kills, ended := make(chan error), atomic.Int64{}, 0
+		defer close(never)
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		box := &Box{
+			options: Options{ID: "t.never", Kill: func() { kills.Add(1) }, Ended: func() error { ended++; return nil }},
+			command: &exec.Cmd{Process: &os.Process{Pid: -1}}, in: out, out: in, said: &tail{},
+			turn: make(chan struct{}, 1), killed: make(chan struct{}), done: make(chan struct{}),
+		}
+		go box.watch(func() error { return <-never })
+		if err := box.Close(t.Context()); !errors.Is(err, errStuck) {
+			t.Errorf("close: %v", err)
+		}
+		if kills.Load() < killTimes/2 || ended != 1 {
+			t.Errorf("it was killed %d times, and what was made for it removed %d times", kills.Load(), ended)
+		}
+	})
 }
 
 // TestNoStart: what does not start leaves nothing, and says why.

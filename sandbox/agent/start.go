@@ -41,7 +41,8 @@ type Options struct {
 	Meter Meter
 	// Patience is how long Close waits for the agent to end what it has started by itself, before Kill.
 	Patience time.Duration
-	// Kill ends all of the box from outside; nil kills the command's process.
+	// Kill ends all of the box from outside; nil kills the command's process. It may be called more
+	// than once, also at the same time as Ended, and has to return.
 	Kill func()
 	// Ended is called once, when the command has ended however it did: it ends what is left of the box
 	// and removes what the driver has made. It may be nil.
@@ -128,7 +129,8 @@ func spawn(o Options) (*Box, error) {
 	defer theirOut.Close()
 	b := &Box{
 		options: o, command: o.Command, in: in, out: out, said: &tail{}, done: make(chan struct{}),
-		turn: make(chan struct{}, 1), wire: newWire(out, in),
+		killed: make(chan struct{}),
+		turn:   make(chan struct{}, 1), wire: newWire(out, in),
 	}
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = theirIn, theirOut, b.said
 	o.Command.WaitDelay = 2 * time.Second
@@ -137,7 +139,7 @@ func spawn(o Options) (*Box, error) {
 		out.Close()
 		return nil, err
 	}
-	go b.watch()
+	go b.watch(o.Command.Wait)
 	return b, nil
 }
 
@@ -155,16 +157,56 @@ func (b *Box) greet(ctx context.Context) (Held, error) {
 	return *ans.Held, nil
 }
 
-// watch waits for the agent's end and cleans up after it.
-func (b *Box) watch() {
-	err := b.command.Wait()
-	b.fail(fmt.Errorf("its first process has ended: %s", state(b.command, err)))
+const (
+	// killAgain is how often a process that was killed and has not ended is killed, and killTimes how
+	// often: one that enters the box as it is killed is met the next time.
+	killAgain = time.Second
+	killTimes = 20
+)
+
+// watch waits for the agent's end and cleans up after it. It ends in bounded time once the box was
+// killed, whatever became of its processes.
+func (b *Box) watch(wait func() error) {
+	waited := make(chan error, 1)
+	go func() { waited <- wait() }()
+	err, ended := b.untilEnded(waited)
+	if ended {
+		b.fail(fmt.Errorf("its first process has ended: %s", state(b.command, err)))
+	} else {
+		b.fail(errStuck)
+	}
 	b.in.Close()
 	b.out.Close()
 	if b.options.Ended != nil {
 		b.endErr = b.options.Ended()
 	}
+	if !ended {
+		b.endErr = errors.Join(errStuck, b.endErr)
+	}
 	close(b.done)
+}
+
+// errStuck is of a process that the kernel does not end: it waits for a device or a server, or is
+// traced.
+var errStuck = errors.New("its first process was killed and does not end")
+
+func (b *Box) untilEnded(waited <-chan error) (err error, ended bool) {
+	select {
+	case err := <-waited:
+		return err, true
+	case <-b.killed:
+	}
+	again := time.NewTicker(killAgain)
+	defer again.Stop()
+	for range killTimes {
+		select {
+		case err := <-waited:
+			return err, true
+		case <-again.C:
+			go b.kill() // it may take a while itself
+		}
+	}
+	return nil, false
 }
 
 func state(command *exec.Cmd, err error) string {

@@ -85,11 +85,13 @@ func (l *layout) show(from, to string) {
 	}
 }
 
-// arguments are those of a bubblewrap that makes a box and starts the agent in it.
-func (d *Driver) arguments(id sandbox.ID, spec sandbox.Spec) ([]string, error) {
+// arguments are those of a bubblewrap that makes a box and starts the agent in it. Its processes are
+// known by the mark.
+func (d *Driver) arguments(id sandbox.ID, mark string, spec sandbox.Spec) ([]string, error) {
 	l := &layout{made: map[string]bool{}}
 	l.add("bwrap", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-		"--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL")
+		"--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
+		"--setenv", markName, mark)
 	caps := []string{"CAP_SYS_ADMIN"} // to mount its own files, before it gives this up
 	if d.root {
 		caps = append(caps, "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_CHOWN")

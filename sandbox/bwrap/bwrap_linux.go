@@ -8,6 +8,7 @@ package bwrap
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -80,7 +81,8 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 	if err := d.prepare(); err != nil {
 		return sandbox.Boundary{}, err
 	}
-	args, err := d.arguments("check", sandbox.Spec{})
+	mark := "check-" + rand.Text()
+	args, err := d.arguments("check", mark, sandbox.Spec{})
 	if err != nil {
 		return sandbox.Boundary{}, err
 	}
@@ -104,6 +106,7 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 		out.Close()
 	}
 	if err != nil {
+		err = errors.Join(err, endMarked(mark))
 		return sandbox.Boundary{}, fmt.Errorf("bwrap makes no box: %w: %s; %s", err, strings.TrimSpace(said.String()), d.advice())
 	}
 	return d.boundary(), nil
@@ -150,20 +153,24 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if err := d.prepare(); err != nil {
 		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", err)
 	}
-	args, err := d.arguments(id, spec)
-	if err != nil {
-		return nil, err
-	}
 	entry, err := d.state.Make(id)
 	if err != nil {
 		return nil, err
 	}
+	args, err := d.arguments(id, string(entry.Name()), spec)
+	if err != nil {
+		return nil, errors.Join(err, entry.Remove())
+	}
 	spec.Limits = spec.Limits.WithDefaults()
-	group, err := d.groups.Make(entry.Name(), spec.Limits, agent.Reserve)
+	group, err := d.groups.Make(entry.Name(), spec.Limits, agent.Reserve+1) // one is bubblewrap's own
 	if err != nil {
 		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, entry.Remove()))
 	}
-	box, err := agent.Start(ctx, d.options(entry, spec, args, group))
+	o := d.options(entry, spec, args, group)
+	if err := group.Enter(o.Command); err != nil {
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, group.Remove(), entry.Remove()))
+	}
+	box, err := agent.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -205,15 +212,38 @@ func (d *Driver) options(entry *host.Entry, spec sandbox.Spec, args []string, gr
 			if err != nil {
 				return err
 			}
-			return errors.Join(entry.Record(inside), group.Add(inside))
+			return entry.Record(inside)
 		},
-		Kill: first.kill,
-		Ended: func() error {
-			first.wait()
-			group.Kill()
-			return errors.Join(group.Remove(), entry.Remove())
-		},
+		Kill:  func() { kill(entry, group, first) },
+		Ended: func() error { return d.remove(entry, group, first) },
 	}
+}
+
+// kill ends a box by its first process, with which all others end. One that has none yet is killed by
+// what holds it.
+func kill(entry *host.Entry, group *host.Group, first *firstProcess) {
+	if first.kill() {
+		return
+	}
+	group.Kill()
+	for _, pid := range marked(string(entry.Name())) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+// remove ends what there may be of a box and removes what was made for it. What is not known by its
+// first process is ended by its group; where that holds nothing, by its mark.
+func (d *Driver) remove(entry *host.Entry, group *host.Group, first *firstProcess) error {
+	kill(entry, group, first)
+	group.Kill()
+	var left error
+	if !first.wait() {
+		left = endMarked(string(entry.Name()))
+	}
+	if err := errors.Join(left, group.Remove()); err != nil {
+		return err // by its directory it is found again
+	}
+	return entry.Remove()
 }
 
 // ownUser is a user for one box alone, where the kernel counts processes by their user.
@@ -223,8 +253,11 @@ func ownUser(token string) int {
 	return 1<<30 + int(hash.Sum32()>>4) // far from those that hosts and name spaces give out
 }
 
-// List names the boxes of an owner that are there.
-func (d *Driver) List(_ context.Context, owner string) ([]sandbox.ID, error) {
+// List names the boxes of an owner that are there. Other owners' are removed where whoever made them
+// has ended.
+func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
+	d.groups.Sweep()
+	d.state.Sweep(owner, func(id sandbox.ID) error { return d.Destroy(ctx, id) })
 	return d.state.List(owner)
 }
 
@@ -237,13 +270,11 @@ func (d *Driver) Destroy(_ context.Context, id sandbox.ID) error {
 	if entry == nil {
 		return nil
 	}
-	if first, alive := recorded(entry); alive {
-		first.kill()
-		first.wait()
+	first, alive := recorded(entry)
+	if !alive {
+		first = &firstProcess{}
 	}
-	group := d.groups.Open(entry.Name())
-	group.Kill()
-	if err := errors.Join(group.Remove(), entry.Remove()); err != nil {
+	if err := d.remove(entry, d.groups.Open(entry.Name()), first); err != nil {
 		return sandbox.Fail(sandbox.Lost, "destroy", id, "%w", err)
 	}
 	return nil

@@ -42,32 +42,35 @@ func (f *firstProcess) hold(pid int) error {
 	return nil
 }
 
-func (f *firstProcess) kill() {
+// kill reports whether there is such a process: it was killed, or has ended.
+func (f *firstProcess) kill() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fd > 0 {
 		_ = unix.PidfdSendSignal(f.fd, unix.SIGKILL, nil, 0)
 	}
+	return f.fd > 0
 }
 
-// wait returns once nothing of the box runs any more, and lets go of it.
-func (f *firstProcess) wait() {
+// wait returns once nothing of the box runs any more, and lets go of it. It reports whether that is
+// known: there was a first process, and it has ended in time. It is called once.
+func (f *firstProcess) wait() bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.fd <= 0 {
-		return
+	fd := f.fd
+	f.mu.Unlock()
+	if fd <= 0 {
+		return false
 	}
-	poll := []unix.PollFd{{Fd: int32(f.fd), Events: unix.POLLIN}}
-	for {
-		if _, err := unix.Poll(poll, int(endTime.Milliseconds())); err != unix.EINTR {
-			break
-		}
+	defer f.release()
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := 0, error(unix.EINTR)
+	for err == unix.EINTR {
+		n, err = unix.Poll(poll, int(endTime.Milliseconds()))
 	}
-	unix.Close(f.fd)
-	f.fd = 0
+	return n == 1
 }
 
-// release lets go of a process that is another's.
+// release lets go of a process.
 func (f *firstProcess) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -76,7 +77,16 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if err != nil {
 		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", errors.Join(err, entry.Remove()))
 	}
-	return started(agent.Start(ctx, options(entry, spec, places, group)))
+	o := options(entry, spec, places, group)
+	// This program's file, also where it was replaced since it started, by a name that makes it the agent.
+	err = os.Symlink("/proc/"+strconv.Itoa(os.Getpid())+"/exe", o.Command.Path)
+	if err == nil {
+		err = group.Enter(o.Command)
+	}
+	if err != nil {
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", errors.Join(err, group.Remove(), entry.Remove()))
+	}
+	return started(agent.Start(ctx, o))
 }
 
 // started keeps a nil box from becoming an interface that is not.
@@ -95,7 +105,7 @@ func options(entry *host.Entry, spec sandbox.Spec, places agent.Places, group *h
 	maps.Copy(env, spec.Env)
 	env["HOME"] = places.Home
 	command := &exec.Cmd{
-		Path: "/proc/self/exe", // also where the file was replaced since
+		Path: filepath.Join(entry.Path(), agent.Name),
 		Args: []string{agent.Name}, Dir: "/",
 		Env:         append(agent.Environment(), "HOME="+places.Home),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -105,7 +115,7 @@ func options(entry *host.Entry, spec sandbox.Spec, places agent.Places, group *h
 		Setup: agent.Setup{Places: places, Limits: spec.Limits, Env: env, NoCgroup: !group.Bounds()},
 		Meter: group,
 		Started: func(pid int, _ agent.Held) error {
-			return errors.Join(entry.Record(pid), group.Add(pid))
+			return entry.Record(pid)
 		},
 		Patience: patience,
 		Kill:     func() { end(entry) },
@@ -114,16 +124,27 @@ func options(entry *host.Entry, spec sandbox.Spec, places agent.Places, group *h
 				group.Kill()
 				end(entry)
 			}
-			return errors.Join(group.Remove(), entry.Remove())
+			return remove(entry, group)
 		},
 	}
+}
+
+// remove removes a box's directory once its group is gone: by that it is found again.
+func remove(entry *host.Entry, group *host.Group) error {
+	if err := group.Remove(); err != nil {
+		return err
+	}
+	return entry.Remove()
 }
 
 // home is HOME of a box, by which its processes are known from outside.
 func home(entry *host.Entry) string { return filepath.Join(entry.Path(), entry.Token, "home") }
 
-// List names the boxes of an owner that are there.
-func (d *Driver) List(_ context.Context, owner string) ([]sandbox.ID, error) {
+// List names the boxes of an owner that are there. Other owners' are removed where whoever made them
+// has ended.
+func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
+	d.groups.Sweep()
+	d.state.Sweep(owner, func(id sandbox.ID) error { return d.Destroy(ctx, id) })
 	return d.state.List(owner)
 }
 
@@ -139,7 +160,7 @@ func (d *Driver) Destroy(_ context.Context, id sandbox.ID) error {
 	group := d.groups.Open(entry.Name())
 	group.Kill()
 	end(entry)
-	if err := errors.Join(group.Remove(), entry.Remove()); err != nil {
+	if err := remove(entry, group); err != nil {
 		return sandbox.Fail(sandbox.Lost, "destroy", id, "%w", err)
 	}
 	return nil

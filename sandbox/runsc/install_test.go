@@ -23,17 +23,6 @@ func TestMakefileBuildsThisVersion(t *testing.T) {
 	}
 }
 
-func TestNameInNotes(t *testing.T) {
-	for name, want := range map[string]bool{
-		"x.1_sandbox:x.1.state": true, "x.1.lock": true, "runsc-x.1.sock": true, "x.1": true,
-		"x.10_sandbox:x.10.state": false, "ax.1.lock": false, "x.12": false, "null-netns": false, "x.1.2_sandbox:x.1.2.state": false,
-	} {
-		if of(name, "x.1") != want {
-			t.Errorf("%s is of x.1: %t, want %t", name, !want, want)
-		}
-	}
-}
-
 func TestProgramMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("HOME", t.TempDir())

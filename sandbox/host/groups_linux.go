@@ -16,8 +16,8 @@ import (
 // groupName is the directory of all boxes' control groups, in each hierarchy.
 const groupName = "headway-sandboxes"
 
-// agentMemory is what a box's first process takes itself, in bytes, beside the limit of what it runs.
-const agentMemory = 24 << 20
+// agentMemory is what a box's first process and who waits for it take themselves, in bytes, beside the limit of what it runs.
+const agentMemory = 28 << 20
 
 // sharesPerCPU is the weight of all boxes together, for each processor: that of four processes.
 const sharesPerCPU = 4 * 1024
@@ -282,4 +282,26 @@ func (g *Groups) Open(name sandbox.ID) *Group {
 		return filepath.Join(dir, string(name))
 	}
 	return &Group{memory: under(g.memory), pids: under(g.pids), cpu: under(g.cpu), unified: g.unified}
+}
+
+// Sweep removes groups whose makers have ended, and ends what still runs in them: nobody has its
+// pipes. What the kernel does not let go of is met again the next time.
+func (g *Groups) Sweep() {
+	names := map[sandbox.ID]bool{}
+	for _, dir := range []string{g.memory, g.pids, g.cpu} {
+		if dir == "" {
+			continue
+		}
+		entries, _ := os.ReadDir(dir)
+		for _, entry := range entries {
+			if entry.IsDir() && abandoned(entry.Name()) {
+				names[sandbox.ID(entry.Name())] = true
+			}
+		}
+	}
+	for name := range names {
+		group := g.Open(name)
+		group.Kill()
+		_ = group.Remove()
+	}
 }

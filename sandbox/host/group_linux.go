@@ -4,12 +4,15 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/headway-rl/headway/sandbox/agent"
 )
@@ -18,6 +21,7 @@ import (
 type Group struct {
 	memory, pids, cpu string
 	unified           bool
+	entrance          *os.File // of a group that a process is started in, until it is removed
 
 	mu      sync.Mutex
 	removed bool
@@ -48,25 +52,55 @@ func (g *Group) dirs() []string {
 // Bounds reports whether memory and processes are bounded.
 func (g *Group) Bounds() bool { return g.memory != "" && g.pids != "" }
 
-// Add puts a process, with what it starts from now on, into the group.
-func (g *Group) Add(pid int) error {
-	for _, dir := range g.dirs() {
-		if err := writeExisting(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return err
-		}
+// enterScript writes a shell's own number, as 0, into each file it is given before "--" and then
+// becomes the program after it. For a process that moves itself the kernel has nothing to wait for;
+// to move another it waits until all its processors have passed by, which takes 10 ms and more.
+const enterScript = `while [ "$1" != -- ]; do echo 0 > "$1" || exit 1; shift; done; shift; exec "$@"`
+
+// Enter has a command that was not started yet be in the group before its program begins, with all
+// that it ever starts. The program's path becomes its argv[0] where a shell goes before it.
+func (g *Group) Enter(command *exec.Cmd) error {
+	dirs := g.dirs()
+	if len(dirs) == 0 {
+		return nil
 	}
+	file := "tasks"
+	if g.unified {
+		if startsInGroups() {
+			return g.enterUnified(command)
+		}
+		file = "cgroup.procs"
+	}
+	args := []string{"sh", "-c", enterScript, "sh"}
+	for _, dir := range dirs {
+		args = append(args, filepath.Join(dir, file))
+	}
+	args = append(args, "--", command.Path)
+	command.Path, command.Args = "/bin/sh", append(args, command.Args[1:]...)
 	return nil
 }
 
-// Entries are the files to which a process writes its number to enter the group, with all that it
-// starts from then on: for one that starts others at once.
-func (g *Group) Entries() []string {
-	var files []string
-	for _, dir := range g.dirs() {
-		files = append(files, filepath.Join(dir, "cgroup.procs"))
+func (g *Group) enterUnified(command *exec.Cmd) error {
+	dir, err := os.Open(g.memory)
+	if err != nil {
+		return err
 	}
-	return files
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.entrance = dir
+	if command.SysProcAttr == nil {
+		command.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	command.SysProcAttr.UseCgroupFD, command.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	return nil
 }
+
+// startsInGroups reports whether this process may call clone3, which some containers forbid: it
+// refuses arguments that are none, and does not say that it is not there.
+var startsInGroups = sync.OnceValue(func() bool {
+	_, _, errno := unix.RawSyscall(unix.SYS_CLONE3, 0, 0, 0)
+	return errno == unix.EINVAL || errno == unix.EFAULT
+})
 
 // Begin forgets what was before.
 func (g *Group) Begin() {
@@ -163,6 +197,10 @@ func (g *Group) Remove() error {
 	defer g.mu.Unlock()
 	if !g.removed {
 		g.last, g.removed = g.read(), true
+	}
+	if g.entrance != nil {
+		g.entrance.Close()
+		g.entrance = nil
 	}
 	var failed error
 	for _, dir := range g.dirs() {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/host"
 )
 
 // A box's processes on the host are runsc itself, its kernel, what reads files for that, and the
@@ -20,12 +20,12 @@ import (
 // arguments, and the stubs end with the kernel.
 
 // processes of a box.
-func (d *Driver) processes(id sandbox.ID) ([]int, error) {
+func (d *Driver) processes(box *host.Entry) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
-	mark := []byte("=" + d.places.Path(id) + "\x00")
+	mark := []byte("=" + bundleDir(box) + "\x00")
 	var pids []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
@@ -40,9 +40,9 @@ func (d *Driver) processes(id sandbox.ID) ([]int, error) {
 }
 
 // kill kills them, and what else is in the box's control group.
-func (d *Driver) kill(id sandbox.ID) {
-	d.groups.Open(id).Kill()
-	pids, _ := d.processes(id)
+func (d *Driver) kill(box *host.Entry) {
+	d.groups.Open(box.Name()).Kill()
+	pids, _ := d.processes(box)
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -51,13 +51,18 @@ func (d *Driver) kill(id sandbox.ID) {
 // sweepEvery is how often it is looked whether killed processes are gone.
 const sweepEvery = 5 * time.Millisecond
 
+// sweepTime bounds how long the kernel is waited for.
+const sweepTime = 20 * time.Second
+
 // sweep kills what there is of a box, waits for its end, and removes its group and what gVisor
-// noted of it.
-func (d *Driver) sweep(ctx context.Context, id sandbox.ID) error {
-	group := d.groups.Open(id)
+// noted of it. It gives up on what the kernel does not let go of.
+func (d *Driver) sweep(ctx context.Context, box *host.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	group := d.groups.Open(box.Name())
 	group.Kill()
 	for {
-		pids, err := d.processes(id)
+		pids, err := d.processes(box)
 		if err != nil {
 			return err
 		}
@@ -79,30 +84,10 @@ func (d *Driver) sweep(ctx context.Context, id sandbox.ID) error {
 		failures = append(failures, err)
 	}
 	for _, note := range notes {
-		// ID_sandbox:ID.state and the like, and runsc-ID.sock.
-		if of(note.Name(), string(id)) {
+		// TOKEN_sandbox:TOKEN.state and the like, and runsc-TOKEN.sock.
+		if box.Token != "" && strings.Contains(note.Name(), box.Token) {
 			failures = append(failures, os.RemoveAll(filepath.Join(d.notes, note.Name())))
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// of reports whether a file's name has the box's as a whole: x.1 is not of x.10.
-func of(name, id string) bool {
-	for {
-		i := strings.Index(name, id)
-		if i < 0 {
-			return false
-		}
-		end := i + len(id)
-		if (i == 0 || !inName(name[i-1])) && (end == len(name) || !inName(name[end]) || strings.HasPrefix(name[end:], ".sock") || strings.HasPrefix(name[end:], ".state") || strings.HasPrefix(name[end:], ".lock")) {
-			return true
-		}
-		name = name[end:]
-	}
-}
-
-// inName reports whether a byte may be part of a box's name; runsc writes "runsc-" before it.
-func inName(c byte) bool {
-	return c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }

@@ -68,18 +68,48 @@ const (
 
 // Make makes a box's directory. A box of that name that is there already is a Failure of class Refused.
 func (s *State) Make(id sandbox.ID) (*Entry, error) {
-	e := &Entry{ID: id, Token: strings.ToLower(rand.Text()[:10]), state: s}
-	err := os.Mkdir(e.Path(), 0o711)
-	if errors.Is(err, fs.ErrExist) {
-		return nil, sandbox.Fail(sandbox.Refused, "create", id, "there is a box of this name: destroy it or name another")
+	e := &Entry{ID: id, Token: strings.ToLower(rand.Text()[:10]) + "-" + self().String(), state: s}
+	// It gets its name with its token in it: nobody meets half of one.
+	err := os.Mkdir(e.aside(), 0o711)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(e.aside(), tokenName), []byte(e.Token), 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(e.Path(), tokenName), []byte(e.Token), 0o600)
+		err = os.Rename(e.aside(), e.Path())
 	}
-	if err != nil {
-		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its directory: %w", err)
+	if err == nil {
+		return e, nil
 	}
-	return e, nil
+	taken := errors.Is(err, fs.ErrExist) // ENOTEMPTY is one as well
+	if failed := os.RemoveAll(e.aside()); failed != nil {
+		err = errors.Join(err, failed)
+	} else if taken {
+		return nil, sandbox.Fail(sandbox.Refused, "create", id, "there is a box of this name: destroy it or name another")
+	}
+	return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its directory: %w", err)
+}
+
+// aside is where the directory is before it has the box's name, and after it had it.
+func (e *Entry) aside() string { return e.state.Path("-" + e.Name()) }
+
+// Sweep removes what is left of boxes whose makers have ended: those of an owner are left to who asks
+// for their names, any other is destroyed. What cannot be removed is met again the next time.
+func (s *State) Sweep(owner string, destroy func(sandbox.ID) error) {
+	entries, _ := os.ReadDir(s.dir)
+	for _, entry := range entries {
+		id := sandbox.ID(entry.Name())
+		switch {
+		case !entry.IsDir() || id.OwnedBy(owner):
+		case strings.HasPrefix(entry.Name(), "-"):
+			if abandoned(entry.Name()) {
+				_ = agent.RemoveAll(s.Path(id))
+			}
+		default:
+			if e := s.Find(id); e != nil && abandoned(e.Token) {
+				_ = destroy(id)
+			}
+		}
+	}
 }
 
 // Find returns the box of that name, nil where there is none.
@@ -88,7 +118,7 @@ func (s *State) Find(id sandbox.ID) *Entry {
 	if _, err := os.Lstat(e.Path()); err != nil {
 		return nil
 	}
-	e.Token = e.written() // empty for one that was never made whole: it has no group and no process
+	e.Token = e.written()
 	return e
 }
 
@@ -108,7 +138,7 @@ func (e *Entry) Remove() error {
 	if e.written() != e.Token {
 		return nil
 	}
-	gone := e.state.Path("-" + e.Name())
+	gone := e.aside()
 	if err := os.Rename(e.Path(), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -122,9 +152,6 @@ type Process struct {
 	Start uint64 `json:"start"`
 	Boot  string `json:"boot"`
 }
-
-// Record notes the process of the box of that name.
-func (s *State) Record(id sandbox.ID, pid int) error { return (&Entry{ID: id, state: s}).Record(pid) }
 
 // Record notes the box's process.
 func (e *Entry) Record(pid int) error {

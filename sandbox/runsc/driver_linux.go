@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,17 +17,6 @@ import (
 	"github.com/headway-rl/headway/sandbox/agent"
 	"github.com/headway-rl/headway/sandbox/host"
 )
-
-// Options of a driver.
-type Options struct {
-	// Program is gVisor's runsc; empty looks for it on the PATH and where `make sandboxes` puts it.
-	Program string
-	// Dir is where boxes lie, of all processes of this user that are to know each other's; empty is
-	// host.DefaultDir.
-	Dir string
-	// Platform is how gVisor catches system calls: systrap (the default), kvm or ptrace.
-	Platform string
-}
 
 // Driver makes boxes with gVisor. It is safe for concurrent use.
 type Driver struct {
@@ -77,13 +65,13 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if err != nil {
 		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", err)
 	}
-	if err := d.reserve(id); err != nil {
+	entry, err := d.reserve(id)
+	if err != nil {
 		return nil, err
 	}
-	box, err := d.start(ctx, id, spec, program)
+	box, err := d.start(ctx, entry, spec, program)
 	if err != nil {
-		d.release(id)
-		return nil, err
+		return nil, err // nothing is left of it
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,51 +82,74 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 }
 
 // reserve takes a name, of which there is one on this host.
-func (d *Driver) reserve(id sandbox.ID) error {
+func (d *Driver) reserve(id sandbox.ID) (*host.Entry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, taken := d.open[id]; taken {
-		return sandbox.Fail(sandbox.Refused, "create", id, "there is a box of this name: destroy it or name another")
+		return nil, sandbox.Fail(sandbox.Refused, "create", id, "there is a box of this name: destroy it or name another")
 	}
-	if _, err := d.places.Make(id); err != nil {
-		return err
+	entry, err := d.places.Make(id)
+	if err == nil {
+		d.open[id] = nil
 	}
-	d.open[id] = nil
-	return nil
+	return entry, err
 }
 
 // release removes a box's directory and gives its name back, in this order.
-func (d *Driver) release(id sandbox.ID) error {
-	err := agent.RemoveAll(d.places.Path(id))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.open, id)
+func (d *Driver) release(entry *host.Entry) error {
+	err := entry.Remove()
+	d.forget(entry.ID)
 	return err
 }
 
+// forget has a box be one that only its directory knows of.
+func (d *Driver) forget(id sandbox.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, id)
+}
+
+// bundleDir is where a box's bundle lies, by whose name its processes are known: it has the box's
+// token in it, so that they are no other's of the same name.
+func bundleDir(entry *host.Entry) string { return filepath.Join(entry.Path(), entry.Token) }
+
 // start makes the box's bundle and group, and gVisor in it.
-func (d *Driver) start(ctx context.Context, id sandbox.ID, spec sandbox.Spec, program string) (*agent.Box, error) {
+func (d *Driver) start(ctx context.Context, entry *host.Entry, spec sandbox.Spec, program string) (*agent.Box, error) {
+	id := entry.ID
+	fail := func(class sandbox.Class, err error) (*agent.Box, error) {
+		return nil, sandbox.Fail(class, "create", id, "%w", errors.Join(err, d.release(entry)))
+	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", err)
+		return fail(sandbox.StartFailed, err)
 	}
-	if err := writeBundle(d.places.Path(id), spec, self); err != nil {
-		return nil, sandbox.Fail(sandbox.Refused, "create", id, "%w", err)
+	if err := writeBundle(bundleDir(entry), spec, self); err != nil {
+		return fail(sandbox.Refused, err)
 	}
-	group, err := d.groups.Make(id, groupLimits(spec.Limits), 0)
+	group, err := d.groups.Make(entry.Name(), groupLimits(spec.Limits), 0)
 	if err != nil {
-		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "its control group: %w", err)
+		return fail(sandbox.StartFailed, fmt.Errorf("its control group: %w", err))
 	}
-	command := entering(group.Entries(), append([]string{program}, d.arguments(id, spec)...))
+	command := exec.Command(program, d.arguments(entry, spec)...)
 	command.Env = []string{"PATH=" + boxPath, "GOMAXPROCS=2"}
 	command.Dir = "/"
 	// A signal from the terminal is for headway, which ends its boxes itself.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := group.Enter(command); err != nil {
+		return fail(sandbox.StartFailed, fmt.Errorf("its control group: %w", errors.Join(err, group.Remove())))
+	}
 	return agent.Start(ctx, agent.Options{
 		ID: id, Command: command, Setup: setup(spec), Meter: meter{group}, Patience: closePatience,
-		Started: func(pid int, _ agent.Held) error { return d.places.Record(id, pid) },
-		Kill:    func() { d.kill(id) },
-		Ended:   func() error { return errors.Join(d.sweep(context.Background(), id), d.release(id)) },
+		Started: func(pid int, _ agent.Held) error { return entry.Record(pid) },
+		Kill:    func() { d.kill(entry) },
+		Ended: func() error {
+			err := d.sweep(context.Background(), entry)
+			if err == nil { // by its directory it is found again
+				return d.release(entry)
+			}
+			d.forget(id)
+			return err
+		},
 	})
 }
 
@@ -168,16 +179,6 @@ func (m meter) End() agent.Usage {
 	return agent.Usage{OutOfMemory: used.OutOfMemory, CPU: used.CPU}
 }
 
-// entering is a command that enters control groups before it starts: gVisor starts others at once.
-func entering(entries, argv []string) *exec.Cmd {
-	if len(entries) == 0 {
-		return exec.Command(argv[0], argv[1:]...)
-	}
-	const script = `n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1" || exit 1; shift; n=$((n-1)); done; exec "$@"`
-	args := append([]string{"-c", script, "sh", strconv.Itoa(len(entries))}, entries...)
-	return exec.Command("/bin/sh", append(args, argv...)...)
-}
-
 // closePatience is how long a box has to end by itself: gVisor takes its container down then, and
 // leaves nothing to look for.
 const closePatience = 2 * time.Second
@@ -185,7 +186,7 @@ const closePatience = 2 * time.Second
 // boxPath is PATH in a box.
 const boxPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-func (d *Driver) arguments(id sandbox.ID, spec sandbox.Spec) []string {
+func (d *Driver) arguments(entry *host.Entry, spec sandbox.Spec) []string {
 	network := "none"
 	if spec.Network {
 		network = "host"
@@ -196,7 +197,7 @@ func (d *Driver) arguments(id sandbox.ID, spec sandbox.Spec) []string {
 		// What is mounted is read alone, and nothing may be written over it, in memory or elsewhere.
 		"--overlay2=none", "--file-access-mounts=exclusive", "--host-uds=none", "--host-fifo=none",
 		"--gofer-network-namespace=new", "--host-settings=ignore", "--log=/dev/null",
-		"run", "-bundle=" + d.places.Path(id), string(id),
+		"run", "-bundle=" + bundleDir(entry), entry.Token,
 	}
 }
 
@@ -210,8 +211,10 @@ func setup(spec sandbox.Spec) agent.Setup {
 }
 
 // List names the boxes of an owner that have a directory: it is made before anything else and
-// removed last.
-func (d *Driver) List(_ context.Context, owner string) ([]sandbox.ID, error) {
+// removed last. Other owners' are removed where whoever made them has ended.
+func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
+	d.groups.Sweep()
+	d.places.Sweep(owner, func(id sandbox.ID) error { return d.Destroy(ctx, id) })
 	return d.places.List(owner)
 }
 
@@ -229,10 +232,15 @@ func (d *Driver) Destroy(ctx context.Context, id sandbox.ID) error {
 	if own {
 		return sandbox.Fail(sandbox.Lost, "destroy", id, "it is being made or ended in this process: try again")
 	}
-	if _, err := os.Lstat(d.places.Path(id)); errors.Is(err, fs.ErrNotExist) {
+	entry := d.places.Find(id)
+	if entry == nil {
 		return nil
 	}
-	if err := errors.Join(d.sweep(ctx, id), agent.RemoveAll(d.places.Path(id))); err != nil {
+	err := d.sweep(ctx, entry)
+	if err == nil {
+		err = entry.Remove()
+	}
+	if err != nil {
 		return sandbox.Fail(sandbox.Lost, "destroy", id, "%w", err)
 	}
 	return nil
