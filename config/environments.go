@@ -63,7 +63,7 @@ type Sandboxes struct {
 	URLs []string `json:"urls,omitempty"`
 	// ServerBoxes is the number of sandboxes that one swerex server has at once; they see one another. Default 1.
 	ServerBoxes int `json:"server_boxes,omitempty" min:"1" max:"100000"`
-	// Isolated says that the containers or pods of swerex, kubernetes or e2b keep files, processes and network apart from all that matters, which headway cannot find out. Default false: what the policy writes is then not run there.
+	// Isolated says that the containers or pods of swerex or kubernetes keep files, processes and network apart from all that matters, which headway cannot find out. Default false: what the policy writes is then not run there.
 	Isolated bool `json:"isolated,omitempty"`
 	// URL of the API of e2b. Default that of e2b itself.
 	URL string `json:"url,omitempty"`
@@ -111,6 +111,18 @@ type Sandboxes struct {
 	BreakForS float64 `json:"break_for_s,omitempty" above:"0" max:"86400"`
 	// Kubernetes says where agent-sandbox is, for driver kubernetes.
 	Kubernetes Kubernetes `json:"kubernetes,omitempty"`
+	// E2B says more of driver e2b, whose template is image.
+	E2B E2B `json:"e2b,omitempty"`
+}
+
+// E2B says how sandboxes of E2B are used.
+type E2B struct {
+	// User that commands run as. Default user.
+	User string `json:"user,omitempty"`
+	// LifetimeS is how long a sandbox lives on once nobody uses it any more, as after a crash, in seconds; it is lengthened while it is used. Default 300.
+	LifetimeS float64 `json:"lifetime_s,omitempty" min:"15" max:"86400"`
+	// Envd is the address of the daemon in a sandbox, with {id} and {domain} in it, where the API is one of your own. Default that of e2b itself.
+	Envd string `json:"envd,omitempty"`
 }
 
 // SandboxMount is a directory of the host as sandboxes see it.
@@ -143,6 +155,10 @@ type Tasks struct {
 	HeldOutFile string `json:"held_out_file,omitempty"`
 	// HeldOut is the share of the prompts of file that is kept for evaluation and never trained on. Default 0.
 	HeldOut float64 `json:"held_out,omitempty" min:"0" below:"1"`
+	// SettledAfter is the number of judged attempts after which a task that was always solved, or never, is played less: it teaches nothing. Default 0: all are played alike.
+	SettledAfter int `json:"settled_after,omitempty" min:"0" max:"1000000000"`
+	// SettledShare is the share of its turns that such a task is played all the same, so that it is noticed when that changes. Default 0.1.
+	SettledShare float64 `json:"settled_share,omitempty" min:"0" max:"1"`
 	// ID is the field with a task's id, which is unique; a dot goes into an object, as in extra.id. Default id, or the task's place in the file where there is none.
 	ID string `json:"id,omitempty"`
 	// Prompt is the field with the prompt: text, or a list of chat messages. Default prompt, else messages.
@@ -240,6 +256,7 @@ const (
 	retriesDefault         = 2
 	commandTimeDefaultS    = 60
 	startTimeoutDefaultS   = 30
+	settledShareDefault    = 0.1
 )
 
 // Played reports whether rollouts are chats that players inside the control plane play.
@@ -271,6 +288,9 @@ func (c *Config) playedDefaults() {
 				e.Verifier.Range = []float64{0, 1}
 			}
 		}
+	}
+	if e.Tasks.SettledAfter > 0 {
+		orNumber(&e.Tasks.SettledShare, settledShareDefault, c.given("environment.tasks.settled_share"))
 	}
 	if e.Task == "code" {
 		orWord(&e.Language, "python")

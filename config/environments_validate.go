@@ -19,10 +19,11 @@ var driverKeys = []struct {
 	{"image", []string{"kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Image != "" }},
 	{"urls", []string{"swerex"}, func(s Sandboxes) bool { return len(s.URLs) > 0 }},
 	{"server_boxes", []string{"swerex"}, func(s Sandboxes) bool { return s.ServerBoxes > 0 }},
-	{"isolated", []string{"swerex", "kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Isolated }},
+	{"isolated", []string{"swerex", "kubernetes"}, func(s Sandboxes) bool { return s.Isolated }},
 	{"url", []string{"e2b"}, func(s Sandboxes) bool { return s.URL != "" }},
 	{"key_file", []string{"swerex", "e2b"}, func(s Sandboxes) bool { return s.KeyFile != "" }},
 	{"kubernetes", []string{"kubernetes"}, func(s Sandboxes) bool { return s.Kubernetes != Kubernetes{} }},
+	{"e2b", []string{"e2b"}, func(s Sandboxes) bool { return s.E2B != E2B{} }},
 }
 
 // verifierKeys are the keys that each kind of verifier uses beside kind.
@@ -64,6 +65,7 @@ func (v *validator) played() {
 		if e.Tasks.HeldOut > 0 && e.Tasks.HeldOutFile != "" {
 			v.fail(prefix+"tasks.held_out", e.Tasks.HeldOut, "says again what environment.tasks.held_out_file says", "one of the two")
 		}
+		v.idle(prefix+"tasks.settled_share", e.Tasks.SettledShare > 0 && e.Tasks.SettledAfter == 0, "without environment.tasks.settled_after", "settled_after of at least 1, or leave it out")
 		v.idle(prefix+"openenv", e.OpenEnv != OpenEnv{}, "with environment.kind tasks", "kind openenv, or leave it out")
 	} else {
 		if problem := environmentURL(e.OpenEnv.URL); problem != "" {

@@ -31,6 +31,8 @@ type Case struct {
 	// document's order; nil where engines are embedded, or were not asked.
 	Model   *Model
 	Servers []Server
+	// Environment is what was found of what rollouts are played with; nil where somebody else plays them.
+	Environment *Environment
 }
 
 // check is one kind of finding and the code that looks for it. A check may add
@@ -43,7 +45,7 @@ type check struct {
 // checks lists all kinds, in the order of docs/doctor.md.
 func checks() []check {
 	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
-		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks)
+		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks, environmentChecks)
 }
 
 // Kinds lists everything that can be found.
@@ -136,9 +138,11 @@ type examination struct {
 	beside   string
 	model    *Model
 	servers  []Server
-	kind     Kind
-	findings []Finding
-	err      error
+	// environment is the case's.
+	environment *Environment
+	kind        Kind
+	findings    []Finding
+	err         error
 
 	probed *probe
 	// piloted is pilotLoad's answer, 0 before it is asked.
@@ -149,7 +153,7 @@ type examination struct {
 }
 
 func newExamination(c Case) *examination {
-	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside, model: c.Model, servers: c.Servers}
+	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside, model: c.Model, servers: c.Servers, environment: c.Environment}
 }
 
 // add notes a finding of the running check about a key, and returns it to be filled in.

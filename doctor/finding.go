@@ -41,7 +41,8 @@ const (
 	ClosedForm Basis = "closed form"
 	// Simulated is a short simulation of the modelled workload by the production loop.
 	Simulated Basis = "simulation"
-	// Asked is what the model's directory, or an engine's server, says of itself.
+	// Asked is what the model's directory, an engine's server, or what rollouts are played with says of itself
+	// or was seen to do.
 	Asked Basis = "asked"
 )
 

@@ -22,7 +22,7 @@ type doctorCmd struct {
 	output
 	File    string   `arg:"" optional:"" help:"The document; without one the defaults are examined."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
-	NoProbe bool     `help:"Ask none of the engines' servers what it can."`
+	NoProbe bool     `help:"Ask no server what it can, and start no sandbox and no verifier."`
 }
 
 // diagnosis is what headway doctor --json prints.
@@ -82,6 +82,7 @@ func (c *doctorCmd) examine(application *app) ([]doctor.Finding, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	examineServers(ctx, application, document, !c.NoProbe, &examined)
+	examineEnvironment(ctx, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)
 	var field *workload.FieldError
 	if errors.As(err, &field) { // speeds beyond what a closed form takes

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/e2b"
 	"github.com/headway-rl/headway/sandbox/kubernetes"
 	"github.com/headway-rl/headway/sandbox/swerex"
 )
@@ -15,6 +16,8 @@ func driverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 	switch s.Driver {
 	case "swerex":
 		driver, err = swerexOf(s)
+	case "e2b":
+		driver, err = e2bOf(s)
 	case "kubernetes":
 		driver, err = kubernetes.New(kubernetes.Options{
 			Cluster:   kubernetes.Cluster{Config: s.Kubernetes.Config, Context: s.Kubernetes.Context},
@@ -35,6 +38,15 @@ func swerexOf(s config.Sandboxes) (sandbox.Driver, error) {
 		return nil, err
 	}
 	return swerex.New(swerex.Options{URLs: s.URLs, Key: key, Boxes: cmp.Or(s.ServerBoxes, 1), Boundary: operatorsBoundary(s)})
+}
+
+// e2bOf makes a driver whose boundary is what E2B says of its machines. The template is the image of each sandbox.
+func e2bOf(s config.Sandboxes) (sandbox.Driver, error) {
+	key, err := secretOf("sandbox.key_file", s.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return e2b.New(e2b.Options{URL: s.URL, Key: key, User: s.E2B.User, Lifetime: lasting(s.E2B.LifetimeS), Envd: s.E2B.Envd})
 }
 
 // operatorsBoundary is what the containers of others keep apart, as far as the document says.

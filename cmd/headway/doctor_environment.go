@@ -1,0 +1,240 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/doctor"
+	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/taskset"
+	"github.com/headway-rl/headway/verifier"
+)
+
+// trialLimit is how long doctor tries a sandbox, a verdict or an OpenEnv server.
+const trialLimit = 2 * time.Minute
+
+// examineEnvironment adds to a case what is found of what rollouts are played with. Without probing
+// nothing is started or asked, and files alone are read.
+func examineEnvironment(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
+	e := document.Environment
+	if !e.Played() && !document.UsesSandbox() {
+		return
+	}
+	found := &doctor.Environment{}
+	examined.Environment = found
+	var set *taskset.Set
+	if e.Played() && e.Tasks.File != "" {
+		set, found.Tasks = examineTasks(document)
+	}
+	ctx, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	if e.Kind == "openenv" {
+		found.OpenEnv = examineOpenEnv(ctx, e.OpenEnv, probe)
+	}
+	var driver sandbox.Driver
+	if document.UsesSandbox() {
+		driver, found.Sandbox = trySandbox(ctx, document, probe)
+	}
+	if e.Played() && e.Verifier.Kind != "none" {
+		found.Verifier = tryVerifier(ctx, document, verdictTrial{set: set, driver: driver, asks: probe})
+	}
+}
+
+// examineTasks reads the task file.
+func examineTasks(document config.Config) (*taskset.Set, *doctor.Tasks) {
+	set, err := loadTasks(document)
+	if err != nil {
+		t := &doctor.Tasks{}
+		var mistakes *taskset.Mistakes
+		if !errors.As(err, &mistakes) {
+			t.Mistakes = []string{err.Error()}
+			return nil, t
+		}
+		for _, m := range mistakes.List {
+			t.Mistakes = append(t.Mistakes, m.String())
+		}
+		t.More = mistakes.More
+		return nil, t
+	}
+	return set, &doctor.Tasks{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: unmetWants(set, document)}
+}
+
+// examineOpenEnv asks an OpenEnv server for its health and schema.
+func examineOpenEnv(ctx context.Context, o config.OpenEnv, probe bool) *doctor.Answer {
+	server, err := openenvOf(o)
+	if err == nil && probe {
+		err = server.Check(ctx)
+	}
+	if err != nil {
+		return &doctor.Answer{Err: err.Error()}
+	}
+	return &doctor.Answer{}
+}
+
+// trySandbox makes one sandbox as a run would, and runs a program in it. The driver is nil where that
+// did not work, or was not tried.
+func trySandbox(ctx context.Context, document config.Config, probe bool) (sandbox.Driver, *doctor.Sandbox) {
+	s := &doctor.Sandbox{Driver: document.Sandbox.Driver, Do: "get what is missing, or choose another sandbox.driver"}
+	driver, err := driverOf(document)
+	if err != nil {
+		s.Err = err.Error()
+		return nil, s
+	}
+	if !probe {
+		return nil, s
+	}
+	boundary, err := driver.Check(ctx)
+	if err != nil {
+		s.Err = err.Error()
+		return nil, s
+	}
+	s.Secure, s.Lacks = boundary.Secure(), boundary.Why
+	if !s.Secure && s.Driver != "process" {
+		s.Err = "it is no boundary here: " + cmp.Or(boundary.Why, "files, processes or network are shared with the host")
+		return nil, s
+	}
+	began := time.Now()
+	box, err := trialBox(ctx, document, driver)
+	if err != nil {
+		s.Err = err.Error()
+		return nil, s
+	}
+	defer closeTrial(ctx, box)
+	s.StartS = time.Since(began).Seconds()
+	began = time.Now()
+	if err := runTrue(ctx, box); err != nil {
+		s.Err, s.Do = err.Error(), "give sandboxes a root with ordinary programs, and limits with which they run"
+		return nil, s
+	}
+	s.RunS, s.Started = time.Since(began).Seconds(), true
+	if err := runLanguage(ctx, document.Environment, box); err != nil {
+		s.Err, s.Do = err.Error(), "give sandboxes a root that has it"
+		return nil, s
+	}
+	return driver, s
+}
+
+// trialBox makes a box of the document that no run knows of, and that the next trial of the same
+// document removes where this one is killed.
+func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver) (sandbox.Box, error) {
+	owner := sandboxOwner(document, "doctor")
+	left, err := driver.List(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range left {
+		if err := driver.Destroy(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	starting, cancel := context.WithTimeout(ctx, lasting(document.Sandbox.StartTimeoutS))
+	defer cancel()
+	id := sandbox.ID(owner + ".trial-" + strconv.FormatInt(time.Now().UnixNano(), 36))
+	box, err := driver.Create(starting, id, specOf(document.Sandbox))
+	if err != nil && starting.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("it was not there after %g s (sandbox.start_timeout_s): %w", document.Sandbox.StartTimeoutS, err)
+	}
+	return box, err
+}
+
+func closeTrial(ctx context.Context, box sandbox.Box) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), poolCloseLimit)
+	defer cancel()
+	_ = box.Close(closing) // the next trial removes it
+}
+
+func runTrue(ctx context.Context, box sandbox.Box) error {
+	return runOne(ctx, box, "true")
+}
+
+// runLanguage runs what the programs of the task code are written in. What Go needs is put beside the
+// box by a run itself.
+func runLanguage(ctx context.Context, e config.Environment, box sandbox.Box) error {
+	if e.Kind != "embedded" || e.Task != "code" || e.Language != "python" {
+		return nil
+	}
+	return runOne(ctx, box, "python3", "-c", "pass")
+}
+
+func runOne(ctx context.Context, box sandbox.Box, argv ...string) error {
+	result, err := box.Run(ctx, sandbox.Command{Argv: argv})
+	switch {
+	case err != nil:
+		return err
+	case result.Exit != 0 || result.Limit != "":
+		return fmt.Errorf("%s in it ended with exit code %d (limit %q): %.300s", argv[0], result.Exit, cmp.Or(result.Limit, "none"), result.Stderr)
+	}
+	return nil
+}
+
+// verdictTrial is what a verifier can be tried with.
+type verdictTrial struct {
+	set    *taskset.Set   // nil where there are no tasks
+	driver sandbox.Driver // nil where there are no sandboxes
+	asks   bool
+}
+
+// tryVerifier makes the verifier, and has it judge an episode in which the policy says the answer of the first task.
+func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial) *doctor.Verifier {
+	kind := document.Environment.Verifier.Kind
+	found := &doctor.Verifier{Kind: kind}
+	judge, err := judgeOf(document)
+	if err != nil {
+		found.Err = err.Error()
+		return found
+	}
+	defer judge.Close()
+	if !trial.asks || trial.set == nil || kind == verifier.Tests && trial.driver == nil {
+		return found
+	}
+	task := trial.set.At(1, 0)
+	var world episode.World
+	if trial.driver != nil {
+		box, err := trialBox(ctx, document, trial.driver)
+		if err != nil {
+			found.Err = err.Error()
+			return found
+		}
+		defer closeTrial(ctx, box)
+		if world, err = episode.NewSandboxed(box, episode.SandboxedOptions{Tools: []string{}}); err != nil {
+			found.Err = err.Error()
+			return found
+		}
+	}
+	var began time.Time
+	outcome, err := episode.Play(ctx, task, answering{task, &began}, world, judge, episode.Options{Rollout: "doctor", TurnsMax: 1, Timeout: trialLimit})
+	if err != nil {
+		found.Err = fmt.Sprintf("on task %s: %v", task.ID, err)
+		return found
+	}
+	found.Judged, found.Reward, found.Seconds = true, outcome.Verdict.Reward, time.Since(began).Seconds()
+	return found
+}
+
+// answering is a policy that says a task's answer, and notes when it did.
+type answering struct {
+	task *taskset.Task
+	when *time.Time
+}
+
+// Say implements [episode.Policy].
+func (a answering) Say(context.Context, []json.RawMessage, json.RawMessage) (episode.Message, error) {
+	text := string(a.task.Answer)
+	var said string
+	if json.Unmarshal(a.task.Answer, &said) == nil {
+		text = said
+	}
+	raw, err := json.Marshal(struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}{"assistant", text})
+	*a.when = time.Now()
+	return episode.Message{Raw: raw, Text: text, Finish: "stop"}, err
+}
