@@ -19,6 +19,8 @@ const (
 	// answerGrace is how long after a command's time, or after it was cancelled, its answer may take:
 	// all of it has to be killed and reaped on a host that may be busy.
 	answerGrace = 30 * time.Second
+	// fileGrace is that of a request that runs nothing.
+	fileGrace = 2 * time.Second
 	// fileTime is how long a read, a write, a reset or a snapshot may take.
 	fileTime = 2 * time.Minute
 )
@@ -261,7 +263,11 @@ func (b *Box) cancel(r request, deadline time.Time) {
 		_, _ = b.out.SetReadDeadline(time.Unix(1, 0)), b.in.SetWriteDeadline(time.Unix(1, 0))
 		return
 	}
-	if soon := time.Now().Add(answerGrace); soon.Before(deadline) {
+	grace := answerGrace
+	if r.Op != opRun {
+		grace = fileGrace
+	}
+	if soon := time.Now().Add(grace); soon.Before(deadline) {
 		_, _ = b.out.SetReadDeadline(soon), b.in.SetWriteDeadline(soon)
 	}
 	b.sending.Lock()

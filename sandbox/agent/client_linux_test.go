@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headway-rl/headway/sandbox"
 )
 
@@ -170,6 +172,31 @@ func TestStopped(t *testing.T) {
 
 // waitsFor reports whether there are as many requests in progress.
 func (b *Box) waitsFor(n int) bool { return len(b.turn) == n }
+
+// TestResetAttributes: what a directory hands on beside its files does not outlive a reset.
+func TestResetAttributes(t *testing.T) {
+	box, err := start(t, t.Context(), func(*Options) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := box.options.Setup.Places.Work
+	// Version 2; the owner may read, the group and others nothing.
+	list := []byte("\x02\x00\x00\x00\x01\x00\x04\x00\xff\xff\xff\xff\x04\x00\x00\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff")
+	for name, value := range map[string][]byte{"user.note": []byte("for the next"), "system.posix_acl_default": list} {
+		if err := unix.Setxattr(work, name, value, 0); errors.Is(err, unix.ENOTSUP) {
+			t.Skip("the temporary directory has no attributes")
+		} else if err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	if err := box.Reset(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	names := make([]byte, 1000)
+	if n, err := unix.Listxattr(work, names); err != nil || strings.Contains(string(names[:n]), "user.") || strings.Contains(string(names[:n]), "acl") {
+		t.Errorf("after a reset there are the attributes %q, %v", names[:max(n, 0)], err)
+	}
+}
 
 // TestNeverEnds: a process that the kernel does not end keeps nobody waiting: Close says so, after
 // it was killed many times.

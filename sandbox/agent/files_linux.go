@@ -175,6 +175,9 @@ func empty(p place) error {
 	if err := unix.Chmod(p.at, p.mode); err != nil {
 		return err
 	}
+	if err := removeAttributes(p.at); err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(p.at)
 	if err != nil {
 		return err
@@ -182,6 +185,28 @@ func empty(p place) error {
 	for _, entry := range entries {
 		if err := RemoveAll(filepath.Join(p.at, entry.Name())); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// removeAttributes takes from a directory what it hands on beside its files: access lists, which
+// files made in it inherit, and texts.
+func removeAttributes(dir string) error {
+	names := make([]byte, 64<<10) // all that the kernel lets a file have
+	n, err := unix.Llistxattr(dir, names)
+	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read its attributes: %w", err)
+	}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl_") {
+			continue // the host's
+		}
+		if err := unix.Lremovexattr(dir, name); err != nil && !errors.Is(err, unix.ENODATA) {
+			return fmt.Errorf("remove its attribute %s: %w", name, err)
 		}
 	}
 	return nil

@@ -32,7 +32,12 @@ var deniedCalls = append([]uint32{
 // absentCalls are answered as a kernel does that lacks them: programs then use what they replaced,
 // whose arguments can be seen here. A signal sent by way of a process's descriptor could also pass
 // for a fault of the agent's own.
-var absentCalls = []uint32{unix.SYS_CLONE3, unix.SYS_PIDFD_SEND_SIGNAL}
+// System V's shared memory, messages and semaphores and POSIX's message queues stay when all
+// processes have ended, so that a reset would hand them on; the host counts the latter by user.
+var absentCalls = []uint32{
+	unix.SYS_CLONE3, unix.SYS_PIDFD_SEND_SIGNAL,
+	unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN,
+}
 
 // A deniedArg refuses a call where an argument's low half is the value, or has any bit of the mask.
 type deniedArg struct {
@@ -48,20 +53,34 @@ var deniedArgs = []deniedArg{
 		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP},
 	{call: unix.SYS_IOCTL, arg: 1, value: unix.TIOCSTI},
 	{call: unix.SYS_FCNTL, arg: 1, value: unix.F_SETSIG},
-	{call: unix.SYS_SCHED_SETAFFINITY, arg: 0, value: 1},
-	{call: unix.SYS_SCHED_SETSCHEDULER, arg: 0, value: 1},
-	{call: unix.SYS_SCHED_SETPARAM, arg: 0, value: 1},
-	{call: unix.SYS_SCHED_SETATTR, arg: 0, value: 1},
+	{call: unix.SYS_SETPRIORITY, arg: 0, value: unix.PRIO_PGRP},
+	{call: unix.SYS_SETPRIORITY, arg: 0, value: unix.PRIO_USER},
+	{call: unix.SYS_IOPRIO_SET, arg: 0, value: ioprioGroup},
+	{call: unix.SYS_IOPRIO_SET, arg: 0, value: ioprioUser},
 }
 
 // families are those of sockets that may be made. Others are large, and not all of them know name
 // spaces: by AF_VSOCK a program reaches the machine that the host itself runs on.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
-// signalCalls send a signal to the task that is their first argument. The kernel spares the first
-// process of a name space; that of gVisor spares it from kill(-1) alone, and a program that could
-// end its box could have its answer passed for one that was lost.
-var signalCalls = []uint32{unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PRLIMIT64}
+// The kernel's names of whom ioprio_set means, beside a process (1).
+const (
+	ioprioGroup = 2
+	ioprioUser  = 3
+)
+
+// A taskCall acts on the task whose number is an argument.
+type taskCall struct{ call, arg uint32 }
+
+// taskCalls send a signal to a task, or change how it is run. The kernel spares the first process of
+// a name space from signals; that of gVisor spares it from kill(-1) alone, and a program that could
+// end its box could have its answer passed for one that was lost. An agent that is run last, or on
+// one processor, stays so after a reset, and with it all that it starts.
+var taskCalls = []taskCall{
+	{unix.SYS_KILL, 0}, {unix.SYS_TKILL, 0}, {unix.SYS_TGKILL, 0}, {unix.SYS_RT_SIGQUEUEINFO, 0}, {unix.SYS_RT_TGSIGQUEUEINFO, 0},
+	{unix.SYS_PRLIMIT64, 0}, {unix.SYS_SETPRIORITY, 1}, {unix.SYS_IOPRIO_SET, 1},
+	{unix.SYS_SCHED_SETAFFINITY, 0}, {unix.SYS_SCHED_SETSCHEDULER, 0}, {unix.SYS_SCHED_SETPARAM, 0}, {unix.SYS_SCHED_SETATTR, 0},
+}
 
 // lastTask is the highest number of the agent's threads, 0 where it is not the first process: what
 // commands start has higher ones.
@@ -125,10 +144,10 @@ func callFilter() []unix.SockFilter {
 		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(len(families) - i), K: family})
 	}
 	program = append(program, answer(unix.SECCOMP_RET_ERRNO|uint32(unix.EAFNOSUPPORT)), load(callNumber))
-	for last, i := lastTask(), 0; last > 0 && i < len(signalCalls); i++ {
+	for last, i := lastTask(), 0; last > 0 && i < len(taskCalls); i++ {
 		program = append(program,
-			unless(unix.BPF_JEQ, signalCalls[i], 5),
-			load(callArgs),
+			unless(unix.BPF_JEQ, taskCalls[i].call, 5),
+			load(callArgs+8*taskCalls[i].arg),
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K, Jt: 2, K: last}, // also what is negative
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: 0},
 			answer(refuse),

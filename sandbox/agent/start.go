@@ -86,8 +86,12 @@ func (t *tail) String() string {
 	return strings.ToValidUTF8(strings.TrimSpace(string(t.head)+between+string(t.end)), "?")
 }
 
+// startGrace is how long a start that failed waits for the end of what it started.
+const startGrace = 5 * time.Second
+
 // Start starts an agent and returns its box once commands can run. Whatever goes wrong, nothing is
-// left: Options.Ended has been called when it returns an error.
+// left: Options.Ended has been called when it returns an error, or is going to be, which is said,
+// where the kernel does not let go of what was started.
 func Start(ctx context.Context, o Options) (*Box, error) {
 	b, err := spawn(o)
 	if err != nil {
@@ -104,7 +108,15 @@ func Start(ctx context.Context, o Options) (*Box, error) {
 		return b, nil
 	}
 	b.breakUp(err)
-	<-b.done
+	ending := time.NewTimer(startGrace)
+	defer ending.Stop()
+	var left error
+	select {
+	case <-b.done:
+		left = b.endErr
+	case <-ending.C:
+		left = errors.New("it was killed and is still ending: destroy it by its name")
+	}
 	class := sandbox.StartFailed
 	if ctx.Err() != nil {
 		class, err = sandbox.StartTimeout, context.Cause(ctx)
@@ -112,7 +124,7 @@ func Start(ctx context.Context, o Options) (*Box, error) {
 	if said := b.said.String(); said != "" {
 		err = fmt.Errorf("%w; it said: %s", err, said)
 	}
-	return nil, sandbox.Fail(class, "create", o.ID, "%w", errors.Join(err, b.endErr))
+	return nil, sandbox.Fail(class, "create", o.ID, "%w", errors.Join(err, left))
 }
 
 func spawn(o Options) (*Box, error) {

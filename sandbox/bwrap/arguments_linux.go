@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/agent"
+	"github.com/headway-rl/headway/sandbox/host"
 )
 
 // homeDir is HOME in a box. moreDirs may be written to as well: task folders of Harbor's kind have
@@ -86,8 +87,8 @@ func (l *layout) show(from, to string) {
 }
 
 // arguments are those of a bubblewrap that makes a box and starts the agent in it. Its processes are
-// known by the mark.
-func (d *Driver) arguments(id sandbox.ID, mark string, spec sandbox.Spec) ([]string, error) {
+// known by the mark. A file of users takes the place of the shared one.
+func (d *Driver) arguments(id sandbox.ID, mark, passwd string, spec sandbox.Spec) ([]string, error) {
 	l := &layout{made: map[string]bool{}}
 	l.add("bwrap", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL",
@@ -107,6 +108,9 @@ func (d *Driver) arguments(id sandbox.ID, mark string, spec sandbox.Spec) ([]str
 	}
 	if err := d.system(l, id, spec); err != nil {
 		return nil, err
+	}
+	if passwd != "" && spec.Root == "" {
+		l.add("--ro-bind", passwd, "/etc/passwd")
 	}
 	l.add("--proc", "/proc")
 	for _, device := range devices {
@@ -166,19 +170,33 @@ func (d *Driver) hostSystem(l *layout, spec sandbox.Spec) {
 	}
 }
 
-// madeEtc are the files of /etc that say who a box's user is.
+// madeEtc are the files of /etc that a box needs and the host does not show.
 func (d *Driver) madeEtc() map[string]string {
-	user := insideUser
+	group := insideUser
 	if d.root {
-		user = nobody
+		group = nobody
 	}
 	return map[string]string{
-		"passwd":        fmt.Sprintf("root:x:0:0:root:/:/bin/sh\nbox:x:%d:%d:box:%s:/bin/sh\n", user, user, homeDir),
-		"group":         fmt.Sprintf("root:x:0:\nbox:x:%d:\n", user),
+		"passwd":        users(insideUser, insideUser), // as root each box has its own in its place
+		"group":         fmt.Sprintf("root:x:0:\nbox:x:%d:\n", group),
 		"hosts":         "127.0.0.1 localhost sandbox\n::1 localhost\n",
 		"resolv.conf":   "", // in its place with a network, the host's
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 	}
+}
+
+// users is a file of users with that of a box.
+func users(user, group int) string {
+	return fmt.Sprintf("root:x:0:0:root:/:/bin/sh\nbox:x:%d:%d:box:%s:/bin/sh\n", user, group, homeDir)
+}
+
+// writeUser writes the file of users of a box that has a user of its own.
+func (d *Driver) writeUser(entry *host.Entry) (path string, err error) {
+	if !d.root {
+		return "", nil
+	}
+	path = filepath.Join(entry.Path(), "passwd")
+	return path, os.WriteFile(path, []byte(users(ownUser(entry.Token), nobody)), 0o644)
 }
 
 // prepare makes what all boxes share, once: a directory for /etc, which is one mount where each of its

@@ -30,7 +30,7 @@ import (
 const (
 	// install is what to do where bubblewrap is missing.
 	install = "install bubblewrap: apt-get install bubblewrap, dnf install bubblewrap or pacman -S bubblewrap"
-	// nobody owns nothing on a host. Boxes made by root run as this user.
+	// nobody is a group that owns nothing on a host. Boxes made by root are in it.
 	nobody = 65534
 	// insideUser is who a box of an ordinary user runs as, by its own view.
 	insideUser = 1000
@@ -81,8 +81,8 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 	if err := d.prepare(); err != nil {
 		return sandbox.Boundary{}, err
 	}
-	mark := "check-" + rand.Text()
-	args, err := d.arguments("check", mark, sandbox.Spec{})
+	mark := rand.Text()
+	args, err := d.arguments("check", "check-"+mark, "", sandbox.Spec{})
 	if err != nil {
 		return sandbox.Boundary{}, err
 	}
@@ -106,7 +106,7 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 		out.Close()
 	}
 	if err != nil {
-		err = errors.Join(err, endMarked(mark))
+		err = errors.Join(err, endMarked("check-"+mark))
 		return sandbox.Boundary{}, fmt.Errorf("bwrap makes no box: %w: %s; %s", err, strings.TrimSpace(said.String()), d.advice())
 	}
 	return d.boundary(), nil
@@ -157,7 +157,11 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if err != nil {
 		return nil, err
 	}
-	args, err := d.arguments(id, string(entry.Name()), spec)
+	passwd, err := d.writeUser(entry)
+	if err != nil {
+		return nil, sandbox.Fail(sandbox.StartFailed, "create", id, "%w", errors.Join(err, entry.Remove()))
+	}
+	args, err := d.arguments(id, string(entry.Name()), passwd, spec)
 	if err != nil {
 		return nil, errors.Join(err, entry.Remove())
 	}
@@ -187,10 +191,7 @@ func (d *Driver) options(entry *host.Entry, spec sandbox.Spec, args []string, gr
 		Limits: spec.Limits, Env: env, Mount: true, Hide: hidden, Confine: true, NoCgroup: !group.Bounds(),
 	}
 	if d.root {
-		setup.User, setup.Group = nobody, nobody
-		if !group.Bounds() {
-			setup.User = ownUser(entry.Token)
-		}
+		setup.User, setup.Group = ownUser(entry.Token), nobody
 	}
 	first := &firstProcess{}
 	return agent.Options{
@@ -246,7 +247,8 @@ func (d *Driver) remove(entry *host.Entry, group *host.Group, first *firstProces
 	return entry.Remove()
 }
 
-// ownUser is a user for one box alone, where the kernel counts processes by their user.
+// ownUser is a user for one box alone: the kernel counts some of what a program takes by its user
+// (processes, signals that wait, watches of files, pages of pipes), and bounds it for all of that user.
 func ownUser(token string) int {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(token))

@@ -236,6 +236,8 @@ func (g *Groups) Make(name sandbox.ID, l sandbox.Limits, reserve int) (*Group, e
 	}{
 		{group.memory, "memory.limit_in_bytes", memory, false},
 		{group.memory, "memory.memsw.limit_in_bytes", memory, true}, // only where swap is counted
+		// Buffers of sockets, UDP's as well, are not counted before this is set. Some kernels lack it.
+		{group.memory, "memory.kmem.tcp.limit_in_bytes", memory, true},
 		{group.pids, "pids.max", processes, false},
 		{group.cpu, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod), false},
 		{group.cpu, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10), false},

@@ -48,7 +48,7 @@ func (d *Driver) kill(box *host.Entry) {
 	}
 }
 
-// sweepEvery is how often it is looked whether killed processes are gone.
+// sweepEvery is how soon it is looked whether killed processes are gone, and later ever more seldom.
 const sweepEvery = 5 * time.Millisecond
 
 // sweepTime bounds how long the kernel is waited for.
@@ -61,6 +61,7 @@ func (d *Driver) sweep(ctx context.Context, box *host.Entry) error {
 	defer cancel()
 	group := d.groups.Open(box.Name())
 	group.Kill()
+	pause := sweepEvery
 	for {
 		pids, err := d.processes(box)
 		if err != nil {
@@ -73,7 +74,8 @@ func (d *Driver) sweep(ctx context.Context, box *host.Entry) error {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		select {
-		case <-time.After(sweepEvery):
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
 		case <-ctx.Done():
 			return fmt.Errorf("processes %v of the box were killed and have not ended: %w", pids, context.Cause(ctx))
 		}

@@ -24,8 +24,21 @@ func Conformance(t *testing.T, subject Subject) {
 		{"Reset", testReset}, {"Snapshot", testSnapshot},
 		{"List", testList}, {"Destroy", testDestroy}, {"ManyAtOnce", testManyAtOnce}, {"MakerKilled", testMakerKilled},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
+		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && !concurrent[c.name] {
+				t.Skip("its words go one after another: without -short")
+			}
+			c.test(t, s)
+		})
 	}
+}
+
+// concurrent are the tests in which goroutines meet: with -short these alone are run, as it is for
+// the race detector.
+var concurrent = map[string]bool{
+	"Boundary": true, "Exit": true, "LeftBehind": true, "TimeLimit": true, "Files": true, "Apart": true,
+	"Close": true, "CloseWhileRunning": true, "Cancelled": true, "CreateCancelled": true,
+	"Destroy": true, "ManyAtOnce": true,
 }
 
 // testBoundary: what is missing is said.
