@@ -125,7 +125,7 @@ func TestOptionsRefused(t *testing.T) {
 		{"not found", verifier.Options{Kind: verifier.Command, Command: []string{"no-such-program-of-ours"}}},
 		{"http://", verifier.Options{Kind: verifier.HTTP, URL: "localhost:8000"}},
 		{"http://", verifier.Options{Kind: verifier.HTTP}},
-		{"must be file", verifier.Options{Kind: verifier.Tests, Source: "files"}},
+		{"must be line, exit or file", verifier.Options{Kind: verifier.Tests, Source: "files"}},
 		{"two names", verifier.Options{Kind: verifier.Tests, RewardDir: "/tmp/../work"}},
 		{"absolute", verifier.Options{Kind: verifier.Tests, RewardDir: "logs"}},
 		{"is worth 2", verifier.Options{Kind: verifier.Tests, LimitRewards: map[sandbox.Class]float64{sandbox.Disk: 2}}},

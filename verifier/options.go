@@ -74,7 +74,9 @@ type Options struct {
 
 	// Test judges by a shell where the task has none of its own.
 	Test string
-	// Source says what tests are worth by: "" a result line or else the exit code, file the reward file.
+	// Source says what tests are worth by: line, the result line with its token; exit, the exit code
+	// alone, which a test that imports the policy's code must not be judged by; or file, the reward file.
+	// "" is file where the task's hidden files have /tests/test.sh, as Harbor's do, and line elsewhere.
 	Source string
 	// RewardDir is where tests leave reward.json or reward.txt. Default /logs/verifier.
 	RewardDir string

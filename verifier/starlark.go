@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 
-	starlarkjson "go.starlark.net/lib/json"
 	starlarkmath "go.starlark.net/lib/math"
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -197,7 +196,7 @@ func inputs(thread *starlark.Thread, c Case) (starlark.Tuple, error) {
 }
 
 func decode(thread *starlark.Thread, text json.RawMessage) (starlark.Value, error) {
-	return starlark.Call(thread, starlarkjson.Module.Members["decode"], starlark.Tuple{starlark.String(text)}, nil)
+	return starlark.Call(thread, safeJSON.Members["decode"], starlark.Tuple{starlark.String(text)}, nil)
 }
 
 // answerOf reads what verify returned: a bool is the highest or the lowest reward, a number one, and a
@@ -297,7 +296,7 @@ func metricsOf(value starlark.Value) (map[string]float64, error) {
 // predeclared is what programs have beside Starlark's own: json, math, and what finds answers in text.
 func predeclared() starlark.StringDict {
 	return starlark.StringDict{
-		"json": starlarkjson.Module, "math": starlarkmath.Module,
+		"json": safeJSON, "math": starlarkmath.Module,
 		"boxed":     starlark.NewBuiltin("boxed", textFunction(boxed)),
 		"last_line": starlark.NewBuiltin("last_line", textFunction(lastLine)),
 		"number":    starlark.NewBuiltin("number", numberFunction),

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"
 )
 
@@ -141,5 +142,33 @@ func TestStarlarkInputIsBounded(t *testing.T) {
 	_, err := j.Verify(t.Context(), caseOf(strings.Repeat("x", 17<<20), `1`))
 	if sandbox.ClassOf(err) != sandbox.Refused {
 		t.Errorf("%v", err)
+	}
+}
+
+// Text that a policy wrote is decoded or is a mistake, however deep its brackets lie: it does not end the
+// program by its stack.
+func TestStarlarkDecodesWhateverText(t *testing.T) {
+	deep, digits := strings.Repeat("[", 8<<20), strings.Repeat("9", 8<<20)
+	objects := strings.Repeat(`{"a":`, 2<<20)
+	for _, test := range []struct{ expression, response, says string }{
+		{"json.decode(response) == 1", deep, "deep in one another"},
+		{"json.decode(response) == 1", objects, "deep in one another"},
+		{"json.decode(response) == 1", digits, "digits"},
+		{"json.indent(response) == 1", deep, "depth"},
+		{"json.decode(response, default = 7) == 7", deep, ""},
+		{"json.decode(response) == []", `[]`, ""},
+		{`json.decode(response) == "` + strings.Repeat("[", 20000) + `"`, `"` + strings.Repeat("[", 20000) + `"`, ""},
+		{`len(json.decode(response)) == 20001`, "[0" + strings.Repeat(", [[{}]]", 20000) + "]", ""},
+		{"str(json.decode(response)) == response", strings.Repeat("[", 9000) + strings.Repeat("]", 9000), ""},
+	} {
+		j := newJudge(t, verifier.Options{Kind: verifier.Starlark, Expression: test.expression})
+		v, err := j.Verify(t.Context(), verifier.Case{Task: &taskset.Task{ID: "t"}, Response: test.response})
+		name := fmt.Sprintf("%.60s of %.10s...", test.expression, test.response)
+		if test.says == "" && (err != nil || v.Reward != 1) {
+			t.Errorf("%s: %v, %.200v", name, v, err)
+		}
+		if test.says != "" && (sandbox.ClassOf(err) != sandbox.VerifierCrash || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %v, %.200v; want %s", name, v, err, test.says)
+		}
 	}
 }

@@ -13,40 +13,58 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/taskset"
 )
 
-// TokenVariable is the environment variable that gives tests the token of their result line. A test
-// that runs the policy's code in its own process takes it out of the environment first: whoever knows
-// it can say what passed.
-const TokenVariable = "HEADWAY_TEST_TOKEN"
-
 // ResultWord begins the result line: ResultWord, the token, and what passed of how many, as in
-// "headway-result TOKEN 3/4", on standard output. There is one such line, or none and the exit code
-// counts.
+// "headway-result TOKEN 3/4", on standard output. The token is the first line of the test's standard input.
 const ResultWord = "headway-result"
+
+// WorkVariable is the environment variable that gives tests the folder that the policy worked in.
+const WorkVariable = "HEADWAY_WORK"
+
+// Tampered is the limit of a verdict whose tests left what no tests leave: two result lines, no reward file,
+// or one that is none. The policy's code can bring that about, so it is worth the lowest reward and is not
+// played again; where it befalls every rollout, the tests themselves are wrong.
+const Tampered sandbox.Class = "tampered"
+
+// Sources of what tests are worth.
+const (
+	// SourceLine: the result line. Without one nothing passed, whatever the exit code.
+	SourceLine = "line"
+	// SourceExit: the exit code alone. A test that imports the policy's code lets that choose it.
+	SourceExit = "exit"
+	// SourceFile: reward.json or reward.txt.
+	SourceFile = "file"
+)
 
 // tests runs the task's tests in the box that the policy worked in, with its hidden files.
 //
-// The policy's files are there as well. What it may have put in the way of hidden files is removed,
-// and so are old reward files; but a test that imports the policy's code runs it, with all that the
-// test itself may do. A reward file can then be written by that code, and an exit code chosen.
+// They run once all of the policy's processes are gone, in /tests, emptied before, with HOME, TMPDIR and
+// Python's paths of their own: what the policy left in its folder is met only by who names it. The token
+// comes by a pipe that is empty once it was read: a test reads it before it starts the policy's code.
+//
+// What no box can keep from code that a test starts as the same user: it writes where the test may write,
+// the reward file as well, it ends the test, and in the test's own process it reads its memory, the
+// token too, and chooses its exit code. A test that is to withstand that starts the policy's code as a
+// process of another user, or asks it for answers alone and compares them with what it never had. In a
+// box whose programs the policy may change, none of this holds. Plain processes have no /tests: theirs
+// is a folder in the policy's.
 type tests struct{ o Options }
 
 func newTests(o Options) (Verifier, error) {
-	if o.RewardDir == "" && o.Source == "file" {
+	if o.RewardDir == "" {
 		o.RewardDir = "/logs/verifier"
 	}
 	if o.RewardKey == "" {
 		o.RewardKey = "reward"
 	}
 	switch {
-	case o.Source != "" && o.Source != "file":
-		return nil, fmt.Errorf(`verifier: tests' source %q: it must be file, or left out for a result line or else the exit code`, o.Source)
-	case o.RewardDir != "" && (!path.IsAbs(o.RewardDir) || path.Dir(path.Clean(o.RewardDir)) == "/" || strings.ContainsRune(o.RewardDir, 0)):
+	case !slices.Contains([]string{"", SourceLine, SourceExit, SourceFile}, o.Source):
+		return nil, fmt.Errorf("verifier: tests' source %q: it must be line, exit or file, or left out for file with Harbor's tasks and line with others", o.Source)
+	case (!path.IsAbs(o.RewardDir) || path.Dir(path.Clean(o.RewardDir)) == "/" || strings.ContainsRune(o.RewardDir, 0)):
 		return nil, fmt.Errorf("verifier: the folder of reward files is %q: it must be an absolute path of two names or more, as it is emptied", o.RewardDir)
 	case strings.ContainsRune(o.Test, 0):
 		return nil, fmt.Errorf("verifier: there is a NUL in the test %q", o.Test)
@@ -76,117 +94,34 @@ func (t *tests) Verify(ctx context.Context, c Case) (Verdict, error) {
 	case test == "" || strings.ContainsRune(test, 0):
 		return Verdict{}, sandbox.Fail(sandbox.Refused, "verify", "", "the task has no test that can be run: %q", clip(test, 200))
 	}
-	if met, err := t.prepare(ctx, c); err != nil || met != "" {
+	r := &testRun{box: c.Box, source: t.source(c.Task), rewardDir: t.o.RewardDir, test: test}
+	if c.Task != nil {
+		r.hidden, r.wants = c.Task.Hidden, c.Task.Wants
+	}
+	if met, err := r.prepare(ctx); err != nil || met != "" {
 		return t.unprepared(met, err)
 	}
 	token := rand.Text()
-	result, err := c.Box.Run(ctx, testCommand(c.Task, test, token))
+	result, err := c.Box.Run(ctx, r.command(token))
 	if err != nil {
 		return Verdict{}, err
 	}
-	return t.judge(ctx, c.Box, result, token)
+	return t.judge(ctx, r, result, token)
 }
 
-func testCommand(task *taskset.Task, test, token string) sandbox.Command {
-	command := sandbox.Command{Argv: []string{"/bin/sh", "-c", test}, Env: map[string]string{}}
-	if task != nil {
-		maps.Copy(command.Env, task.Wants.VerifierEnv)
-		command.Time = time.Duration(task.Wants.VerifierTimeoutS * float64(time.Second))
+// source says what a task's tests are worth by.
+func (t *tests) source(task *taskset.Task) string {
+	switch {
+	case t.o.Source != "":
+		return t.o.Source
+	case task != nil && task.Hidden[testsDir+"/test.sh"] != nil: // Harbor's layout
+		return SourceFile
 	}
-	command.Env[TokenVariable] = token
-	return command
+	return SourceLine
 }
 
 // Close implements Verifier.
 func (t *tests) Close() error { return nil }
-
-// clear removes old rewards and whatever lies where hidden files go, and makes the folder of rewards. A
-// file in place of a folder goes, too. Arguments are that folder and the files, from where commands
-// begin or absolute. Where that is not Work the box has no files of its own: an absolute path would be
-// the host's, and nothing is touched.
-const clear = `for file do
-  case $file in
-  ''|./*) ;;
-  *) [ "$(pwd -P)" = ` + sandbox.Work + ` ] || { echo "$file: this sandbox has no files of its own outside of ` + sandbox.Work + `" >&2; exit 64; } ;;
-  esac
-done
-rewards=$1
-for file do
-  folder=${file%/*}
-  while [ -n "$folder" ] && [ "$folder" != . ]; do
-    [ -d "$folder" ] || rm -f -- "$folder"
-    folder=${folder%/*}
-  done
-  [ -d "$file" ] && [ ! -h "$file" ] && chmod -R u+rwx -- "$file"
-  rm -rf -- "$file"
-done
-[ -z "$rewards" ] || mkdir -p -- "$rewards"`
-
-// prepare puts the hidden files in their place. What the policy did that makes that impossible is the
-// limit it met.
-func (t *tests) prepare(ctx context.Context, c Case) (met sandbox.Class, err error) {
-	var hidden map[string][]byte
-	if c.Task != nil {
-		hidden = c.Task.Hidden
-	}
-	names := slices.Sorted(maps.Keys(hidden))
-	for _, name := range names {
-		if at := inBox(name); at == sandbox.Work || at == "/" {
-			return "", sandbox.Fail(sandbox.Refused, "verify", c.Box.ID(), "a hidden file of the task is named %q, which is no file", name)
-		}
-	}
-	rewards := ""
-	if t.o.Source == "file" {
-		rewards = fromWork(t.o.RewardDir)
-	}
-	for rest := names; len(rest) > 0 || rewards != ""; rewards = "" {
-		some := rest[:min(len(rest), 200)]
-		rest = rest[len(some):]
-		argv := []string{"/bin/sh", "-c", clear, "clear", rewards}
-		for _, name := range some {
-			argv = append(argv, fromWork(name))
-		}
-		result, err := c.Box.Run(ctx, sandbox.Command{Argv: argv})
-		if err != nil {
-			return "", err
-		}
-		if result.Limit != "" {
-			return result.Limit, nil
-		}
-		if result.Exit != 0 {
-			return "", sandbox.Fail(sandbox.Refused, "verify", c.Box.ID(), "hidden files and rewards have no place in this sandbox: %s", clip(string(result.Stderr), 300))
-		}
-	}
-	for _, name := range names {
-		content := hidden[name]
-		mode := fs.FileMode(0o644)
-		if bytes.HasPrefix(content, []byte("#!")) {
-			mode = 0o755
-		}
-		if err := c.Box.Write(ctx, inBox(name), content, mode); err != nil {
-			if class := sandbox.ClassOf(err); isLimit(class) {
-				return class, nil
-			}
-			return "", fmt.Errorf("the hidden file %s cannot be put into the sandbox: %w", name, err)
-		}
-	}
-	return "", nil
-}
-
-// fromWork is a path as commands have it, from Work or absolute.
-func fromWork(name string) string {
-	if below, ok := strings.CutPrefix(inBox(name), sandbox.Work+"/"); ok {
-		return "./" + below
-	}
-	return inBox(name)
-}
-
-func inBox(name string) string {
-	if path.IsAbs(name) {
-		return path.Clean(name)
-	}
-	return path.Join(sandbox.Work, name)
-}
 
 // unprepared is what is said of a box in which tests cannot run.
 func (t *tests) unprepared(met sandbox.Class, err error) (Verdict, error) {
@@ -197,24 +132,37 @@ func (t *tests) unprepared(met sandbox.Class, err error) (Verdict, error) {
 }
 
 // judge makes a verdict of a test that ran.
-func (t *tests) judge(ctx context.Context, box sandbox.Box, result sandbox.Result, token string) (Verdict, error) {
-	if t.o.Source == "file" {
-		return t.limited(t.fromFile(ctx, box, result))
+func (t *tests) judge(ctx context.Context, r *testRun, result sandbox.Result, token string) (Verdict, error) {
+	share := 0.0
+	switch r.source {
+	case SourceFile:
+		return t.limited(t.fromFile(ctx, r.box, result))
+	case SourceExit:
+		if result.Exit == 0 {
+			share = 1
+		}
+		return t.limited(t.verdict(share, result), nil)
 	}
 	share, found, err := resultLine(result.Stdout, token)
+	v := t.verdict(share, result)
 	switch {
 	case err != nil:
-		return Verdict{}, sandbox.Fail(sandbox.VerifierProtocol, "verify", box.ID(), "the tests' result line: %w", err)
-	case found:
-		return t.limited(t.verdict(share, result), nil)
-	case result.Limit == "" && (result.Exit == 126 || result.Exit == 127):
-		return Verdict{}, sandbox.Fail(sandbox.VerifierCrash, "verify", box.ID(), "the shell cannot run the test (exit code %d): %s", result.Exit, clip(string(result.Stderr), 300))
+		v = t.tampered(result, "the tests' result line: %v", err)
+	case found && result.Limit == "" && (result.Signal != "" || result.Exit > 128):
+		v = t.tampered(result, "the tests were ended by a signal (exit code %d) after their result line", result.Exit)
+	case !found && result.Exit == 0 && result.Limit == "":
+		v.Note = "the tests wrote no result line"
 	}
-	share = 0
-	if result.Exit == 0 {
-		share = 1
+	return t.limited(v, nil)
+}
+
+// tampered is the verdict of tests that left what none leave; a limit that they met says more.
+func (t *tests) tampered(result sandbox.Result, format string, args ...any) Verdict {
+	v := Verdict{Reward: t.o.Range[0], Limit: Tampered, Note: fmt.Sprintf(format, args...)}
+	if result.Limit != "" {
+		v.Limit, v.Note = result.Limit, noteOf(result)+"; "+v.Note
 	}
-	return t.limited(t.verdict(share, result), nil)
+	return v
 }
 
 // verdict is that of a share of tests passed.
@@ -290,44 +238,41 @@ func passedOf(fields []string) (float64, error) {
 // rewardFileMax bounds a reward file, in bytes.
 const rewardFileMax = 64 << 10
 
-// fromFile reads what the tests left: reward.json, or reward.txt with one number.
+// fromFile reads what the tests left: reward.json, or reward.txt with one number. Where both are there they
+// have to agree.
 func (t *tests) fromFile(ctx context.Context, box sandbox.Box, result sandbox.Result) (Verdict, error) {
 	v := Verdict{Limit: result.Limit, Note: noteOf(result)}
-	text, err := box.Read(ctx, path.Join(t.o.RewardDir, "reward.json"), rewardFileMax)
-	if err == nil {
-		err = t.scores(text, &v)
-		return t.filed(box, v, err)
+	var rewards []float64
+	for _, name := range []string{"reward.json", "reward.txt"} {
+		text, err := box.Read(ctx, path.Join(t.o.RewardDir, name), rewardFileMax)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case errors.Is(err, fs.ErrInvalid) || errors.Is(err, sandbox.ErrTooLarge) || sandbox.ClassOf(err) == sandbox.Refused:
+			return t.tampered(result, "%s is no reward file: %v", name, err), nil
+		case err != nil:
+			return Verdict{}, err
+		case name == "reward.json":
+			err = t.scores(text, &v)
+		default:
+			v.Reward, err = number(text)
+		}
+		if err == nil {
+			v.Exact = v.Reward == t.o.Range[1]
+			_, err = v.checked(t.o.Range)
+		}
+		if err != nil {
+			return t.tampered(result, "the tests' reward file: %v", err), nil
+		}
+		rewards = append(rewards, v.Reward)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return Verdict{}, t.unread(box, "reward.json", err)
-	}
-	text, err = box.Read(ctx, path.Join(t.o.RewardDir, "reward.txt"), rewardFileMax)
 	switch {
-	case err == nil:
-		v.Reward, err = number(text)
-		return t.filed(box, v, err)
-	case !errors.Is(err, fs.ErrNotExist):
-		return Verdict{}, t.unread(box, "reward.txt", err)
-	case result.Limit != "": // what ended them is known, and is the policy's
-		v.Reward = t.o.Range[0]
+	case len(rewards) == 2 && rewards[0] != rewards[1]:
+		return t.tampered(result, "reward.json says %v and reward.txt %v", rewards[0], rewards[1]), nil
+	case len(rewards) > 0:
 		return v, nil
 	}
-	return Verdict{}, sandbox.Fail(sandbox.VerifierProtocol, "verify", box.ID(), "the tests left neither reward.json nor reward.txt in %s (exit code %d): %s", t.o.RewardDir, result.Exit, lastBytes(result.Stderr, 300))
-}
-
-func (t *tests) unread(box sandbox.Box, name string, err error) error {
-	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, sandbox.ErrTooLarge) {
-		return sandbox.Fail(sandbox.VerifierProtocol, "verify", box.ID(), "%s is no reward file: %w", name, err)
-	}
-	return err
-}
-
-func (t *tests) filed(box sandbox.Box, v Verdict, err error) (Verdict, error) {
-	if err != nil {
-		return Verdict{}, sandbox.Fail(sandbox.VerifierProtocol, "verify", box.ID(), "the tests' reward file: %w", err)
-	}
-	v.Exact = v.Reward == t.o.Range[1]
-	return v.checked(t.o.Range)
+	return t.tampered(result, "the tests left neither reward.json nor reward.txt in %s (exit code %d): %s", t.o.RewardDir, result.Exit, lastBytes(result.Stderr, 300)), nil
 }
 
 // scores reads reward.json: the key that counts, or the only one there is; others are metrics.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,32 +77,37 @@ func TestTests(t *testing.T) {
 		options    verifier.Options
 		want       string // the verdict, or the class and words of a failure
 	}{
-		{"passed", "true", verifier.Options{}, "1 exact map[passed:1]"},
-		{"failed", "echo no >&2; exit 3", verifier.Options{}, "0 map[passed:0] exit code 3: no"},
+		{"passed", "true", verifier.Options{Source: "exit"}, "1 exact map[passed:1]"},
+		{"failed", "echo no >&2; exit 3", verifier.Options{Source: "exit"}, "0 map[passed:0] exit code 3: no"},
+		{"an exit code without a result line", "exit 0", verifier.Options{}, "0 map[passed:0] the tests wrote no result line"},
+		{"a token for nobody", `read -r token; [ -z "$token" ]`, verifier.Options{Source: "exit"}, "1 exact"},
 		{"of another range", "exit 1", verifier.Options{Range: [2]float64{-1, 1}}, "-1 map[passed:0] exit code 1:"},
-		{"some passed", `echo hello; echo "headway-result $HEADWAY_TEST_TOKEN 3/4"; exit 1`, verifier.Options{}, "0.75 map[passed:0.75] exit code 1:"},
-		{"all passed, whatever the exit code", `echo "headway-result $HEADWAY_TEST_TOKEN 4/4"; exit 1`, verifier.Options{}, "1 exact map[passed:1] exit code 1:"},
+		{"some passed", `echo hello; read -r t; echo "headway-result $t 3/4"; exit 1`, verifier.Options{}, "0.75 map[passed:0.75] exit code 1:"},
+		{"all passed, whatever the exit code", `read -r t; echo "headway-result $t 4/4"; exit 1`, verifier.Options{}, "1 exact map[passed:1] exit code 1:"},
 		{"another's line", `echo "headway-result x 4/4"; exit 1`, verifier.Options{}, "0 map[passed:0] exit code 1:"},
-		{"two lines", `for i in 1 2; do echo "headway-result $HEADWAY_TEST_TOKEN 4/4"; done`, verifier.Options{}, "verifier_protocol: two"},
-		{"no share", `echo "headway-result $HEADWAY_TEST_TOKEN 5/4"`, verifier.Options{}, "verifier_protocol: passed/total"},
-		{"of nothing", `echo "headway-result $HEADWAY_TEST_TOKEN 0/0"`, verifier.Options{}, "verifier_protocol: passed/total"},
-		{"not a number", `echo "headway-result $HEADWAY_TEST_TOKEN NaN"`, verifier.Options{}, "verifier_protocol: passed/total"},
+		{"two lines", `read -r t; for i in 1 2; do echo "headway-result $t 4/4"; done`, verifier.Options{}, "0 tampered the tests' result line: there are two"},
+		{"no share", `read -r t; echo "headway-result $t 5/4"`, verifier.Options{}, "0 tampered the tests' result line: "},
+		{"of nothing", `read -r t; echo "headway-result $t 0/0"`, verifier.Options{}, "0 tampered the tests' result line: "},
+		{"not a number", `read -r t; echo "headway-result $t NaN"`, verifier.Options{}, "0 tampered the tests' result line: "},
 		{"no such program", "no-such-program", verifier.Options{}, "verifier_crash: cannot run the test"},
+		{"a program that is there and ends like one that is not", "sh -c 'exit 127'", verifier.Options{}, "0 map[passed:0] exit code 127:"},
+		{"a result and a signal", `read -r t; echo "headway-result $t 4/4"; kill -9 $$`, verifier.Options{}, "0 tampered the tests were ended by a signal"},
 		{"ended by a signal", "kill -9 $$", verifier.Options{}, "0 map[passed:0] exit code 137:"},
 		{"binary output", `head -c 300 /dev/urandom >&2; exit 1`, verifier.Options{}, "0 map[passed:0] exit code 1:"},
 
 		{"a file", "echo 0.5 > rewards/reward.txt", verifier.Options{Source: "file"}, "0.5"},
 		{"a file, whatever the exit code", "echo 1 > rewards/reward.txt; exit 1", verifier.Options{Source: "file"}, "1 exact exit code 1:"},
-		{"JSON first", `echo 0 > rewards/reward.txt; echo '{"reward": 0.25, "speed": 3, "name": "x"}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0.25 map[speed:3]"},
+		{"two that disagree", `echo 0 > rewards/reward.txt; echo '{"reward": 1}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0 tampered reward.json says 1 and reward.txt 0"},
+		{"two that agree", `echo 0.25 > rewards/reward.txt; echo '{"reward": 0.25, "speed": 3, "name": "x"}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0.25 map[speed:3]"},
 		{"one score", `echo '{"accuracy": 0.25}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0.25"},
 		{"a score by name", `echo '{"a": 0.25, "b": 1}' > rewards/reward.json`, verifier.Options{Source: "file", RewardKey: "b"}, "1 exact map[a:0.25]"},
-		{"which score", `echo '{"a": 0.25, "b": 1}' > rewards/reward.json`, verifier.Options{Source: "file"}, `verifier_protocol: no "reward"`},
-		{"no file", "exit 3", verifier.Options{Source: "file"}, "verifier_protocol: exit code 3"},
-		{"NaN", "echo NaN > rewards/reward.txt", verifier.Options{Source: "file"}, "verifier_protocol: no number"},
-		{"NaN in JSON", `echo '{"reward": NaN}' > rewards/reward.json`, verifier.Options{Source: "file"}, "verifier_protocol: NaN is no JSON"},
-		{"out of range", "echo 1.5 > rewards/reward.txt", verifier.Options{Source: "file"}, "verifier_protocol: from 0 to 1"},
-		{"too much", "head -c 100000 /dev/zero > rewards/reward.json", verifier.Options{Source: "file"}, "verifier_protocol: reward.json"},
-		{"a folder", "mkdir rewards/reward.json", verifier.Options{Source: "file"}, "verifier_protocol: reward.json"},
+		{"which score", `echo '{"a": 0.25, "b": 1}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0 tampered the tests' reward file: reward.json has no"},
+		{"no file", "exit 3", verifier.Options{Source: "file"}, "0 tampered the tests left neither"},
+		{"NaN", "echo NaN > rewards/reward.txt", verifier.Options{Source: "file"}, "0 tampered the tests' reward file:"},
+		{"NaN in JSON", `echo '{"reward": NaN}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0 tampered the tests' reward file:"},
+		{"out of range", "echo 1.5 > rewards/reward.txt", verifier.Options{Source: "file"}, "0 tampered the tests' reward file:"},
+		{"too much", "head -c 100000 /dev/zero > rewards/reward.json", verifier.Options{Source: "file"}, "0 tampered reward.json is no reward file"},
+		{"a folder", "mkdir rewards/reward.json", verifier.Options{Source: "file"}, "0 tampered reward.json is no reward file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.options.Kind = verifier.Tests
@@ -216,7 +222,7 @@ func TestTestsMeetLimits(t *testing.T) {
 	}{
 		{"not passed", verifier.Options{}, sandbox.Result{Exit: 137, Limit: sandbox.OutOfMemory}, "0 out_of_memory map[passed:0] the tests met the limit out_of_memory (exit code 137)"},
 		{"what passed", verifier.Options{}, sandbox.Result{Exit: 137, Limit: sandbox.Timeout, Stdout: []byte(share)}, "0.75 timeout map[passed:0.75] the tests met"},
-		{"passed all the same", verifier.Options{}, sandbox.Result{Limit: sandbox.Processes}, "1 exact processes map[passed:1] the tests met"},
+		{"passed all the same", verifier.Options{Source: "exit"}, sandbox.Result{Limit: sandbox.Processes}, "1 exact processes map[passed:1] the tests met"},
 		{"worth nothing", verifier.Options{LimitRewards: map[sandbox.Class]float64{sandbox.Timeout: 0.1}}, sandbox.Result{Exit: 137, Limit: sandbox.Timeout, Stdout: []byte(share)}, "0.1 timeout"},
 		{"worth what passed, for another class", verifier.Options{LimitRewards: map[sandbox.Class]float64{sandbox.Timeout: 0.1}}, sandbox.Result{Exit: 1, Limit: sandbox.Disk, Stdout: []byte(share)}, "0.75 disk"},
 		{"a failure", verifier.Options{LimitFailures: []sandbox.Class{sandbox.Timeout}}, sandbox.Result{Exit: 137, Limit: sandbox.Timeout}, "timeout: not judged"},
@@ -244,7 +250,7 @@ func TestTestsMeetLimits(t *testing.T) {
 // What befalls the box is a failure of its class, wherever it happens, and never a verdict.
 func TestTestsFailWithTheBox(t *testing.T) {
 	for _, class := range []sandbox.Class{sandbox.Lost, sandbox.StartFailed, sandbox.Quota, sandbox.BackendDown, sandbox.Protocol} {
-		for at := range 4 {
+		for at := range 6 {
 			j := newJudge(t, verifier.Options{Kind: verifier.Tests, Source: "file"})
 			box := &fakeBox{failAt: at + 1, err: sandbox.Fail(class, "run", "t.1", "no")}
 			v, err := j.Verify(t.Context(), testsCase(box, "test", map[string]string{"/tests/a": "x"}))
@@ -254,7 +260,7 @@ func TestTestsFailWithTheBox(t *testing.T) {
 		}
 	}
 	j := newJudge(t, verifier.Options{Kind: verifier.Tests})
-	full := &fakeBox{failAt: 2, err: sandbox.Fail(sandbox.Disk, "write", "t.1", "full")}
+	full := &fakeBox{failAt: 3, err: sandbox.Fail(sandbox.Disk, "write", "t.1", "full")}
 	if v, err := j.Verify(t.Context(), testsCase(full, "test", map[string]string{"/tests/a": "x"})); err != nil || v.Reward != 0 || v.Limit != sandbox.Disk {
 		t.Errorf("a disk that the policy filled: %v, %v", v, err)
 	}
@@ -275,7 +281,7 @@ func TestTestsRefused(t *testing.T) {
 			t.Errorf("%v, which does not say %q", err, says)
 		}
 	}
-	given := newJudge(t, verifier.Options{Kind: verifier.Tests, Test: "true"})
+	given := newJudge(t, verifier.Options{Kind: verifier.Tests, Test: "true", Source: "exit"})
 	if v, err := given.Verify(t.Context(), testsCase(processBox(t), "", nil)); err != nil || v.Reward != 1 {
 		t.Errorf("the run's own test: %v, %v", v, err)
 	}
@@ -303,8 +309,12 @@ func (b *fakeBox) Run(_ context.Context, command sandbox.Command) (sandbox.Resul
 	if err := b.fail(); err != nil {
 		return sandbox.Result{}, err
 	}
-	token, isTest := command.Env[verifier.TokenVariable]
-	if !isTest {
+	token := strings.TrimSpace(string(command.Stdin))
+	isTest := slices.Contains(command.Argv, "test")
+	switch {
+	case strings.Contains(command.Argv[2], "mkdir -p \"$dir\""):
+		return sandbox.Result{Stdout: []byte("/work\n/tests\n")}, nil
+	case !isTest || len(command.Argv) > 3 && command.Argv[3] == "probe":
 		return sandbox.Result{}, nil
 	}
 	r := b.result
