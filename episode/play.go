@@ -82,10 +82,12 @@ func Play(ctx context.Context, task *taskset.Task, policy Policy, world World, j
 	p.out.Messages = slices.Clone(task.Messages)
 	p.out.StateLow, p.out.StateHigh = -1, -1
 	limited, cancel := context.WithCancel(p.spans.in(ctx))
-	if o.Timeout > 0 {
-		limited, cancel = context.WithTimeout(p.spans.in(ctx), o.Timeout)
-	}
 	defer cancel()
+	if o.Timeout > 0 {
+		var over context.CancelFunc
+		limited, over = context.WithTimeout(limited, o.Timeout)
+		defer over()
+	}
 	err := p.run(limited)
 	if err != nil {
 		err = p.failure(ctx, limited, err)

@@ -98,7 +98,7 @@ func TestSandboxed(t *testing.T) {
 func playSandboxed(t *testing.T, box sandbox.Box) {
 	task := question()
 	task.Files = map[string][]byte{"/work/add.py": []byte("def add(a, b):\n    return a - b\n")}
-	task.Hidden = map[string][]byte{"/work/test_add.py": []byte("import add\nassert add.add(2, 3) == 5\n")}
+	task.Hidden = map[string][]byte{"/work/test_add.py": []byte("import os, sys\nsys.path.append(os.environ['HEADWAY_WORK'])\nimport add\nassert add.add(2, 3) == 5\n")}
 	task.Test = "python3 test_add.py"
 	fix := call("write_file", args{"path": "add.py", "content": "def add(a, b):\n    return a + b\n"})
 	fix.version = 5
@@ -109,7 +109,7 @@ func playSandboxed(t *testing.T, box sandbox.Box) {
 		call("python", args{"code": "import add; print(add.add(2, 3))"}),
 		{text: "done", version: 9},
 	}}
-	tests, err := verifier.New(verifier.Options{Kind: verifier.Tests})
+	tests, err := verifier.New(verifier.Options{Kind: verifier.Tests, Source: verifier.SourceExit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +270,11 @@ func (l *lease) Ready(ctx context.Context) error {
 func (l *lease) Waited() time.Duration  { return l.waited }
 func (l *lease) Started() time.Duration { return l.started }
 
-func (l *lease) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
+func (l *lease) Run(_ context.Context, command sandbox.Command) (sandbox.Result, error) {
 	l.runs++
+	if strings.Contains(strings.Join(command.Argv, " "), ".headway-tests") { // where do tests lie?
+		return sandbox.Result{Stdout: []byte("/work\n/tests\n")}, next(&l.runErrs)
+	}
 	return sandbox.Result{Stdout: []byte("ran\n")}, next(&l.runErrs)
 }
 
@@ -326,7 +329,7 @@ func TestBoxOfTestsAlone(t *testing.T) {
 		l := &lease{waits: 2 * time.Second, starts: 3 * time.Second}
 		task := question()
 		task.Test, task.Files = "true", map[string][]byte{"/work/b": nil, "/work/a": nil}
-		tests, err := verifier.New(verifier.Options{Kind: verifier.Tests})
+		tests, err := verifier.New(verifier.Options{Kind: verifier.Tests, Source: verifier.SourceExit})
 		if err != nil {
 			t.Fatal(err)
 		}
