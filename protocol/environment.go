@@ -12,6 +12,34 @@ type Environment struct {
 	Verifier *Verifier `json:"verifier,omitempty"`
 	// Tasks is the number of prompts that the run trains on, 0 where they are no data.
 	Tasks int `json:"tasks,omitempty"`
+	// Book is what is known of single tasks; nil where prompts are no data.
+	Book *TaskBook `json:"book,omitempty"`
+}
+
+// TaskBook says how hard tasks were found to be, over all processes of the run.
+type TaskBook struct {
+	// Played is the number of tasks that were played at all.
+	Played int `json:"played"`
+	// Levels has the sums over the tasks of each level, their Task empty. Hardest and Easiest are a few of those
+	// that were judged often enough, the most extreme first.
+	Levels  []TaskCount `json:"levels,omitempty"`
+	Hardest []TaskCount `json:"hardest,omitempty"`
+	Easiest []TaskCount `json:"easiest,omitempty"`
+}
+
+// TaskCount is what became of the attempts at a task, or at those of a level.
+type TaskCount struct {
+	Task  string `json:"task,omitempty"`
+	Level int    `json:"level,omitempty"`
+	// Attempts are all, Failed those without a reward, Solved those that were wholly right.
+	Attempts int64 `json:"attempts"`
+	Failed   int64 `json:"failed"`
+	Solved   int64 `json:"solved"`
+	// SolveRate and RewardMean are over attempts with a reward, 0 without any.
+	SolveRate  float64 `json:"solve_rate"`
+	RewardMean float64 `json:"reward_mean"`
+	// Version is the newest policy version of any attempt.
+	Version int64 `json:"version"`
 }
 
 // Episodes counts rollout attempts by how they ended, and says where their time went.

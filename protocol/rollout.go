@@ -111,6 +111,9 @@ type FinishRequest struct {
 	// Reason is environment or timeout.
 	Failed string `json:"failed,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Class says of a failure what kind it is of, in one word such as verifier_crash or lost: small letters,
+	// digits and _, at most 40 of them. Empty for unknown.
+	Class string `json:"class,omitempty"`
 	// Prompt, Response and Answer are readable renderings for sample files.
 	PromptText   string `json:"prompt_text,omitempty"`
 	ResponseText string `json:"response_text,omitempty"`

@@ -178,3 +178,19 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// classMax bounds a class of failures, in bytes.
+const classMax = 40
+
+// CheckClass reports what is wrong with the class of a failure; an empty one is none.
+func CheckClass(class string) error {
+	if len(class) > classMax {
+		return errors.New("want at most 40 characters")
+	}
+	for _, c := range []byte(class) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return errors.New("want small letters, digits and '_' only")
+		}
+	}
+	return nil
+}

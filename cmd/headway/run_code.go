@@ -44,6 +44,9 @@ func newWorkshop(e config.Environment, say func(string, ...any)) (*workshop, err
 
 // Lease implements [code.Boxes].
 func (w *workshop) Lease(ctx context.Context, holder string) (sandbox.Box, error) {
+	if w.pool == nil {
+		return nil, sandbox.Fail(sandbox.BackendDown, "lease", "", "no sandboxes are open: the run has not begun, or is over")
+	}
 	return w.pool.Lease(ctx, holder)
 }
 

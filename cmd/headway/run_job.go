@@ -63,6 +63,11 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	if err := j.prepare(); err != nil {
 		return nil, err
 	}
+	if j.workshop != nil { // before there is a directory
+		if _, err := usableDriver(context.Background(), cfg); err != nil {
+			return nil, err
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.close())

@@ -75,23 +75,33 @@ func sandboxOwner(cfg config.Config, dir string) string {
 	return "headway-" + hex.EncodeToString(sum[:6])
 }
 
-// openPool removes what an earlier process of the run has left behind, says so, and makes the pool.
-func openPool(ctx context.Context, cfg config.Config, dir string, logf func(string, ...any)) (*pool.Pool, error) {
+// usableDriver is the driver of a document, where its sandboxes can be made here and are the boundary
+// that the document relies on.
+func usableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error) {
 	driver, err := driverOf(cfg)
 	if err != nil {
 		return nil, err
 	}
-	opt := poolOptions(cfg, driver, dir, logf)
-	p, err := pool.Open(ctx, opt)
+	boundary, err := driver.Check(ctx)
 	if err != nil {
-		return nil, runError("headway doctor says what is missing, and how to get it", "%w", err)
+		return nil, runError("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", cfg.Sandbox.Driver, err)
 	}
-	if boundary := p.Status().Boundary; !boundary.Secure() && cfg.Sandbox.Driver != "process" {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), poolCloseLimit)
-		defer cancel()
-		_ = p.Close(closing)
+	if !boundary.Secure() && cfg.Sandbox.Driver != "process" {
 		return nil, runError("run it where the boundary holds, or write sandbox.driver: process if code of the policy may do whatever this user can",
 			"sandboxes of %s are no boundary here: %s", cfg.Sandbox.Driver, cmp.Or(boundary.Why, "files, processes or network are shared with the host"))
+	}
+	return driver, nil
+}
+
+// openPool removes what an earlier process of the run has left behind, says so, and makes the pool.
+func openPool(ctx context.Context, cfg config.Config, dir string, logf func(string, ...any)) (*pool.Pool, error) {
+	driver, err := usableDriver(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pool.Open(ctx, poolOptions(cfg, driver, dir, logf))
+	if err != nil {
+		return nil, runError("headway doctor says what is missing, and how to get it", "%w", err)
 	}
 	sayOrphans(p.Lost(), logf)
 	return p, nil

@@ -165,6 +165,9 @@ func (p *plane) mount() error {
 	if p.stage != nil && p.stage.pool != nil {
 		ports.Sandboxes = p.stage.pool
 	}
+	if p.workshop != nil && p.workshop.pool != nil {
+		ports.Sandboxes = p.workshop.pool
+	}
 	return p.server.Mount(ports)
 }
 

@@ -163,7 +163,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		p.say("%s has made its %d train steps; another run has another --name", p.dir, p.cfg.Trainer.Steps)
 		return p.mount()
 	}
-	if err := errors.Join(p.openStage(ctx), p.mount()); err != nil {
+	if err := errors.Join(p.openStage(ctx, run.NowNS), p.mount()); err != nil {
 		return err
 	}
 	p.setState(stateRunning)

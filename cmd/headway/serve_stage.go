@@ -6,22 +6,45 @@ import (
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"
 )
 
 // openStage opens what rollouts are played with here, where they are.
-func (p *plane) openStage(ctx context.Context) error {
+func (p *plane) openStage(ctx context.Context, clock func() int64) error {
+	if p.workshop != nil {
+		p.workshop.say = p.say
+		if err := p.workshop.open(ctx, p.cfg, p.dir); err != nil {
+			return err
+		}
+		p.workshop.clock.Store(&clock)
+	}
 	if p.stage == nil {
 		return nil
 	}
 	p.stage.cfg, p.stage.say = p.cfg, p.say
 	if p.stage.tasks != nil {
 		p.say("%s: %d tasks to train on, %d held out", p.cfg.Environment.Tasks.File, p.stage.tasks.Len(), p.stage.tasks.HeldOutLen())
-		for _, warning := range p.stage.tasks.Warnings() {
-			p.say("%s", warning)
-		}
+		p.sayTasks(p.stage.tasks)
 	}
 	return p.stage.open(ctx, p.dir)
+}
+
+// tasksWarned bounds how many warnings of a task set are said at a start.
+const tasksWarned = 20
+
+// sayTasks tells the operator what is odd about the tasks, and what of their wants this run does not give them.
+func (p *plane) sayTasks(set *taskset.Set) {
+	for _, unmet := range unmetWants(set, p.cfg) {
+		p.say("%s: they are played without it", unmet)
+	}
+	warnings := set.Warnings()
+	for _, warning := range warnings[:min(len(warnings), tasksWarned)] {
+		p.say("%s", warning)
+	}
+	if more := len(warnings) - tasksWarned; more > 0 {
+		p.say("and %d more such warnings of the tasks, which headway doctor lists", more)
+	}
 }
 
 // play has this process play the rollouts, where it is to, until the context ends.
@@ -39,7 +62,7 @@ func (p *plane) play(ctx context.Context, cancel context.CancelCauseFunc, clock 
 func (p *plane) environmentStatus() *protocol.Environment {
 	s := p.stage
 	if s == nil {
-		return nil
+		return p.workshopStatus()
 	}
 	out := &protocol.Environment{Kind: p.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
 	if s.tasks != nil {
@@ -47,7 +70,8 @@ func (p *plane) environmentStatus() *protocol.Environment {
 	}
 	if players := s.players.Load(); players != nil {
 		out.Episodes.Playing = players.Playing()
-		if s.pool != nil { // which is there before the players are
+		out.Book = s.counts.status(s.book)
+		if s.pool != nil { // which is there before the players are, as the book is
 			out.Sandboxes = sandboxStatus(s.pool.Status())
 		}
 	}
@@ -55,6 +79,15 @@ func (p *plane) environmentStatus() *protocol.Environment {
 		out.Verifier = verifierStatus(s.judge.Status())
 	}
 	return out
+}
+
+// workshopStatus is what the sandboxes of the task code do, nil where it is another task.
+func (p *plane) workshopStatus() *protocol.Environment {
+	w := p.workshop
+	if w == nil || w.clock.Load() == nil { // the pool is there before the clock is
+		return nil
+	}
+	return &protocol.Environment{Kind: p.cfg.Environment.Kind, Sandboxes: sandboxStatus(w.pool.Status())}
 }
 
 func sandboxStatus(s pool.Status) *protocol.Sandboxes {

@@ -31,16 +31,20 @@ const tasksFile = "tasks.json"
 
 // stage is what a control plane plays rollouts with itself.
 type stage struct {
-	cfg     config.Config
-	tasks   *taskset.Set    // nil where the environment has the prompts
-	judge   *verifier.Judge // nil where the environment gives the rewards
-	openenv *openenv.Server // nil for environment.kind tasks
-	pool    *pool.Pool      // nil where nothing runs in a sandbox, and before open
-	log     *player.Log     // nil before open
-	players atomic.Pointer[player.Players]
-	tally   player.Tally
-	say     func(format string, args ...any)
-	trouble sync.Once
+	cfg         config.Config
+	tasks       *taskset.Set    // nil where the environment has the prompts
+	judge       *verifier.Judge // nil where the environment gives the rewards
+	openenv     *openenv.Server // nil for environment.kind tasks
+	pool        *pool.Pool      // nil where nothing runs in a sandbox, and before open
+	log         *player.Log     // nil before open
+	book        *taskset.Book   // nil before open, and where there are no tasks
+	feed        *taskset.Feed   // as book
+	counts      bookCounts
+	players     atomic.Pointer[player.Players]
+	tally       player.Tally
+	say         func(format string, args ...any)
+	trouble     sync.Once
+	bookTrouble sync.Once
 }
 
 // newStage reads the tasks and makes the verifier, so that what is wrong with either is said before
@@ -197,6 +201,9 @@ func (s *stage) open(ctx context.Context, dir string) (err error) {
 	if s.log, err = player.OpenLog(dir); err != nil {
 		return err
 	}
+	if err := s.openBook(dir); err != nil {
+		return err
+	}
 	if s.cfg.UsesSandbox() {
 		s.pool, err = openPool(ctx, s.cfg, dir, s.say)
 	}
@@ -242,7 +249,7 @@ func (s *stage) run(ctx context.Context, rollouts player.Rollouts, gateway http.
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
 		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Judge: s.judgePort(),
-		TurnsMax: e.TurnsMax, Timeout: lasting(e.TimeoutS), FailOn: failOn(e.OnLimit), Clock: clock, Record: s.record, Logf: s.say,
+		TurnsMax: e.TurnsMax, Timeout: lasting(e.TimeoutS), FailOn: failOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.say,
 	})
 	if err != nil {
 		return err
@@ -269,7 +276,7 @@ func (s *stage) task(claim protocol.Claim) (*taskset.Task, error) {
 	if prompt < 1 || claim.Level < 0 || claim.Level > 0 && s.tasks.LevelLen(int(claim.Level)) == 0 {
 		return nil, fmt.Errorf("there is no task with number %d at level %d", claim.Prompt, claim.Level)
 	}
-	return s.tasks.At(prompt, int(claim.Level)), nil
+	return s.feed.At(int64(claim.Group), prompt, int(claim.Level))
 }
 
 // world is what a rollout acts on, nil for nothing.
@@ -319,6 +326,9 @@ func (s *stage) close() error {
 	}
 	if s.log != nil {
 		errs = append(errs, s.log.Close())
+	}
+	if s.book != nil {
+		errs = append(errs, s.book.Close())
 	}
 	return errors.Join(errs...)
 }

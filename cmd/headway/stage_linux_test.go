@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/episode/player"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/taskset"
 )
 
 // stageDocument is a run whose rollouts are played by the control plane: a task file, a tool in a
@@ -149,7 +150,7 @@ func TestServeTasks(t *testing.T) {
 			checkStageBatches(t, batches)
 			status := s.status()
 			e := status.Environment
-			if e == nil || e.Tasks != stageTasks || e.Episodes.Scored < 8*steps || e.Episodes.Failed > 0 || e.Sandboxes == nil || e.Sandboxes.Driver != name || e.Verifier == nil || e.Verifier.Kind != "exact" {
+			if e == nil || e.Tasks != stageTasks || e.Episodes.Scored < 8*steps || e.Episodes.Failed > 0 || e.Sandboxes == nil || e.Sandboxes.Driver != name || e.Book == nil || len(e.Book.Levels) != 1 || e.Book.Levels[0].Attempts < 1 || e.Verifier == nil || e.Verifier.Kind != "exact" {
 				t.Errorf("the status says %+v", e)
 			}
 			_, metrics := s.call("/metrics", "", nil)
@@ -164,8 +165,35 @@ func TestServeTasks(t *testing.T) {
 				t.Errorf("a run that has ended left the sandboxes %v\n%s", left, s.text())
 			}
 			checkStageRecords(t, stageRecords(t, dir), e)
+			checkStageBook(t, dir, stageRecords(t, dir))
 			checkStageTimeline(t, filepath.Join(dir, "runs", "r"))
 		})
+	}
+}
+
+// checkStageBook holds the counts of tasks against the records of their episodes.
+func checkStageBook(t *testing.T, dir string, records []episode.Record) {
+	t.Helper()
+	book, err := taskset.OpenBook(filepath.Join(dir, "runs", "r", bookFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	attempts, rewards := map[string]int64{}, map[string]float64{}
+	for _, r := range records {
+		if r.Failure == episode.Unwanted {
+			continue
+		}
+		attempts[r.Task]++
+		if r.Reward != nil {
+			rewards[r.Task] += *r.Reward
+		}
+	}
+	for task, n := range attempts {
+		count, ok := book.Count(task)
+		if !ok || count.Attempts != n || float64(count.Solved) != rewards[task] {
+			t.Errorf("%s was played %d times and solved %g times, and the book has %+v", task, n, rewards[task], count)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/protocol"
@@ -160,6 +161,10 @@ func checkFinish(req *protocol.FinishRequest) error {
 		return protocol.Refuse(protocol.CodeInvalid, "reward is %g: want a finite number", reward)
 	case req.Reason != "" && req.Failed == "":
 		return protocol.Refuse(protocol.CodeInvalid, "reason is %q without failed: say in failed what happened, or leave both out", req.Reason)
+	case req.Class != "" && req.Failed == "":
+		return protocol.Refuse(protocol.CodeInvalid, "class is %.40q without failed: say in failed what happened, or leave both out", req.Class)
+	case protocol.CheckClass(req.Class) != nil:
+		return protocol.Refuse(protocol.CodeInvalid, "class is %.40q: %v", req.Class, protocol.CheckClass(req.Class))
 	case req.Reason != "" && req.Reason != reasonEnvironment && req.Reason != reasonTimeout:
 		return protocol.Refuse(protocol.CodeInvalid, "reason is %.40q: want %s or %s", req.Reason, reasonEnvironment, reasonTimeout)
 	case len(req.Tokens) == 0 && len(req.LossMask)+len(req.Logprobs)+len(req.Versions) > 0:
@@ -202,8 +207,12 @@ func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
 
 // failure is a worker's failure as the runtime tells failures apart.
 func failure(req *protocol.FinishRequest) error {
-	if req.Reason == reasonTimeout {
-		return fmt.Errorf("%s: %w", req.Failed, context.DeadlineExceeded)
+	text := req.Failed
+	if req.Class != "" && !strings.HasPrefix(text, req.Class+":") {
+		text = req.Class + ": " + text
 	}
-	return errors.New(req.Failed)
+	if req.Reason == reasonTimeout {
+		return fmt.Errorf("%s: %w", text, context.DeadlineExceeded)
+	}
+	return errors.New(text)
 }

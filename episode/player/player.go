@@ -47,8 +47,19 @@ type Options struct {
 	Clock func() int64
 	// Record takes a record of every attempt that ended here. It may be nil.
 	Record func(episode.Record)
+	// Ended takes every attempt at a task that was judged or failed, not those that were given up. It may be nil.
+	Ended func(attempt Attempt)
 	// Logf takes what an operator should know, and never a prompt or a response. It may be nil.
 	Logf func(format string, args ...any)
+}
+
+// Attempt is what became of a rollout attempt at a task.
+type Attempt struct {
+	Task   *taskset.Task
+	Record episode.Record
+	// Exact: it was wholly right. Version is the newest policy version that spoke, 0 for none.
+	Exact   bool
+	Version int64
 }
 
 // How players deal with a control plane that cannot answer.
@@ -79,6 +90,9 @@ func New(o Options) (*Players, error) {
 	}
 	if o.Record == nil {
 		o.Record = func(episode.Record) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(Attempt) {}
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}

@@ -25,6 +25,8 @@ const completionsPath = "/v1/chat/completions"
 type chatPolicy struct {
 	gateway http.Handler
 	rollout string
+	// newest is the highest version that it was heard to speak with, 0 for none.
+	newest int64
 }
 
 // Say implements episode.Policy. It asks again while the gateway says that it cannot answer now.
@@ -42,7 +44,9 @@ func (p *chatPolicy) Say(ctx context.Context, messages []json.RawMessage, tools 
 			return episode.Message{}, context.Cause(ctx)
 		}
 		if answer.status == http.StatusOK {
-			return messageOf(answer.body.Bytes())
+			message, err := messageOf(answer.body.Bytes())
+			p.newest = max(p.newest, message.VersionHigh)
+			return message, err
 		}
 		again, err := refused(answer)
 		if err != nil {

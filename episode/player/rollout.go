@@ -29,9 +29,10 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 	var keeping sync.WaitGroup
 	keeping.Go(func() { p.keep(playing, claim, end) })
 	task, world, err := p.prepare(playing, claim)
+	policy := &chatPolicy{gateway: p.opt.Gateway, rollout: claim.ID}
 	var outcome episode.Outcome
 	if err == nil {
-		outcome, err = p.episode(playing, claim, task, world)
+		outcome, err = p.episode(playing, policy, task, world)
 	} else {
 		outcome.Record = episode.Record{Rollout: claim.ID}
 	}
@@ -43,7 +44,10 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 	if task != nil {
 		outcome.Record.Task = task.ID
 	}
-	p.finish(ctx, claim, task, outcome, err)
+	ended := p.finish(ctx, claim, task, outcome, err)
+	if task != nil && ended.Failure != episode.Unwanted {
+		p.opt.Ended(Attempt{Task: task, Record: ended, Exact: outcome.Verdict.Exact, Version: policy.newest})
+	}
 	if world != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
@@ -66,10 +70,9 @@ func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *task
 }
 
 // episode plays the chat, and takes for a failure what the run says that a limit is.
-func (p *Players) episode(ctx context.Context, claim protocol.Claim, task *taskset.Task, world episode.World) (episode.Outcome, error) {
-	policy := &chatPolicy{gateway: p.opt.Gateway, rollout: claim.ID}
+func (p *Players) episode(ctx context.Context, policy *chatPolicy, task *taskset.Task, world episode.World) (episode.Outcome, error) {
 	outcome, err := episode.Play(ctx, task, policy, world, p.opt.Judge, episode.Options{
-		Rollout: claim.ID, TurnsMax: p.opt.TurnsMax, Timeout: p.opt.Timeout, Clock: p.opt.Clock,
+		Rollout: policy.rollout, TurnsMax: p.opt.TurnsMax, Timeout: p.opt.Timeout, Clock: p.opt.Clock,
 	})
 	if err != nil {
 		return outcome, err
@@ -83,8 +86,8 @@ func (p *Players) episode(ctx context.Context, claim protocol.Claim, task *tasks
 	return outcome, nil
 }
 
-// finish tells the control plane how it ended, and notes it down.
-func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskset.Task, outcome episode.Outcome, err error) {
+// finish tells the control plane how it ended, and notes it down as it returns it.
+func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskset.Task, outcome episode.Outcome, err error) episode.Record {
 	record := outcome.Record
 	switch {
 	case ctx.Err() != nil:
@@ -109,6 +112,7 @@ func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskse
 		}
 	}
 	p.opt.Record(record)
+	return record
 }
 
 // classOf is the class of an error, which every failure has in the end.
@@ -131,7 +135,7 @@ func failed(record episode.Record) protocol.FinishRequest {
 	if record.Failure == sandbox.Timeout || record.Failure == sandbox.VerifierTimeout || record.Failure == sandbox.StartTimeout {
 		reason = "timeout"
 	}
-	return protocol.FinishRequest{Failed: string(record.Failure) + ": " + record.Note, Reason: reason}
+	return protocol.FinishRequest{Failed: string(record.Failure) + ": " + record.Note, Reason: reason, Class: string(record.Failure)}
 }
 
 // scored is the end of a rollout with its reward.

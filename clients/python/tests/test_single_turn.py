@@ -68,7 +68,8 @@ def test_failures_have_a_class(serve: Start, monkeypatch: pytest.MonkeyPatch) ->
     def noting(self: Worker, task: headway.Task, said: dict[str, Any]) -> None:
         ended.append(said)
         if "failed" in said:
-            told[said["failed"].split(":")[0], said["reason"]] += 1
+            assert said["class"] == said["failed"].split(":")[0]
+            told[said["class"], said["reason"]] += 1
         finish(self, task, said)
 
     monkeypatch.setattr(Worker, "_finish", noting)

@@ -148,7 +148,10 @@ class Worker:
         _log.warning("%s failed: %r", task.id, error)
         # One of this package begins with its class, such as verifier_crash, as the server's own failures do.
         text = str(error) if isinstance(error, errors.HeadwayError) else f"{type(error).__name__}: {error}"
-        return {"reward": 0.0, "failed": text[:1000], "reason": reason}
+        said: dict[str, Any] = {"reward": 0.0, "failed": text[:1000], "reason": reason}
+        if isinstance(error, errors.HeadwayError) and error.kind:
+            said["class"] = error.kind
+        return said
 
     def _outcome(self, task: Task, loop: asyncio.AbstractEventLoop) -> dict[str, Any] | None:
         found = self._environments.get(task.environment)

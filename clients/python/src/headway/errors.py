@@ -15,6 +15,8 @@ class HeadwayError(Exception):
 
     #: The server's word for this class.
     default_code: ClassVar[str] = "internal"
+    #: The class under which a rollout that ended by it is counted as failed; empty for unknown.
+    kind: ClassVar[str] = ""
 
     def __init__(
         self, message: str, *, code: str = "", detail: Mapping[str, Any] | None = None, status: int = 0

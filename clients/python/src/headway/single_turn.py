@@ -39,19 +39,19 @@ _MODEL = "policy"
 class VerifierCrash(errors.HeadwayError):
     """The function that judges raised."""
 
-    default_code = "verifier_crash"
+    default_code = kind = "verifier_crash"
 
 
 class VerifierTimeout(errors.HeadwayError, TimeoutError):
     """The function that judges took too long. Its thread is left to itself."""
 
-    default_code = "verifier_timeout"
+    default_code = kind = "verifier_timeout"
 
 
 class VerifierProtocol(errors.HeadwayError):
     """The function that judges returned what is no reward."""
 
-    default_code = "verifier_protocol"
+    default_code = kind = "verifier_protocol"
 
 
 @dataclass(frozen=True)
