@@ -134,6 +134,16 @@ func testCreateCancelled(t *testing.T, s *suite) {
 	}
 }
 
+// keepScript leaves what the kernel keeps when all that a command started has ended: a worse place of
+// the first process and its threads, a shared memory, and a message queue. keptScript shows it.
+const (
+	keepScript = `for t in /proc/1/task/*; do t=${t##*/}
+		renice -n 19 -p $t; ionice -c 3 -p $t; taskset -p 1 $t; chrt -i -p 0 $t
+	done >/dev/null 2>&1; (ipcmk -M 4096; ipcmk -Q; ipcmk -S 1) >/dev/null 2>&1; true`
+	keptScript = `nice; ionice 2>/dev/null; grep Cpus_allowed: /proc/self/status; chrt -p $$ 2>/dev/null | cut -d: -f2
+		for f in shm msg sem; do if [ -e /proc/sysvipc/$f ]; then wc -l < /proc/sysvipc/$f; fi; done; true`
+)
+
 func testReset(t *testing.T, s *suite) {
 	box := s.box(t)
 	resetter, can := box.(sandbox.Resetter)
@@ -141,7 +151,14 @@ func testReset(t *testing.T, s *suite) {
 		t.Skip("boxes of this driver cannot be reset")
 	}
 	clean := says(t, box, "ls -a")
+	kept := ""
+	if s.boundary.Processes { // else they are the host's
+		kept = says(t, box, keptScript)
+	}
 	for range 3 {
+		if s.boundary.Processes {
+			says(t, box, keepScript)
+		}
 		says(t, box, "echo x > file; mkdir -p closed/inner; : > closed/inner/f; chmod 000 closed/inner closed; ln -s /usr link; mkfifo fifo; : > .hidden; chmod 555 .; true")
 		if s.boundary.Files {
 			says(t, box, "echo x > /tmp/file; echo x > /tmp/.hidden; echo x > /dev/shm/file || true")
@@ -158,6 +175,11 @@ func testReset(t *testing.T, s *suite) {
 			}
 		}
 		says(t, box, "echo writable > again; rm again")
+		if s.boundary.Processes {
+			if got := says(t, box, keptScript); got != kept {
+				t.Errorf("after a reset the kernel has %q, want %q", got, kept)
+			}
+		}
 	}
 }
 
