@@ -87,7 +87,7 @@ func writeBundle(dir string, spec sandbox.Spec, self string) error {
 		Mounts:   []mount{{"/proc", "proc", "proc", nil}, {"/dev", "dev", "dev", []string{"ro", "nosuid", "noexec"}}, {"/dev/shm", "tmpfs", "tmpfs", []string{"size=4096", "nosuid", "nodev"}}},
 	}
 	for _, set := range []string{"bounding", "effective", "permitted"} {
-		b.Process.Capabilities[set] = []string{"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_DAC_OVERRIDE"}
+		b.Process.Capabilities[set] = []string{"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_DAC_OVERRIDE", "CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"}
 	}
 	for _, kind := range []string{"pid", "network", "ipc", "uts", "mount"} {
 		if kind != "network" || !spec.Network {
@@ -218,8 +218,8 @@ func (m mounter) hostPrograms(network bool) error {
 		}
 	}
 	for name, content := range map[string]string{
-		"/etc/passwd":        "root:x:0:0:root:" + homeDir + ":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-		"/etc/group":         "root:x:0:\nnogroup:x:65534:\n",
+		"/etc/passwd":        "root:x:0:0:root:" + homeDir + ":/bin/sh\nbox:x:65534:65534:box:" + homeDir + ":/bin/sh\n",
+		"/etc/group":         "root:x:0:\nbox:x:65534:\n",
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 	} {
 		if err := m.write(name, []byte(content)); err != nil {

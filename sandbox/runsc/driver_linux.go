@@ -201,10 +201,19 @@ func (d *Driver) arguments(entry *host.Entry, spec sandbox.Spec) []string {
 	}
 }
 
+// nobody is who programs of a box run as that root has made: what is mounted is read by gVisor as
+// root, so that it is the box's own kernel that keeps them from what only root may read.
+const nobody = 65534
+
 func setup(spec sandbox.Spec) agent.Setup {
 	env := map[string]string{"PATH": boxPath, "HOME": homeDir, "LANG": "C.UTF-8"}
 	maps.Copy(env, spec.Env)
+	user := 0
+	if os.Geteuid() == 0 {
+		user = nobody
+	}
 	return agent.Setup{
+		User: user, Group: user,
 		Places: agent.Places{Work: sandbox.Work, Tmp: "/tmp", Home: homeDir, Shm: "/dev/shm", More: moreDirs},
 		Limits: spec.Limits, Env: env, Mount: true, Confine: true, OwnKernel: true,
 	}
