@@ -186,15 +186,83 @@ func TestHostilePrograms(t *testing.T) {
 	}
 }
 
-// TestOneThatEndsTheHarness is found by running the others without it.
+// TestOneThatEndsTheHarness is found by running the others without it, and has passed nothing.
 func TestOneThatEndsTheHarness(t *testing.T) {
-	killer := "import os, time\ndef f(x):\n    os.kill(os.getppid(), 9)\n    time.sleep(60)\n    yield x\n"
+	killer := "import os, time\ndef f(x):\n    yield x\n    os.kill(os.getppid(), 9)\n    time.sleep(60)\n"
+	outcomes := raw(t, newBoxes(t, sandbox.Spec{}), honest, killer, honest)
+	if len(outcomes) != 3 || len(outcomes[0].runs) != 2 || len(outcomes[1].runs) != 0 || outcomes[1].what == "" || len(outcomes[2].runs) != 2 {
+		t.Errorf("%+v", outcomes)
+	}
+}
+
+// TestNoPython: a box in which the harness does not begin is nobody's reward.
+func TestNoPython(t *testing.T) {
 	task := newTask(t, Options{})
-	judge := NewJudge(task, newBoxes(t, sandbox.Spec{}), JudgeOptions{ProgramS: 1})
-	in := [][]int64{{1}}
-	_, err := judge.runAnywhere(t.Context(), []source{{honest, in}, {killer, in}, {honest, in}})
+	b := newBoxes(t, sandbox.Spec{Env: map[string]string{"PATH": "/nowhere"}})
+	_, err := NewJudge(task, b, JudgeOptions{}).runAnywhere(t.Context(), []source{{honest, [][]int64{{1}}}})
 	if sandbox.ClassOf(err) != sandbox.VerifierCrash {
-		t.Errorf("%v, want a crash of the verifier and no reward", err)
+		t.Errorf("%v, want a crash of the verifier", err)
+	}
+}
+
+// bubblewrapped are boxes that keep programs from what is not theirs.
+func bubblewrapped(t *testing.T) *boxes {
+	driver, err := bwrap.New(t.TempDir())
+	if err == nil {
+		_, err = driver.Check(t.Context())
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	b := newBoxes(t, sandbox.Spec{})
+	b.driver = driver
+	return b
+}
+
+// TestForgery: a program can write neither where the harness answers nor where a later program does.
+func TestForgery(t *testing.T) {
+	forged := `b'T\n=[1, 2]\nE\nT\n=[3]\nE\n'`
+	for name, program := range map[string]string{
+		"answers":         "import os\nbody = " + forged + "\ndef f(x):\n    fd = os.open('/proc/%d/fd/1' % os.getppid(), os.O_WRONLY)\n    os.write(fd, (b'- %d\\n' % len(body) + body) * 2)\n    yield x\n",
+		"garbage":         "import os\ndef f(x):\n    fd = os.open('/proc/%d/fd/1' % os.getppid(), os.O_WRONLY)\n    os.write(fd, b'garbage\\n')\n    yield x\n",
+		"by what it left": "import os, time, glob\ndef f(x):\n    if os.fork() == 0:\n        os.setsid()\n        os.closerange(3, 20)\n        if os.fork(): os._exit(0)\n        own, until = os.getpid(), time.time() + 60\n        while time.time() < until:\n            for c in glob.glob('/proc/[0-9]*/fd/*'):\n                if c.split('/')[2] in ('1', str(own)): continue\n                try:\n                    fd = os.open(c, os.O_WRONLY | os.O_NONBLOCK)\n                    os.write(fd, " + forged + ")\n                    os.close(fd)\n                except OSError: pass\n        os._exit(0)\n    yield x\n",
+	} {
+		outcomes := raw(t, bubblewrapped(t), program, "def f(x):\n    yield 'wrong'\n", honest)
+		for i, want := range [][]string{1: {"'wrong'", "'wrong'"}, 2: {"[1, 2]", "[3]"}} {
+			var got []string
+			for _, run := range outcomes[i].runs {
+				got = append(got, run.stages...)
+			}
+			if i > 0 && !slices.Equal(got, want) {
+				t.Errorf("%s: program %d: %+v, want %q", name, i, outcomes[i], want)
+			}
+		}
+	}
+}
+
+// hung is a box whose commands end with their context, which is given up meanwhile.
+type hung struct {
+	sandbox.Box
+	giveUp context.CancelFunc
+}
+
+func (h hung) Run(ctx context.Context, _ sandbox.Command) (sandbox.Result, error) {
+	h.giveUp()
+	<-ctx.Done()
+	return sandbox.Result{}, ctx.Err()
+}
+
+// TestCutOff: a judging that its caller ends is recorded as given up.
+func TestCutOff(t *testing.T) {
+	task := newTask(t, Options{})
+	b := newBoxes(t, sandbox.Spec{})
+	ctx, cancel := context.WithCancel(t.Context())
+	b.wrap = func(box sandbox.Box) sandbox.Box { return hung{box, cancel} }
+	var line episode.Record
+	trial := NewJudge(task, b, JudgeOptions{Record: func(r episode.Record) { line = r }}).Begin(live.RolloutID{Group: 3}, problem(task, "sort"))
+	trial.Sampled()
+	if _, err := trial.Judge(ctx, response(task, "sort")); err == nil || line.Failure != episode.Unwanted || line.Reward != nil {
+		t.Errorf("%v, %+v", err, line)
 	}
 }
 

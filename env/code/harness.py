@@ -4,16 +4,34 @@
 #   CPU_S WALL_S MEMORY_BYTES OUTPUT_BYTES PROGRAMS
 #   SOURCE_BYTES INPUTS        for every program, then its source and one line for every input
 #
-# and answers for every program "LIMIT BYTES" (LIMIT is - for none) and so many bytes: what the
+# and says "ready" and answers for every program "LIMIT BYTES" (LIMIT is - for none) and so many bytes: what the
 # program's process wrote. That is "T" where an input begins, a line for every list that the
 # function yields, "E" where it ends by itself and "X WHY" where it raises. What is right is judged
 # elsewhere: nothing here knows it. The modules are the few that start fast.
+#
+# Programs are kept from one another: none can open what this process has open, as its /proc is shut to
+# them, and all that a program started is ended before the next one begins.
 import _signal
 import os
 import resource
 import select
 import sys
 import time
+
+
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
+
+
+def shut():
+    """Has /proc of this process, and of those it forks, belong to root, and orphans come to it."""
+    try:
+        import ctypes
+    except ImportError:
+        return  # a Python without it has no way to ask: a program is then on its honour
+    libc = ctypes.CDLL(None, use_errno=True)
+    for option, value in ((PR_SET_DUMPABLE, 0), (PR_SET_CHILD_SUBREAPER, 1)):
+        if libc.prctl(option, value, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
 
 
 def program(source, inputs, out, cpu_s, memory):
@@ -99,6 +117,29 @@ def fate(pid, limit, until):
     return limit
 
 
+def end_all():
+    """Ends what a program left behind, which came to this process as its parents ended."""
+    try:
+        while True:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                for pid in children():
+                    end(os.kill, pid)
+                os.waitpid(-1, 0)
+    except ChildProcessError:
+        pass
+
+
+def children():
+    own = str(os.getpid()).encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/" + pid + "/stat", "rb") as f:
+                if f.read().rpartition(b") ")[2].split()[1] == own:
+                    yield int(pid)
+        except OSError:
+            pass  # it has ended just now
+
+
 def end(kill, pid):
     try:
         kill(pid, 9)
@@ -110,11 +151,15 @@ def main():
     request = sys.stdin.buffer
     cpu_s, wall_s, memory, most, programs = request.readline().split()
     answers = sys.stdout.buffer
+    shut()
+    answers.write(b"ready\n")
+    answers.flush()
     for _ in range(int(programs)):
         size, count = map(int, request.readline().split())
         source = request.read(size)
         inputs = [eval(request.readline(), {}) for _ in range(count)]
         said, limit = judged(source, inputs, float(cpu_s), float(wall_s), int(memory), int(most))
+        end_all()
         answers.write(b"%s %d\n" % (limit.encode(), len(said)) + said)
         answers.flush()
 

@@ -1,6 +1,7 @@
 package code
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -114,7 +115,7 @@ func (t *trial) Judge(ctx context.Context, response []int32) (env.Score, error) 
 		r.met(outcomes[0])
 		r.Reward = &score.Reward
 	} else {
-		r.failed(err, j.o.Clock())
+		r.failed(ctx, err, j.o.Clock())
 	}
 	r.Rollout, r.Task, r.Turns = t.name, j.task.ReadPrompt(t.problem), 1
 	j.o.Record(r.line())
@@ -134,10 +135,8 @@ func (j *Judge) run(ctx context.Context, box sandbox.Box, programs []source) ([]
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := parsePython(result.Stdout, len(programs))
-	if err != nil {
-		return nil, &sandbox.Failure{Class: sandbox.VerifierProtocol, Op: "verify", ID: box.ID(), Err: err}
-	}
+	answers, begun := bytes.CutPrefix(result.Stdout, []byte(ready))
+	outcomes := parsePython(answers, len(programs))
 	rest := programs[len(outcomes):]
 	switch {
 	case len(rest) == 0:
@@ -154,6 +153,8 @@ func (j *Judge) run(ctx context.Context, box sandbox.Box, programs []source) ([]
 		return outcomes, nil
 	case result.Limit != "":
 		return []outcome{{limit: result.Limit}}, nil
+	case begun: // it ended the harness, and passed nothing
+		return []outcome{{what: fmt.Sprintf("ended the harness: exit code %d", result.Exit)}}, nil
 	}
 	return nil, sandbox.Fail(sandbox.VerifierCrash, "verify", box.ID(), "the tests did not run: python3 ended with exit code %d: %.300q", result.Exit, result.Stderr)
 }

@@ -65,27 +65,30 @@ func testsOf(programs []source) int {
 	return most
 }
 
-// parsePython reads what the harness answered. Fewer outcomes than programs means that it did not come
-// to its end; an error that its answer is none of its own.
-func parsePython(stdout []byte, programs int) ([]outcome, error) {
+// ready is the harness's first line: from then on what becomes of it is the programs' doing.
+const ready = "ready\n"
+
+// parsePython reads what the harness answered behind ready. Fewer outcomes than programs means that it did
+// not come to its end, or that it was made to say what is none of its own.
+func parsePython(stdout []byte, programs int) []outcome {
 	var outcomes []outcome
 	for len(stdout) > 0 && len(outcomes) < programs {
 		head, rest, complete := bytes.Cut(stdout, []byte("\n"))
 		if !complete {
-			return outcomes, nil
+			return outcomes
 		}
 		limit, length, _ := strings.Cut(string(head), " ")
 		size, err := strconv.Atoi(length)
 		if err != nil || size < 0 || !isAnswer(limit) {
-			return outcomes, fmt.Errorf("the harness wrote %.80q where a program's answer begins", head)
+			return outcomes
 		}
 		if size > len(rest) {
-			return outcomes, nil
+			return outcomes
 		}
 		outcomes = append(outcomes, parseRuns(rest[:size], sandbox.Class(strings.TrimPrefix(limit, "-"))))
 		stdout = rest[size:]
 	}
-	return outcomes, nil
+	return outcomes
 }
 
 // isAnswer reports whether a word is a limit as the harness writes it.

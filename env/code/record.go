@@ -1,6 +1,8 @@
 package code
 
 import (
+	"context"
+
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/sandbox"
 )
@@ -37,10 +39,13 @@ func (r *record) met(o outcome) {
 	}
 }
 
-// failed notes why there is no verdict.
-func (r *record) failed(err error, nowNS int64) {
+// failed notes why there is no verdict. Where the context has ended, whoever asked for it has given it up.
+func (r *record) failed(ctx context.Context, err error, nowNS int64) {
 	r.to(episode.Judge, "", nowNS)
 	r.Failure, r.Note = sandbox.ClassOf(err), err.Error()
+	if ctx.Err() != nil || r.Failure == "" {
+		r.Failure = episode.Unwanted
+	}
 	if n := len(r.list); n > 0 {
 		r.list[n-1].Class = r.Failure
 	}
