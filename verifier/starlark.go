@@ -297,6 +297,7 @@ func metricsOf(value starlark.Value) (map[string]float64, error) {
 func predeclared() starlark.StringDict {
 	return starlark.StringDict{
 		"json": safeJSON, "math": starlarkmath.Module,
+		"int": boundedNumber("int"), "float": boundedNumber("float"),
 		"boxed":     starlark.NewBuiltin("boxed", textFunction(boxed)),
 		"last_line": starlark.NewBuiltin("last_line", textFunction(lastLine)),
 		"number":    starlark.NewBuiltin("number", numberFunction),

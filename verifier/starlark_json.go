@@ -71,3 +71,16 @@ func decodable(text string) error {
 	}
 	return nil
 }
+
+// boundedNumber is int or float, whose time grows faster than the text: a long one is a mistake.
+func boundedNumber(name string) *starlark.Builtin {
+	inner := starlark.Universe[name]
+	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		if len(args) > 0 {
+			if text, ok := starlark.AsString(args[0]); ok && len(text) > digitsMax {
+				return nil, fmt.Errorf("%s: a text of %d bytes, more than %d", name, len(text), digitsMax)
+			}
+		}
+		return starlark.Call(thread, inner, args, kwargs)
+	})
+}
