@@ -9,26 +9,26 @@ from collections import Counter
 from pathlib import Path
 
 #: Compares /work/answer.txt with what is wanted. It runs isolated (-I), in a folder of its own, and says what passed
-#: in a line with the token that only the verifier and it know.
+#: in a line with the token that it is given on standard input. It follows no link, which might lead to want.txt.
 JUDGE = """\
-import os, sys
-token = os.environ.get("HEADWAY_TEST_TOKEN") or sys.stdin.readline().strip()
-want = open("/tests/want.txt").read().split()
+import os, stat
+token = input()
+want = open("want.txt").read().split()
 try:
-    with open("/work/answer.txt") as file:
-        said = file.read(65536).split()
+    answer = os.open("/work/answer.txt", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    said = os.read(answer, 65536).decode().split() if stat.S_ISREG(os.fstat(answer).st_mode) else []
 except (OSError, UnicodeDecodeError):
     said = []
 right = sum(a == b for a, b in zip(want, said)) if len(said) == len(want) else 0
 print("headway-result", token, f"{right}/{len(want)}")
 """
-TEST = "cd /tests && python3 -I judge.py"
+TEST = "python3 -I judge.py"
 ASK = "Leave only that in answer.txt, in the folder where you are."
 
 
 def task(name: str, ask: str, files: dict[str, str], want: str) -> dict[str, object]:
     """One line of the file."""
-    hidden = {"/tests/judge.py": JUDGE, "/tests/want.txt": want + "\n"}
+    hidden = {"judge.py": JUDGE, "want.txt": want + "\n"}
     return {"id": name, "prompt": f"{ask} {ASK}", "files": files, "hidden": hidden, "test": TEST}
 
 
