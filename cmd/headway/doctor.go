@@ -82,7 +82,7 @@ func (c *doctorCmd) examine(application *app) ([]doctor.Finding, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	examineServers(ctx, application, document, !c.NoProbe, &examined)
-	examineEnvironment(ctx, document, !c.NoProbe, &examined)
+	examineEnvironment(ctx, application, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)
 	var field *workload.FieldError
 	if errors.As(err, &field) { // speeds beyond what a closed form takes

@@ -22,7 +22,7 @@ const trialLimit = 2 * time.Minute
 
 // examineEnvironment adds to a case what is found of what rollouts are played with. Without probing
 // nothing is started or asked, and files alone are read.
-func examineEnvironment(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
+func examineEnvironment(ctx context.Context, application *app, document config.Config, probe bool, examined *doctor.Case) {
 	e := document.Environment
 	if !e.Played() && !document.UsesSandbox() {
 		return
@@ -40,10 +40,10 @@ func examineEnvironment(ctx context.Context, document config.Config, probe bool,
 	}
 	var driver sandbox.Driver
 	if document.UsesSandbox() {
-		driver, found.Sandbox = trySandbox(ctx, document, probe)
+		driver, found.Sandbox = trySandbox(ctx, application.Now, document, probe)
 	}
 	if e.Played() && e.Verifier.Kind != "none" {
-		found.Verifier = tryVerifier(ctx, document, verdictTrial{set: set, driver: driver, asks: probe})
+		found.Verifier = tryVerifier(ctx, document, verdictTrial{now: application.Now, set: set, driver: driver, asks: probe})
 	}
 }
 
@@ -80,7 +80,7 @@ func examineOpenEnv(ctx context.Context, o config.OpenEnv, probe bool) *doctor.A
 
 // trySandbox makes one sandbox as a run would, and runs a program in it. The driver is nil where that
 // did not work, or was not tried.
-func trySandbox(ctx context.Context, document config.Config, probe bool) (sandbox.Driver, *doctor.Sandbox) {
+func trySandbox(ctx context.Context, now func() time.Time, document config.Config, probe bool) (sandbox.Driver, *doctor.Sandbox) {
 	s := &doctor.Sandbox{Driver: document.Sandbox.Driver, Do: "get what is missing, or choose another sandbox.driver"}
 	driver, err := driverOf(document)
 	if err != nil {
@@ -100,20 +100,20 @@ func trySandbox(ctx context.Context, document config.Config, probe bool) (sandbo
 		s.Err = "it is no boundary here: " + cmp.Or(boundary.Why, "files, processes or network are shared with the host")
 		return nil, s
 	}
-	began := time.Now()
-	box, err := trialBox(ctx, document, driver)
+	began := now()
+	box, err := trialBox(ctx, document, driver, now().UnixNano())
 	if err != nil {
 		s.Err = err.Error()
 		return nil, s
 	}
 	defer closeTrial(ctx, box)
-	s.StartS = time.Since(began).Seconds()
-	began = time.Now()
+	s.StartS = now().Sub(began).Seconds()
+	began = now()
 	if err := runTrue(ctx, box); err != nil {
 		s.Err, s.Do = err.Error(), "give sandboxes a root with ordinary programs, and limits with which they run"
 		return nil, s
 	}
-	s.RunS, s.Started = time.Since(began).Seconds(), true
+	s.RunS, s.Started = now().Sub(began).Seconds(), true
 	if err := runLanguage(ctx, document.Environment, box); err != nil {
 		s.Err, s.Do = err.Error(), "give sandboxes a root that has it"
 		return nil, s
@@ -123,7 +123,7 @@ func trySandbox(ctx context.Context, document config.Config, probe bool) (sandbo
 
 // trialBox makes a box of the document that no run knows of, and that the next trial of the same
 // document removes where this one is killed.
-func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver) (sandbox.Box, error) {
+func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver, number int64) (sandbox.Box, error) {
 	owner := sandboxOwner(document, "doctor")
 	left, err := driver.List(ctx, owner)
 	if err != nil {
@@ -136,7 +136,7 @@ func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver
 	}
 	starting, cancel := context.WithTimeout(ctx, lasting(document.Sandbox.StartTimeoutS))
 	defer cancel()
-	id := sandbox.ID(owner + ".trial-" + strconv.FormatInt(time.Now().UnixNano(), 36))
+	id := sandbox.ID(owner + ".trial-" + strconv.FormatInt(number, 36))
 	box, err := driver.Create(starting, id, specOf(document.Sandbox))
 	if err != nil && starting.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("it was not there after %g s (sandbox.start_timeout_s): %w", document.Sandbox.StartTimeoutS, err)
@@ -176,6 +176,7 @@ func runOne(ctx context.Context, box sandbox.Box, argv ...string) error {
 
 // verdictTrial is what a verifier can be tried with.
 type verdictTrial struct {
+	now    func() time.Time
 	set    *taskset.Set   // nil where there are no tasks
 	driver sandbox.Driver // nil where there are no sandboxes
 	asks   bool
@@ -197,7 +198,7 @@ func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial
 	task := trial.set.At(1, 0)
 	var world episode.World
 	if trial.driver != nil {
-		box, err := trialBox(ctx, document, trial.driver)
+		box, err := trialBox(ctx, document, trial.driver, trial.now().UnixNano())
 		if err != nil {
 			found.Err = err.Error()
 			return found
@@ -208,24 +209,25 @@ func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial
 			return found
 		}
 	}
-	var began time.Time
-	outcome, err := episode.Play(ctx, task, answering{task, &began}, world, judge, episode.Options{Rollout: "doctor", TurnsMax: 1, Timeout: trialLimit})
+	said := &answering{task: task, now: trial.now}
+	outcome, err := episode.Play(ctx, task, said, world, judge, episode.Options{Rollout: "doctor", TurnsMax: 1, Timeout: trialLimit})
 	if err != nil {
 		found.Err = fmt.Sprintf("on task %s: %v", task.ID, err)
 		return found
 	}
-	found.Judged, found.Reward, found.Seconds = true, outcome.Verdict.Reward, time.Since(began).Seconds()
+	found.Judged, found.Reward, found.Seconds = true, outcome.Verdict.Reward, trial.now().Sub(said.when).Seconds()
 	return found
 }
 
 // answering is a policy that says a task's answer, and notes when it did.
 type answering struct {
 	task *taskset.Task
-	when *time.Time
+	now  func() time.Time
+	when time.Time
 }
 
 // Say implements [episode.Policy].
-func (a answering) Say(context.Context, []json.RawMessage, json.RawMessage) (episode.Message, error) {
+func (a *answering) Say(context.Context, []json.RawMessage, json.RawMessage) (episode.Message, error) {
 	text := string(a.task.Answer)
 	var said string
 	if json.Unmarshal(a.task.Answer, &said) == nil {
@@ -235,6 +237,6 @@ func (a answering) Say(context.Context, []json.RawMessage, json.RawMessage) (epi
 		Role    string `json:"role"`
 		Content string `json:"content"`
 	}{"assistant", text})
-	*a.when = time.Now()
+	a.when = a.now()
 	return episode.Message{Raw: raw, Text: text, Finish: "stop"}, err
 }

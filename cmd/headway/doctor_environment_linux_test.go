@@ -156,7 +156,7 @@ func TestTrialOfAProgramThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Sandbox = config.Sandboxes{Driver: "process", StartTimeoutS: 30}
-	box, err := trialBox(t.Context(), cfg, driver)
+	box, err := trialBox(t.Context(), cfg, driver, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

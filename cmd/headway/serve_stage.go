@@ -22,7 +22,7 @@ func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 	if p.stage == nil {
 		return nil
 	}
-	p.stage.cfg, p.stage.say = p.cfg, p.say
+	p.stage.cfg, p.stage.say, p.stage.now = p.cfg, p.say, p.app.Now
 	if p.stage.tasks != nil {
 		p.say("%s: %d tasks to train on, %d held out", p.cfg.Environment.Tasks.File, p.stage.tasks.Len(), p.stage.tasks.HeldOutLen())
 		p.sayTasks(p.stage.tasks)
@@ -70,7 +70,7 @@ func (p *plane) environmentStatus() *protocol.Environment {
 	}
 	if players := s.players.Load(); players != nil {
 		out.Episodes.Playing = players.Playing()
-		out.Book = s.counts.status(s.book)
+		out.Book = s.counts.status(s.book, p.app.Now())
 		if s.pool != nil { // which is there before the players are, as the book is
 			out.Sandboxes = sandboxStatus(s.pool.Status())
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/episode"
@@ -43,6 +44,7 @@ type stage struct {
 	players     atomic.Pointer[player.Players]
 	tally       player.Tally
 	say         func(format string, args ...any)
+	now         func() time.Time
 	trouble     sync.Once
 	bookTrouble sync.Once
 }

@@ -31,7 +31,7 @@ func (s *stage) ended(a player.Attempt) {
 	if s.book == nil {
 		return
 	}
-	r := taskset.Result{Task: a.Task.ID, Level: a.Task.Level, Failed: a.Record.Reward == nil, Version: a.Version, Time: time.Now()}
+	r := taskset.Result{Task: a.Task.ID, Level: a.Task.Level, Failed: a.Record.Reward == nil, Version: a.Version, Time: s.now()}
 	if !r.Failed {
 		r.Reward, r.Solved = *a.Record.Reward, a.Exact
 	}
@@ -58,18 +58,18 @@ type bookCounts struct {
 }
 
 // status is what is known of the tasks, nil without a book.
-func (c *bookCounts) status(book *taskset.Book) *protocol.TaskBook {
+func (c *bookCounts) status(book *taskset.Book, now time.Time) *protocol.TaskBook {
 	if book == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last == nil || book.Len() < bookLarge || time.Since(c.made) > bookFresh {
+	if c.last == nil || book.Len() < bookLarge || now.Sub(c.made) > bookFresh {
 		c.last = &protocol.TaskBook{
 			Played: book.Len(), Levels: taskCounts(book.Levels()),
 			Hardest: taskCounts(book.Hardest(tasksShown, tasksScoredMin)), Easiest: taskCounts(book.Easiest(tasksShown, tasksScoredMin)),
 		}
-		c.made = time.Now()
+		c.made = now
 	}
 	return c.last
 }
