@@ -209,6 +209,8 @@ type Verifier struct {
 	Test string `json:"test,omitempty"`
 	// RewardKey is the entry of reward.json that counts, for kind tests. Default reward.
 	RewardKey string `json:"reward_key,omitempty"`
+	// Source says what tests are worth by, for kind tests: line, the result line with its token; exit, the exit code alone, which a test that runs the policy's code may leave to it; file, reward.json or reward.txt. Default file for Harbor's tasks, else line.
+	Source string `json:"source,omitempty" allowed:"line exit file"`
 	// Range is the least and the greatest reward; one outside is a failure of the verifier. Default 0 and 1.
 	Range []float64 `json:"range,omitempty" min:"-1e9" max:"1e9"`
 	// Concurrency is the number of rollouts judged at once; others wait. Default 4 for command, 8 for exact and starlark, 32 for http, 64 for tests.

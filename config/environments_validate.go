@@ -31,7 +31,7 @@ var verifierKeys = func() map[string][]string {
 	common := []string{"range", "concurrency", "timeout_s", "retries"}
 	own := map[string][]string{
 		"exact":    {"extract", "marker", "pattern", "ignore_case", "ignore_space", "text", "tolerance"},
-		"starlark": {"expression", "file"}, "command": {"command"}, "http": {"url", "key_file"}, "tests": {"test", "reward_key"},
+		"starlark": {"expression", "file"}, "command": {"command"}, "http": {"url", "key_file"}, "tests": {"test", "source", "reward_key"},
 	}
 	for kind, keys := range own {
 		own[kind] = append(keys, common...)
@@ -149,6 +149,7 @@ func (v *validator) verifier() {
 			v.fail(at+".url", e.Verifier.URL, problem, "such as http://host:9000/verify")
 		}
 	}
+	v.idle(at+".reward_key", e.Verifier.RewardKey != "" && (e.Verifier.Source == "line" || e.Verifier.Source == "exit"), "with source "+e.Verifier.Source+", which reads no reward file", "source file, or leave it out")
 	if r := e.Verifier.Range; e.Verifier.Kind != "none" && (len(r) != 2 || r[0] >= r[1]) {
 		v.fail(at+".range", nil, "is no range of rewards", "the least and the greatest, such as [0, 1]")
 	}

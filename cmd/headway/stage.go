@@ -129,7 +129,7 @@ func verifierOptions(e config.Environment) (verifier.Options, error) {
 	opt := verifier.Options{
 		Kind: v.Kind, Concurrency: v.Concurrency, TimeoutS: v.TimeoutS, Retries: v.Retries,
 		Extract: v.Extract, Marker: v.Marker, Pattern: v.Pattern, IgnoreCase: v.IgnoreCase, IgnoreSpace: v.IgnoreSpace, Text: v.Text, Tolerance: v.Tolerance,
-		Expression: v.Expression, File: v.File, Command: v.Command, URL: v.URL, Test: v.Test, RewardKey: v.RewardKey,
+		Expression: v.Expression, File: v.File, Command: v.Command, URL: v.URL, Test: v.Test, Source: v.Source, RewardKey: v.RewardKey,
 	}
 	if v.Retries == 0 {
 		opt.Retries = -1 // the document says none
