@@ -75,7 +75,10 @@ type served struct {
 	cmd  *exec.Cmd
 	mu   sync.Mutex
 	said []string
-	// ended is closed when the process has; killed: it was told to.
+	// stdout is what it printed, to be read once it has ended.
+	stdout bytes.Buffer
+	// over is closed when the run has ended, ended when the process has; killed: it was told to.
+	over   chan struct{}
 	ended  chan struct{}
 	killed atomic.Bool
 }
@@ -87,8 +90,9 @@ func startServe(t *testing.T, dir, document string, arguments ...string) *served
 	if err := os.WriteFile(file, []byte(document), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := &served{t: t, dir: dir, ended: make(chan struct{})}
+	s := &served{t: t, dir: dir, over: make(chan struct{}), ended: make(chan struct{})}
 	s.cmd = exec.Command(program(t), append([]string{"serve", file, "--listen", "127.0.0.1:0", "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
+	s.cmd.Stdout = &s.stdout
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +122,9 @@ func (s *served) read(stderr io.Reader, listening chan<- string) {
 		if _, url, ok := strings.Cut(line, "listening on "); ok {
 			listening <- url
 		}
+		if strings.Contains(line, farewellWords) {
+			close(s.over)
+		}
 	}
 	_ = s.cmd.Wait() // the exit code is in ProcessState
 }
@@ -131,6 +138,22 @@ func (s *served) kill() {
 	if s.t.Failed() {
 		s.t.Logf("the control plane said:\n%s", s.text())
 	}
+}
+
+// final is the status that a control plane started with --json prints at the end of its run. What one
+// answers before may be from before its last train step was noted.
+func (s *served) final() (status protocol.Status) {
+	s.t.Helper()
+	select {
+	case <-s.over:
+		_ = s.cmd.Process.Signal(os.Interrupt) // it may have ended
+	case <-s.ended:
+	}
+	<-s.ended
+	if err := json.Unmarshal(s.stdout.Bytes(), &status); err != nil {
+		s.t.Fatalf("%v in %q\n%s", err, s.stdout.String(), s.text())
+	}
+	return status
 }
 
 func (s *served) text() string {
