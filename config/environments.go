@@ -179,7 +179,7 @@ type Tasks struct {
 
 // Verifier says who judges the rollouts of tasks.
 type Verifier struct {
-	// Kind: exact compares the last message with the answer; starlark evaluates an expression or a program of yours; command asks a program, a JSON line in and one out; http asks a server; tests runs the task's test in the sandbox; none where the environment gives the rewards itself. Default by what else is said here, tests with tasks.test, none for openenv, else exact.
+	// Kind: exact compares the last message with the answer; starlark evaluates an expression or a program of yours; command asks a program, a JSON line in and one out; http asks a server; tests runs the task's test in the sandbox; none where the environment gives the rewards itself. Default by what else is said here, none for openenv, tests with tasks.test and where tasks have tests and no answers, else exact.
 	Kind string `json:"kind,omitempty" allowed:"exact starlark command http tests none"`
 	// Extract says where in the last message the answer is, for kind exact: all of it, last-line, marker (behind the last of them), boxed (in the last \boxed{}) or pattern (the first group of its last match). Default all of it, or what marker or pattern says.
 	Extract string `json:"extract,omitempty" allowed:"last-line marker boxed pattern"`

@@ -184,6 +184,8 @@ func (l *loader) take(e entry, t *Task) {
 		h++ // another id with the same hash
 	}
 	s.entries = append(s.entries, e)
+	s.tested.add(t.Test != "", t)
+	s.answered.add(len(t.Answer) > 0 && string(t.Answer) != "null", t)
 	if l.heldOut(place, t) {
 		s.heldOut = append(s.heldOut, place)
 		return

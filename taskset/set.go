@@ -23,6 +23,28 @@ type Set struct {
 	levels   [][]int32
 	warnings []string
 	digest   string
+	tested   Having
+	answered Having
+}
+
+// Having says how many tasks of a set have something, held out ones too, and which is the first that has not.
+type Having struct {
+	// Tasks is the number of those that have it.
+	Tasks int
+	// Lacks is the number of those that have not, and First the id of the first of them, empty for none.
+	Lacks int
+	First string
+}
+
+func (h *Having) add(has bool, t *Task) {
+	switch {
+	case has:
+		h.Tasks++
+		return
+	case h.Lacks == 0:
+		h.First = t.ID
+	}
+	h.Lacks++
 }
 
 // entry is a task as it was read: a row, or a folder's task as a whole.
@@ -49,6 +71,12 @@ func (s *Set) LevelLen(level int) int {
 	}
 	return len(s.levels[level])
 }
+
+// Tested says which tasks have a Test.
+func (s *Set) Tested() Having { return s.tested }
+
+// Answered says which tasks have an Answer other than null.
+func (s *Set) Answered() Having { return s.answered }
 
 // Warnings are what is odd about the set and keeps nobody from playing it.
 func (s *Set) Warnings() []string { return slices.Clone(s.warnings) }

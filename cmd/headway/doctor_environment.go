@@ -31,7 +31,8 @@ func examineEnvironment(ctx context.Context, application *app, document config.C
 	examined.Environment = found
 	var set *taskset.Set
 	if e.Played() && e.Tasks.File != "" {
-		set, found.Tasks = examineTasks(document)
+		set, document, found.Tasks = examineTasks(document)
+		e = document.Environment
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
@@ -47,23 +48,27 @@ func examineEnvironment(ctx context.Context, application *app, document config.C
 	}
 }
 
-// examineTasks reads the task file.
-func examineTasks(document config.Config) (*taskset.Set, *doctor.Tasks) {
+// examineTasks reads the task file. The document comes back with what follows from the tasks.
+func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.Tasks) {
 	set, err := loadTasks(document)
 	if err != nil {
 		t := &doctor.Tasks{}
 		var mistakes *taskset.Mistakes
 		if !errors.As(err, &mistakes) {
 			t.Mistakes = []string{err.Error()}
-			return nil, t
+			return nil, document, t
 		}
 		for _, m := range mistakes.List {
 			t.Mistakes = append(t.Mistakes, m.String())
 		}
 		t.More = mistakes.More
-		return nil, t
+		return nil, document, t
 	}
-	return set, &doctor.Tasks{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: unmetWants(set, document)}
+	document, err = withVerifier(document, set)
+	if err != nil {
+		return nil, document, &doctor.Tasks{Mistakes: []string{err.Error()}}
+	}
+	return set, document, &doctor.Tasks{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: unmetWants(set, document)}
 }
 
 // examineOpenEnv asks an OpenEnv server for its health and schema.

@@ -91,7 +91,7 @@ func newPlane(a *app, cfg config.Config, dir, name string, listener net.Listener
 	if err != nil {
 		return nil, err
 	}
-	if cfg, err = stage.withPrompts(cfg); err != nil {
+	if cfg, err = stage.withTasks(cfg); err != nil {
 		return nil, errors.Join(err, stage.close())
 	}
 	j := &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: serveRules(cfg)}

@@ -62,6 +62,10 @@ func newStage(cfg config.Config) (*stage, error) {
 		if s.tasks, err = loadTasks(cfg); err != nil {
 			return nil, err
 		}
+		if cfg, err = withVerifier(cfg, s.tasks); err != nil {
+			return nil, err
+		}
+		s.cfg, e = cfg, cfg.Environment
 	}
 	if e.Kind == "openenv" {
 		if s.openenv, err = openenvOf(e.OpenEnv); err != nil {
@@ -91,12 +95,13 @@ func loadTasks(cfg config.Config) (*taskset.Set, error) {
 	return set, nil
 }
 
-// withPrompts is the document with the size of its prompt set, where it does not say one: every pass
-// of the run then plays each task once.
-func (s *stage) withPrompts(cfg config.Config) (config.Config, error) {
+// withTasks is the document with what follows from its tasks where it does not say it: who judges, and the
+// size of its prompt set, by which every pass of the run plays each task once.
+func (s *stage) withTasks(cfg config.Config) (config.Config, error) {
 	if s == nil || s.tasks == nil {
 		return cfg, nil
 	}
+	cfg = s.cfg
 	have := s.tasks.Len()
 	if cfg.Given("prompts.count") {
 		if cfg.Prompts.Count > have {

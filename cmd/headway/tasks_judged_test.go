@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// Tasks with tests and no answers are judged by their tests, and tasks that nobody could judge are refused
+// before anything has begun.
+func TestTasksAreJudged(t *testing.T) {
+	const tested, answered, bare = `{"id": "a", "prompt": "p", "test": "true"}`, `{"id": "b", "prompt": "q", "answer": "1"}`, `{"id": "c", "prompt": "r"}`
+	for _, c := range []struct{ name, verifier, rows, kind, refused string }{
+		{"tests alone", "", tested, "tests", ""},
+		{"tests alone, and a range", "verifier: {range: [-1, 1]}", tested, "tests", ""},
+		{"answers alone", "", answered, "exact", ""},
+		{"answers that are compared", "verifier: {ignore_case: true}", tested, "", "task a has no answer to compare with"},
+		{"kind exact over tests", "verifier: {kind: exact}", tested, "", "kind exact: task a has no answer to compare with"},
+		{"kind tests over answers", "verifier: {kind: tests}", answered, "", "kind tests: task b has no test"},
+		{"one test for all", "verifier: {kind: tests, test: ./judge}", answered, "tests", ""},
+		{"a task without a test", "", tested + "\n" + bare, "", "task c has no test"},
+		{"some of each", "", tested + "\n" + answered + "\n" + bare, "", "task a has no answer to compare with; 2 tasks lack one"},
+		{"an answer that is null", "", `{"id": "n", "prompt": "p", "answer": null}`, "", "task n has no answer"},
+		{"who needs neither", `verifier: {expression: "0.5"}`, bare, "starlark", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			rows, document := filepath.Join(dir, "tasks.jsonl"), filepath.Join(dir, "run.yaml")
+			for path, text := range map[string]string{rows: c.rows + "\n", document: fmt.Sprintf("environment:\n  kind: tasks\n  tasks: {file: %q}\n  tools: [shell]\n  %s\n", rows, c.verifier)} {
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg, err := config.Load(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := newStage(cfg)
+			if c.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), c.refused) {
+					t.Fatalf("%v, want %q", err, c.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			cfg, err = s.withTasks(cfg)
+			if kind := cfg.Environment.Verifier.Kind; err != nil || kind != c.kind || s.cfg.Environment.Verifier.Kind != kind || !cfg.UsesSandbox() || cfg.Prompts.Count != s.tasks.Len() {
+				t.Errorf("judged by %s, want %s, in a document of %d prompts: %v", kind, c.kind, cfg.Prompts.Count, err)
+			}
+		})
+	}
+}
