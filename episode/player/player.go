@@ -145,11 +145,12 @@ func (p *Players) keep(ctx context.Context, claim protocol.Claim, end context.Ca
 		case <-ticker.C:
 		}
 		reply, err := p.opt.Rollouts.Touch(ctx, claim.ID, protocol.TouchRequest{Worker: p.opt.Name})
-		if err == nil && !reply.Wanted {
-			err = errUnwanted
-		}
 		if err != nil {
-			end(errors.Join(errUnwanted, err))
+			end(over(protocol.RefusalOf(err)))
+			return
+		}
+		if !reply.Wanted {
+			end(errUnwanted)
 			return
 		}
 	}

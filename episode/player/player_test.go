@@ -192,6 +192,39 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
+// A verdict is told again while the control plane cannot take it.
+func TestFinishIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said("42")) })
+		codes := []protocol.Code{protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeDiskFull}
+		f.plane.refuse = func(protocol.FinishRequest) error {
+			if len(codes) == 0 {
+				return nil
+			}
+			code := codes[0]
+			codes = codes[1:]
+			return protocol.Refuse(code, "for a moment")
+		}
+		f.run(t, t.Context())
+		if len(f.plane.finished) != 1 || f.records[0].Reward == nil || len(codes) > 0 {
+			t.Errorf("finished %+v, recorded %+v", f.plane.finished, f.records[0])
+		}
+	})
+}
+
+// The loss of an engine is a failure of the policy's side, and not a rollout that nobody wants.
+func TestEngineIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := protocol.Refuse(protocol.CodeExpired, "its engine failed").With("outcome", "engine failed")
+		f := newFixture(t, func(w http.ResponseWriter, _ *http.Request) { protocol.WriteCompletionError(w, lost) })
+		f.plane.refuse = func(protocol.FinishRequest) error { return lost }
+		f.run(t, t.Context())
+		if r := f.records[0]; r.Failure != episode.PolicyFailed || r.Reward != nil {
+			t.Errorf("recorded %+v", r)
+		}
+	})
+}
+
 // A claim is kept while a tool is at work.
 func TestClaimIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -88,11 +88,19 @@ func refused(w *replyWriter) (time.Duration, error) {
 	case protocol.CodeContextExceeded, protocol.CodeTooLarge:
 		return 0, fmt.Errorf("%w: %s", episode.ErrNoRoom, body.Error.Message)
 	case protocol.CodeExpired, protocol.CodeNotFound, protocol.CodeConflict:
-		return 0, fmt.Errorf("%w: %s", errUnwanted, body.Error.Message)
+		return 0, over(&protocol.Refusal{Message: body.Error.Message, Detail: body.Error.Detail})
 	case protocol.CodeInvalid:
 		return 0, sandbox.Fail(sandbox.Refused, "say", "", "the gateway refuses the chat: %s", body.Error.Message)
 	}
 	return 0, sandbox.Fail(episode.PolicyFailed, "say", "", "the gateway answers %d: %s", w.status, body.Error.Message)
+}
+
+// over is what the refusal of a rollout that has ended says: its engine was lost, or nobody wants it.
+func over(r *protocol.Refusal) error {
+	if r.Detail["outcome"] == "engine failed" {
+		return sandbox.Fail(episode.PolicyFailed, "say", "", "%s", r.Message)
+	}
+	return fmt.Errorf("%w: %s", errUnwanted, r.Message)
 }
 
 // pause waits, or says why nobody waits any more.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/protocol"
@@ -97,7 +98,7 @@ func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskse
 		if err != nil && protocol.RefusalOf(err).Code == protocol.CodeInvalid { // such as an episode in which the policy said nothing
 			err = sandbox.Fail(sandbox.Protocol, "finish", "", "%w", err)
 		} else if err != nil {
-			err = errors.Join(errUnwanted, err)
+			err = over(protocol.RefusalOf(err))
 		}
 	}
 	switch {
@@ -106,7 +107,7 @@ func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskse
 		record.Reward, record.Failure, record.Note = nil, episode.Unwanted, brief(err)
 	default:
 		record.Reward, record.Failure, record.Note = nil, classOf(err), brief(err)
-		p.opt.Logf("players: %s failed: %s: %s", claim.ID, record.Failure, record.Note)
+		p.opt.Logf("players: %s failed: %s", claim.ID, record.Failure)
 		if again := p.send(ctx, claim, failed(record)); again != nil && ctx.Err() == nil {
 			p.opt.Logf("players: %s: %v", claim.ID, again)
 		}
@@ -123,10 +124,26 @@ func classOf(err error) sandbox.Class {
 	return cmp.Or(sandbox.ClassOf(err), episode.WorldFailed)
 }
 
+// send finishes a claim. It tries again while the control plane says that it cannot now, for as long as
+// the claim lasts.
 func (p *Players) send(ctx context.Context, claim protocol.Claim, req protocol.FinishRequest) error {
 	req.Worker = p.opt.Name
-	_, err := p.opt.Rollouts.Finish(ctx, claim.ID, req)
-	return err
+	lasting, cancel := context.WithTimeout(ctx, time.Duration(claim.DeadlineS*float64(time.Second)))
+	defer cancel()
+	for {
+		_, err := p.opt.Rollouts.Finish(ctx, claim.ID, req)
+		if err == nil {
+			return nil
+		}
+		switch protocol.RefusalOf(err).Code {
+		case protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeDiskFull:
+		default:
+			return err
+		}
+		if pause(lasting, claimPause) != nil {
+			return err
+		}
+	}
 }
 
 // failed is the end of a rollout that has no reward.
