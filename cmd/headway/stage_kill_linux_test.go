@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,8 +11,14 @@ import (
 	"github.com/headway-rl/headway/episode"
 )
 
-// stageOpen is how many sandboxes are open when the control plane is killed.
-const stageOpen = 8
+// stageOpen is how many sandboxes are open when the control plane is killed: 8, and 100 where
+// HEADWAY_LONG is set.
+func stageOpen() int {
+	if os.Getenv("HEADWAY_LONG") != "" {
+		return 100
+	}
+	return 8
+}
 
 // TestServeTasksKilled kills a control plane with every sandbox in use: the next one leaves none of them,
 // and accounts for every rollout.
@@ -19,6 +26,7 @@ func TestServeTasksKilled(t *testing.T) {
 	for _, name := range []string{"process", "bwrap"} {
 		t.Run(name, func(t *testing.T) {
 			const steps = 2
+			open := stageOpen()
 			driver, dir, file, model := sandboxDriver(t, name), t.TempDir(), stageFile(t), scriptedModel(t)
 			var killed atomic.Bool
 			answer := reader()
@@ -29,14 +37,15 @@ func TestServeTasksKilled(t *testing.T) {
 				return answer(r, chat)
 			})
 			document := strings.Replace(fmt.Sprintf(stageDocument, model, url, file, name, "", steps), "time_s: 30", "time_s: 3600", 1)
+			document = strings.NewReplacer("slots: 8", fmt.Sprint("slots: ", open), "batch: 8", fmt.Sprint("batch: ", open)).Replace(document)
 			s := startServe(t, dir, document)
-			for e := s.status().Environment; e == nil || e.Sandboxes == nil || e.Sandboxes.Leased < stageOpen; e = s.status().Environment {
+			for e := s.status().Environment; e == nil || e.Sandboxes == nil || e.Sandboxes.Leased < open; e = s.status().Environment {
 				if t.Context().Err() != nil || t.Failed() {
 					t.Fatalf("the sandboxes are %+v\n%s", e, s.text())
 				}
 			}
-			if open := stageLeft(t, driver, dir); len(open) < stageOpen {
-				t.Fatalf("%d sandboxes are open, want %d", len(open), stageOpen)
+			if there := stageLeft(t, driver, dir); len(there) < open {
+				t.Fatalf("%d sandboxes are open, want %d", len(there), open)
 			}
 			s.kill()
 			killed.Store(true)
@@ -44,10 +53,10 @@ func TestServeTasksKilled(t *testing.T) {
 			s = startServe(t, dir, document, "--json")
 			checkStageBatches(t, s.train(steps))
 			status := s.final()
-			if !strings.Contains(s.text(), fmt.Sprintf("removed %d sandboxes of an earlier process", stageOpen)) || status.Environment.Sandboxes.Orphans != stageOpen {
-				t.Errorf("%d orphans were removed, want %d\n%s", status.Environment.Sandboxes.Orphans, stageOpen, s.text())
+			if !strings.Contains(s.text(), fmt.Sprintf("removed %d sandboxes of an earlier process", open)) || status.Environment.Sandboxes.Orphans != int64(open) {
+				t.Errorf("%d orphans were removed, want %d\n%s", status.Environment.Sandboxes.Orphans, open, s.text())
 			}
-			if !status.Ledger.Balanced || status.Ledger.Trained != 8*steps || status.Recovery == nil {
+			if !status.Ledger.Balanced || status.Ledger.Trained != int64(open*steps) || status.Recovery == nil {
 				t.Errorf("the ledger is %+v after the recovery %+v", status.Ledger, status.Recovery)
 			}
 			if left := stageLeft(t, driver, dir); len(left) > 0 {
