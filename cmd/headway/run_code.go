@@ -85,7 +85,7 @@ func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) erro
 	if w.log, err = player.OpenLog(dir); err != nil {
 		return err
 	}
-	w.pool, err = openPool(ctx, cfg, dir, w.say)
+	w.pool, err = openPool(ctx, cfg, dir, 0, w.say)
 	return err
 }
 

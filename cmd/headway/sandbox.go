@@ -93,13 +93,16 @@ func usableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error
 	return driver, nil
 }
 
-// openPool removes what an earlier process of the run has left behind, says so, and makes the pool.
-func openPool(ctx context.Context, cfg config.Config, dir string, logf func(string, ...any)) (*pool.Pool, error) {
+// openPool removes what an earlier process of the run has left behind, says so, and makes the pool. A
+// command in its boxes may take as long as the longest, where that is more than sandbox.time_s.
+func openPool(ctx context.Context, cfg config.Config, dir string, longest time.Duration, logf func(string, ...any)) (*pool.Pool, error) {
 	driver, err := usableDriver(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	p, err := pool.Open(ctx, poolOptions(cfg, driver, dir, logf))
+	options := poolOptions(cfg, driver, dir, logf)
+	options.Spec.Limits.Time = max(options.Spec.Limits.Time, longest)
+	p, err := pool.Open(ctx, options)
 	if err != nil {
 		return nil, runError("headway doctor says what is missing, and how to get it", "%w", err)
 	}

@@ -212,7 +212,7 @@ func (s *stage) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	if s.cfg.UsesSandbox() {
-		s.pool, err = openPool(ctx, s.cfg, dir, s.say)
+		s.pool, err = openPool(ctx, s.cfg, dir, longestTest(s.tasks, s.cfg), s.say)
 	}
 	return err
 }
@@ -298,7 +298,7 @@ func (s *stage) world(ctx context.Context, claim protocol.Claim, _ *taskset.Task
 	if err != nil {
 		return nil, err
 	}
-	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...)})
+	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...), ToolTime: lasting(s.cfg.Sandbox.TimeS)})
 }
 
 // worldSeed is a function of the run's seed and the prompt, the same for all rollouts of a group. It

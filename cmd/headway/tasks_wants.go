@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/taskset"
@@ -91,4 +92,17 @@ func madeOf(s config.Sandboxes) string {
 		return "sandbox.root " + s.Root
 	}
 	return "what " + s.Driver + " has by itself"
+}
+
+// longestTest is the longest that tests of a task may take by their task, as far as the verifier waits
+// for them; 0 where no task says. sandbox.time_s is for what the policy runs.
+func longestTest(set *taskset.Set, cfg config.Config) time.Duration {
+	if set == nil || cfg.Environment.Verifier.Kind != "tests" {
+		return 0
+	}
+	longest := 0.0
+	for i := range min(set.Len(), wantsLooked) {
+		longest = max(longest, set.At(int64(i)+1, 0).Wants.VerifierTimeoutS)
+	}
+	return lasting(min(longest, cmp.Or(cfg.Environment.Verifier.TimeoutS, testsTimeoutS)))
 }

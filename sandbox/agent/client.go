@@ -335,7 +335,7 @@ func (b *Box) fault(op string, f *fault) error {
 	if f.Kind == faultBroken {
 		b.breakUp(f)
 	}
-	return f.failure(op, b.options.ID)
+	return f.failure(op, b.options.ID, b.options.Setup.Mount || b.options.Setup.OwnKernel)
 }
 
 // Close ends all that runs in the box and removes what it has written. It returns once that is done,

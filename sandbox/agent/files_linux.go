@@ -54,7 +54,9 @@ func faultOf(path string, err error) *fault {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		kind = faultMissing
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		kind = faultNoRoom
+	case errors.Is(err, syscall.EFBIG):
 		kind = faultDisk
 	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENODEV):
 		kind = faultInvalid

@@ -110,6 +110,7 @@ const (
 	faultInvalid  = "invalid"
 	faultTooLarge = "too_large"
 	faultDisk     = "disk"
+	faultNoRoom   = "no_room" // the file system is full: the box's own, or the host's
 	faultRefused  = "refused"
 	faultBroken   = "broken" // the box cannot be used on
 )
@@ -118,9 +119,13 @@ func faulty(kind, format string, args ...any) *fault {
 	return &fault{kind, fmt.Sprintf(format, args...)}
 }
 
-// failure is the fault as the port has it.
-func (f *fault) failure(op string, id sandbox.ID) error {
+// failure is the fault as the port has it. ownDisk: the box has a file system of its own, so that a
+// full one is the doing of who uses the box; else it is the host's, and nobody in the box is to blame.
+func (f *fault) failure(op string, id sandbox.ID, ownDisk bool) error {
 	class, cause := sandbox.Refused, error(nil)
+	if f.Kind == faultNoRoom && !ownDisk {
+		return sandbox.Fail(sandbox.Quota, op, id, "the host's disk is full: %s: %w", f.Text, syscall.ENOSPC)
+	}
 	switch f.Kind {
 	case faultMissing:
 		cause = fs.ErrNotExist
@@ -128,7 +133,7 @@ func (f *fault) failure(op string, id sandbox.ID) error {
 		cause = fs.ErrInvalid
 	case faultTooLarge:
 		cause = sandbox.ErrTooLarge
-	case faultDisk:
+	case faultDisk, faultNoRoom:
 		class, cause = sandbox.Disk, syscall.ENOSPC
 	case faultBroken:
 		class = sandbox.Lost
