@@ -1,0 +1,120 @@
+package diagnosis
+
+import (
+	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/foreign"
+)
+
+// Report is what is found in a run.
+type Report struct {
+	// Run names it; Source is live, run, simulation, or the framework whose log it is.
+	Run    string `json:"run"`
+	Source string `json:"source"`
+	// Settled says whether the run can be judged yet. If not, there are no findings but those
+	// that need no steady state.
+	Settled Settled `json:"settled"`
+	// Fitted are the quantities of the model, estimated from the run.
+	Fitted Fitted `json:"fitted"`
+	// Compared puts measured figures beside predicted ones.
+	Compared []Comparison `json:"compared"`
+	// Attribution is nil where the log does not allow any.
+	Attribution *attribution.Summary `json:"attribution"`
+	// Findings by what they cost, the dearest first.
+	Findings []Finding `json:"findings"`
+	// Drift is how the run's workload moved over time.
+	Drift []Drift `json:"drift"`
+	// Log is what a foreign log lacks and what was inferred of it; nil for our own runs.
+	Log      *foreign.Log `json:"log,omitempty"`
+	Warnings []string     `json:"warnings"`
+}
+
+// Settled is whether a mean of the run means anything.
+type Settled struct {
+	OK bool `json:"ok"`
+	// Why not, in words; MoreSteps is how many further train steps it should take, 0 where none can
+	// be said. FromStep is where the judged window begins, Steps how many it has.
+	Why       string `json:"why,omitempty"`
+	MoreSteps int64  `json:"more_steps,omitempty"`
+	FromStep  int64  `json:"from_step"`
+	Steps     int64  `json:"steps"`
+}
+
+// Fitted are the model's quantities. Each is a figure with its origin; a figure that is not known has no origin.
+type Fitted struct {
+	Concurrency    foreign.Figure `json:"concurrency_rollouts"`
+	Batch          foreign.Figure `json:"batch_rollouts"`
+	GroupSize      foreign.Figure `json:"group_size"`
+	TailMultiplier foreign.Figure `json:"tail_multiplier"`
+	Utilization    foreign.Figure `json:"utilization"`
+	Acceptance     foreign.Figure `json:"acceptance"`
+	// StepS is the train step alone, StepVariation its standard deviation over its mean.
+	StepS         foreign.Figure `json:"step_s"`
+	StepVariation foreign.Figure `json:"step_variation"`
+	SyncS         foreign.Figure `json:"sync_s"`
+	// EnvironmentRatio is e: environment time over generation time of a rollout.
+	EnvironmentRatio foreign.Figure `json:"environment_ratio"`
+	QueueFactor      foreign.Figure `json:"queue_factor"`
+	// VariationArrivals is c, the effective variability of arrivals near ρ = 1.
+	VariationArrivals foreign.Figure `json:"arrival_variation"`
+}
+
+// Comparison is one measured figure beside its prediction.
+type Comparison struct {
+	// What is staleness_mean, pqs, iqs, staleness_p95, period_s, trainer_idle_ratio…
+	What string `json:"what"`
+	// Measured with its half interval (95 %), 0 where there is none; Predicted by Method: closed_form,
+	// simulation or before_the_run.
+	Measured  float64 `json:"measured"`
+	Half      float64 `json:"half"`
+	Predicted float64 `json:"predicted"`
+	Method    string  `json:"method"`
+}
+
+// Finding is something that costs the run, or may.
+type Finding struct {
+	// Code names the kind, Title says it in one sentence.
+	Code  string `json:"code"`
+	Title string `json:"title"`
+	// Severity is cost (it can be improved), warning (it will be dear) or defect (something is broken).
+	Severity string `json:"severity"`
+	// Evidence are the figures it rests on, in words.
+	Evidence []string `json:"evidence"`
+	// CostVersions is the staleness it is responsible for, CostRatio the share of the period.
+	CostVersions float64 `json:"cost_versions"`
+	CostRatio    float64 `json:"cost_ratio"`
+	// Change is what to do; nil where nothing can be set.
+	Change *Change `json:"change,omitempty"`
+	// Fails says under which condition the advice is wrong.
+	Fails string `json:"fails,omitempty"`
+}
+
+// Change is a setting with what it would buy and cost.
+type Change struct {
+	// Set is the key and value as --set takes it, or the framework's own knob; HoldsFixed what does not move.
+	Set        string `json:"set"`
+	HoldsFixed string `json:"holds_fixed,omitempty"`
+	// StalenessMean after it, in versions, PeriodRatio the period after over before.
+	StalenessMean float64 `json:"staleness_mean"`
+	PeriodRatio   float64 `json:"period_ratio"`
+	// Gain is the fall of the mean staleness, 0 to 1; Low and High its 95 % interval where simulated.
+	Gain     float64 `json:"gain"`
+	GainLow  float64 `json:"gain_low,omitempty"`
+	GainHigh float64 `json:"gain_high,omitempty"`
+	// Method is closed_form, simulation or resimulation.
+	Method string `json:"method"`
+	// Price in words: idle GPUs, dropped groups, bias, memory.
+	Price string `json:"price"`
+}
+
+// Drift is one quantity over the run.
+type Drift struct {
+	// What is response_tokens, tail_multiplier, solve_rate, acceptance…
+	What string `json:"what"`
+	// First and Last are means over the first and last quarter, PerStep the slope; Sure says that it is not chance.
+	First   float64 `json:"first"`
+	Last    float64 `json:"last"`
+	PerStep float64 `json:"per_step"`
+	Sure    bool    `json:"sure"`
+	// Means says what it leads to, empty for nothing.
+	Means string `json:"means,omitempty"`
+}
