@@ -5,25 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/http"
 	"net/url"
-	"path"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/headway-rl/headway/sandbox"
-)
-
-// What scripts exit with to say what no program says by itself.
-const (
-	noDirectory = 98
-	missing     = 97
-	noFile      = 96
-	denied      = 95
+	"github.com/headway-rl/headway/sandbox/shell"
 )
 
 // ender ends all that the user runs in the sandbox, and nothing of root's, whose envd is.
@@ -102,7 +92,7 @@ func (b *box) script(ctx context.Context, op, text string, output int64, longest
 	running, end := context.WithCancel(ctx)
 	defer end()
 	meets := make(chan sandbox.Class, 1)
-	e = &execution{script: text, stdout: kept{limit: output}, stderr: kept{limit: output}, over: func() { meets <- sandbox.Output }, longest: longest + 30*time.Second}
+	e = &execution{script: text, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output}, over: func() { meets <- sandbox.Output }, longest: longest + 30*time.Second}
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { limit = b.watch(ctx, longest, meets, done, end) })
@@ -154,13 +144,10 @@ func (b *box) prepare(ctx context.Context) error {
 	const text = `mkdir -p ` + sandbox.Work + ` 2>/dev/null || sudo -n install -d -o "$(id -u)" ` + sandbox.Work + ` && [ -w ` + sandbox.Work + ` ]`
 	e, exit, _, limit, err := b.script(ctx, "create", text, 4096, time.Minute)
 	if err == nil && (exit != 0 || limit != "") {
-		err = sandbox.Fail(sandbox.StartFailed, "create", b.id, "the user %s cannot make %s: let the template have it: %s", b.driver.o.User, sandbox.Work, e.stderr.text)
+		err = sandbox.Fail(sandbox.StartFailed, "create", b.id, "the user %s cannot make %s: let the template have it: %s", b.driver.o.User, sandbox.Work, e.stderr.Text)
 	}
 	return err
 }
-
-// quoted is a text as one word of a shell.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result, error) {
 	if err := command.Check(b.id); err != nil {
@@ -171,11 +158,7 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 	if command.Time > 0 {
 		longest = min(longest, command.Time)
 	}
-	dir := command.Dir
-	if dir == "" {
-		dir = sandbox.Work
-	}
-	text, err := b.carried(ctx, b.commandLine(dir, command), command.Stdin)
+	text, err := b.carried(ctx, shell.Command(b.spec.Env, command, `<"$in" `), command.Stdin)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -185,33 +168,15 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		return sandbox.Result{}, err
 	}
 	wall := time.Since(begun)
-	if exit == noDirectory && len(e.stdout.text) == 0 {
-		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", dir, e.stderr.text)
+	if exit == shell.NoDirectory && len(e.stdout.Text) == 0 {
+		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", shell.Directory(command), e.stderr.Text)
 	}
 	b.endAll(ctx)
 	return sandbox.Result{
 		Exit: exit, Signal: signal, Limit: limit, Wall: wall,
-		Stdout: e.stdout.text, StdoutCut: e.stdout.seen > int64(len(e.stdout.text)),
-		Stderr: e.stderr.text, StderrCut: e.stderr.seen > int64(len(e.stderr.text)),
+		Stdout: e.stdout.Text, StdoutCut: e.stdout.Cut(),
+		Stderr: e.stderr.Text, StderrCut: e.stderr.Cut(),
 	}, nil
-}
-
-// commandLine is the script of a command; $in is the file that it reads.
-func (b *box) commandLine(dir string, command sandbox.Command) string {
-	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": sandbox.Work}
-	maps.Copy(env, b.spec.Env)
-	maps.Copy(env, command.Env)
-	text := fmt.Sprintf("cd %s || exit %d\nexec <\"$in\" env -i", quoted(dir), noDirectory)
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		text += " " + quoted(name+"="+env[name])
-	}
-	for i, argument := range command.Argv {
-		if i == 0 && strings.Contains(argument, "=") {
-			text += " sh -c " + quoted(`exec "$0" "$@"`) // env would take it for a variable
-		}
-		text += " " + quoted(argument)
-	}
-	return text
 }
 
 // Files of the driver's own in the sandbox.
@@ -250,7 +215,7 @@ func (b *box) Read(ctx context.Context, name string, limit int64) ([]byte, error
 	if err := sandbox.CheckPath("read", b.id, name); err != nil {
 		return nil, err
 	}
-	text, err := b.carried(ctx, fmt.Sprintf("f=%s\n[ -e \"$f\" ] || exit %d\n[ -f \"$f\" ] || exit %d\nhead -c %d -- \"$f\" || exit %d", quoted(name), missing, noFile, limit+1, denied), nil)
+	text, err := b.carried(ctx, shell.Read(name, limit), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -258,30 +223,13 @@ func (b *box) Read(ctx context.Context, name string, limit int64) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	if err := b.fileError("read", name, exit, met, e.stderr.text); err != nil {
+	if err := shell.FileError("read", b.id, name, exit, met, e.stderr.Text); err != nil {
 		return nil, err
 	}
-	if e.stdout.seen > limit {
+	if e.stdout.Seen > limit {
 		return nil, fmt.Errorf("e2b: %s: %w", name, sandbox.ErrTooLarge)
 	}
-	return e.stdout.text, nil
-}
-
-// fileError is the error that reading or writing a file ended with.
-func (b *box) fileError(op, name string, exit int, limit sandbox.Class, stderr []byte) error {
-	switch {
-	case limit != "":
-		return sandbox.Fail(sandbox.Lost, op, b.id, "%s did not end: %s", name, limit)
-	case exit == missing:
-		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
-	case exit == noFile:
-		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
-	case exit != 0 && strings.Contains(string(stderr), "No space left"):
-		return sandbox.Fail(sandbox.Disk, op, b.id, "%s: %s", name, stderr)
-	case exit != 0:
-		return sandbox.Fail(sandbox.Refused, op, b.id, "%s: %s", name, stderr)
-	}
-	return nil
+	return e.stdout.Text, nil
 }
 
 func (b *box) Write(ctx context.Context, name string, content []byte, mode fs.FileMode) error {
@@ -291,8 +239,7 @@ func (b *box) Write(ctx context.Context, name string, content []byte, mode fs.Fi
 	if err := b.put(ctx, "write", contentFile, content); err != nil {
 		return err
 	}
-	text, err := b.carried(ctx, fmt.Sprintf("f=%s\nmkdir -p -- %s || exit %d\n[ ! -e \"$f\" ] || [ -f \"$f\" ] || exit %d\ncat %s >\"$f\" || exit %d\nchmod %o -- \"$f\" || exit %d\nrm -f %s",
-		quoted(name), quoted(path.Dir(name)), denied, noFile, contentFile, denied, mode.Perm(), denied, contentFile), nil)
+	text, err := b.carried(ctx, shell.Write(name, contentFile, mode)+"\nrm -f "+contentFile, nil)
 	if err != nil {
 		return err
 	}
@@ -300,16 +247,15 @@ func (b *box) Write(ctx context.Context, name string, content []byte, mode fs.Fi
 	if err != nil {
 		return err
 	}
-	return b.fileError("write", name, exit, met, e.stderr.text)
+	return shell.FileError("write", b.id, name, exit, met, e.stderr.Text)
 }
 
 // Reset ends what runs and empties the box's directory and the user's files in /tmp. What lies
 // elsewhere stays.
 func (b *box) Reset(ctx context.Context) error {
-	const text = `for d in ` + sandbox.Work + ` /tmp; do chmod -R u+rwx "$d" 2>/dev/null; find "$d" -mindepth 1 -maxdepth 1 -user "$(id -u)" -exec rm -rf -- {} + || exit 1; done`
-	e, exit, _, limit, err := b.script(ctx, "reset", text, 4096, b.spec.Limits.Time)
+	e, exit, _, limit, err := b.script(ctx, "reset", shell.Reset(true), 4096, b.spec.Limits.Time)
 	if err == nil && (exit != 0 || limit != "") {
-		err = sandbox.Fail(sandbox.Lost, "reset", b.id, "the box cannot be emptied: %s %s", limit, e.stderr.text)
+		err = sandbox.Fail(sandbox.Lost, "reset", b.id, "the box cannot be emptied: %s %s", limit, e.stderr.Text)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/shell"
 )
 
 // service is a fake of E2B's API and of the envd of all its sandboxes, by spec/openapi.yml and
@@ -235,7 +236,7 @@ func TestRun(t *testing.T) {
 	if result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); err != nil || result.Exit != 139 || result.Signal != "SIGSEGV" {
 		t.Errorf("%+v, %v", result, err)
 	}
-	s.says = func(string) []string { return ended(noDirectory, "exit status 98", "", "") }
+	s.says = func(string) []string { return ended(shell.NoDirectory, "exit status 98", "", "") }
 	if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}, Dir: "/none"}); sandbox.ClassOf(err) != sandbox.Refused {
 		t.Errorf("a directory that is not there: %v", err)
 	}
@@ -381,7 +382,7 @@ func TestFiles(t *testing.T) {
 	if _, err := b.Read(t.Context(), "/work/f", 2); !errors.Is(err, sandbox.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
-	for exit, want := range map[int]error{missing: fs.ErrNotExist, noFile: fs.ErrInvalid} {
+	for exit, want := range map[int]error{shell.Missing: fs.ErrNotExist, shell.NoFile: fs.ErrInvalid} {
 		s.says = func(string) []string { return ended(exit, "exit status", "", "") }
 		if _, err := b.Read(t.Context(), "/work/f", 2); !errors.Is(err, want) {
 			t.Errorf("%v, expected %v", err, want)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/shell"
 )
 
 // refusal is the error of an answer that is none.
@@ -74,23 +75,10 @@ type event struct {
 	}
 }
 
-// kept is as much of a stream as may be, and how long it was.
-type kept struct {
-	text        []byte
-	limit, seen int64
-}
-
-func (k *kept) add(text []byte) {
-	k.seen += int64(len(text))
-	if room := k.limit - int64(len(k.text)); room > 0 {
-		k.text = append(k.text, text[:min(int64(len(text)), room)]...)
-	}
-}
-
 // execution is a script in the sandbox, run by its shell.
 type execution struct {
 	script         string
-	stdout, stderr kept
+	stdout, stderr shell.Stream
 	// over is called once when a stream was 64 times as long as is kept.
 	over func()
 	// longest is when envd itself ends the command, should nobody here.
@@ -148,13 +136,13 @@ func (b *box) receive(op string, e *execution, from io.Reader) (exit int, signal
 			return 0, "", sandbox.Fail(sandbox.Protocol, op, b.id, "%.200q is no event of a command: %w", text, err)
 		}
 		if data := said.Event.Data; data != nil {
-			e.stdout.add(data.Stdout)
-			e.stderr.add(data.Stderr)
+			e.stdout.Add(data.Stdout)
+			e.stderr.Add(data.Stderr)
 		}
 		if said.Event.End != nil {
 			end = &said
 		}
-		if !over && (e.stdout.seen > 64*e.stdout.limit || e.stderr.seen > 64*e.stderr.limit) {
+		if !over && (e.stdout.Floods() || e.stderr.Floods()) {
 			over = true
 			e.over()
 		}

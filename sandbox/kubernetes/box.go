@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/shell"
 )
 
 // runner runs the script $2 with the first $1 bytes of its own standard input: counted, because older
@@ -56,14 +54,6 @@ const inline = 24 << 10
 // ender ends all that runs in the pod but its first process.
 const ender = `kill -9 -1`
 
-// What scripts exit with to say what no program says by itself.
-const (
-	noDirectory = 98
-	missing     = 97
-	noFile      = 96
-	denied      = 95
-)
-
 type box struct {
 	driver *Driver
 	id     sandbox.ID
@@ -103,7 +93,7 @@ func (b *box) keep(ctx context.Context, op, text string) (string, error) {
 	const file = "/tmp/.headway-script"
 	e, exit, limit, err := b.execute(ctx, op, []string{"/bin/sh", "-c", keeper, "sh", strconv.Itoa(len(text)), file}, []byte(text), 4096, b.spec.Limits.Time)
 	if err == nil && (exit != 0 || limit != "") {
-		err = sandbox.Fail(sandbox.Lost, op, b.id, "a script cannot be written to %s: %s %s", file, limit, e.stderr.text)
+		err = sandbox.Fail(sandbox.Lost, op, b.id, "a script cannot be written to %s: %s %s", file, limit, e.stderr.Text)
 	}
 	return ". " + file, err
 }
@@ -114,7 +104,7 @@ func (b *box) execute(ctx context.Context, op string, command []string, stdin []
 	defer end(nil)
 	meets := make(chan sandbox.Class, 2)
 	e = &execution{
-		command: command, stdin: stdin, stdout: kept{limit: output}, stderr: kept{limit: output},
+		command: command, stdin: stdin, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output},
 		over: func() { meets <- sandbox.Output },
 	}
 	done := make(chan struct{})
@@ -212,15 +202,12 @@ func (b *box) killed(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	count, err := strconv.Atoi(strings.TrimSpace(string(e.stdout.text)))
+	count, err := strconv.Atoi(strings.TrimSpace(string(e.stdout.Text)))
 	if err != nil {
 		return 0, nil // it does not say
 	}
 	return count, nil
 }
-
-// quoted is a text as one word of a shell.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result, error) {
 	if err := command.Check(b.id); err != nil {
@@ -231,37 +218,20 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 	if command.Time > 0 {
 		longest = min(longest, command.Time)
 	}
-	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": sandbox.Work}
-	maps.Copy(env, b.spec.Env)
-	maps.Copy(env, command.Env)
-	dir := command.Dir
-	if dir == "" {
-		dir = sandbox.Work
-	}
-	text := fmt.Sprintf("cd %s || exit %d\nexec env -i", quoted(dir), noDirectory)
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		text += " " + quoted(name+"="+env[name])
-	}
-	for i, argument := range command.Argv {
-		if i == 0 && strings.Contains(argument, "=") {
-			text += " sh -c " + quoted(`exec "$0" "$@"`) // env would take it for a variable
-		}
-		text += " " + quoted(argument)
-	}
 	begun := time.Now()
-	e, exit, limit, err := b.script(ctx, "run", text, command.Stdin, l.Output, longest)
+	e, exit, limit, err := b.script(ctx, "run", shell.Command(b.spec.Env, command, ""), command.Stdin, l.Output, longest)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	result := sandbox.Result{
 		Exit: exit, Limit: limit, Wall: time.Since(begun),
-		Stdout: e.stdout.text, StdoutCut: e.stdout.cut(), Stderr: e.stderr.text, StderrCut: e.stderr.cut(),
+		Stdout: e.stdout.Text, StdoutCut: e.stdout.Cut(), Stderr: e.stderr.Text, StderrCut: e.stderr.Cut(),
 	}
 	switch {
 	case limit != "":
 		result.Signal = "SIGKILL"
-	case exit == noDirectory && len(e.stdout.text) == 0:
-		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", dir, e.stderr.text)
+	case exit == shell.NoDirectory && len(e.stdout.Text) == 0:
+		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", shell.Directory(command), e.stderr.Text)
 	case exit > 128 && exit-128 < len(signals):
 		return result, b.ended(ctx, &result)
 	}
@@ -275,7 +245,7 @@ func (b *box) ended(ctx context.Context, result *sandbox.Result) error {
 	if err != nil {
 		return err
 	}
-	if exit == 0 && len(words.stdout.text) > 0 {
+	if exit == 0 && len(words.stdout.Text) > 0 {
 		result.Signal = signals[result.Exit-128]
 	}
 	if result.Exit != 137 {
@@ -292,59 +262,38 @@ func (b *box) Read(ctx context.Context, name string, limit int64) ([]byte, error
 	if err := sandbox.CheckPath("read", b.id, name); err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf("f=%s\n[ -e \"$f\" ] || exit %d\n[ -f \"$f\" ] || exit %d\nhead -c %d -- \"$f\" || exit %d", quoted(name), missing, noFile, limit+1, denied)
-	e, exit, met, err := b.script(ctx, "read", text, nil, limit+1, b.spec.Limits.Time)
+	e, exit, met, err := b.script(ctx, "read", shell.Read(name, limit), nil, limit+1, b.spec.Limits.Time)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.fileError("read", name, exit, met, e.stderr.text); err != nil {
+	if err := shell.FileError("read", b.id, name, exit, met, e.stderr.Text); err != nil {
 		return nil, err
 	}
-	if e.stdout.seen > limit {
+	if e.stdout.Seen > limit {
 		return nil, fmt.Errorf("kubernetes: %s: %w", name, sandbox.ErrTooLarge)
 	}
-	return e.stdout.text, nil
-}
-
-// fileError is the error that reading or writing a file ended with.
-func (b *box) fileError(op, name string, exit int, limit sandbox.Class, stderr []byte) error {
-	switch {
-	case limit != "":
-		return sandbox.Fail(sandbox.Lost, op, b.id, "%s did not end: %s", name, limit)
-	case exit == missing:
-		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
-	case exit == noFile:
-		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
-	case exit != 0 && strings.Contains(string(stderr), "No space left"):
-		return sandbox.Fail(sandbox.Disk, op, b.id, "%s: %s", name, stderr)
-	case exit != 0:
-		return sandbox.Fail(sandbox.Refused, op, b.id, "%s: %s", name, stderr)
-	}
-	return nil
+	return e.stdout.Text, nil
 }
 
 func (b *box) Write(ctx context.Context, name string, content []byte, mode fs.FileMode) error {
 	if err := sandbox.CheckPath("write", b.id, name); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("f=%s\nmkdir -p -- %s || exit %d\n[ ! -e \"$f\" ] || [ -f \"$f\" ] || exit %d\ncat >\"$f\" || exit %d\nchmod %o -- \"$f\" || exit %d",
-		quoted(name), quoted(path.Dir(name)), denied, noFile, denied, mode.Perm(), denied)
-	e, exit, met, err := b.script(ctx, "write", text, content, 4096, b.spec.Limits.Time)
+	e, exit, met, err := b.script(ctx, "write", shell.Write(name, "", mode), content, 4096, b.spec.Limits.Time)
 	if err != nil {
 		return err
 	}
-	return b.fileError("write", name, exit, met, e.stderr.text)
+	return shell.FileError("write", b.id, name, exit, met, e.stderr.Text)
 }
 
 // Reset ends what runs and empties the box's directory and /tmp. What lies elsewhere in the pod stays.
 func (b *box) Reset(ctx context.Context) error {
-	const text = `for d in ` + sandbox.Work + ` /tmp; do chmod -R u+rwx "$d" 2>/dev/null; find "$d" -mindepth 1 -maxdepth 1 -exec rm -rf -- {} + || exit 1; done`
-	e, exit, limit, err := b.script(ctx, "reset", text, nil, 4096, b.spec.Limits.Time)
+	e, exit, limit, err := b.script(ctx, "reset", shell.Reset(false), nil, 4096, b.spec.Limits.Time)
 	if err != nil {
 		return err
 	}
 	if exit != 0 || limit != "" {
-		return sandbox.Fail(sandbox.Lost, "reset", b.id, "the box cannot be emptied: %s %s", limit, e.stderr.text)
+		return sandbox.Fail(sandbox.Lost, "reset", b.id, "the box cannot be emptied: %s %s", limit, e.stderr.Text)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/sandbox/shell"
 )
 
 // Channels of a command's WebSocket: the first byte of every message.
@@ -23,28 +24,12 @@ const (
 // frame is the most of standard input that goes into one message.
 const frame = 32 << 10
 
-// kept is as much of a stream as may be, and how long it was.
-type kept struct {
-	text  []byte
-	limit int64
-	seen  int64
-}
-
-func (k *kept) add(text []byte) {
-	k.seen += int64(len(text))
-	if room := k.limit - int64(len(k.text)); room > 0 {
-		k.text = append(k.text, text[:min(int64(len(text)), room)]...)
-	}
-}
-
-func (k *kept) cut() bool { return k.seen > int64(len(k.text)) }
-
 // execution is a command in a pod.
 type execution struct {
 	command []string
 	stdin   []byte
 	// stdout and stderr are kept as far as they say.
-	stdout, stderr kept
+	stdout, stderr shell.Stream
 	// over is called once when a stream was 64 times as long as is kept.
 	over func()
 }
@@ -112,15 +97,15 @@ func (e *execution) receive(ctx context.Context, conn *websocket.Conn) (exit int
 		}
 		switch text := message[1:]; message[0] {
 		case stdoutChannel:
-			e.stdout.add(text)
+			e.stdout.Add(text)
 		case stderrChannel:
-			e.stderr.add(text)
+			e.stderr.Add(text)
 		case errorChannel:
 			return exitCode(text)
 		default:
 			return 0, sandbox.Fail(sandbox.Protocol, "run", "", "a message on channel %d of a command", message[0])
 		}
-		if !over && (e.stdout.seen > 64*e.stdout.limit || e.stderr.seen > 64*e.stderr.limit) {
+		if !over && (e.stdout.Floods() || e.stderr.Floods()) {
 			over = true
 			e.over()
 		}
