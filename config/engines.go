@@ -310,14 +310,11 @@ func sameServer(address string) string {
 
 // CheckURL says what is wrong with a server's address, empty for nothing.
 func CheckURL(text string) string {
-	u, err := url.Parse(text)
+	if wrong := environmentURL(text); wrong != "" {
+		return wrong
+	}
+	u, _ := url.Parse(text)
 	switch {
-	case text == "":
-		return "is missing"
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "is not the address of a server"
-	case u.User != nil:
-		return "holds a password: it would be in every copy of this document"
 	case u.RawQuery != "" || u.Fragment != "":
 		return "has a query"
 	case strings.Trim(u.Path, "/") != "":
