@@ -27,9 +27,12 @@ const (
 // calibrate fits the overhead: with it, rollouts under the run's own settings take
 // as long to their first token, and to their reward, as they took in the run.
 func (r *Recording) calibrate() error {
-	if r.fitted != nil {
-		return nil
-	}
+	r.fitting.Do(func() { r.fitError = r.fit() })
+	return r.fitError
+}
+
+// fit is calibrate, the first time.
+func (r *Recording) fit() error {
 	wantSpent := float64(r.spentNS) / float64(r.scored)
 	wantFirst := 0.0
 	if r.firstTokenNS.n > 0 && len(r.cells) > 0 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
@@ -28,8 +29,10 @@ type Recording struct {
 	sampledTokens, generateNS, spentNS, scored int64
 	// firstTokenNS is the time from a start to its first token, where that was reported.
 	firstTokenNS mean
-	// fitted is what calibrate found, nil before.
-	fitted *overhead
+	// fitted is what calibrate found, nil before; fitError why it found nothing.
+	fitted   *overhead
+	fitError error
+	fitting  sync.Once
 }
 
 // recordedGroup is one prompt's rollouts as far as they finished.

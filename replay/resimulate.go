@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
@@ -22,6 +23,42 @@ type Settings struct {
 	SyncNS *int64
 	// Steps is the number of train steps; 0 consumes as many groups as the run did.
 	Steps int
+	// StepScale multiplies the time of every train step, as GPUs moved to or from the trainer
+	// do; SpeedScale the speed at which engines decode. 0 means 1.
+	StepScale, SpeedScale float64
+	// OutsideScale, if not nil, multiplies the time that rollouts spend in their environment.
+	OutsideScale *float64
+	// CapTokens is the length at which longer responses are cut, 0 for none. One that is cut
+	// has no answer: its reward is 0.
+	CapTokens int32
+}
+
+// validate reports the first factor that no run could have.
+func (s *Settings) validate() error {
+	outside := 1.0
+	if s.OutsideScale != nil {
+		outside = *s.OutsideScale
+	}
+	for _, f := range []struct {
+		name   string
+		factor float64
+	}{{"StepScale", s.StepScale}, {"SpeedScale", s.SpeedScale}, {"OutsideScale", outside}} {
+		if !(f.factor >= 0) || math.IsInf(f.factor, 0) {
+			return fmt.Errorf("replay: %s is %g, want a finite number above 0", f.name, f.factor)
+		}
+	}
+	if s.CapTokens < 0 {
+		return fmt.Errorf("replay: CapTokens is %d, want a length in tokens, or 0 for no cap", s.CapTokens)
+	}
+	return nil
+}
+
+// orOne is a factor whose zero value stands for 1.
+func orOne(factor float64) float64 {
+	if factor == 0 {
+		return 1
+	}
+	return factor
 }
 
 // Resimulation is a simulation of a recorded run.
@@ -101,6 +138,9 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	if wanted > recorded {
 		return sim.Config{}, nil, fmt.Errorf("replay: groups of %d were recorded, groups of %d cannot be made from them", recorded, wanted)
 	}
+	if err := s.validate(); err != nil {
+		return sim.Config{}, nil, err
+	}
 	scale := float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
 	w, err := r.work(scale)
 	if err != nil {
@@ -117,6 +157,11 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 			}
 			return table[0][active]
 		}
+	}
+	cfg.NSPerToken /= orOne(s.SpeedScale)
+	w.stepFactor, w.capTokens, w.outsideFactor = orOne(s.StepScale), s.CapTokens, 1
+	if s.OutsideScale != nil {
+		w.outsideFactor = *s.OutsideScale
 	}
 	if s.SyncNS != nil {
 		cfg.LoadNS, cfg.SyncNS = 0, *s.SyncNS
@@ -144,6 +189,10 @@ type work struct {
 	// lasted is the number of steps begun when the first group was asked for that the
 	// run never started; 0 if none was.
 	lasted int
+	// stepFactor and outsideFactor multiply times, capTokens cuts responses, 0 none; cut counts those.
+	stepFactor, outsideFactor float64
+	capTokens                 int32
+	cut                       int64
 	// asked for, and made up.
 	rollouts, rolloutsMade int64
 	stepsAsked, stepsMade  int64
@@ -193,7 +242,13 @@ func (w *work) Rollout(r sim.Rollout) sim.Response {
 			w.rolloutsMade++
 		}
 	}
-	return sim.Response{Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict, EnvironmentNS: max(s.outsideNS+w.overheadNS, 0)}
+	outside := math.Round(float64(s.outsideNS) * w.outsideFactor)
+	res := sim.Response{Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict, EnvironmentNS: max(int64(outside)+w.overheadNS, 0)}
+	if w.capTokens > 0 && res.Tokens > w.capTokens {
+		res.Tokens, res.Reward, res.Verdict = w.capTokens, 0, loop.VerdictNone
+		w.cut++
+	}
+	return res
 }
 
 // StepNS implements sim.Work.
@@ -203,7 +258,7 @@ func (w *work) StepNS(lease loop.LeaseID, _, tokens int64) int64 {
 	if made {
 		w.stepsMade++
 	}
-	return ns
+	return int64(math.Round(float64(ns) * w.stepFactor))
 }
 
 // extrapolated returns the larger share of what was made up, of rollouts and of steps.

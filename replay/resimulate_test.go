@@ -376,3 +376,61 @@ func TestMeasureThroughRestarts(t *testing.T) {
 		}
 	}
 }
+
+// Factors on times and a cap on lengths act as a run with them would.
+func TestResimulationScalesTimes(t *testing.T) {
+	data, _ := record(t, simulated(t, nil), nil)
+	rec := measure(t, data)
+	free := 0.0
+	for name, c := range map[string]struct {
+		settings replay.Settings
+		change   func(*sim.Config)
+	}{
+		"slower trainer": {replay.Settings{StepScale: 1.5}, func(c *sim.Config) { c.Work = scaledWork{c.Work, 1.5, 1, 0} }},
+		"faster engines": {replay.Settings{SpeedScale: 1.25, Steps: 350}, func(c *sim.Config) { c.NSPerToken /= 1.25 }},
+		"free tools":     {replay.Settings{OutsideScale: &free, Steps: 300}, func(c *sim.Config) { c.Work = scaledWork{c.Work, 1, 0, 0} }},
+		"length cap":     {replay.Settings{CapTokens: 110, Steps: 350}, func(c *sim.Config) { c.Work = scaledWork{c.Work, 1, 1, 110} }},
+	} {
+		got, err := rec.Resimulate(c.settings)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		cfg := simulated(t, c.change)
+		cfg.Warmup, cfg.Measured = got.Warmup, got.Steps
+		want, err := sim.Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := got.Summary, want.Summary
+		if math.Abs(a.Staleness.Mean-b.Staleness.Mean) > 0.02*b.Staleness.Mean || math.Abs(a.PeriodS.Mean-b.PeriodS.Mean) > 0.02*b.PeriodS.Mean ||
+			a.Length.SampledMaxTokens != b.Length.SampledMaxTokens {
+			t.Errorf("%s: staleness %.4f, period %.4f s, longest %d; a run has %.4f, %.4f s, %d", name,
+				a.Staleness.Mean, a.PeriodS.Mean, a.Length.SampledMaxTokens, b.Staleness.Mean, b.PeriodS.Mean, b.Length.SampledMaxTokens)
+		}
+	}
+	for _, s := range []replay.Settings{{StepScale: -1}, {SpeedScale: math.Inf(1)}, {CapTokens: -4}} {
+		if _, err := rec.Resimulate(s); err == nil {
+			t.Errorf("%+v was resimulated", s)
+		}
+	}
+}
+
+// scaledWork is a workload with other times and a cap on lengths; 0 is none.
+type scaledWork struct {
+	sim.Work
+	step, outside float64
+	most          int32
+}
+
+func (w scaledWork) Rollout(r sim.Rollout) sim.Response {
+	res := w.Work.Rollout(r)
+	res.EnvironmentNS = int64(float64(res.EnvironmentNS) * w.outside)
+	if w.most > 0 {
+		res.Tokens = min(res.Tokens, w.most)
+	}
+	return res
+}
+
+func (w scaledWork) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	return int64(float64(w.Work.StepNS(lease, rollouts, tokens)) * w.step)
+}
