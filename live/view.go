@@ -28,6 +28,8 @@ type View struct {
 	Summary metrics.Summary
 	// Staleness is that of the groups trained last, and of how many.
 	Staleness RecentStaleness
+	// Rates are those of the last train periods.
+	Rates Rates
 	// TrainerIdle and RolloutIdle are the idle shares of the last train periods.
 	TrainerIdle, RolloutIdle float64
 	// Last is when something of each kind happened last.
@@ -99,6 +101,7 @@ type viewer struct {
 	// staleness is a ring of the groups trained last, of which there were so many.
 	staleness [recentGroups][3]loop.Version
 	trained   int
+	rates     rates
 	// summary was made at summaryAt; unsummed: a train step has ended since.
 	summary   metrics.Summary
 	summaryAt int64
@@ -118,8 +121,12 @@ func (r *Runtime) View() View {
 func (r *Runtime) watchProgress(ev loop.Event, actions []loop.Action) {
 	v := &r.view
 	v.dirty = true
+	v.rates.observe(&ev, actions)
 	switch ev.Kind {
 	case loop.TrainStepEnded:
+		if n := len(r.rec.Steps); n > 0 && int64(r.rec.Steps[n-1].Step) != v.rates.version {
+			v.rates.step(r.rec.Steps[n-1])
+		}
 		v.last.TrainStepNS = ev.Time
 		v.stepped, v.unsummed = true, true
 	case loop.RolloutScored:
@@ -175,7 +182,7 @@ func (r *Runtime) publish() {
 	}
 	view.Summary = v.summary
 	view.TrainerIdle, view.RolloutIdle = idle(steps[max(0, len(steps)-recentSteps):])
-	view.Staleness = v.recent()
+	view.Staleness, view.Rates = v.recent(), v.rates.recent()
 	view.Offered, view.OfferedNS = view.Status.Lease != 0, v.last.LeaseNS
 	r.viewEngines(view.Engines)
 	v.newest.Store(view)

@@ -9,13 +9,15 @@ type Status struct {
 	State   string       `json:"state"`
 	Version loop.Version `json:"version"`
 	// Steps is how many train steps the run is to make, 0 for no end; Version counts those done.
-	Steps   int      `json:"steps"`
-	Policy  string   `json:"policy"`
-	Ledger  Ledger   `json:"ledger"`
-	Queue   Queue    `json:"queue"`
-	Engines []Engine `json:"engines"`
-	Trainer Trainer  `json:"trainer"`
-	Workers Workers  `json:"workers"`
+	Steps  int    `json:"steps"`
+	Policy string `json:"policy"`
+	// Throughput is queue health: what enters, what leaves, at what rates.
+	Throughput Throughput `json:"throughput"`
+	Ledger     Ledger     `json:"ledger"`
+	Queue      Queue      `json:"queue"`
+	Engines    []Engine   `json:"engines"`
+	Trainer    Trainer    `json:"trainer"`
+	Workers    Workers    `json:"workers"`
 	// Gateway is what agents have asked of /v1; nil where it is not served.
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// Environment is what the control plane plays itself; nil where workers of somebody else's play.
@@ -41,6 +43,29 @@ type Status struct {
 type Ledger struct {
 	loop.Ledger
 	Balanced bool `json:"balanced"`
+}
+
+// Throughput is what entered the queue and what left it over the last train steps. All is 0 before the
+// second one.
+type Throughput struct {
+	// Production counts rollouts that were scored, effective leaves out filtered groups, consumption
+	// counts trained ones: per second of train step, and per second of wall time, idle and sync included.
+	ProductionRolloutsPerS      float64 `json:"production_rollouts_per_s"`
+	EffectiveRolloutsPerS       float64 `json:"effective_rollouts_per_s"`
+	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
+	ConsumptionRolloutsPerWallS float64 `json:"consumption_rollouts_per_wall_s"`
+	// TokensPerS counts tokens of scored responses.
+	TokensPerS float64 `json:"tokens_per_s"`
+	// PeriodS is the mean time between two updates, StepS that of a train step alone.
+	PeriodS float64 `json:"period_s"`
+	StepS   float64 `json:"step_s"`
+	// TrainerIdleRatio and RolloutIdleRatio are what both sides waited.
+	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
+	RolloutIdleRatio float64 `json:"rollout_idle_ratio"`
+	// QueueTrendGroupsPerStep is by how many groups a step the queue grew.
+	QueueTrendGroupsPerStep float64 `json:"queue_trend_groups_per_step"`
+	// Steps is how many train periods all this is of.
+	Steps int `json:"steps"`
 }
 
 // Queue is what waits for the trainer.

@@ -42,6 +42,7 @@ func (p *plane) Status() protocol.Status {
 	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
 	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.rules.BatchGroups}
 	s.Engines = p.engineStatus(v)
+	s.Throughput = throughputStatus(v)
 	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
 	s.Binding = v.Summary.Throughput.Binding
 	s.Trainer = p.trainerStatus(v)
@@ -55,6 +56,16 @@ func (p *plane) Status() protocol.Status {
 	s.Environment = p.environmentStatus()
 	s.Disk = p.diskStatus(v.DiskFull)
 	return s
+}
+
+// throughputStatus is queue health over the last train steps.
+func throughputStatus(v live.View) protocol.Throughput {
+	r := v.Rates
+	return protocol.Throughput{
+		ProductionRolloutsPerS: r.Production, EffectiveRolloutsPerS: r.Effective, ConsumptionRolloutsPerS: r.ConsumptionBusy, ConsumptionRolloutsPerWallS: r.ConsumptionWall,
+		TokensPerS: r.TokensPerS, PeriodS: r.PeriodS, StepS: r.StepS, TrainerIdleRatio: v.TrainerIdle, RolloutIdleRatio: v.RolloutIdle,
+		QueueTrendGroupsPerStep: r.Trend, Steps: r.Steps,
+	}
 }
 
 func (p *plane) engineStatus(v live.View) []protocol.Engine {

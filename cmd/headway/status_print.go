@@ -67,6 +67,7 @@ func (v *statusView) show(s protocol.Status, watched bool) error {
 // page lays a status out.
 func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
+	p.health(s)
 	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
 		p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
@@ -89,8 +90,8 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("gateway", "%s", gatewayWords(*g))
 	}
 	p.environment(s.Environment)
-	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s%s",
-		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy), bindingWords(s.Binding))
+	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s",
+		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy))
 	p.engines(s.Engines)
 	if y := s.Sync; y != nil {
 		p.line("sync", "version %d was served everywhere %s after its publish (load %s, wait %s, switch %s)", y.Version,
@@ -305,13 +306,6 @@ func workerWords(w protocol.Workers) string {
 		text += " · silent: " + strings.Join(names, ", ")
 	}
 	return text
-}
-
-func bindingWords(binding string) string {
-	if binding == "" {
-		return ""
-	}
-	return " · limited by " + plainText(binding)
 }
 
 func recoveryWords(r protocol.Recovery) string {

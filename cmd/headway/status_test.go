@@ -34,7 +34,9 @@ func (p *shownPlane) Subscribe(ctx context.Context) <-chan []byte { return nil }
 func busyStatus() protocol.Status {
 	return protocol.Status{
 		Run: "reverse", State: "running", Version: 17, Steps: 200, Policy: "bounded", Binding: "rollout", UptimeS: 3723,
-		Ledger:    protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
+		Ledger: protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
+		Throughput: protocol.Throughput{ProductionRolloutsPerS: 31, EffectiveRolloutsPerS: 30, ConsumptionRolloutsPerS: 30.3, ConsumptionRolloutsPerWallS: 29, TokensPerS: 41000,
+			PeriodS: 4.4, StepS: 4.2, TrainerIdleRatio: 0.03, RolloutIdleRatio: 0.01, QueueTrendGroupsPerStep: 0.5, Steps: 16},
 		Queue:     protocol.Queue{Groups: 16, CapacityGroups: 32, HeldGroups: 1, LiveGroups: 20, BatchGroups: 16},
 		Engines:   []protocol.Engine{{Name: "e0", Kind: "embedded", Version: 17, State: "serving", Active: 30, Slots: 32, Stages: []protocol.EngineVersion{{Stage: 1, Version: 16, State: "loading"}}}, {Name: "e1", Kind: "embedded", Version: 16, State: "lost", Slots: 32}},
 		Trainer:   protocol.Trainer{Name: "torch", State: "training", Lease: 18, SilentS: 1.25, IdleRatio: 0.031, WorldSize: 2},
@@ -102,7 +104,10 @@ engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
 
 func TestStatusTable(t *testing.T) {
 	stdout, stderr, code := askStatus(t, serveStatus(t, busyStatus(), api.Options{}))
-	want := `run        reverse · running · up 1h2m3s
+	want := `health     31.0 rollouts/s made, 30.0 of use -> queue 16/32 groups (+0.5 a step) -> 29.0/s trained
+           the engines bind: the trainer waits for rollouts
+           idle: trainer 3.0 %, engines 1.0 % · a step every 4.4 s, 4.2 s of it training
+run        reverse · running · up 1h2m3s
 version    17 of 200 train steps
 queue      [##########..........] 16 of 32 groups; a batch takes 16
            20 groups are open, 1 held back
@@ -110,8 +115,7 @@ rollouts   60 in flight · 12 waiting for their group · 128 queued · 128 lease
 ended      11 700 trained · 10 filtered · 7 failed of 12 045 admitted
 trainer    torch · training · batch 18 · 2 ranks · last heard of 1.2 s ago · idle 3 %
 workers    3 known · 60 rollouts claimed · 4 wait for one · silent: w3
-staleness  mean 1.40 versions (0.90 before the queue, 0.50 in it), p95 3, most 4 · policy bounded ·
-           limited by rollout
+staleness  mean 1.40 versions (0.90 before the queue, 0.50 in it), p95 3, most 4 · policy bounded
 engines    e0 (embedded) serving at version 17, 30 of 32 slots busy · stage 1 at 16 (loading)
            e1 (embedded) lost at version 16, 0 of 32 slots busy
 sync       version 17 was served everywhere 40 ms after its publish (load 31 ms, wait 2 ms, switch 1
@@ -126,7 +130,7 @@ writer     node-a, epoch 3
 	}
 }
 
-// A stall stands before everything else; what a server says cannot command a terminal.
+// A stall stands before everything that is well; what a server says cannot command a terminal.
 func TestStatusOfAStall(t *testing.T) {
 	s := busyStatus()
 	s.Run = "rev\x1b[2Jerse\u202e"
@@ -135,7 +139,7 @@ func TestStatusOfAStall(t *testing.T) {
 	s.Disk.Full = true
 	s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Code: "no_trainer", Message: "no trainer has ever connected. Start one"}, {Code: "queue_full", Message: "the queue\nis full"}}}
 	stdout, _, code := askStatus(t, serveStatus(t, s, api.Options{}))
-	for _, want := range []string{"rev?[2Jerse? · DRAINING", "STALLED    no progress for 1m40s\n           - no_trainer: no trainer has ever connected. Start one\n           - queue_full: the queue?is full\nqueue ", "does not balance", "FULL: writes wait"} {
+	for _, want := range []string{"rev?[2Jerse? · DRAINING", "STALLED    no progress for 1m40s\n           - no_trainer: no trainer has ever connected. Start one\n           - queue_full: the queue?is full\nqueue ", "health     nothing enters and nothing leaves for 1m40s\nrun ", "does not balance", "FULL: writes wait"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in (exit %d)\n%s", want, code, stdout)
 		}
@@ -266,7 +270,7 @@ func TestStatusOfARunDirectory(t *testing.T) {
 		}
 	}
 	stdout, stderr, code := askStatus(t, dir, "--ca", ca)
-	if code != 0 || !strings.HasPrefix(stdout, "run        reverse") {
+	if code != 0 || !strings.HasPrefix(stdout, "health     31.0 rollouts") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 }
