@@ -74,6 +74,10 @@ $(VENV)/reasoning_gym: $(VENV)/installed examples/reasoning_gym/requirements.txt
 	$(VENV)/bin/pip install -q --require-hashes -r examples/reasoning_gym/requirements.txt
 	touch $@
 
+.PHONY: check-pages
+check-pages: ## the dashboard's types, by tsc from the npm registry (needs Node; nothing else does)
+	npx --yes -p typescript@5.9.3 tsc -p dashboard/jsconfig.json
+
 .PHONY: test-long
 test-long: lint $(VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
 	HEADWAY_LONG=1 $(GO) test -race -timeout 120m ./...

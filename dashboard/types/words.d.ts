@@ -1,0 +1,72 @@
+// The words of dashboard/words.go, attribution and diagnosis, as the pages read them.
+
+export interface Info {
+  name: string; kind: "live" | "run" | "simulation"; program: string; config: string; task: string; policy: string;
+  group_size: number; batch_groups: number; queue_groups: number; concurrency_rollouts: number;
+  sync_mode: string; sync_every: number; steps: number; engines: string[] | null; max_staleness: number; warmup_steps: number;
+  has_tokens: boolean; has_text: boolean; timeline_level_min: number; timeline_level_max: number;
+}
+export interface Health {
+  production_rollouts_per_s: number; effective_rollouts_per_s: number; consumption_rollouts_per_s: number;
+  consumption_rollouts_per_wall_s: number; binding: string; sentence: string; queue_trend_groups_per_step: number;
+  trainer_idle_ratio: number; rollout_idle_ratio: number; tokens_per_s: number; period_s: number; step_s: number;
+  acceptance: number; dropped_share: number;
+}
+export interface Idle { starved: number; syncing: number; validating: number; paused: number; blocked: number; total: number }
+export interface Attribution {
+  groups: number; staleness_mean: number; parts: { source: string; versions: number; share: number }[] | null;
+  dominant: string; share: number; ties: string[] | null; trainer_idle: Idle; engines_idle: Idle;
+  little: { staleness: number; lived: number; mismatch: number };
+}
+export interface Ledger {
+  admitted: number; in_flight: number; waiting: number; queued: number; leased: number; trained: number; evicted: number;
+  discarded: number; filtered: number; pruned: number; cancelled: number; failed: number;
+}
+export interface QueueState { groups: number; capacity_groups: number; held_groups: number; open_groups: number; batch_groups: number }
+export interface EngineState { name: string; state: string; version: number; active: number; slots: number }
+export interface Predicted { before_mean: number | null; closed_form_mean: number | null; pqs: number | null; iqs: number | null; period_s: number | null }
+export interface Summary {
+  at_ns: number; ended: boolean; state: string; version: number; health: Health;
+  staleness: { mean: number; p50: number; p95: number; p99: number; max: number; histogram: number[] | null; mean_syncs: number };
+  pqs: number; iqs: number; attribution: Attribution | null; predicted: Predicted | null; ledger: Ledger; balanced: boolean;
+  queue: QueueState; engines: EngineState[] | null; reward: { first: number; last: number; best: number };
+  signal: { solve_rate: number; all_solved_share: number; none_solved_share: number };
+  length: { sampled_mean_tokens: number; trained_mean_tokens: number; sampled_max_tokens: number; trained_max_tokens: number; truncated_share: number };
+  latency: Record<string, number>; waste: Record<string, any>;
+  clip_fraction: number; mean_log_ratio: number; effective_sample_size: number; held_out: number | null; held_out_step: number; stall?: string;
+}
+export interface Series { step: number[] | null; time_s: number[] | null; columns: Record<string, (number | null)[]> | null }
+export interface QueueGroup {
+  id: number; start_version: number; ready_version: number; age_s: number; wait_s: number; staleness_now: number;
+  scored: number; size: number; tokens: number; reward_mean: number; held: boolean;
+}
+export interface Queue { state: QueueState; ready: QueueGroup[] | null; open: QueueGroup[] | null }
+export interface GroupLine {
+  id: number; step: number; end: string; staleness: number; reward_mean: number; reward_min: number; reward_max: number; tokens: number; prompt: string;
+}
+export interface Groups { groups: GroupLine[] | null; next: number }
+export interface Turn {
+  role: "prompt" | "policy" | "tool" | "verifier"; name?: string; text: string; pieces?: string[]; ids?: number[]; logprobs?: number[];
+  versions?: number[]; log_ratios?: (number | null)[]; duration_s?: number;
+}
+export interface RolloutDetail { sample: number; attempt: number; reward: number; advantage: number | null; truncated: boolean; turns: Turn[] | null }
+export interface GroupDetail extends GroupLine {
+  start_version: number; ready_version: number; split: number[] | null; rollouts: RolloutDetail[] | null; prompt_text: string; meta?: Record<string, string[]>;
+}
+export interface Figure { value?: number; origin?: string; [key: string]: unknown }
+export interface Change {
+  set: string; holds_fixed?: string; staleness_mean: number; period_ratio: number; gain: number; gain_low?: number; gain_high?: number; method: string; price: string;
+}
+export interface Finding {
+  code: string; title: string; severity: "cost" | "warning" | "defect"; evidence: string[] | null; cost_versions: number; cost_ratio: number;
+  change?: Change | null; fails?: string;
+}
+export interface Report {
+  run: string; source: string; settled: { ok: boolean; why?: string; more_steps?: number; from_step: number; steps: number };
+  fitted: Record<string, Figure>; compared: { what: string; measured: number; half: number; predicted: number; method: string }[] | null;
+  attribution: Attribution | null; findings: Finding[] | null;
+  drift: { what: string; first: number; last: number; per_step: number; sure: boolean; means?: string }[] | null; warnings: string[] | null;
+}
+
+export type ConnectionState = "connecting" | "live" | "idle" | "ended" | "lost" | "token";
+export interface Connection { state: ConnectionState; message: string; sinceMS: number; retryAtMS: number }
