@@ -60,7 +60,7 @@ func TestPagesAreSmall(t *testing.T) {
 }
 
 // imports finds what a module imports, statically or when it is first wanted.
-var imports = regexp.MustCompile(`(?:from|import)\s*\(?\s*"([^"]+)"`)
+var imports = regexp.MustCompile(`(?:^|[^\w."])(?:from\s*|import\s*\(?\s*)"([^"\s]+)"`)
 
 // linked finds what the HTML links.
 var linked = regexp.MustCompile(`(?:src|href)="([^"]+)"`)
