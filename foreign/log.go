@@ -34,7 +34,7 @@ type Log struct {
 	Framework string   `json:"framework"`
 	Files     []string `json:"files"`
 	Settings  Settings `json:"settings"`
-	// Series has one entry a train step, in order of steps.
+	// Series has one entry a train step, in order of steps; beyond SeriesMax neighbours are merged.
 	Series []Step `json:"-"`
 	// Rollouts are single rollouts, where the files have them, newest RolloutsMax.
 	Rollouts []Rollout `json:"-"`
@@ -72,7 +72,10 @@ type Settings struct {
 // Step is what a log says of one train step. Times in seconds, lengths in tokens, staleness in versions
 // (train steps), ratios from 0 to 1. Figures that the log lacks are not known.
 type Step struct {
-	Step int64
+	// Step is the train step, the last of Steps where a long log was thinned: then figures are means over
+	// them, largest ones the largest. Steps is 1 otherwise; weigh by it.
+	Step  int64
+	Steps int64
 	// TimeS is when it was logged, in seconds since the first; unknown where the log has no clock.
 	TimeS Figure
 	// PeriodS between two updates, TrainS the step alone, SyncS the weight sync, WaitS what the trainer

@@ -1,0 +1,248 @@
+package foreign
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+
+	"github.com/headway-rl/headway/spelling"
+)
+
+// log makes the log of what was collected.
+func (c *collector) log(found *files) (*Log, error) {
+	if len(c.table.rows) == 0 && len(c.rollouts) == 0 {
+		return nil, fmt.Errorf("nothing in these files is what %s logs: no key of its own is there%s", c.framework.Title, c.nearKeys())
+	}
+	log := &Log{Framework: c.framework.Name, Files: found.paths(), Definition: c.framework.Definition,
+		Rollouts: append(c.rollouts[c.oldest:len(c.rollouts):len(c.rollouts)], c.rollouts[:c.oldest]...)}
+	inferred := map[string]string{}
+	values := Values{table: c.table, config: c.config, found: &log.Settings}
+	c.settings(log, values, inferred)
+	c.series(log, values, inferred)
+	if c.framework.Adjust != nil {
+		c.framework.Adjust(values, log)
+	}
+	c.warnOfTable()
+	for _, w := range c.warnings {
+		log.Warnings = append(log.Warnings, *w)
+	}
+	for _, formula := range inferred {
+		log.Inferred = append(log.Inferred, formula)
+	}
+	sort.Strings(log.Inferred)
+	log.Missing = append(log.Missing, c.missing(log)...)
+	if c.options.Progress != nil {
+		c.options.Progress(c.total, c.total)
+	}
+	return log, nil
+}
+
+// warnOfTable says what the table had to do.
+func (c *collector) warnOfTable() {
+	if c.table.repeated > 0 {
+		c.warnings = append(c.warnings, &Warning{Text: "a step was logged again, as after a resume: the later value was taken", Count: c.table.repeated})
+	}
+	if c.table.width > 1 {
+		c.warnings = append(c.warnings, &Warning{Text: fmt.Sprintf("the log is long: each entry of the series stands for %d steps", c.table.width), Count: 1})
+	}
+}
+
+// settings applies what was given, then the framework's rules in order.
+func (c *collector) settings(log *Log, values Values, inferred map[string]string) {
+	for name, value := range c.options.Given {
+		*SettingsKnown[settingIndex(name)].At(&log.Settings) = Figure{Value: value, Origin: Given, From: "--set"}
+	}
+	for _, rule := range c.framework.Settings {
+		at := rule.Setting.At(&log.Settings)
+		if at.Known() {
+			continue
+		}
+		value, ok := rule.value(values)
+		if !ok || !finite(value) {
+			continue
+		}
+		*at = Figure{Value: value, Origin: rule.origin(), From: rule.from()}
+		if at.Origin == Inferred {
+			inferred[rule.Setting.Name] = rule.Setting.Name + " = " + at.From
+		}
+	}
+}
+
+func (r SettingRule) value(v Values) (float64, bool) {
+	switch {
+	case r.Of != nil:
+		return r.Of(v)
+	case len(r.Settings) > 0:
+		return v.Config(r.Settings[0])
+	default:
+		return v.Last(r.Keys[0])
+	}
+}
+
+func (r SettingRule) origin() Origin {
+	switch {
+	case r.Formula != "":
+		return Inferred
+	case len(r.Settings) > 0:
+		return Configured
+	default:
+		return Logged
+	}
+}
+
+func (r SettingRule) from() string {
+	if r.Formula != "" {
+		return r.Formula
+	}
+	return strings.Join(append(append([]string(nil), r.Settings...), r.Keys...), ", ")
+}
+
+// series applies the rules to every step, in order.
+func (c *collector) series(log *Log, values Values, inferred map[string]string) {
+	values.before = make([]cell, len(c.table.columns))
+	beforeS, beforeStep := math.NaN(), int64(0)
+	for _, place := range c.table.order() {
+		at := c.table.rows[place]
+		step := Step{Step: at.last, Steps: at.steps}
+		values.at, values.step = at, &step
+		for _, rule := range c.framework.Steps {
+			rule.apply(values, &step, inferred)
+		}
+		if !math.IsNaN(at.timeS) {
+			step.TimeS = Figure{Value: at.timeS - c.zero, Origin: Logged, From: "the log's clock"}
+			if !step.PeriodS.Known() && !math.IsNaN(beforeS) && at.timeS > beforeS && at.last > beforeStep {
+				step.PeriodS = Figure{Value: (at.timeS - beforeS) / float64(at.last-beforeStep), Origin: Inferred, From: clockFormula}
+				inferred[Period.Name] = Period.Name + " = " + clockFormula
+			}
+			beforeS, beforeStep = at.timeS, at.last
+		}
+		for i, cell := range at.cells {
+			if cell.count > 0 {
+				values.before[i] = cell
+			}
+		}
+		log.Series = append(log.Series, step)
+	}
+}
+
+const clockFormula = "time between a step's log row and the one before"
+
+func (r StepRule) apply(v Values, step *Step, inferred map[string]string) {
+	at := r.Notion.At(step)
+	if at.Known() {
+		return
+	}
+	value, ok := r.value(v)
+	if !ok || !finite(value) {
+		return
+	}
+	*at = Figure{Value: value, Origin: Logged, From: strings.Join(r.Keys, ", ")}
+	if r.Formula != "" {
+		at.Origin, at.From = Inferred, r.Formula
+		inferred[r.Notion.Name+r.Formula] = r.Notion.Name + " = " + r.Formula
+	}
+}
+
+func (r StepRule) value(v Values) (float64, bool) {
+	switch {
+	case r.Of != nil:
+		return r.Of(v)
+	case r.Fold == FoldMax:
+		return v.Top(r.Keys[0])
+	default:
+		return v.Get(r.Keys[0])
+	}
+}
+
+// wanted are what a diagnosis leans on: whatever of it is not known is named.
+var (
+	wantedSettings = []Setting{Concurrency, Batch, GroupSize, Queue}
+	wantedNotions  = []Notion{Period, Train, Wait, Sync, Staleness, PreQueue, Tail}
+)
+
+// missing names what is not known, why, and how to get it.
+func (c *collector) missing(log *Log) []Missing {
+	var out []Missing
+	for _, s := range wantedSettings {
+		if !s.At(&log.Settings).Known() {
+			out = append(out, c.lack(s.Name, s.Words, c.settingNeeds(s)))
+		}
+	}
+	for _, n := range wantedNotions {
+		known := false
+		for i := range log.Series {
+			known = known || n.At(&log.Series[i]).Known()
+		}
+		if !known {
+			out = append(out, c.lack(n.Name, n.Words, c.stepNeeds(n)))
+		}
+	}
+	return out
+}
+
+func (c *collector) settingNeeds(s Setting) (keys []string) {
+	for _, rule := range c.framework.Settings {
+		if rule.Setting.Name == s.Name {
+			keys = append(append(keys, rule.Keys...), rule.Settings...)
+		}
+	}
+	return keys
+}
+
+func (c *collector) stepNeeds(n Notion) (keys []string) {
+	for _, rule := range c.framework.Steps {
+		if rule.Notion.Name == n.Name {
+			keys = append(keys, rule.Keys...)
+		}
+	}
+	return keys
+}
+
+// lack words one missing figure. Keys are what would have said it.
+func (c *collector) lack(name, words string, keys []string) Missing {
+	m := Missing{What: name + " (" + words + ")"}
+	known, there := c.framework.Lacks[name]
+	m.Why, m.Get = known.Why, known.Get
+	if m.Why == "" {
+		m.Why = "no key that would say it is in these files"
+		if len(keys) > 0 {
+			m.Why += " (" + strings.Join(unique(keys), ", ") + ")"
+		} else if !there {
+			m.Why = c.framework.Title + " does not log it"
+		}
+	}
+	for _, key := range keys {
+		if near := spelling.Nearest(key, c.unknownKeys()); near != "" {
+			m.Why += fmt.Sprintf("; the files have %s: was %s renamed?", shortened(near), key)
+			break
+		}
+	}
+	if m.Get == "" && settingIndex(name) >= 0 {
+		m.Get = "give it: --set " + name + "=…"
+	}
+	return m
+}
+
+// nearKeys names a key of the files that looks like one of the framework's.
+func (c *collector) nearKeys() string {
+	unknown := c.unknownKeys()
+	for _, key := range c.framework.keys() {
+		if near := spelling.Nearest(key, unknown); near != "" {
+			return fmt.Sprintf("; they have %s: was %s renamed?", shortened(near), key)
+		}
+	}
+	return ""
+}
+
+func unique(words []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, word := range words {
+		if !seen[word] {
+			seen[word] = true
+			out = append(out, word)
+		}
+	}
+	return out
+}

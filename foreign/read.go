@@ -1,0 +1,331 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Options of Read. The zero value finds the framework itself.
+type Options struct {
+	// From names the framework, empty for found by its keys.
+	From string
+	// Run names one run where a file holds several, as W&B's exports of a chart do.
+	Run string
+	// Given are settings by name that whoever asks knows better than the files.
+	Given map[string]float64
+	// Progress is told now and then how many bytes have been read, and of how many; nil for nobody.
+	Progress func(done, total int64)
+}
+
+// Read reads a run's log: files, or directories that a framework or a tracker left.
+// Files are read as streams, in memory that does not grow with them. What is
+// wrong inside of a file is among the log's warnings; an error is a log that cannot
+// be read, or of which the framework is not known.
+func Read(ctx context.Context, paths []string, options Options) (*Log, error) {
+	if err := checkGiven(options.Given); err != nil {
+		return nil, err
+	}
+	found, err := expand(paths, options.Run)
+	if err != nil {
+		return nil, err
+	}
+	framework, err := choose(ctx, found, options.From)
+	if err != nil {
+		return nil, err
+	}
+	c := newCollector(framework, options, found.bytes)
+	for _, source := range found.sources {
+		if err := source.Read(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", source.Path(), err)
+		}
+	}
+	if err := c.refuseOthers(options.From); err != nil {
+		return nil, err
+	}
+	return c.log(found)
+}
+
+func checkGiven(given map[string]float64) error {
+	for name, value := range given {
+		i := settingIndex(name)
+		if i < 0 {
+			var known []string
+			for _, s := range SettingsKnown {
+				known = append(known, s.Name)
+			}
+			return fmt.Errorf("%q is no setting of a log (known: %s)", name, strings.Join(known, ", "))
+		}
+		if !finite(value) || value < 0 {
+			return fmt.Errorf("%s = %g: a number of at least 0 was expected", name, value)
+		}
+	}
+	return nil
+}
+
+func settingIndex(name string) int {
+	for i, s := range SettingsKnown {
+		if s.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// choose finds the framework of the files: as named, by a file that only it writes, or by the
+// keys at their beginnings.
+func choose(ctx context.Context, found *files, from string) (*Framework, error) {
+	if from != "" {
+		return named(from)
+	}
+	scout := &scout{evidence: newEvidence()}
+	for _, source := range found.sources {
+		scout.rows = 0
+		if own, is := source.(ownSource); is {
+			scout.evidence.marks[own.framework] = source.Path()
+			continue
+		}
+		if err := source.Read(ctx, scout); err != nil && !errors.Is(err, errEnough) {
+			return nil, fmt.Errorf("%s: %w", source.Path(), err)
+		}
+	}
+	return scout.evidence.framework()
+}
+
+// errEnough ends a reading that has seen enough.
+var errEnough = errors.New("enough was read")
+
+// scoutRows is how many rows of each file are looked at for its framework, where it shows within them.
+const scoutRows = 2000
+
+// scout takes a file's beginning, to find whose log it is.
+type scout struct {
+	evidence *evidence
+	rows     int
+}
+
+func (s *scout) Row(r Row) error {
+	for key := range r.Values {
+		s.evidence.key(key)
+	}
+	s.rows++
+	if s.rows >= scoutRows && len(s.evidence.marked()) > 0 {
+		return errEnough
+	}
+	return nil
+}
+
+func (s *scout) Setting(key, _ string)      { s.evidence.setting(key) }
+func (s *scout) Rollout(Rollout)            {}
+func (s *scout) Warn(string, int64, string) {}
+func (s *scout) Read(int64)                 {}
+
+// collector takes a log's files for one framework.
+type collector struct {
+	framework *Framework
+	options   Options
+	evidence  *evidence
+	table     *table
+	config    map[string]string
+	rollouts  []Rollout // a ring, once full
+	oldest    int
+	warnings  []*Warning
+	warned    map[string]*Warning
+	done      int64
+	total     int64
+	shown     int64
+	clock     map[string]float64 // the last time of each file
+	zero      float64            // the first time of all
+	unstepped int64
+	nextStep  map[string]int64
+}
+
+func newCollector(framework *Framework, options Options, total int64) *collector {
+	return &collector{framework: framework, options: options, evidence: newEvidence(), table: newTable(framework.keys()),
+		config: map[string]string{}, warned: map[string]*Warning{}, total: total, clock: map[string]float64{}, nextStep: map[string]int64{}}
+}
+
+// keys are all that the framework's rules ask for.
+func (f *Framework) keys() []string {
+	keys := append([]string(nil), f.StepKeys...)
+	for _, rule := range f.Steps {
+		keys = append(keys, rule.Keys...)
+	}
+	for _, rule := range f.Settings {
+		keys = append(keys, rule.Keys...)
+	}
+	return keys
+}
+
+// Row puts a row into the table.
+func (c *collector) Row(r Row) error {
+	part := ""
+	if c.framework.Part != nil {
+		part = c.framework.Part(r)
+	}
+	step, stepped := c.step(r)
+	values := r.Values
+	if part != "" {
+		values = make(map[string]float64, len(r.Values))
+	}
+	for key, value := range r.Values {
+		c.evidence.key(key)
+		if !finite(value) {
+			c.Warn(r.File, r.Line, fmt.Sprintf("%s is no finite number; left out", shortened(key)))
+			delete(values, key)
+			continue
+		}
+		if part != "" {
+			values[c.partKey(part, key)] = value
+		}
+	}
+	if !stepped {
+		c.unstepped++
+		step = c.nextStep[r.File]
+		c.nextStep[r.File]++
+		c.Warn(r.File, r.Line, "a row says no step; rows without one are counted")
+	}
+	if c.table.add(step, r.TimeS, values) {
+		c.tick(r)
+	}
+	return nil
+}
+
+// partKey is the key as the rules know it: with the part before it where they tell parts apart.
+func (c *collector) partKey(part, key string) string {
+	if whole := part + ":" + key; c.table.known(whole) {
+		return whole
+	}
+	return key
+}
+
+// step returns a row's train step.
+func (c *collector) step(r Row) (int64, bool) {
+	for _, key := range c.framework.StepKeys {
+		if value, there := r.Values[key]; there && finite(value) {
+			return int64(value), true
+		}
+	}
+	return r.Step, r.HasStep
+}
+
+// tick watches the clock of a file.
+func (c *collector) tick(r Row) {
+	if r.TimeS == 0 {
+		return
+	}
+	if before, there := c.clock[r.File]; there && r.TimeS < before {
+		c.Warn(r.File, r.Line, "the clock goes back")
+	}
+	c.clock[r.File] = r.TimeS
+	if c.zero == 0 || r.TimeS < c.zero {
+		c.zero = r.TimeS
+	}
+}
+
+// Rollout keeps a rollout, dropping the oldest beyond RolloutsMax.
+func (c *collector) Rollout(r Rollout) {
+	if len(c.rollouts) < RolloutsMax {
+		c.rollouts = append(c.rollouts, r)
+		return
+	}
+	c.rollouts[c.oldest] = r
+	c.oldest = (c.oldest + 1) % RolloutsMax
+}
+
+// Setting keeps a setting.
+func (c *collector) Setting(key, value string) {
+	c.evidence.setting(key)
+	if _, there := c.config[key]; !there && len(c.config) >= SettingsMax {
+		c.Warn("", 0, "the config has more settings than are kept")
+		return
+	}
+	if len(value) > ValueMax {
+		value = value[:ValueMax]
+	}
+	c.config[strings.Clone(key)] = strings.Clone(value)
+}
+
+// warningsMax is how many different warnings are kept.
+const warningsMax = 200
+
+// Warn counts a warning.
+func (c *collector) Warn(file string, line int64, text string) {
+	key := file + "\x00" + text
+	if w, there := c.warned[key]; there {
+		w.Count++
+		return
+	}
+	if len(c.warnings) >= warningsMax {
+		file, line, text = "", 0, "further warnings of other kinds"
+		key = "\x00" + text
+		if w, there := c.warned[key]; there {
+			w.Count++
+			return
+		}
+	}
+	w := &Warning{File: file, Line: line, Text: text, Count: 1}
+	c.warned[key] = w
+	c.warnings = append(c.warnings, w)
+}
+
+// progressBytes is after how many further bytes progress is told.
+const progressBytes = 1 << 20
+
+// Read counts bytes.
+func (c *collector) Read(bytes int64) {
+	c.done += bytes
+	if c.options.Progress != nil && c.done-c.shown >= progressBytes {
+		c.shown = c.done
+		c.options.Progress(c.done, c.total)
+	}
+}
+
+// refuseOthers is an error if keys of another framework turned up in the files.
+func (c *collector) refuseOthers(from string) error {
+	found := c.evidence.marked()
+	others := false
+	for _, f := range found {
+		others = others || f != c.framework
+	}
+	if !others {
+		return nil
+	}
+	if from == "" {
+		if c.evidence.marks[c.framework] == "" {
+			c.evidence.marks[c.framework] = "its own files"
+			found = append([]*Framework{c.framework}, found...)
+		}
+		return c.evidence.mixed(found)
+	}
+	for _, f := range found {
+		if f != c.framework {
+			c.Warn("", 0, fmt.Sprintf("the log has keys of %s (%s), which are left out as --from says %s", f.Name, c.evidence.marks[f], from))
+		}
+	}
+	return nil
+}
+
+// unknownKeys are the keys seen that no rule asks for, in order.
+func (c *collector) unknownKeys() []string {
+	var keys []string
+	for key := range c.evidence.seen {
+		if !c.table.known(key) {
+			keys = append(keys, key)
+		}
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// keyShown is how many letters of a key are shown.
+const keyShown = 120
+
+func shortened(key string) string {
+	if len(key) <= keyShown {
+		return key
+	}
+	return strings.ToValidUTF8(key[:keyShown], "") + "…"
+}
