@@ -14,7 +14,8 @@ type Rates struct {
 	// Production counts rollouts that were scored, Effective leaves out those of groups that were
 	// filtered, both per second; ConsumptionBusy counts trained ones per second of train step,
 	// ConsumptionWall per second of wall time.
-	Production, Effective            float64
+	// Dropped counts rollouts of groups that were evicted or discarded.
+	Production, Effective, Dropped   float64
 	ConsumptionBusy, ConsumptionWall float64
 	// PeriodS is the mean train period, StepS that of the train step alone, in seconds; TokensPerS counts
 	// tokens of scored responses; Trend is by how many groups a step the queue grew.
@@ -23,9 +24,9 @@ type Rates struct {
 
 // tally counts what has gone past since the run began.
 type tally struct {
-	atNS, trainNS             int64
-	scored, filtered, trained int64 // rollouts
-	tokens, queueGroups       int64
+	atNS, trainNS                      int64
+	scored, trained, filtered, dropped int64 // rollouts
+	tokens, queueGroups                int64
 }
 
 // rates keeps a tally of each of the last train steps.
@@ -47,6 +48,8 @@ func (r *rates) observe(ev *loop.Event, actions []loop.Action) {
 		switch a := &actions[i]; {
 		case a.Kind == loop.GroupEnded && a.End == loop.EndFiltered:
 			r.now.filtered += int64(a.Count)
+		case a.Kind == loop.GroupEnded && (a.End == loop.EndEvicted || a.End == loop.EndDiscarded):
+			r.now.dropped += int64(a.Count)
 		case a.Kind == loop.GroupTrained:
 			r.now.trained += int64(a.Count)
 		}
@@ -77,7 +80,7 @@ func (r *rates) recent() Rates {
 	out := Rates{
 		Steps: n, WindowNS: window,
 		Production: perS(last.scored - first.scored), Effective: perS(last.scored - first.scored - last.filtered + first.filtered), ConsumptionWall: perS(last.trained - first.trained),
-		TokensPerS: perS(last.tokens - first.tokens), PeriodS: float64(window) / 1e9 / float64(n), StepS: float64(last.trainNS-first.trainNS) / 1e9 / float64(n),
+		Dropped: perS(last.dropped - first.dropped), TokensPerS: perS(last.tokens - first.tokens), PeriodS: float64(window) / 1e9 / float64(n), StepS: float64(last.trainNS-first.trainNS) / 1e9 / float64(n),
 		Trend: float64(last.queueGroups-first.queueGroups) / float64(n),
 	}
 	if busy := last.trainNS - first.trainNS; busy > 0 {

@@ -50,10 +50,12 @@ type Ledger struct {
 type Throughput struct {
 	// Production counts rollouts that were scored, effective leaves out filtered groups, consumption
 	// counts trained ones: per second of train step, and per second of wall time, idle and sync included.
+	// Dropped counts those of groups that were evicted or discarded.
 	ProductionRolloutsPerS      float64 `json:"production_rollouts_per_s"`
 	EffectiveRolloutsPerS       float64 `json:"effective_rollouts_per_s"`
 	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
 	ConsumptionRolloutsPerWallS float64 `json:"consumption_rollouts_per_wall_s"`
+	DroppedRolloutsPerS         float64 `json:"dropped_rollouts_per_s"`
 	// TokensPerS counts tokens of scored responses.
 	TokensPerS float64 `json:"tokens_per_s"`
 	// PeriodS is the mean time between two updates, StepS that of a train step alone.

@@ -35,6 +35,7 @@ type commands struct {
 	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`
 	Receive    receiveCmd    `cmd:"" help:"Bring versions to a stage of an engine on this node, and have it switch."`
 	Status     statusCmd     `cmd:"" help:"Show the state of a control plane: version, queue, trainer, engines, and what it waits for."`
+	Top        topCmd        `cmd:"" help:"Follow a control plane in the terminal."`
 	Weights    weightsCmd    `cmd:"" help:"List, verify, compare and prune the published versions of a run."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`

@@ -63,7 +63,7 @@ func throughputStatus(v live.View) protocol.Throughput {
 	r := v.Rates
 	return protocol.Throughput{
 		ProductionRolloutsPerS: r.Production, EffectiveRolloutsPerS: r.Effective, ConsumptionRolloutsPerS: r.ConsumptionBusy, ConsumptionRolloutsPerWallS: r.ConsumptionWall,
-		TokensPerS: r.TokensPerS, PeriodS: r.PeriodS, StepS: r.StepS, TrainerIdleRatio: v.TrainerIdle, RolloutIdleRatio: v.RolloutIdle,
+		DroppedRolloutsPerS: r.Dropped, TokensPerS: r.TokensPerS, PeriodS: r.PeriodS, StepS: r.StepS, TrainerIdleRatio: v.TrainerIdle, RolloutIdleRatio: v.RolloutIdle,
 		QueueTrendGroupsPerStep: r.Trend, Steps: r.Steps,
 	}
 }

@@ -35,8 +35,8 @@ const statusBytesMax = 16 << 20
 
 // Run asks once, or until it is interrupted.
 func (c *statusCmd) Run(a *app) error {
-	if !(c.Every >= 0.1 && c.Every <= 3600) {
-		return usageError("it is in seconds", "--every %g is not between 0.1 and 3600", c.Every)
+	if err := c.check(); err != nil {
+		return err
 	}
 	client, err := newStatusClient(a, c)
 	if err != nil {
@@ -45,6 +45,14 @@ func (c *statusCmd) Run(a *app) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return c.look(ctx, a, client)
+}
+
+// check refuses what makes no sense.
+func (c *statusCmd) check() error {
+	if !(c.Every >= 0.1 && c.Every <= 3600) {
+		return usageError("it is in seconds", "--every %g is not between 0.1 and 3600", c.Every)
+	}
+	return nil
 }
 
 // look shows the status, under --watch until the context ends.

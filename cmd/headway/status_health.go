@@ -26,8 +26,12 @@ func (p *statusPage) health(s protocol.Status) {
 	if filtered := 1 - t.EffectiveRolloutsPerS/max(t.ProductionRolloutsPerS, math.SmallestNonzeroFloat64); filtered > 0.005 {
 		made += fmt.Sprintf(", %s of use", rateWords(t.EffectiveRolloutsPerS))
 	}
-	p.line("health", "%s -> queue %d/%d groups (%+.2g a step) -> %s/s trained", made,
-		s.Queue.Groups, s.Queue.CapacityGroups, t.QueueTrendGroupsPerStep, rateWords(t.ConsumptionRolloutsPerWallS))
+	lost := ""
+	if t.DroppedRolloutsPerS > 0.005*t.ProductionRolloutsPerS {
+		lost = ", " + rateWords(t.DroppedRolloutsPerS) + "/s dropped"
+	}
+	p.line("health", "%s -> queue %d/%d groups (%+.2g a step) -> %s/s trained%s", made,
+		s.Queue.Groups, s.Queue.CapacityGroups, t.QueueTrendGroupsPerStep, rateWords(t.ConsumptionRolloutsPerWallS), lost)
 	if says := bindingWords(s.Binding); says != "" {
 		p.line("", "%s", says)
 	}
