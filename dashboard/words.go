@@ -68,6 +68,18 @@ type Summary struct {
 	HeldOutStep int64    `json:"held_out_step"`
 	// Stall is what the run waits for while nothing makes progress, empty for nothing.
 	Stall string `json:"stall,omitempty"`
+	// Reading is how far a recorded run has been read, nil once it has been read whole.
+	Reading *Reading `json:"reading"`
+	// Missed counts events that a live run could not hand over in time, so that figures are of the others.
+	Missed int64 `json:"missed_events"`
+	// Problem says why no more of the run can be shown, empty for nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Reading is how far a recorded run has been read, in bytes of its trace.
+type Reading struct {
+	Bytes int64 `json:"bytes"`
+	Of    int64 `json:"of"`
 }
 
 // Health says what enters the queue, what leaves it, and what binds.
@@ -128,16 +140,20 @@ type Series struct {
 	Columns map[string][]*float64 `json:"columns"`
 }
 
-// Columns of a Series, those there are of them: reward, staleness, pqs, iqs, staleness_max, token_staleness,
+// Columns of a Series, those there are of them: production, effective and consumption (rollouts/s of the period),
+// acceptance, reward, staleness, pqs, iqs, staleness_max, token_staleness,
 // period_s, train_s, trainer_idle, rollout_idle, queue_groups, tokens_per_s, response_tokens, clip_fraction,
 // mean_log_ratio, effective_sample_size, held_out, and one "from_SOURCE" for each attribution.Source.
 
 // Tracks are the rows of the timeline, from top to bottom, in the three rows of a dependency view: what makes
 // rollouts (engines, slots, environments), what waits (queue), what trains (trainer, sync).
 type Tracks struct {
-	// EndNS is how far the run has come; a tile beyond is empty. Version changes when tiles do.
-	EndNS  int64   `json:"end_ns"`
-	Tracks []Track `json:"tracks"`
+	// EndNS is how far the run has come; a tile beyond is empty. Tiles that end by FinalNS do not change
+	// any more, as long as Version stays; it changes when old spans are thinned.
+	EndNS   int64   `json:"end_ns"`
+	FinalNS int64   `json:"final_ns"`
+	Version int64   `json:"version"`
+	Tracks  []Track `json:"tracks"`
 }
 
 // Track is one row.
@@ -151,19 +167,22 @@ type Track struct {
 
 // Tile of the timeline. A level-L pixel is 2^L microseconds, a tile 1,024 pixels wide, so that tile (L, I) begins
 // at I·1024·2^L µs. Spans of less than a pixel in one track are merged: Count says how many, Version is that of
-// the longest of them.
+// the longest of them. Where a tile had too many spans for a viewer, wider ones are merged too. A span that
+// has not ended is drawn up to EndNS. Version is that of the weights a rollout began with, that a sync brings, that
+// a train step makes; of a group in the queue its start version. A tile asked for with from_track and to_track
+// (exclusive) has the spans of those tracks alone, merged less.
 //
 // On the wire: the bytes "HWT1", then little-endian uint32 n (spans) and uint32 f (flows), then columns one
 // after the other, each padded to 4 bytes: float32 start and float32 end (pixels from the tile's beginning, may
 // reach outside), int32 track, int32 version, int32 count, int32 ref (the group, or the step), uint8 kind; then
-// the flows' float32 x0, float32 x1, int32 track0, int32 track1, int32 version.
+// the flows' float32 x0, float32 x1, int32 track0, int32 track1, int32 version, int32 ref (the group).
 type Tile struct {
 	Start, End                 []float32
 	Track, Version, Count, Ref []int32
 	Kind                       []SpanKind
 	FlowX0, FlowX1             []float32
 	FlowTrack0, FlowTrack1     []int32
-	FlowVersion                []int32
+	FlowVersion, FlowRef       []int32
 }
 
 // SpanKind says what a span is.
@@ -224,6 +243,8 @@ type GroupLine struct {
 	RewardMax  float64      `json:"reward_max"`
 	Tokens     int64        `json:"tokens"`
 	Prompt     string       `json:"prompt"` // its beginning
+	// Readable: what it said is kept. Of others there are the figures alone.
+	Readable bool `json:"readable"`
 }
 
 // GroupDetail is one group whole.

@@ -28,6 +28,7 @@ type commands struct {
 	Doctor     doctorCmd     `cmd:"" help:"Say what is wrong with a document before it costs anything."`
 	Simulate   simulateCmd   `cmd:"" help:"Simulate a document in virtual time, with the loop that runs it."`
 	Replay     replayCmd     `cmd:"" help:"Take a recorded run through the loop again: identical, or the first difference."`
+	View       viewCmd       `cmd:"" help:"Show a run in a browser: queue, staleness, timeline, rollouts."`
 	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
 	Calibrate  calibrateCmd  `cmd:"" help:"Measure an engine's speed by its load, and write what simulate and plan read."`
 	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`

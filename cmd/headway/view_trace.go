@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// recordedRun is a run directory or a trace that is read for the dashboard.
+type recordedRun struct {
+	file   *os.File
+	tail   *tail
+	reader *trace.Reader
+	loop   *loop.Loop
+	model  *dashboard.Model
+	steps  *stepReader
+	dir    string // of the run, "" for a trace alone
+	ended  bool
+	told   time.Time
+}
+
+// openRecorded opens a run and reads what its trace begins with.
+func openRecorded(path string) (*recordedRun, error) {
+	file, err := trace.Open(path)
+	if err != nil {
+		return nil, usageError("name a run directory that headway run made, or a trace file", "%w", err)
+	}
+	r := &recordedRun{file: file, tail: &tail{file: file}}
+	if filepath.Base(file.Name()) == trace.FileName {
+		r.dir = filepath.Dir(file.Name())
+	}
+	if r.reader, err = trace.NewReader(r.tail); err != nil {
+		return nil, errors.Join(replayError(file.Name(), err), file.Close())
+	}
+	if r.loop, err = loop.New(r.reader.Header.Loop); err != nil {
+		return nil, errors.Join(replayError(file.Name(), fmt.Errorf("the header holds no rules a loop can run by: %w", err)), file.Close())
+	}
+	header := r.reader.Header
+	opt := viewOptions(filepath.Base(filepath.Clean(path)), header)
+	opt.Info.Kind = "run"
+	if header.Source == "simulation" {
+		opt.Info.Kind = "simulation"
+	}
+	r.model = dashboard.New(opt)
+	if r.dir != "" {
+		r.steps = openStepReader(r.dir)
+	}
+	return r, nil
+}
+
+// viewOptions are a model's, of a run that begins with a header.
+func viewOptions(name string, header trace.Header) dashboard.Options {
+	rules := header.Loop.WithDefaults()
+	opt := dashboard.Options{Rules: rules, Warmup: header.Warmup, Info: dashboard.Info{
+		Name: name, Program: header.Program, Config: header.Config, GroupSize: rules.GroupSize,
+		BatchGroups: rules.BatchGroups, QueueGroups: rules.QueueGroups, Concurrency: rules.Concurrency(),
+		SyncEvery: max(rules.SyncEvery, 1), Steps: int(rules.TrainSteps), MaxStaleness: int64(rules.MaxStaleness), WarmupSteps: int64(header.Warmup)}}
+	cfg, err := config.Parse("config of the trace", []byte(header.Config))
+	if err != nil {
+		return opt // a trace may come without a document
+	}
+	cfg = cfg.WithDefaults()
+	opt.Info.Task, opt.Info.Policy, opt.Info.SyncMode = cfg.EnvironmentName(), cfg.Queue.Policy, cfg.Sync.Mode
+	if cfg.Schedule == "synchronous" {
+		opt.Info.Policy = cfg.Schedule
+	}
+	if header.Source == "simulation" {
+		opt.Info.Task = ""
+		opt.CapTokens = int32(cfg.Rollout.Length.CapTokens)
+	}
+	for i, e := range cfg.Engines {
+		if i < len(rules.EngineSlots) {
+			opt.Info.Engines = append(opt.Info.Engines, e.Name)
+		}
+	}
+	return opt
+}
+
+func (r *recordedRun) close() {
+	r.file.Close()
+	if r.steps != nil {
+		r.steps.close()
+	}
+}
+
+// tellEvery is how often a run that is read says how far it is.
+const tellEvery = 200 * time.Millisecond
+
+// read takes the trace into the model, and follows a run that still goes on until the context ends.
+func (r *recordedRun) read(ctx context.Context) {
+	r.tail.wait = func() error { return r.atEnd(ctx) }
+	info, err := r.file.Stat()
+	if err != nil {
+		r.model.End(err.Error())
+		return
+	}
+	measured := metrics.Measured{}
+	player := trace.NewPlayer(r.reader, r.loop)
+	player.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
+		measured = metrics.Measured{QueueGroups: r.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
+			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
+		r.model.Observe(&ev.Event, &measured, actions)
+		if ev.Kind == loop.TrainStepEnded {
+			r.figures(ev.Version)
+		}
+		if seq%1024 == 0 && time.Since(r.told) > tellEvery {
+			r.told = time.Now()
+			r.tell(dashboard.Reading{Bytes: r.reader.Offset(), Of: max(info.Size(), r.reader.Offset())})
+		}
+	}
+	player.OnNote = r.note
+	err = player.Play()
+	r.finish(ctx, player.Tally(), err)
+}
+
+// tell has the model show what has been read so far.
+func (r *recordedRun) tell(how dashboard.Reading) {
+	r.model.SetStatus(r.loop.Status())
+	r.model.SetReading(how)
+	r.model.Tell()
+}
+
+// errFollow ends the following of a run.
+var errFollow = errors.New("no longer followed")
+
+// atEnd waits for more of a trace; its error is io.EOF once there will be none.
+func (r *recordedRun) atEnd(ctx context.Context) error {
+	if r.ended {
+		return io.EOF
+	}
+	r.tell(dashboard.Reading{})
+	select {
+	case <-ctx.Done():
+		return errFollow
+	case <-time.After(tellEvery):
+		return nil
+	}
+}
+
+// note takes the notes that say something to a viewer.
+func (r *recordedRun) note(name string, data []byte) error {
+	switch name {
+	case trace.NoteEnd:
+		r.ended = true
+	case trace.NotePrediction:
+		var p prediction
+		if json.Unmarshal(data, &p) == nil {
+			r.expected(p)
+		}
+	}
+	return nil
+}
+
+// expected takes what was predicted before the first step.
+func (r *recordedRun) expected(p prediction) {
+	r.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean})
+}
+
+// figures takes what the trainer said of the steps up to a version.
+func (r *recordedRun) figures(upTo loop.Version) {
+	if r.steps == nil {
+		return
+	}
+	for line := r.steps.next(upTo); line != nil; line = r.steps.next(upTo) {
+		r.model.Figures(line.figures())
+	}
+}
+
+// finish says how the reading ended.
+func (r *recordedRun) finish(ctx context.Context, tally trace.Tally, err error) {
+	r.model.SetStatus(r.loop.Status())
+	switch {
+	case errors.Is(err, errFollow) || ctx.Err() != nil:
+		r.model.End("")
+	case err != nil:
+		r.model.End(replayError(r.file.Name(), err).Error())
+	case tally.Difference != nil:
+		r.model.End(fmt.Sprintf("the trace was written by %s under other rules: %v", r.reader.Header.Program, tally.Difference))
+	default:
+		r.figures(r.loop.Version())
+		r.model.End("")
+	}
+}
+
+// tail reads a file that may still grow: at its end it waits.
+type tail struct {
+	file *os.File
+	// wait returns nil when there may be more; nil ends at the end of the file.
+	wait func() error
+}
+
+// Read implements io.Reader.
+func (t *tail) Read(into []byte) (int, error) {
+	for {
+		n, err := t.file.Read(into)
+		if n > 0 || !errors.Is(err, io.EOF) || t.wait == nil {
+			return n, err
+		}
+		if err := t.wait(); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+)
+
+//go:embed assets
+var embedded embed.FS
+
+// asset is a file of the pages as it goes over the wire.
+type asset struct {
+	plain, packed []byte
+	kind, etag    string
+}
+
+// assets are the files of the pages by path, compressed once.
+var assets = sync.OnceValue(func() map[string]asset {
+	all := map[string]asset{}
+	err := fs.WalkDir(embedded, "assets", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		plain, err := embedded.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(plain)
+		all["/"+strings.TrimPrefix(name, "assets/")] = asset{plain: plain, packed: packed(plain), kind: kindOf(name), etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
+		return nil
+	})
+	if err != nil {
+		panic(err) // what is in the program can be read
+	}
+	return all
+})
+
+// packed compresses, nil where that does not help.
+func packed(plain []byte) []byte {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(plain)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil || out.Len() >= len(plain) {
+		return nil
+	}
+	return out.Bytes()
+}
+
+// kinds are the media types of the pages. The machine's own table is not asked: it differs.
+var kinds = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".json": "application/json", ".png": "image/png", ".woff2": "font/woff2"}
+
+func kindOf(name string) string {
+	if kind := kinds[path.Ext(name)]; kind != "" {
+		return kind
+	}
+	return "text/plain; charset=utf-8"
+}
+
+// policy lets the pages load what this server has, and nothing else: no script in the page, none from elsewhere.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Pages returns the handler of the pages: / and the files that it loads. They hold nothing of a run.
+func Pages() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Path
+		if name == "/" || name == "" {
+			name = "/index.html"
+		}
+		file, there := assets()[name]
+		if !there {
+			http.Error(w, "no page "+r.URL.Path+": / is the dashboard", http.StatusNotFound)
+			return
+		}
+		file.serve(w, r)
+	})
+}
+
+// HasPage reports whether a path is one of the pages' files.
+func HasPage(path string) bool {
+	_, there := assets()[path]
+	return there
+}
+
+func (a asset) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "a page can only be read", http.StatusMethodNotAllowed)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("ETag", a.etag)
+	if matches(r, a.etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Type", a.kind)
+	body := a.plain
+	if a.packed != nil && acceptsGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body = a.packed
+	}
+	write(w, r, body)
+}
+
+// matches reports whether the reader has what the tag names.
+func matches(r *http.Request, etag string) bool {
+	for _, tag := range strings.Split(r.Header.Get("If-None-Match"), ",") {
+		if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
+			return true
+		}
+	}
+	return false
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for _, part := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" {
+			return strings.TrimSpace(quality) != "q=0"
+		}
+	}
+	return false
+}

@@ -1,0 +1,167 @@
+package dashboard
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// span is a stretch of one row of the timeline.
+type span struct {
+	from, to int64 // ns since the run began
+	ref      int32 // the group, or the step
+	version  int32
+	count    int32 // how many were merged into it
+	kind     SpanKind
+}
+
+// rows hold the spans that have ended, by track. Spans of one track do not overlap, and are added in the
+// order of time. When there are more than max in all, the older half is thinned: neighbours are merged until
+// they are half as many, so that memory stays bounded and the newest window is kept in full.
+type rows struct {
+	spans [][]span
+	total int
+	max   int
+	// thinned is up to where spans were merged, width how short those were; generation counts the thinnings.
+	thinned, width int64
+	generation     int64
+}
+
+func (r *rows) add(track int, s span) {
+	if s.to <= s.from {
+		return
+	}
+	r.spans[track] = append(r.spans[track], s)
+	if r.total++; r.total > r.max {
+		r.thin()
+	}
+}
+
+// thin merges the older half.
+func (r *rows) thin() {
+	cut := r.median()
+	half := r.before(cut)
+	if r.width == 0 {
+		r.width = 1000
+	}
+	for r.before(cut) > half/2 && r.width < 1<<60 {
+		r.width *= 2
+		for t, spans := range r.spans {
+			n := upTo(spans, cut)
+			m := merger{width: r.width, out: spans[:0]}
+			for _, s := range spans[:n] {
+				m.add(s)
+			}
+			m.flush()
+			kept := append(m.out, spans[n:]...)
+			r.total -= len(spans) - len(kept)
+			r.spans[t] = kept
+		}
+	}
+	r.thinned = cut
+	r.generation++
+}
+
+// median is a time before which about half of the spans end.
+func (r *rows) median() int64 {
+	low, high := int64(0), int64(0)
+	for _, spans := range r.spans {
+		if n := len(spans); n > 0 {
+			high = max(high, spans[n-1].to)
+		}
+	}
+	for low < high {
+		if mid := low + (high-low)/2; r.before(mid) < r.total/2 {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
+// before counts the spans that end by a time.
+func (r *rows) before(at int64) (n int) {
+	for _, spans := range r.spans {
+		n += upTo(spans, at)
+	}
+	return n
+}
+
+// upTo counts the first spans that end by a time.
+func upTo(spans []span, at int64) int {
+	return sort.Search(len(spans), func(i int) bool { return spans[i].to > at })
+}
+
+// merger joins neighbours that are shorter than a width, and lie closer together than that.
+type merger struct {
+	width int64
+	out   []span
+	// open is the span being made, longest the length of the longest that it was made of.
+	open    span
+	longest int64
+	has     bool
+}
+
+func (m *merger) add(s span) {
+	long := s.to - s.from
+	if m.has && long < m.width && m.open.to-m.open.from < m.width && s.from-m.open.to < m.width {
+		if long > m.longest {
+			m.longest, m.open.version, m.open.ref, m.open.kind = long, s.version, s.ref, s.kind
+		}
+		m.open.to = max(m.open.to, s.to)
+		m.open.count += s.count
+		return
+	}
+	m.flush()
+	m.open, m.longest, m.has = s, long, true
+}
+
+func (m *merger) flush() {
+	if m.has {
+		m.out, m.has = append(m.out, m.open), false
+	}
+}
+
+// flow is an arrow from the end of a group's last rollout to the train step that consumed it.
+type flow struct {
+	from, to       int64
+	track, version int32
+	group          loop.GroupID
+}
+
+// flows are the newest arrows, in the order of their heads.
+type flows struct {
+	all []flow
+	max int
+	// longest is the longest there was.
+	longest int64
+}
+
+func (f *flows) add(one flow) {
+	if len(f.all) >= 2*f.max {
+		f.all = slices.Delete(f.all, 0, len(f.all)-f.max)
+	}
+	f.all = append(f.all, one)
+	f.longest = max(f.longest, one.to-one.from)
+}
+
+// within returns the arrows that touch a stretch of time, none if they are more than limit.
+func (f *flows) within(from, to int64, limit int) []flow {
+	var found []flow
+	first := sort.Search(len(f.all), func(i int) bool { return f.all[i].to >= from })
+	for _, one := range f.all[first:] {
+		if one.to > to+f.longest {
+			break
+		}
+		if one.from > to {
+			continue
+		}
+		if len(found) == limit {
+			return nil
+		}
+		found = append(found, one)
+	}
+	return found
+}

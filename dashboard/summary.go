@@ -1,0 +1,203 @@
+package dashboard
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headway-rl/headway/metrics"
+)
+
+// Info returns what does not change while the run is watched.
+func (m *Model) Info() Info {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	info := m.opt.Info
+	if info.Engines == nil {
+		info.Engines = []string{}
+	}
+	return info
+}
+
+// Summary returns the state of the run in figures.
+func (m *Model) Summary() Summary {
+	if m.opt.Status != nil {
+		st := m.opt.Status()
+		m.mu.Lock()
+		m.status = st
+	} else {
+		m.mu.Lock()
+	}
+	measured := m.rec.Summary()
+	s := Summary{AtNS: max(m.draw.now, m.status.TimeNS), Ended: m.ended, State: m.state, Version: m.rec.Version(),
+		Staleness: measured.Staleness, PQS: measured.PQS.Mean, IQS: measured.IQS.Mean,
+		Ledger: m.status.Ledger, Balanced: m.status.Ledger.Balanced(), Reward: m.reward, Signal: measured.Signal, Length: measured.Length,
+		Latency: measured.Latency, Waste: measured.Waste, ClipFraction: m.off.clip, MeanLogRatio: m.off.logRatio, ESS: m.off.ess,
+		HeldOut: m.off.heldOut, HeldOutStep: m.off.heldOutStep, Reading: m.read, Missed: m.missed, Problem: m.problem}
+	if m.ended && s.State == "running" {
+		s.State = "stopped"
+	}
+	s.Health = m.health(measured)
+	s.Queue = m.queueState()
+	s.Engines = m.engines()
+	expected := m.expected
+	m.mu.Unlock()
+	if m.opt.Stall != nil && !s.Ended {
+		s.Stall = m.opt.Stall()
+	}
+	if m.opt.Attribution != nil {
+		s.Attribution = m.opt.Attribution()
+	}
+	if m.opt.ClosedForm != nil && measured.Steps > 0 {
+		expected.ClosedFormMean = m.opt.ClosedForm(measured)
+	}
+	if expected != (Predicted{}) {
+		s.Predicted = &expected
+	}
+	return s
+}
+
+func (m *Model) queueState() QueueState {
+	st := &m.status
+	return QueueState{Groups: st.QueueGroups, Capacity: m.opt.Rules.QueueGroups, Held: st.HeldGroups, Open: st.LiveGroups - st.QueueGroups - st.HeldGroups, Batch: m.opt.Rules.BatchGroups}
+}
+
+func (m *Model) engines() []EngineState {
+	out := []EngineState{}
+	for i, e := range m.status.Engines {
+		name := fmt.Sprintf("engine-%d", i)
+		if i < len(m.opt.Info.Engines) {
+			name = m.opt.Info.Engines[i]
+		}
+		out = append(out, EngineState{Name: name, State: e.State, Version: e.Version, Active: e.Active, Slots: e.Slots})
+	}
+	return out
+}
+
+// health says what enters the queue, what leaves it and what binds: of the last train periods while the run goes
+// on, and of the measured window once it has ended.
+func (m *Model) health(s metrics.Summary) Health {
+	h := Health{Throughput: s.Throughput, TrainerIdle: s.TrainerIdleRatio, RolloutIdle: s.RolloutIdleRatio, PeriodS: s.PeriodS.Mean, StepS: s.StepS.Mean, Acceptance: s.Acceptance}
+	if span := s.WindowS; span > 0 {
+		h.TokensPerS = s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens
+	}
+	h.DroppedShare = dropped(s)
+	h.QueueTrendGroupsPerStep = m.trend()
+	if !m.ended && len(m.recent) > 1 {
+		m.recently(&h)
+	}
+	h.Sentence = h.sentence(m.opt.Rules.BatchGroups, m.rec.Version() == 0)
+	return h
+}
+
+// dropped is the share of finished groups' tokens that the queue dropped: evicted or over the budget.
+func dropped(s metrics.Summary) float64 {
+	w := s.Waste
+	gone := w.EvictedTokens + w.DiscardedTokens
+	if all := gone + w.TrainedTokens + w.FilteredTokens; all > 0 {
+		return float64(gone) / float64(all)
+	}
+	return 0
+}
+
+// trend is how the queue's content moved over the last periods, in groups a step.
+func (m *Model) trend() float64 {
+	n := len(m.recent)
+	if n < 2 {
+		return 0
+	}
+	// The slope of the least squares line over 0..n-1.
+	meanX, sumXY, sumXX := float64(n-1)/2, 0.0, 0.0
+	for i, p := range m.recent {
+		dx := float64(i) - meanX
+		sumXY += dx * float64(p.queueGroups)
+		sumXX += dx * dx
+	}
+	return sumXY / sumXX
+}
+
+// recently replaces the rates of the window by those of the last periods.
+func (m *Model) recently(h *Health) {
+	var sum period
+	for _, p := range m.recent {
+		sum.scored += p.scored
+		sum.trained += p.trained
+		sum.ready += p.ready
+		sum.accepted += p.accepted
+		sum.dropped += p.dropped
+		sum.tokens += p.tokens
+		sum.trainNS += p.trainNS
+		sum.wall += p.wall
+		sum.trainerIdle += p.trainerIdle
+		sum.rolloutIdle += p.rolloutIdle
+	}
+	if sum.wall <= 0 || sum.trainNS <= 0 {
+		return
+	}
+	wall, train, n := sum.wall/1e9, float64(sum.trainNS)/1e9, float64(len(m.recent))
+	h.ProductionRolloutsPerS, h.ConsumptionRolloutsPerWallS = float64(sum.scored)/wall, float64(sum.trained)/wall
+	h.ConsumptionRolloutsPerS, h.TokensPerS = float64(sum.trained)/train, float64(sum.tokens)/wall
+	h.TrainerIdle, h.RolloutIdle, h.PeriodS, h.StepS = sum.trainerIdle/sum.wall, sum.rolloutIdle/sum.wall, wall/n, train/n
+	if sum.ready > 0 {
+		h.Acceptance = float64(sum.accepted) / float64(sum.ready)
+		h.DroppedShare = float64(sum.dropped) / float64(sum.ready)
+	}
+	h.EffectiveRolloutsPerS = h.ProductionRolloutsPerS * h.Acceptance
+}
+
+// sentence says what binds and what that means.
+func (h Health) sentence(batchGroups int, nothing bool) string {
+	if nothing {
+		return "No train step has ended yet: nothing can be said of the rates."
+	}
+	enters, leaves := h.EffectiveRolloutsPerS, h.ConsumptionRolloutsPerWallS
+	rates := fmt.Sprintf("%s rollouts/s enter the queue, %s leave it to be trained", rate(enters), rate(leaves))
+	return rates + "; " + h.binds(batchGroups)
+}
+
+func (h Health) binds(batchGroups int) string {
+	idle := func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+	switch h.Binding {
+	case "train":
+		if h.DroppedShare > 0.01 {
+			return fmt.Sprintf("the trainer binds: it is busy %s of the time, and %s of what is made is dropped from the queue.", idle(1-h.TrainerIdle), idle(h.DroppedShare))
+		}
+		if math.Abs(h.QueueTrendGroupsPerStep) > float64(batchGroups)/20 && h.QueueTrendGroupsPerStep > 0 {
+			return fmt.Sprintf("the trainer binds, and the queue grows by %.2g groups a step.", h.QueueTrendGroupsPerStep)
+		}
+		return fmt.Sprintf("the trainer binds: it is busy %s of the time.", idle(1-h.TrainerIdle))
+	case "sync":
+		return fmt.Sprintf("weight syncs bind: the trainer waits %s of the time, mostly for them.", idle(h.TrainerIdle))
+	case "admission":
+		return fmt.Sprintf("a rule of the loop binds: engines stand idle %s of the time, and so does the trainer %s.", idle(h.RolloutIdle), idle(h.TrainerIdle))
+	case "validation":
+		return fmt.Sprintf("validation binds: the trainer is idle %s of the time.", idle(h.TrainerIdle))
+	case "":
+		return "what binds is not known yet."
+	}
+	what := map[string]string{"rollout": "generation", "environment": "environments", "sandbox": "sandboxes", "judge": "judges", "prefill": "reading prompts"}[h.Binding]
+	if what == "" {
+		what = h.Binding
+	}
+	return fmt.Sprintf("%s binds: the trainer waits %s of the time for a batch.", what, idle(h.TrainerIdle))
+}
+
+// rate writes a rate with three digits.
+func rate(v float64) string {
+	switch {
+	case v >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// Series returns the run step by step, from one step to another (0 for the last), in at most so many points.
+func (m *Model) Series(from, to int64, points int) *Series {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if to <= 0 {
+		to = math.MaxInt64
+	}
+	return m.series.between(from, to, points)
+}
