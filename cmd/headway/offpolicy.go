@@ -14,15 +14,24 @@ import (
 // lagLine is what a train step, or a whole run, says of the response tokens of
 // groups of one range of staleness.
 type lagLine struct {
-	Staleness             string  `json:"staleness"`
-	Tokens                int     `json:"tokens"`
-	ClipFraction          float64 `json:"clip_fraction"`
-	ActiveClipFraction    float64 `json:"active_clip_fraction"`
+	// Staleness names the range, in versions: 0, 1, 2, 3-4, 5-8 or 9+.
+	Staleness string `json:"staleness"`
+	// Tokens counts the response tokens of groups in it.
+	Tokens int `json:"tokens"`
+	// ClipFraction is that of these tokens alone.
+	ClipFraction float64 `json:"clip_fraction"`
+	// ActiveClipFraction is that of these tokens alone.
+	ActiveClipFraction float64 `json:"active_clip_fraction"`
+	// PredictedClipFraction is that of these tokens alone.
 	PredictedClipFraction float64 `json:"predicted_clip_fraction"`
-	MeanLogRatio          float64 `json:"mean_log_ratio"`
-	EffectiveSampleSize   float64 `json:"effective_sample_size"`
-	MaskedFraction        float64 `json:"masked_fraction"`
-	Health                string  `json:"health"`
+	// MeanLogRatio is that of these tokens alone.
+	MeanLogRatio float64 `json:"mean_log_ratio"`
+	// EffectiveSampleSize is that of these tokens alone.
+	EffectiveSampleSize float64 `json:"effective_sample_size"`
+	// MaskedFraction is that of these tokens alone.
+	MaskedFraction float64 `json:"masked_fraction"`
+	// Health is that of these tokens alone.
+	Health string `json:"health"`
 }
 
 // lagLines are the ranges of a step that hold tokens.

@@ -19,37 +19,62 @@ import (
 
 // stepLine is one line of metrics.jsonl: a train step, step and time first.
 type stepLine struct {
-	Step                loop.Version `json:"step"`
-	Time                float64      `json:"time"`
-	Reward              float64      `json:"reward"`
-	StalenessMean       float64      `json:"staleness_mean"`
-	PQS                 float64      `json:"pqs"`
-	IQS                 float64      `json:"iqs"`
-	StalenessMax        loop.Version `json:"staleness_max"`
-	TokenStalenessMean  float64      `json:"token_staleness_mean"`
-	PeriodS             float64      `json:"period_s"`
-	TrainS              float64      `json:"train_s"`
-	TrainerIdleRatio    float64      `json:"trainer_idle_ratio"`
-	RolloutIdleRatio    float64      `json:"rollout_idle_ratio"`
-	QueueGroups         int          `json:"queue_groups"`
-	ResponseTokens      int64        `json:"response_tokens"`
-	Loss                float64      `json:"loss"`
-	GradNorm            float64      `json:"grad_norm"`
-	ClipFraction        float64      `json:"clip_fraction"`
-	ActiveClipFraction  float64      `json:"active_clip_fraction"`
-	MeanLogRatio        float64      `json:"mean_log_ratio"`
-	EffectiveSampleSize float64      `json:"effective_sample_size"`
+	// Step is the version that the train step made.
+	Step loop.Version `json:"step"`
+	// Time is when it ended, in seconds since the run began.
+	Time float64 `json:"time"`
+	// Reward is the mean over trained rollouts.
+	Reward float64 `json:"reward"`
+	// StalenessMean is the mean over the groups of the batch, in versions: PQS + IQS.
+	StalenessMean float64 `json:"staleness_mean"`
+	// PQS is the part from before the group was ready, IQS the part in the queue.
+	PQS float64 `json:"pqs"`
+	// IQS is the part of the staleness in the queue.
+	IQS float64 `json:"iqs"`
+	// StalenessMax is the largest of a group.
+	StalenessMax loop.Version `json:"staleness_max"`
+	// TokenStalenessMean is the mean over trained tokens, by the version that sampled each.
+	TokenStalenessMean float64 `json:"token_staleness_mean"`
+	// PeriodS is the time since the step before ended, in seconds.
+	PeriodS float64 `json:"period_s"`
+	// TrainS is the time of it in this train step, in seconds.
+	TrainS float64 `json:"train_s"`
+	// TrainerIdleRatio is the share of the period in which no train step ran.
+	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
+	// RolloutIdleRatio is the share of slot time in which no rollout was in it.
+	RolloutIdleRatio float64 `json:"rollout_idle_ratio"`
+	// QueueGroups is how many groups the queue held after the step.
+	QueueGroups int `json:"queue_groups"`
+	// ResponseTokens counts the trained tokens of responses.
+	ResponseTokens int64 `json:"response_tokens"`
+	// Loss as the trainer reports it; 0 where it reports none. So the next.
+	Loss float64 `json:"loss"`
+	// GradNorm is the norm of the gradient before it was clipped.
+	GradNorm float64 `json:"grad_norm"`
+	// ClipFraction is the share of tokens whose ratio of trainer to rollout left the band.
+	ClipFraction float64 `json:"clip_fraction"`
+	// ActiveClipFraction is the share of tokens without gradient for it.
+	ActiveClipFraction float64 `json:"active_clip_fraction"`
+	// MeanLogRatio is the mean of log p_trainer - log p_rollout, in nats.
+	MeanLogRatio float64 `json:"mean_log_ratio"`
+	// EffectiveSampleSize is that of the importance weights, as a share of the tokens.
+	EffectiveSampleSize float64 `json:"effective_sample_size"`
 	// PredictedClipFraction is what earlier steps' drift says of ClipFraction, 0 while too little is known.
 	PredictedClipFraction float64 `json:"predicted_clip_fraction"`
-	MaskedFraction        float64 `json:"masked_fraction"`
-	TruncatedFraction     float64 `json:"truncated_fraction"`
-	Minibatches           int     `json:"minibatches"`
-	Health                string  `json:"health"`
+	// MaskedFraction is the share of tokens that a correction left out.
+	MaskedFraction float64 `json:"masked_fraction"`
+	// TruncatedFraction is the share of tokens whose importance weight was cut.
+	TruncatedFraction float64 `json:"truncated_fraction"`
+	// Minibatches is how many updates of the optimiser the step made.
+	Minibatches int `json:"minibatches"`
+	// Health is healthy, workable or broken, by the clip fraction and the mean log-ratio.
+	Health string `json:"health"`
 	// OffPolicy splits the response tokens by the staleness of their group.
 	OffPolicy []lagLine `json:"off_policy,omitempty"`
-	// HeldOutAccuracy is the newest evaluation and HeldOutStep the version it judged; absent where there is none new.
-	HeldOutAccuracy *float64      `json:"held_out_accuracy,omitempty"`
-	HeldOutStep     *loop.Version `json:"held_out_step,omitempty"`
+	// HeldOutAccuracy is the newest evaluation, by greedy decoding; absent where there is none new.
+	HeldOutAccuracy *float64 `json:"held_out_accuracy,omitempty"`
+	// HeldOutStep is the version that HeldOutAccuracy judged.
+	HeldOutStep *loop.Version `json:"held_out_step,omitempty"`
 }
 
 func newStepLine(d live.StepDone) stepLine {
