@@ -241,13 +241,6 @@ func (m *Model) SetReading(r Reading) {
 	}
 }
 
-// Miss counts events that could not be handed over.
-func (m *Model) Miss(events int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.missed += events
-}
-
 // End says that nothing more comes; problem why not everything could be shown, empty for no reason.
 func (m *Model) End(problem string) {
 	m.mu.Lock()

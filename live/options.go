@@ -27,6 +27,9 @@ type Options struct {
 	Resume *Resume
 	// OnStep, if not nil, is called by the goroutine that owns the loop after every train step. It must not block.
 	OnStep func(StepDone)
+	// Observe, if not nil, is called by that goroutine with every event, what was measured of it and what
+	// followed, which are only lent. It must not block.
+	Observe func(ev *loop.Event, m *metrics.Measured, actions []loop.Action)
 	// OnSync, if not nil, is called by the same goroutine after every completed weight sync. It must not block.
 	OnSync func(SyncDone)
 	// OnBatch, if not nil, is called with every batch before it is trained on, by the

@@ -350,6 +350,9 @@ func (r *Runtime) step(c *completion) {
 	r.tick = tick
 	c.measured.QueueGroups = r.l.QueueGroups()
 	r.rec.Observe(c.event, c.measured, actions)
+	if r.opt.Observe != nil {
+		r.opt.Observe(&c.event, &c.measured, actions)
+	}
 	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
 	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counts {
 		r.discard(c.event)
