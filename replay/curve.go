@@ -92,7 +92,7 @@ const stepsEnough = 50
 
 // speeds tabulates the decode speed relative to nsPerToken, for 0 to c active
 // slots: without and with a train step running. Nil where nothing was measured.
-func (r *Recording) speeds(c int, nsPerToken float64) *[2][]float64 {
+func (r *Recording) speeds(c int, nsPerToken float64) speedTable {
 	var points [2][]point
 	var steps [2]int64
 	for key, m := range r.cells {

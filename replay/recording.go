@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
@@ -22,17 +21,19 @@ type Recording struct {
 	groups []recordedGroup
 	steps  []recordedStep
 	cells  map[cell]measured
-	loads  mean // of a sync's slowest engine, ns
-	swaps  mean
-	// sampledTokens, generateNS and spentNS (from its start to its reward) of all scored
-	// rollouts, and how many there were.
-	sampledTokens, generateNS, spentNS, scored int64
-	// firstTokenNS is the time from a start to its first token, where that was reported.
-	firstTokenNS mean
-	// fitted is what calibrate found, nil before; fitError why it found nothing.
-	fitted   *overhead
-	fitError error
-	fitting  sync.Once
+	// syncs are the slowest engine's times, by the version that it brought.
+	syncs map[loop.Version]recordedSync
+	// sampledTokens and generateNS are of all scored rollouts.
+	sampledTokens, generateNS int64
+	// factors are the engines' speed between the ends of train steps, relative to the table of cells.
+	factors []float64
+
+	// What follows is only needed until the paces of the samples are known: stays at engines,
+	// train steps, and by engine when it stood still.
+	spans  []span
+	busy   []interval
+	holds  [][]interval
+	epochs []epoch
 }
 
 // recordedGroup is one prompt's rollouts as far as they finished.
@@ -45,13 +46,19 @@ type recordedGroup struct {
 }
 
 type recordedSample struct {
-	tokens int32
-	// outsideNS is the time its slot was held and the engine did not generate for it:
-	// environment, and what lies between the runtime and the ports.
+	// startNS is the time until its engine took it up, firstNS and tokenNS the engine's work on its first
+	// token and on each one after it, in ns at the mean speed.
+	startNS          int64
+	firstNS, tokenNS float32
+	// outsideNS is the time its slot was held behind that: its environment, and what lies
+	// between the runtime and the ports.
 	outsideNS int64
+	tokens    int32
+	number    int32 // of the attempt that was scored
 	reward    float32
 	verdict   loop.Verdict
 	scored    bool
+	begun     bool // its first span is in it
 }
 
 // longest returns the scored rollout with the most tokens, which stands for one
@@ -80,24 +87,6 @@ type cell struct {
 
 type measured struct{ steps, ns int64 }
 
-// mean is a running mean.
-type mean struct {
-	sum float64
-	n   int
-}
-
-func (m *mean) add(v int64) {
-	m.sum += float64(v)
-	m.n++
-}
-
-func (m *mean) ns() int64 {
-	if m.n == 0 {
-		return 0
-	}
-	return int64(m.sum / float64(m.n))
-}
-
 // Measure extracts a recording from a trace, with or without its end note.
 func Measure(r io.Reader) (*Recording, error) {
 	p, err := newPlayer(r)
@@ -105,10 +94,10 @@ func Measure(r io.Reader) (*Recording, error) {
 		return nil, err
 	}
 	m := measurer{
-		rec:     &Recording{Header: p.header, cells: map[cell]measured{}},
+		rec:     &Recording{Header: p.header, cells: map[cell]measured{}, syncs: map[loop.Version]recordedSync{}, holds: make([][]interval, len(p.loop.Config().EngineSlots))},
 		running: make([]attempt, p.loop.Config().Concurrency()),
 		cfg:     p.loop.Config(),
-		parked:  map[parkedID]int64{},
+		parked:  map[parkedID]attempt{},
 		noted:   p.header.Source != sourceLive,
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
 		engines: make([]engine, len(p.loop.Config().EngineSlots)),
@@ -121,6 +110,10 @@ func Measure(r io.Reader) (*Recording, error) {
 		return nil, fmt.Errorf("replay: %v", d)
 	}
 	m.rec.Version = p.loop.Version()
+	for slot := range m.running {
+		m.leaves(int32(slot), p.loop.Status().TimeNS)
+	}
+	m.rec.pace(p.loop.Config())
 	return m.rec, nil
 }
 
@@ -130,8 +123,8 @@ const sourceLive = "live"
 type measurer struct {
 	rec *Recording
 	cfg loop.Config
-	// parked is how long an interrupted rollout has held slots so far.
-	parked map[parkedID]int64
+	// parked are interrupted rollouts, as they were then.
+	parked map[parkedID]attempt
 	// running is what runs in each slot, stepStart when the train step began.
 	running   []attempt
 	stepStart int64
@@ -142,6 +135,7 @@ type measurer struct {
 	// pauses: engines stand still while they switch.
 	pauses  bool
 	engines []engine
+	cells   []trimmedCell // since the last train step
 	// slowestLoad and slowestSwap are of the running sync.
 	slowestLoad, slowestSwap int64
 }
@@ -154,12 +148,13 @@ type parkedID struct {
 
 // attempt is a rollout in a slot; its zero value is none.
 type attempt struct {
-	group   loop.GroupID
-	sample  int32
-	number  int32
-	engine  int32
-	started int64
-	heldNS  int64 // of its engine, when it started
+	group  loop.GroupID
+	sample int32
+	number int32
+	engine int32
+	// started is when it would have started had it never been interrupted, entered when it came into
+	// its slot, first when it had its first token there, 0 for not.
+	started, entered, first int64
 }
 
 // engine is what the measurer follows of one.
@@ -168,8 +163,6 @@ type engine struct {
 	number    int32
 	switching bool
 	started   int64
-	// heldNS is how long it has stood still for switches so far.
-	heldNS int64
 }
 
 func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
@@ -178,12 +171,18 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 		m.scored(ev)
 	case loop.RolloutInterrupted:
 		if at := m.runningAt(ev); at.group != 0 {
-			m.parked[parkedID{at.group, at.sample}] = ev.Time - at.started
-			m.running[ev.Slot] = attempt{}
+			left := at
+			left.started = ev.Time - at.started // how long it has held slots so far
+			m.parked[parkedID{at.group, at.sample}] = left
+			m.leaves(ev.Slot, ev.Time)
+		}
+	case loop.RolloutFailed:
+		if at := m.runningAt(ev); at.group != 0 {
+			m.leaves(ev.Slot, ev.Time)
 		}
 	case loop.FirstToken:
 		if at := m.runningAt(ev); at.group != 0 {
-			m.rec.firstTokenNS.add(ev.Time - at.started)
+			m.running[ev.Slot].first = ev.Time
 		}
 	case loop.WeightsLoaded:
 		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
@@ -197,6 +196,9 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 		m.action(ev.Time, &actions[i])
 	}
 	if m.tokens > 0 {
+		m.rec.busy = append(m.rec.busy, interval{stepStart, ev.Time})
+		m.rec.epochs = append(m.rec.epochs, epoch{ev.Time, m.cells})
+		m.cells = nil
 		if m.noted {
 			m.rec.steps = append(m.rec.steps, recordedStep{tokens: m.tokens, ns: ev.Time - stepStart})
 		}
@@ -208,15 +210,17 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 func (m *measurer) action(now int64, a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now, heldNS: m.engines[a.Engine].heldNS}
+		m.leaves(a.Slot, now) // whose engine was lost
+		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now, entered: now}
 		m.group(a.Group)
 	case loop.ResumeRollout:
 		id := parkedID{a.Group, a.Sample}
-		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now - m.parked[id], heldNS: m.engines[a.Engine].heldNS}
+		m.leaves(a.Slot, now)
+		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now - m.parked[id].started, entered: now}
 		delete(m.parked, id)
 	case loop.AbortRollout: // what it ends with says nothing of a whole rollout
 		if a.Slot >= 0 {
-			m.running[a.Slot] = attempt{}
+			m.leaves(a.Slot, now)
 		}
 		delete(m.parked, parkedID{a.Group, a.Sample})
 	case loop.StartTrainStep:
@@ -237,8 +241,7 @@ func (m *measurer) action(now int64, a *loop.Action) {
 		e := &m.engines[a.Engine]
 		e.number, e.started, e.switching = a.Attempt, now, a.Kind == loop.SwitchWeights
 	case loop.SyncCompleted:
-		m.rec.loads.add(m.slowestLoad)
-		m.rec.swaps.add(m.slowestSwap)
+		m.rec.syncs[a.Version] = recordedSync{m.slowestLoad, m.slowestSwap}
 		m.slowestLoad, m.slowestSwap = 0, 0
 	}
 }
@@ -257,22 +260,24 @@ func (m *measurer) loaded(ev *trace.Event) int64 {
 		return 0
 	}
 	e := &m.engines[ev.Engine]
-	spent := ev.Time - e.started
-	if e.switching {
-		e.heldNS += spent
+	if e.switching && m.pauses {
+		m.rec.holds[ev.Engine] = append(m.rec.holds[ev.Engine], interval{e.started, ev.Time})
 	}
-	return spent
+	return ev.Time - e.started
 }
 
-// generated returns how long a rollout really generated: its time at the engine
-// without its share of what that stood still. The simulation holds it again.
-func (m *measurer) generated(at attempt, ev *trace.Event) int64 {
-	if !m.pauses || ev.GenerateNS <= 0 {
-		return ev.GenerateNS
+// leaves ends the stay of what runs in a slot, if anything does.
+func (m *measurer) leaves(slot int32, now int64) {
+	at := &m.running[slot]
+	if at.group != 0 {
+		first := at.entered
+		if at.first > 0 {
+			first = at.first
+		}
+		m.rec.spans = append(m.rec.spans, span{group: at.group, sample: at.sample, number: at.number, engine: at.engine,
+			took: at.entered, first: min(first, now), to: now})
 	}
-	held := float64(m.engines[at.engine].heldNS - at.heldNS)
-	share := float64(ev.GenerateNS) / float64(ev.GenerateNS+ev.EnvironmentNS)
-	return max(ev.GenerateNS-int64(held*share), 0)
+	*at = attempt{}
 }
 
 // runningAt returns the attempt that an event names, none if it is late and runs nowhere.
@@ -292,20 +297,32 @@ func (m *measurer) scored(ev *trace.Event) {
 	if at.group == 0 || ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
 		return
 	}
-	m.running[ev.Slot] = attempt{}
+	ends := m.generatedUntil(at, ev)
+	m.leaves(ev.Slot, ends)
 	g := m.group(at.group)
 	if g.samples[at.sample].scored {
 		return
 	}
-	spent := ev.Time - at.started
-	outside := max(spent-ev.GenerateNS, ev.EnvironmentNS, 0)
-	g.samples[at.sample] = recordedSample{tokens: ev.Tokens, outsideNS: outside, reward: ev.Reward, verdict: ev.Verdict, scored: true}
+	g.samples[at.sample] = recordedSample{outsideNS: ev.Time - ends, tokens: ev.Tokens, number: at.number,
+		reward: ev.Reward, verdict: ev.Verdict, scored: true}
 	g.scored++
 	g.whole = g.scored == len(g.samples)
 	m.rec.sampledTokens += int64(ev.Tokens)
-	m.rec.generateNS += m.generated(at, ev)
-	m.rec.spentNS += spent
-	m.rec.scored++
+	m.rec.generateNS += ev.GenerateNS
+}
+
+// generatedUntil is when a scored rollout's engine was done with it. Behind its first token
+// it generated for no longer than its engine was asked, and not while it was in its environment.
+func (m *measurer) generatedUntil(at attempt, ev *trace.Event) int64 {
+	from := max(at.entered, at.first)
+	until := ev.Time - max(ev.EnvironmentNS, 0)
+	if at.started == at.entered && ev.GenerateNS > 0 { // in one span
+		until = min(until, from+ev.GenerateNS)
+	}
+	if at.first > 0 && ev.Tokens == 1 {
+		until = at.first
+	}
+	return min(max(until, from), ev.Time)
 }
 
 func (m *measurer) note(name string, data []byte) error {
@@ -324,6 +341,9 @@ func (m *measurer) note(name string, data []byte) error {
 			key := cell{c.Active, c.TrainerBusy}
 			sum := m.rec.cells[key]
 			m.rec.cells[key] = measured{sum.steps + c.Steps, sum.ns + c.NS}
+			if c.Steps > 0 && c.NS > 0 {
+				m.cells = append(m.cells, trimmedCell{key, measured{c.Steps, c.NS}})
+			}
 		}
 	}
 	return nil

@@ -81,9 +81,6 @@ type Resimulation struct {
 // least half of the run: near the end of a run that filters almost everything, a
 // few groups more or less are many steps.
 func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
-	if err := r.calibrate(); err != nil {
-		return Resimulation{}, err
-	}
 	out, lasted, err := r.simulate(s)
 	wanted := out.Warmup + out.Steps
 	if (err != nil || out.Extrapolated > ExtrapolatedMax) && s.Steps == 0 && 2*lasted >= wanted && lasted > out.Warmup {
@@ -106,7 +103,6 @@ func (r *Recording) simulate(s Settings) (out Resimulation, lasted int, err erro
 	if err != nil {
 		return out, 0, err
 	}
-	cfg.StartNS, w.overheadNS = r.fitted.startNS, r.fitted.outsideNS
 	res, err := sim.Run(cfg)
 	return Resimulation{Result: res, Extrapolated: w.extrapolated(), Warmup: cfg.Warmup, Steps: cfg.Measured,
 		Warnings: r.warnings(cfg.Loop.Concurrency())}, w.lasted, err
@@ -146,25 +142,21 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	if err != nil {
 		return sim.Config{}, nil, err
 	}
-	cfg := sim.Config{Loop: rules, Work: w, NSPerToken: r.NSPerToken(), LoadNS: r.loads.ns(), SyncNS: r.swaps.ns()}
-	if table := r.speeds(rules.Concurrency(), cfg.NSPerToken); table != nil {
-		cfg.Lockstep = true
-		// Half a step of what a switch took was the wait for a step to end, which is simulated.
-		cfg.SyncNS = max(cfg.SyncNS-int64(cfg.NSPerToken/2), 0)
-		cfg.Speed = func(active int, busy bool) float64 {
-			if busy {
-				return table[1][active]
-			}
-			return table[0][active]
+	cfg := sim.Config{Loop: rules, Work: w, Paced: true, NSPerToken: r.NSPerToken(), SyncTimes: r.syncTimes(scale)}
+	table, speed := r.speeds(max(rules.Concurrency(), r.Header.Loop.Concurrency()), cfg.NSPerToken), orOne(s.SpeedScale)
+	cfg.Speed = func(active int, busy bool) float64 {
+		epoch := w.epoch
+		if !busy {
+			epoch++ // between two steps the next one's begins
 		}
+		return relative(table, active, busy) * r.factor(epoch) * speed
 	}
-	cfg.NSPerToken /= orOne(s.SpeedScale)
 	w.stepFactor, w.capTokens, w.outsideFactor = orOne(s.StepScale), s.CapTokens, 1
 	if s.OutsideScale != nil {
 		w.outsideFactor = *s.OutsideScale
 	}
 	if s.SyncNS != nil {
-		cfg.LoadNS, cfg.SyncNS = 0, *s.SyncNS
+		cfg.SyncTimes, cfg.SyncNS = nil, *s.SyncNS
 	}
 	steps := s.Steps
 	if steps == 0 {
@@ -184,8 +176,8 @@ type work struct {
 	steps  stepModel
 	// stepScale is how many steps of the simulation consume what one recorded step did.
 	stepScale float64
-	// overheadNS is added to what each rollout spends outside its engine; see calibrate.
-	overheadNS int64
+	// epoch is the recorded train step in whose place the simulation is, from 0; -1 before the first.
+	epoch int
 	// lasted is the number of steps begun when the first group was asked for that the
 	// run never started; 0 if none was.
 	lasted int
@@ -203,7 +195,7 @@ var _ sim.Work = (*work)(nil)
 // work returns the recording as a workload.
 func (r *Recording) work(stepScale float64) (*work, error) {
 	w := &work{rec: r, pool: r.pool(), source: workload.NewSource(r.Header.Seed, workload.StreamLength),
-		stepScale: stepScale}
+		stepScale: stepScale, epoch: -1}
 	switch {
 	case len(w.pool) == 0:
 		return nil, errors.New("replay: no group of the trace is complete, so there is nothing to resimulate: let the run go on for longer")
@@ -243,7 +235,8 @@ func (w *work) Rollout(r sim.Rollout) sim.Response {
 		}
 	}
 	outside := math.Round(float64(s.outsideNS) * w.outsideFactor)
-	res := sim.Response{Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict, EnvironmentNS: max(int64(outside)+w.overheadNS, 0)}
+	res := sim.Response{Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict, EnvironmentNS: int64(outside),
+		StartNS: s.startNS, FirstNS: float64(s.firstNS), TokenNS: float64(s.tokenNS)}
 	if w.capTokens > 0 && res.Tokens > w.capTokens {
 		res.Tokens, res.Reward, res.Verdict = w.capTokens, 0, loop.VerdictNone
 		w.cut++
@@ -253,7 +246,8 @@ func (w *work) Rollout(r sim.Rollout) sim.Response {
 
 // StepNS implements sim.Work.
 func (w *work) StepNS(lease loop.LeaseID, _, tokens int64) int64 {
-	ns, made := w.steps.ns(int(float64(lease-1)/w.stepScale), tokens)
+	w.epoch = int(float64(lease-1) / w.stepScale)
+	ns, made := w.steps.ns(w.epoch, tokens)
 	w.stepsAsked++
 	if made {
 		w.stepsMade++

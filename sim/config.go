@@ -31,6 +31,9 @@ type Config struct {
 	// interruption wait for the running step to end. The first token of every rollout
 	// is then reported.
 	Lockstep bool
+	// Paced has every rollout start and generate by the times of its own that its Response names, as
+	// where they were measured. Its first token is then reported. Not with Lockstep or Agents.
+	Paced bool
 	// StartNS is the time from a rollout's start until its engine takes it up. Agents have none.
 	StartNS int64
 	// SyncNS is the time a weight sync takes: engines generate through it in flight, and
@@ -39,6 +42,8 @@ type Config struct {
 	// LoadNS is the part of a sync before that, through which engines generate in every
 	// mode (under drain, the rollouts they have).
 	LoadNS int64
+	// SyncTimes, if not nil, returns the LoadNS and SyncNS of the sync that brings a version.
+	SyncTimes func(v loop.Version) (loadNS, syncNS int64)
 	// AskNS is the time that a trainer which asks for its batches (loop.Config.TrainerAsks) takes to ask
 	// for the first, from the start of the run, and for the next from the end of each train step.
 	AskNS int64
@@ -112,6 +117,9 @@ func (c Config) Validate() error {
 			bad("EngineSpeed[%d] is %g, want a positive number", i, speed)
 		}
 	}
+	if c.Paced && (c.Lockstep || c.Agents != nil) {
+		bad("Paced goes neither with Lockstep nor with Agents")
+	}
 	if c.Agents != nil {
 		c.Agents.validate(&c, bad)
 	}
@@ -127,8 +135,8 @@ func (c Config) Validate() error {
 // engine changes its speed, stands still or is interrupted.
 func (c *Config) merged() bool {
 	return c.NSPerToken >= 1 && c.Agents == nil && c.EngineSpeed == nil && c.Faults.none() && (c.Validation.Every == 0 || c.Validation.Trainer) &&
-		c.Speed == nil && !c.Lockstep && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
-		(c.Loop.Sync == loop.SyncInFlight || c.SyncNS == 0 && c.Loop.Sync != loop.SyncRestart)
+		c.Speed == nil && !c.Lockstep && !c.Paced && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
+		(c.Loop.Sync == loop.SyncInFlight || c.SyncNS == 0 && c.SyncTimes == nil && c.Loop.Sync != loop.SyncRestart)
 }
 
 // relative is the speed of an engine relative to the others.
@@ -137,4 +145,12 @@ func (c *Config) relative(engine int) float64 {
 		return 1
 	}
 	return c.EngineSpeed[engine]
+}
+
+// syncTimes are the LoadNS and SyncNS of the sync that brings a version.
+func (c *Config) syncTimes(v loop.Version) (loadNS, syncNS int64) {
+	if c.SyncTimes == nil {
+		return c.LoadNS, c.SyncNS
+	}
+	return c.SyncTimes(v)
 }

@@ -33,16 +33,18 @@ type slot struct {
 	runs          int32 // of tokens of one version, between interruptions, that are accounted for
 	oldest        int32 // the lowest version of those tokens
 	newest        int32 // the version of the last of them
-	phase         phase
-	verdict       loop.Verdict
-	engine        int32
-	sample        int32
-	attempt       int32
-	environmentNS int64
-	start         int64 // of its present span
-	generatedNS   int64 // before that, or before its environment
-	begunNS       int64 // when its attempt started
-	readNS        int64 // of all that, reading what it had when it was resumed
+	// firstNS and tokenNS are the engine's times for its first token and for each one after it, at speed 1.
+	firstNS, tokenNS float64
+	phase            phase
+	verdict          loop.Verdict
+	engine           int32
+	sample           int32
+	attempt          int32
+	environmentNS    int64
+	start            int64 // of its present span
+	generatedNS      int64 // before that, or before its environment
+	begunNS          int64 // when its attempt started
+	readNS           int64 // of all that, reading what it had when it was resumed
 	// firstVersion sampled the first token, once weights have changed since; NoVersion before.
 	firstVersion loop.Version
 	reward       float32
@@ -138,11 +140,14 @@ func (e *engine) stepEnd(now int64, nsPerToken float64) int64 {
 
 // account adds the tokens that a generating rollout has made by now, under the
 // version still served, to what is accounted for.
-func (e *engine) account(s *slot, nsPerToken float64) {
-	if left := int32(math.Ceil((s.work-e.clock)/nsPerToken - aStep)); left < s.tokens-s.counted {
+func (e *engine) account(s *slot) {
+	if left := int32(min(math.Ceil((s.work-e.clock)/s.tokenNS-aStep), float64(s.tokens))); left < s.tokens-s.counted {
 		s.add(s.tokens-max(left, 0), e.served)
 	}
 }
+
+// firstAt is the amount of work at which a rollout that is in an engine has its first token.
+func (s *slot) firstAt() float64 { return s.work - float64(s.tokens-1)*s.tokenNS }
 
 // add accounts for the tokens up to a larger number, made under a version.
 func (s *slot) add(made int32, v loop.Version) {
@@ -192,17 +197,17 @@ func (e *engine) stands() bool { return e.held&^heldByPrefill != 0 }
 
 // switched serves a version from now on, and accounts for the tokens that running
 // rollouts have made under the one before.
-func (e *engine) switched(now int64, v loop.Version, nsPerToken float64) {
+func (e *engine) switched(now int64, v loop.Version) {
 	e.settle(now)
 	for i := range e.slots {
 		s := &e.slots[i]
 		if s.group == 0 || s.phase > prefilling {
 			continue
 		}
-		if s.phase == prefilling && s.firstVersion == loop.NoVersion && s.work-float64(s.tokens)*nsPerToken < e.clock-nsPerToken/2 {
+		if s.phase == prefilling && s.firstVersion == loop.NoVersion && s.firstAt() < e.clock+s.firstNS/2 {
 			s.firstVersion = e.served
 		}
-		e.account(s, nsPerToken)
+		e.account(s)
 	}
 	e.served = v
 }

@@ -202,7 +202,7 @@ func (r *runner) engineReports(ev *loop.Event) bool {
 		return false
 	}
 	if ev.Kind == loop.WeightsSwitched {
-		e.switched(r.now, ev.Version, r.cfg.NSPerToken)
+		e.switched(r.now, ev.Version)
 		r.holdEngine(ev.Engine, heldBySync, false)
 	}
 	return true

@@ -14,20 +14,25 @@ func (r *runner) startRollout(a *loop.Action) {
 	w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
 	planned := w.Tokens
 	if r.cfg.PruneTokens > 0 && w.Tokens > r.cfg.PruneTokens {
-		w = Response{Tokens: r.cfg.PruneTokens, Verdict: loop.VerdictPruned}
+		w.Tokens, w.Reward, w.Verdict, w.EnvironmentNS = r.cfg.PruneTokens, 0, loop.VerdictPruned, 0
 	}
 	s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
 	s.counted, s.versionTokens, s.start, s.generatedNS = 0, 0, r.now, 0
 	s.spans, s.runs, s.stateLag, s.cut, s.resumed = 0, 0, 0, false, false
 	s.begunNS, s.readNS = r.now, 0
+	s.firstNS, s.tokenNS = r.cfg.NSPerToken, r.cfg.NSPerToken
 	if r.agents != nil {
 		r.startAgent(a.Slot, planned, a.Version)
 		return
 	}
 	s.work = math.Round(float64(w.Tokens) * r.cfg.NSPerToken)
-	if r.cfg.StartNS > 0 {
+	if r.cfg.Paced {
+		s.firstNS, s.tokenNS = max(w.FirstNS, 1), max(w.TokenNS, 1)
+		s.work = math.Round(s.firstNS + float64(w.Tokens-1)*s.tokenNS)
+	}
+	if startNS := r.cfg.StartNS + w.StartNS; startNS > 0 {
 		s.phase = starting
-		r.env.set(a.Slot, keyOf(float64(r.now+r.cfg.StartNS)), r.slots)
+		r.env.set(a.Slot, keyOf(float64(r.now+startNS)), r.slots)
 		return
 	}
 	r.takeUp(a.Slot)
@@ -54,7 +59,12 @@ func (r *runner) takeUp(slotIndex int32) {
 	r.setActive(e, e.active+1)
 	s.phase = generating
 	s.work += e.workDone(r.now)
-	e.running.set(slotIndex, keyOf(s.work), r.slots)
+	next := s.work
+	if r.cfg.Paced && s.counted == 0 {
+		s.phase, s.firstVersion = prefilling, loop.NoVersion
+		next = s.firstAt()
+	}
+	e.running.set(slotIndex, keyOf(next), r.slots)
 }
 
 // endPhase ends the phase of the rollout in a slot, and with the last one the rollout.
@@ -234,7 +244,7 @@ func (r *runner) stop(slotIndex int32) {
 	default:
 		e := &r.engines[s.engine]
 		e.settle(r.now)
-		e.account(s, r.cfg.NSPerToken)
+		e.account(s)
 		s.work = max(s.work-e.clock, 0)
 		r.setActive(e, e.active-1)
 		s.phase = starting

@@ -344,15 +344,17 @@ func (r *runner) execute(a *loop.Action) {
 		if r.merged == nil {
 			r.engines[a.Engine].attempt = a.Attempt
 		}
-		ev := loop.Event{Time: r.now + r.cfg.LoadNS, Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
+		loadNS, syncNS := r.cfg.syncTimes(a.Version)
+		ev := loop.Event{Time: r.now + loadNS, Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
 		if r.cfg.Loop.Sync == loop.SyncInFlight {
-			ev.Time += r.cfg.SyncNS
+			ev.Time += syncNS
 		}
 		r.schedule(ev)
 	case loop.SwitchWeights:
 		ev := loop.Event{Time: r.now, Kind: loop.WeightsSwitched, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
 		if r.cfg.Loop.Sync != loop.SyncInFlight {
-			ev.Time += r.cfg.SyncNS
+			_, syncNS := r.cfg.syncTimes(a.Version)
+			ev.Time += syncNS
 			if r.merged == nil {
 				r.holdEngine(a.Engine, heldBySync, true)
 			}

@@ -40,6 +40,11 @@ type Response struct {
 	Verdict loop.Verdict
 	// EnvironmentNS is the environment's time after generation, in nanoseconds.
 	EnvironmentNS int64
+	// StartNS is the time until its engine takes it up, beside Config.StartNS; FirstNS and TokenNS are
+	// the engine's times for its first token and for each one after that, at speed 1. All in nanoseconds,
+	// and only under Config.Paced.
+	StartNS          int64
+	FirstNS, TokenNS float64
 }
 
 // Work says how much there is to do, as a function of identity alone.
