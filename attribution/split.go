@@ -69,6 +69,13 @@ type Idle struct {
 	Total float64 `json:"total"`
 }
 
+// Standing is the share of the engines' slots, by time, that hold a rollout which stands still.
+type Standing struct {
+	// Syncing: its engine switches weights. Validating: its engine evaluates the policy.
+	Syncing    float64 `json:"syncing"`
+	Validating float64 `json:"validating"`
+}
+
 // Part is a source with what it adds.
 type Part struct {
 	Source string `json:"source"`
@@ -100,7 +107,9 @@ type Summary struct {
 	Share    float64  `json:"share"`
 	Ties     []string `json:"ties"`
 	// Trainer and Engines say what they waited for.
-	Trainer Idle   `json:"trainer_idle"`
-	Engines Idle   `json:"engines_idle"`
-	Little  Little `json:"little"`
+	Trainer Idle `json:"trainer_idle"`
+	Engines Idle `json:"engines_idle"`
+	// Standing is time of engines in which they are not idle, but do not generate either.
+	Standing Standing `json:"engines_standing"`
+	Little   Little   `json:"little"`
 }

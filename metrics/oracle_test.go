@@ -92,8 +92,13 @@ func (o *oracle) observe(rec looptest.Record) {
 	if !o.training && (o.asked || !o.cfg.TrainerAsks) {
 		o.idle += dt
 	}
-	o.l.Step(rec.Event)
-	o.completion(rec.Event)
+	ev, named := rec.Event, int(rec.Event.Engine)
+	serves := ev.Kind == loop.SyncFailed && named >= 0 && named < len(o.cfg.EngineSlots) && !o.l.Lost(named)
+	o.l.Step(ev)
+	if serves && o.l.Lost(named) { // the loop has given it up
+		ev.Kind = loop.EngineLost
+	}
+	o.completion(ev)
 	for _, a := range rec.Actions {
 		o.effect(a, rec.Actions)
 		o.notice(a)
@@ -381,9 +386,6 @@ func TestSummaryAgainstRecomputation(t *testing.T) {
 	for seed := range uint64(250) {
 		plan := looptest.Draw(seed)
 		plan.Faults.Garbage, plan.Faults.Reversed = 0, 0
-		// A loop that gives an engine up after failed syncs says so to nobody, and its
-		// slots count as busy until the engine joins.
-		plan.Faults.SyncFails = 0
 		w, err := looptest.NewWorld(plan)
 		if err != nil {
 			t.Fatal(err)

@@ -183,12 +183,18 @@ func (r *Recorder) Validated(tookNS int64) {
 func (r *Recorder) TrainerValidates(tookNS int64) {
 	r.Validated(tookNS)
 	r.trainFrom = r.now + tookNS
+	if r.Beside != nil {
+		r.Beside.TrainerValidates(tookNS)
+	}
 }
 
 // EnginesDown tells how many engines are gone from a time on, in ns.
 func (r *Recorder) EnginesDown(now int64, n int) {
 	r.outside.lost += max(int64(n)-r.outside.down.now, 0)
 	r.outside.down.to(now, int64(n))
+	if r.Beside != nil {
+		r.Beside.EnginesDown(now, n)
+	}
 }
 
 // EnginesHeld tells how many engines generate nothing from a time on, in ns, because
@@ -196,6 +202,9 @@ func (r *Recorder) EnginesDown(now int64, n int) {
 func (r *Recorder) EnginesHeld(now int64, reading, validating int) {
 	r.outside.reading.to(now, int64(reading))
 	r.outside.validating.to(now, int64(validating))
+	if r.Beside != nil {
+		r.Beside.EnginesHeld(now, reading, validating)
+	}
 }
 
 // engineTime returns the shares of the engines' time in the window, which ends now, in

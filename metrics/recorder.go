@@ -43,8 +43,10 @@ type Recorder struct {
 	slotsOf  []slotUse
 	pasts    []past
 	engineOf []int32
-	// served is the version each engine serves, backlog what stands interrupted.
+	// served is the version each engine serves, loading the attempt of its load or switch that has not
+	// ended, 0 for none; backlog is what stands interrupted.
 	served       []loop.Version
+	loading      []int32
 	backlog      backlog
 	active       int64
 	version      loop.Version
@@ -62,6 +64,10 @@ type Recorder struct {
 
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version
+
+	// Beside, if not nil, is told all that the recorder is told, after it.
+	Beside Beside
+	told   told
 
 	// CapTokens is the length at which responses are cut, 0 for no count of those that were.
 	CapTokens int32
@@ -101,28 +107,6 @@ type past struct {
 	interruptions, tokens int32
 }
 
-// Step is one point of the series: a train step and the period that it ended.
-type Step struct {
-	// Step is the version produced; TimeNS when.
-	Step   loop.Version
-	TimeNS int64
-	// PeriodNS since the step before ended, TrainNS of it in this step.
-	PeriodNS, TrainNS int64
-	// Staleness, PQS, IQS are means over the step's groups; StalenessMax the largest.
-	Staleness, PQS, IQS float64
-	StalenessMax        loop.Version
-	// TokenStaleness is the mean over trained tokens.
-	TokenStaleness float64
-	// Reward is the mean over trained rollouts, Tokens their response tokens in all.
-	Reward float64
-	Tokens int64
-	// TrainerIdle and RolloutIdle are the idle shares of the period.
-	TrainerIdle, RolloutIdle float64
-	// QueueGroups is the queue's content after the step's end, BacklogRollouts what
-	// stands interrupted then.
-	QueueGroups, BacklogRollouts int
-}
-
 // window sums what happens between two instants.
 type window struct {
 	start                             int64
@@ -156,7 +140,7 @@ type window struct {
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
 	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, resumes: cfg.ResumeLost, leaseStart: -1}
-	r.served = make([]loop.Version, len(cfg.EngineSlots))
+	r.served, r.loading = make([]loop.Version, len(cfg.EngineSlots)), make([]int32, len(cfg.EngineSlots))
 	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
 		for range n {
@@ -200,11 +184,16 @@ func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Acti
 	if len(actions) != 1 || ev.Kind != loop.RolloutScored || !r.turnover(ev, m, &actions[0]) { // hardly ever
 		r.observe(ev, m, actions)
 	}
+	if r.Beside != nil {
+		r.told.event, r.told.measured = *ev, *m
+		r.Beside.Observe(&r.told.event, &r.told.measured, actions)
+	}
 }
 
 // observe takes any event; the time of it has been noted.
 func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.settle()
+	failed := false // a load or switch of the engine
 	switch ev.Kind {
 	case loop.RolloutScored:
 		r.scored(ev, m)
@@ -221,14 +210,16 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		if ev.Engine >= 0 && int(ev.Engine) < len(r.served) {
 			r.served[ev.Engine] = max(r.served[ev.Engine], ev.Version) // a late event may name an older one
 		}
+		r.loaded(ev)
+	case loop.SyncFailed:
+		failed = r.loaded(ev)
 	case loop.Recovered:
 		r.syncing, r.asked = false, false
+		clear(r.loading)
 		r.vacateAll(-1)
 		r.window.waste.tokens[loop.EndFailed] += r.backlog.clear()
 	case loop.EngineLost:
-		if !r.resumes {
-			r.vacateAll(ev.Engine)
-		}
+		r.lost(ev.Engine)
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		if ev.Lease == r.lease && ev.Attempt == r.leaseAttempt {
 			r.leaseStart = -1
@@ -249,6 +240,8 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	switch {
 	case ev.Kind == loop.TrainerRestored:
 		r.warmedUp()
+	case failed:
+		r.givenUp(ev.Engine)
 	case ev.Kind == loop.RolloutInterrupted: // what is resumed at once never waited
 		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.backlog.len())
 	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
@@ -423,6 +416,7 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.SyncCompleted:
 		r.syncing = false
 	case loop.LoadWeights:
+		r.loading[a.Engine] = a.Attempt
 		r.loads(a.Version)
 	case loop.GroupTrained:
 		r.trained(a)

@@ -150,14 +150,16 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 	r := metrics.NewRecorder(cfg)
 	r.Grow(3000)
 	g, now := loop.GroupID(1), int64(0)
+	actions := make([]loop.Action, 0, 3) // the loop's, too, are its own
 	step := func() {
 		now += 5
-		r.Observe(loop.Event{Time: now, Kind: loop.RolloutScored, Group: g, Attempt: 1, Tokens: 5}, metrics.Measured{}, []loop.Action{
-			{Kind: loop.GroupQueued, Group: g}, {Kind: loop.StartTrainStep, Lease: loop.LeaseID(g)}})
+		actions = append(actions[:0], loop.Action{Kind: loop.GroupQueued, Group: g}, loop.Action{Kind: loop.StartTrainStep, Lease: loop.LeaseID(g)})
+		r.Observe(loop.Event{Time: now, Kind: loop.RolloutScored, Group: g, Attempt: 1, Tokens: 5}, metrics.Measured{}, actions)
 		now += 5
-		r.Observe(loop.Event{Time: now, Kind: loop.TrainStepEnded}, metrics.Measured{}, []loop.Action{
-			{Kind: loop.GroupTrained, Group: g, Count: 1, Version: loop.Version(g) - 1, ReadyVersion: loop.Version(g) - 1, StartVersion: loop.Version(g) - 1},
-			{Kind: loop.LoadWeights, Version: loop.Version(g)}, {Kind: loop.StartRollout, Group: g + 1, Attempt: 1}})
+		actions = append(actions[:0],
+			loop.Action{Kind: loop.GroupTrained, Group: g, Count: 1, Version: loop.Version(g) - 1, ReadyVersion: loop.Version(g) - 1, StartVersion: loop.Version(g) - 1},
+			loop.Action{Kind: loop.LoadWeights, Version: loop.Version(g)}, loop.Action{Kind: loop.StartRollout, Group: g + 1, Attempt: 1})
+		r.Observe(loop.Event{Time: now, Kind: loop.TrainStepEnded}, metrics.Measured{}, actions)
 		g++
 	}
 	r.Observe(loop.Event{Kind: loop.RunStarted}, metrics.Measured{}, []loop.Action{{Kind: loop.StartRollout, Group: 1, Attempt: 1}})

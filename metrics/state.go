@@ -10,7 +10,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 1
+const stateVersion = 2
 
 // State returns all that the recorder remembers, for Restore: compact, and the same
 // bytes for the same observations. It has no checksum; whoever keeps it gives it one.
@@ -36,7 +36,7 @@ func Restore(cfg loop.Config, state []byte) (*Recorder, error) {
 	if len(c.data) > 0 {
 		c.fail()
 	}
-	if c.bad || len(r.slotsOf) != slots || len(r.pasts) != slots || len(r.served) != engines || !r.plausible() {
+	if c.bad || len(r.slotsOf) != slots || len(r.pasts) != slots || len(r.served) != engines || len(r.loading) != engines || !r.plausible() {
 		return nil, errors.New("metrics: the recorder's state is damaged, or of other rules: observe the events again")
 	}
 	return r, nil
@@ -135,6 +135,7 @@ func (r *Recorder) fields(c *codec) {
 	list(c, &r.slotsOf, func(u *slotUse) { u.fields(c) })
 	list(c, &r.pasts, func(p *past) { whole(c, &p.interruptions, &p.tokens) })
 	list(c, &r.served, func(v *loop.Version) { whole(c, v) })
+	list(c, &r.loading, func(n *int32) { whole(c, n) })
 	r.groups.fields(c)
 	r.backlog.fields(c)
 	whole(c, &r.active, &r.now, &r.settled, &r.leaseStart, &r.trainFrom)

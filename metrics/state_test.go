@@ -153,6 +153,9 @@ func TestStateHasEveryField(t *testing.T) {
 // fill gives every field a number of its own.
 func fill(v reflect.Value, next *int64) {
 	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // so that unexported ones can be set
+	if v.Type() == reflect.TypeFor[Beside]() || v.Type() == reflect.TypeFor[told]() {
+		return // whoever observes beside has a state of its own
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -41,3 +41,31 @@ func (r *Recorder) syncsBetween(start, v loop.Version) int64 {
 	r.published(v)
 	return int64(r.syncsUpTo[v-r.syncsFrom] - r.syncsUpTo[max(start-r.syncsFrom, 0)])
 }
+
+// loaded takes the end of an engine's load or switch. It reports false for one that comes late.
+func (r *Recorder) loaded(ev *loop.Event) bool {
+	if ev.Engine < 0 || int(ev.Engine) >= len(r.loading) || r.loading[ev.Engine] == 0 || r.loading[ev.Engine] != ev.Attempt {
+		return false
+	}
+	r.loading[ev.Engine] = 0
+	return true
+}
+
+// givenUp takes an engine whose sync failed. If it was not told to load again it counts as lost,
+// which no event says.
+func (r *Recorder) givenUp(engine int32) {
+	if r.loading[engine] == 0 {
+		r.lost(engine)
+	}
+}
+
+// lost takes a lost engine. Its rollouts are gone, or say themselves that they were interrupted.
+func (r *Recorder) lost(engine int32) {
+	if engine < 0 || int(engine) >= len(r.loading) {
+		return
+	}
+	r.loading[engine] = 0
+	if !r.resumes {
+		r.vacateAll(engine)
+	}
+}

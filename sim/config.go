@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 )
 
 // Speed is an engine's decode speed relative to Config.NSPerToken, by how many
@@ -72,6 +73,8 @@ type Config struct {
 	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time;
 	// what it stood interrupted is in neither.
 	Observe func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action)
+	// Beside, if not nil, observes beside the simulation's recorder, after it.
+	Beside metrics.Beside
 	// Stepped, if not nil, is called after every train step with the version it made. It costs
 	// nothing between two steps, as Observe does at every event.
 	Stepped func(made loop.Version)

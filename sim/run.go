@@ -98,6 +98,7 @@ func newRunner(cfg Config) (*runner, error) {
 	r.pending = make([]loop.Event, 0, c+2*len(cfg.Loop.EngineSlots)+2)
 	r.drift = newDrift(&r.cfg)
 	r.validation.next = loop.Version(cfg.Validation.Every)
+	r.rec.Beside = cfg.Beside
 	r.rec.Warmup, r.rec.CapTokens = loop.Version(cfg.Warmup), cfg.CapTokens
 	r.rec.Grow(cfg.Warmup + cfg.Measured)
 	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups+cfg.Loop.ExtraGroups)*(cfg.Loop.GroupSize+cfg.Loop.Redundancy))
