@@ -270,6 +270,9 @@ type StepReport struct {
 	TokenLag, GroupLag [LagRanges]LagReport
 	// Drifts has the drift of each group of the batch, in its order; nil where the trainer does not measure it.
 	Drifts []GroupDrift
+	// LogRatios has, of samples of the batch, log p_start − log p_rollout of each token in nats, by index of
+	// Sample.Tokens, 0 where the policy did not sample it; nil where the trainer does not keep them.
+	LogRatios map[RolloutID][]float32
 	// Metrics are further figures of the step under the trainer's own names; nil for none.
 	Metrics map[string]float64
 }

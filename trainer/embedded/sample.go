@@ -26,6 +26,9 @@ type item struct {
 	// drift sums |log p_start − log p_rollout| over driftTokens tokens, once the item was trained on.
 	drift       float64
 	driftTokens int
+	// ratios are the log-ratios of its tokens, filled in where there is room; id names its rollout.
+	ratios []float32
+	id     live.RolloutID
 	// supervised items raise their tokens' log-probs; they have no log-probs of their own.
 	supervised bool
 }
@@ -113,7 +116,7 @@ func (t *Trainer) item(s *live.Sample, training loop.Version) (item, error) {
 			return item{}, err
 		}
 	}
-	it := item{tokens: s.Tokens, sampled: s.LossMask, prompt: prompt, logprobs: s.Logprobs, lags: make([]int32, n)}
+	it := item{id: s.ID, tokens: s.Tokens, sampled: s.LossMask, prompt: prompt, logprobs: s.Logprobs, lags: make([]int32, n)}
 	grpo.Lags(it.lags, s.Versions, training)
 	return it, nil
 }

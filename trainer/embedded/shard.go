@@ -63,6 +63,11 @@ func (s *shard) derivative(t *Trainer, it *item, logp, dlogp []float32, scored f
 	if it.proximal != nil {
 		logp = it.proximal
 	}
+	for k := range it.ratios {
+		if it.sampled[k] != 0 {
+			it.ratios[k] = logp[k] - it.logprobs[k]
+		}
+	}
 	it.drift, it.driftTokens = grpo.AbsoluteLogRatio(logp, it.logprobs, it.sampled)
 }
 

@@ -38,6 +38,12 @@ func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, 
 	if err != nil {
 		return live.StepReport{}, err
 	}
+	keep := t.opt.KeepLogRatios != nil && t.opt.KeepLogRatios(batch.Version)
+	for i := range items {
+		if keep {
+			items[i].ratios = make([]float32, len(items[i].tokens))
+		}
+	}
 	minibatches := max(t.opt.Minibatches, 1)
 	if minibatches > max(len(batch.Groups), 1) {
 		return live.StepReport{}, fmt.Errorf("trainer: a batch of %d groups cannot be divided into %d minibatches: lower the minibatches or train on more groups",
@@ -71,6 +77,9 @@ func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, 
 		trained = append(trained, shares...)
 	}
 	t.tell(&report, batch.Groups, trained)
+	if keep {
+		report.LogRatios = logRatios(items)
+	}
 	return report, nil
 }
 
@@ -234,6 +243,15 @@ func (t *Trainer) tell(to *live.StepReport, groups []live.Group, trained [][]ite
 		to.TokenLag[b], to.GroupLag[b] = lagReport(&r.ByToken[b]), lagReport(&r.ByGroup[b])
 	}
 	to.Drifts = drifts(groups, trained)
+}
+
+// logRatios puts the items of a rollout, which follow one another, together again.
+func logRatios(items []item) map[live.RolloutID][]float32 {
+	out := make(map[live.RolloutID][]float32, len(items))
+	for i := range items {
+		out[items[i].id] = append(out[items[i].id], items[i].ratios...)
+	}
+	return out
 }
 
 func lagReport(s *grpo.Statistics) live.LagReport {

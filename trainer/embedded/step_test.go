@@ -339,3 +339,41 @@ func TestPublishFailureAfterMinibatches(t *testing.T) {
 		t.Error("the second attempt did not start from the published weights")
 	}
 }
+
+// The log-ratios that are kept are those whose mean is reported: of every sampled token, and of the steps asked for alone.
+func TestKeptLogRatios(t *testing.T) {
+	for _, minibatches := range []int{1, 2} {
+		o := options(t)
+		o.Minibatches = minibatches
+		o.KeepLogRatios = func(v loop.Version) bool { return v == 2 }
+		tr := started(t, o)
+		rng := rand.New(rand.NewPCG(5, 6))
+		if r, err := tr.Train(t.Context(), batch(t, tr, rng)); err != nil || r.LogRatios != nil {
+			t.Fatalf("a step that was not asked for: %v, %v", r.LogRatios, err)
+		}
+		b := aged(t, tr, rng, 1)
+		r, err := tr.Train(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, tokens, samples := 0.0, 0, 0
+		for _, g := range b.Groups {
+			for _, s := range g.Samples {
+				ratios := r.LogRatios[s.ID]
+				if len(ratios) != len(s.Tokens) {
+					t.Fatalf("%v: %d log-ratios of %d tokens", s.ID, len(ratios), len(s.Tokens))
+				}
+				samples++
+				for k, x := range ratios {
+					if s.LossMask[k] == 0 && x != 0 {
+						t.Fatalf("%v: log-ratio %g of a token that was not sampled", s.ID, x)
+					}
+					sum, tokens = sum+float64(x), tokens+int(s.LossMask[k])
+				}
+			}
+		}
+		if mean := sum / float64(tokens); len(r.LogRatios) != samples || math.Abs(mean-r.MeanProximalLogRatio) > 1e-6 || mean == 0 {
+			t.Errorf("%d minibatches: mean %g of %d samples, reported are %g", minibatches, mean, len(r.LogRatios), r.MeanProximalLogRatio)
+		}
+	}
+}

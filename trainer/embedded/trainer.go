@@ -39,6 +39,9 @@ type Options struct {
 	ShuffleMinibatches bool
 	// NormalizeStd divides advantages by the standard deviation of their group's rewards.
 	NormalizeStd bool
+	// KeepLogRatios, if not nil, says of a version whether the report of the step that starts from it has
+	// every token's log-ratio.
+	KeepLogRatios func(loop.Version) bool
 	// Threads share a step's work; 0 means 1.
 	Threads int
 	// StepS is the least time of a step in seconds: a faster one waits for it. 0 for none.
