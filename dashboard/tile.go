@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// Bounds of a tile: what a browser draws within a frame.
+// Bounds of a tile: what a browser draws within a frame, and what goes over the wire in some milliseconds.
 const (
 	tilePixels   = 1024
-	tileSpansMax = 6000
-	tileFlowsMax = 400
+	tileSpansMax = 1 << 16
+	tileFlowsMax = 2000
 	// Levels: a pixel of 1 µs, and one of some 12 days.
 	levelMin, levelMax = 0, 40
 )
