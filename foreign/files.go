@@ -40,6 +40,9 @@ type kind struct {
 
 // kinds of files, the first that fits wins.
 var kinds = []kind{
+	{"TensorBoard's event file", fitsEvents, openEvents},
+	{"W&B's run file", fitsRunFile, openRunFile},
+	{"a run's config", fitsConfig, openConfig},
 	{"JSON lines", fitsLines, openLines},
 	{"CSV with a header", fitsColumns, openColumns},
 }

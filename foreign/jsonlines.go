@@ -15,6 +15,9 @@ import (
 type jsonLines struct{ path string }
 
 func fitsLines(file string, head []byte) bool {
+	if strings.HasPrefix(filepath.Base(file), "wandb-") {
+		return false // its summary and metadata hold no rows
+	}
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".jsonl", ".ndjson":
 		return true
@@ -67,9 +70,21 @@ var (
 	timeKeys = []string{"_timestamp", "timestamp", "time", "wall_time", "Wall time"}
 )
 
-func (r *rowReader) object(line []byte) error {
+// begin empties the row.
+func (r *rowReader) begin() {
 	clear(r.row.Values)
 	r.row.Step, r.row.HasStep, r.row.TimeS, r.timed = 0, false, 0, len(timeKeys)
+}
+
+// member takes one key's value, which is JSON.
+func (r *rowReader) member(key string, value []byte) error {
+	r.flat.rest = value
+	return r.flat.value([]byte(key), 0)
+}
+
+// object makes a row of a JSON object.
+func (r *rowReader) object(line []byte) error {
+	r.begin()
 	r.flat.rest = line
 	if first := bytes.TrimLeft(line, " \t"); len(first) == 0 || first[0] != '{' {
 		return errJSON

@@ -81,8 +81,9 @@ type Step struct {
 	// PeriodS between two updates, TrainS the step alone, SyncS the weight sync, WaitS what the trainer
 	// waited for a batch.
 	PeriodS, TrainS, SyncS, WaitS Figure
-	// Staleness of the groups trained, and its parts.
-	StalenessMean, StalenessMax, PQS, IQS Figure
+	// Staleness of the groups trained, and its parts; TokenStaleness is the mean over trained tokens, by the
+	// version that sampled each.
+	StalenessMean, StalenessMax, PQS, IQS, TokenStaleness Figure
 	// TrainerIdle and RolloutIdle are shares of the time.
 	TrainerIdle, RolloutIdle Figure
 	// RolloutS is the time of a rollout: mean, p95 and longest; GroupS of a group; TailMultiplier the

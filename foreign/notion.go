@@ -10,41 +10,42 @@ type Notion struct {
 
 // Notions of a step.
 var (
-	Period        = Notion{"period_s", "time between two updates", func(s *Step) *Figure { return &s.PeriodS }}
-	Train         = Notion{"train_s", "train step alone", func(s *Step) *Figure { return &s.TrainS }}
-	Sync          = Notion{"sync_s", "weight sync", func(s *Step) *Figure { return &s.SyncS }}
-	Wait          = Notion{"wait_s", "the trainer's wait for a batch", func(s *Step) *Figure { return &s.WaitS }}
-	Staleness     = Notion{"staleness_mean", "staleness, mean", func(s *Step) *Figure { return &s.StalenessMean }}
-	StalenessTop  = Notion{"staleness_max", "staleness, largest", func(s *Step) *Figure { return &s.StalenessMax }}
-	PreQueue      = Notion{"pqs", "pre-queue staleness", func(s *Step) *Figure { return &s.PQS }}
-	InQueue       = Notion{"iqs", "in-queue staleness", func(s *Step) *Figure { return &s.IQS }}
-	TrainerIdle   = Notion{"trainer_idle_ratio", "trainer idle", func(s *Step) *Figure { return &s.TrainerIdle }}
-	RolloutIdle   = Notion{"rollout_idle_ratio", "engines idle", func(s *Step) *Figure { return &s.RolloutIdle }}
-	RolloutMean   = Notion{"rollout_mean_s", "time of a rollout, mean", func(s *Step) *Figure { return &s.RolloutMeanS }}
-	RolloutP95    = Notion{"rollout_p95_s", "time of a rollout, p95", func(s *Step) *Figure { return &s.RolloutP95S }}
-	RolloutTop    = Notion{"rollout_max_s", "time of a rollout, longest", func(s *Step) *Figure { return &s.RolloutMaxS }}
-	GroupMean     = Notion{"group_mean_s", "time of a group, mean", func(s *Step) *Figure { return &s.GroupMeanS }}
-	Tail          = Notion{"tail_multiplier", "longest of a group over the mean", func(s *Step) *Figure { return &s.TailMultiplier }}
-	InFlight      = Notion{"in_flight_rollouts", "rollouts in flight", func(s *Step) *Figure { return &s.InFlightRollouts }}
-	Queued        = Notion{"queued_rollouts", "rollouts queued", func(s *Step) *Figure { return &s.QueuedRollouts }}
-	Trained       = Notion{"trained_rollouts", "rollouts trained", func(s *Step) *Figure { return &s.Trained }}
-	Dropped       = Notion{"dropped_rollouts", "rollouts dropped for staleness", func(s *Step) *Figure { return &s.Dropped }}
-	Filtered      = Notion{"filtered_rollouts", "rollouts filtered", func(s *Step) *Figure { return &s.Filtered }}
-	Failed        = Notion{"failed_rollouts", "rollouts failed", func(s *Step) *Figure { return &s.Failed }}
-	Reward        = Notion{"reward", "reward, mean", func(s *Step) *Figure { return &s.Reward }}
-	Response      = Notion{"response_tokens", "response length, mean", func(s *Step) *Figure { return &s.ResponseTokens }}
-	Truncated     = Notion{"truncated_share", "rollouts at the length cap", func(s *Step) *Figure { return &s.TruncatedShare }}
-	SolveRate     = Notion{"solve_rate", "solve rate", func(s *Step) *Figure { return &s.SolveRate }}
-	Clipped       = Notion{"clip_fraction", "clip fraction", func(s *Step) *Figure { return &s.ClipFraction }}
-	LogRatio      = Notion{"mean_log_ratio", "mean log-ratio", func(s *Step) *Figure { return &s.MeanLogRatio }}
-	EffectiveSize = Notion{"effective_sample_size", "effective sample size", func(s *Step) *Figure { return &s.EffectiveSampleSize }}
-	Divergence    = Notion{"kl", "KL divergence", func(s *Step) *Figure { return &s.KL }}
-	TokensPerS    = Notion{"tokens_per_s", "tokens per second", func(s *Step) *Figure { return &s.TokensPerS }}
+	Period         = Notion{"period_s", "time between two updates", func(s *Step) *Figure { return &s.PeriodS }}
+	Train          = Notion{"train_s", "train step alone", func(s *Step) *Figure { return &s.TrainS }}
+	Sync           = Notion{"sync_s", "weight sync", func(s *Step) *Figure { return &s.SyncS }}
+	Wait           = Notion{"wait_s", "the trainer's wait for a batch", func(s *Step) *Figure { return &s.WaitS }}
+	Staleness      = Notion{"staleness_mean", "staleness, mean", func(s *Step) *Figure { return &s.StalenessMean }}
+	StalenessTop   = Notion{"staleness_max", "staleness, largest", func(s *Step) *Figure { return &s.StalenessMax }}
+	PreQueue       = Notion{"pqs", "pre-queue staleness", func(s *Step) *Figure { return &s.PQS }}
+	InQueue        = Notion{"iqs", "in-queue staleness", func(s *Step) *Figure { return &s.IQS }}
+	TokenStaleness = Notion{"token_staleness", "token staleness, mean", func(s *Step) *Figure { return &s.TokenStaleness }}
+	TrainerIdle    = Notion{"trainer_idle_ratio", "trainer idle", func(s *Step) *Figure { return &s.TrainerIdle }}
+	RolloutIdle    = Notion{"rollout_idle_ratio", "engines idle", func(s *Step) *Figure { return &s.RolloutIdle }}
+	RolloutMean    = Notion{"rollout_mean_s", "time of a rollout, mean", func(s *Step) *Figure { return &s.RolloutMeanS }}
+	RolloutP95     = Notion{"rollout_p95_s", "time of a rollout, p95", func(s *Step) *Figure { return &s.RolloutP95S }}
+	RolloutTop     = Notion{"rollout_max_s", "time of a rollout, longest", func(s *Step) *Figure { return &s.RolloutMaxS }}
+	GroupMean      = Notion{"group_mean_s", "time of a group, mean", func(s *Step) *Figure { return &s.GroupMeanS }}
+	Tail           = Notion{"tail_multiplier", "longest of a group over the mean", func(s *Step) *Figure { return &s.TailMultiplier }}
+	InFlight       = Notion{"in_flight_rollouts", "rollouts in flight", func(s *Step) *Figure { return &s.InFlightRollouts }}
+	Queued         = Notion{"queued_rollouts", "rollouts queued", func(s *Step) *Figure { return &s.QueuedRollouts }}
+	Trained        = Notion{"trained_rollouts", "rollouts trained", func(s *Step) *Figure { return &s.Trained }}
+	Dropped        = Notion{"dropped_rollouts", "rollouts dropped for staleness", func(s *Step) *Figure { return &s.Dropped }}
+	Filtered       = Notion{"filtered_rollouts", "rollouts filtered", func(s *Step) *Figure { return &s.Filtered }}
+	Failed         = Notion{"failed_rollouts", "rollouts failed", func(s *Step) *Figure { return &s.Failed }}
+	Reward         = Notion{"reward", "reward, mean", func(s *Step) *Figure { return &s.Reward }}
+	Response       = Notion{"response_tokens", "response length, mean", func(s *Step) *Figure { return &s.ResponseTokens }}
+	Truncated      = Notion{"truncated_share", "rollouts at the length cap", func(s *Step) *Figure { return &s.TruncatedShare }}
+	SolveRate      = Notion{"solve_rate", "solve rate", func(s *Step) *Figure { return &s.SolveRate }}
+	Clipped        = Notion{"clip_fraction", "clip fraction", func(s *Step) *Figure { return &s.ClipFraction }}
+	LogRatio       = Notion{"mean_log_ratio", "mean log-ratio", func(s *Step) *Figure { return &s.MeanLogRatio }}
+	EffectiveSize  = Notion{"effective_sample_size", "effective sample size", func(s *Step) *Figure { return &s.EffectiveSampleSize }}
+	Divergence     = Notion{"kl", "KL divergence", func(s *Step) *Figure { return &s.KL }}
+	TokensPerS     = Notion{"tokens_per_s", "tokens per second", func(s *Step) *Figure { return &s.TokensPerS }}
 )
 
 // Notions are all of them, in the order in which they are shown.
 var Notions = []Notion{
-	Period, Train, Sync, Wait, Staleness, StalenessTop, PreQueue, InQueue, TrainerIdle, RolloutIdle,
+	Period, Train, Sync, Wait, Staleness, StalenessTop, PreQueue, InQueue, TokenStaleness, TrainerIdle, RolloutIdle,
 	RolloutMean, RolloutP95, RolloutTop, GroupMean, Tail, InFlight, Queued, Trained, Dropped, Filtered, Failed,
 	Reward, Response, Truncated, SolveRate, Clipped, LogRatio, EffectiveSize, Divergence, TokensPerS,
 }

@@ -1,0 +1,92 @@
+package tfevents
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Writer writes an event file. It is not safe for use by several goroutines.
+type Writer struct {
+	to     io.Writer
+	frame  []byte
+	event  []byte
+	values []byte
+	closer io.Closer
+}
+
+// NewWriter begins an event file with its version.
+func NewWriter(to io.Writer, now time.Time) (*Writer, error) {
+	w := &Writer{to: to}
+	w.event = appendReal(w.event[:0], fieldWallTime, seconds(now))
+	w.event = appendBytes(w.event, fieldFileVersion, []byte("brain.Event:2"))
+	return w, w.flush()
+}
+
+// Create begins an event file in a directory under a name that TensorBoard finds. A suffix
+// tells files of one second apart.
+func Create(directory, suffix string, now time.Time) (*Writer, error) {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	name := fmt.Sprintf("events.out.tfevents.%d.%s%s", now.Unix(), host, suffix)
+	file, err := os.OpenFile(filepath.Join(directory, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	w, err := NewWriter(file, now)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file.Name(), err)
+	}
+	w.closer = file
+	return w, nil
+}
+
+// Write writes one step's scalars as one event, at once. Values are kept as 32 bits.
+func (w *Writer) Write(now time.Time, step int64, scalars []Scalar) error {
+	w.values = w.values[:0]
+	var value []byte
+	for _, s := range scalars {
+		value = appendBytes(value[:0], fieldTag, []byte(s.Tag))
+		value = binary.AppendUvarint(value, fieldSimple<<3|5)
+		value = binary.LittleEndian.AppendUint32(value, math.Float32bits(float32(s.Value)))
+		w.values = appendBytes(w.values, fieldValue, value)
+	}
+	w.event = appendReal(w.event[:0], fieldWallTime, seconds(now))
+	w.event = binary.AppendUvarint(w.event, fieldStep<<3)
+	w.event = binary.AppendUvarint(w.event, uint64(step))
+	w.event = appendBytes(w.event, fieldSummary, w.values)
+	return w.flush()
+}
+
+// Close closes a file that Create has made.
+func (w *Writer) Close() error {
+	if w.closer == nil {
+		return nil
+	}
+	return w.closer.Close()
+}
+
+func (w *Writer) flush() error {
+	w.frame = appendFrame(w.frame[:0], w.event)
+	_, err := w.to.Write(w.frame)
+	return err
+}
+
+func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
+
+func appendReal(to []byte, number int, x float64) []byte {
+	to = binary.AppendUvarint(to, uint64(number)<<3|1)
+	return binary.LittleEndian.AppendUint64(to, math.Float64bits(x))
+}
+
+func appendBytes(to []byte, number int, data []byte) []byte {
+	to = binary.AppendUvarint(to, uint64(number)<<3|2)
+	to = binary.AppendUvarint(to, uint64(len(data)))
+	return append(to, data...)
+}
