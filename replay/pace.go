@@ -140,8 +140,15 @@ func (r *Recording) pace(rules loop.Config) {
 	nsPerToken := r.NSPerToken()
 	table := r.speeds(rules.Concurrency(), nsPerToken)
 	r.factors = r.epochFactors(table, nsPerToken)
+	r.correctSyncs(nsPerToken)
+	r.still = r.stillShare(nsPerToken)
+	for _, holds := range r.holds {
+		for i := range holds { // they finish what they are at first
+			holds[i].from = holds[i].to - int64(r.still*float64(holds[i].to-holds[i].from))
+		}
+	}
 	r.paces(table, nsPerToken)
-	r.spans, r.busy, r.holds, r.epochs = nil, nil, nil, nil
+	r.spans, r.busy, r.holds, r.epochs, r.sights = nil, nil, nil, nil, nil
 }
 
 // paces turns the spans of the run into what each sample takes of its engine.
@@ -251,6 +258,62 @@ func (r *Recording) integrate(table speedTable) {
 // recordedSync is how long a sync took.
 type recordedSync struct{ loadNS, switchNS int64 }
 
+// sight is what an engine's first tokens say of a switch to a version.
+type sight struct {
+	engine  int32
+	version loop.Version
+	// told is when the run was told of the switch, seen when it had the first token made
+	// under that version or a newer one.
+	told, seen int64
+}
+
+// correctSyncs moves switches to where the tokens say they were: a run is told of one a moment
+// after the engine made it, and tokens of the new version may be there before. The
+// first token under it was begun behind the switch, at most half a step sooner as the
+// simulation counts.
+func (r *Recording) correctSyncs(nsPerToken float64) {
+	late := map[loop.Version]int64{}
+	for _, s := range r.sights {
+		by := max(s.told+int64(nsPerToken/2)-s.seen, 0)
+		if least, ok := late[s.version]; !ok || by < least {
+			late[s.version] = by
+		}
+	}
+	for v, by := range late {
+		if s, ok := r.syncs[v]; ok {
+			fromSwitch := min(by, s.switchNS)
+			r.syncs[v] = recordedSync{max(s.loadNS-(by-fromSwitch), 0), s.switchNS - fromSwitch}
+		}
+	}
+}
+
+// stillShare returns the share of a switch through which engines stand still under pause: what
+// they make during one, beside what they make in as much time else, says it. Where the run
+// had another mode, they are taken to stand still for all but the wait for a step's end.
+func (r *Recording) stillShare(nsPerToken float64) float64 {
+	if r.Header.Loop.Sync != loop.SyncPause {
+		var all, wait float64
+		for _, s := range r.syncs {
+			all += float64(s.switchNS)
+			wait += min(nsPerToken/2, float64(s.switchNS))
+		}
+		return 1 - wait/max(all, 1)
+	}
+	var held int64
+	for _, holds := range r.holds {
+		for _, h := range holds {
+			held += h.to - h.from
+		}
+	}
+	engines := int64(len(r.holds))
+	if held == 0 || r.lastNS*engines <= held || r.made == 0 {
+		return 1
+	}
+	during := float64(r.madeHeld) / float64(held)
+	apart := float64(r.made-r.madeHeld) / float64(r.lastNS*engines-held)
+	return min(max(1-during/max(apart, 1e-300), 0), 1)
+}
+
 // syncTimes returns how long the sync that brings a version took in the run. A setting
 // under which a version is worth scale recorded ones has its syncs at the same place
 // of the run; the last quarter stands in for those after its end.
@@ -271,6 +334,7 @@ func (r *Recording) syncTimes(scale float64) func(loop.Version) (loadNS, switchN
 			i = n - quarter + int(v)%quarter
 		}
 		s := r.syncs[known[i]]
-		return s.loadNS, s.switchNS
+		still := int64(float64(s.switchNS) * r.still)
+		return s.loadNS + s.switchNS - still, still
 	}
 }

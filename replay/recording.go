@@ -25,6 +25,8 @@ type Recording struct {
 	syncs map[loop.Version]recordedSync
 	// sampledTokens and generateNS are of all scored rollouts.
 	sampledTokens, generateNS int64
+	// still is the share of a switch through which engines stand still under pause.
+	still float64
 	// factors are the engines' speed between the ends of train steps, relative to the table of cells.
 	factors []float64
 
@@ -34,6 +36,10 @@ type Recording struct {
 	busy   []interval
 	holds  [][]interval
 	epochs []epoch
+	sights []sight
+	// made are first tokens and ends of responses, madeHeld those during switches under pause;
+	// lastNS is the last event's time.
+	made, madeHeld, lastNS int64
 }
 
 // recordedGroup is one prompt's rollouts as far as they finished.
@@ -100,7 +106,7 @@ func Measure(r io.Reader) (*Recording, error) {
 		parked:  map[parkedID]attempt{},
 		noted:   p.header.Source != sourceLive,
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
-		engines: make([]engine, len(p.loop.Config().EngineSlots)),
+		engines: slices.Repeat([]engine{{served: loop.NoVersion, newest: loop.NoVersion}}, len(p.loop.Config().EngineSlots)),
 	}
 	p.OnEvent, p.OnNote = m.event, m.note
 	if err := p.Play(); err != nil {
@@ -163,9 +169,15 @@ type engine struct {
 	number    int32
 	switching bool
 	started   int64
+	// served since the run was told at that time, unseen as long as no first token has been made
+	// under it; newest is the newest version of a first token, made before the run was told.
+	served, newest loop.Version
+	told, newestAt int64
+	unseen         bool
 }
 
 func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
+	m.rec.lastNS = ev.Time
 	switch ev.Kind {
 	case loop.RolloutScored:
 		m.scored(ev)
@@ -183,6 +195,7 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 	case loop.FirstToken:
 		if at := m.runningAt(ev); at.group != 0 {
 			m.running[ev.Slot].first = ev.Time
+			m.see(at.engine, ev)
 		}
 	case loop.WeightsLoaded:
 		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
@@ -263,7 +276,37 @@ func (m *measurer) loaded(ev *trace.Event) int64 {
 	if e.switching && m.pauses {
 		m.rec.holds[ev.Engine] = append(m.rec.holds[ev.Engine], interval{e.started, ev.Time})
 	}
+	if e.switching {
+		e.served, e.told = ev.Version, ev.Time
+		if e.newest >= ev.Version && e.newest != loop.NoVersion {
+			m.rec.sights = append(m.rec.sights, sight{ev.Engine, ev.Version, ev.Time, e.newestAt})
+		} else {
+			e.unseen = true
+		}
+		e.switching = false
+	}
 	return ev.Time - e.started
+}
+
+// see notes what a first token says of the switch to its version.
+func (m *measurer) see(engine int32, ev *trace.Event) {
+	e := &m.engines[engine]
+	m.made(engine)
+	switch {
+	case ev.Version > e.served && (e.newest < ev.Version || e.newest == loop.NoVersion): // before the run was told
+		e.newest, e.newestAt = ev.Version, ev.Time
+	case ev.Version == e.served && e.unseen:
+		m.rec.sights = append(m.rec.sights, sight{engine, ev.Version, e.told, ev.Time})
+		e.unseen = false
+	}
+}
+
+// made counts what an engine made.
+func (m *measurer) made(engine int32) {
+	m.rec.made++
+	if m.pauses && m.engines[engine].switching {
+		m.rec.madeHeld++
+	}
 }
 
 // leaves ends the stay of what runs in a slot, if anything does.
@@ -296,6 +339,9 @@ func (m *measurer) scored(ev *trace.Event) {
 	at := m.runningAt(ev)
 	if at.group == 0 || ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
 		return
+	}
+	if ev.EnvironmentNS == 0 {
+		m.made(at.engine)
 	}
 	ends := m.generatedUntil(at, ev)
 	m.leaves(ev.Slot, ends)
