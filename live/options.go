@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/trace"
@@ -73,20 +74,24 @@ const NoteDiscarded = "discarded"
 
 // StepDone is what is known after a train step.
 type StepDone struct {
-	// Point is the step in the series, Report the trainer's words, Status the loop's state.
-	Point  metrics.Step
-	Report StepReport
-	Status loop.Status
+	// Point is the step in the series, Attribution where its staleness and the idle time before it came
+	// from, Report the trainer's words, Status the loop's state.
+	Point       metrics.Step
+	Attribution attribution.Step
+	Report      StepReport
+	Status      loop.Status
 }
 
 // Result is what a run ended with.
 type Result struct {
 	// Reason the loop finished by.
 	Reason loop.Reason
-	// Status and Summary at the end; Series has one point a step.
-	Status  loop.Status
-	Summary metrics.Summary
-	Series  []metrics.Step
+	// Status and Summary at the end; Series has one point a step. Attribution is that of the measured
+	// window.
+	Status      loop.Status
+	Summary     metrics.Summary
+	Series      []metrics.Step
+	Attribution attribution.Summary
 }
 
 // ErrStalled is wrapped by the error of a run in which train steps have ceased.

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/trace"
@@ -20,10 +21,12 @@ import (
 // Resume is the state of a run between two lines of its log. Recover makes one of an
 // interrupted run; State is what a snapshot keeps of it.
 type Resume struct {
-	// Loop as it was after the last event, Recorder and Counted fed with all of them.
-	Loop     *loop.Loop
-	Recorder *metrics.Recorder
-	Counted  *Counted
+	// Loop as it was after the last event, Recorder, Attribution and Counted fed with all of them. Without
+	// an Attribution what is trained of before is in none.
+	Loop        *loop.Loop
+	Recorder    *metrics.Recorder
+	Attribution *attribution.Observer
+	Counted     *Counted
 	// Encoder goes on after the last line.
 	Encoder *trace.Encoder
 	// Ended: the last line is the end note, the process before finished in order.
@@ -46,19 +49,20 @@ type Resume struct {
 const SeriesSteps = 8192
 
 // stateVersion changes when a snapshot's form or meaning does.
-const stateVersion = 1
+const stateVersion = 2
 
 // state is a snapshot's document. It is JSON, because the loop's part is, which
 // people look into after a defect; the recorder's is packed, because its sums have to
 // come back bit for bit and its series is long.
 type state struct {
-	Position trace.Position  `json:"position"`
-	Ended    bool            `json:"ended"`
-	Restarts int             `json:"restarts"`
-	Loop     json.RawMessage `json:"loop"`
-	Recorder []byte          `json:"recorder"`
-	Ledger   loop.Ledger     `json:"ledger"`
-	Counted  []RolloutID     `json:"counted"`
+	Position    trace.Position  `json:"position"`
+	Ended       bool            `json:"ended"`
+	Restarts    int             `json:"restarts"`
+	Loop        json.RawMessage `json:"loop"`
+	Recorder    []byte          `json:"recorder"`
+	Attribution json.RawMessage `json:"attribution"`
+	Ledger      loop.Ledger     `json:"ledger"`
+	Counted     []RolloutID     `json:"counted"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -70,7 +74,11 @@ func (r *Resume) State() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("live: the loop's state: %w", err)
 	}
-	s := state{Position: r.Encoder.Position(), Ended: r.Ended, Restarts: r.Restarts, Loop: inner, Recorder: r.Recorder.State(), Ledger: r.Counted.last}
+	source, err := r.attribution().State()
+	if err != nil {
+		return nil, fmt.Errorf("live: where staleness comes from: %w", err)
+	}
+	s := state{Position: r.Encoder.Position(), Ended: r.Ended, Restarts: r.Restarts, Loop: inner, Recorder: r.Recorder.State(), Attribution: source, Ledger: r.Counted.last}
 	for _, group := range slices.Sorted(maps.Keys(r.Counted.groups)) {
 		s.Counted = append(s.Counted, r.Counted.groups[group]...)
 	}
@@ -113,12 +121,17 @@ func parseState(data []byte, h trace.Header) (*Resume, error) {
 	if err != nil {
 		return nil, err
 	}
+	source, err := attribution.Restore(l.Config(), s.Attribution)
+	if err != nil {
+		return nil, err
+	}
+	rec.Beside = source
 	c := NewCounted(l.Config().Policy)
 	c.last = s.Ledger
 	for _, id := range s.Counted {
 		c.groups[id.Group] = append(c.groups[id.Group], id)
 	}
-	return &Resume{Loop: l, Recorder: rec, Counted: c, Encoder: trace.Resume(s.Position), Ended: s.Ended, Restarts: s.Restarts,
+	return &Resume{Loop: l, Recorder: rec, Attribution: source, Counted: c, Encoder: trace.Resume(s.Position), Ended: s.Ended, Restarts: s.Restarts,
 		SnapshotLine: s.Position.Line, SnapshotEvent: s.Position.Seq}, nil
 }
 
@@ -253,8 +266,24 @@ func recoverWhole(store Store, h trace.Header) (*Resume, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the log's header holds no rules a loop can run by: %w", err)
 	}
-	r := &Resume{Loop: l, Recorder: newRecorder(l.Config(), h), Counted: NewCounted(l.Config().Policy)}
+	r := &Resume{Loop: l, Recorder: newRecorder(l.Config(), h), Attribution: newAttribution(l.Config(), h), Counted: NewCounted(l.Config().Policy)}
+	r.Recorder.Beside = r.Attribution
 	return r, r.replay(reader)
+}
+
+// newAttribution returns the observer of a run that begins with a header.
+func newAttribution(cfg loop.Config, h trace.Header) *attribution.Observer {
+	o := attribution.New(cfg)
+	o.Warmup = h.Warmup
+	return o
+}
+
+// attribution returns what the run is to be attributed by, a new one if there is none.
+func (r *Resume) attribution() *attribution.Observer {
+	if r.Attribution == nil {
+		return attribution.New(r.Loop.Config())
+	}
+	return r.Attribution
 }
 
 // newRecorder returns the recorder of a run that begins with a header.

@@ -10,10 +10,12 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
@@ -36,10 +38,11 @@ func newRecording(t testing.TB, cfg loop.Config, seed uint64) *recording {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := metrics.NewRecorder(l.Config())
-	rec.Warmup, rec.StepsMax = 3, live.SeriesSteps
+	rec, source := metrics.NewRecorder(l.Config()), attribution.New(l.Config())
+	rec.Beside = source
+	rec.Warmup, rec.StepsMax, source.Warmup = 3, live.SeriesSteps, 3
 	r := &recording{t: t, store: &memoryStore{}, seed: seed,
-		now: live.Resume{Loop: l, Recorder: rec, Encoder: &trace.Encoder{}, Counted: live.NewCounted(cfg.Policy)}}
+		now: live.Resume{Loop: l, Recorder: rec, Attribution: source, Encoder: &trace.Encoder{}, Counted: live.NewCounted(cfg.Policy)}}
 	r.note(trace.NoteHeader, trace.Header{Format: trace.Format, Program: "test", Source: "live", Loop: l.Config(), Warmup: 3})
 	return r
 }
@@ -131,7 +134,7 @@ func checkRecovered(t *testing.T, what string, got *live.Resume, want *recording
 		t.Fatal(err)
 	}
 	if other := want.state(); !bytes.Equal(state, other) {
-		at := len("headway state 1 00000000\n")
+		at := len("headway state 2 00000000\n")
 		for at < min(len(state), len(other)) && state[at] == other[at] {
 			at++
 		}
@@ -144,6 +147,9 @@ func checkRecovered(t *testing.T, what string, got *live.Resume, want *recording
 	b, errB := json.Marshal(want.now.Recorder.Summary())
 	if errors.Join(errA, errB) != nil || !bytes.Equal(a, b) {
 		t.Fatalf("%s: %v %v\n%s\n%s", what, errA, errB, a, b)
+	}
+	if c, d := got.Attribution.Summary(), want.now.Attribution.Summary(); !reflect.DeepEqual(c, d) {
+		t.Errorf("%s: the attribution is %+v, want %+v", what, c, d)
 	}
 	if !slices.Equal(got.Recorder.Steps, want.now.Recorder.Steps) {
 		t.Fatalf("%s: the series differ", what)
@@ -196,7 +202,7 @@ func TestRecoveryEqualsReplay(t *testing.T) {
 // reseal gives a changed state a checksum that matches.
 func reseal(state []byte) []byte {
 	_, document, _ := bytes.Cut(state, []byte("\n"))
-	return append(fmt.Appendf(nil, "headway state 1 %08x\n", crc32.Checksum(document, crc32.MakeTable(crc32.Castagnoli))), document...)
+	return append(fmt.Appendf(nil, "headway state 2 %08x\n", crc32.Checksum(document, crc32.MakeTable(crc32.Castagnoli))), document...)
 }
 
 // TestSnapshotsPassedOver: what cannot be used of the newest snapshot is a reason to
@@ -223,7 +229,7 @@ func TestSnapshotsPassedOver(t *testing.T) {
 		"cut":                         {func(s []byte) []byte { return s[:len(s)-1] }, "checksum"},
 		"no snapshot":                 {func([]byte) []byte { return []byte("something else") }, "not a state"},
 		"empty":                       {func([]byte) []byte { return []byte{} }, "not a state"},
-		"another version":             {replace("headway state 1 ", "headway state 2 "), "version 2"},
+		"another version":             {replace("headway state 2 ", "headway state 3 "), "version 3"},
 		"another version of the loop": {resealed(`{"Snapshot":`, `{"Snapshot":9`), "snapshot version 9"},
 		"other rules":                 {resealed(`"TrainSteps":`, `"TrainSteps":1`), "other rules"},
 		"no JSON":                     {resealed(`{"position"`, `{"position`), "unreadable"},

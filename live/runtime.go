@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/trace"
@@ -33,6 +34,7 @@ type Runtime struct {
 	cfg    loop.Config
 	l      *loop.Loop
 	rec    *metrics.Recorder
+	source *attribution.Observer
 	enc    *trace.Encoder
 	inbox  chan completion
 	wg     sync.WaitGroup
@@ -121,16 +123,17 @@ func New(opt Options) (*Runtime, error) {
 			return nil, errors.New("live: Loop, Recorder, Encoder and Counted of Resume are all needed")
 		}
 		r.l, r.rec, r.enc, r.counted = from.Loop, from.Recorder, from.Encoder, from.Counted
+		r.source = from.attribution()
 		r.snapshotSeq, r.restarts = from.SnapshotEvent, from.Restarts
 	} else {
 		l, err := loop.New(opt.Header.Loop)
 		if err != nil {
 			return nil, err
 		}
-		r.l, r.rec = l, newRecorder(l.Config(), opt.Header)
+		r.l, r.rec, r.source = l, newRecorder(l.Config(), opt.Header), newAttribution(l.Config(), opt.Header)
 		r.counted = NewCounted(l.Config().Policy)
 	}
-	r.cfg = r.l.Config()
+	r.cfg, r.rec.Beside = r.l.Config(), r.source
 	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
 	r.acks, _ = opt.Environment.(Acknowledger)
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
@@ -178,6 +181,7 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 		}
 		r.publish()
 		res.Reason, res.Status, res.Summary, res.Series = r.reason, r.l.Status(), r.rec.Summary(), r.rec.Steps
+		res.Attribution = r.source.Summary()
 	}()
 	r.running = ctx
 	if err := r.begin(ctx); err != nil {
@@ -384,7 +388,7 @@ func (r *Runtime) afterEvent(c *completion) {
 		r.training = false
 		r.ends.reset()
 		if n := len(r.rec.Steps); n > 0 && r.opt.OnStep != nil {
-			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Report: c.report, Status: r.l.Status()})
+			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: c.report, Status: r.l.Status()})
 		}
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		r.training, r.failure = false, c.err

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 )
@@ -26,6 +27,8 @@ type View struct {
 	// that of the measured window, made anew at most once a second.
 	Step    metrics.Step
 	Summary metrics.Summary
+	// Attribution says where the staleness and the idle time of the last train periods came from.
+	Attribution attribution.Summary
 	// Staleness is that of the groups trained last, and of how many.
 	Staleness RecentStaleness
 	// Rates are those of the last train periods.
@@ -180,7 +183,7 @@ func (r *Runtime) publish() {
 	if v.unsummed && (v.summaryAt == 0 || now-v.summaryAt >= int64(1e9)) {
 		v.summary, v.summaryAt, v.unsummed = r.rec.Summary(), now, false
 	}
-	view.Summary = v.summary
+	view.Summary, view.Attribution = v.summary, r.source.Recent()
 	view.TrainerIdle, view.RolloutIdle = idle(steps[max(0, len(steps)-recentSteps):])
 	view.Staleness, view.Rates = v.recent(), v.rates.recent()
 	view.Offered, view.OfferedNS = view.Status.Lease != 0, v.last.LeaseNS

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -22,8 +23,8 @@ func play(t *testing.T, s *file.Store, enc *trace.Encoder, events int, snapshotA
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config()), Counted: live.NewCounted(rules.Policy), Encoder: enc}
-	now.Recorder.StepsMax = live.SeriesSteps
+	now := live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config()), Attribution: attribution.New(l.Config()), Counted: live.NewCounted(rules.Policy), Encoder: enc}
+	now.Recorder.StepsMax, now.Recorder.Beside = live.SeriesSteps, now.Attribution
 	due := []loop.Event{{Kind: loop.RunStarted}}
 	for at := 1; at <= events; at++ {
 		ev := due[0]
