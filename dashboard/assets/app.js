@@ -48,6 +48,8 @@ function createContext() {
       const hash = "#/" + view + (query ? "?" + query : "");
       if (how.replace) { history.replaceState(null, "", hash); route.value = readRoute(); } else location.hash = hash;
     },
+    /** Says that a view has drawn its first data. @param {string} view */
+    ready(view) { document.documentElement.dataset.ready = view; },
     /** Text that a screen reader says when it has time. */
     spoken,
     /** @param {string} text */

@@ -34,6 +34,7 @@ export interface Summary {
   length: { sampled_mean_tokens: number; trained_mean_tokens: number; sampled_max_tokens: number; trained_max_tokens: number; truncated_share: number };
   latency: Record<string, number>; waste: Record<string, any>;
   clip_fraction: number; mean_log_ratio: number; effective_sample_size: number; held_out: number | null; held_out_step: number; stall?: string;
+  reading: { bytes: number; of: number } | null; missed_events: number; problem?: string;
 }
 export interface Series { step: number[] | null; time_s: number[] | null; columns: Record<string, (number | null)[]> | null }
 export interface QueueGroup {
@@ -42,7 +43,7 @@ export interface QueueGroup {
 }
 export interface Queue { state: QueueState; ready: QueueGroup[] | null; open: QueueGroup[] | null }
 export interface GroupLine {
-  id: number; step: number; end: string; staleness: number; reward_mean: number; reward_min: number; reward_max: number; tokens: number; prompt: string;
+  id: number; step: number; end: string; staleness: number; reward_mean: number; reward_min: number; reward_max: number; tokens: number; prompt: string; readable: boolean;
 }
 export interface Groups { groups: GroupLine[] | null; next: number }
 export interface Turn {

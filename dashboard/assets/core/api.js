@@ -37,6 +37,8 @@ export function createAPI(base = "api/v1/view/") {
       token = text.trim();
       try { sessionStorage.setItem(KEPT, token); } catch { /* then it is asked for again */ }
     },
+    /** The whole answer at a path, for those who want its headers. @param {string} path @param {AbortSignal} [signal] */
+    async response(path, signal) { return ask(path, signal); },
     /** The JSON at a path. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
     async get(path, signal) { return (await ask(path, signal)).json(); },
     /** The bytes at a path. @param {string} path @param {AbortSignal} [signal] @returns {Promise<ArrayBuffer>} */
@@ -44,13 +46,17 @@ export function createAPI(base = "api/v1/view/") {
     /**
      * Follows a stream of server-sent events until it ends. EventSource would do, but sends no header.
      * @param {string} path @param {(event: string, data: string) => void} take @param {AbortSignal} signal
+     * @param {() => void} heard called for whatever comes, signs of life too
      */
-    async follow(path, take, signal) {
+    async follow(path, take, signal, heard) {
       const reply = await ask(path, signal);
       if (!reply.body) throw new Error("the browser gives no body to read from");
       const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
       const parse = eventParser(take);
-      for (let part = await reader.read(); !part.done; part = await reader.read()) parse(part.value);
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        heard();
+        parse(part.value);
+      }
     },
   };
 }

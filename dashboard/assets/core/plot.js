@@ -14,6 +14,7 @@ import { short } from "./format.js";
  * @property {boolean} [stacked]
  * @property {boolean} [points] marks and no gaps, for figures that come now and then
  * @property {number} [width]
+ * @property {boolean} [smooth] a running mean over what a few pixels hold; its raw figures stay behind it, faint, unless it is stacked
  */
 /**
  * A stretch of the value axis with a meaning.
@@ -80,9 +81,34 @@ export function throttle(call) {
   };
 }
 
-/** Columns for uPlot: stacked ones summed up, the topmost first, so that each covers the ones above. */
+/** How many points a running mean is over. @param {number} points */
+export function smoothing(points) { return points > 60 ? 2 * Math.round(points / 100) + 1 : 1; }
+
+/**
+ * Running means over a window around each point, of the figures that there are.
+ * @param {(number | null)[]} values @param {number} window odd @returns {(number | null)[]}
+ */
+export function runningMean(values, window) {
+  if (window <= 1) return values;
+  const half = (window - 1) / 2, n = values.length;
+  let sum = 0, held = 0;
+  const take = (/** @type {number} */ at, /** @type {1 | -1} */ sign) => {
+    const value = at >= 0 && at < n ? values[at] : null;
+    if (value !== null) { sum += sign * value; held += sign; }
+  };
+  for (let i = 0; i < half; i++) take(i, 1);
+  return values.map((value, i) => {
+    take(i + half, 1);
+    take(i - half - 1, -1);
+    return value === null || held === 0 ? null : sum / held;
+  });
+}
+
+/** Columns for uPlot: stacked ones summed up, the topmost first, so that each covers the ones above; raw figures of smooth ones last. */
 function data(/** @type {import("./series.js").SeriesBuffer} */ series, /** @type {Line[]} */ lines) {
-  const columns = lines.map(line => line.values(series));
+  const window = smoothing(series.length);
+  const raw = lines.map(line => line.values(series));
+  const columns = raw.map((values, i) => lines[i].smooth ? runningMean(values, window) : values);
   /** @type {(number | null)[] | null} */ let below = null;
   const drawn = lines.map((line, i) => {
     if (!line.stacked) return columns[i];
@@ -90,8 +116,11 @@ function data(/** @type {import("./series.js").SeriesBuffer} */ series, /** @typ
     below = columns[i].map((value, at) => value === null && (under?.[at] ?? null) === null ? null : (value ?? 0) + (under?.[at] ?? 0));
     return below;
   });
-  return [series.step, ...drawOrder(lines).map(i => drawn[i])];
+  return [series.step, ...faint(lines).map(i => raw[i]), ...drawOrder(lines).map(i => drawn[i])];
 }
+
+/** Lines whose raw figures are drawn behind them. @param {Line[]} lines */
+function faint(lines) { return lines.map((_, i) => i).filter(i => lines[i].smooth && !lines[i].stacked); }
 
 /** Stacked lines from the top one down, then the others. @param {Line[]} lines */
 function drawOrder(lines) {
@@ -109,11 +138,11 @@ function options(parent, lines, bands, height, format, low, high, at) {
   const axis = { stroke: quiet, font: "11px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false }, gap: 4 };
   return {
     width: Math.max(120, parent.clientWidth), height, legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     cursor: { sync: { key: SYNC, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: false }, y: { range: (/** @type {any} */ _, /** @type {number} */ min, /** @type {number} */ max) => range(min, max, low, high) } },
     axes: [{ ...axis, size: 26, space: 70 }, { ...axis, size: 52, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(tick => format(tick)) }],
-    series: [{}, ...drawOrder(lines).map(i => {
+    series: [{}, ...faint(lines).map(i => ({ stroke: themed(lines[i].colour), width: 1, alpha: 0.28, points: { show: false } })), ...drawOrder(lines).map(i => {
       const line = lines[i], colour = themed(line.colour);
       return {
         stroke: colour, width: line.stacked ? 0 : line.width ?? 1.5, dash: line.dashed ? [6, 4] : undefined,
@@ -170,15 +199,17 @@ function createReadout(legend, place, title, lines, format, unit = "") {
   let spoken = 0;
   function show() {
     if (!series) return;
-    const index = cursor ?? series.length - 1;
+    const index = cursor ?? series.length - 1, window = smoothing(series.length);
+    const smooth = window > 1 && lines.some(line => line.smooth);
     const figures = lines.map(line => {
       const values = line.values(/** @type {import("./series.js").SeriesBuffer} */ (series));
+      if (line.smooth) return runningMean(values.slice(Math.max(0, index - window), index + window), window)[Math.min(index, window)];
       return cursor === null && line.points ? values.findLast(value => value !== null) : values[index];
     });
     legend.querySelectorAll("b").forEach((place, i) => { place.textContent = format(figures[i]); });
     const step = series.step[index];
     const at = legend.querySelector(".at");
-    if (at) at.textContent = step === undefined ? "" : (cursor === null ? "newest, step " : "at step ") + step;
+    if (at) at.textContent = step === undefined ? "" : (cursor === null ? "newest, step " : "at step ") + step + (smooth ? `, mean of ${window * series.stride()}` : "");
     if (performance.now() - spoken > 5000 || cursor !== null) { // a label that changes all the time is no label
       spoken = performance.now();
       place.setAttribute("aria-label", `${title}${unit ? ", " + unit : ""}, at step ${step ?? "none"}: ${lines.map((line, i) => line.name + " " + format(figures[i])).join(", ")}. Arrow keys move along the steps.`);

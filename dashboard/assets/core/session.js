@@ -10,6 +10,7 @@ import { SeriesBuffer, seriesPath } from "./series.js";
 
 const FRAME_MS = 250; // the state on the page changes four times a second, however often it is told
 const WAIT_MS = [500, 1000, 2000, 4000, 8000, 15000];
+const RELOAD_MS = 2000; // the least between two times that the whole series is asked for
 const SILENCE_MS = 30_000; // a stream that says nothing for so long is asked about again
 
 /** @typedef {ReturnType<typeof createSession>} Session */
@@ -43,14 +44,17 @@ export function createSession(api) {
 
   /** @param {AbortSignal} stop */
   async function follow(stop) {
-    const frame = createFrame(state => { summary.value = state; if (state.ended) now("ended"); }, steps => series.append(steps), async () => series.replace(await api.get(seriesPath, stop)));
+    const frame = createFrame(state => {
+      summary.value = state;
+      now(state.ended ? "ended" : "live");
+      return series.length === 0 ? state.version <= 0 : state.version - series.step[series.length - 1] <= 2 * series.stride() + 1;
+    }, steps => series.append(steps), async () => series.replace(await api.get(seriesPath, stop)));
     const watch = createWatch(stop);
     try {
       await api.follow("stream", (event, data) => {
-        watch.heard();
         if (event === "summary") frame.summary(JSON.parse(data));
         else if (event === "step") frame.step(JSON.parse(data));
-      }, watch.signal);
+      }, watch.signal, watch.heard);
     } finally { watch.end(); frame.end(); }
   }
 
@@ -102,27 +106,28 @@ function reason(err) {
 
 /**
  * Gathers what the stream says and gives it on at most once a frame, and not at all while nobody looks.
- * @param {(state: Summary) => void} takeSummary
- * @param {(steps: import("../../types/words.js").Series) => boolean} takeSteps
+ * @param {(state: Summary) => boolean} takeSummary
+ * @param {(steps: import("../../types/words.js").Series) => boolean} takeSteps both say whether the series is still whole
  * @param {() => Promise<void>} reload
  */
 function createFrame(takeSummary, takeSteps, reload) {
   /** @type {Summary | null} */ let newest = null;
   /** @type {import("../../types/words.js").Series[]} */ let steps = [];
-  let stale = false, loading = false;
+  let stale = false, loading = false, loadedAt = 0;
   /** @type {ReturnType<typeof setTimeout> | null} */ let clock = null;
   function show() {
     clock = null;
     if (document.hidden) return; // visibilitychange comes back here
     batch(() => {
-      if (newest) takeSummary(newest);
       for (const part of steps) stale = !takeSteps(part) || stale;
+      if (newest) stale = !takeSummary(newest) || stale;
     });
     newest = null;
     steps = [];
-    if (stale && !loading) {
+    if (stale && !loading && performance.now() - loadedAt > RELOAD_MS) {
       stale = false;
       loading = true;
+      loadedAt = performance.now();
       reload().catch(() => { stale = true; }).finally(() => { loading = false; });
     }
   }

@@ -1,6 +1,6 @@
 // The frame around every view: the run in a line, the views to choose from, the state of the connection.
 import { html, useEffect, useRef, useState } from "./html.js";
-import { count, lasting, percent, version } from "./format.js";
+import { count, lasting, many, percent, version } from "./format.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
@@ -68,6 +68,7 @@ function State({ context }) {
   if (connection.state === "lost") return html`<span class="chip bad" role="status"><i class="dot"></i>not reached</span>`;
   if (!summary) return html`<span class="chip" role="status"><i class="dot"></i>connecting</span>`;
   if (summary.ended) return html`<span class="chip" role="status"><i class="dot"></i>${["running", "", "stopped"].includes(summary.state) ? "ended" : "ended · " + summary.state}</span>`;
+  if (summary.reading) return html`<span class="chip" role="status"><i class="dot beats"></i>reading</span>`;
   if (summary.stall) return html`<span class="chip bad" role="status"><i class="dot"></i>stalled</span>`;
   return html`<span class=${"chip " + (LOOKS[summary.state] ?? "bad")} role="status"><i class="dot beats"></i>${summary.state}</span>`;
 }
@@ -101,6 +102,7 @@ function Outlet({ context }) {
   const view = VIEWS.find(entry => entry.id === wanted);
   useEffect(() => {
     let here = true;
+    document.documentElement.dataset.ready = ""; // a view says with its name that it has drawn
     view?.load().then(
       loaded => { if (here) setShown({ id: wanted, View: loaded.default }); },
       err => { if (here) setShown({ id: wanted, error: String(err?.message ?? err) }); });
@@ -136,6 +138,11 @@ function Banner({ context }) {
       <span>${connection.message} ${context.summary.value ? `What is shown is from ${lasting(since)} ago.` : ""} ${wait > 0 ? `Next try in ${wait} s.` : "Trying…"}</span>
       <button onClick=${context.retry}>Try now</button></div>`;
   }
+  const { problem, reading, missed_events: missed } = context.summary.value ?? {};
+  if (problem) return html`<div class="banner bad" role="alert"><strong>No more of the run can be shown.</strong><span class="wrap">${problem}</span></div>`;
+  if (reading && reading.of > 0) return html`<div class="banner calm" role="status"><span>Reading the run’s trace: ${percent(reading.bytes / reading.of, 0)}. Figures are of the part that has been read.</span>
+    <progress max=${reading.of} value=${reading.bytes} aria-label="read so far"></progress></div>`;
+  if (missed) return html`<div class="banner" role="status"><strong>${many(missed, "event")} missed.</strong><span>The run was faster than this page’s server could follow: figures are of the others.</span></div>`;
   if (stall && !context.summary.value?.ended) return html`<div class="banner bad" role="alert"><strong>No progress.</strong><span class="wrap">${stall}</span></div>`;
   return null;
 }
@@ -159,7 +166,7 @@ function Help({ dialog }) {
   return html`<dialog ref=${dialog} aria-label="Keyboard help"><h1>Keyboard</h1>
     <table><tbody>${rows.map(([key, does]) => html`<tr key=${key}><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}</tbody></table>
     <p class="quiet small">Views add keys of their own, which they name.</p>
-    <form method="dialog"><button autofocus>Close</button></form></dialog>`;
+    <button autofocus onClick=${() => dialog.current?.close()}>Close</button></dialog>`;
 }
 
 /** @param {Context} context @param {{ current: HTMLDialogElement | null }} help */
