@@ -37,6 +37,8 @@ type Options struct {
 	Attribution func() *attribution.Summary
 	// ClosedForm, if not nil, is the mean staleness that the closed form gives at measured inputs; nil where none does.
 	ClosedForm func(metrics.Summary) *float64
+	// Recorder, if not nil, has observed the run until now: it goes on, and belongs to the model.
+	Recorder *metrics.Recorder
 	// SpansMax bounds the spans of the timeline, GroupsMax the groups whose figures are kept, PayloadBytesMax what
 	// their rollouts take; 0 means 1,048,576, 65,536 and 64 MiB.
 	SpansMax, GroupsMax int
@@ -102,9 +104,15 @@ func New(opt Options) *Model {
 		opt.PayloadBytesMax = payloadDefault
 	}
 	opt.Info.TimelineLevelMin, opt.Info.TimelineLevelMax = levelMin, levelMax
-	m := &Model{opt: opt, rec: metrics.NewRecorder(opt.Rules), series: newSeries(), state: "starting",
+	m := &Model{opt: opt, rec: opt.Recorder, series: newSeries(), state: "starting",
 		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{})}
-	m.rec.Warmup, m.rec.CapTokens, m.rec.StepsMax = opt.Warmup, opt.CapTokens, recorderSteps
+	if m.rec == nil {
+		m.rec = metrics.NewRecorder(opt.Rules)
+		m.rec.Warmup, m.rec.CapTokens, m.rec.StepsMax = opt.Warmup, opt.CapTokens, recorderSteps
+	}
+	for _, s := range m.rec.Steps {
+		m.point(s)
+	}
 	m.draw = newDrawing(opt.Rules, opt.Info.Engines, opt.SpansMax)
 	m.groups = newGroups(opt.Rules, m.draw, opt.GroupsMax)
 	return m

@@ -35,7 +35,7 @@ type runCmd struct {
 	Task        string   `help:"Task: reverse, sort or addition."`
 	Set         []string `placeholder:"KEY=VALUE" sep:"none" help:"Override a key of the config; repeatable."`
 	Resume      *string  `placeholder:"RUN" help:"Go on with an interrupted run directory."`
-	NoDashboard bool     `help:"Plain progress lines even on a terminal."`
+	NoDashboard bool     `help:"No pages for a browser, and plain progress lines even on a terminal."`
 }
 
 // Run trains and reports.
@@ -251,12 +251,19 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 			return errors.Join(runError("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
 		}
 	}
-	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, j.intro())
+	intro := j.intro()
+	if !c.NoDashboard {
+		pages, err := j.servePagesOf(j.header())
+		defer pages.close()
+		intro += "\n" + pagesLine(pages, err)
+	}
+	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, intro)
 	run, err := live.New(j.options(ctx, view))
 	if err != nil {
 		view.close()
 		return err
 	}
+	j.shown.runs(run)
 	view.onInterrupt(run.Stop, cancel)
 	gracefully := func() {
 		view.message("stopping after the running train step; again to stop at once")

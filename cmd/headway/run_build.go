@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
 	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
@@ -60,12 +61,21 @@ func (j *job) newTrainer(published live.Weights) (*trainer.Trainer, error) {
 		Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens, Seed: j.cfg.Seed, LearningRate: t.LearningRate,
 		GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
 		Minibatches: t.Minibatches, ShuffleMinibatches: t.ShuffleMinibatches, NormalizeStd: t.NormalizeStd, Threads: t.Threads, StepS: t.StepS, Weights: published,
+		KeepLogRatios: func(loop.Version) bool { return true }, // to be read, in the dashboard and in samples/
 	}
 	if j.cfg.Environment.WarmupSteps > 0 {
 		opt.WarmupSteps = j.cfg.Environment.WarmupSteps
 		opt.Demonstrations = j.demonstrations
 	}
 	return trainer.New(opt)
+}
+
+// spelling renders tokens of the task as text, nil where the policy's words are not known here.
+func (j *job) spelling() func([]int32) string {
+	if j.task == nil {
+		return nil
+	}
+	return j.task.Vocabulary().Decode
 }
 
 // correction is what a train step does about stale tokens, in the words of package grpo.

@@ -71,6 +71,8 @@ type stepLine struct {
 	Health string `json:"health"`
 	// OffPolicy splits the response tokens by the staleness of their group.
 	OffPolicy []lagLine `json:"off_policy,omitempty"`
+	// Metrics are what a trainer of yours said beside, by its own names.
+	Metrics map[string]float64 `json:"metrics,omitempty"`
 	// HeldOutAccuracy is the newest evaluation, by greedy decoding; absent where there is none new.
 	HeldOutAccuracy *float64 `json:"held_out_accuracy,omitempty"`
 	// HeldOutStep is the version that HeldOutAccuracy judged.
@@ -86,7 +88,7 @@ func newStepLine(d live.StepDone) stepLine {
 		QueueGroups: p.QueueGroups, ResponseTokens: p.Tokens, Loss: r.Loss, GradNorm: r.GradNorm, ClipFraction: r.ClipFraction,
 		ActiveClipFraction: r.ActiveClipFraction, MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize,
 		PredictedClipFraction: r.PredictedClipFraction, MaskedFraction: r.MaskedFraction, TruncatedFraction: r.TruncatedFraction,
-		Minibatches: r.Minibatches, Health: r.Health, OffPolicy: lagLines(r.GroupLag),
+		Minibatches: r.Minibatches, Health: r.Health, Metrics: r.Metrics, OffPolicy: lagLines(r.GroupLag),
 	}
 }
 
@@ -153,9 +155,16 @@ func (l *stepLog) close() error { return errors.Join(l.err, l.file.Close()) }
 type sampleWriter struct {
 	dir   string
 	every int
+	// spell renders tokens, nil where they cannot be; std: advantages are over the deviation of the rewards.
+	spell func([]int32) string
+	std   bool
 	mu    sync.Mutex
 	// last is the newest batch's text, for the report.
 	last []sampleText
+	// kept are the groups of the newest sampled batch while it is trained on.
+	kept []*keptGroup
+	// writing counts files that are being written beside the run.
+	writing sync.WaitGroup
 }
 
 // sampleText is one rollout for people to read.
@@ -176,7 +185,7 @@ func (w *sampleWriter) write(b live.Batch) error {
 	}
 	texts := batchTexts(b)
 	w.mu.Lock()
-	w.last = texts
+	w.last, w.kept = texts, keepOf(b, w.spell, w.std)
 	w.mu.Unlock()
 	var text strings.Builder
 	fmt.Fprintf(&text, "train step %d, from policy version %d: %d groups\n", b.Version+1, b.Version, len(b.Groups))
@@ -188,8 +197,32 @@ func (w *sampleWriter) write(b live.Batch) error {
 		}
 		fmt.Fprintf(&text, "  response  %-16s reward %.3f  advantage %+.3f  versions %s\n", t.Response, t.Reward, t.Advantage, t.Versions)
 	}
-	path := filepath.Join(w.dir, fmt.Sprintf("step-%06d.txt", b.Version+1))
-	return os.WriteFile(path, []byte(text.String()), 0o644)
+	return os.WriteFile(filepath.Join(w.dir, sampleFile(b.Version+1, ".txt")), []byte(text.String()), 0o644)
+}
+
+// sampleFile is the name of a step's file in samples/.
+func sampleFile(step loop.Version, suffix string) string {
+	return fmt.Sprintf("step-%06d%s", step, suffix)
+}
+
+// trained writes the groups of a sampled step once the trainer has said what it found. It does not wait for the disk;
+// failed is told why there will be no file.
+func (w *sampleWriter) trained(step loop.Version, ratios map[live.RolloutID][]float32, failed func(error)) {
+	w.mu.Lock()
+	kept := w.kept
+	w.kept = nil
+	w.mu.Unlock()
+	if len(kept) == 0 || kept[0].from+1 != step {
+		return
+	}
+	w.writing.Go(func() {
+		for _, k := range kept {
+			k.trained(ratios)
+		}
+		if err := w.writeReadable(step, kept); err != nil {
+			failed(err)
+		}
+	})
 }
 
 func (w *sampleWriter) newest() []sampleText {

@@ -44,6 +44,8 @@ type job struct {
 	store       *file.Store
 	resumed     *resumedRun
 
+	// shown is the run as browsers see it, nil where none may.
+	shown       *shownRun
 	steps       *stepLog
 	samples     *sampleWriter
 	evaluations evaluator
@@ -88,7 +90,7 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	if err := os.MkdirAll(filepath.Join(dir, "samples"), 0o755); err != nil {
 		return j, err
 	}
-	j.samples = &sampleWriter{dir: filepath.Join(dir, "samples"), every: cfg.Store.SamplesEvery}
+	j.samples = &sampleWriter{dir: filepath.Join(dir, "samples"), every: cfg.Store.SamplesEvery, spell: j.spelling(), std: cfg.Trainer.NormalizeStd}
 	if j.steps, err = openStepLog(dir, upTo); err != nil {
 		return j, err
 	}
@@ -188,12 +190,16 @@ func (j *job) predict(ctx context.Context) error {
 	return err
 }
 
+// header begins the run's trace.
+func (j *job) header() trace.Header {
+	return trace.Header{Program: programName(), Source: "live", Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.Public().YAML())}
+}
+
 // options are the live runtime's.
 func (j *job) options(ctx context.Context, view *progressView) live.Options {
-	header := trace.Header{Program: "headway " + currentBuild().Version, Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.Public().YAML())}
 	offset := int64(0)
 	opt := live.Options{
-		Header: header, Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
+		Header: j.header(), Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
 		Notes:  []live.Note{{Name: trace.NotePrediction, Data: j.expected}},
 		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
 		OnBatch: func(b live.Batch) {
@@ -216,6 +222,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(j.app, offset)
+	j.shown.watch(&opt)
 	if j.workshop != nil {
 		j.workshop.clock.Store(&opt.Clock)
 	}
@@ -229,6 +236,8 @@ func (j *job) onStep(ctx context.Context, d live.StepDone, view *progressView) {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
 	}
 	j.steps.add(line)
+	j.shown.step(&line)
+	j.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.message("samples: " + err.Error()) })
 	view.update(j.newProgress(d))
 	every := loop.Version(j.cfg.Evaluate.Every)
 	if v := d.Point.Step; every > 0 && j.greedy != nil && v%every == 0 && v < loop.Version(j.cfg.Trainer.Steps) {
@@ -258,6 +267,9 @@ func (j *job) wallS() float64 { return j.app.Now().Sub(j.began).Seconds() }
 // close stops what runs and closes what is open. It may be called at any stage of building.
 func (j *job) close() error {
 	var errs []error
+	if j.samples != nil {
+		j.samples.writing.Wait()
+	}
 	for _, e := range j.engines {
 		errs = append(errs, e.Close())
 	}

@@ -56,7 +56,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if err := os.MkdirAll(filepath.Join(p.dir, "samples"), 0o755); err != nil {
 		return err
 	}
-	p.samples = &sampleWriter{dir: filepath.Join(p.dir, "samples"), every: p.cfg.Store.SamplesEvery}
+	p.samples = &sampleWriter{dir: filepath.Join(p.dir, "samples"), every: p.cfg.Store.SamplesEvery, spell: p.spelling(), std: p.cfg.Trainer.NormalizeStd}
 	if p.steps, err = openStepLog(p.dir, upTo); err != nil {
 		return err
 	}

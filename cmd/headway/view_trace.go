@@ -106,6 +106,9 @@ func (r *recordedRun) read(ctx context.Context) {
 		return
 	}
 	measured := metrics.Measured{}
+	if r.dir != "" {
+		readSamples(r.dir, r.model)
+	}
 	player := trace.NewPlayer(r.reader, r.loop)
 	player.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
 		measured = metrics.Measured{QueueGroups: r.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,

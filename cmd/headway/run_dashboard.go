@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// shownRun is a live run as browsers see it. What the run says to it is copied and taken elsewhere, so that nobody who
+// looks holds the run up. The nil shownRun is of a run that is not shown.
+type shownRun struct {
+	model *dashboard.Model
+	feed  *dashboard.Feed
+	run   atomic.Pointer[live.Runtime]
+	spell func([]int32) string
+	std   bool
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	mu sync.Mutex
+	// kept are the groups that are being trained on.
+	kept []*keptGroup
+}
+
+// newShownRun makes the model of a run that begins, or goes on. Take begins its work, close ends it.
+func newShownRun(j *job, name string, header trace.Header, resume *live.Resume) *shownRun {
+	v := &shownRun{spell: j.spelling(), std: j.cfg.Trainer.NormalizeStd}
+	opt := viewOptions(name, header)
+	opt.Info.Kind, opt.Info.Steps = "live", j.cfg.Trainer.Steps
+	opt.Status = v.status
+	if resume != nil {
+		// A copy: the run's own goes on with it.
+		opt.Recorder, _ = metrics.Restore(resume.Loop.Config(), resume.Recorder.State())
+	}
+	v.model = dashboard.New(opt)
+	if p := j.expected; p.StalenessMean != nil {
+		v.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
+	}
+	for i := range j.steps.lines {
+		v.model.Figures(j.steps.lines[i].figures())
+	}
+	v.feed = dashboard.NewFeed(v.model)
+	ctx, stop := context.WithCancel(context.Background())
+	v.stop = stop
+	v.done.Go(func() { v.feed.Run(ctx) })
+	return v
+}
+
+// runs names the runtime, whose state is asked for from now on.
+func (v *shownRun) runs(run *live.Runtime) {
+	if v != nil {
+		v.run.Store(run)
+	}
+}
+
+// status is the loop's state.
+func (v *shownRun) status() (s loop.Status) {
+	if run := v.run.Load(); run != nil {
+		s = run.View().Status
+	}
+	return s
+}
+
+// watch has a runtime's options tell the view what happens.
+func (v *shownRun) watch(opt *live.Options) {
+	if v == nil {
+		return
+	}
+	opt.Observe = v.feed.Observe
+	onBatch, onStep := opt.OnBatch, opt.OnStep
+	opt.OnBatch = func(b live.Batch) {
+		v.batch(b)
+		onBatch(b)
+	}
+	opt.OnStep = func(d live.StepDone) {
+		v.trained(d)
+		onStep(d)
+	}
+}
+
+// batch keeps the groups of a batch for the rollout reader.
+func (v *shownRun) batch(b live.Batch) {
+	kept := make([]*keptGroup, len(b.Groups))
+	for i, g := range b.Groups {
+		kept[i] = &keptGroup{group: g, from: b.Version, spell: v.spell, std: v.std}
+		v.feed.Keep(kept[i].readable())
+	}
+	v.mu.Lock()
+	v.kept = kept
+	v.mu.Unlock()
+}
+
+// trained takes what the trainer said of a step.
+func (v *shownRun) trained(d live.StepDone) {
+	v.mu.Lock()
+	kept := v.kept
+	v.mu.Unlock()
+	for _, k := range kept {
+		if k.from+1 == d.Point.Step {
+			k.trained(d.Report.LogRatios)
+		}
+	}
+}
+
+// step takes the line of a step, evaluation and all.
+func (v *shownRun) step(line *stepLine) {
+	if v != nil {
+		v.feed.Figures(line.figures())
+	}
+}
+
+// close ends the work; what has been shown can still be asked for.
+func (v *shownRun) close() {
+	if v != nil {
+		v.stop()
+		v.done.Wait()
+	}
+}
+
+// runPages serves a run's pages while it goes on.
+type runPages struct {
+	view   *shownRun
+	url    string
+	stop   context.CancelFunc
+	served sync.WaitGroup
+}
+
+// servePagesOf opens the port of a run's pages; nil, with the reason, where there is none. A run does not fail for want
+// of its pages.
+func (j *job) servePagesOf(header trace.Header) (*runPages, error) {
+	listener, err := j.listenForPages()
+	if err != nil {
+		return nil, err
+	}
+	var resume *live.Resume
+	if j.resumed != nil {
+		resume = j.resumed.state
+	}
+	j.shown = newShownRun(j, filepath.Base(j.dir), header, resume)
+	ctx, stop := context.WithCancel(context.Background())
+	p := &runPages{view: j.shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
+	p.served.Go(func() { _ = servePages(ctx, listener, j.shown.model.Handler()) }) // the run is not over with its pages
+	return p, nil
+}
+
+// listenForPages takes the port that the document names, or the first free one.
+func (j *job) listenForPages() (net.Listener, error) {
+	address := j.cfg.Server.Listen
+	if !j.cfg.Given("server.listen") {
+		return firstFree(viewListen)
+	}
+	if err := checkViewListen(address); err != nil {
+		return nil, err
+	}
+	return firstFree(address)
+}
+
+// close ends the pages; the nil runPages has none.
+func (p *runPages) close() {
+	if p == nil {
+		return
+	}
+	p.view.close()
+	p.stop()
+	p.served.Wait()
+}
+
+// pagesLine says where a run is shown.
+func pagesLine(p *runPages, why error) string {
+	if p == nil {
+		return fmt.Sprintf("no dashboard: %v", why)
+	}
+	return "dashboard " + p.url
+}
