@@ -78,9 +78,21 @@ $(VENV)/reasoning_gym: $(VENV)/installed examples/reasoning_gym/requirements.txt
 check-pages: ## the dashboard's types, by tsc from the npm registry (needs Node; nothing else does)
 	npx --yes -p typescript@5.9.3 tsc -p dashboard/jsconfig.json
 
+# Files of other frameworks' logs, written by the libraries that those frameworks log through.
+LOGS_VENV := foreign/golden/generate/.venv
+
+$(LOGS_VENV)/installed: foreign/golden/generate/requirements.txt
+	$(PYTHON) -m venv $(LOGS_VENV)
+	$(LOGS_VENV)/bin/pip install -q --require-hashes -r foreign/golden/generate/requirements.txt
+	touch $@
+
+.PHONY: logs
+logs: $(LOGS_VENV)/installed ## write foreign/golden/testdata anew: simulated runs as eleven frameworks log them, by wandb and TensorBoard themselves
+	HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test ./foreign/golden -run TestLogsAreCurrent -update
+
 .PHONY: test-long
-test-long: lint $(VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
-	HEADWAY_LONG=1 $(GO) test -race -timeout 120m ./...
+test-long: lint $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
+	HEADWAY_LONG=1 HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test -race -timeout 120m ./...
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck and the architecture's own rules

@@ -71,6 +71,15 @@ sync: {time_s: 1.3}
 queue: {max_staleness: 3}
 steps: {warmup: 0, measured: 40}
 `},
+	{"nemo-rl-sc", `
+preset: nemo-windowed
+seed: 32
+rollout: {concurrency: 80, group_size: 4, decode_tokens_per_s: 50, length: {kind: lognormal, mean_tokens: 400, tailness: 15, cap_tokens: 2400}, environment: {kind: exponential, mean_s: 1}, solve: {kind: fixed, rate: 0.5}}
+train: {batch: 40, step_s: 5.5, step_cv: 0.1}
+sync: {time_s: 0.8}
+queue: {max_staleness: 2}
+steps: {warmup: 0, measured: 40}
+`},
 	{"openrlhf", `
 preset: openrlhf
 seed: 29

@@ -45,9 +45,13 @@ type truthStep struct {
 	PQS          float64 `json:"pqs"`
 	IQS          float64 `json:"iqs"`
 	Token        float64 `json:"token_staleness"`
-	Tokens       float64 `json:"response_tokens"`
-	Reward       float64 `json:"reward"`
-	Trained      int     `json:"trained"`
+	// First and Last are the staleness of a rollout, by the first and the last version that sampled a
+	// token of it; First is below Staleness, which is the group's.
+	First   float64 `json:"staleness_of_rollouts"`
+	Last    float64 `json:"staleness_of_last_versions"`
+	Tokens  float64 `json:"response_tokens"`
+	Reward  float64 `json:"reward"`
+	Trained int     `json:"trained"`
 	// Dropped, Filtered and Finished are rollouts since the step before.
 	Dropped  int `json:"dropped"`
 	Filtered int `json:"filtered"`
@@ -337,6 +341,8 @@ func (r *recording) stepEnded(ev loop.Event) {
 			out.Trained = int64(a.Version)
 			s.Trained++
 			s.Reward += out.Reward
+			s.First += float64(int64(a.Version) - out.Spans[0][0])
+			s.Last += float64(int64(a.Version) - out.Spans[len(out.Spans)-1][0])
 			for _, span := range out.Spans {
 				tokens += float64(span[1])
 				lag += float64(span[1]) * float64(int64(a.Version)-span[0])
@@ -345,7 +351,8 @@ func (r *recording) stepEnded(ev loop.Event) {
 	}
 	groups := float64(len(r.batch))
 	s.Staleness, s.PQS, s.IQS = s.Staleness/groups, s.PQS/groups, s.IQS/groups
-	s.Token, s.Tokens, s.Reward = lag/tokens, tokens/float64(s.Trained), s.Reward/float64(s.Trained)
+	rollouts := float64(s.Trained)
+	s.Token, s.Tokens, s.Reward, s.First, s.Last = lag/tokens, tokens/rollouts, s.Reward/rollouts, s.First/rollouts, s.Last/rollouts
 	s.InFlightEnd, s.QueuedEnd = len(r.running), len(r.queued)
 	r.steps = append(r.steps, *s)
 	r.step, r.batch, r.freeAt = truthStep{}, nil, ev.Time
