@@ -63,7 +63,7 @@ type Comparison struct {
 	// What is staleness_mean, pqs, iqs, staleness_p95, period_s, trainer_idle_ratio…
 	What string `json:"what"`
 	// Measured with its half interval (95 %), 0 where there is none; Predicted by Method: closed_form,
-	// simulation or before_the_run.
+	// simulation, resimulation or before_the_run.
 	Measured  float64 `json:"measured"`
 	Half      float64 `json:"half"`
 	Predicted float64 `json:"predicted"`
@@ -91,8 +91,10 @@ type Finding struct {
 // Change is a setting with what it would buy and cost.
 type Change struct {
 	// Set is the key and value as --set takes it, or the framework's own knob; HoldsFixed what does not move.
-	Set        string `json:"set"`
-	HoldsFixed string `json:"holds_fixed,omitempty"`
+	Set string `json:"set"`
+	// Overrides are the same one by one, each as --set takes it; none where Set is no key of ours.
+	Overrides  []string `json:"overrides,omitempty"`
+	HoldsFixed string   `json:"holds_fixed,omitempty"`
 	// StalenessMean after it, in versions, PeriodRatio the period after over before.
 	StalenessMean float64 `json:"staleness_mean"`
 	PeriodRatio   float64 `json:"period_ratio"`
@@ -104,6 +106,8 @@ type Change struct {
 	Method string `json:"method"`
 	// Price in words: idle GPUs, dropped groups, bias, memory.
 	Price string `json:"price"`
+
+	periodHalf float64 // of the 95 % interval of PeriodRatio
 }
 
 // Drift is one quantity over the run.

@@ -25,8 +25,8 @@ type doctorCmd struct {
 	NoProbe bool     `help:"Ask no server what it can, and start no sandbox and no verifier."`
 }
 
-// diagnosis is what headway doctor --json prints.
-type diagnosis struct {
+// examination is what headway doctor --json prints.
+type examination struct {
 	Findings []doctor.Finding `json:"findings"`
 	Errors   int              `json:"errors"`
 	Warnings int              `json:"warnings"`
@@ -38,7 +38,7 @@ func (c *doctorCmd) Run(application *app) error {
 	if err != nil {
 		return err
 	}
-	d := diagnosis{Findings: append([]doctor.Finding{}, findings...)}
+	d := examination{Findings: append([]doctor.Finding{}, findings...)}
 	for _, f := range findings {
 		switch f.Severity {
 		case doctor.Error:
@@ -50,7 +50,7 @@ func (c *doctorCmd) Run(application *app) error {
 	if c.JSON {
 		err = printJSON(application.Stdout, d)
 	} else {
-		err = printDiagnosis(application.Stdout, d)
+		err = printExamination(application.Stdout, d)
 	}
 	if err == nil && d.Errors > 0 {
 		err = runError("each error says what to change", "the document has %s", counted(d.Errors, "error"))
@@ -139,9 +139,9 @@ func underDrop(d config.Config) config.Config {
 	return d
 }
 
-// printDiagnosis prints findings for people: a table of all, then each with its
+// printExamination prints findings for people: a table of all, then each with its
 // reason, what to do and its figures.
-func printDiagnosis(w io.Writer, d diagnosis) error {
+func printExamination(w io.Writer, d examination) error {
 	var b strings.Builder
 	if len(d.Findings) == 0 {
 		b.WriteString("nothing found\n")

@@ -16,7 +16,7 @@ import (
 )
 
 // findingOf is what doctor says under a severity, code and key, empty for nothing.
-func findingOf(d diagnosis, keys []string, key string) string {
+func findingOf(d examination, keys []string, key string) string {
 	at := slices.Index(keys, key)
 	if at < 0 {
 		return ""

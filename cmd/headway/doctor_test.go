@@ -13,7 +13,7 @@ import (
 )
 
 // diagnosed runs headway doctor --json and reads what it prints.
-func diagnosed(t *testing.T, arguments ...string) (code int, d diagnosis, keys []string) {
+func diagnosed(t *testing.T, arguments ...string) (code int, d examination, keys []string) {
 	t.Helper()
 	code, stdout, stderr := headway(t, append([]string{"doctor", "--json"}, arguments...)...)
 	var raw struct {

@@ -20,13 +20,21 @@ func newPlanProgress(application *app) *planProgress {
 
 // update is called from one goroutine at a time.
 func (p *planProgress) update(stage string, done, all int) {
+	p.tell(fmt.Sprintf("%s: %d of %d", stage, done, all), done == all)
+}
+
+// say tells what is being done, where nothing counts it.
+func (p *planProgress) say(what string) { p.tell(what, false) }
+
+// tell shows a line, at once where asked and else when it is time.
+func (p *planProgress) tell(line string, atOnce bool) {
 	now := p.app.Now()
 	switch {
-	case p.terminal && (done == all || now.Sub(p.last) >= lineEvery/50):
-		fmt.Fprintf(p.app.Stderr, "\r\x1b[K%s: %d of %d", stage, done, all)
+	case p.terminal && (atOnce || now.Sub(p.last) >= lineEvery/50):
+		fmt.Fprintf(p.app.Stderr, "\r\x1b[K%s", line)
 		p.shown = true
 	case !p.terminal && now.Sub(p.last) >= lineEvery:
-		fmt.Fprintf(p.app.Stderr, "%s: %d of %d\n", stage, done, all)
+		fmt.Fprintln(p.app.Stderr, line)
 	default:
 		return
 	}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/trace"
+)
+
+// diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.
+type diagnoseCmd struct {
+	output
+	Paths      []string `arg:"" name:"run" help:"A run directory or a trace; the address of a control plane; or another framework's log: files of its tracker, or its own."`
+	From       string   `placeholder:"NAME" help:"The framework that wrote the log (default: found by its keys)."`
+	ForeignRun string   `name:"run-name" placeholder:"NAME" help:"The run, where a log holds several."`
+	Set        []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"A setting that another framework's log lacks, such as group_size=8. Repeatable."`
+	HTML       string   `name:"html" placeholder:"FILE" help:"Also write the diagnosis as one self-contained page."`
+	Quick      bool     `help:"Closed forms alone: resimulate nothing."`
+	TokenFile  string   `placeholder:"FILE" help:"Of a control plane: a file with the token alone, or the server's token file (default: the variable HEADWAY_TOKEN)."`
+	CA         string   `name:"ca" placeholder:"FILE" help:"Certificate (PEM) that signed the control plane's, where the system does not know it."`
+}
+
+// Run diagnoses and prints.
+func (c *diagnoseCmd) Run(a *app) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	show := newDiagnoseProgress(a)
+	r, err := c.diagnose(ctx, a, show)
+	show.end()
+	if err != nil {
+		return err
+	}
+	if c.HTML != "" {
+		if err := writeDiagnosisPage(c.HTML, r); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return printJSON(a.Stdout, r)
+	}
+	return printDiagnosis(a.Stdout, r)
+}
+
+// diagnose finds out what is named, and judges it.
+func (c *diagnoseCmd) diagnose(ctx context.Context, a *app, show *diagnoseProgress) (diagnosis.Report, error) {
+	kind, err := c.kind()
+	if err != nil {
+		return diagnosis.Report{}, err
+	}
+	if kind != kindForeign && (c.From != "" || c.ForeignRun != "" || len(c.Set) > 0) {
+		return diagnosis.Report{}, usageError("leave them out: a run of Headway says everything itself", "--from, --run-name and --set are for logs of other frameworks, and %s is none", c.Paths[0])
+	}
+	switch kind {
+	case kindTrace:
+		return c.ofTrace(ctx, show)
+	case kindPlane:
+		return c.ofPlane(ctx, a)
+	}
+	return c.ofLog(ctx, show)
+}
+
+// What may be named.
+const (
+	kindTrace = iota
+	kindPlane
+	kindForeign
+)
+
+// kind says what is named.
+func (c *diagnoseCmd) kind() (int, error) {
+	path := c.Paths[0]
+	if strings.HasPrefix(path, "http://") || strings.HasPrefix(path, "https://") {
+		return kindPlane, nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, usageError("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
+	}
+	if c.From != "" || len(c.Paths) > 1 {
+		return kindForeign, nil
+	}
+	if info.IsDir() {
+		for file, kind := range map[string]int{trace.FileName: kindTrace, addressFile: kindPlane} {
+			if _, err := os.Stat(filepath.Join(path, file)); err == nil {
+				return kind, nil
+			}
+		}
+		return kindForeign, nil
+	}
+	return kindOfFile(path)
+}
+
+// kindOfFile looks at how a file begins. An empty one is a run that has not begun.
+func kindOfFile(path string) (int, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	begin, err := bufio.NewReader(file).Peek(len(traceBegins))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	if string(begin) == traceBegins || len(begin) == 0 && filepath.Base(path) == trace.FileName {
+		return kindTrace, nil
+	}
+	return kindForeign, nil
+}
+
+// traceBegins is how every trace begins, whatever its version.
+const traceBegins = `{"n":0,"note":"header"`
+
+// ofTrace diagnoses a run of ours.
+func (c *diagnoseCmd) ofTrace(ctx context.Context, show *diagnoseProgress) (diagnosis.Report, error) {
+	path := c.Paths[0]
+	file, err := trace.Open(path)
+	if err != nil {
+		return diagnosis.Report{}, usageError("name a run directory that headway run made, or a trace file", "%w", err)
+	}
+	name := file.Name()
+	file.Close()
+	open := func() (io.ReadCloser, int64, error) {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, 0, errors.Join(err, f.Close())
+		}
+		return f, info.Size(), nil
+	}
+	learned, err := readLearned(filepath.Dir(name))
+	if err != nil {
+		return diagnosis.Report{}, err
+	}
+	r, err := diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: path, Uncovered: uncovered, Learned: learned, ClosedForms: c.Quick, Progress: show.update})
+	return r, diagnoseError(name, err)
+}
+
+// diagnoseError says what to do about a trace that cannot be judged.
+func diagnoseError(name string, err error) error {
+	var at *trace.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return runError("", "interrupted")
+	case errors.Is(err, diagnosis.ErrEmpty):
+		return runError("let it make some train steps; headway status shows what a run waits for", "%w", err)
+	case errors.As(err, &at) && at.Line <= 1:
+		return usageError("name a trace that this version of headway wrote, or another framework's log with --from", "%s: %w", name, err)
+	case errors.As(err, &at):
+		return runError("restore the file from a copy; nothing after that place can be trusted", "%s: %w", name, err)
+	}
+	return runError("", "%s: %w", name, err)
+}
+
+// readLearned reads what the trainer said of each step from metrics.jsonl, where there is one.
+// A line that is half written or unreadable is passed over: it is no more than a step unknown.
+func readLearned(dir string) ([]diagnosis.Learned, error) {
+	file, err := os.Open(filepath.Join(dir, metricsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var list []diagnosis.Learned
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, metricsLineMax)
+	for lines.Scan() {
+		var line stepLine
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.EffectiveSampleSize == 0 {
+			continue
+		}
+		list = append(list, diagnosis.Learned{Step: line.Step, ClipFraction: line.ClipFraction, MeanLogRatio: line.MeanLogRatio, EffectiveSampleSize: line.EffectiveSampleSize})
+	}
+	return list, lines.Err()
+}
+
+// metricsLineMax bounds a line of metrics.jsonl.
+const metricsLineMax = 16 << 20
+
+// ofLog diagnoses another framework's run.
+func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagnosis.Report, error) {
+	given := map[string]float64{}
+	for _, text := range c.Set {
+		key, value, _ := strings.Cut(text, "=")
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+			return diagnosis.Report{}, usageError("write it as KEY=NUMBER, such as group_size=8", "--set %s is no setting with a number", text)
+		}
+		given[key] = number
+	}
+	log, err := foreign.Read(ctx, c.Paths, foreign.Options{From: c.From, Run: c.ForeignRun, Given: given, Progress: func(done, total int64) {
+		show.update("reading the log", float64(done)/math.Max(float64(total), 1))
+	}})
+	if err != nil {
+		return diagnosis.Report{}, usageError("name a run of Headway, or another framework's log; --from names the framework", "%w", err)
+	}
+	return diagnosis.OfLog(ctx, log, diagnosis.Options{Run: c.Paths[0], ClosedForms: c.Quick, Progress: show.update})
+}
+
+// diagnoseProgress tells on stderr what is being done.
+type diagnoseProgress struct {
+	plan *planProgress
+}
+
+func newDiagnoseProgress(a *app) *diagnoseProgress { return &diagnoseProgress{newPlanProgress(a)} }
+
+func (p *diagnoseProgress) update(what string, share float64) {
+	if share > 0 {
+		what = fmt.Sprintf("%s: %.0f %%", what, 100*share)
+	}
+	p.plan.say(what)
+}
+
+func (p *diagnoseProgress) end() { p.plan.end() }

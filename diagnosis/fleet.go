@@ -1,0 +1,133 @@
+package diagnosis
+
+import "github.com/headway-rl/headway/loop"
+
+// fleet follows which version each engine serves.
+type fleet struct {
+	served []loop.Version
+	gone   []bool
+	newest loop.Version // the trainer's
+	at     int64
+	// Since the beginning of the window: time, time in which engines differed, Σ of the
+	// difference over time, Σ of the newest engine's lag behind the trainer over time, the most.
+	sinceNS, differNS   int64
+	skewSum, laggingSum float64
+	skewMax             loop.Version
+	losses              int64
+	goneNS              int64
+}
+
+func newFleet(engines int) fleet {
+	return fleet{served: make([]loop.Version, engines), gone: make([]bool, engines)}
+}
+
+// to counts the time up to now.
+func (f *fleet) to(now int64) {
+	dt := now - f.at
+	if f.at = now; dt <= 0 {
+		return
+	}
+	f.sinceNS += dt
+	low, high := loop.NoVersion, loop.NoVersion
+	for i, v := range f.served {
+		if f.gone[i] {
+			f.goneNS += dt
+			continue
+		}
+		if low == loop.NoVersion || v < low {
+			low = v
+		}
+		high = max(high, v)
+	}
+	if high == loop.NoVersion {
+		return
+	}
+	if high > low {
+		f.differNS += dt
+		f.skewSum += float64(high-low) * float64(dt)
+		f.skewMax = max(f.skewMax, high-low)
+	}
+	f.laggingSum += float64(max(f.newest-high, 0)) * float64(dt)
+}
+
+func (f *fleet) switched(engine int32, v loop.Version) {
+	if f.knows(engine) {
+		f.served[engine] = max(f.served[engine], v)
+	}
+}
+
+func (f *fleet) lost(engine int32) {
+	if f.knows(engine) {
+		f.losses++
+		f.gone[engine] = true
+	}
+}
+
+func (f *fleet) joined(engine int32) {
+	if f.knows(engine) {
+		f.gone[engine] = false
+	}
+}
+
+func (f *fleet) made(v loop.Version) { f.newest = max(f.newest, v) }
+
+func (f *fleet) knows(engine int32) bool { return engine >= 0 && int(engine) < len(f.served) }
+
+// reset begins a window.
+func (f *fleet) reset() {
+	f.sinceNS, f.differNS, f.skewSum, f.laggingSum, f.skewMax, f.losses, f.goneNS = 0, 0, 0, 0, 0, 0, 0
+}
+
+// differShare is the share of the time in which engines served different versions, skew the
+// mean difference in it, behind by how much the newest engine was behind the trainer.
+func (f *fleet) figures() (differShare, skew, behind float64) {
+	if f.sinceNS == 0 {
+		return 0, 0, 0
+	}
+	if f.differNS > 0 {
+		skew = f.skewSum / float64(f.differNS)
+	}
+	return float64(f.differNS) / float64(f.sinceNS), skew, f.laggingSum / float64(f.sinceNS)
+}
+
+// syncsRemembered is how many versions are remembered that no sync has brought yet.
+const syncsRemembered = 1024
+
+// syncs measures the time from a version's making until every engine serves it.
+type syncs struct {
+	madeAt map[loop.Version]int64
+	n      int64
+	sumNS  float64
+	// intervals between the syncs completed, in train steps.
+	last  loop.Version
+	steps int64
+}
+
+func newSyncs() syncs { return syncs{madeAt: map[loop.Version]int64{}} }
+
+func (s *syncs) made(v loop.Version, at int64) {
+	s.madeAt[v] = at
+	delete(s.madeAt, v-syncsRemembered)
+}
+
+func (s *syncs) completed(v loop.Version, at int64) {
+	if made, ok := s.madeAt[v]; ok {
+		s.n++
+		s.sumNS += float64(at - made)
+		delete(s.madeAt, v)
+	}
+	if s.last > 0 && v > s.last {
+		s.steps += int64(v - s.last)
+	}
+	s.last = max(s.last, v)
+}
+
+func (s *syncs) reset() { s.n, s.sumNS, s.steps = 0, 0, 0 }
+
+// figures are the mean time of a sync in seconds, and how many train steps it brings.
+func (s *syncs) figures() (seconds, every float64) {
+	if s.n == 0 {
+		return 0, 0
+	}
+	return s.sumNS / float64(s.n) / 1e9, float64(s.steps) / float64(s.n)
+}

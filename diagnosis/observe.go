@@ -1,0 +1,114 @@
+package diagnosis
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// Learned is what the trainer said of one step.
+type Learned struct {
+	Step loop.Version
+	// ClipFraction is the share of tokens outside the band, MeanLogRatio the mean of the trainer's minus the
+	// rollout's log-probability, EffectiveSampleSize a share.
+	ClipFraction, MeanLogRatio, EffectiveSampleSize float64
+}
+
+// Observer folds the events of one run of ours into what a diagnosis needs, in
+// bounded memory but for metrics' series. Its methods are for one goroutine.
+type Observer struct {
+	header   trace.Header
+	document config.Config
+	// documented: the header's document could be read.
+	documented  bool
+	recorder    *metrics.Recorder
+	tally       *tally
+	attribution *attribution.Observer
+	from        loop.Version
+	ledger      loop.Ledger
+	// unbalanced is the first event after which the ledger did not add up, 0 for none.
+	unbalanced int64
+	events     int64
+	before     *before
+	engines    []string
+}
+
+// before is what was predicted before the run.
+type before struct {
+	StalenessMean *float64 `json:"staleness_mean"`
+	PQS           *float64 `json:"pqs"`
+	IQS           *float64 `json:"iqs"`
+	PeriodS       *float64 `json:"period_s"`
+}
+
+// NewObserver returns an observer of the run that a trace's header begins. Its window
+// begins after the header's warm-up.
+func NewObserver(h trace.Header) (*Observer, error) {
+	return newObserver(h, h.Warmup)
+}
+
+func newObserver(h trace.Header, from loop.Version) (*Observer, error) {
+	if err := h.Loop.Validate(); err != nil {
+		return nil, fmt.Errorf("the header holds no rules a loop can run by: %w", err)
+	}
+	o := &Observer{header: h, recorder: metrics.NewRecorder(h.Loop), tally: newTally(h.Loop), attribution: attribution.New(h.Loop), from: from}
+	o.recorder.Warmup, o.attribution.Warmup = from, from
+	o.recorder.Beside = o.attribution
+	if h.Config == "" {
+		return o, nil
+	}
+	raw, err := config.Parse("the run's document", []byte(h.Config))
+	if err == nil {
+		o.document, err = raw.Resolve()
+	}
+	o.documented = err == nil
+	for _, e := range o.document.Engines {
+		o.engines = append(o.engines, e.Name)
+	}
+	return o, nil
+}
+
+// Observe takes an event with how many groups the queue holds and the ledger after it,
+// and the actions that followed from it.
+func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger, actions []loop.Action) {
+	o.events++
+	o.ledger = ledger
+	if o.unbalanced == 0 && !ledger.Balanced() {
+		o.unbalanced = o.events
+	}
+	measured := metrics.Measured{QueueGroups: queueGroups, VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
+		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
+	o.recorder.ObserveEvent(&ev.Event, &measured, actions)
+	o.tally.observe(ev, actions)
+	if ev.Kind == loop.TrainStepEnded && ev.Version == o.from {
+		o.tally.fleet.reset()
+		o.tally.syncs.reset()
+	}
+}
+
+// Learn takes what the trainer said of the step that ended last.
+func (o *Observer) Learn(l Learned) {
+	t := o.tally
+	if n := len(t.rows); n > 0 && t.steps == 1 && int(l.Step) == n {
+		r := &t.rows[n-1]
+		r.learned, r.clip, r.logRatio, r.ess = true, l.ClipFraction, l.MeanLogRatio, l.EffectiveSampleSize
+	}
+}
+
+// Predicted takes the data of a trace's prediction note: what was expected before the run.
+func (o *Observer) Predicted(data []byte) error {
+	var b before
+	if err := json.Unmarshal(data, &b); err != nil {
+		return fmt.Errorf("unreadable prediction: %w", err)
+	}
+	o.before = &b
+	return nil
+}
+
+// Version is the version the run has reached.
+func (o *Observer) Version() loop.Version { return o.recorder.Version() }

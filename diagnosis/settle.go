@@ -1,0 +1,137 @@
+package diagnosis
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/headway-rl/headway/estimate"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/report"
+)
+
+const (
+	// versionScale is the least staleness that a drift is measured by: what is below half a
+	// version may move by more than a share of itself.
+	versionScale = 0.5
+	// stepsMin is the least number of train steps that a judged window has.
+	stepsMin = 2 * estimate.ValuesMin
+)
+
+// settle finds the longest window at a run's end whose means have settled: after its
+// warm-up, else after more and more of it. Where none has, it says why and for how long.
+func settle(steps []metrics.Step, warmup loop.Version) Settled {
+	n := len(steps)
+	begin := 0
+	for begin < n && steps[begin].Step <= warmup {
+		begin++
+	}
+	if warmup == 0 {
+		begin = detected(steps)
+	}
+	first := judged(steps[begin:])
+	first.FromStep = fromStep(steps, begin)
+	if first.OK {
+		return first
+	}
+	for _, share := range []float64{0.1, 0.25, 0.4, 0.5, 0.6, 0.7} {
+		cut := begin + int(share*float64(n-begin))
+		if n-cut < 2*stepsMin {
+			break
+		}
+		if v := judged(steps[cut:]); v.OK {
+			v.FromStep = fromStep(steps, cut)
+			return v
+		}
+	}
+	return first
+}
+
+// fromStep is the version after which a window begins.
+func fromStep(steps []metrics.Step, begin int) int64 {
+	if begin == 0 {
+		return 0
+	}
+	return int64(steps[begin-1].Step)
+}
+
+// detected is where the transients of staleness and period end.
+func detected(steps []metrics.Step) int {
+	x, p := make([]float64, len(steps)), make([]float64, len(steps))
+	for i := range steps {
+		x[i], p[i] = steps[i].Staleness, float64(steps[i].PeriodNS)
+	}
+	return max(estimate.Warmup(x).Steps, estimate.Warmup(p).Steps)
+}
+
+// judged says whether the means over some steps have settled.
+func judged(steps []metrics.Step) Settled {
+	return judgeSeries(
+		column(steps, func(s *metrics.Step) float64 { return s.Staleness }),
+		column(steps, func(s *metrics.Step) float64 { return float64(s.PeriodNS) / 1e9 }))
+}
+
+// judgeSeries says it of staleness and period, either of which may be missing.
+func judgeSeries(staleness, periods []float64) Settled {
+	n := max(len(staleness), len(periods))
+	s := Settled{Steps: int64(n)}
+	if n < stepsMin {
+		s.MoreSteps = int64(stepsMin - n)
+		s.Why = fmt.Sprintf("%s: at least %d train steps are needed to tell", steps(n), stepsMin)
+		return s
+	}
+	s.OK = true
+	var whys []string
+	more, endless := 0.0, false
+	add := func(what string, x []float64, v estimate.Verdict) {
+		if v.OK() {
+			return
+		}
+		s.OK = false
+		whys = append(whys, because(what, v, len(x)))
+		if math.IsNaN(v.More) {
+			endless = true
+			return
+		}
+		more = math.Max(more, v.More)
+	}
+	if len(staleness) > 0 {
+		mean := estimate.OfSeries(staleness).Mean
+		add("the mean staleness", staleness, estimate.Judge(staleness, math.Max(mean, versionScale)))
+	}
+	if len(periods) > 0 {
+		add("the train period", periods, estimate.Judge(periods, 0))
+	}
+	s.Why = strings.Join(whys, "; ")
+	if !endless {
+		s.MoreSteps = int64(math.Ceil(more))
+	}
+	return s
+}
+
+// because says why a mean has not settled.
+func because(what string, v estimate.Verdict, n int) string {
+	switch v.Cause {
+	case estimate.Transient:
+		return fmt.Sprintf("%s is still in its transient as the %d steps begin", what, n)
+	case estimate.Trend:
+		return fmt.Sprintf("%s drifts by %s over %d steps, around %s", what, report.Figure(v.Drift, 3), n, report.Figure(v.Interval.Mean, 3))
+	}
+	return fmt.Sprintf("%s wanders so slowly that %d steps are worth only %s independent ones", what, n, report.Figure(v.Independent, 0))
+}
+
+func steps(n int) string {
+	if n == 1 {
+		return "1 train step"
+	}
+	return fmt.Sprintf("%d train steps", n)
+}
+
+func column(steps []metrics.Step, f func(*metrics.Step) float64) []float64 {
+	x := make([]float64, len(steps))
+	for i := range steps {
+		x[i] = f(&steps[i])
+	}
+	return x
+}
