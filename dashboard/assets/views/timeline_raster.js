@@ -1,0 +1,74 @@
+// A tile as pixels: one row of TILE_WIDTH pixels a track, whatever the height it is shown at. It is drawn once for
+// a colouring and then only copied, so that panning costs the same over a thousand spans and over a million.
+
+import { KINDS, TILE_WIDTH, tileStart } from "./timeline_tiles.js";
+import { STALE_MOST, versionStep } from "./timeline_colour.js";
+
+const TRAIN = KINDS.indexOf("train");
+const FAILED = KINDS.indexOf("failed");
+const VALIDATE = KINDS.indexOf("validate");
+
+// A span this wide gives its last pixel to the background, so that neighbours of one colour stay two.
+const GAP_FROM = 4;
+
+/**
+ * Colouring is what pixels are coloured by.
+ * @typedef {object} Colouring
+ * @property {string} key
+ * @property {"version"|"kind"|"staleness"} by
+ * @property {number} period
+ * @property {import("./timeline_colour.js").Palette} palette
+ * @property {(us: number) => number} versionAt the trainer's version at a time
+ * @property {(step: number) => number} stalenessOf a step's mean, NaN where it is not known
+ */
+
+/**
+ * The colour of one span.
+ * @param {Colouring} colouring
+ * @param {number} behind versions that the trainer was ahead at the span's end
+ */
+export function spanColour(colouring, kind, version, behind) {
+  const { palette } = colouring;
+  if (colouring.by === "kind" || kind === FAILED || kind === VALIDATE || version < 0) return palette.kind[kind];
+  if (colouring.by === "version") return palette.version[kind][versionStep(version, colouring.period)];
+  if (Number.isNaN(behind)) return palette.kind[VALIDATE];
+  return palette.stale[Math.max(0, Math.min(STALE_MOST, Math.round(behind)))];
+}
+
+/**
+ * How stale a span's work was: for a train step the mean of its batch, for the rest the versions that the trainer
+ * was ahead when it ended.
+ */
+export function spanBehind(colouring, kind, version, endUS) {
+  if (kind === TRAIN) return colouring.stalenessOf(version);
+  return colouring.versionAt(endUS) - version;
+}
+
+/**
+ * @param {import("./timeline_tiles.js").Entry} entry
+ * @param {Int32Array} rowOf the row of a track's id, -1 for none
+ * @param {number} rows
+ * @param {Colouring} colouring
+ */
+export function rasterise(entry, rowOf, rows, colouring) {
+  const { tile, level, index } = entry;
+  const pixels = new Uint32Array(rows * TILE_WIDTH);
+  const { start, end, track, version, kind } = tile;
+  const from = tileStart(level, index), pixelUS = 2 ** level;
+  const stale = colouring.by === "staleness";
+  for (let i = 0; i < tile.spans; i++) {
+    const row = track[i] < rowOf.length ? rowOf[track[i]] : -1;
+    if (row < 0) continue;
+    let a = Math.floor(start[i]), b = Math.round(end[i]);
+    if (b - a >= GAP_FROM) b--;
+    if (b <= a) b = a + 1;
+    if (a < 0) a = 0;
+    if (b > TILE_WIDTH) b = TILE_WIDTH;
+    if (a >= b) continue;
+    const behind = stale ? spanBehind(colouring, kind[i], version[i], from + end[i] * pixelUS) : 0;
+    const colour = spanColour(colouring, kind[i], version[i], behind);
+    const base = row * TILE_WIDTH;
+    for (let x = base + a; x < base + b; x++) pixels[x] = colour;
+  }
+  return pixels;
+}
