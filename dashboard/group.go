@@ -3,6 +3,7 @@ package dashboard
 import (
 	"math"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -36,6 +37,9 @@ type group struct {
 	end          loop.End
 	staleness    loop.Version
 	uses         int32
+	// from is its staleness by source, known says that it is.
+	from  [attribution.Sources]float32
+	known bool
 }
 
 // groups follows every group from its first rollout on, and keeps the figures of the newest that have ended.
@@ -151,6 +155,16 @@ func (s *groups) action(a *loop.Action, now int64) {
 		s.trained(a, now)
 	case loop.GroupEnded:
 		s.gone(a, now)
+	}
+}
+
+// split takes where the staleness of a group that is being trained came from.
+func (s *groups) split(one attribution.Group) {
+	if g := s.live[one.ID]; g != nil {
+		g.known = true
+		for source, versions := range one.Split {
+			g.from[source] = float32(versions)
+		}
 	}
 }
 

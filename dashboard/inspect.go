@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -179,6 +180,12 @@ func (m *Model) Group(id loop.GroupID) (GroupDetail, bool) {
 	d := GroupDetail{GroupLine: m.line(id), StartVersion: loop.NoVersion, ReadyVersion: loop.NoVersion, Rollouts: []RolloutDetail{}}
 	if g != nil {
 		d.StartVersion, d.ReadyVersion = g.start, g.ready
+		if g.known {
+			d.Split = new(attribution.Split)
+			for source, versions := range g.from {
+				d.Split[source] = float64(versions)
+			}
+		}
 	} else if r.Line != nil {
 		d.StartVersion, d.ReadyVersion = r.Start, r.Ready
 	}

@@ -33,12 +33,11 @@ type Options struct {
 	Status func() loop.Status
 	// Stall, if not nil, is what the run waits for, empty for nothing.
 	Stall func() string
-	// Attribution, if not nil, is where the staleness of the window came from.
-	Attribution func() *attribution.Summary
 	// ClosedForm, if not nil, is the mean staleness that the closed form gives at measured inputs; nil where none does.
 	ClosedForm func(metrics.Summary) *float64
-	// Recorder, if not nil, has observed the run until now: it goes on, and belongs to the model.
-	Recorder *metrics.Recorder
+	// Recorder and Attribution, if not nil, have observed the run until now: they go on, and belong to the model.
+	Recorder    *metrics.Recorder
+	Attribution *attribution.Observer
 	// SpansMax bounds the spans of the timeline, GroupsMax the groups whose figures are kept, PayloadBytesMax what
 	// their rollouts take; 0 means 1,048,576, 65,536 and 64 MiB.
 	SpansMax, GroupsMax int
@@ -50,6 +49,7 @@ type Model struct {
 	mu     sync.Mutex
 	opt    Options
 	rec    *metrics.Recorder
+	source *attribution.Observer
 	draw   *drawing
 	groups *groups
 	reads  *readings
@@ -110,11 +110,17 @@ func New(opt Options) *Model {
 		m.rec = metrics.NewRecorder(opt.Rules)
 		m.rec.Warmup, m.rec.CapTokens, m.rec.StepsMax = opt.Warmup, opt.CapTokens, recorderSteps
 	}
+	if m.source = opt.Attribution; m.source == nil {
+		m.source = attribution.New(opt.Rules)
+		m.source.Warmup = opt.Warmup
+	}
+	m.rec.Beside = m.source
 	for _, s := range m.rec.Steps {
 		m.point(s)
 	}
 	m.draw = newDrawing(opt.Rules, opt.Info.Engines, opt.SpansMax)
 	m.groups = newGroups(opt.Rules, m.draw, opt.GroupsMax)
+	m.source.OnGroup = m.groups.split
 	return m
 }
 
@@ -143,6 +149,19 @@ func (m *Model) observe(ev *loop.Event, measured *metrics.Measured, actions []lo
 	if m.rec.Version() != steps && len(m.rec.Steps) > 0 {
 		if p := m.rec.Steps[len(m.rec.Steps)-1]; p.Step == m.rec.Version() {
 			m.point(p)
+			m.sources(int64(p.Step), m.source.Last())
+		}
+	}
+}
+
+// sources puts down where a step's staleness and the idle time before it came from.
+func (m *Model) sources(step int64, s attribution.Step) {
+	for source, versions := range s.Split {
+		m.series.set(step, "from_"+attribution.Source(source).String(), versions)
+	}
+	for side, idle := range map[string]attribution.Idle{"trainer_": s.Trainer, "engines_": s.Engines} {
+		for cause, share := range map[string]float64{"starved": idle.Starved, "syncing": idle.Syncing, "validating": idle.Validating, "paused": idle.Paused, "blocked": idle.Blocked} {
+			m.series.set(step, side+cause, share)
 		}
 	}
 }

@@ -39,13 +39,13 @@ func (m *Model) Summary() Summary {
 	s.Health = m.health(measured)
 	s.Queue = m.queueState()
 	s.Engines = m.engines()
+	if from := m.source.Summary(); from.Groups > 0 {
+		s.Attribution = &from
+	}
 	expected := m.expected
 	m.mu.Unlock()
 	if m.opt.Stall != nil && !s.Ended {
 		s.Stall = m.opt.Stall()
-	}
-	if m.opt.Attribution != nil {
-		s.Attribution = m.opt.Attribution()
 	}
 	if m.opt.ClosedForm != nil && measured.Steps > 0 {
 		expected.ClosedFormMean = m.opt.ClosedForm(measured)

@@ -143,7 +143,8 @@ type Series struct {
 // Columns of a Series, those there are of them: production, effective and consumption (rollouts/s of the period),
 // acceptance, reward, staleness, pqs, iqs, staleness_max, token_staleness,
 // period_s, train_s, trainer_idle, rollout_idle, queue_groups, tokens_per_s, response_tokens, clip_fraction,
-// mean_log_ratio, effective_sample_size, held_out, and one "from_SOURCE" for each attribution.Source.
+// mean_log_ratio, effective_sample_size, held_out, one "from_SOURCE" for each attribution.Source, and the idle shares of the period by cause:
+// trainer_starved, _syncing, _validating, _paused, _blocked, and engines_ likewise.
 
 // Tracks are the rows of the timeline, from top to bottom, in the three rows of a dependency view: what makes
 // rollouts (engines, slots, environments), what waits (queue), what trains (trainer, sync).

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -40,6 +41,7 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume) 
 	if resume != nil {
 		// A copy: the run's own goes on with it.
 		opt.Recorder, _ = metrics.Restore(resume.Loop.Config(), resume.Recorder.State())
+		opt.Attribution = copyOf(resume)
 	}
 	v.model = dashboard.New(opt)
 	if p := j.expected; p.StalenessMean != nil {
@@ -53,6 +55,22 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume) 
 	v.stop = stop
 	v.done.Go(func() { v.feed.Run(ctx) })
 	return v
+}
+
+// copyOf is what a resumed run's staleness is attributed by, as it is now; nil where it has none.
+func copyOf(resume *live.Resume) *attribution.Observer {
+	if resume.Attribution == nil {
+		return nil
+	}
+	state, err := resume.Attribution.State()
+	if err != nil {
+		return nil
+	}
+	o, err := attribution.Restore(resume.Loop.Config(), state)
+	if err != nil {
+		return nil
+	}
+	return o
 }
 
 // runs names the runtime, whose state is asked for from now on.
