@@ -42,9 +42,7 @@ func Load(r io.Reader, observers ...func(ev loop.Event, after loop.Ledger, actio
 	run.Recorder.Warmup = run.Header.Warmup
 	kept := p.loop.Config().Policy == loop.PolicyReplay // trained groups may be trained again
 	p.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
-		measured := metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
-			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
-		run.Recorder.Observe(ev.Event, measured, actions)
+		run.Recorder.Observe(ev.Event, p.measured(ev), actions)
 		for _, observe := range observers {
 			observe(ev.Event, p.loop.Ledger(), actions)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -30,4 +31,14 @@ func newPlayer(src io.Reader) (*player, error) {
 		return nil, &trace.Error{Line: 1, Err: fmt.Errorf("the header holds no rules a loop can run by: %w", err)}
 	}
 	return &player{trace.NewPlayer(reader, l), reader.Header, reader, l}, nil
+}
+
+// Beside makes what observes a run under these rules, whose measured window begins at a version,
+// beside its recorder.
+type Beside func(rules loop.Config, warmup loop.Version) metrics.Beside
+
+// measured is what an event of the trace says beside the loop's, and the queue after it.
+func (p *player) measured(ev *trace.Event) metrics.Measured {
+	return metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
+		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
 }

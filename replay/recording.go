@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -17,12 +18,19 @@ type Recording struct {
 	Header trace.Header
 	// Version the run reached.
 	Version loop.Version
+	// Measured is what the run measured of itself, Series its train steps, warm-up included, Ledger its
+	// rollout attempts.
+	Measured metrics.Summary
+	Series   []metrics.Step
+	Ledger   loop.Ledger
 	// groups by id, from 1; steps in the order of their leases.
 	groups []recordedGroup
 	steps  []recordedStep
 	cells  map[cell]measured
 	// syncs are the slowest engine's times, by the version that it brought.
 	syncs map[loop.Version]recordedSync
+	// asks and askedNS are how often, and how long after its step before, a trainer asked for its batch.
+	asks, askedNS int64
 	// sampledTokens and generateNS are of all scored rollouts.
 	sampledTokens, generateNS int64
 	// still is the share of a switch through which engines stand still under pause.
@@ -93,8 +101,9 @@ type cell struct {
 
 type measured struct{ steps, ns int64 }
 
-// Measure extracts a recording from a trace, with or without its end note.
-func Measure(r io.Reader) (*Recording, error) {
+// Measure extracts a recording from a trace, with or without its end note. Each of beside, given the run's
+// rules and warm-up, makes what observes the run beside its recorder.
+func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 	p, err := newPlayer(r)
 	if err != nil {
 		return nil, err
@@ -108,14 +117,23 @@ func Measure(r io.Reader) (*Recording, error) {
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
 		engines: slices.Repeat([]engine{{served: loop.NoVersion, newest: loop.NoVersion}}, len(p.loop.Config().EngineSlots)),
 	}
-	p.OnEvent, p.OnNote = m.event, m.note
+	recorder := metrics.NewRecorder(p.loop.Config())
+	recorder.Warmup = p.header.Warmup
+	for _, b := range beside {
+		recorder.Beside = b(p.loop.Config(), p.header.Warmup)
+	}
+	p.OnNote, p.OnEvent = m.note, func(ev *trace.Event, seq int64, actions []loop.Action) {
+		recorder.Observe(ev.Event, p.measured(ev), actions)
+		m.event(ev, seq, actions)
+	}
 	if err := p.Play(); err != nil {
 		return nil, err
 	}
 	if d := p.Tally().Difference; d != nil {
 		return nil, fmt.Errorf("replay: %v", d)
 	}
-	m.rec.Version = p.loop.Version()
+	m.rec.Version, m.rec.Measured, m.rec.Series = p.loop.Version(), recorder.Summary(), recorder.Steps
+	m.rec.Ledger = p.loop.Ledger()
 	for slot := range m.running {
 		m.leaves(int32(slot), p.loop.Status().TimeNS)
 	}
@@ -132,9 +150,9 @@ type measurer struct {
 	// parked are interrupted rollouts, as they were then.
 	parked map[parkedID]attempt
 	// running is what runs in each slot, stepStart when the train step began.
-	running   []attempt
-	stepStart int64
-	tokens    int64 // of the groups just trained
+	running            []attempt
+	stepStart, endedNS int64
+	tokens             int64 // of the groups just trained
 	// noted: the step about to end was really made. A restarted run finds some that
 	// had been made before, and they say nothing about time.
 	noted bool
@@ -188,6 +206,11 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 			m.parked[parkedID{at.group, at.sample}] = left
 			m.leaves(ev.Slot, ev.Time)
 		}
+	case loop.TrainStepEnded:
+		m.endedNS = ev.Time
+	case loop.TrainerReady:
+		m.rec.asks++
+		m.rec.askedNS += ev.Time - m.endedNS
 	case loop.RolloutFailed:
 		if at := m.runningAt(ev); at.group != 0 {
 			m.leaves(ev.Slot, ev.Time)
@@ -394,6 +417,9 @@ func (m *measurer) note(name string, data []byte) error {
 	}
 	return nil
 }
+
+// askNS is the mean time that a trainer took to ask for its next batch.
+func (r *Recording) askNS() int64 { return r.askedNS / max(r.asks, 1) }
 
 // Groups returns how many groups were started, and how many of them are wholly known.
 func (r *Recording) Groups() (started, complete int) {

@@ -31,6 +31,11 @@ type Settings struct {
 	// CapTokens is the length at which longer responses are cut, 0 for none. One that is cut
 	// has no answer: its reward is 0.
 	CapTokens int32
+	// Beside, if not nil, makes what observes a simulation beside its recorder. There may be a second
+	// simulation where the recorded groups do not last for the first: the last one made counts.
+	Beside Beside
+	// Stepped, if not nil, is called after every train step of a simulation.
+	Stepped func()
 }
 
 // validate reports the first factor that no run could have.
@@ -155,6 +160,12 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	if s.OutsideScale != nil {
 		w.outsideFactor = *s.OutsideScale
 	}
+	if rules.TrainerAsks {
+		cfg.AskNS = r.askNS()
+	}
+	if s.Stepped != nil {
+		cfg.Stepped = func(loop.Version) { s.Stepped() }
+	}
 	if s.SyncNS != nil {
 		cfg.SyncTimes, cfg.SyncNS = nil, *s.SyncNS
 	}
@@ -164,6 +175,9 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	}
 	cfg.Warmup = min(int(float64(r.Header.Warmup)*scale), steps-1)
 	cfg.Measured = steps - cfg.Warmup
+	if s.Beside != nil {
+		cfg.Beside = s.Beside(rules, loop.Version(cfg.Warmup))
+	}
 	return cfg, w, nil
 }
 

@@ -56,7 +56,7 @@ var rules = []rule{
 		"the event log: schema, writer, reader", "every driver writes the same log, so it knows none of them"},
 	{"sim", []string{"loop", "workload", "trace", "metrics"}, []string{"gonum.org/v1/gonum"}, nil,
 		"the virtual-time driver", "it drives the production loop with modelled devices, never real ones"},
-	{"replay", []string{"loop", "workload", "sim", "trace", "metrics"}, []string{"gonum.org/v1/gonum"}, nil,
+	{"replay", []string{"loop", "workload", "sim", "trace", "metrics", "estimate"}, []string{"gonum.org/v1/gonum"}, nil,
 		"a trace through the loop again; resimulation", "it has the trace and nothing else of the run"},
 	{"live", []string{"loop", "trace", "metrics", "attribution"}, nil, nil,
 		"the wall-clock driver; declares the ports", "adapters depend on the ports, never the ports on an adapter"},
