@@ -105,10 +105,11 @@ function Compared({ report }) {
   return html`<${Card} title="Measured beside predicted" size="wide"><div class="scroll"><table>
     <thead><tr><th>figure</th><th class="number">measured</th><th class="number">±</th><th class="number">predicted</th><th class="number">off by</th><th>by</th></tr></thead>
     <tbody>${(report.compared ?? []).map((row, i) => {
-      const off = row.measured !== 0 ? row.predicted / row.measured - 1 : null;
-      const far = off !== null && Math.abs(off) > 0.1 && Math.abs(row.predicted - row.measured) > row.half;
+      const share = row.what.endsWith("_ratio"); // of shares, percentage points say more than a quotient
+      const off = share ? row.predicted - row.measured : row.measured !== 0 ? row.predicted / row.measured - 1 : null;
+      const far = off !== null && Math.abs(off) > (share ? 0.05 : 0.1) && Math.abs(row.predicted - row.measured) > row.half;
       return html`<tr key=${i}><td>${words(row.what)}</td><td class="number">${figure(row.what, row.measured)}</td><td class="number quiet">${row.half > 0 ? figure(row.what, row.half) : "–"}</td>
-        <td class="number">${figure(row.what, row.predicted)}</td><td class=${"number" + (far ? " warn" : "")}>${off === null ? "–" : signed(100 * off, 0) + "\u00a0%"}</td><td>${words(row.method)}</td></tr>`;
+        <td class="number">${figure(row.what, row.predicted)}</td><td class=${"number" + (far ? " warn" : "")}>${off === null ? "–" : signed(100 * off, share ? 1 : 0) + "\u00a0" + (share ? "points" : "%")}</td><td>${words(row.method)}</td></tr>`;
     })}</tbody></table></div></${Card}>`;
 }
 

@@ -1,5 +1,5 @@
 // One group: its prompt, its siblings with their turns and tokens, what they earned.
-import { html, useEffect, useMemo, useState } from "../core/html.js";
+import { html, useEffect, useMemo, useRef, useSignal, useState } from "../core/html.js";
 import { Card, Copy, Empty, Figure, StackBar, useAsk } from "../core/parts.js";
 import { SOURCES, sourceColour } from "../core/colour.js";
 import { count, fixed, known, lasting, many, signed, version, words } from "../core/format.js";
@@ -53,12 +53,16 @@ function Siblings({ context, group }) {
   const tokens = useMemo(() => rollouts.reduce((sum, rollout) => sum + (rollout.turns ?? []).reduce((all, turn) => all + (turn.ids?.length ?? turn.pieces?.length ?? turn.text.length / 4), 0), 0), [group]);
   const [beside, setBeside] = useState(tokens <= BESIDE_TOKENS);
   const [at, setAt] = useState(0);
-  const [token, setToken] = useState(/** @type {import("./rollouts_tokens.js").TokenAt | null} */ (null));
+  const token = useSignal(/** @type {import("./rollouts_tokens.js").TokenAt | null} */ (null)); // no state: a pointer that moves draws nothing again
+  const moved = useRef(false);
   const modes = useMemo(() => colourings(group, context.info.value?.config ?? ""), [group]);
   const [mode, setMode] = useState(modes[0].key);
   const colouring = modes.find(entry => entry.key === mode) ?? modes[0];
   useEffect(() => siblingKeys(rollouts.length, at, setAt), [rollouts.length, at]);
-  useEffect(() => { document.querySelector(".rollout.chosen")?.scrollIntoView({ block: "nearest" }); }, [at]);
+  useEffect(() => {
+    if (moved.current) document.querySelector(".rollout.chosen")?.scrollIntoView({ block: "nearest" });
+    moved.current = true;
+  }, [at]);
   if (!rollouts.length) return html`<${Empty} title="Its text is not kept."><span>${context.info.value?.kind === "simulation" ? "A simulation draws lengths, not tokens." : "Only its figures are. Those with text are in the list while “without text too” is off."}</span></${Empty}>`;
   const dark = context.theme.value === "dark";
   return html`<div class="tools card wide">
@@ -66,7 +70,7 @@ function Siblings({ context, group }) {
       <span class="set"><button aria-pressed=${beside} onClick=${() => setBeside(true)}>all</button><button aria-pressed=${!beside} onClick=${() => setBeside(false)}>one</button></span>
       ${modes.length > 1 && html`<span class="set" role="group" aria-label="Colour of tokens"><span class="small quiet">colour by</span>${modes.map(entry => html`<button key=${entry.key} aria-pressed=${entry.key === colouring.key} onClick=${() => setMode(entry.key)}>${entry.name}</button>`)}</span>`}
       <${Legend} colouring=${colouring} dark=${dark} /></div>
-    <div class=${beside ? "beside" : ""}>${(beside ? rollouts : [rollouts[Math.min(at, rollouts.length - 1)]]).map(rollout => html`<${One} key=${rollout.sample + "." + rollout.attempt} rollout=${rollout} chosen=${beside && rollout === rollouts[at]} colouring=${colouring} dark=${dark} token=${token} setToken=${setToken} mean=${group.reward_mean} />`)}</div>
+    <div class=${beside ? "beside" : ""}>${(beside ? rollouts : [rollouts[Math.min(at, rollouts.length - 1)]]).map(rollout => html`<${One} key=${rollout.sample + "." + rollout.attempt} rollout=${rollout} chosen=${beside && rollout === rollouts[at]} colouring=${colouring} dark=${dark} token=${token} mean=${group.reward_mean} />`)}</div>
     <${Readout} token=${token} />`;
 }
 
@@ -83,9 +87,9 @@ function siblingKeys(n, at, set) {
 
 /**
  * @param {{ rollout: Rollout, chosen: boolean, colouring: import("./rollouts_tokens.js").Colouring, dark: boolean, mean: number,
- *   token: import("./rollouts_tokens.js").TokenAt | null, setToken: (token: import("./rollouts_tokens.js").TokenAt | null) => void }} props
+ *   token: import("./rollouts_tokens.js").TokenSignal }} props
  */
-function One({ rollout, chosen, colouring, dark, token, setToken, mean }) {
+function One({ rollout, chosen, colouring, dark, token, mean }) {
   const look = rollout.reward > mean + 1e-9 ? " above" : rollout.reward < mean - 1e-9 ? " below" : "";
   const length = (rollout.turns ?? []).reduce((sum, turn) => sum + (turn.ids?.length ?? turn.pieces?.length ?? 0), 0);
   return html`<section class=${"card rollout" + look + (chosen ? " chosen" : "")} aria-label=${"Sibling " + rollout.sample}>
@@ -93,7 +97,7 @@ function One({ rollout, chosen, colouring, dark, token, setToken, mean }) {
     ${(rollout.turns ?? []).length === 0 && html`<p class="quiet">no turn was kept</p>`}
     ${(rollout.turns ?? []).map((turn, i) => html`<div key=${i} class=${"turn " + turn.role}>
       <div class="role"><span>${turn.role}${turn.name ? " · " + turn.name : ""}</span><span>${turn.duration_s ? lasting(turn.duration_s) : ""}</span></div>
-      ${turn.pieces?.length || turn.ids?.length ? html`<${Tokens} turn=${turn} place=${rollout.sample + "." + rollout.attempt + "." + i} colouring=${colouring} dark=${dark} token=${token} setToken=${setToken} />` : html`<div class="text" tabindex=${turn.text.length > 1500 ? 0 : undefined}>${turn.text || html`<span class="quiet">(nothing)</span>`}</div>`}
+      ${turn.pieces?.length || turn.ids?.length ? html`<${Tokens} turn=${turn} place=${rollout.sample + "." + rollout.attempt + "." + i} colouring=${colouring} dark=${dark} token=${token} />` : html`<div class="text" tabindex=${turn.text.length > 1500 ? 0 : undefined}>${turn.text || html`<span class="quiet">(nothing)</span>`}</div>`}
     </div>`)}</section>`;
 }
 

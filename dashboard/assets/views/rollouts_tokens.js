@@ -1,10 +1,11 @@
 // Tokens of a policy's turn: coloured by what is asked, with a read-out of the one under the pointer or the cursor.
-import { html, useState } from "../core/html.js";
+import { html, useEffect, useRef, useState } from "../core/html.js";
 import { css, oklch, tint } from "../core/colour.js";
 import { count, fixed, signed, version } from "../core/format.js";
 
 /** @typedef {import("../../types/words.js").Turn} Turn */
 /** @typedef {{ turn: Turn, place: string, index: number }} TokenAt */
+/** @typedef {import("../vendor/signals.js").Signal<TokenAt | null>} TokenSignal the token that is looked at */
 /**
  * @typedef {object} Colouring
  * @property {"ratio" | "logprob" | "version" | "none"} key
@@ -74,34 +75,50 @@ function seen(turn, i) {
   return piece === "" ? "·" : piece.replaceAll("\n", "⏎\n");
 }
 
-/**
- * @param {{ turn: Turn, place: string, colouring: Colouring, dark: boolean, token: TokenAt | null, setToken: (token: TokenAt | null) => void }} props
- */
-export function Tokens({ turn, place, colouring, dark, token, setToken }) {
+/** @param {{ turn: Turn, place: string, colouring: Colouring, dark: boolean, token: TokenSignal }} props */
+export function Tokens({ turn, place, colouring, dark, token }) {
   const [shown, setShown] = useState(SHOWN);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
   const n = turn.pieces?.length || turn.ids?.length || 0;
-  const here = token?.place === place ? token.index : -1;
-  const point = (/** @type {Event} */ event) => {
-    const index = Number(/** @type {HTMLElement} */ (event.target).dataset?.i ?? -1);
-    if (index >= 0 && index !== here) setToken({ turn, place, index });
-  };
-  const keys = (/** @type {KeyboardEvent} */ event) => {
-    const next = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: n - 1, PageDown: here + 20, PageUp: here - 20 }[event.key];
-    if (event.key === "Escape") return setToken(null);
-    if (next === undefined) return;
-    event.preventDefault();
-    setToken({ turn, place, index: Math.max(0, Math.min(Math.min(n, shown) - 1, next)) });
-  };
+  useEffect(() => token.subscribe(at => mark(box.current, at?.place === place ? at.index : -1)), [place, shown]);
   const label = `${count(n)} tokens. Arrow keys move from one to the next. ${turn.text.slice(0, 400)}`;
-  return html`<div class="text" role="application" aria-roledescription="tokens" aria-label=${label} tabindex="0" onPointerOver=${point} onPointerLeave=${() => setToken(null)} onKeyDown=${keys} onFocus=${() => { if (here < 0) setToken({ turn, place, index: 0 }); }} onBlur=${() => setToken(null)}>
-    ${Array.from({ length: Math.min(n, shown) }, (_, i) => html`<span key=${i} data-i=${i} class=${classOf(turn, i, colouring) + (i === here ? " at" : "")} style=${{ background: colourOf(turn, i, colouring, dark) }}>${seen(turn, i)}</span>`)}</div>
+  return html`<div class="text" ref=${box} role="application" aria-roledescription="tokens" aria-label=${label} tabindex="0" ...${tokenEvents(turn, place, Math.min(n, shown), token)}>
+    ${Array.from({ length: Math.min(n, shown) }, (_, i) => html`<span key=${i} data-i=${i} class=${classOf(turn, i, colouring)} style=${{ background: colourOf(turn, i, colouring, dark) }}>${seen(turn, i)}</span>`)}</div>
     ${n > shown && html`<button onClick=${() => setShown(shown + SHOWN)}>show ${count(Math.min(SHOWN, n - shown))} more of ${count(n - shown)} tokens</button>`}`;
 }
 
-/** What is known of one token. @param {{ token: TokenAt | null }} props */
+/** How the pointer and the keyboard choose a token. @param {Turn} turn @param {string} place @param {number} n @param {TokenSignal} token */
+function tokenEvents(turn, place, n, token) {
+  const here = () => { const at = token.peek(); return at?.place === place ? at.index : -1; };
+  const look = (/** @type {number} */ index) => { if (index >= 0 && index !== here()) token.value = { turn, place, index }; };
+  const leave = () => { if (here() >= 0) token.value = null; };
+  return {
+    onPointerOver: (/** @type {Event} */ event) => look(Number(/** @type {HTMLElement} */ (event.target).dataset?.i ?? -1)),
+    onPointerLeave: leave, onBlur: leave,
+    onFocus: () => { if (here() < 0) look(0); },
+    onKeyDown: (/** @type {KeyboardEvent} */ event) => {
+      const at = here(), next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: n - 1, PageDown: at + 20, PageUp: at - 20 }[event.key];
+      if (event.key === "Escape") leave();
+      if (next === undefined) return;
+      event.preventDefault();
+      look(Math.max(0, Math.min(n - 1, next)));
+    },
+  };
+}
+
+/** Marks the token that is looked at. @param {HTMLElement | null} box @param {number} index */
+function mark(box, index) {
+  box?.querySelector(".token.at")?.classList.remove("at");
+  const chosen = index >= 0 ? box?.querySelector(`[data-i="${index}"]`) : null;
+  chosen?.classList.add("at");
+  if (box === document.activeElement) chosen?.scrollIntoView({ block: "nearest" });
+}
+
+/** What is known of one token. @param {{ token: TokenSignal }} props */
 export function Readout({ token }) {
-  if (!token) return null;
-  const { turn, index } = token;
+  const at = token.value;
+  if (!at) return null;
+  const { turn, index } = at;
   const logprob = turn.logprobs?.[index], ratio = turn.log_ratios?.[index] ?? null;
   return html`<div class="readout" role="status" aria-live="polite">
     <span><span class="quiet">token</span> <code>${JSON.stringify(turn.pieces?.[index] ?? "")}</code></span>
