@@ -29,6 +29,8 @@ type drawing struct {
 	fleet loading
 	lanes []waiting
 	step  training
+	// syncs counts those of the fleet, syncNS their time.
+	syncs, syncNS int64
 	// trainFrom is when the step that ended last began.
 	trainFrom int64
 	// resumes: the rollouts of a lost engine say themselves that they were interrupted.
@@ -224,6 +226,8 @@ func (d *drawing) endLoad(engine int32, kind SpanKind) {
 
 func (d *drawing) endFleet() {
 	if f := d.fleet; f.on {
+		d.syncs++
+		d.syncNS += d.now - f.from
 		d.rows.add(d.syncTrack, span{f.from, d.now, int32(f.version), int32(f.version), 1, SpanSync})
 	}
 	d.fleet = loading{}

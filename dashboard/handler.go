@@ -28,6 +28,7 @@ func (m *Model) Data() http.Handler {
 	get("tracks", func(*http.Request) (any, error) { return m.Tracks(), nil })
 	get("queue", func(*http.Request) (any, error) { return m.Queue(), nil })
 	get("series", m.answerSeries)
+	get("schedules", m.answerSchedules)
 	get("groups", m.answerGroups)
 	get("groups/{id}", m.answerGroup)
 	mux.HandleFunc("GET /api/v1/view/tile", m.serveTile)
@@ -88,6 +89,28 @@ func (m *Model) answerGroups(r *http.Request) (any, error) {
 		return nil, invalid("sort=%s: want id, step, reward, staleness or tokens, with - in front for descending", query.Sort)
 	}
 	return m.Groups(query), nil
+}
+
+// answerSchedules reads every parameter as an input but topology.
+func (m *Model) answerSchedules(r *http.Request) (any, error) {
+	q := asked{r: r}
+	given := map[string]float64{}
+	known := map[string]bool{"topology": true}
+	for _, one := range m.scheduleInputs() {
+		known[one.name] = true
+		if v := q.real(one.name); v != nil {
+			given[one.name] = *v
+		}
+	}
+	for name := range r.URL.Query() {
+		if !known[name] {
+			return nil, invalid("%.40q is no input of a schedule: GET schedules without any names them", name)
+		}
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	return m.Schedules(given, q.text("topology"))
 }
 
 func (m *Model) answerGroup(r *http.Request) (any, error) {

@@ -18,10 +18,10 @@ func ClipFraction(kl, low, high float64) float64 {
 
 func normal(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
 
-// clipFraction is the mean over the trained groups of a simulation, NaN where the
+// ClipFraction is the mean over the trained groups of a simulation, NaN where the
 // input does not know how fast the policy moves. A lag of s versions is s/Pieces
 // batches.
-func (in Input) clipFraction(o Outcome) float64 {
+func (in Input) ClipFraction(o Outcome) float64 {
 	if in.KLPerBatch == 0 {
 		return math.NaN()
 	}

@@ -137,7 +137,7 @@ func (in Input) row(name Name) (Row, error) {
 	r.VersionsMean, r.VersionsP95 = s.Mean, float64(s.P95)
 	r.StalenessMean, r.StalenessP95 = s.Mean/float64(a.Pieces), float64(s.P95)/float64(a.Pieces)
 	r.OverBudget = in.StalenessMax > 0 && r.StalenessMean > in.StalenessMax || in.StalenessP95Max > 0 && r.StalenessP95 > in.StalenessP95Max
-	if clip := in.clipFraction(o); !math.IsNaN(clip) {
+	if clip := in.ClipFraction(o); !math.IsNaN(clip) {
 		r.ClipFraction = theory.Known(clip)
 	}
 	r.SlotsBusy, r.TrainerIdle, r.Gantt = o.SlotsBusy, o.Summary.TrainerIdleRatio, o.Gantt

@@ -51,6 +51,8 @@ type Outcome struct {
 	WaitS float64
 	// Gantt is the end of the window.
 	Gantt Gantt
+	// Works are the same batches as work that waits for other work.
+	Works Works
 }
 
 // TokensPerS returns the response tokens trained a second.
@@ -104,6 +106,7 @@ func Simulate(in Input, a Arm) (Outcome, error) {
 	o.Parts = w.parts(in, a, logProbs/(fixed+shared))
 	o.WaitS = (span - float64(w.trained)) / 1e9 / float64(in.Batches)
 	o.Gantt = w.gantt.drawn(slots, ganttCells)
+	o.Works = w.works.drawn(logProbs / (fixed + shared))
 	return o, nil
 }
 

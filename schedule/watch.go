@@ -24,10 +24,12 @@ type watch struct {
 	sampledTokens, wastedTokens int64
 	tokens                      map[loop.GroupID]int64 // of live groups
 	gantt                       gantt
+	works                       works
 }
 
 func newWatch(a Arm, warmup, batches int) *watch {
 	w := &watch{inFlight: a.Rules.Sync == loop.SyncInFlight, from: loop.Version(warmup * a.Pieces), to: loop.Version((warmup + batches) * a.Pieces), tokens: map[loop.GroupID]int64{}}
+	w.works.groups = map[loop.GroupID]*workGroup{}
 	w.gantt.from = w.to - loop.Version(min(ganttBatches, batches)*a.Pieces)
 	w.gantt.on = w.gantt.from == 0
 	return w
@@ -79,7 +81,9 @@ func (w *watch) observe(ev loop.Event, _, _ int64, actions []loop.Action) {
 	case loop.WeightsLoaded, loop.WeightsSwitched:
 		w.syncing--
 	}
+	w.works.event(&ev, w.gantt.on)
 	for i := range actions {
+		w.works.action(&actions[i], ev.Time, w.gantt.on)
 		w.act(&actions[i])
 	}
 	switch {
