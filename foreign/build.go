@@ -20,6 +20,7 @@ func (c *collector) log(found *files) (*Log, error) {
 	values := Values{table: c.table, config: c.config, found: &log.Settings}
 	c.settings(log, values, inferred)
 	c.series(log, values, inferred)
+	groupTimes(log)
 	if c.framework.Adjust != nil {
 		c.framework.Adjust(values, log)
 	}
@@ -30,6 +31,7 @@ func (c *collector) log(found *files) (*Log, error) {
 	for _, formula := range inferred {
 		log.Inferred = append(log.Inferred, formula)
 	}
+	log.Inferred = unique(log.Inferred)
 	sort.Strings(log.Inferred)
 	log.Missing = append(log.Missing, c.missing(log)...)
 	if c.options.Progress != nil {

@@ -106,12 +106,15 @@ func (r *rowReader) findStep() {
 	}
 }
 
+// wrapped is below which key some write a row's values beside its step, as verl's file logger does.
+const wrapped = "data."
+
 func (r *rowReader) number(key []byte, value float64) {
 	name, there := r.keys[string(key)]
 	if !there {
-		name = string(key)
+		name = strings.TrimPrefix(string(key), wrapped)
 		if len(r.keys) < keysSeenMax {
-			r.keys[name] = name
+			r.keys[string(key)] = name
 		}
 	}
 	r.row.Values[name] = value

@@ -140,11 +140,12 @@ type collector struct {
 	zero      float64            // the first time of all
 	unstepped int64
 	nextStep  map[string]int64
+	counted   map[string]int64 // the last step of each file by the framework's own count
 }
 
 func newCollector(framework *Framework, options Options, total int64) *collector {
 	return &collector{framework: framework, options: options, evidence: newEvidence(), table: newTable(framework.keys()),
-		config: map[string]string{}, warned: map[string]*Warning{}, total: total, clock: map[string]float64{}, nextStep: map[string]int64{}}
+		config: map[string]string{}, warned: map[string]*Warning{}, total: total, clock: map[string]float64{}, nextStep: map[string]int64{}, counted: map[string]int64{}}
 }
 
 // keys are all that the framework's rules ask for.
@@ -165,7 +166,7 @@ func (c *collector) Row(r Row) error {
 	if c.framework.Part != nil {
 		part = c.framework.Part(r)
 	}
-	step, stepped := c.step(r)
+	step, stepped := c.step(&r)
 	values := r.Values
 	if part != "" {
 		values = make(map[string]float64, len(r.Values))
@@ -201,12 +202,20 @@ func (c *collector) partKey(part, key string) string {
 	return key
 }
 
-// step returns a row's train step.
-func (c *collector) step(r Row) (int64, bool) {
+// step returns a row's train step. A row that lacks the framework's own count, while others of its file have
+// it, was logged beside the steps: it belongs to the one before it, of which it is not the time.
+func (c *collector) step(r *Row) (int64, bool) {
 	for _, key := range c.framework.StepKeys {
 		if value, there := r.Values[key]; there && finite(value) {
+			c.counted[r.File] = int64(value)
 			return int64(value), true
 		}
+	}
+	if len(c.framework.StepKeys) > 0 {
+		r.TimeS = 0
+	}
+	if step, there := c.counted[r.File]; there {
+		return step, true
 	}
 	return r.Step, r.HasStep
 }

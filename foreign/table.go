@@ -162,7 +162,7 @@ func (t *table) entry(step int64) *entry {
 func (t *table) put(at *entry, column int, step int64, value float64) {
 	c := &at.cells[column]
 	if c.count > 0 && c.step == step {
-		if c.last == value {
+		if same(c.last, value) {
 			return
 		}
 		t.repeated++
@@ -186,6 +186,12 @@ func (t *table) put(at *entry, column int, step int64, value float64) {
 	if step >= total.step {
 		total.last, total.step = value, step
 	}
+}
+
+// same reports whether two figures are one, which some tracker has rounded to 32 bits.
+func same(a, b float64) bool {
+	const rounding = 1.0 / (1 << 22)
+	return math.Abs(a-b) <= rounding*math.Abs(a)
 }
 
 // thin doubles the width of the entries and merges those that fall together.

@@ -30,12 +30,18 @@ var verlFullyAsync = &Framework{
 			Formula: "trainer.nnodes × trainer.n_gpus_per_node", Of: configProduct("trainer.nnodes", "trainer.n_gpus_per_node")},
 	},
 	Steps: []StepRule{
+		{Notion: Period, Keys: []string{"timing_s/step", "timing_s/timing_s/param_sync"},
+			Formula: "timing_s/step ÷ trigger_parameter_sync_step", Of: verlPerStep(with("timing_s/timing_s/param_sync", key("timing_s/step")))},
 		{Notion: Period, Keys: []string{"timing_s/step", "timing_s/param_sync", "timing_s/wait_last_valid"},
 			Formula: "(timing_s/step + timing_s/param_sync + timing_s/wait_last_valid) ÷ trigger_parameter_sync_step", Of: verlPeriod},
+		{Notion: Train, Keys: []string{"timing_s/step", "timing_s/gen", "timing_s/timing_s/param_sync"},
+			Formula: "(timing_s/step − timing_s/gen − timing_s/timing_s/param_sync) ÷ trigger_parameter_sync_step",
+			Of:      verlPerStep(difference("timing_s/step", "timing_s/gen", "timing_s/timing_s/param_sync"))},
 		{Notion: Train, Keys: []string{"timing_s/step", "timing_s/gen"},
 			Formula: "(timing_s/step − timing_s/gen) ÷ trigger_parameter_sync_step",
 			Of:      verlPerStep(difference("timing_s/step", "timing_s/gen"))},
 		{Notion: Wait, Keys: []string{"timing_s/gen"}, Formula: "timing_s/gen ÷ trigger_parameter_sync_step", Of: verlPerStep(key("timing_s/gen"))},
+		{Notion: Sync, Keys: []string{"timing_s/timing_s/param_sync"}},
 		{Notion: Sync, Keys: []string{"timing_s/param_sync"}},
 		{Notion: Staleness, Keys: []string{"fully_async/monitor/active_tasks_size", "fully_async/monitor/queue/mq_queue_size"},
 			Formula: "(monitor/active_tasks_size + monitor/queue/mq_queue_size) ÷ required_samples + (trigger_parameter_sync_step − 1) ÷ 2 (Little)",
@@ -75,12 +81,14 @@ var verlFullyAsync = &Framework{
 		"a sample is a group: counts are multiplied by rollout.n",
 		"a row stands for trigger_parameter_sync_step train steps: times are summed there and are divided here",
 		"fully_async/monitor/* is a snapshot of when the first group of the batch was finished",
-		"rollouter/idle_ratio counts only the last pause before a sync in versions before 2026: with several pauses it is too low",
+		"rollouter/idle_ratio knows only the last pause before a sync: with several pauses it is too low",
+		"the step of a row is the count of weight syncs",
+		"the weight sync is part of timing_s/step where its key is timing_s/timing_s/param_sync, and comes after it where it is timing_s/param_sync",
 	},
 }
 
-// verlTrigger is how many train steps a row stands for.
-func verlTrigger(v Values) float64 {
+// syncEvery is how many train steps a row stands for.
+func syncEvery(v Values) float64 {
 	if k, ok := v.Setting(SyncEvery); ok && k >= 1 {
 		return k
 	}
@@ -110,7 +118,7 @@ func verlConfiguredBatch(v Values) (float64, bool) {
 func verlPerStep(of func(Values) (float64, bool)) func(Values) (float64, bool) {
 	return func(v Values) (float64, bool) {
 		sum, ok := of(v)
-		return sum / verlTrigger(v), ok
+		return sum / syncEvery(v), ok
 	}
 }
 
@@ -118,7 +126,7 @@ func verlPeriod(v Values) (float64, bool) {
 	step, ok := v.Get("timing_s/step")
 	sync, synced := v.Get("timing_s/param_sync")
 	validation, _ := v.Get("timing_s/wait_last_valid")
-	return (step + sync + validation) / verlTrigger(v), ok && synced
+	return (step + sync + validation) / syncEvery(v), ok && synced
 }
 
 func verlLittle(v Values) (float64, bool) {
@@ -133,9 +141,10 @@ func verlLittle(v Values) (float64, bool) {
 		}
 		required = batch / size
 	}
-	return (active+queued)/required + (verlTrigger(v)-1)/2, ok && there
+	return (active+queued)/required + (syncEvery(v)-1)/2, ok && there
 }
 
+// verlThroughput is over all GPUs: verl logs it a GPU.
 func verlThroughput(v Values) (float64, bool) {
 	perGPU, ok := v.Get("perf/throughput")
 	rollout, a := v.Setting(RolloutGPUs)

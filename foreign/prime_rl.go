@@ -1,0 +1,121 @@
+package foreign
+
+import "strings"
+
+// primeRL is prime-rl. Orchestrator and trainer log for themselves, under keys that they share in part; the first
+// knows staleness, the second what a step costs. Both count steps from 1.
+var primeRL = &Framework{
+	Name: "prime-rl", Title: "prime-rl",
+	Marks: []string{"off_policy/mean", "off_policy/in_flight/*", "dispatcher/*", "watcher/policy_version", "time/wait_for_policy",
+		"concurrency/max_inflight", "time/wait_for_ckpt"},
+	MarkSettings: []string{"orchestrator.max_off_policy_steps", "max_off_policy_steps"},
+	Hints:        []string{"time/wait_for_batch", "time/broadcast_weights", "mismatch_kl/*", "perf/throughput_per_gpu", "time/forward_backward"},
+	StepKeys:     []string{"step"},
+	Part:         primePart,
+	Settings: []SettingRule{
+		{Setting: GroupSize, Settings: []string{"orchestrator.group_size"}},
+		{Setting: GroupSize, Settings: []string{"group_size"}},
+		{Setting: Batch, Settings: []string{"orchestrator.batch_size"}},
+		{Setting: Batch, Settings: []string{"batch_size"}},
+		{Setting: Batch, Keys: []string{"progress/rollouts"}, Formula: "mean of progress/rollouts (all that arrived for a batch, those left out among them)",
+			Of: mean("progress/rollouts")},
+		{Setting: Concurrency, Keys: []string{"concurrency/max_inflight"}, Formula: "mean of concurrency/max_inflight", Of: mean("concurrency/max_inflight")},
+		{Setting: Concurrency, Settings: []string{"orchestrator.concurrency.max_inflight"}},
+		{Setting: Concurrency, Settings: []string{"concurrency.max_inflight"}},
+		{Setting: Budget, Settings: []string{"orchestrator.max_off_policy_steps"}},
+		{Setting: Budget, Settings: []string{"max_off_policy_steps"}},
+		{Setting: SyncEvery, Formula: "prime-rl broadcasts after every train step", Of: always(1)},
+	},
+	Steps: []StepRule{
+		{Notion: Period, Keys: []string{"trainer:time/step"}},
+		{Notion: Period, Keys: []string{"orchestrator:time/step"}},
+		{Notion: Train, Keys: []string{"time/forward_backward", "time/load_data"}, Formula: "time/forward_backward + time/load_data", Of: sum("time/forward_backward", "time/load_data")},
+		{Notion: Wait, Keys: []string{"time/wait_for_batch"}},
+		{Notion: Sync, Keys: []string{"watcher/last_update_weights_time"}},
+		{Notion: Sync, Keys: []string{"time/broadcast_weights"}},
+		{Notion: Staleness, Keys: []string{"off_policy/mean"}},
+		{Notion: StalenessTop, Keys: []string{"off_policy/max"}, Fold: FoldMax},
+		{Notion: PreQueue, Keys: []string{"off_policy/in_flight/mean"}, Of: primeAlone("off_policy/in_flight/mean")},
+		{Notion: PreQueue, Keys: []string{"off_policy/in_flight/mean"},
+			Formula: "off_policy/in_flight/mean (of rollouts: what they wait for their siblings is in in_queue)", Of: key("off_policy/in_flight/mean")},
+		{Notion: InQueue, Keys: []string{"off_policy/in_queue/mean"}, Of: primeAlone("off_policy/in_queue/mean")},
+		{Notion: InQueue, Keys: []string{"off_policy/in_queue/mean"},
+			Formula: "off_policy/in_queue/mean (of rollouts: what they wait for their siblings is in it)", Of: key("off_policy/in_queue/mean")},
+		{Notion: TrainerIdle, Keys: []string{"time/wait_for_batch", "trainer:time/step"}, Formula: "time/wait_for_batch ÷ time/step of the trainer",
+			Of: ratio("time/wait_for_batch", "trainer:time/step")},
+		{Notion: RolloutMean, Keys: []string{"train/agg/effective/timing/total/mean"}},
+		{Notion: RolloutMean, Keys: []string{"train/agg/all/timing/total/mean"}},
+		{Notion: RolloutTop, Keys: []string{"train/agg/effective/timing/total/max"}, Fold: FoldMax},
+		{Notion: RolloutTop, Keys: []string{"train/agg/all/timing/total/max"}, Fold: FoldMax},
+		{Notion: InFlight, Keys: []string{"dispatcher/inflight/train"}},
+		{Notion: Trained, Keys: []string{"progress/rollouts"}, Formula: "progress/rollouts (all that arrived for the batch)", Of: key("progress/rollouts")},
+		{Notion: Dropped, Keys: []string{"off_policy/dropped"}},
+		{Notion: Reward, Keys: []string{"train/agg/effective/reward/mean"}},
+		{Notion: Reward, Keys: []string{"train/agg/all/reward/mean"}},
+		{Notion: Response, Keys: []string{"train/agg/effective/num_output_tokens/mean"}},
+		{Notion: Response, Keys: []string{"train/agg/all/num_output_tokens/mean"}},
+		{Notion: Truncated, Keys: []string{"train/agg/effective/is_truncated/mean"}},
+		{Notion: Clipped, Keys: []string{"is_masked/all/mean"}},
+		{Notion: Clipped, Keys: []string{"is_masked/mean"}},
+		{Notion: Divergence, Keys: []string{"mismatch_kl/all/mean"}},
+		{Notion: TokensPerS, Keys: []string{"perf/throughput"}},
+	},
+	Files: []OwnFile{
+		{Match: "rollouts/step_*/train/effective/traces.jsonl", What: "episodes trained on", Read: readPrimeTraces},
+		{Match: "rollouts/step_*/*/*/traces.jsonl", What: "episodes that were not trained on, and evaluations: passed over", Read: passOver},
+	},
+	Adjust: primeWaits,
+	Definition: "off_policy/mean is (step − 1) − the version when an episode was dispatched: the version that the step starts from less the first. " +
+		"It is the mean over episodes; ours is over groups, from the oldest of their first tokens, and is higher where siblings start apart. " +
+		"Episodes of frozen models count as 0.",
+	Lacks: map[string]Lack{
+		"queue_rollouts":  {Why: "prime-rl keeps what is finished in a sink without a bound: the dispatch gate and max_off_policy_steps bound it", Get: ""},
+		"tail_multiplier": {Why: "timings are of episodes; their groups are only in rollouts/step_N/train/effective/traces.jsonl", Get: "give the run's directory, with its traces"},
+		"wait_s":          {Why: "time/wait_for_batch is in the trainer's log, which is not among these files", Get: "give the trainer's log too"},
+		"train_s":         {Why: "time/forward_backward is in the trainer's log, which is not among these files", Get: "give the trainer's log too"},
+		"staleness_mean":  {Why: "off_policy/mean is in the orchestrator's log, which is not among these files", Get: "give the orchestrator's log too"},
+	},
+	Notes: []string{
+		"off_policy/mean counts from the version at dispatch to step − 1, which is the version that the step trains from",
+		"time/step is logged by trainer and orchestrator alike, in one metrics.jsonl: a row with time/wait_for_batch is the trainer's",
+		"gauges (dispatcher/*, watcher/*) come beside the steps and belong to the step before them",
+		"dispatch waits while the step is more than one ahead of the policy, whatever max_off_policy_steps says",
+	},
+}
+
+// primePart tells the rows of orchestrator and trainer apart.
+func primePart(r Row) string {
+	if _, trainer := r.Values["time/wait_for_batch"]; trainer {
+		return "trainer"
+	}
+	if _, orchestrator := r.Values["time/wait_for_policy"]; orchestrator {
+		return "orchestrator"
+	}
+	for key := range r.Values {
+		if strings.HasPrefix(key, "off_policy/") || strings.HasPrefix(key, "progress/") {
+			return "orchestrator"
+		}
+	}
+	return ""
+}
+
+// primeAlone takes a part of the staleness as it is where a group is one rollout.
+func primeAlone(name string) func(Values) (float64, bool) {
+	return func(v Values) (float64, bool) {
+		if size, known := v.Setting(GroupSize); !known || size != 1 {
+			return 0, false
+		}
+		return v.Get(name)
+	}
+}
+
+// primeWaits drops what a merged export has mixed: a row of both parts has one time/step.
+func primeWaits(_ Values, log *Log) {
+	for _, step := range log.Series {
+		if step.WaitS.Known() && step.PeriodS.Known() && step.PeriodS.From == "orchestrator:time/step" {
+			log.Warnings = append(log.Warnings, Warning{Count: 1,
+				Text: "time/step is the orchestrator's in some rows, as the trainer's is not there: both are the period in the long run"})
+			return
+		}
+	}
+}
