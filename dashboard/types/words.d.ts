@@ -15,7 +15,7 @@ export interface Health {
 export interface Idle { starved: number; syncing: number; validating: number; paused: number; blocked: number; total: number }
 export interface Attribution {
   groups: number; staleness_mean: number; parts: { source: string; versions: number; share: number }[] | null;
-  dominant: string; share: number; ties: string[] | null; trainer_idle: Idle; engines_idle: Idle;
+  dominant: string; share: number; ties: string[] | null; trainer_idle: Idle; engines_idle: Idle; engines_standing?: { syncing: number; validating: number };
   little: { staleness: number; lived: number; mismatch: number };
 }
 export interface Ledger {
@@ -56,7 +56,7 @@ export interface GroupDetail extends GroupLine {
 }
 export interface Figure { value?: number; origin?: string; [key: string]: unknown }
 export interface Change {
-  set: string; holds_fixed?: string; staleness_mean: number; period_ratio: number; gain: number; gain_low?: number; gain_high?: number; method: string; price: string;
+  set: string; overrides?: string[] | null; holds_fixed?: string; staleness_mean: number; period_ratio: number; gain: number; gain_low?: number; gain_high?: number; method: string; price: string;
 }
 export interface Finding {
   code: string; title: string; severity: "cost" | "warning" | "defect"; evidence: string[] | null; cost_versions: number; cost_ratio: number;
@@ -71,3 +71,20 @@ export interface Report {
 
 export type ConnectionState = "connecting" | "live" | "idle" | "ended" | "lost" | "token";
 export interface Connection { state: ConnectionState; message: string; sinceMS: number; retryAtMS: number }
+
+export interface FrontierPoint {
+  utilization: number; staleness_mean: number; staleness_p95: number; pqs: number; iqs: number; period_ratio: number; regime: string;
+}
+export interface Frontier {
+  inputs: Record<string, number>; point: FrontierPoint; here: FrontierPoint | null; curve: FrontierPoint[] | null;
+  cheapest: { change: string; holds_fixed: string; staleness_mean: number; period_ratio: number } | null; warnings: string[] | null;
+}
+export interface Bar {
+  id: number; lane: string; row: number; from_s: number; to_s: number; label: string; kind: string; version: number;
+}
+export interface Schedule {
+  topology: string; title: string; bars: Bar[] | null; arrows: { from: number; to: number; why: string }[] | null;
+  period_s: number; rollouts_per_s: number; trainer_idle_ratio: number; rollout_idle_ratio: number; staleness_mean: number;
+  clip_fraction: number | null; within_budget: boolean; notes: string[] | null;
+}
+export interface Schedules { inputs: Record<string, number>; schedules: Schedule[] | null }

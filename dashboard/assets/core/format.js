@@ -69,7 +69,7 @@ const names = /** @type {Record<string, string>} */ ({
   staleness_mean: "staleness, mean", staleness_p95: "staleness, p95", pqs: "before the queue (PQS)", iqs: "in the queue (IQS)",
   period_s: "train period", trainer_idle_ratio: "trainer idle", rollout_idle_ratio: "engines idle",
   closed_form: "closed form", before_the_run: "before the run", response_tokens: "response length", tail_multiplier: "tail multiplier",
-  solve_rate: "solve rate", in_flight: "in flight",
+  solve_rate: "solve rate", train_step_s: "train step", in_flight: "in flight",
 });
 
 /** A machine's word for people. @param {string} word */

@@ -75,10 +75,11 @@ function FindingCard({ finding, rank, context }) {
 /** @param {{ change: import("../../types/words.js").Change, context: Context }} props */
 function ChangeBox({ change, context }) {
   const slower = change.period_ratio - 1;
+  const flags = (change.overrides ?? []).map(one => "--set " + one).join(" ");
   const interval = known(change.gain_high) && change.gain_high > 0;
   return html`<div class="change">
     <div class="set"><span class="quiet">change</span><code>${change.set}</code>
-      ${/^[\w.]+=/.test(change.set) && html`<${Copy} context=${context} text=${"--set " + change.set} label=${"Copy --set " + change.set}>copy --set</${Copy}>`}
+      ${flags && html`<${Copy} context=${context} text=${flags} label=${"Copy " + flags}>copy --set</${Copy}>`}
       ${change.holds_fixed && html`<span class="small quiet">with ${change.holds_fixed} held</span>`}</div>
     <div class="gain">
       <span class="quiet">staleness</span><span class="track" aria-hidden="true"><i style=${{ "--swatch": change.gain >= 0 ? "var(--good)" : "var(--bad)", width: 100 * Math.min(1, Math.abs(change.gain)) + "%" }}></i>
@@ -100,17 +101,31 @@ function figure(what, n) {
   return what.endsWith("_s") ? lasting(n) : short(n);
 }
 
-/** @param {{ report: Report }} props */
+const METHODS = ["before_the_run", "closed_form", "simulation", "resimulation"];
+
+/** One line a figure: measured, and beside it what each method says. @param {{ report: Report }} props */
 function Compared({ report }) {
-  return html`<${Card} title="Measured beside predicted" size="wide"><div class="scroll"><table>
-    <thead><tr><th>figure</th><th class="number">measured</th><th class="number">±</th><th class="number">predicted</th><th class="number">off by</th><th>by</th></tr></thead>
-    <tbody>${(report.compared ?? []).map((row, i) => {
-      const share = row.what.endsWith("_ratio"); // of shares, percentage points say more than a quotient
-      const off = share ? row.predicted - row.measured : row.measured !== 0 ? row.predicted / row.measured - 1 : null;
-      const far = off !== null && Math.abs(off) > (share ? 0.05 : 0.1) && Math.abs(row.predicted - row.measured) > row.half;
-      return html`<tr key=${i}><td>${words(row.what)}</td><td class="number">${figure(row.what, row.measured)}</td><td class="number quiet">${row.half > 0 ? figure(row.what, row.half) : "–"}</td>
-        <td class="number">${figure(row.what, row.predicted)}</td><td class=${"number" + (far ? " warn" : "")}>${off === null ? "–" : signed(100 * off, share ? 1 : 0) + "\u00a0" + (share ? "points" : "%")}</td><td>${words(row.method)}</td></tr>`;
+  const rows = report.compared ?? [];
+  const methods = METHODS.filter(method => rows.some(row => row.method === method)).concat([...new Set(rows.map(row => row.method))].filter(method => !METHODS.includes(method)));
+  const whats = [...new Set(rows.map(row => row.what))];
+  return html`<${Card} title="Measured beside predicted" size="wide"><div class="scroll" tabindex="0" role="region" aria-label="Measured beside predicted"><table>
+    <thead><tr><th>figure</th><th class="number">measured</th>${methods.map(method => html`<th class="number" key=${method}>${words(method)}</th>`)}</tr></thead>
+    <tbody>${whats.map(what => {
+      const first = /** @type {Row} */ (rows.find(row => row.what === what));
+      return html`<tr key=${what}><td>${words(what)}</td><td class="number"><b>${figure(what, first.measured)}</b>${first.half > 0 && html` <span class="quiet">± ${figure(what, first.half)}</span>`}</td>
+        ${methods.map(method => html`<td class="number" key=${method}><${Predicted} row=${rows.find(row => row.what === what && row.method === method)} /></td>`)}</tr>`;
     })}</tbody></table></div></${Card}>`;
+}
+
+/** @typedef {NonNullable<Report["compared"]>[number]} Row */
+
+/** @param {{ row: Row | undefined }} props */
+function Predicted({ row }) {
+  if (!row) return html`<span class="quiet">–</span>`;
+  const share = row.what.endsWith("_ratio"); // of shares, percentage points say more than a quotient
+  const off = share ? row.predicted - row.measured : row.measured !== 0 ? row.predicted / row.measured - 1 : null;
+  const far = off !== null && Math.abs(off) > (share ? 0.05 : 0.1) && Math.abs(row.predicted - row.measured) > row.half;
+  return html`${figure(row.what, row.predicted)} <span class=${"small " + (far ? "warn" : "quiet")}>${off === null ? "" : signed(100 * off, share ? 1 : 0) + "\u00a0" + (share ? "points" : "%")}</span>`;
 }
 
 const FITTED = /** @type {const} */ ([["concurrency_rollouts", "concurrency C, rollouts"], ["batch_rollouts", "batch B, rollouts"], ["group_size", "group size S"], ["tail_multiplier", "tail multiplier M"], ["utilization", "utilization ρ"],
@@ -127,7 +142,7 @@ function Fitted({ report }) {
 }
 
 /** Columns of the series in which a quantity that drifts can be seen. @type {Record<string, string>} */
-const DRIFT_COLUMNS = { response_tokens: "response_tokens", acceptance: "acceptance", reward: "reward", staleness: "staleness", staleness_mean: "staleness", period_s: "period_s", mean_log_ratio: "mean_log_ratio", clip_fraction: "clip_fraction", train_s: "train_s" };
+const DRIFT_COLUMNS = { train_step_s: "train_s", response_tokens: "response_tokens", acceptance: "acceptance", reward: "reward", staleness: "staleness", staleness_mean: "staleness", period_s: "period_s", mean_log_ratio: "mean_log_ratio", clip_fraction: "clip_fraction", train_s: "train_s" };
 
 /** @param {{ report: Report, context: Context }} props */
 function Drifts({ report, context }) {

@@ -41,6 +41,8 @@ function Body({ context }) {
     <${EnginesCard} summary=${summary} />`;
 }
 
+const decimals = (/** @type {number | null | undefined} */ n) => fixed(n, 2);
+
 /** @type {import("../core/plot.js").Line[]} */
 const REWARD = [
   { name: "reward of the batch", colour: "--line-1", values: series => series.column("reward"), smooth: true },
@@ -52,7 +54,7 @@ function RewardCard({ context }) {
   const { reward, held_out, held_out_step, signal } = /** @type {Summary} */ (context.summary.value);
   const held = held_out === null ? "no held-out evaluation yet" : `held-out ${fixed(held_out, 3)} at step ${count(held_out_step)}`;
   return html`<${Card} title="Reward" say=${held}>
-    <${Plot} context=${context} title="Reward over train steps" lines=${held_out === null ? REWARD.slice(0, 1) : REWARD} />
+    <${Plot} context=${context} title="Reward over train steps" height=${215} format=${decimals} lines=${held_out === null ? REWARD.slice(0, 1) : REWARD} />
     <p class="small quiet">first ${fixed(reward.first, 3)} · best ${fixed(reward.best, 3)} · last ${fixed(reward.last, 3)}
       ${signal.solve_rate > 0 && html` · solved ${percent(signal.solve_rate)} of rollouts, ${percent(signal.all_solved_share)} of groups whole, ${percent(signal.none_solved_share)} not at all`}</p></${Card}>`;
 }
@@ -78,14 +80,14 @@ function StalenessCard({ context }) {
   context.series.changes.value; // sources may turn up with a new step
   const dominant = attribution && attribution.dominant ? html`mostly <b>${words(attribution.dominant)}</b>, ${percent(attribution.share, 0)}${attribution.ties?.length ? " (close to " + attribution.ties.map(words).join(", ") + ")" : ""}` : null;
   return html`<${Card} title="Staleness by source" say=${dominant}>
-    <${Plot} context=${context} title="Staleness by source over train steps" unit="versions" lines=${stalenessLines(summary, context.series)} low=${0} />
+    <${Plot} context=${context} title="Staleness by source over train steps" unit="versions" format=${decimals} lines=${stalenessLines(summary, context.series)} low=${0} />
     <div class="figures">
       <${Figure} name="mean, versions" value=${fixed(staleness.mean)} />
       <${Figure} name="before the queue (PQS)" value=${fixed(summary.pqs)} />
       <${Figure} name="in the queue (IQS)" value=${fixed(summary.iqs)} />
       <${Figure} name="p95 · max" value=${count(staleness.p95) + " · " + count(staleness.max)} />
-      <${Figure} name="predicted before" value=${fixed(summary.predicted?.before_mean)} />
-      <${Figure} name="closed form" value=${fixed(summary.predicted?.closed_form_mean)} title="The closed form at the inputs that were measured" />
+      ${known(summary.predicted?.before_mean) && html`<${Figure} name="predicted before" value=${fixed(summary.predicted?.before_mean)} />`}
+      ${known(summary.predicted?.closed_form_mean) && html`<${Figure} name="closed form" value=${fixed(summary.predicted?.closed_form_mean)} title="The closed form at the inputs that were measured" />`}
     </div>
     <${Parts} summary=${summary} /></${Card}>`;
 }

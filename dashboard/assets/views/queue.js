@@ -24,22 +24,25 @@ export default function Queue({ context }) {
   const shown = held ?? queue;
   const ready = (shown.ready ?? []).map((/** @type {QueueGroup} */ group) => ({ ...group, place: group.held ? "held" : "ready" }));
   const open = (shown.open ?? []).map((/** @type {QueueGroup} */ group) => ({ ...group, place: "open" }));
+  const first = ready[0] ?? open[0];
+  const now = first && first.start_version >= 0 ? first.start_version + first.staleness_now : summary.version; // of the moment that the groups are of
+  const waiting = ready.filter((/** @type {Placed} */ group) => group.place === "ready").length;
   return html`<h2 class="unseen">Queue inspector</h2><div class="grid">
     <${Card} title="Queue" size="wide" say=${!summary.ended && html`<button aria-pressed=${held !== null} onClick=${() => setHeld(held ? null : queue)}>${held ? "held still: go on" : "hold still"}</button>`}>
       <div class="figures">
-        <${Figure} name=${"of " + count(shown.state.capacity_groups) + " groups ready"} value=${count(shown.state.groups)} />
+        <${Figure} name=${"of " + count(shown.state.capacity_groups) + " groups ready"} value=${count(waiting)} />
         <${Figure} name="groups make a batch" value=${count(shown.state.batch_groups)} />
-        <${Figure} name="groups open" value=${count(shown.state.open_groups)} />
-        <${Figure} name="kept out by a full queue" value=${count(shown.state.held_groups)} look=${shown.state.held_groups ? "warn" : ""} />
+        <${Figure} name="groups open" value=${count(open.length)} />
+        <${Figure} name="kept out by a full queue" value=${count(ready.length - waiting)} look=${ready.length > waiting ? "warn" : ""} />
         <${Figure} name="oldest ready group waits" value=${lasting(ready.reduce((/** @type {number} */ most, /** @type {Placed} */ group) => Math.max(most, group.wait_s), 0))} />
       </div>
-      <${VersionLegend} groups=${[...ready, ...open]} now=${summary.version} />
+      <${VersionLegend} groups=${[...ready, ...open]} now=${now} />
     </${Card}>
-    <${Bars} context=${context} title="Ready, by age" groups=${ready} now=${summary.version}
+    <${Bars} context=${context} title="Ready, by age" groups=${ready} now=${now}
       none=${summary.ended ? "Nothing waited when the run ended." : "The trainer takes groups as fast as they come."} />
-    <${Bars} context=${context} title="Open, by age" groups=${open} now=${summary.version}
+    <${Bars} context=${context} title="Open, by age" groups=${open} now=${now}
       none=${summary.ended ? "No group was open when the run ended." : "No rollout has been started: admission waits, or no engine has a free slot."} />
-    <${Table} context=${context} groups=${[...ready, ...open]} now=${summary.version} budget=${context.info.value?.max_staleness ?? 0} />
+    <${Table} context=${context} groups=${[...ready, ...open]} now=${now} budget=${context.info.value?.max_staleness ?? 0} />
   </div>`;
 }
 

@@ -70,7 +70,7 @@ function Siblings({ context, group }) {
       <span class="set"><button aria-pressed=${beside} onClick=${() => setBeside(true)}>all</button><button aria-pressed=${!beside} onClick=${() => setBeside(false)}>one</button></span>
       ${modes.length > 1 && html`<span class="set" role="group" aria-label="Colour of tokens"><span class="small quiet">colour by</span>${modes.map(entry => html`<button key=${entry.key} aria-pressed=${entry.key === colouring.key} onClick=${() => setMode(entry.key)}>${entry.name}</button>`)}</span>`}
       <${Legend} colouring=${colouring} dark=${dark} /></div>
-    <div class=${beside ? "beside" : ""}>${(beside ? rollouts : [rollouts[Math.min(at, rollouts.length - 1)]]).map(rollout => html`<${One} key=${rollout.sample + "." + rollout.attempt} rollout=${rollout} chosen=${beside && rollout === rollouts[at]} colouring=${colouring} dark=${dark} token=${token} mean=${group.reward_mean} />`)}</div>
+    <div class=${beside ? "beside" : ""}>${(beside ? rollouts : [rollouts[Math.min(at, rollouts.length - 1)]]).map(rollout => html`<${One} key=${rollout.sample + "." + rollout.attempt} rollout=${rollout} prompt=${group.prompt_text} chosen=${beside && rollout === rollouts[at]} colouring=${colouring} dark=${dark} token=${token} mean=${group.reward_mean} />`)}</div>
     <${Readout} token=${token} />`;
 }
 
@@ -86,16 +86,17 @@ function siblingKeys(n, at, set) {
 }
 
 /**
- * @param {{ rollout: Rollout, chosen: boolean, colouring: import("./rollouts_tokens.js").Colouring, dark: boolean, mean: number,
+ * @param {{ rollout: Rollout, prompt: string, chosen: boolean, colouring: import("./rollouts_tokens.js").Colouring, dark: boolean, mean: number,
  *   token: import("./rollouts_tokens.js").TokenSignal }} props
  */
-function One({ rollout, chosen, colouring, dark, token, mean }) {
+function One({ rollout, prompt, chosen, colouring, dark, token, mean }) {
   const look = rollout.reward > mean + 1e-9 ? " above" : rollout.reward < mean - 1e-9 ? " below" : "";
+  const turns = (rollout.turns ?? []).filter((turn, i) => !(i === 0 && turn.role === "prompt" && turn.text === prompt)); // it is said above
   const length = (rollout.turns ?? []).reduce((sum, turn) => sum + (turn.ids?.length ?? turn.pieces?.length ?? 0), 0);
   return html`<section class=${"card rollout" + look + (chosen ? " chosen" : "")} aria-label=${"Sibling " + rollout.sample}>
     <header><h2>#${rollout.sample}${rollout.attempt > 1 ? `, attempt ${rollout.attempt}` : ""}</h2><span class="say">reward <b>${fixed(rollout.reward, 3)}</b>${known(rollout.advantage) ? html` · advantage <b>${signed(rollout.advantage, 3)}</b>` : ""}${length ? ` · ${many(length, "token")}` : ""}${rollout.truncated ? html` · <span class="warn">cut at the cap</span>` : ""}</span></header>
-    ${(rollout.turns ?? []).length === 0 && html`<p class="quiet">no turn was kept</p>`}
-    ${(rollout.turns ?? []).map((turn, i) => html`<div key=${i} class=${"turn " + turn.role}>
+    ${turns.length === 0 && html`<p class="quiet">no turn was kept</p>`}
+    ${turns.map((turn, i) => html`<div key=${i} class=${"turn " + turn.role}>
       <div class="role"><span>${turn.role}${turn.name ? " · " + turn.name : ""}</span><span>${turn.duration_s ? lasting(turn.duration_s) : ""}</span></div>
       ${turn.pieces?.length || turn.ids?.length ? html`<${Tokens} turn=${turn} place=${rollout.sample + "." + rollout.attempt + "." + i} colouring=${colouring} dark=${dark} token=${token} />` : html`<div class="text" tabindex=${turn.text.length > 1500 ? 0 : undefined}>${turn.text || html`<span class="quiet">(nothing)</span>`}</div>`}
     </div>`)}</section>`;
