@@ -20,7 +20,7 @@ func (c *collector) log(found *files) (*Log, error) {
 	values := Values{table: c.table, config: c.config, found: &log.Settings}
 	c.settings(log, values, inferred)
 	c.series(log, values, inferred)
-	groupTimes(log)
+	groupsOf(log)
 	if c.framework.Adjust != nil {
 		c.framework.Adjust(values, log)
 	}
@@ -108,9 +108,7 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 		at := c.table.rows[place]
 		step := Step{Step: at.last, Steps: at.steps}
 		values.at, values.step = at, &step
-		for _, rule := range c.framework.Steps {
-			rule.apply(values, &step, inferred)
-		}
+		c.apply(values, inferred, true)
 		if !math.IsNaN(at.timeS) {
 			step.TimeS = Figure{Value: at.timeS - c.zero, Origin: Logged, From: "the log's clock"}
 			if !step.PeriodS.Known() && !math.IsNaN(beforeS) && at.timeS > beforeS && at.last > beforeStep {
@@ -119,12 +117,22 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 			}
 			beforeS, beforeStep = at.timeS, at.last
 		}
+		c.apply(values, inferred, false)
 		for i, cell := range at.cells {
 			if cell.count > 0 {
 				values.before[i] = cell
 			}
 		}
 		log.Series = append(log.Series, step)
+	}
+}
+
+// apply applies the rules of the period, or all others, which may ask for it.
+func (c *collector) apply(values Values, inferred map[string]string, period bool) {
+	for _, rule := range c.framework.Steps {
+		if (rule.Notion.Name == Period.Name) == period {
+			rule.apply(values, values.step, inferred)
+		}
 	}
 }
 
@@ -215,6 +223,9 @@ func (c *collector) lack(name, words string, keys []string) Missing {
 		}
 	}
 	for _, key := range keys {
+		if c.evidence.seen[key] {
+			continue
+		}
 		if near := spelling.Nearest(key, c.unknownKeys()); near != "" {
 			m.Why += fmt.Sprintf("; the files have %s: was %s renamed?", shortened(near), key)
 			break

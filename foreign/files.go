@@ -43,8 +43,10 @@ var kinds = []kind{
 	{"TensorBoard's event file", fitsEvents, openEvents},
 	{"W&B's run file", fitsRunFile, openRunFile},
 	{"a run's config", fitsConfig, openConfig},
+	{"a run's config in TOML", fitsTOML, openTOML},
 	{"JSON lines", fitsLines, openLines},
 	{"CSV with a header", fitsColumns, openColumns},
+	{"console text", fitsConsole, openConsole},
 }
 
 // headBytes is how much of a file is looked at to find its kind.

@@ -7,5 +7,10 @@ var frameworks []*Framework
 func init() {
 	frameworks = []*Framework{
 		verlFullyAsync,
+		verlV1,
+		primeRL,
+		skyRL,
+		trl,
+		areal, pipelineRL, slime, nemoRL, openRLHF, roll,
 	}
 }

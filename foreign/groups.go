@@ -2,52 +2,78 @@ package foreign
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// groupTimes adds the tail multiplier and the time of a group to the steps whose rollouts are in the log.
-func groupTimes(log *Log) {
-	byStep := map[int64]map[string][]float64{}
-	for _, r := range log.Rollouts {
-		if !r.Trained.Known() || !r.StartS.Known() || !r.EndS.Known() || r.Group == "" {
-			continue
-		}
-		step := int64(r.Trained.Value) + 1
-		if byStep[step] == nil {
-			byStep[step] = map[string][]float64{}
-		}
-		byStep[step][r.Group] = append(byStep[step][r.Group], r.EndS.Value-r.StartS.Value)
-	}
-	for step, groups := range byStep {
+// groupsOf adds to the steps what only groups of single rollouts say: the time of a group, its tail, and the parts
+// of its staleness.
+func groupsOf(log *Log) {
+	found := map[string]bool{}
+	for step, groups := range trainedGroups(log) {
 		i, there := slices.BinarySearchFunc(log.Series, step, func(s Step, want int64) int { return cmp.Compare(s.Step, want) })
 		if !there {
 			continue
 		}
-		at := &log.Series[i]
-		longest, mean := tailOf(groups)
-		if !at.GroupMeanS.Known() {
-			at.GroupMeanS = Figure{Value: longest, Origin: Inferred, From: "mean over groups of their longest rollout"}
-		}
-		if !at.TailMultiplier.Known() && mean > 0 {
-			at.TailMultiplier = Figure{Value: longest / mean, Origin: Inferred, From: groupTail}
+		for _, f := range groupFigures(groups) {
+			if at := f.notion.At(&log.Series[i]); f.known && !at.Known() {
+				*at = Figure{Value: f.value, Origin: Inferred, From: f.formula}
+				found[f.notion.Name+" = "+f.formula] = true
+			}
 		}
 	}
-	if len(byStep) > 0 {
-		log.Inferred = append(log.Inferred, Tail.Name+" = "+groupTail)
+	for formula := range found {
+		log.Inferred = append(log.Inferred, formula)
 	}
 }
 
-const groupTail = "mean of the longest rollout of a group ÷ mean of all"
-
-// tailOf returns the mean of the groups' longest times, and the mean of all times.
-func tailOf(groups map[string][]float64) (longest, mean float64) {
-	sum, count := 0.0, 0
-	for _, times := range groups {
-		longest += slices.Max(times)
-		for _, t := range times {
-			sum += t
+// trainedGroups sorts the rollouts by the step that trained them and by group.
+func trainedGroups(log *Log) map[int64]map[string][]Rollout {
+	byStep := map[int64]map[string][]Rollout{}
+	for _, r := range log.Rollouts {
+		if !r.Trained.Known() || r.Group == "" {
+			continue
 		}
-		count += len(times)
+		step := int64(r.Trained.Value) + 1
+		if byStep[step] == nil {
+			byStep[step] = map[string][]Rollout{}
+		}
+		byStep[step][r.Group] = append(byStep[step][r.Group], r)
 	}
-	return longest / float64(len(groups)), sum / float64(count)
+	return byStep
+}
+
+// groupFigure is a figure made of a step's groups.
+type groupFigure struct {
+	notion  Notion
+	value   float64
+	known   bool
+	formula string
+}
+
+// groupFigures are what the groups of one step say: nothing of what a rollout of them lacks.
+func groupFigures(groups map[string][]Rollout) []groupFigure {
+	longest, all, count, before, queued := 0.0, 0.0, 0, 0.0, 0.0
+	timed, versioned := true, true
+	for _, rollouts := range groups {
+		first, last, most := math.Inf(1), math.Inf(-1), 0.0
+		for _, r := range rollouts {
+			timed = timed && r.StartS.Known() && r.EndS.Known()
+			versioned = versioned && r.Start.Known() && r.End.Known()
+			took := r.EndS.Value - r.StartS.Value
+			most, all = max(most, took), all+took
+			first, last = min(first, r.Start.Value), max(last, r.End.Value)
+		}
+		count += len(rollouts)
+		longest += most
+		before += last - first
+		queued += rollouts[0].Trained.Value - last
+	}
+	n := float64(len(groups))
+	return []groupFigure{
+		{GroupMean, longest / n, timed, "mean over groups of their longest rollout"},
+		{Tail, longest / n / (all / float64(count)), timed && all > 0, "mean of the longest rollout of a group ÷ mean of all"},
+		{PreQueue, before / n, versioned, "mean over groups of their last version − their first"},
+		{InQueue, queued / n, versioned, "mean over groups of the version trained from − their last"},
+	}
 }

@@ -24,6 +24,7 @@ var primeRL = &Framework{
 		{Setting: Concurrency, Settings: []string{"concurrency.max_inflight"}},
 		{Setting: Budget, Settings: []string{"orchestrator.max_off_policy_steps"}},
 		{Setting: Budget, Settings: []string{"max_off_policy_steps"}},
+		{Setting: Queue, Formula: "0: what is finished waits without a bound, which the dispatch gate and max_off_policy_steps set", Of: always(0)},
 		{Setting: SyncEvery, Formula: "prime-rl broadcasts after every train step", Of: always(1)},
 	},
 	Steps: []StepRule{
@@ -36,11 +37,7 @@ var primeRL = &Framework{
 		{Notion: Staleness, Keys: []string{"off_policy/mean"}},
 		{Notion: StalenessTop, Keys: []string{"off_policy/max"}, Fold: FoldMax},
 		{Notion: PreQueue, Keys: []string{"off_policy/in_flight/mean"}, Of: primeAlone("off_policy/in_flight/mean")},
-		{Notion: PreQueue, Keys: []string{"off_policy/in_flight/mean"},
-			Formula: "off_policy/in_flight/mean (of rollouts: what they wait for their siblings is in in_queue)", Of: key("off_policy/in_flight/mean")},
 		{Notion: InQueue, Keys: []string{"off_policy/in_queue/mean"}, Of: primeAlone("off_policy/in_queue/mean")},
-		{Notion: InQueue, Keys: []string{"off_policy/in_queue/mean"},
-			Formula: "off_policy/in_queue/mean (of rollouts: what they wait for their siblings is in it)", Of: key("off_policy/in_queue/mean")},
 		{Notion: TrainerIdle, Keys: []string{"time/wait_for_batch", "trainer:time/step"}, Formula: "time/wait_for_batch ÷ time/step of the trainer",
 			Of: ratio("time/wait_for_batch", "trainer:time/step")},
 		{Notion: RolloutMean, Keys: []string{"train/agg/effective/timing/total/mean"}},
@@ -69,7 +66,8 @@ var primeRL = &Framework{
 		"It is the mean over episodes; ours is over groups, from the oldest of their first tokens, and is higher where siblings start apart. " +
 		"Episodes of frozen models count as 0.",
 	Lacks: map[string]Lack{
-		"queue_rollouts":  {Why: "prime-rl keeps what is finished in a sink without a bound: the dispatch gate and max_off_policy_steps bound it", Get: ""},
+		"pqs": {Why: "off_policy/in_flight and in_queue are of single rollouts, and here a group is ready with its last: what the others wait for it is in in_queue there",
+			Get: "give the run's directory, with rollouts/step_N/train/effective/traces.jsonl"},
 		"tail_multiplier": {Why: "timings are of episodes; their groups are only in rollouts/step_N/train/effective/traces.jsonl", Get: "give the run's directory, with its traces"},
 		"wait_s":          {Why: "time/wait_for_batch is in the trainer's log, which is not among these files", Get: "give the trainer's log too"},
 		"train_s":         {Why: "time/forward_backward is in the trainer's log, which is not among these files", Get: "give the trainer's log too"},
@@ -79,6 +77,7 @@ var primeRL = &Framework{
 		"off_policy/mean counts from the version at dispatch to step − 1, which is the version that the step trains from",
 		"time/step is logged by trainer and orchestrator alike, in one metrics.jsonl: a row with time/wait_for_batch is the trainer's",
 		"gauges (dispatcher/*, watcher/*) come beside the steps and belong to the step before them",
+		"in_flight and in_queue are of single rollouts: they are taken for a group's where group_size is 1, and else made of the traces",
 		"dispatch waits while the step is more than one ahead of the policy, whatever max_off_policy_steps says",
 	},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -32,11 +33,12 @@ func Read(ctx context.Context, paths []string, options Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	framework, err := choose(ctx, found, options.From)
+	framework, stepped, err := choose(ctx, found, options.From)
 	if err != nil {
 		return nil, err
 	}
 	c := newCollector(framework, options, found.bytes)
+	c.stepped = stepped
 	for _, source := range found.sources {
 		if err := source.Read(ctx, c); err != nil {
 			return nil, fmt.Errorf("%s: %w", source.Path(), err)
@@ -75,12 +77,14 @@ func settingIndex(name string) int {
 }
 
 // choose finds the framework of the files: as named, by a file that only it writes, or by the
-// keys at their beginnings.
-func choose(ctx context.Context, found *files, from string) (*Framework, error) {
+// keys at their beginnings; and whether any row there says its step.
+func choose(ctx context.Context, found *files, from string) (framework *Framework, stepped bool, err error) {
 	if from != "" {
-		return named(from)
+		if framework, err = named(from); err != nil {
+			return nil, false, err
+		}
 	}
-	scout := &scout{evidence: newEvidence()}
+	scout := &scout{evidence: newEvidence(), named: framework != nil}
 	for _, source := range found.sources {
 		scout.rows = 0
 		if own, is := source.(ownSource); is {
@@ -88,10 +92,13 @@ func choose(ctx context.Context, found *files, from string) (*Framework, error) 
 			continue
 		}
 		if err := source.Read(ctx, scout); err != nil && !errors.Is(err, errEnough) {
-			return nil, fmt.Errorf("%s: %w", source.Path(), err)
+			return nil, false, fmt.Errorf("%s: %w", source.Path(), err)
 		}
 	}
-	return scout.evidence.framework()
+	if framework == nil {
+		framework, err = scout.evidence.framework()
+	}
+	return framework, scout.steps(framework), err
 }
 
 // errEnough ends a reading that has seen enough.
@@ -104,6 +111,13 @@ const scoutRows = 2000
 type scout struct {
 	evidence *evidence
 	rows     int
+	stepped  bool
+	named    bool // the framework is
+}
+
+// steps reports whether any row said a step, in the framework's words or the tracker's.
+func (s *scout) steps(framework *Framework) bool {
+	return s.stepped || framework != nil && slices.ContainsFunc(framework.StepKeys, func(key string) bool { return s.evidence.seen[key] })
 }
 
 func (s *scout) Row(r Row) error {
@@ -111,7 +125,8 @@ func (s *scout) Row(r Row) error {
 		s.evidence.key(key)
 	}
 	s.rows++
-	if s.rows >= scoutRows && len(s.evidence.marked()) > 0 {
+	s.stepped = s.stepped || r.HasStep
+	if s.rows >= scoutRows && (s.named || len(s.evidence.marked()) > 0) {
 		return errEnough
 	}
 	return nil
@@ -138,7 +153,8 @@ type collector struct {
 	shown     int64
 	clock     map[string]float64 // the last time of each file
 	zero      float64            // the first time of all
-	unstepped int64
+	local     bool               // the clocks so far are of an unknown zone
+	stepped   bool               // whether rows say their steps
 	nextStep  map[string]int64
 	counted   map[string]int64 // the last step of each file by the framework's own count
 }
@@ -182,12 +198,17 @@ func (c *collector) Row(r Row) error {
 			values[c.partKey(part, key)] = value
 		}
 	}
+	if !stepped && c.stepped {
+		c.Warn(r.File, r.Line, "a row says no step, where others do; left out")
+		return nil
+	}
 	if !stepped {
-		c.unstepped++
 		step = c.nextStep[r.File]
 		c.nextStep[r.File]++
 		c.Warn(r.File, r.Line, "a row says no step; rows without one are counted")
 	}
+	c.zone(&r)
+	c.table.from(r)
 	if c.table.add(step, r.TimeS, values) {
 		c.tick(r)
 	}
@@ -218,6 +239,21 @@ func (c *collector) step(r *Row) (int64, bool) {
 		return step, true
 	}
 	return r.Step, r.HasStep
+}
+
+// zone has a clock whose zone is unknown give way to one that is known.
+func (c *collector) zone(r *Row) {
+	switch {
+	case r.TimeS == 0:
+	case r.Printed && c.zero != 0 && !c.local:
+		r.TimeS = 0
+	case !r.Printed && c.local:
+		c.table.forgetClock()
+		clear(c.clock)
+		c.zero, c.local = 0, false
+	case r.Printed:
+		c.local = true
+	}
 }
 
 // tick watches the clock of a file.

@@ -15,6 +15,9 @@ type Row struct {
 	HasStep bool
 	// TimeS is Unix time in seconds, or since some moment of the run; 0 where there is none.
 	TimeS float64
+	// Printed says that it is what a console printed: rounded, and its time of an unknown zone. Both count only
+	// where no other file says the same.
+	Printed bool
 	// Values are numbers by key, nested keys joined by dots; booleans are 0 and 1.
 	Values map[string]float64
 }

@@ -19,6 +19,10 @@ type table struct {
 	rows     map[int64]*entry
 	totals   []cell
 	repeated int64
+	// file numbers the one whose row is added, files all so far; printed is Row.Printed.
+	file    int32
+	files   map[string]int32
+	printed bool
 }
 
 // entry is one row of the table.
@@ -32,6 +36,8 @@ type entry struct {
 type cell struct {
 	sum, top, last float64
 	count          int32
+	file           int32 // that said last
+	printed        bool
 	step           int64 // of last
 }
 
@@ -137,6 +143,26 @@ func (t *table) add(step int64, timeS float64, values map[string]float64) bool {
 	return true
 }
 
+// from says whose row is added next.
+func (t *table) from(r Row) {
+	file, there := t.files[r.File]
+	if !there {
+		if t.files == nil {
+			t.files = map[string]int32{}
+		}
+		file = int32(len(t.files))
+		t.files[r.File] = file
+	}
+	t.file, t.printed = file, r.Printed
+}
+
+// forgetClock takes the times out of all entries.
+func (t *table) forgetClock() {
+	for _, at := range t.rows {
+		at.timeS = math.NaN()
+	}
+}
+
 // entry returns the row of a step, merging neighbours where the table is full.
 func (t *table) entry(step int64) *entry {
 	for {
@@ -162,10 +188,12 @@ func (t *table) entry(step int64) *entry {
 func (t *table) put(at *entry, column int, step int64, value float64) {
 	c := &at.cells[column]
 	if c.count > 0 && c.step == step {
-		if same(c.last, value) {
+		if same(c.last, value) || t.printed && !c.printed {
 			return
 		}
-		t.repeated++
+		if c.file == t.file {
+			t.repeated++
+		}
 		c.sum -= c.last
 		t.totals[column].sum -= c.last
 		if c.count == 1 {
@@ -180,6 +208,7 @@ func (t *table) put(at *entry, column int, step int64, value float64) {
 	}
 	c.sum += value
 	c.last, c.step, c.top = value, step, max(c.top, value)
+	c.file, c.printed = t.file, t.printed
 	total := &t.totals[column]
 	total.sum += value
 	total.top = max(total.top, value)

@@ -38,10 +38,11 @@ var trl = &Framework{
 		trlRule{notion: TokensPerS, key: "training_tok/s"},
 	),
 		StepRule{Notion: Staleness, Keys: trlKeys("sample/staleness_mean"), Formula: "sample/staleness_mean × weight_sync_steps + (weight_sync_steps − 1) ÷ 2", Of: trlStaleness},
-		StepRule{Notion: InQueue, Keys: append(trlKeys("sample/time_in_queue_s"), trlKeys("perf/step_s")...), Formula: "sample/time_in_queue_s ÷ period", Of: trlInQueue},
+		StepRule{Notion: InQueue, Keys: append(trlKeys("sample/time_in_queue_s"), trlKeys("perf/step_s")...), Formula: "sample/time_in_queue_s ÷ period (to within half a version)", Of: trlInQueue},
 		StepRule{Notion: Dropped, Keys: trlKeys("sample/dropped_stale_total"), Formula: "rise of sample/dropped_stale_total", Of: trlDropped},
 		StepRule{Notion: TrainerIdle, Keys: append(trlKeys("perf/rollout_wait_s"), trlKeys("perf/step_s")...), Formula: "perf/rollout_wait_s ÷ perf/step_s", Of: trlIdle},
 	),
+	Files: []OwnFile{{Match: "trainer_state.json", What: "the log_history of a checkpoint", Read: readTrainerState}},
 	Definition: "TRL counts weight syncs from the version when a group's first rollout was started to the version when the trainer takes the sample from the queue. " +
 		"It collects samples for the next step while one runs, so a sample may be taken a version before the step that trains on it starts. " +
 		"Without sample/staleness_mean (TRL before August 2026) only the time in the queue is known, which is turned into versions by the period.",

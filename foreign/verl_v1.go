@@ -16,6 +16,7 @@ var verlV1 = &Framework{
 		{Setting: Concurrency, Settings: []string{"trainer.v1.separate_async.num_warmup_batches", "trainer.v1.colocate_async.num_warmup_batches"},
 			Formula: "num_warmup_batches × data.train_batch_size × rollout.n (what is outstanding while a step runs, queued groups among it)",
 			Of:      verlV1Outstanding},
+		{Setting: Queue, Formula: "0: the replay buffer has no capacity of its own, what is started bounds it", Of: always(0)},
 		{Setting: Budget, Settings: []string{"trainer.v1.sampler.max_off_policy_threshold"}},
 		{Setting: RolloutGPUs, Settings: []string{"actor_rollout_ref.rollout.nnodes", "actor_rollout_ref.rollout.n_gpus_per_node"},
 			Formula: "rollout.nnodes × rollout.n_gpus_per_node",
@@ -39,8 +40,6 @@ var verlV1 = &Framework{
 		{Notion: StalenessTop, Keys: []string{"training/off_policy/trajectory_staleness_worst/max"},
 			Formula: "trajectory_staleness_worst/max × parameter_sync_step + parameter_sync_step − 1",
 			Of:      verlV1Several(Values.Top, verlV1Worst+"max", 1)},
-		{Notion: PreQueue, Keys: []string{"training/off_policy/trajectory_spans/mean"},
-			Formula: "(trajectory_spans/mean − 1) × parameter_sync_step (of trajectories: what they wait for their siblings is not in it)", Of: verlV1Spans},
 		{Notion: TrainerIdle, Keys: []string{"timing_s/gen", "timing_s/step"}, Formula: "timing_s/gen ÷ timing_s/step", Of: ratio("timing_s/gen", "timing_s/step")},
 		{Notion: Dropped, Keys: []string{"training/off_policy/evicted_samples"}, Formula: "training/off_policy/evicted_samples × rollout.n ÷ parameter_sync_step",
 			Of: verlPerStep(times("training/off_policy/evicted_samples", GroupSize))},
@@ -62,7 +61,7 @@ var verlV1 = &Framework{
 		"Ours is the group's, from the oldest version among its first tokens, so it can be higher by what siblings started apart.",
 	Lacks: map[string]Lack{
 		"tail_multiplier": {Why: "verl v1 logs no time of a rollout or of a group", Get: "trace the agent loop, or give a length distribution to a prediction"},
-		"queue_rollouts":  {Why: "the replay buffer of TransferQueue has no capacity of its own: what is started bounds it", Get: ""},
+		"pqs":             {Why: "trajectory_spans is of single trajectories: what they wait for their siblings is not in it", Get: "take the split from a prediction with the settings found"},
 	},
 	Notes: []string{
 		"trajectory_staleness is by the last version; trajectory_staleness_worst, by the first, is what is taken",
@@ -123,9 +122,4 @@ func verlV1Several(get func(Values, string) (float64, bool), name string, share 
 		k := syncEvery(v)
 		return worst*k + share*(k-1), ok
 	}
-}
-
-func verlV1Spans(v Values) (float64, bool) {
-	spans, ok := v.Get("training/off_policy/trajectory_spans/mean")
-	return (spans - 1) * syncEvery(v), ok
 }

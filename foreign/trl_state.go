@@ -1,0 +1,56 @@
+package foreign
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+)
+
+// stateMax is the largest trainer_state.json that is read, in bytes: it is one JSON document.
+const stateMax = 256 << 20
+
+// readTrainerState reads the log_history of transformers' trainer_state.json: an object for each logged step.
+func readTrainerState(ctx context.Context, file string, taker Taker) error {
+	about, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if about.Size() > stateMax {
+		return fmt.Errorf("the file has %d bytes, at most %d are read: give what the run's tracker logged instead", about.Size(), stateMax)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	taker.Read(int64(len(data)))
+	_, history, there := bytes.Cut(data, []byte(`"log_history"`))
+	if !there {
+		taker.Warn(file, 0, "there is no log_history in it")
+		return nil
+	}
+	history = bytes.TrimLeft(history, ": \t\r\n")
+	history = bytes.TrimPrefix(history, []byte("["))
+	row := newRowReader(file)
+	for ctx.Err() == nil {
+		history = bytes.TrimLeft(history, ", \t\r\n")
+		if len(history) == 0 || history[0] != '{' {
+			if len(history) == 0 {
+				taker.Warn(file, 0, "the last row is cut off; left out")
+			}
+			return nil
+		}
+		row.begin()
+		row.flat.rest = history
+		if err := row.flat.value(nil, 0); err != nil {
+			taker.Warn(file, 0, "the last row is cut off; left out")
+			return nil
+		}
+		history = row.flat.rest
+		row.findStep()
+		if err := taker.Row(row.row); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
