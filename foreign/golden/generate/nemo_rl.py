@@ -48,6 +48,8 @@ def write_legacy(truth: Truth, out: str) -> None:
         age = step.version - mean(group[0]["stamp"] for group in groups)
         took = sorted(max(r["end_s"] for r in group) - min(r["start_s"] for r in group) for group in groups)
         clock.at(step.start_s)
+        console.print(f"\n{'=' * 25} Step {step.step}/{len(truth.steps)} {'=' * 25}")
+        console.print(f"📊 Step coordination: training_step={step.version}, max_age={int(s['budget'])}, buffer_size={step.queued}")
         console.print(f"   ✅ Selected {len(groups)} trajectories all intended for step {step.version}", actor="ReplayBuffer", pid=901)
         console.print(f"📊 Average trajectory age: {age:.2f} steps", actor="ReplayBuffer", pid=901)
         clock.at(step.done_s)
