@@ -31,6 +31,8 @@ type Settings struct {
 	// CapTokens is the length at which longer responses are cut, 0 for none. One that is cut
 	// has no answer: its reward is 0.
 	CapTokens int32
+	// PruneTokens is the length at which longer rollouts are pruned; 0 prunes nothing.
+	PruneTokens int32
 	// Beside, if not nil, makes what observes a simulation beside its recorder. There may be a second
 	// simulation where the recorded groups do not last for the first: the last one made counts.
 	Beside Beside
@@ -175,6 +177,7 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	}
 	cfg.Warmup = min(int(float64(r.Header.Warmup)*scale), steps-1)
 	cfg.Measured = steps - cfg.Warmup
+	cfg.PruneTokens = s.PruneTokens
 	if s.Beside != nil {
 		cfg.Beside = s.Beside(rules, loop.Version(cfg.Warmup))
 	}

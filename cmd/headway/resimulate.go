@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
+	"sync"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/pool"
 	"github.com/headway-rl/headway/replay"
-	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/trace"
 )
@@ -21,75 +22,253 @@ import (
 type resimulateCmd struct {
 	output
 	Path string   `arg:"" name:"run" help:"A run directory, or a trace file."`
-	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Change a key of the run's document, such as queue.factor=2. Repeatable."`
+	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Change a key of the run's document, such as queue.factor=2, or what it measured, such as times.train_step=0.5. Repeatable; in every arm."`
+	Arm  []string `name:"arm" sep:"none" placeholder:"'KEY=VALUE KEY=VALUE'" help:"Another setting to compare, of one or more keys. Repeatable."`
+	Grid []string `name:"grid" sep:"none" placeholder:"KEY=V1,V2" help:"Compare every value of a key, all combinations if repeated. A value may be a range, as of headway simulate."`
 }
 
-// resimulateKeys are the keys a resimulation can change: the loop's rules. What
-// took time was measured, and stays.
-var resimulateKeys = []string{"preset", "schedule", "rollout.concurrency", "rollout.group_size", "rollout.start", "rollout.redundancy", "rollout.oversample",
-	"rollout.partial", "train.batch", "queue", "sync", "filter.zero_advantage", "engines", "trainer.steps"}
+// Help explains what can be asked; the command line prints it after the flags.
+func (c *resimulateCmd) Help() string {
+	return `A resimulation takes a run's own rollouts and train steps through the production loop
+under other settings. The same recorded group plays the same group in every arm, so that arms
+differ by their settings alone; each is compared with the run's own settings, resimulated.
 
-// resimulation is what headway resimulate --json prints.
-type resimulation struct {
-	metrics.Summary
-	// Measured is the same of the run itself, over the same window.
-	Measured metrics.Summary `json:"measured"`
-	Ledger   loop.Ledger     `json:"ledger"`
+  headway resimulate RUN                                        how well it reproduces the run
+  headway resimulate RUN --set queue.factor=2
+  headway resimulate RUN --arm queue.factor=2 --arm 'queue.policy=max queue.max_staleness=2'
+  headway resimulate RUN --grid rollout.concurrency=64,128,256
+  headway resimulate RUN --set times.train_step=0.5             twice as fast a trainer
+
+Beside the keys of the document, factors on what was measured: times.train_step, times.decode and
+times.environment; and rollout.length.cap_tokens cuts responses. docs/what-if.md says what
+is assumed, and how near it came to runs.`
+}
+
+// resimulatedArm is one setting of a resimulation.
+type resimulatedArm struct {
+	// Set are the keys in which it differs from the run; empty for its own settings.
+	Set []string `json:"set"`
+	// Refused says why it was not resimulated, "" where it was. It then has no figures.
+	Refused string `json:"refused,omitempty"`
+	// Estimates are means with their intervals and paired differences.
+	Estimates map[string]replay.Estimate `json:"estimates,omitempty"`
+	Summary   *metrics.Summary           `json:"summary,omitempty"`
+	// Attribution splits its staleness and idle time by source.
+	Attribution *attribution.Summary `json:"attribution,omitempty"`
+	Ledger      *loop.Ledger         `json:"ledger,omitempty"`
 	// Extrapolated is the share of rollouts and steps that were not recorded.
 	Extrapolated float64  `json:"extrapolated_ratio"`
+	Steps        int      `json:"steps"`
 	WarmupSteps  int      `json:"warmup_steps"`
 	Warnings     []string `json:"warnings"`
+	again        replay.Resimulation
+	err          error
+}
+
+// resimulation is what headway resimulate --json prints. A single setting's figures stand at the top, too.
+type resimulation struct {
+	*metrics.Summary
+	Run string `json:"run"`
+	// Measured is what the run measured of itself, over the same window; MeasuredAttribution its split.
+	Measured            metrics.Summary     `json:"measured"`
+	MeasuredAttribution attribution.Summary `json:"measured_attribution"`
+	// Own are the run's own settings, resimulated: arms are compared with these.
+	Own          resimulatedArm   `json:"own"`
+	Arms         []resimulatedArm `json:"arms"`
+	Ledger       *loop.Ledger     `json:"ledger,omitempty"`
+	Extrapolated float64          `json:"extrapolated_ratio"`
+	WarmupSteps  int              `json:"warmup_steps"`
+	Warnings     []string         `json:"warnings"`
 }
 
 // Run resimulates and prints the result beside what the run measured.
 func (c *resimulateCmd) Run(application *app) error {
-	if err := resimulateOverrides(c.Set); err != nil {
+	sets, err := c.arms()
+	if err != nil {
 		return err
 	}
 	header, err := traceHeader(c.Path)
 	if err != nil {
 		return err
 	}
-	document, err := config.Parse("config of "+c.Path, []byte(header.Config))
-	if err == nil {
-		document, err = document.Set(c.Set...)
-	}
-	if err == nil {
-		document, err = document.Resolve()
-	}
-	if err != nil {
-		return err
-	}
-	if takes := costly(document); takes != "" {
-		return usageError("choose fewer slots", "%s", takes)
-	}
-	again, err := resimulateDir(c.Path, document)
-	if err != nil {
-		return err
-	}
-	measured, err := measuredSummary(c.Path)
-	if err != nil {
-		return err
-	}
-	doc := resimulation{Summary: again.Summary, Measured: measured, Ledger: again.Ledger, Extrapolated: again.Extrapolated,
-		WarmupSteps: again.Warmup, Warnings: append([]string{}, again.Warnings...)}
-	if c.JSON {
-		return printJSON(application.Stdout, doc)
-	}
-	return printResimulation(application.Stdout, c, again, measured)
-}
-
-// resimulateOverrides refuses keys that a resimulation cannot change.
-func resimulateOverrides(overrides []string) error {
-	for _, o := range overrides {
-		key, _, _ := strings.Cut(o, "=")
-		known := slices.ContainsFunc(resimulateKeys, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") })
-		if !known {
-			return usageError("headway simulate takes a whole document", "--set %s: a resimulation has the run's own lengths and times; it can change %s",
-				o, strings.Join(resimulateKeys, ", "))
+	settings := make([]whatIf, len(sets))
+	for i, set := range sets {
+		if settings[i], err = parseWhatIf(header, set); err != nil {
+			return err
+		}
+		if takes := costly(settings[i].document); takes != "" {
+			return usageError("choose fewer slots", "%s", takes)
 		}
 	}
-	return nil
+	doc, err := resimulate(application, c.Path, header, settings)
+	if err != nil {
+		return err
+	}
+	if len(doc.Arms) == 1 && doc.Arms[0].err != nil {
+		return doc.Arms[0].err
+	}
+	if c.JSON {
+		err = printJSON(application.Stdout, doc)
+	} else {
+		err = printResimulations(application.Stdout, doc)
+	}
+	return errors.Join(err, doc.verdict())
+}
+
+// arms are the settings asked for, each as its keys: those of --arm in every combination of --grid.
+func (c *resimulateCmd) arms() ([][]string, error) {
+	axes, err := parseGrid(c.Grid)
+	if err != nil {
+		return nil, err
+	}
+	g := grid{axes: axes, settings: 1}
+	for _, a := range axes {
+		if g.settings *= min(a.size, armsMax+1); g.settings > armsMax {
+			return nil, usageError("headway resimulate --help", "--grid: more than %d settings", armsMax)
+		}
+	}
+	given := make([][]string, 0, len(c.Arm))
+	for _, arm := range c.Arm {
+		keys := splitArm(arm)
+		if len(keys) == 0 {
+			return nil, usageError("headway resimulate --help", "--arm %q: expected KEY=VALUE, or several of them with spaces between", arm)
+		}
+		given = append(given, keys)
+	}
+	if len(given) == 0 {
+		given = [][]string{nil}
+	}
+	if len(given)*int(g.settings) > armsMax {
+		return nil, usageError("headway resimulate --help", "--arm and --grid make %d settings, at most %d", len(given)*int(g.settings), armsMax)
+	}
+	var sets [][]string
+	for _, arm := range given {
+		for i := range g.settings {
+			set := append(append([]string{}, c.Set...), arm...)
+			for _, o := range g.overrides(i) {
+				set = append(set, o.key+"="+o.value)
+			}
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
+}
+
+// armsMax bounds the settings of one comparison.
+const armsMax = 1000
+
+// splitArm splits at spaces outside of brackets and quotes.
+func splitArm(text string) (keys []string) {
+	depth, quote, from := 0, rune(0), -1
+	for i, r := range text {
+		switch {
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			}
+		case r == '"' || r == '\'':
+			quote = r
+		case r == '[' || r == '{':
+			depth++
+		case r == ']' || r == '}':
+			depth--
+		case r == ' ' && depth == 0:
+			if from >= 0 {
+				keys = append(keys, text[from:i])
+			}
+			from = -1
+			continue
+		}
+		if from < 0 {
+			from = i
+		}
+	}
+	if from >= 0 {
+		keys = append(keys, text[from:])
+	}
+	return keys
+}
+
+// resimulate makes the arms and, before them, the run's own settings.
+func resimulate(application *app, path string, header trace.Header, arms []whatIf) (resimulation, error) {
+	doc := resimulation{Run: path, Warnings: []string{}}
+	recording, split, err := measureTrace(application, path)
+	if err != nil {
+		return doc, err
+	}
+	doc.Measured, doc.MeasuredAttribution = recording.Measured, split
+	own, err := parseWhatIf(header, nil)
+	if err != nil {
+		return doc, err
+	}
+	if arms, err = besideOwn(own, arms); err != nil {
+		return doc, err
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	show := newTicker(application, "train steps", 0)
+	defer show.end()
+	var mu sync.Mutex
+	var done int64
+	all := int64(len(arms)) * int64(recording.Version)
+	stepped := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; done%progressSteps == 0 {
+			show.update(min(done, all), all)
+		}
+	}
+	made, _, err := pool.All(ctx, len(arms), nil, func(i int) (resimulatedArm, error) {
+		return arms[i].resimulate(recording, stepped), nil
+	})
+	if err != nil {
+		return doc, runError("", "the resimulation was interrupted: %w", err)
+	}
+	doc.Own = made[0]
+	if doc.Own.err != nil {
+		return doc, doc.Own.err
+	}
+	for i := range made {
+		made[i].compare(&made[0].again, i > 0)
+	}
+	doc.Own, doc.Arms = made[0], made[1:]
+	if len(arms) == 1 { // nothing was asked but how well it reproduces the run
+		doc.Arms = []resimulatedArm{made[0]}
+	}
+	if len(doc.Arms) == 1 {
+		one := doc.Arms[0]
+		doc.Summary, doc.Ledger, doc.Extrapolated, doc.WarmupSteps, doc.Warnings = one.Summary, one.Ledger, one.Extrapolated, one.WarmupSteps, one.Warnings
+	}
+	return doc, nil
+}
+
+// besideOwn puts the run's own settings in front; a single arm that changes nothing is these.
+func besideOwn(own whatIf, arms []whatIf) ([]whatIf, error) {
+	if len(arms) == 1 && len(arms[0].set) == 0 {
+		return []whatIf{own}, nil
+	}
+	for _, arm := range arms {
+		if len(arm.set) == 0 {
+			return nil, usageError("headway resimulate --help", "an arm without a key is the run's own settings, with which all arms are compared anyway")
+		}
+	}
+	return append([]whatIf{own}, arms...), nil
+}
+
+// verdict is the error about arms that were refused, nil for none.
+func (doc *resimulation) verdict() error {
+	refused, first := 0, ""
+	for _, arm := range doc.Arms {
+		if arm.Refused != "" {
+			if refused++; refused == 1 {
+				first = strings.Join(arm.Set, " ") + ": " + arm.Refused
+			}
+		}
+	}
+	if refused == 0 {
+		return nil
+	}
+	return runError("", "%d of %s could not be resimulated, the first: %s", refused, plural(int64(len(doc.Arms)), "setting"), first)
 }
 
 // traceHeader reads the header of a run's trace.
@@ -106,96 +285,91 @@ func traceHeader(path string) (trace.Header, error) {
 	return reader.Header, nil
 }
 
-// measuredSummary is what a run measured of itself.
-func measuredSummary(path string) (metrics.Summary, error) {
+// measureTrace reads what a run's rollouts, steps and syncs took, and where its staleness came
+// from. It shows progress if there is an application to show it.
+func measureTrace(application *app, path string) (*replay.Recording, attribution.Summary, error) {
 	file, err := trace.Open(path)
 	if err != nil {
-		return metrics.Summary{}, err
+		return nil, attribution.Summary{}, err
 	}
 	defer file.Close()
-	run, err := replay.Load(file)
-	if err != nil {
-		return metrics.Summary{}, replayError(file.Name(), err)
+	var source io.Reader = file
+	if info, err := file.Stat(); err == nil && application != nil {
+		show := newTicker(application, "MB of the trace", 0)
+		defer show.end()
+		source = &watchedReader{file, &show, 0, info.Size()}
 	}
-	return run.Recorder.Summary(), nil
+	var split *attribution.Observer
+	recording, err := replay.Measure(source, besideTo(&split))
+	if err != nil {
+		return nil, attribution.Summary{}, replayError(file.Name(), err)
+	}
+	return recording, split.Summary(), nil
+}
+
+// besideTo has an attribution observe a run beside its recorder, and leaves it where it is told.
+func besideTo(at **attribution.Observer) replay.Beside {
+	return func(rules loop.Config, warmup loop.Version) metrics.Beside {
+		o := attribution.New(rules)
+		o.Warmup = warmup
+		*at = o
+		return o
+	}
+}
+
+// watchedReader counts what is read.
+type watchedReader struct {
+	io.Reader
+	show      *ticker
+	done, all int64
+}
+
+const megabyte = 1 << 20
+
+func (r *watchedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.done += int64(n)
+	r.show.update(r.done/megabyte, r.all/megabyte)
+	return n, err
 }
 
 // resimulateDir takes the lengths and times of a run's trace through the
 // simulator, under the rules of a resolved document.
 func resimulateDir(path string, document config.Config) (replay.Resimulation, error) {
-	file, err := trace.Open(path)
+	recording, _, err := measureTrace(nil, path)
 	if err != nil {
 		return replay.Resimulation{}, err
 	}
-	defer file.Close()
-	recording, err := replay.Measure(file)
-	if err != nil {
-		return replay.Resimulation{}, replayError(file.Name(), err)
-	}
-	settings, err := resimulateSettings(recording, document)
+	arm := whatIf{document: document}
+	settings, err := arm.settings(recording.Header)
 	if err != nil {
 		return replay.Resimulation{}, err
 	}
 	again, err := recording.Resimulate(settings)
-	switch {
-	case errors.Is(err, sim.ErrStalled):
+	if err != nil && !errors.Is(err, sim.ErrStalled) {
+		return again, runError("", "%s: %w", path, err)
+	}
+	if err != nil {
 		return again, simulationError(document, err)
-	case err != nil:
-		return again, runError("", "%s: %w", file.Name(), err)
 	}
 	return again, nil
 }
 
-// resimulateSettings is what a document changes of a recorded run.
-func resimulateSettings(recording *replay.Recording, document config.Config) (replay.Settings, error) {
-	recorded, err := config.Parse("config of the trace", []byte(recording.Header.Config))
-	if err == nil {
-		recorded, err = recorded.Resolve()
-	}
-	if err != nil {
-		return replay.Settings{}, err
-	}
-	rules := document.LoopConfig()
-	settings := replay.Settings{Loop: &rules}
-	if document.Sync.TimeS != recorded.Sync.TimeS {
-		ns := int64(math.Round(document.Sync.TimeS * 1e9))
-		settings.SyncNS = &ns
-	}
-	if document.Trainer.Steps != recorded.Trainer.Steps {
-		settings.Steps = document.Trainer.Steps
-	}
-	return settings, nil
+// nsOf is a time in whole nanoseconds.
+func nsOf(seconds float64) *int64 {
+	ns := int64(math.Round(seconds * 1e9))
+	return &ns
 }
 
-// printResimulation prints the figures beside those of the run.
-func printResimulation(w io.Writer, c *resimulateCmd, again replay.Resimulation, measured metrics.Summary) error {
-	changes := "the run's own settings"
-	if len(c.Set) > 0 {
-		changes = strings.Join(c.Set, ", ")
+// sameFigure says of two figures whether they are told apart by their interval.
+func sameFigure(e replay.Estimate) bool {
+	return e.Difference95 == nil || e.Difference95[0] <= 0 && e.Difference95[1] >= 0
+}
+
+// signedShare prints a relative change.
+func signedShare(by, of float64) string {
+	if of == 0 {
+		return "–"
 	}
-	s := again.Summary
-	var b strings.Builder
-	b.WriteString(report.Table{
-		Title:  fmt.Sprintf("%s resimulated with %s: %d train steps after %d of warm-up", c.Path, changes, again.Steps, again.Warmup),
-		Header: []string{"", "resimulated", "the run itself"},
-		Rows: [][]string{
-			{"staleness, mean", report.Figure(s.Staleness.Mean, 3), report.Figure(measured.Staleness.Mean, 3)},
-			{"staleness, p95", fmt.Sprint(s.Staleness.P95), fmt.Sprint(measured.Staleness.P95)},
-			{"pre-queue (PQS)", report.Figure(s.PQS.Mean, 3), report.Figure(measured.PQS.Mean, 3)},
-			{"in-queue (IQS)", report.Figure(s.IQS.Mean, 3), report.Figure(measured.IQS.Mean, 3)},
-			{"train period, s", report.Figure(s.PeriodS.Mean, 4), report.Figure(measured.PeriodS.Mean, 4)},
-			{"train step, s", report.Figure(s.StepS.Mean, 4), report.Figure(measured.StepS.Mean, 4)},
-			{"utilization ρ", report.Figure(s.Utilization, 3), report.Figure(measured.Utilization, 3)},
-			{"tail multiplier", report.Figure(s.TailMultiplier, 3), report.Figure(measured.TailMultiplier, 3)},
-			{"trainer idle", report.Share(s.TrainerIdleRatio), report.Share(measured.TrainerIdleRatio)},
-			{"rollout idle", report.Share(s.RolloutIdleRatio), report.Share(measured.RolloutIdleRatio)},
-			{"rollouts/s trained", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 2), report.Figure(measured.Throughput.ConsumptionRolloutsPerWallS, 2)},
-		},
-	}.String())
-	fmt.Fprintf(&b, "\n%s of the rollouts and steps were made up from others of the run\n", report.Share(again.Extrapolated))
-	for _, warning := range again.Warnings {
-		fmt.Fprintf(&b, "  - %s\n", warning)
-	}
-	_, err := io.WriteString(w, trimLines(b.String()))
-	return err
+	return fmt.Sprintf("%+.1f %%", 100*by/of)
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// traceOfSimulation writes the trace of a small simulation.
+func traceOfSimulation(t *testing.T, sets ...string) string {
+	t.Helper()
+	path := t.TempDir() + "/trace.ndjson"
+	first(t, append([]string{"simulate", document(t, simulated), "--json", "--trace", path}, sets...)...)
+	return path
+}
+
+// Several settings are compared with the run's own in one call, pair by pair.
+func TestResimulateArms(t *testing.T) {
+	path := traceOfSimulation(t)
+	text := first(t, "resimulate", path, "--json", "--set", "trainer.steps=240", "--arm", "queue.factor=2", "--arm", "queue.policy=max queue.max_staleness=1", "--arm", "times.train_step=2")
+	var doc struct {
+		Own  struct{ Set []string }
+		Arms []struct {
+			Set       []string
+			Estimates map[string]struct {
+				Mean         float64
+				Interval     *[2]float64 `json:"interval_95"`
+				Difference   *float64
+				Difference95 *[2]float64 `json:"difference_95"`
+			}
+			Attribution struct {
+				StalenessMean float64 `json:"staleness_mean"`
+			}
+			Summary struct{ Staleness struct{ Mean float64 } }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Own.Set) != 0 || len(doc.Arms) != 3 || !reflect.DeepEqual(doc.Arms[1].Set, []string{"trainer.steps=240", "queue.policy=max", "queue.max_staleness=1"}) {
+		t.Fatalf("arms %+v beside %+v", doc.Arms, doc.Own)
+	}
+	for _, arm := range doc.Arms {
+		e := arm.Estimates["staleness_mean"]
+		if math.Abs(e.Mean-arm.Summary.Staleness.Mean) > 1e-9 || math.Abs(arm.Attribution.StalenessMean-e.Mean) > 1e-9 || e.Interval == nil || e.Difference == nil || e.Difference95 == nil {
+			t.Errorf("%v: %+v beside %+v", arm.Set, e, arm)
+		}
+	}
+	if q2 := doc.Arms[0].Estimates["staleness_mean"]; q2.Difference95[0] <= 0 {
+		t.Errorf("a queue of twice the size changes staleness by %v", q2.Difference95)
+	}
+	if slow := doc.Arms[2].Estimates["period_s"]; slow.Difference95[0] <= 0 {
+		t.Errorf("a trainer of half the speed changes the period by %v", slow.Difference95)
+	}
+	table := first(t, "resimulate", path, "--grid", "queue.factor=1,2", "--grid", "queue.select=oldest,newest")
+	if strings.Count(table, "queue.factor=2 queue.select=newest") != 1 || !strings.Contains(table, "the run itself") {
+		t.Errorf("a grid prints\n%s", table)
+	}
+}
+
+// What cannot be asked is refused with what can.
+func TestResimulateRefuses(t *testing.T) {
+	path := traceOfSimulation(t)
+	for _, c := range []struct{ arguments, says string }{
+		{"--set=rollout.length.tailness=3", "times.train_step"},
+		{"--arm=", "expected KEY=VALUE"},
+		{"--arm=queue.factor", "expected KEY=VALUE"},
+		{"--set=times.decode=0", "above 0"},
+		{"--set=times.train_step=-1", "factor on the measured times"},
+		{"--set=rollout.length.cap_tokens=0", "length in tokens"},
+		{"--grid=queue.factor=1..900/0.5", "more than 1000"},
+		{"--set=queue.factr=2", "queue.factor"},
+	} {
+		code, _, stderr := headway(t, "resimulate", path, c.arguments)
+		if code != exitUsage || !strings.Contains(stderr, c.says) {
+			t.Errorf("%s: code %d, %q", c.arguments, code, stderr)
+		}
+	}
+	// One arm that cannot be made leaves the others.
+	code, stdout, stderr := headway(t, "resimulate", path, "--arm", "queue.factor=2", "--arm", "rollout.group_size=16 rollout.concurrency=64 train.batch=64")
+	if code != exitFailure || !strings.Contains(stdout, "refused") || !strings.Contains(stdout, "queue.factor=2") || !strings.Contains(stderr, "1 of 2 settings") {
+		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+func TestSplitArm(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                       nil,
+		" a=1  b=2 ":             {"a=1", "b=2"},
+		"engines=[{slots: 3}] c": {"engines=[{slots: 3}]", "c"},
+		`a="x y" b='z w'`:        {`a="x y"`, `b='z w'`},
+	} {
+		if got := splitArm(text); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q is split into %q", text, got)
+		}
+	}
+}
