@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -34,7 +33,11 @@ func (f *flat) read() error {
 	return nil
 }
 
-func (f *flat) space() { f.rest = bytes.TrimLeft(f.rest, " \t\r\n") }
+func (f *flat) space() {
+	for len(f.rest) > 0 && (f.rest[0] == ' ' || f.rest[0] == '\t' || f.rest[0] == '\r' || f.rest[0] == '\n') {
+		f.rest = f.rest[1:]
+	}
+}
 
 func (f *flat) value(key []byte, depth int) error {
 	if depth > depthMax {
@@ -195,12 +198,15 @@ func plain(c byte) byte {
 // word reads a number, true, false, null, NaN or Infinity.
 func (f *flat) word(key []byte) error {
 	end := 0
-	for end < len(f.rest) && !bytes.ContainsRune([]byte(",]}: \t\r\n"), rune(f.rest[end])) {
+	for end < len(f.rest) && !endsWord(f.rest[end]) {
 		end++
 	}
 	word := f.rest[:end]
 	f.rest = f.rest[end:]
-	value, known := constants[string(word)]
+	value, known := 0.0, false
+	if len(word) == 0 || word[0] > '9' || len(word) > 3 && word[1] > '9' {
+		value, known = constants[string(word)]
+	}
 	if !known {
 		if len(word) == 0 || !(word[0] == '-' || word[0] >= '0' && word[0] <= '9') {
 			return fmt.Errorf("%w: a value was expected", errJSON)
@@ -215,6 +221,15 @@ func (f *flat) word(key []byte) error {
 		f.number(key, value)
 	}
 	return nil
+}
+
+// endsWord reports whether a number or a word ends before a letter.
+func endsWord(c byte) bool {
+	switch c {
+	case ',', ']', '}', ':', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
 }
 
 // constants are the words that are values; null is none and is passed over.
