@@ -1,5 +1,7 @@
 package foreign
 
+import "math"
+
 // verlFullyAsync is verl's fully_async_policy. A row is one weight sync: figures of the
 // trigger_parameter_sync_step train steps before it, times summed, counts the last, the rest mean
 // or largest. A "sample" is a prompt with all its rollouts: a group.
@@ -11,6 +13,8 @@ var verlFullyAsync = &Framework{
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"actor_rollout_ref.rollout.n"}},
 		{Setting: SyncEvery, Settings: []string{"async_training.trigger_parameter_sync_step"}},
+		{Setting: SyncEvery, Keys: []string{"fully_async/static/max_required_samples", "fully_async/static/required_samples", "fully_async/static/staleness_threshold"},
+			Formula: "static/max_required_samples ÷ (static/required_samples × (1 + static/staleness_threshold))", Of: verlLoggedTrigger},
 		{Setting: Batch, Keys: []string{"fully_async/static/required_samples"},
 			Formula: "fully_async/static/required_samples × rollout.n",
 			Of:      verlGroups(Values.Last, "fully_async/static/required_samples")},
@@ -93,6 +97,17 @@ func syncEvery(v Values) float64 {
 		return k
 	}
 	return 1
+}
+
+// verlLoggedTrigger takes the train steps of a sync out of the samples that verl lets one have, which are rounded down.
+func verlLoggedTrigger(v Values) (float64, bool) {
+	most, ok := v.Last("fully_async/static/max_required_samples")
+	required, there := v.Last("fully_async/static/required_samples")
+	threshold, known := v.Last("fully_async/static/staleness_threshold")
+	if !ok || !there || !known || required <= 0 || threshold < 0 {
+		return 0, false
+	}
+	return math.Max(1, math.Round(most/(required*(1+threshold)))), true
 }
 
 // verlGroups turns a count of verl's samples into rollouts.

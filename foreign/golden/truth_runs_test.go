@@ -17,7 +17,7 @@ preset: prime-rl
 seed: 22
 rollout: {concurrency: 128, group_size: 8, decode_tokens_per_s: 50, length: {kind: lognormal, mean_tokens: 500, tailness: 20, cap_tokens: 3000}, environment: {kind: none}, solve: {kind: fixed, rate: 0.4}}
 train: {batch: 64, step_s: 6, step_cv: 0.1}
-sync: {time_s: 0.6}
+sync: {time_s: 0.6, trainer: blocked}
 queue: {max_staleness: 4}
 steps: {warmup: 0, measured: 40}
 `},
@@ -102,7 +102,7 @@ preset: prime-rl
 seed: 31
 rollout: {concurrency: 128, group_size: 8, decode_tokens_per_s: 50, length: {kind: lognormal, mean_tokens: 480, tailness: 15, cap_tokens: 2800}, environment: {kind: none}, solve: {kind: fixed, rate: 0.5}}
 train: {batch: 32, step_s: 3, step_cv: 0.1}
-sync: {time_s: 0.5}
+sync: {time_s: 0.5, trainer: blocked}
 queue: {max_staleness: 4}
 steps: {warmup: 0, measured: 48}
 `},
