@@ -40,30 +40,47 @@ export function themed(colour) {
 export function Plot({ context, title, lines, bands, height = 170, format = short, low, high, unit }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const legend = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const newest = useRef(lines);
+  newest.current = lines; // their names and colours are those of the plot; what they are made of may be newer
   const theme = context.theme.value;
   const key = lines.map(line => line.name + line.colour + line.dashed + line.stacked).join("|");
 
   useEffect(() => {
     const parent = place.current;
     if (!parent) return;
-    const readout = createReadout(/** @type {HTMLDivElement} */ (legend.current), parent, title, lines, format, unit);
+    const readout = createReadout(/** @type {HTMLDivElement} */ (legend.current), parent, title, newest, format, unit);
     const plot = new uPlot(options(parent, lines, bands ?? [], height, format, low, high, readout.at), data(context.series, lines), parent);
     const draw = throttle(() => {
-      plot.setData(data(context.series, lines));
+      plot.setData(data(context.series, newest.current));
       readout.newest(context.series);
     });
-    const off = context.series.changes.subscribe(draw.soon);
+    const seen = whileSeen(parent, draw.soon);
+    const off = context.series.changes.subscribe(seen.changed);
     const resize = new ResizeObserver(() => plot.setSize({ width: Math.max(120, parent.clientWidth), height }));
     resize.observe(parent);
     const keys = (/** @type {KeyboardEvent} */ event) => moveCursor(plot, event);
     parent.addEventListener("keydown", keys);
-    return () => { parent.removeEventListener("keydown", keys); resize.disconnect(); off(); draw.end(); plot.destroy(); };
+    return () => { parent.removeEventListener("keydown", keys); resize.disconnect(); seen.end(); off(); draw.end(); plot.destroy(); };
   }, [theme, key, height, low, high]);
 
   return html`<figure class="plot">
     <div class="plot-place" ref=${place} tabindex="0" role="img" aria-label=${title} style=${{ minHeight: height + "px" }}></div>
     <figcaption class="legend" ref=${legend}>${lines.map(line => html`<span class="key" key=${line.name}><i class=${"swatch" + (line.dashed ? " dashed" : "")} style=${{ "--swatch": line.colour.startsWith("--") ? `var(${line.colour})` : line.colour }}></i>${line.name} <b></b></span>`)}<span class="quiet at"></span></figcaption>
   </figure>`;
+}
+
+/** Calls for what is in sight alone; what changed out of sight is caught up with when it comes into sight. @param {HTMLElement} place @param {() => void} call */
+function whileSeen(place, call) {
+  let inSight = true, late = false;
+  const watch = new IntersectionObserver(entries => {
+    inSight = entries.some(entry => entry.isIntersecting);
+    if (inSight && late) { late = false; call(); }
+  }, { rootMargin: "100px" });
+  watch.observe(place);
+  return {
+    changed() { if (inSight) call(); else late = true; },
+    end() { watch.disconnect(); },
+  };
 }
 
 /** At most one call a frame. @param {() => void} call */
@@ -190,15 +207,16 @@ function drawBands(plot, bands) {
 
 /**
  * The figures in the legend: those under the cursor, else the newest.
- * @param {HTMLElement} legend @param {HTMLElement} place @param {string} title @param {Line[]} lines
+ * @param {HTMLElement} legend @param {HTMLElement} place @param {string} title @param {{ current: Line[] }} newest
  * @param {(n: number | null | undefined) => string} format @param {string} [unit]
  */
-function createReadout(legend, place, title, lines, format, unit = "") {
+function createReadout(legend, place, title, newest, format, unit = "") {
   /** @type {import("./series.js").SeriesBuffer | null} */ let series = null;
   /** @type {number | null} */ let cursor = null;
   let spoken = 0;
   function show() {
     if (!series) return;
+    const lines = newest.current;
     const index = cursor ?? series.length - 1, window = smoothing(series.length);
     const smooth = window > 1 && lines.some(line => line.smooth);
     const figures = lines.map(line => {

@@ -1,6 +1,6 @@
 // Keeps the state of the run as the server tells it: signals that views read. It connects, follows, waits when
 // the connection is lost, and goes on; what was last known stays on the page meanwhile.
-import { batch, signal } from "./html.js";
+import { batch, computed, signal } from "./html.js";
 import { TokenWanted, Refused } from "./api.js";
 import { SeriesBuffer, seriesPath } from "./series.js";
 
@@ -69,21 +69,23 @@ export function createSession(api) {
         if (summary.peek()?.ended) return;
         await follow(current.signal);
         if (mine !== round) return;
-        now("lost", "The stream ended.", 0);
+        if (!hasStopped(summary.peek())) now("lost", "The stream ended.", 0);
       } catch (err) {
         if (mine !== round) return;
         if (err instanceof TokenWanted) return now("token", err.message);
-        if (summary.peek()?.ended) return now("ended");
-        const wait = waitMS(failures, err);
-        now("lost", reason(err), Date.now() + wait);
+        if (hasStopped(summary.peek())) now("ended", "gone");
+        else now("lost", reason(err), Date.now() + waitMS(failures, err));
       }
-      const ms = waitMS(failures++, null);
+      const ms = waitMS(hasStopped(summary.peek()) ? WAIT_MS.length : failures++, null);
       await new Promise(done => { const clock = setTimeout(done, ms); wake = () => { clearTimeout(clock); done(undefined); }; });
     }
   }
 
   return {
     info, summary, series, connection,
+    /** Whether anything is known of the run, and whether nothing more comes: read by those who need no more of the summary. */
+    opened: computed(() => summary.value !== null),
+    ended: computed(() => summary.value?.ended ?? false),
     start: run,
     /** Tries again at once. */
     retry() { if (wake && connection.peek().state === "lost") { now("lost", connection.peek().message, 0); wake(); } else { current?.abort(); run(); } },
@@ -91,6 +93,9 @@ export function createSession(api) {
     useToken(token) { api.setToken(token); now("connecting"); run(); },
   };
 }
+
+/** Whether a server that no longer answers was to be expected. @param {Summary | null} state */
+function hasStopped(state) { return state !== null && (state.ended || state.state === "stopped"); }
 
 /** @param {number} failures @param {unknown} err */
 function waitMS(failures, err) {

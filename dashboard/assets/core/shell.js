@@ -25,7 +25,7 @@ export function Shell({ context }) {
   const help = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => globalKeys(context, help), []);
   const connection = context.connection.value;
-  const first = context.summary.value === null;
+  const first = !context.opened.value;
   if (connection.state === "token") return html`<${AskToken} context=${context} />`;
   return html`
     <a class="skip" href="#main" onClick=${toMain}>Skip to the view</a>
@@ -138,6 +138,7 @@ function Banner({ context }) {
       <span>${connection.message} ${context.summary.value ? `What is shown is from ${lasting(since)} ago.` : ""} ${wait > 0 ? `Next try in ${wait} s.` : "Trying…"}</span>
       <button onClick=${context.retry}>Try now</button></div>`;
   }
+  if (connection.state === "ended" && connection.message === "gone") return html`<div class="banner calm" role="status"><span>The run has stopped, and the program that showed it is gone. What is known stays while this page is open; <code>headway view</code> with the run’s directory shows it again.</span></div>`;
   const { problem, reading, missed_events: missed } = context.summary.value ?? {};
   if (problem) return html`<div class="banner bad" role="alert"><strong>No more of the run can be shown.</strong><span class="wrap">${problem}</span></div>`;
   if (reading && reading.of > 0) return html`<div class="banner calm" role="status"><span>Reading the run’s trace: ${percent(reading.bytes / reading.of, 0)}. Figures are of the part that has been read.</span>

@@ -14,7 +14,7 @@ const EVERY_MS = 15_000; // a judgement takes work, and does not change from one
 /** @param {{ context: Context }} props */
 export default function Findings({ context }) {
   context.style("views/findings.css");
-  const ended = context.summary.value?.ended ?? false;
+  const ended = context.ended.value;
   const asked = useAsk(context, "findings", ended ? 0 : EVERY_MS);
   /** @type {Report | null} */ const report = asked.data;
   useEffect(() => { if (report || asked.error) context.ready("findings"); }, [!report, asked.error]);
@@ -146,7 +146,6 @@ const DRIFT_COLUMNS = { train_step_s: "train_s", response_tokens: "response_toke
 
 /** @param {{ report: Report, context: Context }} props */
 function Drifts({ report, context }) {
-  context.series.changes.value;
   return html`<${Card} title="Drift" size="wide" say="first quarter of the run beside the last"><div class="drift">${(report.drift ?? []).map((drift, i) => html`<div key=${i}>
     <span><b>${words(drift.what)}</b> ${drift.sure ? html`<span class="chip warn">moves</span>` : html`<span class="chip">within chance</span>`}</span>
     <${Spark} values=${DRIFT_COLUMNS[drift.what] ? context.series.column(DRIFT_COLUMNS[drift.what]) : [drift.first, drift.last]} label=${words(drift.what)} />

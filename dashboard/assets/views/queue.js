@@ -15,8 +15,8 @@ const ROWS = 100;
 /** @param {{ context: Context }} props */
 export default function Queue({ context }) {
   context.style("views/queue.css");
-  const summary = /** @type {import("../../types/words.js").Summary} */ (context.summary.value);
-  const asked = useAsk(context, "queue", summary.ended ? 0 : EVERY_MS);
+  const ended = context.ended.value;
+  const asked = useAsk(context, "queue", ended ? 0 : EVERY_MS);
   /** @type {import("../../types/words.js").Queue | null} */ const queue = asked.data;
   const [held, setHeld] = useState(/** @type {any} */ (null));
   useEffect(() => { if (queue || asked.error) context.ready("queue"); }, [!queue, asked.error]);
@@ -25,10 +25,10 @@ export default function Queue({ context }) {
   const ready = (shown.ready ?? []).map((/** @type {QueueGroup} */ group) => ({ ...group, place: group.held ? "held" : "ready" }));
   const open = (shown.open ?? []).map((/** @type {QueueGroup} */ group) => ({ ...group, place: "open" }));
   const first = ready[0] ?? open[0];
-  const now = first && first.start_version >= 0 ? first.start_version + first.staleness_now : summary.version; // of the moment that the groups are of
+  const now = first && first.start_version >= 0 ? first.start_version + first.staleness_now : context.summary.peek()?.version ?? 0; // of the moment that the groups are of
   const waiting = ready.filter((/** @type {Placed} */ group) => group.place === "ready").length;
   return html`<h2 class="unseen">Queue inspector</h2><div class="grid">
-    <${Card} title="Queue" size="wide" say=${!summary.ended && html`<button aria-pressed=${held !== null} onClick=${() => setHeld(held ? null : queue)}>${held ? "held still: go on" : "hold still"}</button>`}>
+    <${Card} title="Queue" size="wide" say=${!ended && html`<button aria-pressed=${held !== null} onClick=${() => setHeld(held ? null : queue)}>${held ? "held still: go on" : "hold still"}</button>`}>
       <div class="figures">
         <${Figure} name=${"of " + count(shown.state.capacity_groups) + " groups ready"} value=${count(waiting)} />
         <${Figure} name="groups make a batch" value=${count(shown.state.batch_groups)} />
@@ -39,9 +39,9 @@ export default function Queue({ context }) {
       <${VersionLegend} groups=${[...ready, ...open]} now=${now} />
     </${Card}>
     <${Bars} context=${context} title="Ready, by age" groups=${ready} now=${now}
-      none=${summary.ended ? "Nothing waited when the run ended." : "The trainer takes groups as fast as they come."} />
+      none=${ended ? "Nothing waited when the run ended." : "The trainer takes groups as fast as they come."} />
     <${Bars} context=${context} title="Open, by age" groups=${open} now=${now}
-      none=${summary.ended ? "No group was open when the run ended." : "No rollout has been started: admission waits, or no engine has a free slot."} />
+      none=${ended ? "No group was open when the run ended." : "No rollout has been started: admission waits, or no engine has a free slot."} />
     <${Table} context=${context} groups=${[...ready, ...open]} now=${now} budget=${context.info.value?.max_staleness ?? 0} />
   </div>`;
 }

@@ -31,7 +31,7 @@ export default function Rollouts({ context }) {
   context.style("views/rollouts.css");
   const params = context.route.value.params;
   const [limit, setLimit] = useState(PAGE);
-  const ended = context.summary.value?.ended ?? false;
+  const ended = context.ended.value;
   const asked = useAsk(context, listPath(params, limit), ended ? 0 : EVERY_MS);
   /** @type {GroupLine[]} */ const groups = asked.data?.groups ?? [];
   const chosen = params.group ? Number(params.group) : null;
@@ -116,9 +116,9 @@ function Line({ group, low, high, current, choose }) {
 
 /** @param {{ context: Context }} props */
 function NoGroups({ context }) {
-  const info = context.info.value, params = context.route.value.params, summary = context.summary.value;
+  const info = context.info.value, params = context.route.value.params;
   if (FILTERS.some(key => params[key] && key !== "all" && key !== "sort")) return html`<${Empty} title="No group is like that."><button onClick=${() => context.navigate("rollouts", {})}>without filters</button></${Empty}>`;
   if (info?.kind === "simulation") return html`<${Empty} title="A simulation has no text."><span>It draws lengths, not tokens.</span><button onClick=${() => context.navigate("rollouts", { all: "1" })}>show the groups’ figures</button></${Empty}>`;
   if (!info?.has_text) return html`<${Empty} title="No text was kept of this run."><span>A run keeps that of every so many steps: store.samples_every in its config.</span><button onClick=${() => context.navigate("rollouts", { all: "1" })}>show the groups’ figures</button></${Empty}>`;
-  return html`<${Empty} title="No group can be read yet."><span>${summary?.ended ? "The run ended before any was kept." : "The first are here once a step has trained them."}</span></${Empty}>`;
+  return html`<${Empty} title="No group can be read yet."><span>${context.ended.value ? "The run ended before any was kept." : "The first are here once a step has trained them."}</span></${Empty}>`;
 }
