@@ -48,6 +48,8 @@ type Config struct {
 	Watchdog Watchdog `json:"watchdog"`
 	// Gateway says how agents that speak OpenAI's API become rollouts.
 	Gateway Gateway `json:"gateway"`
+	// Sinks says where a run's figures go beside its own metrics.jsonl.
+	Sinks Sinks `json:"sinks,omitempty"`
 
 	// Hardware is the model and the GPUs of a plan.
 	Hardware Hardware `json:"hardware,omitempty"`

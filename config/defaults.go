@@ -446,6 +446,7 @@ func (c *Config) storeDefaults() {
 	orCount(&c.Failures.MaxAttempts, 3, c.given("failures.max_attempts"))
 	orWord(&c.Failures.OnFailure, "drop_group")
 	c.serverDefaults()
+	c.sinkDefaults()
 	c.gatewayDefaults()
 	orCount(&c.Failures.TrainAttempts, 3, c.given("failures.train_attempts"))
 }

@@ -20,6 +20,23 @@ const schemaFile = "headway.schema.json"
 // TestSchemaFileIsCurrent regenerates the JSON schema for editors from the
 // structs and compares it with the file; with -rewrite it writes the file.
 func TestSchemaFileIsCurrent(t *testing.T) {
+	want := schemaText(t)
+	if flag.Lookup("rewrite").Value.String() == "true" {
+		if err := os.WriteFile(schemaFile, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Errorf("%s is not what the structs say: go test ./config -run Schema -rewrite", schemaFile)
+	}
+}
+
+// schemaText is the JSON schema that the structs say.
+func schemaText(t *testing.T) []byte {
 	defaults, err := Load("")
 	if err != nil {
 		t.Fatal(err)
@@ -40,18 +57,7 @@ func TestSchemaFileIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.WriteByte('\n')
-	if flag.Lookup("rewrite").Value.String() == "true" {
-		if err := os.WriteFile(schemaFile, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(have, want.Bytes()) {
-		t.Errorf("%s is not what the structs say: go test ./config -run Schema -rewrite", schemaFile)
-	}
+	return want.Bytes()
 }
 
 // schemaGenerator turns the schema of the structs into a JSON schema.

@@ -36,6 +36,7 @@ func (c Config) validate(relations bool) Errors {
 		check.server()
 		check.engineServers()
 		check.environments()
+		check.sinks()
 	}
 	if relations && len(check.errs) == 0 {
 		check.loop()

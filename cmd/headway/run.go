@@ -273,6 +273,8 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	result, err := run.Run(ctx)
 	j.evaluations.Wait()
 	view.close()
+	j.tellBy(nil)
+	j.well = err == nil
 	if err != nil {
 		if errors.Is(err, live.ErrStalled) {
 			return j.stalled(ctx, err, result, c.JSON)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/config"
@@ -13,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/sink"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
@@ -45,8 +47,13 @@ type job struct {
 	resumed     *resumedRun
 
 	// shown is the run as browsers see it, nil where none may.
-	shown       *shownRun
-	steps       *stepLog
+	shown *shownRun
+	steps *stepLog
+	// sinks take every train step's figures to where others are, nil where there are none; well is how the
+	// run ended, saying where what is told goes.
+	sinks       *sink.Feed
+	well        bool
+	saying      atomic.Pointer[func(format string, args ...any)]
 	samples     *sampleWriter
 	evaluations evaluator
 	expected    prediction
@@ -73,6 +80,9 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.close())
+			if resumed == nil && j.store != nil { // nothing has begun: leave no directory that neither starts nor resumes
+				err = errors.Join(err, os.RemoveAll(dir))
+			}
 		}
 	}()
 	upTo := loop.Version(0)
@@ -92,6 +102,9 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 	}
 	j.samples = &sampleWriter{dir: filepath.Join(dir, "samples"), every: cfg.Store.SamplesEvery, spell: j.spelling(), std: cfg.Trainer.NormalizeStd}
 	if j.steps, err = openStepLog(dir, upTo); err != nil {
+		return j, err
+	}
+	if err = j.openSinks(); err != nil {
 		return j, err
 	}
 	if j.weights, err = weights.Open(filepath.Join(dir, "weights"), weights.Options{Always: cfg.Store.Sync == "always"}); err != nil {
@@ -222,6 +235,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(j.app, offset)
+	j.tellBy(opt.Logf)
 	j.shown.watch(&opt)
 	if j.workshop != nil {
 		j.workshop.clock.Store(&opt.Clock)
@@ -236,6 +250,9 @@ func (j *job) onStep(ctx context.Context, d live.StepDone, view *progressView) {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
 	}
 	j.steps.add(line)
+	if j.sinks != nil {
+		j.sinks.Send(sinkStep(line, j.app.Now()))
+	}
 	j.shown.step(&line)
 	j.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.message("samples: " + err.Error()) })
 	view.update(j.newProgress(d))
@@ -270,6 +287,7 @@ func (j *job) close() error {
 	if j.samples != nil {
 		j.samples.writing.Wait()
 	}
+	j.sinks.Close(j.well)
 	for _, e := range j.engines {
 		errs = append(errs, e.Close())
 	}

@@ -60,6 +60,10 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if p.steps, err = openStepLog(p.dir, upTo); err != nil {
 		return err
 	}
+	p.tellBy(p.say)
+	if err := p.openSinks(); err != nil {
+		return err
+	}
 	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories,
 		Epoch: p.writerNow().Epoch, Fence: p.fence, Logf: p.say})
 	if err != nil {

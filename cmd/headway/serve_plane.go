@@ -174,6 +174,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	watcher.Go(func() { p.watchServers(watching) })
 	watcher.Go(func() { p.play(watching, cancel, run.NowNS) })
 	_, err = run.Run(ctx)
+	p.well = err == nil
 	stopWatching()
 	watcher.Wait()
 	p.evaluations.Wait()

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/sink"
+)
+
+// commandLog has what the program of sinks.command says, in the run directory.
+const commandLog = "sinks-command.log"
+
+// openSinks opens what the document names. What cannot be opened is an error before the run begins; what
+// fails later is said, and no more.
+func (j *job) openSinks() error {
+	var sinks []sink.Sink
+	var errs []error
+	add := func(s sink.Sink, err error) {
+		if err != nil {
+			errs = append(errs, usageError("correct the section sinks, or leave it out", "%w", err))
+			return
+		}
+		sinks = append(sinks, s)
+	}
+	name, to := filepath.Base(j.dir), j.cfg.Sinks
+	if to.TensorBoard.Dir != "" {
+		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), j.app.Now()))
+	}
+	if to.MLflow.URL != "" {
+		token, err := sinkToken("sinks.mlflow.token_file", to.MLflow.TokenFile)
+		errs = append(errs, err)
+		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.cfg), Now: j.app.Now}))
+	}
+	if len(to.Command) > 0 {
+		add(sink.Program(to.Command, filepath.Join(j.dir, commandLog)))
+	}
+	if len(sinks) > 0 {
+		j.sinks = sink.Start(sinks, sink.Options{Logf: j.tell})
+	}
+	return errors.Join(errs...)
+}
+
+// tell says something to whoever looks: in the view while there is one.
+func (j *job) tell(format string, args ...any) {
+	if say := j.saying.Load(); say != nil {
+		(*say)(format, args...)
+		return
+	}
+	fmt.Fprintf(j.app.Stderr, format+"\n", args...)
+}
+
+// tellBy has what is told go somewhere, nil for standard error.
+func (j *job) tellBy(say func(format string, args ...any)) {
+	if say == nil {
+		j.saying.Store(nil)
+		return
+	}
+	j.saying.Store(&say)
+}
+
+// sinkToken reads a secret.
+func sinkToken(key, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	token := strings.TrimSpace(string(text))
+	if err != nil || token == "" {
+		return "", usageError("want a file with the token alone", "%s: %s: %w", key, path, errors.Join(err, errNoToken(token)))
+	}
+	return token, nil
+}
+
+func errNoToken(token string) error {
+	if token == "" {
+		return errors.New("holds no token")
+	}
+	return nil
+}
+
+// parameters are a document's keys with their values, by dotted paths.
+func parameters(cfg config.Config) map[string]string {
+	text, err := json.Marshal(cfg.Public())
+	if err != nil {
+		return nil
+	}
+	var tree any
+	if json.Unmarshal(text, &tree) != nil {
+		return nil
+	}
+	out := map[string]string{}
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		if object, is := value.(map[string]any); is {
+			for key, inner := range object {
+				walk(strings.TrimPrefix(path+"."+key, "."), inner)
+			}
+			return
+		}
+		if text, err := json.Marshal(value); err == nil && value != nil && value != "" {
+			out[path] = strings.Trim(string(text), `"`)
+		}
+	}
+	walk("", tree)
+	return out
+}
+
+// sinkStep is a line of metrics.jsonl as sinks take it.
+func sinkStep(line stepLine, now time.Time) sink.Step {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return sink.Step{Step: int64(line.Step), Time: now}
+	}
+	var object map[string]any
+	if json.Unmarshal(text, &object) != nil {
+		return sink.Step{Step: int64(line.Step), Time: now}
+	}
+	delete(object, "step")
+	return sink.Step{Step: int64(line.Step), Time: now, Figures: sink.Figures(object)}
+}

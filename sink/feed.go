@@ -1,0 +1,245 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Step is one train step's figures.
+type Step struct {
+	// Step is the version that it made, Time when it ended.
+	Step int64
+	Time time.Time
+	// Figures are in the order of their names, finite all of them.
+	Figures []Figure
+}
+
+// Figure is one number under a name.
+type Figure struct {
+	Name  string
+	Value float64
+}
+
+// Figures are the finite numbers of a decoded JSON object by name, those within others with the names
+// before them and a slash. Lists and texts are left out.
+func Figures(object map[string]any) []Figure {
+	var out []Figure
+	var walk func(prefix string, object map[string]any)
+	walk = func(prefix string, object map[string]any) {
+		for name, value := range object {
+			switch v := value.(type) {
+			case float64:
+				if !math.IsNaN(v) && !math.IsInf(v, 0) {
+					out = append(out, Figure{prefix + name, v})
+				}
+			case bool:
+				figure := Figure{Name: prefix + name}
+				if v {
+					figure.Value = 1
+				}
+				out = append(out, figure)
+			case map[string]any:
+				walk(prefix+name+"/", v)
+			}
+		}
+	}
+	walk("", object)
+	slices.SortFunc(out, func(a, b Figure) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Sink takes train steps.
+type Sink interface {
+	// Name says in logs and metrics which it is.
+	Name() string
+	// Write takes steps in their order. After an error the same steps are given again, or, when too
+	// many have come in the meantime, lost. It is called by one goroutine.
+	Write(ctx context.Context, steps []Step) error
+	// Close ends it, when nothing more comes: the run has ended, well or not.
+	Close(ctx context.Context, well bool) error
+}
+
+// Options of a Feed.
+type Options struct {
+	// Depth is how many steps wait for a sink at most, 0 for 4,096; more are dropped.
+	Depth int
+	// Retry is the time after which a sink that failed is tried again, 0 for 5 s; it doubles up to a minute.
+	Retry time.Duration
+	// Patience is how long Close waits for what is still to be sent, 0 for 15 s.
+	Patience time.Duration
+	// Logf says when a sink fails, and when it works again. Nil says nothing.
+	Logf func(format string, args ...any)
+}
+
+// Feed hands steps to sinks. The nil Feed takes them and does nothing.
+type Feed struct {
+	opt   Options
+	lanes []*lane
+	ended chan struct{} // closed as nothing more comes
+	once  sync.Once
+	well  bool
+}
+
+// lane is one sink with what waits for it.
+type lane struct {
+	sink    Sink
+	waiting chan Step
+	dropped atomic.Int64
+	done    chan struct{}
+	cancel  context.CancelFunc
+}
+
+// Start begins to feed sinks.
+func Start(sinks []Sink, opt Options) *Feed {
+	if opt.Depth == 0 {
+		opt.Depth = 4096
+	}
+	if opt.Retry == 0 {
+		opt.Retry = 5 * time.Second
+	}
+	if opt.Patience == 0 {
+		opt.Patience = 15 * time.Second
+	}
+	if opt.Logf == nil {
+		opt.Logf = func(string, ...any) {}
+	}
+	f := &Feed{opt: opt, ended: make(chan struct{})}
+	for _, s := range sinks {
+		ctx, cancel := context.WithCancel(context.Background())
+		l := &lane{sink: s, waiting: make(chan Step, opt.Depth), done: make(chan struct{}), cancel: cancel}
+		f.lanes = append(f.lanes, l)
+		go f.drive(ctx, l)
+	}
+	return f
+}
+
+// Send takes a step. It never blocks: what a sink has no room for is dropped.
+func (f *Feed) Send(s Step) {
+	if f == nil {
+		return
+	}
+	for _, l := range f.lanes {
+		select {
+		case l.waiting <- s:
+		default:
+			l.dropped.Add(1)
+		}
+	}
+}
+
+// Dropped is how many steps each sink has lost, by name.
+func (f *Feed) Dropped() map[string]int64 {
+	out := map[string]int64{}
+	if f != nil {
+		for _, l := range f.lanes {
+			out[l.sink.Name()] += l.dropped.Load()
+		}
+	}
+	return out
+}
+
+// Close sends what still waits and ends the sinks; well says how the run ended. It waits no longer than
+// Options.Patience. It may be called more than once.
+func (f *Feed) Close(well bool) {
+	if f == nil {
+		return
+	}
+	f.once.Do(func() {
+		f.well = well
+		close(f.ended)
+	})
+	timer := time.NewTimer(f.opt.Patience)
+	defer timer.Stop()
+	for _, l := range f.lanes {
+		select {
+		case <-l.done:
+		case <-timer.C:
+			timer.Reset(0) // the others have no more time either
+			l.cancel()
+			<-l.done
+		}
+		if n := l.dropped.Load(); n > 0 {
+			f.opt.Logf("%s: %d train steps were not sent: it took them too slowly, or not at all", l.sink.Name(), n)
+		}
+	}
+}
+
+// batchMax is how many steps are written at once.
+const batchMax = 64
+
+// drive hands a sink what comes, until nothing does.
+func (f *Feed) drive(ctx context.Context, l *lane) {
+	defer close(l.done)
+	defer l.cancel()
+	var batch []Step
+	for {
+		if len(batch) == 0 {
+			select {
+			case s := <-l.waiting:
+				batch = append(batch, s)
+			case <-f.ended:
+				select {
+				case s := <-l.waiting: // it came before the end
+					batch = append(batch, s)
+				default:
+					if err := l.sink.Close(ctx, f.well); err != nil {
+						f.opt.Logf("%s: %v", l.sink.Name(), err)
+					}
+					return
+				}
+			}
+		}
+		for len(batch) < batchMax {
+			select {
+			case s := <-l.waiting:
+				batch = append(batch, s)
+				continue
+			default:
+			}
+			break
+		}
+		if !f.write(ctx, l, batch) {
+			l.dropped.Add(int64(len(batch) + len(l.waiting)))
+			_ = l.sink.Close(ctx, f.well)
+			return
+		}
+		batch = batch[:0]
+	}
+}
+
+// write tries until the sink has taken a batch, or until the context ends.
+func (f *Feed) write(ctx context.Context, l *lane, batch []Step) bool {
+	wait := f.opt.Retry
+	for tries := 0; ; tries++ {
+		err := l.sink.Write(ctx, batch)
+		if err == nil {
+			if tries > 0 {
+				f.opt.Logf("%s: takes figures again", l.sink.Name())
+			}
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if tries == 0 {
+			f.opt.Logf("%s: %v; it is tried again, and the run goes on", l.sink.Name(), err)
+		}
+		timer := time.NewTimer(wait)
+		wait = min(2*wait, time.Minute)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// errorOf puts the sink's name before what went wrong.
+func errorOf(doing string, err error) error { return fmt.Errorf("%s: %w", doing, err) }

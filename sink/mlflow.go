@@ -1,0 +1,219 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// MLflowOptions say where a run is logged.
+type MLflowOptions struct {
+	// URL of the tracking server; Experiment by name, made if it is not there; Run is the run's name.
+	URL, Experiment, Run string
+	// Token is sent as a bearer token, empty for none.
+	Token string
+	// Params are what does not change, such as the document's keys; values are cut at 500 bytes.
+	Params map[string]string
+	// Now is the clock that says when the run begins and ends.
+	Now func() time.Time
+}
+
+// mlflow is a run of a tracking server.
+type mlflow struct {
+	opt   MLflowOptions
+	began time.Time
+	run   string
+}
+
+// Bounds of one call of MLflow's REST API.
+const (
+	mlflowMetrics = 1000
+	mlflowParams  = 100
+	mlflowValue   = 500
+	mlflowTimeout = 20 * time.Second
+)
+
+// MLflow is a sink into a run of an MLflow tracking server, by its REST API. The run is made with the first step: a
+// server that is away then does not keep the run from beginning.
+func MLflow(opt MLflowOptions) (Sink, error) {
+	base, err := url.Parse(opt.URL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("sinks.mlflow.url: %q is not the address of a tracking server", opt.URL)
+	}
+	opt.URL = strings.TrimRight(opt.URL, "/") + "/api/2.0/mlflow/"
+	return &mlflow{opt: opt, began: opt.Now()}, nil
+}
+
+func (m *mlflow) Name() string { return "mlflow" }
+
+// mlflowError is what the server answers instead.
+type mlflowError struct {
+	status  int
+	Code    string `json:"error_code"`
+	Message string `json:"message"`
+}
+
+func (e *mlflowError) Error() string {
+	return fmt.Sprintf("HTTP %d %s %.300s", e.status, e.Code, e.Message)
+}
+
+// call sends one request and reads its answer into out, unless that is nil.
+func (m *mlflow) call(ctx context.Context, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, mlflowTimeout)
+	defer cancel()
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, m.opt.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if m.opt.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+m.opt.Token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		said := &mlflowError{status: response.StatusCode}
+		if json.Unmarshal(text, said) != nil {
+			said.Message = string(text)
+		}
+		return said
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(text, out)
+}
+
+// experiment finds the experiment, or makes it.
+func (m *mlflow) experiment(ctx context.Context) (string, error) {
+	var found struct {
+		Experiment struct {
+			ID string `json:"experiment_id"`
+		} `json:"experiment"`
+	}
+	path := "experiments/get-by-name?experiment_name=" + url.QueryEscape(m.opt.Experiment)
+	err := m.call(ctx, http.MethodGet, path, nil, &found)
+	if said, is := errors.AsType[*mlflowError](err); !is || said.Code != "RESOURCE_DOES_NOT_EXIST" {
+		return found.Experiment.ID, err
+	}
+	var made struct {
+		ID string `json:"experiment_id"`
+	}
+	err = m.call(ctx, http.MethodPost, "experiments/create", map[string]string{"name": m.opt.Experiment}, &made)
+	return made.ID, err
+}
+
+// begin makes the run, once.
+func (m *mlflow) begin(ctx context.Context) error {
+	if m.run != "" {
+		return nil
+	}
+	experiment, err := m.experiment(ctx)
+	if err != nil {
+		return errorOf("experiment "+m.opt.Experiment, err)
+	}
+	var made struct {
+		Run struct {
+			Info struct {
+				ID string `json:"run_id"`
+			} `json:"info"`
+		} `json:"run"`
+	}
+	request := map[string]any{"experiment_id": experiment, "run_name": m.opt.Run, "start_time": m.began.UnixMilli()}
+	if err := m.call(ctx, http.MethodPost, "runs/create", request, &made); err != nil {
+		return errorOf("run "+m.opt.Run, err)
+	}
+	if made.Run.Info.ID == "" {
+		return errors.New("the server made a run without an id: is it MLflow?")
+	}
+	if err := m.params(ctx, made.Run.Info.ID); err != nil {
+		return err
+	}
+	m.run = made.Run.Info.ID
+	return nil
+}
+
+// params logs what does not change.
+func (m *mlflow) params(ctx context.Context, run string) error {
+	type param struct {
+		Key   string `json:"key"`
+		Value string `json:"value"`
+	}
+	var all []param
+	for key, value := range m.opt.Params {
+		all = append(all, param{key, value[:min(len(value), mlflowValue)]})
+	}
+	for len(all) > 0 {
+		n := min(len(all), mlflowParams)
+		if err := m.call(ctx, http.MethodPost, "runs/log-batch", map[string]any{"run_id": run, "params": all[:n]}, nil); err != nil {
+			return errorOf("parameters", err)
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+func (m *mlflow) Write(ctx context.Context, steps []Step) error {
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	type metric struct {
+		Key       string  `json:"key"`
+		Value     float64 `json:"value"`
+		Timestamp int64   `json:"timestamp"`
+		Step      int64   `json:"step"`
+	}
+	var all []metric
+	for _, s := range steps {
+		for _, f := range s.Figures {
+			all = append(all, metric{mlflowName(f.Name), f.Value, s.Time.UnixMilli(), s.Step})
+		}
+	}
+	for len(all) > 0 {
+		n := min(len(all), mlflowMetrics)
+		if err := m.call(ctx, http.MethodPost, "runs/log-batch", map[string]any{"run_id": m.run, "metrics": all[:n]}, nil); err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// mlflowName is a name as MLflow takes it: letters, digits and _-. /:
+func mlflowName(name string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-. /:", c) {
+			return c
+		}
+		return '_'
+	}, name)
+}
+
+func (m *mlflow) Close(ctx context.Context, well bool) error {
+	if m.run == "" {
+		return nil
+	}
+	status := "FINISHED"
+	if !well {
+		status = "FAILED"
+	}
+	return m.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": m.run, "status": status, "end_time": m.opt.Now().UnixMilli()}, nil)
+}
