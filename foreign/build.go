@@ -25,6 +25,7 @@ func (c *collector) log(found *files) (*Log, error) {
 		c.framework.Adjust(values, log)
 	}
 	c.warnOfTable()
+	sort.SliceStable(c.warnings, func(i, j int) bool { return c.warnings[i].File < c.warnings[j].File })
 	for _, w := range c.warnings {
 		log.Warnings = append(log.Warnings, *w)
 	}
@@ -44,6 +45,12 @@ func (c *collector) log(found *files) (*Log, error) {
 func (c *collector) warnOfTable() {
 	if c.table.repeated > 0 {
 		c.warnings = append(c.warnings, &Warning{Text: "a step was logged again, as after a resume: the later value was taken", Count: c.table.repeated})
+	}
+	for file, number := range c.table.files {
+		if n := c.table.again[number]; n > 0 {
+			c.warnings = append(c.warnings, &Warning{File: file, Count: n,
+				Text: "it says other than the files before it of the same steps, as after a resume, and was taken; of two runs give one alone"})
+		}
 	}
 	if c.table.width > 1 {
 		c.warnings = append(c.warnings, &Warning{Text: fmt.Sprintf("the log is long: each entry of the series stands for %d steps", c.table.width), Count: 1})

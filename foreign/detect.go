@@ -36,7 +36,7 @@ func named(name string) (*Framework, error) {
 
 // evidence is what was seen of each framework.
 type evidence struct {
-	marks map[*Framework]string // the first marked key that was seen
+	marks map[*Framework]string // the first marked key, by name, that was seen
 	hints map[*Framework]map[string]bool
 	seen  map[string]bool
 }
@@ -74,8 +74,8 @@ func (e *evidence) setting(key string) {
 }
 
 func (e *evidence) note(f *Framework, marks []string, key string) {
-	if e.marks[f] != "" {
-		return
+	if before := e.marks[f]; before != "" && before <= key {
+		return // the first by name is shown, as rows have no order of keys
 	}
 	if slices.ContainsFunc(marks, func(mark string) bool { return fits(mark, key) }) {
 		e.marks[f] = key

@@ -19,6 +19,7 @@ type table struct {
 	rows     map[int64]*entry
 	totals   []cell
 	repeated int64
+	again    map[int32]int64 // what later files say other than earlier ones of the same steps, by file
 	// file numbers the one whose row is added, files all so far; printed is Row.Printed.
 	file    int32
 	files   map[string]int32
@@ -42,7 +43,7 @@ type cell struct {
 }
 
 func newTable(keys []string) *table {
-	t := &table{columns: map[string]int{}, fitting: map[string][]int{}, width: 1, rows: map[int64]*entry{}}
+	t := &table{columns: map[string]int{}, fitting: map[string][]int{}, width: 1, rows: map[int64]*entry{}, again: map[int32]int64{}}
 	for _, key := range keys {
 		if _, there := t.columns[key]; there {
 			continue
@@ -193,6 +194,8 @@ func (t *table) put(at *entry, column int, step int64, value float64) {
 		}
 		if c.file == t.file {
 			t.repeated++
+		} else {
+			t.again[t.file]++
 		}
 		c.sum -= c.last
 		t.totals[column].sum -= c.last
