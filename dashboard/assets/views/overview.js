@@ -5,6 +5,7 @@ import { Card, Empty, Figure, Pairs, StackBar } from "../core/parts.js";
 import { SOURCES, idleColour, sourceColour, versionColour } from "../core/colour.js";
 import { count, fixed, known, lasting, many, percent, short, signed, version, words } from "../core/format.js";
 import { QueueHealth } from "./overview_health.js";
+import { QueuePlot } from "./queue_plot.js";
 
 /** @typedef {import("../app.js").Context} Context */
 /** @typedef {import("../../types/words.js").Summary} Summary */
@@ -31,7 +32,7 @@ function Body({ context }) {
       <${LedgerCard} summary=${summary} /><${EnginesCard} summary=${summary} />`;
   }
   return html`
-    <${RewardCard} context=${context} />
+    ${info?.kind === "simulation" && summary.reward.best === 0 && summary.reward.first === 0 ? html`<${QueueCard} context=${context} />` : html`<${RewardCard} context=${context} />`}
     <${StalenessCard} context=${context} />
     <${IdleCard} summary=${summary} context=${context} />
     <${ThroughputCard} context=${context} />
@@ -57,6 +58,11 @@ function RewardCard({ context }) {
     <${Plot} context=${context} title="Reward over train steps" height=${215} format=${decimals} lines=${held_out === null ? REWARD.slice(0, 1) : REWARD} />
     <p class="small quiet">first ${fixed(reward.first, 3)} · best ${fixed(reward.best, 3)} · last ${fixed(reward.last, 3)}
       ${signal.solve_rate > 0 && html` · solved ${percent(signal.solve_rate)} of rollouts, ${percent(signal.all_solved_share)} of groups whole, ${percent(signal.none_solved_share)} not at all`}</p></${Card}>`;
+}
+
+/** What a simulation has in the place of rewards: the queue over its steps. @param {{ context: Context }} props */
+function QueueCard({ context }) {
+  return html`<${Card} title="Queue over time" say="groups in the queue as each step began"><${QueuePlot} context=${context} height=${215} /></${Card}>`;
 }
 
 /** @param {Summary} summary @param {import("../core/series.js").SeriesBuffer} series @returns {import("../core/plot.js").Line[]} */
@@ -137,8 +143,15 @@ function ThroughputCard({ context }) {
 const RATES = [
   { name: "production", colour: "--line-1", values: series => series.column("production"), smooth: true },
   { name: "effective production", colour: "--line-3", values: series => series.column("effective"), smooth: true },
-  { name: "consumption", colour: "--line-2", values: series => series.column("consumption"), smooth: true },
+  { name: "consumption", colour: "--line-2", values: trained, smooth: true },
+  { name: "while training", colour: "--line-2", values: series => series.column("consumption"), smooth: true, dashed: true },
 ];
+
+/** Rollouts trained per second of all the time, where the column is per second of train step. @param {import("../core/series.js").SeriesBuffer} series */
+function trained(series) {
+  const step = series.column("train_s"), period = series.column("period_s");
+  return series.column("consumption").map((rate, i) => rate === null || step[i] === null || !period[i] ? null : rate * /** @type {number} */ (step[i]) / /** @type {number} */ (period[i]));
+}
 /** @type {import("../core/plot.js").Line[]} */
 const TOKENS = [{ name: "tokens/s", colour: "--line-1", values: series => series.column("tokens_per_s"), smooth: true }];
 

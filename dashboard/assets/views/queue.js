@@ -2,6 +2,7 @@
 import { html, useEffect, useMemo, useState } from "../core/html.js";
 import { Card, Empty, Figure, useAsk } from "../core/parts.js";
 import { versionColour, versionRamp, css } from "../core/colour.js";
+import { QueuePlot } from "./queue_plot.js";
 import { count, fixed, lasting, many, version } from "../core/format.js";
 
 /** @typedef {import("../app.js").Context} Context */
@@ -42,6 +43,7 @@ export default function Queue({ context }) {
       none=${ended ? "Nothing waited when the run ended." : "The trainer takes groups as fast as they come."} />
     <${Bars} context=${context} title="Open, by age" groups=${open} now=${now}
       none=${ended ? "No group was open when the run ended." : "No rollout has been started: admission waits, or no engine has a free slot."} />
+    <${Card} title="Over the run" size="wide" say="groups in the queue as each step began"><${QueuePlot} context=${context} /></${Card}>
     <${Table} context=${context} groups=${[...ready, ...open]} now=${now} budget=${context.info.value?.max_staleness ?? 0} />
   </div>`;
 }

@@ -15,11 +15,11 @@ const RANGES = /** @type {const} */ ([["step", "step"], ["reward", "reward"], ["
 /** The parameters of the address that choose groups. */
 const FILTERS = ["q", "sort", "all", "step_from", "step_to", "reward_min", "reward_max", "staleness_min", "staleness_max"];
 
-/** @param {Filters} params @param {number} limit */
-function listPath(params, limit) {
+/** @param {Filters} params @param {number} limit @param {boolean} hasText where there is none, groups are listed for their figures */
+function listPath(params, limit, hasText) {
   const query = new URLSearchParams({ limit: String(limit) });
   for (const key of FILTERS) if (params[key] && key !== "all") query.set(key, params[key]);
-  if (!params.all) query.set("readable", "1");
+  if (!params.all && hasText) query.set("readable", "1");
   return "groups?" + query;
 }
 
@@ -32,7 +32,7 @@ export default function Rollouts({ context }) {
   const params = context.route.value.params;
   const [limit, setLimit] = useState(PAGE);
   const ended = context.ended.value;
-  const asked = useAsk(context, listPath(params, limit), ended ? 0 : EVERY_MS);
+  const asked = useAsk(context, listPath(params, limit, context.info.value?.has_text ?? true), ended ? 0 : EVERY_MS);
   /** @type {GroupLine[]} */ const groups = asked.data?.groups ?? [];
   const chosen = params.group ? Number(params.group) : null;
   const choose = (/** @type {number | undefined} */ id, replace = false) => context.navigate("rollouts", { ...kept(params), group: id }, { replace });
@@ -85,7 +85,7 @@ function FilterForm({ context, params }) {
     <div class="line"><select aria-label="Order" value=${params.sort ?? ""} onChange=${(/** @type {any} */ event) => change("sort", event.target.value, true)}>
       <option value="">newest first</option><option value="id">oldest first</option><option value="-reward">best reward first</option><option value="reward">worst reward first</option>
       <option value="-staleness">stalest first</option><option value="-tokens">longest first</option><option value="tokens">shortest first</option></select>
-      <label class="small"><input type="checkbox" checked=${!!params.all} onChange=${(/** @type {any} */ event) => change("all", event.target.checked ? "1" : "", true)} />without text too</label></div>
+      ${context.info.value?.has_text && html`<label class="small"><input type="checkbox" checked=${!!params.all} onChange=${(/** @type {any} */ event) => change("all", event.target.checked ? "1" : "", true)} />without text too</label>`}</div>
     <details open=${ranged}><summary>step, reward, staleness</summary><div class="ranges">${RANGES.map(([name, key]) => {
       const [low, high] = key === "step" ? ["step_from", "step_to"] : [key + "_min", key + "_max"];
       return html`<span class="small quiet" key=${name}>${name}</span>${[low, high].map((field, i) => html`<input key=${field} type="number" step="any" aria-label=${name + (i ? " at most" : " at least")} placeholder=${i ? "at most" : "at least"} value=${params[field] ?? ""} onInput=${(/** @type {any} */ event) => change(field, event.target.value)} />`)}`;
@@ -118,7 +118,6 @@ function Line({ group, low, high, current, choose }) {
 function NoGroups({ context }) {
   const info = context.info.value, params = context.route.value.params;
   if (FILTERS.some(key => params[key] && key !== "all" && key !== "sort")) return html`<${Empty} title="No group is like that."><button onClick=${() => context.navigate("rollouts", {})}>without filters</button></${Empty}>`;
-  if (info?.kind === "simulation") return html`<${Empty} title="A simulation has no text."><span>It draws lengths, not tokens.</span><button onClick=${() => context.navigate("rollouts", { all: "1" })}>show the groups’ figures</button></${Empty}>`;
-  if (!info?.has_text) return html`<${Empty} title="No text was kept of this run."><span>A run keeps that of every so many steps: store.samples_every in its config.</span><button onClick=${() => context.navigate("rollouts", { all: "1" })}>show the groups’ figures</button></${Empty}>`;
+  if (!info?.has_text) return html`<${Empty} title="No group has ended yet."><span>Their figures are here as soon as they have.</span></${Empty}>`;
   return html`<${Empty} title="No group can be read yet."><span>${context.ended.value ? "The run ended before any was kept." : "The first are here once a step has trained them."}</span></${Empty}>`;
 }

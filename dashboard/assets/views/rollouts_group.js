@@ -63,7 +63,7 @@ function Siblings({ context, group }) {
     if (moved.current) document.querySelector(".rollout.chosen")?.scrollIntoView({ block: "nearest" });
     moved.current = true;
   }, [at]);
-  if (!rollouts.length) return html`<${Empty} title="Its text is not kept."><span>${context.info.value?.kind === "simulation" ? "A simulation draws lengths, not tokens." : "Only its figures are. Those with text are in the list while “without text too” is off."}</span></${Empty}>`;
+  if (!rollouts.length) return html`<${Empty} title="Its text is not kept."><span>${context.info.value?.kind === "simulation" ? "A simulation draws lengths, not tokens." : context.info.value?.has_text ? "Only its figures are. Those with text are in the list while “without text too” is off." : "No text was kept of this run: one keeps that of every so many steps (store.samples_every)."}</span></${Empty}>`;
   const dark = context.theme.value === "dark";
   return html`<div class="tools card wide">
       <span class="siblings" role="group" aria-label="Siblings">${rollouts.map((rollout, i) => html`<button key=${i} aria-pressed=${i === at} onClick=${() => setAt(i)} aria-label=${`sibling ${rollout.sample}, reward ${fixed(rollout.reward)}`}><b>${fixed(rollout.reward)}</b><small>#${rollout.sample}</small></button>`)}</span>
