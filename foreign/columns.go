@@ -107,7 +107,7 @@ func (s columns) header(names []string) (columnNames, error) {
 	case run == "" && len(runs) == 1:
 		run = runs[0]
 	case run == "":
-		return head, fmt.Errorf("the export has %d runs (%s): say which one with --run", len(runs), listed8(runs))
+		return head, fmt.Errorf("the export has %d runs (%s): say which one with --run-name", len(runs), listed8(runs))
 	case !slices.Contains(runs, run):
 		return head, fmt.Errorf("the export has no run %q (it has %s)", run, listed8(runs))
 	}

@@ -44,6 +44,8 @@ type OwnFile struct {
 	Match string
 	// What it holds, in words.
 	What string
+	// Rollouts is whether it holds single rollouts.
+	Rollouts bool
 	// Read hands its contents to a taker, as Source.Read.
 	Read func(ctx context.Context, file string, taker Taker) error
 }

@@ -38,7 +38,7 @@ var pipelineRL = &Framework{
 		{Notion: TokensPerS, Keys: []string{"throughput/real_tokens_per_sec"}},
 	},
 	Files: []OwnFile{
-		{Match: "streams/actor/*/*/*.jsonl", What: "the actor's stream of groups", Read: readPipelineStream},
+		{Match: "streams/actor/*/*/*.jsonl", What: "the actor's stream of groups", Rollouts: true, Read: readPipelineStream},
 		{Match: "streams/*/*/*/*.jsonl", What: "streams that say nothing of the loop", Read: passOver},
 	},
 	Adjust: pipelineAdjust,

@@ -58,7 +58,7 @@ var primeRL = &Framework{
 		{Notion: TokensPerS, Keys: []string{"perf/throughput"}},
 	},
 	Files: []OwnFile{
-		{Match: "rollouts/step_*/train/effective/traces.jsonl", What: "episodes trained on", Read: readPrimeTraces},
+		{Match: "rollouts/step_*/train/effective/traces.jsonl", What: "episodes trained on", Rollouts: true, Read: readPrimeTraces},
 		{Match: "rollouts/step_*/*/*/traces.jsonl", What: "episodes that were not trained on, and evaluations: passed over", Read: passOver},
 	},
 	Adjust: primeWaits,
