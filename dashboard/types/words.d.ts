@@ -76,7 +76,7 @@ export interface FrontierPoint {
   utilization: number; staleness_mean: number; staleness_p95: number; pqs: number; iqs: number; period_ratio: number; regime: string;
 }
 export interface Frontier {
-  inputs: Record<string, number>; point: FrontierPoint; here: FrontierPoint | null; curve: FrontierPoint[] | null;
+  inputs: Record<string, number>; choices: Record<string, string> | null; point: FrontierPoint; here: FrontierPoint | null; curve: FrontierPoint[] | null;
   cheapest: { change: string; holds_fixed: string; staleness_mean: number; period_ratio: number } | null; warnings: string[] | null;
 }
 export interface Bar {

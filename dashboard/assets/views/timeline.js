@@ -36,7 +36,7 @@ export default function View({ context }) {
     <${Legend} model=${model} dark=${context.theme.value} />
     ${state.error.value && html`<p class="timeline-error" role="alert">${state.error.value}</p>`}
     <div class="timeline-body" ref=${body}>
-      <div class="timeline-gutter"><div ref=${rows}>${model && html`<${Gutter} layout=${model.layout} fold=${actions.fold} />`}</div></div>
+      <div class="timeline-gutter" onWheel=${(event) => { event.preventDefault(); model?.window.pan(0, event.deltaY); model?.invalidate(); }}><div ref=${rows}>${model && html`<${Gutter} layout=${model.layout} fold=${actions.fold} />`}</div></div>
       <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="timeline"
         aria-label="Timeline of the run: engines, queue, trainer and syncs. Arrow keys move, comma and full stop go from span to span."
         aria-describedby="timeline-says timeline-read" onKeyDown=${(event) => actions && onKey(event, actions)}></canvas>

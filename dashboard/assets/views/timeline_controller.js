@@ -70,7 +70,7 @@ export class Timeline {
   /** Engines with many slots begin folded. */
   foldLarge() {
     const sizes = new Map();
-    for (const t of this.tracks) sizes.set(t.group, (sizes.get(t.group) ?? 0) + 1);
+    for (const t of this.tracks) if (t.row !== "train") sizes.set(t.group, (sizes.get(t.group) ?? 0) + 1);
     const many = this.tracks.length > 40;
     for (const [group, size] of sizes) if (group && size > 1 && (many || size >= FOLD_FROM)) this.folded.add(group);
   }

@@ -68,7 +68,7 @@ function Ramp({ model, dark }) {
   const strip = useRef(null);
   const first = Math.max(0, stepAtTime(model.steps, model.window.fromUS));
   const last = Math.max(first + 1, stepAtTime(model.steps, Math.min(model.window.toUS, model.window.endUS)));
-  const { period } = model;
+  const { period } = model.colouring();
   useEffect(() => {
     const canvas = strip.current, context = canvas.getContext("2d");
     for (let x = 0; x < canvas.width; x++) {

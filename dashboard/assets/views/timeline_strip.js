@@ -1,4 +1,5 @@
-// The whole run in a strip: how full the queue was, how long the trainer waited, and which part is in view.
+// The whole run in a strip: how stale batches were, how full the queue was after each of them, how long the trainer
+// waited, and which part is in view.
 import { html, useEffect, useRef } from "../core/html.js";
 import { themed } from "../core/plot.js";
 
@@ -19,7 +20,7 @@ export function Strip({ context, model, box }) {
   const grab = (event) => model && event.button === 0 && follow(event, model);
   return html`<div class="timeline-strip" onPointerDown=${grab} aria-hidden="true">
     <canvas ref=${canvas}></canvas><div class="timeline-window" ref=${box}></div>
-    <span class="timeline-strip-says small"><i class="swatch" style=${{ "--swatch": "var(--line-1)" }}></i>groups in the queue <i class="swatch" style=${{ "--swatch": "var(--line-2)" }}></i>trainer idle</span>
+    <span class="timeline-strip-says small"><i class="swatch" style=${{ "--swatch": "var(--line-3)" }}></i>staleness <i class="swatch" style=${{ "--swatch": "var(--line-1)" }}></i>left in the queue <i class="swatch" style=${{ "--swatch": "var(--line-2)" }}></i>trainer idle</span>
   </div>`;
 }
 
@@ -31,8 +32,9 @@ function drawStrip(canvas, { series }, model) {
   const c = canvas.getContext("2d"), end = model.window.endUS / 1e6;
   c.scale(ratio, ratio);
   const x = (i) => (series.time[i] / end) * width;
-  const queue = series.column("queue_groups"), idle = series.column("trainer_idle");
+  const queue = series.column("queue_groups");
   const most = Math.max(1, ...queue.map((v) => v ?? 0));
+  const stalest = Math.max(1, ...series.column("staleness").map((v) => v ?? 0));
   c.fillStyle = themed("--line-1");
   c.globalAlpha = 0.45;
   c.beginPath();
@@ -41,11 +43,15 @@ function drawStrip(canvas, { series }, model) {
   c.lineTo(x(series.length - 1), HEIGHT);
   c.fill();
   c.globalAlpha = 1;
-  c.strokeStyle = themed("--line-2");
-  c.lineWidth = 1;
-  c.beginPath();
-  idle.forEach((v, i) => c.lineTo(x(i), HEIGHT - 1 - (v ?? 0) * (HEIGHT - 4)));
-  c.stroke();
+  const line = (column, colour, top) => {
+    c.strokeStyle = themed(colour);
+    c.lineWidth = 1;
+    c.beginPath();
+    series.column(column).forEach((v, i) => c.lineTo(x(i), HEIGHT - 1 - ((v ?? 0) / top) * (HEIGHT - 4)));
+    c.stroke();
+  };
+  line("trainer_idle", "--line-2", 1);
+  line("staleness", "--line-3", stalest);
 }
 
 /** Moves what is in view with the pointer, from where it was taken. */
