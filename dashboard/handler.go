@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,7 @@ func (m *Model) Data() http.Handler {
 	get("tracks", func(*http.Request) (any, error) { return m.Tracks(), nil })
 	get("queue", func(*http.Request) (any, error) { return m.Queue(), nil })
 	get("series", m.answerSeries)
+	get("frontier", m.answerFrontier)
 	get("schedules", m.answerSchedules)
 	get("groups", m.answerGroups)
 	get("groups/{id}", m.answerGroup)
@@ -89,6 +91,29 @@ func (m *Model) answerGroups(r *http.Request) (any, error) {
 		return nil, invalid("sort=%s: want id, step, reward, staleness or tokens, with - in front for descending", query.Sort)
 	}
 	return m.Groups(query), nil
+}
+
+// answerFrontier reads every parameter as an input.
+func (m *Model) answerFrontier(r *http.Request) (any, error) {
+	q := asked{r: r}
+	numbers, choices := map[string]float64{}, map[string]string{}
+	for name := range r.URL.Query() {
+		isNumber := slices.ContainsFunc(settingNumbers, func(n settingNumber) bool { return n.name == name })
+		switch {
+		case isNumber:
+			if v := q.real(name); v != nil {
+				numbers[name] = *v
+			}
+		case settingChoices[name] != nil:
+			choices[name] = q.text(name)
+		default:
+			return nil, invalid("%.40q is no input of a prediction: GET frontier without any names them", name)
+		}
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	return m.Frontier(numbers, choices)
 }
 
 // answerSchedules reads every parameter as an input but topology.

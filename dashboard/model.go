@@ -33,8 +33,8 @@ type Options struct {
 	Status func() loop.Status
 	// Stall, if not nil, is what the run waits for, empty for nothing.
 	Stall func() string
-	// ClosedForm, if not nil, is the mean staleness that the closed form gives at measured inputs; nil where none does.
-	ClosedForm func(metrics.Summary) *float64
+	// Setting, if not nil, is the run as the closed forms have it, at measured rates; false where nothing is known yet.
+	Setting func(metrics.Summary) (Setting, bool)
 	// Recorder and Attribution, if not nil, have observed the run until now: they go on, and belong to the model.
 	Recorder    *metrics.Recorder
 	Attribution *attribution.Observer
@@ -72,6 +72,11 @@ type Model struct {
 	changed chan struct{}
 	dirty   bool
 	last    latest
+	forms   forms
+	// closedMean is the closed form at what was measured over closedAt steps.
+	closed     sync.Mutex
+	closedAt   int64
+	closedMean *float64
 }
 
 // period is what happened between the ends of two train steps.

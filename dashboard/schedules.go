@@ -37,7 +37,7 @@ const (
 // scheduleInputs are the inputs with the run's own figures as defaults, where it has any.
 func (m *Model) scheduleInputs() []scheduleInput {
 	m.mu.Lock()
-	s, ess, rules := m.rec.Summary(), m.off.ess, m.opt.Rules
+	s, ess, rules := m.rec.Summary(), m.series.mean("effective_sample_size"), m.opt.Rules
 	syncS := m.draw.meanSync()
 	m.mu.Unlock()
 	c, b := float64(rules.Concurrency()), float64(rules.BatchGroups*rules.GroupSize)
@@ -46,13 +46,13 @@ func (m *Model) scheduleInputs() []scheduleInput {
 		rolloutS, trainS, tail = 60, 60*b/c, 1.8
 	}
 	return []scheduleInput{
-		{"group", float64(rules.GroupSize), 1, 128, true}, {"batch_groups", float64(rules.BatchGroups), 1, 4096, true},
-		{"slots", c, 1, 1 << 14, true}, {"gpus", 16, 2, 1024, true}, {"rollout_gpus", 8, 1, 1023, true},
-		{"rollout_s", rolloutS, 1e-6, 1e6, false}, {"tail_multiplier", math.Max(tail, 1), 1, 64, false},
-		{"train_s", trainS, 1e-6, 1e6, false}, {"logprobs_s", trainS / 4, 0, 1e6, false}, {"sync_s", syncS, 0, 1e5, false}, {"switch_s", 2 * syncS, 0, 1e5, false},
-		{"ahead", 0.5, 0, 8, false}, {"pieces", 1, 1, 64, true}, {"queue_factor", max(float64(rules.QueueGroups)/float64(rules.BatchGroups), 1), 1, 64, false},
-		{"budget", 0, 0, 1000, false}, {"kl_per_version", klPerVersion(s, ess), 0, 10, false}, {"kl_exponent", 1, 1, 2, false},
-		{"clip_low", 0.2, 0.001, 0.999, false}, {"clip_high", 0.2, 0.001, 100, false},
+		{"group", float64(rules.GroupSize), 1, 128, true}, {"batch", b, 1, 1 << 15, true},
+		{"concurrency", c, 1, 1 << 14, true}, {"gpus", 16, 2, 1024, true}, {"rollout-gpus", 8, 1, 1023, true},
+		{"rollout-time", rolloutS, 1e-6, 1e6, false}, {"tail-multiplier", math.Max(tail, 1), 1, 64, false},
+		{"train-time", trainS, 1e-6, 1e6, false}, {"logp-time", trainS / 4, 0, 1e6, false}, {"sync-time", syncS, 0, 1e5, false}, {"switch-time", 2 * syncS, 0, 1e5, false},
+		{"ahead", 0.5, 0, 8, false}, {"pieces", 1, 1, 64, true}, {"queue-factor", max(float64(rules.QueueGroups)/float64(rules.BatchGroups), 1), 1, 64, false},
+		{"max-staleness", 0, 0, 1000, false}, {"kl-per-version", klPerVersion(s, ess), 0, 10, false}, {"kl-exponent", 1, 1, 2, false},
+		{"clip-low", 0.2, 0.001, 0.999, false}, {"clip-high", 0.2, 0.001, 100, false},
 	}
 }
 
@@ -113,21 +113,24 @@ func kindOfNumber(whole bool) string {
 // scheduleOf is the input of package schedule for the values. Rollouts have a nominal length, generated at the speed
 // that makes them as long as asked for.
 func scheduleOf(v map[string]float64) (schedule.Input, error) {
-	group, gpus, rollout := int(v["group"]), int(v["gpus"]), int(v["rollout_gpus"])
+	group, gpus, rollout := int(v["group"]), int(v["gpus"]), int(v["rollout-gpus"])
 	if rollout >= gpus {
-		return schedule.Input{}, invalid("rollout_gpus=%d of gpus=%d: the trainer needs one at least", rollout, gpus)
+		return schedule.Input{}, invalid("rollout-gpus=%d of gpus=%d: the trainer needs one at least", rollout, gpus)
 	}
-	lengths, err := lengthsOf(v["tail_multiplier"], group)
+	lengths, err := lengthsOf(v["tail-multiplier"], group)
 	if err != nil {
 		return schedule.Input{}, err
 	}
-	rollouts := int(v["batch_groups"]) * group
-	in := schedule.Input{Lengths: lengths, GroupSize: group, BatchGroups: int(v["batch_groups"]), GPUs: gpus, RolloutGPUs: rollout,
-		SlotsPerEngine: max(int(math.Round(v["slots"]/float64(rollout))), 1), Decode: schedule.Constant(lengths.Mean() / v["rollout_s"]),
-		Train:    schedule.Phase{S: v["train_s"], GPUs: gpus - rollout},
-		LogProbs: schedule.Phase{S: v["logprobs_s"], GPUs: gpus - rollout}, SyncS: v["sync_s"], SwitchS: v["switch_s"], Pieces: int(v["pieces"]),
-		Threshold: v["ahead"], QueueFactor: v["queue_factor"], StalenessMax: v["budget"], KLPerBatch: v["kl_per_version"], KLExponent: v["kl_exponent"],
-		ClipLow: v["clip_low"], ClipHigh: v["clip_high"], Seed: 1, Warmup: 4, Batches: min(max(scheduleRollouts/rollouts, 6), 30)}
+	rollouts := int(v["batch"])
+	if rollouts%group != 0 {
+		return schedule.Input{}, invalid("batch=%d is not a whole number of groups of %d", rollouts, group)
+	}
+	in := schedule.Input{Lengths: lengths, GroupSize: group, BatchGroups: rollouts / group, GPUs: gpus, RolloutGPUs: rollout,
+		SlotsPerEngine: max(int(math.Round(v["concurrency"]/float64(rollout))), 1), Decode: schedule.Constant(lengths.Mean() / v["rollout-time"]),
+		Train:    schedule.Phase{S: v["train-time"], GPUs: gpus - rollout},
+		LogProbs: schedule.Phase{S: v["logp-time"], GPUs: gpus - rollout}, SyncS: v["sync-time"], SwitchS: v["switch-time"], Pieces: int(v["pieces"]),
+		Threshold: v["ahead"], QueueFactor: v["queue-factor"], StalenessMax: v["max-staleness"], KLPerBatch: v["kl-per-version"], KLExponent: v["kl-exponent"],
+		ClipLow: v["clip-low"], ClipHigh: v["clip-high"], Seed: 1, Warmup: 4, Batches: min(max(scheduleRollouts/rollouts, 6), 30)}
 	in = in.WithDefaults()
 	if err := in.Validate(); err != nil {
 		return in, invalid("%v", err)
@@ -177,7 +180,7 @@ func scheduleLine(in schedule.Input, name, title string, arm schedule.Name) Sche
 	if clip := in.ClipFraction(o); !math.IsNaN(clip) {
 		s.ClipFraction = &clip
 	} else {
-		s.Notes = append(s.Notes, "How fast the policy moves is not known (kl_per_version): no clip fraction is predicted.")
+		s.Notes = append(s.Notes, "How fast the policy moves is not known (kl-per-version): no clip fraction is predicted.")
 	}
 	if waste := o.Parts.WasteS / (o.Parts.WasteS + o.Parts.WorkS); waste > 0.01 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%.0f %% of what is generated is dropped.", 100*waste))

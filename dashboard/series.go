@@ -80,6 +80,15 @@ func (s *series) set(step int64, name string, value float64) {
 	s.columns[s.column(column{name: name})][at] = float32(value)
 }
 
+// mean is the mean of a column over what is known of it, NaN where nothing is.
+func (s *series) mean(name string) float64 {
+	at, there := s.index[name]
+	if !there {
+		return math.NaN()
+	}
+	return float64(merged(s.columns[at], s.weight, false))
+}
+
 // halve merges the points in pairs.
 func (s *series) halve() {
 	n := len(s.steps) / 2

@@ -47,18 +47,52 @@ func (m *Model) Summary() Summary {
 	if m.opt.Stall != nil && !s.Ended {
 		s.Stall = m.opt.Stall()
 	}
-	if m.opt.ClosedForm != nil && measured.Steps > 0 {
-		expected.ClosedFormMean = m.opt.ClosedForm(measured)
-	}
+	expected.ClosedFormMean = m.closedForm(measured, s.Ended)
 	if expected != (Predicted{}) {
 		s.Predicted = &expected
 	}
 	return s
 }
 
+// closedForm is the mean staleness that the closed form gives at measured inputs, nil where none does. It is computed
+// again when what was measured has moved.
+func (m *Model) closedForm(measured metrics.Summary, ended bool) *float64 {
+	if m.opt.Setting == nil || measured.Steps == 0 {
+		return nil
+	}
+	m.closed.Lock()
+	defer m.closed.Unlock()
+	if moved := measured.Steps >= m.closedAt+max(m.closedAt/50, 16); m.closedAt > 0 && !moved && (!ended || measured.Steps == m.closedAt) {
+		return m.closedMean
+	}
+	m.closedAt, m.closedMean = measured.Steps, nil
+	s, known := m.opt.Setting(measured)
+	if !known || s.Uncovered != "" {
+		return nil
+	}
+	estimator, err := m.forms.estimator(s.Input)
+	if err != nil {
+		return nil
+	}
+	if e := estimator.Estimate(pointIn(s.Input)); e.Mean > 0 {
+		m.closedMean = &e.Mean
+	}
+	return m.closedMean
+}
+
 func (m *Model) queueState() QueueState {
-	st := &m.status
-	return QueueState{Groups: st.QueueGroups, Capacity: m.opt.Rules.QueueGroups, Held: st.HeldGroups, Open: st.LiveGroups - st.QueueGroups - st.HeldGroups, Batch: m.opt.Rules.BatchGroups}
+	q := QueueState{Capacity: m.opt.Rules.QueueGroups, Batch: m.opt.Rules.BatchGroups}
+	for _, g := range m.groups.live {
+		switch g.place {
+		case placeOpen:
+			q.Open++
+		case placeQueued:
+			q.Groups++
+		case placeHeld:
+			q.Held++
+		}
+	}
+	return q
 }
 
 func (m *Model) engines() []EngineState {

@@ -290,6 +290,8 @@ type Turn struct {
 type Frontier struct {
 	// Inputs are those it was computed for, by name, as predict names its flags.
 	Inputs map[string]float64 `json:"inputs"`
+	// Choices are those of its inputs that are words: policy, select, start, sync_mode, sync_trainer.
+	Choices map[string]string `json:"choices"`
 	// Point is the setting asked for, Here the run's own.
 	Point FrontierPoint  `json:"point"`
 	Here  *FrontierPoint `json:"here"`

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/theory"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -79,12 +80,35 @@ func viewOptions(name string, header trace.Header) dashboard.Options {
 		opt.Info.Task = ""
 		opt.CapTokens = int32(cfg.Rollout.Length.CapTokens)
 	}
+	opt.Setting = func(s metrics.Summary) (dashboard.Setting, bool) { return settingOf(cfg, header, s) }
 	for i, e := range cfg.Engines {
 		if i < len(rules.EngineSlots) {
 			opt.Info.Engines = append(opt.Info.Engines, e.Name)
 		}
 	}
 	return opt
+}
+
+// settingOf is a run as the closed forms have it: by what was measured or, of a simulation, by what its document says;
+// false for a live run of which nothing has been measured.
+func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashboard.Setting, bool) {
+	var in theory.Input
+	switch {
+	case s.Steps > 0 && s.Utilization > 0 && s.TailMultiplier > 0:
+		in = measuredInput(cfg, s.Utilization, s.TailMultiplier, s.StepS.Mean, min(max(s.Acceptance, 1e-6), 1))
+	case header.Source == "simulation":
+		var err error
+		if in, err = predictInput(cfg); err != nil {
+			return dashboard.Setting{}, false
+		}
+	default:
+		return dashboard.Setting{}, false
+	}
+	why, in, err := covered(cfg, in)
+	if err != nil {
+		return dashboard.Setting{}, false
+	}
+	return dashboard.Setting{Input: in, Uncovered: why}, true
 }
 
 func (r *recordedRun) close() {
@@ -167,7 +191,7 @@ func (r *recordedRun) note(name string, data []byte) error {
 
 // expected takes what was predicted before the first step.
 func (r *recordedRun) expected(p prediction) {
-	r.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean})
+	r.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 }
 
 // figures takes what the trainer said of the steps up to a version.
