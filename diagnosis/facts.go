@@ -241,6 +241,9 @@ func (w *own) input(f *facts, rules loop.Config) (in theory.Input, unfit string)
 		unfit = fmt.Sprintf("policy %s has no closed form", in.Policy)
 		in.Policy = theory.PolicyDrop
 	}
+	if period := s.PeriodS.Mean; rules.Sync == loop.SyncPause && period > in.SyncTimeS {
+		in.Utilization *= period / (period - in.SyncTimeS/float64(rules.SyncEvery)) // while engines do not stand still
+	}
 	in = in.WithDefaults()
 	if err := in.Validate(); err != nil {
 		return in, fmt.Sprintf("the measured figures are none that a closed form takes: %v", err)

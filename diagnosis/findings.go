@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/headway-rl/headway/report"
 )
@@ -151,11 +152,18 @@ func (f *facts) best(findings []Finding) {
 
 // costs is the finding of a change that buys staleness or time; nil where it surely buys neither.
 func costs(code, title string, evidence []string, o outcome, fails string) *Finding {
+	if o.unsure() {
+		return &Finding{Code: code, Title: title, Severity: severityWarning, Fails: fails,
+			Evidence: append(evidence, fmt.Sprintf("%s might lower the staleness by %s to %s: a longer run would tell", o.Set, report.Share(o.GainLow), report.Share(o.GainHigh)))}
+	}
 	if !o.lowers() && !o.speeds() {
 		return nil
 	}
 	found := &Finding{Code: code, Title: title, Severity: severityCost, Evidence: evidence, Change: &o.Change, Fails: fails,
 		CostRatio: math.Max(1-o.PeriodRatio, 0)}
+	if o.PeriodRatio > 1.02 && !strings.Contains(found.Change.Price, "period") && !strings.Contains(found.Change.Price, "rollouts") {
+		found.Change.Price = strings.TrimPrefix(found.Change.Price+"; the period is "+report.Figure(o.PeriodRatio, 3)+" times what it is", "; ")
+	}
 	if o.Gain > 0 {
 		found.CostVersions = o.StalenessMean / (1 - o.Gain) * o.Gain
 	}

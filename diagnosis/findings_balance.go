@@ -57,9 +57,26 @@ func (f *facts) bothIdle() []string {
 	return list
 }
 
+// trainerStarves is the share of the time in which the trainer waits for a batch, where it can be told from
+// what it waits for otherwise; its idle share where not.
+func (f *facts) trainerStarves() float64 {
+	if f.attribution != nil {
+		return f.attribution.Trainer.Starved
+	}
+	return f.trainerIdle.or(0)
+}
+
+// enginesWait is the share of the time in which engines wait for admission or for a rollout to start.
+func (f *facts) enginesWait() float64 {
+	if f.attribution != nil {
+		return f.attribution.Engines.Starved + f.attribution.Engines.Paused
+	}
+	return f.rolloutIdle.or(0)
+}
+
 // moveToTrainer: rollouts wait, or are made for nothing, and the trainer is what binds.
 func (f *facts) moveToTrainer() *Finding {
-	idle := f.rolloutIdle.or(0) >= idleMuch && f.trainerIdle.known && f.trainerIdle.value <= idleLittle
+	idle := f.enginesWait() >= idleMuch && f.trainerIdle.known && f.trainerIdle.value <= idleLittle
 	surplus := f.fitted.Utilization.Known() && f.effective() >= surplusMuch && f.trainerIdle.or(1) <= idleLittle
 	if !idle && !surplus || f.in.Policy == theory.PolicySynchronous {
 		return nil
@@ -79,14 +96,14 @@ func (f *facts) moveToTrainer() *Finding {
 
 // moveToRollout: the trainer waits, the engines do not.
 func (f *facts) moveToRollout() *Finding {
-	if f.trainerIdle.or(0) < idleMuch || f.rolloutIdle.or(1) > idleLittle || f.in.Policy == theory.PolicySynchronous {
+	if f.trainerStarves() < idleMuch || f.rolloutIdle.or(1) > idleLittle || f.in.Policy == theory.PolicySynchronous {
 		return nil
 	}
 	const title = "The trainer waits for rollouts: move GPUs to the rollout side."
 	const fails = "where it is a sync, an environment or the tail that the trainer waits for, not decoding; and staleness grows with what is in flight"
 	rollout, train, known := f.gpus()
 	if !known {
-		found := &Finding{Title: title, Severity: severityCost, Evidence: f.bothIdle(), CostRatio: f.trainerIdle.value, Fails: fails}
+		found := &Finding{Title: title, Severity: severityCost, Evidence: f.bothIdle(), CostRatio: f.trainerStarves(), Fails: fails}
 		if f.settable() && f.effective() > 0 {
 			if o, ok := f.price(f.slotsIdea(math.Round(f.fitted.Concurrency.Value * math.Min(1/f.effective(), 1.5)))); ok && o.speeds() {
 				found.Change, found.CostRatio = &o.Change, 1-o.PeriodRatio
@@ -123,7 +140,7 @@ func (f *facts) moved(title, fails string, rollout, train, moved float64) *Findi
 	return found
 }
 
-// lessWaste is the change that leaves less ungenerated work behind, nil for none that is sure.
+// lessWaste is the change that leaves less of what was generated untrained, nil for none that is sure.
 func (f *facts) lessWaste(share float64) *Change {
 	if !f.settled.OK || !f.settable() || f.dropped.or(0) < wasteMost || f.effective() < surplusMuch || f.unbounded() {
 		return nil
@@ -137,7 +154,8 @@ func (f *facts) lessWaste(share float64) *Change {
 	if !ok || o.after == nil || o.after.dropped > 0.7*f.dropped.value || o.PeriodRatio > 1.05 {
 		return nil
 	}
-	o.Price = fmt.Sprintf("%s of the groups are dropped instead of %s; the period is %s times what it is", report.Share(o.after.dropped), report.Share(f.dropped.value), report.Figure(o.PeriodRatio, 3))
+	o.Price = fmt.Sprintf("%s of the groups are dropped instead of %s; staleness %s instead of %s; the period is %s times what it is", report.Share(o.after.dropped), report.Share(f.dropped.value),
+		fig(o.StalenessMean), fig(f.staleness.value), report.Figure(o.PeriodRatio, 3))
 	return &o.Change
 }
 

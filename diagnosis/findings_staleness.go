@@ -89,14 +89,14 @@ func (f *facts) newestAndHold() *Finding {
 		return nil // a bias of lengths beyond 1 %
 	}
 	o, ok := f.price(f.newestIdea())
-	if !ok || !o.lowers() || o.PeriodRatio > 1.1 {
+	if !ok || !o.lowers() && !o.unsure() || o.PeriodRatio > 1.1 {
 		return nil
 	}
 	if o.after != nil {
 		o.Price += fmt.Sprintf("; trained over sampled length %s", report.Figure(o.after.bias, 3))
 	}
 	return costs("newest_and_hold", "Groups start just before a new version, and the oldest are trained first.",
-		[]string{fmt.Sprintf("select %s, no hold; ρ %s", f.in.Select, fig(f.in.Utilization))}, o,
+		[]string{fmt.Sprintf("select %s, no hold; ρ %s", f.in.Select, fig(f.effective()))}, o,
 		"above θ = 0.3 or with fewer than 16 groups in flight it prefers short rollouts; below ρ = 1 it costs period")
 }
 
@@ -138,7 +138,7 @@ func (f *facts) concurrency() *Finding {
 		return nil
 	}
 	o, ok := f.price(f.slotsIdea(to))
-	if !ok || !o.lowers() {
+	if !ok || !o.lowers() && !o.unsure() {
 		return nil
 	}
 	o.Price = fmt.Sprintf("the period is %s times what it is", report.Figure(o.PeriodRatio, 3))
@@ -291,7 +291,7 @@ func (f *facts) environmentTime() *Finding {
 		return nil
 	}
 	half := 0.5
-	i := idea{knob: "tools, sandboxes and verifiers in half the time", holds: "lengths, decode speed and the trainer",
+	i := idea{knob: "tools, sandboxes and verifiers in half the time", overrides: f.halvedEnvironment(), holds: "lengths, decode speed and the trainer",
 		price: "warm sandboxes, more workers, a faster verifier", settings: func(s *replay.Settings) { s.OutsideScale = &half }}
 	title := fmt.Sprintf("Rollouts spend %s of their time outside the engine, with their slot held.", report.Share(e.Value/(1+e.Value)))
 	evidence := []string{fmt.Sprintf("environment time is %s of the time of decoding", report.Share(e.Value))}
@@ -302,6 +302,18 @@ func (f *facts) environmentTime() *Finding {
 		}
 	}
 	return &Finding{Title: title, Severity: severityCost, Evidence: evidence, Fails: fails}
+}
+
+// halvedEnvironment is half the modelled time, of a simulation that has no more than that: other runs measure theirs.
+func (f *facts) halvedEnvironment() []string {
+	if f.source != "simulation" || !f.settable() {
+		return nil
+	}
+	r := f.own.document.Rollout
+	if r.Environment.MeanS <= 0 || r.Tools.Calls > 0 || r.Judge.Time.MeanS > 0 || r.Sandbox.When != "" {
+		return nil
+	}
+	return []string{set("rollout.environment.mean_s", r.Environment.MeanS/2)}
 }
 
 // phaseLocked: staleness is a staircase of the settings.

@@ -138,7 +138,8 @@ func (f *facts) batchIdea(factor float64) idea {
 	return i
 }
 
-// capIdea cuts responses at a quantile of their lengths.
+// capIdea cuts responses at a quantile of their lengths. No closed form prices it: of a tail it knows one
+// figure, and what a cap does depends on all of it.
 func (f *facts) capIdea(quantile float64) (idea, bool) {
 	lengths := f.lengths()
 	if lengths == nil {
@@ -151,13 +152,7 @@ func (f *facts) capIdea(quantile float64) (idea, bool) {
 		return idea{}, false
 	}
 	i := idea{holds: "C, B, S, q, and both speeds in tokens/s",
-		price: fmt.Sprintf("%s of the rollouts are cut; M %s → %s in tokens", report.Share(truncated), fig(lengths.TailMultiplier(s)), fig(capped.TailMultiplier(s))),
-		input: func(in *theory.Input) float64 {
-			factor := capped.Mean() / lengths.Mean()
-			in.TailMultiplier = min(max(in.TailMultiplier*capped.TailMultiplier(s)/lengths.TailMultiplier(s), 1), float64(s))
-			in.StepS *= factor
-			return factor
-		}}
+		price: fmt.Sprintf("%s of the rollouts are cut; M %s → %s in tokens", report.Share(truncated), fig(lengths.TailMultiplier(s)), fig(capped.TailMultiplier(s)))}
 	stepScale := capped.Mean() / lengths.Mean()
 	i.settings = func(r *replay.Settings) { r.CapTokens = int32(limit) }
 	if f.source != "simulation" || !f.settable() {

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -112,3 +113,20 @@ func (o *Observer) Predicted(data []byte) error {
 
 // Version is the version the run has reached.
 func (o *Observer) Version() loop.Version { return o.recorder.Version() }
+
+// Report diagnoses what was observed so far, by closed forms alone: it takes milliseconds, and
+// changes nothing. Before the first train step it finds little, and says that nothing has settled.
+func (o *Observer) Report(ctx context.Context, options Options) (Report, error) {
+	settled := settle(o.recorder.Steps, o.header.Warmup)
+	if settled.OK && settled.FromStep > int64(o.from) {
+		// The window of the sums begins before: what had not settled there is in them.
+		settled = judged(windowSteps(o.recorder.Steps, o.from))
+		settled.FromStep = int64(o.from)
+	}
+	f := o.facts(&options)
+	f.settled = settled
+	if f.source == "run" {
+		f.source = "live"
+	}
+	return f.report(ctx)
+}

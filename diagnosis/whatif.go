@@ -23,6 +23,9 @@ type arm struct {
 	// dropped is the share of groups given up for room or staleness, bias the mean length trained over
 	// the mean length sampled, truncated the share of rollouts at the cap.
 	dropped, bias, truncated float64
+	// stalenessHalf and periodHalf are of the 95 % intervals of the differences from the run's own settings,
+	// whose rollouts and steps are the same; 0 where there is none.
+	stalenessHalf, periodHalf float64
 }
 
 // idea is a change of the settings before it is priced.
@@ -53,6 +56,7 @@ type resimulator struct {
 	document  config.Config
 	progress  func(string, float64)
 	base      arm
+	own       *replay.Resimulation // behind base
 	// steps of the base, 0 for as many as the run made.
 	steps int
 	batch int
@@ -121,7 +125,7 @@ func (r *resimulator) settings(i *idea) (replay.Settings, error) {
 	return s, nil
 }
 
-// run resimulates. A panic-free end of the context comes between two of them: each takes seconds.
+// run resimulates: first the run's own settings, with which others are compared.
 func (r *resimulator) run(s replay.Settings) (arm, error) {
 	if err := r.ctx.Err(); err != nil {
 		return arm{}, err
@@ -130,7 +134,22 @@ func (r *resimulator) run(s replay.Settings) (arm, error) {
 	if err != nil {
 		return arm{}, err
 	}
-	return armOf(again.Summary, windowSteps(again.Series, loop.Version(again.Warmup))), nil
+	a := armOf(again.Summary, windowSteps(again.Series, loop.Version(again.Warmup)))
+	if r.own == nil {
+		r.own = &again
+		return a, nil
+	}
+	figures := replay.Estimates(again, r.own)
+	a.stalenessHalf, a.periodHalf = halfOf(figures["staleness_mean"]), halfOf(figures["period_s"])
+	return a, nil
+}
+
+// halfOf is half the width of a difference's interval, 0 for none.
+func halfOf(e replay.Estimate) float64 {
+	if e.Difference95 == nil {
+		return 0
+	}
+	return (e.Difference95[1] - e.Difference95[0]) / 2
 }
 
 // armOf is a simulation as an arm.
@@ -186,10 +205,10 @@ func (o *outcome) resimulated(f *facts, after arm) {
 	ratio := after.staleness.Mean / base.staleness.Mean
 	o.Gain = 1 - ratio
 	o.StalenessMean = f.staleness.value * ratio
-	half := ratio * math.Hypot(share(after.staleness), share(base.staleness))
+	half := math.Hypot(after.stalenessHalf/base.staleness.Mean, o.Gain*share(base.staleness))
 	o.GainLow, o.GainHigh = o.Gain-half, o.Gain+half
 	o.PeriodRatio = after.period.Mean / base.period.Mean
-	o.periodHalf = o.PeriodRatio * math.Hypot(share(after.period), share(base.period))
+	o.periodHalf = math.Hypot(after.periodHalf/base.period.Mean, (1-o.PeriodRatio)*share(base.period))
 }
 
 // share is an interval's half over its mean, 0 for none.
@@ -231,12 +250,19 @@ const (
 	periodLeast = 0.03
 )
 
+// sureOf is how wide an interval may be against the gain, to either side: what is less sure is
+// no advice.
+const sureOf = 0.1
+
 // lowers reports whether a change surely lowers staleness by enough.
 func (o *outcome) lowers() bool {
-	return o.Gain >= gainLeast && (o.after == nil || o.GainLow > 0)
+	return o.Gain >= gainLeast && (o.after == nil || o.Gain-o.GainLow <= sureOf*o.Gain)
 }
 
 // speeds reports whether a change surely shortens the period by enough.
 func (o *outcome) speeds() bool {
-	return 1-o.PeriodRatio >= periodLeast && 1-o.PeriodRatio > o.periodHalf
+	return 1-o.PeriodRatio >= periodLeast && o.periodHalf <= sureOf*(1-o.PeriodRatio)
 }
+
+// unsure reports whether a change would lower staleness by enough, were it only sure.
+func (o *outcome) unsure() bool { return o.Gain >= gainLeast && o.GainLow > 0 && !o.lowers() }

@@ -93,10 +93,11 @@ func (c *diagnoseCmd) kind() (int, error) {
 		return kindForeign, nil
 	}
 	if info.IsDir() {
-		for file, kind := range map[string]int{trace.FileName: kindTrace, addressFile: kindPlane} {
-			if _, err := os.Stat(filepath.Join(path, file)); err == nil {
-				return kind, nil
-			}
+		if _, err := os.Stat(filepath.Join(path, trace.FileName)); err == nil { // also of a control plane that has stopped
+			return kindTrace, nil
+		}
+		if _, err := os.Stat(filepath.Join(path, addressFile)); err == nil {
+			return kindPlane, nil
 		}
 		return kindForeign, nil
 	}
