@@ -155,6 +155,7 @@ generate: ## rewrite what is generated from the code: JSON schema, tables of the
 	$(GO) test ./internal/lint -run Architecture -rewrite
 	$(GO) test ./hardware -run Document -rewrite
 	$(GO) test ./foreign -run Document -rewrite
+	$(GO) test ./foreign/golden -run Table -rewrite
 	$(GO) test ./sandbox/sandboxtest -run Document -rewrite
 	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run "DoctorDocument|Reference"
 	$(GO) run ./cmd/headway reproduce --markdown docs/reproduce.md

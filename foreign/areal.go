@@ -56,7 +56,7 @@ var areal = &Framework{
 		"trajectories' files are given, it is inferred from the oldest version of every group, the groups being trained in the order in which they were accepted, which is how AReaL takes them.",
 	Lacks: map[string]Lack{
 		"staleness_mean":  {Why: "AReaL's stats have the staleness of tokens (token_staleness_mean here), not of a group's first token", Get: "set rollout.dump_to_file and perf_tracer.session_tracer.enabled, and give the directory of both with the log"},
-		"pqs":             {Why: "neither stats nor traces say under which version a group became ready"},
+		"pqs":             {Why: "AReaL's stats do not say under which version a group became ready", Get: "set rollout.dump_to_file and perf_tracer.session_tracer.enabled, and give the directory of both with the log"},
 		"tail_multiplier": {Why: "stats have no time of a rollout", Get: "set perf_tracer.enabled and perf_tracer.session_tracer.enabled, and give sessions-r*.jsonl with the log"},
 	},
 	Notes: []string{
@@ -123,13 +123,14 @@ func arealAdjust(v Values, log *Log) {
 
 const (
 	arealOrder = "the oldest version of every group in dumped trajectories, groups trained in the order in which the session tracer accepted them"
+	arealParts = "the newest version of every group's tokens, which may be one below the version under which its last reward came in"
 	arealTimes = "the session tracer's generate and reward phases"
 )
 
 // arealGroup is a task: the indices of its rollouts in Log.Rollouts.
 type arealGroup struct {
-	oldest, endS float64
-	rollouts     []int
+	oldest, newest, endS float64 // versions of its first and last tokens; when it was whole
+	rollouts             []int
 }
 
 // arealJoin puts a session's times and a dump's versions into one rollout. Both number a task's rollouts
@@ -168,6 +169,7 @@ func arealJoin(log *Log) []arealGroup {
 				if g.oldest < 0 || d.Start.Value < g.oldest {
 					g.oldest = d.Start.Value
 				}
+				g.newest = max(g.newest, d.End.Value)
 			}
 			g.rollouts = append(g.rollouts, len(log.Rollouts))
 			log.Rollouts = append(log.Rollouts, r)
@@ -191,10 +193,11 @@ func arealAccepted(groups []arealGroup) []arealGroup {
 
 // arealStep infers a step's figures from the groups that it trained.
 func arealStep(log *Log, step *Step, groups []arealGroup) {
-	sum, top, longest, mean, n := 0.0, 0.0, 0.0, 0.0, 0.0
+	sum, top, before, longest, mean, n := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
 	for _, g := range groups {
 		staleness := float64(step.Step) - g.oldest
 		sum, top = sum+staleness, max(top, staleness)
+		before += g.newest - g.oldest
 		slowest := 0.0
 		for _, i := range g.rollouts {
 			r := &log.Rollouts[i]
@@ -210,8 +213,10 @@ func arealStep(log *Log, step *Step, groups []arealGroup) {
 	}
 	count := float64(len(groups))
 	step.StalenessMean, step.StalenessMax = Figure{sum / count, Inferred, arealOrder}, Figure{top, Inferred, arealOrder}
+	step.PQS = Figure{before / count, Inferred, arealParts}
+	step.IQS = Figure{(sum - before) / count, Inferred, arealParts}
 	if n > 0 && mean > 0 {
-		step.RolloutMeanS = Figure{mean / n, Inferred, arealTimes}
+		step.RolloutMeanS, step.GroupMeanS = Figure{mean / n, Inferred, arealTimes}, Figure{longest / count, Inferred, arealTimes + ": the longest of a group"}
 		step.TailMultiplier = Figure{(longest / count) / (mean / n), Inferred, arealTimes + ": the longest of a group over the mean"}
 	}
 }

@@ -18,12 +18,14 @@ const consoleLineMax = 1 << 20
 const pendingMax = 1 << 12
 
 func fitsConsole(file string, head []byte) bool {
-	switch strings.ToLower(filepath.Ext(file)) {
-	case ".log", ".out", ".err", ".txt", ".console", "":
-	default:
+	if len(head) == 0 || bytes.IndexByte(head, 0) >= 0 {
 		return false
 	}
-	if len(head) == 0 || bytes.IndexByte(head, 0) >= 0 {
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".log", ".out", ".err", ".console": // however much is printed before the first step
+		return true
+	case ".txt", "":
+	default:
 		return false
 	}
 	found := &consoleRows{take: func(Row) error { return errEnough }}
@@ -40,7 +42,7 @@ func openConsole(file, _ string) Source { return consoleText{file} }
 func (s consoleText) Path() string { return s.path }
 
 func (s consoleText) Read(ctx context.Context, taker Taker) error {
-	rows := &consoleRows{take: taker.Row, file: s.path}
+	rows := &consoleRows{take: taker.Row, setting: taker.Setting, file: s.path}
 	err := Lines(ctx, s.path, taker, func(line []byte, number int64, whole bool) error {
 		switch {
 		case len(line) > consoleLineMax:
@@ -62,6 +64,7 @@ func (s consoleText) Read(ctx context.Context, taker Taker) error {
 type consoleRows struct {
 	file    string
 	take    func(Row) error
+	setting func(key, value string)
 	pending map[string]float64
 	// first is the line of the first that waits, timeS of the last.
 	first int64
@@ -92,6 +95,11 @@ func (c *consoleRows) line(line []byte, number int64) error {
 func (c *consoleRows) text(text string, number int64) error {
 	if at := stampOf(text); at != 0 {
 		c.timeS = at
+	}
+	if strings.Contains(text, "] queue_size=") && c.setting != nil {
+		if found := queueSize.FindStringSubmatch(text); found != nil {
+			c.setting(found[1], found[2])
+		}
 	}
 	says, values, named := readText(text)
 	switch {

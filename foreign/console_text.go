@@ -18,9 +18,16 @@ var (
 
 // printed is a line without what a terminal makes of it.
 func printed(line []byte) string {
-	text := escapes.ReplaceAllString(string(line), "")
-	text = actors.ReplaceAllString(text, "")
-	text = repeats.ReplaceAllString(text, "")
+	text := string(line)
+	if strings.IndexByte(text, 0x1b) >= 0 {
+		text = escapes.ReplaceAllString(text, "")
+	}
+	if strings.Contains(text, "pid=") {
+		text = actors.ReplaceAllString(text, "")
+	}
+	if strings.Contains(text, "[repeated ") {
+		text = repeats.ReplaceAllString(text, "")
+	}
 	return strings.TrimRight(text, " \t\n")
 }
 
@@ -33,23 +40,24 @@ type says struct {
 // markers are lines that name a step without its figures. What a begun step prints follows; what an ended one printed is
 // there already. Less is what a tracker's count is below the printed one.
 var markers = []struct {
+	has  string // what a line must hold for the form to be tried
 	form *regexp.Regexp
 	ends bool
 	less int64
 }{
-	{regexp.MustCompile(`\bTrain step (\d+)/\d+ done\b`), false, 1},             // AReaL, whose trackers count from 0
-	{regexp.MustCompile(`^=+ Step (\d+)/\d+ =+$`), false, 0},                    // NeMo-RL
-	{regexp.MustCompile(`\bStep coordination: training_step=(\d+)`), false, -1}, // NeMo-RL, which counts from 0 here alone
-	{regexp.MustCompile(`^train step (\d+)/\d+  trainer_v=`), true, 0},          // NeMo-RL's single controller
-	{regexp.MustCompile(`\bpipeline (?:rollout global )?step (\d+) start`), false, 0},
-	{regexp.MustCompile(`\bpipeline step (\d+) finished`), true, 0}, // ROLL
+	{"Train step ", regexp.MustCompile(`\bTrain step (\d+)/\d+ done\b`), false, 1},                   // AReaL, whose trackers count from 0
+	{"= Step ", regexp.MustCompile(`^=+ Step (\d+)/\d+ =+$`), false, 0},                              // NeMo-RL
+	{"Step coordination", regexp.MustCompile(`\bStep coordination: training_step=(\d+)`), false, -1}, // NeMo-RL, which counts from 0 here alone
+	{"train step ", regexp.MustCompile(`^train step (\d+)/\d+  trainer_v=`), true, 0},                // NeMo-RL's single controller
+	{"pipeline ", regexp.MustCompile(`\bpipeline (?:rollout global )?step (\d+) start`), false, 0},   // ROLL
+	{"pipeline step ", regexp.MustCompile(`\bpipeline step (\d+) finished`), true, 0},                // ROLL
 }
 
 var (
 	// numbered names the step of the figures on its line: Global step 3: {…}, perf 3: {…}.
 	numbered = regexp.MustCompile(`(?i)(?:\bglobal step|\bcompleted steps|\bstep|\bperf|\brollout|\bpassrate|\bmultiturn)[ :=#]+(\d+)(?:/\d+)?\s*[:|]?\s*$`)
 	// pair is a figure in a sentence: queue_warm=3.
-	pair = regexp.MustCompile(`(?:^|[\s,(\[])([A-Za-z_][\w/.\-]*)=(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?:[\s,;)\]s%]|$)`)
+	pair = regexp.MustCompile(`(?:^|[\s,(\[])([A-Za-z_][\w/.\-]*)=(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)`)
 	// pairOf names the step of pairs on its line: fully-async rollout 3: target=8.
 	pairOf = regexp.MustCompile(`\bfully-async rollout (\d+):`)
 	// count is a figure of AReaL's executor.
@@ -63,6 +71,9 @@ var (
 func readText(text string) (s says, values map[string]float64, named bool) {
 	values = map[string]float64{}
 	for _, m := range markers {
+		if !strings.Contains(text, m.has) {
+			continue
+		}
 		if found := m.form.FindStringSubmatch(text); found != nil {
 			n, err := strconv.ParseInt(found[1], 10, 64)
 			if err == nil {
@@ -88,21 +99,46 @@ func readText(text string) (s says, values map[string]float64, named bool) {
 		}
 		return s, map[string]float64{}, false
 	}
-	if found := bullet.FindStringSubmatch(text); found != nil {
+	if found := bulletOf(text); found != nil {
 		put(values, strings.ReplaceAll(strings.ToLower(found[1]), " ", "_"), found[2])
 		return s, values, false
 	}
-	for _, found := range count.FindAllStringSubmatch(text, -1) {
-		put(values, found[1], found[2])
+	if strings.Contains(text, "running: ") {
+		for _, found := range count.FindAllStringSubmatch(text, -1) {
+			put(values, found[1], found[2])
+		}
 	}
-	for _, found := range pair.FindAllStringSubmatch(text, -1) {
-		put(values, found[1], found[2])
+	found := pairOf.FindStringSubmatch(text)
+	if found != nil || s.begins || s.ends {
+		pairs(text, values)
 	}
-	if found := pairOf.FindStringSubmatch(text); found != nil {
+	if found != nil {
 		n, err := strconv.ParseInt(found[1], 10, 64)
 		return says{number: n}, values, err == nil
 	}
 	return s, values, false
+}
+
+// queueSize is what OpenRLHF says of its queue when it starts.
+var queueSize = regexp.MustCompile(`\] (queue_size)=(\d+)$`)
+
+// pairs takes a sentence's figures. Only sentences that are known to be of the loop have theirs taken: a console is
+// full of others.
+func pairs(text string, values map[string]float64) {
+	for _, at := range pair.FindAllStringSubmatchIndex(text, -1) {
+		if at[5] == len(text) || strings.IndexByte(" \t,;)]s%", text[at[5]]) >= 0 { // a=1.2.3 is no number
+			put(values, text[at[2]:at[3]], text[at[4]:at[5]])
+		}
+	}
+}
+
+// bulletOf returns the name and the figure of a line of a list, after the whole.
+func bulletOf(text string) []string {
+	start := strings.TrimLeft(text, " \t")
+	if !strings.HasPrefix(start, "• ") && !strings.HasPrefix(start, "* ") && !strings.HasPrefix(start, "- ") {
+		return nil
+	}
+	return bullet.FindStringSubmatch(text)
 }
 
 func put(values map[string]float64, key, text string) bool {
@@ -177,6 +213,9 @@ var fraction = regexp.MustCompile(`^[.,]\d{1,9}`)
 // stampOf returns a line's time in seconds, of whatever zone it is, 0 if it has none.
 func stampOf(text string) float64 {
 	head := text[:min(len(text), stampWithin)]
+	if strings.Count(head, ":") < 2 {
+		return 0
+	}
 	for _, s := range stamps {
 		at := s.form.FindStringIndex(head)
 		if at == nil {

@@ -16,7 +16,7 @@ var openRLHF = &Framework{
 		{Setting: Batch, Keys: []string{"train/rollout/num_samples"}},
 		{Setting: Batch, Keys: []string{"rollout/num_samples"}},
 		{Setting: Queue, Settings: []string{"train.async_queue_size"}, Formula: "train.async_queue_size × B: its queue holds batches", Of: openRLHFQueue},
-		{Setting: Queue, Keys: []string{"queue_size"}, Formula: "queue_size × B: its queue holds batches", Of: openRLHFPrintedQueue},
+		{Setting: Queue, Settings: []string{"queue_size"}, Formula: "printed queue_size × B: its queue holds batches", Of: configTimes("queue_size", Batch)},
 		{Setting: SyncEvery, Formula: "1: a broadcast after every train step", Of: always(1)},
 		{Setting: RolloutGPUs, Settings: []string{"vllm.num_engines", "vllm.tensor_parallel_size"}, Formula: "vllm.num_engines × vllm.tensor_parallel_size",
 			Of: namespacedProduct("vllm.num_engines", "vllm.tensor_parallel_size")},
@@ -75,12 +75,6 @@ func bothWays(rules ...StepRule) []StepRule {
 
 func openRLHFQueue(v Values) (float64, bool) {
 	batches, ok := namespaced("train.async_queue_size")(v)
-	batch, known := v.Setting(Batch)
-	return batches * batch, ok && known
-}
-
-func openRLHFPrintedQueue(v Values) (float64, bool) {
-	batches, ok := v.Last("queue_size")
 	batch, known := v.Setting(Batch)
 	return batches * batch, ok && known
 }

@@ -42,6 +42,7 @@ func overCycle(of truthAt, every int) truthAt {
 func ofGroups(steps []truthStep, i int) (float64, bool)   { return steps[i].Staleness, true }
 func ofRollouts(steps []truthStep, i int) (float64, bool) { return steps[i].First, true }
 func ofTokens(steps []truthStep, i int) (float64, bool)   { return steps[i].Token, true }
+func preQueue(steps []truthStep, i int) (float64, bool)   { return steps[i].PQS, true }
 func largest(steps []truthStep, i int) (float64, bool)    { return steps[i].StalenessMax, true }
 
 // figure compares one notion of every step with the truth.
@@ -99,8 +100,8 @@ var importCases = []importCase{
 	{framework: "trl", files: "trainer_state.json", first: 1},
 	{framework: "trl", files: "console.log"},
 
-	{framework: "areal", first: 0, settings: append([]foreign.Setting{foreign.Queue}, bsc...), missing: []string{"pqs"},
-		figures: []figure{at(foreign.Period, toSync, 0, single32), at(foreign.Staleness, ofGroups, exact, 0), at(foreign.StalenessTop, largest, exact, 0), {notion: foreign.TokenStaleness, truth: ofTokens, off: 0.35, mean: 0.05}}},
+	{framework: "areal", first: 0, settings: append([]foreign.Setting{foreign.Queue}, bsc...), missing: []string{},
+		figures: []figure{at(foreign.Period, toSync, 0, single32), {notion: foreign.PreQueue, truth: preQueue, mean: 0.5}, at(foreign.Staleness, ofGroups, exact, 0), at(foreign.StalenessTop, largest, exact, 0), {notion: foreign.TokenStaleness, truth: ofTokens, off: 0.35, mean: 0.05}}},
 	{framework: "areal", files: "wandb", first: 0, settings: bsc, missing: []string{"staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toSync, exact, 0)}},
 	{framework: "areal", files: "tensorboard", first: 0, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "staleness_mean", "pqs", "tail_multiplier"},
@@ -137,7 +138,7 @@ var importCases = []importCase{
 		figures: []figure{at(foreign.Period, toSync, exact, 0)}},
 	{framework: "openrlhf", files: "tensorboard", first: 1, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toSync, 0, single32)}},
-	{framework: "openrlhf", files: "console.log", first: 1, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "staleness_mean", "pqs", "tail_multiplier"},
+	{framework: "openrlhf", files: "console.log", first: 1, settings: []foreign.Setting{foreign.Batch, foreign.Queue}, missing: []string{"concurrency_rollouts", "group_size", "staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toSync, exact, 0)}},
 
 	{framework: "roll", files: "wandb", first: 0, settings: append([]foreign.Setting{foreign.Queue}, bsc...), missing: []string{"pqs", "tail_multiplier"},
