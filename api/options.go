@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"runtime"
 	"time"
@@ -18,6 +19,9 @@ type Options struct {
 	TLS *tls.Config
 	// Version is the program's, for the page and the metrics; empty is unknown.
 	Version string
+	// Pages are the files of the browser's pages by path, "/" among them; nil for none. They need no token, and
+	// hold nothing of the run.
+	Pages map[string]http.Handler
 	// Directories are those below which a trainer may publish files that lie on a shared disk; none by default.
 	Directories []string
 

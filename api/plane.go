@@ -1,7 +1,7 @@
 package api
 
 import (
-	_ "embed"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,9 +12,6 @@ import (
 
 	"github.com/headway-rl/headway/protocol"
 )
-
-//go:embed page.html
-var page []byte
 
 // planeRoutes has the paths that say how the control plane is. The page, healthz and readyz
 // need no token: the page holds no data of the run, and a probe has no secret to send.
@@ -27,7 +24,30 @@ func (s *Server) planeRoutes() {
 		return nil
 	})
 	s.open("GET /readyz", s.ready)
-	s.open("GET /{$}", s.index)
+	s.route("GET /api/v1/view/{path...}", roleAny, s.view, always)
+	s.route("GET /api/v1/view/stream", roleAny, s.view, always, unbounded)
+	for path, page := range s.opt.Pages {
+		if path == "/" {
+			path = "/{$}"
+		}
+		s.open("GET "+path, func(w http.ResponseWriter, r *http.Request) error {
+			page.ServeHTTP(w, r)
+			return nil
+		})
+	}
+}
+
+// view answers what the pages ask for. A stream ends when the server closes.
+func (s *Server) view(w http.ResponseWriter, r *http.Request) error {
+	port := s.ports().View
+	if port == nil {
+		return protocol.Refuse(protocol.CodeUnavailable, "the run has not begun here yet: there is nothing to see before this process is its writer")
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	port.ServeHTTP(w, r.WithContext(ctx))
+	return nil
 }
 
 // open adds a path that asks nobody.
@@ -67,16 +87,6 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 		return notReady(err)
 	}
 	writeBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ready\n"))
-	return nil
-}
-
-// index is the page that shows the status in a browser.
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) error {
-	header := w.Header()
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cache-Control", "no-cache")
-	writeBody(w, http.StatusOK, "text/html; charset=utf-8", page)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -93,18 +94,33 @@ func TestStreamHeartbeat(t *testing.T) {
 	}
 }
 
-// The page needs no token, holds no data, and may load nothing from elsewhere.
-func TestPage(t *testing.T) {
-	c := start(t, Options{Tokens: testTokens(t)}, nil)
-	a := c.do("GET", "/", "")
-	if a.status != 200 || !strings.Contains(a.header.Get("Content-Type"), "text/html") || !strings.Contains(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
-		t.Errorf("%d %v", a.status, a.header)
+// The pages need no token, and what they ask for does; before the run has begun here, that is refused with a reason.
+func TestPages(t *testing.T) {
+	file := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "file ", r.URL.Path) })
+	c := start(t, Options{Tokens: testTokens(t), Pages: map[string]http.Handler{"/": file, "/core/a.js": file}}, nil)
+	for _, path := range []string{"/", "/core/a.js"} {
+		if a := c.do("GET", path, ""); a.status != 200 || a.body != "file "+path {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
 	}
-	if strings.Contains(a.body, "reverse") {
-		t.Error("the page has data of the run")
+	if a := c.do("GET", "/core/b.js", ""); a.status != 404 {
+		t.Errorf("a file that is not there: %d", a.status)
 	}
-	if found := regexp.MustCompile(`(src|href)="?https?:`).FindString(a.body); found != "" || strings.Contains(a.body, "innerHTML") {
-		t.Errorf("the page loads from elsewhere, or takes text for markup: %s", found)
+	if a := c.do("GET", "/api/v1/view/info", ""); a.status != 401 {
+		t.Errorf("data without a token: %d", a.status)
+	}
+	auth := []string{"Authorization", "Bearer " + secrets["viewer"]}
+	if a := c.do("GET", "/api/v1/view/info", "", auth...); a.status != 503 || !strings.Contains(a.body, "has not begun") {
+		t.Errorf("before the run: %d %s", a.status, a.body)
+	}
+	view := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })
+	if err := c.server.Mount(Ports{Plane: c.plane, View: view}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/v1/view/info", "/api/v1/view/groups/7", "/api/v1/view/stream"} {
+		if a := c.do("GET", path, "", auth...); a.status != 200 || a.body != path {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
 	}
 }
 

@@ -83,6 +83,8 @@ type Ports struct {
 	Receivers Receivers
 	// Chunks serves the paths of package transfer's Source.
 	Chunks http.Handler
+	// View serves what the browser's pages ask for, below /api/v1/view/.
+	View http.Handler
 	// Gateway serves OpenAI's paths under /v1.
 	Gateway http.Handler
 	// Sandboxes has the metrics of those that rollouts are played in; nil where there are none.

@@ -73,26 +73,14 @@ func kindOf(name string) string {
 // policy lets the pages load what this server has, and nothing else: no script in the page, none from elsewhere.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Pages returns the handler of the pages: / and the files that it loads. They hold nothing of a run.
-func Pages() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := r.URL.Path
-		if name == "/" || name == "" {
-			name = "/index.html"
-		}
-		file, there := assets()[name]
-		if !there {
-			http.Error(w, "no page "+r.URL.Path+": / is the dashboard", http.StatusNotFound)
-			return
-		}
-		file.serve(w, r)
-	})
-}
-
-// HasPage reports whether a path is one of the pages' files.
-func HasPage(path string) bool {
-	_, there := assets()[path]
-	return there
+// Pages returns a handler for each file of the pages by path, / among them. They hold nothing of a run.
+func Pages() map[string]http.Handler {
+	pages := map[string]http.Handler{}
+	for path, file := range assets() {
+		pages[path] = http.HandlerFunc(file.serve)
+	}
+	pages["/"] = pages["/index.html"]
+	return pages
 }
 
 func (a asset) serve(w http.ResponseWriter, r *http.Request) {

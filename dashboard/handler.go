@@ -45,11 +45,15 @@ func (m *Model) Data() http.Handler {
 func (m *Model) Handler() http.Handler {
 	data, pages := m.Data(), Pages()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") {
+		page := pages[r.URL.Path]
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/api/"):
 			data.ServeHTTP(w, r)
-			return
+		case page == nil:
+			http.Error(w, "no page "+r.URL.Path+": / is the dashboard", http.StatusNotFound)
+		default:
+			page.ServeHTTP(w, r)
 		}
-		pages.ServeHTTP(w, r)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -32,12 +33,13 @@ type shownRun struct {
 	kept []*keptGroup
 }
 
-// newShownRun makes the model of a run that begins, or goes on. Take begins its work, close ends it.
-func newShownRun(j *job, name string, header trace.Header, resume *live.Resume) *shownRun {
+// newShownRun makes the model of a run that begins, or goes on; close ends its work. stall says what the run waits for while
+// nothing makes progress; nil where nobody knows.
+func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, stall func() string) *shownRun {
 	v := &shownRun{spell: j.spelling(), std: j.cfg.Trainer.NormalizeStd}
 	opt := viewOptions(name, header)
 	opt.Info.Kind, opt.Info.Steps = "live", j.cfg.Trainer.Steps
-	opt.Status = v.status
+	opt.Status, opt.Stall = v.status, stall
 	if resume != nil {
 		// A copy: the run's own goes on with it.
 		opt.Recorder, _ = metrics.Restore(resume.Loop.Config(), resume.Recorder.State())
@@ -144,6 +146,18 @@ func (v *shownRun) close() {
 	}
 }
 
+// stallWords say what a run waits for, empty for nothing.
+func stallWords(s *protocol.Stall) string {
+	if s == nil {
+		return ""
+	}
+	words := "no progress for " + lastingWords(s.SinceS)
+	for _, f := range s.Findings {
+		words += "; " + f.Message
+	}
+	return words
+}
+
 // runPages serves a run's pages while it goes on.
 type runPages struct {
 	view   *shownRun
@@ -163,7 +177,7 @@ func (j *job) servePagesOf(header trace.Header) (*runPages, error) {
 	if j.resumed != nil {
 		resume = j.resumed.state
 	}
-	j.shown = newShownRun(j, filepath.Base(j.dir), header, resume)
+	j.shown = newShownRun(j, filepath.Base(j.dir), header, resume, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &runPages{view: j.shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
 	p.served.Go(func() { _ = servePages(ctx, listener, j.shown.model.Handler()) }) // the run is not over with its pages

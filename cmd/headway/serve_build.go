@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
-	"github.com/headway-rl/headway/trace"
 	remote "github.com/headway-rl/headway/trainer/remote"
 	"github.com/headway-rl/headway/transfer"
 	"github.com/headway-rl/headway/weights"
@@ -24,7 +24,7 @@ import (
 func (p *plane) serverOptions() (api.Options, error) {
 	s := p.cfg.Server
 	opt := api.Options{
-		Version: currentBuild().Version, Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Version: currentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads,
 	}
 	if p.app.Getenv("HEADWAY_DEBUG") != "" {
@@ -156,7 +156,7 @@ func (p *plane) newestServed() loop.Version { return p.weights.Newest() }
 // mount opens the API's paths over the run.
 func (p *plane) mount() error {
 	ports := api.Ports{Plane: p, Versions: remote.Versions{Store: p.weights}, Meetings: p.meetings,
-		Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix)}
+		Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix), View: p.shown.model.Data()}
 	if p.remote != nil {
 		ports.Trainers = p.remote
 	}
@@ -179,7 +179,7 @@ func (p *plane) mount() error {
 func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
 	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro())
 	opt := live.Options{
-		Header:  trace.Header{Program: "headway " + currentBuild().Version, Seed: p.cfg.Seed, Warmup: p.warmup(), Loop: p.rules, Config: string(p.cfg.Public().YAML())},
+		Header:  p.header(),
 		Engines: p.engines, Environment: p.environment, Trainer: p.trainer, Weights: p.weights, Store: p.log, Resume: resume,
 		OnStep: func(d live.StepDone) {
 			p.onStep(ctx, d, view)
@@ -204,6 +204,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 		offset = resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(p.app, offset)
+	p.shown.watch(&opt)
 	return opt
 }
 

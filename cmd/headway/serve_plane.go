@@ -154,10 +154,13 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if ctx.Err() != nil {
 		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
 	}
+	p.shown = newShownRun(p.job, p.name, p.header(), resume, func() string { return stallWords(p.stall.Load()) })
+	defer p.shown.close()
 	run, err := live.New(p.runtimeOptions(ctx, resume))
 	if err != nil {
 		return err
 	}
+	p.shown.runs(run)
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
 		p.say("%s has made its %d train steps; another run has another --name", p.dir, p.cfg.Trainer.Steps)
