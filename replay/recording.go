@@ -18,6 +18,8 @@ type Recording struct {
 	Header trace.Header
 	// Version the run reached.
 	Version loop.Version
+	// Ended: the trace ends with its end note, the run finished in order.
+	Ended bool
 	// Measured is what the run measured of itself, Series its train steps, warm-up included, Ledger its
 	// rollout attempts.
 	Measured metrics.Summary
@@ -133,7 +135,7 @@ func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 		return nil, fmt.Errorf("replay: %v", d)
 	}
 	m.rec.Version, m.rec.Measured, m.rec.Series = p.loop.Version(), recorder.Summary(), recorder.Steps
-	m.rec.Ledger = p.loop.Ledger()
+	m.rec.Ledger, m.rec.Ended = p.loop.Ledger(), p.Tally().Ended
 	for slot := range m.running {
 		m.leaves(int32(slot), p.loop.Status().TimeNS)
 	}

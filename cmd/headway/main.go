@@ -30,6 +30,7 @@ type commands struct {
 	Replay     replayCmd     `cmd:"" help:"Take a recorded run through the loop again: identical, or the first difference."`
 	View       viewCmd       `cmd:"" help:"Show a run in a browser: queue, staleness, timeline, rollouts."`
 	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
+	Compare    compareCmd    `cmd:"" help:"Put runs side by side: settings, staleness and its sources, idle time, throughput."`
 	Diagnose   diagnoseCmd   `cmd:"" help:"Say where a run's staleness and idle time come from, and what each change would buy: ours or another framework's."`
 	Calibrate  calibrateCmd  `cmd:"" help:"Measure an engine's speed by its load, and write what simulate and plan read."`
 	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/replay"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/sim"
+)
+
+// compareCmd puts runs side by side.
+type compareCmd struct {
+	output
+	Paths []string `arg:"" name:"run" help:"Run directories, trace files, or another framework's logs. The first is what the others are compared with."`
+	From  string   `placeholder:"FRAMEWORK" help:"What framework the logs that are not ours are of; without it, it is found by their keys."`
+	HTML  string   `name:"html" placeholder:"OUT.html" help:"Write a self-contained page with pictures."`
+}
+
+// Help explains what is compared; the command line prints it after the flags.
+func (c *compareCmd) Help() string {
+	return `Settings that differ, staleness and where it comes from, measured beside predicted, period,
+idle time, throughput, what became of rollouts, and how far training was off policy.
+Intervals are 95 %, by batch means over train steps; what keeps runs from being comparable
+(another task, seed or program) is said first.
+
+  headway compare runs/a runs/b runs/c
+  headway compare runs/ours logs/theirs --from verl-fa --html side-by-side.html`
+}
+
+// comparedRun is one run of a comparison.
+type comparedRun struct {
+	// Name is the path's last part, longer where others share it.
+	Name string `json:"name"`
+	Path string `json:"path"`
+	// Source is live, simulation, or the framework whose log it is.
+	Source  string `json:"source"`
+	Program string `json:"program,omitempty"`
+	// Ended: the run, or its log, came to its end.
+	Ended bool  `json:"ended"`
+	Steps int64 `json:"steps"`
+	// Figures by name; what was not measured is missing.
+	Figures map[string]comparedFigure `json:"figures"`
+	// Attribution is null where the log does not allow any; Ledger likewise.
+	Attribution *attribution.Summary `json:"attribution"`
+	Ledger      *loop.Ledger         `json:"ledger"`
+	Warnings    []string             `json:"warnings"`
+	// settings are its keys with their values, prediction what was expected before its first step.
+	settings   map[string]string
+	prediction prediction
+	task       string
+	seed       string
+	series     []metrics.Step
+}
+
+// comparedFigure is one figure of one run.
+type comparedFigure struct {
+	Value float64 `json:"value"`
+	// Interval95 is by batch means, null where there is none.
+	Interval95 *[2]float64 `json:"interval_95"`
+	// Difference from the first run, with its interval for runs that have nothing in common but chance.
+	Difference   *float64    `json:"difference"`
+	Difference95 *[2]float64 `json:"difference_95"`
+}
+
+// comparedSetting is a key in which runs differ.
+type comparedSetting struct {
+	Key string `json:"key"`
+	// Values are as many as runs; "" where a run does not say.
+	Values []string `json:"values"`
+}
+
+// comparison is what headway compare --json prints.
+type comparison struct {
+	Runs     []*comparedRun    `json:"runs"`
+	Settings []comparedSetting `json:"settings"`
+	Warnings []string          `json:"warnings"`
+}
+
+// runsMax bounds the runs of one comparison.
+const runsMax = 64
+
+// Run reads the runs and prints them side by side.
+func (c *compareCmd) Run(application *app) error {
+	if len(c.Paths) < 2 || len(c.Paths) > runsMax {
+		return usageError("headway compare RUN RUN", "%s given: expected 2 to %d", plural(int64(len(c.Paths)), "run"), runsMax)
+	}
+	var page *os.File
+	if c.HTML != "" {
+		var err error
+		if page, err = os.OpenFile(c.HTML, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644); err != nil {
+			return usageError("name a new file", "--html: %w", err)
+		}
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	doc, err := c.read(ctx, application)
+	if err != nil {
+		if page != nil {
+			err = errors.Join(err, page.Close(), os.Remove(c.HTML))
+		}
+		return err
+	}
+	if page != nil {
+		w := bufio.NewWriter(page)
+		if err := errors.Join(report.DocumentHTML(w, doc.page()), w.Flush(), page.Close()); err != nil {
+			return fmt.Errorf("--html %s: %w", c.HTML, err)
+		}
+	}
+	if c.JSON {
+		return printJSON(application.Stdout, doc)
+	}
+	_, err = io.WriteString(application.Stdout, trimLines(doc.text()))
+	return err
+}
+
+// read reads all runs, and compares them.
+func (c *compareCmd) read(ctx context.Context, application *app) (*comparison, error) {
+	doc := &comparison{Warnings: []string{}}
+	for _, path := range c.Paths {
+		run, err := c.readRun(ctx, application, path)
+		if err != nil {
+			return nil, err
+		}
+		doc.Runs = append(doc.Runs, run)
+		if ctx.Err() != nil {
+			return nil, runError("", "the comparison was interrupted")
+		}
+	}
+	doc.name()
+	doc.settings()
+	doc.differences()
+	doc.doubts()
+	return doc, nil
+}
+
+// name gives every run the shortest end of its path that no other has.
+func (doc *comparison) name() {
+	split := func(run *comparedRun) []string {
+		return strings.Split(filepath.Clean(run.Path), string(filepath.Separator))
+	}
+	end := func(parts []string, n int) string { return filepath.Join(parts[len(parts)-min(n, len(parts)):]...) }
+	for i, run := range doc.Runs {
+		parts := split(run)
+		for n := 1; n <= len(parts); n++ {
+			run.Name = end(parts, n)
+			if !slices.ContainsFunc(doc.Runs, func(other *comparedRun) bool { return other != run && end(split(other), n) == run.Name }) {
+				break
+			}
+		}
+		for _, before := range doc.Runs[:i] {
+			if before.Name == run.Name { // the same path twice
+				run.Name = fmt.Sprintf("%s (%d)", run.Name, i+1)
+			}
+		}
+	}
+}
+
+// settings finds the keys in which runs differ. A key that only one kind of run has is
+// no setting of the others.
+func (doc *comparison) settings() {
+	keys := map[string]bool{}
+	for _, run := range doc.Runs {
+		for key := range run.settings {
+			keys[key] = true
+		}
+	}
+	doc.Settings = []comparedSetting{}
+	var sorted []string
+	for key := range keys {
+		sorted = append(sorted, key)
+	}
+	slices.Sort(sorted)
+	for _, key := range sorted {
+		values := make([]string, len(doc.Runs))
+		differ := false
+		for i, run := range doc.Runs {
+			values[i] = run.settings[key]
+			differ = differ || values[i] != values[0]
+		}
+		if differ {
+			doc.Settings = append(doc.Settings, comparedSetting{key, values})
+		}
+	}
+}
+
+// differences compares every run's figures with the first one's.
+func (doc *comparison) differences() {
+	first := doc.Runs[0].Figures
+	for _, run := range doc.Runs[1:] {
+		for key, figure := range run.Figures {
+			base, ok := first[key]
+			if !ok {
+				continue
+			}
+			by := figure.Value - base.Value
+			figure.Difference = &by
+			if figure.Interval95 != nil && base.Interval95 != nil {
+				half := math.Hypot(halfWide(figure.Interval95), halfWide(base.Interval95))
+				figure.Difference95 = &[2]float64{by - half, by + half}
+			}
+			run.Figures[key] = figure
+		}
+	}
+}
+
+func halfWide(interval *[2]float64) float64 { return (interval[1] - interval[0]) / 2 }
+
+// doubts says what keeps runs from being comparable.
+func (doc *comparison) doubts() {
+	differ := func(of func(*comparedRun) string) (string, bool) {
+		first, text, found := of(doc.Runs[0]), "", false
+		for i, run := range doc.Runs {
+			found = found || of(run) != first
+			if i > 0 {
+				text += ", "
+			}
+			text += run.Name + " " + orUnsaid(of(run))
+		}
+		return text, found
+	}
+	for _, d := range []struct {
+		of  func(*comparedRun) string
+		say string
+	}{
+		{func(r *comparedRun) string { return r.task }, "the tasks are not the same (%s): lengths, rewards and times are those of other work"},
+		{func(r *comparedRun) string { return r.Source }, "the runs are not of one kind (%s): a simulation has modelled times, another framework its own clocks and counts"},
+		{func(r *comparedRun) string { return r.Program }, "the programs are not the same (%s): rules or measures may have changed between them"},
+		{func(r *comparedRun) string { return r.seed }, "the seeds are not the same (%s): part of every difference is chance, and intervals within one run do not hold all of it"},
+	} {
+		if text, found := differ(d.of); found {
+			doc.Warnings = append(doc.Warnings, fmt.Sprintf(d.say, text))
+		}
+	}
+	for _, run := range doc.Runs {
+		for _, w := range run.Warnings {
+			doc.Warnings = append(doc.Warnings, run.Name+": "+w)
+		}
+	}
+}
+
+func orUnsaid(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+// ofSeries are the figures of a run's own steps with their intervals.
+func ofSeries(series []metrics.Step, warmup loop.Version) map[string]comparedFigure {
+	out := map[string]comparedFigure{}
+	for key, e := range replay.Estimates(replay.Resimulation{Result: sim.Result{Series: series}, Warmup: int(warmup)}, nil) {
+		out[key] = comparedFigure{Value: e.Mean, Interval95: e.Interval95}
+	}
+	return out
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// readRun reads one run: ours where there is a trace, else another framework's.
+func (c *compareCmd) readRun(ctx context.Context, application *app, path string) (*comparedRun, error) {
+	header, err := traceHeader(path)
+	if err == nil {
+		return readOwn(application, path, header)
+	}
+	log, foreignErr := foreign.Read(ctx, []string{path}, foreign.Options{From: c.From})
+	switch {
+	case foreignErr == nil:
+		return ofForeign(path, log), nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usageError("name run directories, traces, or logs of another framework", "%s: neither a run of ours nor a log: %w", path, foreignErr)
+	}
+	return nil, usageError("name run directories, traces, or logs of another framework", "%s: not a run of ours (%w), and not another framework's: %w", path, err, foreignErr)
+}
+
+// readOwn reads a run by its trace.
+func readOwn(application *app, path string, header trace.Header) (*comparedRun, error) {
+	recording, split, err := measureTrace(application, path)
+	if err != nil {
+		return nil, err
+	}
+	s := recording.Measured
+	run := &comparedRun{Path: path, Source: header.Source, Program: header.Program, Steps: s.Steps, Ended: recording.Ended,
+		Figures: ofSeries(recording.Series, header.Warmup), Attribution: &split, Ledger: &recording.Ledger, Warnings: []string{},
+		seed: strconv.FormatUint(header.Seed, 10), series: recording.Series}
+	if s.Steps == 0 {
+		return nil, runError("let it go on for longer", "%s: no train step has been measured, so there is nothing to compare", path)
+	}
+	if !run.Ended {
+		run.Warnings = append(run.Warnings, "its trace has no end: the run goes on, or was interrupted")
+	}
+	j := judge(windowOfSteps(recording.Series, int(header.Warmup)))
+	for _, u := range j.unsettled {
+		run.Warnings = append(run.Warnings, u.Why)
+	}
+	run.settings, run.task, err = settingsOf(header)
+	if err != nil {
+		return nil, err
+	}
+	run.summarise(s)
+	if run.prediction, err = readPrediction(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	run.learned(path)
+	return run, nil
+}
+
+// summarise adds what a summary has beyond the series.
+func (r *comparedRun) summarise(s metrics.Summary) {
+	for key, value := range map[string]float64{
+		"staleness_p95": float64(s.Staleness.P95), "staleness_max": float64(s.Staleness.Max), "step_s": s.StepS.Mean,
+		"utilization": s.Utilization, "tail_multiplier": s.TailMultiplier, "acceptance": s.Acceptance,
+		"production_rollouts_per_s": s.Throughput.ProductionRolloutsPerS, "effective_rollouts_per_s": s.Throughput.EffectiveRolloutsPerS,
+		"consumption_rollouts_per_wall_s": s.Throughput.ConsumptionRolloutsPerWallS, "wasted_share": s.Waste.WastedShare,
+		"sampled_mean_tokens": s.Length.SampledMeanTokens, "trained_mean_tokens": s.Length.TrainedMeanTokens,
+	} {
+		r.Figures[key] = comparedFigure{Value: value}
+	}
+	if len(r.series) > 0 {
+		tail := r.series[len(r.series)-max(len(r.series)/10, 1):]
+		sum := 0.0
+		for i := range tail {
+			sum += tail[i].Reward
+		}
+		r.Figures["reward"] = comparedFigure{Value: sum / float64(len(tail))}
+	}
+}
+
+// learned adds how far training was off policy, where the trainer said.
+func (r *comparedRun) learned(path string) {
+	lines, err := readLearned(path)
+	if err != nil || len(lines) == 0 {
+		return
+	}
+	var clip, ratio, effective float64
+	for _, l := range lines {
+		clip, ratio, effective = clip+l.ClipFraction, ratio+l.MeanLogRatio, effective+l.EffectiveSampleSize
+	}
+	n := float64(len(lines))
+	for key, sum := range map[string]float64{"clip_fraction": clip, "mean_log_ratio": ratio, "effective_sample_size": effective} {
+		r.Figures[key] = comparedFigure{Value: sum / n}
+	}
+}
+
+// notSettings are keys of a document that say where and for how long a run was, not how.
+var notSettings = []string{"store.", "server.", "steps.", "seed"}
+
+// settingsOf are the keys of a run's document, and what its task is.
+func settingsOf(header trace.Header) (settings map[string]string, task string, err error) {
+	document, err := config.Parse("config of the trace", []byte(header.Config))
+	if err == nil {
+		document, err = document.Resolve()
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, "", err
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, "", err
+	}
+	settings = map[string]string{}
+	flatten(settings, "", tree)
+	for key := range settings {
+		for _, prefix := range notSettings {
+			if strings.HasPrefix(key, prefix) {
+				delete(settings, key)
+			}
+		}
+	}
+	if header.Source != "live" {
+		return settings, "modelled", nil
+	}
+	return settings, strings.Trim(document.Environment.Kind+" "+document.Environment.Task, " "), nil
+}
+
+// flatten lists the leaves of a document by their dotted paths.
+func flatten(into map[string]string, path string, value any) {
+	join := func(key string) string {
+		if path == "" {
+			return key
+		}
+		return path + "." + key
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			flatten(into, join(key), inner)
+		}
+	case []any:
+		for i, inner := range v {
+			flatten(into, join(strconv.Itoa(i)), inner)
+		}
+	case string:
+		into[path] = v
+	default:
+		text, _ := json.Marshal(v)
+		into[path] = string(text)
+	}
+}
+
+// ofForeign is another framework's run, with what its log has.
+func ofForeign(path string, log *foreign.Log) *comparedRun {
+	run := &comparedRun{Path: path, Source: log.Framework, Ended: true, Figures: map[string]comparedFigure{}, Warnings: []string{},
+		settings: map[string]string{}}
+	for key, figure := range map[string]foreign.Figure{"rollout.concurrency": log.Settings.ConcurrencyRollouts, "train.batch": log.Settings.BatchRollouts,
+		"rollout.group_size": log.Settings.GroupSize, "queue.capacity": log.Settings.QueueRollouts, "sync.every": log.Settings.SyncEvery} {
+		if figure.Known() {
+			run.settings[key] = strconv.FormatFloat(figure.Value, 'g', -1, 64)
+		}
+	}
+	if log.Settings.Policy != "" {
+		run.settings["queue.policy"] = log.Settings.Policy
+	}
+	for _, f := range foreignFigures {
+		sum, weight := 0.0, 0.0
+		for i := range log.Series {
+			if figure, n := f.of(&log.Series[i]), float64(max(log.Series[i].Steps, 1)); figure.Known() {
+				sum, weight = sum+n*figure.Value, weight+n
+			}
+		}
+		if weight > 0 {
+			run.Figures[f.key] = comparedFigure{Value: sum / weight}
+		}
+	}
+	for i := range log.Series {
+		run.Steps += max(log.Series[i].Steps, 1)
+	}
+	if log.Definition != "" {
+		run.Warnings = append(run.Warnings, log.Definition)
+	}
+	run.Warnings = append(run.Warnings, fmt.Sprintf("the whole of %s is averaged, its beginning too, and its reward", filepath.Base(path)))
+	return run
+}
+
+// foreignFigures are what another framework's steps may say.
+var foreignFigures = []struct {
+	key string
+	of  func(*foreign.Step) foreign.Figure
+}{
+	{"staleness_mean", func(s *foreign.Step) foreign.Figure { return s.StalenessMean }},
+	{"pqs", func(s *foreign.Step) foreign.Figure { return s.PQS }},
+	{"iqs", func(s *foreign.Step) foreign.Figure { return s.IQS }},
+	{"token_staleness", func(s *foreign.Step) foreign.Figure { return s.TokenStaleness }},
+	{"period_s", func(s *foreign.Step) foreign.Figure { return s.PeriodS }},
+	{"step_s", func(s *foreign.Step) foreign.Figure { return s.TrainS }},
+	{"trainer_idle_ratio", func(s *foreign.Step) foreign.Figure { return s.TrainerIdle }},
+	{"rollout_idle_ratio", func(s *foreign.Step) foreign.Figure { return s.RolloutIdle }},
+	{"tail_multiplier", func(s *foreign.Step) foreign.Figure { return s.TailMultiplier }},
+	{"reward", func(s *foreign.Step) foreign.Figure { return s.Reward }},
+	{"clip_fraction", func(s *foreign.Step) foreign.Figure { return s.ClipFraction }},
+	{"mean_log_ratio", func(s *foreign.Step) foreign.Figure { return s.MeanLogRatio }},
+	{"effective_sample_size", func(s *foreign.Step) foreign.Figure { return s.EffectiveSampleSize }},
+	{"sampled_mean_tokens", func(s *foreign.Step) foreign.Figure { return s.ResponseTokens }},
+	{"tokens_per_s", func(s *foreign.Step) foreign.Figure { return s.TokensPerS }},
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Runs stand side by side with what differs, and what keeps them from being comparable.
+func TestCompare(t *testing.T) {
+	a := traceOfSimulation(t)
+	b := traceOfSimulation(t, "--set=queue.factor=1", "--set=seed=4", "--set=train.utilization=1.4")
+	page := filepath.Join(t.TempDir(), "page.html")
+	text := first(t, "compare", a, b, "--html", page)
+	for _, want := range []string{"the seeds are not the same", "queue.factor", "train.utilization", "Where staleness comes from", "Trainer idle, by what it waited for", "evicted", "Difference from"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "rollout.group_size") {
+		t.Errorf("a setting that does not differ is listed:\n%s", text)
+	}
+	html, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(html), "Staleness by source") || strings.Count(string(html), "<svg") < 6 || strings.Contains(string(html), "<script src") {
+		t.Errorf("the page: %v, %d bytes", err, len(html))
+	}
+	var doc struct {
+		Runs []struct {
+			Name    string
+			Source  string
+			Figures map[string]struct {
+				Value        float64
+				Interval     *[2]float64 `json:"interval_95"`
+				Difference   *float64
+				Difference95 *[2]float64 `json:"difference_95"`
+			}
+			Attribution struct {
+				StalenessMean float64 `json:"staleness_mean"`
+			}
+		}
+		Settings []struct {
+			Key    string
+			Values []string
+		}
+	}
+	if err := json.Unmarshal([]byte(first(t, "compare", a, b, "--json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range doc.Runs {
+		mean := run.Figures["staleness_mean"]
+		if run.Source != "simulation" || mean.Interval == nil || math.Abs(mean.Value-run.Attribution.StalenessMean) > 1e-9 || mean.Value != run.Figures["pqs"].Value+run.Figures["iqs"].Value && math.Abs(mean.Value-run.Figures["pqs"].Value-run.Figures["iqs"].Value) > 1e-9 {
+			t.Errorf("%+v", run)
+		}
+	}
+	one, two := doc.Runs[0].Figures["staleness_mean"], doc.Runs[1].Figures["staleness_mean"]
+	if one.Difference != nil || two.Difference == nil || *two.Difference != two.Value-one.Value || two.Difference95 == nil {
+		t.Errorf("differences %+v and %+v", one, two)
+	}
+	if doc.Runs[0].Name == doc.Runs[1].Name {
+		t.Errorf("both runs are called %s", doc.Runs[0].Name)
+	}
+}
+
+// The same run twice differs in nothing.
+func TestCompareWithItself(t *testing.T) {
+	path := traceOfSimulation(t)
+	text := first(t, "compare", path, path)
+	if strings.Contains(text, "Settings that differ") || strings.Contains(text, "not the same") || !strings.Contains(text, "(2)") {
+		t.Errorf("a run beside itself:\n%s", text)
+	}
+}
+
+func TestCompareRefuses(t *testing.T) {
+	path := traceOfSimulation(t)
+	none := filepath.Join(t.TempDir(), "none")
+	bad := filepath.Join(t.TempDir(), "bad.jsonl")
+	if err := os.WriteFile(bad, []byte("{\"a\": 1}\n<b>\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		arguments []string
+		says      string
+	}{
+		{[]string{path}, "expected 2"},
+		{[]string{path, none}, none},
+		{[]string{path, bad}, bad},
+		{[]string{path, path, "--html", path}, "--html"},
+	} {
+		code, _, stderr := headway(t, append([]string{"compare"}, c.arguments...)...)
+		if code != exitUsage || !strings.Contains(stderr, c.says) {
+			t.Errorf("%q: code %d, %q", c.arguments, code, stderr)
+		}
+	}
+}
