@@ -19,6 +19,9 @@ func (c *collector) log(found *files) (*Log, error) {
 	inferred := map[string]string{}
 	values := Values{table: c.table, config: c.config, found: &log.Settings}
 	c.settings(log, values, inferred)
+	if c.framework.Queue != nil {
+		log.Settings.Policy, log.Settings.Preset = c.framework.Queue(values)
+	}
 	c.series(log, values, inferred)
 	groupsOf(log)
 	if c.framework.Adjust != nil {

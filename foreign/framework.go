@@ -20,6 +20,9 @@ type Framework struct {
 	// Part tells the parts of a run apart that log the same key in another sense, by a row. The row's
 	// keys are then known as part:key; nil where there is one part.
 	Part func(Row) string
+	// Queue says by which rule of loop.md's its queue goes, and under which preset of ours; both empty where
+	// the settings do not tell. Nil where none of ours is its rule.
+	Queue func(Values) (policy, preset string)
 	// Settings and Steps are the rules, those of one figure in order: the first that has a value wins.
 	Settings []SettingRule
 	Steps    []StepRule

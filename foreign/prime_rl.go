@@ -12,6 +12,7 @@ var primeRL = &Framework{
 	Hints:        []string{"time/wait_for_batch", "time/broadcast_weights", "mismatch_kl/*", "perf/throughput_per_gpu", "time/forward_backward"},
 	StepKeys:     []string{"step"},
 	Part:         primePart,
+	Queue:        queue("max", "prime-rl"),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"orchestrator.group_size"}},
 		{Setting: GroupSize, Settings: []string{"group_size"}},

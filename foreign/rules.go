@@ -84,3 +84,8 @@ func atLeast(bound float64, name string) func(Values) (float64, bool) {
 func mean(name string) func(Values) (float64, bool) {
 	return func(v Values) (float64, bool) { return v.Mean(name) }
 }
+
+// queue is a framework's rule where it has one alone.
+func queue(policy, preset string) func(Values) (string, string) {
+	return func(Values) (string, string) { return policy, preset }
+}

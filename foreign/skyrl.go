@@ -7,6 +7,7 @@ var skyRL = &Framework{
 	MarkSettings: []string{"trainer.fully_async.max_staleness_steps"},
 	Hints:        []string{"generate/group_completion_time_*", "reward/avg_raw_reward", "timing/sync_weights", "timing/run_training", "generate/avg_num_tokens"},
 	StepKeys:     nil, // its own step is the tracker's: the timings of a step come without trainer/global_step
+	Queue:        queue("bounded", "skyrl"),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"generator.n_samples_per_prompt"}},
 		{Setting: SyncEvery, Settings: []string{"trainer.fully_async.enabled"}, Formula: "SkyRL syncs after every train step", Of: always(1)},

@@ -9,6 +9,7 @@ var trl = &Framework{
 	MarkSettings: []string{"max_inflight_tasks"},
 	Hints:        []string{"*completions/mean_length", "*completions/clipped_ratio", "*clip_ratio/region_mean", "*queue_wait_time_s", "*training_tok/s"},
 	StepKeys:     []string{"train/global_step"},
+	Queue:        queue("max", ""),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"num_generations"}},
 		{Setting: SyncEvery, Settings: []string{"weight_sync_steps"}},

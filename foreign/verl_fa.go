@@ -10,6 +10,7 @@ var verlFullyAsync = &Framework{
 	Marks:        []string{"fully_async/*", "rollouter/idle_ratio", "dynamic_resource/*"},
 	MarkSettings: []string{"async_training.staleness_threshold"},
 	Hints:        []string{"timing_s/*", "actor/pg_clipfrac", "response_length/mean", "critic/score/mean"},
+	Queue:        queue("threshold", "verl-fully-async"),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"actor_rollout_ref.rollout.n"}},
 		{Setting: SyncEvery, Settings: []string{"async_training.trigger_parameter_sync_step"}},
@@ -57,6 +58,8 @@ var verlFullyAsync = &Framework{
 		{Notion: RolloutMean, Keys: []string{"fully_async/processing_time/avg"}},
 		{Notion: RolloutP95, Keys: []string{"fully_async/processing_time/tp95"}},
 		{Notion: RolloutTop, Keys: []string{"fully_async/processing_time/max"}, Fold: FoldMax},
+		{Notion: Tail, Keys: []string{"fully_async/processing_time/tp50", "fully_async/processing_time/tp95"},
+			Formula: "longest of rollout.n over the mean of a lognormal with processing_time's tp50 and tp95", Of: verlTail},
 		{Notion: InFlight, Keys: []string{"fully_async/monitor/active_tasks_size"},
 			Formula: "monitor/active_tasks_size × rollout.n", Of: verlGroups(Values.Get, "fully_async/monitor/active_tasks_size")},
 		{Notion: Queued, Keys: []string{"fully_async/monitor/queue/mq_queue_size"},
@@ -78,7 +81,7 @@ var verlFullyAsync = &Framework{
 		"not averaged over the step: with an empty queue at that moment the inferred staleness is low by up to half a version.",
 	Lacks: map[string]Lack{
 		"pqs":             {Why: "verl logs no version at which a group became ready", Get: "take the split from a prediction with the settings found, or log per-sample versions"},
-		"tail_multiplier": {Why: "processing_time is of groups' single generations: the longest of a group is not logged", Get: "infer it from processing_time's quantiles and rollout.n, or log group times"},
+		"tail_multiplier": {Why: "processing_time is of single generations, and its quantiles or rollout.n are missing", Get: "keep fully_async/processing_time/* among the logged metrics and give --set group_size=…"},
 		"staleness_mean":  {Why: "verl logs how many trajectories were stale, not by how much, and the monitor figures are missing", Get: "keep fully_async/monitor/* and static/* among the logged metrics"},
 	},
 	Notes: []string{
@@ -165,4 +168,15 @@ func verlThroughput(v Values) (float64, bool) {
 	rollout, a := v.Setting(RolloutGPUs)
 	train, b := v.Setting(TrainGPUs)
 	return perGPU * (rollout + train), ok && a && b
+}
+
+// verlTail is the tail of a lognormal with the logged quantiles: verl logs times of rollouts, not of groups.
+func verlTail(v Values) (float64, bool) {
+	median, ok := v.Get("fully_async/processing_time/tp50")
+	p95, there := v.Get("fully_async/processing_time/tp95")
+	size, known := v.Setting(GroupSize)
+	if !ok || !there || !known || median <= 0 || p95 < median || size < 1 {
+		return 0, false
+	}
+	return lognormalTail(math.Log(p95/median)/normalP95, size), true
 }

@@ -8,6 +8,7 @@ var verlV1 = &Framework{
 	MarkSettings: []string{"trainer.v1.trainer_mode"},
 	Hints:        []string{"timing_s/*", "timing_s/update_weights", "actor/pg_clipfrac", "response_length/mean", "critic/score/mean"},
 	StepKeys:     []string{"training/global_step"},
+	Queue:        verlV1Queue,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"actor_rollout_ref.rollout.n"}},
 		{Setting: SyncEvery, Settings: []string{"trainer.v1.separate_async.parameter_sync_step", "trainer.v1.trainer_mode"}, Of: verlV1SyncEvery},
@@ -68,6 +69,18 @@ var verlV1 = &Framework{
 		"a global step is a weight sync of parameter_sync_step mini-batches, and each of these is a train step here",
 		"evicted_samples counts groups, as max_off_policy_threshold counts one more than the versions between (a threshold of 8 lets 7 through)",
 	},
+}
+
+// verlV1Queue is max where groups over the threshold are dropped. The strategy wait, which samples nothing while a
+// prompt in flight has reached it, is none of ours.
+func verlV1Queue(v Values) (policy, preset string) {
+	switch {
+	case v.Text("trainer.v1.trainer_mode") == "sync":
+		return "synchronous", "synchronous"
+	case v.Text("trainer.v1.sampler.max_off_policy_strategy") == "drop":
+		return "max", ""
+	}
+	return "", ""
 }
 
 func verlV1SyncEvery(v Values) (float64, bool) {
