@@ -108,7 +108,7 @@ function Compared({ report }) {
   const rows = report.compared ?? [];
   const methods = METHODS.filter(method => rows.some(row => row.method === method)).concat([...new Set(rows.map(row => row.method))].filter(method => !METHODS.includes(method)));
   const whats = [...new Set(rows.map(row => row.what))];
-  return html`<${Card} title="Measured beside predicted" size="wide"><div class="scroll" tabindex="0" role="region" aria-label="Measured beside predicted"><table>
+  return html`<${Card} title="Measured beside predicted" size="wide"><div class="scroll" tabindex="0" role="region" aria-label="Table of measured and predicted figures"><table>
     <thead><tr><th>figure</th><th class="number">measured</th>${methods.map(method => html`<th class="number" key=${method}>${words(method)}</th>`)}</tr></thead>
     <tbody>${whats.map(what => {
       const first = /** @type {Row} */ (rows.find(row => row.what === what));
@@ -136,7 +136,7 @@ function Fitted({ report }) {
   const rows = FITTED.filter(([key]) => report.fitted?.[key]?.origin);
   const missing = FITTED.filter(([key]) => !report.fitted?.[key]?.origin);
   return html`<${Card} title="Fitted quantities" size="wide" say="the model’s inputs, as this run has them">
-    ${rows.length === 0 ? html`<${Empty} title="None could be fitted yet."></${Empty}>` : html`<div class="scroll"><table><thead><tr><th>quantity</th><th class="number">value</th><th>is</th><th>from</th></tr></thead><tbody>
+    ${rows.length === 0 ? html`<${Empty} title="None could be fitted yet."></${Empty}>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Table of fitted quantities"><table><thead><tr><th>quantity</th><th class="number">value</th><th>is</th><th>from</th></tr></thead><tbody>
       ${rows.map(([key, name]) => { const fit = report.fitted[key]; return html`<tr key=${key}><td>${name}</td><td class="number">${key === "acceptance" ? percent(fit.value) : key.endsWith("_s") ? lasting(fit.value) : short(fit.value)}</td><td>${fit.origin}</td><td class="quiet">${fit.from ?? ""}</td></tr>`; })}</tbody></table></div>`}
     ${missing.length > 0 && rows.length > 0 && html`<p class="small quiet">not known: ${missing.map(([, name]) => name).join(", ")}</p>`}</${Card}>`;
 }

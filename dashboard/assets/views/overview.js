@@ -62,7 +62,7 @@ function RewardCard({ context }) {
 
 /** What a simulation has in the place of rewards: the queue over its steps. @param {{ context: Context }} props */
 function QueueCard({ context }) {
-  return html`<${Card} title="Queue over time" say="groups in the queue as each step began"><${QueuePlot} context=${context} height=${215} /></${Card}>`;
+  return html`<${Card} title="Queue over time" say="groups in the queue after each step"><${QueuePlot} context=${context} height=${215} /></${Card}>`;
 }
 
 /** @param {Summary} summary @param {import("../core/series.js").SeriesBuffer} series @returns {import("../core/plot.js").Line[]} */
@@ -79,6 +79,9 @@ function stalenessLines(summary, series) {
   return lines;
 }
 
+/** A figure with what was predicted before the run. @param {number} measured @param {number | null | undefined} predicted */
+function beside(measured, predicted) { return html`${fixed(measured)}${known(predicted) && html` <small>predicted ${fixed(predicted)}</small>`}`; }
+
 /** @param {{ context: Context }} props */
 function StalenessCard({ context }) {
   const summary = /** @type {Summary} */ (context.summary.value);
@@ -88,11 +91,10 @@ function StalenessCard({ context }) {
   return html`<${Card} title="Staleness by source" say=${dominant}>
     <${Plot} context=${context} title="Staleness by source over train steps" unit="versions" format=${decimals} lines=${stalenessLines(summary, context.series)} low=${0} />
     <div class="figures">
-      <${Figure} name="mean, versions" value=${fixed(staleness.mean)} />
-      <${Figure} name="before the queue (PQS)" value=${fixed(summary.pqs)} />
-      <${Figure} name="in the queue (IQS)" value=${fixed(summary.iqs)} />
+      <${Figure} name="mean, versions" value=${beside(staleness.mean, summary.predicted?.before_mean)} />
+      <${Figure} name="before the queue (PQS)" value=${beside(summary.pqs, summary.predicted?.pqs)} />
+      <${Figure} name="in the queue (IQS)" value=${beside(summary.iqs, summary.predicted?.iqs)} />
       <${Figure} name="p95 · max" value=${count(staleness.p95) + " · " + count(staleness.max)} />
-      ${known(summary.predicted?.before_mean) && html`<${Figure} name="predicted before" value=${fixed(summary.predicted?.before_mean)} />`}
       ${known(summary.predicted?.closed_form_mean) && html`<${Figure} name="closed form" value=${fixed(summary.predicted?.closed_form_mean)} title="The closed form at the inputs that were measured" />`}
     </div>
     <${Parts} summary=${summary} /></${Card}>`;
@@ -129,10 +131,10 @@ const IDLE = [
 
 /** @param {{ context: Context }} props */
 function ThroughputCard({ context }) {
-  const { health, length } = /** @type {Summary} */ (context.summary.value);
+  const { health, length, predicted } = /** @type {Summary} */ (context.summary.value);
   context.series.changes.value;
   const rates = context.series.has("production");
-  return html`<${Card} title="Throughput" say=${`${short(health.tokens_per_s)} tokens/s trained · period ${lasting(health.period_s)}, train step ${lasting(health.step_s)}`}>
+  return html`<${Card} title="Throughput" say=${`${short(health.tokens_per_s)} tokens/s trained · period ${lasting(health.period_s)}${known(predicted?.period_s) ? ` (predicted ${lasting(predicted?.period_s)})` : ""}, train step ${lasting(health.step_s)}`}>
     ${rates
       ? html`<${Plot} context=${context} title="Throughput over train steps" unit="rollouts per second" low=${0} lines=${health.acceptance < 0.9995 ? RATES : RATES.filter(line => line.name !== "effective production")} />`
       : html`<${Plot} context=${context} title="Tokens per second over train steps" low=${0} lines=${TOKENS} />`}
@@ -211,7 +213,7 @@ function EnginesCard({ summary }) {
   const active = engines.reduce((sum, engine) => sum + engine.active, 0), slots = engines.reduce((sum, engine) => sum + engine.slots, 0);
   const shown = engines.slice(0, 64);
   return html`<${Card} title="Engines" say=${engines.length ? `${many(engines.length, "engine")}, ${count(active)} of ${many(slots, "slot")} busy` : ""}>
-    ${engines.length === 0 ? html`<${Empty} title="No engine has joined."></${Empty}>` : html`<div class="scroll"><table>
+    ${engines.length === 0 ? html`<${Empty} title="No engine has joined."></${Empty}>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Table of engines"><table>
       <thead><tr><th>name</th><th>state</th><th>version</th><th class="number">behind</th><th>slots busy</th></tr></thead>
       <tbody>${shown.map(engine => html`<tr key=${engine.name}><td>${engine.name}</td><td>${engine.state || "–"}</td>
         <td><i class="swatch" style=${{ "--swatch": versionColour(engine.version, oldest, newest) }}></i>${version(engine.version)}</td>

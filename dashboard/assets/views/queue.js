@@ -43,7 +43,7 @@ export default function Queue({ context }) {
       none=${ended ? "Nothing waited when the run ended." : "The trainer takes groups as fast as they come."} />
     <${Bars} context=${context} title="Open, by age" groups=${open} now=${now}
       none=${ended ? "No group was open when the run ended." : "No rollout has been started: admission waits, or no engine has a free slot."} />
-    <${Card} title="Over the run" size="wide" say="groups in the queue as each step began"><${QueuePlot} context=${context} /></${Card}>
+    <${Card} title="Over the run" size="wide" say="groups in the queue after each step"><${QueuePlot} context=${context} /></${Card}>
     <${Table} context=${context} groups=${[...ready, ...open]} now=${now} budget=${context.info.value?.max_staleness ?? 0} />
   </div>`;
 }

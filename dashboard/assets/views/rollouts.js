@@ -107,10 +107,9 @@ function List({ asked, groups, chosen, choose, context }) {
 function Line({ group, low, high, current, choose }) {
   const at = (/** @type {number} */ reward) => 100 * (reward - low) / (high - low || 1);
   const trained = group.step >= 0 ? "step " + group.step : group.end || "under way";
-  const label = `group ${group.id}, ${trained}, ${group.end === "trained" ? `staleness ${group.staleness}, ` : ""}mean reward ${fixed(group.reward_mean)}`;
-  return html`<li><button aria-current=${current ? "true" : undefined} aria-label=${label + (group.prompt ? ": " + group.prompt : "")} onClick=${() => choose(group.id)}>
+  return html`<li><button aria-current=${current ? "true" : undefined} onClick=${() => choose(group.id)}>
     <span class="top"><span><b>g${group.id}</b> <span class="quiet">${trained}</span></span><span><span class="quiet" title="staleness, in versions">${group.end === "trained" ? "stale " + group.staleness : ""}</span>
-      <span class="span" title=${`reward ${fixed(group.reward_min)} to ${fixed(group.reward_max)}, mean ${fixed(group.reward_mean)}`}><i style=${{ left: at(group.reward_min) + "%", width: at(group.reward_max) - at(group.reward_min) + "%" }}></i><u style=${{ left: at(group.reward_mean) + "%" }}></u></span> ${known(group.reward_mean) ? fixed(group.reward_mean) : "–"}</span></span>
+      <span class="span" title=${`reward ${fixed(group.reward_min)} to ${fixed(group.reward_max)}, mean ${fixed(group.reward_mean)}`}><i style=${{ left: at(group.reward_min) + "%", width: at(group.reward_max) - at(group.reward_min) + "%" }}></i><u style=${{ left: at(group.reward_mean) + "%" }}></u></span> <span class="unseen">mean reward</span> ${known(group.reward_mean) ? fixed(group.reward_mean) : "–"}</span></span>
     <span class="prompt">${group.prompt || (group.readable ? "" : "its text is not kept")}</span></button></li>`;
 }
 

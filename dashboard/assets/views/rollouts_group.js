@@ -66,7 +66,7 @@ function Siblings({ context, group }) {
   if (!rollouts.length) return html`<${Empty} title="Its text is not kept."><span>${context.info.value?.kind === "simulation" ? "A simulation draws lengths, not tokens." : context.info.value?.has_text ? "Only its figures are. Those with text are in the list while “without text too” is off." : "No text was kept of this run: one keeps that of every so many steps (store.samples_every)."}</span></${Empty}>`;
   const dark = context.theme.value === "dark";
   return html`<div class="tools card wide">
-      <span class="siblings" role="group" aria-label="Siblings">${rollouts.map((rollout, i) => html`<button key=${i} aria-pressed=${i === at} onClick=${() => setAt(i)} aria-label=${`sibling ${rollout.sample}, reward ${fixed(rollout.reward)}`}><b>${fixed(rollout.reward)}</b><small>#${rollout.sample}</small></button>`)}</span>
+      <span class="siblings" role="group" aria-label="Siblings">${rollouts.map((rollout, i) => html`<button key=${i} aria-pressed=${i === at} onClick=${() => setAt(i)}><span class="unseen">reward</span><b>${fixed(rollout.reward)}</b><small><span class="unseen">of sibling</span> #${rollout.sample}</small></button>`)}</span>
       <span class="set"><button aria-pressed=${beside} onClick=${() => setBeside(true)}>all</button><button aria-pressed=${!beside} onClick=${() => setBeside(false)}>one</button></span>
       ${modes.length > 1 && html`<span class="set" role="group" aria-label="Colour of tokens"><span class="small quiet">colour by</span>${modes.map(entry => html`<button key=${entry.key} aria-pressed=${entry.key === colouring.key} onClick=${() => setMode(entry.key)}>${entry.name}</button>`)}</span>`}
       <${Legend} colouring=${colouring} dark=${dark} /></div>
