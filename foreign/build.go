@@ -15,6 +15,7 @@ func (c *collector) log(found *files) (*Log, error) {
 		return nil, fmt.Errorf("nothing in these files is what %s logs: no key of its own is there%s", c.framework.Title, c.nearKeys())
 	}
 	log := &Log{Framework: c.framework.Name, Files: found.paths(), Definition: c.framework.Definition,
+		Missing: []Missing{}, Inferred: []string{}, Warnings: []Warning{},
 		Rollouts: append(c.rollouts[c.oldest:len(c.rollouts):len(c.rollouts)], c.rollouts[:c.oldest]...)}
 	inferred := map[string]string{}
 	values := Values{table: c.table, config: c.config, found: &log.Settings}
@@ -232,14 +233,8 @@ func (c *collector) lack(name, words string, keys []string) Missing {
 			m.Why = c.framework.Title + " does not log it"
 		}
 	}
-	for _, key := range keys {
-		if c.evidence.seen[key] {
-			continue
-		}
-		if near := spelling.Nearest(key, c.unknownKeys()); near != "" {
-			m.Why += fmt.Sprintf("; the files have %s: was %s renamed?", shortened(near), key)
-			break
-		}
+	if near, of := c.nearest(keys); near != "" {
+		m.Why += fmt.Sprintf("; the files have %s: was %s renamed?", shortened(near), of)
 	}
 	if m.Get == "" && settingIndex(name) >= 0 {
 		m.Get = "give it: --set " + name + "=…"
@@ -249,13 +244,32 @@ func (c *collector) lack(name, words string, keys []string) Missing {
 
 // nearKeys names a key of the files that looks like one of the framework's.
 func (c *collector) nearKeys() string {
-	unknown := c.unknownKeys()
-	for _, key := range c.framework.keys() {
-		if near := spelling.Nearest(key, unknown); near != "" {
-			return fmt.Sprintf("; they have %s: was %s renamed?", shortened(near), key)
-		}
+	if near, of := c.nearest(c.framework.keys()); near != "" {
+		return fmt.Sprintf("; they have %s: was %s renamed?", shortened(near), of)
 	}
 	return ""
+}
+
+// nearest finds a key of the files that looks like one of those that are not there. Only keys that begin or end alike
+// are compared, as there may be thousands.
+func (c *collector) nearest(keys []string) (near, of string) {
+	const alike = 4
+	unknown := c.unknownKeys()
+	for _, key := range keys {
+		if c.evidence.seen[key] || len(key) < alike {
+			continue
+		}
+		var candidates []string
+		for _, other := range unknown {
+			if len(other) >= alike && (other[:alike] == key[:alike] || other[len(other)-alike:] == key[len(key)-alike:]) {
+				candidates = append(candidates, other)
+			}
+		}
+		if near := spelling.Nearest(key, candidates); near != "" {
+			return near, key
+		}
+	}
+	return "", ""
 }
 
 func unique(words []string) []string {

@@ -49,7 +49,7 @@ type Log struct {
 }
 
 // RolloutsMax is how many single rollouts are kept of a log.
-const RolloutsMax = 1 << 20
+const RolloutsMax = 1 << 18
 
 // Settings are what a log says of how the run was set up. Rollouts, not groups, unless the name says so.
 type Settings struct {

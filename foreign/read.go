@@ -155,6 +155,7 @@ type collector struct {
 	zero      float64            // the first time of all
 	local     bool               // the clocks so far are of an unknown zone
 	stepped   bool               // whether rows say their steps
+	unknown   []string           // see unknownKeys
 	nextStep  map[string]int64
 	counted   map[string]int64 // the last step of each file by the framework's own count
 }
@@ -353,15 +354,19 @@ func (c *collector) refuseOthers(from string) error {
 	return nil
 }
 
-// unknownKeys are the keys seen that no rule asks for, in order.
+// unknownKeys are the keys seen that no rule asks for, in order. It is asked when everything has been read.
 func (c *collector) unknownKeys() []string {
-	var keys []string
+	if c.unknown != nil {
+		return c.unknown
+	}
+	keys := []string{}
 	for key := range c.evidence.seen {
 		if !c.table.known(key) {
 			keys = append(keys, key)
 		}
 	}
 	sort.Strings(keys)
+	c.unknown = keys
 	return keys
 }
 

@@ -48,6 +48,8 @@ var trl = &Framework{
 		"It collects samples for the next step while one runs, so a sample may be taken a version before the step that trains on it starts. " +
 		"Without sample/staleness_mean (TRL before August 2026) only the time in the queue is known, which is turned into versions by the period.",
 	Lacks: map[string]Lack{
+		"batch_rollouts": {Why: "batch/samples_per_step is logged from August 2026 on, and the number of processes is no setting",
+			Get: "--set batch_rollouts=(per_device_train_batch_size × gradient_accumulation_steps × processes)"},
 		"staleness_mean":  {Why: "TRL logs sample/staleness_mean from August 2026 on", Get: "update TRL, or log model_version of each sample"},
 		"pqs":             {Why: "TRL logs no time or version of a rollout's start", Get: "subtract the in-queue staleness from sample/staleness_mean"},
 		"tail_multiplier": {Why: "TRL logs no time of a rollout or of a group", Get: "give a length distribution to a prediction"},

@@ -75,6 +75,7 @@ var verlFullyAsync = &Framework{
 		{Notion: EffectiveSize, Keys: []string{"rollout_corr/rollout_is_eff_sample_size"}},
 		{Notion: TokensPerS, Keys: []string{"perf/throughput"}, Formula: "perf/throughput × GPUs", Of: verlThroughput},
 	},
+	Adjust: verlIdle,
 	Definition: "verl counts a trajectory stale by the version of its last token, in weight syncs, and logs only how many were. " +
 		"Ours counts train steps from the group's first token. It is inferred by Little's law from the groups in flight and in the queue over the groups of a batch, " +
 		"plus half of the steps between two syncs, by which the engines lag. The monitor figures are taken when the first group of the batch was finished, " +
@@ -179,4 +180,12 @@ func verlTail(v Values) (float64, bool) {
 		return 0, false
 	}
 	return lognormalTail(math.Log(p95/median)/normalP95, size), true
+}
+
+// verlIdle says what the engines' idle ratio is worth: each pause overwrites when the idling began.
+func verlIdle(_ Values, log *Log) {
+	if mean, steps := log.Mean(RolloutIdle); steps > 0 {
+		log.Warnings = append(log.Warnings, Warning{Count: 1,
+			Text: mean.From + " counts only the last pause before a weight sync (verl issue 6693): where rollouts pause more than once it is too low"})
+	}
 }
