@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/episode/player"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/sink"
 	"github.com/headway-rl/headway/workload"
 )
 
@@ -29,6 +30,7 @@ type workshop struct {
 	// clock is the run's, nil before it runs: what is played before is no rollout of the run.
 	clock atomic.Pointer[func() int64]
 	say   func(format string, args ...any)
+	spans *sink.Spans // nil where none are sent
 }
 
 // newWorkshop makes what needs no directory.
@@ -61,6 +63,7 @@ func (w *workshop) record(r episode.Record) {
 	if w.clock.Load() == nil {
 		return
 	}
+	w.spans.Episode(r)
 	if err := w.log.Append(r); err != nil {
 		w.say("%s: %v; records of episodes are missing from here on", player.LogName, err)
 	}

@@ -52,6 +52,7 @@ type job struct {
 	// sinks take every train step's figures to where others are, nil where there are none; well is how the
 	// run ended, saying where what is told goes.
 	sinks       *sink.Feed
+	spans       *sink.Spans
 	well        bool
 	saying      atomic.Pointer[func(format string, args ...any)]
 	samples     *sampleWriter
@@ -111,6 +112,7 @@ func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job,
 		return j, err
 	}
 	if j.workshop != nil {
+		j.workshop.spans = j.spans
 		if err := j.workshop.open(context.Background(), cfg, dir); err != nil {
 			return j, err
 		}
@@ -237,6 +239,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	opt.Clock = clock(j.app, offset)
 	j.tellBy(opt.Logf)
 	j.shown.watch(&opt)
+	j.watchSpans(&opt)
 	if j.workshop != nil {
 		j.workshop.clock.Store(&opt.Clock)
 	}
@@ -287,7 +290,7 @@ func (j *job) close() error {
 	if j.samples != nil {
 		j.samples.writing.Wait()
 	}
-	j.sinks.Close(j.well)
+	j.closeSinks()
 	for _, e := range j.engines {
 		errs = append(errs, e.Close())
 	}

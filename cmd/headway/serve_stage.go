@@ -13,7 +13,7 @@ import (
 // openStage opens what rollouts are played with here, where they are.
 func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 	if p.workshop != nil {
-		p.workshop.say = p.say
+		p.workshop.say, p.workshop.spans = p.say, p.spans
 		if err := p.workshop.open(ctx, p.cfg, p.dir); err != nil {
 			return err
 		}
@@ -22,7 +22,7 @@ func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 	if p.stage == nil {
 		return nil
 	}
-	p.stage.cfg, p.stage.say, p.stage.now = p.cfg, p.say, p.app.Now
+	p.stage.cfg, p.stage.say, p.stage.now, p.stage.spans = p.cfg, p.say, p.app.Now, p.spans
 	if p.stage.tasks != nil {
 		p.say("%s: %d tasks to train on, %d held out", p.cfg.Environment.Tasks.File, p.stage.tasks.Len(), p.stage.tasks.HeldOutLen())
 		p.sayTasks(p.stage.tasks)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sink"
 )
 
@@ -40,10 +44,64 @@ func (j *job) openSinks() error {
 	if len(to.Command) > 0 {
 		add(sink.Program(to.Command, filepath.Join(j.dir, commandLog)))
 	}
+	if to.Spans.URL != "" {
+		errs = append(errs, j.openSpans())
+	}
 	if len(sinks) > 0 {
 		j.sinks = sink.Start(sinks, sink.Options{Logf: j.tell})
 	}
 	return errors.Join(errs...)
+}
+
+// openSpans begins to send spans of a share of the rollouts.
+func (j *job) openSpans() error {
+	to := j.cfg.Sinks.Spans
+	token, err := sinkToken("sinks.spans.token_file", to.TokenFile)
+	if err != nil {
+		return err
+	}
+	model := j.cfg.Model.Path
+	if model == "" {
+		model = j.cfg.Environment.Task
+	}
+	j.spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(j.dir), Model: filepath.Base(model), Share: to.Share, Logf: j.tell})
+	return err
+}
+
+// watchSpans has a runtime's options tell the spans what happens.
+func (j *job) watchSpans(opt *live.Options) {
+	if j.spans == nil {
+		return
+	}
+	j.spans.Begin(j.app.Now().Add(-time.Duration(opt.Clock())))
+	observe := opt.Observe
+	opt.Observe = func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
+		j.spans.Observe(ev, m.EnvironmentNS, actions)
+		if observe != nil {
+			observe(ev, m, actions)
+		}
+	}
+}
+
+// traceparent is what tells an engine's server whose call it is, nil where no spans are sent.
+func (j *job) traceparent() func(live.RolloutID) string {
+	if j.spans == nil {
+		return nil
+	}
+	return func(id live.RolloutID) string { return j.spans.Traceparent(id.Group, id.Sample, id.Attempt) }
+}
+
+// sinksPatience is how long the end of a run waits for what sinks have not taken.
+const sinksPatience = 15 * time.Second
+
+// closeSinks sends what still waits.
+func (j *job) closeSinks() {
+	j.sinks.Close(j.well)
+	ctx, cancel := context.WithTimeout(context.Background(), sinksPatience)
+	defer cancel()
+	if err := j.spans.Close(ctx); err != nil {
+		j.tell("sinks.spans: %v", err) // the run is none the worse for it
+	}
 }
 
 // tell says something to whoever looks: in the view while there is one.

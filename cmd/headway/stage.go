@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/sink"
 	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"
 )
@@ -45,6 +46,7 @@ type stage struct {
 	tally       player.Tally
 	say         func(format string, args ...any)
 	now         func() time.Time
+	spans       *sink.Spans // nil where none are sent
 	trouble     sync.Once
 	bookTrouble sync.Once
 }
@@ -312,6 +314,7 @@ func worldSeed(claim protocol.Claim) int64 {
 // report, and no rollout.
 func (s *stage) record(r episode.Record) {
 	s.tally.Add(r)
+	s.spans.Episode(r)
 	if err := s.log.Append(r); err != nil {
 		s.trouble.Do(func() { s.say("%s: %v; records of episodes are missing from here on", player.LogName, err) })
 	}

@@ -32,6 +32,9 @@ func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.G
 		return live.Generation{}, err
 	}
 	defer e.release()
+	if e.opt.Traceparent != nil {
+		ctx = context.WithValue(ctx, traceparentKey{}, e.opt.Traceparent(req.Rollout))
+	}
 	if err = e.sample(ctx, r); err == nil {
 		e.readWhole(ctx, r)
 	}

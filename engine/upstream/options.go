@@ -67,6 +67,9 @@ type Options struct {
 	// Ends are the ids that end a sequence: a response that breaks off right behind one is complete,
 	// and so is one behind a token of Sampling.StopTokens. Nil where they are not known.
 	Ends []int32
+	// Traceparent is the W3C header that a rollout's calls carry, so that the server's own spans become
+	// children of the rollout's; nil, or empty text, for none.
+	Traceparent func(id live.RolloutID) string
 	// Logf is told what somebody should know; nil for nobody.
 	Logf func(format string, args ...any)
 }

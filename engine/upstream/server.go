@@ -118,6 +118,9 @@ func (b boundedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
+// traceparentKey is the key of a context's traceparent, the W3C header of a rollout's trace.
+type traceparentKey struct{}
+
 // Open sends a request and returns the reply's body, to be read as it comes and closed.
 func (s *Server) Open(ctx context.Context, method string, c Call) (io.ReadCloser, error) {
 	if s.limit == 0 {
@@ -149,6 +152,9 @@ func (s *Server) open(ctx context.Context, method string, c Call) (io.ReadCloser
 	}
 	if s.key != "" {
 		req.Header.Set("Authorization", "Bearer "+s.key)
+	}
+	if parent, _ := ctx.Value(traceparentKey{}).(string); parent != "" {
+		req.Header.Set("Traceparent", parent)
 	}
 	res, err := s.http.Do(req)
 	if err != nil {
