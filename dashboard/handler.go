@@ -29,6 +29,7 @@ func (m *Model) Data() http.Handler {
 	get("tracks", func(*http.Request) (any, error) { return m.Tracks(), nil })
 	get("queue", func(*http.Request) (any, error) { return m.Queue(), nil })
 	get("series", m.answerSeries)
+	get("findings", func(r *http.Request) (any, error) { return m.Findings(r.Context()) })
 	get("frontier", m.answerFrontier)
 	get("schedules", m.answerSchedules)
 	get("groups", m.answerGroups)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"math"
 	"sync"
 
@@ -35,6 +36,9 @@ type Options struct {
 	Stall func() string
 	// Setting, if not nil, is the run as the closed forms have it, at measured rates; false where nothing is known yet.
 	Setting func(metrics.Summary) (Setting, bool)
+	// Judge, if not nil, diagnoses the run, within Context; a nil Context never ends.
+	Judge   Judge
+	Context context.Context
 	// Recorder and Attribution, if not nil, have observed the run until now: they go on, and belong to the model.
 	Recorder    *metrics.Recorder
 	Attribution *attribution.Observer
@@ -73,6 +77,8 @@ type Model struct {
 	dirty   bool
 	last    latest
 	forms   forms
+	// findings is the newest diagnosis.
+	findings findings
 	// closedMean is the closed form at what was measured over closedAt steps.
 	closed     sync.Mutex
 	closedAt   int64
@@ -107,6 +113,9 @@ func New(opt Options) *Model {
 	or(&opt.GroupsMax, groupsDefault)
 	if opt.PayloadBytesMax == 0 {
 		opt.PayloadBytesMax = payloadDefault
+	}
+	if opt.Context == nil {
+		opt.Context = context.Background()
 	}
 	opt.Info.TimelineLevelMin, opt.Info.TimelineLevelMax = levelMin, levelMax
 	m := &Model{opt: opt, rec: opt.Recorder, series: newSeries(), state: "starting",

@@ -40,6 +40,11 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, 
 	opt := viewOptions(name, header)
 	opt.Info.Kind, opt.Info.Steps = "live", j.cfg.Trainer.Steps
 	opt.Status, opt.Stall = v.status, stall
+	ctx, stop := context.WithCancel(context.Background())
+	v.stop = stop
+	if opt.Context = ctx; j.cfg.Store.Trace == "full" {
+		opt.Judge = findingsOf(j.dir, name)
+	}
 	if resume != nil {
 		// A copy: the run's own goes on with it.
 		opt.Recorder, _ = metrics.Restore(resume.Loop.Config(), resume.Recorder.State())
@@ -53,8 +58,6 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, 
 		v.model.Figures(j.steps.lines[i].figures())
 	}
 	v.feed = dashboard.NewFeed(v.model)
-	ctx, stop := context.WithCancel(context.Background())
-	v.stop = stop
 	v.done.Go(func() { v.feed.Run(ctx) })
 	return v
 }

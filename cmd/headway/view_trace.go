@@ -29,6 +29,8 @@ type recordedRun struct {
 	dir    string // of the run, "" for a trace alone
 	ended  bool
 	told   time.Time
+	// cancel ends a diagnosis that is being made.
+	cancel context.CancelFunc
 }
 
 // openRecorded opens a run and reads what its trace begins with.
@@ -53,6 +55,8 @@ func openRecorded(path string) (*recordedRun, error) {
 	if header.Source == "simulation" {
 		opt.Info.Kind = "simulation"
 	}
+	opt.Context, r.cancel = context.WithCancel(context.Background())
+	opt.Judge = findingsOf(path, opt.Info.Name)
 	r.model = dashboard.New(opt)
 	if r.dir != "" {
 		r.steps = openStepReader(r.dir)
@@ -112,6 +116,7 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 }
 
 func (r *recordedRun) close() {
+	r.cancel()
 	r.file.Close()
 	if r.steps != nil {
 		r.steps.close()

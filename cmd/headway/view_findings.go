@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/trace"
+)
+
+// findingsOf diagnoses the run whose trace lies at a path, as far as it has been written.
+func findingsOf(path, name string) dashboard.Judge {
+	return func(ctx context.Context, quick bool) (diagnosis.Report, error) {
+		dir := ""
+		open := func() (io.ReadCloser, int64, error) {
+			file, err := trace.Open(path)
+			if err != nil {
+				return nil, 0, err
+			}
+			dir = filepath.Dir(file.Name())
+			info, err := file.Stat()
+			if err != nil {
+				return nil, 0, err
+			}
+			return file, info.Size(), nil
+		}
+		probe, _, err := open()
+		if err != nil {
+			return diagnosis.Report{}, err
+		}
+		probe.Close()
+		learned, err := readLearned(dir)
+		if err != nil {
+			return diagnosis.Report{}, err
+		}
+		return diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: name, Uncovered: uncovered, Learned: learned, ClosedForms: quick})
+	}
+}

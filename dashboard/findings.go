@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/diagnosis"
+)
+
+// Judge diagnoses the run as it is now. quick leaves out what takes long. An error that wraps diagnosis.ErrEmpty says that there
+// is nothing to judge yet.
+type Judge func(ctx context.Context, quick bool) (diagnosis.Report, error)
+
+// judgedFor is how long the diagnosis of a run that goes on is shown before it is made anew.
+const judgedFor = 15 * time.Second
+
+// findings keeps the newest diagnosis: it takes seconds, and is made for all who ask at once.
+type findings struct {
+	mu      sync.Mutex
+	running chan struct{} // closed when the one under way has ended, nil for none
+	report  *diagnosis.Report
+	err     error
+	at      time.Time
+	// whole: the report is of a run that has ended.
+	whole bool
+}
+
+// Findings returns the diagnosis, which is made if there is none that is new enough. It may take seconds; a diagnosis that
+// nobody waits for any more goes on for the next who asks.
+func (m *Model) Findings(ctx context.Context) (diagnosis.Report, error) {
+	if m.opt.Judge == nil {
+		return diagnosis.Report{}, &refusal{http.StatusNotFound, "not_found", "this run keeps no trace that could be judged"}
+	}
+	f := &m.findings
+	for {
+		f.mu.Lock()
+		m.mu.Lock()
+		ended := m.ended
+		m.mu.Unlock()
+		if fresh := f.report != nil || f.err != nil; fresh && (f.whole || !ended && time.Since(f.at) < judgedFor) {
+			defer f.mu.Unlock()
+			if f.err != nil {
+				return diagnosis.Report{}, notJudged(f.err)
+			}
+			return *f.report, nil
+		}
+		if f.running == nil {
+			f.running = make(chan struct{})
+			go m.judge(ended)
+		}
+		done := f.running
+		f.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return diagnosis.Report{}, ctx.Err()
+		}
+	}
+}
+
+// judge makes a diagnosis: in full once the run has ended, and quickly while it needs the machine itself.
+func (m *Model) judge(ended bool) {
+	report, err := m.opt.Judge(m.opt.Context, !ended)
+	f := &m.findings
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report, f.err, f.at, f.whole = &report, err, time.Now(), ended
+	close(f.running)
+	f.running = nil
+}
+
+// notJudged is the answer where there is no diagnosis.
+func notJudged(err error) error {
+	if errors.Is(err, diagnosis.ErrEmpty) {
+		return &refusal{http.StatusConflict, "conflict", err.Error() + ": findings follow with its first train steps"}
+	}
+	return &refusal{http.StatusInternalServerError, "internal", err.Error()}
+}
