@@ -12,6 +12,7 @@ var areal = &Framework{
 	Name: "areal", Title: "AReaL",
 	Marks:        []string{"ppo_actor/*", "timeperf/*", "version_stats/*"},
 	MarkSettings: []string{"rollout.max_head_offpolicyness"},
+	Queue:        queue("bounded", "areal"),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"gconfig.n_samples"}},
 		{Setting: Batch, Settings: []string{"train_dataset.batch_size", "gconfig.n_samples"},

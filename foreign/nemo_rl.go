@@ -6,6 +6,7 @@ var nemoRL = &Framework{
 	Name: "nemo-rl", Title: "NeMo-RL", Aliases: []string{"nemo"},
 	Marks:        []string{"timing/train/*", "train/avg_trajectory_age", "train/buffer_size", "train/evicted_stale_prompt_groups", "efficiency/*", "avg_trajectory_age", "exposed_generation", "trainer_v"},
 	MarkSettings: []string{"grpo.num_prompts_per_step", "async_rl.sampler.name"},
+	Queue:        nemoRule,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"grpo.num_generations_per_prompt"}},
 		{Setting: Batch, Settings: []string{"grpo.num_prompts_per_step", "grpo.num_generations_per_prompt"},
@@ -62,6 +63,18 @@ var nemoRL = &Framework{
 		"buffer_size is taken when the step has ended",
 		"what the console prints is rounded to two decimals",
 	},
+}
+
+// nemoRule goes by the single controller's sampler. The legacy buffer gives a step the groups that were started for
+// it: loop.md has no such rule.
+func nemoRule(v Values) (policy, preset string) {
+	switch v.Text("async_rl.sampler.name") {
+	case "windowed":
+		return "max", "nemo-windowed"
+	case "ready_first", "weight_fifo":
+		return "block", ""
+	}
+	return "", ""
 }
 
 func nemoLegacyQueue(v Values) (float64, bool) {

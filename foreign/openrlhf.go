@@ -9,6 +9,7 @@ var openRLHF = &Framework{
 	MarkSettings: []string{"rollout.n_samples_per_prompt", "train.async_queue_size"},
 	Hints:        []string{"train/ppo_clip_ratio", "train/ppo_kl"},
 	StepKeys:     []string{"train/global_step"},
+	Queue:        queue("block", "openrlhf"),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"rollout.n_samples_per_prompt"}, Of: namespaced("rollout.n_samples_per_prompt")},
 		{Setting: Batch, Settings: []string{"rollout.batch_size", "rollout.n_samples_per_prompt"}, Formula: "rollout.batch_size × rollout.n_samples_per_prompt",

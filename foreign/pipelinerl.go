@@ -14,6 +14,7 @@ var pipelineRL = &Framework{
 	MarkSettings: []string{"actor.llm_max_rollouts", "finetune.weight_update_interval"},
 	Hints:        []string{"throughput/sec_per_step", "rl/ess"},
 	StepKeys:     []string{"stats/completed_steps"},
+	Queue:        pipelineQueue,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"attempts"}},
 		{Setting: GroupSize, Settings: []string{"finetune.attempts"}},
@@ -57,6 +58,19 @@ var pipelineRL = &Framework{
 		"trainer, actor and preprocessor have a W&B run each, and only the trainer's rows carry stats/completed_steps: the others' steps count their own rows",
 		"max_lag is a number of samples in the actor, and a difference of versions in the trainer, which counts violations and drops nothing",
 	},
+}
+
+// pipelineQueue is a ring that drops what is old, unless a lag is set: then no more is started than that lets be trained.
+func pipelineQueue(v Values) (policy, preset string) {
+	_, bounded := v.Config("finetune.max_lag")
+	pops, said := v.Config("pop_old_data")
+	switch {
+	case bounded:
+		return "bounded", ""
+	case !said || pops != 0:
+		return "drop", "pipelinerl"
+	}
+	return "block", ""
 }
 
 // rise is by how much a counter grew, a step.

@@ -2,119 +2,159 @@ package foreign
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// want is what a step's figure should be.
-type want struct {
+// quirk is a habit of a framework's log that a reader who took keys by their names would trip over.
+type quirk struct {
+	name, framework, file, text string
+	given                       map[string]float64
+	// step is the entry of the series that is looked at, notion its figure, want the value; NaN for not known.
+	step   int
 	notion Notion
-	value  float64
-	origin Origin
+	want   float64
 }
 
-func settingsOfQuirk(pairs ...any) map[string]float64 {
-	out := map[string]float64{}
-	for i := 0; i < len(pairs); i += 2 {
-		out[pairs[i].(Setting).Name] = pairs[i+1].(float64)
-	}
-	return out
+var quirks = []quirk{
+	{"AReaL: steps count from 0, and the console's from 1", "areal", "run.log", "Train step 1/2 done.\n│ timeperf/rollout │ 1.0 │\nTrain step 2/2 done.\n│ timeperf/rollout │ 3.0 │\n", nil, 1, Wait, 3},
+	{"AReaL: the largest staleness is a mean of micro-batches, so it is none", "areal", "h.jsonl",
+		`{"_step":0,"timeperf/rollout":1,"ppo_actor/update/version_stats/sample_staleness_theta_max":3.5}`, nil, 0, StalenessTop, math.NaN()},
+	{"AReaL: theta's staleness counts, proximal's is one less", "areal", "h.jsonl",
+		`{"_step":0,"timeperf/rollout":1,"ppo_actor/update/version_stats/sample_staleness_theta_avg":2.5,"ppo_actor/update/version_stats/sample_staleness_proximal_avg":1.5}`, nil, 0, TokenStaleness, 2.5},
+	{"AReaL: staleness is of tokens, and none of groups", "areal", "h.jsonl",
+		`{"_step":0,"timeperf/rollout":1,"version_stats/sample_staleness_theta_avg":2.5}`, nil, 0, Staleness, math.NaN()},
+	{"AReaL: a task in flight is a group", "areal", "run.log", "Train step 1/2 done.\n│ timeperf/rollout │ 1.0 │\nFinish and accept rollout. enqueued: 3, running: 13, accepted: 8, rejected: 0.\n", map[string]float64{"group_size": 6}, 0, InFlight, 78},
+	{"AReaL: a prompt is no part of a response", "areal", "h.jsonl", `{"_step":0,"ppo_actor/seq_len/avg":500,"ppo_actor/prompt_len/avg":60}`, nil, 0, Response, 440},
+
+	{"PipelineRL: lag is in samples", "pipelinerl", "h.jsonl", `{"_step":9,"stats/completed_steps":9,"stats/samples":576,"stats/min_actor_version":256,"stats/lag":256}`, nil, 0, StalenessTop, 4},
+	{"PipelineRL: lag is the largest, not the mean", "pipelinerl", "h.jsonl", `{"_step":9,"stats/completed_steps":9,"stats/samples":576,"stats/min_actor_version":256,"stats/lag":256}`, nil, 0, Staleness, math.NaN()},
+	{"PipelineRL: lag_mean, where it is logged, is the mean", "pipelinerl", "h.jsonl", `{"_step":9,"stats/completed_steps":9,"stats/samples":576,"stats/min_actor_version":256,"stats/lag_mean":96,"stats/lag_max":256}`, nil, 0, Staleness, 1.5},
+	{"PipelineRL: the wait adds up over the run", "pipelinerl", "h.jsonl",
+		"{\"_step\":1,\"stats/completed_steps\":1,\"stats/samples\":64,\"stats/time_waiting_for_data\":10}\n{\"_step\":2,\"stats/completed_steps\":2,\"stats/samples\":128,\"stats/time_waiting_for_data\":12.5}", nil, 1, Wait, 2.5},
+	{"PipelineRL: the console's numbers are quoted and rounded", "pipelinerl", "finetune.log", "Completed steps 4: {'stats/samples': '256.000', 'stats/completed_steps': '4.000', 'stats/time_waiting_for_data': '1.000', 'stats/lag': '128.000'}", nil, 0, StalenessTop, 2},
+
+	{"slime: the step is in the row, not W&B's", "slime", "h.jsonl",
+		"{\"_step\":0,\"rollout/step\":0,\"perf/rollout_time\":1}\n{\"_step\":1,\"rollout/step\":0,\"perf/train_wait_time\":2,\"perf/train_time\":4,\"perf/step_time\":6}\n{\"_step\":2,\"rollout/step\":1,\"perf/rollout_time\":1}\n{\"_step\":3,\"rollout/step\":1,\"perf/train_wait_time\":3,\"perf/train_time\":4,\"perf/step_time\":7}", nil, 1, Period, 7},
+	{"slime: the wait has the weight update in it", "slime", "h.jsonl", `{"rollout/step":0,"perf/train_wait_time":2.5,"perf/update_weights_time":1.5,"perf/train_time":4}`, nil, 0, Wait, 1},
+	{"slime: the queue is only printed, in groups", "slime", "run.log", "fully_async_rollout.py:260 - fully-async rollout 0: done in 2.5s, queue_left=7\nx - perf 0: {'perf/train_wait_time': 1.0, 'perf/train_time': 2.0}", map[string]float64{"group_size": 8}, 0, Queued, 56},
+	{"slime: no staleness is logged", "slime", "h.jsonl", `{"rollout/step":0,"perf/train_wait_time":2.5,"perf/train_time":4}`, nil, 0, Staleness, math.NaN()},
+
+	{"NeMo-RL: training_worker_idle_time_ratio looks inverted, so the idle share is from times", "nemo-rl", "h.jsonl",
+		`{"_step":1,"timing/train/total_step_time":10,"timing/train/exposed_generation":4,"timing/train/weight_sync":1,"train/training_worker_idle_time_ratio":0}`, nil, 0, TrainerIdle, 0.4},
+	{"NeMo-RL: the buffer is in groups", "nemo-rl", "h.jsonl", `{"_step":1,"timing/train/total_step_time":10,"train/buffer_size":5}`, map[string]float64{"group_size": 16}, 0, Queued, 80},
+	{"NeMo-RL: the single controller's lag is printed, and is the oldest sample's", "nemo-rl", "run.log", "  • Total step time: 6.50s\ntrain step 1/9  trainer_v=1  lag=2  ", nil, 0, StalenessTop, 2},
+	{"NeMo-RL: a lag that is printed is no mean", "nemo-rl", "run.log", "  • Total step time: 6.50s\ntrain step 1/9  trainer_v=1  lag=2  ", nil, 0, Staleness, math.NaN()},
+	{"NeMo-RL: a trajectory's time is a group's", "nemo-rl", "h.jsonl", `{"_step":1,"timing/train/total_step_time":10,"train/trajectory_duration_s":9}`, nil, 0, GroupMean, 9},
+
+	{"OpenRLHF: the generation's time runs beside the step", "openrlhf", "h.jsonl",
+		`{"train/global_step":1,"train/timing/generation":30,"train/timing/make_experience":1,"train/timing/ppo_train":7,"train/timing/broadcast":2,"train/timing/step_total":12}`, nil, 0, Wait, 2},
+	{"OpenRLHF: the step is in the row, not W&B's", "openrlhf", "h.jsonl",
+		"{\"_step\":0,\"train/global_step\":1,\"train/timing/ppo_train\":7}\n{\"_step\":3,\"train/global_step\":2,\"train/timing/ppo_train\":8}", nil, 1, Train, 8},
+	{"OpenRLHF: the console has no train/", "openrlhf", "run.log", "INFO 11-14 22:13:20 ppo_trainer_async.py:244] Global step 1: {'timing/make_experience': 1.0, 'timing/ppo_train': 7.0, 'timing/broadcast': 2.0, 'timing/step_total': 12.0}", nil, 0, Period, 12},
+
+	{"ROLL: off_policy_ratio is a number of steps", "roll", "h.jsonl", `{"_step":5,"time/step_model_update":1,"scheduler/off_policy_ratio":1.75}`, nil, 0, Staleness, 1.75},
+	{"ROLL: the domain stands before the scheduler's keys", "roll", "h.jsonl",
+		`{"_step":5,"time/step_model_update":1,"math_rule/scheduler/off_policy_ratio":1.5,"code/scheduler/off_policy_ratio":2.5}`, nil, 0, Staleness, 2},
+	{"ROLL: step_total is the step's before", "roll", "h.jsonl",
+		"{\"_step\":0,\"time/step_total\":0,\"time/step_generate\":1,\"time/step_model_update\":1}\n{\"_step\":1,\"time/step_total\":21,\"time/step_generate\":1,\"time/step_model_update\":1}\n{\"_step\":2,\"time/step_total\":9,\"time/step_generate\":1,\"time/step_model_update\":1}", nil, 1, Period, 9},
+	{"ROLL: the last step has no step_total yet", "roll", "h.jsonl",
+		"{\"_step\":0,\"time/step_total\":0,\"time/step_generate\":1,\"time/step_model_update\":1}\n{\"_step\":1,\"time/step_total\":21,\"time/step_generate\":1,\"time/step_model_update\":1}", nil, 1, Period, math.NaN()},
+	{"ROLL: the agentic pipeline's step_total is the step's own", "roll", "h.jsonl",
+		"{\"_step\":0,\"time/step_total\":11,\"time/step_rollout\":1,\"time/step_model_update\":1}\n{\"_step\":1,\"time/step_total\":21,\"time/step_rollout\":1,\"time/step_model_update\":1}", nil, 1, Period, 21},
+	{"ROLL: a prompt in the log is no metric", "roll", "run.log", "pipeline step 0 start...\n[{\"prompt\": \"{\\\"time/step_train\\\": 99}\"}]\n{\"time/step_model_update\": 1.0, \"time/step_train\": 5.0}\npipeline step 0 finished", nil, 0, Train, 5},
 }
 
 func TestQuirks(t *testing.T) {
-	for _, c := range []struct {
-		name, framework, config, rows string
-		settings                      map[string]float64
-		figures                       []want
-		missing                       []string
-	}{
-		{name: "verl FA, the sync within the step", framework: "verl-fa",
-			config:   "actor_rollout_ref: {rollout: {n: 8}, actor: {ppo_mini_batch_size: 16}}\nasync_training: {trigger_parameter_sync_step: 4, require_batches: 2}\n",
-			rows:     `{"_step":1,"fully_async/trainer/idle_ratio":0.5,"timing_s/step":40,"timing_s/gen":20,"timing_s/timing_s/param_sync":4}`,
-			settings: settingsOfQuirk(Batch, 256.0, GroupSize, 8.0, SyncEvery, 4.0),
-			figures:  []want{{Period, 10, Inferred}, {Train, 4, Inferred}, {Wait, 5, Inferred}, {Sync, 4, Logged}},
-			missing:  []string{"staleness_mean", "pqs", "tail_multiplier", "concurrency_rollouts"}},
-		{name: "verl FA as it was, the sync beside the step", framework: "verl-fa",
-			config:  "actor_rollout_ref: {rollout: {n: 8}}\nasync_training: {trigger_parameter_sync_step: 2}\n",
-			rows:    `{"_step":1,"trainer/idle_ratio":0.5,"rollouter/idle_ratio":0.1,"timing_s/step":40,"timing_s/gen":20,"timing_s/param_sync":4}`,
-			figures: []want{{Period, 22, Inferred}, {Train, 10, Inferred}, {TrainerIdle, 0.5, Logged}, {RolloutIdle, 0.1, Logged}}},
-		{name: "verl v1 counts syncs", framework: "verl-v1",
-			config: "data: {train_batch_size: 64}\nactor_rollout_ref: {rollout: {n: 4}}\ntrainer: {v1: {trainer_mode: separate_async, separate_async: {parameter_sync_step: 4, num_warmup_batches: 2}, sampler: {max_off_policy_threshold: 8}}}\n",
-			rows: `{"step":3,"data":{"training/global_step":3,"training/off_policy/trajectory_staleness/mean":0.5,"training/off_policy/trajectory_staleness_worst/mean":1.5,` +
-				`"training/off_policy/trajectory_staleness_worst/max":3,"training/off_policy/evicted_samples":2,"timing_s/step":40,"timing_s/gen":8,"timing_s/update_weights":4}}`,
-			settings: settingsOfQuirk(Batch, 64.0, Concurrency, 512.0, SyncEvery, 4.0, Budget, 8.0, Queue, 0.0),
-			figures:  []want{{Staleness, 7.5, Inferred}, {StalenessTop, 15, Inferred}, {Period, 10, Inferred}, {Train, 7, Inferred}, {Dropped, 2, Inferred}},
-			missing:  []string{"pqs", "tail_multiplier"}},
-		{name: "verl v1 with a sync a step", framework: "verl-v1",
-			config:   "data: {train_batch_size: 64}\nactor_rollout_ref: {rollout: {n: 4}}\ntrainer: {v1: {trainer_mode: colocate_async, colocate_async: {num_warmup_batches: 1}, separate_async: {parameter_sync_step: 4}}}\n",
-			rows:     `{"training/global_step":3,"training/off_policy/trajectory_staleness_worst/mean":1.5,"training/off_policy/trajectory_staleness_worst/max":3,"timing_s/step":40,"timing_s/gen":8}`,
-			settings: settingsOfQuirk(Batch, 256.0, Concurrency, 256.0, SyncEvery, 1.0),
-			figures:  []want{{Staleness, 1.5, Logged}, {StalenessTop, 3, Logged}}},
-		{name: "SkyRL's tail by the spread within groups", framework: "skyrl",
-			config: "trainer: {train_batch_size: 32, policy_mini_batch_size: 16, fully_async: {enabled: true, max_staleness_steps: 3, num_parallel_generation_workers: 24}}\ngenerator: {n_samples_per_prompt: 5}\n",
-			rows: `{"_step":1,"async/staleness_mean":2,"generate/group_completion_time_mean":30,"generate/intra_group_completion_time_std_mean":6,"generate/intra_group_completion_time_cv_mean":0.4,` +
-				`"async/gen_buffer_qsize_at_wait_start":3,"async/num_groups_dropped":2}`,
-			settings: settingsOfQuirk(Batch, 80.0, Concurrency, 120.0, Queue, 320.0, Budget, 3.0),
-			figures:  []want{{Staleness, 2, Logged}, {Tail, 2, Inferred}, {RolloutMean, 15, Inferred}, {Queued, 15, Inferred}, {Filtered, 10, Inferred}},
-			missing:  []string{"pqs", "period_s"}},
-		{name: "prime-rl's parts are of rollouts", framework: "prime-rl", config: "batch_size: 64\ngroup_size: 8\n",
-			rows:     `{"step":5,"time/step":7,"time/wait_for_policy":0,"off_policy/mean":3,"off_policy/max":6,"off_policy/in_flight/mean":2,"off_policy/in_queue/mean":1,"concurrency/max_inflight":100}`,
-			settings: settingsOfQuirk(Batch, 64.0, GroupSize, 8.0, Concurrency, 100.0),
-			figures:  []want{{Staleness, 3, Logged}, {StalenessTop, 6, Logged}, {Period, 7, Logged}},
-			missing:  []string{"pqs", "wait_s", "train_s", "tail_multiplier"}},
-		{name: "prime-rl's parts where a group is a rollout", framework: "prime-rl", config: "batch_size: 64\ngroup_size: 1\n",
-			rows:    `{"step":5,"time/step":7,"time/wait_for_policy":0,"off_policy/mean":3,"off_policy/in_flight/mean":2,"off_policy/in_queue/mean":1}`,
-			figures: []want{{PreQueue, 2, Logged}, {InQueue, 1, Logged}}},
-		{name: "prime-rl's gauges come beside the steps", framework: "prime-rl", config: "batch_size: 64\ngroup_size: 8\n",
-			rows: `{"_step":7,"step":5,"off_policy/mean":3,"time/wait_for_policy":0,"_timestamp":100}` + "\n" + `{"_step":8,"dispatcher/inflight/train":90,"_timestamp":110}` + "\n" +
-				`{"_step":9,"dispatcher/inflight/train":110,"_timestamp":120}`,
-			figures: []want{{InFlight, 110, Logged}, {Staleness, 3, Logged}}},
-		{name: "TRL counts syncs", framework: "trl",
-			config: "num_generations: 8\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 8\nworld_size: 2\nmax_inflight_tasks: -1\nmax_staleness: 3\nweight_sync_steps: 2\nqueue_maxsize: 1024\n",
-			rows: `{"train/global_step":1,"train/sample/staleness_mean":1.5,"train/sample/time_in_queue_s":20,"train/perf/step_s":10,"train/perf/rollout_wait_s":2,"train/sample/dropped_stale_total":1}` + "\n" +
-				`{"train/global_step":2,"train/sample/staleness_mean":1.5,"train/sample/time_in_queue_s":20,"train/perf/step_s":10,"train/perf/rollout_wait_s":2,"train/sample/dropped_stale_total":5}`,
-			settings: settingsOfQuirk(Batch, 64.0, Concurrency, 192.0, Queue, 1024.0, SyncEvery, 2.0, Budget, 3.0),
-			figures:  []want{{Staleness, 3.5, Inferred}, {InQueue, 2, Inferred}, {Period, 10, Logged}, {TrainerIdle, 0.2, Inferred}, {Wait, 2, Logged}},
-			missing:  []string{"pqs", "tail_multiplier", "train_s"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			files := []string{written(t, "config.yaml", c.config), written(t, "history.jsonl", c.rows+"\n")}
-			log, err := Read(context.Background(), files, Options{})
+	for _, q := range quirks {
+		t.Run(q.name, func(t *testing.T) {
+			log, err := Read(context.Background(), []string{written(t, q.file, q.text)}, Options{Given: q.given})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if log.Framework != c.framework {
-				t.Fatalf("it is taken as %s", log.Framework)
+			if log.Framework != q.framework {
+				t.Fatalf("the framework is %s, want %s", log.Framework, q.framework)
 			}
-			for name, value := range c.settings {
-				if got := *SettingsKnown[settingIndex(name)].At(&log.Settings); !got.Known() || got.Value != value {
-					t.Errorf("%s = %+v, want %g", name, got, value)
+			if q.step >= len(log.Series) {
+				t.Fatalf("%d steps, want more than %d", len(log.Series), q.step)
+			}
+			got := *q.notion.At(&log.Series[q.step])
+			switch {
+			case math.IsNaN(q.want):
+				if got.Known() {
+					t.Errorf("%s = %+v, want it not known", q.notion.Name, got)
 				}
+			case !got.Known() || math.Abs(got.Value-q.want) > 1e-12:
+				t.Errorf("%s = %+v, want %g", q.notion.Name, got, q.want)
 			}
-			last := log.Series[len(log.Series)-1]
-			for _, w := range c.figures {
-				if got := *w.notion.At(&last); !near(got.Value, w.value) || got.Origin != w.origin {
-					t.Errorf("%s = %+v, want %g, %s", w.notion.Name, got, w.value, w.origin)
-				}
+		})
+	}
+}
+
+// configured reads a log whose config W&B's folder has beside it.
+func configured(t *testing.T, config, history string) *Log {
+	t.Helper()
+	dir := filepath.Dir(written(t, "config.yaml", config))
+	file := filepath.Join(dir, "history.jsonl")
+	if err := os.WriteFile(file, []byte(history), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, err := Read(context.Background(), []string{dir}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+// What a config says of C, B, S, Q and the queue's rule, each framework in its own units.
+func TestQuirksOfConfigs(t *testing.T) {
+	tests := []struct {
+		name, config, history, policy, preset string
+		want                                  Settings
+	}{
+		{"slime's concurrency is of groups with the fully asynchronous rollout", slimeConfig("fully_async_rollout", false), slimeRow, "block", "", Settings{
+			ConcurrencyRollouts: Figure{Value: 96}, BatchRollouts: Figure{Value: 64}, GroupSize: Figure{Value: 8}, QueueRollouts: Figure{Value: 96}}},
+		{"slime's concurrency is of rollouts without it", slimeConfig("sglang_rollout", true), slimeRow, "block", "slime", Settings{
+			ConcurrencyRollouts: Figure{Value: 12}, BatchRollouts: Figure{Value: 64}, GroupSize: Figure{Value: 8}}},
+		{"PipelineRL's max_lag and interval are in samples", "attempts:\n  value: 8\nfinetune.max_lag:\n  value: 128\nfinetune.weight_update_interval:\n  value: 100\nactor.llm_max_rollouts:\n  value: 64\n",
+			`{"stats/completed_steps":2,"stats/samples":128,"stats/time_waiting_for_data":1}`, "bounded", "", Settings{BatchRollouts: Figure{Value: 64}, GroupSize: Figure{Value: 8}, StalenessBudget: Figure{Value: 2}, SyncEvery: Figure{Value: 2}}},
+		{"AReaL's max_concurrent_rollouts is the batch where it is not set", "gconfig:\n  value:\n    n_samples: 4\nrollout:\n  value:\n    max_concurrent_rollouts: null\n    consumer_batch_size: 16\n    max_head_offpolicyness: 2\ntrain_dataset:\n  value:\n    batch_size: 16\n",
+			`{"_step":0,"timeperf/rollout":1}`, "bounded", "areal", Settings{ConcurrencyRollouts: Figure{Value: 64}, BatchRollouts: Figure{Value: 64}, GroupSize: Figure{Value: 4}, QueueRollouts: Figure{Value: 192}, StalenessBudget: Figure{Value: 2}}},
+		{"ROLL's max_running_requests is of each worker", "max_running_requests:\n  value: 24\nnum_return_sequences_in_group:\n  value: 8\nrollout_batch_size:\n  value: 16\nasync_generation_ratio:\n  value: 1.5\nactor_infer:\n  value:\n    device_mapping: list(range(4,12))\n    num_gpus_per_worker: 2\n",
+			`{"_step":0,"time/step_model_update":1}`, "bounded", "", Settings{ConcurrencyRollouts: Figure{Value: 96}, BatchRollouts: Figure{Value: 128}, GroupSize: Figure{Value: 8}, QueueRollouts: Figure{Value: 320}, StalenessBudget: Figure{Value: 1.5}, RolloutGPUs: Figure{Value: 8}}},
+		{"OpenRLHF's config is the text of namespaces", "rollout:\n  value: namespace(batch_size=8, n_samples_per_prompt=4, vllm_generate_batch_size=None)\ntrain:\n  value: namespace(async_queue_size=2, batch_size=999)\n",
+			`{"train/global_step":1,"train/timing/ppo_train":1}`, "block", "openrlhf", Settings{BatchRollouts: Figure{Value: 32}, GroupSize: Figure{Value: 4}, QueueRollouts: Figure{Value: 64}}},
+		{"NeMo-RL's prompts and buffered rollouts are groups", "grpo:\n  value:\n    num_prompts_per_step: 8\n    num_generations_per_prompt: 4\nasync_rl:\n  value:\n    max_inflight_prompts: 20\n    max_buffered_rollouts: 16\n    sampler:\n      name: windowed\n      max_staleness_versions: 2\n",
+			`{"_step":1,"timing/train/total_step_time":10}`, "max", "nemo-windowed", Settings{ConcurrencyRollouts: Figure{Value: 80}, BatchRollouts: Figure{Value: 32}, GroupSize: Figure{Value: 4}, QueueRollouts: Figure{Value: 64}, StalenessBudget: Figure{Value: 2}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			log := configured(t, test.config, test.history)
+			if log.Settings.Policy != test.policy || log.Settings.Preset != test.preset {
+				t.Errorf("policy %q, preset %q, want %q and %q", log.Settings.Policy, log.Settings.Preset, test.policy, test.preset)
 			}
-			for _, name := range c.missing {
-				if m := missing(log, name); m == nil || m.Why == "" {
-					t.Errorf("%s is not named as missing: %+v", name, log.Missing)
+			for _, s := range SettingsKnown {
+				got, want := *s.At(&log.Settings), s.At(&test.want).Value
+				if want != 0 && (!got.Known() || got.Value != want) {
+					t.Errorf("%s = %+v, want %g", s.Name, got, want)
 				}
 			}
 		})
 	}
 }
 
-// The tail of a lognormal against draws that are summed up otherwise: of two, E[max]/E[one] is 2Φ(σ/√2).
-func TestLognormalTail(t *testing.T) {
-	for _, sigma := range []float64{0.1, 0.5, 1, 2} {
-		want := 1 + math.Erf(sigma/2)
-		if got := lognormalTail(sigma, 2); math.Abs(got-want) > 1e-9 {
-			t.Errorf("σ %g: %g, want %g", sigma, got, want)
-		}
+const slimeRow = `{"rollout/step":0,"perf/train_wait_time":2,"perf/train_time":4}`
+
+func slimeConfig(function string, partial bool) string {
+	var b strings.Builder
+	for _, setting := range []string{"rollout_batch_size: 8", "n_samples_per_prompt: 8", "sglang_server_concurrency: 6", "rollout_num_gpus: 4", "rollout_num_gpus_per_engine: 2", "update_weights_interval: 1",
+		"rollout_function_path: slime.rollout." + function + ".generate", fmt.Sprintf("partial_rollout: %v", partial)} {
+		key, value, _ := strings.Cut(setting, ": ")
+		fmt.Fprintf(&b, "%s:\n  value: %s\n", key, value)
 	}
-	if got := lognormalTail(1, 1); math.Abs(got-1) > 1e-9 {
-		t.Errorf("of one: %g", got)
-	}
+	return b.String()
 }

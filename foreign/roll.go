@@ -12,6 +12,7 @@ var roll = &Framework{
 	Marks:        []string{"time/step_model_update", "time/step_stop_server", "time/get_batch_cost_train", "scheduler/*", "system/tps"},
 	MarkSettings: []string{"async_generation_ratio", "num_return_sequences_in_group"},
 	Hints:        []string{"token/response_length/mean", "time/step_train"},
+	Queue:        queue("bounded", ""),
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"num_return_sequences_in_group"}},
 		{Setting: GroupSize, Settings: []string{"train_env_manager.group_size"}},

@@ -8,6 +8,7 @@ var slime = &Framework{
 	Marks:        []string{"perf/train_wait_time", "perf/wait_time_ratio", "perf/actor_train_time", "perf/rollout_time", "perf/longest_sample_tokens_per_sec", "train/train_rollout_logprob_abs_diff"},
 	MarkSettings: []string{"sglang_server_concurrency", "num_steps_per_rollout", "update_weights_interval"},
 	StepKeys:     []string{"rollout/step", "train/step"},
+	Queue:        slimeRule,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"n_samples_per_prompt"}},
 		{Setting: Batch, Settings: []string{"rollout_batch_size", "n_samples_per_prompt"}, Formula: "rollout_batch_size × n_samples_per_prompt", Of: configProduct("rollout_batch_size", "n_samples_per_prompt")},
@@ -48,6 +49,14 @@ var slime = &Framework{
 		"queue_warm= and queue_left= stand only in the console's text, in groups",
 		"with the fully asynchronous rollout function sglang_server_concurrency counts groups, else rollouts",
 	},
+}
+
+// slimeRule: nothing is started while enough is ready. Our preset is slime's partial rollout.
+func slimeRule(v Values) (policy, preset string) {
+	if partial, _ := v.Config("partial_rollout"); partial != 0 {
+		return "block", "slime"
+	}
+	return "block", ""
 }
 
 func slimeEngines(v Values) (float64, bool) {

@@ -82,7 +82,7 @@ func at(n foreign.Notion, truth truthAt, off, relative float64) figure {
 }
 
 var importCases = []importCase{
-	{framework: "verl-fa", files: "wandb", first: 1, every: 4, settings: append([]foreign.Setting{foreign.Queue}, bsc...), missing: []string{"pqs", "tail_multiplier"},
+	{framework: "verl-fa", files: "wandb", first: 1, every: 4, settings: append([]foreign.Setting{foreign.Queue}, bsc...), missing: []string{"pqs"},
 		figures: []figure{at(foreign.Period, overCycle(toSync, 4), exact, 0), {notion: foreign.Staleness, truth: overCycle(ofGroups, 4), mean: 0.5}}},
 	{framework: "verl-fa", files: "verl-fa.jsonl", first: 1, every: 4, settings: nil,
 		figures: []figure{at(foreign.Period, overCycle(toSync, 4), exact, 0)}},
