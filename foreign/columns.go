@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -32,54 +29,105 @@ func openColumns(file, run string) Source { return columns{file, run} }
 func (s columns) Path() string { return s.path }
 
 func (s columns) Read(ctx context.Context, taker Taker) error {
-	f, err := os.Open(s.path)
-	if err != nil {
+	r := &columnReader{columns: s, taker: taker, row: Row{File: s.path, Values: map[string]float64{}}}
+	if err := Lines(ctx, s.path, taker, func(line []byte, number int64, _ bool) error { return r.line(line, number) }); err != nil {
 		return err
 	}
-	defer f.Close()
-	counted := &countedReader{f: f, taker: taker}
-	reader := csv.NewReader(counted)
-	reader.ReuseRecord, reader.LazyQuotes, reader.FieldsPerRecord = true, true, -1
-	header, err := reader.Read()
-	if errors.Is(err, io.EOF) {
+	if len(r.open) > 0 {
+		return r.unclosed()
+	}
+	if r.head.names == nil {
 		taker.Warn(s.path, 0, "the file is empty")
-		return nil
 	}
-	if err != nil {
-		return err
+	return nil
+}
+
+// openMax is how many bytes of lines a quote may span before it is taken as one that nobody closes.
+const openMax = 1 << 20
+
+// columnReader makes records of lines: a quoted field may hold line ends.
+type columnReader struct {
+	columns
+	taker Taker
+	head  columnNames
+	row   Row
+	// open are the lines of a record in which a quote is open, from line opened on.
+	open     [][]byte
+	opened   int64
+	openSize int
+	fields   []string
+}
+
+func (r *columnReader) line(line []byte, number int64) error {
+	odd := bytes.Count(line, []byte{'"'})%2 == 1
+	if len(r.open) == 0 && !odd {
+		return r.record(line, number)
 	}
-	head, err := s.header(slices.Clone(header))
-	if err != nil {
-		return err
+	if len(r.open) == 0 {
+		r.opened = number
 	}
-	row := Row{File: s.path, Values: map[string]float64{}}
-	for n := 0; ; n++ {
-		if n%contextEvery == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		fields, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		line, _ := reader.FieldPos(0)
-		if err != nil {
-			taker.Warn(s.path, int64(line), "a line is no CSV; left out")
-			var parse *csv.ParseError
-			if errors.As(err, &parse) {
-				continue
-			}
+	r.open = append(r.open, bytes.Clone(line))
+	r.openSize += len(line)
+	switch {
+	case odd && len(r.open) > 1: // it is closed
+		whole := bytes.Join(r.open, []byte{'\n'})
+		r.open, r.openSize = nil, 0
+		return r.record(whole, r.opened)
+	case r.openSize > openMax:
+		return r.unclosed()
+	}
+	return nil
+}
+
+// unclosed leaves out the line with a quote that nobody closes, and reads those after it again.
+func (r *columnReader) unclosed() error {
+	lines, first := r.open, r.opened
+	r.open, r.openSize = nil, 0
+	r.taker.Warn(r.path, first, "a quote is not closed; the line is left out")
+	for i, line := range lines[1:] {
+		if err := r.line(line, first+1+int64(i)); err != nil {
 			return err
 		}
-		if len(fields) != len(head.names) {
-			taker.Warn(s.path, int64(line), "a line has another number of fields than the header; read as far as it goes")
-		}
-		row.Line = int64(line)
-		if head.fill(&row, fields, taker) {
-			if err := taker.Row(row); err != nil {
-				return err
-			}
-		}
 	}
+	return nil
+}
+
+// record takes one record: the header, or a row.
+func (r *columnReader) record(record []byte, number int64) error {
+	if len(bytes.TrimSpace(record)) == 0 {
+		return nil
+	}
+	fields, err := r.split(record)
+	if err != nil {
+		r.taker.Warn(r.path, number, "a line is no CSV; left out")
+		return nil
+	}
+	if r.head.names == nil {
+		r.head, err = r.header(slices.Clone(fields))
+		return err
+	}
+	if len(fields) != len(r.head.names) {
+		r.taker.Warn(r.path, number, "a line has another number of fields than the header; read as far as it goes")
+	}
+	r.row.Line = number
+	if !r.head.fill(&r.row, fields) {
+		return nil
+	}
+	return r.taker.Row(r.row)
+}
+
+// split splits a record into its fields, which are valid until the next one.
+func (r *columnReader) split(record []byte) ([]string, error) {
+	if !bytes.ContainsRune(record, '"') {
+		r.fields = r.fields[:0]
+		for field := range strings.SplitSeq(string(record), ",") {
+			r.fields = append(r.fields, field)
+		}
+		return r.fields, nil
+	}
+	reader := csv.NewReader(bytes.NewReader(record))
+	reader.LazyQuotes, reader.FieldsPerRecord = true, -1
+	return reader.Read()
 }
 
 // columnNames are what the columns of a file are.
@@ -144,7 +192,7 @@ func firstOf(names, wanted []string) int {
 }
 
 // fill makes a row of a record. It reports whether the record says anything.
-func (h columnNames) fill(row *Row, fields []string, taker Taker) bool {
+func (h columnNames) fill(row *Row, fields []string) bool {
 	clear(row.Values)
 	row.Step, row.HasStep, row.TimeS = 0, false, 0
 	for i, field := range fields {
@@ -170,16 +218,4 @@ func (h columnNames) fill(row *Row, fields []string, taker Taker) bool {
 		row.Values[h.names[i]] = value
 	}
 	return len(row.Values) > 0
-}
-
-// countedReader tells a taker what is read.
-type countedReader struct {
-	f     io.Reader
-	taker Taker
-}
-
-func (c *countedReader) Read(p []byte) (int, error) {
-	n, err := c.f.Read(p)
-	c.taker.Read(int64(n))
-	return n, err
 }

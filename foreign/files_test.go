@@ -30,6 +30,27 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// A quoted field may hold line ends; a quote that nobody closes costs its line, and no more memory than is said.
+func TestQuotesInCSV(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("_step,async/staleness_mean,note\n1,1,\"two\nlines, \"\"quoted\"\"\"\n2,9,\"open\n")
+	const steps = 60_000
+	for i := 3; i <= steps; i++ {
+		fmt.Fprintf(&b, "%d,1,a note that is not short at all\n", i)
+	}
+	log, err := Read(context.Background(), []string{written(t, "history.csv", b.String())}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean, n := log.Mean(Staleness)
+	if n != steps-1 || mean.Value != 1 {
+		t.Errorf("mean %+v over %d, want 1 over %d", mean, n, steps-1)
+	}
+	if w := warned(log, "quote is not closed"); w == nil || w.Line != 4 || w.Count != 1 {
+		t.Errorf("warnings %+v", log.Warnings)
+	}
+}
+
 // A chart's export has a column a run and metric, with its range beside it.
 func TestChartExport(t *testing.T) {
 	text := `"Step","first - async/staleness_mean","first - async/staleness_mean__MIN","first - async/staleness_mean__MAX","second - async/staleness_mean"` +
@@ -192,4 +213,17 @@ func TestTrainerState(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
+}
+
+func FuzzColumns(f *testing.F) {
+	f.Add("_step,async/staleness_mean\n1,\"a\n\"\n2,3\n")
+	f.Add("\"Step\",\"a - x\",\"b - x\"\n1,2\n")
+	f.Add("_step\n\"\"\"\n\"")
+	file := filepath.Join(f.TempDir(), "fuzz.csv")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_ = columns{file, ""}.Read(context.Background(), &scout{evidence: newEvidence()}) // it ends, and panics at nothing
+	})
 }
