@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/protocol"
 )
 
@@ -33,7 +34,7 @@ const (
 var (
 	planeStates   = []string{"starting", "running", "draining", "standby", "stopped", "failed"}
 	trainerStates = []string{"absent", "idle", "offered", "training", "embedded"}
-	bindings      = []string{"rollout", "train", "environment", "sync"}
+	bindings      = []string{"rollout", "train", "environment", "sync", "sandbox", "judge", "prefill", "validation", "admission"}
 	stallCodes    = []string{"no_trainer", "silent_trainer", "lost_worker", "no_worker", "straggler", "engine_paused",
 		"engine_lost", "queue_full", "short_batch", "hold", "disk_full", "unknown"}
 )
@@ -54,7 +55,7 @@ func truth(b bool) float64 {
 }
 
 // figures in the order of docs/operations.md, which is tested against them.
-var figures = slices.Concat(planeFigures, environmentFigures)
+var figures = slices.Concat(planeFigures, environmentFigures, throughputFigures, verlFigures)
 
 // planeFigures are those that every control plane has.
 var planeFigures = []figure{
@@ -130,6 +131,33 @@ var planeFigures = []figure{
 		emit(s.Staleness.PQS, "pqs_mean")
 		emit(s.Staleness.IQS, "iqs_mean")
 	}},
+	{"headway_staleness_source_versions", "Part of the mean staleness of the groups trained in the last steps, by where it comes from.", gauge, []string{"source"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for i := range attribution.Sources {
+			versions := 0.0
+			if s.Attribution != nil {
+				versions = s.Attribution.Parts[i].Versions
+			}
+			emit(versions, i.String())
+		}
+	}},
+	{"headway_idle_share", "Share of time in which the trainer, or the engines' slots, waited in the last steps, by what for.", gauge, []string{"side", "reason"}, func(s protocol.Status, emit func(float64, ...string)) {
+		var a attribution.Summary
+		if s.Attribution != nil {
+			a = *s.Attribution
+		}
+		for _, reason := range a.Trainer.Reasons() {
+			emit(reason.Share, "trainer", reason.Name)
+		}
+		for _, reason := range a.Engines.Reasons() {
+			emit(reason.Share, "engines", reason.Name)
+		}
+	}},
+	one("headway_little_mismatch", "How far stamps and the updates that groups lived through disagree, as a share; above 0.01 is a finding.", gauge, func(s protocol.Status) float64 {
+		if s.Attribution == nil {
+			return 0
+		}
+		return s.Attribution.Little.Mismatch
+	}),
 	{"headway_binding", "1 for the side that limits the run.", gauge, []string{"side"}, func(s protocol.Status, emit func(float64, ...string)) {
 		oneOf(bindings, func(w string) bool { return w == s.Binding }, emit)
 	}},

@@ -87,14 +87,26 @@ func (o *Observer) engineEvent(ev *loop.Event) {
 		if e.Gone && ev.Version < max(o.minServed(), s.Completed) {
 			return // the others have gone on, and it loads again
 		}
-		e.Served, e.Phase, e.Gone = ev.Version, apart, false
+		e.Served, e.Gone = ev.Version, false
+		o.enter(e, apart)
+	}
+}
+
+// enter has an engine begin a phase.
+func (o *Observer) enter(e *engine, p phase) {
+	if e.Phase == switching {
+		o.s.Switching--
+	}
+	if e.Phase = p; p == switching {
+		o.s.Switching++
 	}
 }
 
 // lose has an engine serve nothing any more. Its rollouts fail with it, or say themselves that they
 // were interrupted.
 func (o *Observer) lose(i int32) {
-	o.s.Engines[i].Gone, o.s.Engines[i].Phase = true, apart
+	o.s.Engines[i].Gone = true
+	o.enter(&o.s.Engines[i], apart)
 	if !o.cfg.ResumeLost {
 		o.vacateAll(i)
 	}
@@ -114,13 +126,14 @@ func (o *Observer) engineAction(a *loop.Action) {
 	switch a.Kind {
 	case loop.LoadWeights:
 		e.Gone = e.Gone || e.Failing && e.Phase == switching // what it holds is unknown
-		e.Attempt, e.Phase, e.Failing = a.Attempt, loading, false
+		e.Attempt, e.Failing = a.Attempt, false
+		o.enter(e, loading)
 		o.s.Syncing = true
 	case loop.SwitchWeights:
-		e.Phase = switching
+		o.enter(e, switching)
 	case loop.InterruptRollout:
 		if e.Phase == loading && o.cfg.Sync == loop.SyncRestart {
-			e.Phase = emptying
+			o.enter(e, emptying)
 		}
 	}
 }
@@ -138,7 +151,8 @@ func (o *Observer) recovered() {
 		g.anew()
 	})
 	for i := range s.Engines {
-		s.Engines[i].Gone, s.Engines[i].Phase = true, apart
+		s.Engines[i].Gone = true
+		o.enter(&s.Engines[i], apart)
 	}
 }
 
@@ -160,16 +174,8 @@ func (o *Observer) settle() {
 	if dt <= 0 {
 		return
 	}
-	if !o.judged {
-		o.judge()
-	}
-	if s.Active < len(s.Slots) {
-		for c, slots := range o.freed {
-			s.Step.Engines[c] += slots * dt
-		}
-	}
-	if o.stands > 0 {
-		s.Step.StoodSyncing += o.stands * dt
+	if s.Active < len(s.Slots) || s.Switching > 0 { // else every slot is taken, and goes on
+		o.idleFor(dt)
 	}
 	if s.Validating > 0 {
 		s.Step.StoodValidating += int64(s.Validating) * int64(s.Active) * dt / int64(len(s.Engines))
@@ -182,6 +188,17 @@ func (o *Observer) settle() {
 		s.Step.Trainer[validating] += validates
 	}
 	s.Settled = s.Now
+}
+
+// idleFor counts slots that are free, or stand still, for so long.
+func (o *Observer) idleFor(dt int64) {
+	if !o.judged {
+		o.judge()
+	}
+	for c, slots := range o.freed {
+		o.s.Step.Engines[c] += slots * dt
+	}
+	o.s.Step.StoodSyncing += o.stands * dt
 }
 
 // judge finds out why slots are free.

@@ -1,8 +1,6 @@
 package attribution
 
 import (
-	"math"
-
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 )
@@ -35,7 +33,9 @@ func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
 	default:
 		g.Flying--
 		g.Scored++
-		g.EndsNS += o.s.Now - g.BegunNS
+		g.LastNS = o.s.Now - g.BegunNS
+		g.MadeNS = max(g.MadeNS, g.LastNS-m.EnvironmentNS)
+		g.EndsNS += g.LastNS
 		g.EnvironmentNS += m.EnvironmentNS
 	}
 }
@@ -63,31 +63,50 @@ func (o *Observer) firstToken(ev *loop.Event) {
 // was held is queued later, and one that a lease gave back may be held again.
 func (o *Observer) ready(a *loop.Action) {
 	g := o.groups.get(a.Group)
-	if g == nil || g.Ready || a.StartVersion < 0 {
+	switch {
+	case g == nil || a.StartVersion < 0:
+		return
+	case g.Held && a.Kind == loop.GroupQueued:
+		g.Held, g.Waited = false, o.s.Version-a.ReadyVersion
+		return
+	case g.Ready:
 		return
 	}
-	g.Ready, g.ReadyLease = true, o.s.Lease
-	g.Before = quanta{}
+	g.Ready, g.ReadyLease, g.Held = true, o.s.Lease, a.Kind == loop.GroupHeld
 	// What had been made when it began was not served yet.
 	begun := min(max(g.Begun, a.StartVersion), a.ReadyVersion)
 	late := min(max(g.Due-a.StartVersion, 0), begun-a.StartVersion)
 	g.Before[Sync] = int64(late) * quantum
 	g.Before[Inner] = int64(begun-a.StartVersion-late) * quantum
-	mean := g.BegunNS + g.EndsNS/int64(max(g.Scored, 1))
-	after := o.madeAfter(mean, begun, a.ReadyVersion)
-	g.Before[Tail] = int64(after) * quantum
-	generating := int64(a.ReadyVersion-begun-after) * quantum
-	g.Before[Environment] = int64(math.Floor(float64(generating) * g.environmentShare()))
-	g.Before[Concurrency] = generating - g.Before[Environment]
+	n := int64(max(g.Scored, 1))
+	mean, environment := g.EndsNS/n, g.EnvironmentNS/n
+	after := int64(o.madeAfter(g.BegunNS+mean, begun, a.ReadyVersion)) * quantum
+	upTo := int64(a.ReadyVersion-begun)*quantum - after
+	inEnvironment := portion(upTo, environment, mean)
+	g.Before[Concurrency] = upTo - inEnvironment
+	// Environment and tail meet where a rollout is the last because of its environment: they share by
+	// how much sooner the group would have been ready without the one, and without the other.
+	beyond := inEnvironment + after
+	withoutE, withoutT, whole := g.LastNS-g.MadeNS, g.LastNS-mean, g.LastNS-mean+environment
+	if withoutE >= withoutT {
+		g.Before[Environment] = portion(beyond, withoutE, whole)
+		g.Before[Tail] = beyond - g.Before[Environment]
+	} else {
+		g.Before[Tail] = portion(beyond, withoutT, whole)
+		g.Before[Environment] = beyond - g.Before[Tail]
+	}
 }
 
-// environmentShare is the share of its rollouts' time, from its beginning to their ends, that their
-// environments took.
-func (g *life) environmentShare() float64 {
-	if g.EndsNS <= 0 {
+// portion is what a part of a whole has of an amount, nothing for a part below 0 and all for one that
+// exceeds the whole.
+func portion(amount, part, whole int64) int64 {
+	switch {
+	case part <= 0:
 		return 0
+	case part >= whole:
+		return amount
 	}
-	return min(float64(g.EnvironmentNS)/float64(g.EndsNS), 1)
+	return int64(float64(amount) * (float64(part) / float64(whole)))
 }
 
 // madeAfter counts the versions above one and up to another that were made after a time.
@@ -107,8 +126,12 @@ func (o *Observer) train(a *loop.Action) {
 	}
 	total, _, queued := a.Staleness()
 	split := g.Before
-	split[Fill] = int64(o.madeWithout(g.ReadyLease, a.ReadyVersion, a.Version)) * quantum
-	split[Queue] = int64(queued)*quantum - split[Fill]
+	fill := o.madeWithout(g.ReadyLease, a.ReadyVersion, a.Version)
+	// What was held outside a full queue was one too many in flight.
+	behind := max(queued-g.Waited-fill, 0)
+	split[Fill] = int64(fill) * quantum
+	split[Queue] = int64(behind) * quantum
+	split[Concurrency] += int64(queued-fill-behind) * quantum
 	step := &o.s.Step
 	step.Groups++
 	for i, part := range split {

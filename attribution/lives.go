@@ -16,14 +16,19 @@ type life struct {
 	// observed apart from the loop's stamp; loop.NoVersion for none.
 	Born loop.Version
 	// EndsNS and EnvironmentNS are sums over the rollouts scored: of their ends since BegunNS, and
-	// of what their environments took.
+	// of what their environments took until then.
 	EndsNS, EnvironmentNS int64
 	// Flying counts attempts that have not ended, Scored those that were kept.
 	Flying, Scored int32
-	// Seen: the first token was reported. Ready: the group has been ready, at ReadyAt, when the step of
-	// ReadyLease was the newest that had begun.
-	Seen, Ready bool
-	ReadyLease  loop.LeaseID
+	// LastNS is when the last of them ended since BegunNS, MadeNS the longest that one took but for its
+	// environment.
+	LastNS, MadeNS int64
+	// Seen: the first token was reported. Ready: the group has been ready, when the step of
+	// ReadyLease was the newest that had begun. Held: it waits outside a full queue.
+	Seen, Ready, Held bool
+	ReadyLease        loop.LeaseID
+	// Waited is how many versions were made while it was held.
+	Waited loop.Version
 	// Before is the part of the split up to being ready.
 	Before quanta
 }

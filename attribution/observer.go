@@ -48,11 +48,11 @@ type state struct {
 	// Asked: the trainer has asked for a batch since its last step began. Syncing: a weight sync has
 	// begun and not ended. Stopped: nothing will be started any more.
 	Asked, Syncing, Stopped bool
-	// Queued is the queue in groups, Validating how many engines validate, Active how many slots are
-	// taken.
-	Queued, Validating, Active int
-	Slots                      []use
-	Engines                    []engine
+	// Queued is the queue in groups, Validating and Switching how many engines do that, Active how many
+	// slots are taken.
+	Queued, Validating, Switching, Active int
+	Slots                                 []use
+	Engines                               []engine
 	// Made holds the newest versions, at their number modulo its length.
 	Made []origin
 	// Window are the sums of the measured window up to the last step's end, Step those since, and

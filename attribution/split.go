@@ -5,24 +5,28 @@ import "github.com/headway-rl/headway/loop"
 // Source is what a version of staleness comes from.
 type Source uint8
 
-// Sources, in the order in which a group meets them.
+// Sources, in the order in which a group meets them. docs/attribution.md says more.
 const (
-	// Sync: the engine served an older version than the trainer's when the group began, because a
-	// weight sync was under way or late.
+	// Sync: versions made before the group began, that a weight sync without any duration would have
+	// brought to the engine by then.
 	Sync Source = iota
-	// Inner: the same, because several train steps share a sync, so that the newest versions were
-	// never to be served.
+	// Inner: versions made before the group began, that were not to be served: several train steps
+	// share a sync.
 	Inner
-	// Concurrency: while the rollouts of the group generated, up to the mean of their ends. It grows
+	// Concurrency: versions made while the rollouts of the group generated, up to the mean of their ends;
+	// and while it was held outside a full queue, where more is in flight than the queue takes. It grows
 	// with the rollouts in flight over the batch.
 	Concurrency
-	// Environment: the same stretch, as far as tools, sandboxes and verifiers took the time.
+	// Environment: versions made in the same stretch, as far as tools, sandboxes and verifiers took the
+	// time; and after it, as far as the last rollout is the last because of them.
 	Environment
-	// Tail: from the mean of the ends to the last one, for which the others wait.
+	// Tail: versions made from the mean of the ends to the last one, for which the others wait.
 	Tail
-	// Queue: ready, while the queue held a batch or more: it waits its turn.
+	// Queue: versions made, while the group was ready, by steps that began when it was: other batches
+	// went before it.
 	Queue
-	// Fill: ready, while the queue held less than a batch: it waits for the batch to fill.
+	// Fill: the other versions made while it was ready: by the step that ran when it became ready, for
+	// whose batch it came too late, or by a trainer that went back.
 	Fill
 
 	// Sources is their number.
@@ -56,10 +60,10 @@ type Group struct {
 
 // Idle is what somebody waited for, as shares of the time, 0 to 1.
 type Idle struct {
-	// Starved: no batch was ready, or no rollout to start. Syncing: weights were being switched.
-	// Validating: the policy was evaluated. Paused: a rule of the loop wanted nothing started (a full
-	// queue, hold, admission). Blocked: something failed or was lost: a lease that ran out, an engine
-	// that is gone, a full disk.
+	// Starved: no batch was ready, or too few slots were free for a whole group. Syncing: weights were
+	// being switched, and that kept it from going on. Validating: the policy was evaluated. Paused: a
+	// rule of the loop wanted nothing started (a full queue, hold, admission, the end of the run).
+	// Blocked: an engine was gone, or came back and had no weights yet; for the trainer, all were.
 	Starved    float64 `json:"starved"`
 	Syncing    float64 `json:"syncing"`
 	Validating float64 `json:"validating"`

@@ -9,6 +9,9 @@ import (
 // recentSteps is how many train periods Recent looks back on.
 const recentSteps = 32
 
+// MismatchMax is the largest mismatch of Little's identity that is no finding.
+const MismatchMax = 0.01
+
 // tie is how close to the largest part another must come to be named beside it.
 const tie = 0.05
 

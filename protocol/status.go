@@ -1,6 +1,9 @@
 package protocol
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/loop"
+)
 
 // Status is the state of a control plane: GET /api/v1/status.
 type Status struct {
@@ -24,7 +27,12 @@ type Status struct {
 	Environment *Environment `json:"environment,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
-	// Binding is the side that limits: rollout, train, environment or sync.
+	// Attribution says where the staleness and the idle time of the last train steps came from; nil
+	// before the first.
+	Attribution *attribution.Summary `json:"attribution,omitempty"`
+	// Verl has figures under verl's own names, a slash as an underscore, where the notion is the same.
+	Verl map[string]float64 `json:"verl,omitempty"`
+	// Binding is the side that limits: rollout, train, environment, sync, sandbox, judge, prefill, validation or admission.
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
 	Stall *Stall `json:"stall,omitempty"`

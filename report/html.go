@@ -36,17 +36,19 @@ func HTML(w io.Writer, run Run) error {
 	offPolicy := offPolicyTable(run.OffPolicy)
 	var text bytes.Buffer
 	err = page.Execute(&text, map[string]any{
-		"Run":        run,
-		"Comparison": comparisonTable(run),
-		"Dominance":  dominance(run.Dominant, run.QueueLever),
-		"Ledger":     ledgerTitle(run),
-		"Waste":      wasteTitle + ofWindow(run),
-		"Partial":    partialTitle + ofWindow(run),
-		"Pictures":   pictures,
-		"Histogram":  histogram,
-		"Bias":       biasTables(run.Bias),
-		"BiasPlots":  biased,
-		"OffPolicy":  Table{Header: offPolicy.Header, Rows: offPolicy.Rows}, // the heading is its title
+		"Run":         run,
+		"Comparison":  comparisonTable(run),
+		"Dominance":   dominance(run.Dominant, run.QueueLever),
+		"Ledger":      ledgerTitle(run),
+		"Attribution": attributionTitle + ofWindow(run),
+		"Idle":        idleTitle + ofWindow(run),
+		"Waste":       wasteTitle + ofWindow(run),
+		"Partial":     partialTitle + ofWindow(run),
+		"Pictures":    pictures,
+		"Histogram":   histogram,
+		"Bias":        biasTables(run.Bias),
+		"BiasPlots":   biased,
+		"OffPolicy":   Table{Header: offPolicy.Header, Rows: offPolicy.Rows}, // the heading is its title
 	})
 	if err != nil {
 		return err

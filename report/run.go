@@ -29,6 +29,8 @@ type Run struct {
 	// Measured and Simulated count trained groups by staleness: [k] is how many
 	// were trained at staleness k. Simulated may be empty.
 	Measured, Simulated []int64
+	// Attribution says where staleness comes from, Idle what both sides waited for.
+	Attribution, Idle []Row
 	// Dominant is the larger part of the staleness: "pqs", "iqs", or "" when
 	// nothing was trained.
 	Dominant string

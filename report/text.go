@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+const (
+	attributionTitle = "Where staleness comes from, in versions and share"
+	idleTitle        = "What both sides waited for"
+)
+
 // Text prints the end of a run for a terminal.
 func Text(w io.Writer, run Run) error {
 	var parts []string
@@ -23,6 +28,8 @@ func Text(w io.Writer, run Run) error {
 	if sentence := dominance(run.Dominant, run.QueueLever); sentence != "" {
 		parts = append(parts, sentence+"\n")
 	}
+	add(Table{Title: attributionTitle + ofWindow(run), Rows: cells(run.Attribution)})
+	add(Table{Title: idleTitle + ofWindow(run), Rows: cells(run.Idle)})
 	add(Table{Title: "Throughput", Rows: cells(run.Throughput)})
 	add(Table{Title: ledgerTitle(run), Rows: cells(run.Ledger)})
 	add(Table{Title: wasteTitle + ofWindow(run), Rows: cells(run.Waste)})

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -31,6 +32,21 @@ type stepLine struct {
 	PQS float64 `json:"pqs"`
 	// IQS is the part of the staleness in the queue.
 	IQS float64 `json:"iqs"`
+	// FromSync, and the next six, are the parts of StalenessMean by where it comes from, in versions;
+	// docs/attribution.md says what each is. They add up to it.
+	FromSync float64 `json:"from_sync"`
+	// FromInnerSteps is the part of train steps that share a weight sync.
+	FromInnerSteps float64 `json:"from_inner_steps"`
+	// FromConcurrency is the part from while rollouts generated.
+	FromConcurrency float64 `json:"from_concurrency"`
+	// FromEnvironment is the part from while their environments took their time.
+	FromEnvironment float64 `json:"from_environment"`
+	// FromTail is the part from waiting for the last rollout of a group.
+	FromTail float64 `json:"from_tail"`
+	// FromQueue is the part from waiting behind other batches.
+	FromQueue float64 `json:"from_queue"`
+	// FromFill is the part from waiting for its own batch.
+	FromFill float64 `json:"from_fill"`
 	// StalenessMax is the largest of a group.
 	StalenessMax loop.Version `json:"staleness_max"`
 	// TokenStalenessMean is the mean over trained tokens, by the version that sampled each.
@@ -81,7 +97,10 @@ type stepLine struct {
 
 func newStepLine(d live.StepDone) stepLine {
 	p, r := d.Point, d.Report
+	from := d.Attribution.Split
 	return stepLine{
+		FromSync: from[attribution.Sync], FromInnerSteps: from[attribution.Inner], FromConcurrency: from[attribution.Concurrency],
+		FromEnvironment: from[attribution.Environment], FromTail: from[attribution.Tail], FromQueue: from[attribution.Queue], FromFill: from[attribution.Fill],
 		Step: p.Step, Time: float64(p.TimeNS) / 1e9, Reward: p.Reward, StalenessMean: p.Staleness, PQS: p.PQS, IQS: p.IQS,
 		StalenessMax: p.StalenessMax, TokenStalenessMean: p.TokenStaleness, PeriodS: float64(p.PeriodNS) / 1e9,
 		TrainS: float64(p.TrainNS) / 1e9, TrainerIdleRatio: p.TrainerIdle, RolloutIdleRatio: p.RolloutIdle,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -24,8 +25,10 @@ type runReport struct {
 	PQS             metrics.Mean    `json:"pqs"`
 	IQS             metrics.Mean    `json:"iqs"`
 	Dominant        string          `json:"dominant"`
-	Utilization     float64         `json:"utilization"`
-	TailMultiplier  float64         `json:"tail_multiplier"`
+	// Attribution says where every version of staleness, and the idle time of both sides, came from.
+	Attribution    attribution.Summary `json:"attribution"`
+	Utilization    float64             `json:"utilization"`
+	TailMultiplier float64             `json:"tail_multiplier"`
 	// ClipFraction is the share of tokens outside the band, ActiveClipFraction of those that lost their gradient to
 	// clipping; MaskedFraction were left out of the loss, TruncatedFraction had their weight cut to a bound.
 	ClipFraction       float64            `json:"clip_fraction"`
@@ -126,6 +129,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		Ledger:     ledgerReport{res.Status.Ledger, res.Status.Ledger.Balanced()},
 		Finished:   res.Reason.String(), Trace: filepath.Join(j.dir, trace.FileName),
 	}
+	r.Attribution = res.Attribution
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
 	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.warmup(), newClipJudge(j.cfg.Trainer)), verlMetrics(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}

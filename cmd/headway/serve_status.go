@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/protocol"
 )
 
@@ -43,7 +45,11 @@ func (p *plane) Status() protocol.Status {
 	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.rules.BatchGroups}
 	s.Engines = p.engineStatus(v)
 	s.Throughput = throughputStatus(v)
+	s.Verl = verlStatus(v.Summary)
 	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
+	if v.Attribution.Groups > 0 {
+		s.Attribution = &v.Attribution
+	}
 	s.Binding = v.Summary.Throughput.Binding
 	s.Trainer = p.trainerStatus(v)
 	if p.workers != nil {
@@ -56,6 +62,18 @@ func (p *plane) Status() protocol.Status {
 	s.Environment = p.environmentStatus()
 	s.Disk = p.diskStatus(v.DiskFull)
 	return s
+}
+
+// verlStatus are figures under verl's names, as Prometheus spells them.
+func verlStatus(s metrics.Summary) map[string]float64 {
+	if s.Steps == 0 {
+		return nil
+	}
+	out := map[string]float64{}
+	for _, named := range metrics.VerlMetrics(s) {
+		out[strings.ReplaceAll(named.Name, "/", "_")] = named.Value
+	}
+	return out
 }
 
 // throughputStatus is queue health over the last train steps.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
@@ -189,6 +190,9 @@ type simulation struct {
 	Events     int64   `json:"events"`
 	EventsPerS float64 `json:"events_per_s"`
 	WallS      float64 `json:"wall_s"`
+	// Attribution says where every version of staleness, and the idle time of both sides, came from; see
+	// docs/attribution.md.
+	Attribution attribution.Summary `json:"attribution"`
 	// Bias compares what was trained with what was started, where that was asked.
 	Bias *bias.Report `json:"bias,omitempty"`
 	// Verl are figures of the measured window under verl's names.
@@ -282,7 +286,7 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files simul
 		return doc, simulationError(c.document, err)
 	}
 	doc = simulation{
-		Summary: run.Summary, Verl: verlMetrics(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
+		Summary: run.Summary, Attribution: run.attribution, Verl: verlMetrics(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
 		Settled: run.settled(), Unsettled: append([]unsettledFigure{}, run.unsettled...), Warmup: run.warmup, Confidence: run.confidence,
 		Predicted: predicted{
 			StalenessMean: prediction.Staleness.Mean, PQS: prediction.PQS, IQS: prediction.IQS, PeriodS: prediction.Period.S,

@@ -42,6 +42,10 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	b.WriteString("\n")
 	b.WriteString(histogramBars(doc.Staleness.Histogram))
 	b.WriteString(summaryTable(doc.Summary, doc.Confidence).String())
+	if rows := attributionRows(doc.Attribution); len(rows) > 0 {
+		b.WriteString("\n" + report.Table{Title: "Where staleness comes from, in versions and share", Rows: namedRows(rows)}.String())
+	}
+	b.WriteString("\n" + report.Table{Title: "What both sides waited for", Rows: namedRows(idleRows(doc.Attribution))}.String())
 	if rows := latencyRows(doc.Summary); len(rows) > 0 {
 		b.WriteString("\n" + report.Table{Title: fmt.Sprintf("A rollout's %s s, and what they go to", report.Figure(doc.Latency.EndToEndS, 1)), Rows: rows}.String())
 	}

@@ -5,8 +5,10 @@ import (
 	"math"
 	"strings"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/estimate"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
@@ -192,6 +194,8 @@ type settledRun struct {
 	sim.Result
 	judgement
 	warmup warmup
+	// attribution says where its staleness came from.
+	attribution attribution.Summary
 	// tried counts the events of every simulation that was made for it.
 	tried int64
 }
@@ -237,12 +241,16 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 			return err
 		}
 	}
+	attributed := attribution.New(cfg.Loop)
+	attributed.Warmup = loop.Version(cfg.Warmup)
+	cfg.Beside = attributed
 	show.watch(&cfg)
 	run.Result, err = sim.Run(cfg)
 	show.end()
 	if err != nil {
 		return err
 	}
+	run.attribution = attributed.Summary()
 	run.tried += run.Events
 	run.judgement = judge(windowOfSteps(run.Series, cfg.Warmup))
 	run.warmup.DetectedSteps = detected(run.Series)

@@ -20,10 +20,11 @@ import (
 
 // studyCmd holds the scripted experiments.
 type studyCmd struct {
-	List     studyListCmd     `cmd:"" default:"withargs" help:"List the studies."`
-	Accuracy studyAccuracyCmd `cmd:"" help:"The closed forms against the simulator over a grid of settings: errors per regime, before and after each correction."`
-	Hold     studyHoldCmd     `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better. With --live, in live runs."`
-	Presets  studyPresetsCmd  `cmd:"" help:"Every framework's rules, live, on one task, from the same seeds and for the same wall time."`
+	List        studyListCmd        `cmd:"" default:"withargs" help:"List the studies."`
+	Accuracy    studyAccuracyCmd    `cmd:"" help:"The closed forms against the simulator over a grid of settings: errors per regime, before and after each correction."`
+	Attribution studyAttributionCmd `cmd:"" help:"The source of staleness that the attribution names against removing it: random runs, simulated again without each source."`
+	Hold        studyHoldCmd        `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better. With --live, in live runs."`
+	Presets     studyPresetsCmd     `cmd:"" help:"Every framework's rules, live, on one task, from the same seeds and for the same wall time."`
 }
 
 // studyEntry is a study in the list.
@@ -36,6 +37,7 @@ type studyEntry struct {
 // studyList is what headway study prints.
 var studyList = []studyEntry{
 	{"accuracy", "How far are the closed forms from the simulator, regime by regime?", "simulation; all cores, about a quarter of an hour on two; --small for seconds"},
+	{"attribution", "Is the source of staleness that is named the one whose removal lowers it most?", "simulation; all cores, about two minutes on two"},
 	{"hold", "Do hold and newest first beat queue-drop, are the numbers printed in the theory ours, and is anything better?", "simulation; all cores, about a quarter of an hour on two"},
 	{"hold --live", "What are hold and newest first worth in live runs?", "live runs; 4 arms, 5 seeds, 2 scenarios of 12 s: about 9 minutes"},
 	{"presets", "How do the frameworks' loops compare on one task?", "live runs; 14 arms, 3 seeds, 2 scenarios of 12 s: about 18 minutes; --scenario for one of them"},
@@ -50,7 +52,7 @@ type studyListCmd struct {
 // Run lists; a name that got here is no study's.
 func (c *studyListCmd) Run(a *app) error {
 	if c.Name != "" {
-		return usageError("the studies are accuracy, hold and presets; headway study lists them", "there is no study named %q", c.Name)
+		return usageError("the studies are accuracy, attribution, hold and presets; headway study lists them", "there is no study named %q", c.Name)
 	}
 	if c.JSON {
 		return printJSON(a.Stdout, studyList)

@@ -1,0 +1,43 @@
+package attribution
+
+import (
+	"fmt"
+	"strings"
+)
+
+var sourceWords = [Sources]string{
+	Sync:        "weights that a sync had not brought yet when the group began",
+	Inner:       "weights of train steps that share a sync",
+	Concurrency: "while its rollouts generated, on average, and while held outside a full queue",
+	Environment: "while tools, sandboxes and verifiers took their time",
+	Tail:        "waiting for its last rollout, beyond the mean",
+	Queue:       "in the queue behind other batches",
+	Fill:        "in the queue for its own batch: a step was running, or the batch not full",
+}
+
+// Words says what the source is, for people.
+func (s Source) Words() string { return sourceWords[s] }
+
+// Sentence names the dominant source and its share, and those that come close; "" where nothing was
+// stale.
+func (s Summary) Sentence() string {
+	if s.Dominant == "" {
+		return ""
+	}
+	sentence := fmt.Sprintf("%s: %.0f %% of the staleness", s.Dominant, 100*s.Share)
+	if len(s.Ties) > 0 {
+		sentence += ", with " + strings.Join(s.Ties, " and ") + " within 5 % of it"
+	}
+	return sentence
+}
+
+// Reasons are an Idle's parts by name, in one order.
+func (i Idle) Reasons() []Reason {
+	return []Reason{{"starved", i.Starved}, {"syncing", i.Syncing}, {"validating", i.Validating}, {"paused", i.Paused}, {"blocked", i.Blocked}}
+}
+
+// Reason is one part of what somebody waited for, as a share of the time.
+type Reason struct {
+	Name  string
+	Share float64
+}
