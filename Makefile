@@ -29,9 +29,15 @@ run: ## train the default run: reverse a word, fully asynchronously
 test: lint test-go test-python ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client
 
 .PHONY: test-go
-test-go: sandboxes ## the Go half of make test
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test ./...
+test-go: sandboxes browser ## the Go half of make test
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) test ./...
 	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test -race -short $(CONCURRENT)
+
+.PHONY: browser
+browser: ## install Chromium (Debian's package, as root) for the tests of the dashboard
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; \
+	else echo "no chromium on the PATH: the dashboard's tests in a browser are passed over (install your system's package chromium, or name a browser in HEADWAY_BROWSER)" >&2; fi
 
 # The drivers whose programs are there: where one is named, a test that cannot make boxes fails
 # instead of being passed over.

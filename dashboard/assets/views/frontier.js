@@ -1,18 +1,18 @@
 // The frontier: how stale and how fast the run would be with other settings, from the theory as the server has it.
 import { html, useRef, useState } from "../core/html.js";
 import { fixed, signed } from "../core/format.js";
-import { Inputs, digits, useAnswer } from "./frontier_inputs.js";
+import { Inputs, digits, flagOf, useAnswer } from "./frontier_inputs.js";
 import { FrontierPlot } from "./frontier_plot.js";
 
 /** @typedef {import("../../types/words.js").Frontier} Frontier */
 /** @typedef {import("../../types/words.js").FrontierPoint} FrontierPoint */
 
-const ORDER = ["utilization", "concurrency", "batch", "group", "queue_factor", "tail_multiplier", "tailness", "mean_tokens", "cap_tokens", "acceptance", "step_time", "sync_time", "speed_ratio"];
+const ORDER = ["utilization", "concurrency", "batch", "group", "queue-factor", "tail-multiplier", "tailness", "mean-tokens", "cap-tokens", "acceptance", "step-time", "sync-time", "speed-ratio"];
 // What headway predict takes; tailness and what goes with it stand in for the tail multiplier.
-const FLAGS = new Set([...ORDER, "max_staleness", "sync_every", "budget"].map((name) => name.replaceAll("_", "-")));
+const FLAGS = new Set([...ORDER, "max-staleness", "sync-every", "budget"]);
 // What means something under one policy alone, and what the figures here do not depend on.
-const UNDER = /** @type {Record<string, string>} */ ({ max_staleness: "max", staleness_threshold: "threshold", budget: "" });
-const OF_LENGTHS = ["tailness", "mean_tokens", "cap_tokens"];
+const UNDER = /** @type {Record<string, string>} */ ({ "max-staleness": "max", "staleness-threshold": "threshold", budget: "" });
+const OF_LENGTHS = ["tailness", "mean-tokens", "cap-tokens"];
 
 /** @param {{ context: import("../app.js").Context }} props */
 export default function View({ context }) {
@@ -20,7 +20,7 @@ export default function View({ context }) {
   const { answer, own, error, busy, changed, change, reset } = /** @type {ReturnType<typeof useAnswer<Frontier>>} */ (useAnswer(context, "frontier"));
   if (!answer) return html`<${Missing} error=${error} busy=${busy} reset=${reset} changed=${Object.keys(changed).length > 0} />`;
   const moved = Object.keys(changed).length > 0;
-  const shown = Object.fromEntries(Object.entries({ ...answer.inputs, ...changed }).filter(([key]) => !(key in UNDER) || UNDER[key] === answer.choices?.policy));
+  const shown = Object.fromEntries(Object.entries({ ...answer.inputs, ...changed }).filter(([key]) => !(flagOf(key) in UNDER) || UNDER[flagOf(key)] === answer.choices?.policy));
   return html`<div class="grid frontier">
     <div class="frontier-main">
       <section class="card" aria-label="Frontier">
@@ -91,11 +91,11 @@ function Command({ inputs, choices }) {
 
 /** @param {Record<string, number>} inputs @param {Record<string, string>} choices */
 export function commandOf(inputs, choices) {
-  const flag = (/** @type {string} */ key) => key.replaceAll("_", "-");
-  const byTail = "tail_multiplier" in inputs;
-  const asked = Object.entries(inputs).filter(([key, value]) => FLAGS.has(flag(key)) && Number.isFinite(value) && value !== 0 && !(byTail && OF_LENGTHS.includes(key)));
+  const given = Object.entries(inputs).map(([key, value]) => /** @type {[string, number]} */ ([flagOf(key), value]));
+  const byTail = given.some(([flag]) => flag === "tail-multiplier");
+  const numbers = given.filter(([flag, value]) => FLAGS.has(flag) && Number.isFinite(value) && value !== 0 && !(byTail && OF_LENGTHS.includes(flag)));
   const named = Object.entries(choices).filter(([, value]) => value !== "");
-  return "headway predict" + [...asked.map(([key, value]) => [key, digits(value)]), ...named].map(([key, value]) => ` --${flag(key)} ${value}`).join("");
+  return "headway predict" + [...numbers.map(([flag, value]) => [flag, digits(value)]), ...named.map(([key, value]) => [flagOf(key), value])].map(([flag, value]) => ` --${flag} ${value}`).join("");
 }
 
 /** The curve to be read. @param {{ frontier: Frontier }} props */

@@ -28,10 +28,9 @@ const INPUTS = {
   "step-time": { name: "Train step", unit: "s", low: 0.001, high: 3600, log: true, means: "The train step alone." },
   "sync-time": { name: "Weight sync", unit: "s", low: 0, high: 600 },
   "speed-ratio": { name: "Speed ratio β", low: 0.05, high: 20, log: true, means: "Tokens a second of a train GPU over those of a rollout GPU." },
-  "max-staleness": { name: "Max staleness", unit: "versions", low: 0, high: 32, whole: true },
+  "max-staleness": { name: "Staleness budget", unit: "versions", low: 0, high: 16, means: "What is staler is dropped, or marked; 0 is no budget." },
   "staleness-threshold": { name: "Threshold θ", low: 0, high: 4, means: "Share of a batch that may be generated ahead of the trainer's version." },
   "sync-every": { name: "Steps per sync K", low: 1, high: 16, whole: true },
-  budget: { name: "Staleness budget", unit: "versions", low: 0, high: 16, means: "Schedules staler than this are marked; 0 is no budget." },
   "rollout-time": { name: "A rollout, τ rollout", unit: "s", low: 0.001, high: 3600, log: true, means: "The mean time of one rollout." },
   "train-time": { name: "Update, τ train", unit: "s", low: 0.001, high: 3600, log: true },
   "logp-time": { name: "Old log-probs, τ logp", unit: "s", low: 0, high: 60, means: "Recomputing them, where the rollout's are not used." },
@@ -48,12 +47,15 @@ const INPUTS = {
 const STEPS = 1000;
 const WAIT_MS = 120;
 
+/** An input's name as predict's flag has it. */
+export const flagOf = (/** @type {string} */ key) => key.replaceAll("_", "-");
+
 /** A name for what this page has no words for. */
 const plainName = (/** @type {string} */ key) => key.replaceAll(/[-_]/g, " ").replace(/^./, (c) => c.toUpperCase());
 
 /** @param {string} key @param {number} value @returns {Input} */
 function inputOf(key, value) {
-  const known = INPUTS[key.replaceAll("_", "-")];
+  const known = INPUTS[flagOf(key)];
   const input = known ?? { name: plainName(key), low: 0, high: Math.max(1, Math.abs(value) * 4) };
   const low = input.log ? Math.min(input.low, value > 0 ? value / 4 : input.low) : Math.min(input.low, value);
   return { ...input, low, high: input.share ? 1 : Math.max(input.high, value * (input.log ? 4 : 1.5)) };
@@ -80,7 +82,7 @@ export const digits = (/** @type {number} */ n) => String(Number(n.toPrecision(5
  *   inputs are those in force, own the run's
  */
 export function Inputs({ inputs, own, change, order = [], side = false }) {
-  const rank = (/** @type {string} */ key) => (order.indexOf(key) + 1 || order.length + 1);
+  const rank = (/** @type {string} */ key) => (order.indexOf(flagOf(key)) + 1 || order.length + 1);
   const keys = Object.keys(inputs).filter((key) => Number.isFinite(inputs[key])).sort((a, b) => rank(a) - rank(b));
   return html`<div class=${side ? "inputs" : "inputs across"}>${keys.map((key) => html`<${Field} key=${key} id=${key} value=${inputs[key]} own=${own[key]} change=${change} />`)}</div>`;
 }

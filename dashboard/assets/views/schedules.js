@@ -8,7 +8,7 @@ import { ScheduleDrawing, lengthOf } from "./schedules_drawing.js";
 /** @typedef {import("../../types/words.js").Schedules} Schedules */
 /** @typedef {import("../../types/words.js").Schedule} Schedule */
 
-const ORDER = ["rollout_time", "train_time", "logp_time", "sync_time", "switch_time", "tail_multiplier", "budget", "gpus", "rollout_gpus", "concurrency", "batch", "group", "ahead", "pieces", "queue_factor", "kl_per_version", "kl_exponent", "clip_low", "clip_high"];
+const ORDER = ["rollout-time", "train-time", "logp-time", "sync-time", "switch-time", "tail-multiplier", "max-staleness", "gpus", "rollout-gpus", "concurrency", "batch", "group", "ahead", "pieces", "queue-factor", "kl-per-version", "kl-exponent", "clip-low", "clip-high"];
 const KIND_WORDS = [["generate", "generating"], ["environment", "environment"], ["logprobs", "old log-probs"], ["train", "training"], ["sync", "weight sync"], ["wait", "waiting"]];
 
 /** @param {{ context: import("../app.js").Context }} props */
@@ -27,7 +27,7 @@ export default function View({ context }) {
   return html`<div class="grid schedules">
     <section class="card wide" aria-label="Schedules compared"><header><h2>Schedules compared</h2><span class="say">${moved ? "the times you chose" : "the run's own times"}</span></header>
       ${error && html`<p class="bad" role="alert">${error} Shown is the last answer.</p>`}
-      <${Compared} schedules=${schedules} budget=${answer.inputs.budget} />
+      <${Compared} schedules=${schedules} budget=${answer.inputs["max-staleness"]} />
       <p class="quiet small">Asynchrony pays where rollouts and training take about as long, and little where one dwarfs the other; what it takes is staleness.</p></section>
     <section class="card wide" aria-label="Times" aria-busy=${busy}><header><h2>Times and budget</h2><button class="say" disabled=${!moved} onClick=${reset}>Reset to the run</button></header>
       <${Inputs} inputs=${{ ...answer.inputs, ...changed }} own=${own} change=${change} order=${ORDER} /></section>
