@@ -28,7 +28,11 @@ type plane struct {
 }
 
 func newPlane() *plane {
-	return &plane{state: protocol.Status{Run: "reverse", State: "running", Version: 17, Steps: 17, Policy: "bounded",
+	verl := map[string]float64{}
+	for i, f := range verlFigures {
+		verl[f.name] = float64(i)
+	}
+	return &plane{state: protocol.Status{Verl: verl, Run: "reverse", State: "running", Version: 17, Steps: 17, Policy: "bounded",
 		Ledger: protocol.Ledger{Ledger: loop.Ledger{Admitted: 10, InFlight: 4, Trained: 6}, Balanced: true},
 		Environment: &protocol.Environment{Kind: "tasks", Verifier: &protocol.Verifier{Kind: "exact", Failures: map[string]int64{"verifier_crash": 1}, JudgeS: protocol.Quantiles{P50: 0.5}},
 			Episodes: protocol.Episodes{Scored: 9, Failed: 2, Failures: map[string]int64{"lost": 2}, Limits: map[string]int64{"timeout": 3},
