@@ -96,7 +96,9 @@ func (f *facts) moveToTrainer() *Finding {
 
 // moveToRollout: the trainer waits, the engines do not.
 func (f *facts) moveToRollout() *Finding {
-	if f.trainerStarves() < idleMuch || f.rolloutIdle.or(1) > idleLittle || f.in.Policy == theory.PolicySynchronous {
+	// A log that does not say how long engines wait may say that they make less than the trainer takes.
+	busy := f.rolloutIdle.known && f.rolloutIdle.value <= idleLittle || !f.rolloutIdle.known && f.fitted.Utilization.Known() && f.effective() < 1-idleMuch
+	if f.trainerStarves() < idleMuch || !busy || f.in.Policy == theory.PolicySynchronous {
 		return nil
 	}
 	const title = "The trainer waits for rollouts: move GPUs to the rollout side."

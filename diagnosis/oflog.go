@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/workload"
 )
 
 // OfLog diagnoses a run of another framework by its log. What the log lacks is not judged,
@@ -100,8 +101,11 @@ func (f *facts) logWindow(steps []foreign.Step) []foreign.Step {
 	}
 	judge := func(from int) Settled {
 		w := logWindow{steps[from:]}
-		v := judgeSeries(w.series(stalenessOf), w.series(periodS))
-		v.FromStep, v.Steps = before1(steps, from), int64(len(steps)-from)
+		v := judgeSeries(estimate.ValuesMin, w.series(stalenessOf), w.series(periodS))
+		v.FromStep, v.Steps = stepBefore(steps, from), 0
+		for i := range w.steps {
+			v.Steps += max(w.steps[i].Steps, 1)
+		}
 		return v
 	}
 	f.settled = judge(begin)
@@ -112,7 +116,7 @@ func (f *facts) logWindow(steps []foreign.Step) []foreign.Step {
 	}
 	for _, share := range []float64{0.1, 0.25, 0.4, 0.5} {
 		cut := begin + int(share*float64(len(steps)-begin))
-		if f.settled.OK || len(steps)-cut < 2*stepsMin {
+		if f.settled.OK || len(steps)-cut < 2*estimate.ValuesMin {
 			break
 		}
 		if v := judge(cut); v.OK {
@@ -122,8 +126,8 @@ func (f *facts) logWindow(steps []foreign.Step) []foreign.Step {
 	return steps[begin:]
 }
 
-// before1 is the step before an entry.
-func before1(steps []foreign.Step, at int) int64 {
+// stepBefore is the step before an entry.
+func stepBefore(steps []foreign.Step, at int) int64 {
 	if at == 0 {
 		return 0
 	}
@@ -186,7 +190,10 @@ func (w logWindow) fit(f *facts, log *foreign.Log) {
 		fit.Acceptance = inferred(1-f.filtered.value, "trained over trained and filtered")
 	}
 	tailOfRollouts(&fit, log.Rollouts)
+	w.tailOfQuantile(&fit)
+	f.options.given(&fit) // what follows rests on it
 	fit.Utilization = w.utilization(f, &fit)
+	f.options.given(&fit)
 	f.fitted = fit
 	f.in, f.unfit = f.logInput(s)
 }
@@ -243,6 +250,28 @@ func tailOfRollouts(fit *Fitted, rollouts []foreign.Rollout) {
 	}
 }
 
+// tailOfQuantile infers M from how far the slow rollouts are from the mean one, as if times were
+// lognormal and siblings independent: where they share a prompt's length, it is less.
+func (w logWindow) tailOfQuantile(fit *Fitted) {
+	mean := w.mean(func(s *foreign.Step) foreign.Figure { return s.RolloutMeanS })
+	slow := w.mean(func(s *foreign.Step) foreign.Figure { return s.RolloutP95S })
+	size := int(fit.GroupSize.Value)
+	if fit.TailMultiplier.Known() || size < 2 || !(mean.or(0) > 0) || !(slow.or(0) > mean.value) {
+		return
+	}
+	const quantile = 1.645 // of the normal, at 95 %
+	log := math.Log(slow.value / mean.value)
+	if 2*log >= quantile*quantile {
+		return // further out than a lognormal's 95 % can be
+	}
+	sigma := quantile - math.Sqrt(quantile*quantile-2*log) // ln(p95/mean) = 1.645σ − σ²/2
+	times, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 10_000, Tailness: min(sigma/1.3*100, 100)}.Build()
+	if err != nil {
+		return
+	}
+	fit.TailMultiplier = inferred(times.TailMultiplier(size), "lognormal times of this p95 over mean, siblings independent: an upper bound")
+}
+
 // logInput is what a closed form is asked of a log.
 func (f *facts) logInput(s foreign.Settings) (in theory.Input, unfit string) {
 	fit := &f.fitted
@@ -263,7 +292,7 @@ func (f *facts) logInput(s foreign.Settings) (in theory.Input, unfit string) {
 		v    foreign.Figure
 	}{{"concurrency", fit.Concurrency}, {"batch", fit.Batch}, {"group size", fit.GroupSize}, {"utilization", fit.Utilization}, {"tail multiplier", fit.TailMultiplier}} {
 		if !need.v.Known() {
-			return in, fmt.Sprintf("the log does not say its %s (give it by --set where it is a setting)", need.what)
+			return in, fmt.Sprintf("the log does not say its %s (give it by --set)", need.what)
 		}
 	}
 	if s.Policy == "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/trace"
@@ -21,6 +22,8 @@ type Options struct {
 	Uncovered func(config.Config) string
 	// Learned is what the trainer said, by step, in order; steps may be missing.
 	Learned []Learned
+	// Given are fitted quantities by the names of Givable, where whoever asks knows better than a foreign log.
+	Given map[string]float64
 	// ClosedForms leaves the gain of changes to closed forms: nothing is resimulated.
 	ClosedForms bool
 	// Progress, if not nil, is called with what is being done and how much of it, 0 to 1.
@@ -30,6 +33,18 @@ type Options struct {
 func (o *Options) progress(what string, share float64) {
 	if o.Progress != nil {
 		o.Progress(what, share)
+	}
+}
+
+// Givable are the quantities that may be given, by name.
+var Givable = []string{"tail_multiplier", "utilization", "acceptance", "train_step_s"}
+
+// given puts what was given in the place of what was fitted.
+func (o *Options) given(fit *Fitted) {
+	for i, figure := range []*foreign.Figure{&fit.TailMultiplier, &fit.Utilization, &fit.Acceptance, &fit.StepS} {
+		if v, ok := o.Given[Givable[i]]; ok {
+			*figure = foreign.Figure{Value: v, Origin: foreign.Given, From: "--set " + Givable[i]}
+		}
 	}
 }
 

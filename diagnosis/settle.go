@@ -67,18 +67,18 @@ func detected(steps []metrics.Step) int {
 
 // judged says whether the means over some steps have settled.
 func judged(steps []metrics.Step) Settled {
-	return judgeSeries(
+	return judgeSeries(stepsMin,
 		column(steps, func(s *metrics.Step) float64 { return s.Staleness }),
 		column(steps, func(s *metrics.Step) float64 { return float64(s.PeriodNS) / 1e9 }))
 }
 
-// judgeSeries says it of staleness and period, either of which may be missing.
-func judgeSeries(staleness, periods []float64) Settled {
+// judgeSeries says it of staleness and period, either of which may be missing; least values are the fewest.
+func judgeSeries(least int, staleness, periods []float64) Settled {
 	n := max(len(staleness), len(periods))
 	s := Settled{Steps: int64(n)}
-	if n < stepsMin {
-		s.MoreSteps = int64(stepsMin - n)
-		s.Why = fmt.Sprintf("%s: at least %d train steps are needed to tell", steps(n), stepsMin)
+	if n < least {
+		s.MoreSteps = int64(least - n)
+		s.Why = fmt.Sprintf("%s: at least %d are needed to tell", steps(n), least)
 		return s
 	}
 	s.OK = true

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +27,7 @@ type diagnoseCmd struct {
 	Paths      []string `arg:"" name:"run" help:"A run directory or a trace; the address of a control plane; or another framework's log: files of its tracker, or its own."`
 	From       string   `placeholder:"NAME" help:"The framework that wrote the log (default: found by its keys)."`
 	ForeignRun string   `name:"run-name" placeholder:"NAME" help:"The run, where a log holds several."`
-	Set        []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"A setting that another framework's log lacks, such as group_size=8. Repeatable."`
+	Set        []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"What another framework's log lacks, such as group_size=8 or tail_multiplier=1.6. Repeatable."`
 	HTML       string   `name:"html" placeholder:"FILE" help:"Also write the diagnosis as one self-contained page."`
 	Quick      bool     `help:"Closed forms alone: resimulate nothing."`
 	TokenFile  string   `placeholder:"FILE" help:"Of a control plane: a file with the token alone, or the server's token file (default: the variable HEADWAY_TOKEN)."`
@@ -199,14 +200,18 @@ const metricsLineMax = 16 << 20
 
 // ofLog diagnoses another framework's run.
 func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagnosis.Report, error) {
-	given := map[string]float64{}
+	given, fitted := map[string]float64{}, map[string]float64{}
 	for _, text := range c.Set {
 		key, value, _ := strings.Cut(text, "=")
 		number, err := strconv.ParseFloat(value, 64)
 		if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
 			return diagnosis.Report{}, usageError("write it as KEY=NUMBER, such as group_size=8", "--set %s is no setting with a number", text)
 		}
-		given[key] = number
+		if slices.Contains(diagnosis.Givable, key) {
+			fitted[key] = number
+		} else {
+			given[key] = number
+		}
 	}
 	log, err := foreign.Read(ctx, c.Paths, foreign.Options{From: c.From, Run: c.ForeignRun, Given: given, Progress: func(done, total int64) {
 		show.update("reading the log", float64(done)/math.Max(float64(total), 1))
@@ -214,7 +219,7 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 	if err != nil {
 		return diagnosis.Report{}, usageError("name a run of Headway, or another framework's log; --from names the framework", "%w", err)
 	}
-	return diagnosis.OfLog(ctx, log, diagnosis.Options{Run: c.Paths[0], ClosedForms: c.Quick, Progress: show.update})
+	return diagnosis.OfLog(ctx, log, diagnosis.Options{Run: c.Paths[0], Given: fitted, ClosedForms: c.Quick, Progress: show.update})
 }
 
 // diagnoseProgress tells on stderr what is being done.

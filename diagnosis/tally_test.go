@@ -1,0 +1,88 @@
+package diagnosis
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// The variation of arrivals is 1 for a Poisson stream, 0 for a regular one, whatever the bins
+// have become.
+func TestVariationOfArrivals(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var poisson, regular arrivals
+	at := 0.0
+	for i := range 200_000 {
+		at += 1e6 * rng.ExpFloat64()
+		poisson.add(int64(at))
+		regular.add(int64(i) * 1e6)
+	}
+	if len(poisson.bins) > binsMax {
+		t.Fatalf("%d bins", len(poisson.bins))
+	}
+	if c := poisson.variation(0, 2e8); math.Abs(c-1) > 0.1 {
+		t.Errorf("Poisson: %g, want 1", c)
+	}
+	if c := regular.variation(0, 2e8); c > 0.1 {
+		t.Errorf("regular: %g, want 0", c)
+	}
+	if c := regular.variation(0, 1); !math.IsNaN(c) {
+		t.Errorf("finer than a bin: %g", c)
+	}
+}
+
+func TestFleet(t *testing.T) {
+	f := newFleet(2)
+	f.to(100)
+	f.made(1)
+	f.switched(0, 1)
+	f.to(150) // 50 of 1 version apart
+	f.switched(1, 1)
+	f.to(200)
+	f.lost(1)
+	f.made(2)
+	f.to(300) // nobody apart, the newest behind by 1
+	share, skew, behind := f.figures()
+	if share != 50.0/300 || skew != 1 || math.Abs(behind-100.0/300) > 1e-9 || f.losses != 1 || f.goneNS != 100 || f.skewMax != 1 {
+		t.Errorf("share %g, skew %g, behind %g, %+v", share, skew, behind, f)
+	}
+	f.switched(7, 9) // no engine of the run
+	f.lost(-1)
+	if f.losses != 1 {
+		t.Error("an engine that is none was lost")
+	}
+}
+
+func TestSyncs(t *testing.T) {
+	s := newSyncs()
+	for v := range int64(10) {
+		s.made(loop.Version(v+1), v*100)
+		if v%2 == 1 {
+			s.completed(loop.Version(v+1), v*100+30)
+		}
+	}
+	if seconds, _ := s.figures(); math.Abs(seconds-30e-9) > 1e-15 {
+		t.Errorf("%g s", seconds)
+	}
+}
+
+// Rows are put together when there are too many, and lose nothing.
+func TestRowsAreBounded(t *testing.T) {
+	tl := newTally(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1})
+	for i := range 3 * rowsMax {
+		tl.now.scored, tl.now.timeNS = 1, int64(i)
+		tl.endStep()
+	}
+	scored := tl.now.scored
+	for i := range tl.rows {
+		scored += tl.rows[i].scored
+	}
+	if len(tl.rows) >= rowsMax || tl.steps < 4 {
+		t.Errorf("%d rows of %d steps", len(tl.rows), tl.steps)
+	}
+	if want := int64(len(tl.rows)) * 1; scored < want {
+		t.Errorf("%d scored in %d rows", scored, len(tl.rows))
+	}
+}
