@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 		{"nothing", "", Options{}, []string{"nothing in these files"}},
 		{"a framework misspelled", fa, Options{From: "skyrll"}, []string{"did you mean skyrl?"}},
 		{"another framework named", fa, Options{From: "skyrl"}, []string{"nothing in these files is what SkyRL logs"}},
-		{"a setting unknown", fa, Options{Given: map[string]float64{"group": 3}}, []string{`"group" is no setting`, "group_size"}},
+		{"a setting unknown", fa, Options{Given: map[string]float64{"group_siz": 3}}, []string{`"group_siz" is no figure`, "did you mean group_size?"}},
 		{"a setting below 0", fa, Options{Given: map[string]float64{"group_size": -1}}, []string{"group_size = -1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -64,7 +64,9 @@ func (c *collector) warnOfTable() {
 // settings applies what was given, then the framework's rules in order.
 func (c *collector) settings(log *Log, values Values, inferred map[string]string) {
 	for name, value := range c.options.Given {
-		*SettingsKnown[settingIndex(name)].At(&log.Settings) = Figure{Value: value, Origin: Given, From: "--set"}
+		if i := settingIndex(name); i >= 0 {
+			*SettingsKnown[i].At(&log.Settings) = Figure{Value: value, Origin: Given, From: "--set"}
+		}
 	}
 	for _, rule := range c.framework.Settings {
 		at := rule.Setting.At(&log.Settings)
@@ -119,6 +121,7 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 		at := c.table.rows[place]
 		step := Step{Step: at.last, Steps: at.steps}
 		values.at, values.step = at, &step
+		c.given(&step)
 		c.apply(values, inferred, true)
 		if !math.IsNaN(at.timeS) {
 			step.TimeS = Figure{Value: at.timeS - c.zero, Origin: Logged, From: "the log's clock"}
@@ -135,6 +138,15 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 			}
 		}
 		log.Series = append(log.Series, step)
+	}
+}
+
+// given sets the figures of a step that whoever asks knows better.
+func (c *collector) given(step *Step) {
+	for name, value := range c.options.Given {
+		if i := notionIndex(name); i >= 0 {
+			*Notions[i].At(step) = Figure{Value: value, Origin: Given, From: "--set"}
+		}
 	}
 }
 
@@ -236,7 +248,7 @@ func (c *collector) lack(name, words string, keys []string) Missing {
 	if near, of := c.nearest(keys); near != "" {
 		m.Why += fmt.Sprintf("; the files have %s: was %s renamed?", shortened(near), of)
 	}
-	if m.Get == "" && settingIndex(name) >= 0 {
+	if m.Get == "" {
 		m.Get = "give it: --set " + name + "=…"
 	}
 	return m
@@ -249,6 +261,12 @@ func (c *collector) nearKeys() string {
 	}
 	return ""
 }
+
+// A renamed key differs by a few letters: by as many as a short word's, or by a share of the key's.
+const (
+	renamedMin   = 3
+	renamedShare = 8
+)
 
 // nearest finds a key of the files that looks like one of those that are not there. Only keys that begin or end alike
 // are compared, as there may be thousands.
@@ -265,7 +283,8 @@ func (c *collector) nearest(keys []string) (near, of string) {
 				candidates = append(candidates, other)
 			}
 		}
-		if near := spelling.Nearest(key, candidates); near != "" {
+		near := spelling.Nearest(key, candidates)
+		if near != "" && spelling.Distance(near, key) <= max(renamedMin, len(key)/renamedShare) {
 			return near, key
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // Options of Read. The zero value finds the framework itself.
@@ -15,7 +17,7 @@ type Options struct {
 	From string
 	// Run names one run where a file holds several, as W&B's exports of a chart do.
 	Run string
-	// Given are settings by name that whoever asks knows better than the files.
+	// Given are settings, or a step's notions, by name that whoever asks knows better than the files.
 	Given map[string]float64
 	// Progress is told now and then how many bytes have been read, and of how many; nil for nobody.
 	Progress func(done, total int64)
@@ -52,13 +54,8 @@ func Read(ctx context.Context, paths []string, options Options) (*Log, error) {
 
 func checkGiven(given map[string]float64) error {
 	for name, value := range given {
-		i := settingIndex(name)
-		if i < 0 {
-			var known []string
-			for _, s := range SettingsKnown {
-				known = append(known, s.Name)
-			}
-			return fmt.Errorf("%q is no setting of a log (known: %s)", name, strings.Join(known, ", "))
+		if settingIndex(name) < 0 && notionIndex(name) < 0 {
+			return fmt.Errorf("%q is no figure of a log%s", name, givenNames(name))
 		}
 		if !finite(value) || value < 0 {
 			return fmt.Errorf("%s = %g: a number of at least 0 was expected", name, value)
@@ -67,13 +64,28 @@ func checkGiven(given map[string]float64) error {
 	return nil
 }
 
-func settingIndex(name string) int {
-	for i, s := range SettingsKnown {
-		if s.Name == name {
-			return i
-		}
+// givenNames says what can be given, and what a wrong name may have meant.
+func givenNames(wrong string) string {
+	var known []string
+	for _, s := range SettingsKnown {
+		known = append(known, s.Name)
 	}
-	return -1
+	for _, n := range Notions {
+		known = append(known, n.Name)
+	}
+	hint := ""
+	if near := spelling.Nearest(wrong, known); near != "" {
+		hint = fmt.Sprintf(": did you mean %s?", near)
+	}
+	return fmt.Sprintf("%s (known: %s)", hint, strings.Join(known, ", "))
+}
+
+func settingIndex(name string) int {
+	return slices.IndexFunc(SettingsKnown, func(s Setting) bool { return s.Name == name })
+}
+
+func notionIndex(name string) int {
+	return slices.IndexFunc(Notions, func(n Notion) bool { return n.Name == name })
 }
 
 // choose finds the framework of the files: as named, by a file that only it writes, or by the

@@ -59,3 +59,23 @@ func TestReadFullyAsync(t *testing.T) {
 		}
 	}
 }
+
+// What is given is believed: settings, and figures of every step.
+func TestGiven(t *testing.T) {
+	given := map[string]float64{"group_size": 4, "sync_every": 1, "tail_multiplier": 1.75, "period_s": 30}
+	log, err := Read(context.Background(), []string{written(t, "history.jsonl", fullyAsync(3))}, Options{Given: given})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		n    Notion
+		want float64
+	}{{Tail, 1.75}, {Period, 30}} {
+		if got, n := log.Mean(c.n); got.Origin != Given || got.Value != c.want || n != 3 {
+			t.Errorf("%s = %+v over %d, want %g", c.n.Name, got, n, c.want)
+		}
+	}
+	if log.Settings.GroupSize.Origin != Given || log.Settings.BatchRollouts.Value != 64 || missing(log, "tail_multiplier") != nil {
+		t.Errorf("settings %+v, missing %+v", log.Settings, log.Missing)
+	}
+}
