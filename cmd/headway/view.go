@@ -15,17 +15,20 @@ import (
 // viewCmd shows a recorded run in a browser.
 type viewCmd struct {
 	output
-	Path   string `arg:"" name:"run" help:"A run directory or a trace file, of a run that has ended or still goes on."`
-	Listen string `placeholder:"ADDRESS" help:"Address and port of the pages, on this machine (default: 127.0.0.1:7070, or the next free port)."`
+	Path   string   `arg:"" name:"run" help:"A run directory or a trace file, of a run that has ended or still goes on; or a document (FILE.yaml), which is simulated."`
+	Listen string   `placeholder:"ADDRESS" help:"Address and port of the pages, on this machine (default: 127.0.0.1:7070, or the next free port)."`
+	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of a document by its dotted path. Repeatable."`
 }
 
 // Help explains what is shown; the command line prints it after the flags.
 func (c *viewCmd) Help() string {
 	return `The pages are served until Ctrl-C. Of a long run, what has been read so far is shown at once. A run
-that still goes on is followed. Nothing is asked of another machine, and nothing is written.
+that still goes on is followed. A document is simulated first. Nothing is asked of another machine, and
+nothing of the run is changed.
 
   headway view runs/NAME                a run directory
-  headway view out.ndjson               the trace of a simulation (headway simulate --trace)`
+  headway view out.ndjson               the trace of a simulation (headway simulate --trace)
+  headway view plan.yaml                a document, simulated`
 }
 
 // viewListen is where pages are served by default.
@@ -43,7 +46,19 @@ func (c *viewCmd) Run(a *app) error {
 
 // serve serves until the context ends.
 func (c *viewCmd) serve(ctx context.Context, a *app) error {
-	shown, err := openRecorded(c.Path)
+	path := c.Path
+	switch {
+	case isDocument(path):
+		trace, remove, err := c.simulated(a)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		path = trace
+	case len(c.Set) > 0:
+		return usageError("headway resimulate shows what a run would have been under other settings", "--set changes a document, and %s is none", path)
+	}
+	shown, err := openRecorded(path)
 	if err != nil {
 		return err
 	}
