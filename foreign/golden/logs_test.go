@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"flag"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headway-rl/headway/foreign"
 )
 
 var update = flag.Bool("update", false, "write the frameworks' files anew, by the Python that HEADWAY_LOGS_PYTHON names (make logs)")
@@ -173,6 +176,30 @@ func keepTruth(t *testing.T, dir, framework string) {
 	}
 }
 
+// sameLogs holds what is read of one folder to what is read of another.
+func sameLogs(t *testing.T, fresh, kept string) {
+	t.Helper()
+	got, err := foreign.Read(context.Background(), []string{fresh}, foreign.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := foreign.Read(context.Background(), []string{kept}, foreign.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Settings != want.Settings || len(got.Series) != len(want.Series) || len(got.Rollouts) != len(want.Rollouts) {
+		t.Fatalf("%d steps, %d rollouts, settings %+v; of the kept files %d, %d, %+v: make logs", len(got.Series), len(got.Rollouts), got.Settings, len(want.Series), len(want.Rollouts), want.Settings)
+	}
+	for i := range got.Series {
+		for _, n := range foreign.Notions {
+			a, b := *n.At(&got.Series[i]), *n.At(&want.Series[i])
+			if a.Known() != b.Known() || !near(a.Value, b.Value, 1e-6*max(1, a.Value)) {
+				t.Fatalf("step %d: %s is %+v, of the kept files %+v: make logs", got.Series[i].Step, n.Name, a, b)
+			}
+		}
+	}
+}
+
 // The files that tests read are what the real libraries write of the same runs today.
 func TestLogsAreCurrent(t *testing.T) {
 	python := os.Getenv(generatorPython)
@@ -198,6 +225,7 @@ func TestLogsAreCurrent(t *testing.T) {
 			if got, want := len(fresh.Steps), len(known.Steps); got != want {
 				t.Fatalf("%d steps, kept are %d: make logs", got, want)
 			}
+			sameLogs(t, dir, kept)
 			for i := range fresh.Steps {
 				if fresh.Steps[i].End != known.Steps[i].End || fresh.Steps[i].Staleness != known.Steps[i].Staleness {
 					t.Fatalf("step %d is %+v, kept is %+v: make logs", i+1, fresh.Steps[i], known.Steps[i])
