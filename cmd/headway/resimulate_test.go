@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -94,6 +95,46 @@ func TestSplitArm(t *testing.T) {
 	} {
 		if got := splitArm(text); !reflect.DeepEqual(got, want) {
 			t.Errorf("%q is split into %q", text, got)
+		}
+	}
+}
+
+// agentsDocument has rollouts that read prompts, call tools between turns and decode.
+const agentsDocument = `
+seed: 3
+rollout:
+  concurrency: 128
+  group_size: 8
+  prompt_tokens: 500
+  prefill: {mode: slot, tokens_per_s: 20000}
+  length: {kind: lognormal, mean_tokens: 800, tailness: 60, cap_tokens: 6000}
+  decode_tokens_per_s: 40
+  tools: {calls: 4, time: {kind: lognormal, mean_s: 3, tailness: 70}}
+train: {batch: 64, step_s: 11}
+queue: {policy: drop, factor: 2}
+steps: {warmup: 50, measured: 200}
+`
+
+// What agents wait for is in their rollouts' own times, so that it is there under other
+// settings, too.
+func TestResimulateAgents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace.ndjson")
+	file := document(t, agentsDocument)
+	first(t, "simulate", file, "--json", "--accept-unsettled", "--trace", path)
+	for _, set := range []string{"seed=3", "queue.factor=1", "rollout.concurrency=64", "sync.mode=restart"} {
+		var again, really struct{ Staleness struct{ Mean float64 } }
+		arguments := []string{"resimulate", path, "--json"}
+		if !strings.HasPrefix(set, "seed") {
+			arguments = append(arguments, "--set", set)
+		}
+		if err := json.Unmarshal([]byte(first(t, arguments...)), &again); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(first(t, "simulate", file, "--json", "--accept-unsettled", "--set", set)), &really); err != nil {
+			t.Fatal(err)
+		}
+		if a, b := again.Staleness.Mean, really.Staleness.Mean; math.Abs(a-b) > 0.02*b {
+			t.Errorf("%s: staleness %.3f resimulated, %.3f simulated", set, a, b)
 		}
 	}
 }

@@ -1,0 +1,330 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// Measure extracts a recording from a trace, with or without its end note. Each of beside, given the run's
+// rules and warm-up, makes what observes the run beside its recorder.
+func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
+	p, err := newPlayer(r)
+	if err != nil {
+		return nil, err
+	}
+	m := measurer{
+		rec:     &Recording{Header: p.header, cells: map[cell]measured{}, syncs: map[loop.Version]recordedSync{}, holds: make([][]interval, len(p.loop.Config().EngineSlots))},
+		running: make([]attempt, p.loop.Config().Concurrency()),
+		cfg:     p.loop.Config(),
+		parked:  map[parkedID]attempt{},
+		noted:   p.header.Source != sourceLive,
+		pauses:  p.loop.Config().Sync == loop.SyncPause,
+		engines: slices.Repeat([]engine{{served: loop.NoVersion, newest: loop.NoVersion}}, len(p.loop.Config().EngineSlots)),
+	}
+	recorder := metrics.NewRecorder(p.loop.Config())
+	recorder.Warmup = p.header.Warmup
+	for _, b := range beside {
+		recorder.Beside = b(p.loop.Config(), p.header.Warmup)
+	}
+	p.OnNote, p.OnEvent = m.note, func(ev *trace.Event, seq int64, actions []loop.Action) {
+		recorder.Observe(ev.Event, p.measured(ev), actions)
+		m.event(ev, seq, actions)
+	}
+	if err := p.Play(); err != nil {
+		return nil, err
+	}
+	if d := p.Tally().Difference; d != nil {
+		return nil, fmt.Errorf("replay: %v", d)
+	}
+	m.rec.Version, m.rec.Measured, m.rec.Series = p.loop.Version(), recorder.Summary(), recorder.Steps
+	m.rec.Ledger, m.rec.Ended = p.loop.Ledger(), p.Tally().Ended
+	for slot := range m.running {
+		m.leaves(int32(slot), p.loop.Status().TimeNS)
+	}
+	m.rec.pace(p.loop.Config())
+	return m.rec, nil
+}
+
+const sourceLive = "live"
+
+// measurer fills a recording.
+type measurer struct {
+	rec *Recording
+	cfg loop.Config
+	// parked are interrupted rollouts, as they were then.
+	parked map[parkedID]attempt
+	// running is what runs in each slot, stepStart when the train step began.
+	running            []attempt
+	stepStart, endedNS int64
+	tokens             int64 // of the groups just trained
+	// noted: the step about to end was really made. A restarted run finds some that
+	// had been made before, and they say nothing about time.
+	noted bool
+	// pauses: engines stand still while they switch.
+	pauses  bool
+	engines []engine
+	cells   []trimmedCell // since the last train step
+	// slowestLoad and slowestSwap are of the running sync.
+	slowestLoad, slowestSwap int64
+}
+
+// parkedID names an interrupted rollout.
+type parkedID struct {
+	group  loop.GroupID
+	sample int32
+}
+
+// attempt is a rollout in a slot; its zero value is none.
+type attempt struct {
+	group  loop.GroupID
+	sample int32
+	number int32
+	engine int32
+	// started is when it would have started had it never been interrupted, entered when it came into
+	// its slot, first when it had its first token there, 0 for not.
+	started, entered, first int64
+}
+
+// engine is what the measurer follows of one.
+type engine struct {
+	// number and started are of the load or switch under way.
+	number    int32
+	switching bool
+	started   int64
+	// served since the run was told at that time, unseen as long as no first token has been made
+	// under it; newest is the newest version of a first token, made before the run was told.
+	served, newest loop.Version
+	told, newestAt int64
+	unseen         bool
+}
+
+func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
+	m.rec.lastNS = ev.Time
+	switch ev.Kind {
+	case loop.RolloutScored:
+		m.scored(ev)
+	case loop.RolloutInterrupted:
+		if at := m.runningAt(ev); at.group != 0 {
+			left := at
+			left.started = ev.Time - at.started // how long it has held slots so far
+			m.parked[parkedID{at.group, at.sample}] = left
+			m.leaves(ev.Slot, ev.Time)
+		}
+	case loop.TrainStepEnded:
+		m.endedNS = ev.Time
+	case loop.TrainerReady:
+		m.rec.asks++
+		m.rec.askedNS += ev.Time - m.endedNS
+	case loop.RolloutFailed:
+		if at := m.runningAt(ev); at.group != 0 {
+			m.leaves(ev.Slot, ev.Time)
+		}
+	case loop.FirstToken:
+		if at := m.runningAt(ev); at.group != 0 {
+			m.running[ev.Slot].first = ev.Time
+			m.see(at.engine, ev)
+		}
+	case loop.WeightsLoaded:
+		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
+	case loop.WeightsSwitched:
+		m.slowestSwap = max(m.slowestSwap, m.loaded(ev))
+	case loop.Recovered:
+		m.slowestLoad, m.slowestSwap = 0, 0
+	}
+	stepStart := m.stepStart
+	for i := range actions {
+		m.action(ev.Time, &actions[i])
+	}
+	if m.tokens > 0 {
+		m.rec.busy = append(m.rec.busy, interval{stepStart, ev.Time})
+		m.rec.epochs = append(m.rec.epochs, epoch{ev.Time, m.cells})
+		m.cells = nil
+		if m.noted {
+			m.rec.steps = append(m.rec.steps, recordedStep{tokens: m.tokens, ns: ev.Time - stepStart})
+		}
+		m.tokens = 0
+		m.noted = m.rec.Header.Source != sourceLive
+	}
+}
+
+func (m *measurer) action(now int64, a *loop.Action) {
+	switch a.Kind {
+	case loop.StartRollout:
+		m.leaves(a.Slot, now) // whose engine was lost
+		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now, entered: now}
+		m.group(a.Group)
+	case loop.ResumeRollout:
+		id := parkedID{a.Group, a.Sample}
+		m.leaves(a.Slot, now)
+		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now - m.parked[id].started, entered: now}
+		delete(m.parked, id)
+	case loop.AbortRollout: // what it ends with says nothing of a whole rollout
+		if a.Slot >= 0 {
+			m.leaves(a.Slot, now)
+		}
+		delete(m.parked, parkedID{a.Group, a.Sample})
+	case loop.StartTrainStep:
+		m.stepStart = now
+	case loop.GroupTrained:
+		g := m.group(a.Group)
+		g.ended, g.whole = true, g.scored >= m.cfg.GroupSize
+		for _, s := range g.samples {
+			if s.verdict != loop.VerdictPruned {
+				m.tokens += int64(s.tokens)
+			}
+		}
+	case loop.GroupEnded:
+		g := m.group(a.Group)
+		g.ended = true
+		g.whole = g.whole || g.scored >= m.cfg.GroupSize
+	case loop.LoadWeights, loop.SwitchWeights:
+		e := &m.engines[a.Engine]
+		e.number, e.started, e.switching = a.Attempt, now, a.Kind == loop.SwitchWeights
+	case loop.SyncCompleted:
+		m.rec.syncs[a.Version] = recordedSync{m.slowestLoad, m.slowestSwap}
+		m.slowestLoad, m.slowestSwap = 0, 0
+	}
+}
+
+// group returns the record of a group; ids rise by one, so the list has no gaps.
+func (m *measurer) group(id loop.GroupID) *recordedGroup {
+	for len(m.rec.groups) < int(id) {
+		m.rec.groups = append(m.rec.groups, recordedGroup{samples: make([]recordedSample, m.cfg.GroupSize+m.cfg.Redundancy)})
+	}
+	return &m.rec.groups[id-1]
+}
+
+// loaded returns how long a load or switch took that an event ends; 0 if it ends none.
+func (m *measurer) loaded(ev *trace.Event) int64 {
+	if ev.Engine < 0 || int(ev.Engine) >= len(m.engines) || m.engines[ev.Engine].number != ev.Attempt {
+		return 0
+	}
+	e := &m.engines[ev.Engine]
+	if e.switching && m.pauses {
+		m.rec.holds[ev.Engine] = append(m.rec.holds[ev.Engine], interval{e.started, ev.Time})
+	}
+	if e.switching {
+		e.served, e.told = ev.Version, ev.Time
+		if e.newest >= ev.Version && e.newest != loop.NoVersion {
+			m.rec.sights = append(m.rec.sights, sight{ev.Engine, ev.Version, ev.Time, e.newestAt})
+		} else {
+			e.unseen = true
+		}
+		e.switching = false
+	}
+	return ev.Time - e.started
+}
+
+// see notes what a first token says of the switch to its version.
+func (m *measurer) see(engine int32, ev *trace.Event) {
+	e := &m.engines[engine]
+	m.made(engine)
+	switch {
+	case ev.Version > e.served && (e.newest < ev.Version || e.newest == loop.NoVersion): // before the run was told
+		e.newest, e.newestAt = ev.Version, ev.Time
+	case ev.Version == e.served && e.unseen:
+		m.rec.sights = append(m.rec.sights, sight{engine, ev.Version, e.told, ev.Time})
+		e.unseen = false
+	}
+}
+
+// made counts what an engine made.
+func (m *measurer) made(engine int32) {
+	m.rec.made++
+	if m.pauses && m.engines[engine].switching {
+		m.rec.madeHeld++
+	}
+}
+
+// leaves ends the stay of what runs in a slot, if anything does.
+func (m *measurer) leaves(slot int32, now int64) {
+	at := &m.running[slot]
+	if at.group != 0 {
+		first := at.entered
+		if at.first > 0 {
+			first = at.first
+		}
+		m.rec.spans = append(m.rec.spans, span{group: at.group, sample: at.sample, number: at.number, engine: at.engine,
+			took: at.entered, first: min(first, now), to: now})
+	}
+	*at = attempt{}
+}
+
+// runningAt returns the attempt that an event names, none if it is late and runs nowhere.
+func (m *measurer) runningAt(ev *trace.Event) attempt {
+	if ev.Slot < 0 || int(ev.Slot) >= len(m.running) {
+		return attempt{}
+	}
+	at := m.running[ev.Slot]
+	if at.group != ev.Group || at.sample != ev.Sample || at.number != ev.Attempt {
+		return attempt{}
+	}
+	return at
+}
+
+func (m *measurer) scored(ev *trace.Event) {
+	at := m.runningAt(ev)
+	if at.group == 0 || ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
+		return
+	}
+	if ev.EnvironmentNS == 0 {
+		m.made(at.engine)
+	}
+	ends := m.generatedUntil(at, ev)
+	m.leaves(ev.Slot, ends)
+	g := m.group(at.group)
+	if g.samples[at.sample].scored {
+		return
+	}
+	g.samples[at.sample] = recordedSample{outsideNS: ev.Time - ends, tokens: ev.Tokens, number: at.number,
+		reward: ev.Reward, verdict: ev.Verdict, scored: true}
+	g.scored++
+	g.whole = g.scored == len(g.samples)
+	m.rec.sampledTokens += int64(ev.Tokens)
+	m.rec.generateNS += ev.GenerateNS
+}
+
+// generatedUntil is when a scored rollout's engine was done with it. Behind its first token
+// it generated for no longer than its engine was asked, and not while it was in its environment.
+func (m *measurer) generatedUntil(at attempt, ev *trace.Event) int64 {
+	from := max(at.entered, at.first)
+	until := ev.Time - max(ev.EnvironmentNS, 0)
+	if at.started == at.entered && ev.GenerateNS > 0 { // in one span
+		until = min(until, from+ev.GenerateNS)
+	}
+	if at.first > 0 && ev.Tokens == 1 {
+		until = at.first
+	}
+	return min(max(until, from), ev.Time)
+}
+
+func (m *measurer) note(name string, data []byte) error {
+	switch name {
+	case trace.NoteStep:
+		m.noted = true
+	case trace.NoteService:
+		var s trace.Service
+		if err := json.Unmarshal(data, &s); err != nil {
+			return fmt.Errorf("unreadable service note: %w", err)
+		}
+		for _, c := range s.Cells {
+			if c.Active < 1 || c.Steps < 0 || c.NS < 0 {
+				return fmt.Errorf("service note with %d active slots, %d steps and %d ns, want at least 1, 0 and 0", c.Active, c.Steps, c.NS)
+			}
+			key := cell{c.Active, c.TrainerBusy}
+			sum := m.rec.cells[key]
+			m.rec.cells[key] = measured{sum.steps + c.Steps, sum.ns + c.NS}
+			if c.Steps > 0 && c.NS > 0 {
+				m.cells = append(m.cells, trimmedCell{key, measured{c.Steps, c.NS}})
+			}
+		}
+	}
+	return nil
+}
