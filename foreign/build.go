@@ -115,11 +115,15 @@ func (r SettingRule) from() string {
 
 // series applies the rules to every step, in order.
 func (c *collector) series(log *Log, values Values, inferred map[string]string) {
+	inner := int64(1)
+	if c.framework.Inner != nil {
+		inner = max(int64(c.framework.Inner(values)), 1)
+	}
 	values.before = make([]cell, len(c.table.columns))
 	beforeS, beforeStep := math.NaN(), int64(0)
 	for _, place := range c.table.order() {
 		at := c.table.rows[place]
-		step := Step{Step: at.last, Steps: at.steps}
+		step := Step{Step: at.last, Steps: at.steps * inner}
 		values.at, values.step = at, &step
 		c.given(&step)
 		c.apply(values, inferred, true)

@@ -17,6 +17,8 @@ type Framework struct {
 	Hints []string
 	// StepKeys count train steps, the first that a row has wins; without any it is the row's own step.
 	StepKeys []string
+	// Inner is how many train steps a row stands for; nil for one.
+	Inner func(Values) float64
 	// Part tells the parts of a run apart that log the same key in another sense, by a row. The row's
 	// keys are then known as part:key; nil where there is one part.
 	Part func(Row) string

@@ -72,8 +72,9 @@ type Settings struct {
 // Step is what a log says of one train step. Times in seconds, lengths in tokens, staleness in versions
 // (train steps), ratios from 0 to 1. Figures that the log lacks are not known.
 type Step struct {
-	// Step is the train step, the last of Steps where a long log was thinned: then figures are means over
-	// them, largest ones the largest. Steps is 1 otherwise; weigh by it.
+	// Step is the step as the framework counts it, the last of several where a long log was thinned: then
+	// figures are means over them, largest ones the largest. Steps is how many train steps the entry stands
+	// for, more than 1 also where a framework logs once a weight sync of several; weigh by it.
 	Step  int64
 	Steps int64
 	// TimeS is when it was logged, in seconds since the first; unknown where the log has no clock.

@@ -11,6 +11,7 @@ var verlFullyAsync = &Framework{
 	MarkSettings: []string{"async_training.staleness_threshold"},
 	Hints:        []string{"timing_s/*", "actor/pg_clipfrac", "response_length/mean", "critic/score/mean"},
 	Queue:        queue("threshold", "verl-fully-async"),
+	Inner:        syncEvery,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"actor_rollout_ref.rollout.n"}},
 		{Setting: SyncEvery, Settings: []string{"async_training.trigger_parameter_sync_step"}},
@@ -65,7 +66,8 @@ var verlFullyAsync = &Framework{
 		{Notion: Queued, Keys: []string{"fully_async/monitor/queue/mq_queue_size"},
 			Formula: "monitor/queue/mq_queue_size × rollout.n", Of: verlGroups(Values.Get, "fully_async/monitor/queue/mq_queue_size")},
 		{Notion: Dropped, Keys: []string{"fully_async/count/dropped_stale_samples"},
-			Formula: "rise of count/dropped_stale_samples × rollout.n", Of: verlGroups(Values.Rise, "fully_async/count/dropped_stale_samples")},
+			Formula: "rise of count/dropped_stale_samples × rollout.n ÷ trigger_parameter_sync_step",
+			Of:      verlPerStep(verlGroups(Values.Rise, "fully_async/count/dropped_stale_samples"))},
 		{Notion: Reward, Keys: []string{"critic/score/mean"}},
 		{Notion: Reward, Keys: []string{"critic/rewards/mean"}},
 		{Notion: Response, Keys: []string{"response_length/mean"}},

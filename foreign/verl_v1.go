@@ -9,6 +9,7 @@ var verlV1 = &Framework{
 	Hints:        []string{"timing_s/*", "timing_s/update_weights", "actor/pg_clipfrac", "response_length/mean", "critic/score/mean"},
 	StepKeys:     []string{"training/global_step"},
 	Queue:        verlV1Queue,
+	Inner:        syncEvery,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"actor_rollout_ref.rollout.n"}},
 		{Setting: SyncEvery, Settings: []string{"trainer.v1.separate_async.parameter_sync_step", "trainer.v1.trainer_mode"}, Of: verlV1SyncEvery},
