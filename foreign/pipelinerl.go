@@ -49,7 +49,7 @@ var pipelineRL = &Framework{
 		"concurrency_rollouts": {Why: "actor.llm_max_rollouts bounds each inference server, and no log says how many there are", Get: "give it: --set concurrency_rollouts=(llm_max_rollouts × servers)"},
 		"staleness_mean":       {Why: "stats/lag is the step's largest lag, not its mean", Get: "update PipelineRL to one with stats/lag_mean (pull request 152)"},
 		"sync_s":               {Why: "PipelineRL does not time its broadcast; it is in the period and in no part of it"},
-		"tail_multiplier":      {Why: "the actor's latency statistics are of single rollouts over all groups", Get: "infer it from the lengths in streams/actor, in which the groups stand whole"},
+		"tail_multiplier":      {Why: "the actor's latency statistics are of single rollouts over all groups", Get: "give the run's directory, with streams/actor: the groups' lengths stand there"},
 		"pqs":                  {Why: "a group's line in the stream carries no time and no version of its end"},
 	},
 	Notes: []string{
@@ -147,7 +147,7 @@ func readPipelineStream(ctx context.Context, file string, taker Taker) error {
 	})
 }
 
-// pipelineAdjust turns the rollouts' versions from samples into train steps.
+// pipelineAdjust turns the rollouts' versions from samples into train steps, and takes the tail from their lengths.
 func pipelineAdjust(v Values, log *Log) {
 	batch, ok := v.Setting(Batch)
 	for i := range log.Rollouts {
@@ -161,4 +161,42 @@ func pipelineAdjust(v Values, log *Log) {
 		}
 		*start = Figure{start.Value / batch, Inferred, "metadata.model_version ÷ B"}
 	}
+	tail, known := pipelineTail(log.Rollouts)
+	if !known {
+		return
+	}
+	const from = "longest response of a group over the mean, of all groups of streams/actor"
+	for i := range log.Series {
+		log.Series[i].TailMultiplier = Figure{tail, Inferred, from}
+	}
+	log.Inferred = append(log.Inferred, Tail.Name+" = "+from)
+}
+
+// pipelineTail is the mean longest response of a group over the mean response. A group stands in one line, so that its
+// rollouts follow each other.
+func pipelineTail(rollouts []Rollout) (float64, bool) {
+	longest, groups, tokens := 0.0, 0.0, 0.0
+	for i, r := range rollouts {
+		if !r.Tokens.Known() {
+			return 0, false
+		}
+		tokens += r.Tokens.Value
+		if i == 0 || r.Group != rollouts[i-1].Group {
+			groups++
+			longest += longestOf(rollouts[i:])
+		}
+	}
+	return longest / groups / (tokens / float64(len(rollouts))), groups > 0 && tokens > 0
+}
+
+// longestOf is the longest response of the group that rollouts begin with.
+func longestOf(rollouts []Rollout) float64 {
+	most := 0.0
+	for _, r := range rollouts {
+		if r.Group != rollouts[0].Group {
+			break
+		}
+		most = max(most, r.Tokens.Value)
+	}
+	return most
 }

@@ -192,9 +192,11 @@ func (t *table) put(at *entry, column int, step int64, value float64) {
 		if same(c.last, value) || t.printed && !c.printed {
 			return
 		}
-		if c.file == t.file {
+		switch {
+		case c.printed && !t.printed: // rounded there, whole here
+		case c.file == t.file:
 			t.repeated++
-		} else {
+		default:
 			t.again[t.file]++
 		}
 		c.sum -= c.last

@@ -223,10 +223,8 @@ func TestImportConsoleBesideTracker(t *testing.T) {
 				t.Fatalf("%v: step %d is at %+v, by the tracker alone %+v", order, i, got, want)
 			}
 		}
-		for _, w := range both.Warnings {
-			if strings.Contains(w.Text, "logged again") {
-				t.Errorf("%v: %+v: the same figure in two files is no resume", order, w)
-			}
+		if len(both.Warnings) > 0 {
+			t.Errorf("%v: %+v: the same figure, rounded in one file, is no resume", order, both.Warnings)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package golden_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -109,7 +110,7 @@ var importCases = []importCase{
 	{framework: "areal", files: "console.log", first: 0, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toSync, 0, fourE)}},
 
-	{framework: "pipelinerl", first: 1, settings: []foreign.Setting{foreign.Batch, foreign.GroupSize, foreign.Queue}, missing: []string{"concurrency_rollouts", "sync_s", "staleness_mean", "pqs", "tail_multiplier"},
+	{framework: "pipelinerl", first: 1, settings: []foreign.Setting{foreign.Batch, foreign.GroupSize, foreign.Queue}, missing: []string{"concurrency_rollouts", "sync_s", "staleness_mean", "pqs"},
 		figures: []figure{at(foreign.Period, toEnd, 1e-6, 0), at(foreign.StalenessTop, largest, exact, 0)}},
 	{framework: "pipelinerl", files: "finetune.log", first: 1, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "sync_s", "staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toEnd, 1.01e-3, 0), at(foreign.StalenessTop, largest, 1e-3, 0)}},
@@ -260,4 +261,54 @@ func (c importCase) compareFigure(t *testing.T, log *foreign.Log, of truth, f fi
 		t.Errorf("%s: mean %.4f, in truth %.4f", f.notion.Name, sum/n, truthSum/n)
 	}
 	t.Logf("%s: mean %.4f, in truth %.4f, largest difference of a step %.2g", f.notion.Name, sum/n, truthSum/n, worst)
+}
+
+// Where files hold single rollouts, they are the run's.
+func TestImportRollouts(t *testing.T) {
+	for _, framework := range withRollouts {
+		t.Run(framework, func(t *testing.T) {
+			dir, of := unpack(t, framework)
+			log, err := foreign.Read(context.Background(), []string{dir}, foreign.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(log.Rollouts) < of.Settings.Batch {
+				t.Fatalf("%d rollouts", len(log.Rollouts))
+			}
+			known := map[string]int{} // rollouts by what both have
+			for _, r := range of.Rollouts {
+				known[versionTokensReward(float64(r.Spans[0][0]), float64(r.Tokens), r.Reward)]++
+			}
+			for _, r := range log.Rollouts {
+				key := versionTokensReward(r.Start.Value, r.Tokens.Value, r.Reward.Value)
+				if known[key]--; known[key] < 0 {
+					t.Fatalf("%+v is no rollout of the run", r)
+				}
+			}
+			if framework != "pipelinerl" {
+				return
+			}
+			longest, all := map[int]int{}, 0
+			n := 0
+			for _, r := range of.Rollouts {
+				if r.ReadyAt == 0 {
+					continue
+				}
+				longest[r.Group] = max(longest[r.Group], r.Tokens)
+				all, n = all+r.Tokens, n+1
+			}
+			sum := 0
+			for _, most := range longest {
+				sum += most
+			}
+			want := float64(sum) / float64(len(longest)) / (float64(all) / float64(n))
+			if got := log.Series[3].TailMultiplier; !got.Known() || !near(got.Value, want, 1e-9) {
+				t.Errorf("tail %+v, want %g", got, want)
+			}
+		})
+	}
+}
+
+func versionTokensReward(version, tokens, reward float64) string {
+	return fmt.Sprint(version, tokens, reward)
 }
