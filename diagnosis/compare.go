@@ -46,6 +46,14 @@ func (f *facts) compared() []Comparison {
 		add("trainer_idle_ratio", f.trainerIdle, base.trainerIdle, true, methodResimulation)
 		add("rollout_idle_ratio", f.rolloutIdle, base.rolloutIdle, true, methodResimulation)
 	}
+	if f.model != nil {
+		base := f.model.base
+		add("staleness_mean", f.staleness, base.staleness.Mean, true, methodSimulation)
+		add("pqs", f.pqs, base.pqs, true, methodSimulation)
+		add("iqs", f.iqs, base.iqs, true, methodSimulation)
+		add("period_s", f.period, base.period.Mean, f.fitted.StepS.Known(), methodSimulation)
+		add("trainer_idle_ratio", f.trainerIdle, base.trainerIdle, true, methodSimulation)
+	}
 	if f.own != nil && f.own.before != nil {
 		b := f.own.before
 		for _, c := range []struct {

@@ -70,6 +70,7 @@ type facts struct {
 	attribution *attribution.Summary
 	drift       []Drift
 	again       *resimulator
+	model       *model
 
 	own *own         // nil for a foreign log
 	log *foreign.Log // nil for ours

@@ -73,10 +73,12 @@ func (f *facts) queueFactorOne() *Finding {
 
 // unbounded reports whether another rule than the queue's own says how much is ahead.
 func (f *facts) unbounded() bool {
-	if f.own == nil {
-		return false
+	p := ""
+	if f.log != nil {
+		p = f.log.Settings.Policy
+	} else {
+		p = policyNames[f.own.header.Loop.Policy]
 	}
-	p := policyNames[f.own.header.Loop.Policy]
 	return p == "bounded" || p == "replay" || p == theory.PolicyThreshold || p == theory.PolicySynchronous
 }
 
@@ -163,6 +165,13 @@ func (f *facts) batchAgainstStaleness() *Finding {
 
 // stalenessBudget: a lower bound of the rules that have one.
 func (f *facts) stalenessBudget() *Finding {
+	if f.model != nil && (f.model.at.policy == "bounded" || f.model.at.policy == theory.PolicyThreshold) {
+		to := 0.6 * f.model.at.budget
+		if whole := math.Floor(to); f.model.at.budget == math.Trunc(f.model.at.budget) && whole >= 1 {
+			to = whole
+		}
+		return f.lowerBound(idea{knob: f.knob(leverBudget, fig(to)), model: func(m *modelled) { m.budget = to }})
+	}
 	if !f.settable() {
 		return nil
 	}
@@ -185,6 +194,11 @@ func (f *facts) stalenessBudget() *Finding {
 	if d.Queue.Factor > 0 && d.Queue.Capacity == 0 { // it was what was admitted, and would be larger than that
 		i.overrides = append(i.overrides, "queue.factor=null")
 	}
+	return f.lowerBound(i)
+}
+
+// lowerBound is the finding of a bound that may be lower.
+func (f *facts) lowerBound(i idea) *Finding {
 	i.holds, i.price = "C, B, S and both speeds", "engines wait for admission"
 	o, ok := f.price(i)
 	if !ok || !o.lowers() {

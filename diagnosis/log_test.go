@@ -142,3 +142,28 @@ func TestDriftOfTheTail(t *testing.T) {
 		}
 	}
 }
+
+// Where no closed form holds, what was fitted is simulated, if that has the log's staleness.
+func TestALogWithoutAClosedForm(t *testing.T) {
+	bounded := func(staleness float64) *foreign.Log {
+		log := madeLog(60, func(_ int, s *foreign.Step) {
+			s.StalenessMean, s.StalenessMax, s.TrainS, s.TrainerIdle = logged(staleness), logged(6), logged(15), logged(0.5)
+		})
+		log.Framework, log.Settings.Policy, log.Settings.StalenessBudget = "areal", "bounded", logged(3)
+		return log
+	}
+	r := ofLog(t, bounded(3), diagnosis.Options{})
+	f := found(r, "staleness_budget")
+	if f == nil || f.Change == nil || f.Change.Method != "simulation" || !strings.Contains(f.Change.Set, "max_head_offpolicyness") || math.Abs(f.Change.StalenessMean-1) > 0.1 {
+		t.Fatalf("%+v", f)
+	}
+	for _, c := range r.Compared {
+		if c.Method != "simulation" || c.What == "period_s" && math.Abs(c.Predicted/c.Measured-1) > 0.03 {
+			t.Errorf("%+v", c)
+		}
+	}
+	other := ofLog(t, bounded(9), diagnosis.Options{}) // no run under such a bound
+	if found(other, "staleness_budget") != nil || !strings.Contains(strings.Join(other.Warnings, " "), "not priced") {
+		t.Errorf("%+v, %v", other.Findings, other.Warnings)
+	}
+}

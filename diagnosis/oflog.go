@@ -24,6 +24,13 @@ func OfLog(ctx context.Context, log *foreign.Log, options Options) (Report, erro
 	w.fit(f, log)
 	f.predict()
 	f.drift = w.drifts()
+	if f.settled.OK && f.uncovered != "" && !options.ClosedForms {
+		options.progress("simulating what was fitted", 0)
+		var err error
+		if f.model, err = newModel(ctx, f); err != nil && err.Error() != f.uncovered { // which is said anyway
+			f.warnings = append(f.warnings, err.Error())
+		}
+	}
 	return f.report(ctx)
 }
 

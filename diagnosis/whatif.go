@@ -42,8 +42,8 @@ type idea struct {
 	input func(*theory.Input) float64
 	// settings changes what a resimulation is asked beside the overrides; nil for nothing.
 	settings func(*replay.Settings)
-	// alone: a resimulation cannot make the change.
-	alone bool
+	// model changes what a simulation of a log is asked beside input; nil for nothing.
+	model func(*modelled)
 }
 
 // resimulationRollouts bounds one resimulation: enough for a mean within a hundredth.
@@ -178,8 +178,8 @@ type outcome struct {
 	after *arm
 }
 
-// price says what an idea would buy: by resimulation where the run's trace allows it, else
-// by the closed form, else not at all.
+// price says what an idea would buy: by resimulation where the run's trace allows it, else by the
+// closed form, else by a simulation of what was fitted, else not at all.
 func (f *facts) price(i idea) (outcome, bool) {
 	if !f.staleness.known || f.staleness.value <= 0 && !f.period.known {
 		return outcome{}, false
@@ -188,13 +188,22 @@ func (f *facts) price(i idea) (outcome, bool) {
 	if len(i.overrides) > 0 {
 		out.Set = strings.Join(i.overrides, " ")
 	}
-	if f.again != nil && !i.alone {
+	if f.again != nil {
 		if after, err := f.again.try(&i); err == nil {
 			out.resimulated(f, after)
 			return out, true
 		}
 	}
-	return out, out.closedForm(f, &i)
+	if out.closedForm(f, &i) {
+		return out, true
+	}
+	if f.model != nil && (i.input != nil || i.model != nil) {
+		if after, err := f.model.try(&i); err == nil {
+			out.simulated(f, after)
+			return out, true
+		}
+	}
+	return out, false
 }
 
 // resimulated fills in what a resimulation says, relative to that of the run itself: what the
