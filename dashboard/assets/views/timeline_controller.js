@@ -122,8 +122,9 @@ export class Timeline {
     if (!this.theme || this.closed || this.painter.width === 0) return;
     performance.mark(MARK);
     const unfinished = this.painter.paint(this.scene());
-    this.tiles.want(this.window.wantedTiles(this.painter.ratio, this.levelMin, this.levelMax));
-    this.drawn = this.drawn || this.complete();
+    const complete = this.complete();
+    this.tiles.want(this.window.wantedTiles(this.painter.ratio, this.levelMin, this.levelMax, complete));
+    this.drawn = this.drawn || complete;
     performance.measure(MARK, MARK);
     performance.clearMarks(MARK);
     performance.clearMeasures(MARK);

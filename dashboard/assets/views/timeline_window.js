@@ -89,10 +89,13 @@ export class Window {
   }
 
   /**
-   * The tiles to have: those in view first, then the neighbours, then those for the next zoom.
+   * The tiles to have: those in view and, once they are here, the neighbours and those for the next zoom.
    * @param {number} ratio device pixels of a CSS pixel
+   * @param {number} levelMin
+   * @param {number} levelMax
+   * @param {boolean} ahead whether more than those in view are wanted
    */
-  wantedTiles(ratio, levelMin, levelMax) {
+  wantedTiles(ratio, levelMin, levelMax, ahead) {
     const level = levelFor(this.pixelUS / ratio, levelMin, levelMax);
     const wanted = [];
     const add = (at, first, last, maxAgeMS) => {
@@ -103,6 +106,7 @@ export class Window {
     const indexOf = (us, at) => Math.floor(us / (TILE_WIDTH * 2 ** at));
     const first = indexOf(this.fromUS, level), last = indexOf(this.toUS, level);
     add(level, first, last, REFRESH_MS);
+    if (!ahead) return wanted;
     add(level, last + 1, last + 2, 10 * REFRESH_MS);
     add(level, first - 2, first - 1, 10 * REFRESH_MS);
     for (const up of [1, 3]) if (level + up <= levelMax) add(level + up, indexOf(this.fromUS, level + up), indexOf(this.toUS, level + up), 20 * REFRESH_MS);
