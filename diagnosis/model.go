@@ -32,7 +32,7 @@ type model struct {
 const (
 	// modelMeanTokens is the mean length in the model: only its spread counts.
 	modelMeanTokens = 2000
-	modelRollouts   = 300_000
+	modelRollouts   = 100_000
 	modelStepsMin   = 300
 	// modelFits bounds how often it is fitted to the period.
 	modelFits = 6
