@@ -45,6 +45,7 @@ type phase uint8
 const (
 	apart phase = iota
 	loading
+	loaded
 	// emptying: its rollouts are interrupted for the switch.
 	emptying
 	switching
@@ -80,6 +81,11 @@ func (o *Observer) engineEvent(ev *loop.Event) {
 		o.lose(ev.Engine)
 	case loop.SyncFailed:
 		e.Failing = e.Attempt == ev.Attempt && e.Phase != apart
+	case loop.WeightsLoaded:
+		if e.Attempt == ev.Attempt && e.Phase == loading && !e.Gone {
+			o.enter(e, loaded)
+			o.empty()
+		}
 	case loop.WeightsSwitched:
 		if e.Attempt != ev.Attempt || e.Phase != switching {
 			return
@@ -102,11 +108,30 @@ func (o *Observer) enter(e *engine, p phase) {
 	}
 }
 
+// empty has engines that have loaded give up their rollouts for the switch (loop.SyncRestart): each
+// for itself, or all of them once the last has loaded.
+func (o *Observer) empty() {
+	if o.cfg.Sync != loop.SyncRestart {
+		return
+	}
+	for i := range o.s.Engines {
+		if e := &o.s.Engines[i]; !e.Gone && e.Phase == loading && !o.cfg.RollingSwitch {
+			return
+		}
+	}
+	for i := range o.s.Engines {
+		if e := &o.s.Engines[i]; !e.Gone && e.Phase == loaded {
+			o.enter(e, emptying)
+		}
+	}
+}
+
 // lose has an engine serve nothing any more. Its rollouts fail with it, or say themselves that they
 // were interrupted.
 func (o *Observer) lose(i int32) {
 	o.s.Engines[i].Gone = true
 	o.enter(&o.s.Engines[i], apart)
+	o.empty()
 	if !o.cfg.ResumeLost {
 		o.vacateAll(i)
 	}
@@ -128,13 +153,9 @@ func (o *Observer) engineAction(a *loop.Action) {
 		e.Gone = e.Gone || e.Failing && e.Phase == switching // what it holds is unknown
 		e.Attempt, e.Failing = a.Attempt, false
 		o.enter(e, loading)
-		o.s.Syncing = true
+		o.s.Syncing = o.s.Syncing || !e.Gone // one that is gone fetches weights for itself
 	case loop.SwitchWeights:
 		o.enter(e, switching)
-	case loop.InterruptRollout:
-		if e.Phase == loading && o.cfg.Sync == loop.SyncRestart {
-			o.enter(e, emptying)
-		}
 	}
 }
 

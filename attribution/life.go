@@ -34,9 +34,10 @@ func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
 		g.Flying--
 		g.Scored++
 		g.LastNS = o.s.Now - g.BegunNS
-		g.MadeNS = max(g.MadeNS, g.LastNS-m.EnvironmentNS)
+		environment := min(m.EnvironmentNS, g.LastNS) // the rest of it was before the group began anew
+		g.MadeNS = max(g.MadeNS, g.LastNS-environment)
 		g.EndsNS += g.LastNS
-		g.EnvironmentNS += m.EnvironmentNS
+		g.EnvironmentNS += environment
 	}
 }
 
@@ -88,7 +89,7 @@ func (o *Observer) ready(a *loop.Action) {
 	// how much sooner the group would have been ready without the one, and without the other.
 	beyond := inEnvironment + after
 	withoutE, withoutT, whole := g.LastNS-g.MadeNS, g.LastNS-mean, g.LastNS-mean+environment
-	if withoutE >= withoutT {
+	if withoutE >= withoutT && withoutE > 0 {
 		g.Before[Environment] = portion(beyond, withoutE, whole)
 		g.Before[Tail] = beyond - g.Before[Environment]
 	} else {

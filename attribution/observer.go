@@ -146,7 +146,7 @@ func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
 		}
 	case loop.TrainerReady:
 		s.Asked = true
-	case loop.WeightsSwitched, loop.SyncFailed, loop.EngineLost:
+	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed, loop.EngineLost:
 		o.engineEvent(ev)
 	case loop.Recovered:
 		o.recovered()
@@ -176,7 +176,7 @@ func (o *Observer) action(a *loop.Action) {
 		o.groups.remove(a.Group)
 	case loop.SyncCompleted:
 		s.Syncing, s.Completed, o.judged = false, a.Version, false
-	case loop.LoadWeights, loop.SwitchWeights, loop.InterruptRollout:
+	case loop.LoadWeights, loop.SwitchWeights:
 		o.engineAction(a)
 	case loop.FinishRun:
 		s.Stopped = true
