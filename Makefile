@@ -108,6 +108,10 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(GO) tool staticcheck ./...
 	$(GO) test ./internal/lint
 
+.PHONY: test-alerts
+test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debian's package prometheus)
+	cd deploy/prometheus && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
+
 .PHONY: test-engines
 test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
