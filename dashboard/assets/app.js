@@ -46,7 +46,8 @@ function createContext() {
       const known = Object.entries(params).filter(([, value]) => value !== undefined && value !== "").map(([key, value]) => [key, String(value)]);
       const query = new URLSearchParams(known).toString();
       const hash = "#/" + view + (query ? "?" + query : "");
-      if (how.replace) { history.replaceState(null, "", hash); route.value = readRoute(); } else location.hash = hash;
+      if (how.replace) history.replaceState(null, "", hash); else location.hash = hash;
+      route.value = readRoute(); // at once: the next key may come before the browser says that the address has changed
     },
     /** Says that a view has drawn its first data. @param {string} view */
     ready(view) { document.documentElement.dataset.ready = view; },

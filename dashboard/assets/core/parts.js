@@ -1,5 +1,6 @@
 // Pieces that several views are made of.
 import { html, useEffect, useRef, useState } from "./html.js";
+import { Refused } from "./api.js";
 import { percent } from "./format.js";
 
 /** @param {{ title: string, say?: any, size?: string, id?: string, children?: any }} props */
@@ -38,7 +39,7 @@ export function Empty({ title, bad, children }) {
   return html`<div class=${"empty" + (bad ? " bad" : "")} role=${bad ? "alert" : "note"}><strong>${title}</strong>${children}</div>`;
 }
 
-/** What a request gave, or is still to give. @template T @typedef {{ data: T | null, error: string, loading: boolean, again: () => void }} Asked */
+/** What a request gave, or is still to give. @template T @typedef {{ data: T | null, error: string, early: boolean, loading: boolean, again: () => void }} Asked early: the error is that there is nothing yet */
 
 /**
  * Asks for a path while the component is there, again whenever the path changes, and every so often where everyMS says.
@@ -47,7 +48,7 @@ export function Empty({ title, bad, children }) {
  * @returns {Asked<any>}
  */
 export function useAsk(context, path, everyMS = 0) {
-  const [state, setState] = useState(/** @type {{ path: string | null, data: any, error: string, loading: boolean }} */ ({ path: null, data: null, error: "", loading: true }));
+  const [state, setState] = useState(/** @type {{ path: string | null, data: any, error: string, early: boolean, loading: boolean }} */ ({ path: null, data: null, error: "", early: false, loading: true }));
   const [turn, setTurn] = useState(0);
   const shown = useRef(state);
   shown.current = state;
@@ -59,10 +60,10 @@ export function useAsk(context, path, everyMS = 0) {
       if (document.hidden) { clock = setTimeout(ask, Math.max(everyMS, 1000)); return; }
       try {
         const data = await context.api.get(/** @type {string} */ (path), stop.signal);
-        setState({ path, data, error: "", loading: false });
+        setState({ path, data, error: "", early: false, loading: false });
       } catch (err) {
         if (stop.signal.aborted) return;
-        setState({ ...shown.current, error: err instanceof TypeError ? "The server does not answer." : String(/** @type {any} */ (err)?.message ?? err), loading: false });
+        setState({ ...shown.current, error: err instanceof TypeError ? "The server does not answer." : String(/** @type {any} */ (err)?.message ?? err), early: err instanceof Refused && err.status === 409, loading: false });
       }
       if (everyMS > 0 && !stop.signal.aborted) clock = setTimeout(ask, everyMS);
     }
@@ -70,7 +71,7 @@ export function useAsk(context, path, everyMS = 0) {
     ask();
     return () => { stop.abort(); clearTimeout(clock); };
   }, [path, everyMS, turn]);
-  return { data: state.data, error: state.error, loading: state.loading, again: () => setTurn((/** @type {number} */ n) => n + 1) };
+  return { data: state.data, error: state.error, early: state.early, loading: state.loading, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
 
 /** A button that puts text on the clipboard, and says so. @param {{ context: import("../app.js").Context, text: string | (() => string), children?: any, label?: string }} props */

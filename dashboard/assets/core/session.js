@@ -36,10 +36,12 @@ export function createSession(api) {
 
   /** Everything from the start; the stream brings what changes. @param {AbortSignal} stop */
   async function load(stop) {
+    const steps = api.get(seriesPath, stop);
+    steps.catch(() => {}); // it is awaited below, where a failure is taken
     const [newInfo, newSummary] = await Promise.all([api.get("info", stop), api.get("summary", stop)]);
     batch(() => { info.value = newInfo; summary.value = newSummary; });
     now(newSummary.ended ? "ended" : "live");
-    series.replace(await api.get(seriesPath, stop));
+    series.replace(await steps);
   }
 
   /** @param {AbortSignal} stop */

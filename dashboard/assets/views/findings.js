@@ -19,6 +19,7 @@ export default function Findings({ context }) {
   /** @type {Report | null} */ const report = asked.data;
   useEffect(() => { if (report || asked.error) context.ready("findings"); }, [!report, asked.error]);
   if (!report) {
+    if (asked.early) return html`<${Empty} title="Nothing can be said of the run yet."><span>${asked.error}</span></${Empty}>`;
     return asked.error ? html`<${Empty} title="The run could not be judged." bad><span>${asked.error}</span><button onClick=${asked.again}>Try again</button></${Empty}>`
       : html`<p class="bare" role="status">Judging the run: fitting its quantities, and resimulating what could be changed…</p>`;
   }

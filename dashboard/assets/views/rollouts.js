@@ -1,5 +1,5 @@
 // The rollout reader: which groups there are, and one of them with its siblings.
-import { html, useEffect, useRef, useState } from "../core/html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../core/html.js";
 import { Empty, useAsk } from "../core/parts.js";
 import { count, fixed, known } from "../core/format.js";
 import { GroupReader } from "./rollouts_group.js";
@@ -35,13 +35,13 @@ export default function Rollouts({ context }) {
   const asked = useAsk(context, listPath(params, limit, context.info.value?.has_text ?? true), ended ? 0 : EVERY_MS);
   /** @type {GroupLine[]} */ const groups = asked.data?.groups ?? [];
   const chosen = params.group ? Number(params.group) : null;
-  const choose = (/** @type {number | undefined} */ id, replace = false) => context.navigate("rollouts", { ...kept(params), group: id }, { replace });
+  const choose = (/** @type {number | undefined} */ id, replace = false) => context.navigate("rollouts", { ...kept(context.route.peek().params), group: id }, { replace });
 
   useEffect(() => { if (asked.data || asked.error) context.ready("rollouts"); }, [!asked.data, asked.error]);
   useEffect(() => { // on a wide screen something is read at once
     if (chosen === null && groups.length && matchMedia("(min-width: 901px)").matches) choose(groups[0].id, true);
   }, [chosen === null, groups[0]?.id]);
-  useEffect(() => listKeys(groups, chosen, choose), [groups, chosen]);
+  useLayoutEffect(() => listKeys(context, groups, choose), [groups]);
 
   return html`<h2 class="unseen">Rollout reader</h2><div class=${"reader" + (chosen !== null ? " reading" : "")}>
     <section class="card list" aria-label="Groups">
@@ -56,12 +56,13 @@ export default function Rollouts({ context }) {
   </div>`;
 }
 
-/** @param {GroupLine[]} groups @param {number | null} chosen @param {(id: number) => void} choose */
-function listKeys(groups, chosen, choose) {
+/** @param {Context} context @param {GroupLine[]} groups @param {(id: number) => void} choose */
+function listKeys(context, groups, choose) {
   const press = (/** @type {KeyboardEvent} */ event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /** @type {HTMLElement} */ (event.target).closest("input, select, textarea, dialog")) return;
     const step = { j: 1, k: -1 }[event.key];
     if (!step || !groups.length) return;
+    const chosen = Number(context.route.peek().params.group ?? -1); // as it is now: keys may come faster than frames
     const at = groups.findIndex(group => group.id === chosen);
     const next = groups[Math.min(groups.length - 1, Math.max(0, at < 0 ? 0 : at + step))];
     if (next.id !== chosen) choose(next.id);

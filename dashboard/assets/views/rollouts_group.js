@@ -1,5 +1,5 @@
 // One group: its prompt, its siblings with their turns and tokens, what they earned.
-import { html, useEffect, useMemo, useRef, useSignal, useState } from "../core/html.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useSignal, useState } from "../core/html.js";
 import { Card, Copy, Empty, Figure, StackBar, useAsk } from "../core/parts.js";
 import { SOURCES, sourceColour } from "../core/colour.js";
 import { count, fixed, known, lasting, many, signed, version, words } from "../core/format.js";
@@ -58,7 +58,7 @@ function Siblings({ context, group }) {
   const modes = useMemo(() => colourings(group, context.info.value?.config ?? ""), [group]);
   const [mode, setMode] = useState(modes[0].key);
   const colouring = modes.find(entry => entry.key === mode) ?? modes[0];
-  useEffect(() => siblingKeys(rollouts.length, at, setAt), [rollouts.length, at]);
+  useLayoutEffect(() => siblingKeys(rollouts.length, setAt), [rollouts.length]);
   useEffect(() => {
     if (moved.current) document.querySelector(".rollout.chosen")?.scrollIntoView({ block: "nearest" });
     moved.current = true;
@@ -74,12 +74,12 @@ function Siblings({ context, group }) {
     <${Readout} token=${token} />`;
 }
 
-/** @param {number} n @param {number} at @param {(at: number) => void} set */
-function siblingKeys(n, at, set) {
+/** @param {number} n @param {(next: (at: number) => number) => void} set */
+function siblingKeys(n, set) {
   const press = (/** @type {KeyboardEvent} */ event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /** @type {HTMLElement} */ (event.target).closest("input, select, textarea, dialog")) return;
     const step = { n: 1, p: -1 }[event.key];
-    if (step && n) set((at + step + n) % n);
+    if (step && n) set(at => (at + step + n) % n);
   };
   addEventListener("keydown", press);
   return () => removeEventListener("keydown", press);
