@@ -47,6 +47,8 @@ var areal = &Framework{
 		{Notion: Divergence, Keys: []string{"ppo_actor/update/behave_approx_kl/avg"}},
 	},
 	Files: []OwnFile{
+		{Match: "traces-r0.jsonl", What: "the performance tracer's spans of the train loop", Read: readArealTrace},
+		{Match: "traces-r*.jsonl", What: "the same of other ranks, left out", Read: passOver},
 		{Match: "sessions-r*.jsonl", What: "the session tracer's rollouts", Rollouts: true, Read: readArealSessions},
 		{Match: "rollout/[0-9]*/[0-9]*.jsonl", What: "dumped trajectories with the versions of their tokens", Rollouts: true, Read: readArealDump},
 		{Match: "eval-rollout/[0-9]*/[0-9]*.jsonl", What: "dumped trajectories of an evaluation, which are no part of training", Read: passOver},

@@ -189,11 +189,12 @@ func (t *table) entry(step int64) *entry {
 func (t *table) put(at *entry, column int, step int64, value float64) {
 	c := &at.cells[column]
 	if c.count > 0 && c.step == step {
-		if same(c.last, value) || t.printed && !c.printed {
+		whole := c.printed && !t.printed // it was rounded, and is not here
+		if same(c.last, value) && !whole || t.printed && !c.printed {
 			return
 		}
 		switch {
-		case c.printed && !t.printed: // rounded there, whole here
+		case whole:
 		case c.file == t.file:
 			t.repeated++
 		default:

@@ -107,6 +107,8 @@ var importCases = []importCase{
 		figures: []figure{at(foreign.Period, toSync, exact, 0)}},
 	{framework: "areal", files: "tensorboard", first: 0, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toSync, 0, single32)}},
+	{framework: "areal", files: "perf_tracer", first: 0,
+		figures: []figure{at(foreign.Period, toSync, 1e-5, 0)}},
 	{framework: "areal", files: "console.log", first: 0, settings: []foreign.Setting{foreign.Batch}, missing: []string{"concurrency_rollouts", "group_size", "queue_rollouts", "staleness_mean", "pqs", "tail_multiplier"},
 		figures: []figure{at(foreign.Period, toSync, 0, fourE)}},
 

@@ -87,6 +87,21 @@ def _sessions(truth: Truth, out: str) -> None:
                 dump.write("\n".join(lines) + "\n")
 
 
+def _trace(truth: Truth, out: str) -> None:
+    """The performance tracer's events, in Chrome's form: microseconds."""
+    path = f"{out}/perf_tracer/traces-r0.jsonl"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(json.dumps({"name": "process_name", "ph": "M", "pid": 0, "args": {"name": "Rank 0"}}) + "\n")
+        for step in truth.steps:
+            at = step.asked_s
+            for name, took in (("rollout", step.wait_s), ("recompute_logp", 0.25 * step.train_s), ("ppo_update", 0.75 * step.train_s), ("update_weights", step.sync_s)):
+                if took or name == "rollout":
+                    file.write(json.dumps({"name": f"train.{name}", "ph": "X", "ts": int(at * 1e6), "dur": max(int(took * 1e6), 1), "pid": 0, "tid": 7, "cat": "compute",
+                                           "args": {"global_step": step.step - 1, "epoch_step": step.step - 1}}) + "\n")
+                at += took
+
+
 def write(truth: Truth, out: str) -> None:
     s = truth.settings
     groups = s["batch"] // s["group_size"]
@@ -123,3 +138,4 @@ def write(truth: Truth, out: str) -> None:
     board.close()
     console.close()
     _sessions(truth, out)
+    _trace(truth, out)
