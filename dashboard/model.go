@@ -75,6 +75,7 @@ type Model struct {
 	// changed is closed, and made anew, when there is something new to see;
 	changed chan struct{}
 	dirty   bool
+	told    int64
 	last    latest
 	forms   forms
 	// findings is the newest diagnosis.
@@ -309,4 +310,5 @@ func (m *Model) Tell() {
 func (m *Model) tell() {
 	close(m.changed)
 	m.changed, m.dirty = make(chan struct{}), false
+	m.told++
 }

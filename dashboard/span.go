@@ -23,9 +23,8 @@ type rows struct {
 	spans [][]span
 	total int
 	max   int
-	// thinned is up to where spans were merged, width how short those were; generation counts the thinnings.
-	thinned, width int64
-	generation     int64
+	// generation counts the thinnings.
+	generation int64
 }
 
 func (r *rows) add(track int, s span) {
@@ -42,14 +41,11 @@ func (r *rows) add(track int, s span) {
 func (r *rows) thin() {
 	cut := r.median()
 	half := r.before(cut)
-	if r.width == 0 {
-		r.width = 1000
-	}
-	for r.before(cut) > half/2 && r.width < 1<<60 {
-		r.width *= 2
+	// The finest first, so that what was thinned before is merged further only where the rest does not do.
+	for width := int64(1000); r.before(cut) > half/2 && width < 1<<60; width *= 4 {
 		for t, spans := range r.spans {
 			n := upTo(spans, cut)
-			m := merger{width: r.width, out: spans[:0]}
+			m := merger{width: width, out: spans[:0]}
 			for _, s := range spans[:n] {
 				m.add(s)
 			}
@@ -59,7 +55,6 @@ func (r *rows) thin() {
 			r.spans[t] = kept
 		}
 	}
-	r.thinned = cut
 	r.generation++
 }
 

@@ -18,7 +18,20 @@ type latest struct {
 	mu   sync.Mutex
 	body []byte
 	at   time.Time
+	// told is how often the model had told of something new by then.
+	told int64
+	// steps are the points that followed a step, as of that moment, for those who have been sent so far.
+	steps map[int64]points
 }
+
+// points are the newest of the series, encoded, and the last step of them.
+type points struct {
+	body []byte
+	last int64
+}
+
+// streamPoints is the most points that are sent at once: those who missed more have them in fewer.
+const streamPoints = 500
 
 // serveStream sends the newest state whenever there is a new one. A reader that is slow is sent the newest when
 // it reads again: nothing is kept for it.
@@ -35,16 +48,17 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 	defer pause.Stop()
 	for {
 		changed := m.Changed()
-		body, err := m.newest()
+		body, old, err := m.newest()
 		if err != nil || !out.event("summary", body) {
 			return
 		}
-		if points := m.Series(sent+1, 0, pointsMax); len(points.Step) > 0 {
-			sent = points.Step[len(points.Step)-1]
-			body, err := encodeJSON(points)
-			if err != nil || !out.event("step", body) {
-				return
-			}
+		steps, err := m.newestSteps(sent)
+		if err != nil || steps.body != nil && !out.event("step", steps.body) {
+			return
+		}
+		sent = steps.last
+		if old {
+			changed = closedChannel // there is something newer, to be sent after the pause
 		}
 		if !wait(r, &out, changed, pause) {
 			return
@@ -77,18 +91,52 @@ func wait(r *http.Request, out *eventWriter, changed <-chan struct{}, pause *tim
 	}
 }
 
-// newest is the summary of now, encoded; not made more often than it is sent.
-func (m *Model) newest() ([]byte, error) {
+// closedChannel is one that something has been said on already.
+var closedChannel = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// newest is the summary, encoded, and whether it is older than the model. It is not made more often than it is sent.
+func (m *Model) newest() (body []byte, old bool, err error) {
 	m.last.mu.Lock()
 	defer m.last.mu.Unlock()
-	if now := time.Now(); m.last.body == nil || now.Sub(m.last.at) >= streamEvery/2 {
-		body, err := encodeJSON(m.Summary())
-		if err != nil {
-			return nil, err
+	m.mu.Lock()
+	told := m.told
+	m.mu.Unlock()
+	l := &m.last
+	if now := time.Now(); l.body == nil || l.told != told && now.Sub(l.at) >= streamEvery/2 {
+		if body, err = encodeJSON(m.Summary()); err != nil {
+			return nil, false, err
 		}
-		m.last.body, m.last.at = body, now
+		l.body, l.at, l.told = body, now, told
+		clear(l.steps)
 	}
-	return m.last.body, nil
+	return l.body, l.told != told, nil
+}
+
+// newestSteps are the points after a step, as of the newest summary: made once for all who have been sent as far.
+func (m *Model) newestSteps(after int64) (points, error) {
+	l := &m.last
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p, there := l.steps[after]; there {
+		return p, nil
+	}
+	p := points{last: after}
+	if s := m.Series(after+1, 0, streamPoints); len(s.Step) > 0 {
+		body, err := encodeJSON(s)
+		if err != nil {
+			return p, err
+		}
+		p = points{body, s.Step[len(s.Step)-1]}
+	}
+	if l.steps == nil {
+		l.steps = map[int64]points{}
+	}
+	l.steps[after] = p
+	return p, nil
 }
 
 func (m *Model) lastStep() int64 {
