@@ -434,3 +434,33 @@ func (w scaledWork) Rollout(r sim.Rollout) sim.Response {
 func (w scaledWork) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
 	return int64(float64(w.Work.StepNS(lease, rollouts, tokens)) * w.step)
 }
+
+// The same settings differ in nothing; the interval of others' difference is paired, and much
+// narrower than those of the sides, whose series drift together.
+func TestEstimatesArePaired(t *testing.T) {
+	data, _ := record(t, simulated(t, nil), nil)
+	rec := measure(t, data)
+	own, err := rec.Resimulate(replay.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, e := range replay.Estimates(own, &own) {
+		if *e.Difference != 0 || e.Difference95 == nil || *e.Difference95 != [2]float64{} {
+			t.Errorf("%s differs from itself by %g, %v", key, *e.Difference, e.Difference95)
+		}
+	}
+	rules := rec.Header.Loop
+	rules.QueueGroups = 12
+	longer, err := rec.Resimulate(replay.Settings{Loop: &rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := replay.Estimates(longer, &own)["staleness_mean"]
+	alone, paired := e.Interval95[1]-e.Interval95[0], e.Difference95[1]-e.Difference95[0]
+	if math.Abs(e.Mean-longer.Summary.Staleness.Mean) > 1e-9 || math.Abs(*e.Difference-e.Mean+own.Summary.Staleness.Mean) > 1e-9 || *e.Difference <= 0 || paired > alone/2 {
+		t.Errorf("mean %g of %g, %g more (%v): paired %g wide, alone %g", e.Mean, longer.Summary.Staleness.Mean, *e.Difference, *e.Difference95, paired, alone)
+	}
+	if plain := replay.Estimates(longer, nil)["period_s"]; plain.Difference != nil || plain.Difference95 != nil {
+		t.Errorf("compared with nothing: %+v", plain)
+	}
+}
