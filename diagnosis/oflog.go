@@ -113,6 +113,10 @@ func (f *facts) logWindow(steps []foreign.Step) []foreign.Step {
 		for i := range w.steps {
 			v.Steps += max(w.steps[i].Steps, 1)
 		}
+		if rows := int64(len(w.steps)); rows > 0 && v.Steps > rows { // each row stands for several steps
+			v.MoreSteps = v.MoreSteps * v.Steps / rows
+			v.Why = fmt.Sprintf("%d rows of %d train steps each: %s", rows, v.Steps/rows, v.Why)
+		}
 		return v
 	}
 	f.settled = judge(begin)
@@ -188,7 +192,8 @@ func (w logWindow) fit(f *facts, log *foreign.Log) {
 		fit.StepS = inferred(f.period.value*(1-f.trainerIdle.value), "the period without the trainer's idle time")
 	}
 	if train := w.series(func(s *foreign.Step) foreign.Figure { return s.TrainS }); len(train) > 1 {
-		fit.StepVariation = logged(variation(train), "standard deviation of the train step over its mean")
+		each := math.Sqrt(float64(max(w.steps[0].Steps, 1))) // a row of several steps is their mean
+		fit.StepVariation = logged(each*variation(train), "standard deviation of the train step over its mean")
 	}
 	if s.QueueRollouts.Known() && s.QueueRollouts.Value > 0 && fit.Batch.Value > 0 {
 		fit.QueueFactor = foreign.Figure{Value: math.Max(s.QueueRollouts.Value/fit.Batch.Value, 1), Origin: s.QueueRollouts.Origin, From: "queue over batch: " + s.QueueRollouts.From}

@@ -78,7 +78,7 @@ func judgeSeries(least int, staleness, periods []float64) Settled {
 	s := Settled{Steps: int64(n)}
 	if n < least {
 		s.MoreSteps = int64(least - n)
-		s.Why = fmt.Sprintf("%s: at least %d are needed to tell", steps(n), least)
+		s.Why = fmt.Sprintf("%s: at least %d are needed to tell", values(n), least)
 		return s
 	}
 	s.OK = true
@@ -121,11 +121,11 @@ func because(what string, v estimate.Verdict, n int) string {
 	return fmt.Sprintf("%s wanders so slowly that %d steps are worth only %s independent ones", what, n, report.Figure(v.Independent, 0))
 }
 
-func steps(n int) string {
+func values(n int) string {
 	if n == 1 {
-		return "1 train step"
+		return "1 value of a step"
 	}
-	return fmt.Sprintf("%d train steps", n)
+	return fmt.Sprintf("%d values of steps", n)
 }
 
 func column(steps []metrics.Step, f func(*metrics.Step) float64) []float64 {

@@ -209,7 +209,8 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 		}
 		if slices.Contains(diagnosis.Givable, key) {
 			fitted[key] = number
-		} else {
+		}
+		if !slices.Contains(diagnosis.Givable, key) || key == "tail_multiplier" { // which a log may have, too
 			given[key] = number
 		}
 	}
