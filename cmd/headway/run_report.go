@@ -82,8 +82,8 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 // headline are the few figures a reader wants first.
 func headline(r runReport, s metrics.Summary, judge clipJudge) []report.Row {
 	mostly := ""
-	if r.Dominant != "" {
-		mostly = "; mostly " + source(r.Dominant)
+	if a := r.Attribution; a.Dominant != "" {
+		mostly = fmt.Sprintf("; mostly %s, %s", strings.ReplaceAll(a.Dominant, "_", " "), report.Share(a.Share))
 	}
 	rows := []report.Row{
 		{Name: "held-out accuracy", Value: report.Figure(r.HeldOutAccuracy, 3), Note: fmt.Sprintf("greedy, %d prompts never trained on", r.HeldOutPrompts)},
@@ -155,14 +155,6 @@ func (j *job) fileRows(r runReport) []report.Row {
 		{Name: "report", Value: filepath.Join(j.dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.dir, metricsFile)},
 		{Name: "samples", Value: filepath.Join(j.dir, "samples")}, {Name: "weights", Value: filepath.Join(j.dir, "weights")},
 	}
-}
-
-// source says in words which part of the staleness is meant.
-func source(dominant string) string {
-	if dominant == "iqs" {
-		return "waiting in the queue"
-	}
-	return "generation before the queue"
 }
 
 func orUnknown(v *float64) float64 {
