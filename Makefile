@@ -64,6 +64,7 @@ test-python: $(VENV)/installed ## the Python client: types, style, and its tests
 	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/torch.py'; fi; \
 	.venv/bin/mypy --strict src $$without $$follow && \
 	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done
+	HEADWAY_PYTHON=$(CURDIR)/$(VENV)/bin/python $(GO) test ./cmd/headway -run 'Tutorials/own-trainer'
 
 $(VENV)/installed: clients/python/requirements/test.txt
 	$(PYTHON) -m venv $(VENV)
