@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -138,16 +139,29 @@ func (b *batch) clear() {
 // takeAtOnce is how many events are taken under the lock at a time, so that those who look need not wait for long.
 const takeAtOnce = 1024
 
+// takeSome observes the events from one to another. Of a run whose events were missed, what comes next may not fit what was
+// observed before: then the dashboard stops, and never the run.
+func (m *Model) takeSome(b *batch, first, stop, from int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer func() {
+		if broken := recover(); broken != nil {
+			m.problem = fmt.Sprintf("the dashboard stopped at an event that does not fit what it has seen (%d events were missed): %v", m.missed, broken)
+		}
+	}()
+	for i := first; i < stop && m.problem == ""; i++ {
+		m.observe(&b.events[i], &b.measured[i], b.actions[from:b.ends[i]])
+		from = b.ends[i]
+	}
+}
+
 // take observes a batch.
 func (m *Model) take(b *batch, missed int64) {
 	from := 0
 	for i := 0; i < len(b.events); {
-		m.mu.Lock()
-		for stop := min(i+takeAtOnce, len(b.events)); i < stop; i++ {
-			m.observe(&b.events[i], &b.measured[i], b.actions[from:b.ends[i]])
-			from = b.ends[i]
-		}
-		m.mu.Unlock()
+		stop := min(i+takeAtOnce, len(b.events))
+		m.takeSome(b, i, stop, from)
+		i, from = stop, b.ends[stop-1]
 	}
 	for _, f := range b.figures {
 		m.Figures(f)

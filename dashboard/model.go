@@ -287,7 +287,10 @@ func (m *Model) SetReading(r Reading) {
 func (m *Model) End(problem string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ended, m.dirty, m.problem, m.read = true, true, problem, nil
+	m.ended, m.dirty, m.read = true, true, nil
+	if problem != "" {
+		m.problem = problem
+	}
 	m.tell()
 }
 

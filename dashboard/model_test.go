@@ -442,25 +442,20 @@ func TestPages(t *testing.T) {
 }
 
 // BenchmarkObserve is what an event costs the goroutine that takes it, BenchmarkFeed what it costs the run's.
-func BenchmarkObserve(b *testing.B) { benchmarkEvents(b, newTestModel(0).Observe) }
+func BenchmarkObserve(b *testing.B) {
+	benchmarkEvents(b, func() func(*loop.Event, *metrics.Measured, []loop.Action) { return newTestModel(0).Observe })
+}
 
 func BenchmarkFeed(b *testing.B) {
 	f := NewFeed(newTestModel(0))
-	n := 0
-	benchmarkEvents(b, func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
-		if n++; n%feedEvents == 0 {
-			b.StopTimer()
-			f.mu.Lock()
-			f.filling.clear()
-			f.mu.Unlock()
-			b.StartTimer()
-		}
-		f.Observe(ev, m, actions)
+	benchmarkEvents(b, func() func(*loop.Event, *metrics.Measured, []loop.Action) {
+		f.filling.clear()
+		return f.Observe
 	})
 }
 
-// benchmarkEvents brings recorded events in the order of a run.
-func benchmarkEvents(b *testing.B, observe func(*loop.Event, *metrics.Measured, []loop.Action)) {
+// benchmarkEvents brings recorded events in the order of a run, to somebody new each time they are over.
+func benchmarkEvents(b *testing.B, observer func() func(*loop.Event, *metrics.Measured, []loop.Action)) {
 	type observed struct {
 		ev      loop.Event
 		m       metrics.Measured
@@ -470,11 +465,17 @@ func benchmarkEvents(b *testing.B, observe func(*loop.Event, *metrics.Measured, 
 	run := newMachine(b, func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
 		log = append(log, observed{*ev, *m, slices.Clone(actions)})
 	})
-	for len(log) < 200_000 {
+	for len(log) < feedEvents-100 {
 		run.turn()
 	}
+	var observe func(*loop.Event, *metrics.Measured, []loop.Action)
 	b.ResetTimer()
 	for i := range b.N {
+		if i%len(log) == 0 {
+			b.StopTimer()
+			observe = observer()
+			b.StartTimer()
+		}
 		o := &log[i%len(log)]
 		observe(&o.ev, &o.m, o.actions)
 	}

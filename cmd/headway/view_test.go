@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/dashboard"
+)
+
+// recorded makes a small trace by simulation.
+func recorded(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "small.ndjson")
+	var out, complaints strings.Builder
+	if code := Main([]string{"simulate", "--accept-unsettled", "--trace", path, "--set", "train.utilization=1.2", "--set", "steps.warmup=20", "--set", "steps.measured=60"}, strings.NewReader(""), &out, &complaints); code != 0 {
+		t.Fatal(complaints.String())
+	}
+	return path
+}
+
+// shownOf reads a trace to what is its end and returns the model.
+func shownOf(t *testing.T, path string) *dashboard.Model {
+	t.Helper()
+	shown, err := openRecorded(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.close()
+	shown.read(t.Context())
+	return shown.model
+}
+
+// A recorded run shows the figures that its events have; one whose trace is damaged, what comes before that and why.
+func TestViewOfATrace(t *testing.T) {
+	path := recorded(t)
+	s := shownOf(t, path).Summary()
+	if s.Version != 80 || !s.Ended || !s.Balanced || s.Problem != "" || s.Reading != nil || s.Staleness.Mean <= 0 {
+		t.Errorf("%+v", s)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := filepath.Join(t.TempDir(), "damaged.ndjson")
+	half := len(text) / 2
+	text[half] ^= 1
+	if err := os.WriteFile(damaged, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s := shownOf(t, damaged).Summary(); !strings.Contains(s.Problem, "line") || s.Version == 0 || s.Version >= 80 {
+		t.Errorf("a damaged trace: version %d, problem %q", s.Version, s.Problem)
+	}
+}
+
+// A trace that is half written is shown as far as it goes and followed, and ends when no one looks any more.
+func TestViewFollowsATrace(t *testing.T) {
+	text, err := os.ReadFile(recorded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "growing.ndjson")
+	half := len(text) / 2 // in the middle of a line
+	if err := os.WriteFile(path, text[:half], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	shown, err := openRecorded(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		shown.read(ctx)
+	}()
+	changed := shown.model.Changed()
+	for shown.model.Summary().Version == 0 {
+		<-changed
+		changed = shown.model.Changed()
+	}
+	if s := shown.model.Summary(); s.Ended {
+		t.Errorf("half a trace: %+v", s)
+	}
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.Write(text[half:])
+		file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-read
+	if s := shown.model.Summary(); !s.Ended || s.Version != 80 {
+		t.Errorf("the whole trace: version %d, ended %v, %s", s.Version, s.Ended, s.Problem)
+	}
+}
+
+// What cannot be shown is refused with what to do.
+func TestViewRefuses(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other.ndjson")
+	text, err := os.ReadFile(recorded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, []byte(strings.Replace(string(text), `"format":2`, `"format":9`, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"view", filepath.Join(dir, "none")}, "does not exist"},
+		{[]string{"view", other}, "trace"},
+		{[]string{"view", other, "--set", "a=b"}, "--set changes a document"},
+	} {
+		var out, complaints strings.Builder
+		if code := Main(c.arguments, strings.NewReader(""), &out, &complaints); code == 0 || !strings.Contains(complaints.String(), c.want) {
+			t.Errorf("%v: %d %s", c.arguments, code, &complaints)
+		}
+	}
+	for address, fine := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "0.0.0.0:7070": false, ":7070": false, "7070": false} {
+		if err := checkViewListen(address); (err == nil) != fine {
+			t.Errorf("--listen %s: %v", address, err)
+		}
+	}
+}
+
+// Pages and data are served to this machine under its own names, and to no page elsewhere; a port in use is no error.
+func TestServePages(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	listener, err := firstFree(taken.Addr().String())
+	if err != nil || listener.Addr().String() == taken.Addr().String() {
+		t.Fatalf("%v, %v", listener, err)
+	}
+	model := shownOf(t, recorded(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- servePages(ctx, listener, model.Handler()) }()
+	url := "http://" + listener.Addr().String()
+	ask := func(host, path string) (int, string) {
+		r, err := http.NewRequest("GET", url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host != "" {
+			r.Host = host
+		}
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		body, err := io.ReadAll(w.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.StatusCode, string(body)
+	}
+	for _, path := range []string{"/", "/app.js", "/api/v1/view/info", "/api/v1/view/frontier", "/api/v1/view/schedules"} {
+		if code, body := ask("", path); code != 200 {
+			t.Errorf("%s: %d %.200s", path, code, body)
+		}
+	}
+	if code, _ := ask("evil.example", "/api/v1/view/info"); code != http.StatusMisdirectedRequest {
+		t.Errorf("under a foreign name: %d", code)
+	}
+	_, body := ask("", "/api/v1/view/frontier?concurrency=512")
+	var f dashboard.Frontier
+	if err := json.Unmarshal([]byte(body), &f); err != nil || f.Inputs["concurrency"] != 512 || f.Here == nil || len(f.Curve) < 40 {
+		t.Errorf("%v %.300s", err, body)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
