@@ -58,7 +58,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app) error {
 	case len(c.Set) > 0:
 		return usageError("headway resimulate shows what a run would have been under other settings", "--set changes a document, and %s is none", path)
 	}
-	shown, err := openRecorded(path)
+	shown, err := openRecorded(path, a.Now)
 	if err != nil {
 		return err
 	}

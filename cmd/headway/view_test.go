@@ -29,7 +29,7 @@ func recorded(t *testing.T) string {
 // shownOf reads a trace to what is its end and returns the model.
 func shownOf(t *testing.T, path string) *dashboard.Model {
 	t.Helper()
-	shown, err := openRecorded(path)
+	shown, err := openRecorded(path, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestViewFollowsATrace(t *testing.T) {
 	if err := os.WriteFile(path, text[:half], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	shown, err := openRecorded(path)
+	shown, err := openRecorded(path, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

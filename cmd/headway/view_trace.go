@@ -28,18 +28,19 @@ type recordedRun struct {
 	steps  *stepReader
 	dir    string // of the run, "" for a trace alone
 	ended  bool
+	now    func() time.Time
 	told   time.Time
 	// cancel ends a diagnosis that is being made.
 	cancel context.CancelFunc
 }
 
 // openRecorded opens a run and reads what its trace begins with.
-func openRecorded(path string) (*recordedRun, error) {
+func openRecorded(path string, now func() time.Time) (*recordedRun, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return nil, usageError("name a run directory that headway run made, or a trace file", "%w", err)
 	}
-	r := &recordedRun{file: file, tail: &tail{file: file}}
+	r := &recordedRun{file: file, tail: &tail{file: file}, now: now}
 	if filepath.Base(file.Name()) == trace.FileName {
 		r.dir = filepath.Dir(file.Name())
 	}
@@ -146,8 +147,11 @@ func (r *recordedRun) read(ctx context.Context) {
 		if ev.Kind == loop.TrainStepEnded {
 			r.figures(ev.Version)
 		}
-		if seq%1024 == 0 && time.Since(r.told) > tellEvery {
-			r.told = time.Now()
+		if seq%1024 != 0 {
+			return
+		}
+		if now := r.now(); now.Sub(r.told) > tellEvery {
+			r.told = now
 			r.tell(dashboard.Reading{Bytes: r.reader.Offset(), Of: max(info.Size(), r.reader.Offset())})
 		}
 	}
