@@ -62,6 +62,7 @@ type comparedRun struct {
 	task       string
 	seed       string
 	series     []metrics.Step
+	foreign    bool
 }
 
 // comparedFigure is one figure of one run.
@@ -184,12 +185,14 @@ func (doc *comparison) settings() {
 	slices.Sort(sorted)
 	for _, key := range sorted {
 		values := make([]string, len(doc.Runs))
-		differ := false
+		var said []string
 		for i, run := range doc.Runs {
 			values[i] = run.settings[key]
-			differ = differ || values[i] != values[0]
+			if values[i] != "" || !run.foreign { // what a foreign log lacks is not known
+				said = append(said, values[i])
+			}
 		}
-		if differ {
+		if len(slices.Compact(said)) > 1 {
 			doc.Settings = append(doc.Settings, comparedSetting{key, values})
 		}
 	}
@@ -220,15 +223,13 @@ func halfWide(interval *[2]float64) float64 { return (interval[1] - interval[0])
 // doubts says what keeps runs from being comparable.
 func (doc *comparison) doubts() {
 	differ := func(of func(*comparedRun) string) (string, bool) {
-		first, text, found := of(doc.Runs[0]), "", false
-		for i, run := range doc.Runs {
-			found = found || of(run) != first
-			if i > 0 {
-				text += ", "
+		var said, values []string
+		for _, run := range doc.Runs {
+			if value := of(run); value != "" { // what a log does not say may be the same
+				said, values = append(said, run.Name+" "+value), append(values, value)
 			}
-			text += run.Name + " " + orUnsaid(of(run))
 		}
-		return text, found
+		return strings.Join(said, ", "), len(slices.Compact(values)) > 1
 	}
 	for _, d := range []struct {
 		of  func(*comparedRun) string
@@ -248,13 +249,6 @@ func (doc *comparison) doubts() {
 			doc.Warnings = append(doc.Warnings, run.Name+": "+w)
 		}
 	}
-}
-
-func orUnsaid(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-	return text
 }
 
 // ofSeries are the figures of a run's own steps with their intervals.

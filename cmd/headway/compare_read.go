@@ -56,6 +56,9 @@ func readOwn(application *app, path string, header trace.Header) (*comparedRun, 
 	if err != nil {
 		return nil, err
 	}
+	if header.Source != "live" { // a simulation's trace does not say which version made which token
+		delete(run.Figures, "token_staleness")
+	}
 	run.summarise(s)
 	if run.prediction, err = readPrediction(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -164,7 +167,7 @@ func flatten(into map[string]string, path string, value any) {
 // ofForeign is another framework's run, with what its log has.
 func ofForeign(path string, log *foreign.Log) *comparedRun {
 	run := &comparedRun{Path: path, Source: log.Framework, Ended: true, Figures: map[string]comparedFigure{}, Warnings: []string{},
-		settings: map[string]string{}}
+		settings: map[string]string{}, foreign: true}
 	for key, figure := range map[string]foreign.Figure{"rollout.concurrency": log.Settings.ConcurrencyRollouts, "train.batch": log.Settings.BatchRollouts,
 		"rollout.group_size": log.Settings.GroupSize, "queue.capacity": log.Settings.QueueRollouts, "sync.every": log.Settings.SyncEvery} {
 		if figure.Known() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -92,6 +93,30 @@ func TestCompareRefuses(t *testing.T) {
 		code, _, stderr := headway(t, append([]string{"compare"}, c.arguments...)...)
 		if code != exitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: code %d, %q", c.arguments, code, stderr)
+		}
+	}
+}
+
+// Another framework's log stands beside ours with what it has; what it does not say is no difference.
+func TestCompareWithForeign(t *testing.T) {
+	path := traceOfSimulation(t)
+	log := filepath.Join(t.TempDir(), "verl.jsonl")
+	lines := ""
+	for step := range 20 {
+		lines += fmt.Sprintf(`{"_step": %d, "_timestamp": %d, "training/global_step": %d, "timing_s/step": 10, "timing_s/gen": 4, "fully_async/count/current_param_version": %d, "fully_async/count/total_generated_samples": %d, "critic/rewards/mean": 0.5}`+"\n", step, 1000+10*step, step, step, 64*step)
+	}
+	if err := os.WriteFile(log, []byte(lines), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text := first(t, "compare", path, log, "--from", "verl-fa")
+	for _, want := range []string{"the runs are not of one kind", "verl-fa", "0.500"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, none := range []string{"the seeds are not the same", "engines.0.kind"} {
+		if strings.Contains(text, none) {
+			t.Errorf("%q of what a log does not say, in\n%s", none, text)
 		}
 	}
 }
