@@ -40,9 +40,9 @@ export default function View({ context }) {
 /** @param {{ schedules: Schedule[], budget: number | undefined }} props */
 function Compared({ schedules, budget }) {
   const allowed = schedules.filter((s) => s.within_budget);
-  const limited = budget !== undefined && budget > 0;
+  const limited = (budget ?? 0) > 0;
   const fastest = Math.max(0, ...allowed.map((s) => s.rollouts_per_s));
-  return html`<div class="scroll"><table><caption>${budget > 0 ? `Staleness budget: ${short(budget)} versions.` : "No staleness budget is set."}</caption>
+  return html`<div class="scroll"><table><caption>${(budget ?? 0) > 0 ? `Staleness budget: ${short(budget)} versions.` : "No staleness budget is set."}</caption>
     <thead><tr><th>schedule</th><th class="number">step</th><th class="number">rollouts/s</th><th class="number">staleness</th><th class="number">clip fraction</th><th class="number">trainer idle</th><th class="number">engines idle</th>${limited && html`<th>budget</th>`}</tr></thead>
     <tbody>${schedules.map((s) => html`<tr key=${s.topology}><th scope="row">${s.title}${s.within_budget && s.rollouts_per_s === fastest ? html` <span class="chip good">fastest${limited ? " within it" : ""}</span>` : ""}</th>
       <td class="number">${lasting(s.period_s)}</td><td class="number">${short(s.rollouts_per_s)}</td><td class="number">${fixed(s.staleness_mean, 2)}</td><td class="number">${percent(s.clip_fraction)}</td>

@@ -19,16 +19,18 @@ const WHEEL_STEP = 0.8;
 /** @param {{ context: Context }} props */
 export default function View({ context }) {
   context.style("views/timeline.css");
-  const canvas = useRef(null), body = useRef(null), rows = useRef(null), box = useRef(null);
+  /** @type {Places} */
+  const places = { canvas: useRef(null), body: useRef(null), rows: useRef(null), box: useRef(null) };
+  const { canvas, body, rows, box } = places;
   const [model, setModel] = useState(/** @type {Timeline|null} */ (null));
   const [, redraw] = useState(0);
   const state = useMemo(() => ({ readout: signal(null), steps: signal(null), error: signal(""), boxing: signal(false) }), []);
   const again = () => redraw((n) => n + 1);
 
-  useEffect(() => open(context, { canvas, body, rows, box, state, setModel, again }), []);
+  useEffect(() => open(context, places, { state, setModel, again }), []);
   useEffect(() => model?.setTheme(context.theme.value === "dark", themed), [model, context.theme.value]);
-  useEffect(() => model && context.series.changes.subscribe(() => model.setSteps(seriesOf(context))), [model]);
-  useEffect(() => model && context.summary.subscribe((summary) => summary && advance(model, summary)), [model]);
+  useEffect(() => (model ? context.series.changes.subscribe(() => model.setSteps(seriesOf(context))) : undefined), [model]);
+  useEffect(() => (model ? context.summary.subscribe((summary) => { if (summary) advance(model, summary); }) : undefined), [model]);
 
   const actions = model && actionsOf(context, model, state, again);
   return html`<section class="timeline" aria-label="Timeline">
@@ -36,10 +38,10 @@ export default function View({ context }) {
     <${Legend} model=${model} dark=${context.theme.value} />
     ${state.error.value && html`<p class="timeline-error" role="alert">${state.error.value}</p>`}
     <div class="timeline-body" ref=${body}>
-      <div class="timeline-gutter" onWheel=${(event) => { event.preventDefault(); model?.window.pan(0, event.deltaY); model?.invalidate(); }}><div ref=${rows}>${model && html`<${Gutter} layout=${model.layout} fold=${actions.fold} />`}</div></div>
+      <div class="timeline-gutter" onWheel=${(/** @type {any} */ event) => { event.preventDefault(); model?.window.pan(0, event.deltaY); model?.invalidate(); }}><div ref=${rows}>${model && actions && html`<${Gutter} layout=${model.layout} fold=${actions.fold} />`}</div></div>
       <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="timeline"
         aria-label="Timeline of the run: engines, queue, trainer and syncs. Arrow keys move, comma and full stop go from span to span."
-        aria-describedby="timeline-says timeline-read" onKeyDown=${(event) => actions && onKey(event, actions)}></canvas>
+        aria-describedby="timeline-says timeline-read" onKeyDown=${(/** @type {any} */ event) => actions && onKey(event, actions)}></canvas>
     </div>
     ${model && model.tracks.length === 0 && html`<div class="empty"><strong>Nothing has run yet.</strong><span>The rows appear with the first rollout.</span></div>`}
     <${Strip} context=${context} model=${model} box=${box} />
@@ -50,13 +52,20 @@ export default function View({ context }) {
   </section>`;
 }
 
-/** Makes the timeline, and returns what ends it. */
-function open(context, { canvas, body, rows, box, state, setModel, again }) {
+/**
+ * Where the timeline draws, and what the page shows of it.
+ * @typedef {{ current: any }} Place
+ * @typedef {{ canvas: Place, body: Place, rows: Place, box: Place }} Places
+ * @typedef {{ state: any, setModel: (model: Timeline) => void, again: () => void }} Shown
+ */
+
+/** Makes the timeline, and returns what ends it. @param {Context} context @param {Places} places @param {Shown} shown */
+function open(context, { canvas, body, rows, box }, { state, setModel, again }) {
   const stop = new AbortController();
   const ended = () => context.summary.peek()?.ended ?? false;
   const steps = fetchSteps(context.api, (series) => { state.steps.value = series; });
   const model = new Timeline(canvas.current, {
-    info: context.info.peek(),
+    info: /** @type {any} */ (context.info.peek()),
     loadTile: (level, index, signal) => loadTile(context.api, level, index, signal, ended()),
     framed: () => {
       rows.current.style.transform = `translateY(${-model.window.top}px)`;
@@ -77,7 +86,7 @@ function open(context, { canvas, body, rows, box, state, setModel, again }) {
       if (first) begin(context, model);
       again();
     } catch (error) {
-      if (!stop.signal.aborted) state.error.value = "The rows of the timeline could not be read: " + error.message;
+      if (!stop.signal.aborted) state.error.value = "The rows of the timeline could not be read: " + /** @type {Error} */ (error).message;
     }
   };
   readTracks();
@@ -98,20 +107,20 @@ function open(context, { canvas, body, rows, box, state, setModel, again }) {
 }
 
 /** A tile's bytes, and whether they are its last. */
-async function loadTile(api, level, index, signal, ended) {
+async function loadTile(/** @type {import("../core/api.js").API} */ api, /** @type {number} */ level, /** @type {number} */ index, /** @type {AbortSignal} */ signal, /** @type {boolean} */ ended) {
   const reply = await api.response(`tile?level=${level}&index=${index}`, signal);
   const final = ended || (reply.headers.get("Cache-Control") ?? "").includes("immutable");
   return { buffer: await reply.arrayBuffer(), final };
 }
 
-const seriesOf = ({ series }) => ({ step: series.step, time_s: series.time, columns: Object.fromEntries(series.columns) });
+const seriesOf = (/** @type {Context} */ { series }) => ({ step: series.step, time_s: series.time, columns: Object.fromEntries(series.columns) });
 
-function advance(model, summary) {
+function advance(/** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {import("../../types/words.js").Summary} */ summary) {
   if (model.window.advance(summary.at_ns / 1000)) model.invalidate();
 }
 
 /** Gives the canvas the size of its place. */
-function fit(model, body, canvas) {
+function fit(/** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {HTMLElement | null} */ body, /** @type {HTMLCanvasElement | null} */ canvas) {
   if (!body || !canvas || model.closed) return;
   const height = model.wantedHeight(innerHeight);
   body.style.height = height + "px";
@@ -119,7 +128,7 @@ function fit(model, body, canvas) {
 }
 
 /** What the address says is to be seen: a step, a stretch of time, or the whole run. */
-function begin(context, model) {
+function begin(/** @type {import("../app.js").Context} */ context, /** @type {import("./timeline_controller.js").Timeline} */ model) {
   const { step, from, to, follow } = context.route.peek().params;
   if (step && Number.isFinite(Number(step))) model.showStep(Number(step));
   else if (Number(to) > Number(from)) {
@@ -130,7 +139,7 @@ function begin(context, model) {
 }
 
 /** Keeps in the address what is in view, so that it can be sent to somebody. */
-function remember(context, model) {
+function remember(/** @type {import("../app.js").Context} */ context, /** @type {import("./timeline_controller.js").Timeline} */ model) {
   const { view } = context.route.peek();
   if (view !== "timeline" || model.tracks.length === 0) return;
   const w = model.window, whole = w.width * w.pixelUS >= w.endUS;
@@ -138,7 +147,7 @@ function remember(context, model) {
   context.navigate("timeline", params, { replace: true });
 }
 
-function startFollowing(model) {
+function startFollowing(/** @type {import("./timeline_controller.js").Timeline} */ model) {
   const w = model.window;
   const last = model.steps.timeUS.slice(-12);
   const period = last.length > 1 ? (last[last.length - 1] - last[0]) / (last.length - 1) : w.endUS / 10;
@@ -149,7 +158,7 @@ function startFollowing(model) {
   model.invalidate();
 }
 
-function placeBox(element, w) {
+function placeBox(/** @type {HTMLElement | null} */ element, /** @type {import("./timeline_window.js").Window} */ w) {
   if (!element || w.endUS <= 0) return;
   const a = Math.max(0, w.fromUS / w.endUS), b = Math.min(1, w.toUS / w.endUS);
   element.style.left = 100 * a + "%";
@@ -157,19 +166,19 @@ function placeBox(element, w) {
 }
 
 /** What the mouse and fingers do. */
-function pointerOf(context, model, state) {
+function pointerOf(/** @type {import("../app.js").Context} */ context, /** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {any} */ state) {
   return {
-    pan: (dx, dy) => { model.window.pan(dx, dy); model.invalidate(); },
-    zoom: (factor, x) => { model.window.zoom(factor, x); model.invalidate(); },
-    zoomTo: (x0, x1) => {
+    pan: (/** @type {number} */ dx, /** @type {number} */ dy) => { model.window.pan(dx, dy); model.invalidate(); },
+    zoom: (/** @type {number} */ factor, /** @type {number} */ x) => { model.window.zoom(factor, x); model.invalidate(); },
+    zoomTo: (/** @type {number} */ x0, /** @type {number} */ x1) => {
       const { fromUS, pixelUS } = model.window;
       model.window.follow = false;
       model.window.show(fromUS + Math.min(x0, x1) * pixelUS, fromUS + Math.max(x0, x1) * pixelUS);
       state.boxing.value = false;
       model.invalidate();
     },
-    box: (box) => { model.box = box; model.invalidate(); },
-    hover: (x, y) => {
+    box: (/** @type {{ x0: number, x1: number } | null} */ box) => { model.box = box; model.invalidate(); },
+    hover: (/** @type {number} */ x, /** @type {number} */ y) => {
       const span = model.spanAtPoint(x, y);
       if (!span && !model.hover) return;
       model.hover = span;
@@ -177,7 +186,7 @@ function pointerOf(context, model, state) {
       model.invalidate();
     },
     leave: () => { model.hover = null; state.readout.value = readoutOf(model, model.focus); model.invalidate(); },
-    click: (x, y) => {
+    click: (/** @type {number} */ x, /** @type {number} */ y) => {
       const span = model.spanAtPoint(x, y);
       const same = span && model.focus && span.track === model.focus.track && span.fromUS === model.focus.fromUS;
       if (same) return openSpan(context, span);
@@ -189,10 +198,10 @@ function pointerOf(context, model, state) {
 }
 
 /** What keys and buttons do, by name. */
-function actionsOf(context, model, state, again) {
+function actionsOf(/** @type {import("../app.js").Context} */ context, /** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {any} */ state, /** @type {() => void} */ again) {
   const w = model.window;
-  const move = (change) => () => { change(); model.invalidate(); };
-  const read = (change) => () => { change(); state.readout.value = readoutOf(model, model.focus); };
+  const move = (/** @type {() => void} */ change) => () => { change(); model.invalidate(); };
+  const read = (/** @type {() => void} */ change) => () => { change(); state.readout.value = readoutOf(model, model.focus); };
   return {
     in: move(() => w.zoom(WHEEL_STEP)), out: move(() => w.zoom(1 / WHEEL_STEP)),
     left: move(() => w.pan(-w.width * 0.12)), right: move(() => w.pan(w.width * 0.12)),
@@ -204,17 +213,17 @@ function actionsOf(context, model, state, again) {
     clear: read(() => { model.focus = null; model.invalidate(); }),
     open: () => openSpan(context, model.focus),
     box: () => { state.boxing.value = !state.boxing.value; },
-    colour: (by) => { model.colourBy(by); again(); },
-    fold: (group, folded) => { model.fold(group, folded); fitAgain(model); again(); },
-    showStep: (step) => { model.showStep(step); },
+    colour: (/** @type {"version" | "kind" | "staleness"} */ by) => { model.colourBy(by); again(); },
+    fold: (/** @type {string} */ group, /** @type {boolean} */ folded) => { model.fold(group, folded); fitAgain(model); again(); },
+    showStep: (/** @type {number} */ step) => { model.showStep(step); },
   };
 }
 
-function fitAgain(model) {
+function fitAgain(/** @type {import("./timeline_controller.js").Timeline} */ model) {
   fit(model, model.canvas.parentElement, model.canvas);
 }
 
-function onKey(event, actions) {
+function onKey(/** @type {any} */ event, /** @type {any} */ actions) {
   const action = actionOf(event);
   if (!action) return;
   event.preventDefault();
@@ -223,7 +232,7 @@ function onKey(event, actions) {
 }
 
 /** The group of a span in the rollout reader, or the groups of a train step. */
-function openSpan(context, span) {
+function openSpan(/** @type {import("../app.js").Context} */ context, /** @type {any} */ span) {
   if (!span || span.count > 1 || span.ref < 0) return;
   const kind = KINDS[span.kind];
   if (kind === "train") context.navigate("rollouts", { step_from: span.ref, step_to: span.ref });
@@ -231,9 +240,9 @@ function openSpan(context, span) {
 }
 
 /** A span in words, and where it leads. */
-function readoutOf(model, span) {
+function readoutOf(/** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {any} */ span) {
   if (!span) return null;
-  const track = model.tracks.find((t) => t.id === span.track);
+  const track = model.tracks.find((/** @type {any} */ t) => t.id === span.track);
   const step = Math.min(1e6, Math.max(1, (span.toUS - span.fromUS) / 100));
   const kind = KINDS[span.kind];
   const single = span.count <= 1 && span.ref >= 0;

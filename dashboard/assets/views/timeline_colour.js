@@ -7,15 +7,15 @@ import { KINDS } from "./timeline_tiles.js";
 
 const STEPS = 256;
 
-const pixel = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+const pixel = (/** @type {number[]} */ [r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 /** "#abc" or "#aabbcc" as [r, g, b]. */
-function hex(text) {
+function hex(/** @type {string} */ text) {
   const digits = text.trim().replace("#", "");
   const long = digits.length === 3 ? [...digits].map((d) => d + d).join("") : digits;
   return [0, 2, 4].map((at) => parseInt(long.slice(at, at + 2), 16) || 0);
 }
 
-const mix = (x, y, share) => x.map((c, i) => Math.round(c + (y[i] - c) * share));
+const mix = (/** @type {number[]} */ x, /** @type {number[]} */ y, /** @type {number} */ share) => x.map((/** @type {number} */ c, /** @type {number} */ i) => Math.round(c + (y[i] - c) * share));
 
 /** @param {number} value a pixel */
 export const css = (value) => `rgb(${value & 255},${(value >> 8) & 255},${(value >> 16) & 255})`;
@@ -68,7 +68,7 @@ export function palette(dark, variable) {
 }
 
 /** Where a version is on the circle of a period: an index into Palette.version. */
-export const versionStep = (version, period) => Math.floor(((((version % period) + period) % period) * STEPS) / period);
+export const versionStep = (/** @type {number} */ version, /** @type {number} */ period) => Math.floor(((((version % period) + period) % period) * STEPS) / period);
 
 /**
  * The period of the circle for so many versions in view: the power of two above, so that no two of them look alike.
@@ -81,7 +81,7 @@ export function versionPeriod(versions) {
 }
 
 /** Black or white, whichever can be read on a pixel. */
-export function inkOn(value) {
+export function inkOn(/** @type {number} */ value) {
   const light = 0.299 * (value & 255) + 0.587 * ((value >> 8) & 255) + 0.114 * ((value >> 16) & 255);
   return light > 140 ? "#10141a" : "#ffffff";
 }

@@ -40,23 +40,25 @@ export class Timeline {
     this.folded = new Set();
     this.layout = layOut([], this.folded);
     this.steps = stepsOf({ step: [], time_s: [], columns: {} });
-    this.by = "version";
-    this.theme = null;
+    /** @type {"version"|"kind"|"staleness"} */ this.by = "version";
+    /** @type {any} the palette, once the theme is known */ this.theme = null;
     this.period = 8;
     this.generation = 0;
-    this.hover = this.focus = this.box = null;
+    /** @type {import("./timeline_paint.js").Focus|null} */ this.hover = null;
+    /** @type {import("./timeline_paint.js").Focus|null} */ this.focus = null;
+    /** @type {{ x0: number, x1: number }|null} */ this.box = null;
     this.frame = this.settleTimer = 0;
     this.drawn = false;
     this.closed = false;
   }
 
-  setTheme(dark, variable) {
+  setTheme(/** @type {boolean} */ dark, /** @type {(name: string) => string} */ variable) {
     this.theme = palette(dark, variable);
     this.invalidate();
   }
 
   /** @param {import("./timeline_layout.js").Track[]} tracks */
-  setTracks(tracks, endUS) {
+  setTracks(tracks, /** @type {number} */ endUS) {
     const first = this.tracks.length === 0;
     if (first || tracks.length !== this.tracks.length) {
       this.tracks = tracks;
@@ -84,29 +86,29 @@ export class Timeline {
   }
 
   /** Folds an engine or unfolds it; all of them where none is named. */
-  fold(group, folded) {
+  fold(/** @type {string} */ group, /** @type {boolean} */ folded) {
     const groups = group ? [group] : this.tracks.map((t) => t.group).filter(Boolean);
     for (const name of groups) folded ? this.folded.add(name) : this.folded.delete(name);
     this.relayout();
   }
 
-  setSteps(series) {
+  setSteps(/** @type {any} */ series) {
     this.steps = stepsOf(series);
     if (this.by === "staleness") this.generation++;
     this.invalidate();
   }
 
-  colourBy(by) {
+  colourBy(/** @type {"version" | "kind" | "staleness"} */ by) {
     this.by = by;
     this.invalidate();
   }
 
   /** The height that shows all tracks, or as many as the page has room for. */
-  wantedHeight(pageHeight) {
+  wantedHeight(/** @type {number} */ pageHeight) {
     return Math.round(Math.max(150, Math.min(this.layout.height + AXIS + 4, pageHeight * HEIGHT_MOST)));
   }
 
-  resize(width, height, ratio) {
+  resize(/** @type {number} */ width, /** @type {number} */ height, /** @type {number} */ ratio) {
     this.window.resize(width, height - AXIS);
     this.painter.resize(width, height, ratio);
     this.invalidate();
@@ -143,7 +145,7 @@ export class Timeline {
     };
   }
 
-  /** What spans are coloured by. The circle of versions follows the zoom, so that panning changes no colour. */
+  /** What spans are coloured by. The circle of versions follows the zoom, so that panning changes no colour. @returns {import("./timeline_raster.js").Colouring} */
   colouring() {
     const { steps, window: w } = this;
     const last = steps.step.length ? steps.step[steps.step.length - 1] : 0;
@@ -151,8 +153,8 @@ export class Timeline {
     this.period = versionPeriod(inView + 4);
     return {
       key: [this.by, this.period, this.theme.key, this.generation].join(), by: this.by, period: this.period, palette: this.theme,
-      versionAt: (us) => stepAtTime(steps, us),
-      stalenessOf: (step) => valueOfStep(steps, "staleness", step),
+      versionAt: (/** @type {number} */ us) => stepAtTime(steps, us),
+      stalenessOf: (/** @type {number} */ step) => valueOfStep(steps, "staleness", step),
     };
   }
 
@@ -181,7 +183,7 @@ export class Timeline {
     return [];
   }
 
-  spanAtPoint(x, y) {
+  spanAtPoint(/** @type {number} */ x, /** @type {number} */ y) {
     const hit = trackAt(this.layout, y - AXIS + this.window.top);
     if (!hit || y < AXIS) return null;
     const w = this.window;
@@ -189,7 +191,7 @@ export class Timeline {
   }
 
   /** Puts the focus on a span, and brings it into view. */
-  focusOn(span) {
+  focusOn(/** @type {import("./timeline_paint.js").Focus|null} */ span) {
     this.focus = span;
     const w = this.window;
     if (span && (span.toUS < w.fromUS || span.fromUS > w.toUS)) {
@@ -200,7 +202,7 @@ export class Timeline {
     this.invalidate();
   }
 
-  /** The span before or after the focus in its track; the nearest to the middle without one. */
+  /** The span before or after the focus in its track; the nearest to the middle without one. @param {1|-1} direction */
   focusBeside(direction) {
     const w = this.window;
     if (!this.focus) return this.focusOnTrack(0);
@@ -214,12 +216,13 @@ export class Timeline {
   }
 
   /** Moves the focus by tracks, to the span nearest in time. */
-  focusOnTrack(by) {
+  focusOnTrack(/** @type {number} */ by) {
     if (this.tracks.length === 0) return;
     const w = this.window;
     const order = this.layout.bands.flatMap((band) => band.tracks.map((track) => ({ track, band })));
-    const at = this.focus ? order.findIndex((o) => o.track.id === this.focus.track) : -1;
-    const us = this.focus ? (this.focus.fromUS + this.focus.toUS) / 2 : (w.fromUS + Math.min(w.toUS, w.endUS)) / 2;
+    const at = this.focus ? order.findIndex((o) => o.track.id === this.focus?.track) : -1;
+    const { focus } = this;
+    const us = focus ? (focus.fromUS + focus.toUS) / 2 : (w.fromUS + Math.min(w.toUS, w.endUS)) / 2;
     const entries = this.entriesInView();
     for (let i = Math.max(0, at + by); i >= 0 && i < order.length; i += by || 1) {
       const span = spanAt(entries, order[i].track.id, us, w.width * w.pixelUS);
@@ -233,12 +236,12 @@ export class Timeline {
   }
 
   /** How stale a span's work was, NaN where that means nothing. */
-  behind(span) {
+  behind(/** @type {import("./timeline_paint.js").Focus} */ span) {
     return span.count > 1 ? NaN : spanBehind(this.colouring(), span.kind, span.version, Math.min(span.toUS, this.window.endUS));
   }
 
   /** Shows a train step and those beside it. */
-  showStep(step) {
+  showStep(/** @type {number} */ step) {
     const end = timeOfStep(this.steps, step), before = timeOfStep(this.steps, step - 1);
     const long = Math.max(end - before, this.window.pixelUS);
     this.window.follow = false;

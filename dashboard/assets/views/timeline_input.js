@@ -24,13 +24,14 @@ const CLICK_PIXELS = 4;
 export function listen(element, controller) {
   /** @type {Map<number, {x: number, y: number}>} */
   const pointers = new Map();
-  let drag = null, moved = 0;
-  const at = (event) => {
+  /** @type {{ from: number, box: boolean } | null} */ let drag = null;
+  let moved = 0;
+  const at = (/** @type {any} */ event) => {
     const bounds = element.getBoundingClientRect();
     return { x: event.clientX - bounds.left, y: event.clientY - bounds.top };
   };
 
-  const down = (event) => {
+  const down = (/** @type {any} */ event) => {
     if (event.button !== 0) return;
     const point = at(event);
     pointers.set(event.pointerId, point);
@@ -40,7 +41,7 @@ export function listen(element, controller) {
     element.focus({ preventScroll: true });
   };
 
-  const move = (event) => {
+  const move = (/** @type {any} */ event) => {
     const point = at(event), before = pointers.get(event.pointerId);
     if (!before || !drag) return controller.hover(point.x, point.y);
     if (pointers.size === 2) pinch(event.pointerId, before, point);
@@ -50,7 +51,7 @@ export function listen(element, controller) {
     pointers.set(event.pointerId, point);
   };
 
-  const pinch = (id, before, point) => {
+  const pinch = (/** @type {number} */ id, /** @type {{ x: number, y: number }} */ before, /** @type {{ x: number, y: number }} */ point) => {
     const [other] = [...pointers].filter(([key]) => key !== id).map(([, p]) => p);
     const was = Math.hypot(before.x - other.x, before.y - other.y), is = Math.hypot(point.x - other.x, point.y - other.y);
     const middle = (point.x + other.x) / 2;
@@ -58,7 +59,7 @@ export function listen(element, controller) {
     controller.pan((before.x - point.x) / 2, 0);
   };
 
-  const up = (event) => {
+  const up = (/** @type {any} */ event) => {
     const point = pointers.get(event.pointerId);
     pointers.delete(event.pointerId);
     if (!point || !drag || pointers.size > 0) return;
@@ -69,7 +70,7 @@ export function listen(element, controller) {
     drag = null;
   };
 
-  const wheel = (event) => {
+  const wheel = (/** @type {any} */ event) => {
     event.preventDefault();
     const scale = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
     const dx = event.deltaX * scale, dy = event.deltaY * scale;
@@ -93,6 +94,7 @@ export function actionOf(event) {
   return ACTIONS[event.key] ?? ACTIONS[event.key.toLowerCase()] ?? "";
 }
 
+/** @type {Record<string, string>} */
 const ACTIONS = {
   "+": "in", "=": "in", w: "in", "-": "out", _: "out", s: "out",
   ArrowLeft: "left", a: "left", ArrowRight: "right", d: "right",

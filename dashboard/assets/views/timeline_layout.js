@@ -28,6 +28,7 @@
  * @property {number} height
  */
 
+/** @type {Record<string, string>} */
 const ROW_NAMES = { rollout: "Rollouts", queue: "Queue", train: "Training" };
 const SECTION = 18, SLOT = 13, FOLDED_LEAST = 16, FOLDED_MOST = 168, FOLDED_ALL = 300, SPACE = 3;
 
@@ -38,7 +39,7 @@ const SECTION = 18, SLOT = 13, FOLDED_LEAST = 16, FOLDED_MOST = 168, FOLDED_ALL 
  */
 export function layOut(tracks, folded) {
   const most = tracks.reduce((id, t) => Math.max(id, t.id), -1);
-  const layout = { bands: [], headings: [], rowOf: new Int32Array(most + 1).fill(-1), rows: tracks.length, height: 0 };
+  /** @type {Layout} */ const layout = { bands: [], headings: [], rowOf: new Int32Array(most + 1).fill(-1), rows: tracks.length, height: 0 };
   tracks.forEach((track, row) => (layout.rowOf[track.id] = row));
   for (const row of ["rollout", "queue", "train"]) {
     const here = tracks.filter((t) => t.row === row);
@@ -52,7 +53,7 @@ export function layOut(tracks, folded) {
 }
 
 /** Tracks of one group that stand together. */
-function byGroup(tracks) {
+function byGroup(/** @type {Track[]} */ tracks) {
   const groups = [];
   for (const track of tracks) {
     const last = groups[groups.length - 1];
@@ -62,9 +63,9 @@ function byGroup(tracks) {
   return groups;
 }
 
-function place(layout, tracks, folded, groups) {
+function place(/** @type {Layout} */ layout, /** @type {Track[]} */ tracks, /** @type {Set<string>} */ folded, /** @type {number} */ groups) {
   const [{ group, row }] = tracks;
-  const rowsOf = (some) => some.map((t) => layout.rowOf[t.id]);
+  const rowsOf = (/** @type {Track[]} */ some) => some.map((/** @type {Track} */ t) => layout.rowOf[t.id]);
   if (tracks.length > 1 && folded.has(group)) {
     const most = Math.max(FOLDED_LEAST, Math.min(FOLDED_MOST, FOLDED_ALL / groups));
     const height = Math.min(most, Math.max(FOLDED_LEAST, tracks.length * 3));
@@ -86,7 +87,7 @@ function place(layout, tracks, folded, groups) {
 }
 
 /** The band and the track at a height, undefined for none. @param {Layout} layout */
-export function trackAt(layout, y) {
+export function trackAt(layout, /** @type {number} */ y) {
   const band = layout.bands.find((b) => y >= b.y && y < b.y + b.height);
   if (!band) return undefined;
   const i = Math.min(band.tracks.length - 1, Math.floor(((y - band.y) * band.tracks.length) / band.height));
@@ -94,7 +95,7 @@ export function trackAt(layout, y) {
 }
 
 /** Where a track is: its top and its height. @param {Layout} layout */
-export function placeOf(layout, id) {
+export function placeOf(layout, /** @type {number} */ id) {
   for (const band of layout.bands) {
     const i = band.tracks.findIndex((t) => t.id === id);
     if (i < 0) continue;

@@ -38,8 +38,15 @@ const FONT = "11px system-ui, sans-serif";
  * @property {{x0: number, x1: number}|null} box
  */
 
+/**
+ * What a frame draws from.
+ * @typedef {{ entry: import("./timeline_tiles.js").Entry, fromUS: number, toUS: number }} Part
+ * @typedef {{ level: number, parts: Part[], unfinished: boolean, budget: number }} Found
+ * @typedef {(us: number) => number} X where a time is, in CSS pixels
+ */
+
 /** The level whose pixels are no wider than those of the screen. */
-export function levelFor(pixelUS, levelMin, levelMax) {
+export function levelFor(/** @type {number} */ pixelUS, /** @type {number} */ levelMin, /** @type {number} */ levelMax) {
   return Math.max(levelMin, Math.min(levelMax, Math.floor(Math.log2(pixelUS) + 1e-9)));
 }
 
@@ -59,7 +66,7 @@ export class Painter {
   }
 
   /** @param {number} width in CSS pixels @param {number} height */
-  resize(width, height, ratio) {
+  resize(width, height, /** @type {number} */ ratio) {
     // Beyond two device pixels a CSS pixel nothing more is seen, and a frame takes twice as long.
     const scale = Math.min(2, ratio);
     if (width === this.width && height === this.height && scale === this.ratio) return;
@@ -90,11 +97,11 @@ export class Painter {
   }
 
   /** The tiles in view, the nearest there are, with their pixels. */
-  findTiles(scene, fromUS, stepUS) {
+  findTiles(/** @type {Scene} */ scene, /** @type {number} */ fromUS, /** @type {number} */ stepUS) {
     const level = levelFor(stepUS, scene.levelMin, scene.levelMax);
     const widthUS = TILE_WIDTH * 2 ** level;
     const toUS = Math.min(scene.endUS, fromUS + stepUS * this.canvas.width);
-    const found = { level, parts: [], unfinished: false, budget: RASTERS_A_FRAME };
+    /** @type {Found} */ const found = { level, parts: [], unfinished: false, budget: RASTERS_A_FRAME };
     for (let index = Math.max(0, Math.floor(fromUS / widthUS)); index * widthUS < toUS; index++) {
       const exact = this.tiles.get(level, index);
       if (exact && this.rasterOf(exact, scene, found)) {
@@ -105,7 +112,7 @@ export class Painter {
   }
 
   /** What stands in for a tile that is not here yet. */
-  findCoarser(scene, found, level, index) {
+  findCoarser(/** @type {Scene} */ scene, /** @type {Found} */ found, /** @type {number} */ level, /** @type {number} */ index) {
     const widthUS = TILE_WIDTH * 2 ** level;
     for (let up = 1; level + up <= scene.levelMax; up++) {
       const entry = this.tiles.get(level + up, Math.floor(index / 2 ** up));
@@ -115,7 +122,7 @@ export class Painter {
     }
   }
 
-  rasterOf(entry, scene, found) {
+  rasterOf(/** @type {import("./timeline_tiles.js").Entry} */ entry, /** @type {Scene} */ scene, /** @type {Found} */ found) {
     const key = scene.colouring.key;
     if (entry.raster && entry.rasterKey === key) return true;
     if (found.budget > 0) {
@@ -127,7 +134,7 @@ export class Painter {
     return entry.raster !== null && entry.raster.length === scene.layout.rows * TILE_WIDTH; // the colours of before
   }
 
-  paintBand(scene, band, found, fromUS, stepUS) {
+  paintBand(/** @type {Scene} */ scene, /** @type {import("./timeline_layout.js").Band} */ band, /** @type {Found} */ found, /** @type {number} */ fromUS, /** @type {number} */ stepUS) {
     const w = this.canvas.width, h = this.canvas.height;
     const y0 = Math.round((AXIS + band.y - scene.top) * this.ratio);
     const y1 = Math.round((AXIS + band.y + band.height - scene.top) * this.ratio);
@@ -144,11 +151,11 @@ export class Painter {
   }
 
   /** One row of a raster as it is seen: the pixel of the tile at each pixel of the screen. */
-  composeLine(row, found, fromUS, stepUS, background) {
+  composeLine(/** @type {number} */ row, /** @type {Found} */ found, /** @type {number} */ fromUS, /** @type {number} */ stepUS, /** @type {number} */ background) {
     const { line } = this;
     line.fill(background);
     for (const part of found.parts) {
-      const { level, index, raster } = part.entry;
+      const { level, index } = part.entry, raster = /** @type {Uint32Array} */ (part.entry.raster);
       const pixelUS = 2 ** level, step = stepUS / pixelUS, base = row * TILE_WIDTH;
       const offset = (fromUS - tileStart(level, index)) / pixelUS + 1e-6;
       const a = Math.max(0, Math.ceil((part.fromUS - fromUS) / stepUS - 1e-6));
@@ -161,12 +168,12 @@ export class Painter {
     }
   }
 
-  paintOver(scene, found, fromUS) {
+  paintOver(/** @type {Scene} */ scene, /** @type {Found} */ found, /** @type {number} */ fromUS) {
     const c = this.context;
     c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     c.font = FONT;
     c.textBaseline = "middle";
-    const x = (us) => (us - fromUS) / scene.pixelUS;
+    const x = (/** @type {number} */ us) => (us - fromUS) / scene.pixelUS;
     c.save();
     c.beginPath();
     c.rect(0, AXIS, this.width, this.height - AXIS);
@@ -182,7 +189,7 @@ export class Painter {
     c.setTransform(1, 0, 0, 1, 0, 0);
   }
 
-  paintWords(scene, found, x) {
+  paintWords(/** @type {Scene} */ scene, /** @type {Found} */ found, /** @type {X} */ x) {
     const c = this.context, viewUS = Math.max(0, scene.fromUS);
     let words = 0;
     for (const { entry, fromUS, toUS } of found.parts) {
@@ -207,7 +214,7 @@ export class Painter {
   }
 
   /** Where the run has come to: beyond is nothing yet. */
-  paintEnd(scene, x) {
+  paintEnd(/** @type {Scene} */ scene, /** @type {X} */ x) {
     const at = Math.round(x(scene.endUS)) + 0.5;
     if (at < 0 || at > this.width) return;
     this.context.strokeStyle = scene.colouring.palette.muted;
@@ -215,7 +222,7 @@ export class Painter {
   }
 
   /** What the span in focus led to: its group's way to the train step, or the rollouts of a step. */
-  paintFlows(scene, found, x) {
+  paintFlows(/** @type {Scene} */ scene, /** @type {Found} */ found, /** @type {X} */ x) {
     const { focus } = scene, c = this.context;
     if (!focus) return;
     c.lineWidth = 1;
@@ -240,7 +247,7 @@ export class Painter {
     }
   }
 
-  outline(scene, span, x, width) {
+  outline(/** @type {Scene} */ scene, /** @type {any} */ span, /** @type {X} */ x, /** @type {number} */ width) {
     const place = placeOf(scene.layout, span.track);
     if (!place) return;
     const c = this.context;
@@ -251,7 +258,8 @@ export class Painter {
     c.strokeRect(Math.round(a) - 0.5, Math.round(y) - 0.5, Math.round(b - a) + 1, Math.round(height) + 1);
   }
 
-  paintBox(scene) {
+  paintBox(/** @type {Scene} */ scene) {
+    if (!scene.box) return;
     const c = this.context, { x0, x1 } = scene.box;
     c.fillStyle = scene.colouring.palette.accent;
     c.globalAlpha = 0.15;
@@ -259,7 +267,7 @@ export class Painter {
     c.globalAlpha = 1;
   }
 
-  paintAxis(scene, fromUS, x) {
+  paintAxis(/** @type {Scene} */ scene, /** @type {number} */ fromUS, /** @type {X} */ x) {
     const c = this.context, { palette } = scene.colouring;
     c.fillStyle = css(palette.background);
     c.fillRect(0, 0, this.width, AXIS);
@@ -274,7 +282,7 @@ export class Painter {
     }
   }
 
-  line1(x0, y0, x1, y1) {
+  line1(/** @type {number} */ x0, /** @type {number} */ y0, /** @type {number} */ x1, /** @type {number} */ y1) {
     const c = this.context;
     c.beginPath();
     c.moveTo(x0, y0);
@@ -283,12 +291,12 @@ export class Painter {
   }
 }
 
-function flowsWith(focus, tile, i, x1, pixelUS) {
+function flowsWith(/** @type {Focus} */ focus, /** @type {import("./timeline_tiles.js").Tile} */ tile, /** @type {number} */ i, /** @type {number} */ x1, /** @type {number} */ pixelUS) {
   if (focus.kind === TRAIN) return tile.flowTrack1[i] === focus.track && x1 >= focus.fromUS - pixelUS && x1 <= focus.toUS + pixelUS;
   return focus.count === 1 && focus.ref === tile.flowRef[i];
 }
 
-function wordOf(tile, i) {
+function wordOf(/** @type {import("./timeline_tiles.js").Tile} */ tile, /** @type {number} */ i) {
   const kind = tile.kind[i];
   if (tile.count[i] > 1) return tile.count[i] + "×";
   if (kind === TRAIN) return "step " + tile.ref[i] + " → v" + tile.version[i];

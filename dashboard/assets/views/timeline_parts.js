@@ -14,13 +14,13 @@ export function Toolbar({ model, actions, boxing, live }) {
   const [step, setStep] = useState("");
   const off = !model;
   const following = model?.window.follow ?? false;
-  const go = (event) => {
+  const go = (/** @type {any} */ event) => {
     event.preventDefault();
     if (step !== "") actions.showStep(Number(step));
   };
   const last = model?.steps.step.at(-1) ?? 0;
-  const folds = model?.layout.headings.some((h) => h.group !== "") ?? false;
-  const folded = model?.layout.headings.some((h) => h.folded) ?? false;
+  const folds = model?.layout.headings.some((/** @type {any} */ h) => h.group !== "") ?? false;
+  const folded = model?.layout.headings.some((/** @type {any} */ h) => h.folded) ?? false;
   return html`<div class="timeline-tools" role="toolbar" aria-label="Timeline">
     <span class="together">
       <button disabled=${off} onClick=${() => actions.out()} aria-label="Zoom out" title="Zoom out (−)">−</button>
@@ -30,11 +30,11 @@ export function Toolbar({ model, actions, boxing, live }) {
       ${live && html`<button disabled=${off} aria-pressed=${following} onClick=${() => actions.follow()} title="Keep the newest in view (l)">Follow</button>`}
       ${folds && html`<button onClick=${() => actions.fold("", !folded)}>${folded ? "Unfold engines" : "Fold engines"}</button>`}
     </span>
-    <label>Colour by <select disabled=${off} value=${model?.by} onChange=${(event) => actions.colour(event.target.value)}>
+    <label>Colour by <select disabled=${off} value=${model?.by} onChange=${(/** @type {any} */ event) => actions.colour(event.target.value)}>
       <option value="version">version</option><option value="staleness">staleness</option><option value="kind">kind</option>
     </select></label>
     <form class="together" onSubmit=${go}>
-      <label>Step <input type="number" min="0" max=${last} step="1" value=${step} onInput=${(event) => setStep(event.target.value)} placeholder=${String(last)} /></label>
+      <label>Step <input type="number" min="0" max=${last} step="1" value=${step} onInput=${(/** @type {any} */ event) => setStep(event.target.value)} placeholder=${String(last)} /></label>
       <button disabled=${off || step === ""}>Go</button>
     </form>
   </div>`;
@@ -43,12 +43,12 @@ export function Toolbar({ model, actions, boxing, live }) {
 /** Names of the rows, and the buttons that fold engines. @param {{ layout: any, fold: any }} props */
 export function Gutter({ layout, fold }) {
   const top = 22;
-  const headed = new Set(layout.headings.filter((h) => h.folded).map((h) => h.group));
-  return html`${layout.headings.map((h) => html`<div key=${h.name + h.y} class=${h.group ? "fold" : "section"} style=${{ top: top + h.y + "px", height: h.height + "px" }}>
+  const headed = new Set(layout.headings.filter((/** @type {any} */ h) => h.folded).map((/** @type {any} */ h) => h.group));
+  return html`${layout.headings.map((/** @type {any} */ h) => html`<div key=${h.name + h.y} class=${h.group ? "fold" : "section"} style=${{ top: top + h.y + "px", height: h.height + "px" }}>
       ${h.group ? html`<button class="plain" aria-expanded=${!h.folded} onClick=${() => fold(h.group, !h.folded)} title=${(h.folded ? "Unfold " : "Fold ") + h.group}>
         <span aria-hidden="true">${h.folded ? "▸" : "▾"}</span> ${h.group} <span class="quiet">×${h.count}</span></button>` : html`<b>${h.name}</b>`}
     </div>`)}
-    ${layout.bands.filter((b) => !headed.has(b.group) || !b.group).map((b) => html`<div key=${"b" + b.y} class="name" style=${{ top: top + b.y + "px", height: b.height + "px" }}>${b.name}</div>`)}`;
+    ${layout.bands.filter((/** @type {any} */ b) => !headed.has(b.group) || !b.group).map((/** @type {any} */ b) => html`<div key=${"b" + b.y} class="name" style=${{ top: top + b.y + "px", height: b.height + "px" }}>${b.name}</div>`)}`;
 }
 
 /** What the colours mean. @param {{ model: any, dark: string }} props */
@@ -63,14 +63,14 @@ export function Legend({ model, dark }) {
   return html`<${Ramp} model=${model} dark=${dark} />`;
 }
 
-/** The versions in view, in their colours. */
+/** The versions in view, in their colours. @param {{ model: any, dark: string }} props */
 function Ramp({ model, dark }) {
-  const strip = useRef(null);
+  const strip = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const first = Math.max(0, stepAtTime(model.steps, model.window.fromUS));
   const last = Math.max(first + 1, stepAtTime(model.steps, Math.min(model.window.toUS, model.window.endUS)));
   const { period } = model.colouring();
   useEffect(() => {
-    const canvas = strip.current, context = canvas.getContext("2d");
+    const canvas = /** @type {HTMLCanvasElement} */ (strip.current), context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     for (let x = 0; x < canvas.width; x++) {
       const version = Math.floor(first + (x / canvas.width) * (last + 1 - first));
       context.fillStyle = css(model.theme.version[0][versionStep(version, period)]);
@@ -91,9 +91,10 @@ export function ReadOut({ readout, open }) {
       : html`<span class="quiet">Point at a span, or press an arrow key on the timeline, to read what it is.</span>`}</p>`;
 }
 
+/** @type {[string, string, (n: number | null) => string][]} */
 const COLUMNS = [
-  ["staleness", "staleness", (n) => fixed(n, 2)], ["period_s", "period", lasting], ["train_s", "training", lasting],
-  ["trainer_idle", "trainer idle", percent], ["queue_groups", "queue, groups", (n) => fixed(n, 1)], ["reward", "reward", (n) => fixed(n, 3)],
+  ["staleness", "staleness", (/** @type {any} */ n) => fixed(n, 2)], ["period_s", "period", lasting], ["train_s", "training", lasting],
+  ["trainer_idle", "trainer idle", percent], ["queue_groups", "queue, groups", (/** @type {any} */ n) => fixed(n, 1)], ["reward", "reward", (/** @type {any} */ n) => fixed(n, 3)],
 ];
 
 /** The train steps in view: what the picture shows, to be read. @param {{ steps: any, show: any }} props */
@@ -104,7 +105,7 @@ export function StepTable({ steps, show }) {
   return html`<details class="timeline-steps"><summary>Train steps in view as a table</summary>
     <div class="scroll"><table><caption>${several ? "Each row stands for the steps up to its own: means." : "One row a train step."}</caption>
     <thead><tr><th class="number">step</th><th class="number">ended at</th>${columns.map(([name, title]) => html`<th key=${name} class="number">${title}</th>`)}<th></th></tr></thead>
-    <tbody>${steps.step.map((step, i) => html`<tr key=${step}><td class="number">${step}</td><td class="number">${clock(steps.time_s[i] * 1e6)}</td>
+    <tbody>${steps.step.map((/** @type {number} */ step, /** @type {number} */ i) => html`<tr key=${step}><td class="number">${step}</td><td class="number">${clock(steps.time_s[i] * 1e6)}</td>
       ${columns.map(([name, , text]) => html`<td key=${name} class="number">${text(steps.columns[name][i])}</td>`)}
       <td><button class="plain link" onClick=${() => show(step)} aria-label=${"Show step " + step}>show</button></td></tr>`)}</tbody></table></div></details>`;
 }

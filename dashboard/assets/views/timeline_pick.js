@@ -5,7 +5,7 @@ import { KINDS, tileStart } from "./timeline_tiles.js";
 /** @typedef {import("./timeline_paint.js").Focus} Focus */
 
 /** @returns {Focus} */
-function focusOf(entry, i) {
+function focusOf(/** @type {import("./timeline_tiles.js").Entry} */ entry, /** @type {number} */ i) {
   const { tile } = entry, start = tileStart(entry.level, entry.index), pixelUS = 2 ** entry.level;
   return {
     track: tile.track[i], fromUS: start + tile.start[i] * pixelUS, toUS: start + tile.end[i] * pixelUS,
@@ -19,7 +19,7 @@ function focusOf(entry, i) {
  * @param {number} slackUS
  * @returns {Focus|null}
  */
-export function spanAt(entries, track, us, slackUS) {
+export function spanAt(entries, /** @type {number} */ track, /** @type {number} */ us, slackUS) {
   let best = null, bestFar = Infinity, bestLong = Infinity;
   for (const entry of entries) {
     const { tile } = entry, pixelUS = 2 ** entry.level;
@@ -44,7 +44,7 @@ export function spanAt(entries, track, us, slackUS) {
  * @param {1|-1} direction
  * @returns {Focus|null}
  */
-export function spanBeside(entries, track, us, direction) {
+export function spanBeside(entries, /** @type {number} */ track, /** @type {number} */ us, direction) {
   let best = null;
   for (const entry of entries) {
     const { tile } = entry, pixelUS = 2 ** entry.level;
@@ -59,6 +59,7 @@ export function spanBeside(entries, track, us, direction) {
   return best;
 }
 
+/** @type {Record<string, string>} */
 const WHAT = {
   generate: "generating", environment: "in its environment", interrupted: "interrupted", load: "loading weights", switch: "switching weights",
   queued: "waiting in the queue", train: "train step", sync: "weight sync", failed: "failed", validate: "validating",

@@ -27,7 +27,7 @@ const GAP_FROM = 4;
  * @param {Colouring} colouring
  * @param {number} behind versions that the trainer was ahead at the span's end
  */
-export function spanColour(colouring, kind, version, behind) {
+export function spanColour(colouring, /** @type {number} */ kind, /** @type {number} */ version, behind) {
   const { palette } = colouring;
   if (colouring.by === "kind" || kind === FAILED || kind === VALIDATE || version < 0) return palette.kind[kind];
   if (colouring.by === "version") return palette.version[kind][versionStep(version, colouring.period)];
@@ -39,7 +39,7 @@ export function spanColour(colouring, kind, version, behind) {
  * How stale a span's work was: for a train step the mean of its batch, for the rest the versions that the trainer
  * was ahead when it ended.
  */
-export function spanBehind(colouring, kind, version, endUS) {
+export function spanBehind(/** @type {Colouring} */ colouring, /** @type {number} */ kind, /** @type {number} */ version, /** @type {number} */ endUS) {
   if (kind === TRAIN) return colouring.stalenessOf(version);
   return colouring.versionAt(endUS) - version;
 }

@@ -4,7 +4,7 @@ const SECOND = 1e6;
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 
 /** The distance of ticks for so many microseconds at most between two. */
-function tickStep(leastUS) {
+function tickStep(/** @type {number} */ leastUS) {
   if (leastUS >= 0.5 * SECOND) {
     const step = STEPS_S.find((s) => s * SECOND >= leastUS);
     return step ? step * SECOND : Math.ceil(leastUS / (86400 * SECOND)) * 86400 * SECOND;

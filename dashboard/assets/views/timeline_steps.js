@@ -14,7 +14,7 @@ export function stepsOf(series) {
 }
 
 /** How many of a sorted list are at most x. */
-function countUpTo(sorted, x) {
+function countUpTo(/** @type {number[]} */ sorted, /** @type {number} */ x) {
   let low = 0, high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -25,7 +25,7 @@ function countUpTo(sorted, x) {
 }
 
 /** The newest step that had ended at a time, between two points by their distance; the first point's before it. */
-export function stepAtTime(steps, us) {
+export function stepAtTime(/** @type {Steps} */ steps, /** @type {number} */ us) {
   const n = steps.step.length, i = countUpTo(steps.timeUS, us);
   if (n === 0 || us <= 0) return 0;
   const before = i > 0 ? steps.step[i - 1] : 0, beforeUS = i > 0 ? steps.timeUS[i - 1] : 0;
@@ -35,7 +35,7 @@ export function stepAtTime(steps, us) {
 }
 
 /** When a step ended, in microseconds; between two points by its number. */
-export function timeOfStep(steps, step) {
+export function timeOfStep(/** @type {Steps} */ steps, /** @type {number} */ step) {
   const n = steps.step.length, i = countUpTo(steps.step, step);
   if (n === 0) return 0;
   if (i > 0 && steps.step[i - 1] === step) return steps.timeUS[i - 1];
@@ -45,7 +45,7 @@ export function timeOfStep(steps, step) {
 }
 
 /** A column's value for a step: that of the point that stands for it, NaN where there is none. */
-export function valueOfStep(steps, column, step) {
+export function valueOfStep(/** @type {Steps} */ steps, /** @type {string} */ column, /** @type {number} */ step) {
   const values = steps.columns[column];
   const i = Math.min(steps.step.length - 1, countUpTo(steps.step, step - 1));
   if (!values || i < 0) return NaN;

@@ -41,7 +41,7 @@ export function decodeTile(buffer) {
   if (buffer.byteLength < HEADER_BYTES || head.getUint32(0, true) !== MAGIC) throw new Error("not a tile of the timeline");
   const spans = head.getUint32(4, true), flows = head.getUint32(8, true);
   let at = HEADER_BYTES;
-  const column = (type, length) => {
+  const column = (/** @type {any} */ type, /** @type {number} */ length) => {
     const view = new type(buffer, at, length);
     at += Math.ceil((length * type.BYTES_PER_ELEMENT) / 4) * 4;
     return view;
@@ -63,7 +63,7 @@ export function decodeTile(buffer) {
 
 const NONE = new Uint32Array(0);
 
-function wideSpans(tile) {
+function wideSpans(/** @type {Tile} */ tile) {
   let n = 0;
   for (let i = 0; i < tile.spans; i++) if (tile.end[i] - tile.start[i] >= WIDE_PIXELS) n++;
   const wide = new Uint32Array(n);
@@ -113,7 +113,7 @@ export class TileStore {
   }
 
   /** The tile if it is here; it is then the one used last. @returns {Entry|undefined} */
-  get(level, index) {
+  get(/** @type {number} */ level, /** @type {number} */ index) {
     const key = level + "/" + index;
     const entry = this.entries.get(key);
     if (entry) {
@@ -147,7 +147,7 @@ export class TileStore {
     }
   }
 
-  async fetch(key, level, index) {
+  async fetch(/** @type {string} */ key, /** @type {number} */ level, /** @type {number} */ index) {
     const controller = new AbortController();
     this.flying.set(key, controller);
     try {
@@ -163,14 +163,14 @@ export class TileStore {
     }
   }
 
-  fail(error) {
+  fail(/** @type {any} */ error) {
     this.retryAt = performance.now() + this.retryMS;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.pump(), this.retryMS + 1);
     this.failed(error);
   }
 
-  put(key, entry) {
+  put(/** @type {string} */ key, /** @type {Entry} */ entry) {
     this.drop(key);
     this.entries.set(key, entry);
     this.bytes += entry.bytes;
@@ -178,7 +178,7 @@ export class TileStore {
   }
 
   /** Counts the pixels that were drawn of a tile. @param {Entry} entry @param {Uint32Array} raster */
-  keepRaster(entry, raster, key) {
+  keepRaster(entry, raster, /** @type {string} */ key) {
     const bytes = raster.byteLength - (entry.raster ? entry.raster.byteLength : 0);
     entry.raster = raster;
     entry.rasterKey = key;
@@ -194,7 +194,7 @@ export class TileStore {
     }
   }
 
-  drop(key) {
+  drop(/** @type {string} */ key) {
     const entry = this.entries.get(key);
     if (!entry) return;
     this.bytes -= entry.bytes;

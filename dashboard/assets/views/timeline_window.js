@@ -30,7 +30,7 @@ export class Window {
   }
 
   /** Shows from one time to another. */
-  show(fromUS, toUS) {
+  show(/** @type {number} */ fromUS, /** @type {number} */ toUS) {
     const margin = (toUS - fromUS) * 0.02;
     this.pixelUS = (toUS - fromUS + 2 * margin) / this.width;
     this.fromUS = fromUS - margin;
@@ -58,7 +58,7 @@ export class Window {
   }
 
   /** Moves by CSS pixels. */
-  pan(dx, dy = 0) {
+  pan(/** @type {number} */ dx, dy = 0) {
     if (dx < 0) this.follow = false;
     this.fromUS += dx * this.pixelUS;
     this.top += dy;
@@ -66,7 +66,7 @@ export class Window {
   }
 
   /** The run has come further. */
-  advance(endUS) {
+  advance(/** @type {number} */ endUS) {
     if (endUS <= this.endUS) return false;
     const whole = this.pixelUS * this.width >= this.endUS;
     this.endUS = endUS;
@@ -76,7 +76,7 @@ export class Window {
     return true;
   }
 
-  resize(width, height) {
+  resize(/** @type {number} */ width, /** @type {number} */ height) {
     const { fromUS, toUS } = this;
     const fresh = this.width <= 1;
     this.width = Math.max(1, width);
@@ -97,13 +97,13 @@ export class Window {
    */
   wantedTiles(ratio, levelMin, levelMax, ahead) {
     const level = levelFor(this.pixelUS / ratio, levelMin, levelMax);
-    const wanted = [];
-    const add = (at, first, last, maxAgeMS) => {
+    /** @type {{ level: number, index: number, maxAgeMS: number }[]} */ const wanted = [];
+    const add = (/** @type {number} */ at, /** @type {number} */ first, /** @type {number} */ last, /** @type {number} */ maxAgeMS) => {
       const widthUS = TILE_WIDTH * 2 ** at;
       const most = Math.floor(Math.max(0, this.endUS - 1) / widthUS);
       for (let i = Math.max(0, first); i <= Math.min(last, most); i++) wanted.push({ level: at, index: i, maxAgeMS });
     };
-    const indexOf = (us, at) => Math.floor(us / (TILE_WIDTH * 2 ** at));
+    const indexOf = (/** @type {number} */ us, /** @type {number} */ at) => Math.floor(us / (TILE_WIDTH * 2 ** at));
     const first = indexOf(this.fromUS, level), last = indexOf(this.toUS, level);
     add(level, first, last, REFRESH_MS);
     if (!ahead) return wanted;

@@ -6,7 +6,7 @@ import { stepAtTime } from "./timeline_steps.js";
 const ROWS = 40;
 
 /** The first and the last train step that end in view. */
-function stepsInView(model) {
+function stepsInView(/** @type {import("./timeline_controller.js").Timeline} */ model) {
   const w = model.window;
   return { first: stepAtTime(model.steps, w.fromUS) + 1, last: stepAtTime(model.steps, Math.min(w.toUS, w.endUS)) };
 }
@@ -20,7 +20,7 @@ export function fetchSteps(api, take) {
   let asked = "";
   /** @type {AbortController|null} */ let flying = null;
   return {
-    async ask(model) {
+    async ask(/** @type {import("./timeline_controller.js").Timeline} */ model) {
       const { first, last } = stepsInView(model);
       const path = `series?from=${first}&to=${last}&points=${ROWS}`;
       if (last < first) {
@@ -42,19 +42,20 @@ export function fetchSteps(api, take) {
 }
 
 /** The mean of what is known in a column. */
-function mean(series, name) {
-  const values = (series?.columns?.[name] ?? []).filter((v) => v !== null);
-  return values.length ? values.reduce((sum, v) => sum + v, 0) / values.length : NaN;
+function mean(/** @type {any} */ series, /** @type {string} */ name) {
+  const values = (series?.columns?.[name] ?? []).filter((/** @type {any} */ v) => v !== null);
+  return values.length ? values.reduce((/** @type {number} */ sum, /** @type {any} */ v) => sum + v, 0) / values.length : NaN;
 }
 
 /** What is in view, in a sentence. */
-export function sentence(model, series) {
+export function sentence(/** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {any} */ series) {
   const w = model.window, { first, last } = stepsInView(model);
   const step = Math.min(1e6, (w.width * w.pixelUS) / 100);
   const from = Math.max(0, w.fromUS), to = Math.min(w.toUS, w.endUS);
   const parts = [`In view: ${clock(from, step)} to ${clock(to, step)} of ${clock(w.endUS, 1e6)}`];
   parts.push(last < first ? "no train step ends in it" : first === last ? `train step ${first}` : `train steps ${first} to ${last}`);
-  const known = [["staleness", "mean staleness ", (n) => fixed(n, 2)], ["trainer_idle", "trainer idle ", percent], ["queue_groups", "groups in the queue ", (n) => fixed(n, 1)]];
+  /** @type {[string, string, (n: number) => string][]} */
+  const known = [["staleness", "mean staleness ", (/** @type {any} */ n) => fixed(n, 2)], ["trainer_idle", "trainer idle ", percent], ["queue_groups", "groups in the queue ", (/** @type {any} */ n) => fixed(n, 1)]];
   for (const [name, says, text] of known) {
     const value = mean(series, name);
     if (!Number.isNaN(value)) parts.push(says + text(value));
