@@ -100,6 +100,25 @@ func TestSyncsOfALongRun(t *testing.T) {
 	}
 }
 
+// Versions that went back to before what is remembered have no syncs that are known, and
+// no more is wrong with what is counted of them.
+func TestSyncsAfterVersionsWentBack(t *testing.T) {
+	r := NewRecorder(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1})
+	for v := loop.Version(1); v <= 3*syncsKept; v++ {
+		r.loads(v)
+	}
+	for i, v := range []loop.Version{5, r.syncsFrom - 1, r.syncsFrom, 3 * syncsKept} {
+		g := loop.GroupID(i + 1)
+		r.Observe(loop.Event{Time: 1, Kind: loop.Tick}, Measured{}, []loop.Action{{Kind: loop.StartRollout, Group: g, Attempt: 1, Version: v - 2}})
+		r.Observe(loop.Event{Time: 2, Kind: loop.TrainStepEnded, Version: v}, Measured{}, []loop.Action{
+			{Kind: loop.LoadWeights, Version: v - 3, Attempt: 1},
+			{Kind: loop.GroupTrained, Group: g, Count: 1, StartVersion: v - 2, ReadyVersion: v - 1, Version: v}})
+	}
+	if s := r.Summary(); s.Staleness.Mean != 2 || s.Steps != 4 || r.window.stalenessSyncs != 2 {
+		t.Errorf("mean staleness %v over %d steps, %d syncs, want 2, 4 and the 2 of the last", s.Staleness.Mean, s.Steps, r.window.stalenessSyncs)
+	}
+}
+
 // A trainer that goes back makes a version without a step: what it held is over, the
 // next step's point has the version after, and only the next version counts.
 func TestTrainerRestored(t *testing.T) {

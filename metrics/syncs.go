@@ -33,9 +33,10 @@ func (r *Recorder) published(v loop.Version) {
 }
 
 // syncsBetween counts the syncs of versions after start and up to v; of a start that
-// is more than StalenessMax versions back only those that are remembered.
+// is more than StalenessMax versions back only those that are remembered. Of versions that
+// have all been forgotten, as after a count that went back, it knows none.
 func (r *Recorder) syncsBetween(start, v loop.Version) int64 {
-	if start >= v {
+	if start >= v || v < r.syncsFrom {
 		return 0
 	}
 	r.published(v)
