@@ -52,7 +52,8 @@ func (e *encoder) flush() {
 	}
 }
 
-// event begins an event of a phase: "X" a span, "i" an instant, "C" a counter, "M" a name.
+// event begins an event of a phase: "X" a span, "i" an instant, "C" a counter, "M" a name,
+// "s", "t" and "f" an arrow's start, middle and end.
 func (e *encoder) event(phase string, pid int) {
 	e.line = e.line[:0]
 	if e.events > 0 {
@@ -156,6 +157,35 @@ func (e *encoder) nameVersion(prefix string, version loop.Version) {
 	e.line = append(e.line, prefix...)
 	e.line = strconv.AppendInt(e.line, int64(version), 10)
 	e.line = append(e.line, '"')
+}
+
+// colours are names that chrome://tracing has colours for, told apart best when side by side. Perfetto
+// colours by the name of a span alone.
+var colours = [...]string{"rail_response", "rail_idle", "rail_load", "rail_animation", "detailed_memory_dump", "background_memory_dump", "olive", "thread_state_runnable"}
+
+// colour gives a span the colour of a version: the rollouts that began under it, the step that made it and
+// its syncs look alike, and those of the next version different.
+func (e *encoder) colour(version loop.Version) {
+	n := loop.Version(len(colours))
+	e.line = append(e.line, `,"cname":"`...)
+	e.line = append(e.line, colours[(version%n+n)%n]...)
+	e.line = append(e.line, '"')
+}
+
+// arrow writes one end of an arrow, or a place through which it leads. It belongs to the innermost span of
+// the track at that time ("bp":"e"), so it is written after that span where both begin at once.
+func (e *encoder) arrow(phase, name string, id int64, m moment) {
+	e.event(phase, m.pid)
+	e.thread(m.tid)
+	e.micros("ts", m.at)
+	e.category("arrow")
+	e.nameText(name)
+	e.line = append(e.line, `,"id":`...)
+	e.line = strconv.AppendInt(e.line, id, 10)
+	if phase == "f" {
+		e.line = append(e.line, `,"bp":"e"`...)
+	}
+	e.close()
 }
 
 // args begins the event's arguments.

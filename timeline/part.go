@@ -19,17 +19,26 @@ type Part struct {
 	FromNS, ToNS int64
 }
 
-// drawParts draws the parts of an attempt within its stay in a slot, and reports whether any are known.
-func (d *Drawing) drawParts(pid, tid int, r rollout, from int64) bool {
-	if d.opt.Parts == nil {
-		return false
+// stretch is a length of time, in nanoseconds since the run's start.
+type stretch struct{ from, to int64 }
+
+// drawParts draws the parts of an attempt within its stay in a slot, or of an environment whose time alone
+// is known a part of that length, and returns where they are.
+func (d *Drawing) drawParts(pid, tid int, r rollout, from, environmentNS int64) (drawn []stretch) {
+	var parts []Part
+	if d.opt.Parts != nil {
+		parts = d.opt.Parts(Attempt{r.group, r.sample, r.attempt})
 	}
-	parts := d.opt.Parts(Attempt{r.group, r.sample, r.attempt})
+	if len(parts) == 0 && environmentNS > 0 {
+		// It may lie between generations: only its sum is known, and drawn at the end.
+		parts = []Part{{Name: "environment", FromNS: d.now - environmentNS, ToNS: d.now}}
+	}
 	for _, p := range parts {
 		begin, end := max(p.FromNS, from, r.from), min(p.ToNS, d.now)
 		if begin >= end {
 			continue
 		}
+		drawn = append(drawn, stretch{begin, end})
 		e := d.out
 		e.span(pid, tid, "environment", begin, end)
 		e.nameText(word(p.Name))
@@ -44,7 +53,7 @@ func (d *Drawing) drawParts(pid, tid int, r rollout, from int64) bool {
 		}
 		e.close()
 	}
-	return len(parts) > 0
+	return drawn
 }
 
 // word replaces what a name in JSON could not have: tools are named by the policy.

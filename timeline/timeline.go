@@ -19,6 +19,8 @@ type Options struct {
 	// Parts are what an attempt's environment was at, in the order of time; nil where only its whole
 	// time is known.
 	Parts func(Attempt) []Part
+	// Arrows says from which rollouts arrows lead to train steps.
+	Arrows Arrows
 }
 
 // Totals is what the drawn spans add up to. Over the window that metrics measure,
@@ -32,6 +34,9 @@ type Totals struct {
 	RolloutNS, TrainNS int64
 	// Rollouts and TrainSteps count their spans, Events everything that is drawn.
 	Rollouts, TrainSteps, Events int64
+	// Arrows count the joints: an arrow through three spans has two. ArrowsLeftOut are those into train
+	// steps that had a thousand.
+	Arrows, ArrowsLeftOut int64
 }
 
 // ErrEmpty is what Close returns where the run ended before the window began.
@@ -59,6 +64,7 @@ type Drawing struct {
 	shown  bool
 	active int64
 	ahead  loop.Version // the trainer's version
+	arrows arrows
 }
 
 // phase is where the events are against the window.
@@ -77,6 +83,7 @@ type rollout struct {
 	version         loop.Version
 	sample, attempt int32
 	resumed         bool
+	unwanted        bool // to be aborted: a score that comes all the same is nobody's
 }
 
 // load is a weight sync, of an engine or of all.
@@ -104,6 +111,7 @@ type step struct {
 	// Sums over its groups, and the stalest of them.
 	groups, rollouts, staleness, pqs, iqs int64
 	stalenessMax                          loop.Version
+	batch                                 []loop.GroupID
 }
 
 // New begins a drawing on w. Every event of the run must be observed, from the first
@@ -118,6 +126,7 @@ func New(w io.Writer, opt Options) *Drawing {
 		}
 	}
 	d.slots = make([]rollout, len(d.engine))
+	d.arrows.tails = map[loop.GroupID][]tail{}
 	d.sync, d.served = make([]load, len(engines)), make([]loop.Version, len(engines))
 	d.queue = queue{replay: opt.Rules.Policy == loop.PolicyReplay, ready: map[loop.GroupID]struct{}{}}
 	d.out.begin(opt.Title)
@@ -167,15 +176,15 @@ func (d *Drawing) turn() {
 func (d *Drawing) cut() {
 	d.totals.ToNS = d.now
 	for i := range d.slots {
-		d.endRollout(int32(i), outcome{end: "running"})
+		d.endRollout(int32(i), outcome{end: running})
 	}
 	if d.step.lease != 0 {
-		d.endStep("running")
+		d.endStep(running)
 	}
 	for e := range d.sync {
-		d.endSync(int32(e), "running")
+		d.endSync(int32(e), running)
 	}
-	d.endFleet("running")
+	d.endFleet(running)
 	d.window = after
 }
 
@@ -183,6 +192,7 @@ func (d *Drawing) cut() {
 func (d *Drawing) Totals() Totals {
 	t := d.totals
 	t.Events = d.out.events
+	t.Arrows, t.ArrowsLeftOut = d.arrows.drawn, d.arrows.left
 	return t
 }
 
@@ -211,7 +221,7 @@ func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 	case loop.RolloutAborted:
 		d.endAttempt(ev, outcome{end: "aborted", tokens: ev.Tokens})
 	case loop.RolloutInterrupted:
-		d.endAttempt(ev, outcome{end: "interrupted", tokens: ev.Tokens})
+		d.endAttempt(ev, outcome{end: interrupted, tokens: ev.Tokens})
 	case loop.EngineLost:
 		if d.opt.Rules.ResumeLost { // its rollouts are interrupted, each by an event of its own
 			d.endSync(ev.Engine, "lost")
@@ -224,7 +234,7 @@ func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 		}
 		d.endFleet("recovered")
 	case loop.TrainStepEnded:
-		d.endLease(ev, "trained")
+		d.endLease(ev, trained)
 	case loop.TrainStepFailed:
 		d.endLease(ev, "failed: "+ev.Reason.String())
 	case loop.LeaseReturned:
@@ -286,6 +296,17 @@ func (d *Drawing) endLease(ev *loop.Event, how string) {
 	}
 }
 
+// unwanted marks a rollout that is to be aborted.
+func (d *Drawing) unwanted(a *loop.Action) {
+	if a.Slot < 0 || int(a.Slot) >= len(d.slots) {
+		d.arrows.drop(a.Group, a.Sample, a.Attempt) // it stands interrupted
+		return
+	}
+	if r := &d.slots[a.Slot]; r.group == a.Group && r.sample == a.Sample && r.attempt == a.Attempt {
+		r.unwanted = true
+	}
+}
+
 // act begins the spans that an action begins, and marks what it ends.
 func (d *Drawing) act(a *loop.Action) {
 	switch a.Kind {
@@ -301,6 +322,7 @@ func (d *Drawing) act(a *loop.Action) {
 		n.pqs += int64(pqs)
 		n.iqs += int64(iqs)
 		n.stalenessMax = max(n.stalenessMax, total)
+		n.batch = append(n.batch, a.Group)
 	case loop.StartTrainStep:
 		d.step, d.next = d.next, step{}
 		d.step.lease, d.step.version, d.step.from = a.Lease, a.Version, d.now
@@ -314,7 +336,14 @@ func (d *Drawing) act(a *loop.Action) {
 		d.sync[a.Engine] = load{version: a.Version, from: d.now, doing: switching}
 	case loop.SyncCompleted:
 		d.endFleet("")
+	case loop.AbortRollout:
+		d.unwanted(a)
+	case loop.GroupTrained:
+		if !d.queue.replay {
+			delete(d.arrows.tails, a.Group)
+		}
 	case loop.GroupEnded:
+		delete(d.arrows.tails, a.Group)
 		if d.window == inside {
 			d.drawEnd(a)
 		}

@@ -69,6 +69,9 @@ type event struct {
 	Name     string         `json:"name"`
 	Category string         `json:"cat"`
 	Scope    string         `json:"s"`
+	Colour   string         `json:"cname"`
+	ID       int64          `json:"id"`
+	Binding  string         `json:"bp"`
 	Args     map[string]any `json:"args"`
 }
 
@@ -106,6 +109,8 @@ func read(t *testing.T, text []byte) []event {
 			}
 		case "M":
 			ok = ok && len(e.Args) == 1
+		case "s", "t", "f":
+			ok = ok && tracks[[2]int{e.PID, e.TID}] && e.ID > 0 && e.Category == "arrow" && (e.Binding == "e") == (e.Phase == "f")
 		default:
 			ok = false
 		}

@@ -42,6 +42,13 @@ func (d *Drawing) nameTracks() {
 // clip is where a span that began at a time begins in the window.
 func (d *Drawing) clip(from int64) int64 { return max(from, d.totals.FromNS) }
 
+// How a rollout ends that may go on; how train steps end whose groups have arrows to them.
+const (
+	interrupted = "interrupted"
+	trained     = "trained"
+	running     = "running"
+)
+
 // outcome is how a rollout left its slot.
 type outcome struct {
 	end           string
@@ -62,14 +69,26 @@ func (d *Drawing) endRollout(slot int32, o outcome) {
 	if d.window != inside {
 		return
 	}
+	engine := d.engine[slot]
+	pid, tid := engineProcess+int(engine), slotTrack+int(slot-d.first[engine])
+	var parts []stretch
+	if d.clip(r.from) < d.now { // else it would be taken for a part of what begins there
+		parts = d.drawRollout(pid, tid, r, o)
+	}
+	if o.scored || o.end == interrupted {
+		d.keep(r, o.scored, pid, tid, d.clip(r.from), parts)
+	}
+}
+
+// drawRollout draws what ran in a slot, and returns where the parts of it are.
+func (d *Drawing) drawRollout(pid, tid int, r rollout, o outcome) []stretch {
 	from := d.clip(r.from)
 	d.totals.RolloutNS += d.now - from
 	d.totals.Rollouts++
-	engine := d.engine[slot]
-	pid, tid := engineProcess+int(engine), slotTrack+int(slot-d.first[engine])
 	e := d.out
 	e.span(pid, tid, "rollout", from, d.now)
 	e.nameGroup(r.group)
+	e.colour(r.version)
 	e.args()
 	e.arg("group", int64(r.group))
 	e.arg("sample", int64(r.sample))
@@ -89,12 +108,7 @@ func (d *Drawing) endRollout(slot int32, o outcome) {
 		e.argFloat("began_s", float64(r.from)/1e9)
 	}
 	e.close()
-	if !d.drawParts(pid, tid, r, from) && o.environmentNS > 0 {
-		// Its parts may lie between generations: only their sum is known, and drawn at the end.
-		e.span(pid, tid, "environment", max(from, d.now-o.environmentNS), d.now)
-		e.nameText("environment")
-		e.close()
-	}
+	return d.drawParts(pid, tid, r, from, o.environmentNS)
 }
 
 // endStep draws the running train step.
@@ -110,6 +124,7 @@ func (d *Drawing) endStep(how string) {
 	e := d.out
 	e.span(trainerProcess, stepTrack, "train", from, d.now)
 	e.nameVersion("step to v", s.version+1)
+	e.colour(s.version + 1)
 	e.args()
 	e.arg("from_version", int64(s.version))
 	e.arg("lease", int64(s.lease))
@@ -123,7 +138,27 @@ func (d *Drawing) endStep(how string) {
 		e.argFloat("iqs_mean", float64(s.iqs)/n)
 	}
 	e.argText("end", how)
+	if how != trained && how != running {
+		e.close()
+		return
+	}
+	var tails []moment
+	var left int64
+	if from < d.now {
+		tails, left = d.into(s.batch)
+	}
+	if left > 0 {
+		e.arg("arrows_left_out", left)
+		d.arrows.left += left
+	}
 	e.close()
+	start := within(trainerProcess, stepTrack, from, d.now)
+	for _, tail := range tails {
+		d.join(rolloutArrow, tail, start)
+	}
+	if how == trained && from < d.now {
+		d.made(s.version+1, moment{trainerProcess, stepTrack, d.now - 1})
+	}
 }
 
 // drawStaleness shows the staleness of the batch whose step begins.
@@ -151,7 +186,9 @@ func (d *Drawing) drawSync(engine int32, how string) {
 	} else {
 		e.nameVersion("switch to v", s.version)
 	}
+	e.colour(s.version)
 	d.endedBy(how)
+	d.ship(shipment{engine, s.version, within(engineProcess+int(engine), weightsTrack, d.clip(s.from), d.now)})
 }
 
 // endedBy closes a span with how it ended, where that is worth a word.
@@ -172,12 +209,15 @@ func (d *Drawing) endSync(engine int32, how string) {
 func (d *Drawing) endFleet(how string) {
 	s := d.fleet
 	d.fleet = load{}
+	defer d.arrows.settle(s.version)
 	if d.window != inside || s.doing == idle || d.clip(s.from) >= d.now {
 		return
 	}
 	d.out.span(trainerProcess, syncTrack, "sync", d.clip(s.from), d.now)
 	d.out.nameVersion("sync v", s.version)
+	d.out.colour(s.version)
 	d.endedBy(how)
+	d.shipped(s.version, within(trainerProcess, syncTrack, d.clip(s.from), d.now))
 }
 
 // drawEnd marks a group that ends untrained.
