@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -26,6 +27,8 @@ func (s *Server) planeRoutes() {
 	s.open("GET /readyz", s.ready)
 	s.route("GET /api/v1/view/{path...}", roleAny, s.view, always)
 	s.route("GET /api/v1/view/stream", roleAny, s.view, always, unbounded)
+	s.readRollouts("GET /api/v1/view/groups")
+	s.readRollouts("GET /api/v1/view/groups/{path...}")
 	for path, page := range s.opt.Pages {
 		if path == "/" {
 			path = "/{$}"
@@ -35,6 +38,20 @@ func (s *Server) planeRoutes() {
 			return nil
 		})
 	}
+}
+
+// readRollouts adds a path of the pages that answers with prompts, responses and what was expected of them: for those who
+// may have the batches that these go into.
+func (s *Server) readRollouts(pattern string) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		err := s.guard(w, r, RoleTrainer|RoleAdmin, always, s.view)
+		if refusal, ok := errors.AsType[*protocol.Refusal](err); ok && refusal.Code == protocol.CodeForbidden && refusal.Detail["role"] != nil {
+			err = protocol.Refuse(protocol.CodeForbidden, "prompts, responses and expected answers are for a token of role %s: this one is of role %s, which may see everything else here", RoleTrainer|RoleAdmin, refusal.Detail["role"]).With("role", refusal.Detail["role"])
+		}
+		if err != nil {
+			s.fail(w, r, err)
+		}
+	})
 }
 
 // view answers what the pages ask for. A stream ends when the server closes.

@@ -19,6 +19,8 @@ type scripted struct {
 	token string
 	// broken answers every request for data with an error while it is true.
 	broken func() bool
+	// shut refuses rollouts to the token.
+	shut bool
 }
 
 func (s scripted) serve(t *testing.T) string {
@@ -32,6 +34,9 @@ func (s scripted) serve(t *testing.T) string {
 			case s.token != "" && r.Header.Get("Authorization") != "Bearer "+s.token:
 				w.WriteHeader(http.StatusUnauthorized)
 				fmt.Fprint(w, `{"error":{"code":"unauthorized","message":"a token is needed"}}`)
+			case s.shut && strings.HasPrefix(path, "groups"):
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"error":{"code":"forbidden","message":"prompts are for a token of role trainer or admin"}}`)
 			case s.broken != nil && s.broken():
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintf(w, `{"error":{"code":"unavailable","message":%q}}`, "the store is full "+hostile)
@@ -167,4 +172,15 @@ func TestTokenIsAskedFor(t *testing.T) {
 	if kept := eval[string](p, "String(sessionStorage.getItem('headway-token')) + localStorage.length"); kept != "sesame0" {
 		t.Errorf("kept %q, want the token in the tab alone", kept)
 	}
+}
+
+// Where a token may not read rollouts the page says whose may, and shows everything else.
+func TestRolloutsThatATokenMayNotRead(t *testing.T) {
+	address := scripted{shut: true}.serve(t)
+	p := openTab(t, wide, address)
+	p.allowed = func(problem string) bool { return strings.Contains(problem, "403") }
+	p.waitText("Queue health")
+	p.do(chromedp.Navigate(address + "/#/rollouts?group=4"))
+	p.waitText("prompts are for a token of role trainer or admin")
+	p.waitText("Rollouts are not for this token.")
 }

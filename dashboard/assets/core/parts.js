@@ -39,7 +39,7 @@ export function Empty({ title, bad, children }) {
   return html`<div class=${"empty" + (bad ? " bad" : "")} role=${bad ? "alert" : "note"}><strong>${title}</strong>${children}</div>`;
 }
 
-/** What a request gave, or is still to give. @template T @typedef {{ data: T | null, error: string, early: boolean, loading: boolean, again: () => void }} Asked early: the error is that there is nothing yet */
+/** What a request gave, or is still to give. @template T @typedef {{ data: T | null, error: string, early: boolean, shut: boolean, loading: boolean, again: () => void }} Asked early: the error is that there is nothing yet; shut: that this token may not */
 
 /**
  * Asks for a path while the component is there, again whenever the path changes, and every so often where everyMS says.
@@ -48,7 +48,7 @@ export function Empty({ title, bad, children }) {
  * @returns {Asked<any>}
  */
 export function useAsk(context, path, everyMS = 0) {
-  const [state, setState] = useState(/** @type {{ path: string | null, data: any, error: string, early: boolean, loading: boolean }} */ ({ path: null, data: null, error: "", early: false, loading: true }));
+  const [state, setState] = useState(/** @type {{ path: string | null, data: any, error: string, early: boolean, shut: boolean, loading: boolean }} */ ({ path: null, data: null, error: "", early: false, shut: false, loading: true }));
   const [turn, setTurn] = useState(0);
   const shown = useRef(state);
   shown.current = state;
@@ -60,10 +60,12 @@ export function useAsk(context, path, everyMS = 0) {
       if (document.hidden) { clock = setTimeout(ask, Math.max(everyMS, 1000)); return; }
       try {
         const data = await context.api.get(/** @type {string} */ (path), stop.signal);
-        setState({ path, data, error: "", early: false, loading: false });
+        setState({ path, data, error: "", early: false, shut: false, loading: false });
       } catch (err) {
         if (stop.signal.aborted) return;
-        setState({ ...shown.current, error: err instanceof TypeError ? "The server does not answer." : String(/** @type {any} */ (err)?.message ?? err), early: err instanceof Refused && err.status === 409, loading: false });
+        const status = err instanceof Refused ? err.status : 0;
+        setState({ ...shown.current, error: err instanceof TypeError ? "The server does not answer." : String(/** @type {any} */ (err)?.message ?? err), early: status === 409, shut: status === 403, loading: false });
+        if (status === 403) return; // it will not change its mind
       }
       if (everyMS > 0 && !stop.signal.aborted) clock = setTimeout(ask, everyMS);
     }
@@ -71,7 +73,7 @@ export function useAsk(context, path, everyMS = 0) {
     ask();
     return () => { stop.abort(); clearTimeout(clock); };
   }, [path, everyMS, turn]);
-  return { data: state.data, error: state.error, early: state.early, loading: state.loading, again: () => setTurn((/** @type {number} */ n) => n + 1) };
+  return { data: state.data, error: state.error, early: state.early, shut: state.shut, loading: state.loading, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
 
 /** A button that puts text on the clipboard, and says so. @param {{ context: import("../app.js").Context, text: string | (() => string), children?: any, label?: string }} props */

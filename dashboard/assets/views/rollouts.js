@@ -50,7 +50,7 @@ export default function Rollouts({ context }) {
       ${asked.data?.next > 0 && limit < MOST && html`<button onClick=${() => setLimit(Math.min(MOST, limit * 2))}>show more</button>`}
       ${asked.data?.next > 0 && limit >= MOST && html`<p class="small quiet">There are more than ${count(MOST)}: filters find others.</p>`}
     </section>
-    <div class="group">${chosen !== null
+    <div class="group">${asked.shut ? null : chosen !== null
       ? html`<${GroupReader} context=${context} id=${chosen} key=${chosen} back=${() => choose(undefined)} />`
       : html`<${Empty} title="Choose a group."><span><kbd>j</kbd> and <kbd>k</kbd> go through them.</span></${Empty}>`}</div>
   </div>`;
@@ -97,6 +97,7 @@ function FilterForm({ context, params }) {
 function List({ asked, groups, chosen, choose, context }) {
   const place = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => { place.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" }); }, [chosen]);
+  if (asked.shut) return html`<${Empty} title="Rollouts are not for this token."><span>${asked.error}</span></${Empty}>`;
   if (asked.error && !asked.data) return html`<${Empty} title="The groups could not be read." bad><span>${asked.error}</span><button onClick=${asked.again}>Try again</button></${Empty}>`;
   if (!asked.data) return html`<p class="quiet" role="status">Reading groups…</p>`;
   if (!groups.length) return html`<${NoGroups} context=${context} />`;
