@@ -80,6 +80,8 @@ type StepDone struct {
 	Attribution attribution.Step
 	Report      StepReport
 	Status      loop.Status
+	// Rates are what entered and left the queue over the last train periods.
+	Rates Rates
 }
 
 // Result is what a run ended with.

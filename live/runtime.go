@@ -388,7 +388,7 @@ func (r *Runtime) afterEvent(c *completion) {
 		r.training = false
 		r.ends.reset()
 		if n := len(r.rec.Steps); n > 0 && r.opt.OnStep != nil {
-			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: c.report, Status: r.l.Status()})
+			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: c.report, Status: r.l.Status(), Rates: r.view.rates.recent()})
 		}
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		r.training, r.failure = false, c.err

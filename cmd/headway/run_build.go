@@ -167,7 +167,7 @@ func (j *job) newProgress(d live.StepDone) progress {
 	lines := j.steps.lines
 	recent := lines[max(0, len(lines)-viewWindow):]
 	p := progress{Step: int64(d.Point.Step), Steps: int64(j.cfg.Trainer.Steps), Version: int64(d.Point.Step),
-		Accuracy: math.NaN(), QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
+		Accuracy: math.NaN(), Rates: d.Rates, QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
 	if e := j.newestEvaluation(); e != nil {
 		p.Accuracy, p.AccuracyStep = e.Accuracy, int64(e.Version)
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/headway-rl/headway/live"
 )
 
 // progress is what a run shows of itself while it goes on. Figures that are not
@@ -29,6 +31,8 @@ type progress struct {
 	TokensPerS float64
 	// QueueGroups are ready and waiting, of QueueCapacity.
 	QueueGroups, QueueCapacity int
+	// Rates are what enters the queue and what leaves it.
+	Rates live.Rates
 	// Active rollouts are being generated, in Slots.
 	Active, Slots int
 	// Elapsed is the time since the start; ETA what is left, 0 while unknown.

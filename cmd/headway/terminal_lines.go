@@ -63,6 +63,9 @@ func (p progress) line() string {
 	add(p.Staleness, "staleness %.2f = PQS %.2f + IQS %.2f", p.Staleness, p.PQS, p.IQS)
 	add(p.TrainerIdle+p.RolloutIdle, "idle trainer %s rollout %s", report.Share(p.TrainerIdle), report.Share(p.RolloutIdle))
 	add(p.ClipFraction, "clip %s", report.Share(p.ClipFraction))
+	if p.Rates.Steps > 0 {
+		parts = append(parts, fmt.Sprintf("rollouts/s %s made %s trained", rateWords(p.Rates.Production), rateWords(p.Rates.ConsumptionWall)))
+	}
 	add(p.TokensPerS, "%s tokens/s", report.Figure(p.TokensPerS, 0))
 	if p.ETA > 0 {
 		parts = append(parts, "ETA "+duration(p.ETA))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/headway-rl/headway/live"
 )
 
 // console is a stream that several goroutines may use, and that may be slow.
@@ -37,7 +39,8 @@ func (c *console) String() string {
 // at is a state at a train step, everything else made up.
 func at(step int64) progress {
 	return progress{Step: step, Steps: 500, Version: step - 1, Reward: 0.5, Accuracy: 0.25, AccuracyStep: 100, Staleness: 3, PQS: 2, IQS: 1,
-		TrainerIdle: 0.04, RolloutIdle: 0.01, ClipFraction: 0.02, TokensPerS: 26410, QueueGroups: 3, QueueCapacity: 8, Active: 64, Slots: 64,
+		TrainerIdle: 0.04, RolloutIdle: 0.01, ClipFraction: 0.02, TokensPerS: 26410, QueueGroups: 3, QueueCapacity: 8,
+		Rates: live.Rates{Steps: 4, Production: 1200, ConsumptionWall: 900, Dropped: 300}, Active: 64, Slots: 64,
 		Elapsed: 20 * time.Second, ETA: 72 * time.Second}
 }
 
@@ -59,11 +62,11 @@ func TestLines(t *testing.T) {
 	on.note("stopping")
 	on.close()
 	want := `reverse, seed 1
-step   1/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  26 410 tokens/s  ETA 1m12s
-step   6/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  26 410 tokens/s  ETA 1m12s
-step  11/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  26 410 tokens/s  ETA 1m12s
+step   1/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  rollouts/s 1 200 made 900 trained  26 410 tokens/s  ETA 1m12s
+step   6/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  rollouts/s 1 200 made 900 trained  26 410 tokens/s  ETA 1m12s
+step  11/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  rollouts/s 1 200 made 900 trained  26 410 tokens/s  ETA 1m12s
 stopping
-step  12/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  26 410 tokens/s  ETA 1m12s
+step  12/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  rollouts/s 1 200 made 900 trained  26 410 tokens/s  ETA 1m12s
 `
 	if printed.String() != want {
 		t.Errorf("printed\n%s\nwant\n%s", printed.String(), want)
@@ -134,6 +137,7 @@ func TestLiveViewPicture(t *testing.T) {
 	}
 	want := `reverse, seed 1
 █████████████████████████████████░░░░░░░░░░░░░░░░░░░░░░░ 300/500  20s  ETA 1m12s
+health             1 200/s made → queue 3/8 → 900/s trained, 300/s dropped
 reward      3.000  ▁▅█
 held-out    0.250  greedy accuracy of version 100
 staleness    3.00  ▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░░ PQS 2.00 before + IQS 1.00 in the queue
