@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
@@ -210,20 +211,24 @@ func (f *facts) lowerBound(i idea) *Finding {
 
 // budgetCannotBind: a budget that nothing ever reaches.
 func (f *facts) budgetCannotBind() *Finding {
-	budget, what := 0.0, ""
+	budget, reach, what := 0.0, 0.0, ""
 	switch {
 	case f.own != nil && policyNames[f.own.header.Loop.Policy] == theory.PolicyMax:
 		budget, what = float64(f.own.header.Loop.MaxStaleness), "queue.max_staleness"
 		if f.own.summary.Waste.GroupsEnded.Discarded > 0 || f.own.ledger.Discarded > 0 {
 			return nil
 		}
+		reach = budget
 	case f.log != nil && f.log.Settings.StalenessBudget.Known() && budgetIsVersions[f.log.Framework]:
-		budget, what = f.log.Settings.StalenessBudget.Value, f.knob(leverBudget, "")
-		what = strings.TrimSuffix(what, ": ")
+		budget, what = f.log.Settings.StalenessBudget.Value, f.knobName(leverBudget)
+		reach = budgetReach(f.log)
+		if f.log.Settings.Policy == theory.PolicyMax && f.dropped.or(0) > 0 {
+			return nil
+		}
 	default:
 		return nil
 	}
-	if !f.stalenessMax.known || f.stalenessMax.value >= budget || f.staleness.or(0) == 0 {
+	if !f.stalenessMax.known || f.stalenessMax.value >= reach || f.staleness.or(0) == 0 {
 		return nil
 	}
 	return &Finding{Title: "The staleness budget cannot bind: nothing ever reaches it.", Severity: severityWarning,
@@ -233,6 +238,23 @@ func (f *facts) budgetCannotBind() *Finding {
 
 // budgetIsVersions are the frameworks whose budget counts versions of single groups.
 var budgetIsVersions = map[string]bool{"verl-v1": true, "prime-rl": true, "skyrl": true, "nemo-rl": true, "areal": true, "trl": true}
+
+// budgetReach is the largest staleness that a log's budget lets be trained, in train steps. verl's counts the versions
+// from the first to the one that trains, both among them; where it or TRL syncs once in several steps, it counts syncs.
+func budgetReach(log *foreign.Log) float64 {
+	budget, every := log.Settings.StalenessBudget.Value, 1.0
+	switch log.Framework {
+	case "verl-v1":
+		budget--
+	case "trl":
+	default:
+		return budget
+	}
+	if log.Settings.SyncEvery.Known() {
+		every = math.Max(log.Settings.SyncEvery.Value, 1)
+	}
+	return budget*every + every - 1
+}
 
 // innerSteps: several train steps a sync.
 func (f *facts) innerSteps() *Finding {

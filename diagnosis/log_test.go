@@ -59,7 +59,7 @@ func TestALogIsJudged(t *testing.T) {
 	if one == nil || one.Change == nil || one.Change.Method != "closed_form" || one.Change.Gain < 0.2 || len(one.Change.Overrides) > 0 {
 		t.Errorf("queue_factor_one: %+v", one)
 	}
-	if f := found(r, "move_to_trainer"); f == nil || f.Change == nil || f.Change.PeriodRatio > 0.9 || !strings.Contains(f.Change.Set, "trainer_gpu") {
+	if f := found(r, "move_to_trainer"); f == nil || f.Change == nil || f.Change.PeriodRatio > 0.9 || !strings.Contains(f.Change.Set, "deployment.num_train_gpus") {
 		t.Errorf("move_to_trainer: %+v", f)
 	}
 	if f := found(r, "concurrency"); f != nil && !strings.Contains(f.Change.Set, "max_inflight") {
@@ -70,6 +70,20 @@ func TestALogIsJudged(t *testing.T) {
 	}
 	if f := found(r, "waste"); f == nil || f.CostRatio < 0.4 {
 		t.Errorf("waste: %+v", f)
+	}
+}
+
+// A budget over which groups were dropped binds, though none that was trained reached it.
+func TestABudgetThatDropsBinds(t *testing.T) {
+	log := madeLog(100, nil)
+	log.Settings.Policy = "max"
+	if f := found(ofLog(t, log, diagnosis.Options{}), "budget_cannot_bind"); f != nil {
+		t.Errorf("%+v", f)
+	}
+	log = madeLog(100, func(_ int, s *foreign.Step) { s.Dropped = logged(0) })
+	log.Settings.Policy = "max"
+	if found(ofLog(t, log, diagnosis.Options{}), "budget_cannot_bind") == nil {
+		t.Error("nothing reached it and nothing was dropped, and it is not said")
 	}
 }
 

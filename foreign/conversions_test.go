@@ -72,10 +72,10 @@ func TestConversions(t *testing.T) {
 			figures: []wantFigure{{InFlight, 110, Logged}, {Staleness, 3, Logged}}},
 		{name: "TRL counts syncs", framework: "trl",
 			config: "num_generations: 8\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 8\nworld_size: 2\nmax_inflight_tasks: -1\nmax_staleness: 3\nweight_sync_steps: 2\nqueue_maxsize: 1024\n",
-			rows: `{"train/global_step":1,"train/sample/staleness_mean":1.5,"train/sample/time_in_queue_s":20,"train/perf/step_s":10,"train/perf/rollout_wait_s":2,"train/sample/dropped_stale_total":1}` + "\n" +
-				`{"train/global_step":2,"train/sample/staleness_mean":1.5,"train/sample/time_in_queue_s":20,"train/perf/step_s":10,"train/perf/rollout_wait_s":2,"train/sample/dropped_stale_total":5}`,
+			rows: `{"train/global_step":1,"train/sample/staleness_mean":1.5,"train/sample/staleness_max":2,"train/sample/time_in_queue_s":20,"train/perf/step_s":10,"train/perf/rollout_wait_s":2,"train/sample/dropped_stale_total":1}` + "\n" +
+				`{"train/global_step":2,"train/sample/staleness_mean":1.5,"train/sample/staleness_max":2,"train/sample/time_in_queue_s":20,"train/perf/step_s":10,"train/perf/rollout_wait_s":2,"train/sample/dropped_stale_total":5}`,
 			settings: settingsBy(Batch, 64.0, Concurrency, 192.0, Queue, 1024.0, SyncEvery, 2.0, Budget, 3.0),
-			figures:  []wantFigure{{Staleness, 3.5, Inferred}, {InQueue, 2, Inferred}, {Period, 10, Logged}, {TrainerIdle, 0.2, Inferred}, {Wait, 2, Logged}},
+			figures:  []wantFigure{{Staleness, 3.5, Inferred}, {StalenessTop, 5, Inferred}, {InQueue, 2, Inferred}, {Period, 10, Logged}, {TrainerIdle, 0.2, Inferred}, {Wait, 2, Logged}},
 			missing:  []string{"pqs", "tail_multiplier", "train_s"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

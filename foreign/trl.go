@@ -28,7 +28,6 @@ var trl = &Framework{
 		trlRule{notion: Wait, key: "perf/rollout_wait_s"},
 		trlRule{notion: Sync, key: "perf/weight_sync_s"},
 		trlRule{notion: Sync, key: "weight_sync_time_s"},
-		trlRule{notion: StalenessTop, key: "sample/staleness_max", fold: FoldMax},
 		trlRule{notion: Queued, key: "sample/rollout_queue_size"},
 		trlRule{notion: Queued, key: "buffer_qsize"},
 		trlRule{notion: Reward, key: "reward"},
@@ -39,6 +38,7 @@ var trl = &Framework{
 		trlRule{notion: TokensPerS, key: "training_tok/s"},
 	),
 		StepRule{Notion: Staleness, Keys: trlKeys("sample/staleness_mean"), Formula: "sample/staleness_mean × weight_sync_steps + (weight_sync_steps − 1) ÷ 2", Of: trlStaleness},
+		StepRule{Notion: StalenessTop, Keys: trlKeys("sample/staleness_max"), Formula: "sample/staleness_max × weight_sync_steps + weight_sync_steps − 1", Of: trlStalenessTop, Fold: FoldMax},
 		StepRule{Notion: InQueue, Keys: append(trlKeys("sample/time_in_queue_s"), trlKeys("perf/step_s")...), Formula: "sample/time_in_queue_s ÷ period (to within half a version)", Of: trlInQueue},
 		StepRule{Notion: Dropped, Keys: trlKeys("sample/dropped_stale_total"), Formula: "rise of sample/dropped_stale_total", Of: trlDropped},
 		StepRule{Notion: TrainerIdle, Keys: append(trlKeys("perf/rollout_wait_s"), trlKeys("perf/step_s")...), Formula: "perf/rollout_wait_s ÷ perf/step_s", Of: trlIdle},
@@ -111,6 +111,17 @@ func trlStaleness(v Values) (float64, bool) {
 	syncs, ok := trlGet(v, "sample/staleness_mean")
 	k := syncEvery(v)
 	return syncs*k + (k-1)/2, ok
+}
+
+// trlStalenessTop is the largest: of the last train step before a sync.
+func trlStalenessTop(v Values) (float64, bool) {
+	k := syncEvery(v)
+	for _, name := range trlKeys("sample/staleness_max") {
+		if syncs, ok := v.Top(name); ok {
+			return syncs*k + k - 1, true
+		}
+	}
+	return 0, false
 }
 
 func trlInQueue(v Values) (float64, bool) {
