@@ -171,7 +171,11 @@ func (f *facts) stalenessBudget() *Finding {
 		if whole := math.Floor(to); f.model.at.budget == math.Trunc(f.model.at.budget) && whole >= 1 {
 			to = whole
 		}
-		return f.lowerBound(idea{knob: f.knob(leverBudget, fig(to)), model: func(m *modelled) { m.budget = to }})
+		set := fig(to)
+		if to == math.Trunc(to) { // most take whole numbers only
+			set = count(to)
+		}
+		return f.lowerBound(idea{knob: f.knob(leverBudget, set), model: func(m *modelled) { m.budget = to }})
 	}
 	if !f.settable() {
 		return nil
