@@ -2,6 +2,7 @@ package replay
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,7 +13,8 @@ import (
 	"github.com/headway-rl/headway/trace"
 )
 
-// Measure extracts a recording from a trace, with or without its end note. Each of beside, given the run's
+// Measure extracts a recording from a trace, with or without its end note, or up to its last whole
+// line. Each of beside, given the run's
 // rules and warm-up, makes what observes the run beside its recorder.
 func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 	p, err := newPlayer(r)
@@ -37,7 +39,10 @@ func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 		recorder.Observe(ev.Event, p.measured(ev), actions)
 		m.event(ev, seq, actions)
 	}
-	if err := p.Play(); err != nil {
+	var at *trace.Error
+	if err := p.Play(); errors.As(err, &at) && at.Torn {
+		m.rec.Torn = at.Line
+	} else if err != nil {
 		return nil, err
 	}
 	if d := p.Tally().Difference; d != nil {

@@ -88,6 +88,9 @@ type Resimulation struct {
 // least half of the run: near the end of a run that filters almost everything, a
 // few groups more or less are many steps.
 func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
+	if made := r.madeUp(s); made > ExtrapolatedMax { // which is known before any of it is simulated
+		return Resimulation{Extrapolated: made}, tooMuchMadeUp(made)
+	}
 	out, lasted, err := r.simulate(s)
 	wanted := out.Warmup + out.Steps
 	if (err != nil || out.Extrapolated > ExtrapolatedMax) && s.Steps == 0 && 2*lasted >= wanted && lasted > out.Warmup {
@@ -97,10 +100,28 @@ func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
 		}
 	}
 	if err == nil && out.Extrapolated > ExtrapolatedMax {
-		err = fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
-			100*out.Extrapolated, 100*ExtrapolatedMax)
+		err = tooMuchMadeUp(out.Extrapolated)
 	}
 	return out, err
+}
+
+// madeUp is the share of the train steps asked for, as a number, that cannot have been recorded.
+func (r *Recording) madeUp(s Settings) float64 {
+	rules := r.Header.Loop
+	if s.Loop != nil {
+		rules = *s.Loop
+	}
+	if s.Steps <= 0 || rules.BatchGroups <= 0 {
+		return 0
+	}
+	recorded := float64(r.Version) * float64(r.Header.Loop.BatchGroups) / float64(rules.BatchGroups)
+	return max(1-math.Ceil(recorded)/float64(s.Steps), 0)
+}
+
+// tooMuchMadeUp refuses settings that need more than was recorded.
+func tooMuchMadeUp(share float64) error {
+	return fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
+		100*share, 100*ExtrapolatedMax)
 }
 
 // simulate makes one simulation. It also returns for how many train steps the

@@ -464,3 +464,30 @@ func TestEstimatesArePaired(t *testing.T) {
 		t.Errorf("compared with nothing: %+v", plain)
 	}
 }
+
+// More train steps than were recorded, by far, are refused before they are simulated.
+func TestFarMoreStepsThanRecorded(t *testing.T) {
+	data, _ := record(t, simulated(t, nil), nil)
+	rec := measure(t, data)
+	simulated := 0
+	out, err := rec.Resimulate(replay.Settings{Steps: 1_000_000_000, Stepped: func() { simulated++ }})
+	if err == nil || !strings.Contains(err.Error(), "ask for fewer train steps") || simulated > 0 || out.Extrapolated < 0.99 {
+		t.Errorf("%v after %d train steps, %.2f made up", err, simulated, out.Extrapolated)
+	}
+}
+
+// A trace that ends in the middle of a line is measured up to there.
+func TestMeasureATornTrace(t *testing.T) {
+	data, _ := record(t, simulated(t, nil), nil)
+	line := bytes.Count(data[:len(data)*3/4], []byte("\n")) + 1
+	cut := bytes.LastIndexByte(data[:len(data)*3/4], '\n') + 1
+	torn, whole := measure(t, data[:cut+20]), measure(t, data[:cut])
+	if torn.Torn != line || whole.Torn != 0 || torn.Ended || torn.Version != whole.Version || torn.Measured.Staleness.Mean != whole.Measured.Staleness.Mean {
+		t.Errorf("line %d of version %d, without it version %d", torn.Torn, torn.Version, whole.Version)
+	}
+	changed := bytes.Clone(data)
+	changed[len(changed)/2] ^= 1
+	if _, err := replay.Measure(bytes.NewReader(changed)); err == nil {
+		t.Error("a changed byte was not noticed")
+	}
+}

@@ -22,6 +22,9 @@ func (c *compareCmd) readRun(ctx context.Context, application *app, path string)
 	if err == nil {
 		return readOwn(application, path, header)
 	}
+	if kind, kindErr := kindOf(path); kindErr == nil && kind == kindTrace { // and no log, whatever is wrong with it
+		return nil, err
+	}
 	log, foreignErr := foreign.Read(ctx, []string{path}, foreign.Options{From: c.From})
 	switch {
 	case foreignErr == nil:
@@ -44,6 +47,9 @@ func readOwn(application *app, path string, header trace.Header) (*comparedRun, 
 		seed: strconv.FormatUint(header.Seed, 10), series: recording.Series}
 	if s.Steps == 0 {
 		return nil, runError("let it go on for longer", "%s: no train step has been measured, so there is nothing to compare", path)
+	}
+	if torn := tornWarning(recording); torn != "" {
+		run.Warnings = append(run.Warnings, torn)
 	}
 	if !run.Ended {
 		run.Warnings = append(run.Warnings, "its trace has no end: the run goes on, or was interrupted")

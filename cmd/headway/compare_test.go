@@ -97,6 +97,39 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
+// A trace of ours that cannot be read is no log of another framework, and no part of one.
+func TestOursIsNoForeignLog(t *testing.T) {
+	path := traceOfSimulation(t)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(t.TempDir(), "bad.ndjson")
+	if err := os.WriteFile(bad, []byte(strings.Replace(string(text), "simulation", "simulatiom", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "verl.jsonl")
+	line := `{"_step": 1, "_timestamp": 1000, "training/global_step": 1, "timing_s/step": 10, "fully_async/count/current_param_version": 1, "fully_async/count/total_generated_samples": 64}` + "\n"
+	if err := os.WriteFile(log, []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		arguments []string
+		says      string
+	}{
+		{[]string{"compare", path, bad}, "checksum"},
+		{[]string{"diagnose", path, log}, "headway compare " + path + " " + log},
+		{[]string{"diagnose", log, path}, path + " is a run of Headway"},
+		{[]string{"diagnose", path, path}, "headway diagnose " + path + " alone"},
+		{[]string{"diagnose", path, "--from", "verl-fa"}, "a run of Headway says everything itself"},
+	} {
+		code, _, stderr := headway(t, c.arguments...)
+		if code != exitUsage || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "known framework") {
+			t.Errorf("%q: code %d, %q", c.arguments, code, stderr)
+		}
+	}
+}
+
 // Another framework's log stands beside ours with what it has; what it does not say is no difference.
 func TestCompareWithForeign(t *testing.T) {
 	path := traceOfSimulation(t)

@@ -80,18 +80,32 @@ const (
 	kindForeign
 )
 
-// kind says what is named.
+// kind says what is named. Several paths are one run's log in several files: a run of ours is no part of it.
 func (c *diagnoseCmd) kind() (int, error) {
-	path := c.Paths[0]
+	kind, err := kindOf(c.Paths[0])
+	if err != nil || len(c.Paths) == 1 {
+		return kind, err
+	}
+	for _, path := range c.Paths {
+		if kind, err = kindOf(path); err != nil {
+			return 0, err
+		}
+		if kind != kindForeign {
+			return 0, usageError("headway diagnose "+path+" alone, or headway compare "+strings.Join(c.Paths, " "),
+				"%s is a run of Headway: a diagnosis is of one run, and several paths are the files of one log of another framework", path)
+		}
+	}
+	return kindForeign, nil
+}
+
+// kindOf says what a path or an address is.
+func kindOf(path string) (int, error) {
 	if strings.HasPrefix(path, "http://") || strings.HasPrefix(path, "https://") {
 		return kindPlane, nil
 	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, usageError("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
-	}
-	if c.From != "" || len(c.Paths) > 1 {
-		return kindForeign, nil
 	}
 	if info.IsDir() {
 		if _, err := os.Stat(filepath.Join(path, trace.FileName)); err == nil { // also of a control plane that has stopped

@@ -57,12 +57,14 @@ type resimulatedArm struct {
 	Attribution *attribution.Summary `json:"attribution,omitempty"`
 	Ledger      *loop.Ledger         `json:"ledger,omitempty"`
 	// Extrapolated is the share of rollouts and steps that were not recorded.
-	Extrapolated float64  `json:"extrapolated_ratio"`
-	Steps        int      `json:"steps"`
-	WarmupSteps  int      `json:"warmup_steps"`
-	Warnings     []string `json:"warnings"`
-	again        replay.Resimulation
-	err          error
+	Extrapolated float64 `json:"extrapolated_ratio"`
+	Steps        int     `json:"steps"`
+	WarmupSteps  int     `json:"warmup_steps"`
+	// Unsettled are the means of its steps that have not settled, and why.
+	Unsettled []unsettledFigure `json:"unsettled"`
+	Warnings  []string          `json:"warnings"`
+	again     replay.Resimulation
+	err       error
 }
 
 // resimulation is what headway resimulate --json prints. A single setting's figures stand at the top, too.
@@ -72,6 +74,10 @@ type resimulation struct {
 	// Measured is what the run measured of itself, over the same window; MeasuredAttribution its split.
 	Measured            metrics.Summary     `json:"measured"`
 	MeasuredAttribution attribution.Summary `json:"measured_attribution"`
+	// Settled says that all means have, measured and resimulated; Unsettled are those of the run itself that
+	// have not, and why.
+	Settled   bool              `json:"settled"`
+	Unsettled []unsettledFigure `json:"unsettled"`
 	// Own are the run's own settings, resimulated: arms are compared with these.
 	Own          resimulatedArm   `json:"own"`
 	Arms         []resimulatedArm `json:"arms"`
@@ -197,6 +203,10 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 		return doc, err
 	}
 	doc.Measured, doc.MeasuredAttribution = recording.Measured, split
+	if recording.Version == 0 {
+		return doc, runError("let it make some train steps; headway status shows what a run waits for", "%s: no train step has ended, so that there is nothing to resimulate", path)
+	}
+	doc.Unsettled = unsettledAfter(recording.Series, recording.Header.Warmup)
 	own, err := parseWhatIf(header, nil)
 	if err != nil {
 		return doc, err
@@ -210,7 +220,10 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 	defer show.end()
 	var mu sync.Mutex
 	var done int64
-	all := int64(len(arms)) * int64(recording.Version)
+	all := int64(0)
+	for i := range arms {
+		all += arms[i].steps(recording)
+	}
 	stepped := func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -228,6 +241,9 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 	if doc.Own.err != nil {
 		return doc, doc.Own.err
 	}
+	if torn := tornWarning(recording); torn != "" {
+		doc.Warnings = append(doc.Warnings, torn)
+	}
 	for i := range made {
 		made[i].compare(&made[0].again, i > 0)
 	}
@@ -237,8 +253,10 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 	}
 	if len(doc.Arms) == 1 {
 		one := doc.Arms[0]
-		doc.Summary, doc.Ledger, doc.Extrapolated, doc.WarmupSteps, doc.Warnings = one.Summary, one.Ledger, one.Extrapolated, one.WarmupSteps, one.Warnings
+		doc.Summary, doc.Ledger, doc.Extrapolated, doc.WarmupSteps = one.Summary, one.Ledger, one.Extrapolated, one.WarmupSteps
+		doc.Warnings = append(doc.Warnings, one.Warnings...)
 	}
+	doc.Settled = doc.unsettledText() == ""
 	return doc, nil
 }
 
@@ -280,7 +298,7 @@ func traceHeader(path string) (trace.Header, error) {
 	defer file.Close()
 	reader, err := trace.NewReader(file)
 	if err != nil {
-		return trace.Header{}, replayError(file.Name(), err)
+		return trace.Header{}, usageError("name a trace that this version of headway wrote", "%s: %w", file.Name(), err)
 	}
 	return reader.Header, nil
 }

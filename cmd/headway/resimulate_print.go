@@ -38,6 +38,7 @@ func decimals(n int) func(float64) string {
 // printResimulations prints arms for a terminal.
 func printResimulations(w io.Writer, doc resimulation) error {
 	var b strings.Builder
+	b.WriteString(doc.unsettledText())
 	switch {
 	case len(doc.Arms) == 1 && len(doc.Arms[0].Set) == 0:
 		b.WriteString(reproducedTable(doc).String())
@@ -50,6 +51,10 @@ func printResimulations(w io.Writer, doc resimulation) error {
 	fmt.Fprintf(&b, "\nthe run's own settings, resimulated: staleness %s; measured %s (%s)\n", report.Figure(doc.Own.Summary.Staleness.Mean, 3),
 		report.Figure(doc.Measured.Staleness.Mean, 3), signedShare(doc.Own.Summary.Staleness.Mean-doc.Measured.Staleness.Mean, doc.Measured.Staleness.Mean))
 	var said []string
+	for _, warning := range doc.Warnings {
+		said = append(said, warning)
+		fmt.Fprintf(&b, "  - %s\n", warning)
+	}
 	for _, arm := range doc.Arms {
 		name := ""
 		if len(doc.Arms) > 1 {

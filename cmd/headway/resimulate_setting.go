@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/trace"
@@ -125,9 +126,22 @@ func (w *whatIf) settings(header trace.Header) (replay.Settings, error) {
 	return s, nil
 }
 
+// steps is how many train steps a setting is resimulated for: as many as consume what the run did, if it
+// does not say.
+func (w *whatIf) steps(recording *replay.Recording) int64 {
+	settings, err := w.settings(recording.Header)
+	if err != nil || settings.Loop.BatchGroups <= 0 {
+		return 0 // it is refused
+	}
+	if settings.Steps > 0 {
+		return int64(settings.Steps)
+	}
+	return int64(recording.Version) * int64(recording.Header.Loop.BatchGroups) / int64(settings.Loop.BatchGroups)
+}
+
 // resimulate makes one arm. What cannot be made says so in the arm.
 func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm resimulatedArm) {
-	arm = resimulatedArm{Set: append([]string{}, w.set...), Warnings: []string{}}
+	arm = resimulatedArm{Set: append([]string{}, w.set...), Unsettled: []unsettledFigure{}, Warnings: []string{}}
 	settings, err := w.settings(recording.Header)
 	if err != nil {
 		arm.err = err
@@ -149,6 +163,7 @@ func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm re
 		return arm
 	}
 	attributed := split.Summary()
+	arm.Unsettled = unsettledAfter(again.Series, loop.Version(again.Warmup))
 	arm.again, arm.Summary, arm.Ledger, arm.Attribution = again, &again.Summary, &again.Ledger, &attributed
 	return arm
 }

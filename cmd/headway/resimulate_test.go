@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -83,6 +85,68 @@ func TestResimulateRefuses(t *testing.T) {
 	code, stdout, stderr := headway(t, "resimulate", path, "--arm", "queue.factor=2", "--arm", "rollout.group_size=16 rollout.concurrency=64 train.batch=64")
 	if code != exitFailure || !strings.Contains(stdout, "refused") || !strings.Contains(stdout, "queue.factor=2") || !strings.Contains(stderr, "1 of 2 settings") {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+// A trace whose last line is half written counts up to there, whoever reads it; a run that has
+// only begun is resimulated with the words that it cannot be judged, or refused.
+func TestTracesOfRunsThatGoOn(t *testing.T) {
+	path := traceOfSimulation(t)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := func(name string, share float64) string {
+		cut := filepath.Join(t.TempDir(), name)
+		at := int(share * float64(len(whole)))
+		if whole[at-1] == '\n' {
+			at--
+		}
+		if err := os.WriteFile(cut, whole[:at], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return cut
+	}
+	type doc struct {
+		Settled   bool
+		Unsettled []struct{ Cause, Why string }
+		Own       struct{ Unsettled []struct{ Cause string } }
+		Warnings  []string
+		Measured  struct{ Steps int }
+	}
+	read := func(arguments ...string) (d doc) {
+		if err := json.Unmarshal([]byte(first(t, append([]string{"resimulate", "--json"}, arguments...)...)), &d); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if d := read(path); !d.Settled || len(d.Unsettled)+len(d.Own.Unsettled) > 0 || len(d.Warnings) > 0 {
+		t.Errorf("the whole trace: %+v", d)
+	}
+	torn := part("torn", 0.95)
+	for _, d := range []doc{read(torn), read(torn, "--set", "queue.factor=1"), read(torn, "--grid", "queue.factor=1,2")} {
+		if !slices.ContainsFunc(d.Warnings, func(w string) bool { return strings.Contains(w, "in the middle of line") }) {
+			t.Errorf("torn: %+v", d)
+		}
+	}
+	for _, text := range []string{first(t, "resimulate", torn, "--grid", "queue.factor=1,2"), first(t, "resimulate", torn), first(t, "compare", path, torn)} {
+		if strings.Count(text, "in the middle of line") != 1 || strings.Contains(text, "NOT SETTLED") {
+			t.Errorf("torn:\n%s", text)
+		}
+	}
+	short := part("short", 0.25)
+	d := read(short, "--set", "queue.factor=1")
+	if d.Settled || len(d.Unsettled) == 0 || d.Unsettled[0].Cause != "short" || d.Unsettled[0].Why == "" || len(d.Own.Unsettled) == 0 {
+		t.Errorf("a run that has begun: %+v", d)
+	}
+	if text := first(t, "resimulate", short, "--set", "queue.factor=1"); !strings.HasPrefix(text, "NOT SETTLED") || !strings.Contains(text, "more should do") {
+		t.Errorf("a run that has begun:\n%s", text)
+	}
+	for _, name := range []string{"none", "header"} {
+		share := map[string]float64{"none": 0.004, "header": (float64(strings.IndexByte(string(whole), '\n')) + 5) / float64(len(whole))}[name]
+		if code, _, stderr := headway(t, "resimulate", part(name, share)); code != exitFailure || !strings.Contains(stderr, "no train step has ended") {
+			t.Errorf("%s: code %d, %q", name, code, stderr)
+		}
 	}
 }
 

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/replay"
+	"github.com/headway-rl/headway/report"
+)
+
+// tornWarning says of a trace that ends in the middle of a line how far it counts, "" for a whole one.
+func tornWarning(recording *replay.Recording) string {
+	if recording.Torn == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the trace ends in the middle of line %d: measured up to there", recording.Torn)
+}
+
+// unsettledAfter says which means over the steps after a warm-up have not settled, and why.
+func unsettledAfter(series []metrics.Step, warmup loop.Version) []unsettledFigure {
+	return append([]unsettledFigure{}, judge(windowOfSteps(series, int(warmup))).unsettled...)
+}
+
+// unsettledText says which of the figures of a resimulation are of a window that cannot be judged, and
+// for how many more train steps the run should go on; "" where all can.
+func (doc *resimulation) unsettledText() string {
+	var lines, said []string
+	add := func(name string, unsettled []unsettledFigure) {
+		if len(unsettled) == 0 {
+			return
+		}
+		why := whyUnsettled(unsettled) + moreSteps(unsettled)
+		if !slices.Contains(said, why) { // of one window: no need to say it of every setting
+			said, lines = append(said, why), append(lines, fmt.Sprintf("  - %s: %s\n", name, why))
+		}
+	}
+	add("the run itself", doc.Unsettled)
+	if doc.Own.Refused == "" {
+		add("its own settings, resimulated", doc.Own.Unsettled)
+	}
+	for _, arm := range doc.Arms {
+		if arm.Refused == "" && len(arm.Set) > 0 {
+			add(strings.Join(arm.Set, " "), arm.Unsettled)
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "NOT SETTLED: the means below are of this window alone\n" + strings.Join(lines, "") + "\n"
+}
+
+// moreSteps says about how many more steps settle all of them, "" where none can be said.
+func moreSteps(unsettled []unsettledFigure) string {
+	more := 0.0
+	for _, u := range unsettled {
+		if u.MoreSteps == nil {
+			return ""
+		}
+		more = math.Max(more, *u.MoreSteps)
+	}
+	return fmt.Sprintf("; about %s steps more should do", report.Count(rounded(more)))
+}
