@@ -39,8 +39,8 @@ type Totals struct {
 	Arrows, ArrowsLeftOut int64
 }
 
-// ErrEmpty is what Close returns where the run ended before the window began.
-var ErrEmpty = errors.New("timeline: the run ended before the first version that was to be drawn")
+// ErrEmpty is what Close returns where the run, or what is recorded of it so far, ends before the window begins.
+var ErrEmpty = errors.New("timeline: the run ends before the first version that is to be drawn")
 
 // Drawing draws a run as it is observed. Its cost and memory do not grow with the
 // run, and what it writes only with the window.

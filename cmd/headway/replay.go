@@ -38,6 +38,9 @@ func (c *replayCmd) Run(application *app) error {
 	defer file.Close()
 	found, err := replay.Verify(file)
 	doc := replayReport{Trace: file.Name(), Identical: err == nil && found.Difference == nil, Report: found}
+	if err != nil && c.Timeline != "" && found.Difference == nil && (errors.Is(err, replay.ErrIncomplete) || torn(err)) {
+		return c.unfinished(application, doc, err)
+	}
 	if err != nil {
 		err = replayError(file.Name(), err)
 		doc.Error = err.Error()
@@ -68,13 +71,34 @@ func (c *replayCmd) Run(application *app) error {
 	return err
 }
 
+// unfinished draws a run whose trace has no end, as that of a run which goes on: what it says so far is
+// what the loop decides, and is drawn.
+func (c *replayCmd) unfinished(application *app, doc replayReport, why error) error {
+	drawing, err := drawTrace(c.Path, c.timelineOptions)
+	if err != nil {
+		return err
+	}
+	doc.Error = replayError(doc.Trace, why).Error()
+	if c.JSON {
+		return printJSON(application.Stdout, doc)
+	}
+	_, err = fmt.Fprintf(application.Stdout, "identical so far: %s events give the %s recorded actions again, up to version %d; the trace has no end: the run goes on, or was interrupted\n%s\n",
+		report.Count(doc.Events), report.Count(doc.Actions), doc.Version, drawing.drawn())
+	return err
+}
+
+// torn reports whether a trace ends in the middle of a line.
+func torn(err error) bool {
+	var at *trace.Error
+	return errors.As(err, &at) && at.Torn
+}
+
 // replayError says what can be done about a trace that cannot be replayed.
 func replayError(path string, err error) error {
-	var at *trace.Error
 	switch {
 	case errors.Is(err, replay.ErrIncomplete):
 		return runError("headway run --resume goes on with an interrupted run", "%s: %w", path, err)
-	case errors.As(err, &at) && at.Torn:
+	case torn(err):
 		return runError("headway run --resume cuts the torn line off and goes on", "%s: %w", path, err)
 	}
 	return runError("restore the file from a copy; nothing after that place can be trusted", "%s: %w", path, err)

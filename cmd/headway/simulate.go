@@ -124,7 +124,7 @@ func (c *simulateCmd) files() (f simulationFiles, err error) {
 	}
 	if c.Trace != "" {
 		if f.trace, err = createTrace(c.Trace); err != nil {
-			return f, errors.Join(err, f.timeline.end())
+			return f, errors.Join(err, f.timeline.end(err))
 		}
 	}
 	return f, nil
@@ -138,7 +138,7 @@ func (f simulationFiles) watch(cfg *sim.Config, document config.Config) error {
 
 // end ends the files of a simulation that ended with an error or nil.
 func (f simulationFiles) end(failed error) error {
-	return errors.Join(f.trace.end(failed), f.timeline.end())
+	return errors.Join(f.trace.end(failed), f.timeline.end(failed))
 }
 
 // simulateCase is one simulation to make.

@@ -22,6 +22,8 @@ type timelineOptions struct {
 	Timeline      string `placeholder:"OUT.json" help:"Draw every slot, train step and weight sync to a new file for ui.perfetto.dev or chrome://tracing."`
 	TimelineSteps int    `default:"20" placeholder:"N" help:"Draw N train steps; 0 draws all, a line a rollout (default: 20)."`
 	TimelineFrom  int64  `default:"-1" placeholder:"VERSION" help:"Begin to draw at this policy version (default: the end of the warm-up)."`
+	// TimelineArrows is a word of arrowWords.
+	TimelineArrows string `default:"last" enum:"last,all,none" placeholder:"last|all|none" help:"Draw arrows to a train step from the rollout that each of its groups waited for (default: last), from all its rollouts, or none."`
 }
 
 // check refuses what cannot be drawn.
@@ -31,11 +33,14 @@ func (o *timelineOptions) check() error {
 		return usageError("0 draws all of them", "--timeline-steps %d: expected a number of train steps", o.TimelineSteps)
 	case o.TimelineFrom < -1:
 		return usageError("0 is the start of the run", "--timeline-from %d: expected a policy version", o.TimelineFrom)
-	case o.Timeline == "" && (o.TimelineSteps != 20 || o.TimelineFrom != -1):
-		return usageError("--timeline OUT.json names the file", "--timeline-steps and --timeline-from say what --timeline draws")
+	case o.Timeline == "" && (o.TimelineSteps != 20 || o.TimelineFrom != -1 || o.TimelineArrows != "last"):
+		return usageError("--timeline OUT.json names the file", "--timeline-steps, --timeline-from and --timeline-arrows say what --timeline draws")
 	}
 	return nil
 }
+
+// arrowWords are what --timeline-arrows may be.
+var arrowWords = map[string]timeline.Arrows{"last": timeline.LastArrows, "all": timeline.AllArrows, "none": timeline.NoArrows}
 
 // timelineFile is the file being drawn. The nil timelineFile draws nothing.
 type timelineFile struct {
@@ -60,7 +65,7 @@ func (o timelineOptions) create() (*timelineFile, error) {
 
 // begin begins the drawing of a run whose warm-up is known by now.
 func (f *timelineFile) begin(title string, rules loop.Config, warmup loop.Version) {
-	o := timeline.Options{Rules: rules, Title: title, From: warmup}
+	o := timeline.Options{Rules: rules, Title: title, From: warmup, Arrows: arrowWords[f.options.TimelineArrows]}
 	if f.options.TimelineFrom >= 0 {
 		o.From = loop.Version(f.options.TimelineFrom)
 	}
@@ -88,29 +93,38 @@ func (f *timelineFile) watch(cfg *sim.Config, title string) {
 	}
 }
 
-// end ends the file; one that was not begun is removed.
-func (f *timelineFile) end() error {
-	switch {
-	case f == nil:
+// end ends the file of what ended with an error or nil. One that was not begun, that shows nothing or of
+// what failed is removed.
+func (f *timelineFile) end(failed error) error {
+	if f == nil {
 		return nil
-	case f.drawing == nil:
-		return errors.Join(f.file.Close(), os.Remove(f.options.Timeline))
 	}
-	err := errors.Join(f.drawing.Close(), f.file.Close())
-	if errors.Is(err, timeline.ErrEmpty) {
+	var err error
+	if f.drawing != nil {
+		err = f.drawing.Close()
+	}
+	err = errors.Join(err, f.file.Close())
+	if f.drawing == nil || failed != nil || err != nil {
+		err = errors.Join(err, os.Remove(f.options.Timeline))
+	}
+	switch {
+	case failed != nil || err == nil:
+		return nil // what failed is said already
+	case errors.Is(err, timeline.ErrEmpty):
 		return runError("name an earlier version with --timeline-from", "--timeline %s: %w", f.options.Timeline, err)
 	}
-	if err != nil {
-		return fmt.Errorf("--timeline %s: %w", f.options.Timeline, err)
-	}
-	return nil
+	return fmt.Errorf("--timeline %s: %w", f.options.Timeline, err)
 }
 
 // drawn says what a file shows.
 func (f *timelineFile) drawn() string {
 	t := f.drawing.Totals()
-	return fmt.Sprintf("%s: %s and %s over %s s, %s events; open it in ui.perfetto.dev or chrome://tracing", f.options.Timeline,
-		plural(t.Rollouts, "rollout"), plural(t.TrainSteps, "train step"), report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
+	arrows := plural(t.Arrows, "arrow")
+	if t.ArrowsLeftOut > 0 {
+		arrows += fmt.Sprintf(" (%s left out: no step has more than a thousand)", report.Count(t.ArrowsLeftOut))
+	}
+	return fmt.Sprintf("%s: %s, %s and %s over %s s, %s events; open it in ui.perfetto.dev or chrome://tracing", f.options.Timeline,
+		plural(t.Rollouts, "rollout"), plural(t.TrainSteps, "train step"), arrows, report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
 }
 
 // episodeParts are what the environments of a run's episodes were at, by attempt; nil where the run has
@@ -145,7 +159,7 @@ func drawTrace(path string, options timelineOptions) (f *timelineFile, err error
 	if f, err = options.create(); err != nil || f == nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.end()) }()
+	defer func() { err = errors.Join(err, f.end(err)) }()
 	file, err := trace.Open(path)
 	if err != nil {
 		return f, err
@@ -167,8 +181,8 @@ func drawTrace(path string, options timelineOptions) (f *timelineFile, err error
 	for {
 		record, err := reader.Next()
 		switch {
-		case errors.Is(err, io.EOF):
-			return f, nil
+		case errors.Is(err, io.EOF), torn(err):
+			return f, nil // of a run that goes on, what it has written so far
 		case err != nil:
 			return f, replayError(file.Name(), err)
 		case record.Event != nil:
