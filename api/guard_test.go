@@ -174,7 +174,8 @@ func TestPanics(t *testing.T) {
 
 // A standby shows itself and refuses the rest until it is the writer.
 func TestStandby(t *testing.T) {
-	c := start(t, Options{}, func(s *Server) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	c := start(t, Options{Pages: map[string]http.Handler{"/": page}}, func(s *Server) {
 		s.route("POST /test", RoleTrainer, func(w http.ResponseWriter, _ *http.Request) error {
 			if _, err := s.trainers(); err != nil {
 				return err

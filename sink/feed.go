@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -54,12 +55,15 @@ func Figures(object map[string]any) []Figure {
 	return out
 }
 
+// ErrBroken is wrapped by the error of a sink that will take nothing more, whatever is tried.
+var ErrBroken = errors.New("it takes no more figures")
+
 // Sink takes train steps.
 type Sink interface {
 	// Name says in logs and metrics which it is.
 	Name() string
 	// Write takes steps in their order. After an error the same steps are given again, or, when too
-	// many have come in the meantime, lost. It is called by one goroutine.
+	// many have come in the meantime, lost; after ErrBroken it is called no more. It is called by one goroutine.
 	Write(ctx context.Context, steps []Step) error
 	// Close ends it, when nothing more comes: the run has ended, well or not.
 	Close(ctx context.Context, well bool) error
@@ -73,7 +77,7 @@ type Options struct {
 	Retry time.Duration
 	// Patience is how long Close waits for what is still to be sent, 0 for 15 s.
 	Patience time.Duration
-	// Logf says when a sink fails, and when it works again. Nil says nothing.
+	// Logf says when a sink fails, and when it works again. Several goroutines call it. Nil says nothing.
 	Logf func(format string, args ...any)
 }
 
@@ -144,8 +148,8 @@ func (f *Feed) Dropped() map[string]int64 {
 	return out
 }
 
-// Close sends what still waits and ends the sinks; well says how the run ended. It waits no longer than
-// Options.Patience. It may be called more than once.
+// Close sends what still waits and ends the sinks; well says how the run ended. A sink that has been failing is
+// tried once more. It waits no longer than Options.Patience. It may be called more than once.
 func (f *Feed) Close(well bool) {
 	if f == nil {
 		return
@@ -205,17 +209,35 @@ func (f *Feed) drive(ctx context.Context, l *lane) {
 			break
 		}
 		if !f.write(ctx, l, batch) {
-			l.dropped.Add(int64(len(batch) + len(l.waiting)))
-			_ = l.sink.Close(ctx, f.well)
+			l.dropped.Add(int64(len(batch)))
+			f.discard(l)
 			return
 		}
 		batch = batch[:0]
 	}
 }
 
-// write tries until the sink has taken a batch, or until the context ends.
+// discard counts what comes for a sink that takes nothing more, until nothing comes.
+func (f *Feed) discard(l *lane) {
+	for {
+		select {
+		case <-l.waiting:
+			l.dropped.Add(1)
+			continue
+		case <-f.ended:
+		}
+		l.dropped.Add(int64(len(l.waiting)))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // it is broken: this is for its own good
+		defer cancel()
+		_ = l.sink.Close(ctx, f.well)
+		return
+	}
+}
+
+// write tries until the sink has taken a batch; until it is broken, the context ends, or nothing more comes and
+// a last try has failed.
 func (f *Feed) write(ctx context.Context, l *lane, batch []Step) bool {
-	wait := f.opt.Retry
+	wait, last := f.opt.Retry, false
 	for tries := 0; ; tries++ {
 		err := l.sink.Write(ctx, batch)
 		if err == nil {
@@ -224,20 +246,24 @@ func (f *Feed) write(ctx context.Context, l *lane, batch []Step) bool {
 			}
 			return true
 		}
-		if ctx.Err() != nil {
+		switch {
+		case errors.Is(err, ErrBroken):
+			f.opt.Logf("%s: %v; the run goes on without it", l.sink.Name(), err)
 			return false
-		}
-		if tries == 0 {
+		case ctx.Err() != nil || last:
+			return false
+		case tries == 0:
 			f.opt.Logf("%s: %v; it is tried again, and the run goes on", l.sink.Name(), err)
 		}
 		timer := time.NewTimer(wait)
 		wait = min(2*wait, time.Minute)
 		select {
 		case <-timer.C:
+		case <-f.ended:
+			last = true
 		case <-ctx.Done():
-			timer.Stop()
-			return false
 		}
+		timer.Stop()
 	}
 }
 

@@ -127,3 +127,40 @@ func TestFiguresOfAnObject(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// broken takes nothing, for ever.
+type broken struct{ fault }
+
+func (b *broken) Write(context.Context, []Step) error {
+	return fmt.Errorf("%w: it has ended", ErrBroken)
+}
+
+// What is broken is said once, tried no more, and costs the end of the run nothing. What only fails is tried
+// once more at the end.
+func TestWhatIsBrokenIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		var mu sync.Mutex
+		gone, away := &broken{}, &fault{fails: 2}
+		f := Start([]Sink{gone, away}, Options{Retry: time.Hour, Logf: func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, fmt.Sprintf(format, args...))
+		}})
+		for i := range int64(5) {
+			f.Send(Step{Step: i})
+			synctest.Wait()
+		}
+		begun := time.Now()
+		f.Close(true)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		if len(gone.steps()) != 0 || f.Dropped()["fault"] != 5+5 || len(gone.closed) != 1 || len(away.closed) != 1 {
+			t.Errorf("dropped %v, closed %v and %v", f.Dropped(), gone.closed, away.closed)
+		}
+		if len(said) != 4 || !strings.Contains(strings.Join(said, "\n"), "goes on without it") {
+			t.Errorf("said %q", said)
+		}
+	})
+}

@@ -21,6 +21,8 @@ type MLflowOptions struct {
 	Token string
 	// Params are what does not change, such as the document's keys; values are cut at 500 bytes.
 	Params map[string]string
+	// Logf says what the server does not take. Nil says nothing.
+	Logf func(format string, args ...any)
 	// Now is the clock that says when the run begins and ends.
 	Now func() time.Time
 }
@@ -30,6 +32,8 @@ type mlflow struct {
 	opt   MLflowOptions
 	began time.Time
 	run   string
+	// told: the parameters are logged, or cannot be.
+	told bool
 }
 
 // Bounds of one call of MLflow's REST API.
@@ -124,7 +128,7 @@ func (m *mlflow) experiment(ctx context.Context) (string, error) {
 // begin makes the run, once.
 func (m *mlflow) begin(ctx context.Context) error {
 	if m.run != "" {
-		return nil
+		return m.tell(ctx)
 	}
 	experiment, err := m.experiment(ctx)
 	if err != nil {
@@ -144,11 +148,25 @@ func (m *mlflow) begin(ctx context.Context) error {
 	if made.Run.Info.ID == "" {
 		return errors.New("the server made a run without an id: is it MLflow?")
 	}
-	if err := m.params(ctx, made.Run.Info.ID); err != nil {
-		return err
-	}
 	m.run = made.Run.Info.ID
-	return nil
+	return m.tell(ctx)
+}
+
+// tell logs the parameters, once. Parameters that the server refuses are said and left out: figures matter more.
+func (m *mlflow) tell(ctx context.Context) error {
+	if m.told {
+		return nil
+	}
+	err := m.params(ctx, m.run)
+	if said, is := errors.AsType[*mlflowError](err); is && said.status >= 400 && said.status < 500 {
+		m.told = true
+		if m.opt.Logf != nil {
+			m.opt.Logf("mlflow: %v; the run there lacks parameters", err)
+		}
+		return nil
+	}
+	m.told = err == nil
+	return err
 }
 
 // params logs what does not change.
@@ -159,7 +177,7 @@ func (m *mlflow) params(ctx context.Context, run string) error {
 	}
 	var all []param
 	for key, value := range m.opt.Params {
-		all = append(all, param{key, value[:min(len(value), mlflowValue)]})
+		all = append(all, param{key, strings.ToValidUTF8(value[:min(len(value), mlflowValue)], "")})
 	}
 	for len(all) > 0 {
 		n := min(len(all), mlflowParams)

@@ -81,7 +81,7 @@ func (p *program) Write(ctx context.Context, steps []Step) error {
 	stop := context.AfterFunc(ctx, func() { p.to.Close() }) // it may have stopped reading
 	defer stop()
 	if _, err := p.to.Write(text); err != nil {
-		p.broken = fmt.Errorf("it takes no more figures (%w)%s", err, p.said.words())
+		p.broken = fmt.Errorf("%w (%w)%s", ErrBroken, err, p.said.words())
 		return p.broken
 	}
 	return nil

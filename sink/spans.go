@@ -47,9 +47,9 @@ type Spans struct {
 
 	// groups are those under way; Observe alone touches them.
 	groups map[loop.GroupID]*tracedGroup
-	// parents are the rollouts under way whose tools may still be told of, by name.
+	// parents are the rollouts under way whose tools may still be told of, by group and name.
 	mu      sync.Mutex
-	parents map[string]trace.SpanContext
+	parents map[loop.GroupID]map[string]trace.SpanContext
 }
 
 // tracedGroup is a group under way.
@@ -75,7 +75,7 @@ func OpenSpans(ctx context.Context, opt SpansOptions) (*Spans, error) {
 	if err != nil {
 		return nil, errorOf("sinks.spans", err)
 	}
-	s := &Spans{opt: opt, seed: seedOf(opt.Run), groups: map[loop.GroupID]*tracedGroup{}, parents: map[string]trace.SpanContext{}}
+	s := &Spans{opt: opt, seed: seedOf(opt.Run), groups: map[loop.GroupID]*tracedGroup{}, parents: map[loop.GroupID]map[string]trace.SpanContext{}}
 	about := resource.NewSchemaless(attribute.String("service.name", "headway"), attribute.String("service.instance.id", opt.Run))
 	s.provider = sdk.NewTracerProvider(sdk.WithBatcher(&teller{SpanExporter: exporter, logf: opt.Logf}, sdk.WithMaxQueueSize(opt.Depth)), sdk.WithResource(about),
 		sdk.WithSampler(sdk.AlwaysSample()), sdk.WithIDGenerator(identities{opt.Run}))
@@ -160,7 +160,10 @@ func (s *Spans) startRollout(a *loop.Action, at time.Time) {
 			sampleIndex.Int(int(a.Sample)), attemptNumber.Int(int(a.Attempt)), versionOf(startVersion, a.Version)))
 	g.rollouts[attemptKey{a.Sample, a.Attempt}] = span
 	s.mu.Lock()
-	s.parents[name] = span.SpanContext()
+	if s.parents[a.Group] == nil {
+		s.parents[a.Group] = map[string]trace.SpanContext{}
+	}
+	s.parents[a.Group][name] = span.SpanContext()
 	s.mu.Unlock()
 }
 
@@ -206,12 +209,7 @@ func (s *Spans) endGroup(a *loop.Action, at time.Time, attributes ...attribute.K
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.parents {
-		var id loop.GroupID
-		if _, err := fmt.Sscanf(name, "g%d-", &id); err == nil && id == a.Group {
-			delete(s.parents, name)
-		}
-	}
+	delete(s.parents, a.Group)
 }
 
 // Episode takes where the time of an attempt went: a span for each tool, sandbox and verdict. Any goroutine
@@ -220,8 +218,12 @@ func (s *Spans) Episode(r episode.Record) {
 	if s == nil {
 		return
 	}
+	var group loop.GroupID
+	if _, err := fmt.Sscanf(r.Rollout, "g%d-", &group); err != nil || !s.Traced(group) {
+		return // an evaluation's, or one of many
+	}
 	s.mu.Lock()
-	parent, traced := s.parents[r.Rollout]
+	parent, traced := s.parents[group][r.Rollout]
 	s.mu.Unlock()
 	if !traced {
 		return

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/config"
@@ -39,7 +40,7 @@ func (j *job) openSinks() error {
 	if to.MLflow.URL != "" {
 		token, err := sinkToken("sinks.mlflow.token_file", to.MLflow.TokenFile)
 		errs = append(errs, err)
-		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.cfg), Now: j.app.Now}))
+		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.cfg), Logf: j.tell, Now: j.app.Now}))
 	}
 	if len(to.Command) > 0 {
 		add(sink.Program(to.Command, filepath.Join(j.dir, commandLog)))
@@ -96,7 +97,9 @@ const sinksPatience = 15 * time.Second
 
 // closeSinks sends what still waits.
 func (j *job) closeSinks() {
-	j.sinks.Close(j.well)
+	var both sync.WaitGroup
+	both.Go(func() { j.sinks.Close(j.well) })
+	defer both.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), sinksPatience)
 	defer cancel()
 	if err := j.spans.Close(ctx); err != nil {
