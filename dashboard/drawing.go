@@ -96,7 +96,7 @@ func newDrawing(rules loop.Config, engines []string, spansMax int) *drawing {
 	d.trainTrack = add("train steps", "trainer", "train", "trainer")
 	d.syncTrack = add("weight syncs", "sync", "train", "trainer")
 	d.slots, d.loads = make([]running, len(d.engineOf)), make([]loading, len(rules.EngineSlots))
-	d.rows = rows{spans: make([][]span, len(d.tracks)), max: spansMax}
+	d.rows = newRows(len(d.tracks), spansMax)
 	return d
 }
 
@@ -188,9 +188,9 @@ func (d *drawing) endSlot(slot int32, kind SpanKind, environmentNS int64) {
 	}
 	d.slots[slot] = running{}
 	track, turn := d.slotTrack[slot], max(r.from, d.now-environmentNS)
-	d.rows.add(track, span{r.from, turn, int32(r.group), int32(r.version), 1, kind})
+	d.rows.add(track, span{r.from, turn, int32(r.group), int32(r.version), 1, kind, 0})
 	if environmentNS > 0 {
-		d.rows.add(track, span{turn, d.now, int32(r.group), int32(r.version), 1, SpanEnvironment})
+		d.rows.add(track, span{turn, d.now, int32(r.group), int32(r.version), 1, SpanEnvironment, 0})
 	}
 }
 
@@ -213,7 +213,7 @@ func (d *drawing) recover() {
 
 func (d *drawing) drawLoad(engine int32, kind SpanKind) {
 	if l := d.loads[engine]; l.on && !l.done {
-		d.rows.add(d.loadTrack[engine], span{l.from, d.now, int32(l.version), int32(l.version), 1, kind})
+		d.rows.add(d.loadTrack[engine], span{l.from, d.now, int32(l.version), int32(l.version), 1, kind, 0})
 	}
 }
 
@@ -228,7 +228,7 @@ func (d *drawing) endFleet() {
 	if f := d.fleet; f.on {
 		d.syncs++
 		d.syncNS += d.now - f.from
-		d.rows.add(d.syncTrack, span{f.from, d.now, int32(f.version), int32(f.version), 1, SpanSync})
+		d.rows.add(d.syncTrack, span{f.from, d.now, int32(f.version), int32(f.version), 1, SpanSync, 0})
 	}
 	d.fleet = loading{}
 }
@@ -237,7 +237,7 @@ func (d *drawing) endStep(lease loop.LeaseID, kind SpanKind) {
 	if s := d.step; s.lease != 0 && s.lease == lease {
 		next := int32(s.version) + 1
 		d.trainFrom = s.from
-		d.rows.add(d.trainTrack, span{s.from, d.now, next, next, 1, kind})
+		d.rows.add(d.trainTrack, span{s.from, d.now, next, next, 1, kind, 0})
 		d.step = training{}
 	}
 }
@@ -260,7 +260,7 @@ func (d *drawing) leaves(g loop.GroupID, lane int32, kind SpanKind) {
 	}
 	w := d.lanes[lane]
 	d.lanes[lane] = waiting{}
-	d.rows.add(d.laneTrack+int(lane), span{w.from, d.now, int32(g), int32(w.version), 1, kind})
+	d.rows.add(d.laneTrack+int(lane), span{w.from, d.now, int32(g), int32(w.version), 1, kind, 0})
 }
 
 // open returns what has not ended, drawn up to now, and the earliest beginning of it.
@@ -269,7 +269,7 @@ func (d *drawing) open() (spans [][]span, earliest int64) {
 	show := func(track int, from int64, ref, version int64, kind SpanKind) {
 		earliest = min(earliest, from)
 		if from < d.now {
-			spans[track] = append(spans[track], span{from, d.now, int32(ref), int32(version), 1, kind})
+			spans[track] = append(spans[track], span{from, d.now, int32(ref), int32(version), 1, kind, 0})
 		}
 	}
 	for slot, r := range d.slots {

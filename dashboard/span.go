@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -14,17 +15,34 @@ type span struct {
 	version  int32
 	count    int32 // how many were merged into it
 	kind     SpanKind
+	longest  uint16 // the length of the longest that was merged into it, see size; 0 where nothing was
+}
+
+// size is the length of the longest of a merged span as the upper bits of a float: two bytes beside the rest, and
+// still in order.
+func (s *span) size() uint16 {
+	if s.longest != 0 {
+		return s.longest
+	}
+	return uint16(math.Float32bits(float32(s.to-s.from)) >> 15)
 }
 
 // rows hold the spans that have ended, by track. Spans of one track do not overlap, and are added in the
 // order of time. When there are more than max in all, the older half is thinned: neighbours are merged until
 // they are half as many, so that memory stays bounded and the newest window is kept in full.
 type rows struct {
-	spans [][]span
-	total int
-	max   int
+	spans    [][]span
+	pyramids []pyramid
+	total    int
+	max      int
 	// generation counts the thinnings.
 	generation int64
+	// scratch is what the last tile was made in.
+	scratch []placed
+}
+
+func newRows(tracks, most int) rows {
+	return rows{spans: make([][]span, tracks), pyramids: make([]pyramid, tracks), max: most}
 }
 
 func (r *rows) add(track int, s span) {
@@ -32,6 +50,9 @@ func (r *rows) add(track int, s span) {
 		return
 	}
 	r.spans[track] = append(r.spans[track], s)
+	if len(r.spans[track])%blockSpans == 0 {
+		r.pyramids[track].grow(r.spans[track])
+	}
 	if r.total++; r.total > r.max {
 		r.thin()
 	}
@@ -46,14 +67,17 @@ func (r *rows) thin() {
 		for t, spans := range r.spans {
 			n := upTo(spans, cut)
 			m := merger{width: width, out: spans[:0]}
-			for _, s := range spans[:n] {
-				m.add(s)
+			for i := range spans[:n] {
+				m.add(&spans[i])
 			}
 			m.flush()
 			kept := append(m.out, spans[n:]...)
 			r.total -= len(spans) - len(kept)
 			r.spans[t] = kept
 		}
+	}
+	for t, spans := range r.spans {
+		r.pyramids[t].rebuild(spans)
 	}
 	r.generation++
 }
@@ -89,28 +113,29 @@ func upTo(spans []span, at int64) int {
 	return sort.Search(len(spans), func(i int) bool { return spans[i].to > at })
 }
 
-// merger joins neighbours that are shorter than a width, and lie closer together than that.
+// merger joins neighbours that are shorter than a width, and lie closer together than that. They look like the
+// longest of them.
 type merger struct {
 	width int64
 	out   []span
-	// open is the span being made, longest the length of the longest that it was made of.
-	open    span
-	longest int64
-	has     bool
+	// open is the span being made.
+	open span
+	has  bool
 }
 
-func (m *merger) add(s span) {
-	long := s.to - s.from
-	if m.has && long < m.width && m.open.to-m.open.from < m.width && s.from-m.open.to < m.width {
-		if long > m.longest {
-			m.longest, m.open.version, m.open.ref, m.open.kind = long, s.version, s.ref, s.kind
+func (m *merger) add(s *span) {
+	if m.has && s.to-s.from < m.width && m.open.to-m.open.from < m.width && s.from-m.open.to < m.width {
+		size := s.size()
+		m.open.longest = m.open.size()
+		if size > m.open.longest {
+			m.open.longest, m.open.version, m.open.ref, m.open.kind = size, s.version, s.ref, s.kind
 		}
 		m.open.to = max(m.open.to, s.to)
 		m.open.count += s.count
 		return
 	}
 	m.flush()
-	m.open, m.longest, m.has = s, long, true
+	m.open, m.has = *s, true
 }
 
 func (m *merger) flush() {

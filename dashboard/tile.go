@@ -3,6 +3,7 @@ package dashboard
 import (
 	"encoding/binary"
 	"math"
+	"sort"
 )
 
 // Bounds of a tile: what a browser draws within a frame, and what goes over the wire in some milliseconds.
@@ -10,6 +11,8 @@ const (
 	tilePixels   = 1024
 	tileSpansMax = 1 << 16
 	tileFlowsMax = 2000
+	// tileReadMax bounds what a tile is made of before it is merged.
+	tileReadMax = 3 * tileSpansMax / 2
 	// Levels: a pixel of 1 µs, and one of some 12 days.
 	levelMin, levelMax = 0, 40
 )
@@ -33,15 +36,17 @@ type placed struct {
 
 // tile makes the tile of a window; open are the spans that have not ended, by track.
 func (r *rows) tile(w window, open [][]span, arrows []flow, trainTrack int32) *Tile {
-	var found []placed
+	width := r.widthFor(w)
+	found, m := r.scratch[:0], merger{width: width}
 	for t := max(w.firstTrack, 0); t < min(w.toTrack, len(r.spans)); t++ {
-		spans := r.spans[t]
-		m := merger{width: w.pixel}
-		for i := upTo(spans, w.from); i < len(spans) && spans[i].from < w.to; i++ {
-			m.add(spans[i])
-		}
-		for _, s := range open[t] {
-			if s.to > w.from && s.from < w.to {
+		m.out = m.out[:0]
+		r.cover(t, w, width, func(piece []span) {
+			for i := range piece {
+				m.add(&piece[i])
+			}
+		})
+		for i := range open[t] {
+			if s := &open[t][i]; s.to > w.from && s.from < w.to {
 				m.add(s)
 			}
 		}
@@ -50,10 +55,35 @@ func (r *rows) tile(w window, open [][]span, arrows []flow, trainTrack int32) *T
 			found = append(found, placed{s, int32(t)})
 		}
 	}
-	for width := 2 * w.pixel; len(found) > tileSpansMax && width < w.to-w.from; width *= 2 {
+	r.scratch = found
+	for width *= 2; len(found) > tileSpansMax && width < w.to-w.from; width *= 2 {
 		found = coarser(found, width)
 	}
 	return w.drawn(found, arrows, trainTrack)
+}
+
+// cover gives the spans of a track that touch a window, where shorter than a width perhaps merged already.
+func (r *rows) cover(track int, w window, width int64, give func([]span)) {
+	spans := r.spans[track]
+	first := upTo(spans, w.from)
+	end := first + sort.Search(len(spans)-first, func(i int) bool { return spans[first+i].from >= w.to })
+	r.pyramids[track].cover(spans, first, end, width, give)
+}
+
+// widthFor is below what width spans are merged: a pixel, or the least power of it with which a tile is made of no
+// more than tileReadMax.
+func (r *rows) widthFor(w window) int64 {
+	width := w.pixel
+	for ; width < w.to-w.from; width *= 2 {
+		read := 0
+		for t := max(w.firstTrack, 0); t < min(w.toTrack, len(r.spans)) && read <= tileReadMax; t++ {
+			r.cover(t, w, width, func(piece []span) { read += len(piece) })
+		}
+		if read <= tileReadMax {
+			break
+		}
+	}
+	return width
 }
 
 // coarser merges what is shorter than a width.
@@ -62,7 +92,7 @@ func coarser(found []placed, width int64) []placed {
 	for i := 0; i < len(found); {
 		track, m := found[i].track, merger{width: width}
 		for ; i < len(found) && found[i].track == track; i++ {
-			m.add(found[i].span)
+			m.add(&found[i].span)
 		}
 		m.flush()
 		for _, s := range m.out {
