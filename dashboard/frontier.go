@@ -28,7 +28,7 @@ var settingNumbers = []settingNumber{
 	{"staleness-threshold", 0, 1e3, false, func(in *theory.Input) any { return &in.StalenessThreshold }},
 	{"step-time", 0, 1e9, false, func(in *theory.Input) any { return &in.StepS }},
 	{"sync-time", 0, 1e9, false, func(in *theory.Input) any { return &in.SyncTimeS }},
-	{"sync-every", 1, 1 << 20, true, func(in *theory.Input) any { return &in.SyncEvery }},
+	{"sync-every", 1, 1 << 10, true, func(in *theory.Input) any { return &in.SyncEvery }},
 	{"acceptance", 1e-6, 1, false, func(in *theory.Input) any { return &in.Acceptance }},
 	{"budget", 0, 1e6, true, func(in *theory.Input) any { return &in.BudgetVersions }},
 	{"speed-ratio", 0, 1e6, false, func(in *theory.Input) any { return &in.SpeedRatio }},
@@ -78,17 +78,19 @@ type Setting struct {
 
 // setting is the run's own, and what was measured of it.
 func (m *Model) setting() (Setting, metrics.Summary, bool) {
-	m.mu.Lock()
-	measured, syncS := m.rec.Summary(), m.draw.meanSync()
-	m.mu.Unlock()
+	measured, _ := m.measured() // whose syncs the closed form's input has
 	if m.opt.Setting == nil {
 		return Setting{}, measured, false
 	}
 	s, known := m.opt.Setting(measured)
-	if measured.Steps > 0 && s.Input.SyncTimeS == 0 && s.Input.StepS > 0 {
-		s.Input.SyncTimeS = syncS
-	}
 	return s, measured, known
+}
+
+// measured is what the recorder says now, and the mean time of a weight sync.
+func (m *Model) measured() (metrics.Summary, float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock() // also where a panic, of a model whose observation broke, goes past it
+	return m.rec.Summary(), m.draw.meanSync()
 }
 
 // Frontier returns where a setting stands, the run's own with what is given changed.
@@ -137,7 +139,7 @@ func (m *Model) Frontier(numbers map[string]float64, choices map[string]string) 
 		f.Warnings = append(f.Warnings, e.Reason.Sentence())
 	}
 	f.Point, f.Here = pointOf(e, in.Utilization, 1/shortest), here(measured, shortest)
-	f.Cheapest = m.forms.move(own.Input, measured.Steps)
+	f.Cheapest = m.forms.move(own.Input, measured.Steps).from(f.Here)
 	return f, nil
 }
 
@@ -211,7 +213,19 @@ func here(s metrics.Summary, shortest float64) *FrontierPoint {
 // worthLess is by what share a move has to lower staleness to be named.
 const worthLess = 0.1
 
-// cheapest is the single change that lowers staleness for the least longer period, of equals the one that lowers it most;
+// from is where a move leads from where the run stands: the form's ratios of staleness and period, of what was
+// measured. nil where either is not known.
+func (m *FrontierMove) from(here *FrontierPoint) *FrontierMove {
+	if m == nil || here == nil {
+		return nil
+	}
+	to := *m
+	to.StalenessMean *= here.StalenessMean
+	to.PeriodRatio *= here.PeriodRatio
+	return &to
+}
+
+// cheapest is the single change, as ratios of staleness and period to those before it, that lowers staleness for the least longer period, of equals the one that lowers it most;
 // nil where none lowers it by a tenth.
 func cheapest(base theory.Prediction) *FrontierMove {
 	now, known := base.Corrected.Mean.Value()
@@ -225,8 +239,8 @@ func cheapest(base theory.Prediction) *FrontierMove {
 		if !knownMean || !knownPeriod || after > now*(1-worthLess) {
 			continue
 		}
-		if best == nil || period < best.PeriodRatio-1e-3 || period < best.PeriodRatio+1e-3 && after < best.StalenessMean {
-			best = &FrontierMove{Change: fmt.Sprintf("%s: %s", l.Name, l.Change), HoldsFixed: l.HoldsFixed, StalenessMean: after, PeriodRatio: period}
+		if best == nil || period < best.PeriodRatio-1e-3 || period < best.PeriodRatio+1e-3 && after/now < best.StalenessMean {
+			best = &FrontierMove{Change: fmt.Sprintf("%s: %s", l.Name, l.Change), HoldsFixed: l.HoldsFixed, StalenessMean: after / now, PeriodRatio: period}
 		}
 	}
 	return best

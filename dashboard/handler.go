@@ -2,7 +2,10 @@ package dashboard
 
 import (
 	"compress/gzip"
+	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -30,8 +33,12 @@ func (m *Model) Data() http.Handler {
 	get("queue", func(*http.Request) (any, error) { return m.Queue(), nil })
 	get("series", m.answerSeries)
 	get("findings", func(r *http.Request) (any, error) { return m.Findings(r.Context()) })
-	get("frontier", m.answerFrontier)
-	get("schedules", m.answerSchedules)
+	get("frontier", func(r *http.Request) (any, error) {
+		return m.workshop.do(r.Context(), func() (any, error) { return m.answerFrontier(r) })
+	})
+	get("schedules", func(r *http.Request) (any, error) {
+		return m.workshop.do(r.Context(), func() (any, error) { return m.answerSchedules(r) })
+	})
 	get("groups", m.answerGroups)
 	get("groups/{id}", m.answerGroup)
 	mux.HandleFunc("GET /api/v1/view/tile", m.serveTile)
@@ -140,7 +147,7 @@ func (m *Model) answerSchedules(r *http.Request) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	return m.Schedules(given, q.text("topology"))
+	return m.Schedules(r.Context(), given, q.text("topology"))
 }
 
 func (m *Model) answerGroup(r *http.Request) (any, error) {
@@ -164,7 +171,7 @@ func (m *Model) serveTile(w http.ResponseWriter, r *http.Request) {
 		refuse(w, q.err)
 		return
 	}
-	if level < levelMin || level > levelMax || index < 0 || index > 1<<52>>level {
+	if level < levelMin || level > levelMax || index < 0 || index > indexMax(level) {
 		refuse(w, invalid("level=%d, index=%d: want a level from %d to %d, and an index of a time that can be", level, index, levelMin, levelMax))
 		return
 	}
@@ -184,6 +191,9 @@ func (m *Model) serveTile(w http.ResponseWriter, r *http.Request) {
 	}
 	write(w, r, body)
 }
+
+// indexMax is the last tile of a level whose times are whole numbers of nanoseconds that there are.
+func indexMax(level int64) int64 { return math.MaxInt64/(tilePixels*(1000<<level)) - 1 }
 
 // asked reads a request's parameters, and keeps the first error.
 type asked struct {
@@ -270,7 +280,11 @@ func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 // refuse answers with an error in the API's form.
 func refuse(w http.ResponseWriter, err error) {
 	why, ok := err.(*refusal)
-	if !ok {
+	switch {
+	case ok:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		why = &refusal{http.StatusServiceUnavailable, "unavailable", "who asked has left, or the server ends"}
+	default:
 		why = &refusal{http.StatusInternalServerError, "internal", err.Error()}
 	}
 	body, _ := encodeJSON(map[string]any{"error": map[string]any{"code": why.code, "message": why.message}})

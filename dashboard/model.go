@@ -78,6 +78,8 @@ type Model struct {
 	told    int64
 	last    latest
 	forms   forms
+	// workshop computes what takes longer.
+	workshop *workshop
 	// findings is the newest diagnosis.
 	findings findings
 	// closedMean is the closed form at what was measured over closedAt steps.
@@ -120,7 +122,7 @@ func New(opt Options) *Model {
 	}
 	opt.Info.TimelineLevelMin, opt.Info.TimelineLevelMax = levelMin, levelMax
 	m := &Model{opt: opt, rec: opt.Recorder, series: newSeries(), state: "starting",
-		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{})}
+		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{}), workshop: newWorkshop()}
 	if m.rec == nil {
 		m.rec = metrics.NewRecorder(opt.Rules)
 		m.rec.Warmup, m.rec.CapTokens, m.rec.StepsMax = opt.Warmup, opt.CapTokens, recorderSteps

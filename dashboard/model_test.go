@@ -248,6 +248,26 @@ func TestTilesAreTheSpans(t *testing.T) {
 	}
 }
 
+// An index of a time that no number says is refused, not answered with another's tile.
+func TestTilesOfTimesThatAreNone(t *testing.T) {
+	data := newTestModel(1000).Data()
+	for level := int64(levelMin); level <= levelMax; level++ {
+		last := indexMax(level)
+		if w := windowOf(int(level), last, 0, 1); w.from < 0 || w.to <= w.from || w.to-w.from != tilePixels*w.pixel {
+			t.Errorf("level %d: the last tile is from %d to %d", level, w.from, w.to)
+		}
+		for _, index := range []int64{last, last + 1, 1 << 51, 1<<52>>level + 1, math.MaxInt64} {
+			want := 200
+			if index > last {
+				want = 400
+			}
+			if code := get(t, data, fmt.Sprintf("/api/v1/view/tile?level=%d&index=%d", level, index), nil); code != want {
+				t.Errorf("level %d, index %d: %d, want %d", level, index, code, want)
+			}
+		}
+	}
+}
+
 // However long a run is, its spans are bounded: the newest are kept, and the older ones thinned without losing count.
 func TestSpansAreBounded(t *testing.T) {
 	const limit = 2000

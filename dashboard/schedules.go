@@ -1,8 +1,11 @@
 package dashboard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/schedule"
@@ -28,32 +31,37 @@ type scheduleInput struct {
 	whole              bool
 }
 
-// Bounds of one answer: what is simulated in a tenth of a second or so.
+// Bounds of one answer: most are simulated in a tenth of a second, none takes longer than some seconds.
 const (
-	scheduleRollouts = 1 << 14 // of all batches of one schedule
+	scheduleRollouts = 1 << 14 // of all batches of one schedule, where six batches have no more
+	scheduleEvents   = 1 << 18 // of one schedule
 	scheduleTokens   = 1000    // the nominal mean length; only times are shown
 )
 
 // scheduleInputs are the inputs with the run's own figures as defaults, where it has any.
 func (m *Model) scheduleInputs() []scheduleInput {
-	m.mu.Lock()
-	s, ess, rules := m.rec.Summary(), m.series.mean("effective_sample_size"), m.opt.Rules
-	syncS := m.draw.meanSync()
-	m.mu.Unlock()
+	s, syncS := m.measured()
+	ess, rules := m.meanSampleSize(), m.opt.Rules
 	c, b := float64(rules.Concurrency()), float64(rules.BatchGroups*rules.GroupSize)
 	rolloutS, trainS, tail := s.RolloutS.Mean, s.StepS.Mean, s.TailMultiplier
 	if s.Steps == 0 || rolloutS <= 0 || trainS <= 0 {
 		rolloutS, trainS, tail = 60, 60*b/c, 1.8
 	}
 	return []scheduleInput{
-		{"group", float64(rules.GroupSize), 1, 128, true}, {"batch", b, 1, 1 << 15, true},
+		{"group", float64(rules.GroupSize), 1, 128, true}, {"batch", b, 1, 1 << 14, true},
 		{"concurrency", c, 1, 1 << 14, true}, {"gpus", 16, 2, 1024, true}, {"rollout-gpus", 8, 1, 1023, true},
 		{"rollout-time", rolloutS, 1e-6, 1e6, false}, {"tail-multiplier", math.Max(tail, 1), 1, 64, false},
 		{"train-time", trainS, 1e-6, 1e6, false}, {"logp-time", trainS / 4, 0, 1e6, false}, {"sync-time", syncS, 0, 1e5, false}, {"switch-time", 2 * syncS, 0, 1e5, false},
-		{"ahead", 0.5, 0, 8, false}, {"pieces", 1, 1, 64, true}, {"queue-factor", max(float64(rules.QueueGroups)/float64(rules.BatchGroups), 1), 1, 64, false},
+		{"ahead", 0.5, 0, 8, false}, {"pieces", 1, 1, 64, true}, {"queue-factor", max(float64(rules.QueueGroups)/float64(rules.BatchGroups), 1), 1, 16, false},
 		{"max-staleness", 0, 0, 1000, false}, {"kl-per-version", klPerVersion(s, ess), 0, 10, false}, {"kl-exponent", 1, 1, 2, false},
 		{"clip-low", 0.2, 0.001, 0.999, false}, {"clip-high", 0.2, 0.001, 100, false},
 	}
+}
+
+func (m *Model) meanSampleSize() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.series.mean("effective_sample_size")
 }
 
 // klPerVersion is how far the policy moves in a version, in nats a token, from the effective sample size of a batch of
@@ -73,8 +81,8 @@ func (d *drawing) meanSync() float64 {
 	return float64(d.syncNS) / 1e9 / float64(d.syncs)
 }
 
-// Schedules simulates the schedules at the inputs asked for, those not given being the run's.
-func (m *Model) Schedules(given map[string]float64, topology string) (Schedules, error) {
+// Schedules simulates the schedules at the inputs asked for, those not given being the run's, until the context ends.
+func (m *Model) Schedules(ctx context.Context, given map[string]float64, topology string) (Schedules, error) {
 	values := map[string]float64{}
 	for _, one := range m.scheduleInputs() {
 		v := min(max(one.value, one.least), one.most)
@@ -86,7 +94,7 @@ func (m *Model) Schedules(given map[string]float64, topology string) (Schedules,
 		}
 		values[one.name] = v
 	}
-	in, err := scheduleOf(values)
+	in, err := m.scheduleOf(ctx, values)
 	if err != nil {
 		return Schedules{}, err
 	}
@@ -95,7 +103,11 @@ func (m *Model) Schedules(given map[string]float64, topology string) (Schedules,
 		if topology != "" && topology != t.name {
 			continue
 		}
-		out.Schedules = append(out.Schedules, scheduleLine(in, t.name, t.title, t.arm))
+		line, err := scheduleLine(ctx, in, t.name, t.title, t.arm, m.workshop.eventsMax)
+		if err != nil {
+			return Schedules{}, err
+		}
+		out.Schedules = append(out.Schedules, line)
 	}
 	if len(out.Schedules) == 0 {
 		return out, invalid("topology=%s: want colocated, disaggregated, one_step_off, fully_async or partial", topology)
@@ -112,12 +124,12 @@ func kindOfNumber(whole bool) string {
 
 // scheduleOf is the input of package schedule for the values. Rollouts have a nominal length, generated at the speed
 // that makes them as long as asked for.
-func scheduleOf(v map[string]float64) (schedule.Input, error) {
+func (m *Model) scheduleOf(ctx context.Context, v map[string]float64) (schedule.Input, error) {
 	group, gpus, rollout := int(v["group"]), int(v["gpus"]), int(v["rollout-gpus"])
 	if rollout >= gpus {
 		return schedule.Input{}, invalid("rollout-gpus=%d of gpus=%d: the trainer needs one at least", rollout, gpus)
 	}
-	lengths, err := lengthsOf(v["tail-multiplier"], group)
+	lengths, err := m.workshop.lengths.of(ctx, v["tail-multiplier"], group)
 	if err != nil {
 		return schedule.Input{}, err
 	}
@@ -139,8 +151,11 @@ func scheduleOf(v map[string]float64) (schedule.Input, error) {
 }
 
 // lengthsOf are lognormal lengths whose longest of a group is so many times the mean, as far as a tail can be.
-func lengthsOf(multiplier float64, group int) (*workload.Lengths, error) {
+func lengthsOf(ctx context.Context, multiplier float64, group int) (*workload.Lengths, error) {
 	build := func(tailness float64) (*workload.Lengths, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		return workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: scheduleTokens, Tailness: tailness}.Build()
 	}
 	low, high := 0.0, 100.0
@@ -159,19 +174,53 @@ func lengthsOf(multiplier float64, group int) (*workload.Lengths, error) {
 	return build((low + high) / 2)
 }
 
-// scheduleLine simulates one schedule; what cannot run is said in its notes.
-func scheduleLine(in schedule.Input, name, title string, arm schedule.Name) Schedule {
+// knownLengths are the newest lengths that were made: most questions change something else.
+type knownLengths struct {
+	mu         sync.Mutex
+	multiplier float64
+	group      int
+	lengths    *workload.Lengths
+}
+
+func (k *knownLengths) of(ctx context.Context, multiplier float64, group int) (*workload.Lengths, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lengths != nil && k.multiplier == multiplier && k.group == group {
+		return k.lengths, nil
+	}
+	l, err := lengthsOf(ctx, multiplier, group)
+	if err == nil {
+		k.multiplier, k.group, k.lengths = multiplier, group, l
+	}
+	return l, err
+}
+
+// scheduleLine simulates one schedule; what cannot run is said in its notes. The error is the context's.
+func scheduleLine(ctx context.Context, in schedule.Input, name, title string, arm schedule.Name, eventsMax int64) (Schedule, error) {
 	s := Schedule{Topology: name, Title: title, Bars: []Bar{}, Arrows: []Arrow{}, Notes: []string{}}
 	a := in.Arm(arm)
 	if err := a.Rules.Validate(); err != nil {
 		s.Notes = append(s.Notes, "It cannot run here: "+err.Error())
-		return s
+		return s, nil
 	}
-	o, err := schedule.Simulate(in, a)
-	if err != nil {
+	o, err := schedule.SimulateWithin(ctx, in, a, eventsMax)
+	switch {
+	case ctx.Err() != nil:
+		return s, ctx.Err()
+	case errors.Is(err, schedule.ErrTooMuch):
+		s.Notes = append(s.Notes, fmt.Sprintf("Too long to show: its first batches take more than %d events. A smaller batch, or times that lie closer together, take fewer.", eventsMax))
+		return s, nil
+	case err != nil:
 		s.Notes = append(s.Notes, "It cannot run here: "+err.Error())
-		return s
+		return s, nil
 	}
+	s.measured(in, a, o)
+	s.drawn(o.Works)
+	return s, nil
+}
+
+// measured takes the figures of a schedule.
+func (s *Schedule) measured(in schedule.Input, a schedule.Arm, o schedule.Outcome) {
 	s.PeriodS = o.Parts.StepS
 	s.RolloutsPerS = float64(in.GroupSize*in.BatchGroups) / s.PeriodS
 	s.TrainerIdle, s.RolloutIdle = o.Summary.TrainerIdleRatio, 1-o.SlotsBusy
@@ -185,8 +234,6 @@ func scheduleLine(in schedule.Input, name, title string, arm schedule.Name) Sche
 	if waste := o.Parts.WasteS / (o.Parts.WasteS + o.Parts.WorkS); waste > 0.01 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%.0f %% of what is generated is dropped.", 100*waste))
 	}
-	s.drawn(o.Works)
-	return s
 }
 
 // drawn turns the recorded work into bars, and what waits for what into arrows.

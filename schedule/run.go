@@ -1,7 +1,10 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -61,9 +64,18 @@ func (o Outcome) TokensPerS(in Input) float64 {
 	return float64(in.rollouts()) * in.Lengths.Mean() * bias / o.Parts.StepS
 }
 
+// ErrTooMuch is wrapped by SimulateWithin's error where the events did not do.
+var ErrTooMuch = errors.New("more would have had to be simulated than was allowed")
+
 // Simulate runs one schedule of an input, which must have defaults, through the
 // production loop. Errors are those of the simulation.
 func Simulate(in Input, a Arm) (Outcome, error) {
+	return SimulateWithin(context.Background(), in, a, math.MaxInt64)
+}
+
+// SimulateWithin is Simulate for no more than so many events, and until ctx ends. Its error wraps ErrTooMuch
+// or the context's then.
+func SimulateWithin(ctx context.Context, in Input, a Arm, eventsMax int64) (Outcome, error) {
 	fixed, shared, logProbs := in.trainS(a)
 	h := in.holders()
 	one := in.stepS(h, 1)
@@ -91,6 +103,7 @@ func Simulate(in Input, a Arm) (Outcome, error) {
 		SyncNS:     int64(1e9 * a.SyncS), LoadNS: int64(1e9 * a.LoadS),
 		Warmup: in.Warmup * a.Pieces, Measured: in.Batches * a.Pieces,
 		Observe: w.observe,
+		Stop:    stopAfter(ctx, eventsMax),
 	}
 	if in.PrefillTokensPerS > 0 {
 		cfg.PrefillNSPerToken = 1e9 * h.alive / in.PrefillTokensPerS
@@ -108,6 +121,21 @@ func Simulate(in Input, a Arm) (Outcome, error) {
 	o.Gantt = w.gantt.drawn(slots, ganttCells)
 	o.Works = w.works.drawn(logProbs / (fixed + shared))
 	return o, nil
+}
+
+// stopAfter returns a simulation's Stop. The context is asked only every so many events.
+func stopAfter(ctx context.Context, eventsMax int64) func() error {
+	const every = 1 << 10
+	events := int64(0)
+	return func() error {
+		if events++; events > eventsMax {
+			return fmt.Errorf("%w: %d events", ErrTooMuch, eventsMax)
+		}
+		if events%every == 1 {
+			return ctx.Err()
+		}
+		return nil
+	}
 }
 
 // ganttCells is how fine a Gantt is.

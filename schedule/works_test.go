@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
 )
@@ -45,6 +47,22 @@ func TestWorks(t *testing.T) {
 		}
 		if len(w.Syncs) == 0 {
 			t.Errorf("%s: no sync recorded", name)
+		}
+	}
+}
+
+// A schedule is simulated for no more than so many events, and as long as somebody waits for it.
+func TestSimulateWithin(t *testing.T) {
+	in := typical(t).WithDefaults()
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for _, name := range Names() {
+		a := in.Arm(name)
+		if _, err := SimulateWithin(t.Context(), in, a, 100); !errors.Is(err, ErrTooMuch) {
+			t.Errorf("%s in 100 events: %v", name, err)
+		}
+		if _, err := SimulateWithin(left, in, a, math.MaxInt64); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s for nobody: %v", name, err)
 		}
 	}
 }

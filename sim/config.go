@@ -78,6 +78,16 @@ type Config struct {
 	// Stepped, if not nil, is called after every train step with the version it made. It costs
 	// nothing between two steps, as Observe does at every event.
 	Stepped func(made loop.Version)
+	// Stop, if not nil, is asked before every event: an error ends the simulation, and is what Run returns.
+	Stop func() error
+}
+
+// stopped asks Stop.
+func (c *Config) stopped() error {
+	if c.Stop == nil {
+		return nil
+	}
+	return c.Stop()
 }
 
 // Validate reports what cannot be simulated.

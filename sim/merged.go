@@ -111,6 +111,9 @@ func (r *runner) runMerged() error {
 	r.ask()
 	m.bound = r.bound()
 	for !r.done {
+		if err := r.cfg.stopped(); err != nil {
+			return err
+		}
 		if c.next < len(c.due) || c.turn() {
 			if d := &c.due[c.next]; d.end < m.bound {
 				c.next++

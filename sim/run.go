@@ -131,6 +131,9 @@ func (r *runner) run() error {
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
 	r.ask()
 	for !r.done {
+		if err := r.cfg.stopped(); err != nil {
+			return err
+		}
 		at, slot := r.nextRollout()
 		next := r.nextTimer(at, slot)
 		if next != nil {

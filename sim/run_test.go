@@ -497,3 +497,25 @@ func TestNoAllocationInTheSteadyState(t *testing.T) {
 		}
 	}
 }
+
+// Stop ends a simulation, whichever way its rollouts are run, and is asked at every event.
+func TestStop(t *testing.T) {
+	enough := errors.New("enough")
+	for _, mode := range []loop.SyncMode{loop.SyncInFlight, loop.SyncPause} { // merged, and slot by slot
+		cfg := setup{c: 64, s: 8, b: 64, q: 1, rho: 1, tailness: 8, warmup: 2, steps: 20, rules: func(c *loop.Config) { c.Sync = mode }}.config(t)
+		asked, seen := 0, 0
+		cfg.Observe = func(loop.Event, int64, int64, []loop.Action) { seen++ }
+		cfg.Stop = func() error {
+			if asked++; asked > 500 {
+				return enough
+			}
+			return nil
+		}
+		if _, err := sim.Run(cfg); !errors.Is(err, enough) {
+			t.Errorf("%v: %v", mode, err)
+		}
+		if seen < 400 || seen > 501 {
+			t.Errorf("%v: %d events by the 501st question", mode, seen)
+		}
+	}
+}
