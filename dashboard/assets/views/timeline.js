@@ -68,7 +68,7 @@ function open(context, { canvas, body, rows, box }, { state, setModel, again }) 
     info: /** @type {any} */ (context.info.peek()),
     loadTile: (level, index, signal) => loadTile(context.api, level, index, signal, ended()),
     framed: () => {
-      rows.current.style.transform = `translateY(${-model.window.top}px)`;
+      if (rows.current) rows.current.style.transform = `translateY(${-model.window.top}px)`;
       placeBox(box.current, model.window);
       state.error.value = "";
       if (model.drawn) document.documentElement.dataset.ready = "timeline";

@@ -126,7 +126,7 @@ export class Timeline {
     const unfinished = this.painter.paint(this.scene());
     const complete = this.complete();
     this.tiles.want(this.window.wantedTiles(this.painter.ratio, this.levelMin, this.levelMax, complete));
-    this.drawn = this.drawn || complete;
+    this.drawn = this.drawn || (complete && !unfinished);
     performance.measure(MARK, MARK);
     performance.clearMarks(MARK);
     performance.clearMeasures(MARK);

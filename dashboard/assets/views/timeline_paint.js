@@ -9,7 +9,8 @@ import { placeOf } from "./timeline_layout.js";
 import { axisTicks } from "./timeline_scale.js";
 
 export const AXIS = 22;
-const RASTERS_A_FRAME = 3;
+// So long are tiles made into pixels in one frame; the rest of it is for what is seen.
+const RASTER_MS = 4;
 const WORDS_MOST = 500;
 const TRAIN = KINDS.indexOf("train");
 const FONT = "11px system-ui, sans-serif";
@@ -41,7 +42,7 @@ const FONT = "11px system-ui, sans-serif";
 /**
  * What a frame draws from.
  * @typedef {{ entry: import("./timeline_tiles.js").Entry, fromUS: number, toUS: number }} Part
- * @typedef {{ level: number, parts: Part[], unfinished: boolean, budget: number }} Found
+ * @typedef {{ level: number, parts: Part[], unfinished: boolean, deadline: number }} Found
  * @typedef {(us: number) => number} X where a time is, in CSS pixels
  */
 
@@ -101,7 +102,7 @@ export class Painter {
     const level = levelFor(stepUS, scene.levelMin, scene.levelMax);
     const widthUS = TILE_WIDTH * 2 ** level;
     const toUS = Math.min(scene.endUS, fromUS + stepUS * this.canvas.width);
-    /** @type {Found} */ const found = { level, parts: [], unfinished: false, budget: RASTERS_A_FRAME };
+    /** @type {Found} */ const found = { level, parts: [], unfinished: false, deadline: performance.now() + RASTER_MS };
     for (let index = Math.max(0, Math.floor(fromUS / widthUS)); index * widthUS < toUS; index++) {
       const exact = this.tiles.get(level, index);
       if (exact && this.rasterOf(exact, scene, found)) {
@@ -122,16 +123,19 @@ export class Painter {
     }
   }
 
+  /** Whether a tile has pixels to show; they are drawn on where there is time. */
   rasterOf(/** @type {import("./timeline_tiles.js").Entry} */ entry, /** @type {Scene} */ scene, /** @type {Found} */ found) {
-    const key = scene.colouring.key;
+    const { key } = scene.colouring, { rows, rowOf } = scene.layout;
     if (entry.raster && entry.rasterKey === key) return true;
-    if (found.budget > 0) {
-      found.budget--;
-      this.tiles.keepRaster(entry, rasterise(entry, scene.layout.rowOf, scene.layout.rows, scene.colouring), key);
-      return true;
+    if (performance.now() < found.deadline) {
+      if (entry.drawing?.key !== key) entry.drawing = { key, pixels: new Uint32Array(rows * TILE_WIDTH), next: 0 };
+      if (rasterise(entry, entry.drawing, rowOf, scene.colouring, found.deadline)) {
+        this.tiles.keepRaster(entry, entry.drawing.pixels, key);
+        return true;
+      }
     }
     found.unfinished = true;
-    return entry.raster !== null && entry.raster.length === scene.layout.rows * TILE_WIDTH; // the colours of before
+    return entry.raster !== null && entry.raster.length === rows * TILE_WIDTH; // the colours of before
   }
 
   paintBand(/** @type {Scene} */ scene, /** @type {import("./timeline_layout.js").Band} */ band, /** @type {Found} */ found, /** @type {number} */ fromUS, /** @type {number} */ stepUS) {

@@ -1,5 +1,6 @@
 // A tile as pixels: one row of TILE_WIDTH pixels a track, whatever the height it is shown at. It is drawn once for
-// a colouring and then only copied, so that panning costs the same over a thousand spans and over a million.
+// a colouring and then only copied, so that panning costs the same over a thousand spans and over a million. Drawing a tile of many spans takes several
+// frames, so that none takes long.
 
 import { KINDS, TILE_WIDTH, tileStart } from "./timeline_tiles.js";
 import { STALE_MOST, versionStep } from "./timeline_colour.js";
@@ -44,19 +45,39 @@ export function spanBehind(/** @type {Colouring} */ colouring, /** @type {number
   return colouring.versionAt(endUS) - version;
 }
 
+// So many spans are drawn between two looks at the clock.
+const SPANS_AT_ONCE = 2048;
+
 /**
- * @param {import("./timeline_tiles.js").Entry} entry
- * @param {Int32Array} rowOf the row of a track's id, -1 for none
- * @param {number} rows
- * @param {Colouring} colouring
+ * Drawing is a raster as far as it has been drawn.
+ * @typedef {{ key: string, pixels: Uint32Array, next: number }} Drawing
  */
-export function rasterise(entry, rowOf, rows, colouring) {
-  const { tile, level, index } = entry;
-  const pixels = new Uint32Array(rows * TILE_WIDTH);
+
+/**
+ * Draws a tile's spans until they are drawn or the time is up, at least some of them.
+ * @param {import("./timeline_tiles.js").Entry} entry
+ * @param {Drawing} drawing
+ * @param {Int32Array} rowOf the row of a track's id, -1 for none
+ * @param {Colouring} colouring
+ * @param {number} deadline as performance.now has it
+ * @returns {boolean} whether all are drawn
+ */
+export function rasterise(entry, drawing, rowOf, colouring, deadline) {
+  const { spans } = entry.tile;
+  do {
+    const to = Math.min(spans, drawing.next + SPANS_AT_ONCE);
+    rasteriseSome(entry, drawing, to, rowOf, colouring);
+    drawing.next = to;
+  } while (drawing.next < spans && performance.now() < deadline);
+  return drawing.next >= spans;
+}
+
+function rasteriseSome(/** @type {import("./timeline_tiles.js").Entry} */ entry, /** @type {Drawing} */ drawing, /** @type {number} */ to, /** @type {Int32Array} */ rowOf, /** @type {Colouring} */ colouring) {
+  const { tile, level, index } = entry, { pixels } = drawing;
   const { start, end, track, version, kind } = tile;
   const from = tileStart(level, index), pixelUS = 2 ** level;
   const stale = colouring.by === "staleness";
-  for (let i = 0; i < tile.spans; i++) {
+  for (let i = drawing.next; i < to; i++) {
     const row = track[i] < rowOf.length ? rowOf[track[i]] : -1;
     if (row < 0) continue;
     let a = Math.floor(start[i]), b = Math.round(end[i]);
@@ -70,5 +91,4 @@ export function rasterise(entry, rowOf, rows, colouring) {
     const base = row * TILE_WIDTH;
     for (let x = base + a; x < base + b; x++) pixels[x] = colour;
   }
-  return pixels;
 }

@@ -84,6 +84,7 @@ export const tileStart = (level, index) => index * TILE_WIDTH * 2 ** level;
  * @property {number} at when it was fetched, as performance.now has it
  * @property {Uint32Array|null} raster one row of pixels a track, see timeline_raster.js
  * @property {string} rasterKey what the raster was coloured by
+ * @property {import("./timeline_raster.js").Drawing|null} drawing the next raster, where it is not drawn to its end
  * @property {number} bytes
  */
 
@@ -153,7 +154,7 @@ export class TileStore {
     try {
       const { buffer, final } = await this.load(level, index, controller.signal);
       if (this.closed) return;
-      this.put(key, { level, index, tile: decodeTile(buffer), final, at: performance.now(), raster: null, rasterKey: "", bytes: buffer.byteLength });
+      this.put(key, { level, index, tile: decodeTile(buffer), final, at: performance.now(), raster: null, rasterKey: "", drawing: null, bytes: buffer.byteLength });
       this.changed();
     } catch (error) {
       if (!controller.signal.aborted && !this.closed) this.fail(error);
@@ -182,6 +183,7 @@ export class TileStore {
     const bytes = raster.byteLength - (entry.raster ? entry.raster.byteLength : 0);
     entry.raster = raster;
     entry.rasterKey = key;
+    entry.drawing = null;
     entry.bytes += bytes;
     if (this.entries.get(entry.level + "/" + entry.index) === entry) this.bytes += bytes;
     this.shrink();
