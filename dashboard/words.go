@@ -313,7 +313,8 @@ type FrontierPoint struct {
 	Regime      string  `json:"regime"`
 }
 
-// FrontierMove is a change of one setting.
+// FrontierMove is a change of one setting, and the point that it leads to from Here: its figures mean what those of
+// a FrontierPoint do.
 type FrontierMove struct {
 	Change        string  `json:"change"`
 	HoldsFixed    string  `json:"holds_fixed"`

@@ -18,9 +18,9 @@ import (
 
 // hardest are schedules that took from many seconds to no end, while their events had no bound.
 var hardest = []string{
-	"batch=16384&group=128&concurrency=16384&gpus=1024&rollout-gpus=1023&queue-factor=16&pieces=64&tail-multiplier=64",
+	"batch=16384&group=16&concurrency=256&gpus=64&rollout-gpus=63&queue-factor=16&pieces=64&tail-multiplier=2",
 	"batch=16384&group=1&concurrency=1&gpus=2&rollout-gpus=1&queue-factor=16&ahead=8",
-	"batch=1&group=1&concurrency=16384&gpus=1024&rollout-gpus=1023&train-time=1e6&rollout-time=1e-6&sync-time=100000&queue-factor=16",
+	"batch=1&group=1&concurrency=256&gpus=16&rollout-gpus=15&train-time=1e6&rollout-time=1e-6&sync-time=100000&queue-factor=16",
 }
 
 // Whatever is asked for within the bounds ends after so many events, and says what it left out.
