@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/metrics"
 )
 
@@ -70,12 +71,8 @@ func (m *Model) closedForm(measured metrics.Summary, ended bool) *float64 {
 	if !known || s.Uncovered != "" {
 		return nil
 	}
-	estimator, err := m.forms.estimator(s.Input)
-	if err != nil {
-		return nil
-	}
-	if e := estimator.Estimate(pointIn(s.Input)); e.Mean > 0 {
-		m.closedMean = &e.Mean
+	if mean, ok := diagnosis.ClosedMean(s.Input); ok {
+		m.closedMean = &mean
 	}
 	return m.closedMean
 }

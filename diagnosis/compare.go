@@ -24,7 +24,7 @@ func (f *facts) compared() []Comparison {
 	}
 	if f.unfit == "" && f.uncovered == "" {
 		p := &f.predicted
-		mean, ok := meanOf(p)
+		mean, ok := MeanOf(p)
 		add("staleness_mean", f.staleness, mean, ok, methodClosedForm)
 		v, ok := p.Corrected.PQS.Value()
 		add("pqs", f.pqs, v, ok, methodClosedForm)
@@ -67,13 +67,4 @@ func (f *facts) compared() []Comparison {
 		}
 	}
 	return list
-}
-
-// predictMean is the closed form of a setting's mean staleness, where one holds.
-func predictMean(in theory.Input) (float64, bool) {
-	p, err := theory.Predict(in)
-	if err != nil || !p.Covered {
-		return 0, false
-	}
-	return meanOf(&p)
 }

@@ -137,8 +137,8 @@ func (f *facts) tailMeans(d *Drift) string {
 	}
 	in := f.in
 	in.TailMultiplier = min(max(in.TailMultiplier*d.Last/((d.First+d.Last)/2), 1), float64(in.GroupSize))
-	p, ok := predictMean(in)
-	base, covered := meanOf(&f.predicted)
+	p, ok := ClosedMean(in)
+	base, covered := MeanOf(&f.predicted)
 	if !ok || !covered || base == 0 {
 		return text
 	}

@@ -1,7 +1,6 @@
 package diagnosis
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/headway-rl/headway/attribution"
@@ -169,7 +168,6 @@ func (w *own) fit(f *facts) {
 	s, rules := w.summary, w.header.Loop.WithDefaults()
 	batch := float64(rules.BatchGroups * rules.GroupSize)
 	trained := column(w.steps, func(p *metrics.Step) float64 { return float64(p.TrainNS) / 1e9 })
-	syncS, _ := w.tally.syncs.figures()
 	latency := s.Latency
 	outside := latency.SandboxWaitS + latency.SandboxStartS + latency.ToolWaitS + latency.ToolS + latency.EnvironmentS + latency.JudgeWaitS + latency.JudgeS
 	f.fitted = Fitted{
@@ -183,8 +181,8 @@ func (w *own) fit(f *facts) {
 		StepS:          logged(s.StepS.Mean, "from the lease to the version"),
 		StepVariation:  logged(variation(trained), "standard deviation of the train step over its mean"),
 	}
-	if syncS > 0 {
-		f.fitted.SyncS = logged(syncS, "from a version to its being served by every engine")
+	if s.SyncS.Mean > 0 {
+		f.fitted.SyncS = logged(s.SyncS.Mean, "from a version to its being served by every engine")
 	}
 	if latency.DecodeS > 0 {
 		f.fitted.EnvironmentRatio = logged(outside/latency.DecodeS, "time outside the engine over decoding")
@@ -194,7 +192,9 @@ func (w *own) fit(f *facts) {
 		c := w.tally.arrivals.variation(w.steps[0].TimeNS-w.steps[0].PeriodNS, span)
 		f.fitted.VariationArrivals = inferred(c, "root of variance over mean of the groups ready in a period")
 	}
-	f.in, f.unfit = w.input(f, rules)
+	if f.in, f.unfit = MeasuredInput(rules, s); f.options.Uncovered != nil && w.documented && f.unfit == "" {
+		f.unfit = f.options.Uncovered(w.document)
+	}
 }
 
 // variation is the standard deviation over the mean; NaN for less than two values.
@@ -212,49 +212,6 @@ func variation(x []float64) float64 {
 	return math.Sqrt(squares/float64(len(x)-1)) / mean
 }
 
-var (
-	policyNames = map[loop.Policy]string{loop.PolicyDrop: theory.PolicyDrop, loop.PolicyMax: theory.PolicyMax, loop.PolicyBlock: theory.PolicyBlock,
-		loop.PolicySynchronous: theory.PolicySynchronous, loop.PolicyThreshold: theory.PolicyThreshold, loop.PolicyBounded: "bounded", loop.PolicyReplay: "replay"}
-	selectNames = map[loop.Selection]string{loop.SelectOldest: theory.SelectOldest, loop.SelectNewest: theory.SelectNewest,
-		loop.SelectOldestVersion: theory.SelectOldestVersion, loop.SelectFresh: theory.SelectFresh}
-	startNames = map[loop.StartOrder]string{loop.StartStream: theory.StartStream, loop.StartGang: theory.StartGang}
-	syncNames  = map[loop.SyncMode]string{loop.SyncInFlight: theory.SyncInFlight, loop.SyncPause: theory.SyncPause, loop.SyncDrain: theory.SyncDrain, loop.SyncRestart: theory.SyncRestart}
-)
-
-// input is what a closed form is asked: the settings, and the quantities as measured.
-func (w *own) input(f *facts, rules loop.Config) (in theory.Input, unfit string) {
-	s := w.summary
-	in = theory.Input{
-		ConcurrencyRollouts: f.fitted.Concurrency.Value, BatchRollouts: f.fitted.Batch.Value, GroupSize: rules.GroupSize,
-		QueueFactor: f.fitted.QueueFactor.Value, Utilization: s.Utilization, StepS: s.StepS.Mean,
-		TailMultiplier: min(max(s.TailMultiplier, 1), float64(rules.GroupSize)), Acceptance: min(max(s.Acceptance, 1e-6), 1),
-		Policy: policyNames[rules.Policy], MaxStaleness: int(rules.MaxStaleness), Select: selectNames[rules.Select], Start: startNames[rules.Start],
-		StalenessThreshold: rules.StalenessThreshold, PartialRollout: rules.Sync == loop.SyncRestart,
-		SyncMode: syncNames[rules.Sync], SyncTrainer: theory.TrainerFree, SyncEvery: rules.SyncEvery,
-	}
-	if rules.TrainerBlocked {
-		in.SyncTrainer = theory.TrainerBlocked
-	}
-	if rules.Sync == loop.SyncInFlight || rules.Sync == loop.SyncPause {
-		in.SyncTimeS = f.fitted.SyncS.Value
-	}
-	if in.Policy == "bounded" || in.Policy == "replay" {
-		unfit = fmt.Sprintf("policy %s has no closed form", in.Policy)
-		in.Policy = theory.PolicyDrop
-	}
-	if period := s.PeriodS.Mean; rules.Sync == loop.SyncPause && period > in.SyncTimeS {
-		in.Utilization *= period / (period - in.SyncTimeS/float64(rules.SyncEvery)) // while engines do not stand still
-	}
-	in = in.WithDefaults()
-	if err := in.Validate(); err != nil {
-		return in, fmt.Sprintf("the measured figures are none that a closed form takes: %v", err)
-	}
-	if f.options.Uncovered != nil && w.documented && unfit == "" {
-		unfit = f.options.Uncovered(w.document)
-	}
-	return in, unfit
-}
-
 // predict asks the closed form at the measured inputs.
 func (f *facts) predict() {
 	if f.uncovered = f.unfit; f.unfit != "" {
@@ -268,20 +225,4 @@ func (f *facts) predict() {
 		f.uncovered = p.Reason.Sentence()
 	}
 	f.predicted = p
-}
-
-// meanOf is the best closed form of the mean staleness.
-func meanOf(p *theory.Prediction) (float64, bool) {
-	if v, ok := p.Corrected.Mean.Value(); ok {
-		return v, true
-	}
-	return p.Staleness.Mean.Value()
-}
-
-// periodOf is the best closed form of the period over the train step.
-func periodOf(p *theory.Prediction) (float64, bool) {
-	if v, ok := p.Corrected.Period.RelativeToStep.Value(); ok {
-		return v, true
-	}
-	return p.Period.RelativeToStep.Value()
 }

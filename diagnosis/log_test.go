@@ -2,6 +2,7 @@ package diagnosis_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -119,6 +120,36 @@ func TestALogWithoutItsTail(t *testing.T) {
 	slow := ofLog(t, madeLog(100, func(_ int, s *foreign.Step) { s.TailMultiplier, s.RolloutP95S = foreign.Figure{}, logged(60) }), diagnosis.Options{})
 	if m := slow.Fitted.TailMultiplier; m.Origin != foreign.Inferred || m.Value < 1.5 || m.Value > 2.6 { // a lognormal with p95 = 2·mean has σ = 0.51
 		t.Errorf("%+v", m)
+	}
+}
+
+// What is not known is no 0 in JSON: it has no key.
+func TestUnknownFiguresHaveNoKey(t *testing.T) {
+	log := madeLog(100, func(_ int, s *foreign.Step) { s.TailMultiplier = foreign.Figure{} })
+	log.Settings.ConcurrencyRollouts = foreign.Figure{}
+	text, err := json.Marshal(ofLog(t, log, diagnosis.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Fitted map[string]foreign.Figure
+		Log    struct{ Settings map[string]any }
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	for key, v := range r.Fitted {
+		if !v.Known() {
+			t.Errorf("%s is %+v", key, v)
+		}
+	}
+	for _, key := range []string{"tail_multiplier", "concurrency_rollouts"} {
+		if _, ok := r.Fitted[key]; ok {
+			t.Errorf("%s is there", key)
+		}
+	}
+	if _, ok := r.Log.Settings["concurrency_rollouts"]; ok || r.Fitted["batch_rollouts"].Value != 128 {
+		t.Errorf("settings %v, fitted %v", r.Log.Settings, r.Fitted)
 	}
 }
 

@@ -88,7 +88,6 @@ func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 	o.tally.observe(ev, actions)
 	if ev.Kind == loop.TrainStepEnded && ev.Version == o.from {
 		o.tally.fleet.reset()
-		o.tally.syncs.reset()
 	}
 }
 

@@ -39,23 +39,23 @@ type Settled struct {
 	Steps     int64  `json:"steps"`
 }
 
-// Fitted are the model's quantities. Each is a figure with its origin; a figure that is not known has no origin.
+// Fitted are the model's quantities. Each is a figure with its origin; what is not known has no key in JSON.
 type Fitted struct {
-	Concurrency    foreign.Figure `json:"concurrency_rollouts"`
-	Batch          foreign.Figure `json:"batch_rollouts"`
-	GroupSize      foreign.Figure `json:"group_size"`
-	TailMultiplier foreign.Figure `json:"tail_multiplier"`
-	Utilization    foreign.Figure `json:"utilization"`
-	Acceptance     foreign.Figure `json:"acceptance"`
+	Concurrency    foreign.Figure `json:"concurrency_rollouts,omitzero"`
+	Batch          foreign.Figure `json:"batch_rollouts,omitzero"`
+	GroupSize      foreign.Figure `json:"group_size,omitzero"`
+	TailMultiplier foreign.Figure `json:"tail_multiplier,omitzero"`
+	Utilization    foreign.Figure `json:"utilization,omitzero"`
+	Acceptance     foreign.Figure `json:"acceptance,omitzero"`
 	// StepS is the train step alone, StepVariation its standard deviation over its mean.
-	StepS         foreign.Figure `json:"step_s"`
-	StepVariation foreign.Figure `json:"step_variation"`
-	SyncS         foreign.Figure `json:"sync_s"`
+	StepS         foreign.Figure `json:"step_s,omitzero"`
+	StepVariation foreign.Figure `json:"step_variation,omitzero"`
+	SyncS         foreign.Figure `json:"sync_s,omitzero"`
 	// EnvironmentRatio is e: environment time over generation time of a rollout.
-	EnvironmentRatio foreign.Figure `json:"environment_ratio"`
-	QueueFactor      foreign.Figure `json:"queue_factor"`
+	EnvironmentRatio foreign.Figure `json:"environment_ratio,omitzero"`
+	QueueFactor      foreign.Figure `json:"queue_factor,omitzero"`
 	// VariationArrivals is c, the effective variability of arrivals near ρ = 1.
-	VariationArrivals foreign.Figure `json:"arrival_variation"`
+	VariationArrivals foreign.Figure `json:"arrival_variation,omitzero"`
 }
 
 // Comparison is one measured figure beside its prediction.

@@ -39,12 +39,11 @@ type tally struct {
 	steps, inRow int64
 	arrivals     arrivals
 	fleet        fleet
-	syncs        syncs
 	lengths      lengthSample
 }
 
 func newTally(cfg loop.Config) *tally {
-	return &tally{cfg: cfg, groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots)), syncs: newSyncs()}
+	return &tally{cfg: cfg, groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots))}
 }
 
 // observe takes an event with what followed from it.
@@ -64,7 +63,6 @@ func (t *tally) observe(ev *trace.Event, actions []loop.Action) {
 		t.fleet.joined(ev.Engine)
 	case loop.TrainStepEnded, loop.TrainerRestored:
 		t.fleet.made(ev.Version)
-		t.syncs.made(ev.Version, ev.Time)
 	}
 	for i := range actions {
 		t.action(ev, &actions[i])
@@ -113,8 +111,6 @@ func (t *tally) action(ev *trace.Event, a *loop.Action) {
 	case loop.GroupTrained:
 		t.lengths.gone(a.Group, loop.EndTrained)
 		delete(t.groups, a.Group)
-	case loop.SyncCompleted:
-		t.syncs.completed(a.Version, ev.Time)
 	}
 }
 

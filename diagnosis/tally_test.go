@@ -55,19 +55,6 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-func TestSyncs(t *testing.T) {
-	s := newSyncs()
-	for v := range int64(10) {
-		s.made(loop.Version(v+1), v*100)
-		if v%2 == 1 {
-			s.completed(loop.Version(v+1), v*100+30)
-		}
-	}
-	if seconds, _ := s.figures(); math.Abs(seconds-30e-9) > 1e-15 {
-		t.Errorf("%g s", seconds)
-	}
-}
-
 // Rows are put together when there are too many, and lose nothing.
 func TestRowsAreBounded(t *testing.T) {
 	tl := newTally(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1})

@@ -239,8 +239,8 @@ func (o *outcome) closedForm(f *facts, i *idea) bool {
 	if err != nil || !p.Covered {
 		return false
 	}
-	after, ok := meanOf(&p)
-	before, known := meanOf(&f.predicted)
+	after, ok := MeanOf(&p)
+	before, known := MeanOf(&f.predicted)
 	periodAfter, okAfter := periodOf(&p)
 	periodBefore, okBefore := periodOf(&f.predicted)
 	if !ok || !known || !okAfter || !okBefore || before == 0 {

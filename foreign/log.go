@@ -46,27 +46,31 @@ type Log struct {
 	// Definition says in words how this framework's staleness was turned into ours, and what the
 	// difference may be.
 	Definition string `json:"definition"`
+
+	// clockS is the time of the series' zero on the clock of the files, 0 where it has none or one of an unknown zone.
+	clockS float64
 }
 
 // RolloutsMax is how many single rollouts are kept of a log.
 const RolloutsMax = 1 << 18
 
 // Settings are what a log says of how the run was set up. Rollouts, not groups, unless the name says so.
+// What is not known has no key in JSON.
 type Settings struct {
 	// ConcurrencyRollouts is C, BatchRollouts B, GroupSize S, QueueRollouts Q (0 with an origin: unbounded).
-	ConcurrencyRollouts Figure `json:"concurrency_rollouts"`
-	BatchRollouts       Figure `json:"batch_rollouts"`
-	GroupSize           Figure `json:"group_size"`
-	QueueRollouts       Figure `json:"queue_rollouts"`
+	ConcurrencyRollouts Figure `json:"concurrency_rollouts,omitzero"`
+	BatchRollouts       Figure `json:"batch_rollouts,omitzero"`
+	GroupSize           Figure `json:"group_size,omitzero"`
+	QueueRollouts       Figure `json:"queue_rollouts,omitzero"`
 	// StalenessBudget is the framework's own, in versions, SyncEvery the train steps a weight sync.
-	StalenessBudget Figure `json:"staleness_budget"`
-	SyncEvery       Figure `json:"sync_every"`
+	StalenessBudget Figure `json:"staleness_budget,omitzero"`
+	SyncEvery       Figure `json:"sync_every,omitzero"`
 	// Policy is the queue's rule as loop.md names it, Preset the name of ours; empty where unknown.
 	Policy string `json:"policy,omitempty"`
 	Preset string `json:"preset,omitempty"`
 	// RolloutGPUs and TrainGPUs are the split.
-	RolloutGPUs Figure `json:"rollout_gpus"`
-	TrainGPUs   Figure `json:"train_gpus"`
+	RolloutGPUs Figure `json:"rollout_gpus,omitzero"`
+	TrainGPUs   Figure `json:"train_gpus,omitzero"`
 }
 
 // Step is what a log says of one train step. Times in seconds, lengths in tokens, staleness in versions
@@ -82,7 +86,7 @@ type Step struct {
 	// PeriodS between two updates, TrainS the step alone, SyncS the weight sync, WaitS what the trainer
 	// waited for a batch.
 	PeriodS, TrainS, SyncS, WaitS Figure
-	// Staleness of the groups trained, and its parts; TokenStaleness is the mean over trained tokens, by the
+	// Staleness of the groups trained, and its parts, which add up to it; TokenStaleness is the mean over trained tokens, by the
 	// version that sampled each.
 	StalenessMean, StalenessMax, PQS, IQS, TokenStaleness Figure
 	// TrainerIdle and RolloutIdle are shares of the time.

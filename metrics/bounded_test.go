@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -97,6 +98,35 @@ func TestSyncsOfALongRun(t *testing.T) {
 	}
 	if cap(r.syncsUpTo) > 4*syncsKept {
 		t.Errorf("room for %d versions", cap(r.syncsUpTo))
+	}
+}
+
+// A sync takes from its version's making until every engine serves it; versions that none brought, that
+// the window did not hold or that are not known to have been made do not count.
+func TestTimeOfSyncs(t *testing.T) {
+	r := NewRecorder(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1})
+	completed := func(at int64, v loop.Version) {
+		r.Observe(loop.Event{Time: at, Kind: loop.WeightsSwitched, Version: v}, Measured{}, []loop.Action{{Kind: loop.SyncCompleted, Version: v}})
+	}
+	for v := loop.Version(1); v <= 200; v++ {
+		r.Observe(loop.Event{Time: int64(v) * 100, Kind: loop.TrainStepEnded, Version: v}, Measured{}, nil)
+		if v%2 == 0 {
+			completed(int64(v)*100+30, v)
+			completed(int64(v)*100+60, v) // told again
+		}
+	}
+	completed(1e6, 1)   // long ago
+	completed(1e6, 300) // never made
+	if s := r.Summary(); math.Abs(s.SyncS.Mean-30e-9) > 1e-18 {
+		t.Errorf("%g s", s.SyncS.Mean)
+	}
+	again, err := Restore(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1}, r.State())
+	if err != nil || again.Summary().SyncS != r.Summary().SyncS || again.madeAt != r.madeAt {
+		t.Errorf("restored: %v, %+v", err, again.Summary().SyncS)
+	}
+	r.Reset()
+	if s := r.Summary(); s.SyncS.Mean != 0 {
+		t.Errorf("after the warm-up: %g s", s.SyncS.Mean)
 	}
 }
 

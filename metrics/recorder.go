@@ -61,6 +61,8 @@ type Recorder struct {
 	// syncsUpTo[i] counts the versions up to syncsFrom+i that a sync brought to the engines.
 	syncsUpTo []int32
 	syncsFrom loop.Version
+	// madeAt is when the newest versions were made that no sync has brought yet, by the version's low bits.
+	madeAt [madeKept]madeVersion
 
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version
@@ -126,6 +128,7 @@ type window struct {
 	ready, readyMaxNS                 int64 // groups ready, Σ of their longest rollout
 	accepted                          int64 // groups not filtered
 	stalenessSyncs                    int64 // Σ over trained groups, counted in syncs
+	brought, broughtNS                int64 // versions that every engine came to serve, Σ of the times since they were made
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
 	syncIdleNS                        int64 // trainer idle during a sync
@@ -226,7 +229,10 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		}
 	case loop.TrainerReady:
 		r.asked = true
+	case loop.TrainStepEnded:
+		r.madeNow(ev.Version)
 	case loop.TrainerRestored:
+		r.madeNow(ev.Version)
 		r.restored(ev)
 	}
 	for i := range actions {
@@ -415,6 +421,7 @@ func (r *Recorder) observeAction(a *loop.Action) {
 		r.leaseStart, r.lease, r.leaseAttempt, r.asked = r.now, a.Lease, a.Attempt, false
 	case loop.SyncCompleted:
 		r.syncing = false
+		r.servedByAll(a.Version)
 	case loop.LoadWeights:
 		r.loading[a.Engine] = a.Attempt
 		r.loads(a.Version)

@@ -10,7 +10,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 2
+const stateVersion = 3
 
 // State returns all that the recorder remembers, for Restore: compact, and the same
 // bytes for the same observations. It has no checksum; whoever keeps it gives it one.
@@ -145,6 +145,10 @@ func (r *Recorder) fields(c *codec) {
 	whole(c, &r.StepsMax)
 	c.truths(&r.syncing, &r.asked)
 	list(c, &r.syncsUpTo, func(n *int32) { whole(c, n) })
+	for i := range r.madeAt {
+		whole(c, &r.madeAt[i].version)
+		whole(c, &r.madeAt[i].at)
+	}
 	r.window.fields(c)
 	r.step.fields(c)
 	r.outside.fields(c)
@@ -224,7 +228,7 @@ func (s *Step) fields(c *codec) {
 func (w *window) fields(c *codec) {
 	whole(c, &w.start, &w.groups, &w.rollouts, &w.pqs, &w.iqs, &w.trainedTokens, &w.trainedMaxTokens, &w.versionTokens,
 		&w.steps, &w.trainNS, &w.trainerIdleNS, &w.activeNS, &w.sampled, &w.sampledTokens, &w.sampleMax,
-		&w.durationNS, &w.environmentNS, &w.durationMaxNS, &w.ready, &w.readyMaxNS, &w.accepted, &w.stalenessSyncs,
+		&w.durationNS, &w.environmentNS, &w.durationMaxNS, &w.ready, &w.readyMaxNS, &w.accepted, &w.stalenessSyncs, &w.brought, &w.broughtNS,
 		&w.stillNS, &w.syncIdleNS, &w.validatesIdleNS, &w.truncated)
 	whole(c, &w.stalenessMax)
 	c.reals(&w.reward)

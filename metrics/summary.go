@@ -31,6 +31,8 @@ type Summary struct {
 	Acceptance     float64 `json:"acceptance"`
 	// StepS is the mean train step alone, in seconds.
 	StepS Mean `json:"step_s"`
+	// SyncS is the mean time from a version to its being served by every engine, in seconds; 0 where no sync ended.
+	SyncS Mean `json:"sync_s"`
 	// Dominant is the larger part of the staleness: "pqs" or "iqs".
 	Dominant string `json:"dominant"`
 	// Steps is how many train steps the window holds, WindowS how long it is in seconds.
@@ -128,6 +130,7 @@ func (r *Recorder) Summary() Summary {
 		TokenStaleness:   Mean{ratio(w.versionTokens, w.trainedTokens)},
 		PeriodS:          Mean{span / float64(max(w.steps, 1))},
 		StepS:            Mean{ratio(w.trainNS, w.steps) / 1e9},
+		SyncS:            Mean{ratio(w.broughtNS, w.brought) / 1e9},
 		TrainerIdleRatio: ratio(w.trainerIdleNS, r.now-w.start),
 		TailMultiplier:   ratio(w.readyMaxNS, w.ready) / math.Max(ratio(w.durationNS, w.sampled), 1e-300),
 		Acceptance:       ratio(w.accepted, w.ready),

@@ -43,6 +43,33 @@ func (r *Recorder) syncsBetween(start, v loop.Version) int64 {
 	return int64(r.syncsUpTo[v-r.syncsFrom] - r.syncsUpTo[max(start-r.syncsFrom, 0)])
 }
 
+// madeKept is how many versions are remembered by when they were made: a power of two, and more than
+// a sync is ever late.
+const madeKept = 64
+
+// madeVersion is a version that no sync has brought yet; 0 is none.
+type madeVersion struct {
+	version loop.Version
+	at      int64
+}
+
+// madeNow notes that the trainer made a version.
+func (r *Recorder) madeNow(v loop.Version) {
+	if v > 0 {
+		r.madeAt[v&(madeKept-1)] = madeVersion{v, r.now}
+	}
+}
+
+// servedByAll counts a version that every engine serves now, by the time since it was made.
+func (r *Recorder) servedByAll(v loop.Version) {
+	if v <= 0 || r.madeAt[v&(madeKept-1)].version != v {
+		return // made long ago, or before what was observed
+	}
+	r.window.brought++
+	r.window.broughtNS += r.now - r.madeAt[v&(madeKept-1)].at
+	r.madeAt[v&(madeKept-1)] = madeVersion{}
+}
+
 // loaded takes the end of an engine's load or switch. It reports false for one that comes late.
 func (r *Recorder) loaded(ev *loop.Event) bool {
 	if ev.Engine < 0 || int(ev.Engine) >= len(r.loading) || r.loading[ev.Engine] == 0 || r.loading[ev.Engine] != ev.Attempt {

@@ -38,7 +38,7 @@ func HTML(w io.Writer, run Run) error {
 	err = page.Execute(&text, map[string]any{
 		"Run":         run,
 		"Comparison":  comparisonTable(run),
-		"Dominance":   dominance(run.Dominant, run.QueueLever),
+		"Dominance":   run.dominance(),
 		"Ledger":      ledgerTitle(run),
 		"Attribution": attributionTitle + ofWindow(run),
 		"Idle":        idleTitle + ofWindow(run),

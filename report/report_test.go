@@ -423,6 +423,21 @@ func TestDominanceNamesTheLever(t *testing.T) {
 	}
 }
 
+// Where staleness is attributed, the sentence follows the attribution: it names no lever of another source.
+func TestDominanceFollowsTheAttribution(t *testing.T) {
+	run := example()
+	run.Dominant, run.Source = "iqs", Source{Name: "fill", Words: "in the queue for its own batch", Share: 0.75, Lever: "It falls where ρ is below 1"}
+	var text, page strings.Builder
+	if err := errors.Join(Text(&text, run), HTML(&page, run)); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{text.String(), strings.ReplaceAll(page.String(), "&#39;", "'")} {
+		if !strings.Contains(out, "The largest source of a group's staleness is fill (75.0 %), in the queue for its own batch. It falls where ρ is below 1.") || strings.Contains(out, "queue factor") {
+			t.Errorf("printed\n%s", out)
+		}
+	}
+}
+
 // Cancelled rollouts are told apart by why they were.
 func TestCancelledNote(t *testing.T) {
 	for want, w := range map[string]metrics.Waste{

@@ -34,6 +34,9 @@ type Run struct {
 	// Dominant is the larger part of the staleness: "pqs", "iqs", or "" when
 	// nothing was trained.
 	Dominant string
+	// Source is the largest of Attribution's sources, which then is named instead of Dominant; its zero
+	// value where nothing was attributed.
+	Source Source
 	// QueueLever names what moves the wait in the queue, "" for the queue's factor
 	// and the split between rollouts and training.
 	QueueLever string
@@ -61,6 +64,15 @@ type Run struct {
 	Samples []Sample
 	// Files are where everything else is, by what it is.
 	Files []Row
+}
+
+// Source is a source of staleness.
+type Source struct {
+	// Name of it, Words when or where its versions are made, as the end of a sentence; Share is its part of all staleness.
+	Name, Words string
+	Share       float64
+	// Lever is a sentence on what moves it, without its full stop, "" for nothing.
+	Lever string
 }
 
 // Row is one named figure. Value is printed as it is; Note explains, "" for

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -25,7 +26,7 @@ func Text(w io.Writer, run Run) error {
 	}
 	add(Table{Rows: cells(run.Headline)})
 	add(comparisonTable(run))
-	if sentence := dominance(run.Dominant, run.QueueLever); sentence != "" {
+	if sentence := run.dominance(); sentence != "" {
 		parts = append(parts, sentence+"\n")
 	}
 	add(Table{Title: attributionTitle + ofWindow(run), Rows: cells(run.Attribution)})
@@ -100,6 +101,19 @@ func comparisonTable(run Run) Table {
 		}
 	}
 	return table
+}
+
+// dominance says where most staleness comes from: of the attribution's sources where there is one, else
+// of the two sides of the queue.
+func (r *Run) dominance() string {
+	if r.Source.Words == "" {
+		return dominance(r.Dominant, r.QueueLever)
+	}
+	sentence := fmt.Sprintf("The largest source of a group's staleness is %s (%s), %s.", r.Source.Name, Share(r.Source.Share), r.Source.Words)
+	if r.Source.Lever != "" {
+		sentence += " " + r.Source.Lever + "."
+	}
+	return sentence
 }
 
 // dominance says where most staleness comes from, and what moves it; lever is what

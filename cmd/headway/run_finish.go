@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/bias"
+	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -149,11 +151,15 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 	if s.Steps == 0 {
 		return r, nil // nothing was measured
 	}
-	closed, err := expect(j.cfg, measuredInput(j.cfg, s.Utilization, s.TailMultiplier, s.StepS.Mean, max(s.Acceptance, 1e-6)))
+	measured, unfit := diagnosis.MeasuredInput(j.cfg.LoopConfig(), s)
+	closed, err := expectUnless(cmp.Or(unfit, uncovered(j.cfg)), measured)
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {
-		r.Staleness.ClosedFormMeasuredInputs, r.Staleness.ClosedFormP95 = figure(closed.Staleness.Mean), figure(closed.Staleness.P95)
+		if mean, ok := diagnosis.MeanOf(&closed); ok {
+			r.Staleness.ClosedFormMeasuredInputs = &mean
+		}
+		r.Staleness.ClosedFormP95 = figure(closed.Staleness.P95)
 		r.Warnings = append(r.Warnings, closed.Warnings...)
 	}
 	if again, err := resimulateDir(j.dir, j.cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {

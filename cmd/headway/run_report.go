@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/metrics"
@@ -42,7 +43,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 		Name: filepath.Base(j.dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
 		Waste:    report.WasteRows(s), Partial: partialRows(s, j.cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
-		QueueLever: queueLever(j.cfg), Window: windowOf(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
+		QueueLever: queueLever(j.cfg), Source: largestSource(j.cfg, r.Attribution), Window: windowOf(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s learned by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
 	}
@@ -119,7 +120,7 @@ func (j *job) unmeasured(run report.Run, r runReport) report.Run {
 			rows = append(rows, row)
 		}
 	}
-	run.Ledger, run.Partial, run.OffPolicy, run.Bias, run.Measured, run.Dominant, run.Window = rows, nil, nil, nil, nil, "", ""
+	run.Ledger, run.Partial, run.OffPolicy, run.Bias, run.Measured, run.Dominant, run.Source, run.Window = rows, nil, nil, nil, nil, "", report.Source{}, ""
 	return run
 }
 
@@ -129,6 +130,42 @@ func windowOf(warmup int) string {
 		return ""
 	}
 	return "after the warm-up"
+}
+
+// largestSource is where most of a run's staleness arises, with what moves that under the run's rules.
+func largestSource(c config.Config, a attribution.Summary) report.Source {
+	for i, part := range a.Parts {
+		if a.Dominant == "" || part.Source != a.Dominant {
+			continue
+		}
+		source := attribution.Source(i)
+		return report.Source{Name: strings.ReplaceAll(part.Source, "_", " "), Words: source.Words(), Share: a.Share, Lever: sourceLever(c, source)}
+	}
+	return report.Source{}
+}
+
+// sourceLever says what moves a source of staleness.
+func sourceLever(c config.Config, source attribution.Source) string {
+	switch source {
+	case attribution.Sync:
+		return "A faster sync moves it"
+	case attribution.Inner:
+		return "A lower sync.every moves it"
+	case attribution.Concurrency:
+		return "Fewer slots (rollout.concurrency) or a larger batch (train.batch) move it"
+	case attribution.Environment:
+		return "Faster tools, sandboxes and verifiers, or their time-outs, move it"
+	case attribution.Tail:
+		return "A length cap, smaller groups (rollout.group_size) or redundancy (rollout.redundancy) move it"
+	case attribution.Queue:
+		if lever := queueLever(c); lever != "" {
+			return strings.ToUpper(lever[:1]) + lever[1:] + " move it"
+		}
+		return "A lower queue.factor, or the newest first (queue.select), move it"
+	case attribution.Fill:
+		return "It falls where the trainer waits for rollouts (ρ below 1), and is 1 where the trainer is what binds"
+	}
+	return ""
 }
 
 // queueLever names what moves the wait in the queue, "" where its capacity does.

@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
@@ -33,6 +36,57 @@ func TestStalledRun(t *testing.T) {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("lacks %q:\n%s", want, stdout)
 		}
+	}
+}
+
+// A run's report, the dashboard and whoever reads the trace name one closed form at measured inputs.
+func TestOneClosedFormOfARun(t *testing.T) {
+	dir := t.TempDir()
+	code, stdout, stderr := headway(t, append(append([]string{"run", "--no-dashboard", "--steps", "80", "--dir", dir, "--name", "r", "--json"}, small...), "--set", "train.batch=32", "--set", "rollout.concurrency=64", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002")...)
+	var r runReport
+	if err := json.Unmarshal([]byte(stdout), &r); code != exitDone || err != nil {
+		t.Fatalf("code %d, %v, %+v, %q\n%s", code, err, r.Staleness, r.Warnings, stderr)
+	}
+	recording, _, err := measureTrace(nil, filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, _ := diagnosis.MeasuredInput(recording.Header.Loop, recording.Measured)
+	mean, ok := diagnosis.ClosedMean(in)
+	// On a machine that is busy a sync may take longer than a period: then neither has one.
+	if got := orUnknown(r.Staleness.ClosedFormMeasuredInputs); ok && !(math.Abs(got-mean) <= 1e-9) || !ok && !math.IsNaN(got) || in.SyncTimeS <= 0 {
+		t.Errorf("the run says %v, its trace %v (%v) with syncs of %v s", got, mean, ok, in.SyncTimeS)
+	}
+	cfg, err := config.Parse("", []byte(recording.Header.Config))
+	if err == nil {
+		cfg, err = cfg.Resolve()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if setting, known := settingOf(cfg, recording.Header, recording.Measured); !known || setting.Uncovered != "" || setting.Input.SyncTimeS != in.SyncTimeS || setting.Input.Utilization != in.Utilization {
+		t.Errorf("the dashboard asks %+v, others %+v", setting, in)
+	}
+}
+
+// Every source of staleness has what moves it; the queue's capacity moves the queue alone.
+func TestSourceLevers(t *testing.T) {
+	c, err := config.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for source := attribution.Sync; source < attribution.Sources; source++ {
+		a := attribution.Summary{Dominant: source.String(), Share: 0.6, Parts: make([]attribution.Part, attribution.Sources)}
+		for i := range a.Parts {
+			a.Parts[i].Source = attribution.Source(i).String()
+		}
+		got := largestSource(c, a)
+		if got.Words != source.Words() || got.Share != 0.6 || got.Lever == "" || strings.Contains(got.Lever, "queue.factor") != (source == attribution.Queue) {
+			t.Errorf("%s: %+v", source, got)
+		}
+	}
+	if got := largestSource(c, attribution.Summary{}); got != (report.Source{}) {
+		t.Errorf("of no staleness: %+v", got)
 	}
 }
 

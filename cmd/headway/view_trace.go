@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/theory"
@@ -100,7 +102,10 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 	var in theory.Input
 	switch {
 	case s.Steps > 0 && s.Utilization > 0 && s.TailMultiplier > 0:
-		in = measuredInput(cfg, s.Utilization, s.TailMultiplier, s.StepS.Mean, min(max(s.Acceptance, 1e-6), 1))
+		var unfit string
+		if in, unfit = diagnosis.MeasuredInput(header.Loop, s); unfit != "" {
+			return dashboard.Setting{Input: in, Uncovered: cmp.Or(uncovered(cfg), unfit)}, true
+		}
 	case header.Source == "simulation":
 		var err error
 		if in, err = predictInput(cfg); err != nil {
