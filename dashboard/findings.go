@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -37,9 +38,7 @@ func (m *Model) Findings(ctx context.Context) (diagnosis.Report, error) {
 	f := &m.findings
 	for {
 		f.mu.Lock()
-		m.mu.Lock()
-		ended := m.ended
-		m.mu.Unlock()
+		ended := m.hasEnded()
 		if fresh := f.report != nil || f.err != nil; fresh && (f.whole || !ended && time.Since(f.at) < judgedFor) {
 			defer f.mu.Unlock()
 			if f.err != nil {
@@ -61,21 +60,49 @@ func (m *Model) Findings(ctx context.Context) (diagnosis.Report, error) {
 	}
 }
 
-// judge makes a diagnosis: in full once the run has ended, and quickly while it needs the machine itself.
+func (m *Model) hasEnded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended
+}
+
+// judge makes a diagnosis: in full once the run has ended, and quickly while it needs the machine itself. Where the model's
+// work has ended before, the newest one stays.
 func (m *Model) judge(ended bool) {
-	report, err := m.opt.Judge(m.opt.Context, !ended)
+	report, err := m.judged(!ended)
 	f := &m.findings
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.report, f.err, f.at, f.whole = &report, err, time.Now(), ended
+	if m.opt.Context.Err() == nil || err == nil {
+		f.report, f.err = &report, err
+	} else if f.report == nil || f.err != nil {
+		f.err = errNotJudged
+	}
+	f.at, f.whole = time.Now(), ended
 	close(f.running)
 	f.running = nil
+}
+
+// errNotJudged is why a run that ends has no diagnosis here.
+var errNotJudged = errors.New("the run ended before it was judged here: headway diagnose judges it")
+
+// judged calls the judge. A defect of it is no reason to end the run.
+func (m *Model) judged(quick bool) (report diagnosis.Report, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("the diagnosis failed, by a defect: %v", broken)
+		}
+	}()
+	return m.opt.Judge(m.opt.Context, quick)
 }
 
 // notJudged is the answer where there is no diagnosis.
 func notJudged(err error) error {
 	if errors.Is(err, diagnosis.ErrEmpty) {
 		return &refusal{http.StatusConflict, "conflict", err.Error() + ": findings follow with its first train steps"}
+	}
+	if errors.Is(err, errNotJudged) {
+		return &refusal{http.StatusServiceUnavailable, "unavailable", err.Error()}
 	}
 	return &refusal{http.StatusInternalServerError, "internal", err.Error()}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -53,6 +54,7 @@ func (m *Model) Data() http.Handler {
 func (m *Model) Handler() http.Handler {
 	data, pages := m.Data(), Pages()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(streamPatience)) // that of the request before outlives it
 		page := pages[r.URL.Path]
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/api/"):
@@ -246,8 +248,31 @@ func (a *asked) fail(name, text, want string) {
 func write(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the reader has left
+		_, _ = newPatient(w).Write(body) // the reader has left
 	}
+}
+
+// patientBytes is what a reader has to take within streamPatience.
+const patientBytes = 64 << 10
+
+// patient writes for readers that may take nothing: each piece has its time, and then the connection ends.
+type patient struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func newPatient(w http.ResponseWriter) patient { return patient{w, http.NewResponseController(w)} }
+
+// Write implements io.Writer.
+func (p patient) Write(body []byte) (n int, err error) {
+	for piece := range slices.Chunk(body, patientBytes) {
+		_ = p.control.SetWriteDeadline(time.Now().Add(streamPatience)) // where the connection knows deadlines
+		taken, err := p.w.Write(piece)
+		if n += taken; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // packFrom is the size from which an answer in JSON is compressed, where the reader takes that.
@@ -268,7 +293,7 @@ func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 		return
 	}
 	h.Set("Content-Encoding", "gzip")
-	pack, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	pack, err := gzip.NewWriterLevel(newPatient(w), gzip.BestSpeed)
 	if err == nil {
 		_, err = pack.Write(body)
 	}
@@ -291,5 +316,5 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(why.status)
-	_, _ = w.Write(body)
+	_, _ = newPatient(w).Write(body)
 }

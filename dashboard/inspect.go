@@ -65,19 +65,7 @@ type Query struct {
 
 // Groups lists groups that have ended, and those that can be read.
 func (m *Model) Groups(q Query) Groups {
-	m.mu.Lock()
-	var lines []GroupLine
-	for _, r := range m.reads.all {
-		lines = append(lines, m.line(r.ID))
-	}
-	if !q.Readable {
-		for i := range m.groups.ended.all {
-			if id := m.groups.ended.all[i].id; m.reads.at[id] == nil {
-				lines = append(lines, m.line(id))
-			}
-		}
-	}
-	m.mu.Unlock()
+	lines := m.lines(q.Readable)
 	lines = slices.DeleteFunc(lines, func(l GroupLine) bool { return !q.takes(l) })
 	slices.SortFunc(lines, q.compare())
 	if q.From > 0 {
@@ -96,6 +84,24 @@ func (m *Model) Groups(q Query) Groups {
 	}
 	out.Groups = append(out.Groups, lines...)
 	return out
+}
+
+// lines are the groups that have ended, and those that can be read; readable asks for these alone.
+func (m *Model) lines(readable bool) (lines []GroupLine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.reads.all {
+		lines = append(lines, m.line(r.ID))
+	}
+	if readable {
+		return lines
+	}
+	for i := range m.groups.ended.all {
+		if id := m.groups.ended.all[i].id; m.reads.at[id] == nil {
+			lines = append(lines, m.line(id))
+		}
+	}
+	return lines
 }
 
 // takes reports whether a group is asked for.
@@ -171,13 +177,22 @@ func beginning(text string, characters int) string {
 
 // Group returns one group whole, false if it is not known.
 func (m *Model) Group(id loop.GroupID) (GroupDetail, bool) {
+	d, rollouts, found := m.detail(id)
+	if rollouts != nil { // it may take a while: not under the lock
+		d.Rollouts = rollouts()
+	}
+	return d, found
+}
+
+// detail is a group but for its rollouts, and what makes them; nil where they are not kept.
+func (m *Model) detail(id loop.GroupID) (d GroupDetail, rollouts func() []RolloutDetail, found bool) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	g, r := m.groups.find(id), m.reads.at[id]
 	if g == nil && r == nil {
-		m.mu.Unlock()
-		return GroupDetail{}, false
+		return d, nil, false
 	}
-	d := GroupDetail{GroupLine: m.line(id), StartVersion: loop.NoVersion, ReadyVersion: loop.NoVersion, Rollouts: []RolloutDetail{}}
+	d = GroupDetail{GroupLine: m.line(id), StartVersion: loop.NoVersion, ReadyVersion: loop.NoVersion, Rollouts: []RolloutDetail{}}
 	if g != nil {
 		d.StartVersion, d.ReadyVersion = g.start, g.ready
 		if g.known {
@@ -189,15 +204,10 @@ func (m *Model) Group(id loop.GroupID) (GroupDetail, bool) {
 	} else if r.Line != nil {
 		d.StartVersion, d.ReadyVersion = r.Start, r.Ready
 	}
-	var make func() []RolloutDetail
 	if r != nil {
-		d.PromptText, make = r.Prompt, r.Rollouts
+		d.PromptText, rollouts = r.Prompt, r.Rollouts
 	}
-	m.mu.Unlock()
-	if make != nil { // it may take a while: not under the lock
-		d.Rollouts = make()
-	}
-	return d, true
+	return d, rollouts, true
 }
 
 // Tracks returns the rows of the timeline.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 )
 
@@ -21,15 +22,31 @@ func (m *Model) Info() Info {
 
 // Summary returns the state of the run in figures.
 func (m *Model) Summary() Summary {
-	if m.opt.Status != nil {
-		st := m.opt.Status()
-		m.mu.Lock()
-		m.status = st
-	} else {
-		m.mu.Lock()
+	s, measured, expected := m.observed()
+	if m.opt.Stall != nil && !s.Ended {
+		s.Stall = m.opt.Stall()
 	}
-	measured := m.rec.Summary()
-	s := Summary{AtNS: max(m.draw.now, m.status.TimeNS), Ended: m.ended, State: m.state, Version: m.rec.Version(),
+	expected.ClosedFormMean = m.closedForm(measured, s.Ended)
+	if expected != (Predicted{}) {
+		s.Predicted = &expected
+	}
+	return s
+}
+
+// observed is the summary as far as the model has it, what was measured, and what was expected.
+func (m *Model) observed() (s Summary, measured metrics.Summary, expected Predicted) {
+	var status *loop.Status
+	if m.opt.Status != nil {
+		now := m.opt.Status() // which may wait for the run: not under the lock
+		status = &now
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if status != nil {
+		m.status = *status
+	}
+	measured = m.rec.Summary()
+	s = Summary{AtNS: max(m.draw.now, m.status.TimeNS), Ended: m.ended, State: m.state, Version: m.rec.Version(),
 		Staleness: measured.Staleness, PQS: measured.PQS.Mean, IQS: measured.IQS.Mean,
 		Ledger: m.status.Ledger, Balanced: m.status.Ledger.Balanced(), Reward: m.reward, Signal: measured.Signal, Length: measured.Length,
 		Latency: measured.Latency, Waste: measured.Waste, ClipFraction: m.off.clip, MeanLogRatio: m.off.logRatio, ESS: m.off.ess,
@@ -43,16 +60,7 @@ func (m *Model) Summary() Summary {
 	if from := m.source.Summary(); from.Groups > 0 {
 		s.Attribution = &from
 	}
-	expected := m.expected
-	m.mu.Unlock()
-	if m.opt.Stall != nil && !s.Ended {
-		s.Stall = m.opt.Stall()
-	}
-	expected.ClosedFormMean = m.closedForm(measured, s.Ended)
-	if expected != (Predicted{}) {
-		s.Predicted = &expected
-	}
-	return s
+	return s, measured, m.expected
 }
 
 // closedForm is the mean staleness that the closed form gives at measured inputs, nil where none does. It is computed
