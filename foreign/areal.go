@@ -56,7 +56,8 @@ var areal = &Framework{
 	Adjust: arealAdjust,
 	Definition: "AReaL logs the staleness of tokens, as the version that the step trains (theta) less the version that sampled the token, averaged over micro-batches. " +
 		"That is our token staleness. Ours of a group counts from its first token, so it is larger wherever a rollout spans versions. Where the session tracer's and the dumped " +
-		"trajectories' files are given, it is inferred from the oldest version of every group, the groups being trained in the order in which they were accepted, which is how AReaL takes them.",
+		"trajectories' files are given, it is inferred from the oldest version of every group, the groups being trained in the order in which they were accepted, which is how AReaL takes them. " +
+		"Its parts meet at the trainer's version when a group's last reward was done, looked up by the clock among the ends of the train steps: the last token's version is an engine's, which is behind.",
 	Lacks: map[string]Lack{
 		"staleness_mean":  {Why: "AReaL's stats have the staleness of tokens (token_staleness_mean here), not of a group's first token", Get: "set rollout.dump_to_file and perf_tracer.session_tracer.enabled, and give the directory of both with the log"},
 		"pqs":             {Why: "AReaL's stats do not say under which version a group became ready", Get: "set rollout.dump_to_file and perf_tracer.session_tracer.enabled, and give the directory of both with the log"},
@@ -114,19 +115,62 @@ func arealAdjust(v Values, log *Log) {
 	}
 	perStep := int(batch / size)
 	groups = arealAccepted(groups)
+	split := map[int][]arealGroup{}
 	for i := range log.Series {
 		step := &log.Series[i]
 		from := int(step.Step) * perStep
 		if step.Steps != 1 || from < 0 || from+perStep > len(groups) {
 			continue
 		}
-		arealStep(log, step, groups[from:from+perStep])
+		if arealStep(log, step, groups[from:from+perStep]) {
+			split[i] = groups[from : from+perStep]
+		}
 	}
+	arealSplit(log, split)
+}
+
+// arealSplit sets the parts of the steps' staleness. A step's stats are written when its weights have been updated.
+func arealSplit(log *Log, split map[int][]arealGroup) {
+	if len(split) == 0 || splitGiven(log) {
+		return
+	}
+	ends, clocked := newStepEnds(log, arealAfterTraining, func(s *Step) float64 { return float64(s.Step) + 1 })
+	if !clocked {
+		warnOfClocks(log, 0, 0)
+		return
+	}
+	parts := map[int]readiness{}
+	disagreed, count := 0, 0
+	for i, groups := range split {
+		var r readiness
+		for _, g := range groups {
+			count++
+			if !r.add(ends, readyGroup{oldest: g.oldest, newest: g.newest, trained: float64(log.Series[i].Step), readyS: g.endS}) {
+				disagreed++
+			}
+		}
+		parts[i] = r
+	}
+	if float64(disagreed) > disagreeMax*float64(count) {
+		warnOfClocks(log, disagreed, count)
+		return
+	}
+	for i, r := range parts {
+		r.put(&log.Series[i])
+	}
+	log.Inferred = append(log.Inferred, PreQueue.Name+" = "+readyFormula, InQueue.Name+" = "+queuedFormula)
+}
+
+// arealAfterTraining is what a step's loop does between the end of its training and its stats.
+func arealAfterTraining(s *Step) float64 {
+	if s.PeriodS.Known() && s.WaitS.Known() && s.TrainS.Known() {
+		return max(0, s.PeriodS.Value-s.WaitS.Value-s.TrainS.Value)
+	}
+	return s.SyncS.Value
 }
 
 const (
 	arealOrder = "the oldest version of every group in dumped trajectories, groups trained in the order in which the session tracer accepted them"
-	arealParts = "the newest version of every group's tokens, which may be one below the version under which its last reward came in"
 	arealTimes = "the session tracer's generate and reward phases"
 )
 
@@ -194,13 +238,13 @@ func arealAccepted(groups []arealGroup) []arealGroup {
 	return out
 }
 
-// arealStep infers a step's figures from the groups that it trained.
-func arealStep(log *Log, step *Step, groups []arealGroup) {
-	sum, top, before, longest, mean, n := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+// arealStep infers a step's figures from the groups that it trained. It is false where steps and versions do not fit: the
+// files are not of one run.
+func arealStep(log *Log, step *Step, groups []arealGroup) bool {
+	sum, top, longest, mean, n := 0.0, 0.0, 0.0, 0.0, 0.0
 	for _, g := range groups {
 		staleness := float64(step.Step) - g.oldest
 		sum, top = sum+staleness, max(top, staleness)
-		before += g.newest - g.oldest
 		slowest := 0.0
 		for _, i := range g.rollouts {
 			r := &log.Rollouts[i]
@@ -212,14 +256,13 @@ func arealStep(log *Log, step *Step, groups []arealGroup) {
 		longest += slowest
 	}
 	if sum < 0 {
-		return // steps and versions do not fit: the files are not of one run
+		return false
 	}
 	count := float64(len(groups))
 	step.StalenessMean, step.StalenessMax = Figure{sum / count, Inferred, arealOrder}, Figure{top, Inferred, arealOrder}
-	step.PQS = Figure{before / count, Inferred, arealParts}
-	step.IQS = Figure{(sum - before) / count, Inferred, arealParts}
 	if n > 0 && mean > 0 {
 		step.RolloutMeanS, step.GroupMeanS = Figure{mean / n, Inferred, arealTimes}, Figure{longest / count, Inferred, arealTimes + ": the longest of a group"}
 		step.TailMultiplier = Figure{(longest / count) / (mean / n), Inferred, arealTimes + ": the longest of a group over the mean"}
 	}
+	return true
 }

@@ -24,6 +24,9 @@ func (c *collector) log(found *files) (*Log, error) {
 		log.Settings.Policy, log.Settings.Preset = c.framework.Queue(values)
 	}
 	c.series(log, values, inferred)
+	if !c.local {
+		log.clockS = c.zero
+	}
 	groupsOf(log)
 	if c.framework.Adjust != nil {
 		c.framework.Adjust(values, log)
@@ -283,6 +286,9 @@ func (c *collector) nearest(keys []string) (near, of string) {
 		}
 		var candidates []string
 		for _, other := range unknown {
+			if most := max(renamedMin, len(key)/renamedShare); len(other) > len(key)+most || len(other) < len(key)-most {
+				continue // by more letters than a renamed key may differ
+			}
 			if len(other) >= alike && (other[:alike] == key[:alike] || other[len(other)-alike:] == key[len(key)-alike:]) {
 				candidates = append(candidates, other)
 			}

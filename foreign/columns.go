@@ -97,13 +97,27 @@ func (r *columnReader) record(record []byte, number int64) error {
 	if len(bytes.TrimSpace(record)) == 0 {
 		return nil
 	}
+	if bytes.Count(record, []byte{','}) >= RowValuesMax {
+		if r.head.names == nil {
+			return fmt.Errorf("the header has more than %d columns: export fewer metrics", RowValuesMax)
+		}
+		r.taker.Warn(r.path, number, fmt.Sprintf("a line has more than %d fields; left out", RowValuesMax))
+		return nil
+	}
 	fields, err := r.split(record)
 	if err != nil {
 		r.taker.Warn(r.path, number, "a line is no CSV; left out")
 		return nil
 	}
 	if r.head.names == nil {
-		r.head, err = r.header(slices.Clone(fields))
+		names := slices.Clone(fields)
+		for i, name := range names {
+			if len(name) > KeyMax {
+				r.taker.Warn(r.path, number, longKey)
+				names[i] = ""
+			}
+		}
+		r.head, err = r.header(names)
 		return err
 	}
 	if len(fields) != len(r.head.names) {

@@ -149,7 +149,7 @@ func (c *consoleRows) wait(values map[string]float64, number int64) {
 		c.pending, c.first = map[string]float64{}, number
 	}
 	for key, value := range values {
-		if _, there := c.pending[key]; there || len(c.pending) < pendingMax {
+		if _, there := c.pending[key]; there || len(c.pending) < pendingMax && len(key) <= KeyMax {
 			c.pending[key] = value
 		}
 	}

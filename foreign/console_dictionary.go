@@ -37,7 +37,7 @@ func (d *dictionary) object(prefix string, depth int) bool {
 	for !d.take('}') {
 		d.space()
 		key, ok := d.quoted()
-		if !ok || !d.take(':') || !d.value(prefix+key, depth) {
+		if !ok || len(prefix)+len(key) > KeyMax || !d.take(':') || !d.value(prefix+key, depth) {
 			return false
 		}
 		if !d.take(',') {

@@ -63,9 +63,9 @@ func TestConversions(t *testing.T) {
 			settings: settingsBy(Batch, 64.0, GroupSize, 8.0, Concurrency, 100.0),
 			figures:  []wantFigure{{Staleness, 3, Logged}, {StalenessTop, 6, Logged}, {Period, 7, Logged}},
 			missing:  []string{"pqs", "wait_s", "train_s", "tail_multiplier"}},
-		{name: "prime-rl's parts where a group is a rollout", framework: "prime-rl", config: "batch_size: 64\ngroup_size: 1\n",
+		{name: "prime-rl's parts are split at an engine's version", framework: "prime-rl", config: "batch_size: 64\ngroup_size: 1\n",
 			rows:    `{"step":5,"time/step":7,"time/wait_for_policy":0,"off_policy/mean":3,"off_policy/in_flight/mean":2,"off_policy/in_queue/mean":1}`,
-			figures: []wantFigure{{PreQueue, 2, Logged}, {InQueue, 1, Logged}}},
+			figures: []wantFigure{{Staleness, 3, Logged}}, missing: []string{"pqs"}},
 		{name: "prime-rl's gauges come beside the steps", framework: "prime-rl", config: "batch_size: 64\ngroup_size: 8\n",
 			rows: `{"_step":7,"step":5,"off_policy/mean":3,"time/wait_for_policy":0,"_timestamp":100}` + "\n" + `{"_step":8,"dispatcher/inflight/train":90,"_timestamp":110}` + "\n" +
 				`{"_step":9,"dispatcher/inflight/train":110,"_timestamp":120}`,

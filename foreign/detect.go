@@ -9,7 +9,24 @@ import (
 	"github.com/headway-rl/headway/spelling"
 )
 
-// Names returns what --from takes, without the aliases.
+// family is a name that stands for several frameworks: which of them it is shows in the keys.
+type family struct {
+	name    string
+	members func() []*Framework
+	// tracker is whether it names who kept the log, and not who ran: it rules no framework out.
+	tracker bool
+}
+
+// families of frameworks.
+var families = []family{
+	{name: "verl", members: func() []*Framework { return []*Framework{verlFullyAsync, verlV1} }},
+	{name: trackerWandb, members: func() []*Framework { return frameworks }, tracker: true},
+}
+
+// trackerWandb is W&B, as --from names it.
+const trackerWandb = "wandb"
+
+// Names returns the frameworks' names. --from takes them, their aliases, and the names of families.
 func Names() []string {
 	var names []string
 	for _, f := range frameworks {
@@ -18,31 +35,47 @@ func Names() []string {
 	return names
 }
 
-// named returns the framework of a name or an alias.
-func named(name string) (*Framework, error) {
+// namesTaken lists what --from takes, without the aliases.
+func namesTaken() string {
+	names := Names()
+	for _, f := range families {
+		names = append(names, f.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// named returns the frameworks that a name or an alias may mean, and whether it names a tracker.
+func named(name string) (found []*Framework, tracker bool, err error) {
 	var known []string
 	for _, f := range frameworks {
 		if strings.EqualFold(f.Name, name) || slices.ContainsFunc(f.Aliases, func(a string) bool { return strings.EqualFold(a, name) }) {
-			return f, nil
+			return []*Framework{f}, false, nil
 		}
 		known = append(append(known, f.Name), f.Aliases...)
+	}
+	for _, f := range families {
+		if strings.EqualFold(f.name, name) {
+			return f.members(), f.tracker, nil
+		}
+		known = append(known, f.name)
 	}
 	hint := ""
 	if near := spelling.Nearest(name, known); near != "" {
 		hint = fmt.Sprintf(": did you mean %s?", near)
 	}
-	return nil, fmt.Errorf("no framework %q is known%s (known: %s)", name, hint, strings.Join(Names(), ", "))
+	return nil, false, fmt.Errorf("no framework %q is known%s (known: %s)", name, hint, namesTaken())
 }
 
 // evidence is what was seen of each framework.
 type evidence struct {
+	among []*Framework          // those that it can be
 	marks map[*Framework]string // the first marked key, by name, that was seen
 	hints map[*Framework]map[string]bool
 	seen  map[string]bool
 }
 
 func newEvidence() *evidence {
-	return &evidence{marks: map[*Framework]string{}, hints: map[*Framework]map[string]bool{}, seen: map[string]bool{}}
+	return &evidence{among: frameworks, marks: map[*Framework]string{}, hints: map[*Framework]map[string]bool{}, seen: map[string]bool{}}
 }
 
 // keysSeenMax is how many different keys of a log are remembered.
@@ -50,7 +83,7 @@ const keysSeenMax = 1 << 14
 
 // key notes a logged key.
 func (e *evidence) key(key string) {
-	if e.seen[key] || len(e.seen) >= keysSeenMax {
+	if e.seen[key] || len(e.seen) >= keysSeenMax || len(key) > KeyMax {
 		return
 	}
 	key = strings.Clone(key)
@@ -85,7 +118,7 @@ func (e *evidence) note(f *Framework, marks []string, key string) {
 // marked returns the frameworks of which a marked key was seen, in the order of the list.
 func (e *evidence) marked() []*Framework {
 	var found []*Framework
-	for _, f := range frameworks {
+	for _, f := range e.among {
 		if e.marks[f] != "" {
 			found = append(found, f)
 		}
@@ -122,7 +155,7 @@ const hintsNeeded = 2
 func (e *evidence) hinted() (*Framework, error) {
 	var best *Framework
 	tied := ""
-	for _, f := range frameworks {
+	for _, f := range e.among {
 		n := len(e.hints[f])
 		switch {
 		case n < hintsNeeded:
@@ -145,7 +178,7 @@ func (e *evidence) hinted() (*Framework, error) {
 func (e *evidence) unknown() error {
 	if len(e.seen) == 0 {
 		return fmt.Errorf("nothing in these files is a logged number: they should hold a run's metrics (known frameworks: %s)",
-			strings.Join(Names(), ", "))
+			namesTaken())
 	}
 	keys := make([]string, 0, len(e.seen))
 	for key := range e.seen {
@@ -158,5 +191,5 @@ func (e *evidence) unknown() error {
 		keys, more = keys[:shown], ", …"
 	}
 	return fmt.Errorf("no known framework logs these keys (%s%s): say with --from which it is (known: %s)",
-		strings.Join(keys, ", "), more, strings.Join(Names(), ", "))
+		strings.Join(keys, ", "), more, namesTaken())
 }

@@ -90,7 +90,7 @@ func (f *Framework) stepOrigins(n Notion) string {
 	if n.Name == Period.Name { // the clock, where there is one
 		words = append(words, string(Inferred))
 	}
-	if n.Name == Tail.Name || n.Name == PreQueue.Name {
+	if n.Name == Tail.Name || n.Name == PreQueue.Name && f.Lacks[n.Name].Get != "" {
 		for _, own := range f.Files {
 			if own.Rollouts {
 				words = append(words, "from single rollouts")

@@ -56,6 +56,10 @@ func (s events) Read(ctx context.Context, taker Taker) error {
 			row.Step = event.Step
 		}
 		for _, scalar := range event.Scalars {
+			if why, ok := admits(row.Values, scalar.Tag); !ok {
+				taker.Warn(s.path, 0, why)
+				continue
+			}
 			row.Values[scalar.Tag] = scalar.Value
 			row.TimeS = event.WallTime
 		}

@@ -56,20 +56,20 @@ const headBytes = 64 << 10
 const filesMax = 100_000
 
 // expand turns paths into sources: a directory into the files in it that are of a kind.
-func expand(paths []string, run string) (*files, error) {
+func expand(ctx context.Context, paths []string, run string) (*files, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no file was named: give a log, or the directory that holds it")
 	}
 	found := &files{}
 	for _, name := range paths {
-		if err := found.expand(filepath.Clean(name), run); err != nil {
+		if err := found.expand(ctx, filepath.Clean(name), run); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-func (f *files) expand(name, run string) error {
+func (f *files) expand(ctx context.Context, name, run string) error {
 	about, err := os.Stat(name)
 	if err != nil {
 		return fmt.Errorf("a log was expected: %w", err)
@@ -85,12 +85,15 @@ func (f *files) expand(name, run string) error {
 		f.add(source, about.Size())
 		return nil
 	}
-	inside, err := listed(name)
+	inside, err := listed(ctx, name)
 	if err != nil {
 		return err
 	}
 	before := len(f.sources)
 	for _, file := range inside {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		source, err := open(file.name, run)
 		if err != nil {
 			return err
@@ -110,6 +113,18 @@ func (f *files) add(source Source, size int64) {
 	f.bytes += size
 }
 
+// ofWandb is an error if no file is of a kind that W&B writes or exports.
+func (f *files) ofWandb() error {
+	for _, source := range f.sources {
+		switch source.(type) {
+		case runFile, columns, jsonLines:
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: --from %s expects a run file (run-ID.wandb), a CSV export or a history of JSON lines, and nothing of these is there: leave --from out",
+		f.sources[0].Path(), trackerWandb)
+}
+
 func kindsKnown() string {
 	var words []string
 	for _, k := range kinds {
@@ -125,15 +140,24 @@ type inDirectory struct {
 }
 
 // listed returns the files under a directory, in the order of their names with numbers by value,
-// so that later steps and later event files come later.
-func listed(directory string) ([]inDirectory, error) {
+// so that later steps and later event files come later. A directory that was named by a link to it, such as W&B's
+// latest-run, is the one that the link leads to; links inside are not followed, as what they lead to may be
+// inside as well.
+func listed(ctx context.Context, directory string) ([]inDirectory, error) {
+	directory, err := filepath.EvalSymlinks(directory)
+	if err != nil {
+		return nil, err
+	}
 	var inside []inDirectory
 	seen := 0
-	err := filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if !entry.Type().IsRegular() { // links lead elsewhere: W&B's latest-run is one
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !entry.Type().IsRegular() {
 			return nil
 		}
 		seen++

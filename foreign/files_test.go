@@ -181,7 +181,7 @@ func TestPrimeDirectory(t *testing.T) {
 	for _, c := range []struct {
 		n    Notion
 		want float64
-	}{{Period, 9}, {Wait, 3}, {Staleness, 1.5}, {PreQueue, 0.5}, {InQueue, 0}, {Tail, 8.0 / 6}, {GroupMean, 8}} {
+	}{{Period, 9}, {Wait, 3}, {Staleness, 0.5}, {PreQueue, 0.5}, {InQueue, 0}, {Tail, 8.0 / 6}, {GroupMean, 8}} {
 		if got := *c.n.At(&step); !got.Known() || !near(got.Value, c.want) {
 			t.Errorf("%s = %+v, want %g", c.n.Name, got, c.want)
 		}

@@ -9,11 +9,14 @@ import (
 )
 
 // flat reads one JSON value as numbers by key, nested keys joined by dots. Python's NaN and Infinity,
-// which JSON does not have, are read as what they are. Texts go to text, arrays are passed over.
+// which JSON does not have, are read as what they are. Texts go to text, arrays are passed over, and so is what
+// stands under a key longer than KeyMax: long tells of it once. Keys are valid until the function returns.
 type flat struct {
 	rest   []byte
 	number func(key []byte, value float64)
 	text   func(key, value []byte)
+	long   func()
+	path   []byte // the nested key that is read
 }
 
 // depthMax is how deep values may nest.
@@ -79,11 +82,7 @@ func (f *flat) object(key []byte, depth int) error {
 		if !f.take(':') {
 			return fmt.Errorf("%w: a colon was expected", errJSON)
 		}
-		whole := name
-		if len(key) > 0 {
-			whole = append(append(append(make([]byte, 0, len(key)+1+len(name)), key...), '.'), name...)
-		}
-		if err := f.value(whole, depth+1); err != nil {
+		if err := f.member(key, name, depth+1); err != nil {
 			return err
 		}
 		f.space()
@@ -96,11 +95,37 @@ func (f *flat) object(key []byte, depth int) error {
 	}
 }
 
+// member reads what stands under a name below a key.
+func (f *flat) member(key, name []byte, depth int) error {
+	if len(key)+1+len(name) > KeyMax {
+		return f.longMember(depth)
+	}
+	if len(key) > 0 {
+		f.path = append(append(append(f.path[:0], key...), '.'), name...) // key is often its beginning already
+		name = f.path
+	}
+	return f.value(name, depth)
+}
+
+// longMember passes over what stands under a key that is too long.
+func (f *flat) longMember(depth int) error {
+	if f.long != nil {
+		f.long()
+	}
+	defer f.deaf()()
+	return f.value(nil, depth)
+}
+
+// deaf has nothing told until what it returns is called.
+func (f *flat) deaf() (again func()) {
+	number, text, long := f.number, f.text, f.long
+	f.number, f.text, f.long = nil, nil, nil
+	return func() { f.number, f.text, f.long = number, text, long }
+}
+
 // array passes over an array.
 func (f *flat) array(depth int) error {
-	number, text := f.number, f.text
-	f.number, f.text = nil, nil
-	defer func() { f.number, f.text = number, text }()
+	defer f.deaf()()
 	f.rest = f.rest[1:]
 	f.space()
 	if f.take(']') {

@@ -2,12 +2,10 @@ package foreign
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
-// groupsOf adds to the steps what only groups of single rollouts say: the time of a group, its tail, and the parts
-// of its staleness.
+// groupsOf adds to the steps what only groups of single rollouts say: the time of a group, and its tail.
 func groupsOf(log *Log) {
 	found := map[string]bool{}
 	for step, groups := range trainedGroups(log) {
@@ -53,27 +51,21 @@ type groupFigure struct {
 
 // groupFigures are what the groups of one step say: nothing of what a rollout of them lacks.
 func groupFigures(groups map[string][]Rollout) []groupFigure {
-	longest, all, count, before, queued := 0.0, 0.0, 0, 0.0, 0.0
-	timed, versioned := true, true
+	longest, all, count := 0.0, 0.0, 0
+	timed := true
 	for _, rollouts := range groups {
-		first, last, most := math.Inf(1), math.Inf(-1), 0.0
+		most := 0.0
 		for _, r := range rollouts {
 			timed = timed && r.StartS.Known() && r.EndS.Known()
-			versioned = versioned && r.Start.Known() && r.End.Known()
 			took := r.EndS.Value - r.StartS.Value
 			most, all = max(most, took), all+took
-			first, last = min(first, r.Start.Value), max(last, r.End.Value)
 		}
 		count += len(rollouts)
 		longest += most
-		before += last - first
-		queued += rollouts[0].Trained.Value - last
 	}
 	n := float64(len(groups))
 	return []groupFigure{
 		{GroupMean, longest / n, timed, "mean over groups of their longest rollout"},
 		{Tail, longest / n / (all / float64(count)), timed && all > 0, "mean of the longest rollout of a group ÷ mean of all"},
-		{PreQueue, before / n, versioned, "mean over groups of their last version − their first"},
-		{InQueue, queued / n, versioned, "mean over groups of the version trained from − their last"},
 	}
 }

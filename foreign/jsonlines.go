@@ -37,7 +37,9 @@ func (s jsonLines) Read(ctx context.Context, taker Taker) error {
 		if len(bytes.TrimSpace(line)) == 0 {
 			return nil
 		}
-		if err := row.object(line); err != nil {
+		err := row.object(line)
+		row.tell(taker, number)
+		if err != nil {
 			if !whole {
 				taker.Warn(s.path, number, "the last line is cut off; left out")
 			} else {
@@ -56,12 +58,25 @@ type rowReader struct {
 	keys  map[string]string // so that a key is one string, however many rows have it
 	flat  flat
 	timed int // how good the key is that the time is from
+	// longKeys and many count what the row had beyond KeyMax and RowValuesMax.
+	longKeys, many int64
 }
 
 func newRowReader(file string) *rowReader {
 	r := &rowReader{row: Row{File: file, Values: map[string]float64{}}, keys: map[string]string{}}
 	r.flat.number, r.flat.text = r.number, r.text
+	r.flat.long = func() { r.longKeys++ }
 	return r
+}
+
+// tell warns of what was left out of the row.
+func (r *rowReader) tell(taker Taker, line int64) {
+	if r.longKeys > 0 {
+		taker.Warn(r.row.File, line, longKey)
+	}
+	if r.many > 0 {
+		taker.Warn(r.row.File, line, manyValues)
+	}
 }
 
 // stepKeys and timeKeys are what trackers and frameworks call a row's step and its clock.
@@ -73,12 +88,15 @@ var (
 // begin empties the row.
 func (r *rowReader) begin() {
 	clear(r.row.Values)
-	r.row.Step, r.row.HasStep, r.row.TimeS, r.timed = 0, false, 0, len(timeKeys)
+	r.row.Step, r.row.HasStep, r.row.TimeS, r.timed, r.longKeys, r.many = 0, false, 0, len(timeKeys), 0, 0
 }
 
 // member takes one key's value, which is JSON.
 func (r *rowReader) member(key string, value []byte) error {
 	r.flat.rest = value
+	if len(key) > KeyMax {
+		return r.flat.longMember(0)
+	}
 	return r.flat.value([]byte(key), 0)
 }
 
@@ -111,6 +129,10 @@ const wrapped = "data."
 
 func (r *rowReader) number(key []byte, value float64) {
 	name, there := r.keys[string(key)]
+	if _, known := r.row.Values[name]; !known && len(r.row.Values) >= RowValuesMax {
+		r.many++
+		return
+	}
 	if !there {
 		name = strings.TrimPrefix(string(key), wrapped)
 		if len(r.keys) < keysSeenMax {

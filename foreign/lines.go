@@ -12,8 +12,11 @@ import (
 // LineMax is the longest line of a file that is read whole, in bytes; a longer one is left out.
 const LineMax = 64 << 20
 
-// contextEvery is after how many lines a reader asks whether it should go on.
-const contextEvery = 1024
+// contextEvery and contextBytes are after how many lines, or bytes of them, a reader asks whether it should go on.
+const (
+	contextEvery = 1024
+	contextBytes = 64 << 10
+)
 
 // Lines hands the lines of a text file to a function, without their ends, with their number
 // from 1; the bytes are valid until it returns. Lines beyond LineMax are left out with a warning.
@@ -25,12 +28,17 @@ func Lines(ctx context.Context, file string, taker Taker, take func(line []byte,
 	defer f.Close()
 	reader := bufio.NewReaderSize(f, 1<<20)
 	var long []byte
+	sinceAsked := int64(contextBytes) // once before the first
 	for number := int64(1); ; number++ {
-		if number%contextEvery == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if number%contextEvery == 0 || sinceAsked >= contextBytes {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			sinceAsked = 0
 		}
 		line, read, whole, err := nextLine(reader, &long)
 		taker.Read(read)
+		sinceAsked += read
 		switch {
 		case errors.Is(err, errLong):
 			taker.Warn(file, number, fmt.Sprintf("a line is longer than %d MiB; left out", LineMax>>20))

@@ -37,8 +37,7 @@ var primeRL = &Framework{
 		{Notion: Sync, Keys: []string{"time/broadcast_weights"}},
 		{Notion: Staleness, Keys: []string{"off_policy/mean"}},
 		{Notion: StalenessTop, Keys: []string{"off_policy/max"}, Fold: FoldMax},
-		{Notion: PreQueue, Keys: []string{"off_policy/in_flight/mean"}, Of: primeAlone("off_policy/in_flight/mean")},
-		{Notion: InQueue, Keys: []string{"off_policy/in_queue/mean"}, Of: primeAlone("off_policy/in_queue/mean")},
+		{Notion: PreQueue, Keys: []string{"off_policy/in_flight/mean"}, Formula: primeReady, Of: later},
 		{Notion: TrainerIdle, Keys: []string{"time/wait_for_batch", "trainer:time/step"}, Formula: "time/wait_for_batch ÷ time/step of the trainer",
 			Of: ratio("time/wait_for_batch", "trainer:time/step")},
 		{Notion: RolloutMean, Keys: []string{"train/agg/effective/timing/total/mean"}},
@@ -62,12 +61,13 @@ var primeRL = &Framework{
 		{Match: "rollouts/step_*/train/effective/traces.jsonl", What: "episodes trained on", Rollouts: true, Read: readPrimeTraces},
 		{Match: "rollouts/step_*/*/*/traces.jsonl", What: "episodes that were not trained on, and evaluations: passed over", Read: passOver},
 	},
-	Adjust: primeWaits,
+	Adjust: primeAdjust,
 	Definition: "off_policy/mean is (step − 1) − the version when an episode was dispatched: the version that the step starts from less the first. " +
-		"It is the mean over episodes; ours is over groups, from the oldest of their first tokens, and is higher where siblings start apart. " +
+		"It is the mean over episodes; ours is over groups, from the oldest of their first tokens, and is higher where siblings start apart: by how much is taken from the traces, where there are any. " +
+		"in_flight ends with the version of an episode's last token, which is an engine's and behind the trainer's, and before its rewards: pqs ends with the trainer's version when a group's last episode was done, looked up by the clock. " +
 		"Episodes of frozen models count as 0.",
 	Lacks: map[string]Lack{
-		"pqs": {Why: "off_policy/in_flight and in_queue are of single rollouts, and here a group is ready with its last: what the others wait for it is in in_queue there",
+		"pqs": {Why: "off_policy/in_flight and in_queue are of single rollouts and split at the version of the last token: what siblings wait for each other, their rewards and the engines' lag behind the trainer are in in_queue there",
 			Get: "give the run's directory, with rollouts/step_N/train/effective/traces.jsonl"},
 		"tail_multiplier": {Why: "timings are of episodes; their groups are only in rollouts/step_N/train/effective/traces.jsonl", Get: "give the run's directory, with its traces"},
 		"wait_s":          {Why: "time/wait_for_batch is in the trainer's log, which is not among these files", Get: "give the trainer's log too"},
@@ -78,7 +78,7 @@ var primeRL = &Framework{
 		"off_policy/mean counts from the version at dispatch to step − 1, which is the version that the step trains from",
 		"time/step is logged by trainer and orchestrator alike, in one metrics.jsonl: a row with time/wait_for_batch is the trainer's",
 		"gauges (dispatcher/*, watcher/*) come beside the steps and belong to the step before them",
-		"in_flight and in_queue are of single rollouts: they are taken for a group's where group_size is 1, and else made of the traces",
+		"in_flight and in_queue are of single rollouts, and are split at the last token's version: with traces of some steps, what groups have beyond them is added to the others'",
 		"dispatch waits while the step is more than one ahead of the policy, whatever max_off_policy_steps says",
 	},
 }
@@ -99,14 +99,13 @@ func primePart(r Row) string {
 	return ""
 }
 
-// primeAlone takes a part of the staleness as it is where a group is one rollout.
-func primeAlone(name string) func(Values) (float64, bool) {
-	return func(v Values) (float64, bool) {
-		if size, known := v.Setting(GroupSize); !known || size != 1 {
-			return 0, false
-		}
-		return v.Get(name)
-	}
+// later is a figure that Adjust computes, when everything is known.
+func later(Values) (float64, bool) { return 0, false }
+
+// primeAdjust sees to the parts of staleness and to the periods.
+func primeAdjust(v Values, log *Log) {
+	primeSplit(v, log)
+	primeWaits(v, log)
 }
 
 // primeWaits drops what a merged export has mixed: a row of both parts has one time/step.

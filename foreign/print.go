@@ -41,8 +41,8 @@ func (l *Log) Steps() int64 {
 
 // Title returns the framework's name for people.
 func (l *Log) Title() string {
-	if f, err := named(l.Framework); err == nil {
-		return f.Title
+	if f, _, err := named(l.Framework); err == nil {
+		return f[0].Title
 	}
 	return l.Framework
 }

@@ -31,7 +31,7 @@ func Read(ctx context.Context, paths []string, options Options) (*Log, error) {
 	if err := checkGiven(options.Given); err != nil {
 		return nil, err
 	}
-	found, err := expand(paths, options.Run)
+	found, err := expand(ctx, paths, options.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +91,22 @@ func notionIndex(name string) int {
 // choose finds the framework of the files: as named, by a file that only it writes, or by the
 // keys at their beginnings; and whether any row there says its step.
 func choose(ctx context.Context, found *files, from string) (framework *Framework, stepped bool, err error) {
+	scout := &scout{evidence: newEvidence()}
 	if from != "" {
-		if framework, err = named(from); err != nil {
+		among, tracker, err := named(from)
+		if err != nil {
 			return nil, false, err
 		}
+		if tracker {
+			if err := found.ofWandb(); err != nil {
+				return nil, false, err
+			}
+		}
+		if len(among) == 1 {
+			framework, scout.named = among[0], true
+		}
+		scout.evidence.among = among
 	}
-	scout := &scout{evidence: newEvidence(), named: framework != nil}
 	for _, source := range found.sources {
 		scout.rows = 0
 		if own, is := source.(ownSource); is {
@@ -202,6 +212,11 @@ func (c *collector) Row(r Row) error {
 	}
 	for key, value := range r.Values {
 		c.evidence.key(key)
+		if len(key) > KeyMax {
+			c.Warn(r.File, r.Line, longKey)
+			delete(values, key)
+			continue
+		}
 		if !finite(value) {
 			c.Warn(r.File, r.Line, fmt.Sprintf("%s is no finite number; left out", shortened(key)))
 			delete(values, key)
@@ -285,6 +300,10 @@ func (c *collector) tick(r Row) {
 
 // Rollout keeps a rollout, dropping the oldest beyond RolloutsMax.
 func (c *collector) Rollout(r Rollout) {
+	if len(r.Group) > KeyMax {
+		c.Warn("", 0, "the name of a rollout's group is longer than a key may be; left out")
+		return
+	}
 	if len(c.rollouts) < RolloutsMax {
 		c.rollouts = append(c.rollouts, r)
 		return
@@ -295,6 +314,10 @@ func (c *collector) Rollout(r Rollout) {
 
 // Setting keeps a setting.
 func (c *collector) Setting(key, value string) {
+	if len(key) > KeyMax {
+		c.Warn("", 0, longKey)
+		return
+	}
 	c.evidence.setting(key)
 	if _, there := c.config[key]; !there && len(c.config) >= SettingsMax {
 		c.Warn("", 0, "the config has more settings than are kept")
@@ -344,14 +367,21 @@ func (c *collector) Read(bytes int64) {
 // refuseOthers is an error if keys of another framework turned up in the files.
 func (c *collector) refuseOthers(from string) error {
 	found := c.evidence.marked()
-	others := false
+	rivals, _, _ := named(from) // whose keys the name does not decide between
+	if from == "" {
+		rivals = frameworks
+	}
+	others, mixed := false, false
 	for _, f := range found {
-		others = others || f != c.framework
+		if f != c.framework {
+			others = true
+			mixed = mixed || slices.Contains(rivals, f)
+		}
 	}
 	if !others {
 		return nil
 	}
-	if from == "" {
+	if mixed {
 		if c.evidence.marks[c.framework] == "" {
 			c.evidence.marks[c.framework] = "its own files"
 			found = append([]*Framework{c.framework}, found...)

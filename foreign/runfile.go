@@ -48,7 +48,7 @@ func (s runFile) Read(ctx context.Context, taker Taker) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, wandb.ErrTorn), errors.Is(err, wandb.ErrDamaged), errors.Is(err, wandb.ErrLong):
+		case errors.Is(err, wandb.ErrTorn), errors.Is(err, wandb.ErrDamaged), errors.Is(err, wandb.ErrLong), errors.Is(err, wandb.ErrMany):
 			taker.Warn(s.path, 0, err.Error()+"; left out")
 			continue
 		case err != nil:
@@ -74,6 +74,7 @@ func (s runFile) history(record *wandb.Record, row *rowReader, taker Taker) erro
 			taker.Warn(s.path, 0, "a value is no JSON; left out")
 		}
 	}
+	row.tell(taker, 0)
 	if !row.row.HasStep {
 		row.findStep()
 	}
@@ -114,8 +115,18 @@ func (s sideFile) Path() string { return s.path }
 // configMax is the largest config that is read, in bytes.
 const configMax = 8 << 20
 
+// readUpTo reads at most so many bytes of a file's beginning.
+func readUpTo(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
 func (s sideFile) Read(_ context.Context, taker Taker) error {
-	data, err := os.ReadFile(s.path)
+	data, err := readUpTo(s.path, configMax+1)
 	if err != nil {
 		return err
 	}
@@ -146,6 +157,10 @@ func (s sideFile) Read(_ context.Context, taker Taker) error {
 
 // settingsOf takes a value with all that is below it.
 func settingsOf(key string, value any, taker Taker, depth int) {
+	if len(key) > KeyMax {
+		taker.Warn("", 0, longKey)
+		return
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		if depth > depthMax {

@@ -70,7 +70,7 @@ func (t *table) known(key string) bool {
 }
 
 // fitsMax is how many keys are remembered with the patterns that they fit.
-const fitsMax = 1 << 16
+const fitsMax = keysSeenMax
 
 // fits returns the columns of the patterns that a key fits.
 func (t *table) fits(key string) []int {
@@ -138,7 +138,7 @@ func (t *table) add(step int64, timeS float64, values map[string]float64) bool {
 	for column, value := range sums {
 		t.put(at, column, step, value)
 	}
-	if timeS != 0 {
+	if timeS != 0 && !(timeS < at.timeS) { // of several processes the one that was last with the step
 		at.timeS = timeS
 	}
 	return true

@@ -19,7 +19,7 @@ func readTrainerState(ctx context.Context, file string, taker Taker) error {
 	if about.Size() > stateMax {
 		return fmt.Errorf("the file has %d bytes, at most %d are read: give what the run's tracker logged instead", about.Size(), stateMax)
 	}
-	data, err := os.ReadFile(file)
+	data, err := readUpTo(file, stateMax) // it may have grown since
 	if err != nil {
 		return err
 	}
@@ -47,6 +47,7 @@ func readTrainerState(ctx context.Context, file string, taker Taker) error {
 			return nil
 		}
 		history = row.flat.rest
+		row.tell(taker, 0)
 		row.findStep()
 		if err := taker.Row(row.row); err != nil {
 			return err

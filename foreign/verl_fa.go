@@ -6,7 +6,7 @@ import "math"
 // trigger_parameter_sync_step train steps before it, times summed, counts the last, the rest mean
 // or largest. A "sample" is a prompt with all its rollouts: a group.
 var verlFullyAsync = &Framework{
-	Name: "verl-fa", Title: "verl (fully async)", Aliases: []string{"verl", "verl-fully-async"},
+	Name: "verl-fa", Title: "verl (fully async)", Aliases: []string{"verl-fully-async"},
 	Marks:        []string{"fully_async/*", "rollouter/idle_ratio", "dynamic_resource/*"},
 	MarkSettings: []string{"async_training.staleness_threshold"},
 	Hints:        []string{"timing_s/*", "actor/pg_clipfrac", "response_length/mean", "critic/score/mean"},

@@ -36,6 +36,8 @@ var (
 	ErrTorn = errors.New("the last record is cut off")
 	// ErrLong is a record beyond RecordMax.
 	ErrLong = fmt.Errorf("a record is longer than %d MiB", RecordMax>>20)
+	// ErrMany is a record of more than ItemsMax items.
+	ErrMany = fmt.Errorf("a record has more than %d items", ItemsMax)
 )
 
 // frames reads records' bytes.

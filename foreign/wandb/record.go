@@ -16,6 +16,12 @@ type Item struct {
 	JSON []byte
 }
 
+// KeyMax is beyond how many bytes a key is cut off; a key of more than these was longer.
+const KeyMax = 4096
+
+// ItemsMax is how many items a record has at most.
+const ItemsMax = 1 << 16
+
 // Record is a record of a run file; what is not of these kinds is passed over. It is
 // valid until the next one is read.
 type Record struct {
@@ -110,6 +116,9 @@ func (r *Reader) history(data []byte) error {
 		switch number {
 		case fieldItem:
 			item, err := decodeItem(value.bytes)
+			if len(r.record.History) >= ItemsMax {
+				return ErrMany
+			}
 			r.record.History = append(r.record.History, item)
 			return err
 		case fieldStep:
@@ -131,6 +140,9 @@ func (r *Reader) config(data []byte) error {
 			return nil
 		}
 		item, err := decodeItem(value.bytes)
+		if len(r.record.Config) >= ItemsMax {
+			return ErrMany
+		}
 		r.record.Config = append(r.record.Config, item)
 		return err
 	})
@@ -141,12 +153,15 @@ func decodeItem(data []byte) (item Item, err error) {
 	err = fields(data, func(number int, value field) error {
 		switch number {
 		case fieldKey:
-			item.Key = string(value.bytes)
+			item.Key = string(value.bytes[:min(len(value.bytes), KeyMax+1)])
 		case fieldNested:
+			if len(item.Key) > KeyMax {
+				return nil // or each of many parts would copy all before it
+			}
 			if item.Key != "" {
 				item.Key += "."
 			}
-			item.Key += string(value.bytes)
+			item.Key += string(value.bytes[:min(len(value.bytes), KeyMax+1)])
 		case fieldNone:
 			item.JSON = []byte("null")
 		case fieldBool:

@@ -1,0 +1,128 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// watched counts what a source hands on.
+type watched struct {
+	scout
+	keys, bytes, read int
+	warnings          []string
+}
+
+func (w *watched) Row(r Row) error {
+	for key := range r.Values {
+		w.keys++
+		w.bytes += len(key)
+	}
+	return nil
+}
+func (w *watched) Warn(_ string, _ int64, text string) { w.warnings = append(w.warnings, text) }
+func (w *watched) Read(bytes int64)                    { w.read += int(bytes) }
+
+// A long key over many short ones is a few hundred kilobytes in the file and gigabytes where each is joined.
+func TestKeysAreBounded(t *testing.T) {
+	var members strings.Builder
+	for i := range 6000 {
+		fmt.Fprintf(&members, `"%d":1,`, i)
+	}
+	inner := strings.TrimSuffix(members.String(), ",")
+	long := strings.Repeat("k", 400_000)
+	for name, line := range map[string]string{
+		"below a long key": `{"` + long + `":{` + inner + `},"step":3}`,
+		"below a chain":    `{` + strings.Repeat(`"`+long[:400]+`":{`, 100) + inner + strings.Repeat("}", 100) + `,"step":3}`,
+	} {
+		row := newRowReader("x")
+		allocated := testing.AllocsPerRun(1, func() {
+			if err := row.object([]byte(line)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if len(row.row.Values) != 1 || row.row.Step != 3 || row.longKeys == 0 {
+			t.Errorf("%s: %d values, step %d, %d long keys", name, len(row.row.Values), row.row.Step, row.longKeys)
+		}
+		if allocated > 2000 {
+			t.Errorf("%s: %g allocations", name, allocated)
+		}
+	}
+}
+
+// A row has so many values at most, whatever its line is like.
+func TestRowsAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"step":1,"async/staleness_mean":2`)
+	for i := range 2 * RowValuesMax {
+		fmt.Fprintf(&b, `,"k%d":1`, i)
+	}
+	b.WriteString("}\n")
+	w := &watched{}
+	if err := (jsonLines{written(t, "m.jsonl", b.String())}).Read(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	if w.keys != RowValuesMax || len(w.warnings) != 1 || w.warnings[0] != manyValues {
+		t.Errorf("%d values, warnings %q", w.keys, w.warnings)
+	}
+}
+
+// Reading ends with its context, soon after where lines are long.
+func TestReadingEndsWithItsContext(t *testing.T) {
+	line := `{"step":1,"note":"` + strings.Repeat("x", 100_000) + `"}` + "\n"
+	file := written(t, "m.jsonl", strings.Repeat(line, 50))
+	ctx, cancel := context.WithCancel(context.Background())
+	rows := 0
+	err := Lines(ctx, file, &watched{}, func([]byte, int64, bool) error {
+		rows++
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || rows != 1 {
+		t.Errorf("%v after %d lines", err, rows)
+	}
+	if _, err := Read(ctx, []string{filepath.Dir(file)}, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+// A config is not read beyond its limit: this one is sparse, and would be 3 GiB in memory.
+func TestConfigBeyondItsLimit(t *testing.T) {
+	file := written(t, "config.yaml", "a: 1\n")
+	if err := os.Truncate(file, 3<<30); err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{}
+	if err := (sideFile{file}).Read(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	if w.read > configMax+1 || len(w.warnings) != 1 || !strings.Contains(w.warnings[0], "larger than") {
+		t.Errorf("%d bytes read, warnings %q", w.read, w.warnings)
+	}
+}
+
+// A directory may be named by a link to it; links inside, loops among them, are not followed.
+func TestLinkToADirectory(t *testing.T) {
+	file := written(t, "wandb/run-1/history.jsonl", skyRow(1, "1")+skyRow(2, "3"))
+	run := filepath.Dir(file)
+	latest := filepath.Join(filepath.Dir(run), "latest-run")
+	for link, to := range map[string]string{latest: "run-1", filepath.Join(run, "loop"): "..", filepath.Join(run, "self"): "self"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{latest, latest + "/", filepath.Dir(run)} {
+		log, err := Read(context.Background(), []string{name}, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(log.Files) != 1 || len(log.Series) != 2 {
+			t.Errorf("%s: files %q, %d steps", name, log.Files, len(log.Series))
+		}
+	}
+}
