@@ -68,7 +68,7 @@ type server struct {
 	ended   chan struct{}
 }
 
-var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
 // serve starts headway with arguments and returns when it has said where its pages are.
 func serve(t *testing.T, arguments ...string) *server {
@@ -94,7 +94,8 @@ func serveProgram(t *testing.T, path string, arguments ...string) *server {
 	lines := bufio.NewScanner(read)
 	for lines.Scan() {
 		said += lines.Text() + "\n"
-		if s.url = address.FindString(lines.Text()); s.url != "" {
+		if at := address.FindString(lines.Text()); at != "" {
+			s.url = at + "/"
 			go func() { _, _ = io.Copy(io.Discard, read) }()
 			return s
 		}

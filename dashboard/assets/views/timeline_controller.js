@@ -141,7 +141,7 @@ export class Timeline {
     const w = this.window;
     return {
       fromUS: w.fromUS, pixelUS: w.pixelUS, top: w.top, endUS: w.endUS, layout: this.layout, colouring: this.colouring(),
-      levelMin: this.levelMin, levelMax: this.levelMax, hover: this.hover, focus: this.focus, box: this.box,
+      levelMin: this.levelMin, levelMax: this.levelMax, first: !this.drawn, hover: this.hover, focus: this.focus, box: this.box,
     };
   }
 

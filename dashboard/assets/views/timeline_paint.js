@@ -11,6 +11,8 @@ import { axisTicks } from "./timeline_scale.js";
 export const AXIS = 22;
 // So long are tiles made into pixels in one frame; the rest of it is for what is seen.
 const RASTER_MS = 4;
+// Nothing moves yet before the first picture.
+const FIRST_RASTER_MS = 60;
 const WORDS_MOST = 500;
 const TRAIN = KINDS.indexOf("train");
 const FONT = "11px system-ui, sans-serif";
@@ -34,6 +36,7 @@ const FONT = "11px system-ui, sans-serif";
  * @property {import("./timeline_raster.js").Colouring} colouring
  * @property {number} levelMin
  * @property {number} levelMax
+ * @property {boolean} first whether nothing has been seen yet
  * @property {Focus|null} hover
  * @property {Focus|null} focus
  * @property {{x0: number, x1: number}|null} box
@@ -102,7 +105,7 @@ export class Painter {
     const level = levelFor(stepUS, scene.levelMin, scene.levelMax);
     const widthUS = TILE_WIDTH * 2 ** level;
     const toUS = Math.min(scene.endUS, fromUS + stepUS * this.canvas.width);
-    /** @type {Found} */ const found = { level, parts: [], unfinished: false, deadline: performance.now() + RASTER_MS };
+    /** @type {Found} */ const found = { level, parts: [], unfinished: false, deadline: performance.now() + (scene.first ? FIRST_RASTER_MS : RASTER_MS) };
     for (let index = Math.max(0, Math.floor(fromUS / widthUS)); index * widthUS < toUS; index++) {
       const exact = this.tiles.get(level, index);
       if (exact && this.rasterOf(exact, scene, found)) {
