@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,19 +14,22 @@ import (
 // watched counts what a source hands on.
 type watched struct {
 	scout
-	keys, bytes, read int
-	warnings          []string
+	keys     int
+	warnings []string
+	set      map[string]string
 }
 
 func (w *watched) Row(r Row) error {
-	for key := range r.Values {
-		w.keys++
-		w.bytes += len(key)
-	}
+	w.keys += len(r.Values)
 	return nil
 }
 func (w *watched) Warn(_ string, _ int64, text string) { w.warnings = append(w.warnings, text) }
-func (w *watched) Read(bytes int64)                    { w.read += int(bytes) }
+func (w *watched) Setting(key, value string) {
+	if w.set == nil {
+		w.set = map[string]string{}
+	}
+	w.set[key] = value
+}
 
 // A long key over many short ones is a few hundred kilobytes in the file and gigabytes where each is joined.
 func TestKeysAreBounded(t *testing.T) {
@@ -100,8 +104,44 @@ func TestConfigBeyondItsLimit(t *testing.T) {
 	if err := (sideFile{file}).Read(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
-	if w.read > configMax+1 || len(w.warnings) != 1 || !strings.Contains(w.warnings[0], "larger than") {
-		t.Errorf("%d bytes read, warnings %q", w.read, w.warnings)
+	if len(w.warnings) != 1 || !strings.Contains(w.warnings[0], "larger than") || w.set != nil {
+		t.Errorf("warnings %q", w.warnings)
+	}
+}
+
+// A config's settings are read in the time of its size: as W&B writes it, and as one would that wants to do harm.
+func TestConfigs(t *testing.T) {
+	nine := func(form string) string { return strings.Repeat(form, 9) }
+	for name, c := range map[string]struct {
+		text string
+		want map[string]string
+	}{
+		"W&B's": {"wandb_version: 1\n_wandb:\n  value:\n    t: 1\nactor:\n  desc: null\n  value:\n    rollout:\n      n: 8 # of a prompt\n      temperature: 1.0e-06\n" +
+			"    names:\n    - a: 1\n      b: 2\n    note: \"a: #b\"\nlong:\n  value: |-\n    x: 1\n    y: 2\nlr:\n  value: 0.5\n'a b':\n  value: 'it''s'\nmodel: hf://a:b\n",
+			map[string]string{"actor.rollout.n": "8", "actor.rollout.temperature": "1.0e-06", "actor.note": "a: #b", "lr": "0.5", "a b": "it's", "model": "hf://a:b"}},
+		"windows": {"a:\r\n  value:\r\n    b: true\r\n", map[string]string{"a.b": "true"}},
+		"laughs":  {"a: &a\n  x: 1\n" + nine("b: &b {k: *a, l: *a}\n") + "c: 3\n", map[string]string{"c": "3"}},
+		"deep":    {"a: " + strings.Repeat("[", 200_000) + "\nb: 2\n", map[string]string{"b": "2"}},
+		"lists":   {strings.Repeat("- ", 1000) + "a: 1\nb: 2\n", map[string]string{"b": "2"}},
+	} {
+		w := &watched{}
+		if err := (sideFile{written(t, "config.yaml", c.text)}).Read(context.Background(), w); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(w.set, c.want) {
+			t.Errorf("%s: %q, want %q", name, w.set, c.want)
+		}
+	}
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, "%*sk:\n", i, "")
+	}
+	w := &watched{}
+	if err := (sideFile{written(t, "config.yaml", b.String())}).Read(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.warnings) == 0 || len(w.set) > 0 {
+		t.Errorf("3000 keys in each other: %q, %q", w.warnings, w.set)
 	}
 }
 

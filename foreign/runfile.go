@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/headway-rl/headway/foreign/wandb"
 )
 
@@ -115,73 +113,15 @@ func (s sideFile) Path() string { return s.path }
 // configMax is the largest config that is read, in bytes.
 const configMax = 8 << 20
 
-// readUpTo reads at most so many bytes of a file's beginning.
-func readUpTo(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
-}
-
-func (s sideFile) Read(_ context.Context, taker Taker) error {
-	data, err := readUpTo(s.path, configMax+1)
+func (s sideFile) Read(ctx context.Context, taker Taker) error {
+	about, err := os.Stat(s.path)
 	if err != nil {
 		return err
 	}
-	taker.Read(int64(len(data)))
-	if len(data) > configMax {
+	if about.Size() > configMax {
+		taker.Read(about.Size())
 		taker.Warn(s.path, 0, fmt.Sprintf("the config is larger than %d MiB; left out", configMax>>20))
 		return nil
 	}
-	var config map[string]any
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		taker.Warn(s.path, 0, "the config is no YAML; left out")
-		return nil
-	}
-	for _, key := range sortedKeys(config) {
-		if key == "_wandb" || key == "wandb_version" {
-			continue
-		}
-		value := config[key]
-		if wrapped, is := value.(map[string]any); is && len(wrapped) <= 2 {
-			if inner, there := wrapped["value"]; there {
-				value = inner
-			}
-		}
-		settingsOf(key, value, taker, 0)
-	}
-	return nil
-}
-
-// settingsOf takes a value with all that is below it.
-func settingsOf(key string, value any, taker Taker, depth int) {
-	if len(key) > KeyMax {
-		taker.Warn("", 0, longKey)
-		return
-	}
-	switch value := value.(type) {
-	case map[string]any:
-		if depth > depthMax {
-			return
-		}
-		for _, name := range sortedKeys(value) {
-			settingsOf(key+"."+name, value[name], taker, depth+1)
-		}
-	case nil, []any:
-	case float64:
-		taker.Setting(key, plainNumber(value))
-	default:
-		taker.Setting(key, fmt.Sprint(value))
-	}
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	return (&yamlFile{taker: taker, file: s.path}).read(ctx)
 }

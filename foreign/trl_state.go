@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -54,4 +55,14 @@ func readTrainerState(ctx context.Context, file string, taker Taker) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// readUpTo reads at most so many bytes of a file's beginning.
+func readUpTo(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
 }
