@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
@@ -77,7 +78,9 @@ type Model struct {
 	dirty   bool
 	told    int64
 	last    latest
-	forms   forms
+	// followers counts open streams.
+	followers atomic.Int64
+	forms     forms
 	// workshop computes what takes longer.
 	workshop *workshop
 	// findings is the newest diagnosis.

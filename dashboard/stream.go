@@ -6,12 +6,22 @@ import (
 	"time"
 )
 
-// Times of the stream: the least between two summaries, and what is waited for a reader that takes nothing.
+// Times of the stream: the least and the most between two summaries, and what is waited for a reader that takes nothing.
 const (
 	streamEvery     = 250 * time.Millisecond
+	streamSeldom    = 2 * time.Second
 	streamPatience  = 30 * time.Second
 	streamHeartbeat = 15 * time.Second
 )
+
+// streamFew is how many may follow before each of them is told less often: the run that they watch needs the
+// processor more than they do.
+const streamFew = 64
+
+// paceOf is the least time between two summaries for each of so many followers.
+func paceOf(followers int64) time.Duration {
+	return min(streamEvery*time.Duration(max(followers/streamFew, 1)), streamSeldom)
+}
 
 // latest is the newest summary, encoded once for all who follow.
 type latest struct {
@@ -43,6 +53,8 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
+	m.followers.Add(1)
+	defer m.followers.Add(-1)
 	sent := m.lastStep() // what came before is asked for by GET series
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -60,7 +72,7 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 		if old {
 			changed = closedChannel // there is something newer, to be sent after the pause
 		}
-		if !wait(r, &out, changed, pause) {
+		if !wait(r, &out, changed, pause, paceOf(m.followers.Load())) {
 			return
 		}
 	}
@@ -68,8 +80,8 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 
 // wait returns when there is something new, at the earliest after the pause between two summaries; false when the
 // reader has left.
-func wait(r *http.Request, out *eventWriter, changed <-chan struct{}, pause *time.Timer) bool {
-	pause.Reset(streamEvery)
+func wait(r *http.Request, out *eventWriter, changed <-chan struct{}, pause *time.Timer, pace time.Duration) bool {
+	pause.Reset(pace)
 	select {
 	case <-pause.C:
 	case <-r.Context().Done():
