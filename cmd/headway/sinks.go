@@ -130,19 +130,16 @@ func sinkToken(key, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
+	const hint = "want a file with the token alone"
 	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", usageError(hint, "%s: %w", key, err)
+	}
 	token := strings.TrimSpace(string(text))
-	if err != nil || token == "" {
-		return "", usageError("want a file with the token alone", "%s: %s: %w", key, path, errors.Join(err, errNoToken(token)))
+	if token == "" {
+		return "", usageError(hint, "%s: %s holds no token", key, path)
 	}
 	return token, nil
-}
-
-func errNoToken(token string) error {
-	if token == "" {
-		return errors.New("holds no token")
-	}
-	return nil
 }
 
 // parameters are a document's keys with their values, by dotted paths.

@@ -241,6 +241,18 @@ func endStudy(a *app, dir, file string, asJSON bool, document any, markdown func
 	return nil
 }
 
+// save writes a study as NAME.md and NAME.json, where there is a folder for it, and ends it.
+func (f *studyFiles) save(a *app, name string, asJSON bool, document any, markdown func(io.Writer) error) error {
+	if f.Out != "" {
+		err := errors.Join(f.write(name+".md", markdown),
+			f.write(name+".json", func(w io.Writer) error { return printJSON(w, document) }))
+		if err != nil {
+			return err
+		}
+	}
+	return endStudy(a, f.Out, name+".md", asJSON, document, markdown)
+}
+
 // studyProgress counts what is done of a study on stderr: in place on a terminal,
 // now and then elsewhere.
 type studyProgress struct {

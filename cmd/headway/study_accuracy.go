@@ -69,12 +69,5 @@ func (c *studyAccuracyCmd) print(a *app, files *studyFiles, result study.Accurac
 		study.Accuracy
 		Verdicts []study.Verdict `json:"verdicts"`
 	}{from, result, result.Verdicts()}
-	if c.Out != "" {
-		err := errors.Join(files.write("accuracy.md", markdown),
-			files.write("accuracy.json", func(w io.Writer) error { return printJSON(w, document) }))
-		if err != nil {
-			return err
-		}
-	}
-	return endStudy(a, c.Out, "accuracy.md", c.JSON, document, markdown)
+	return files.save(a, "accuracy", c.JSON, document, markdown)
 }

@@ -49,12 +49,5 @@ func (c *studyAttributionCmd) Run(a *app) error {
 		study.Provenance
 		study.Attribution
 	}{from, result}
-	if c.Out != "" {
-		err := errors.Join(files.write("attribution.md", markdown),
-			files.write("attribution.json", func(w io.Writer) error { return printJSON(w, document) }))
-		if err != nil {
-			return err
-		}
-	}
-	return endStudy(a, c.Out, "attribution.md", c.JSON, document, markdown)
+	return files.save(a, "attribution", c.JSON, document, markdown)
 }
