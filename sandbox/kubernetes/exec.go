@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/headway-rl/headway/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/shell"
 )
@@ -38,22 +40,23 @@ type execution struct {
 var errNoExit = errors.New("the connection ended before the command")
 
 // run runs a command in a pod to its end and returns its exit code.
-func (e *execution) run(ctx context.Context, a *api, namespace, pod, container string) (exit int, err error) {
+func (e *execution) run(ctx context.Context, a *kubernetes.API, namespace, pod, container string) (exit int, err error) {
 	query := url.Values{"command": e.command, "stdout": {"true"}, "stderr": {"true"}, "stdin": {strconv.FormatBool(len(e.stdin) > 0)}}
 	if container != "" {
 		query.Set("container", container)
 	}
-	header, err := a.header()
+	header, err := a.Header()
 	if err != nil {
-		return 0, sandbox.Fail(sandbox.Refused, "run", "", "%w", err)
+		return 0, classed("run", "", err)
 	}
-	address := a.url + "/api/v1/namespaces/" + namespace + "/pods/" + pod + "/exec?" + query.Encode()
+	address := a.URL() + "/api/v1/namespaces/" + namespace + "/pods/" + pod + "/exec?" + query.Encode()
 	conn, response, err := websocket.Dial(ctx, address, &websocket.DialOptions{
-		HTTPClient: a.client, HTTPHeader: header, Subprotocols: []string{"v5.channel.k8s.io", "v4.channel.k8s.io"},
+		HTTPClient: a.Client(), HTTPHeader: header, Subprotocols: []string{"v5.channel.k8s.io", "v4.channel.k8s.io"},
 	})
 	if err != nil {
 		if response != nil && response.StatusCode != http.StatusSwitchingProtocols {
-			return 0, refusal("run", "", response.StatusCode, []byte(err.Error()))
+			text, _ := io.ReadAll(response.Body) // its beginning, which Dial has read
+			return 0, classed("run", "", kubernetes.Refusal(response.StatusCode, text))
 		}
 		return 0, sandbox.Fail(sandbox.Lost, "run", "", "no connection to the pod: %w", err)
 	}
@@ -114,7 +117,7 @@ func (e *execution) receive(ctx context.Context, conn *websocket.Conn) (exit int
 
 // exitCode reads the status that a command's connection ends with.
 func exitCode(text []byte) (int, error) {
-	var s status
+	var s kubernetes.Status
 	if err := json.Unmarshal(text, &s); err != nil {
 		return 0, sandbox.Fail(sandbox.Protocol, "run", "", "%.200q is no status of a command: %w", text, err)
 	}

@@ -6,8 +6,8 @@
 // network policy, the resources of its container. Every claim says when it is to be removed, so that
 // nothing outlives a control plane that crashed for longer than that.
 //
-// The API is spoken over net/http (docs/decisions/0021). This package has been tested against fakes of
-// that API alone: no cluster was at hand.
+// The API is spoken over net/http (docs/decisions/0021). What is asked of it has been tested against a real API
+// server; commands in pods, which a kubelet runs, against fakes alone: no cluster with machines was at hand.
 package kubernetes
 
 import (
@@ -23,13 +23,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 )
 
 // Options of the driver.
 type Options struct {
 	// Cluster is where the API is; the zero one is found as kubectl finds it.
-	Cluster Cluster
+	Cluster kubernetes.Cluster
 	// Namespace of boxes; empty is the cluster's own: of the context, or of this process's pod.
 	Namespace string
 	// WarmPool names the SandboxWarmPool that boxes are claimed from (v1beta1), Template the
@@ -49,7 +50,7 @@ type Options struct {
 // Driver makes boxes by agent-sandbox. It is safe for concurrent use.
 type Driver struct {
 	o   Options
-	api *api
+	api *kubernetes.API
 
 	mu       sync.Mutex
 	resource resource // zero until it was asked for
@@ -76,11 +77,11 @@ type resource struct{ group, version, kind, plural string }
 
 // New returns a driver, which has not asked the cluster for anything. The error says what is wrong with o.
 func New(o Options) (*Driver, error) {
-	a, err := newAPI(o.Cluster)
+	a, err := kubernetes.New(o.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	o.Namespace = cmp.Or(o.Namespace, a.namespace, "default")
+	o.Namespace = cmp.Or(o.Namespace, a.Namespace(), "default")
 	if o.Lifetime <= 0 {
 		o.Lifetime = 6 * time.Hour
 	}
@@ -103,7 +104,7 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 			needed = d.path(resource{r.group, r.version, "", "sandboxtemplates"}, d.o.Template)
 		}
 	}
-	if err := d.api.do(ctx, call{op: "check", method: http.MethodGet, path: needed, query: map[string]string{"limit": "1"}}, nil); err != nil {
+	if err := d.do(ctx, call{op: "check", method: http.MethodGet, path: needed, query: map[string]string{"limit": "1"}}, nil); err != nil {
 		return sandbox.Boundary{}, err
 	}
 	b := d.o.Boundary
@@ -136,7 +137,7 @@ func (d *Driver) resources(ctx context.Context) (resource, error) {
 	var found struct {
 		Versions []struct{ Version string }
 	}
-	err := d.api.do(ctx, call{op: "check", method: http.MethodGet, path: "/apis/" + r.group}, &found)
+	err := d.do(ctx, call{op: "check", method: http.MethodGet, path: "/apis/" + r.group}, &found)
 	if errors.Is(err, errNotFound) {
 		return r, sandbox.Fail(sandbox.BackendDown, "check", "", "the cluster has no %s: install agent-sandbox, with its extensions where a warm pool is named", r.group)
 	}
@@ -187,14 +188,18 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	if err != nil {
 		return nil, inContext(ctx, "create", id, err)
 	}
-	err = d.api.do(ctx, call{op: "create", id: id, method: http.MethodPost, path: d.path(r, ""), body: d.made(r, id, spec)}, nil)
+	var there kept
+	err = d.do(ctx, call{op: "create", id: id, method: http.MethodPost, path: d.path(r, ""), body: d.made(r, id, spec)}, &there)
 	if err != nil {
 		if ctx.Err() != nil {
 			d.undo(ctx, id) // it may have been made
 		}
 		return nil, inContext(ctx, "create", id, err)
 	}
-	b, err := d.ready(ctx, r, id, spec)
+	var b *box
+	if err = there.ends(id); err == nil {
+		b, err = d.ready(ctx, r, id, spec)
+	}
 	if err == nil {
 		err = b.prepare(ctx)
 	}
@@ -203,6 +208,22 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 		return nil, inContext(ctx, "create", id, err)
 	}
 	return b, nil
+}
+
+// kept is what the cluster keeps of when a box ends by itself. An API server leaves out, without a word, what
+// its definition of a resource does not have.
+type kept struct {
+	Spec struct {
+		ShutdownTime string
+		Lifecycle    struct{ ShutdownTime string }
+	}
+}
+
+func (k kept) ends(id sandbox.ID) error {
+	if k.Spec.ShutdownTime != "" || k.Spec.Lifecycle.ShutdownTime != "" {
+		return nil
+	}
+	return sandbox.Fail(sandbox.Refused, "create", id, "the cluster's agent-sandbox knows no shutdownTime of a claim, and a box would stay for ever where nobody deletes it: install v0.1.1 or later")
 }
 
 func (d *Driver) undo(ctx context.Context, id sandbox.ID) {
@@ -308,7 +329,7 @@ func (s claimStatus) condition(kind string) condition {
 func (d *Driver) ready(ctx context.Context, r resource, id sandbox.ID, spec sandbox.Spec) (*box, error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		var claim claimStatus
-		err := d.api.do(ctx, call{op: "create", id: id, method: http.MethodGet, path: d.path(r, claimName(id))}, &claim)
+		err := d.do(ctx, call{op: "create", id: id, method: http.MethodGet, path: d.path(r, claimName(id))}, &claim)
 		switch {
 		case errors.Is(err, errNotFound) || err == nil && claim.Metadata.Deleted != "":
 			return nil, sandbox.Fail(sandbox.Lost, "create", id, "the claim is gone")
@@ -332,9 +353,13 @@ func (d *Driver) ready(ctx context.Context, r resource, id sandbox.ID, spec sand
 
 // pod is the name of the pod that a claim has, empty as long as it is not ready.
 func (d *Driver) pod(ctx context.Context, r resource, id sandbox.ID, claim claimStatus) (string, error) {
-	ready := claim.condition("Ready")
-	if class, ended := notComing(ready, claim.condition("Finished")); ended {
-		return "", sandbox.Fail(class, "create", id, "the claim will not be ready: %s: %s", ready.Reason, ready.Message)
+	ready, finished := claim.condition("Ready"), claim.condition("Finished")
+	if class, ended := notComing(ready, finished); ended {
+		why := ready
+		if finished.Status == "True" {
+			why = finished
+		}
+		return "", sandbox.Fail(class, "create", id, "the claim will not be ready: %s: %s", why.Reason, why.Message)
 	}
 	if r.group == agents && ready.Status == "True" {
 		return cmp.Or(claim.Metadata.Annotations[podName], claimName(id)), nil
@@ -345,7 +370,7 @@ func (d *Driver) pod(ctx context.Context, r resource, id sandbox.ID, claim claim
 	}
 	var made claimStatus
 	path := d.path(resource{agents, r.version, "", "sandboxes"}, name)
-	if err := d.api.do(ctx, call{op: "create", id: id, method: http.MethodGet, path: path}, &made); err != nil {
+	if err := d.do(ctx, call{op: "create", id: id, method: http.MethodGet, path: path}, &made); err != nil {
 		if errors.Is(err, errNotFound) {
 			return "", nil
 		}
@@ -385,7 +410,7 @@ func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
 			Items    []claimStatus
 		}
 		query := map[string]string{"labelSelector": ownerLabel + "=" + ownerValue(owner), "limit": "500", "continue": more}
-		err := d.api.do(ctx, call{op: "list", method: http.MethodGet, path: d.path(r, ""), query: query}, &list)
+		err := d.do(ctx, call{op: "list", method: http.MethodGet, path: d.path(r, ""), query: query}, &list)
 		if err != nil {
 			return nil, inContext(ctx, "list", "", err)
 		}
@@ -410,7 +435,7 @@ func (d *Driver) Destroy(ctx context.Context, id sandbox.ID) error {
 		return inContext(ctx, "destroy", id, err)
 	}
 	body := object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "gracePeriodSeconds": 0}
-	err = d.api.do(ctx, call{op: "destroy", id: id, method: http.MethodDelete, path: d.path(r, claimName(id)), body: body}, nil)
+	err = d.do(ctx, call{op: "destroy", id: id, method: http.MethodDelete, path: d.path(r, claimName(id)), body: body}, nil)
 	if errors.Is(err, errNotFound) {
 		return nil
 	}

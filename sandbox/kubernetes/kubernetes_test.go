@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/sandboxtest"
 )
@@ -53,7 +53,7 @@ func TestConformance(t *testing.T) {
 	}
 	sandboxtest.Conformance(t, sandboxtest.Subject{
 		New: func(t testing.TB, _ string) sandbox.Driver {
-			return mustDriver(t, Options{Cluster: Cluster{URL: url}, WarmPool: "pool", Namespace: "n"})
+			return mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "pool", Namespace: "n"})
 		},
 		Env:    []string{"HEADWAY_KUBERNETES_TEST_URL=" + url},
 		Remote: true,
@@ -66,7 +66,7 @@ func TestASandboxOfItsOwn(t *testing.T) {
 	pods(t)
 	c, url := newCluster(t)
 	c.v5, c.agents = false, []string{"v1alpha1"}
-	d := mustDriver(t, Options{Cluster: Cluster{URL: url}, RuntimeClass: "gvisor", Lifetime: time.Hour})
+	d := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, RuntimeClass: "gvisor", Lifetime: time.Hour})
 	b, err := d.Create(t.Context(), "a.1", sandbox.Spec{Image: "python:3.13", Limits: sandbox.Limits{Memory: 1 << 28, CPUs: 0.5}})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestClaimsEndByThemselves(t *testing.T) {
 	c.bare = true
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		c.claims = []string{version}
-		d := mustDriver(t, Options{Cluster: Cluster{URL: url}, WarmPool: "pool", Template: "template", Lifetime: time.Hour})
+		d := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "pool", Template: "template", Lifetime: time.Hour})
 		r, err := d.resources(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -113,18 +113,18 @@ func TestClaimsEndByThemselves(t *testing.T) {
 
 func TestChecks(t *testing.T) {
 	c, url := newCluster(t)
-	if _, err := mustDriver(t, Options{Cluster: Cluster{URL: url}, WarmPool: "none"}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "none"}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("a warm pool that is not there: %v", err)
 	}
 	c.claims = []string{"v2"}
-	if _, err := mustDriver(t, Options{Cluster: Cluster{URL: url}, WarmPool: "pool"}).Check(t.Context()); sandbox.ClassOf(err) != sandbox.Refused || !strings.Contains(err.Error(), "v2") {
+	if _, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "pool"}).Check(t.Context()); sandbox.ClassOf(err) != sandbox.Refused || !strings.Contains(err.Error(), "v2") {
 		t.Errorf("a version to come: %v", err)
 	}
 	c.answer = func(w http.ResponseWriter, _ *http.Request) bool { http.NotFound(w, nil); return true }
-	if _, err := mustDriver(t, Options{Cluster: Cluster{URL: url}}).Check(t.Context()); sandbox.ClassOf(err) != sandbox.BackendDown || !strings.Contains(err.Error(), "install agent-sandbox") {
+	if _, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}}).Check(t.Context()); sandbox.ClassOf(err) != sandbox.BackendDown || !strings.Contains(err.Error(), "install agent-sandbox") {
 		t.Errorf("no agent-sandbox: %v", err)
 	}
-	if _, err := mustDriver(t, Options{Cluster: Cluster{URL: "http://127.0.0.1:1"}}).Check(t.Context()); sandbox.ClassOf(err) != sandbox.BackendDown {
+	if _, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: "http://127.0.0.1:1"}}).Check(t.Context()); sandbox.ClassOf(err) != sandbox.BackendDown {
 		t.Errorf("nobody there: %v", err)
 	}
 }
@@ -157,12 +157,43 @@ func TestClassesOfCreate(t *testing.T) {
 				return r.Method == http.MethodPost
 			}
 		}
-		_, err := mustDriver(t, Options{Cluster: Cluster{URL: url}, WarmPool: "pool"}).Create(t.Context(), "a.1", sandbox.Spec{})
+		_, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "pool"}).Create(t.Context(), "a.1", sandbox.Spec{})
 		if sandbox.ClassOf(err) != test.class {
 			t.Errorf("%s: %v, expected class %s", name, err, test.class)
 		}
 		if c.objects["sandboxclaims/"+claimName("a.1")] != nil {
 			t.Errorf("%s: the claim is still there", name)
+		}
+	}
+}
+
+// What the cluster says of a claim, or of a command, reaches whoever asked for the box.
+func TestWhyThereIsNoBox(t *testing.T) {
+	for want, answer := range map[string]func(c *cluster, w http.ResponseWriter, r *http.Request) bool{
+		"PodFailed": func(c *cluster, _ http.ResponseWriter, _ *http.Request) bool {
+			c.condition = map[string]any{"type": "Finished", "status": "True", "reason": "PodFailed"}
+			return false
+		},
+		"v0.1.1 or later": func(_ *cluster, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPost { // as a server that does not know when a claim ends
+				write(w, 201, map[string]any{"spec": map[string]any{"sandboxTemplateRef": map[string]any{"name": "template"}}})
+			}
+			return r.Method == http.MethodPost
+		},
+		`HTTP 403 Forbidden: cannot create resource "pods/exec"`: func(_ *cluster, w http.ResponseWriter, r *http.Request) bool {
+			is := strings.HasSuffix(r.URL.Path, "/exec")
+			if is {
+				problem(w, 403, "Forbidden", `cannot create resource "pods/exec"`)
+			}
+			return is
+		},
+	} {
+		c, url := newCluster(t)
+		c.bare = true
+		c.answer = func(w http.ResponseWriter, r *http.Request) bool { return answer(c, w, r) }
+		_, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "pool"}).Create(t.Context(), "a.1", sandbox.Spec{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q", err, want)
 		}
 	}
 }
@@ -183,53 +214,20 @@ func TestNeverReady(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	_, err := mustDriver(t, Options{Cluster: Cluster{URL: url}, WarmPool: "pool"}).Create(ctx, "a.1", sandbox.Spec{})
+	_, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: url}, WarmPool: "pool"}).Create(ctx, "a.1", sandbox.Spec{})
 	if !errors.Is(err, context.Canceled) || c.objects["sandboxclaims/"+claimName("a.1")] != nil {
 		t.Errorf("%v; the claim: %v", err, c.objects)
 	}
 }
 
-func TestKubeconfig(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "config")
-	text := `
-apiVersion: v1
-current-context: one
-contexts:
-- {name: one, context: {cluster: c, user: u, namespace: rl}}
-- {name: two, context: {cluster: c, user: cloud}}
-clusters:
-- {name: c, cluster: {server: "https://example:6443", certificate-authority-data: Y2VydA==}}
-users:
-- {name: u, user: {token: secret}}
-- {name: cloud, user: {exec: {command: aws}}}
-`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := Cluster{Config: file}.access()
-	if err != nil || a.url != "https://example:6443" || a.namespace != "rl" || a.token != "secret" || string(a.ca) != "cert" {
-		t.Errorf("%+v, %v", a, err)
-	}
-	if _, err := (Cluster{Config: file, Context: "two"}).access(); err == nil || !strings.Contains(err.Error(), "kubectl proxy") {
-		t.Errorf("a login by another program: %v", err)
-	}
-	if _, err := (Cluster{Config: file, Context: "three"}).access(); err == nil || !strings.Contains(err.Error(), `"three"`) {
-		t.Errorf("no such context: %v", err)
-	}
-	if _, err := New(Options{Cluster: Cluster{Config: file}}); err == nil {
-		t.Error("a certificate that is none was taken")
-	}
-}
-
 func TestSpecsThatPodsCannotHave(t *testing.T) {
-	d := mustDriver(t, Options{Cluster: Cluster{URL: "http://h"}, WarmPool: "pool"})
+	d := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: "http://h"}, WarmPool: "pool"})
 	for _, spec := range []sandbox.Spec{{Root: "/r"}, {Image: "i"}, {Mounts: []sandbox.Mount{{Host: "/m", Box: "/m"}}}} {
 		if _, err := d.Create(t.Context(), "a.1", spec); sandbox.ClassOf(err) != sandbox.Refused {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
-	if _, err := mustDriver(t, Options{Cluster: Cluster{URL: "http://h"}}).Create(t.Context(), "a.1", sandbox.Spec{}); sandbox.ClassOf(err) != sandbox.Refused {
+	if _, err := mustDriver(t, Options{Cluster: kubernetes.Cluster{URL: "http://h"}}).Create(t.Context(), "a.1", sandbox.Spec{}); sandbox.ClassOf(err) != sandbox.Refused {
 		t.Errorf("no image: %v", err)
 	}
 	names := []string{claimName("a.1"), claimName("a.2"), claimName("b.1")}
