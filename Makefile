@@ -14,6 +14,9 @@ RUNSC_SUM := h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
 # Servers of OpenEnv and SWE-ReX, which the tests of their clients speak to.
 ENVIRONMENTS := $(HOME)/.cache/headway/environments
 RUNSC := $(HOME)/.cache/headway/runsc-$(RUNSC_VERSION)/runsc
+# A control plane of Kubernetes: the version is that of kubernetes/kubernetestest/testdata/controlplane/go.mod.
+KUBERNETES_VERSION := v1.34.4
+KUBERNETES := $(HOME)/.cache/headway/kubernetes-$(KUBERNETES_VERSION)/controlplane
 
 .DEFAULT_GOAL := help
 
@@ -124,6 +127,15 @@ $(ENVIRONMENTS)/installed: episode/openenv/testdata/requirements.txt
 	$(PYTHON) -m venv $(ENVIRONMENTS)
 	$(ENVIRONMENTS)/bin/pip install -q --require-hashes -r episode/openenv/testdata/requirements.txt
 	touch $@
+
+.PHONY: test-kubernetes
+test-kubernetes: $(KUBERNETES) ## engines and boxes on Kubernetes against a real API server and its controllers (built once, from its Go modules: an hour on two busy cores)
+	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./kubernetes ./fleet/kubernetes ./sandbox/kubernetes
+
+# A module of its own, with sums of its own, so that nothing of it is among this one's dependencies.
+$(KUBERNETES):
+	@echo "building a control plane of Kubernetes $(KUBERNETES_VERSION) into $(@D), once"
+	cd kubernetes/kubernetestest/testdata/controlplane && $(GO) build -ldflags '-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' -o $@ .
 
 .PHONY: bench
 bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights bench-gateway bench-sandboxes ## all experiments below

@@ -74,6 +74,12 @@ type Plane interface {
 	Subscribe(ctx context.Context) <-chan []byte
 }
 
+// Settings moves what of a run's rules may be moved while it goes on.
+type Settings interface {
+	// RequestSetting asks for a setting's value; the run takes it as far as its range permits.
+	RequestSetting(name string, value float64) error
+}
+
 // Ports is what the server is made of. A nil port's paths are CodeNotFound with a message that says why.
 type Ports struct {
 	Trainers  Trainers
@@ -81,6 +87,7 @@ type Ports struct {
 	Rollouts  Rollouts
 	Meetings  Meetings
 	Receivers Receivers
+	Settings  Settings
 	// Chunks serves the paths of package transfer's Source.
 	Chunks http.Handler
 	// View serves what the browser's pages ask for, below /api/v1/view/.

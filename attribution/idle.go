@@ -246,7 +246,7 @@ func (o *Observer) engineWaits(e *engine) cause {
 		return syncing
 	case s.Syncing && (o.cfg.Policy == loop.PolicySynchronous || o.cfg.Policy == loop.PolicyThreshold):
 		return syncing // what may start next starts when it has ended
-	case o.cfg.Start == loop.StartGang && len(s.Slots)-s.Active < o.cfg.GroupSize+o.cfg.Redundancy:
+	case o.cfg.Start == loop.StartGang && len(s.Slots)-s.Active < o.cfg.GroupSize+s.Redundancy:
 		return starved
 	}
 	return paused

@@ -57,9 +57,11 @@ type state struct {
 	Made []origin
 	// Window are the sums of the measured window up to the last step's end, Step those since, and
 	// Recent those of the newest periods, at the number of Steps modulo its length.
-	Window, Step sums
-	Recent       []sums
-	Steps        int64
+	// SyncEvery and Redundancy are the rules as they have been moved.
+	SyncEvery, Redundancy int
+	Window, Step          sums
+	Recent                []sums
+	Steps                 int64
 	// PeriodFrom is when the running train period, or the measured window in it, began.
 	PeriodFrom int64
 }
@@ -87,9 +89,9 @@ const remembered = 1 << 12
 func New(cfg loop.Config) *Observer {
 	cfg = cfg.WithDefaults()
 	o := &Observer{cfg: cfg}
-	o.s = state{LeaseNS: -1, Slots: make([]use, cfg.Concurrency()), Made: make([]origin, remembered), Recent: make([]sums, recentSteps)}
+	o.s = state{LeaseNS: -1, SyncEvery: cfg.SyncEvery, Redundancy: cfg.Redundancy, Slots: make([]use, cfg.Concurrency()), Made: make([]origin, remembered), Recent: make([]sums, recentSteps)}
 	for i, n := range cfg.EngineSlots {
-		o.s.Engines = append(o.s.Engines, engine{Slots: n})
+		o.s.Engines = append(o.s.Engines, engine{Slots: n, Gone: cfg.EnginesStart > 0 && i >= cfg.EnginesStart})
 		for range n {
 			o.engineOf = append(o.engineOf, int32(i))
 		}
@@ -178,8 +180,24 @@ func (o *Observer) action(a *loop.Action) {
 		s.Syncing, s.Completed, o.judged = false, a.Version, false
 	case loop.LoadWeights, loop.SwitchWeights:
 		o.engineAction(a)
+	case loop.ReleaseEngine:
+		o.judged = false
+		o.lose(a.Engine)
+	case loop.SettingChanged:
+		o.moved(a)
 	case loop.FinishRun:
 		s.Stopped = true
+	}
+}
+
+// moved takes over a setting that explanations go by.
+func (o *Observer) moved(a *loop.Action) {
+	o.judged = false
+	switch a.Setting {
+	case loop.SettingSyncEvery:
+		o.s.SyncEvery = int(a.Value)
+	case loop.SettingRedundancy:
+		o.s.Redundancy = int(a.Value)
 	}
 }
 
@@ -188,7 +206,7 @@ func (o *Observer) increment(by loop.LeaseID) {
 	s := &o.s
 	s.Version++
 	s.Made[int(s.Version)%remembered] = origin{s.Now, by}
-	if o.cfg.TrainerAsks || s.Version-s.Due >= loop.Version(o.cfg.SyncEvery) {
+	if o.cfg.TrainerAsks || s.Version-s.Due >= loop.Version(o.s.SyncEvery) {
 		s.Due = o.newestWeights()
 	}
 }
@@ -199,7 +217,7 @@ func (o *Observer) newestWeights() loop.Version {
 	if !o.cfg.TrainerAsks {
 		return o.s.Version
 	}
-	return max(o.s.Version-o.s.Version%loop.Version(o.cfg.SyncEvery), o.s.Restored)
+	return max(o.s.Version-o.s.Version%loop.Version(o.s.SyncEvery), o.s.Restored)
 }
 
 // occupy has an attempt of a group run in a slot from now on.

@@ -200,6 +200,13 @@ func (o *oracle) action(a loop.Action) {
 		}
 	case loop.StartTrainStep:
 		o.lease = a.Lease
+	case loop.SettingChanged:
+		switch a.Setting {
+		case loop.SettingSyncEvery:
+			o.cfg.SyncEvery = int(a.Value)
+		case loop.SettingRedundancy:
+			o.cfg.Redundancy = int(a.Value)
+		}
 	case loop.GroupTrained:
 		o.splits[a.Group] = append(o.splits[a.Group], o.split(a))
 	}
@@ -282,7 +289,7 @@ func (o *oracle) wait(st loop.Status, dt float64) {
 	for i, e := range st.Engines {
 		active += e.Active
 		switch e.State {
-		case "lost", "joining":
+		case "lost", "joining", "away", "starting":
 			gone++
 		}
 		if o.stands(e.State) {
@@ -294,7 +301,7 @@ func (o *oracle) wait(st loop.Status, dt float64) {
 	for _, e := range st.Engines {
 		why := "paused"
 		switch {
-		case e.State == "lost" || e.State == "joining":
+		case slices.Contains([]string{"lost", "joining", "away", "starting"}, e.State):
 			why = "blocked"
 		case o.stands(e.State), syncs && (o.cfg.Policy == loop.PolicySynchronous || o.cfg.Policy == loop.PolicyThreshold):
 			why = "syncing"

@@ -174,12 +174,17 @@ func (v *validator) sandbox() {
 }
 
 func (v *validator) drift() {
-	d := v.config.Rollout.Drift
-	if (d.LengthFactor != 0 || d.ToolCallsFactor != 0) && d.Steps == 0 {
+	c := v.config
+	d := c.Rollout.Drift
+	still := d.ToolCallsFactor == 0 && d.LengthFactor == 0 && d.EnvironmentFactor == 0 && d.StepFactor == 0
+	if !still && d.Steps == 0 {
 		v.fail("rollout.drift", nil, "does not say in how many train steps", "rollout.drift.steps of at least 1")
 	}
-	v.idle("rollout.drift.steps", d.Steps > 0 && d.LengthFactor == 0 && d.ToolCallsFactor == 0, "without a factor", "length_factor or tool_calls_factor, or leave it out")
-	v.idle("rollout.drift.tool_calls_factor", d.ToolCallsFactor > 0 && v.config.Rollout.Tools.Calls == 0, "where no tool is called", "rollout.tools.calls above 0, or leave it out")
+	const factor = "length_factor, tool_calls_factor, environment_factor or step_factor, or leave it out"
+	v.idle("rollout.drift.steps", d.Steps > 0 && still, "without a factor", factor)
+	v.idle("rollout.drift.begin", d.Begin > 0 && still, "without a factor", factor)
+	v.idle("rollout.drift.tool_calls_factor", d.ToolCallsFactor > 0 && c.Rollout.Tools.Calls == 0, "where no tool is called", "rollout.tools.calls above 0, or leave it out")
+	v.idle("rollout.drift.environment_factor", d.EnvironmentFactor > 0 && c.Rollout.Environment.Kind == "none", "where the environment takes no time", "rollout.environment, or leave it out")
 }
 
 func (v *validator) faults() {
@@ -197,7 +202,13 @@ func (v *validator) faults() {
 			err := v.config.problem(key+"engine", valueText(loss.Engine), "is no engine of the document", strings.Join(names, ", "))
 			err.Nearest = spelling.Nearest(loss.Engine, names)
 			v.errs = append(v.errs, err)
-		case loss.DownS == 0:
+		case loss.AtStep == 0 && loss.BackStep > 0:
+			v.fail(key+"back_step", loss.BackStep, "has no effect without at_step", "at_step, or down_s in place of it")
+		case loss.AtStep > 0 && (loss.AtS > 0 || loss.DownS > 0):
+			v.fail(key+"at_step", loss.AtStep, "says by train steps what at_s or down_s says in seconds", "at_step and back_step, or at_s and down_s")
+		case loss.BackStep > 0 && loss.BackStep <= loss.AtStep:
+			v.fail(key+"back_step", loss.BackStep, fmt.Sprintf("is not after at_step (%d)", loss.AtStep), fmt.Sprintf("at least %d", loss.AtStep+1))
+		case loss.DownS == 0 && loss.BackStep == 0:
 			gone[loss.Engine] = true
 		case loss.AtS+loss.DownS > lossMaxS:
 			v.fail(key+"down_s", loss.DownS, fmt.Sprintf("ends %s s after the start, later than a simulation can last", number(loss.AtS+loss.DownS)),
@@ -206,7 +217,26 @@ func (v *validator) faults() {
 	}
 	if len(gone) == len(names) {
 		v.fail("failures.engine_plan", nil, "loses every engine for good: nothing would be generated any more", "down_s above 0 for one of them")
+	} else if step := f.allGone(names); step > 0 {
+		v.fail("failures.engine_plan", nil, fmt.Sprintf("has every engine gone after train step %d: no further step would bring one back", step), "one engine that is there at every step")
 	}
+}
+
+// allGone is the first train step after which every engine is gone by its plan, 0 for none.
+func (f Failures) allGone(names []string) int {
+	first := 0
+	for _, at := range f.EnginePlan {
+		gone := map[string]bool{}
+		for _, l := range f.EnginePlan {
+			if l.AtStep > 0 && l.AtStep <= at.AtStep && (l.BackStep == 0 || l.BackStep > at.AtStep) {
+				gone[l.Engine] = true
+			}
+		}
+		if at.AtStep > 0 && len(gone) == len(names) && (first == 0 || at.AtStep < first) {
+			first = at.AtStep
+		}
+	}
+	return first
 }
 
 // agentWarnings name what of a rollout's services changes nothing, or ends a run.

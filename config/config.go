@@ -23,6 +23,8 @@ type Config struct {
 	Filter Filter `json:"filter"`
 	// Prompts says which prompts are played, and which are played again.
 	Prompts Prompts `json:"prompts"`
+	// Control is a goal that the loop keeps by moving its own settings while it runs. Default none, which moves nothing.
+	Control Control `json:"control,omitempty"`
 	// Steps says how long a simulation is. A run ends by trainer.steps.
 	Steps Steps `json:"steps"`
 
@@ -30,6 +32,8 @@ type Config struct {
 	Model Model `json:"model"`
 	// Engines generate the rollouts of a run. Default: one embedded engine with rollout.concurrency slots.
 	Engines []Engine `json:"engines"`
+	// Fleet starts and stops engines while a run goes on. Default none: the engines of the document are there by themselves.
+	Fleet Fleet `json:"fleet,omitempty"`
 	// Environment is what a run's policy is trained on.
 	Environment Environment `json:"environment"`
 	// Sandbox says what code of the policy runs in, in a run; rollout.sandbox is what simulations reckon with. Default none, where nothing runs.
@@ -105,7 +109,7 @@ type Rollout struct {
 	Sandbox Sandbox `json:"sandbox,omitempty"`
 	// Judge models who rewards a finished rollout in a simulation, while it holds its slot; a run's own is environment.verifier. Default at once.
 	Judge Judge `json:"judge,omitempty"`
-	// Drift models how responses change over a simulation as the policy learns. Default not at all.
+	// Drift is how responses, their environment and the train step change over a simulation, or a run of embedded engines, as the policy learns. Default not at all.
 	Drift Drift `json:"drift,omitempty"`
 }
 
@@ -186,15 +190,21 @@ type Judge struct {
 	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
 }
 
-// Drift is a model of how responses change as the policy learns: by factors that
-// go from 1 to their value in a straight line, by the version that starts a rollout.
+// Drift is how a workload changes as the policy learns: by factors that go from 1 to
+// their value in a straight line, by the version that starts a rollout or a train step.
 type Drift struct {
-	// Steps is the number of train steps until the factors have their value.
+	// Begin is the number of train steps before the factors begin to move. Default 0.
+	Begin int `json:"begin,omitempty" min:"0" max:"1000000000"`
+	// Steps is the number of train steps, from then on, until the factors have their value.
 	Steps int `json:"steps,omitempty" min:"1" max:"1000000000"`
-	// LengthFactor multiplies lengths; rollout.length.cap_tokens still cuts them. Default 1.
+	// LengthFactor multiplies lengths; rollout.length.cap_tokens still cuts them. In a run the task asks for answers so many times as long. Default 1.
 	LengthFactor float64 `json:"length_factor,omitempty" above:"0" max:"1000"`
-	// ToolCallsFactor multiplies the mean number of tool calls. Default 1.
+	// ToolCallsFactor multiplies the mean number of tool calls of a simulation. Default 1.
 	ToolCallsFactor float64 `json:"tool_calls_factor,omitempty" above:"0" max:"1000"`
+	// EnvironmentFactor multiplies the environment's time (rollout.environment, environment.service_time). Default 1.
+	EnvironmentFactor float64 `json:"environment_factor,omitempty" above:"0" max:"1000"`
+	// StepFactor multiplies the time of a train step: train.step_s of a simulation, trainer.step_s of a run. Default 1.
+	StepFactor float64 `json:"step_factor,omitempty" above:"0" max:"1000"`
 }
 
 // Solve is a model of rewards: 1 for a solved rollout, 0 otherwise.
@@ -203,9 +213,11 @@ type Solve struct {
 	Kind string `json:"kind" allowed:"none fixed logistic"`
 	// Rate is the solve rate of fixed.
 	Rate float64 `json:"rate,omitempty" min:"0" max:"1"`
-	// From is logistic's skill at version 0, in logits. Default 0.
+	// Begin is the version at which logistic's skill begins to move. Default 0.
+	Begin int `json:"begin,omitempty" min:"0" max:"1000000000"`
+	// From is logistic's skill up to version begin, in logits. Default 0.
 	From float64 `json:"from,omitempty" min:"-30" max:"30"`
-	// To is the skill from version steps on. Default the same as from.
+	// To is the skill from version begin + steps on. Default the same as from.
 	To float64 `json:"to,omitempty" min:"-30" max:"30"`
 	// Steps is the number of train steps in which the skill goes from the one to the other.
 	Steps int `json:"steps,omitempty" min:"0" max:"1000000000"`
@@ -302,6 +314,10 @@ type Queue struct {
 	Select string `json:"select,omitempty" allowed:"oldest newest oldest-version fresh"`
 	// Hold is theta: no group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that. Above 0.3 it biases lengths, unless select is fresh. Default 0, off.
 	Hold float64 `json:"hold" min:"0" below:"1"`
+	// HoldAdaptive makes hold the most: the hold in force begins at 0 and follows what it costs, up while a full queue drops groups, which makes it free, and down where slots wait for nothing. It wants select fresh, and then hold 0.9 is a good most. Default false.
+	HoldAdaptive bool `json:"hold_adaptive,omitempty"`
+	// HoldCost is the share of the slots' time that an adaptive hold may cost beyond what would be dropped anyway: about the share by which the train period grows where rollouts are the slower side. Default 0, what is free.
+	HoldCost float64 `json:"hold_cost,omitempty" min:"0" below:"1"`
 	// PauseAt opens no group while the queue holds that many batches, under any policy; at least 1, or 0 for no such limit. Default 0.
 	PauseAt float64 `json:"pause_at" min:"0" max:"1e6"`
 
@@ -478,8 +494,8 @@ type Trainer struct {
 // Correction says what a train step does about tokens that another policy
 // sampled. r is a token's importance ratio, trainer over rollout.
 type Correction struct {
-	// Kind: ppo-clip clips r to the band; none takes tokens as on-policy; decoupled-ppo clips against the policy the step began with and weighs by how far that is from the rollout's; tis weighs by r cut to [floor, cap]; token-mask and sequence-mask leave out tokens or responses whose r is outside [low, high]; cispo weighs by r cut to the band. Default ppo-clip.
-	Kind string `json:"kind" allowed:"ppo-clip none decoupled-ppo tis token-mask sequence-mask cispo"`
+	// Kind: ppo-clip clips r to the band; none takes tokens as on-policy; decoupled-ppo clips against the policy the step began with and weighs by how far that is from the rollout's; tis weighs by r cut to [floor, cap]; token-mask and sequence-mask leave out tokens or responses whose r is outside [low, high]; cispo weighs by r cut to the band; dppo leaves out tokens whose probability has moved too far to where the advantage pushes it. Default ppo-clip.
+	Kind string `json:"kind" allowed:"ppo-clip none decoupled-ppo tis token-mask sequence-mask cispo dppo"`
 	// EpsilonLow is the band's lower half width, instead of trainer.clip_epsilon; 1 is no lower bound.
 	EpsilonLow float64 `json:"epsilon_low,omitempty" above:"0" max:"1"`
 	// EpsilonHigh is the band's upper half width, instead of trainer.clip_epsilon.
@@ -492,6 +508,14 @@ type Correction struct {
 	Cap float64 `json:"cap,omitempty" above:"0" max:"1e6"`
 	// DropOverCap leaves tokens over the cap out instead of cutting their weight; it needs cap. Default false.
 	DropOverCap bool `json:"drop_over_cap,omitempty"`
+	// DropUnderFloor leaves tokens under the floor out instead of raising their weight; it needs floor. With drop_over_cap, floor 0.5 and cap 5 decoupled-ppo is IcePop. Default false.
+	DropUnderFloor bool `json:"drop_under_floor,omitempty"`
+	// DifferenceLow is by how much a token's probability may have fallen below the rollout's before dppo leaves it out, where its advantage is not positive. Default 0.2.
+	DifferenceLow float64 `json:"difference_low,omitempty" above:"0" max:"1"`
+	// DifferenceHigh is by how much it may have risen, where its advantage is positive. Default 0.2.
+	DifferenceHigh float64 `json:"difference_high,omitempty" above:"0" max:"1"`
+	// Penalty is the weight of the squared log-ratio of every token in the loss of dppo. Default 0.
+	Penalty float64 `json:"penalty,omitempty" min:"0" max:"1e6"`
 	// Low is the least ratio that token-mask and sequence-mask keep. Default 0.5.
 	Low float64 `json:"low,omitempty" above:"0" below:"1"`
 	// High is the largest. Default 5 for token-mask, 2 for sequence-mask.
@@ -542,11 +566,11 @@ type Failures struct {
 	EngineMTBFS float64 `json:"engine_mtbf_s,omitempty" above:"0" max:"1e12"`
 	// EngineDownS is the mean time until a lost engine is back, exponential, before it loads weights. Default 600 with engine_mtbf_s.
 	EngineDownS float64 `json:"engine_down_s,omitempty" above:"0" max:"1e12"`
-	// EnginePlan are losses of engines at given times of a simulation.
+	// EnginePlan are losses of engines at given times, or train steps, of a simulation or a run of embedded engines.
 	EnginePlan []EngineLoss `json:"engine_plan,omitempty"`
 }
 
-// EngineLoss is one loss of an engine in a simulation.
+// EngineLoss is one loss of an engine, in a simulation or in a run of embedded engines.
 type EngineLoss struct {
 	// Engine is its name.
 	Engine string `json:"engine"`
@@ -554,6 +578,10 @@ type EngineLoss struct {
 	AtS float64 `json:"at_s" min:"0" max:"4e9"`
 	// DownS is how long it is gone, in seconds, before it loads weights; 0 is for good. With at_s at most 4e9. Default 0.
 	DownS float64 `json:"down_s,omitempty" min:"0" max:"4e9"`
+	// AtStep loses it at the end of that train step instead, so that runs of different speed lose it at the same one.
+	AtStep int `json:"at_step,omitempty" min:"1" max:"1000000000"`
+	// BackStep is the train step at the end of which it joins again, before it loads weights. Default never.
+	BackStep int `json:"back_step,omitempty" min:"1" max:"1000000000"`
 }
 
 // Evaluate says how a run measures held-out accuracy.

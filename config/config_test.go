@@ -46,7 +46,13 @@ func TestDocuments(t *testing.T) {
 				}
 				return cmp.Or(text.String(), "none\n")
 			case "loop":
-				return fmt.Sprintf("%+v\n", resolved.LoopConfig())
+				rules := resolved.LoopConfig()
+				goal := rules.Control
+				rules.Control = nil // printed as what it points to
+				if goal == nil {
+					return fmt.Sprintf("%+v\n", rules)
+				}
+				return fmt.Sprintf("%+v\ncontrol %+v\n", rules, *goal)
 			}
 			t.Fatalf("unknown command %q", d.Cmd)
 			return ""

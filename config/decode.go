@@ -20,10 +20,6 @@ import (
 // documentBytesMax bounds a document: a larger one is no config.
 const documentBytesMax = 1 << 18
 
-// planned are keys of later versions of the schema: refused like any unknown
-// key, but as what they are.
-var planned = map[string]bool{"control": true}
-
 // decoder turns a parsed document into a Config, noting every mistake it meets
 // and carrying on behind it.
 type decoder struct {
@@ -188,10 +184,6 @@ func keyOf(node ast.MapKeyNode) (string, bool) {
 // unknown reports a key that the section does not have.
 func (d *decoder) unknown(node ast.Node, key string, fields []field, path string) {
 	full := join(path, key)
-	if planned[full] {
-		d.fail(node, full, "", "is not available yet", "", "")
-		return
-	}
 	near := spelling.Nearest(key, keysOf(fields))
 	if near == "" {
 		// The right key in the wrong section.
@@ -215,6 +207,8 @@ func (d *decoder) value(node ast.Node, known field, target reflect.Value, path s
 	}
 	d.origin.places[path] = at
 	switch {
+	case known.short != "" && !isSection(node):
+		d.shortened(node, known, target, path)
 	case target.Kind() == reflect.Struct:
 		d.section(node, known.fields, target, path)
 	case target.Kind() == reflect.Slice:
@@ -222,6 +216,21 @@ func (d *decoder) value(node ast.Node, known field, target reflect.Value, path s
 	default:
 		d.scalar(node, known, target, path)
 	}
+}
+
+// isSection reports whether a node is written as a section.
+func isSection(node ast.Node) bool {
+	switch node.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
+	}
+	return false
+}
+
+// shortened decodes the one value that stands for a section.
+func (d *decoder) shortened(node ast.Node, known field, target reflect.Value, path string) {
+	inner, _ := find(known.fields, known.short)
+	d.value(node, inner, target.Field(inner.index), join(path, known.short))
 }
 
 // list decodes a sequence of sections, of numbers or of lists of numbers.

@@ -36,6 +36,7 @@ func (c Config) WithDefaults() Config {
 	c.queueDefaults()
 	c.syncDefaults()
 	c.filterDefaults()
+	c.controlDefaults()
 	orCount(&c.Steps.Warmup, 300, c.given("steps.warmup"))
 	orCount(&c.Steps.Measured, 1500, c.given("steps.measured"))
 	c.learningDefaults()
@@ -50,6 +51,7 @@ func (c Config) WithDefaults() Config {
 // another.
 func (c *Config) rolloutDefaults() {
 	orCount(&c.Rollout.GroupSize, groupSizeDefault, c.given("rollout.group_size"))
+	c.fleetDefaults()
 	// Behind a group size that Validate will refuse, nothing must overflow.
 	group := min(max(c.Rollout.GroupSize, 1), 1<<16)
 	orCount(&c.Train.Batch, batchGroupsDefault*group, c.given("train.batch"))
@@ -200,26 +202,27 @@ var (
 	solveKeys = map[string][]string{
 		"none":     {},
 		"fixed":    {"rate"},
-		"logistic": {"from", "to", "steps", "levels", "spread"},
+		"logistic": {"begin", "from", "to", "steps", "levels", "spread"},
 	}
 	queueKeys = map[string][]string{
-		"drop":    {"factor", "capacity", "select", "hold", "pause_at"},
-		"max":     {"factor", "capacity", "select", "hold", "pause_at", "max_staleness", "abort"},
-		"block":   {"factor", "capacity", "select", "hold", "pause_at"},
-		"bounded": {"factor", "capacity", "select", "hold", "pause_at", "eta"},
-		"threshold": {"factor", "capacity", "select", "hold", "pause_at", "staleness_threshold",
+		"drop":    {"factor", "capacity", "select", "hold", "hold_adaptive", "hold_cost", "pause_at"},
+		"max":     {"factor", "capacity", "select", "hold", "hold_adaptive", "hold_cost", "pause_at", "max_staleness", "abort"},
+		"block":   {"factor", "capacity", "select", "hold", "hold_adaptive", "hold_cost", "pause_at"},
+		"bounded": {"factor", "capacity", "select", "hold", "hold_adaptive", "hold_cost", "pause_at", "eta"},
+		"threshold": {"factor", "capacity", "select", "hold", "hold_adaptive", "hold_cost", "pause_at", "staleness_threshold",
 			"trigger_parameter_sync_step", "require_batches", "ppo_mini_batch_size", "partial_rollout", "use_rollout_log_probs",
 			"total_rollout_steps", "test_freq", "train_batch_size", "gen_batch_size", "rollout", "trainer"},
-		"replay": {"factor", "capacity", "size", "hold", "pause_at", "max_staleness", "evict", "gamma", "balance", "max_uses"},
+		"replay": {"factor", "capacity", "size", "hold", "hold_adaptive", "hold_cost", "pause_at", "max_staleness", "evict", "gamma", "balance", "max_uses"},
 	}
 	correctionKeys = map[string][]string{
 		"ppo-clip":      {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
 		"none":          {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
-		"decoupled-ppo": {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "floor", "cap", "drop_over_cap"},
-		"tis":           {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "floor", "cap", "drop_over_cap", "level"},
+		"decoupled-ppo": {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "floor", "cap", "drop_over_cap", "drop_under_floor"},
+		"tis":           {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "floor", "cap", "drop_over_cap", "drop_under_floor", "level"},
 		"token-mask":    {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "low", "high"},
 		"sequence-mask": {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "low", "high", "metric", "max_kl", "negative_only"},
 		"cispo":         {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
+		"dppo":          {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans", "difference_low", "difference_high", "penalty"},
 	}
 )
 
@@ -344,7 +347,7 @@ func (c *Config) solveDefaults() {
 	s := &c.Rollout.Solve
 	if s.Kind == "" {
 		switch {
-		case s.From != 0 || s.To != 0 || s.Steps != 0 || len(s.Levels) != 0 || s.Spread != 0:
+		case s.Begin != 0 || s.From != 0 || s.To != 0 || s.Steps != 0 || len(s.Levels) != 0 || s.Spread != 0:
 			s.Kind = "logistic"
 		case s.Rate != 0 || c.given(path+".rate"):
 			s.Kind = "fixed"

@@ -150,12 +150,16 @@ func (v *validator) engineServers() {
 			v.embeddedEngine(e, key)
 			continue
 		}
-		if problem := CheckURL(e.URL); problem != "" {
+		address := c.EngineURL(i, nil)
+		if problem := CheckURL(address); problem != "" {
 			v.fail(key("url"), e.URL, problem, "such as http://host:8000, the server's address without a path")
-		} else if other, twice := urls[sameServer(e.URL)]; twice {
+		} else if other, twice := urls[sameServer(address)]; twice && c.Elastic() && !placeholder(e.URL) {
+			v.fail(key("url"), e.URL, "does not say which of the fleet's engines it is of", "{index} where the engine's number goes, such as http://NAME-{index}.SERVICE:8000")
+			break
+		} else if twice {
 			v.fail(key("url"), e.URL, "is the server of "+other+" already: its weights would be changed under that one's responses", "one engine for each server")
 		} else {
-			urls[sameServer(e.URL)] = e.Name
+			urls[sameServer(address)] = e.Name
 		}
 		v.engineRoad(e, key)
 	}

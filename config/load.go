@@ -227,9 +227,6 @@ func locate(path string, target reflect.Value) (field, reflect.Value, *Error) {
 // unknownOverride reports a dotted key that does not exist: key is the part of
 // path that section does not have, rest what follows it.
 func unknownOverride(path, section, key, rest string, fields []field) *Error {
-	if planned[join(section, key)] {
-		return &Error{File: overrideFile, Key: path, Problem: "is not available yet"}
-	}
 	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
 	if near := spelling.Nearest(key, keysOf(fields)); near != "" {
 		err.Nearest = strings.TrimSuffix(join(join(section, near), rest), ".")

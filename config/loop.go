@@ -82,7 +82,7 @@ func (c Config) LoopConfig() loop.Config {
 	rules.Evict = evictions[c.Queue.Evict]
 	rules.Seed = c.Seed
 	rules.PauseGroups = int(math.Floor(c.Queue.PauseAt*float64(c.BatchGroups()) + groupEpsilon))
-	rules.Hold = c.Queue.Hold
+	rules.Hold, rules.HoldAdaptive, rules.HoldCost = c.Queue.Hold, c.Queue.HoldAdaptive, c.Queue.HoldCost
 	rules.MaxAttempts = c.Failures.MaxAttempts
 	rules.OnFailure = failures[c.Failures.OnFailure]
 	rules.ResumeLost = c.Failures.OnEngineLoss == "resume"
@@ -92,6 +92,19 @@ func (c Config) LoopConfig() loop.Config {
 		rules.ExtraGroups = c.ExtraGroups()
 	}
 	c.shape(&rules)
+	if rules.Control = c.control(); rules.Control != nil {
+		if rules.Control.Ranges[loop.SettingEngines].Moves() {
+			rules.EnginesStart = c.Fleet.Start
+		}
+		for _, r := range c.ControlRanges() {
+			switch r.Setting {
+			case loop.SettingHold:
+				rules.Hold = r.Start
+			case loop.SettingSyncEvery:
+				rules.SyncEvery = int(r.Start)
+			}
+		}
+	}
 	return rules
 }
 
@@ -198,7 +211,7 @@ func (s Service) spec() workload.ServiceSpec {
 
 // spec is the model of rewards in the words of package workload.
 func (s Solve) spec() workload.SolveSpec {
-	return workload.SolveSpec{Kind: s.Kind, Rate: s.Rate, From: s.From, To: s.To, Steps: s.Steps, Levels: s.Levels, Spread: s.Spread}
+	return workload.SolveSpec{Kind: s.Kind, Rate: s.Rate, Begin: s.Begin, From: s.From, To: s.To, Steps: s.Steps, Levels: s.Levels, Spread: s.Spread}
 }
 
 // model notes what package workload refuses about a section; nil is fine.

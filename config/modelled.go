@@ -119,11 +119,20 @@ func callsNS(tools *workload.Tools, meanNS float64, src workload.Source, group u
 	return int64(n*meanNS + math.Sqrt(n/k)*(float64(sum)-k*meanNS))
 }
 
-// ChangeModel compiles the model of how responses change over a run. The error is
-// an [Errors].
+// ChangeModel compiles how the workload changes over a simulation. The error is an
+// [Errors].
 func (c Config) ChangeModel() (workload.Change, error) {
+	return c.change(c.Rollout.Length.CapTokens)
+}
+
+// RunChange is the same in a run, where nothing cuts lengths but what the task asks for.
+// The error is an [Errors].
+func (c Config) RunChange() (workload.Change, error) { return c.change(0) }
+
+func (c Config) change(capTokens int) (workload.Change, error) {
 	d := c.Rollout.Drift
-	change, err := workload.ChangeSpec{Steps: d.Steps, LengthFactor: d.LengthFactor, ToolCallsFactor: d.ToolCallsFactor}.Build(c.Rollout.Length.CapTokens)
+	change, err := workload.ChangeSpec{Begin: d.Begin, Steps: d.Steps, LengthFactor: d.LengthFactor, ToolCallsFactor: d.ToolCallsFactor,
+		EnvironmentFactor: d.EnvironmentFactor, StepFactor: d.StepFactor}.Build(capTokens)
 	if err != nil {
 		return change, Errors{c.modelError("rollout.drift", err)}
 	}

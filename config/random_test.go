@@ -14,7 +14,7 @@ var drawn = [][]string{
 	{"rollout.partial.interrupt", "none", "batch"}, {"rollout.partial.max_spans", "0", "3"}, {"rollout.prune.tokens", "0", "500"},
 	{"schedule", "asynchronous", "synchronous"}, {"queue.policy", "drop", "max", "block", "bounded", "threshold", "replay"},
 	{"queue.factor", "1", "1.3", "9"}, {"queue.capacity", "8", "32", "64"}, {"queue.size", "16", "64"}, {"queue.select", "newest", "oldest-version"},
-	{"queue.hold", "0", "0.2", "0.9"}, {"queue.pause_at", "0", "1", "2.5"}, {"queue.max_staleness", "0", "1", "6"}, {"queue.abort", "true", "false"},
+	{"queue.hold", "0", "0.2", "0.9"}, {"queue.hold_adaptive", "true", "false"}, {"queue.hold_cost", "0", "0.02"}, {"queue.pause_at", "0", "1", "2.5"}, {"queue.max_staleness", "0", "1", "6"}, {"queue.abort", "true", "false"},
 	{"queue.eta", "0", "0.5", "4"}, {"queue.staleness_threshold", "0", "0.1", "1", "3"}, {"queue.evict", "version", "drift"},
 	{"queue.gamma", "0.5", "1"}, {"queue.balance", "true", "false"}, {"queue.max_uses", "1", "5"}, {"prompts.count", "0", "7"}, {"prompts.requeue", "true"},
 	{"queue.trigger_parameter_sync_step", "1", "4"}, {"queue.ppo_mini_batch_size", "2", "5"}, {"queue.require_batches", "1", "3"},
@@ -31,6 +31,10 @@ var drawn = [][]string{
 	{"rollout.prefill.tokens_per_s", "1e4"}, {"rollout.prefill.workers", "2"}, {"rollout.prompt_tokens", "0", "700"}, {"rollout.drift.steps", "100"},
 	{"rollout.drift.length_factor", "0.5", "2"}, {"train.step_by", "tokens", "constant"}, {"train.step_cv", "0", "0.2"}, {"evaluate.occupies", "engines", "none"},
 	{"sync.load_s", "0", "3"},
+	{"control.target", "2", "0.5"}, {"control.target.share", "0.9"}, {"control.target.within", "0", "4"}, {"control.target.of", "tokens", "rollouts"},
+	{"control.window", "1", "32"}, {"control.limits.concurrency.least", "1", "12"}, {"control.limits.live_groups.most", "4", "20"},
+	{"control.limits.hold.most", "0", "0.7"}, {"control.limits.queue_factor.least", "1", "1.2"}, {"control.limits.sync_every.most", "1", "4"},
+	{"control.limits.redundancy.least", "0", "1"}, {"control.limits.engines.least", "1"},
 	{"preset", "verl-fully-async", "areal", "prime-rl", "skyrl", "nemo-windowed", "pipelinerl", "slime", "openrlhf", "one-step-off", "synchronous"},
 }
 
@@ -38,7 +42,7 @@ var drawn = [][]string{
 // again to itself; what does not is refused for a key, never by the loop alone.
 func TestRandomDocuments(t *testing.T) {
 	resolved := 0
-	for seed := range uint64(3000) {
+	for seed := range uint64(3300) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		var document, overrides []string
 		for range 1 + draw.IntN(7) {
@@ -73,7 +77,7 @@ func TestRandomDocuments(t *testing.T) {
 		}
 	}
 	if resolved < 400 {
-		t.Errorf("only %d of 3000 documents resolve: the draw tests little", resolved)
+		t.Errorf("only %d of 3300 documents resolve: the draw tests little", resolved)
 	}
 }
 

@@ -13,6 +13,7 @@ type field struct {
 	index  int
 	kind   reflect.Type
 	unset  bool     // the key may stay unset: omitempty
+	short  string   // the key that a plain value in the section's place stands for, "" for none
 	words  []string // the values of a word, available now
 	later  []string // values that are known but not available yet; "*" for all
 	low    *bound
@@ -45,6 +46,7 @@ func fieldsOf(section reflect.Type) []field {
 			index:  i,
 			kind:   member.Type,
 			unset:  option == "omitempty",
+			short:  member.Tag.Get("short"),
 			words:  strings.Fields(member.Tag.Get("allowed")),
 			later:  strings.Fields(member.Tag.Get("later")),
 			low:    boundOf(member.Tag, "min", "above"),

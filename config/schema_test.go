@@ -81,7 +81,13 @@ func (g schemaGenerator) property(known field, fallback reflect.Value, typeName 
 	property := yaml.MapSlice{{Key: "description", Value: g.comments[typeName+"."+known.goName]}}
 	switch {
 	case known.kind.Kind() == reflect.Struct:
-		return append(property, g.section(known.fields, fallback, known.kind.Name())...)
+		section := g.section(known.fields, fallback, known.kind.Name())
+		if short, is := find(known.fields, known.short); is { // its bounds hold for a plain number, and say nothing of a section
+			plain := scalarSchema(short)
+			section[0].Value = []string{"object", plain[0].Value.(string)}
+			section = append(section, plain[1:]...)
+		}
+		return append(property, section...)
 	case known.fields != nil:
 		element := known.kind.Elem()
 		return append(property, yaml.MapItem{Key: "type", Value: "array"},
@@ -152,7 +158,7 @@ func fieldComments(t *testing.T) map[string]string {
 		}
 		return true
 	}
-	for _, name := range []string{"config.go", "engines.go", "environments.go", "planning.go", "server.go"} {
+	for _, name := range []string{"config.go", "control.go", "engines.go", "environments.go", "fleet.go", "planning.go", "server.go", "sinks.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

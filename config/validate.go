@@ -29,6 +29,8 @@ func (c Config) validate(relations bool) Errors {
 		check.queue()
 		check.starvation()
 		check.shaping()
+		check.control()
+		check.fleet()
 		check.correction()
 		check.run()
 		check.agents()

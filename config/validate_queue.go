@@ -17,6 +17,12 @@ func (v *validator) queue() {
 	}
 	v.needed()
 	v.admission()
+	if c.Queue.HoldAdaptive && c.Queue.Hold == 0 {
+		v.fail("queue.hold_adaptive", true, "has no hold to adapt", "queue.hold above 0, the most that it may be: 0.9 with select fresh, 0.3 without")
+	}
+	if c.Queue.HoldCost > 0 && !c.Queue.HoldAdaptive {
+		v.fail("queue.hold_cost", c.Queue.HoldCost, "has no effect: a hold that stays as it is follows no cost", "hold_adaptive true, or leave hold_cost out")
+	}
 	if at := c.Queue.PauseAt; at > 0 && at < 1 {
 		v.fail("queue.pause_at", at, "pauses admission before a batch is full, and the trainer would wait for ever", "at least 1, or 0 for no such limit")
 	}
@@ -210,6 +216,9 @@ func (v *validator) correction() {
 	}
 	if t.Kind == "decoupled-ppo" && t.DropOverCap && t.Cap == 0 {
 		v.fail(path+".drop_over_cap", true, "drops what is over a cap, and there is none", "cap, such as 5")
+	}
+	if t.DropUnderFloor && t.Floor == 0 {
+		v.fail(path+".drop_under_floor", true, "drops what is under a floor, and there is none", "floor, such as 0.5")
 	}
 	if t.VersionLag > 0 && t.VersionMask == "all" {
 		v.fail(path+".version_lag", t.VersionLag, "has no effect with version_mask all", "leave it out, or version_mask newest, training")

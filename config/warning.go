@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Warning is something about a document that is allowed, and probably not what
@@ -56,6 +57,7 @@ func (c Config) Warnings() []Warning {
 	c.rolloutWarnings(warn)
 	c.queueWarnings(warn)
 	c.shapingWarnings(warn)
+	c.controlWarnings(warn)
 	c.agentWarnings(warn)
 	c.engineWarnings(warn)
 	c.environmentWarnings(warn)
@@ -69,6 +71,10 @@ func (c Config) replacedWarnings(warn func(key, format string, args ...any)) {
 	}
 	note := c.presetNote("schedule")
 	for _, key := range slices.Sorted(maps.Keys(c.origin.replaced)) {
+		if key == "control" || strings.HasPrefix(key, "control.") {
+			warn(key, "has no effect with schedule synchronous%s: its batches have no staleness for a controller to keep; leave it out", note)
+			continue
+		}
 		if key == "sync.every" {
 			warn(key, "has no effect with schedule synchronous%s: every train step is followed by a sync; leave it out", note)
 			continue

@@ -32,6 +32,7 @@ func (m *Model) Data() http.Handler {
 	get("summary", func(*http.Request) (any, error) { return m.Summary(), nil })
 	get("tracks", func(*http.Request) (any, error) { return m.Tracks(), nil })
 	get("queue", func(*http.Request) (any, error) { return m.Queue(), nil })
+	get("moves", func(*http.Request) (any, error) { return m.Moves(), nil })
 	get("series", m.answerSeries)
 	get("findings", func(r *http.Request) (any, error) { return m.Findings(r.Context()) })
 	get("frontier", func(r *http.Request) (any, error) {

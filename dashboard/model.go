@@ -81,6 +81,8 @@ type Model struct {
 	// followers counts open streams.
 	followers atomic.Int64
 	forms     forms
+	// moves are those of a controller.
+	moves moves
 	// workshop computes what takes longer.
 	workshop *workshop
 	// findings is the newest diagnosis.
@@ -154,6 +156,9 @@ func (m *Model) Observe(ev *loop.Event, measured *metrics.Measured, actions []lo
 func (m *Model) observe(ev *loop.Event, measured *metrics.Measured, actions []loop.Action) {
 	m.state, m.dirty = "running", true
 	steps := m.rec.Version()
+	if measured.Control != nil {
+		m.moves.status = measured.Control
+	}
 	m.rec.ObserveEvent(ev, measured, actions)
 	m.draw.event(ev, measured.EnvironmentNS)
 	m.groups.event(ev)
@@ -202,6 +207,8 @@ func (m *Model) count(a *loop.Action) {
 		case loop.EndEvicted, loop.EndDiscarded:
 			p.dropped++
 		}
+	case loop.SettingChanged:
+		m.moves.move(a, m.draw.now)
 	case loop.FinishRun:
 		m.state = "stopped"
 	}
@@ -224,6 +231,7 @@ func (m *Model) point(s metrics.Step) {
 	m.series.add(int64(s.Step), float64(s.TimeNS)/1e9, []float64{s.Reward, s.Staleness, s.PQS, s.IQS, float64(s.StalenessMax),
 		s.TokenStaleness, periodS, trainS, s.TrainerIdle, s.RolloutIdle, float64(s.QueueGroups), over(float64(s.Tokens), periodS), float64(s.Tokens),
 		production, production * acceptance, over(float64(p.trained), trainS), acceptance})
+	m.controlPoint(&s)
 	if len(m.series.steps) == 1 {
 		m.reward.First, m.reward.Best = s.Reward, s.Reward
 	}

@@ -54,7 +54,7 @@ func (m *Model) observed() (s Summary, measured metrics.Summary, expected Predic
 	if m.ended && s.State == "running" {
 		s.State = "stopped"
 	}
-	s.Health = m.health(measured)
+	s.Health, s.Control = m.health(measured), m.controlState(measured)
 	s.Queue = m.queueState()
 	s.Engines = m.engines()
 	if from := m.source.Summary(); from.Groups > 0 {

@@ -48,6 +48,8 @@ type Summary struct {
 	IQS         float64              `json:"iqs"`
 	Attribution *attribution.Summary `json:"attribution"`
 	Predicted   *Predicted           `json:"predicted"`
+	// Control is the goal that the run keeps; nil without one.
+	Control *ControlState `json:"control"`
 	// Ledger as in status.
 	Ledger   loop.Ledger    `json:"ledger"`
 	Balanced bool           `json:"balanced"`

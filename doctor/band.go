@@ -127,7 +127,7 @@ func (e *examination) bandMissed() {
 	if solve.None() {
 		return
 	}
-	last := int64(e.document.Rollout.Solve.Steps)
+	last := int64(e.document.Rollout.Solve.Begin + e.document.Rollout.Solve.Steps)
 	for _, at := range []struct {
 		version int64
 		when    string

@@ -45,7 +45,7 @@ type check struct {
 // checks lists all kinds, in the order of docs/doctor.md.
 func checks() []check {
 	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
-		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks, environmentChecks)
+		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks, environmentChecks, controlChecks)
 }
 
 // Kinds lists everything that can be found.
@@ -145,6 +145,8 @@ type examination struct {
 	err         error
 
 	probed *probe
+	// goal is what goalProbe simulated.
+	goal *controlled
 	// piloted is pilotLoad's answer, 0 before it is asked.
 	piloted    float64
 	prediction *theory.Prediction
@@ -180,8 +182,14 @@ func (e *examination) stride() int { return e.rules.GroupSize + e.rules.Redundan
 // length, filters on modelled rewards.
 func (e *examination) plain() bool {
 	r := &e.rules
-	return r.PauseGroups == 0 && !r.InterruptAtBatch && r.Redundancy == 0 && e.document.Rollout.Prune.Tokens == 0 &&
+	return r.PauseGroups == 0 && !r.InterruptAtBatch && r.Redundancy == 0 && !e.controlled() && e.document.Rollout.Prune.Tokens == 0 &&
 		e.document.Rollout.Length.PromptSigma == 0 && !r.FilterZeroAdvantage && !r.FilterSolveRate
+}
+
+// controlled reports whether settings are moved towards a goal, so that those of the document are only a start.
+func (e *examination) controlled() bool {
+	goal := e.rules.Control
+	return goal != nil && (goal.Mean > 0 || goal.Share > 0)
 }
 
 // predict returns the closed form of the case under queue-drop, oldest first,

@@ -13,6 +13,8 @@ type Environment struct {
 	Sandbox  *Sandbox
 	// OpenEnv is what asking the server came to.
 	OpenEnv *Answer
+	// Fleet is who starts and stops engines.
+	Fleet *Fleet
 }
 
 // Tasks is what reading the task file came to.
@@ -66,6 +68,7 @@ const (
 const shownMistakes = 8
 
 var environmentChecks = []check{
+	{fleetKind, (*examination).fleetStarts},
 	{Kind{
 		Code: "tasks", Severities: []Severity{Error, Warning, Info}, Keys: []string{keyTasks},
 		When:  "`environment.tasks.file` cannot be played: all mistakes, with their lines. A warning is what of it is odd, an info how many tasks there are",

@@ -25,8 +25,10 @@ const (
 	// groups in flight and more, ρ from 1.2 to 3, q = 2, tailness 50 and 90, S 1 and 8,
 	// C/B ½ to 4.
 	holdGroupLeast = 2.3
-	// holdFresh is the largest hold that select: fresh was measured to keep unbiased.
-	holdFresh = 0.7
+	// holdFresh is the largest hold that select: fresh was measured to keep unbiased, holdLearned that of an
+	// adaptive one, which is as long only where what is dropped allows it.
+	holdFresh   = 0.7
+	holdLearned = 0.9
 	// dropping is the effective ρ up to which so few groups are dropped that hold was
 	// measured to bias no length by more than 0.4 %, however many groups are in flight.
 	dropping = 1.1
@@ -39,7 +41,7 @@ const quiet = 0.8
 var orderChecks = []check{
 	{Kind{
 		Code: "hold-bias", Severities: []Severity{Warning}, Keys: []string{keyHold},
-		When:  "`hold` where groups are dropped (ρ above 1.1), other than with `select: fresh`, and above 0.3, or below 16 groups in flight (C/S), or with groups that take less than 2.3 train periods: what is trained comes to depend on length. With `fresh` above 0.7, or with groups of one that take less than a period",
+		When:  "`hold` where groups are dropped (ρ above 1.1), other than with `select: fresh`, and above 0.3, or below 16 groups in flight (C/S), or with groups that take less than 2.3 train periods: what is trained comes to depend on length. With `fresh` above 0.7 (0.9 where it is adaptive), or with groups of one that take less than a period",
 		Known: "limits within which the simulator shows a bias of at most 0.5 % (q = 2, tailness 50 and 90, C/B ½ to 4): beyond the first two about 1 %, beyond the third 1 to 3 % at ρ 1.5 and S 8, and up to 27 % at ρ 3, S 1, C/B ½; oldest first too. `fresh` stays within 0.5 %, within 1.4 % for groups of one below a period, and up to ρ = 1.1 every order within 0.4 %. The group time is the closed form's PQS",
 	}, (*examination).holdBias},
 	{Kind{
@@ -82,7 +84,7 @@ func (e *examination) holdBias() {
 	switch {
 	case theta == 0 || ok && e.drops() && rho <= dropping:
 		return
-	case fresh && theta <= holdFresh || !fresh && theta <= holdMax && flying >= groupsFlyingLeast:
+	case fresh && (theta <= holdFresh || e.rules.HoldAdaptive && theta <= holdLearned) || !fresh && theta <= holdMax && flying >= groupsFlyingLeast:
 		e.holdShort()
 		return
 	}
@@ -161,6 +163,10 @@ func (e *examination) holdLoad(theta float64) float64 {
 func (e *examination) holdPrice() {
 	rho, ok := e.load()
 	theta := e.rules.Hold
+	if e.rules.HoldAdaptive {
+		e.learnedPrice(rho, ok)
+		return
+	}
 	if !ok || theta == 0 || rho >= e.holdLoad(theta) {
 		return
 	}
@@ -173,6 +179,24 @@ func (e *examination) holdPrice() {
 	}
 	f.Do = fmt.Sprintf("nothing if a version less is worth it; from a ρ of %s on this hold is free", short(e.holdLoad(theta)))
 	f.Figures = Figures{{"period_ratio", ratio}, {"effective_utilization", rho}}
+}
+
+// learnedPrice says what an adaptive hold costs where nothing is dropped: what it may.
+func (e *examination) learnedPrice(rho float64, known bool) {
+	cost := e.rules.HoldCost
+	if !known || rho >= 1 {
+		return
+	}
+	f := e.add(Info, keyHold, Arithmetic)
+	f.Figures = Figures{{"period_ratio", 1 + cost}, {"effective_utilization", rho}}
+	f.Why = fmt.Sprintf("at an effective ρ of %s engines are what the run waits for, nothing is dropped, and no hold is free", short(rho))
+	if cost == 0 {
+		f.What = "the adaptive hold stays near 0"
+		f.Do = "queue.hold_cost, the share of the period that fresher batches are worth"
+		return
+	}
+	f.What = fmt.Sprintf("the adaptive hold costs %s of the train period, as it may", percent(cost))
+	f.Do = "nothing if fresher batches are worth it; a lower queue.hold_cost else"
 }
 
 // freeHold returns the hold, from 0.3 to 0.7 in tenths, that what a train-bound run
@@ -195,7 +219,7 @@ func (e *examination) freshInstead() {
 	f := e.add(Info, keySelect, ClosedForm)
 	f.What = fmt.Sprintf("select: fresh would allow hold %s, which drops fewer groups and costs no period", short(theta))
 	f.Why = fmt.Sprintf("newest first selects by length when starts are held longer than %s; a random choice among the groups that are equally fresh does not, and at an effective ρ of %s engines can afford to stand still for what is dropped anyway", short(holdMax), short(rho))
-	f.Do = fmt.Sprintf("queue.select: fresh with queue.hold: %s", short(theta))
+	f.Do = fmt.Sprintf("queue.select: fresh with queue.hold: %s; or with queue.hold: %s and hold_adaptive, which finds by itself what is free", short(theta), short(holdLearned))
 	f.Figures = Figures{{"hold_free", theta}, {"effective_utilization", rho}}
 }
 

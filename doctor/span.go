@@ -128,7 +128,7 @@ func (e *examination) driftCrosses() {
 
 func (e *examination) enginesLost() {
 	forGood := func(engine config.Engine) bool {
-		return slices.ContainsFunc(e.document.Failures.EnginePlan, func(l config.EngineLoss) bool { return l.Engine == engine.Name && l.DownS == 0 })
+		return slices.ContainsFunc(e.document.Failures.EnginePlan, func(l config.EngineLoss) bool { return l.Engine == engine.Name && l.DownS == 0 && l.BackStep == 0 })
 	}
 	engines := e.document.Engines
 	if len(engines) > 0 && !slices.ContainsFunc(engines, func(engine config.Engine) bool { return !forGood(engine) }) {

@@ -307,3 +307,68 @@ func TestEvaluate(t *testing.T) {
 		t.Error("missing answers were accepted")
 	}
 }
+
+// asked remembers what was asked for, and answers it.
+type asked struct {
+	script
+	req *live.SampleRequest
+}
+
+func (a asked) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
+	*a.req = req
+	return a.script.Sample(ctx, req)
+}
+
+// TestDrift runs on fake time: by a group's start version the wait is so many times the draw, and
+// prompt and response grow by just that factor, whatever Limits a grown task has.
+func TestDrift(t *testing.T) {
+	change, err := workload.ChangeSpec{Begin: 10, Steps: 10, LengthFactor: 3, EnvironmentFactor: 2}.Build(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 0.5}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := New("reverse", Options{LettersMin: 4, LettersMax: 4, Growth: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := task.Limits(); l.PromptTokens != 16 || l.ResponseTokens != 15 {
+		t.Errorf("limits %+v, want those of words of 14 letters", l)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := NewEnvironment(task, 5, service, Pruning{}).WithDrift(change)
+		g := live.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
+		for _, at := range []struct {
+			version loop.Version
+			tokens  int
+			waits   time.Duration
+		}{{0, 5, 500 * time.Millisecond}, {10, 5, 500 * time.Millisecond}, {15, 10, 750 * time.Millisecond}, {40, 15, time.Second}} {
+			var req live.SampleRequest
+			began := time.Now()
+			s, err := e.Play(t.Context(), live.Task{ID: live.RolloutID{Group: 3, Attempt: 1}, Version: at.version}, asked{script{generation: g}, &req})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began); waited != at.waits || req.MaxTokens != at.tokens || len(req.Prompt) != at.tokens+1 || len(s.Answer) != at.tokens {
+				t.Errorf("v%d: waited %v for at most %d tokens on a prompt of %d, answer %q; want %v and %d", at.version, waited, req.MaxTokens, len(req.Prompt), s.Answer, at.waits, at.tokens)
+			}
+			if SplitOf(req.Prompt) != Training {
+				t.Errorf("v%d: %q is held out", at.version, s.Prompt)
+			}
+		}
+	})
+	held, err := HeldOutProblems(task, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range held {
+		if len(p.Answer) != 5 {
+			t.Fatalf("a held-out answer has %d tokens, want it as long as before any drift", len(p.Answer))
+		}
+	}
+	if p, q := TrainingProblem(task, 5, 3, 0), GrownProblem(task.(Grower), 5, 3, 0, 1); task.Vocabulary().Decode(p.Prompt) != task.Vocabulary().Decode(q.Prompt) {
+		t.Error("a factor of 1 changes the problem")
+	}
+}

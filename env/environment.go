@@ -20,6 +20,7 @@ type Environment struct {
 	service *workload.Service
 	times   workload.Source
 	prune   Pruning
+	change  workload.Change
 }
 
 // Pruning says which responses are stopped early. What is pruned has no verdict
@@ -45,6 +46,25 @@ func NewEnvironment(task Task, seed uint64, service *workload.Service, prune Pru
 // judge's error fails the attempt.
 func NewJudged(task Problems, judge Judge, seed uint64, service *workload.Service, prune Pruning) *Environment {
 	return &Environment{task: task, judge: judge, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
+}
+
+// WithDrift has the environment's time and the length of what it asks for change by the
+// start version of a group, and returns e. An answer that grows needs a task that is a
+// [Grower]; a response then ends, at the latest, where the answer does, so that lengths
+// grow by just that factor whatever the policy has learned.
+func (e *Environment) WithDrift(change workload.Change) *Environment {
+	e.change = change
+	return e
+}
+
+// problem is what a rollout is asked, and the most tokens of its response.
+func (e *Environment) problem(t live.Task) (p Problem, maxTokens int) {
+	grower, grows := e.task.(Grower)
+	if !grows || !e.change.Grows() {
+		return TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level)), e.task.Limits().ResponseTokens
+	}
+	p = GrownProblem(grower, e.seed, t.PromptNumber(), int(t.Level), e.change.LengthFactor(int64(t.Version)))
+	return p, len(p.Answer)
 }
 
 // Judge says what responses are worth. It is safe for concurrent use.
@@ -77,8 +97,8 @@ func (t pureTrial) Judge(_ context.Context, response []int32) (Score, error) {
 	return t.task.Score(t.problem, response), nil
 }
 
-// ServiceTime is how long an attempt waits for tools: a function of the run's
-// seed and the rollout's name alone.
+// ServiceTime is how long an attempt waits for tools before any drift: a function of the
+// run's seed and the rollout's name alone.
 func (e *Environment) ServiceTime(id live.RolloutID) time.Duration {
 	if e.service.Zero() {
 		return 0
@@ -91,11 +111,11 @@ func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sample
 	if t.Level < 0 || int(t.Level) > e.task.Levels() {
 		return live.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v is to be played at level %d: give the curriculum at most as many levels as the task", e.task.Name(), e.task.Levels(), t.ID, t.Level)
 	}
-	problem := TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level))
-	service := e.ServiceTime(t.ID)
+	problem, maxTokens := e.problem(t)
+	service := time.Duration(e.change.EnvironmentNS(e.ServiceTime(t.ID).Nanoseconds(), int64(t.Version)))
 	trial := e.judge.Begin(t.ID, problem)
 	generation, err := sampler.Sample(ctx, live.SampleRequest{
-		Prompt: problem.Prompt, MaxTokens: e.task.Limits().ResponseTokens, Check: e.check(problem), Final: service == 0 && e.looks()})
+		Prompt: problem.Prompt, MaxTokens: maxTokens, Check: e.check(problem), Final: service == 0 && e.looks()})
 	if err != nil {
 		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), t.ID, err)
 	}

@@ -14,6 +14,8 @@ type Options struct {
 	// LettersMin and LettersMax bound the words of reverse and sort; 0 means
 	// DefaultLettersMin and DefaultLettersMax.
 	LettersMin, LettersMax int
+	// Growth is the largest factor by which a [Grower]'s answers will grow; 0 means 1.
+	Growth float64
 }
 
 // Defaults of Options.
@@ -29,6 +31,7 @@ func (o Options) withDefaults() Options {
 	if o.LettersMax == 0 {
 		o.LettersMax = DefaultLettersMax
 	}
+	o.Growth = max(o.Growth, 1)
 	return o
 }
 

@@ -56,13 +56,23 @@ func TrainingProblem(task Problems, seed, number uint64, level int) Problem {
 	if level < 0 || level > task.Levels() {
 		panic(fmt.Sprintf("env: task %s has levels 1 to %d, and 0 for their mixture; there is no level %d", task.Name(), task.Levels(), level))
 	}
-	rng := rand.New(rand.NewPCG(mix(seed+0x9e3779b97f4a7c15), mix(number)))
-	return drawIn(task, rng, Training, level)
+	return drawIn(task, training(seed, number), Training, level, task.Draw)
 }
 
-func drawIn(task Problems, rng *rand.Rand, split Split, level int) Problem {
+// GrownProblem is the training problem of that number with an answer of factor times as
+// many tokens; at factor 1 the one that TrainingProblem makes.
+func GrownProblem(task Grower, seed, number uint64, level int, factor float64) Problem {
+	return drawIn(task, training(seed, number), Training, level, func(rng *rand.Rand, level int) Problem { return task.DrawGrown(rng, level, factor) })
+}
+
+// training is the source of randomness of a training problem.
+func training(seed, number uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(mix(seed+0x9e3779b97f4a7c15), mix(number)))
+}
+
+func drawIn(task Problems, rng *rand.Rand, split Split, level int, draw func(*rand.Rand, int) Problem) Problem {
 	for range redraws {
-		if p := task.Draw(rng, level); SplitOf(p.Prompt) == split {
+		if p := draw(rng, level); SplitOf(p.Prompt) == split {
 			return p
 		}
 	}
@@ -79,7 +89,7 @@ func HeldOutProblems(task Problems, n int) ([]Problem, error) {
 		if misses > redraws {
 			return nil, fmt.Errorf("env: task %s has only about %d distinct held-out prompts; held_out asks for %d", task.Name(), len(problems), n)
 		}
-		p := drawIn(task, rng, HeldOut, 0)
+		p := drawIn(task, rng, HeldOut, 0, task.Draw)
 		if key := fmt.Sprint(p.Prompt); !seen[key] {
 			seen[key], misses = true, 0
 			problems = append(problems, p)

@@ -75,6 +75,14 @@ type Checker interface {
 	Failed(p Problem, response []int32) bool
 }
 
+// Grower is a task whose answers can be asked for longer, or shorter, than it usually does.
+type Grower interface {
+	Problems
+	// DrawGrown makes a problem like Draw, with an answer of factor times as many tokens,
+	// rounded. Limits holds those of every factor up to Options.Growth.
+	DrawGrown(rng *rand.Rand, level int, factor float64) Problem
+}
+
 // Demonstrator is a task that needs a supervised warm-up, because a policy
 // that starts from nothing does not find its first reward.
 type Demonstrator interface {

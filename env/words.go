@@ -2,6 +2,7 @@ package env
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -15,6 +16,7 @@ type words struct {
 	name       string
 	vocabulary Vocabulary
 	min, max   int
+	growth     float64 // the largest
 	transform  func([]int32)
 }
 
@@ -27,7 +29,7 @@ func newWords(name string, o Options, transform func([]int32)) (Task, error) {
 		return nil, fmt.Errorf("env: task %s of at most %d letters has too few words to hold 1000 out; letters_max must be at least %d",
 			name, o.LettersMax, minLettersMax)
 	}
-	return words{name: name, vocabulary: NewVocabulary(alphabet), min: o.LettersMin, max: o.LettersMax, transform: transform}, nil
+	return words{name: name, vocabulary: NewVocabulary(alphabet), min: o.LettersMin, max: o.LettersMax, growth: o.Growth, transform: transform}, nil
 }
 
 const (
@@ -38,7 +40,8 @@ const (
 func (w words) Name() string           { return w.name }
 func (w words) Vocabulary() Vocabulary { return w.vocabulary }
 func (w words) Limits() Limits {
-	return Limits{PromptTokens: w.max + 2, ResponseTokens: w.max + 1}
+	most := grown(w.max, w.growth)
+	return Limits{PromptTokens: most + 2, ResponseTokens: most + 1}
 }
 
 // Levels is one for every length of a word, the shortest first.
@@ -46,12 +49,20 @@ func (w words) Levels() int { return w.max - w.min + 1 }
 
 // Draw makes a word of the level's length; at level 0 its length is uniform
 // between min and max letters.
-func (w words) Draw(rng *rand.Rand, level int) Problem {
+func (w words) Draw(rng *rand.Rand, level int) Problem { return w.DrawGrown(rng, level, 1) }
+
+// grown is how many letters make an answer, its end included, factor times as long.
+func grown(letters int, factor float64) int {
+	return max(int(math.Round(float64(letters+1)*factor))-1, 1)
+}
+
+// DrawGrown implements [Grower].
+func (w words) DrawGrown(rng *rand.Rand, level int, factor float64) Problem {
 	letters := w.min + level - 1
 	if level == 0 {
 		letters = w.min + rng.IntN(w.max-w.min+1)
 	}
-	question := make([]int32, letters)
+	question := make([]int32, grown(letters, factor))
 	for i := range question {
 		question[i] = symbols + rng.Int32N(int32(len(w.vocabulary.letters)))
 	}

@@ -151,6 +151,16 @@ func (c *call) final(refusal *protocol.Refusal) *protocol.Refusal {
 	return protocol.Refuse(protocol.CodeConflict, "%d of the %d choices are recorded, and the next failed: %s. Asked again, the request leaves more of them", c.recorded, c.req.choices, refusal.Message).With("recorded", c.recorded)
 }
 
+// unread is the error of a response that is recorded and whose text cannot be read. It does not say
+// "later" either: a library would ask again by itself, and every time would leave another branch.
+func (c *call) unread(err error) error {
+	refusal, ok := errors.AsType[*protocol.Refusal](err)
+	if !ok || refusal.Code != protocol.CodeBusy && refusal.Code != protocol.CodeUnavailable {
+		return err
+	}
+	return protocol.Refuse(protocol.CodeConflict, "the response is recorded, and its text cannot be read: %s. Asked again, the request leaves another", refusal.Message).With("recorded", c.recorded)
+}
+
 // first notes the first token of the request.
 func (c *call) first() {
 	if c.waiting {
@@ -190,7 +200,8 @@ func (c *choice) hear(text []byte, s *said) {
 func (c *call) end(ctx context.Context, ch *choice, s *said) error {
 	rest, err := ch.transcript.finish(ctx, &ch.reply)
 	if err != nil {
-		return err
+		c.note(ch)
+		return c.unread(err)
 	}
 	ch.hear(rest, s)
 	text, calls := len(s.text), len(s.calls)

@@ -212,7 +212,6 @@ func (w *choiceWriter) end(ctx context.Context) error {
 		w.piece.tokens, w.piece.logprobs = reply.Tokens[n:], reply.Logprobs[min(n, len(reply.Logprobs)):]
 	}
 	if err := w.call.end(ctx, w.choice, &w.said); err != nil {
-		w.call.note(w.choice)
 		return err
 	}
 	if broke != nil {

@@ -225,6 +225,32 @@ func TestLaterChoiceFails(t *testing.T) {
 	}
 }
 
+// unreadable renders, and cannot read tokens.
+type unreadable struct {
+	*reference
+	fails error
+}
+
+func (u unreadable) Decode(context.Context, []int32) (string, error) { return "", u.fails }
+
+// A response that is recorded and whose text cannot be read is not one to ask for again either.
+func TestRecordedAndUnread(t *testing.T) {
+	for name, fails := range map[string]error{"silent": errors.New("no answer"), "later": protocol.Refuse(protocol.CodeUnavailable, "no answer")} {
+		h := newHouse(t, func(int, protocol.TurnRequest) response {
+			r := says("abc")
+			r.silent = true
+			return r
+		}, func(o *Options) { o.Templates = unreadable{&reference{}, fails} })
+		w := h.post("/v1/completions", `{"prompt":[5,6]}`)
+		if e := refusedAs(t, w); e.Code != protocol.CodeConflict || w.Header().Get("X-Should-Retry") != "false" || !strings.Contains(e.Message, "is recorded") {
+			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), w.Body)
+		}
+		if n := len(h.port.records); n != 1 {
+			t.Errorf("%s: %d turns are recorded", name, n)
+		}
+	}
+}
+
 // While a turn waits, comments keep the connection; then it is answered as if nothing had been.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,8 +28,9 @@ const (
 	// TIS is truncated importance sampling: −min(r, C)·A·log π_θ with no gradient
 	// through the weight (Ionides 2008; per token as in IMPALA, Espeholt et al. 2018).
 	TIS Kind = "tis"
-	// TokenMask is PPOClip without the tokens whose r is outside [Low, High]
-	// (IcePop: Ling Team 2025).
+	// TokenMask is PPOClip without the tokens whose r is outside [Low, High], by default
+	// the range of IcePop. IcePop itself (Ling Team 2025) weighs what it keeps by w: it is
+	// DecoupledPPO with that range as Floor and Cap, DropUnderFloor and DropOverCap.
 	TokenMask Kind = "token-mask"
 	// SequenceMask is PPOClip without the sequences that are too far away, by the
 	// geometric mean of r or by KL. With Metric geometric, NegativeOnly and
@@ -38,11 +39,17 @@ const (
 	// CISPO is −clip(r, 1−ε_low, 1+ε_high)·A·log π_θ with no gradient through the
 	// weight: every token keeps a gradient, of bounded size (MiniMax-M1 2025).
 	CISPO Kind = "cispo"
+	// DPPO is −r·A without the tokens whose probability has already moved too far to
+	// where their advantage pushes it: π_θ − π_b above DifferenceHigh where A > 0, below
+	// −DifferenceLow elsewhere (the binary total variation of Qi et al. 2026, arXiv
+	// 2602.04879). With a Penalty on (log r)², of every sampled token (Kimi K2.5, arXiv
+	// 2602.02276), it is the default loss of prime-rl.
+	DPPO Kind = "dppo"
 )
 
 // Kinds lists the corrections, the default first.
 func Kinds() []Kind {
-	return []Kind{PPOClip, None, DecoupledPPO, TIS, TokenMask, SequenceMask, CISPO}
+	return []Kind{PPOClip, None, DecoupledPPO, TIS, TokenMask, SequenceMask, CISPO, DPPO}
 }
 
 // Level says over what the weight of TIS is taken.
@@ -96,6 +103,8 @@ const (
 	SequenceLowDefault, SequenceHighDefault = 0.5, 2
 	// MaxKLDefault bounds the KL of SequenceMask, in nats a token.
 	MaxKLDefault = 0.1
+	// DifferenceDefault bounds the difference of probabilities of DPPO (prime-rl's).
+	DifferenceDefault = 0.2
 )
 
 // Correction is what a train step does about tokens that another policy
@@ -117,6 +126,8 @@ type Correction struct {
 	// DropOverCap leaves tokens with a weight over Cap out instead of cutting it
 	// (AReaL's behave_imp_weight_cap). It needs a Cap.
 	DropOverCap bool
+	// DropUnderFloor leaves tokens with a weight under Floor out instead of raising it. It needs a Floor.
+	DropUnderFloor bool
 	// Low and High bound the ratio of TokenMask and the geometric mean of
 	// SequenceMask. 0 means 0.5 and 5, and 0.5 and 2; High may be +Inf.
 	Low, High float64
@@ -124,6 +135,12 @@ type Correction struct {
 	Metric Metric
 	// MaxKL is the largest KL, in nats a token, of MetricKL. 0 means 0.1.
 	MaxKL float64
+	// DifferenceLow and DifferenceHigh bound the difference of probabilities of DPPO, below and
+	// above; 0 means 0.2.
+	DifferenceLow, DifferenceHigh float64
+	// Penalty of DPPO times (log r)² is added to the loss of every sampled token, those left out
+	// too. 0 for none; prime-rl's kl_tau is 0.001.
+	Penalty float64
 	// NegativeOnly lets SequenceMask drop only sequences with a negative advantage.
 	NegativeOnly bool
 	// VersionMask leaves out tokens by version, with any Kind; VersionLag is its width
@@ -163,6 +180,9 @@ func (c Correction) WithDefaults() Correction {
 		}
 		fill(&c.Low, SequenceLowDefault)
 		fill(&c.High, SequenceHighDefault)
+	case DPPO:
+		fill(&c.DifferenceLow, DifferenceDefault)
+		fill(&c.DifferenceHigh, DifferenceDefault)
 	}
 	return c
 }
@@ -211,16 +231,21 @@ func (c Correction) validateWeight() error {
 		return fmt.Errorf("correction: the floor of weights is %g, want below their cap of %g", c.Floor, c.Cap)
 	case c.DropOverCap && c.Cap == 0:
 		return errors.New("correction: tokens over the cap of weights are to be dropped, but there is no cap: set one")
+	case c.DropUnderFloor && c.Floor == 0:
+		return errors.New("correction: tokens under the floor of weights are to be dropped, but there is no floor: set one")
 	}
 	return nil
 }
 
 // validateMask checks what decides which tokens and sequences are left out.
 func (c Correction) validateMask() error {
-	if c.Kind != TokenMask && c.Kind != SequenceMask {
-		return nil
-	}
 	switch {
+	case c.Kind == DPPO && !(c.DifferenceLow > 0 && c.DifferenceLow <= 1 && c.DifferenceHigh > 0 && c.DifferenceHigh <= 1):
+		return fmt.Errorf("correction: differences of probabilities from −%g to %g are kept, want bounds above 0 and at most 1", c.DifferenceLow, c.DifferenceHigh)
+	case c.Kind == DPPO && (!(c.Penalty >= 0) || math.IsInf(c.Penalty, 1)):
+		return fmt.Errorf("correction: the penalty on log-ratios is %g, want a finite number from 0", c.Penalty)
+	case c.Kind != TokenMask && c.Kind != SequenceMask:
+		return nil
 	case c.Kind == SequenceMask && c.Metric != MetricGeometric && c.Metric != MetricKL:
 		return fmt.Errorf("correction: metric is %q, want one of %s", c.Metric, join([]Metric{MetricGeometric, MetricKL}))
 	case c.Metric == MetricKL && !(c.MaxKL > 0):
@@ -240,10 +265,11 @@ func (c Correction) unused() error {
 		what, by  string
 	}{
 		{c.Level != "", full.Kind == TIS, "level", "tis"},
-		{c.Floor != 0 || c.Cap != 0 || c.DropOverCap, weighs, "floor and cap of weights", "tis and decoupled-ppo"},
+		{c.Floor != 0 || c.Cap != 0 || c.DropOverCap || c.DropUnderFloor, weighs, "floor and cap of weights", "tis and decoupled-ppo"},
 		{c.Low != 0 || c.High != 0, masks && full.Metric != MetricKL, "bounds of ratios", "token-mask and, by geometric mean, sequence-mask"},
 		{c.Metric != "" || c.NegativeOnly, full.Kind == SequenceMask, "metric of sequences", "sequence-mask"},
 		{c.MaxKL != 0, full.Metric == MetricKL, "largest KL", "sequence-mask by kl"},
+		{c.DifferenceLow != 0 || c.DifferenceHigh != 0 || c.Penalty != 0, full.Kind == DPPO, "differences of probabilities and the penalty", "dppo"},
 	} {
 		if s.set && !s.used {
 			return fmt.Errorf("correction: %s does not use the %s, only %s does: leave it out", full.Kind, s.what, s.by)

@@ -45,6 +45,11 @@ func TestCorrectionRefuses(t *testing.T) {
 		"tis does not use the bounds of ratios":   {Kind: TIS, Low: 0.5},
 		"cispo does not use the level":            {Kind: CISPO, Level: LevelToken},
 		"token-mask does not use the metric":      {Kind: TokenMask, NegativeOnly: true},
+		"there is no floor":                       {Kind: DecoupledPPO, DropUnderFloor: true},
+		"differences of probabilities from −1.5":  {Kind: DPPO, DifferenceLow: 1.5},
+		"the penalty on log-ratios is -1":         {Kind: DPPO, Penalty: -1},
+		"tis does not use the differences":        {Kind: TIS, DifferenceHigh: 0.1},
+		"dppo does not use the floor":             {Kind: DPPO, DropUnderFloor: true},
 		"sequence-mask does not use the largest":  {Kind: SequenceMask, MaxKL: 0.1},
 		"sequence-mask does not use the bounds":   {Kind: SequenceMask, Metric: MetricKL, High: 2},
 	} {

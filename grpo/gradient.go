@@ -24,8 +24,8 @@ type Sequence struct {
 
 // Gradient writes into derivative, for each token, the derivative of the
 // sequence's summed loss by the token's current log-prob: 0 for tokens that the
-// policy did not sample and for those that a mask leaves out. What it saw goes
-// into r. c must be complete (WithDefaults) and valid; slices of different
+// policy did not sample and for those that a mask leaves out, but for a Penalty.
+// What it saw goes into r. c must be complete (WithDefaults) and valid; slices of different
 // lengths are a programming error and panic.
 func (c *Correction) Gradient(derivative []float32, s *Sequence, r *Report) {
 	s.check(len(derivative))
@@ -142,6 +142,17 @@ func (c *Correction) token(t *token, weight, a float64, current, proximal, behav
 		if !t.masked {
 			t.loss, t.derivative = weighted(TruncatedWeight(weight, c.Floor, c.Cap), a, current)
 		}
+	case DPPO:
+		if difference := math.Exp(float64(current)) - math.Exp(float64(behaviour)); a > 0 {
+			t.masked = difference > c.DifferenceHigh
+		} else {
+			t.masked = difference < -c.DifferenceLow
+		}
+		if !t.masked {
+			t.loss, t.derivative = -t.ratio*a, -t.ratio*a
+		}
+		t.loss += c.Penalty * t.logRatio * t.logRatio
+		t.derivative += 2 * c.Penalty * t.logRatio
 	case CISPO:
 		w := ClippedWeight(t.ratio, c.EpsilonLow, c.EpsilonHigh)
 		t.truncated = w != t.ratio && a != 0
@@ -173,6 +184,6 @@ func (c *Correction) token(t *token, weight, a float64, current, proximal, behav
 
 // bound notes whether a weight is cut, or its token left out.
 func (c *Correction) bound(t *token, weight, floor, ceiling float64) {
-	t.masked = c.DropOverCap && weight > ceiling
+	t.masked = c.DropOverCap && weight > ceiling || c.DropUnderFloor && weight < floor
 	t.truncated = !t.masked && (weight < floor || weight > ceiling)
 }

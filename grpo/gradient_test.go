@@ -13,6 +13,11 @@ func corrections() map[string]Correction {
 	out := map[string]Correction{
 		"decoupled, capped":     {Kind: DecoupledPPO, Cap: 1.3, Floor: 0.4},
 		"decoupled, dropping":   {Kind: DecoupledPPO, Cap: 1.3, DropOverCap: true},
+		"icepop":                {Kind: DecoupledPPO, Floor: 0.5, Cap: 5, DropOverCap: true, DropUnderFloor: true},
+		"icepop, narrow":        {Kind: DecoupledPPO, Floor: 0.9, Cap: 1.1, DropOverCap: true, DropUnderFloor: true},
+		"tis, both dropped":     {Kind: TIS, Floor: 0.8, Cap: 1.2, DropOverCap: true, DropUnderFloor: true},
+		"prime-rl":              {Kind: DPPO, Penalty: 1e-3},
+		"dppo, lopsided":        {Kind: DPPO, DifferenceLow: 0.05, DifferenceHigh: 0.1, Penalty: 0.3},
 		"tis by sequence":       {Kind: TIS, Level: LevelSequence, Cap: 1.5},
 		"tis by geometric mean": {Kind: TIS, Level: LevelGeometric, Cap: 1.1, Floor: 0.5},
 		"tis, dropping":         {Kind: TIS, DropOverCap: true, Cap: 1.2},
@@ -103,18 +108,24 @@ func reference(c Correction, s Sequence, at []float64) (loss float64, smooth boo
 			case LevelGeometric:
 				w = geometric
 			}
-			if !(c.DropOverCap && w > c.Cap) {
+			if !(c.DropOverCap && w > c.Cap) && !(c.DropUnderFloor && w < c.Floor) {
 				loss -= math.Min(math.Max(w, c.Floor), c.Cap) * a * at[k]
 			}
 		case DecoupledPPO:
 			w = math.Exp(float64(s.Proximal[k]) - float64(s.Behaviour[k]))
 			switch {
-			case c.DropOverCap && w > c.Cap:
+			case c.DropOverCap && w > c.Cap, c.DropUnderFloor && w < c.Floor:
 				continue
 			case c.Cap > 0:
 				w = math.Min(w, c.Cap)
 			}
 			loss += math.Max(w, c.Floor) * clip(math.Exp(at[k]-float64(s.Proximal[k])))
+		case DPPO:
+			moved := math.Exp(float64(s.Current[k])) - math.Exp(float64(s.Behaviour[k]))
+			if a > 0 && moved <= c.DifferenceHigh || a <= 0 && moved >= -c.DifferenceLow {
+				loss -= r * a
+			}
+			loss += c.Penalty * math.Pow(at[k]-float64(s.Behaviour[k]), 2)
 		case TokenMask:
 			if w >= c.Low && w <= c.High {
 				loss += clip(r)

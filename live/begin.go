@@ -41,29 +41,39 @@ func (r *Runtime) begin(ctx context.Context) error {
 		if err := r.findRestored(); err != nil {
 			return err
 		}
+		r.recoverFleet()
 		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
 	}
-	if err := r.serveFirst(ctx); err != nil {
+	if stopped, err := r.serveFirst(ctx); stopped || err != nil {
 		return err
 	}
 	r.startClock()
 	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
 }
 
-// serveFirst has every engine serve version 0. One that is down counts as lost from the
-// start, if it is to be tried again at all and another serves.
-func (r *Runtime) serveFirst(ctx context.Context) error {
-	errs := make([]error, len(r.opt.Engines))
+// serveFirst has every engine serve version 0 that is to be there from the start. One that is
+// down counts as lost from the start, if it is to be tried again at all and another serves. It reports
+// whether a Stop came first, which ends the run.
+func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
+	errs, stopped := r.acquireFirst(ctx)
+	if stopped {
+		return true, nil
+	}
+	errs = errs[:r.startsWith()]
 	var wg sync.WaitGroup
-	for i, e := range r.opt.Engines {
+	for i, e := range r.opt.Engines[:len(errs)] {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("live: engine %s: %w: %w", e.Name(), ErrEngineDown, errs[i])
+			continue
+		}
 		wg.Go(func() { errs[i] = serveVersion(ctx, e, 0) })
 	}
 	wg.Wait()
 	down := 0
 	for i, err := range errs {
-		if !errors.Is(err, ErrEngineDown) || r.opt.RejoinAfter <= 0 {
+		if !errors.Is(err, ErrEngineDown) || r.opt.RejoinAfter <= 0 || ctx.Err() != nil {
 			if err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
@@ -72,9 +82,9 @@ func (r *Runtime) serveFirst(ctx context.Context) error {
 		r.loseEngine(r.opt.Engines[i].Name(), err)
 	}
 	if down == len(errs) {
-		return errors.Join(errs...)
+		return false, errors.Join(errs...)
 	}
-	return nil
+	return false, nil
 }
 
 func serveVersion(ctx context.Context, e Engine, v loop.Version) error {

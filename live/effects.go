@@ -14,6 +14,11 @@ import (
 func (r *Runtime) release() error {
 	for i := range r.due {
 		d := &r.due[i]
+		if d.action.Kind == loop.ReleaseEngine {
+			if err := r.executeRelease(d.action.Engine); err != nil {
+				return err
+			}
+		}
 		r.execute(d.action)
 		r.lines = r.enc.AppendAction(r.lines, d.seq, d.action)
 	}
@@ -52,6 +57,8 @@ func (r *Runtime) execute(a loop.Action) {
 		r.effect(func() completion { return r.load(a) })
 	case loop.SwitchWeights:
 		r.effect(func() completion { return r.switchWeights(a) })
+	case loop.AcquireEngine:
+		r.acquire(a)
 	case loop.GroupTrained:
 		if r.cfg.Policy != loop.PolicyReplay { // there its payloads may be trained on again
 			r.endGroup(a.Group)

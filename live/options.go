@@ -53,6 +53,14 @@ type Options struct {
 	// the newest version in full. The pause doubles, up to 60 times this, until the engine
 	// serves. 0 leaves a lost engine out for good.
 	RejoinAfter time.Duration
+	// Fleet starts and stops engines, all of Engines: the loop begins with Config.EnginesStart of them, and
+	// one that is lost is brought back by it. Nil where all engines are there by themselves.
+	Fleet Fleet
+	// AcquireWithin and ReleaseWithin are how long Fleet may take to answer; 0 means
+	// AcquireWithinDefault and ReleaseWithinDefault.
+	AcquireWithin, ReleaseWithin time.Duration
+	// Losses of engines that are planned, to rehearse them; nil for none.
+	Losses []EngineLoss
 	// Patient says that a run which makes no progress waits for somebody outside who may still come
 	// (an environment's workers, an engine, a trainer), and does not end as stalled. It is
 	// implied by Config.TrainerAsks.

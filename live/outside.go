@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -18,6 +19,8 @@ type outside struct {
 	restored []loop.Version
 	// lost names engines that are gone, each with why.
 	lost map[string]error
+	// requests are values that settings were asked to have, the last of each.
+	requests map[loop.Setting]float64
 	// signal has room for one: that there is something to take.
 	signal chan struct{}
 }
@@ -68,6 +71,19 @@ func (r *Runtime) loseEngine(name string, why error) {
 	o.wake()
 }
 
+// Request asks for a setting's value, which the loop takes as far as the setting's range permits
+// (loop.Control). It may be called like TrainerReady; of several requests for one setting the last counts.
+func (r *Runtime) Request(setting loop.Setting, value float64) {
+	o := &r.outside
+	o.mu.Lock()
+	if o.requests == nil {
+		o.requests = make(map[loop.Setting]float64)
+	}
+	o.requests[setting] = value
+	o.mu.Unlock()
+	o.wake()
+}
+
 func (o *outside) wake() {
 	select {
 	case o.signal <- struct{}{}:
@@ -96,6 +112,14 @@ func (o *outside) takeLost() map[string]error {
 	return lost
 }
 
+func (o *outside) takeRequests() map[loop.Setting]float64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	requests := o.requests
+	o.requests = nil
+	return requests
+}
+
 func (o *outside) takeReady() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,6 +133,12 @@ func (o *outside) takeReady() bool {
 func (r *Runtime) hear() {
 	for !r.finished && r.outside.takeRestored(r.l.Version()) {
 		r.deliver(&completion{event: loop.Event{Time: r.clock(), Kind: loop.TrainerRestored, Version: r.l.Version() + 1}})
+	}
+	requests := r.outside.takeRequests()
+	for _, setting := range slices.Sorted(maps.Keys(requests)) {
+		if !r.finished {
+			r.deliver(&completion{event: loop.Request(setting, requests[setting], r.clock())})
+		}
 	}
 	lost := r.outside.takeLost()
 	for i, e := range r.opt.Engines { // in their order, which is the log's

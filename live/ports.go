@@ -26,6 +26,8 @@ type Task struct {
 	Prompt int64
 	// Level is the difficulty, from 1; 0 where none was chosen.
 	Level int32
+	// Version is the start version of its group, the same for all of them.
+	Version loop.Version
 }
 
 // PromptNumber is what the problem is a function of, beside the run's seed and the level.

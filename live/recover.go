@@ -301,7 +301,7 @@ func (r *Resume) replay(reader *trace.Reader) error {
 	}
 	p.OnEvent = func(ev *trace.Event, _ int64, actions []loop.Action) {
 		r.Recorder.Observe(ev.Event, metrics.Measured{QueueGroups: r.Loop.QueueGroups(), VersionTokens: ev.VersionTokens,
-			EnvironmentNS: ev.EnvironmentNS, Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}, actions)
+			EnvironmentNS: ev.EnvironmentNS, Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: metrics.ControlOf(r.Loop, ev.Kind)}, actions)
 		r.Counted.Observe(ev.Event, r.Loop.Ledger(), actions)
 	}
 	if err := p.Play(); err != nil {

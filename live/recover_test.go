@@ -74,7 +74,7 @@ func (r *recording) observe(ev loop.Event) {
 	line := r.now.Encoder.AppendEvent(nil, te)
 	actions, _ := r.now.Loop.Step(ev)
 	r.now.Recorder.Observe(ev, metrics.Measured{QueueGroups: r.now.Loop.QueueGroups(), VersionTokens: te.VersionTokens, EnvironmentNS: te.EnvironmentNS,
-		Spans: te.Spans, Resumed: te.Resumed, StateLag: te.StateLag}, actions)
+		Spans: te.Spans, Resumed: te.Resumed, StateLag: te.StateLag, Control: metrics.ControlOf(r.now.Loop, ev.Kind)}, actions)
 	r.now.Counted.Observe(ev, r.now.Loop.Ledger(), actions)
 	for _, a := range actions {
 		line = r.now.Encoder.AppendAction(line, r.now.Encoder.Seq(), a)

@@ -14,12 +14,16 @@ const rejoinMost = 60
 type quarantine struct {
 	// lost: the loop counts it as lost.
 	lost bool
+	// planned: it is gone because Options.Losses says so.
+	planned bool
 	// tries counts the times it was lost since it served last.
 	tries int
 	// pause until it is tried again, and when that is; loop.NoTick for never.
 	pause time.Duration
 	due   int64
 	err   error // of the last load or switch
+	// soon: it is tried without a pause once it is lost, for nobody knows whether it is there.
+	soon bool
 }
 
 // watchEngine looks, after an event about an engine, whether the loop has lost it or
@@ -34,13 +38,15 @@ func (r *Runtime) watchEngine(c *completion) {
 		q.err = c.err
 	}
 	switch lost := r.l.Lost(int(ev.Engine)); {
+	case lost && r.l.EngineState(int(ev.Engine)) != "lost": // it was to leave, or has left
+		r.letGo(int(ev.Engine))
 	case lost && !q.lost:
 		r.quarantine(int(ev.Engine))
 	case !lost && ev.Kind == loop.WeightsSwitched:
 		if q.tries > 0 {
 			r.logf("live: engine %s serves again, with version %d", r.opt.Engines[ev.Engine].Name(), ev.Version)
 		}
-		*q = quarantine{due: loop.NoTick}
+		*q = quarantine{due: loop.NoTick, planned: q.planned}
 	}
 }
 
@@ -49,9 +55,16 @@ func (r *Runtime) watchEngine(c *completion) {
 func (r *Runtime) quarantine(engine int) {
 	q := &r.engines[engine]
 	q.lost, q.due = true, loop.NoTick
+	if q.soon {
+		q.soon, q.due = false, r.clock()
+		r.letGo(engine)
+		return
+	}
 	q.tries++
 	again := "it stays out"
-	if first := r.opt.RejoinAfter; first > 0 {
+	if first := r.opt.RejoinAfter; q.planned {
+		again = "it is back when its loss is over"
+	} else if first > 0 {
 		q.pause = first
 		for range min(q.tries-1, 10) {
 			q.pause = min(2*q.pause, rejoinMost*first)
@@ -69,6 +82,11 @@ func (r *Runtime) quarantine(engine int) {
 	}
 	r.logf("live: engine %s is lost, for the %s time since it served last; %s%s; last error: %v",
 		r.opt.Engines[engine].Name(), ordinal(q.tries), theirs, again, q.err)
+	r.letGo(engine)
+}
+
+// letGo stops what a lost engine still plays.
+func (r *Runtime) letGo(engine int) {
 	if r.cfg.ResumeLost {
 		return // the loop has them interrupted, and what they have goes on elsewhere
 	}
@@ -95,11 +113,17 @@ func ordinal(n int) string {
 }
 
 // rejoin tells the loop of lost engines whose pause is over: it has them load the
-// newest version in full.
+// newest version in full. Where there is a fleet, that brings them back first.
 func (r *Runtime) rejoin() {
 	for i := range r.engines {
 		q := &r.engines[i]
-		if now := r.clock(); q.lost && q.due <= now {
+		now := r.clock()
+		switch {
+		case !q.lost || q.due > now:
+		case r.opt.Fleet != nil && !r.finished:
+			q.due = loop.NoTick
+			r.bringBack(i)
+		default:
 			q.lost, q.due = false, loop.NoTick
 			r.deliver(&completion{event: loop.Event{Time: now, Kind: loop.EngineJoined, Engine: int32(i)}})
 		}

@@ -299,7 +299,7 @@ func (p *rollout) end() bool {
 // startRollout starts an attempt in a slot.
 func (r *Runtime) startRollout(a loop.Action) {
 	id := RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level}, r.clock, func(c completion) { r.inbox <- c })
+	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, r.clock, func(c completion) { r.inbox <- c })
 	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
 	if r.cfg.ResumeLost {
 		p.lost = r.loseEngine
@@ -423,8 +423,14 @@ func (p *rollout) failure(err error) loop.Reason {
 func measure(s *Sample) metrics.Measured {
 	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: s.versionRuns(), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
 	for i, v := range s.Versions {
-		if s.LossMask[i] == 1 {
-			m.VersionTokens += int64(v)
+		if s.LossMask[i] != 1 {
+			continue
+		}
+		m.VersionTokens += int64(v)
+		if last := len(m.ByVersion) - 1; last >= 0 && m.ByVersion[last].Version == v {
+			m.ByVersion[last].Tokens++
+		} else {
+			m.ByVersion = append(m.ByVersion, metrics.VersionTokens{Version: v, Tokens: 1})
 		}
 	}
 	return m

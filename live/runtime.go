@@ -25,7 +25,11 @@ type completion struct {
 	err        error // for the log
 	// returned: Play returned without an error, and somebody may wait to hear of it.
 	returned bool
-	fatal    error // ends the run
+	// returns: a lost engine is back, or its fleet could not bring it.
+	returns bool
+	// after, if not nil, is called once the loop has taken the event.
+	after func()
+	fatal error // ends the run
 }
 
 // Runtime is one run. Use it once.
@@ -47,6 +51,7 @@ type Runtime struct {
 	time    runClock
 	// outside is what others say of the run.
 	outside outside
+	fleet   fleet
 	// lease collects the groups that GroupLeased names before StartTrainStep.
 	lease []Group
 	// lines hold executed actions until the next append; due are actions to execute.
@@ -74,6 +79,8 @@ type Runtime struct {
 	running context.Context
 	disk    disk
 	engines []quarantine
+	// lossesAt is the time up to which planned losses have been made.
+	lossesAt int64
 	// syncs has every engine's newest load and switch, published when versions came.
 	syncs     []engineSync
 	published publications
@@ -110,13 +117,19 @@ func New(opt Options) (*Runtime, error) {
 	if opt.SnapshotEvents == 0 {
 		opt.SnapshotEvents = SnapshotEventsDefault
 	}
+	if opt.AcquireWithin <= 0 {
+		opt.AcquireWithin = AcquireWithinDefault
+	}
+	if opt.ReleaseWithin <= 0 {
+		opt.ReleaseWithin = ReleaseWithinDefault
+	}
 	if opt.Timer == nil {
 		opt.Timer = func(d time.Duration) (<-chan time.Time, func() bool) {
 			t := time.NewTimer(d)
 			return t.C, t.Stop
 		}
 	}
-	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick}
+	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick, lossesAt: -1}
 	r.outside.signal = make(chan struct{}, 1)
 	if from := opt.Resume; from != nil {
 		if from.Loop == nil || from.Recorder == nil || from.Encoder == nil || from.Counted == nil {
@@ -144,6 +157,15 @@ func New(opt Options) (*Runtime, error) {
 			return nil, fmt.Errorf("live: engine %s has %d slots, the loop's config gives it %d", e.Name(), e.Slots(), r.cfg.EngineSlots[i])
 		}
 	}
+	if c := r.cfg.Control; c != nil && opt.Fleet == nil && c.Ranges[loop.SettingEngines].Moves() {
+		return nil, errors.New("live: the number of engines may move, and there is no Fleet to start and stop them")
+	}
+	r.fleet = newFleet(len(opt.Engines))
+	for _, l := range opt.Losses {
+		if err := l.check(len(opt.Engines)); err != nil {
+			return nil, err
+		}
+	}
 	for i, n := range r.cfg.EngineSlots {
 		r.engines = append(r.engines, quarantine{due: loop.NoTick})
 		r.syncs = append(r.syncs, engineSync{version: loop.NoVersion})
@@ -152,7 +174,7 @@ func New(opt Options) (*Runtime, error) {
 	c := r.cfg.Concurrency()
 	r.groups = make(map[loop.GroupID]liveGroup)
 	r.publish()
-	r.inbox = make(chan completion, 2*c+len(opt.Engines)+4)
+	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
@@ -232,7 +254,7 @@ func (r *Runtime) serve(ctx context.Context) error {
 // armTick starts a timer for the instant at which the loop wants a Tick, or a lost
 // engine is to be tried again.
 func (r *Runtime) armTick() (due <-chan time.Time, disarm func()) {
-	at := min(r.tick, r.rejoinDue())
+	at := min(r.tick, r.rejoinDue(), r.plannedDue())
 	if at == loop.NoTick {
 		return nil, func() {}
 	}
@@ -293,6 +315,9 @@ drain:
 		if c.fatal != nil {
 			return c.fatal
 		}
+		if c.returns && !r.returned(c) {
+			continue
+		}
 		if c.err != nil && !errors.Is(c.err, ErrLeaseReturned) { // which whoever returned it has said
 			_, words, _ := strings.Cut(c.event.String(), " ") // without the run's time: the log has its own
 			r.logf("%s: %v", words, c.err)
@@ -300,8 +325,12 @@ drain:
 		if !r.deliver(c) {
 			break
 		}
+		if c.after != nil {
+			c.after()
+		}
 	}
 	r.hear()
+	r.loseAsPlanned()
 	r.rejoin()
 	for now := max(r.clock(), r.now); !r.finished && r.tick <= now; {
 		r.step(&completion{event: r.tickEvent()})
@@ -353,6 +382,7 @@ func (r *Runtime) step(c *completion) {
 	actions, tick := r.l.Step(c.event)
 	r.tick = tick
 	c.measured.QueueGroups = r.l.QueueGroups()
+	c.measured.Control = metrics.ControlOf(r.l, c.event.Kind)
 	r.rec.Observe(c.event, c.measured, actions)
 	if r.opt.Observe != nil {
 		r.opt.Observe(&c.event, &c.measured, actions)

@@ -45,7 +45,7 @@ func (r *Runtime) checkProgress() error {
 	switch {
 	case r.finished, r.opt.Patient:
 		return nil
-	case r.outstanding == 0 && len(r.inbox) == 0 && min(r.tick, r.rejoinDue()) == loop.NoTick:
+	case r.outstanding == 0 && len(r.inbox) == 0 && min(r.tick, r.rejoinDue(), r.plannedDue()) == loop.NoTick:
 		return r.stalled("nothing is under way and nothing can start")
 	case r.ends.rollouts > r.stallAfter:
 		return r.stalled(fmt.Sprintf("%d rollouts ended since the last train step and no batch is full", r.ends.rollouts))

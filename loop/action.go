@@ -27,6 +27,10 @@ const (
 	LoadWeights
 	// SwitchWeights: Engine serves Version between two tokens (Attempt). Ends by WeightsSwitched or SyncFailed.
 	SwitchWeights
+	// AcquireEngine asks the pool for Engine (Attempt). Ends by EngineJoined or EngineUnavailable, which name the attempt.
+	AcquireEngine
+	// ReleaseEngine gives Engine, which is empty and counts as lost, back to the pool. Nothing answers.
+	ReleaseEngine
 	// FinishRun: nothing more will be decided; Reason says why.
 	FinishRun
 
@@ -44,6 +48,12 @@ const (
 	GroupEnded
 	// SyncCompleted is a notice: every engine of the sync serves Version.
 	SyncCompleted
+	// SettingChanged is a notice: the controller moved Setting to Value, for Reason; the first ones, at the start
+	// of the run, say where the settings stand.
+	SettingChanged
+	// ControlChanged is a notice: the controller's state became Control. Value is what the goal was measured
+	// to be; for ControlUnreachable, Setting is what binds and Value the nearest that can be reached.
+	ControlChanged
 
 	actionKindCount
 )
@@ -82,8 +92,11 @@ type Action struct {
 	Kind ActionKind
 	// End of a group.
 	End End
-	// Reason of an end, an abort or the finish.
+	// Reason of an end, an abort, a move or the finish.
 	Reason Reason
+	// Setting that moved, and Control, the state that the controller came to.
+	Setting Setting
+	Control ControlState
 	// Engine is the index of the engine.
 	Engine int32
 	// Slot of the rollout, counted over all engines.
@@ -109,6 +122,8 @@ type Action struct {
 	StartVersion Version
 	// ReadyVersion is the trainer's version when the group became ready.
 	ReadyVersion Version
+	// Value of a setting, or of what the controller measured.
+	Value float64
 }
 
 // Staleness returns the staleness of a GroupLeased or GroupTrained action and its

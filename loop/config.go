@@ -167,6 +167,12 @@ type Config struct {
 	// Hold is theta: no group opens while the next switch of weights is expected within Hold times the
 	// train period, nor longer than twice that. In [0, 1); 0 is off.
 	Hold float64
+	// HoldAdaptive makes Hold the most: the hold in force begins at 0 and follows what it costs, up while a
+	// full queue drops groups, which makes it free, and down where slots wait for nothing. It moves at train steps' ends and says so.
+	HoldAdaptive bool `json:",omitempty"`
+	// HoldCost is the share of slot time that an adaptive hold may cost beyond what would be dropped anyway:
+	// about the share by which the train period grows where rollouts are the slower side. In [0, 1); 0 takes what is free.
+	HoldCost float64 `json:",omitempty"`
 	// InterruptAtBatch interrupts every rollout in flight when a whole batch is ready and waits, or under
 	// PolicySynchronous when the batch is at the trainer, and resumes them for the next one.
 	InterruptAtBatch bool
@@ -205,6 +211,11 @@ type Config struct {
 	ResumeLost bool `json:",omitempty"`
 	// TrainAttempts is how often one train step may fail before the run stops; 0 means 3.
 	TrainAttempts int
+	// EnginesStart is the number of engines that are there when the run starts, the first ones, where a
+	// controller may move SettingEngines; 0 is all. The others are the pool's.
+	EnginesStart int `json:",omitempty"`
+	// Control is a goal that the loop keeps by moving its own settings; nil for none.
+	Control *Control `json:",omitempty"`
 	// TrainSteps is the version at which the run finishes; 0 means never. Versions count, not steps: one
 	// that TrainerRestored made is one of them.
 	TrainSteps Version
@@ -228,6 +239,13 @@ func (c Config) WithDefaults() Config {
 		c.Gamma = 1
 	}
 	c.EngineSlots = append([]int(nil), c.EngineSlots...)
+	if c.Control != nil {
+		ctl := *c.Control
+		if ctl.Window == 0 {
+			ctl.Window = 32
+		}
+		c.Control = &ctl
+	}
 	return c
 }
 

@@ -32,6 +32,10 @@ type engine struct {
 	// Active counts slots that are taken, Free lists the others, the next one last.
 	Active int32
 	Free   []int32
+	// Away says where the engine is with the pool.
+	Away away `json:",omitempty"`
+	// Asked is how often the pool was asked for it.
+	Asked int32 `json:",omitempty"`
 }
 
 // canStart reports whether the engine takes new rollouts now.
@@ -117,7 +121,7 @@ func (l *Loop) startSync() {
 func (l *Loop) syncDue() Version {
 	s := &l.s
 	v := l.newestWeights()
-	if v == s.Sync.Completed || !l.cfg.TrainerAsks && v-s.Sync.Completed < Version(l.cfg.SyncEvery) {
+	if v == s.Sync.Completed || !l.cfg.TrainerAsks && v-s.Sync.Completed < Version(l.rules.syncEvery) {
 		return NoVersion
 	}
 	return v
@@ -131,7 +135,7 @@ func (l *Loop) newestWeights() Version {
 	if !l.cfg.TrainerAsks {
 		return s.Trained
 	}
-	return max(s.Trained-s.Trained%Version(l.cfg.SyncEvery), s.Restored)
+	return max(s.Trained-s.Trained%Version(l.rules.syncEvery), s.Restored)
 }
 
 // load has an engine fetch a version.
@@ -266,6 +270,9 @@ func (l *Loop) onWeightsSwitched(ev *Event) {
 		return
 	}
 	e.Served, e.Phase, e.Failures = ev.Version, phaseIdle, 0
+	if l.s.Control != nil {
+		l.measureSwitch(ev.Engine)
+	}
 	if e.State == engineJoining {
 		e.State = engineServing
 		if l.s.Sync.Target > e.Served {
@@ -384,12 +391,10 @@ func (l *Loop) onEngineJoined(ev *Event) {
 		return
 	}
 	s := &l.s
-	e := &s.Engines[ev.Engine]
-	for k := len(s.Slots) - 1; k >= 0; k-- {
-		if s.Slots[k].Engine == ev.Engine && s.Slots[k].State == slotFree {
-			e.Free = append(e.Free, int32(k))
-		}
+	if s.Control != nil && !l.welcomes(ev) {
+		return
 	}
+	l.freeSlotsOf(ev.Engine)
 	l.countFree()
 	l.join(ev.Engine, l.fleetVersion())
 }

@@ -12,6 +12,8 @@ const (
 	Recovered
 	// StopRequested asks to finish after the running train step.
 	StopRequested
+	// SettingRequested: somebody outside asks for Setting to be Value(); what its range lets it be, it becomes.
+	SettingRequested
 	// GroupMeasured: the train step that is about to end found Drift for Group.
 	GroupMeasured
 	// TrainStepEnded: the step of Lease, Attempt is done and produced Version.
@@ -35,6 +37,8 @@ const (
 	EngineLost
 	// EngineJoined: Engine is there again, with no weights.
 	EngineJoined
+	// EngineUnavailable: the pool cannot give Engine now; Reason says why.
+	EngineUnavailable
 	// Tick is the instant the loop asked for.
 	Tick
 	// FirstToken: the rollout in Slot (Group, Sample, Attempt) made its first token under Version.
@@ -113,6 +117,20 @@ const (
 	ReasonUses
 	// ReasonSpans: the rollout was interrupted as often as may be.
 	ReasonSpans
+	// ReasonStart: the setting is where the run begins.
+	ReasonStart
+	// ReasonAbove: the goal does not hold as measured.
+	ReasonAbove
+	// ReasonRoom: the goal holds with room that would buy throughput.
+	ReasonRoom
+	// ReasonForward: by the closed form, what was measured of the workload asks for it.
+	ReasonForward
+	// ReasonFree: it costs nothing, because what it saves would have been dropped.
+	ReasonFree
+	// ReasonCapacity: engines came or went.
+	ReasonCapacity
+	// ReasonRequested: it was asked for from outside.
+	ReasonRequested
 
 	reasonCount
 )
@@ -128,6 +146,8 @@ type Event struct {
 	Verdict Verdict
 	// Reason of a failure.
 	Reason Reason
+	// Setting that is asked for.
+	Setting Setting
 	// Engine is the index of the engine in Config.EngineSlots.
 	Engine int32
 	// Slot is the slot of the rollout, counted over all engines from 0 to C-1.
@@ -138,7 +158,7 @@ type Event struct {
 	Attempt int32
 	// Tokens is the length of a scored rollout's response, or of what an interrupted or aborted one has.
 	Tokens int32
-	// Reward of a scored rollout.
+	// Reward of a scored rollout. Of a requested setting it is the value; see Event.Value.
 	Reward float32
 	// Drift is a group's mean absolute log-ratio of trainer to rollout, in nats.
 	Drift float32

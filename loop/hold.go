@@ -28,16 +28,18 @@ func learn(estimate *int64, value int64) {
 	*estimate += (value - *estimate) / 8
 }
 
-// learnStep takes the end of a train step.
-func (l *Loop) learnStep() {
+// learnStep takes the end of a train step, and returns the time since the one before, 0 if it is not known.
+func (l *Loop) learnStep() (periodNS int64) {
 	t := &l.s.Times
 	if t.LeaseAt != unknownTime {
 		learn(&t.Step, l.s.Now-t.LeaseAt)
 	}
 	if t.EndAt != unknownTime {
-		learn(&t.Period, l.s.Now-t.EndAt)
+		periodNS = l.s.Now - t.EndAt
+		learn(&t.Period, periodNS)
 	}
 	t.LeaseAt, t.EndAt = unknownTime, l.s.Now
+	return periodNS
 }
 
 // learnSync takes the completion of a sync.
@@ -45,6 +47,9 @@ func (l *Loop) learnSync() {
 	t := &l.s.Times
 	if t.SyncAt != unknownTime {
 		learn(&t.Sync, l.s.Now-t.SyncAt)
+		if l.s.Control != nil {
+			l.s.Control.Now.SyncNS += l.s.Now - t.SyncAt
+		}
 	}
 	t.SyncAt = unknownTime
 	l.s.Hold = hold{Since: unknownTime}
@@ -74,7 +79,7 @@ func (l *Loop) expectedSwitch() int64 {
 // is due.
 func (l *Loop) stepsBeforeSync() int64 {
 	s := &l.s
-	every := int64(l.cfg.SyncEvery)
+	every := int64(l.rules.syncEvery)
 	if l.cfg.TrainerAsks {
 		return every - int64(s.Trained)%every - 1
 	}
@@ -82,7 +87,7 @@ func (l *Loop) stepsBeforeSync() int64 {
 }
 
 // holdLimit is how long before a switch no group opens, in nanoseconds.
-func (l *Loop) holdLimit() int64 { return int64(l.cfg.Hold * float64(l.s.Times.Period)) }
+func (l *Loop) holdLimit() int64 { return int64(l.rules.hold * float64(l.s.Times.Period)) }
 
 // holding reports whether a group that may open otherwise is to wait for the
 // next switch, which saves it a version. Never longer than twice the limit.

@@ -22,8 +22,14 @@ type Loop struct {
 	prompts bool
 	// handsOver: a slot that becomes free may be given away at once (handOver).
 	handsOver bool
-	// free counts the free slots of all engines.
-	free int
+	// free counts the free slots of all engines, taken those that hold a rollout, or one that is being stopped.
+	free, taken int
+	// rules are the settings as they are now; sizes: groups may differ in size.
+	rules rules
+	sizes bool
+	// alarm is when the controller wants a Tick, NoTick for never; departs: an engine that is to leave is empty.
+	alarm   int64
+	departs bool
 	// ev is the event of the step, for the message of a broken invariant: that of the
 	// caller, or the copy in own.
 	ev  *Event
@@ -57,6 +63,11 @@ func New(cfg Config) (*Loop, error) {
 			l.s.Slots = append(l.s.Slots, slot{Group: none, Engine: int32(i)})
 		}
 	}
+	if cfg.Control != nil {
+		l.s.Control = newController(&cfg)
+		l.beginFleet()
+	}
+	l.adopt()
 	l.freeAllSlots()
 	l.grow(cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 2)
 	return l, nil
@@ -66,8 +77,10 @@ func New(cfg Config) (*Loop, error) {
 func (l *Loop) derive() {
 	l.stride, l.liveMax = l.cfg.stride(), l.cfg.LiveGroupsMax()
 	l.prompts = l.cfg.Prompts > 0 || l.cfg.Levels > 0 || l.cfg.Requeue
-	l.handsOver = !l.cfg.InterruptAtBatch && l.cfg.Hold == 0 && l.cfg.Start != StartGang && l.cfg.Policy != PolicyMax
 	l.countFree()
+	for i := range l.s.Engines {
+		l.departs = l.departs || l.s.Engines[i].Away == engineLeaving
+	}
 	if l.cfg.Policy == PolicyReplay {
 		l.weights = replayWeights(l.cfg.Gamma)
 	}
@@ -95,11 +108,14 @@ func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
 	l.out, l.ev = l.out[:0], ev
 	s := &l.s
 	if ev.Kind == RolloutScored && s.Started && s.Finished == ReasonNone && ev.Time >= s.Now { // nearly all
+		if s.Hold.Since != unknownTime {
+			l.payHold(ev.Time)
+		}
 		s.Now = ev.Time
-		if l.onRolloutScored(ev) {
+		if l.onRolloutScored(ev) && s.Now < l.alarm {
 			s.Settle = NoTick
 			l.check()
-			return l.out, NoTick
+			return l.out, l.alarm
 		}
 		return l.settle(false)
 	}
@@ -112,6 +128,9 @@ func (l *Loop) step(ev *Event) (actions []Action, tick int64) {
 	if ev.Time < s.Now {
 		s.Counts.TimeReversed++
 	} else {
+		if s.Hold.Since != unknownTime {
+			l.payHold(ev.Time)
+		}
 		s.Now = ev.Time
 	}
 	if (s.Finished != ReasonNone || !s.Started) && ev.Kind != Recovered && ev.Kind != RunStarted {
@@ -125,9 +144,18 @@ func (l *Loop) step(ev *Event) (actions []Action, tick int64) {
 // slots are given away.
 func (l *Loop) settle(wait bool) (actions []Action, tick int64) {
 	s := &l.s
-	switch {
-	case s.Finished != ReasonNone:
+	if s.Finished != ReasonNone {
 		s.Settle = NoTick
+		l.check()
+		return l.out, NoTick
+	}
+	if l.departs {
+		l.releaseEmpty()
+	}
+	if s.Now >= l.alarm {
+		l.onAlarm()
+	}
+	switch {
 	case wait:
 		s.Settle = s.Now
 	default:
@@ -135,10 +163,11 @@ func (l *Loop) settle(wait bool) (actions []Action, tick int64) {
 		l.fill()
 	}
 	l.check()
-	if l.cfg.Hold > 0 && s.Finished == ReasonNone {
-		return l.out, min(s.Settle, l.holdTick())
+	tick = min(s.Settle, l.alarm)
+	if l.rules.hold > 0 {
+		tick = min(tick, l.holdTick())
 	}
-	return l.out, s.Settle
+	return l.out, tick
 }
 
 // apply changes the state by one event. It reports whether starts are to wait
@@ -152,6 +181,8 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 		l.onRecovered()
 	case StopRequested:
 		l.onStopRequested()
+	case SettingRequested:
+		l.onSettingRequested(ev)
 	case GroupMeasured:
 		l.onGroupMeasured(ev)
 		return l.s.Settle != NoTick
@@ -180,6 +211,8 @@ func (l *Loop) apply(ev *Event) (settle bool) {
 		l.onEngineLost(ev)
 	case EngineJoined:
 		l.onEngineJoined(ev)
+	case EngineUnavailable:
+		l.onEngineUnavailable(ev)
 	case Tick:
 	case FirstToken:
 		l.onFirstToken(ev)
@@ -212,7 +245,12 @@ func (l *Loop) onRunStarted() {
 	}
 	s.Started = true
 	for i := range s.Engines {
-		s.Engines[i].Served = 0
+		if s.Engines[i].Away == engineOurs {
+			s.Engines[i].Served = 0
+		}
+	}
+	if s.Control != nil {
+		l.beginControl()
 	}
 }
 
@@ -253,8 +291,13 @@ func (l *Loop) onRecovered() {
 		l.finish(ReasonSteps)
 		return
 	}
+	if s.Control != nil {
+		l.recoverControl()
+	}
 	for i := range s.Engines {
-		l.join(int32(i), s.Sync.Completed)
+		if s.Engines[i].Away == engineOurs {
+			l.join(int32(i), s.Sync.Completed)
+		}
 	}
 	if s.Lease.ID != 0 {
 		s.Lease.Attempt++

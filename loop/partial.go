@@ -48,6 +48,9 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 	s := &l.s
 	gi, k := sl.Group, sl.Sample
 	smp := l.sample(gi, k)
+	if s.Control != nil {
+		l.measureSpan(ev, gi)
+	}
 	if ev.Tokens > smp.Tokens { // else it waited for its environment, and has no further span
 		smp.Spans++
 		smp.Tokens = ev.Tokens
@@ -113,6 +116,10 @@ func (l *Loop) resume(e, gi, k int32) {
 	eng.Free = eng.Free[:last]
 	eng.Active++
 	l.free--
+	l.taken++
+	if s.Control != nil {
+		s.Control.Began[slotIndex] = s.Now
+	}
 	smp.Slot = slotIndex
 	s.Slots[slotIndex] = slot{ID: g.ID, Group: gi, Sample: k, Attempt: smp.Attempt, Engine: e, State: slotRunning}
 	if eng.Served < g.Start {
@@ -147,7 +154,7 @@ func (l *Loop) pruned(ev *Event, sl *slot) bool {
 	l.restamp(gi)
 	l.freeSlot(ev.Slot)
 	switch {
-	case int(g.Scored+g.Lost) < l.stride:
+	case int(g.Scored+g.Lost) < l.sizeOf(gi):
 	case g.Scored == 0:
 		l.endGroup(gi, EndPruned, ReasonPruned)
 	default:

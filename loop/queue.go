@@ -10,6 +10,9 @@ func (l *Loop) ready(gi int32) {
 	if l.cfg.Levels > 0 {
 		l.measureLevel(gi)
 	}
+	if s.Control != nil {
+		l.measureReady(gi)
+	}
 	switch {
 	case g.Rejected:
 		l.endGroup(gi, EndFiltered, ReasonRejected)
@@ -22,7 +25,10 @@ func (l *Loop) ready(gi int32) {
 		return
 	}
 	s.Fresh++
-	if s.Queue.Len >= l.cfg.QueueGroups {
+	if s.Control != nil {
+		s.Control.Now.Accepted++
+	}
+	if s.Queue.Len >= l.rules.queue {
 		if l.cfg.Policy == PolicyBlock {
 			g.State = groupHeld
 			s.pushBack(&s.Held, gi)
@@ -175,7 +181,7 @@ func (l *Loop) nextGroup() int32 {
 // admitHeld lets ready groups that waited outside a full queue in.
 func (l *Loop) admitHeld() {
 	s := &l.s
-	for s.Held.Len > 0 && s.Queue.Len < l.cfg.QueueGroups {
+	for s.Held.Len > 0 && s.Queue.Len < l.rules.queue {
 		gi := s.Held.Head
 		s.remove(&s.Held, gi)
 		l.enqueue(gi)
@@ -245,7 +251,10 @@ func (l *Loop) onTrainStepEnded(ev *Event) {
 		l.late()
 		return
 	}
-	l.learnStep()
+	if s.Control != nil {
+		l.measureBatch()
+	}
+	periodNS := l.learnStep()
 	for _, gi := range s.Lease.Groups {
 		g := &s.Groups[gi]
 		l.emit(Action{Kind: GroupTrained, Group: g.ID, Lease: s.Lease.ID, Attempt: s.Lease.Attempt, Count: g.Scored,
@@ -263,10 +272,19 @@ func (l *Loop) onTrainStepEnded(ev *Event) {
 	}
 	s.Lease.ID = 0
 	s.Trained = ev.Version
-	for s.Queue.Len > l.cfg.QueueGroups { // trained groups came back to a full buffer
+	if l.cfg.HoldAdaptive {
+		l.learnCost(periodNS)
+	}
+	if s.Control != nil {
+		l.measureStep()
+	}
+	for s.Queue.Len > l.rules.queue { // trained groups came back to a full buffer
 		l.evict()
 	}
 	l.onVersion()
+	if s.Control != nil && s.Finished == ReasonNone {
+		l.steer()
+	}
 }
 
 // onVersion goes on from a version that the trainer has published, by a step or
@@ -335,6 +353,10 @@ func (l *Loop) onTrainerRestored(ev *Event) {
 		s.Restored = ev.Version
 	}
 	s.Times.LeaseAt, s.Times.EndAt = unknownTime, unknownTime // the period was cut short
+	if s.Control != nil {
+		s.Control.QuietAt = s.Now
+		l.alarm = l.nextAlarm()
+	}
 	if l.cfg.Policy == PolicySynchronous && !l.keepsSurplus() {
 		l.discardAll()
 	}
@@ -370,17 +392,23 @@ func (l *Loop) returnLease() {
 	}
 	s.Taken = max(s.Taken-len(s.Lease.Groups), 0)
 	s.Lease.ID = 0
-	for s.Queue.Len > l.cfg.QueueGroups {
+	for s.Queue.Len > l.rules.queue {
 		if l.cfg.Policy != PolicyBlock {
 			l.evict()
 			continue
 		}
-		gi := s.Queue.Tail
-		g := &s.Groups[gi]
-		s.remove(&s.Queue, gi)
-		s.pushFront(&s.Held, gi)
-		g.State = groupHeld
-		s.Ledger.Queued -= int64(g.Scored)
-		s.Ledger.Waiting += int64(g.Scored)
+		l.putOutside()
 	}
+}
+
+// putOutside has the newest group of the queue wait outside it.
+func (l *Loop) putOutside() {
+	s := &l.s
+	gi := s.Queue.Tail
+	g := &s.Groups[gi]
+	s.remove(&s.Queue, gi)
+	s.pushFront(&s.Held, gi)
+	g.State = groupHeld
+	s.Ledger.Queued -= int64(g.Scored)
+	s.Ledger.Waiting += int64(g.Scored)
 }

@@ -1,5 +1,7 @@
 package loop
 
+import "math"
+
 // fill gives free slots to rollouts: first to those that were interrupted, to
 // those that must be tried again, then to the open group, then to new groups as far as admission permits.
 func (l *Loop) fill() {
@@ -7,7 +9,7 @@ func (l *Loop) fill() {
 	if s.Stopping || s.Finished != ReasonNone || !s.Started || l.cfg.InterruptAtBatch && l.paused() {
 		return
 	}
-	for l.free > 0 {
+	for l.free > 0 && l.taken < l.rules.slots {
 		e := l.pickEngine()
 		if e == none {
 			return
@@ -44,9 +46,12 @@ func (l *Loop) takeWaiting(e int32) {
 // mayOpen is admission: whether the policy lets a new group start now.
 func (l *Loop) mayOpen() bool {
 	s := &l.s
+	if l.rules.live < math.MaxInt64 && !l.belowLive() {
+		return false
+	}
 	switch l.cfg.Policy {
 	case PolicyBlock:
-		if s.Queue.Len >= l.cfg.QueueGroups { // groups are held only while it is full
+		if s.Queue.Len >= l.rules.queue { // groups are held only while it is full
 			return false
 		}
 	case PolicySynchronous:
@@ -63,13 +68,13 @@ func (l *Loop) mayOpen() bool {
 			return false
 		}
 	}
-	if l.cfg.TrainerAsks && s.Queue.Len >= l.cfg.QueueGroups && !s.Asked && s.Lease.ID == 0 {
+	if l.cfg.TrainerAsks && s.Queue.Len >= l.rules.queue && !s.Asked && s.Lease.ID == 0 {
 		return false // nobody is there to train: what would be evicted is as fresh as what would come
 	}
-	if l.cfg.PauseGroups > 0 && s.Queue.Len >= l.cfg.PauseGroups || l.cfg.Start == StartGang && l.freeSlots() < l.stride {
+	if l.cfg.PauseGroups > 0 && s.Queue.Len >= l.cfg.PauseGroups || l.cfg.Start == StartGang && min(l.freeSlots(), l.rules.slots-l.taken) < l.rules.size {
 		return false
 	}
-	return l.cfg.Hold == 0 || !l.holding()
+	return l.rules.hold == 0 || !l.holding()
 }
 
 func (l *Loop) leasedGroups() int {
@@ -90,6 +95,9 @@ func (l *Loop) openGroup() int32 {
 	s.FreeGroups = s.FreeGroups[:last]
 	s.Groups[i] = group{ID: s.NextGroup, State: groupRunning, Start: NoVersion, Ready: NoVersion, Prev: none, Next: none}
 	s.Extras[i] = extra{DriftAt: NoVersion}
+	if s.Control != nil {
+		l.measureOpened(i)
+	}
 	if l.prompts {
 		p := l.nextPrompt()
 		s.Extras[i].Prompt, s.Extras[i].Level = p.Prompt, p.Level
@@ -113,6 +121,9 @@ func (l *Loop) grow(n int) {
 			s.Samples = append(s.Samples, sample{Slot: none})
 		}
 	}
+	if s.Control != nil {
+		s.Control.grow(len(s.Groups))
+	}
 	for i := len(s.Groups) - 1; i >= len(s.Groups)-max(n, 1); i-- {
 		s.FreeGroups = append(s.FreeGroups, int32(i))
 	}
@@ -130,6 +141,7 @@ func (l *Loop) issue(e, gi, k int32) {
 	eng.Free = eng.Free[:last]
 	eng.Active++
 	l.free--
+	l.taken++
 	l.begin(eng, e, slotIndex, gi, k)
 }
 
@@ -151,6 +163,9 @@ func (l *Loop) begin(eng *engine, e, slotIndex, gi, k int32) {
 	g.InFlight++
 	// Field by field, as below: a composite literal is built aside and copied, which is a quarter of a step.
 	sl.ID, sl.Group, sl.Sample, sl.Attempt, sl.State = id, gi, k, attempt, slotRunning
+	if s.Control != nil {
+		s.Control.Began[slotIndex] = s.Now
+	}
 	s.Ledger.Admitted++
 	s.Ledger.InFlight++
 	if len(l.out) == cap(l.out) {
@@ -176,6 +191,7 @@ func (l *Loop) handOver(slotIndex, e int32) bool {
 	s := &l.s
 	eng := &s.Engines[e]
 	if l.free > 0 || !l.handsOver || eng.State != engineServing || eng.Phase != phaseIdle || eng.Active < 2 ||
+		l.taken > l.rules.slots || eng.Away != engineOurs ||
 		len(s.Backlog)+len(s.Retries) > 0 || s.Stopping {
 		return false
 	}
@@ -195,7 +211,7 @@ func (l *Loop) nextSample() int32 {
 	g := &l.s.Groups[l.s.Open]
 	k := g.Issued
 	g.Issued++
-	if int(g.Issued) == l.stride {
+	if int(g.Issued) == l.sizeOf(l.s.Open) {
 		l.s.Open = none
 	}
 	return k
@@ -234,7 +250,8 @@ func (l *Loop) freeSlot(i int32) {
 	sl.State, sl.Group = slotFree, none
 	eng := &s.Engines[sl.Engine]
 	eng.Active--
-	if eng.State == engineLost {
+	l.taken--
+	if eng.State == engineLost || eng.Away == engineLeaving {
 		return
 	}
 	eng.Free = append(eng.Free, i)
@@ -255,16 +272,19 @@ func (l *Loop) freeAllSlots() {
 		sl := &s.Slots[i]
 		sl.State, sl.Group = slotFree, none
 		eng := &s.Engines[sl.Engine]
-		eng.Free = append(eng.Free, int32(i))
+		if eng.Away == engineOurs {
+			eng.Free = append(eng.Free, int32(i))
+		}
 	}
 	l.countFree()
 }
 
-// countFree counts the free slots of all engines.
+// countFree counts the free and the taken slots of all engines.
 func (l *Loop) countFree() {
-	l.free = 0
+	l.free, l.taken = 0, 0
 	for i := range l.s.Engines {
 		l.free += len(l.s.Engines[i].Free)
+		l.taken += int(l.s.Engines[i].Active)
 	}
 }
 
@@ -319,7 +339,10 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 		l.judge(gi, ev.Verdict)
 	}
 	g.Scored++
-	complete := int(g.Scored+g.Lost) == l.stride
+	complete := int(g.Scored+g.Lost) == l.sizeOf(gi)
+	if s.Control != nil {
+		l.measureRollout(ev, gi)
+	}
 	enough := int(g.Scored) == l.cfg.GroupSize
 	if !complete && !enough && l.handOver(ev.Slot, sl.Engine) {
 		return true
@@ -385,8 +408,8 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 	g.Lost++
 	x := &s.Extras[gi]
 	x.Failed++
-	complete := int(g.Scored+g.Lost) == l.stride
-	if l.cfg.OnFailure == DropGroup && int(x.Failed) > l.cfg.Redundancy || complete && g.Scored == 0 {
+	complete := int(g.Scored+g.Lost) == l.sizeOf(gi)
+	if l.cfg.OnFailure == DropGroup && int(x.Failed) > l.sizeOf(gi)-l.cfg.GroupSize || complete && g.Scored == 0 {
 		l.endGroup(gi, EndFailed, why)
 	} else if complete {
 		l.ready(gi)
@@ -415,7 +438,13 @@ func (l *Loop) endGroup(gi int32, end End, why Reason) {
 	default:
 		l.broken("g%d ended untrained in state %d, which is free or at the trainer", g.ID, g.State)
 	}
+	if end == EndEvicted {
+		s.Cost.Evicted++
+	}
 	*s.Ledger.end(end) += scored
+	if s.Control != nil {
+		s.Control.Now.Dropped++
+	}
 	l.emit(Action{Kind: GroupEnded, Group: g.ID, End: end, Reason: why, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
 	l.requeue(gi, end, why)
 	l.releaseGroup(gi)

@@ -114,6 +114,7 @@ func TestBoundedMean(t *testing.T) {
 		c.Eta = float64(p.Seed%7)/2 + float64(c.SyncEvery-1)
 		c.QueueGroups = c.LiveGroupsMax()
 		p.SyncTicks = 1 + int(p.Seed%40)
+		c.Control, c.EnginesStart = nil, 0
 	}
 	eachWorld(t, 60, asBounded, func(cfg loop.Config) func(*looptest.Checker, []loop.Action) error {
 		var c tally

@@ -37,6 +37,10 @@ func Restore(data []byte) (*Loop, error) {
 	}
 	l := &Loop{cfg: cfg, s: snap.State}
 	l.derive()
+	if err := l.plausibleControl(); err != nil {
+		return nil, fmt.Errorf("loop: damaged snapshot: %w; replay the trace instead", err)
+	}
+	l.adopt()
 	if err := l.plausible(); err != nil {
 		return nil, fmt.Errorf("loop: damaged snapshot: %w; replay the trace instead", err)
 	}
@@ -68,6 +72,9 @@ func (l *Loop) plausibleRules() error {
 	case s.Cursor < 0 || s.Slope < 0 || s.FreshFrom < 0 || s.FreshFrom > s.NextTurn || s.Fresh < 0 || s.Fresh > s.NextTurn:
 		return fmt.Errorf("%d prompts played, slope %d, %d fresh groups from turn %d of %d", s.Cursor, s.Slope, s.Fresh, s.FreshFrom, s.NextTurn)
 	}
+	if err := s.Cost.plausible(&l.cfg); err != nil {
+		return err
+	}
 	for _, lv := range s.Levels {
 		if lv.Rate < 0 || lv.Rate > solveOne {
 			return fmt.Errorf("a level with the solve rate %d of %d", lv.Rate, solveOne)
@@ -96,7 +103,7 @@ func (l *Loop) plausibleEngines() error {
 			}
 			free[k] = true
 		}
-		if n := int(e.Active) + len(e.Free); n != l.cfg.EngineSlots[i] && (e.State != engineLost || len(e.Free) != 0 || n != 0 && !l.cfg.ResumeLost) {
+		if n := int(e.Active) + len(e.Free); n != l.cfg.EngineSlots[i] && (e.Away != engineLeaving || len(e.Free) != 0) && (e.State != engineLost || len(e.Free) != 0 || n != 0 && !l.cfg.ResumeLost) {
 			return fmt.Errorf("engine %d has %d of %d slots", i, n, l.cfg.EngineSlots[i])
 		}
 	}
@@ -106,7 +113,7 @@ func (l *Loop) plausibleEngines() error {
 			if s.Slots[next].Engine != int32(i) || s.Slots[next].State > slotAborting {
 				return fmt.Errorf("slot %d in state %d at engine %d", next, s.Slots[next].State, s.Slots[next].Engine)
 			}
-			if s.Slots[next].State == slotFree && !free[next] && s.Engines[i].State != engineLost {
+			if s.Slots[next].State == slotFree && !free[next] && s.Engines[i].State != engineLost && s.Engines[i].Away != engineLeaving {
 				return fmt.Errorf("slot %d is free and nobody's", next)
 			}
 			next++
@@ -151,10 +158,10 @@ func (l *Loop) plausibleSamples() error {
 			}
 		}
 		waiting := g.Issued - g.InFlight - g.Scored - g.Lost
-		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.stride {
+		if g.InFlight != inFlight[i] || claimed != inFlight[i] || min(g.Issued, g.InFlight, g.Scored, g.Lost, waiting) < 0 || int(g.Issued) > l.sizeOf(int32(i)) {
 			return fmt.Errorf("g%d has %d issued, %d in flight, %d scored, %d lost", g.ID, g.Issued, g.InFlight, g.Scored, g.Lost)
 		}
-		if x := &s.Extras[i]; x.Failed < 0 || x.Failed > g.Lost || x.Solved < 0 || x.Solved > g.Scored || x.Level < 0 || int(x.Level) > l.cfg.Levels || x.Prompt < 0 || l.cfg.Prompts > 0 && x.Prompt > int64(l.cfg.Prompts) || x.Uses < 0 || int(x.Uses) > l.cfg.MaxUses {
+		if x := &s.Extras[i]; x.Failed < 0 || x.Failed > g.Lost || x.Solved < 0 || x.Solved > g.Scored || x.Level < 0 || int(x.Level) > l.cfg.Levels || x.Prompt < 0 || l.cfg.Prompts > 0 && (x.Prompt < 1 || x.Prompt > int64(l.cfg.Prompts)) || x.Uses < 0 || int(x.Uses) > l.cfg.MaxUses {
 			return fmt.Errorf("g%d has %d failed, %d solved, %d uses at level %d", g.ID, x.Failed, x.Solved, x.Uses, x.Level)
 		}
 		if g.Start < NoVersion || g.Start > s.Trained || g.Ready < NoVersion || g.Ready > s.Trained || g.State != groupRunning && (g.Ready < g.Start || g.Start < 0 || g.Scored == 0) {
@@ -170,7 +177,7 @@ func (l *Loop) plausiblePlaces() error {
 	if err := errors.Join(l.plausibleList("queue", &s.Queue, groupQueued), l.plausibleList("held", &s.Held, groupHeld)); err != nil {
 		return err
 	}
-	if s.Lease.ID != 0 && len(s.Lease.Groups) != l.cfg.BatchGroups || s.Queue.Len > l.cfg.QueueGroups {
+	if s.Lease.ID != 0 && len(s.Lease.Groups) != l.cfg.BatchGroups || s.Queue.Len > l.rules.queue {
 		return fmt.Errorf("%d groups leased, %d queued", len(s.Lease.Groups), s.Queue.Len)
 	}
 	var count [groupLeased + 1]int
@@ -237,7 +244,7 @@ func (l *Loop) plausibleNames(leased int) error {
 		}
 		tried[r] = true
 	}
-	if s.Open != none && (!l.isGroup(s.Open, groupRunning) || int(s.Groups[s.Open].Issued) >= l.stride) {
+	if s.Open != none && (!l.isGroup(s.Open, groupRunning) || int(s.Groups[s.Open].Issued) >= l.sizeOf(s.Open)) {
 		return fmt.Errorf("group %d is not open", s.Open)
 	}
 	return nil

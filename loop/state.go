@@ -61,9 +61,12 @@ type state struct {
 	Taken int
 	Times times
 	Hold  hold
+	Cost  holdCost
 	// Slope is the estimate of drift per version, in millionths of a nat, once SlopeKnown (PolicyReplay).
 	Slope      int64
 	SlopeKnown bool
+	// Control is what the controller knows, and where it has the settings; nil without a goal.
+	Control *controller `json:",omitempty"`
 }
 
 type groupState uint8
@@ -114,6 +117,8 @@ type extra struct {
 	Uses    int32
 	Drift   int64
 	DriftAt Version
+	// Size is the number of rollouts the group is to have, where that may differ.
+	Size int32 `json:",omitempty"`
 }
 
 // sample is one rollout of a live group.
@@ -267,7 +272,7 @@ func (l *Loop) broken(format string, args ...any) {
 
 // check asserts the cheap invariants after every step.
 func (l *Loop) check() {
-	if !l.s.Ledger.balanced() || l.s.Queue.Len > l.cfg.QueueGroups {
+	if !l.s.Ledger.balanced() || l.s.Queue.Len > l.rules.queue {
 		l.report()
 	}
 }
@@ -278,5 +283,5 @@ func (l *Loop) report() {
 	if !s.Ledger.balanced() {
 		l.broken("the ledger does not balance: %+v", s.Ledger)
 	}
-	l.broken("the queue holds %d groups of %d", s.Queue.Len, l.cfg.QueueGroups)
+	l.broken("the queue holds %d groups of %d", s.Queue.Len, l.rules.queue)
 }

@@ -38,6 +38,8 @@ type Status struct {
 	Asked bool `json:"asked,omitempty"`
 	// SyncTarget is the version being brought to the engines, NoVersion if none.
 	SyncTarget Version `json:"sync_target"`
+	// Control is what the controller does; nil without a goal.
+	Control *ControlStatus `json:"control,omitempty"`
 	// Engines in the order of Config.EngineSlots.
 	Engines []EngineStatus `json:"engines"`
 	// Stopping: a stop was requested. Finished says why the run finished, ReasonNone if it has not.
@@ -49,7 +51,8 @@ type Status struct {
 
 // EngineStatus is one engine in a Status.
 type EngineStatus struct {
-	// State is serving, loading, loaded, emptying, switching, joining or lost.
+	// State is serving, loading, loaded, emptying, switching, joining or lost; where a pool starts and stops
+	// engines also starting, leaving or away.
 	State string `json:"state"`
 	// Version served, NoVersion if unknown.
 	Version Version `json:"version"`
@@ -64,11 +67,12 @@ func (l *Loop) Status() Status {
 	s := &l.s
 	st := Status{
 		TimeNS: s.Now, Version: s.Trained, Ledger: s.Ledger,
-		QueueGroups: s.Queue.Len, QueueCapacityGroups: l.cfg.QueueGroups, HeldGroups: s.Held.Len,
+		QueueGroups: s.Queue.Len, QueueCapacityGroups: l.rules.queue, HeldGroups: s.Held.Len,
 		LiveGroups: s.LiveGroups, Retries: len(s.Retries), Backlog: len(s.Backlog), Requeued: len(s.Requeue),
 		Holding: s.Hold.Since != unknownTime, Lease: s.Lease.ID, Asked: s.Asked, SyncTarget: s.Sync.Target,
 		Stopping: s.Stopping, Finished: s.Finished, Counts: s.Counts,
 	}
+	st.Control = l.ControlStatus()
 	for i := range s.Engines {
 		e := &s.Engines[i]
 		st.Engines = append(st.Engines, EngineStatus{State: e.describe(), Version: e.Served, Active: int(e.Active), Slots: l.cfg.EngineSlots[i]})
@@ -85,6 +89,8 @@ func (l *Loop) Status() Status {
 
 func (e *engine) describe() string {
 	switch {
+	case e.Away != engineOurs:
+		return [...]string{"", "leaving", "away", "starting"}[e.Away]
 	case e.State == engineLost:
 		return "lost"
 	case e.State == engineJoining:

@@ -158,6 +158,13 @@ func steady(concurrency int) map[string]loop.Config {
 			c.Levels, c.Explore, c.SolveLow, c.SolveHigh, c.FilterSolveRate, c.Requeue, c.Prompts = 5, 0.1, 0.4, 0.6, true, true, 100
 		}),
 		"hold": with(func(c *loop.Config) { c.Hold = 0.2 }),
+		"controlled": with(func(c *loop.Config) {
+			c.Redundancy = 1
+			c.Control = &loop.Control{Mean: 1.5, Share: 0.9, Within: 2, Tokens: true, Ranges: [...]loop.Range{
+				loop.SettingSlots: {Least: 8, Most: float64(concurrency)}, loop.SettingLive: {Least: 0, Most: float64(concurrency)},
+				loop.SettingHold: {Most: 0.3}, loop.SettingQueue: {Least: float64(c.BatchGroups), Most: float64(c.QueueGroups)},
+				loop.SettingRedundancy: {Most: 1}, loop.SettingSyncEvery: {Least: 1, Most: 2}, loop.SettingEngines: {}}}
+		}),
 	}
 }
 

@@ -7,19 +7,20 @@ import (
 
 var eventNames = [eventKindCount]string{
 	RunStarted: "run-started", Recovered: "recovered", StopRequested: "stop-requested",
-	GroupMeasured: "group-measured", TrainStepEnded: "train-step-ended", TrainStepFailed: "train-step-failed", LeaseReturned: "lease-returned",
+	SettingRequested: "setting-requested", GroupMeasured: "group-measured", TrainStepEnded: "train-step-ended", TrainStepFailed: "train-step-failed", LeaseReturned: "lease-returned",
 	TrainerRestored: "trainer-restored", TrainerReady: "trainer-ready",
 	WeightsLoaded: "weights-loaded", WeightsSwitched: "weights-switched", SyncFailed: "sync-failed",
-	EngineLost: "engine-lost", EngineJoined: "engine-joined", Tick: "tick", FirstToken: "first-token",
+	EngineLost: "engine-lost", EngineJoined: "engine-joined", EngineUnavailable: "engine-unavailable", Tick: "tick", FirstToken: "first-token",
 	RolloutScored: "rollout-scored", RolloutFailed: "rollout-failed", RolloutAborted: "rollout-aborted",
 	RolloutInterrupted: "rollout-interrupted",
 }
 
 var actionNames = [actionKindCount]string{
 	StartRollout: "start-rollout", ResumeRollout: "resume-rollout", InterruptRollout: "interrupt-rollout", AbortRollout: "abort-rollout", StartTrainStep: "start-train-step",
-	LoadWeights: "load-weights", SwitchWeights: "switch-weights", FinishRun: "finish-run",
+	LoadWeights: "load-weights", SwitchWeights: "switch-weights", AcquireEngine: "acquire-engine", ReleaseEngine: "release-engine", FinishRun: "finish-run",
 	GroupQueued: "group-queued", GroupHeld: "group-held", GroupLeased: "group-leased",
 	GroupTrained: "group-trained", GroupEnded: "group-ended", SyncCompleted: "sync-completed",
+	SettingChanged: "setting-changed", ControlChanged: "control-changed",
 }
 
 var reasonNames = [reasonCount]string{
@@ -28,6 +29,17 @@ var reasonNames = [reasonCount]string{
 	ReasonRestart: "restart", ReasonSibling: "sibling", ReasonStale: "stale", ReasonFull: "full",
 	ReasonZeroAdvantage: "zero-advantage", ReasonRejected: "rejected",
 	ReasonSolveRate: "solve-rate", ReasonPruned: "pruned", ReasonSurplus: "surplus", ReasonUses: "uses", ReasonSpans: "spans",
+	ReasonStart: "start", ReasonAbove: "above-target", ReasonRoom: "room", ReasonForward: "expected", ReasonFree: "free", ReasonCapacity: "capacity", ReasonRequested: "requested",
+}
+
+var settingNames = [settingCount]string{
+	SettingSlots: "concurrency", SettingLive: "live_groups", SettingHold: "hold", SettingQueue: "queue_groups",
+	SettingRedundancy: "redundancy", SettingSyncEvery: "sync_every", SettingEngines: "engines",
+}
+
+var controlNames = [controlStateCount]string{
+	ControlOff: "", ControlSettling: "settling", ControlKeeping: "keeping", ControlCorrecting: "correcting",
+	ControlUnreachable: "unreachable", ControlSilent: "silent",
 }
 
 var verdictNames = [verdictCount]string{
@@ -52,7 +64,11 @@ func parse[K ~uint8](what string, names []string, text string) (K, error) {
 			return K(i), nil
 		}
 	}
-	return 0, fmt.Errorf("loop: unknown %s %q, known are %s", what, text, strings.Join(names[1:], ", "))
+	known := names
+	if names[0] == "" {
+		known = names[1:]
+	}
+	return 0, fmt.Errorf("loop: unknown %s %q, known are %s", what, text, strings.Join(known, ", "))
 }
 
 // String returns the kind's name, as in traces and scripts.
@@ -91,6 +107,22 @@ func (e End) String() string { return name(endNames[:], e) }
 // ParseEnd is the inverse of String.
 func ParseEnd(text string) (End, error) { return parse[End]("end", endNames[:], text) }
 
+// String returns the setting's name, as in traces and status.
+func (s Setting) String() string { return name(settingNames[:], s) }
+
+// ParseSetting is the inverse of String.
+func ParseSetting(text string) (Setting, error) {
+	return parse[Setting]("setting", settingNames[:], text)
+}
+
+// String returns the state's name, empty for ControlOff.
+func (s ControlState) String() string { return name(controlNames[:], s) }
+
+// ParseControlState is the inverse of String.
+func ParseControlState(text string) (ControlState, error) {
+	return parse[ControlState]("state of the controller", controlNames[:], text)
+}
+
 // String renders an event in one line: "40ms rollout-scored g3/1 attempt 1 slot 5 reward 0.5".
 func (e Event) String() string {
 	var b strings.Builder
@@ -105,8 +137,13 @@ func (e Event) String() string {
 		fmt.Fprintf(&b, " engine %d v%d attempt %d", e.Engine, e.Version, e.Attempt)
 	case TrainerRestored:
 		fmt.Fprintf(&b, " v%d", e.Version)
-	case EngineLost, EngineJoined:
+	case EngineLost, EngineJoined, EngineUnavailable:
 		fmt.Fprintf(&b, " engine %d", e.Engine)
+		if e.Attempt != 0 {
+			fmt.Fprintf(&b, " attempt %d", e.Attempt)
+		}
+	case SettingRequested:
+		fmt.Fprintf(&b, " %s %g", e.Setting, e.Value())
 	case GroupMeasured:
 		fmt.Fprintf(&b, " g%d drift %g", e.Group, e.Drift)
 	case FirstToken, RolloutScored, RolloutFailed, RolloutAborted, RolloutInterrupted:
@@ -152,6 +189,18 @@ func (a Action) String() string {
 		fmt.Fprintf(&b, " engine %d v%d attempt %d", a.Engine, a.Version, a.Attempt)
 	case FinishRun, SyncCompleted:
 		fmt.Fprintf(&b, " v%d", a.Version)
+	case AcquireEngine, ReleaseEngine:
+		fmt.Fprintf(&b, " engine %d", a.Engine)
+		if a.Attempt != 0 {
+			fmt.Fprintf(&b, " attempt %d", a.Attempt)
+		}
+	case SettingChanged:
+		fmt.Fprintf(&b, " v%d %s %g", a.Version, a.Setting, a.Value)
+	case ControlChanged:
+		fmt.Fprintf(&b, " v%d %s %g", a.Version, a.Control, a.Value)
+		if a.Control == ControlUnreachable {
+			fmt.Fprintf(&b, " bound by %s", a.Setting)
+		}
 	case GroupQueued, GroupHeld:
 		fmt.Fprintf(&b, " g%d pqs=%d", a.Group, a.ReadyVersion-a.StartVersion)
 	case GroupLeased, GroupTrained:

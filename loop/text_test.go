@@ -11,9 +11,11 @@ import (
 // its own that parses back, and what has none says so.
 func TestNamesParseBack(t *testing.T) {
 	roundTrip(t, "event", loop.RunStarted, loop.RolloutInterrupted, loop.EventKind.String, loop.ParseEventKind)
-	roundTrip(t, "action", loop.StartRollout, loop.SyncCompleted, loop.ActionKind.String, loop.ParseActionKind)
-	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonSpans, loop.Reason.String, loop.ParseReason)
+	roundTrip(t, "action", loop.StartRollout, loop.ControlChanged, loop.ActionKind.String, loop.ParseActionKind)
+	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonRequested, loop.Reason.String, loop.ParseReason)
 	roundTrip(t, "verdict", loop.VerdictNone, loop.VerdictPruned, loop.Verdict.String, loop.ParseVerdict)
+	roundTrip(t, "setting", loop.SettingSlots, loop.SettingEngines, loop.Setting.String, loop.ParseSetting)
+	roundTrip(t, "state of the controller", loop.ControlOff, loop.ControlSilent, loop.ControlState.String, loop.ParseControlState)
 	roundTrip(t, "end", loop.EndNone, loop.EndFailed, loop.End.String, loop.ParseEnd)
 }
 
@@ -31,7 +33,7 @@ func roundTrip[K ~uint8](t *testing.T, what string, first, last K, name func(K) 
 	if beyond := name(last + 1); !strings.HasPrefix(beyond, "unknown") {
 		t.Errorf("%s %d is called %q: this test misses kinds", what, last+1, beyond)
 	}
-	if _, err := parse("no such name"); err == nil || !strings.Contains(err.Error(), name(last)) {
+	if _, err := parse("no such name"); err == nil || !strings.Contains(err.Error(), " "+name(first)) || !strings.Contains(err.Error(), name(last)) {
 		t.Errorf("parsing an unknown %s says %v, want the known names", what, err)
 	}
 }

@@ -30,6 +30,7 @@ func (c Config) Validate() error {
 	c.validateAdmission(&bad)
 	c.validateReplay(&bad)
 	c.validateShaping(&bad)
+	c.validateControl(&bad)
 	if c.Policy > PolicyReplay || c.Start > StartGang || c.Select > SelectFresh || c.Sync > SyncRestart || c.OnFailure > ShrinkGroup || c.Evict > EvictDrift {
 		bad.add("unknown rule: policy %d, start %d, select %d, sync %d, on failure %d, evict %d", c.Policy, c.Start, c.Select, c.Sync, c.OnFailure, c.Evict)
 	}
@@ -102,6 +103,7 @@ func (c Config) validateAdmission(bad *refusals) {
 	if !(c.Hold >= 0 && c.Hold < 1) {
 		bad.add("Hold is %g, want a share of the train period from 0 to below 1", c.Hold)
 	}
+	c.validateHoldCost(bad)
 	if c.ExtraGroups < 0 || c.ExtraGroups > queueGroupsMax || c.ExtraGroups > 0 && c.Policy != PolicySynchronous {
 		bad.add("ExtraGroups is %d under policy %d, want 0, or up to %d under PolicySynchronous: asynchronous engines are never short of groups", c.ExtraGroups, c.Policy, queueGroupsMax)
 	}

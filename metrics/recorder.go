@@ -7,6 +7,12 @@ import (
 // StalenessMax is the largest staleness the histogram tells apart; larger values count there.
 const StalenessMax = 4095
 
+// VersionTokens are tokens that one version sampled in one go.
+type VersionTokens struct {
+	Version loop.Version
+	Tokens  int64
+}
+
 // Measured is what a driver knows beside the event: of a scored rollout what the
 // loop does not see, and the state of the queue.
 type Measured struct {
@@ -14,6 +20,9 @@ type Measured struct {
 	QueueGroups int
 	// VersionTokens is the sum over the response's tokens of the version that sampled them.
 	VersionTokens int64
+	// ByVersion are the response's tokens by the version that sampled them, in the order they were made;
+	// nil where the driver does not say. It is valid during the call.
+	ByVersion []VersionTokens
 	// EnvironmentNS is the part of the rollout's time that its environment took.
 	EnvironmentNS int64
 	// Spans is how many runs of tokens of one version, between interruptions, the response is
@@ -28,6 +37,9 @@ type Measured struct {
 	// the driver tells them apart; nil where it does not.
 	Parts     *Parts
 	ToolCalls int32
+	// Control is what the loop says of its controller after the end of a train step; nil for other
+	// events, and without a goal.
+	Control *loop.ControlStatus
 }
 
 // Recorder observes every event of a run with the actions that follow from it.
@@ -77,6 +89,7 @@ type Recorder struct {
 	window  window
 	step    window // since the last step's end
 	outside outside
+	control *control // nil without a goal
 	// Steps is the series, one point a train step, in order; all of it, or at least the newest
 	// StepsMax points and less than twice as many.
 	Steps []Step
@@ -152,6 +165,7 @@ func NewRecorder(cfg loop.Config) *Recorder {
 	}
 	r.groups.init(4 * (cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 4))
 	r.window.histogram = make([]int64, StalenessMax+1)
+	r.control = newControl(cfg.Control)
 	r.syncsUpTo = make([]int32, 1, 64)
 	return r
 }
@@ -171,6 +185,9 @@ func (r *Recorder) Reset() {
 	r.window = window{start: r.now, histogram: h}
 	r.window.partial.backlogMax = r.backlog.len()
 	r.outside.reset(r.now)
+	if r.control != nil {
+		r.control.reset()
+	}
 }
 
 // Version returns the trainer's version as observed.
@@ -251,7 +268,7 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	case ev.Kind == loop.RolloutInterrupted: // what is resumed at once never waited
 		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.backlog.len())
 	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
-		r.endStep(m.QueueGroups)
+		r.endStep(m)
 	}
 }
 
@@ -429,6 +446,8 @@ func (r *Recorder) observeAction(a *loop.Action) {
 		r.trained(a)
 	case loop.GroupEnded:
 		r.groupEnded(a)
+	case loop.SettingChanged, loop.ControlChanged:
+		r.controlled(a)
 	}
 }
 
@@ -541,7 +560,7 @@ func (r *Recorder) trained(a *loop.Action) {
 
 // endStep closes the period that a train step's end ends. The trainer may have
 // been given its next batch in the same instant.
-func (r *Recorder) endStep(queueGroups int) {
+func (r *Recorder) endStep(m *Measured) {
 	w := &r.step
 	r.version++
 	period := r.now - w.start
@@ -553,9 +572,12 @@ func (r *Recorder) endStep(queueGroups int) {
 		PQS: ratio(w.pqs, w.groups), IQS: ratio(w.iqs, w.groups), StalenessMax: w.stalenessMax,
 		TokenStaleness: ratio(w.versionTokens, w.trainedTokens), Tokens: w.trainedTokens,
 		Reward: w.reward / float64(max(w.rollouts, 1)), TrainerIdle: ratio(w.trainerIdleNS, period),
-		RolloutIdle: 1 - ratio(w.activeNS, r.slots*period), QueueGroups: queueGroups, BacklogRollouts: r.backlog.len(),
+		RolloutIdle: 1 - ratio(w.activeNS, r.slots*period), QueueGroups: m.QueueGroups, BacklogRollouts: r.backlog.len(),
 	}
 	p.Staleness = p.PQS + p.IQS
+	if r.control != nil {
+		p.Control = r.control.stepped(m.Control)
+	}
 	if period <= 0 {
 		p.RolloutIdle = 0
 	}
@@ -565,36 +587,4 @@ func (r *Recorder) endStep(queueGroups int) {
 	r.Steps = append(r.Steps, p)
 	r.step = window{start: r.now}
 	r.warmedUp()
-}
-
-// warmedUp begins the measured window at the version it is to begin at.
-func (r *Recorder) warmedUp() {
-	if r.version == r.Warmup {
-		r.Reset()
-	}
-}
-
-// restored takes a version that a trainer made by going back, without a step. A batch
-// that it held was given back.
-func (r *Recorder) restored(ev *loop.Event) {
-	if ev.Version == r.version+1 {
-		r.version++
-		r.leaseStart = -1
-	}
-}
-
-func ratio(a, b int64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return float64(a) / float64(b)
-}
-
-// GroupTokens returns the response tokens scored so far of a group that has not
-// ended, 0 for others.
-func (r *Recorder) GroupTokens(id loop.GroupID) int64 {
-	if g := r.groups.get(id); g != nil {
-		return g.tokens
-	}
-	return 0
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 3
+const stateVersion = 4
 
 // State returns all that the recorder remembers, for Restore: compact, and the same
 // bytes for the same observations. It has no checksum; whoever keeps it gives it one.
@@ -152,7 +152,16 @@ func (r *Recorder) fields(c *codec) {
 	r.window.fields(c)
 	r.step.fields(c)
 	r.outside.fields(c)
-	list(c, &r.Steps, func(s *Step) { s.fields(c) })
+	controlled := r.control != nil
+	if r.control != nil {
+		r.control.fields(c)
+	}
+	list(c, &r.Steps, func(s *Step) {
+		s.fields(c)
+		if controlled {
+			s.Control.fields(c)
+		}
+	})
 }
 
 func (u *slotUse) fields(c *codec) {

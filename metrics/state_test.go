@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -121,8 +122,9 @@ func summaryText(t *testing.T, r *Recorder) string {
 // Nothing that a recorder remembers is left out of its state: every field, however
 // deep, is filled with a number of its own, and comes back.
 func TestStateHasEveryField(t *testing.T) {
-	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2, 1}, QueueGroups: 1}
+	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2, 1}, QueueGroups: 1, Control: &loop.Control{Mean: 1}}
 	r := NewRecorder(cfg)
+	r.control.last = make([]moved, 2)
 	r.groups.places, r.groups.aside = make([]liveGroup, 2), make([]liveGroup, 1)
 	r.backlog.entries = make([]paused, 1)
 	r.Steps = make([]Step, 1)
@@ -131,6 +133,7 @@ func TestStateHasEveryField(t *testing.T) {
 	// What NewRecorder knows, and indices.
 	fresh := NewRecorder(cfg)
 	r.slots, r.keep, r.asks, r.resumes, r.engineOf = fresh.slots, fresh.keep, fresh.asks, fresh.resumes, fresh.engineOf
+	r.control.goal = fresh.control.goal
 	r.window.histogram, r.step.histogram = fresh.window.histogram, nil
 	r.window.histogram[7] = 3
 	for i := range r.slotsOf {
@@ -168,8 +171,16 @@ func fill(v reflect.Value, next *int64) {
 		for i := range v.Len() {
 			fill(v.Index(i), next)
 		}
+	case reflect.Pointer:
+		fill(v.Elem(), next)
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Uint8:
+		*next++
+		v.SetUint(uint64(*next % 5))
+	case reflect.String:
+		*next++
+		v.SetString(strconv.FormatInt(*next, 10))
 	case reflect.Float64:
 		*next++
 		v.SetFloat(float64(*next) + 0.25)

@@ -22,4 +22,22 @@ type Step struct {
 	// QueueGroups is the queue's content after the step's end, BacklogRollouts what
 	// stands interrupted then.
 	QueueGroups, BacklogRollouts int
+	// Control is the controller after the step.
+	Control StepControl
+}
+
+// warmedUp begins the measured window at the version it is to begin at.
+func (r *Recorder) warmedUp() {
+	if r.version == r.Warmup {
+		r.Reset()
+	}
+}
+
+// restored takes a version that a trainer made by going back, without a step. A batch
+// that it held was given back.
+func (r *Recorder) restored(ev *loop.Event) {
+	if ev.Version == r.version+1 {
+		r.version++
+		r.leaseStart = -1
+	}
 }

@@ -62,6 +62,8 @@ type Summary struct {
 	Services Services `json:"services"`
 	// Failures counts attempts that failed, by why.
 	Failures Failures `json:"failures"`
+	// Control is what the controller did; nil without a goal.
+	Control *Control `json:"control,omitempty"`
 }
 
 // MeanMax is a mean and the largest value.
@@ -151,6 +153,9 @@ func (r *Recorder) Summary() Summary {
 	s.Dominant = "pqs"
 	if s.IQS.Mean > s.PQS.Mean {
 		s.Dominant = "iqs"
+	}
+	if r.control != nil {
+		s.Control = r.control.summary()
 	}
 	s.Confidence = Confidence{interval(r.windowSteps())}
 	return s
@@ -263,4 +268,11 @@ func interval(steps []Step) [2]float64 {
 	mean, sd := stat.MeanStdDev(means, nil)
 	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: intervalBatches - 1}.Quantile(0.975) * sd / math.Sqrt(intervalBatches)
 	return [2]float64{mean - half, mean + half}
+}
+
+func ratio(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
 }

@@ -146,3 +146,12 @@ func (t *table) remove(id loop.GroupID) {
 		t.last = 0
 	}
 }
+
+// GroupTokens returns the response tokens scored so far of a group that has not
+// ended, 0 for others.
+func (r *Recorder) GroupTokens(id loop.GroupID) int64 {
+	if g := r.groups.get(id); g != nil {
+		return g.tokens
+	}
+	return 0
+}

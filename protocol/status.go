@@ -27,6 +27,8 @@ type Status struct {
 	Environment *Environment `json:"environment,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
+	// Control is the goal that the run keeps, and how; nil without one.
+	Control *Control `json:"control,omitempty"`
 	// Attribution says where the staleness and the idle time of the last train steps came from; nil
 	// before the first.
 	Attribution *attribution.Summary `json:"attribution,omitempty"`
@@ -100,6 +102,22 @@ type Engine struct {
 	Stages []EngineVersion `json:"stages,omitempty"`
 	// Server is what an engine is that is a server of its own; nil for others.
 	Server *Server `json:"server,omitempty"`
+	// Started is what a fleet says of an engine that it starts and stops; nil for others.
+	Started *Started `json:"started,omitempty"`
+}
+
+// Started is an engine that a fleet starts and stops.
+type Started struct {
+	// State is away, starting, running, stopping or failed, for SinceS seconds.
+	State  string  `json:"state"`
+	SinceS float64 `json:"since_s"`
+	// Starts counts the times it was asked for, Failures those that came to nothing.
+	Starts   int `json:"starts"`
+	Failures int `json:"failures"`
+	// StartS is how long the last start took that went well, in seconds; 0 for none.
+	StartS float64 `json:"start_s,omitempty"`
+	// Error of the last failure, empty once it runs.
+	Error string `json:"error,omitempty"`
 }
 
 // Server is an engine that is a server of its own.

@@ -40,5 +40,5 @@ type Beside func(rules loop.Config, warmup loop.Version) metrics.Beside
 // measured is what an event of the trace says beside the loop's, and the queue after it.
 func (p *player) measured(ev *trace.Event) metrics.Measured {
 	return metrics.Measured{QueueGroups: p.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
-		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
+		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: metrics.ControlOf(p.loop, ev.Kind)}
 }

@@ -311,7 +311,7 @@ func direct(t *testing.T, run *lived) (*loop.Loop, *metrics.Recorder) {
 	rec := metrics.NewRecorder(l.Config())
 	for i, r := range run.records {
 		actions, _ := l.Step(r.Event)
-		rec.Observe(r.Event, metrics.Measured{QueueGroups: l.QueueGroups(), VersionTokens: int64(i), EnvironmentNS: 2}, actions)
+		rec.Observe(r.Event, metrics.Measured{QueueGroups: l.QueueGroups(), VersionTokens: int64(i), EnvironmentNS: 2, Control: metrics.ControlOf(l, r.Event.Kind)}, actions)
 	}
 	return l, rec
 }

@@ -40,6 +40,7 @@ func HTML(w io.Writer, run Run) error {
 		"Comparison":  comparisonTable(run),
 		"Dominance":   run.dominance(),
 		"Ledger":      ledgerTitle(run),
+		"Control":     controlTitle + ofWindow(run),
 		"Attribution": attributionTitle + ofWindow(run),
 		"Idle":        idleTitle + ofWindow(run),
 		"Waste":       wasteTitle + ofWindow(run),

@@ -45,5 +45,29 @@ func (p Plot) marks(picture *plot.Plot, i int, points plotter.XYs) error {
 	}
 	scatter.GlyphStyle = draw.GlyphStyle{Color: markers[kind], Radius: vg.Length(2.4), Shape: draw.CircleGlyph{}}
 	picture.Add(scatter)
+	return series.label(picture)
+}
+
+// label writes the points' names beside them.
+func (s Series) label(picture *plot.Plot) error {
+	named := plotter.XYLabels{}
+	for i, name := range s.Labels[:min(len(s.Labels), len(s.Y))] {
+		if y := s.Y[i]; !math.IsNaN(y) && !math.IsInf(y, 0) {
+			named.XYs, named.Labels = append(named.XYs, plotter.XY{X: s.X[i], Y: y}), append(named.Labels, name)
+		}
+	}
+	if len(named.Labels) == 0 {
+		return nil
+	}
+	labels, err := plotter.NewLabels(named)
+	if err != nil {
+		return err
+	}
+	for i := range labels.TextStyle {
+		labels.TextStyle[i].Font.Variant = "Sans"
+		labels.TextStyle[i].Font.Size = 10
+	}
+	labels.Offset = vg.Point{X: 5, Y: 4}
+	picture.Add(labels)
 	return nil
 }

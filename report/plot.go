@@ -32,6 +32,8 @@ type Plot struct {
 	XLabel, YLabel string
 	// YMin and YMax fix the vertical axis where YMax > YMin; else it fits.
 	YMin, YMax float64
+	// Tall gives the picture more height, for what is not a course over time.
+	Tall bool
 	// Bars draws bars instead of lines.
 	Bars bool
 	// XMin and XMax fix the horizontal axis where XMax > XMin; else it fits.
@@ -51,6 +53,8 @@ type Series struct {
 	Low, High []float64
 	// Marks draws points instead of a line, such as measurements beside a formula.
 	Marks bool
+	// Labels, if given, name the points of Marks, one each.
+	Labels []string
 	// Like, from 1, gives the series the colour of that series of the plot and leaves it out
 	// of the legend, as for the measurements of a line; 0 is a colour of its own.
 	Like int
@@ -60,6 +64,7 @@ type Series struct {
 const (
 	plotWidth    = 560
 	plotHeight   = 240
+	tallHeight   = 380
 	legendHeight = 22
 	// labelMargin keeps half a label at the axis's end within the picture.
 	labelMargin = 12
@@ -107,13 +112,21 @@ func (p Plot) SVG() (string, error) {
 		return "", fmt.Errorf("plot %s: %w", p.ID, err)
 	}
 	p.scale(picture)
-	canvas := vgsvg.New(plotWidth, plotHeight)
+	canvas := vgsvg.New(plotWidth, vg.Length(p.height()))
 	picture.Draw(draw.New(canvas))
 	var raw bytes.Buffer
 	if _, err := canvas.WriteTo(&raw); err != nil {
 		return "", fmt.Errorf("plot %s: %w", p.ID, err)
 	}
 	return p.dress(raw.String())
+}
+
+// height is the picture's without its legend, in SVG units.
+func (p Plot) height() int {
+	if p.Tall {
+		return tallHeight
+	}
+	return plotHeight
 }
 
 // frame makes the axes.
@@ -340,7 +353,7 @@ func (p Plot) dress(raw string) (string, error) {
 	legend, lines := p.legend()
 	head := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 %d %d %d" role="img" aria-labelledby="%s-title %s-description">`+
 		`<title id="%s-title">%s</title><desc id="%s-description">%s</desc>`,
-		-lines*legendHeight, plotWidth+labelMargin, plotHeight+lines*legendHeight, id, id, id, html.EscapeString(p.Title), id, html.EscapeString(p.Description)) + legend
+		-lines*legendHeight, plotWidth+labelMargin, p.height()+lines*legendHeight, id, id, id, html.EscapeString(p.Title), id, html.EscapeString(p.Description)) + legend
 	replacements := []string{
 		"#0A0A0A", "var(--axis,#666666)",
 		"#0B0B0B", "var(--grid,#dddddd)",

@@ -56,6 +56,8 @@ type Run struct {
 	// Waste says what became of the tokens made, Partial what interruptions did: see
 	// [WasteRows] and [PartialRows]. Hold says how often and how long starts were held.
 	Waste, Partial, Hold []Row
+	// Control says how a target was kept, and what was moved for it.
+	Control []Row
 	// OffPolicy says how far training was off policy, by staleness, and OffPolicyNote
 	// by which band, "" for nothing to say.
 	OffPolicy     []OffPolicy

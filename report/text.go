@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	controlTitle     = "The target, and what was moved for it"
 	attributionTitle = "Where staleness comes from, in versions and share"
 	idleTitle        = "What both sides waited for"
 )
@@ -29,6 +30,7 @@ func Text(w io.Writer, run Run) error {
 	if sentence := run.dominance(); sentence != "" {
 		parts = append(parts, sentence+"\n")
 	}
+	add(Table{Title: controlTitle + ofWindow(run), Rows: cells(run.Control)})
 	add(Table{Title: attributionTitle + ofWindow(run), Rows: cells(run.Attribution)})
 	add(Table{Title: idleTitle + ofWindow(run), Rows: cells(run.Idle)})
 	add(Table{Title: "Throughput", Rows: cells(run.Throughput)})

@@ -63,12 +63,16 @@ type Config struct {
 	Agents *Agents
 	// Faults are what goes wrong; the zero value is nothing.
 	Faults Faults
+	// EngineStartNS is the time from AcquireEngine until the engine is there, with no weights.
+	EngineStartNS int64
 	// Validation is the evaluation of the policy during the run; the zero value is none.
 	Validation Validation
 	// CapTokens is the length at which the workload cuts responses, 0 for no count of those that were.
 	CapTokens int32
 	// Warmup and Measured are train steps before and in the window that is reported.
 	Warmup, Measured int
+	// TokenVersions has Beside told which version sampled which tokens (metrics.Measured.ByVersion).
+	TokenVersions bool
 	// Observe, if not nil, is called for every event with what followed from it, which is
 	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time;
 	// what it stood interrupted is in neither.
@@ -78,6 +82,10 @@ type Config struct {
 	// Stepped, if not nil, is called after every train step with the version it made. It costs
 	// nothing between two steps, as Observe does at every event.
 	Stepped func(made loop.Version)
+	// Steer, if not nil, moves settings that Loop.Control gives ranges; PollNS is how often it is asked beside
+	// train steps, in virtual time, and shown the engines; 0 for never.
+	Steer  Steer
+	PollNS int64
 	// Stop, if not nil, is asked before every event: an error ends the simulation, and is what Run returns.
 	Stop func() error
 }
@@ -116,8 +124,11 @@ func (c Config) Validate() error {
 			bad("%s is %g, want a finite number of at least 0", f.name, f.value)
 		}
 	}
-	if c.SyncNS < 0 || c.LoadNS < 0 || c.StartNS < 0 {
-		bad("SyncNS is %d, LoadNS %d and StartNS %d, want at least 0", c.SyncNS, c.LoadNS, c.StartNS)
+	if c.SyncNS < 0 || c.LoadNS < 0 || c.StartNS < 0 || c.EngineStartNS < 0 {
+		bad("SyncNS is %d, LoadNS %d, StartNS %d and EngineStartNS %d, want at least 0", c.SyncNS, c.LoadNS, c.StartNS, c.EngineStartNS)
+	}
+	if c.PollNS < 0 || c.Steer != nil && c.Loop.Control == nil {
+		bad("PollNS is %d and Steer needs Loop.Control with ranges, want at least 0, and ranges of what is steered", c.PollNS)
 	}
 	if c.PruneTokens < 0 {
 		bad("PruneTokens is %d, want a length in tokens, or 0 to prune nothing", c.PruneTokens)
@@ -147,7 +158,7 @@ func (c Config) Validate() error {
 // merged reports whether the end of a whole rollout is known when it starts: no
 // engine changes its speed, stands still or is interrupted.
 func (c *Config) merged() bool {
-	return c.NSPerToken >= 1 && c.Agents == nil && c.EngineSpeed == nil && c.Faults.none() && (c.Validation.Every == 0 || c.Validation.Trainer) &&
+	return c.NSPerToken >= 1 && c.Agents == nil && c.EngineSpeed == nil && c.Faults.none() && !c.elastic() && (c.Validation.Every == 0 || c.Validation.Trainer) &&
 		c.Speed == nil && !c.Lockstep && !c.Paced && c.StartNS == 0 && !c.Loop.InterruptAtBatch &&
 		(c.Loop.Sync == loop.SyncInFlight || c.SyncNS == 0 && c.SyncTimes == nil && c.Loop.Sync != loop.SyncRestart)
 }

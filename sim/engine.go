@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 )
 
 // phase is where a rollout is.
@@ -52,6 +53,8 @@ type slot struct {
 	cut          bool  // interrupted since tokens were last accounted for
 	resumed      bool
 	stateLag     int32 // by how much oldest was behind what it was last resumed under
+	// made are its tokens by the version that sampled them, nil but under Config.TokenVersions.
+	made []metrics.VersionTokens
 	// agent is what it does beside generating, under Config.Agents: it is outside whenever it does not generate.
 	agent *agent
 }
@@ -151,6 +154,9 @@ func (s *slot) firstAt() float64 { return s.work - float64(s.tokens-1)*s.tokenNS
 
 // add accounts for the tokens up to a larger number, made under a version.
 func (s *slot) add(made int32, v loop.Version) {
+	if s.made != nil && made > s.counted {
+		s.made = append(s.made, metrics.VersionTokens{Version: v, Tokens: int64(made - s.counted)})
+	}
 	s.versionTokens += int64(v) * int64(made-s.counted)
 	s.counted = made
 	if s.runs == 0 || s.cut || int32(v) != s.newest {

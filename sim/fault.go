@@ -31,7 +31,13 @@ type EngineLoss struct {
 	Engine int
 	// AtNS is when it is lost, DownNS after how long it joins again; 0 never.
 	AtNS, DownNS int64
+	// AtStep and BackStep, from 1, are the versions whose train steps it is lost and joins again after, in place
+	// of times: simulations of different speed then lose it at the same step. BackStep 0 is never.
+	AtStep, BackStep loop.Version
 }
+
+// byStep reports whether the loss is at a train step.
+func (l EngineLoss) byStep() bool { return l.AtStep != 0 || l.BackStep != 0 }
 
 // none reports whether nothing goes wrong.
 func (f *Faults) none() bool { return f.MTBFNS == 0 && len(f.Plan) == 0 && f.TrainRate == 0 }
@@ -46,6 +52,9 @@ func (f *Faults) validate(c *Config, bad func(format string, args ...any)) {
 	for _, loss := range f.Plan {
 		if loss.Engine < 0 || loss.Engine >= len(c.Loop.EngineSlots) || loss.AtNS < 0 || loss.DownNS < 0 {
 			bad("Faults.Plan loses engine %d at %d ns for %d ns, want an engine from 0 to %d and times of at least 0", loss.Engine, loss.AtNS, loss.DownNS, len(c.Loop.EngineSlots)-1)
+		}
+		if loss.byStep() && (loss.AtStep < 1 || loss.BackStep != 0 && loss.BackStep <= loss.AtStep || loss.AtNS != 0 || loss.DownNS != 0) {
+			bad("Faults.Plan loses engine %d after step %d until step %d, want a step of at least 1, a later one or 0, and no times beside them", loss.Engine, loss.AtStep, loss.BackStep)
 		}
 	}
 }
@@ -71,6 +80,7 @@ type outage struct {
 	engine        int32
 	atNS, untilNS int64 // until forever: it does not come back
 	drawn, begun  bool
+	backStep      loop.Version // the train step that ends it, 0 for none
 }
 
 func newFaults(cfg *Config) faults {
@@ -82,6 +92,9 @@ func newFaults(cfg *Config) faults {
 // plan schedules the planned outages, and the first one drawn of every engine.
 func (f *faults) plan(r *runner) {
 	for _, loss := range r.cfg.Faults.Plan {
+		if loss.byStep() {
+			continue
+		}
 		o := outage{engine: int32(loss.Engine), atNS: loss.AtNS, untilNS: forever}
 		if loss.DownNS > 0 {
 			o.untilNS = loss.AtNS + loss.DownNS
@@ -91,6 +104,33 @@ func (f *faults) plan(r *runner) {
 	for i := range r.engines {
 		f.draw(r, int32(i))
 	}
+}
+
+// stepped begins and ends what the plan has at the train step that made a version.
+func (f *faults) stepped(r *runner, made loop.Version) {
+	for i := range f.outages {
+		if o := &f.outages[i]; o.backStep == made {
+			o.untilNS = r.now
+			f.goneUntil[o.engine] = f.lastOf(o.engine)
+			r.schedule(loop.Event{Time: r.now, Kind: loop.EngineJoined, Engine: o.engine})
+		}
+	}
+	for _, loss := range r.cfg.Faults.Plan {
+		if loss.AtStep == made {
+			f.add(r, outage{engine: int32(loss.Engine), atNS: r.now, untilNS: forever, backStep: loss.BackStep})
+		}
+	}
+}
+
+// lastOf is when the last of an engine's outages that have begun ends.
+func (f *faults) lastOf(engine int32) int64 {
+	last := int64(0)
+	for _, o := range f.outages {
+		if o.engine == engine && o.begun {
+			last = max(last, o.untilNS)
+		}
+	}
+	return last
 }
 
 // add schedules an outage: its beginning now, its end once it has begun.

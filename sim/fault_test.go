@@ -46,6 +46,36 @@ func TestPlannedLoss(t *testing.T) {
 	}
 }
 
+// A plan by steps loses an engine with the end of one train step and has it back with that of another.
+func TestLossPlannedByStep(t *testing.T) {
+	s := fed
+	s.rules = func(c *loop.Config) { c.EngineSlots = []int{24, 24} }
+	var version loop.Version
+	seen := map[loop.EventKind]loop.Version{}
+	s.sim = func(c *sim.Config) {
+		c.Warmup, c.Faults.Plan = 0, []sim.EngineLoss{{Engine: 1, AtStep: 5, BackStep: 9}}
+		c.Observe = func(ev loop.Event, _, _ int64, _ []loop.Action) {
+			switch ev.Kind {
+			case loop.TrainStepEnded:
+				version = ev.Version
+			case loop.EngineLost, loop.EngineJoined:
+				seen[ev.Kind] = version
+			}
+		}
+	}
+	cfg := s.config(t)
+	run(t, cfg)
+	if seen[loop.EngineLost] != 5 || seen[loop.EngineJoined] != 9 {
+		t.Errorf("lost and joined at versions %v, want 5 and 9", seen)
+	}
+	for _, bad := range []sim.EngineLoss{{AtStep: -1}, {AtStep: 5, BackStep: 5}, {BackStep: 5}, {AtStep: 5, AtNS: 1}} {
+		cfg.Faults.Plan = []sim.EngineLoss{bad}
+		if cfg.Validate() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
 // With resumption a lost engine's rollouts go on elsewhere: none fails, and the time that
 // they had generated is not lost.
 func TestLossesResumed(t *testing.T) {

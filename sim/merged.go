@@ -30,6 +30,8 @@ type merged struct {
 	plain *Modelled
 	drawn loop.GroupID
 	draws workload.Members
+	// byVersion are the tokens of the rollout that ends, by version.
+	byVersion []metrics.VersionTokens
 	// bound is the time before which no other event than a rollout's end comes.
 	bound int64
 	ev    loop.Event
@@ -108,6 +110,7 @@ func (r *runner) runMerged() error {
 	m := r.merged
 	c := &m.calendar
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
+	r.startSteering()
 	r.ask()
 	m.bound = r.bound()
 	for !r.done {
@@ -173,6 +176,9 @@ func (r *runner) endMerged(slot int32) {
 	ev.Tokens, ev.Reward, ev.Verdict = s.tokens, s.reward, s.verdict
 	m.m.VersionTokens, m.m.Spans = m.versionTokens(s)
 	m.m.EnvironmentNS = s.environmentNS
+	if r.cfg.TokenVersions {
+		m.m.ByVersion = m.tokensByVersion(s)
+	}
 	s.group = 0
 	r.events++
 	r.sinceStep++
@@ -276,6 +282,31 @@ func (m *merged) versionTokens(s *rollout) (sum int64, runs int) {
 		runs += fewer(before, made)
 	}
 	return sum, runs + fewer(made, tokens)
+}
+
+// tokensByVersion are a rollout's tokens, at its end, by the version that made them.
+func (m *merged) tokensByVersion(s *rollout) []metrics.VersionTokens {
+	w := &m.switches[s.engine]
+	seen := w.log[max(s.from-w.first, 0):]
+	v := w.served
+	for _, x := range seen {
+		v -= loop.Version(x.by)
+	}
+	m.byVersion = m.byVersion[:0]
+	add := func(tokens int64) {
+		if tokens > 0 {
+			m.byVersion = append(m.byVersion, metrics.VersionTokens{Version: v, Tokens: tokens})
+		}
+	}
+	made := int64(0)
+	for _, x := range seen {
+		before := made
+		made = m.made(int64(s.tokens), s.lastToken(), x.at)
+		add(made - before)
+		v += loop.Version(x.by)
+	}
+	add(int64(s.tokens) - made)
+	return m.byVersion
 }
 
 // fewer is 1 if a is less than b and 0 if not.

@@ -20,6 +20,11 @@ func (r *runner) startRollout(a *loop.Action) {
 	s.counted, s.versionTokens, s.start, s.generatedNS = 0, 0, r.now, 0
 	s.spans, s.runs, s.stateLag, s.cut, s.resumed = 0, 0, 0, false, false
 	s.begunNS, s.readNS = r.now, 0
+	if r.cfg.TokenVersions {
+		if s.made = s.made[:0]; s.made == nil {
+			s.made = make([]metrics.VersionTokens, 0, 8)
+		}
+	}
 	s.firstNS, s.tokenNS = r.cfg.NSPerToken, r.cfg.NSPerToken
 	if r.agents != nil {
 		r.startAgent(a.Slot, planned, a.Version)
@@ -139,7 +144,7 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 	ev := loop.Event{Time: r.now, Kind: loop.RolloutScored, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt,
 		Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict}
 	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS,
-		Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag)}
+		ByVersion: s.made, Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag)}
 	generateNS := s.generatedNS
 	if s.phase != outside {
 		generateNS += r.now - s.start
@@ -224,7 +229,7 @@ func (r *runner) interrupted(ev *loop.Event) bool {
 		r.parkAgent(s.agent)
 	}
 	r.backlog.put(s)
-	s.group, s.agent = 0, nil
+	s.group, s.agent, s.made = 0, nil, nil
 	return true
 }
 

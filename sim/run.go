@@ -129,6 +129,7 @@ func (r *runner) run() error {
 	}
 	r.faults.plan(r)
 	r.deliver(loop.Event{Kind: loop.RunStarted}, 0, metrics.Measured{})
+	r.startSteering()
 	r.ask()
 	for !r.done {
 		if err := r.cfg.stopped(); err != nil {
@@ -250,6 +251,11 @@ func (r *runner) deliverPending() {
 	r.pending = r.pending[:last]
 	r.now = max(r.now, ev.Time)
 	switch ev.Kind {
+	case loop.SettingRequested:
+		r.sinceStep += max(r.stallAfter/faultsMost, 1) // polls alone are no progress
+		r.steer(true)
+		r.schedulePoll()
+		return
 	case loop.TrainStepEnded:
 		r.drift.deliver(r)
 		r.setBusy(false)
@@ -275,12 +281,14 @@ func (r *runner) deliverPending() {
 			return
 		}
 	case loop.EngineJoined:
-		if !r.joinEngine(&ev) {
+		if ev.Attempt > 0 && !r.fleetJoins(&ev) || ev.Attempt == 0 && !r.joinEngine(&ev) {
 			return
 		}
 	}
 	r.deliver(ev, 0, metrics.Measured{})
 	if ev.Kind == loop.TrainStepEnded {
+		r.faults.stepped(r, ev.Version)
+		r.steer(false)
 		r.ask()
 		if r.cfg.Stepped != nil {
 			r.cfg.Stepped(ev.Version)
@@ -307,6 +315,7 @@ func (r *runner) deliver(ev loop.Event, generateNS int64, m metrics.Measured) {
 	actions, tick := r.l.Step(ev)
 	r.tick = tick
 	m.QueueGroups = r.l.QueueGroups()
+	m.Control = metrics.ControlOf(r.l, ev.Kind)
 	r.rec.Observe(ev, m, actions)
 	if r.cfg.Observe != nil {
 		r.cfg.Observe(ev, generateNS, m.EnvironmentNS, actions)
@@ -366,6 +375,8 @@ func (r *runner) execute(a *loop.Action) {
 			ev.Time = r.engines[a.Engine].stepEnd(r.now, r.cfg.NSPerToken)
 		}
 		r.schedule(ev)
+	case loop.AcquireEngine:
+		r.acquire(a)
 	case loop.FinishRun:
 		r.done, r.finished = true, a.Reason
 	}

@@ -117,8 +117,8 @@ func (m *Modelled) WithPromptScale(scale workload.PromptScale) *Modelled {
 	return m.prepared()
 }
 
-// WithChange has responses change as the policy learns, by the version that starts
-// them, and returns m.
+// WithChange has the workload change as the policy learns, by the version that starts a
+// rollout or a train step, and returns m.
 func (m *Modelled) WithChange(change workload.Change) *Modelled {
 	m.change = change
 	return m.prepared()
@@ -154,7 +154,7 @@ func (m *Modelled) Rollout(r Rollout) (res Response) {
 	tokens = m.change.Length(tokens, int64(r.Version))
 	res.Tokens = int32(tokens)
 	if !m.noService {
-		res.EnvironmentNS = m.service.DrawPrompt(m.env, prompt, g, k, a)
+		res.EnvironmentNS = m.change.EnvironmentNS(m.service.DrawPrompt(m.env, prompt, g, k, a), int64(r.Version))
 	}
 	if !m.noSolve && m.solve.Draw(m.solved, prompt, int(r.Level), int64(r.Version), g, k, a) {
 		res.Reward, res.Verdict = 1, loop.VerdictSolved
@@ -167,10 +167,11 @@ func (m *Modelled) Rollout(r Rollout) (res Response) {
 
 // StepNS implements Work.
 func (m *Modelled) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
-	if m.step == (Step{}) {
+	factor := m.change.StepFactor(int64(lease) - 1) // every batch makes a version: the first starts from 0
+	if m.step == (Step{}) && factor == 1 {
 		return m.stepNS
 	}
-	ns := float64(m.stepNS)
+	ns := float64(m.stepNS) * factor
 	switch {
 	case m.step.Rollouts > 0:
 		ns *= float64(rollouts) / m.step.Rollouts

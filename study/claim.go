@@ -181,7 +181,7 @@ func (p *plan) bounds() []Claim {
 			claims = append(claims, Claim{Claim: what, Where: boundCell.name(), Printed: printed, Tolerance: versionTolerance, Measured: this.mean(of), Unit: "versions"})
 		}
 	}
-	add("bound E⌈D/T⌉", Held(0, loop.SelectNewest, 2), 3.46, func(f Figures) float64 { return f.Bound })
+	add("bound E⌈D/T⌉", Held(0, loop.SelectNewest, 2), 3.46, bound)
 	add("newest, hold 0.3 reaches", best(), 3.56, staleness)
 	add("newest, hold 0.5 reaches", Held(0.5, loop.SelectNewest, 2), 3.45, staleness)
 	return claims

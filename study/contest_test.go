@@ -61,7 +61,7 @@ func TestContestTakesTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"7/2/oldest/0", "7/1/oldest/0", "7/2/newest/0.3", "7/2/fresh/0.7", "8/1/oldest/0", "8/2/newest/0.3", "8/2/fresh/0.7", "8/2/oldest/0"}
+	want := []string{"7/2/oldest/0", "7/1/oldest/0", "7/2/newest/0.3", "7/2/fresh/0.7", "7/2/fresh/0.9", "8/1/oldest/0", "8/2/newest/0.3", "8/2/fresh/0.7", "8/2/fresh/0.9", "8/2/oldest/0"}
 	if !slices.Equal(order, want) {
 		t.Errorf("order %q, want %q", order, want)
 	}

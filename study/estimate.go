@@ -106,6 +106,7 @@ func staleness(f Figures) float64      { return f.Staleness }
 func tokenStaleness(f Figures) float64 { return f.TokenStaleness }
 func p95(f Figures) float64            { return f.P95 }
 func trainerIdle(f Figures) float64    { return f.TrainerIdle }
+func bound(f Figures) float64          { return f.Bound }
 func period(f Figures) float64         { return f.Period }
 func length(f Figures) float64         { return f.Length }
 func wasted(f Figures) float64         { return f.Wasted }

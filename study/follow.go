@@ -73,11 +73,11 @@ func (f *follower) left(a *loop.Action) {
 	f.staleness += int64(a.Version) - int64(served)
 }
 
-// bound is E⌈D/T⌉.
-func (f *follower) bound(periodNS float64) float64 {
+// bound is theory.LeastStaleness over the groups that were generated.
+func (f *follower) bound(periodNS, stepNS, syncNS float64) float64 {
 	sum := 0.0
 	for _, d := range f.generation {
-		sum += math.Ceil(float64(d) / periodNS)
+		sum += math.Max(0, math.Ceil((float64(d)+syncNS+stepNS-periodNS)/periodNS))
 	}
 	return sum / float64(max(len(f.generation), 1))
 }

@@ -116,6 +116,8 @@ type HoldResult struct {
 	IdeaRows    []Row   `json:"idea_rows"`
 	// Fresh sets newest first beside a random choice among the groups ready since the last batch.
 	Fresh []FreshRow `json:"fresh"`
+	// Bounds is how far rules are above the least staleness of a rule that does not choose by length.
+	Bounds []BoundRow `json:"bounds"`
 }
 
 // FreshRow is one hold in one cell, with newest first and with select fresh.
@@ -140,6 +142,7 @@ func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, err
 	p.addClaims()
 	ideas := p.addIdeas()
 	p.addFresh()
+	p.addBound()
 	p.addBias()
 	p.addGrid()
 	if err := p.run(ctx, sims); err != nil {
@@ -149,7 +152,7 @@ func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, err
 	r.Grid, r.Bias, r.IdeaRows, r.Ideas = p.rows(partGrid), p.rows(partBias), p.rows(partIdeas), ideas
 	markFrontier(r.IdeaRows)
 	countFrontier(r.Ideas, r.IdeaRows)
-	r.Claims, r.Fresh = p.claims(), p.freshRows()
+	r.Claims, r.Fresh, r.Bounds = p.claims(), p.freshRows(), p.boundRows()
 	return r, nil
 }
 
@@ -162,6 +165,7 @@ const (
 	partClaims
 	partIdeas
 	partFresh
+	partBound
 	partCount
 )
 
@@ -269,6 +273,11 @@ var freshTheta = []float64{0, 0.3, 0.5, 0.7}
 
 // fresh is queue-drop with two batches of capacity, a random choice among fresh groups, held by theta.
 func fresh(theta float64) Rule { return Held(theta, loop.SelectFresh, 2) }
+
+// learned is the same with a hold that learns what it costs, and may cost so much beyond what is free.
+func learned(cost float64) Rule {
+	return fresh(0.9).with(fmt.Sprintf("learned at cost %g", cost), func(c *loop.Config, _ Cell) { c.HoldAdaptive, c.HoldCost = true, cost })
+}
 
 // addFresh tries a random choice among fresh groups where newest first selects lengths.
 func (p *plan) addFresh() {

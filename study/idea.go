@@ -135,6 +135,8 @@ func ideas() []Idea {
 			rules: []Rule{unheld(), newest(0.1), newest(0.2), best(), newest(0.4), newest(0.5), newest(0.6), newest(0.7), newest(0.8), newest(0.9)}},
 		{Name: "hold and a random choice among fresh groups", Hope: "No order of readiness decides, so that θ can be larger without a bias in lengths.",
 			rules: []Rule{fresh(0), fresh(0.3), fresh(0.5), fresh(0.7), fresh(0.9)}},
+		{Name: "a hold that learns what it costs", Hope: "θ moves up while a full queue drops groups and down where slots wait for nothing, so that no closed form need hold; at a cost, it may also be that dear.",
+			rules: []Rule{learned(0), learned(0.02)}},
 		{Name: "one batch of capacity", Hope: "q = 1 is as fresh as newest first; its price is starvation.",
 			rules: []Rule{Drop(1), Held(0.3, loop.SelectOldest, 1), Held(0.5, loop.SelectOldest, 1)}},
 		{Name: "more capacity under newest first", Hope: "Surplus of good times feeds the trainer in bad ones, so that θ can be larger near ρ = 1.",

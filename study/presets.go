@@ -69,6 +69,8 @@ func HoldLive(s Scenario, seeds []uint64, wallS float64) Contest {
 		Summary: "Reversing words with a small transformer on embedded engine and trainer: C 64, B 32, S 4, so that C/B = 2 and C/S = 16; a decode step takes at least 6 ms, " +
 			"a train step at least 20 ms, so that rollouts are made somewhat faster than they are trained on where no tools take time.",
 		Common: append(common(4, 32, 64, 0.006, 0.02), s.Set...),
-		Arms:   freshest(), Seeds: seeds, WallS: wallS,
+		Arms: append(freshest(), Contestant{"headway: learned hold, fresh, q=2", "The hold follows what it costs: as long as what would be dropped anyway pays for, and 2 % of the slots' time.",
+			[]string{"queue.policy=drop", "queue.factor=2", "queue.select=fresh", "queue.hold=0.9", "queue.hold_adaptive=true", "queue.hold_cost=0.02"}}),
+		Seeds: seeds, WallS: wallS,
 	}
 }

@@ -19,6 +19,10 @@ type Simulator struct {
 	Progress func(done, all int)
 	// Kept holds finished trials; nil keeps none.
 	Kept *Kept
+	// Plans holds what the study of the controller has searched for its oracle, and the arms that are not the
+	// controller, which stay what they are when it alone changes: opened with [ControlGround] as its program; nil
+	// keeps none.
+	Plans *Kept
 }
 
 // Run returns the figures of trials in their order. It ends early with the
@@ -29,14 +33,18 @@ func (s Simulator) Run(ctx context.Context, trials []Trial) ([]Figures, error) {
 }
 
 func (s Simulator) one(t Trial) (Figures, error) {
-	if f, ok := s.Kept.get(t.key()); ok {
-		return f, nil
+	return kept(s.Kept, t.key(), t.Run)
+}
+
+// kept returns what is kept under a key, or else makes and keeps it.
+func kept[T any](k *Kept, key string, do func() (T, error)) (made T, err error) {
+	if known, err := k.get(key, &made); known || err != nil {
+		return made, err
 	}
-	f, err := t.Run()
-	if err != nil {
-		return f, err
+	if made, err = do(); err != nil {
+		return made, err
 	}
-	return f, s.Kept.put(t.key(), f)
+	return made, k.put(key, made)
 }
 
 // Kept is a file of finished trials, a line each, so that a study that was broken
@@ -45,14 +53,14 @@ func (s Simulator) one(t Trial) (Figures, error) {
 type Kept struct {
 	mu   sync.Mutex
 	file *os.File
-	done map[string]Figures
+	done map[string]json.RawMessage
 }
 
 // keptLine is a line of the file: the program, or a trial.
 type keptLine struct {
-	Program string   `json:"program,omitempty"`
-	Trial   string   `json:"trial,omitempty"`
-	Figures *Figures `json:"figures,omitempty"`
+	Program string          `json:"program,omitempty"`
+	Trial   string          `json:"trial,omitempty"`
+	Figures json.RawMessage `json:"figures,omitempty"`
 }
 
 // OpenKept opens or makes a file of finished trials of a program. A line that was
@@ -62,11 +70,32 @@ func OpenKept(path, program string) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kept{file: file, done: map[string]Figures{}}
+	k := &Kept{file: file, done: map[string]json.RawMessage{}}
 	if err := k.read(path, program); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return k, nil
+}
+
+// KeptBy is the program that made a file of finished trials, or runs; "" where it holds none.
+func KeptBy(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := bufio.NewReader(file).ReadBytes('\n')
+	if errors.Is(err, io.EOF) {
+		return "", nil // torn, or empty
+	}
+	if err != nil {
+		return "", err
+	}
+	var line keptLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return "", fmt.Errorf("study: %s holds a line that is no trial: %w", path, err)
+	}
+	return line.Program, nil
 }
 
 // ErrOtherProgram is wrapped by the error of OpenKept for a file of another program.
@@ -91,7 +120,7 @@ func (k *Kept) read(path, program string) error {
 		case whole == 0 && line.Program != program:
 			return fmt.Errorf("study: %s: %w: %q, want %q", path, ErrOtherProgram, line.Program, program)
 		case line.Figures != nil:
-			k.done[line.Trial] = *line.Figures
+			k.done[line.Trial] = line.Figures
 		}
 		whole += int64(len(text))
 	}
@@ -116,24 +145,36 @@ func (k *Kept) write(line keptLine) error {
 	return err
 }
 
-func (k *Kept) get(key string) (Figures, bool) {
+// get reads what is kept under a key; known is false if nothing is.
+func (k *Kept) get(key string, into any) (known bool, err error) {
 	if k == nil {
-		return Figures{}, false
+		return false, nil
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	f, ok := k.done[key]
-	return f, ok
+	text, known := k.done[key]
+	k.mu.Unlock()
+	if !known {
+		return false, nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return false, fmt.Errorf("study: what is kept of %s cannot be read: %w", key, err)
+	}
+	return true, nil
 }
 
-func (k *Kept) put(key string, f Figures) error {
+// put keeps a value under a key.
+func (k *Kept) put(key string, value any) error {
 	if k == nil {
 		return nil
 	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.done[key] = f
-	return k.write(keptLine{Trial: key, Figures: &f})
+	k.done[key] = text
+	return k.write(keptLine{Trial: key, Figures: text})
 }
 
 // Close closes the file.

@@ -77,8 +77,9 @@ type Figures struct {
 	// RolloutIdle and TrainerIdle are shares of time.
 	RolloutIdle float64 `json:"rollout_idle"`
 	TrainerIdle float64 `json:"trainer_idle"`
-	// Bound is E⌈D/T⌉ over all ready groups, D a group's generation time and T the period: the least
-	// mean staleness where the trainer binds and selection is independent of D. 0 unless followed.
+	// Bound is the least mean staleness at the period that the rule has of a rule that does not choose
+	// by generation time D, over all groups that were ready: E⌈D/T⌉ where the trainer binds and a sync takes no
+	// time, else as theory.LeastStaleness has it. 0 unless followed.
 	Bound float64 `json:"bound,omitempty"`
 	// Delayed is the staleness that the same starts would have had if weights were switched only
 	// a [DelayShare] of a train step after its end. 0 unless followed.
@@ -185,7 +186,7 @@ func (t Trial) Run() (Figures, error) {
 		RolloutIdle: s.RolloutIdleRatio, TrainerIdle: s.TrainerIdleRatio,
 	}
 	if t.Follow {
-		figures.Bound, figures.Delayed = f.bound(s.PeriodS.Mean*1e9), f.delayed()
+		figures.Bound, figures.Delayed = f.bound(s.PeriodS.Mean*1e9, stepS*1e9, float64(cfg.SyncNS)), f.delayed()
 	}
 	return figures, nil
 }

@@ -347,6 +347,14 @@ func (d *Drawing) act(a *loop.Action) {
 		if d.window == inside {
 			d.drawEnd(a)
 		}
+	case loop.SettingChanged:
+		if d.window == inside {
+			d.drawMove(a)
+		}
+	case loop.ControlChanged:
+		if d.window == inside {
+			d.drawControl(a)
+		}
 	}
 	d.queue.action(a)
 }

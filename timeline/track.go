@@ -17,6 +17,7 @@ const (
 const (
 	stepTrack    = 1 // of the trainer
 	syncTrack    = 2 // of the trainer: weight syncs of the whole fleet
+	moveTrack    = 3 // of the trainer: what a controller moved, and what became of its goal
 	endTrack     = 1 // of the queue: groups that end untrained
 	weightsTrack = 1 // of an engine
 	slotTrack    = 2 // of an engine: the first of its slots
@@ -28,6 +29,9 @@ func (d *Drawing) nameTracks() {
 	o.process(trainerProcess, "trainer")
 	o.track(trainerProcess, stepTrack, "train steps")
 	o.track(trainerProcess, syncTrack, "weight syncs")
+	if d.opt.Rules.Control != nil {
+		o.track(trainerProcess, moveTrack, "settings and target")
+	}
 	o.process(queueProcess, "queue")
 	o.track(queueProcess, endTrack, "groups that end untrained")
 	for e, n := range d.opt.Rules.EngineSlots {

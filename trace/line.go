@@ -141,6 +141,9 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 	dst = real(dst, "drift", ev.Drift)
 	dst = text(dst, "verdict", ev.Verdict.String())
 	dst = text(dst, "reason", ev.Reason.String())
+	if ev.Kind == loop.SettingRequested || ev.Setting != 0 {
+		dst = text(dst, "setting", ev.Setting.String())
+	}
 	dst = field(dst, "gen_ns", ev.GenerateNS)
 	dst = field(dst, "env_ns", ev.EnvironmentNS)
 	dst = field(dst, "v_tokens", ev.VersionTokens)
@@ -174,6 +177,11 @@ func (e *Encoder) AppendAction(dst []byte, seq int64, a loop.Action) []byte {
 	dst = field(dst, "level", int64(a.Level))
 	dst = text(dst, "end", a.End.String())
 	dst = text(dst, "reason", a.Reason.String())
+	if a.Kind == loop.SettingChanged || a.Control == loop.ControlUnreachable || a.Setting != 0 {
+		dst = text(dst, "setting", a.Setting.String())
+	}
+	dst = text(dst, "control", a.Control.String())
+	dst = wide(dst, "value", a.Value)
 	return e.close(dst, from)
 }
 
@@ -241,6 +249,17 @@ func real(dst []byte, key string, v float32) []byte {
 		return append(dst, noNumber...)
 	}
 	return strconv.AppendFloat(dst, float64(v), 'g', -1, 32)
+}
+
+// wide appends a finite number of 64 bits unless it is 0.
+func wide(dst []byte, key string, v float64) []byte {
+	if v == 0 {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, key...)
+	dst = append(dst, '"', ':')
+	return strconv.AppendFloat(dst, v, 'g', -1, 64)
 }
 
 // noNumber stands for a number that is not finite.

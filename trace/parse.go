@@ -45,6 +45,8 @@ type wire struct {
 	prompt, level                 int64
 	reward, drift                 float64
 	reason, end, verdict          []byte
+	setting, control              []byte
+	value                         float64
 	generateNS, environmentNS     int64
 	versionTokens                 int64
 	spans, stateLag               int64
@@ -103,7 +105,9 @@ func (p *parser) number(into *int64) error {
 }
 
 // real reads a number of 32 bits, or what stands for none.
-func (p *parser) real(into *float64) error {
+func (p *parser) real(into *float64) error { return p.float(into, 32) }
+
+func (p *parser) float(into *float64, bits int) error {
 	if p.skip(noNumber) {
 		*into = math.NaN()
 		return nil
@@ -112,7 +116,7 @@ func (p *parser) real(into *float64) error {
 	if end < 0 {
 		end = len(p.rest)
 	}
-	v, err := strconv.ParseFloat(string(p.rest[:end]), 32)
+	v, err := strconv.ParseFloat(string(p.rest[:end]), bits)
 	if err != nil {
 		return fmt.Errorf("expected a number at %.20q", p.rest)
 	}
@@ -186,6 +190,8 @@ func (p *parser) member(w *wire) error {
 		return p.real(&w.reward)
 	case "drift":
 		return p.real(&w.drift)
+	case "value":
+		return p.float(&w.value, 64)
 	case "data":
 		w.data, p.rest = p.rest, nil // the last member, always
 		return nil
@@ -208,6 +214,10 @@ func (p *parser) word(key string, w *wire) (err error) {
 		w.end, err = p.text()
 	case "verdict":
 		w.verdict, err = p.text()
+	case "setting":
+		w.setting, err = p.text()
+	case "control":
+		w.control, err = p.text()
 	default:
 		return fmt.Errorf("unknown member %q", key)
 	}
@@ -255,9 +265,15 @@ func (w *wire) asEvent(r *Record) error {
 	if err != nil {
 		return err
 	}
+	var setting loop.Setting
+	if len(w.setting) > 0 {
+		if setting, err = settings.parse(w.setting); err != nil {
+			return err
+		}
+	}
 	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens,
 		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Event: loop.Event{
-			Time: w.t, Kind: kind, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
+			Time: w.t, Kind: kind, Setting: setting, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
 			Tokens: int32(w.tokens), Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
 	return nil
 }
@@ -275,7 +291,17 @@ func (w *wire) asAction(r *Record) error {
 	if err != nil {
 		return err
 	}
-	r.Action = &loop.Action{Kind: kind, End: end, Reason: reason, Prompt: w.prompt, Level: int32(w.level), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample),
+	var setting loop.Setting
+	if len(w.setting) > 0 {
+		if setting, err = settings.parse(w.setting); err != nil {
+			return err
+		}
+	}
+	control, err := controls.parse(w.control)
+	if err != nil {
+		return err
+	}
+	r.Action = &loop.Action{Kind: kind, Setting: setting, Control: control, Value: w.value, End: end, Reason: reason, Prompt: w.prompt, Level: int32(w.level), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample),
 		Attempt: int32(w.attempt), Count: int32(w.count), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease),
 		Version: loop.Version(w.version), StartVersion: loop.Version(w.start), ReadyVersion: loop.Version(w.ready)}
 	return nil
@@ -315,4 +341,6 @@ var (
 	verdicts    = collect(loop.VerdictNone, loop.ParseVerdict)
 	reasons     = collect(loop.ReasonNone, loop.ParseReason)
 	ends        = collect(loop.EndNone, loop.ParseEnd)
+	settings    = collect(loop.SettingSlots, loop.ParseSetting)
+	controls    = collect(loop.ControlOff, loop.ParseControlState)
 )

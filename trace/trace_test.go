@@ -71,8 +71,8 @@ func randomEvent(rng *rand.Rand) trace.Event {
 	small := func() int32 { return rng.Int32N(1 << uint(rng.IntN(31))) }
 	ev := trace.Event{Event: loop.Event{
 		Time: rng.Int64(), Kind: loop.RunStarted + loop.EventKind(rng.IntN(int(loop.RolloutInterrupted))), Verdict: loop.Verdict(rng.IntN(int(loop.VerdictPruned) + 1)),
-		Reason: loop.Reason(rng.IntN(int(loop.ReasonSpans) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
-		Tokens: small(), Reward: float32(rng.NormFloat64()), Drift: float32(rng.IntN(2)) * rng.Float32(), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
+		Reason: loop.Reason(rng.IntN(int(loop.ReasonRequested) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
+		Tokens: small(), Setting: loop.Setting(rng.IntN(int(loop.SettingEngines) + 1)), Reward: float32(rng.NormFloat64()), Drift: float32(rng.IntN(2)) * rng.Float32(), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
 	}, GenerateNS: rng.Int64(), EnvironmentNS: int64(small()), VersionTokens: int64(small()), Spans: rng.IntN(3), Resumed: rng.IntN(2) == 0, StateLag: rng.Int64N(2)}
 	if rng.IntN(3) == 0 {
 		ev.Reward = 0
@@ -83,8 +83,9 @@ func randomEvent(rng *rand.Rand) trace.Event {
 func randomAction(rng *rand.Rand) loop.Action {
 	small := func() int32 { return rng.Int32N(1 << uint(rng.IntN(31))) }
 	return loop.Action{
-		Kind: loop.StartRollout + loop.ActionKind(rng.IntN(int(loop.SyncCompleted))), End: loop.End(rng.IntN(int(loop.EndFailed) + 1)),
-		Reason: loop.Reason(rng.IntN(int(loop.ReasonSpans) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(), Count: small(),
+		Kind: loop.StartRollout + loop.ActionKind(rng.IntN(int(loop.ControlChanged))), Setting: loop.Setting(rng.IntN(int(loop.SettingEngines) + 1)),
+		Control: loop.ControlState(rng.IntN(int(loop.ControlSilent) + 1)), Value: float64(rng.IntN(2)) * rng.NormFloat64(), End: loop.End(rng.IntN(int(loop.EndFailed) + 1)),
+		Reason: loop.Reason(rng.IntN(int(loop.ReasonRequested) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(), Count: small(),
 		Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
 		StartVersion: loop.Version(small()) - 1, ReadyVersion: loop.Version(small()) - 1, Prompt: rng.Int64N(3), Level: small() % 3,
 	}

@@ -1,6 +1,7 @@
 package transformer
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -39,9 +40,12 @@ func (a *Adam) Restore(mean, variance []float32, steps int) error {
 	return nil
 }
 
+// ErrNotFinite is wrapped by the error of a step whose gradient has a number that is none.
+var ErrNotFinite = errors.New("the gradient's norm is not finite")
+
 // Step writes into next the parameters after one step from current down grad,
 // and returns the gradient's norm before clipping. next may be current. A
-// gradient that is not finite is an error and changes nothing.
+// gradient that is not finite is an error, ErrNotFinite, and changes nothing.
 func (a *Adam) Step(next, current *Parameters, grad []float32) (norm float64, err error) {
 	if len(grad) != len(a.mean) || len(current.data) != len(a.mean) || len(next.data) != len(a.mean) {
 		return 0, fmt.Errorf("transformer: optimizer for %d elements got a gradient of %d and parameters of %d and %d",
@@ -53,7 +57,7 @@ func (a *Adam) Step(next, current *Parameters, grad []float32) (norm float64, er
 	}
 	norm = math.Sqrt(square)
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
-		return norm, fmt.Errorf("transformer: the gradient's norm is %v; the step is refused", norm)
+		return norm, fmt.Errorf("transformer: %w but %v; the step is refused", ErrNotFinite, norm)
 	}
 	a.steps++
 	scale := float32(1)

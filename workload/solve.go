@@ -19,7 +19,7 @@ const (
 // prompts of some difficulty, both in logits,
 //
 //	P(solved) = 1/(1+exp(−(skill(v) − level − prompt)))
-//	skill(v)  = from + (to−from)·min(v/steps, 1)
+//	skill(v)  = from + (to−from)·min(max(v−begin, 0)/steps, 1)
 //
 // with v the policy version that plays. Rewards are 1 for solved and 0
 // otherwise. The zero SolveSpec is kind none: nothing has a reward.
@@ -28,7 +28,9 @@ type SolveSpec struct {
 	Kind string `yaml:"kind" json:"kind"`
 	// Rate is the probability of every rollout, in [0, 1]. Only fixed.
 	Rate float64 `yaml:"rate,omitempty" json:"rate,omitempty"`
-	// From and To are the skill at version 0 and from version Steps on, in logits,
+	// Begin is the version at which the skill begins to move. Only logistic.
+	Begin int `yaml:"begin,omitempty" json:"begin,omitempty"`
+	// From and To are the skill up to version Begin and from version Begin+Steps on, in logits,
 	// −30 to 30. Only logistic.
 	From float64 `yaml:"from,omitempty" json:"from,omitempty"`
 	To   float64 `yaml:"to,omitempty" json:"to,omitempty"`
@@ -69,7 +71,7 @@ func (s SolveSpec) validateNotLogistic(kind string) error {
 		set   bool
 		value any
 	}{
-		{"from", s.From != 0, s.From}, {"to", s.To != 0, s.To}, {"steps", s.Steps != 0, s.Steps},
+		{"begin", s.Begin != 0, s.Begin}, {"from", s.From != 0, s.From}, {"to", s.To != 0, s.To}, {"steps", s.Steps != 0, s.Steps},
 		{"levels", len(s.Levels) != 0, fmt.Sprintf("%d levels", len(s.Levels))}, {"spread", s.Spread != 0, s.Spread},
 	} {
 		if err := unused(kind, f.name, f.set, f.value); err != nil {
@@ -88,6 +90,9 @@ func (s SolveSpec) validateLogistic() error {
 	}
 	if err := inRange("to", s.To, -logitMax, logitMax, " logits"); err != nil {
 		return err
+	}
+	if s.Begin < 0 {
+		return &FieldError{"begin", s.Begin, "a version of at least 0"}
 	}
 	if s.Steps < 0 || s.Steps == 0 && s.From != s.To {
 		return &FieldError{"steps", s.Steps, "at least 1 train step in which the skill goes from one value to the other"}
@@ -108,7 +113,7 @@ func (s SolveSpec) Build() (*Solve, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Solve{kind: s.Kind, rate: s.Rate, from: s.From, to: s.To, steps: max(float64(s.Steps), 1), spread: s.Spread}
+	c := &Solve{kind: s.Kind, rate: s.Rate, begin: float64(s.Begin), from: s.From, to: s.To, steps: max(float64(s.Steps), 1), spread: s.Spread}
 	c.levels = append(c.levels, s.Levels...)
 	return c, nil
 }
@@ -118,6 +123,7 @@ func (s SolveSpec) Build() (*Solve, error) {
 type Solve struct {
 	kind     string
 	rate     float64
+	begin    float64
 	from, to float64
 	steps    float64
 	levels   []float64
@@ -137,7 +143,7 @@ func (s *Solve) Levels() int {
 
 // Skill returns the policy's skill at a version, in logits.
 func (s *Solve) Skill(version int64) float64 {
-	return s.from + (s.to-s.from)*min(float64(version)/s.steps, 1)
+	return s.from + (s.to-s.from)*min(max(float64(version)-s.begin, 0)/s.steps, 1)
 }
 
 // margin is skill less difficulty of a level, in logits: a prompt's own

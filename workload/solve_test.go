@@ -32,6 +32,8 @@ func TestSolveSpecNamesTheBadField(t *testing.T) {
 		{SolveSpec{Kind: KindLogistic, From: 31, To: 31}, "from"},
 		{SolveSpec{Kind: KindLogistic, To: -31, Steps: 1}, "to"},
 		{SolveSpec{Kind: KindLogistic, Steps: -1}, "steps"},
+		{SolveSpec{Kind: KindLogistic, Begin: -1}, "begin"},
+		{SolveSpec{Kind: KindFixed, Rate: 0.5, Begin: 1}, "begin"},
 		{SolveSpec{Kind: KindLogistic, Spread: -1}, "spread"},
 		{SolveSpec{Kind: KindLogistic, Levels: []float64{0, 99}}, "levels[1]"},
 		{SolveSpec{Kind: KindLogistic, Levels: make([]float64, 1025)}, "levels"},
@@ -94,6 +96,12 @@ func TestSolveRates(t *testing.T) {
 	for version, want := range map[int64]float64{0: -2, 25: -1, 100: 2, 500: 2} {
 		if got := s.Skill(version); math.Abs(got-want) > 1e-12 {
 			t.Errorf("skill at v%d is %v, want %v", version, got, want)
+		}
+	}
+	later := mustSolve(t, SolveSpec{Kind: KindLogistic, Begin: 50, From: -2, To: 2, Steps: 100})
+	for version, want := range map[int64]float64{0: -2, 50: -2, 75: -1, 150: 2, 500: 2} {
+		if got := later.Skill(version); math.Abs(got-want) > 1e-12 {
+			t.Errorf("begun at v50, the skill at v%d is %v, want %v", version, got, want)
 		}
 	}
 	if easy, hard := s.Rate(1, 50), s.Rate(2, 50); easy <= hard || math.Abs(easy+hard-1) > 1e-9 {

@@ -125,7 +125,8 @@ func TestToolsAreRefused(t *testing.T) {
 			t.Errorf("%+v: %v, want it to name %s", spec, err, field)
 		}
 	}
-	for field, spec := range map[string]ChangeSpec{"length_factor": {LengthFactor: -1}, "tool_calls_factor": {ToolCallsFactor: math.NaN()}, "steps": {LengthFactor: 2}} {
+	for field, spec := range map[string]ChangeSpec{"length_factor": {LengthFactor: -1}, "tool_calls_factor": {ToolCallsFactor: math.NaN()}, "steps": {LengthFactor: 2},
+		"environment_factor": {Steps: 1, EnvironmentFactor: 2000}, "step_factor": {Steps: 1, StepFactor: -2}, "begin": {Begin: -1, Steps: 1, StepFactor: 2}} {
 		_, err := spec.Build(0)
 		var refused *FieldError
 		if !errors.As(err, &refused) || refused.Field != field {
@@ -147,5 +148,24 @@ func TestChange(t *testing.T) {
 	}
 	if c.Length(1, 0) != 1 || !(Change{}).Off() || (Change{}).Length(7, 99) != 7 || c.CallsFactor(9) != 1 {
 		t.Error("a change where there is none")
+	}
+}
+
+// The factors stand still until Begin, and after Steps more.
+func TestChangeBeginsLater(t *testing.T) {
+	c, err := ChangeSpec{Begin: 20, Steps: 10, EnvironmentFactor: 4, StepFactor: 0.5}.Build(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []struct {
+		version, environment int64
+		step                 float64
+	}{{0, 1000, 1}, {20, 1000, 1}, {25, 2500, 0.75}, {30, 4000, 0.5}, {99, 4000, 0.5}} {
+		if ns, step := c.EnvironmentNS(1000, at.version), c.StepFactor(at.version); ns != at.environment || step != at.step {
+			t.Errorf("v%d: %d ns and a step of %v, want %d and %v", at.version, ns, step, at.environment, at.step)
+		}
+	}
+	if c.Off() || c.Length(100, 99) != 100 || c.EnvironmentNS(MaxServiceS*1e9, 99) != MaxServiceS*1e9 {
+		t.Error("a length changes without a factor, or a time grows past its limit")
 	}
 }

@@ -26,6 +26,8 @@ func uncovered(d config.Config) string {
 		return emptySlots(d) + ", and rollout.decode_curve makes the others faster" + simulate
 	case d.Schedule == theory.PolicySynchronous:
 		return ""
+	case d.Controlled():
+		return "a controller moves the settings towards its target (control.target)" + simulate
 	case d.Queue.Policy == "replay":
 		return "policy replay draws from a buffer, again and again, and evicts when it is full" + simulate
 	case d.Queue.Policy == "bounded":

@@ -83,6 +83,7 @@ func (c *doctorCmd) examine(application *app) ([]doctor.Finding, error) {
 	defer stop()
 	examineServers(ctx, application, document, !c.NoProbe, &examined)
 	examineEnvironment(ctx, application, document, !c.NoProbe, &examined)
+	examineFleet(ctx, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)
 	var field *workload.FieldError
 	if errors.As(err, &field) { // speeds beyond what a closed form takes
@@ -132,6 +133,7 @@ func underDrop(d config.Config) config.Config {
 	d.Rollout.Oversample, d.Rollout.Redundancy = 1, 0
 	d.Rollout.Prune.Tokens, d.Rollout.Prune.Check = 0, "none"
 	d.Filter.SolveRate.Drop, d.Filter.ZeroAdvantage = false, false
+	d.Control = config.Control{}
 	if len(d.Rollout.DecodeCurve) == 0 {
 		d.Queue.Policy, d.Queue.Hold, d.Queue.PauseAt = theory.PolicyDrop, 0, 0
 		d.Rollout.Partial.Interrupt = "none"

@@ -21,7 +21,7 @@ func examineServers(ctx context.Context, application *app, document config.Confi
 		return
 	}
 	examined.Model = examineModel(application, document)
-	if !probe {
+	if !probe || document.Elastic() { // a fleet's engines are not there yet
 		return
 	}
 	examined.Servers = make([]doctor.Server, len(document.Engines))

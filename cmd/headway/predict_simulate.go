@@ -108,6 +108,9 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 	a.unknown()
 	a.Simulated = &simulatedAnswer{Steps: c.document.Steps.Measured, WarmupSteps: run.warmup.Steps, Settled: why == "", Why: why, Binding: run.Summary.Throughput.Binding}
 	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", c.document.Steps.Measured, run.warmup.Steps))
+	if words := controlForecast(run.Summary.Control); words != "" {
+		a.Warnings = append(a.Warnings, words)
+	}
 	if why != "" {
 		return nil
 	}

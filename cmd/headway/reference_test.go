@@ -80,6 +80,7 @@ func tableCell(text string) string {
 func TestMetricsReference(t *testing.T) {
 	comments := fieldComments(t, "run_files.go")
 	maps.Copy(comments, fieldComments(t, "offpolicy.go"))
+	maps.Copy(comments, fieldComments(t, "control_step.go"))
 	var page strings.Builder
 	page.WriteString("# metrics.jsonl\n\n" +
 		"Generated from the struct that is written (`make generate`): one JSON object a train step, in the run directory. Ratios are from 0 to 1, staleness counts policy versions, " +
@@ -97,6 +98,9 @@ func metricRows(t *testing.T, page *strings.Builder, prefix string, of reflect.T
 			t.Errorf("%s.%s has no comment: the reference prints it", of.Name(), field.Name)
 		}
 		fmt.Fprintf(page, "| `%s` | %s |\n", prefix+key, tableCell(comment))
+		if kind := field.Type; kind.Kind() == reflect.Pointer && kind.Elem().Kind() == reflect.Struct {
+			metricRows(t, page, prefix+key+".", kind.Elem(), comments)
+		}
 		if kind := field.Type; kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Struct {
 			metricRows(t, page, prefix+key+"[].", kind.Elem(), comments)
 		}

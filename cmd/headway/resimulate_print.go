@@ -50,6 +50,7 @@ func printResimulations(w io.Writer, doc resimulation) error {
 	}
 	fmt.Fprintf(&b, "\nthe run's own settings, resimulated: staleness %s; measured %s (%s)\n", report.Figure(doc.Own.Summary.Staleness.Mean, 3),
 		report.Figure(doc.Measured.Staleness.Mean, 3), signedShare(doc.Own.Summary.Staleness.Mean-doc.Measured.Staleness.Mean, doc.Measured.Staleness.Mean))
+	b.WriteString(controlPlayed(doc))
 	var said []string
 	for _, warning := range doc.Warnings {
 		said = append(said, warning)
@@ -72,6 +73,28 @@ func printResimulations(w io.Writer, doc resimulation) error {
 	}
 	_, err := io.WriteString(w, trimLines(b.String()))
 	return err
+}
+
+// controlPlayed says that a run's controller plays in every arm, and how it keeps the target; "" without one.
+func controlPlayed(doc resimulation) string {
+	var b strings.Builder
+	say := func(name string, s *metrics.Summary) {
+		if s == nil || len(controlRows(s.Control)) == 0 {
+			return
+		}
+		if b.Len() == 0 {
+			b.WriteString("the run's controller plays in every resimulation, and moves the settings as the measurements there ask for:\n")
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", name, controlForecast(s.Control))
+	}
+	say("the run itself", &doc.Measured)
+	say("its own settings, resimulated", doc.Own.Summary)
+	for _, arm := range doc.Arms {
+		if len(arm.Set) > 0 {
+			say(strings.Join(arm.Set, " "), arm.Summary)
+		}
+	}
+	return b.String()
 }
 
 // dominantOf names the largest source of an arm's staleness, with its share.

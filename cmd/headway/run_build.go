@@ -39,11 +39,24 @@ func (j *job) build() error {
 
 // buildEngines makes the engines of the document, which load from j.weights.
 func (j *job) buildEngines() error {
+	var elastic []*engine.Elastic
 	for _, e := range j.cfg.Engines {
-		made, err := engine.New(engine.Options{
+		opt := engine.Options{
 			Name: e.Name, Slots: e.Slots, Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens,
 			End: env.End, Seed: j.cfg.Seed, DecodeStepS: e.DecodeStepS, Weights: j.weights,
-		})
+		}
+		var made interface {
+			live.Engine
+			greedyEngine
+		}
+		var err error
+		if j.cfg.Elastic() {
+			var comes *engine.Elastic
+			comes, err = engine.NewElastic(opt)
+			made, elastic = comes, append(elastic, comes)
+		} else {
+			made, err = engine.New(opt)
+		}
 		if err != nil {
 			return err
 		}
@@ -51,6 +64,9 @@ func (j *job) buildEngines() error {
 		if j.greedy == nil {
 			j.greedy = made
 		}
+	}
+	if j.cfg.Elastic() {
+		j.elasticOf(elastic)
 	}
 	return nil
 }
@@ -62,6 +78,9 @@ func (j *job) newTrainer(published live.Weights) (*trainer.Trainer, error) {
 		GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
 		Minibatches: t.Minibatches, ShuffleMinibatches: t.ShuffleMinibatches, NormalizeStd: t.NormalizeStd, Threads: t.Threads, StepS: t.StepS, Weights: published,
 		KeepLogRatios: func(loop.Version) bool { return true }, // to be read, in the dashboard and in samples/
+	}
+	if t.StepS > 0 {
+		opt.StepFactor = func(from loop.Version) float64 { return j.change.StepFactor(int64(from)) }
 	}
 	if j.cfg.Environment.WarmupSteps > 0 {
 		opt.WarmupSteps = j.cfg.Environment.WarmupSteps
@@ -82,7 +101,8 @@ func (j *job) spelling() func([]int32) string {
 func correction(c config.Correction) grpo.Correction {
 	return grpo.Correction{
 		Kind: grpo.Kind(c.Kind), EpsilonLow: c.EpsilonLow, EpsilonHigh: c.EpsilonHigh,
-		Level: grpo.Level(c.Level), Floor: c.Floor, Cap: c.Cap, DropOverCap: c.DropOverCap, Low: c.Low, High: c.High,
+		Level: grpo.Level(c.Level), Floor: c.Floor, Cap: c.Cap, DropOverCap: c.DropOverCap, DropUnderFloor: c.DropUnderFloor, Low: c.Low, High: c.High,
+		DifferenceLow: c.DifferenceLow, DifferenceHigh: c.DifferenceHigh, Penalty: c.Penalty,
 		Metric: grpo.Metric(c.Metric), MaxKL: c.MaxKL, NegativeOnly: c.NegativeOnly,
 		VersionMask: grpo.VersionMask(c.VersionMask), VersionLag: c.VersionLag, MaxSpans: c.MaxSpans,
 	}
@@ -168,6 +188,7 @@ func (j *job) newProgress(d live.StepDone) progress {
 	recent := lines[max(0, len(lines)-viewWindow):]
 	p := progress{Step: int64(d.Point.Step), Steps: int64(j.cfg.Trainer.Steps), Version: int64(d.Point.Step),
 		Accuracy: math.NaN(), Rates: d.Rates, QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
+	p.Control = controlOf(j.rules.Control, d.Status.Control, nil)
 	if e := j.newestEvaluation(); e != nil {
 		p.Accuracy, p.AccuracyStep = e.Accuracy, int64(e.Version)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,8 +33,8 @@ type calibration struct {
 	TailMultiplier float64 `json:"tail_multiplier"`
 }
 
-// prediction is what is expected of a run before its first step. It stands in the
-// trace, with a digest, ahead of every event.
+// prediction is what is expected of a run before its first step: the closed form, corrected
+// where a correction is known. It stands in the trace, with a digest, ahead of every event.
 type prediction struct {
 	StalenessMean *float64    `json:"staleness_mean"`
 	PQS           *float64    `json:"pqs"`
@@ -84,25 +85,31 @@ const probeGroups loop.GroupID = 1 << 40
 func calibrate(ctx context.Context, cfg loop.Config, engines []live.Engine, environment live.Environment, scratch live.Trainer, now func() time.Time) (calibration, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeS*time.Second)
 	defer cancel()
-	p := &prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), full: make(chan []live.Group, 1)}
-	var wg sync.WaitGroup
+	p := newProber(cfg, engines, environment)
 	began := now()
-	for e, slots := range cfg.EngineSlots {
-		for range slots {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				p.play(ctx, engines[e], now)
-			}()
-		}
-	}
+	wait := p.begin(ctx, now)
 	c, err := p.timeSteps(ctx, scratch, began, now)
 	cancel()
-	wg.Wait()
+	wait()
 	if err == nil {
 		err = p.err
 	}
 	return c, err
+}
+
+func newProber(cfg loop.Config, engines []live.Engine, environment live.Environment) *prober {
+	return &prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), full: make(chan []live.Group, 1)}
+}
+
+// begin has every slot play rollouts until the context ends. It returns what waits for that.
+func (p *prober) begin(ctx context.Context, now func() time.Time) (wait func()) {
+	var wg sync.WaitGroup
+	for e, slots := range p.cfg.EngineSlots {
+		for range slots {
+			wg.Go(func() { p.play(ctx, p.engines[e], now) })
+		}
+	}
+	return wg.Wait
 }
 
 // play plays rollouts until the probe ends.
@@ -247,8 +254,9 @@ func predictRun(cfg config.Config, c calibration) (prediction, error) {
 		return p, err
 	}
 	p.Regime, p.Warnings = expected.Regime, expected.Warnings
-	p.StalenessMean, p.PQS, p.IQS = figure(expected.Staleness.Mean), figure(expected.PQS), figure(expected.IQS)
-	p.PeriodS = figure(expected.Period.S)
+	best := expected.Corrected
+	p.StalenessMean, p.PQS, p.IQS = cmp.Or(figure(best.Mean), figure(expected.Staleness.Mean)), cmp.Or(figure(best.PQS), figure(expected.PQS)), cmp.Or(figure(best.IQS), figure(expected.IQS))
+	p.PeriodS = cmp.Or(figure(best.Period.S), figure(expected.Period.S))
 	text, err := json.Marshal(p)
 	if err != nil {
 		return p, err

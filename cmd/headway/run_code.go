@@ -109,20 +109,20 @@ func (w *workshop) close() error {
 }
 
 // prepareTask makes the document's task, who judges its responses, and the environment.
-func (j *job) prepareTask(service *workload.Service, prune env.Pruning) error {
+func (j *job) prepareTask(service *workload.Service, change workload.Change, prune env.Pruning) error {
 	if j.cfg.Environment.Task == "code" {
 		w, err := newWorkshop(j.cfg.Environment, func(format string, args ...any) { fmt.Fprintf(j.app.Stderr, format+"\n", args...) })
 		if err != nil {
 			return err
 		}
 		j.workshop, j.task, j.verdicts = w, w.task, w.judge.Evaluate
-		j.environment = env.NewJudged(w.task, w.judge, j.cfg.Seed, service, prune)
+		j.environment = env.NewJudged(w.task, w.judge, j.cfg.Seed, service, prune).WithDrift(change)
 		return nil
 	}
-	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax})
+	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax, Growth: j.cfg.Rollout.Drift.LengthFactor})
 	if err != nil {
 		return usageError("", "%w", err)
 	}
-	j.task, j.verdicts, j.environment = task, env.Look(task), env.NewEnvironment(task, j.cfg.Seed, service, prune)
+	j.task, j.verdicts, j.environment = task, env.Look(task), env.NewEnvironment(task, j.cfg.Seed, service, prune).WithDrift(change)
 	return nil
 }

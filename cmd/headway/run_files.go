@@ -89,6 +89,8 @@ type stepLine struct {
 	OffPolicy []lagLine `json:"off_policy,omitempty"`
 	// Metrics are what a trainer of yours said beside, by its own names.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
+	// Control is the goal that the run keeps by moving its settings, after the step; absent without one.
+	Control *controlLine `json:"control,omitempty"`
 	// HeldOutAccuracy is the newest evaluation, by greedy decoding; absent where there is none new.
 	HeldOutAccuracy *float64 `json:"held_out_accuracy,omitempty"`
 	// HeldOutStep is the version that HeldOutAccuracy judged.
@@ -99,7 +101,7 @@ func newStepLine(d live.StepDone) stepLine {
 	p, r := d.Point, d.Report
 	from := d.Attribution.Split
 	return stepLine{
-		FromSync: from[attribution.Sync], FromInnerSteps: from[attribution.Inner], FromConcurrency: from[attribution.Concurrency],
+		Control: newControlLine(d.Status.Control, &p.Control), FromSync: from[attribution.Sync], FromInnerSteps: from[attribution.Inner], FromConcurrency: from[attribution.Concurrency],
 		FromEnvironment: from[attribution.Environment], FromTail: from[attribution.Tail], FromQueue: from[attribution.Queue], FromFill: from[attribution.Fill],
 		Step: p.Step, Time: float64(p.TimeNS) / 1e9, Reward: p.Reward, StalenessMean: p.Staleness, PQS: p.PQS, IQS: p.IQS,
 		StalenessMax: p.StalenessMax, TokenStalenessMean: p.TokenStaleness, PeriodS: float64(p.PeriodNS) / 1e9,

@@ -54,6 +54,8 @@ type runReport struct {
 	// OffPolicy is how far training was off policy, by staleness; Bias compares what was trained with what was started.
 	OffPolicy []lagLine    `json:"off_policy"`
 	Bias      *bias.Report `json:"bias"`
+	// Control is what the controller did after the warm-up; absent without a goal.
+	Control *metrics.Control `json:"control,omitempty"`
 	// Verl are figures of the measured window under verl's names.
 	Verl     map[string]float64 `json:"verl"`
 	Ledger   ledgerReport       `json:"ledger"`
@@ -131,7 +133,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		Ledger:     ledgerReport{res.Status.Ledger, res.Status.Ledger.Balanced()},
 		Finished:   res.Reason.String(), Trace: filepath.Join(j.dir, trace.FileName),
 	}
-	r.Attribution = res.Attribution
+	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
 	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.warmup(), newClipJudge(j.cfg.Trainer)), verlMetrics(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
@@ -148,6 +150,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		return r, runError("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
 	}
 	r.HeldOutAccuracy, r.HeldOutPrompts = accuracy, prompts
+	r.Warnings = append(r.Warnings, j.takePaces().warnings()...)
 	if s.Steps == 0 {
 		return r, nil // nothing was measured
 	}

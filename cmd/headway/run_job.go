@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/fleet"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
@@ -18,6 +19,7 @@ import (
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/workload"
 )
 
 // configFile is the resolved config's name in a run directory, for people and other tools.
@@ -35,6 +37,8 @@ type job struct {
 	verdicts env.Verdicts
 	heldOut  []env.Problem
 	policy   *servedModel
+	// change is what becomes of the task and the train step over a run of embedded engines.
+	change workload.Change
 	// workshop is of the task code, nil else.
 	workshop *workshop
 
@@ -42,9 +46,11 @@ type job struct {
 	engines     []live.Engine
 	trainer     live.Trainer
 	greedy      greedyEngine
-	weights     *weights.Store
-	store       *file.Store
-	resumed     *resumedRun
+	// fleet starts and stops engines; nil where they are all there by themselves.
+	fleet   *fleet.Fleet
+	weights *weights.Store
+	store   *file.Store
+	resumed *resumedRun
 
 	// shown is the run as browsers see it, nil where none may.
 	shown *shownRun
@@ -130,6 +136,9 @@ func runRules(cfg config.Config) loop.Config {
 // prepare makes what needs no directory, so that a bad task leaves none behind.
 func (j *job) prepare() error {
 	if j.cfg.External() {
+		if err := refuseRehearsal(j.cfg); err != nil {
+			return err
+		}
 		return j.prepareServed()
 	}
 	service, err := j.cfg.ServiceModel()
@@ -137,10 +146,16 @@ func (j *job) prepare() error {
 		return err
 	}
 	prune := env.Pruning{Tokens: j.cfg.Rollout.Prune.Tokens, Failed: j.cfg.Rollout.Prune.Check == "task"}
-	if err := j.prepareTask(service, prune); err != nil {
+	if j.change, err = j.cfg.RunChange(); err != nil {
+		return err
+	}
+	if err := j.prepareTask(service, j.change, prune); err != nil {
 		return err
 	}
 	task := j.task
+	if err := refuseDrift(j.cfg, task); err != nil {
+		return err
+	}
 	limits := task.Limits()
 	if need := limits.PromptTokens + limits.ResponseTokens; need > j.cfg.Model.Context {
 		return usageError(fmt.Sprintf("set model.context to at least %d", need),
@@ -176,7 +191,12 @@ func (j *job) predict(ctx context.Context) error {
 	if err := j.trainer.Initialize(ctx); err != nil {
 		return err
 	}
-	for _, e := range j.engines {
+	for i, e := range j.engines {
+		if j.fleet != nil { // the probe is of all engines; the run begins with those it wants
+			if err := j.fleet.Acquire(ctx, i); err != nil {
+				return err
+			}
+		}
 		if err := errors.Join(e.Load(ctx, 0), e.Switch(ctx, 0, false)); err != nil {
 			return err
 		}
@@ -187,9 +207,10 @@ func (j *job) predict(ctx context.Context) error {
 	}
 	defer done()
 	c, err := calibrate(ctx, j.rules, j.engines, j.environment, scratch, j.app.Now)
+	j.takePaces() // the probe's are not the run's
 	for _, e := range j.engines {
 		if timed, ok := e.(live.Timed); ok {
-			timed.TakeDecodeTimes() // the probe's are not the run's
+			timed.TakeDecodeTimes() // neither are these
 		}
 	}
 	switch {
@@ -215,7 +236,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	offset := int64(0)
 	opt := live.Options{
 		Header: j.header(), Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
-		Notes:  []live.Note{{Name: trace.NotePrediction, Data: j.expected}},
+		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.cfg),
 		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
 		OnBatch: func(b live.Batch) {
 			if err := j.samples.write(b); err != nil {
@@ -237,6 +258,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(j.app, offset)
+	j.withFleet(&opt)
 	j.tellBy(opt.Logf)
 	j.shown.watch(&opt)
 	j.watchSpans(&opt)
@@ -293,6 +315,9 @@ func (j *job) close() error {
 	j.closeSinks()
 	for _, e := range j.engines {
 		errs = append(errs, e.Close())
+	}
+	if j.fleet != nil {
+		errs = append(errs, j.fleet.Close())
 	}
 	if j.trainer != nil {
 		errs = append(errs, j.trainer.Close())

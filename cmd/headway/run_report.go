@@ -73,6 +73,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 		}
 	}
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
+	run.Control = controlRows(r.Control)
 	run.Throughput, run.Attribution, run.Idle = throughputRows(r), attributionRows(r.Attribution), idleRows(r.Attribution)
 	for _, t := range j.samples.newest() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})

@@ -4,9 +4,10 @@ import (
 	"cmp"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/e2b"
-	"github.com/headway-rl/headway/sandbox/kubernetes"
+	sandboxkubernetes "github.com/headway-rl/headway/sandbox/kubernetes"
 	"github.com/headway-rl/headway/sandbox/swerex"
 )
 
@@ -19,7 +20,7 @@ func driverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 	case "e2b":
 		driver, err = e2bOf(s)
 	case "kubernetes":
-		driver, err = kubernetes.New(kubernetes.Options{
+		driver, err = sandboxkubernetes.New(sandboxkubernetes.Options{
 			Cluster:   kubernetes.Cluster{Config: s.Kubernetes.Config, Context: s.Kubernetes.Context},
 			Namespace: s.Kubernetes.Namespace, WarmPool: s.Kubernetes.WarmPool, RuntimeClass: s.Kubernetes.RuntimeClass, Boundary: operatorsBoundary(s),
 		})

@@ -160,6 +160,9 @@ func (p *plane) mount() error {
 	if p.remote != nil {
 		ports.Trainers = p.remote
 	}
+	if p.rules.Control != nil {
+		ports.Settings = p
+	}
 	if p.workers != nil {
 		ports.Rollouts = p.workers
 	}
@@ -204,6 +207,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 		offset = resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(p.app, offset)
+	p.withFleet(&opt)
 	p.shown.watch(&opt)
 	return opt
 }

@@ -45,12 +45,16 @@ func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
 	return errors.Join(s.Engine.Load(ctx, version), s.plane.receivers.Load(ctx, s.Name(), version))
 }
 
-// Switch implements live.Engine.
+// Switch implements live.Engine. One that fails may be of a server that is gone.
 func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold bool) error {
 	if err := s.plane.receivers.Switch(ctx, s.Name(), version); err != nil {
 		return err
 	}
-	return s.Engine.Switch(ctx, version, hold)
+	err := s.Engine.Switch(ctx, version, hold)
+	if err != nil {
+		s.plane.suspect()
+	}
+	return err
 }
 
 // offer lets the receivers of an engine fetch a version from here, in the forms they want

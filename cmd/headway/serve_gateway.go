@@ -56,7 +56,7 @@ func (p *plane) modelName() string {
 // templates render chats by the engines that can, or by the server that the document names.
 func (p *plane) templates() (*upstream.Templates, error) {
 	if p.cfg.Gateway.Template == "" {
-		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: p.servers})
+		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: p.servers, Away: p.awayOf})
 	}
 	e := config.Engine{Kind: "vllm", Name: "gateway.template", URL: p.cfg.Gateway.Template, Slots: 1}
 	server, err := serverOf(e)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/fleet"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -44,25 +45,42 @@ func (p *plane) watchServers(ctx context.Context) {
 	}
 }
 
-// loseUnreachable asks all servers that should serve whether they are there.
+// loseUnreachable asks all servers that should be there whether they are.
 func (p *plane) loseUnreachable(ctx context.Context) {
 	var all sync.WaitGroup
 	for i, e := range p.servers {
-		if version, serves := p.serving(i); serves {
+		if version, due := p.dueThere(i); due {
 			all.Go(func() { p.loseIfGone(ctx, i, e, version) })
 		}
 	}
 	all.Wait()
 }
 
-// serving reports whether an engine serves, by the loop and by itself, and which version.
-func (p *plane) serving(i int) (loop.Version, bool) {
+// dueThere reports whether somebody must answer for an engine, and the version that it serves by itself: where it
+// serves, by the loop and by itself, and where it takes weights and the fleet says that it runs. A fleet's engine
+// that died over its weights would else be given them again for ever, and never be started again; the server
+// of somebody else takes them when it is back.
+func (p *plane) dueThere(i int) (loop.Version, bool) {
 	run := p.runtime.Load()
 	if run == nil {
 		return loop.NoVersion, false
 	}
 	status, engines := p.servers[i].Status(), run.View().Status.Engines
-	return status.Version, status.State == "serving" && i < len(engines) && engines[i].State == "serving"
+	if i >= len(engines) {
+		return status.Version, false
+	}
+	switch engines[i].State {
+	case "serving":
+		return status.Version, status.State == "serving" || p.runsByFleet(i)
+	case "joining":
+		return status.Version, p.runsByFleet(i)
+	}
+	return status.Version, false
+}
+
+// runsByFleet reports whether an engine is there by the word of its fleet.
+func (p *plane) runsByFleet(i int) bool {
+	return p.fleet != nil && p.fleet.Status()[i].State == fleet.Running
 }
 
 // loseIfGone declares an engine lost whose server nobody listens for any more. One that answers late,
@@ -74,7 +92,7 @@ func (p *plane) loseIfGone(ctx context.Context, i int, e *upstream.Engine, versi
 	if err == nil || ctx.Err() != nil || !gone(err) {
 		return
 	}
-	if now, serves := p.serving(i); !serves || now != version {
+	if now, due := p.dueThere(i); !due || now != version {
 		return // a switch has begun meanwhile, which may start the server again
 	}
 	p.say("engine %s: nobody answers at %s: %v", e.Name(), p.homes[i].URL(), err)

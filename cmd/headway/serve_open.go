@@ -146,6 +146,7 @@ func (p *plane) adopt(header trace.Header) error {
 func reachedAs(began, now config.Config) config.Config {
 	merged := began
 	merged.Server, merged.Watchdog, merged.Store, merged.Gateway = now.Server, now.Watchdog, now.Store, now.Gateway
+	merged.Fleet = reachedFleet(began.Fleet, now.Fleet)
 	merged.Sandbox, merged.Environment.Players, merged.Environment.OpenEnv.URL = now.Sandbox, now.Environment.Players, now.Environment.OpenEnv.URL
 	if !began.External() || len(now.Engines) != len(began.Engines) {
 		return merged

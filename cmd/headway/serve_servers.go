@@ -28,7 +28,15 @@ func (p *plane) buildPlaneEngines() error {
 	if p.policy == nil {
 		return p.buildEngines()
 	}
+	driver, ports, err := p.driverOfServers()
+	if err != nil {
+		return err
+	}
+	if driver != nil {
+		p.fleet = p.fleetOf(driver, p.admit)
+	}
 	for i, e := range p.cfg.Engines {
+		e.URL = p.cfg.EngineURL(i, ports)
 		made, home, err := p.newServer(i, e)
 		if err != nil {
 			return err
@@ -126,7 +134,7 @@ func (p *plane) ask(ctx context.Context, engines []int) []serverAnswer {
 // has work without them, and they join when they answer. Those that are started from here are not
 // asked: they do not run yet.
 func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
-	if len(p.servers) == 0 {
+	if len(p.servers) == 0 || p.fleet != nil { // each is asked when it was started
 		return nil
 	}
 	var left []int
@@ -180,7 +188,8 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 // judge says what a server lacks, and whether that ends the start.
 func (p *plane) judge(engine int, caps upstream.Capabilities) error {
 	e := p.cfg.Engines[engine]
-	p.say("engine %s: %s at %s", e.Name, softwareOf(e, caps), e.URL)
+	home := p.homes[engine].URL()
+	p.say("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
 	var fatal []string
 	for _, m := range caps.Missing {
 		text := m.What
@@ -198,7 +207,7 @@ func (p *plane) judge(engine int, caps upstream.Capabilities) error {
 	}
 	fatal = append(fatal, unfit(caps, p.vocabulary(), p.limits())...)
 	if len(fatal) > 0 {
-		return usageError("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, e.URL, strings.Join(fatal, "; "))
+		return usageError("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, home, strings.Join(fatal, "; "))
 	}
 	return nil
 }
@@ -219,7 +228,7 @@ func (p *plane) serverStatus(i int) *protocol.Server {
 	e, engine := p.cfg.Engines[i], p.servers[i]
 	s := engine.Status()
 	out := &protocol.Server{
-		URL: e.URL, Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
+		URL: p.homes[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
 		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
 	}
 	caps, asked := engine.Capabilities()

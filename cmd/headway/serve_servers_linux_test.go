@@ -256,10 +256,22 @@ func (s *served) sample(c protocol.Claim) bool {
 
 // train makes the steps of the run, and returns the batches.
 func (s *served) train(steps int) []*batch.Tensors {
+	s.connect()
+	return s.steps(steps)
+}
+
+// connect has the trainer be there.
+func (s *served) connect() {
+	s.t.Helper()
 	var hello protocol.ConnectReply
 	if status := s.ask("/api/v1/trainers/connect", protocol.ConnectRequest{Trainer: "t", Version: -1}, &hello); status != http.StatusOK {
 		s.t.Fatalf("connect: %d", status)
 	}
+}
+
+// steps makes train steps of the trainer that is connected, and returns the batches.
+func (s *served) steps(steps int) []*batch.Tensors {
+	s.t.Helper()
 	var batches []*batch.Tensors
 	for len(batches) < steps {
 		body, err := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
@@ -364,8 +376,9 @@ func TestServeServers(t *testing.T) {
 	for range 8 {
 		workers.Go(s.play)
 	}
-	batches := s.train(steps)
-	status := s.status()
+	batches := s.train(steps - 1)
+	status := s.status() // before the run ends, and its engines with it
+	batches = append(batches, s.steps(1)...)
 	s.kill()
 	workers.Wait()
 

@@ -47,6 +47,7 @@ func (p *plane) Status() protocol.Status {
 	s.Throughput = throughputStatus(v)
 	s.Verl = verlStatus(v.Summary)
 	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
+	s.Control = controlOf(p.rules.Control, st.Control, v.Summary.Control)
 	if v.Attribution.Groups > 0 {
 		s.Attribution = &v.Attribution
 	}
@@ -94,7 +95,7 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 	out := make([]protocol.Engine, 0, len(v.Status.Engines))
 	for i, e := range v.Status.Engines {
 		name := p.engines[i].Name()
-		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i)})
+		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.fleetStatus(i)})
 	}
 	return out
 }

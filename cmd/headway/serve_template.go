@@ -30,6 +30,16 @@ func (t serverTemplate) Encode(ctx context.Context, text string) ([]int32, error
 	return tokens, refusedByServer(err, "prompt")
 }
 
+// Decode implements gateway.Templates. Where no server has a tokenizer there is no text: whoever asks by
+// token ids is served without.
+func (t serverTemplate) Decode(ctx context.Context, tokens []int32) (string, error) {
+	text, err := t.Templates.Decode(ctx, tokens)
+	if errors.Is(err, upstream.ErrNoTokenizer) {
+		return "", nil
+	}
+	return text, err
+}
+
 // refusedByServer makes a refusal of a server's word about what was sent. Every other error is the
 // server's own.
 func refusedByServer(err error, field string) error {

@@ -96,9 +96,9 @@ func (c *simulateCmd) single(application *app) error {
 	}
 	switch {
 	case c.JSON && refused != nil:
-		err = printSimulationJSON(application.Stdout, withoutMeans(doc), doc.steps)
+		err = printSimulationJSON(application.Stdout, withoutMeans(doc), doc.steps, doc.Control)
 	case c.JSON:
-		err = printSimulationJSON(application.Stdout, doc, doc.steps)
+		err = printSimulationJSON(application.Stdout, doc, doc.steps, doc.Control)
 	case refused == nil:
 		err = printSimulation(application.Stdout, cases[0], doc)
 		if err == nil && files.timeline != nil {

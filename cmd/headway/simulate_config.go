@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
 )
 
@@ -48,8 +49,8 @@ func simulationConfig(c simulateCase) (sim.Config, error) {
 		PruneTokens:       int32(d.Rollout.Prune.Tokens),
 		DriftPerVersion:   d.Train.DriftNatsPerVersion, DriftSpread: d.Train.DriftSpread,
 		CapTokens: int32(d.Rollout.Length.CapTokens),
-		Faults:    faults(d),
-		Warmup:    d.Steps.Warmup, Measured: d.Steps.Measured,
+		Faults:    faults(d), EngineStartNS: nanoseconds(d.Fleet.StartS),
+		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured,
 	}
 	decodeSpeeds(&cfg, d)
 	if e := d.Evaluate; e.Occupies == "engines" || e.Occupies == "trainer" {
@@ -121,7 +122,8 @@ func faults(d config.Config) sim.Faults {
 	f := sim.Faults{Seed: d.Seed, MTBFNS: d.Failures.EngineMTBFS * 1e9, DownNS: d.Failures.EngineDownS * 1e9, TrainRate: d.Train.FailureRate}
 	for _, loss := range d.Failures.EnginePlan {
 		engine := slices.IndexFunc(d.Engines, func(e config.Engine) bool { return e.Name == loss.Engine })
-		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: nanoseconds(loss.AtS), DownNS: nanoseconds(loss.DownS)})
+		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: nanoseconds(loss.AtS), DownNS: nanoseconds(loss.DownS),
+			AtStep: loop.Version(loss.AtStep), BackStep: loop.Version(loss.BackStep)})
 	}
 	return f
 }

@@ -21,6 +21,7 @@ rollout:
   tools: {calls: 3, calls_kind: poisson, calls_max: 8, split: random, time: {kind: exponential, mean_s: 2}, concurrency: 9, output_tokens: 100, failure_rate: 0.05, retries: 1}
   sandbox: {start: {kind: exponential, mean_s: 4}, limit: 30, start_concurrency: 5, start_timeout_s: 20, failure_rate: 0.03, mtbf_s: 2000, retries: 1}
   judge: {time: {kind: exponential, mean_s: 1}, concurrency: 3}
+  environment: {kind: fixed, mean_s: 1}
   drift: {steps: 40, length_factor: 1.5, tool_calls_factor: 0.8}
 train: {batch: 32, step_s: 12, step_by: tokens, step_cv: 0.1, failure_rate: 0.02}
 queue: {policy: drop, factor: 2}
@@ -55,6 +56,7 @@ func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
 		"rollout.sandbox.when=rollout", "rollout.sandbox.start.mean_s=6", "rollout.sandbox.limit=12", "rollout.sandbox.start_concurrency=1",
 		"rollout.sandbox.start_timeout_s=6", "rollout.sandbox.failure_rate=0.2", "rollout.sandbox.mtbf_s=200", "rollout.sandbox.retries=0",
 		"rollout.judge.time.mean_s=2", "rollout.judge.concurrency=1", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
+		"rollout.drift.begin=10", "rollout.drift.environment_factor=3", "rollout.drift.step_factor=2",
 		"train.step_by=rollouts", "train.step_by=constant", "train.step_cv=0.3", "train.failure_rate=0.1", "sync.load_s=3",
 		"engines.1.speed=1.5", "failures.engine_mtbf_s=400", "failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
 		"failures.engine_plan.0.down_s=90", "failures.engine_plan.0.engine=b", "evaluate.occupies=trainer", "evaluate.occupies=none", "evaluate.every=3", "evaluate.prompts=90", "evaluate.time_s=3",

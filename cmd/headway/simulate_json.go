@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 )
 
@@ -14,7 +15,7 @@ const seriesField = `  "series": null`
 // printSimulationJSON prints a simulation, or one without its means, as JSON, its
 // series a line a train step. That is written by hand: a long series is most of the
 // document, and indenting it would take longer than some simulations.
-func printSimulationJSON(w io.Writer, document any, steps []metrics.Step) error {
+func printSimulationJSON(w io.Writer, document any, steps []metrics.Step, control *metrics.Control) error {
 	var text bytes.Buffer
 	if err := printJSON(&text, document); err != nil {
 		return err
@@ -26,11 +27,12 @@ func printSimulationJSON(w io.Writer, document any, steps []metrics.Step) error 
 	out := make([]byte, 0, len(before)+len(after)+300*len(steps))
 	out = append(out, before...)
 	out = append(out, `  "series": [`...)
+	moved := movedSettings(control)
 	for i := range steps {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendPoint(append(out, "\n    "...), &steps[i])
+		out = appendPoint(append(out, "\n    "...), &steps[i], moved)
 	}
 	if len(steps) > 0 {
 		out = append(out, "\n  "...)
@@ -40,8 +42,8 @@ func printSimulationJSON(w io.Writer, document any, steps []metrics.Step) error 
 	return err
 }
 
-// appendPoint appends one train step, units last in the names.
-func appendPoint(b []byte, s *metrics.Step) []byte {
+// appendPoint appends one train step, units last in the names; moved are the settings of a controller.
+func appendPoint(b []byte, s *metrics.Step, moved []loop.Setting) []byte {
 	whole := func(name string, v int64) {
 		b = append(append(b, name...), ':', ' ')
 		b = strconv.AppendInt(b, v, 10)
@@ -64,5 +66,8 @@ func appendPoint(b []byte, s *metrics.Step) []byte {
 	number(`, "rollout_idle_ratio"`, s.RolloutIdle)
 	whole(`, "queue_groups"`, int64(s.QueueGroups))
 	whole(`, "backlog_rollouts"`, int64(s.BacklogRollouts))
+	if s.Control.State != loop.ControlOff {
+		b = appendControl(b, &s.Control, moved)
+	}
 	return append(b, '}')
 }

@@ -49,6 +49,9 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	if rows := latencyRows(doc.Summary); len(rows) > 0 {
 		b.WriteString("\n" + report.Table{Title: fmt.Sprintf("A rollout's %s s, and what they go to", report.Figure(doc.Latency.EndToEndS, 1)), Rows: rows}.String())
 	}
+	if rows := controlRows(doc.Control); len(rows) > 0 {
+		b.WriteString("\n" + report.Table{Title: controlTitle, Rows: namedRows(rows)}.String())
+	}
 	b.WriteString("\n")
 	b.WriteString(ledgerLine(doc) + "\n")
 	if err := printFates(&b, d, doc); err != nil {

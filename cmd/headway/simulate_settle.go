@@ -284,11 +284,11 @@ const hopeless = 1e8
 // changing is the key that has the workload change over the run, and the train step
 // at which it stops; "" for none.
 func changing(d config.Config) (key string, until int) {
-	if drift := d.Rollout.Drift; drift.Steps > until && (drift.LengthFactor != 1 || drift.ToolCallsFactor != 1) {
-		key, until = "rollout.drift", drift.Steps
+	if drift, err := d.ChangeModel(); err == nil && !drift.Off() {
+		key, until = "rollout.drift", d.Rollout.Drift.Begin+d.Rollout.Drift.Steps
 	}
-	if solve := d.Rollout.Solve; solve.Kind == "logistic" && solve.From != solve.To && solve.Steps > until {
-		key, until = "rollout.solve", solve.Steps
+	if solve := d.Rollout.Solve; solve.Kind == "logistic" && solve.From != solve.To && solve.Begin+solve.Steps > until {
+		key, until = "rollout.solve", solve.Begin+solve.Steps
 	}
 	return key, until
 }

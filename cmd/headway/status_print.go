@@ -92,6 +92,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p.environment(s.Environment)
 	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s",
 		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy))
+	p.control(s.Control)
 	p.engines(s.Engines)
 	if y := s.Sync; y != nil {
 		p.line("sync", "version %d was served everywhere %s after its publish (load %s, wait %s, switch %s)", y.Version,
@@ -102,6 +103,26 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("recovery", "%s", recoveryWords(*r))
 	}
 	p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
+}
+
+// movesShown is how many of the newest moves a status prints.
+const movesShown = 3
+
+// control says how the goal is kept, and what moved last.
+func (p *statusPage) control(c *protocol.Control) {
+	if c == nil {
+		return
+	}
+	says := plainText(c.Says)
+	if c.State == controlUnreachable || c.State == controlSilent {
+		says = p.loud(says)
+	}
+	p.line("target", "%s · %s", goalWords(c.TargetMean, c.TargetShare, c.Within, plainText(c.Of)), heldWords(c.HeldSteps, c.HeldBatches, c.Steps))
+	p.line("", "%s", says)
+	p.line("settings", "%s", settingsLine(c))
+	for _, m := range c.LastMoves[max(0, len(c.LastMoves)-movesShown):] {
+		p.line("", "%s", moveWords(m))
+	}
 }
 
 // statusPage writes labelled lines, wrapped to the width.
@@ -185,7 +206,12 @@ func (p *statusPage) engines(all []protocol.Engine) {
 			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, plainText(stage.State))
 		}
 		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, servedWords(e.Version), e.Active, e.Slots, stages)
-		p.server(e.Server)
+		if words := startedWords(e.Started); words != "" {
+			p.line("", "%s", plainText(words))
+		}
+		if e.State != "away" {
+			p.server(e.Server)
+		}
 	}
 	if more := len(all) - enginesMax; more > 0 {
 		var words []string

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/protocol"
 )
 
@@ -98,6 +99,58 @@ engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
 `} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("got (exit %d, stderr %q)\n%swant in it\n%s", code, stderr, stdout, want)
+		}
+	}
+}
+
+// controlledStatus is a busy run's with a goal, in one of the controller's states.
+func controlledStatus(state string) protocol.Status {
+	status := busyStatus()
+	said := &loop.ControlStatus{State: state, MeasuredMean: 2.41, MeasuredShare: 0.912, Steps: 512, HeldSteps: 480, HeldBatches: 430, Moves: 9, Settings: []loop.SettingStatus{
+		{Name: "concurrency", Value: 96, Least: 8, Most: 128}, {Name: "live_groups", Value: 30, Least: 16, Most: 144}, {Name: "hold", Value: 0.3, Most: 0.3}}}
+	switch state {
+	case "settling":
+		said.MeasuredMean, said.MeasuredShare, said.Steps, said.HeldSteps, said.HeldBatches = -1, -1, 0, 0, 0
+	case "unreachable":
+		said.Nearest, said.Binding = 2.2, "hold"
+	}
+	moves := &metrics.Control{Last: []metrics.Move{{Step: 3, Setting: "hold", From: 0, To: 0.1, Reason: "room"}, {Step: 12, Setting: "live_groups", From: 32, To: 30, Reason: "above-target"},
+		{Step: 14, Setting: "hold", From: 0.1, To: 0.2, Reason: "expected"}, {Step: 16, Setting: "hold", From: 0.2, To: 0.3, Reason: "above-target"}}}
+	status.Control = controlOf(&loop.Control{Mean: 2, Share: 0.95, Within: 4, Tokens: true, Window: 32}, said, moves)
+	return status
+}
+
+// A goal is said with what was measured of it, where settings stand and why they moved; what is wrong
+// with it is said with what to do.
+func TestStatusOfAController(t *testing.T) {
+	for state, want := range map[string]string{
+		"keeping": `
+target     mean staleness at most 2, and at least 95 % of tokens within 4 versions · held in 480 of
+           512 train steps (93.8 %); single batches in 84.0 %
+           held: mean 2.41, 91.2 % within 4
+settings   concurrency 96 (8 to 128) · live_groups 30 (16 to 144) · hold 0.3 (0 to 0.3)
+           step 12: live_groups 32 to 30, the goal did not hold
+           step 14: hold 0.1 to 0.2, the closed form asks for it
+           step 16: hold 0.2 to 0.3, the goal did not hold
+`,
+		"settling": `
+           settling: nothing measured yet; judged over 32 train steps
+`,
+		"correcting": `
+           not held: mean 2.41, 91.2 % within 4; settings move towards the goal
+`,
+		"unreachable": `
+           out of reach: mean 2.41, 91.2 % within 4; 2.20 at best: hold is at the end of its limits.
+           Ask for a target that can be reached, or widen control.limits.hold
+`,
+		"silent": `
+           no measurement: no train step has ended for so long that there is nothing to go by, and
+           settings stay where they are. Look at what the trainer waits for
+`,
+	} {
+		stdout, stderr, code := askStatus(t, serveStatus(t, controlledStatus(state), api.Options{}))
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%s: got (exit %d, stderr %q)\n%swant in it\n%s", state, code, stderr, stdout, want)
 		}
 	}
 }

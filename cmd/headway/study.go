@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -23,7 +24,10 @@ type studyCmd struct {
 	List        studyListCmd        `cmd:"" default:"withargs" help:"List the studies."`
 	Accuracy    studyAccuracyCmd    `cmd:"" help:"The closed forms against the simulator over a grid of settings: errors per regime, before and after each correction."`
 	Attribution studyAttributionCmd `cmd:"" help:"The source of staleness that the attribution names against removing it: random runs, simulated again without each source."`
+	Control     studyControlCmd     `cmd:"" help:"The controller under drifts, in simulation, beside fixed settings, prime-rl's AIMD, AReaL's bound and an oracle: steps held, throughput, oscillation."`
+	Frontier    studyFrontierCmd    `cmd:"" help:"Staleness against train period, live, at every split of a number of modelled devices, beside the predicted frontier and the simulated one."`
 	Hold        studyHoldCmd        `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better. With --live, in live runs."`
+	Staleness   studyStalenessCmd   `cmd:"" help:"What staleness costs in reward: a task learned at exact lags under every correction, at equal steps and at equal time. With --live, in live runs."`
 	Presets     studyPresetsCmd     `cmd:"" help:"Every framework's rules, live, on one task, from the same seeds and for the same wall time."`
 }
 
@@ -38,8 +42,13 @@ type studyEntry struct {
 var studyList = []studyEntry{
 	{"accuracy", "How far are the closed forms from the simulator, regime by regime?", "simulation; all cores, about a quarter of an hour on two; --small for seconds"},
 	{"attribution", "Is the source of staleness that is named the one whose removal lowers it most?", "simulation; all cores, about two minutes on two"},
+	{"control", "Does the controller keep its goal under drifts, at what throughput, and do others?", "simulation; all cores, about an hour on two; --drift, --world and --goal for a part, --quick for a minute"},
+	{"frontier", "How stale is training and how long its period at every split of the devices, live, and was it predicted?", "live runs at the pace of modelled devices; 7 splits of 8, 2 seeds: about half an hour on a quiet machine; --quick for a minute"},
+	{"control --live", "Does the loop's controller hold its goal in live runs whose task, tools and engines drift?", "live runs; 5 documents, 3 drifts, 3 seeds of about 18 s: about 14 minutes; --live --simulated for seconds"},
 	{"hold", "Do hold and newest first beat queue-drop, are the numbers printed in the theory ours, and is anything better?", "simulation; all cores, about a quarter of an hour on two"},
-	{"hold --live", "What are hold and newest first worth in live runs?", "live runs; 4 arms, 5 seeds, 2 scenarios of 12 s: about 9 minutes"},
+	{"hold --live", "What are hold and newest first worth in live runs?", "live runs; 5 arms, 5 seeds, 2 scenarios of 12 s: about 11 minutes"},
+	{"staleness", "What does staleness cost in reward, under which correction, and is it the learning rate?", "48 arms, 5 seeds of an embedded run each; all cores, about a quarter of an hour on two; --quick for seconds"},
+	{"staleness --live", "What is freshness worth at equal wall time?", "live runs; 16 arms, 5 seeds of 12 s: about 16 minutes"},
 	{"presets", "How do the frameworks' loops compare on one task?", "live runs; 14 arms, 3 seeds, 2 scenarios of 12 s: about 18 minutes; --scenario for one of them"},
 }
 
@@ -52,7 +61,7 @@ type studyListCmd struct {
 // Run lists; a name that got here is no study's.
 func (c *studyListCmd) Run(a *app) error {
 	if c.Name != "" {
-		return usageError("the studies are accuracy, attribution, hold and presets; headway study lists them", "there is no study named %q", c.Name)
+		return usageError("the studies are accuracy, attribution, control, frontier, hold, staleness and presets; headway study lists them", "there is no study named %q", c.Name)
 	}
 	if c.JSON {
 		return printJSON(a.Stdout, studyList)
@@ -144,6 +153,7 @@ type studyHoldCmd struct {
 	Measured int `default:"1000" help:"Train steps measured of every simulation with a batch of 64 rollouts; others are measured over as many rollouts."`
 	Warmup   int `default:"150" help:"Train steps before them."`
 	// Live and what follows are of live runs.
+	Bound    bool    `help:"Only how far rules are above the least staleness that one can have which does not choose by length."`
 	Live     bool    `help:"Compare live runs at equal wall time instead of simulating."`
 	Wall     float64 `default:"12" placeholder:"S" help:"With --live: wall time of every run in seconds."`
 	Scenario string  `default:"all" enum:"all,plain,tools" help:"With --live: plain has no tool time, tools has, all are both."`
@@ -166,6 +176,10 @@ func (c *studyHoldCmd) Run(a *app) error {
 	if c.Quick {
 		command += " --quick"
 	}
+	simulate := study.Hold
+	if c.Bound {
+		simulate, command = study.Bound, command+" --bound"
+	}
 	ctx, stop := interruptible()
 	defer stop()
 	kept, err := c.kept()
@@ -173,7 +187,7 @@ func (c *studyHoldCmd) Run(a *app) error {
 		return err
 	}
 	show := newStudyProgress(a)
-	result, err := study.Hold(ctx, opt, study.Simulator{Progress: show.update, Kept: kept})
+	result, err := simulate(ctx, opt, study.Simulator{Progress: show.update, Kept: kept})
 	show.end()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
@@ -193,7 +207,7 @@ func (c *studyFiles) goOn() string {
 }
 
 // kept opens the finished simulations in the study's folder, nil without one.
-func (c *studyHoldCmd) kept() (*study.Kept, error) {
+func (c *studyFiles) kept() (*study.Kept, error) {
 	if err := c.folder(); err != nil || c.Out == "" {
 		return nil, err
 	}
@@ -213,9 +227,13 @@ func (c *studyHoldCmd) print(a *app, result study.HoldResult, from study.Provena
 		study.Provenance
 		study.HoldResult
 	}{from, result}
+	if c.Bound {
+		return c.save(a, "hold-bound", c.JSON, document, func(w io.Writer) error { return study.BoundMarkdown(w, result, from) })
+	}
 	if c.Out != "" {
 		err := errors.Join(
 			c.write("hold.md", markdown),
+			c.write("hold-bound.md", func(w io.Writer) error { return study.BoundMarkdown(w, result, from) }),
 			c.write("hold-ideas.md", func(w io.Writer) error { return study.IdeasMarkdown(w, result, from) }),
 			c.write("hold.csv", func(w io.Writer) error { return study.HoldCSV(w, result) }),
 			c.write("hold.json", func(w io.Writer) error { return printJSON(w, document) }))
@@ -256,6 +274,8 @@ func (f *studyFiles) save(a *app, name string, asJSON bool, document any, markdo
 // studyProgress counts what is done of a study on stderr: in place on a terminal,
 // now and then elsewhere.
 type studyProgress struct {
+	// what is counted; by default simulations.
+	what     string
 	app      *app
 	terminal bool
 	began    time.Time
@@ -277,7 +297,7 @@ func (p *studyProgress) update(done, all int) {
 	}
 	p.last = now
 	left := time.Duration(float64(now.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
-	text := fmt.Sprintf("%d of %d simulations, about %s left", done, all, left)
+	text := fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left)
 	if p.terminal {
 		fmt.Fprintf(p.app.Stderr, "\r%s\x1b[K", text)
 		return

@@ -50,7 +50,16 @@ func (c *liveFlags) compare(a *app, name string, files *studyFiles, contest func
 	if err != nil {
 		return err
 	}
-	if err := files.folder(); err != nil {
+	file := strings.ReplaceAll(name, " --", "-")
+	if c.Scenario != "all" {
+		file += "-" + c.Scenario
+	}
+	return files.play(a, file, command, contests)
+}
+
+// play makes the runs of contests and prints them.
+func (c *studyFiles) play(a *app, name, command string, contests []study.Contest) error {
+	if err := c.folder(); err != nil {
 		return err
 	}
 	giveHelpersAThread(a)
@@ -69,11 +78,7 @@ func (c *liveFlags) compare(a *app, name string, files *studyFiles, contest func
 		}
 		played = append(played, p)
 	}
-	file := strings.ReplaceAll(name, " --", "-")
-	if c.Scenario != "all" {
-		file += "-" + c.Scenario
-	}
-	return files.contested(a, file, played, provenance(a, command))
+	return c.contested(a, name, played, provenance(a, command))
 }
 
 // quickWallS is the wall time of a run that is only to show that the study works.

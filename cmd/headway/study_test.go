@@ -83,7 +83,7 @@ func TestStudyRefuses(t *testing.T) {
 		{"no such arm", []string{"study", "presets", "--arm", "grpo"}, "queue-drop, q=2"},
 		{"no such scenario", []string{"study", "presets", "--scenario", "rain"}, "plain"},
 		{"no such folder", []string{"study", "hold", "--quick", "--out", "/dev/null/x"}, "--out"},
-		{"no such study", []string{"study", "drop"}, "hold and presets"},
+		{"no such study", []string{"study", "drop"}, "staleness and presets"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, _, stderr := headway(t, test.arguments...)

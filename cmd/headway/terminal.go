@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/protocol"
 )
 
 // progress is what a run shows of itself while it goes on. Figures that are not
@@ -33,6 +34,8 @@ type progress struct {
 	QueueGroups, QueueCapacity int
 	// Rates are what enters the queue and what leaves it.
 	Rates live.Rates
+	// Control is the goal that the run keeps; nil without one.
+	Control *protocol.Control
 	// Active rollouts are being generated, in Slots.
 	Active, Slots int
 	// Elapsed is the time since the start; ETA what is left, 0 while unknown.

@@ -61,6 +61,9 @@ func (p progress) line() string {
 	add(p.Reward, "reward %.3f", p.Reward)
 	add(p.Accuracy, "held-out %.3f@%d", p.Accuracy, p.AccuracyStep)
 	add(p.Staleness, "staleness %.2f = PQS %.2f + IQS %.2f", p.Staleness, p.PQS, p.IQS)
+	if p.Control != nil {
+		parts = append(parts, controlBrief(p.Control))
+	}
 	add(p.TrainerIdle+p.RolloutIdle, "idle trainer %s rollout %s", report.Share(p.TrainerIdle), report.Share(p.RolloutIdle))
 	add(p.ClipFraction, "clip %s", report.Share(p.ClipFraction))
 	if p.Rates.Steps > 0 {

@@ -215,6 +215,9 @@ func (v liveView) text() string {
 		v.row("held-out", known(p.Accuracy, "%.3f"), accuracyNote(p)),
 		v.row("staleness", known(p.Staleness, "%.2f"), v.split()),
 		v.row("", "", sparkline(v.lag)),
+	)
+	rows = append(rows, v.control()...)
+	rows = append(rows,
 		v.row("idle", "", fmt.Sprintf("trainer %s · rollout %s", report.Share(p.TrainerIdle), report.Share(p.RolloutIdle))),
 		v.row("queue", fmt.Sprint(p.QueueGroups), fmt.Sprintf("of %d groups · %d of %d slots generate", p.QueueCapacity, p.Active, p.Slots)),
 		v.row("speed", known(p.TokensPerS, "%.0f"), fmt.Sprintf("tokens/s · clip fraction %s · version %d", report.Share(p.ClipFraction), p.Version)),
@@ -273,6 +276,19 @@ func (v liveView) split() string {
 		before = int(math.Round(cells * min(max(p.PQS/p.Staleness, 0), 1)))
 	}
 	return fmt.Sprintf("%s%s PQS %.2f before + IQS %.2f in the queue", strings.Repeat("▓", before), strings.Repeat("░", cells-before), p.PQS, p.IQS)
+}
+
+// control is the goal beside what was measured, and where the settings stand.
+func (v liveView) control() []string {
+	c := v.state.Control
+	if c == nil {
+		return nil
+	}
+	rows := []string{v.row("target", "", goalWords(c.TargetMean, c.TargetShare, c.Within, c.Of)+" · "+c.Says)}
+	if c.State == controlUnreachable || c.State == controlSilent {
+		rows = []string{v.row("target", "", goalWords(c.TargetMean, c.TargetShare, c.Within, c.Of)), v.styles.warm.Render(clip(c.Says, v.width))}
+	}
+	return append(rows, v.row("settings", "", settingsLine(c)))
 }
 
 // accuracyNote says of which version the accuracy is.

@@ -191,6 +191,7 @@ func (v *topView) figures() []string {
 		v.row("ended", "", endedWords(s.Ledger), nil),
 		v.row("trainer", "", trainerWords(s.Trainer), nil),
 	}
+	rows = append(rows, v.control()...)
 	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
 		rows = append(rows, v.row("workers", "", workerWords(w), nil))
 	}
@@ -198,6 +199,23 @@ func (v *topView) figures() []string {
 		rows = append(rows, v.styles.warm.Render("the disk is full: writes wait for room"))
 	}
 	return rows
+}
+
+// control is the goal, what was measured of it, and where the settings stand.
+func (v *topView) control() []string {
+	c := v.status.Control
+	if c == nil {
+		return nil
+	}
+	rows := []string{v.row("target", "", goalWords(c.TargetMean, c.TargetShare, c.Within, plainText(c.Of))+" · "+heldWords(c.HeldSteps, c.HeldBatches, c.Steps), nil)}
+	says := clip(plainText(c.Says), v.width)
+	if c.State == controlUnreachable || c.State == controlSilent {
+		says = v.styles.warm.Render(says)
+		rows = append(rows, says)
+	} else {
+		rows = append(rows, v.row("", "", plainText(c.Says), nil))
+	}
+	return append(rows, v.row("settings", "", settingsLine(c), nil))
 }
 
 // row is one figure, with its history where there is room.

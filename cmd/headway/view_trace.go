@@ -147,7 +147,7 @@ func (r *recordedRun) read(ctx context.Context) {
 	player := trace.NewPlayer(r.reader, r.loop)
 	player.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
 		measured = metrics.Measured{QueueGroups: r.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
-			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
+			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: metrics.ControlOf(r.loop, ev.Kind)}
 		r.model.Observe(&ev.Event, &measured, actions)
 		if ev.Kind == loop.TrainStepEnded {
 			r.figures(ev.Version)

@@ -204,13 +204,10 @@ func (e *Engine) pace(began time.Time) bool {
 	if e.opt.DecodeStepS <= 0 {
 		return true
 	}
-	least := time.Duration(e.opt.DecodeStepS * float64(time.Second))
-	// From the end of the step before, so that what is done between steps does
-	// not make them longer than asked for.
-	if !e.end.IsZero() {
-		began = e.end
+	if e.end.IsZero() {
+		e.pacer.Rest()
 	}
-	left := least - time.Since(began)
+	left := e.pacer.Step(began, time.Now(), time.Duration(e.opt.DecodeStepS*float64(time.Second)))
 	if left <= 0 {
 		return true
 	}

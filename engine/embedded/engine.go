@@ -35,7 +35,8 @@ type Options struct {
 	// Seed of every draw.
 	Seed uint64
 	// DecodeStepS is the least time of one decode step in seconds, as a GPU bound by
-	// its memory has one whatever its load. A faster step waits; 0 for none.
+	// its memory has one whatever its load. A faster step waits, and steps that follow one
+	// another keep to it in the mean ([live.Pacer]); 0 for none.
 	DecodeStepS float64
 	// Weights is where versions are loaded from.
 	Weights live.Weights
@@ -76,6 +77,7 @@ type Engine struct {
 	once    sync.Once
 	busy    atomic.Bool
 	times   times
+	pacer   live.Pacer
 
 	mu      sync.Mutex
 	waiting []*generation // asked for, not in a slot yet
@@ -102,6 +104,7 @@ type change struct {
 var (
 	_ live.Engine = (*Engine)(nil)
 	_ live.Timed  = (*Engine)(nil)
+	_ live.Paced  = (*Engine)(nil)
 )
 
 // New starts an engine without weights: Load and Switch come before the first
@@ -136,6 +139,9 @@ func (e *Engine) SetTrainerBusy(busy bool) { e.busy.Store(busy) }
 
 // TakeDecodeTimes implements [live.Timed].
 func (e *Engine) TakeDecodeTimes() []trace.ServiceCell { return e.times.take() }
+
+// TakePace implements [live.Paced]: of decode steps, none without DecodeStepS.
+func (e *Engine) TakePace() live.Pace { return e.pacer.Take() }
 
 // generation is one response under way. The decoding goroutine writes to it until
 // it sends on done. Tokens, log-probs and versions are written once each, before

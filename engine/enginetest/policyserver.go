@@ -3,6 +3,7 @@ package enginetest
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 )
 
 // PolicyServer serves a Policy in the form of vLLM 0.32 with its developer's paths and
-// /inference/v1/generate, on a free port of this machine. The name of its weights is the last
+// /inference/v1/generate. The name of its weights is the last
 // element of the directory they were loaded from.
 type PolicyServer struct {
 	front *httptest.Server
@@ -32,6 +33,8 @@ type PolicyServer struct {
 // PolicyOptions say what a PolicyServer is like.
 type PolicyOptions struct {
 	Policy Policy
+	// Listen is the port of this machine's loopback that it is at; 0 for a free one.
+	Listen int
 	// Context is the number of tokens that prompt and response may have together.
 	Context int
 	// Weights is the name of those that it begins with.
@@ -44,7 +47,7 @@ type PolicyOptions struct {
 	Named func(dir string) string
 }
 
-// NewPolicyServer starts a server.
+// NewPolicyServer starts a server. It panics where it cannot listen.
 func NewPolicyServer(o PolicyOptions) *PolicyServer {
 	s := &PolicyServer{opt: o, serving: o.Weights, label: "default", running: map[string]chan struct{}{}}
 	mux := http.NewServeMux()
@@ -67,7 +70,16 @@ func NewPolicyServer(o PolicyOptions) *PolicyServer {
 		mux.HandleFunc("POST /inference/v1/generate", s.generate)
 		mux.HandleFunc("POST /inference/v1/abort_requests", s.abort)
 	}
-	s.front = httptest.NewServer(mux)
+	s.front = httptest.NewUnstartedServer(mux)
+	if o.Listen > 0 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.Listen))
+		if err != nil {
+			panic(err)
+		}
+		_ = s.front.Listener.Close() // its own, which nobody has been told of
+		s.front.Listener = l
+	}
+	s.front.Start()
 	return s
 }
 

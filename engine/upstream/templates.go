@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/headway-rl/headway/live"
 )
 
 // templatesTokens is the default of TemplatesOptions.Tokens.
@@ -19,6 +21,8 @@ type TemplatesOptions struct {
 	// Engines are asked in this order; those that cannot are passed over, and so are those that do
 	// not answer. At least one.
 	Engines []*Engine
+	// Away, if not nil, reports which of them are not to be asked now: their servers are not started.
+	Away func(engine int) bool
 	// Tokens bounds what is remembered, in tokens (of texts, in bytes); 0 means 8 Mi.
 	Tokens int
 }
@@ -28,6 +32,7 @@ type TemplatesOptions struct {
 // for concurrent use.
 type Templates struct {
 	engines []*Engine
+	away    func(engine int) bool
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*list.Element
@@ -54,7 +59,10 @@ func NewTemplates(o TemplatesOptions) (*Templates, error) {
 	if o.Tokens == 0 {
 		o.Tokens = templatesTokens
 	}
-	return &Templates{engines: slices.Clone(o.Engines), known: map[[sha256.Size]byte]*list.Element{}, most: o.Tokens}, nil
+	if o.Away == nil {
+		o.Away = func(int) bool { return false }
+	}
+	return &Templates{engines: slices.Clone(o.Engines), away: o.Away, known: map[[sha256.Size]byte]*list.Element{}, most: o.Tokens}, nil
 }
 
 // Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with
@@ -107,20 +115,31 @@ func keyOf(kind byte, parts ...[]byte) (key [sha256.Size]byte) {
 	return key
 }
 
+// ErrNoTokenizer is wrapped by the error where every engine has said that it renders no chats and reads
+// no tokens: to ask again is of no use.
+var ErrNoTokenizer = errors.New("no engine has a tokenizer")
+
 // ask returns what is remembered, or asks the first engine that can and answers.
 func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question func(*Engine, *Capabilities, Templater) (remembered, error)) (remembered, error) {
 	if got, ok := t.recall(key); ok {
 		return got, nil
 	}
 	var problems []error
-	for _, e := range t.engines {
+	asked, lacking := 0, 0
+	for i, e := range t.engines {
+		if t.away(i) {
+			continue
+		}
+		asked++
 		how, ok := e.opt.Dialect.(Templater)
 		if !ok {
+			lacking++
 			problems = append(problems, e.fail("a server of kind %s renders no chats", e.opt.Dialect.Kind()))
 			continue
 		}
 		caps, err := e.ready(ctx)
 		if err == nil && !caps.Template {
+			lacking++
 			err = e.fail("%w: it renders no chats and reads no tokens", ErrLacking)
 		}
 		var got remembered
@@ -136,6 +155,12 @@ func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question fun
 			return remembered{}, err // the others would say the same
 		}
 		problems = append(problems, err)
+	}
+	switch asked {
+	case 0:
+		return remembered{}, fmt.Errorf("%w: none is started", live.ErrEngineDown)
+	case lacking:
+		return remembered{}, fmt.Errorf("%w: %w", ErrNoTokenizer, errors.Join(problems...))
 	}
 	return remembered{}, fmt.Errorf("no engine renders the chat or reads the tokens: %w", errors.Join(problems...))
 }

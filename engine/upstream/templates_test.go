@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/headway-rl/headway/live"
 )
 
 // spelling is a dialect whose server's tokens are letters.
@@ -148,11 +150,36 @@ func TestTemplatesPassOverWhoCannot(t *testing.T) {
 		t.Errorf("%v; asked %d times", err, fine.asked.Load())
 	}
 	alone := newTemplates(t, 0, cannot)
-	if _, err := alone.Encode(t.Context(), "a"); !errors.Is(err, ErrLacking) {
+	if _, err := alone.Encode(t.Context(), "a"); !errors.Is(err, ErrLacking) || !errors.Is(err, ErrNoTokenizer) {
 		t.Errorf("nobody can, and it says %v", err)
+	}
+	if _, err := newTemplates(t, 0, cannot, broken).Encode(t.Context(), "a"); err == nil || errors.Is(err, ErrNoTokenizer) {
+		t.Errorf("one cannot and one is broken, and it says %v", err)
 	}
 	if _, err := NewTemplates(TemplatesOptions{}); err == nil {
 		t.Error("templates without engines")
+	}
+}
+
+// Engines that are not started are not asked, and say nothing of what those can that are.
+func TestTemplatesPassOverWhoIsAway(t *testing.T) {
+	_, cannot := newSpelling(t, func(s *spelling) { s.can = false })
+	fine, away := newSpelling(t, nil)
+	gone := map[int]bool{1: true}
+	templates, err := NewTemplates(TemplatesOptions{Engines: []*Engine{cannot, away}, Away: func(i int) bool { return gone[i] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := templates.Encode(t.Context(), "a"); !errors.Is(err, ErrNoTokenizer) || fine.asked.Load() != 0 {
+		t.Errorf("%v; asked %d times", err, fine.asked.Load())
+	}
+	gone[0] = true
+	if _, err := templates.Encode(t.Context(), "a"); !errors.Is(err, live.ErrEngineDown) || errors.Is(err, ErrNoTokenizer) {
+		t.Errorf("none is there, and it says %v", err)
+	}
+	gone[1] = false
+	if got, err := templates.Encode(t.Context(), "a"); err != nil || string(got) != "a" {
+		t.Errorf("%q, %v", string(got), err)
 	}
 }
 

@@ -42,6 +42,9 @@ func (c *Checker) startPlace(a loop.Action) error {
 	if a.Slot < 0 || int(a.Slot) >= len(c.slots) || c.slots[a.Slot].engine != a.Engine {
 		return fmt.Errorf("%v: engine %d has no slot %d", a, a.Engine, a.Slot)
 	}
+	if c.room() == 0 {
+		return fmt.Errorf("%v, though no more than %d rollouts may be in flight", a, c.control.slots)
+	}
 	if c.slots[a.Slot].taken {
 		return fmt.Errorf("%v: the slot holds g%d/%d", a, c.slots[a.Slot].group, c.slots[a.Slot].sample)
 	}
@@ -207,6 +210,9 @@ func (c *Checker) closed() string {
 }
 
 func (c *Checker) closedByPolicy() string {
+	if !math.IsInf(c.control.live, 0) && len(c.groups) >= c.liveMost() {
+		return fmt.Sprintf("%d groups are live, and %d may be", len(c.groups), c.liveMost())
+	}
 	switch c.cfg.Policy {
 	case loop.PolicyBlock:
 		if len(c.queue) >= c.cfg.QueueGroups || len(c.held) > 0 {
@@ -250,13 +256,15 @@ func thresholdGroups(cfg loop.Config) int {
 
 // room counts the slots that could take a rollout now.
 func (c *Checker) room() int {
-	n := 0
+	n, taken := 0, 0
 	for _, s := range c.slots {
-		if !s.taken && c.takesRollouts(&c.engines[s.engine]) {
+		if s.taken {
+			taken++
+		} else if c.takesRollouts(&c.engines[s.engine]) {
 			n++
 		}
 	}
-	return n
+	return max(min(n, c.control.slots-taken), 0)
 }
 
 // idleWork reports work that waits though there is room and leave for it.

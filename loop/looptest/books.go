@@ -158,6 +158,9 @@ func (c *Checker) Compare(st loop.Status) error {
 	if levels := c.solveRates(); !slices.Equal(st.Levels, levels) {
 		return fmt.Errorf("status has levels %v, want %v", st.Levels, levels)
 	}
+	if err := c.compareControl(st.Control); err != nil {
+		return err
+	}
 	return c.compareEngines(st.Engines)
 }
 
@@ -197,6 +200,9 @@ func (c *Checker) compareEngines(engines []loop.EngineStatus) error {
 }
 
 func (e engineBook) describe() string {
+	if e.pool != owned {
+		return [...]string{"", "leaving", "away", "starting"}[e.pool]
+	}
 	switch e.state {
 	case gone:
 		return "lost"

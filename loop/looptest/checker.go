@@ -55,6 +55,7 @@ type Checker struct {
 	slope     slopeBook
 	gamma     [64]uint64
 	hold      holdBook
+	control   controlBook
 
 	admitted int64
 	ends     map[loop.End]int64
@@ -150,10 +151,17 @@ func NewChecker(cfg loop.Config) *Checker {
 	c.levels = make([]levelBook, cfg.Levels)
 	c.gamma = weights(cfg.Gamma)
 	c.hold = newHold()
+	c.control = newControl(cfg)
+	if cfg.HoldAdaptive {
+		c.cfg.Hold, c.hold.cost.most = 0, cfg.Hold
+	}
 	for i, n := range cfg.EngineSlots {
 		c.engines = append(c.engines, engineBook{served: loop.NoVersion, loading: loop.NoVersion})
 		for range n {
 			c.slots = append(c.slots, slotBook{engine: int32(i)})
+		}
+		if i >= c.control.engines {
+			c.engines[i].state, c.engines[i].pool = gone, pooled
 		}
 	}
 	return c
@@ -175,6 +183,7 @@ func (c *Checker) observe(ev loop.Event, actions []loop.Action, tick int64) erro
 	if ev.Time < c.now {
 		c.counts.TimeReversed++
 	}
+	c.payHold(ev.Time)
 	c.now = max(c.now, ev.Time)
 	c.want = c.want[:0]
 	asleep := c.finished || !c.started
@@ -183,7 +192,16 @@ func (c *Checker) observe(ev loop.Event, actions []loop.Action, tick int64) erro
 		return c.quiet(actions, tick)
 	}
 	c.settling = c.apply(ev)
+	c.settleSync() // nothing of this depends on where the settings go now
+	if err := c.moves(ev, actions); err != nil {
+		return err
+	}
 	c.settleSync()
+	c.depart()
+	c.settleSync()
+	if err := c.silence(actions); err != nil {
+		return err
+	}
 	if err := c.compareWanted(actions); err != nil {
 		return err
 	}
@@ -218,6 +236,7 @@ func (c *Checker) checkTick(tick int64) error {
 		if end := c.holdTick(); end != never {
 			want = end
 		}
+		want = min(want, c.alarm())
 		if c.settling {
 			want = c.now
 		}
@@ -232,7 +251,7 @@ func (c *Checker) checkTick(tick int64) error {
 // event. Order counts within a kind where it means something: the order in which
 // groups are queued, leased and trained.
 func (c *Checker) compareWanted(actions []loop.Action) error {
-	got := slices.DeleteFunc(slices.Clone(actions), func(a loop.Action) bool { return places(a.Kind) })
+	got := slices.DeleteFunc(slices.Clone(actions), func(a loop.Action) bool { return places(a.Kind) || steers(a.Kind) })
 	want := slices.Clone(c.want)
 	arrange(got)
 	arrange(want)
@@ -278,7 +297,7 @@ func arrange(actions []loop.Action) {
 		switch a.Kind {
 		case loop.AbortRollout:
 			return int(a.Group) - int(b.Group) // of one group in the order of its samples
-		case loop.LoadWeights, loop.SwitchWeights:
+		case loop.LoadWeights, loop.SwitchWeights, loop.AcquireEngine, loop.ReleaseEngine:
 			return int(a.Engine) - int(b.Engine)
 		case loop.GroupEnded:
 			return int(a.Group) - int(b.Group)

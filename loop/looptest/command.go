@@ -16,7 +16,7 @@ var scriptKinds = map[string]loop.EventKind{
 	"train-done": loop.TrainStepEnded, "train-fail": loop.TrainStepFailed, "lease-return": loop.LeaseReturned,
 	"trainer-restored": loop.TrainerRestored, "trainer-ready": loop.TrainerReady,
 	"loaded": loop.WeightsLoaded, "switched": loop.WeightsSwitched, "sync-fail": loop.SyncFailed,
-	"lose-engine": loop.EngineLost, "join-engine": loop.EngineJoined,
+	"lose-engine": loop.EngineLost, "join-engine": loop.EngineJoined, "refuse-engine": loop.EngineUnavailable, "request": loop.SettingRequested,
 	"first-token": loop.FirstToken, "scored": loop.RolloutScored, "failed": loop.RolloutFailed, "aborted": loop.RolloutAborted,
 	"interrupted": loop.RolloutInterrupted, "measured": loop.GroupMeasured,
 	"unknown": 0,
@@ -48,7 +48,9 @@ func (s *Script) events(t testing.TB, d *datadriven.TestData) []loop.Event {
 	case kind == loop.TrainerRestored:
 		base.Version = s.loop.Version() + 1
 		events = []loop.Event{base}
-	case isSync(kind), kind == loop.EngineLost, kind == loop.EngineJoined:
+	case kind == loop.SettingRequested:
+		events = []loop.Event{s.requestEvent(t, d)}
+	case isSync(kind), kind == loop.EngineLost, kind == loop.EngineJoined, kind == loop.EngineUnavailable:
 		events = s.engineEvents(t, d, base)
 	default:
 		events = []loop.Event{base}
@@ -173,11 +175,29 @@ func (s *Script) trainEvent(base loop.Event) loop.Event {
 	return base
 }
 
+// requestEvent asks for a setting's value: "request hold=0.2".
+func (s *Script) requestEvent(t testing.TB, d *datadriven.TestData) loop.Event {
+	for _, a := range d.CmdArgs {
+		if set, err := loop.ParseSetting(a.Key); err == nil && len(a.Vals) == 1 {
+			v, err := strconv.ParseFloat(a.Vals[0], 64)
+			if err != nil {
+				d.Fatalf(t, "%s: %v", a.Key, err)
+			}
+			return loop.Request(set, v, s.now)
+		}
+	}
+	d.Fatalf(t, "request names no setting")
+	return loop.Event{}
+}
+
 func (s *Script) engineEvents(t testing.TB, d *datadriven.TestData, base loop.Event) []loop.Event {
 	var events []loop.Event
 	for _, subject := range subjects(d, "e") {
 		ev := base
 		ev.Engine = int32(atoi(t, d, subject))
+		if e := ev.Engine; (base.Kind == loop.EngineJoined || base.Kind == loop.EngineUnavailable) && s.checker.engines[e].pool == starting {
+			ev.Attempt = s.checker.engines[e].asked
+		}
 		for _, a := range s.effects {
 			if isSync(base.Kind) && a.Engine == ev.Engine && (a.Kind == loop.LoadWeights || a.Kind == loop.SwitchWeights) {
 				ev.Version, ev.Attempt = a.Version, a.Attempt

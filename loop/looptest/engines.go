@@ -29,11 +29,14 @@ type engineBook struct {
 	loading  loop.Version
 	attempt  int32
 	failures int
+	// pool says whose the engine is, asked how often the pool was asked for it.
+	pool  poolState
+	asked int32
 }
 
 // takesRollouts reports whether the engine may be given rollouts now.
 func (c *Checker) takesRollouts(e *engineBook) bool {
-	if e.state != serving || c.hopeless(e.served) {
+	if e.state != serving || e.pool != owned || c.hopeless(e.served) {
 		return false
 	}
 	switch c.cfg.Sync {
@@ -352,6 +355,9 @@ func (c *Checker) lose(engine int32, why loop.Reason) {
 func (c *Checker) engineJoined(ev loop.Event) {
 	if ev.Engine < 0 || int(ev.Engine) >= len(c.engines) || c.engines[ev.Engine].state != gone {
 		c.counts.Late++
+		return
+	}
+	if !c.welcome(ev) {
 		return
 	}
 	c.join(ev.Engine, c.newest())

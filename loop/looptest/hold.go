@@ -16,6 +16,8 @@ type holdBook struct {
 	// since is when the hold began; spent: it has been held as long as may be.
 	since int64
 	spent bool
+	// cost is of an adaptive hold.
+	cost costBook
 }
 
 func newHold() holdBook { return holdBook{leased: never, ended: never, synced: never, since: never} }
@@ -30,14 +32,16 @@ func towards(estimate *int64, value int64) {
 }
 
 // stepEnded, syncEnded and forget book what the estimates are made of.
-func (h *holdBook) stepEnded(now int64) {
+func (h *holdBook) stepEnded(now int64) (period int64) {
 	if h.leased != never {
 		towards(&h.step, now-h.leased)
 	}
 	if h.ended != never {
-		towards(&h.period, now-h.ended)
+		period = now - h.ended
+		towards(&h.period, period)
 	}
 	h.ended = now
+	return period
 }
 
 func (h *holdBook) syncEnded(now int64) {

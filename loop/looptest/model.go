@@ -20,6 +20,10 @@ func (c *Checker) apply(ev loop.Event) (settling bool) {
 		if c.lease.id == 0 {
 			c.finish(loop.ReasonStopped)
 		}
+	case loop.SettingRequested:
+		c.settingRequested(ev)
+	case loop.EngineUnavailable:
+		c.engineUnavailable(ev)
 	case loop.GroupMeasured:
 		c.groupMeasured(ev)
 		return c.settling
@@ -68,7 +72,9 @@ func (c *Checker) runStarted() {
 	}
 	c.started = true
 	for i := range c.engines {
-		c.engines[i].served = 0
+		if c.engines[i].pool == owned {
+			c.engines[i].served = 0
+		}
 	}
 }
 
@@ -91,6 +97,7 @@ func (c *Checker) recovered() {
 		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
 	}
 	c.taken, c.asked = 0, false
+	c.control.quietAt = c.now
 	c.hold.forget()
 	c.target, c.completed = loop.NoVersion, c.weights()
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
@@ -98,7 +105,11 @@ func (c *Checker) recovered() {
 		return
 	}
 	for i := range c.engines {
-		c.join(int32(i), c.weights())
+		if c.engines[i].pool == owned {
+			c.join(int32(i), c.weights())
+		} else {
+			c.recoverPooled(int32(i))
+		}
 	}
 	if c.lease.id != 0 {
 		c.lease.attempt++
@@ -199,7 +210,7 @@ func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
 		c.retries = append(c.retries, retryBook{g.id, k})
 		return
 	}
-	if c.cfg.OnFailure == loop.DropGroup && g.count(lost) > c.cfg.Redundancy {
+	if c.cfg.OnFailure == loop.DropGroup && g.count(lost) > len(g.samples)-c.cfg.GroupSize {
 		c.endGroup(g, loop.EndFailed, why)
 		return
 	}
@@ -313,6 +324,9 @@ func (c *Checker) enqueue(g *groupBook) {
 
 func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
 	c.cutRest(g)
+	if end == loop.EndEvicted {
+		c.hold.cost.evicted++
+	}
 	c.ends[end] += int64(g.count(scored))
 	a := c.notice(loop.GroupEnded, g)
 	a.End, a.Reason = end, why
@@ -467,7 +481,8 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 	}
 	c.lease = leaseBook{}
 	c.version++
-	c.hold.stepEnded(c.now)
+	c.control.quietAt = c.now
+	c.adaptHold(c.hold.stepEnded(c.now))
 	c.sortQueue()
 	for len(c.queue) > c.cfg.QueueGroups {
 		c.makeRoom()
@@ -501,6 +516,7 @@ func (c *Checker) trainerRestored(ev loop.Event) {
 	c.version++
 	c.restored = c.version
 	c.hold.leased, c.hold.ended = never, never
+	c.control.quietAt = c.now
 	if c.cfg.Policy == loop.PolicySynchronous && !c.keepsSurplus() {
 		for id := loop.GroupID(1); id <= c.lastGroup; id++ {
 			if g := c.groups[id]; g != nil {

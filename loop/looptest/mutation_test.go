@@ -61,6 +61,10 @@ func mutationPlans() map[string]Plan {
 		p.AskTicks, p.Faults.Restores = 10, 0.03
 		return p
 	}
+	fleet := func(p Plan) Plan { // whose settings move
+		p.Faults.Requests = 0.15
+		return p
+	}
 	return map[string]Plan{
 		"drop": with(func(c *loop.Config) {}),
 		"max":  with(func(c *loop.Config) { c.Policy, c.MaxStaleness, c.Abort = loop.PolicyMax, 1, true }),
@@ -86,6 +90,9 @@ func mutationPlans() map[string]Plan {
 		}),
 		"resume lost": with(func(c *loop.Config) { c.ResumeLost, c.MaxAttempts = true, 3 }),
 		"hold":        calm(with(func(c *loop.Config) { c.Hold = 0.9 }), 12),
+		"adaptive hold": calm(with(func(c *loop.Config) {
+			c.Hold, c.HoldAdaptive, c.HoldCost, c.QueueGroups, c.Select = 0.9, true, 0.3, 2, loop.SelectFresh
+		}), 12),
 		"abort": with(func(c *loop.Config) {
 			c.Policy, c.MaxStaleness, c.Abort, c.InterruptAtBatch = loop.PolicyMax, 1, true, true
 		}),
@@ -95,6 +102,10 @@ func mutationPlans() map[string]Plan {
 		"asks": asks(with(func(c *loop.Config) { c.TrainerAsks, c.InterruptAtBatch = true, true })),
 		"asks synchronous": asks(with(func(c *loop.Config) {
 			c.TrainerAsks, c.Policy, c.QueueGroups = true, loop.PolicySynchronous, 2
+		})),
+		"fleet": fleet(with(func(c *loop.Config) {
+			c.EngineSlots, c.EnginesStart, c.Start = []int{2, 2, 2}, 2, loop.StartStream
+			c.Control = &loop.Control{Ranges: [...]loop.Range{loop.SettingLive: {Least: 2, Most: 40}, loop.SettingEngines: {Least: 1, Most: 3}}}
 		})),
 		"curriculum": with(func(c *loop.Config) {
 			c.PauseGroups, c.Levels, c.Explore, c.FilterZeroAdvantage = 3, 3, 0.3, true
@@ -141,7 +152,7 @@ func TestCheckerRejectsEveryDoctoredAction(t *testing.T) {
 			t.Logf("%d mutations of %d kinds of actions rejected", tried, len(kinds))
 		})
 	}
-	for k := loop.StartRollout; k <= loop.SyncCompleted; k++ {
+	for k := loop.StartRollout; k <= loop.SettingChanged; k++ {
 		if !all[k] && k != loop.FinishRun {
 			t.Errorf("no run has a %v to be doctored", k)
 		}
@@ -174,9 +185,12 @@ func mutations(actions []loop.Action, k int) []mutation {
 	for f := range fields.NumField() {
 		changed := slices.Clone(actions)
 		v := reflect.ValueOf(&changed[k]).Elem().Field(f)
-		if v.CanInt() {
+		switch {
+		case v.CanInt():
 			v.SetInt(v.Int() + 1)
-		} else {
+		case v.CanFloat():
+			v.SetFloat(v.Float() + 1)
+		default:
 			v.SetUint(v.Uint() + 1)
 		}
 		found = append(found, mutation{"change of " + fields.Field(f).Name, changed})
@@ -250,6 +264,11 @@ func TestCompareRejects(t *testing.T) {
 		case v.Kind() == reflect.Struct:
 			for i := range v.NumField() {
 				change(v.Field(i), path+"."+v.Type().Field(i).Name)
+			}
+			return
+		case v.Kind() == reflect.Pointer:
+			if !v.IsNil() {
+				change(v.Elem(), path)
 			}
 			return
 		case v.Kind() == reflect.Slice:

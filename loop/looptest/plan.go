@@ -46,6 +46,8 @@ type Faults struct {
 	EngineLost, Restarts, Stops, Garbage, Reversed, Snapshots float64
 	// Restores is the chance, per event, of the trainer going back to an earlier state.
 	Restores float64
+	// Requests is the chance, per event, of somebody asking for another value of a setting.
+	Requests float64
 }
 
 // Draw returns the plan of a seed: config, durations and faults are all drawn,
@@ -73,6 +75,8 @@ func Draw(seed uint64) Plan {
 		Reversed: chance(0.02), Snapshots: chance(0.05),
 	}
 	p.Config.TrainerAsks, p.AskTicks, p.Faults.Restores = r.IntN(3) == 0, r.IntN(30), chance(0.02)
+	drawControl(r, &p.Config)
+	p.Faults.Requests = chance(0.05)
 	return p
 }
 
@@ -113,6 +117,9 @@ func drawPartial(r *rand.Rand, c *loop.Config) {
 	c.MaxSpans = r.IntN(4) * r.IntN(2)
 	c.PauseGroups = (c.BatchGroups + r.IntN(4)) * (r.IntN(4) / 3)
 	c.Hold = []float64{0, 0, 0.1, 0.3, 0.9}[r.IntN(5)]
+	if c.HoldAdaptive = c.Hold > 0 && r.IntN(2) == 0; c.HoldAdaptive {
+		c.HoldCost = []float64{0, 0, 0.05, 0.5}[r.IntN(4)]
+	}
 	c.ResumeLost = r.IntN(3) == 0
 }
 
@@ -163,10 +170,58 @@ func drawCapacity(r *rand.Rand, c *loop.Config) {
 	c.QueueGroups = least + r.IntN(2*c.BatchGroups)
 }
 
+// drawControl draws a goal for some of the plans, or ranges without one, which requests alone move.
+func drawControl(r *rand.Rand, c *loop.Config) {
+	if r.IntN(3) > 0 || c.Policy == loop.PolicySynchronous {
+		return
+	}
+	ctl := loop.Control{Window: 1 + r.IntN(6)}
+	switch r.IntN(4) {
+	case 0:
+		ctl.Share, ctl.Within, ctl.Tokens = 0.5+0.4*r.Float64(), loop.Version(r.IntN(3)), r.IntN(2) == 0
+	case 1, 2:
+		ctl.Mean = 3 * r.Float64()
+	}
+	slots, groups := c.Concurrency(), float64(c.BatchGroups)
+	within := func(set loop.Setting, least, most float64) {
+		if r.IntN(3) > 0 && least < most {
+			ctl.Ranges[set] = loop.Range{Least: least, Most: most}
+		}
+	}
+	within(loop.SettingSlots, float64(min(c.GroupSize+c.Redundancy, slots)), float64(slots))
+	if !c.HoldAdaptive {
+		within(loop.SettingHold, 0, 0.5)
+	}
+	if c.Policy != loop.PolicyReplay {
+		within(loop.SettingLive, groups*float64(r.IntN(4)), groups+float64(slots))
+	}
+	if c.Policy < loop.PolicyBounded {
+		within(loop.SettingQueue, groups, float64(c.QueueGroups))
+	}
+	within(loop.SettingRedundancy, 0, float64(c.Redundancy))
+	if c.Policy == loop.PolicyDrop && !c.TrainerAsks {
+		within(loop.SettingSyncEvery, 1, 4)
+	}
+	if c.Start == loop.StartStream {
+		within(loop.SettingEngines, 1, float64(len(c.EngineSlots)))
+	}
+	with := *c
+	with.Control = &ctl
+	if ctl.Ranges[loop.SettingEngines].Moves() {
+		with.EnginesStart = r.IntN(len(c.EngineSlots) + 1)
+	}
+	if with.WithDefaults().Validate() == nil {
+		*c = with
+	}
+}
+
 // String renders the plan in a few lines, for the message of a failure.
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\nconfig %+v\n", p.Seed, p.Config)
+	if p.Config.Control != nil {
+		fmt.Fprintf(&b, "control %+v\n", *p.Config.Control)
+	}
 	fmt.Fprintf(&b, "rollout up to %d ms, train up to %d ms, sync up to %d ms, interrupt up to %d ms, solves %g, measures %g\nfaults %+v",
 		p.RolloutTicks, p.TrainTicks, p.SyncTicks, p.InterruptTicks, p.Solves, p.Measures, p.Faults)
 	return b.String()

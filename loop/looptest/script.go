@@ -20,6 +20,7 @@ import (
 //	new [policy= group= batch= queue= engines=(4,4) select= start= sync= every= steps=]
 //	    [max-staleness= attempts= train-attempts= on-failure= abort blocked asks rolling filter manual]
 //	    [eta= threshold= uses= gamma= balance evict= seed= pause= hold= interrupt spans=]
+//	    [mean= share=(0.9,2) tokens window= range-NAME=(least,most) start-engines=]
 //	    [extra= redundancy= band=(low,high) filter-solve levels= explore= prompts= requeue]
 //	run-started | recover | stop | tick
 //	first-token g1/0 … [v=]            its engine's version unless said
@@ -34,6 +35,8 @@ import (
 //	unknown                             an event of no known kind
 //	stabilize                           ends the train steps and syncs under way until none is left
 //	play v=3                            ends the oldest effect, whatever it is, until the trainer has v3; it asks whenever it may
+//	request live_groups=5               somebody asks for a setting's value
+//	refuse-engine e0 …                  the pool cannot give what was asked for
 //	snapshot-restore                    goes on with the loop restored from its own snapshot
 //	status | ledger
 //
@@ -114,7 +117,7 @@ func (s *Script) deliver(ev loop.Event) {
 	actions, tick := s.loop.Step(ev)
 	actions = slices.Clone(actions)
 	for _, a := range actions {
-		if !s.play || a.Kind == loop.GroupTrained || a.Kind == loop.GroupEnded {
+		if !s.play || s.shows(a.Kind) {
 			fmt.Fprintln(&s.out, a)
 		}
 	}
@@ -124,24 +127,33 @@ func (s *Script) deliver(ev loop.Event) {
 		s.t.Errorf("checker: after %v: %v", ev, err)
 	}
 	s.effects = slices.DeleteFunc(s.effects, func(a loop.Action) bool {
-		return completes(ev, a) || a.Kind == loop.StartTrainStep && s.checker.lease.id != a.Lease || a.Kind != loop.StartTrainStep && s.checker.engines[a.Engine].state == gone
+		return completes(ev, a) || a.Kind == loop.StartTrainStep && s.checker.lease.id != a.Lease || a.Kind != loop.StartTrainStep && a.Kind != loop.AcquireEngine && s.checker.engines[a.Engine].state == gone
 	})
 	if ev.Kind == loop.WeightsSwitched && int(ev.Engine) < len(s.served) {
 		s.served[ev.Engine] = ev.Version
 	}
 	for _, a := range actions {
-		if a.Kind.IsEffect() && a.Kind != loop.FinishRun && a.Slot >= 0 {
+		if a.Kind.IsEffect() && a.Kind != loop.FinishRun && a.Kind != loop.ReleaseEngine && a.Slot >= 0 {
 			s.effects = slices.DeleteFunc(s.effects, func(b loop.Action) bool { return replaces(a, b) })
 			s.effects = append(s.effects, a)
 		}
 	}
 	switch {
 	case tick == loop.NoTick:
+	case s.play && tick > s.now && s.checker.cfg.Control != nil:
 	case s.manual, tick > s.now:
 		fmt.Fprintf(&s.out, "wants tick at %v\n", time.Duration(tick))
 	default:
 		s.deliver(loop.Event{Time: tick, Kind: loop.Tick})
 	}
+}
+
+// shows reports whether play prints an action of this kind: what became of groups, or what a controller does.
+func (s *Script) shows(k loop.ActionKind) bool {
+	if s.checker.cfg.Control != nil {
+		return steers(k) || k == loop.AcquireEngine || k == loop.ReleaseEngine
+	}
+	return k == loop.GroupTrained || k == loop.GroupEnded
 }
 
 // completes reports whether an event ends an effect.
@@ -154,6 +166,8 @@ func completes(ev loop.Event, a loop.Action) bool {
 		return ev.Kind >= loop.RolloutScored && ev.Group == a.Group && ev.Sample == a.Sample && ev.Attempt == a.Attempt && ev.Slot == a.Slot
 	case loop.StartTrainStep:
 		return ev.Kind >= loop.TrainStepEnded && ev.Kind <= loop.LeaseReturned && ev.Lease == a.Lease && ev.Attempt == a.Attempt
+	case loop.AcquireEngine:
+		return (ev.Kind == loop.EngineJoined || ev.Kind == loop.EngineUnavailable) && ev.Engine == a.Engine && ev.Attempt == a.Attempt
 	case loop.LoadWeights, loop.SwitchWeights:
 		return isSync(ev.Kind) && ev.Engine == a.Engine && ev.Attempt == a.Attempt
 	}
@@ -171,6 +185,9 @@ func replaces(a, b loop.Action) bool {
 	case loop.StartTrainStep:
 		return b.Kind == loop.StartTrainStep
 	}
+	if a.Kind == loop.AcquireEngine {
+		return b.Kind == a.Kind && a.Engine == b.Engine
+	}
 	return (b.Kind == loop.LoadWeights || b.Kind == loop.SwitchWeights) && a.Engine == b.Engine
 }
 
@@ -186,6 +203,8 @@ func completion(a loop.Action, now int64) loop.Event {
 		ev.Kind = loop.RolloutAborted
 	case loop.StartTrainStep:
 		ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
+	case loop.AcquireEngine:
+		ev.Kind = loop.EngineJoined
 	case loop.LoadWeights:
 		ev.Kind = loop.WeightsLoaded
 	case loop.SwitchWeights:
@@ -277,6 +296,13 @@ func (s *Script) status() string {
 	fmt.Fprintf(&s.out, "trained %d evicted %d discarded %d filtered %d cancelled %d failed %d\n", l.Trained, l.Evicted, l.Discarded, l.Filtered, l.Cancelled, l.Failed)
 	if l.Pruned > 0 {
 		fmt.Fprintf(&s.out, "pruned %d\n", l.Pruned)
+	}
+	if k := st.Control; k != nil {
+		fmt.Fprintf(&s.out, "control %s held %d of %d, moves %d:", k.State, k.HeldSteps, k.Steps, k.Moves)
+		for _, set := range k.Settings {
+			fmt.Fprintf(&s.out, " %s %g", set.Name, set.Value)
+		}
+		s.out.WriteString("\n")
 	}
 	if c := st.Counts; c != (loop.Counts{}) {
 		fmt.Fprintf(&s.out, "late %d unknown %d time reversed %d\n", c.Late, c.Unknown, c.TimeReversed)

@@ -31,12 +31,12 @@ func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
 	for key, to := range map[string]*bool{
 		"abort": &cfg.Abort, "blocked": &cfg.TrainerBlocked, "rolling": &cfg.RollingSwitch, "filter": &cfg.FilterZeroAdvantage,
 		"balance": &cfg.Balance, "interrupt": &cfg.InterruptAtBatch, "filter-solve": &cfg.FilterSolveRate, "requeue": &cfg.Requeue,
-		"asks": &cfg.TrainerAsks, "resume-lost": &cfg.ResumeLost,
+		"asks": &cfg.TrainerAsks, "resume-lost": &cfg.ResumeLost, "hold-adaptive": &cfg.HoldAdaptive,
 	} {
 		*to = d.HasArg(key)
 	}
 	for key, to := range map[string][]*float64{
-		"eta": {&cfg.Eta}, "threshold": {&cfg.StalenessThreshold}, "gamma": {&cfg.Gamma}, "hold": {&cfg.Hold},
+		"eta": {&cfg.Eta}, "threshold": {&cfg.StalenessThreshold}, "gamma": {&cfg.Gamma}, "hold": {&cfg.Hold}, "hold-cost": {&cfg.HoldCost},
 		"explore": {&cfg.Explore}, "band": {&cfg.SolveLow, &cfg.SolveHigh},
 	} {
 		if err := scanFloats(d, key, to...); err != nil {
@@ -46,10 +46,37 @@ func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
 	if err := scriptChoices(t, d, &cfg); err != nil {
 		return cfg, err
 	}
+	if err := scriptControl(t, d, &cfg); err != nil {
+		return cfg, err
+	}
 	if cfg.QueueGroups < 0 {
 		cfg.QueueGroups = max(cfg.BatchGroups+cfg.ExtraGroups, cfg.LiveGroupsMax())
 	}
 	return cfg, nil
+}
+
+// scriptControl reads a goal and ranges, if there are any.
+func scriptControl(t testing.TB, d *datadriven.TestData, cfg *loop.Config) error {
+	var ctl loop.Control
+	var within float64
+	d.MaybeScanArgs(t, "window", &ctl.Window)
+	d.MaybeScanArgs(t, "start-engines", &cfg.EnginesStart)
+	for key, to := range map[string][]*float64{"mean": {&ctl.Mean}, "share": {&ctl.Share, &within}} {
+		if err := scanFloats(d, key, to...); err != nil {
+			return err
+		}
+	}
+	ctl.Within, ctl.Tokens = loop.Version(within), d.HasArg("tokens")
+	for set := range loop.Setting(settings) {
+		r := &ctl.Ranges[set]
+		if err := scanFloats(d, "range-"+set.String(), &r.Least, &r.Most); err != nil {
+			return err
+		}
+	}
+	if ctl != (loop.Control{}) {
+		cfg.Control = &ctl
+	}
+	return nil
 }
 
 // scriptChoices reads the arguments that are one of several words.

@@ -206,6 +206,13 @@ func (w *World) execute(a loop.Action) {
 		if ev.Kind == loop.TrainStepEnded {
 			w.measure(ev.Time)
 		}
+	case loop.AcquireEngine:
+		ev.Kind = loop.EngineJoined
+		if w.hit(w.faults.SyncFails) {
+			ev.Kind, ev.Reason = loop.EngineUnavailable, loop.ReasonEngine
+		}
+		ev.Time += w.ms(60)
+		w.schedule(ev)
 	case loop.LoadWeights, loop.SwitchWeights:
 		ev.Kind, ev.Version = loop.WeightsLoaded, a.Version
 		if a.Kind == loop.SwitchWeights {
@@ -237,9 +244,19 @@ func (w *World) misfortune() {
 	case w.hit(f.Restores):
 		w.schedule(loop.Event{Time: w.now, Kind: loop.TrainerRestored, Version: w.Checker.Version() + 1})
 		w.drop(func(ev loop.Event) bool { return isTraining(ev.Kind) })
+	case w.plan.Config.Control != nil && w.hit(f.Requests):
+		w.request()
 	case w.hit(f.Garbage):
 		w.schedule(w.garbage())
 	}
+}
+
+// request has somebody ask for another value of a setting that may move, perhaps out of its range.
+func (w *World) request() {
+	set := loop.Setting(w.rng.IntN(settings))
+	r := w.plan.Config.Control.Ranges[set]
+	wide := r.Most - r.Least
+	w.schedule(loop.Request(set, r.Least+wide*(1.2*w.rng.Float64()-0.1), w.now))
 }
 
 // restart ends the process and begins the run again.
@@ -263,7 +280,7 @@ func (w *World) ask() {
 // rejoin has engines that the loop counts as lost come back after a while.
 func (w *World) rejoin() {
 	for i, e := range w.Checker.engines {
-		if e.state != gone {
+		if e.state != gone || e.pool != owned {
 			w.lost[i] = false
 		} else if !w.lost[i] {
 			w.lost[i] = true
@@ -277,9 +294,10 @@ func (w *World) garbage() loop.Event {
 	pick := func(n int) int32 { return int32(w.rng.IntN(n+2) - 1) }
 	version := w.Checker.Version()
 	ev := loop.Event{
-		Time: w.now, Kind: loop.EventKind(w.rng.IntN(24)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
+		Time: w.now, Kind: loop.EventKind(w.rng.IntN(26)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
 		Sample: pick(w.plan.Config.GroupSize + w.plan.Config.Redundancy), Attempt: pick(3), Reward: 1,
 		Tokens: pick(2), Verdict: loop.Verdict(w.rng.IntN(5)), Drift: []float32{0, 0.1, -1, float32(math.NaN()), float32(math.Inf(1))}[w.rng.IntN(5)],
+		Setting: loop.Setting(w.rng.IntN(8)),
 		Group:   loop.GroupID(w.rng.IntN(int(w.Checker.lastGroup) + 2)),
 		Lease:   loop.LeaseID(w.rng.IntN(int(w.Checker.lastLease) + 2)),
 		Version: version + loop.Version(pick(3)),

@@ -46,6 +46,8 @@ type Options struct {
 	Threads int
 	// StepS is the least time of a step in seconds: a faster one waits for it. 0 for none.
 	StepS float64
+	// StepFactor, if not nil, multiplies StepS by the version that a step starts from.
+	StepFactor func(loop.Version) float64
 	// Weights is where versions are published.
 	Weights live.Weights
 	// WarmupSteps supervised steps make version 0 from Demonstrations, before any rollout. 0 for none.
@@ -93,7 +95,7 @@ func (o Options) correction() grpo.Correction {
 	return c.WithDefaults()
 }
 
-// Trainer implements live.Trainer. Its methods are called from one goroutine at a time.
+// Trainer implements live.Trainer and live.Paced. Its methods are called from one goroutine at a time.
 type Trainer struct {
 	opt        Options
 	correction grpo.Correction
@@ -104,7 +106,13 @@ type Trainer struct {
 	shards     []*shard
 	// moments of earlier steps' log-ratios, fading; what this step's clip fraction is predicted from.
 	moments grpo.Moments
+	pacer   live.Pacer
 }
+
+var (
+	_ live.Trainer = (*Trainer)(nil)
+	_ live.Paced   = (*Trainer)(nil)
+)
 
 // New returns a trainer without weights: Initialize or Restore comes first.
 func New(opt Options) (*Trainer, error) {
@@ -157,12 +165,29 @@ func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport,
 		// Another attempt must start from the version that is published.
 		return report, errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version))
 	}
-	return report, wait(ctx, began, t.opt.StepS)
+	return report, t.wait(ctx, began, t.least(batch.Version))
 }
 
-// wait returns when the least time of a step has passed.
-func wait(ctx context.Context, began time.Time, stepS float64) error {
-	left := time.Duration(stepS*1e9) - time.Since(began)
+// TakePace implements [live.Paced]: of train steps, none without StepS.
+func (t *Trainer) TakePace() live.Pace { return t.pacer.Take() }
+
+// least is the least time of the step from a version, 0 for none.
+func (t *Trainer) least(from loop.Version) time.Duration {
+	factor := 1.0
+	if t.opt.StepFactor != nil {
+		factor = t.opt.StepFactor(from)
+	}
+	return time.Duration(t.opt.StepS * factor * float64(time.Second))
+}
+
+// wait returns when the least time of a step has passed. A trainer rests between its steps, so that
+// one which took longer is not made up for.
+func (t *Trainer) wait(ctx context.Context, began time.Time, least time.Duration) error {
+	if least <= 0 {
+		return nil
+	}
+	left := t.pacer.Step(began, time.Now(), least)
+	t.pacer.Rest()
 	if left <= 0 {
 		return nil
 	}

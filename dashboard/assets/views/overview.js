@@ -6,6 +6,7 @@ import { SOURCES, idleColour, sourceColour, versionColour } from "../core/colour
 import { count, fixed, known, lasting, many, percent, short, signed, version, words } from "../core/format.js";
 import { QueueHealth } from "./overview_health.js";
 import { QueuePlot } from "./queue_plot.js";
+import { ControlCard, targetLines } from "./overview_control.js";
 
 /** @typedef {import("../app.js").Context} Context */
 /** @typedef {import("../../types/words.js").Summary} Summary */
@@ -33,6 +34,7 @@ function Body({ context }) {
   }
   return html`
     ${info?.kind === "simulation" && summary.reward.best === 0 && summary.reward.first === 0 ? html`<${QueueCard} context=${context} />` : html`<${RewardCard} context=${context} />`}
+    <${ControlCard} context=${context} />
     <${StalenessCard} context=${context} />
     <${IdleCard} summary=${summary} context=${context} />
     <${ThroughputCard} context=${context} />
@@ -75,6 +77,7 @@ function stalenessLines(summary, series) {
     : [{ name: "measured", colour: "--line-1", values: s => s.column("staleness"), smooth: true }];
   const predicted = summary.predicted?.before_mean ?? null, closed = summary.predicted?.closed_form_mean ?? null;
   if (known(predicted)) lines.push({ name: "predicted before the run", colour: "--ink", dashed: true, values: s => s.step.map(() => predicted) });
+  lines.push(...targetLines(summary.control));
   if (known(closed)) lines.push({ name: "closed form, measured inputs", colour: "--bad", dashed: true, values: s => s.step.map(() => closed) });
   return lines;
 }

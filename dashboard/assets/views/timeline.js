@@ -8,6 +8,7 @@ import { actionOf, listen } from "./timeline_input.js";
 import { clock } from "./timeline_scale.js";
 import { describe } from "./timeline_pick.js";
 import { Gutter, Keys, Legend, ReadOut, StepTable, Toolbar } from "./timeline_parts.js";
+import { Moves, placeMarks } from "./timeline_moves.js";
 import { Strip } from "./timeline_strip.js";
 import { fetchSteps, sentence } from "./timeline_words.js";
 
@@ -20,8 +21,8 @@ const WHEEL_STEP = 0.8;
 export default function View({ context }) {
   context.style("views/timeline.css");
   /** @type {Places} */
-  const places = { canvas: useRef(null), body: useRef(null), rows: useRef(null), box: useRef(null) };
-  const { canvas, body, rows, box } = places;
+  const places = { canvas: useRef(null), body: useRef(null), rows: useRef(null), box: useRef(null), marks: useRef(null) };
+  const { canvas, body, rows, box, marks } = places;
   const [model, setModel] = useState(/** @type {Timeline|null} */ (null));
   const [, redraw] = useState(0);
   const state = useMemo(() => ({ readout: signal(null), steps: signal(null), error: signal(""), boxing: signal(false) }), []);
@@ -44,6 +45,7 @@ export default function View({ context }) {
         aria-describedby="timeline-says timeline-read" onKeyDown=${(/** @type {any} */ event) => actions && onKey(event, actions)}></canvas>
     </div>
     ${model && model.tracks.length === 0 && html`<div class="empty"><strong>Nothing has run yet.</strong><span>The rows appear with the first rollout.</span></div>`}
+    <${Moves} context=${context} model=${model} marks=${marks} />
     <${Strip} context=${context} model=${model} box=${box} />
     <${ReadOut} readout=${state.readout} open=${actions?.open} />
     <p id="timeline-says" class="quiet small">${model ? sentence(model, state.steps.value) : ""}</p>
@@ -55,12 +57,12 @@ export default function View({ context }) {
 /**
  * Where the timeline draws, and what the page shows of it.
  * @typedef {{ current: any }} Place
- * @typedef {{ canvas: Place, body: Place, rows: Place, box: Place }} Places
+ * @typedef {{ canvas: Place, body: Place, rows: Place, box: Place, marks: Place }} Places
  * @typedef {{ state: any, setModel: (model: Timeline) => void, again: () => void }} Shown
  */
 
 /** Makes the timeline, and returns what ends it. @param {Context} context @param {Places} places @param {Shown} shown */
-function open(context, { canvas, body, rows, box }, { state, setModel, again }) {
+function open(context, { canvas, body, rows, box, marks }, { state, setModel, again }) {
   const stop = new AbortController();
   const ended = () => context.summary.peek()?.ended ?? false;
   const steps = fetchSteps(context.api, (series) => { state.steps.value = series; });
@@ -70,6 +72,7 @@ function open(context, { canvas, body, rows, box }, { state, setModel, again }) 
     framed: () => {
       if (rows.current) rows.current.style.transform = `translateY(${-model.window.top}px)`;
       placeBox(box.current, model.window);
+      placeMarks(marks.current, model.window);
       state.error.value = "";
       if (model.drawn) document.documentElement.dataset.ready = "timeline";
     },

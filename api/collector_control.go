@@ -1,0 +1,62 @@
+package api
+
+import (
+	"github.com/headway-rl/headway/protocol"
+)
+
+// controlStates are the states of a controller.
+var controlStates = []string{"settling", "keeping", "correcting", "unreachable", "silent"}
+
+// controlFigures say how a goal is kept; a run without one has none of them.
+var controlFigures = []figure{
+	ofControl("headway_control_state", "1 for what the controller does: settling, keeping, correcting, unreachable or silent; a run without a target has no such series.", []string{"state"},
+		func(c *protocol.Control, emit func(float64, ...string)) {
+			oneOf(controlStates, func(w string) bool { return w == c.State }, emit)
+		}),
+	ofControl("headway_control_target", "The target: mean is the largest mean staleness in versions, share the least share of what is trained within the target's versions.", []string{"of"},
+		func(c *protocol.Control, emit func(float64, ...string)) {
+			ofGoal(c, c.TargetMean, c.TargetShare, emit)
+		}),
+	ofControl("headway_control_measured", "What the target was measured to be over its window of train steps, -1 while unknown.", []string{"of"},
+		func(c *protocol.Control, emit func(float64, ...string)) {
+			ofGoal(c, c.MeasuredMean, c.MeasuredShare, emit)
+		}),
+	counted("headway_control_steps_total", "Train steps that were judged by the target.", func(c *protocol.Control) int64 { return c.Steps }),
+	counted("headway_control_held_steps_total", "Train steps with the target held over the window that ended with them.", func(c *protocol.Control) int64 { return c.HeldSteps }),
+	counted("headway_control_held_batches_total", "Train steps whose own batch met the target, which is stricter.", func(c *protocol.Control) int64 { return c.HeldBatches }),
+	counted("headway_control_moves_total", "Changes of settings that the controller made.", func(c *protocol.Control) int64 { return c.Moves }),
+	ofControl("headway_control_setting", "Where a setting stands that the controller may move: value, and least and most as its limits.", []string{"setting", "bound"},
+		func(c *protocol.Control, emit func(float64, ...string)) {
+			for _, s := range c.Settings {
+				emit(s.Value, s.Name, "value")
+				emit(s.Least, s.Name, "least")
+				emit(s.Most, s.Name, "most")
+			}
+		}),
+}
+
+// ofControl is a gauge of a run with a goal.
+func ofControl(name, help string, labels []string, read func(c *protocol.Control, emit func(float64, ...string))) figure {
+	return figure{name, help, gauge, labels, func(s protocol.Status, emit func(float64, ...string)) {
+		if s.Control != nil {
+			read(s.Control, emit)
+		}
+	}}
+}
+
+// counted is a counter of a run with a goal.
+func counted(name, help string, read func(c *protocol.Control) int64) figure {
+	f := ofControl(name, help, nil, func(c *protocol.Control, emit func(float64, ...string)) { emit(float64(read(c))) })
+	f.kind = counter
+	return f
+}
+
+// ofGoal emits the kinds that a goal has.
+func ofGoal(c *protocol.Control, mean, share float64, emit func(float64, ...string)) {
+	if c.TargetMean > 0 {
+		emit(mean, "mean")
+	}
+	if c.TargetShare > 0 {
+		emit(share, "share")
+	}
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/trace"
+)
+
+// controlledRules are a goal for the run of TestKill, longer answers and slower tools under way, and
+// an engine that is lost and back.
+const controlledRules = `
+control: {target: 1.5, window: 16}
+model: {layers: 1, width: 16, heads: 2, context: 32}
+engines: [{kind: embedded, name: a, slots: 12, decode_step_s: 0.0005}, {kind: embedded, name: b, slots: 12, decode_step_s: 0.0005}]
+rollout: {concurrency: 24, group_size: 4, drift: {begin: 20, steps: 60, length_factor: 2, environment_factor: 4}}
+failures: {engine_plan: [{engine: a, at_step: 60, back_step: 90}]}
+`
+
+// controlledKills is how often it is killed.
+const controlledKills = 5
+
+// TestKillControlled kills a controlled run that drifts, again and again. Every resume goes on with the
+// settings where they were, the engine that is gone by its plan is gone again, and the whole replays.
+func TestKillControlled(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 2))
+	t.Logf("seed %d", seed)
+	dir := t.TempDir()
+	runDir := filepath.Join(dir, "runs", "k")
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(withRules(controlledRules)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
+	kills := 0
+	for kills < controlledKills && p.signalAt(t, runDir, size(t, runDir)+20_000+rng.Int64N(400_000), syscall.SIGKILL) {
+		kills++
+		p = startProgram(t, dir, "run", "--resume", "runs/k", "--json")
+	}
+	if kills == controlledKills {
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatalf("after %d kills: %v\n%s", kills, err, p.stderr.String())
+		}
+	}
+	if kills < 3 {
+		t.Fatalf("killed %d times, want at least 3: the run was too short for the moments drawn\n%s", kills, p.stderr.String())
+	}
+	checkRun(t, dir, p, 150)
+	moved, recovered, lost := settingsKept(t, runDir)
+	if recovered != kills || moved == 0 || lost == 0 {
+		t.Errorf("%d of %d kills were recovered from, %d of them with settings that had moved; the engine was lost %d times", recovered, kills, moved, lost)
+	}
+}
+
+// settingsKept reads a run's log: no recovery changes a setting. It counts those that came when
+// settings had moved, all of them, and the losses of an engine.
+func settingsKept(t *testing.T, runDir string) (moved, recovered, lost int) {
+	t.Helper()
+	file, err := trace.Open(runDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	reader, err := trace.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, start, last := map[loop.Setting]float64{}, map[loop.Setting]float64{}, loop.EventKind(0)
+	for {
+		record, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return moved, recovered, lost
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev := record.Event; ev != nil {
+			last = ev.Kind
+			switch ev.Kind {
+			case loop.Recovered:
+				recovered++
+				if !maps.Equal(now, start) {
+					moved++
+				}
+			case loop.EngineLost:
+				lost++
+			}
+		}
+		if a := record.Action; a != nil && a.Kind == loop.SettingChanged {
+			if last == loop.Recovered && now[a.Setting] != a.Value {
+				t.Errorf("line %d: a recovery takes %v from %g to %g", record.Line, a.Setting, now[a.Setting], a.Value)
+			}
+			if a.Reason == loop.ReasonStart {
+				start[a.Setting] = a.Value
+			}
+			now[a.Setting] = a.Value
+		}
+	}
+}
+
+// TestStudyControlLiveAccounting plays the study with simulations in place of live runs: both clocks then say
+// the same of every arm, and runs of the same keys are made once.
+func TestStudyControlLiveAccounting(t *testing.T) {
+	var runs []string
+	lives := study.ControlLiveRunner{Simulate: controlSimulate,
+		Live: func(_ context.Context, document config.Config, shown metrics.Beside) (out study.ControlLived, err error) {
+			out.Wasted, err = controlSimulate(document, shown)
+			return out, err
+		},
+		Said: func(_, _ int, what string, seed uint64) { runs = append(runs, fmt.Sprint(what, seed)) },
+	}
+	opt := study.ControlLiveOptions{Seeds: 2, Quick: true, Drifts: study.ControlLiveDrifts[1:]}
+	result, err := study.ControlLive(t.Context(), opt, lives)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two goals share the runs of one fixed setting: of 3 arms each, 5 documents, or 6 if the settings differ.
+	if n := len(runs); n != 2*2*5 && n != 2*2*6 {
+		t.Errorf("%d runs, want each document once a seed: %s", n, strings.Join(runs, "; "))
+	}
+	if len(result.Cases) != 4 {
+		t.Fatalf("%d cases, want two drifts with two goals each", len(result.Cases))
+	}
+	for _, c := range result.Cases {
+		for _, a := range c.Arms {
+			if a.Live.Failed != "" || a.Live.Held.Mean != a.Simulated.Held.Mean || a.Live.RolloutsPerS.Mean != a.Simulated.RolloutsPerS.Mean {
+				t.Errorf("%s under %s: live %+v, simulated %+v", a.Arm, c.Drift, a.Live.Held, a.Simulated.Held)
+			}
+			// What holds live groups holds through a loss of engines: there the controller may rest.
+			if moved := a.Live.Moves.Mean > 0; moved && a.Arm != "controller" || !moved && a.Arm == "controller" && c.Drift != "engines" {
+				t.Errorf("%s under %s: %g moves", a.Arm, c.Drift, a.Live.Moves.Mean)
+			}
+		}
+	}
+	if _, err := json.Marshal(result); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStudyControlLiveQuick plays one drift live, and looks at what is written.
+func TestStudyControlLiveQuick(t *testing.T) {
+	if os.Getenv("HEADWAY_LONG") == "" {
+		t.Skip("it takes 15 s of wall time: make test-long has it, and whoever sets HEADWAY_LONG")
+	}
+	dir := t.TempDir()
+	code, stdout, stderr := headway(t, "study", "control", "--live", "--quick", "--seeds", "1", "--drift", "engines", "--goal", "3", "--out", dir, "--json")
+	if code != exitDone {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	var document struct {
+		Cases []struct {
+			Arms []struct {
+				Arm             string
+				Live, Simulated struct {
+					Failed string
+					Held   struct{ Mean *float64 }
+				}
+			}
+		}
+		Verdicts []string
+	}
+	if err := json.Unmarshal([]byte(stdout), &document); err != nil {
+		t.Fatal(err)
+	}
+	if len(document.Cases) != 1 || len(document.Cases[0].Arms) != 3 || len(document.Verdicts) != 1 {
+		t.Fatalf("%s", stdout)
+	}
+	for _, a := range document.Cases[0].Arms {
+		if a.Live.Failed != "" || a.Simulated.Failed != "" || a.Live.Held.Mean == nil {
+			t.Errorf("%s: %+v", a.Arm, a)
+		}
+	}
+	for _, name := range []string{"control-live.md", "control-live.html", "control-live.json"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStudyControlLiveRefuses(t *testing.T) {
+	for want, arguments := range map[string][]string{
+		"there is none named \"step\"": {"--live", "--drift", "step"}, "is of --live": {"--simulated"}, "of one world": {"--live", "--world", "train-bound"},
+		"is no goal": {"--live", "--goal", "soon"},
+	} {
+		code, _, stderr := headway(t, append([]string{"study", "control"}, arguments...)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%v: code %d, %q, want %q", arguments, code, stderr, want)
+		}
+	}
+}
+
+// TestRunRefusesDrifts names what of a drift a run cannot do.
+func TestRunRefusesDrifts(t *testing.T) {
+	for want, sets := range map[string][]string{
+		"calls no tools":       {"rollout.tools.calls=2", "rollout.drift={steps: 5, tool_calls_factor: 2}"},
+		"of another length":    {"environment.task=addition", "rollout.drift={steps: 5, length_factor: 2}"},
+		"multiplies trainer.s": {"rollout.drift={steps: 5, step_factor: 2}"},
+		"model.context":        {"rollout.drift={steps: 5, length_factor: 9}"},
+	} {
+		arguments := []string{"run", "--dir", t.TempDir()}
+		for _, set := range sets {
+			arguments = append(arguments, "--set", set)
+		}
+		code, _, stderr := headway(t, arguments...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%v: code %d, %q, want %q", sets, code, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/doctor"
+	programs "github.com/headway-rl/headway/fleet/process"
+)
+
+// examineFleet adds to a case whether the document's fleet could start an engine. Nothing is started, and
+// without probing no cluster is asked.
+func examineFleet(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
+	var found *doctor.Fleet
+	switch document.Fleet.Driver {
+	case "process":
+		found = lookForProgram(document.Fleet)
+	case "kubernetes":
+		if probe {
+			found = askCluster(ctx, document)
+		}
+	}
+	if found == nil {
+		return
+	}
+	if examined.Environment == nil {
+		examined.Environment = &doctor.Environment{}
+	}
+	found.Driver = document.Fleet.Driver
+	examined.Environment.Fleet = found
+}
+
+func lookForProgram(f config.Fleet) *doctor.Fleet {
+	path, err := programs.LookPath(f.Command)
+	if err != nil {
+		return &doctor.Fleet{Err: err.Error(), Do: "correct the first word of fleet.command, or install the program"}
+	}
+	return &doctor.Fleet{Where: fmt.Sprintf("%s on this machine, %d to %d of them", path, f.Least, f.Most)}
+}
+
+func askCluster(ctx context.Context, document config.Config) *doctor.Fleet {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	driver, err := scaledWorkload(document)
+	if err != nil {
+		return &doctor.Fleet{Err: err.Error(), Do: "correct fleet.config, fleet.context or fleet.workload"}
+	}
+	found, err := driver.Check(ctx)
+	switch {
+	case len(found.Missing) > 0:
+		return &doctor.Fleet{Err: "this account may not " + strings.Join(found.Missing, ", "), Do: "give it the Role in deploy/kubernetes/fleet.yaml"}
+	case err != nil:
+		return &doctor.Fleet{Err: err.Error(), Do: "deploy/kubernetes/fleet.yaml has a workload and the rights"}
+	}
+	return &doctor.Fleet{Notes: found.Notes, Where: fmt.Sprintf("%s in namespace %s of Kubernetes %s, which has %d replicas now", document.Fleet.Workload, found.Namespace, found.Server, found.Replicas)}
+}

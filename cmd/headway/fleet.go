@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/embedded"
+	"github.com/headway-rl/headway/fleet"
+	fleetkubernetes "github.com/headway-rl/headway/fleet/kubernetes"
+	programs "github.com/headway-rl/headway/fleet/process"
+	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// enginesDir is where programs of a fleet write to, in a run's directory.
+const enginesDir = "engines"
+
+// namesOf are the names of a document's engines.
+func namesOf(cfg config.Config) []string {
+	names := make([]string, len(cfg.Engines))
+	for i, e := range cfg.Engines {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// fleetOf is a fleet over a driver, nil where the document has none. probe is the engines' own word, nil for none.
+func (j *job) fleetOf(driver fleet.Driver, probe func(ctx context.Context, engine int) error) *fleet.Fleet {
+	return fleet.New(fleet.Options{Driver: driver, Names: namesOf(j.cfg), Probe: probe, Logf: j.said})
+}
+
+// said tells whoever looks at the run.
+func (j *job) said(format string, args ...any) {
+	if tell := j.saying.Load(); tell != nil {
+		(*tell)(format, args...)
+	}
+}
+
+// elasticOf has engines of this process come and go.
+func (j *job) elasticOf(made []*embedded.Elastic) { j.fleet = j.fleetOf(embedded.Fleet(made), nil) }
+
+// withFleet has a run ask the job's fleet for engines.
+func (j *job) withFleet(opt *live.Options) {
+	if j.fleet == nil {
+		return
+	}
+	f := j.cfg.Fleet
+	opt.Fleet, opt.AcquireWithin, opt.ReleaseWithin = j.fleet, lasting(f.StartTimeoutS), lasting(f.StopTimeoutS)
+	opt.RejoinAfter = max(opt.RejoinAfter, time.Second)
+}
+
+// driverOfServers makes what starts the servers of a document, and the ports that they are to listen on.
+func (p *plane) driverOfServers() (driver fleet.Driver, ports []int, err error) {
+	f := p.cfg.Fleet
+	switch f.Driver {
+	case "process":
+		if ports, err = fleetPorts(f); err != nil {
+			return nil, nil, err
+		}
+		driver, err = programs.New(programs.Options{
+			Command: f.Command, Names: namesOf(p.cfg), Ports: ports, Dir: filepath.Join(p.dir, enginesDir), Grace: lasting(f.GraceS), Logf: p.say,
+		})
+	case "kubernetes":
+		driver, err = scaledWorkload(p.cfg)
+	}
+	return driver, ports, err
+}
+
+// fleetPorts are the ports of a fleet's programs.
+func fleetPorts(f config.Fleet) ([]int, error) {
+	if f.Port == 0 {
+		return programs.FreePorts(f.Most)
+	}
+	ports := make([]int, f.Most)
+	for i := range ports {
+		ports[i] = f.Port + i
+	}
+	return ports, nil
+}
+
+// scaledWorkload is the workload of a document's fleet.
+func scaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
+	f := cfg.Fleet
+	d, err := fleetkubernetes.New(fleetkubernetes.Options{
+		Cluster: kubernetes.Cluster{Config: f.Config, Context: f.Context}, Namespace: f.Namespace, Workload: f.Workload, Engines: f.Most, Least: f.Least,
+	})
+	if err != nil {
+		return nil, runError("headway doctor says what is missing", "fleet: %w", err)
+	}
+	return d, nil
+}
+
+// admit asks an engine that was started what it can, and refuses one that the run cannot use.
+func (p *plane) admit(ctx context.Context, engine int) error {
+	caps, err := p.servers[engine].Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.judge(engine, caps); err != nil {
+		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
+	}
+	return nil
+}
+
+// awayOf reports whether an engine is a fleet's that has not started it.
+func (j *job) awayOf(i int) bool { return j.fleet != nil && j.fleet.Status()[i].State == fleet.Away }
+
+// fleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
+func (j *job) fleetStatus(i int) *protocol.Started {
+	if j.fleet == nil {
+		return nil
+	}
+	s := j.fleet.Status()[i]
+	return &protocol.Started{State: s.State, SinceS: j.app.Now().Sub(s.Since).Seconds(), Starts: s.Starts, Failures: s.Failures, StartS: s.StartS, Error: s.Error}
+}
+
+// startedWords are a fleet's engine in a status for people, empty for one that is as it should be.
+func startedWords(s *protocol.Started) string {
+	if s == nil {
+		return ""
+	}
+	var words []string
+	switch s.State {
+	case fleet.Starting, fleet.Stopping:
+		words = append(words, fmt.Sprintf("%s for %.0f s", s.State, s.SinceS))
+	case fleet.Failed:
+		words = append(words, "failed: "+s.Error)
+	}
+	if s.Starts > 1 {
+		words = append(words, fmt.Sprintf("started %d times", s.Starts))
+	}
+	if s.Failures > 0 {
+		words = append(words, fmt.Sprintf("%d failures", s.Failures))
+	}
+	return strings.Join(words, ", ")
+}
+
+// reachedFleet is the fleet that a run began with, with what the present document says of how its engines are
+// started: how many there may be is the run's.
+func reachedFleet(began, now config.Fleet) config.Fleet {
+	if began.Driver == "" || now.Driver == "" || began.Driver == "embedded" || now.Driver == "embedded" {
+		return began
+	}
+	now.Least, now.Most, now.Start = began.Least, began.Most, began.Start
+	return now
+}
+
+// RequestSetting implements api.Settings.
+func (p *plane) RequestSetting(name string, value float64) error {
+	setting, err := loop.ParseSetting(name)
+	if err != nil {
+		return protocol.Refuse(protocol.CodeNotFound, "%s", strings.TrimPrefix(err.Error(), "loop: "))
+	}
+	within := p.rules.Control.Ranges[setting]
+	if !within.Moves() {
+		return protocol.Refuse(protocol.CodeNotFound, "%s does not move in this run: control.limits and fleet in its document say what does", name)
+	}
+	if !(value >= within.Least && value <= within.Most) {
+		return protocol.Refuse(protocol.CodeInvalid, "%s may be from %g to %g in this run, and %g is not", name, within.Least, within.Most, value)
+	}
+	if counts := setting != loop.SettingHold && setting != loop.SettingLive; counts && value != math.Trunc(value) {
+		return protocol.Refuse(protocol.CodeInvalid, "%s counts something, and %g is not whole", name, value)
+	}
+	if state := p.currentState(); state != stateRunning {
+		return protocol.Refuse(protocol.CodeUnavailable, "the run is %s: nothing moves", state)
+	}
+	p.withRuntime(func(r *live.Runtime) { r.Request(setting, value) })
+	p.say("asked from outside: %s to %g", name, value)
+	return nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The study of the controller writes its document, its page and its figures, goes on from what is kept, and says
+// what it does not know.
+func TestStudyControl(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "control")
+	arguments := []string{"study", "control", "--quick", "--seeds", "1", "--drift", "step", "--world", "rollout-bound", "--goal", "3.5", "--out", dir, "--json"}
+	code, out, stderr := headway(t, arguments...)
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var document struct {
+		Command string `json:"command"`
+		Cases   []struct {
+			Drift, Goal string
+			Arms        []struct {
+				Arm  string `json:"arm"`
+				Held struct {
+					Mean float64 `json:"mean"`
+				} `json:"held"`
+			} `json:"arms"`
+		} `json:"cases"`
+	}
+	if err := json.Unmarshal([]byte(out), &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.Command != "headway study control --seeds 1 --drift step --world rollout-bound --goal 3.5 --quick" || len(document.Cases) != 1 || len(document.Cases[0].Arms) != 7 {
+		t.Errorf("the document is %.300s", out)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "control.html"))
+	if err != nil || !strings.Contains(string(page), "rollout-bound, mean ≤ 3.5: settings") {
+		t.Errorf("the page: %v, %d bytes", err, len(page))
+	}
+	kept, err := os.ReadFile(filepath.Join(dir, keptFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, again, stderr := headway(t, arguments...); code != exitDone || again != out {
+		t.Errorf("exit code %d, the same study again comes to something else: %s", code, stderr)
+	}
+	if now, err := os.ReadFile(filepath.Join(dir, keptFile)); err != nil || string(now) != string(kept) {
+		t.Error("what was simulated is simulated again")
+	}
+	for flag, wrong := range map[string]string{"--drift": "weather", "--world": "moon", "--goal": "soon", "--seeds": "-1"} {
+		code, _, stderr := headway(t, "study", "control", "--quick", flag+"="+wrong)
+		if code != exitUsage || !strings.Contains(stderr, flag) || flag != "--seeds" && !strings.Contains(stderr, wrong) {
+			t.Errorf("%s %s: exit code %d: %s", flag, wrong, code, stderr)
+		}
+	}
+}

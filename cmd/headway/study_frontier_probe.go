@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/study"
+)
+
+// A probe of rates goes on until it has seen so many train steps and rollouts, and for so long: the times
+// it measures are those of paced steps, which differ little.
+const (
+	rateSteps    = 4
+	rateRollouts = 200
+	rateS        = 3
+	rateMaxS     = 120
+)
+
+// From these shares on a machine is refused that does not keep its devices' pace in the probe.
+const (
+	refusedLate     = 0.5
+	refusedSlowdown = 0.1
+)
+
+// sampleLengths plays so many whole groups by version 0, as fast as the engines can, and returns their
+// responses' lengths. Every rollout that is begun counts, so that long ones are not missed.
+func sampleLengths(ctx context.Context, rules loop.Config, engines []live.Engine, environment live.Environment, groups int) ([][]int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	size := int64(rules.GroupSize)
+	all := make([][]int, groups)
+	for g := range all {
+		all[g] = make([]int, size)
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for e, slots := range rules.EngineSlots {
+		for range slots {
+			wg.Go(func() {
+				for n := next.Add(1) - 1; n < int64(groups)*size && ctx.Err() == nil; n = next.Add(1) - 1 {
+					id := live.RolloutID{Group: probeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
+					sample, err := environment.Play(ctx, live.Task{ID: id}, probeSampler{engines[e], id})
+					if err != nil {
+						cancel(err)
+						return
+					}
+					all[n/size][n%size] = responseTokens(sample)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return all, context.Cause(ctx)
+}
+
+// responseTokens is the length of a sample's response.
+func responseTokens(s live.Sample) int {
+	n := 0
+	for _, m := range s.LossMask {
+		n += int(m)
+	}
+	return n
+}
+
+// probeRates plays rollouts in every slot, makes train steps beside them as the run will, and reads off how
+// long the devices' steps take.
+func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
+	scratch, done, err := j.scratchTrainer(ctx)
+	if err != nil {
+		return study.FrontierRates{}, err
+	}
+	defer done()
+	limited, cancel := context.WithTimeout(ctx, rateMaxS*time.Second)
+	defer cancel()
+	p := newProber(j.rules, j.engines, j.environment)
+	wait := p.begin(limited, j.app.Now)
+	rates, err := j.timeRates(limited, p, scratch)
+	pace := j.takePaces()
+	if paced, ok := scratch.(live.Paced); ok {
+		pace.Train = paced.TakePace()
+	}
+	cancel()
+	wait()
+	if err = errors.Join(err, p.err); err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("the probe saw less than %d train steps and %d rollouts in %d s: this machine is far too slow for the pace", rateSteps, rateRollouts, rateMaxS)
+		}
+		return rates, err
+	}
+	rates.GapS, rates.Rollouts = p.gap(rates.TokenS)
+	return rates, keepsPace(pace)
+}
+
+// errPace is wrapped by the error of a machine that does not keep the pace.
+var errPace = errors.New("this machine does not keep the pace of the modelled devices")
+
+// keepsPace refuses a machine on which the devices' pace is a fiction.
+func keepsPace(pace kept) error {
+	for side, p := range map[string]live.Pace{"decode": pace.Decode, "train": pace.Train} {
+		if p.LateShare() > refusedLate || p.Slowdown() > refusedSlowdown {
+			return runError("raise --decode-step, take fewer --devices, or leave the machine more to spare",
+				"%w: in the probe %s of the %s steps took longer than they should, and all together %s longer",
+				errPace, report.Share(p.LateShare()), side, report.Share(p.Slowdown()))
+		}
+	}
+	return nil
+}
+
+// timeRates times train steps, syncs and decode steps while the probe's rollouts go on.
+func (j *job) timeRates(ctx context.Context, p *prober, scratch live.Trainer) (study.FrontierRates, error) {
+	var rates study.FrontierRates
+	var groups []live.Group
+	select {
+	case groups = <-p.full:
+	case <-ctx.Done():
+		return rates, ctx.Err()
+	}
+	j.takePaces()
+	decodeTime(j.engines) // the first steps, when slots filled
+	began := j.app.Now()
+	var trained, synced time.Duration
+	for enough := false; !enough; {
+		from := j.app.Now()
+		rates.Steps++
+		if _, err := scratch.Train(ctx, live.Batch{Lease: loop.LeaseID(rates.Steps), Attempt: 1, Version: loop.Version(rates.Steps - 1), Groups: groups}); err != nil {
+			return rates, err
+		}
+		trained += j.app.Now().Sub(from)
+		from = j.app.Now()
+		if err := reload(ctx, j.engines); err != nil {
+			return rates, err
+		}
+		synced += j.app.Now().Sub(from)
+		p.mu.Lock()
+		enough = rates.Steps >= rateSteps && p.count >= rateRollouts && j.app.Now().Sub(began) >= rateS*time.Second || p.err != nil
+		p.mu.Unlock()
+	}
+	rates.StepS, rates.SyncS = trained.Seconds()/float64(rates.Steps), synced.Seconds()/float64(rates.Steps)
+	rates.TokenS = decodeTime(j.engines)
+	return rates, nil
+}
+
+// decodeTime is the mean time of a decode step since the last call, in seconds.
+func decodeTime(engines []live.Engine) float64 {
+	var steps, ns int64
+	for _, e := range engines {
+		if timed, ok := e.(live.Timed); ok {
+			for _, cell := range timed.TakeDecodeTimes() {
+				steps, ns = steps+cell.Steps, ns+cell.NS
+			}
+		}
+	}
+	return float64(ns) / 1e9 / float64(max(steps, 1))
+}
+
+// reload brings version 0 to all engines again, as a sync brings a new one: loaded everywhere, then switched.
+func reload(ctx context.Context, engines []live.Engine) error {
+	all := func(do func(live.Engine) error) error {
+		errs := make([]error, len(engines))
+		var wg sync.WaitGroup
+		for i, e := range engines {
+			wg.Go(func() { errs[i] = do(e) })
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	}
+	if err := all(func(e live.Engine) error { return e.Load(ctx, 0) }); err != nil {
+		return err
+	}
+	return all(func(e live.Engine) error { return e.Switch(ctx, 0, false) })
+}
+
+// gap is the mean time that rollouts took beyond the decode steps of their tokens, in seconds, and how many there were.
+func (p *prober) gap(tokenS float64) (float64, int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sum, n := 0.0, 0
+	for _, rollouts := range p.done {
+		for _, r := range rollouts {
+			sum += float64(r.ns)/1e9 - tokenS*float64(responseTokens(r.sample))
+			n++
+		}
+	}
+	return max(sum/float64(max(n, 1)), 0), n
+}

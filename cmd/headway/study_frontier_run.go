@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/trace"
+)
+
+// frontierRunner makes the live runs of the frontier, each in a folder of its own: below keep, where
+// there is one, else one that is gone afterwards.
+type frontierRunner struct {
+	app  *app
+	keep string
+}
+
+// rig is the runner as the study asks for it.
+func (r frontierRunner) rig() study.FrontierRig {
+	return study.FrontierRig{Lengths: r.lengths, Run: r.run}
+}
+
+// folder is where a run is made, and what is done with it at the end.
+func (r frontierRunner) folder(name string) (dir string, done func() error, err error) {
+	if r.keep == "" {
+		dir, err = os.MkdirTemp("", "headway-study-")
+		return filepath.Join(dir, "run"), func() error { return os.RemoveAll(dir) }, err
+	}
+	dir = filepath.Join(r.keep, name)
+	return dir, func() error { return nil }, os.RemoveAll(dir) // what an interrupted study left there
+}
+
+// open makes the parts of a run, with version 0 served by every engine.
+func (r frontierRunner) open(ctx context.Context, document config.Config, dir string) (*job, error) {
+	quiet := *r.app
+	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
+	document.Store.Dir = filepath.Dir(dir)
+	j, err := newJob(&quiet, document, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = j.trainer.Initialize(ctx)
+	for _, e := range j.engines {
+		if err == nil {
+			err = errors.Join(e.Load(ctx, 0), e.Switch(ctx, 0, false))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// lengths implements [study.FrontierRig].
+func (r frontierRunner) lengths(ctx context.Context, document config.Config, groups int) (out [][]int, err error) {
+	dir, done, err := r.folder("lengths")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir), done()) }()
+	j, err := r.open(ctx, document, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	return sampleLengths(ctx, j.rules, j.engines, j.environment, groups)
+}
+
+// run implements [study.FrontierRig].
+func (r frontierRunner) run(ctx context.Context, document config.Config, warmup int, foretell func(study.FrontierRates) (any, error), made func(int)) (out study.FrontierLived, err error) {
+	dir, done, err := r.folder(frontierFolder(len(document.Engines), document.Seed))
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	j, err := r.open(ctx, document, dir)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	rates, err := r.steadyRates(ctx, j)
+	if err != nil {
+		return out, err
+	}
+	predicted, err := foretell(rates)
+	if err != nil {
+		return out, err
+	}
+	view := newProgressView(j.app, progressOptions{Plain: true}, "")
+	defer view.close()
+	opt := j.options(ctx, view)
+	opt.Header.Warmup = loop.Version(warmup)
+	opt.Notes = []live.Note{{Name: trace.NotePrediction, Data: predicted}}
+	opt.OnBatch = nil
+	opt.OnStep = func(d live.StepDone) { made(int(d.Point.Step)) }
+	running, err := live.New(opt)
+	if err != nil {
+		return out, err
+	}
+	result, err := running.Run(ctx)
+	if err := cmp.Or(ctx.Err(), err); err != nil {
+		return out, err
+	}
+	return frontierLived(document, result, j.takePaces()), nil
+}
+
+// probesMax is how often a run is probed on a machine that does not keep its pace, before the study gives up.
+const probesMax = 5
+
+// steadyRates probes a run until the machine keeps its devices' pace: what disturbs it may pass.
+func (r frontierRunner) steadyRates(ctx context.Context, j *job) (study.FrontierRates, error) {
+	for probe := 1; ; probe++ {
+		rates, err := j.probeRates(ctx)
+		if !errors.Is(err, errPace) || probe == probesMax {
+			return rates, err
+		}
+		fmt.Fprintf(r.app.Stderr, "%v: trying again, %d of %d\n", err, probe+1, probesMax)
+	}
+}
+
+// frontierFolder names a run's folder by its split and seed.
+func frontierFolder(rolloutDevices int, seed uint64) string {
+	return fmt.Sprintf("%d-rollout-devices-seed-%d", rolloutDevices, seed)
+}
+
+// frontierLived sums a run up.
+func frontierLived(document config.Config, res live.Result, pace kept) study.FrontierLived {
+	out := study.FrontierLived{
+		Summary: res.Summary, Mismatch: res.Attribution.Little.Mismatch, Closed: study.FrontierFigures{PeriodS: math.NaN(), Staleness: math.NaN()},
+		Pace: study.FrontierPace{DecodeLate: pace.Decode.LateShare(), DecodeSlowdown: pace.Decode.Slowdown(),
+			TrainLate: pace.Train.LateShare(), TrainSlowdown: pace.Train.Slowdown()},
+	}
+	measured, unfit := diagnosis.MeasuredInput(document.LoopConfig(), res.Summary)
+	closed, err := expectUnless(unfit, measured)
+	if err != nil {
+		return out
+	}
+	if mean, ok := diagnosis.MeanOf(&closed); ok {
+		out.Closed.Staleness = mean
+	}
+	if period := cmp.Or(figure(closed.Corrected.Period.S), figure(closed.Period.S)); period != nil {
+		out.Closed.PeriodS = *period
+	}
+	return out
+}

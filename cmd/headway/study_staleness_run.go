@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	engine "github.com/headway-rl/headway/engine/embedded"
+	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/study"
+	trainer "github.com/headway-rl/headway/trainer/embedded"
+	"github.com/headway-rl/headway/transformer"
+)
+
+// lesson teaches a policy from batches of one exact lag. Nothing in it reads a
+// clock: engine and trainer take turns, so that what is sampled and trained on is a
+// function of the document, its seed and the lag alone.
+type lesson struct {
+	study.Lesson
+	job         *job // for its parts of a document; it has no directory
+	weights     *newestWeights
+	environment live.Environment
+	engine      *engine.Engine
+	trainer     *trainer.Trainer
+	// ahead are batches that were sampled and are not trained on yet, the next one first.
+	ahead []live.Batch
+	// behind are those of the last steps, the newest last, where drift is measured.
+	behind []live.Batch
+	drift  *driftMeter
+}
+
+// teach implements [study.Teach] with the embedded engine and trainer.
+func teach(ctx context.Context, task study.Lesson) (study.Learned, error) {
+	l := &lesson{Lesson: task, weights: &newestWeights{}}
+	if err := l.build(); err != nil {
+		return study.Learned{}, err
+	}
+	defer l.engine.Close()
+	return l.run(ctx)
+}
+
+// build makes the parts of a document. A lesson takes one thread: studies run many at once.
+func (l *lesson) build() error {
+	cfg := l.Document
+	cfg.Trainer.Threads = 1
+	l.job = &job{cfg: cfg, rules: runRules(cfg)}
+	if err := l.job.prepare(); err != nil {
+		return err
+	}
+	l.environment = l.job.environment
+	l.job.cfg.Environment.WarmupSteps = 0
+	made, err := l.job.newTrainer(l.weights)
+	if err != nil {
+		return err
+	}
+	l.trainer = made
+	if l.DriftEvery > 0 {
+		if l.drift, err = newDriftMeter(l.job.modelConfig(), l.job.task.Limits().PromptTokens, cfg.Trainer.ClipEpsilon); err != nil {
+			return err
+		}
+	}
+	l.engine, err = engine.New(engine.Options{
+		Name: "study", Slots: cfg.Train.Batch, Model: l.job.modelConfig(), PromptTokens: l.job.task.Limits().PromptTokens,
+		End: env.End, Seed: cfg.Seed, Weights: l.weights,
+	})
+	return err
+}
+
+// run makes the steps. A gradient that is no number ends the lesson, not the study.
+func (l *lesson) run(ctx context.Context) (study.Learned, error) {
+	var out study.Learned
+	if err := l.begin(ctx); err != nil {
+		return out, err
+	}
+	var m lessonMeter
+	for step := 0; ; step++ {
+		if err := l.serve(ctx, loop.Version(step)); err != nil {
+			return out, err
+		}
+		if step%l.EvaluateEvery == 0 {
+			accuracy, err := l.evaluate(ctx, loop.Version(step))
+			if err != nil {
+				return out, err
+			}
+			out.Curve = append(out.Curve, m.point(step, accuracy))
+			m = lessonMeter{}
+		}
+		if step == l.Document.Trainer.Steps {
+			break
+		}
+		if err := l.sample(ctx, step); err != nil {
+			return out, err
+		}
+		batch := l.next(step)
+		if l.drift != nil && step%l.DriftEvery == 0 {
+			if err := l.drift.measure(l.weights.newest.Model, l.behind); err != nil {
+				return out, err
+			}
+		}
+		report, err := l.trainer.Train(ctx, batch)
+		if errors.Is(err, transformer.ErrNotFinite) {
+			out.Broke = fmt.Sprintf("step %d: %v", step, err)
+			break
+		}
+		if err != nil {
+			return out, err
+		}
+		m.add(&report, &batch, l.Document.Trainer.ClipEpsilon)
+	}
+	if l.drift != nil {
+		out.Drift = l.drift.points()
+	}
+	return out, nil
+}
+
+// begin makes version 0, by the supervised warm-up of the document at its own learning rate.
+func (l *lesson) begin(ctx context.Context) error {
+	warm := &job{cfg: l.Document, task: l.job.task}
+	warm.cfg.Trainer.Threads, warm.cfg.Trainer.LearningRate = 1, l.WarmupRate
+	first, err := warm.newTrainer(l.weights)
+	if err != nil {
+		return err
+	}
+	return errors.Join(first.Initialize(ctx), l.trainer.Restore(ctx, 0))
+}
+
+// serve has the engine sample with a version, the newest there is.
+func (l *lesson) serve(ctx context.Context, version loop.Version) error {
+	return errors.Join(l.engine.Load(ctx, version), l.engine.Switch(ctx, version, false))
+}
+
+// sample makes the batches that the served version is to sample: version 0 those of the
+// first Lag steps and of the one after them, every other version one, Lag steps ahead.
+func (l *lesson) sample(ctx context.Context, step int) error {
+	first := step + l.Lag
+	if step == 0 {
+		first = 0
+	}
+	for t := first; t <= step+l.Lag && t < l.Document.Trainer.Steps; t++ {
+		batch, err := l.play(ctx, t, loop.Version(step))
+		if err != nil {
+			return err
+		}
+		l.ahead = append(l.ahead, batch)
+	}
+	return nil
+}
+
+// next takes the batch of a step, and keeps it for the drift.
+func (l *lesson) next(step int) live.Batch {
+	batch := l.ahead[0]
+	l.ahead = l.ahead[1:]
+	batch.Lease, batch.Attempt, batch.Version = loop.LeaseID(step+1), 1, loop.Version(step)
+	if l.drift != nil {
+		l.behind = append(l.behind, batch)
+		if most := study.DriftLags[len(study.DriftLags)-1] + 1; len(l.behind) > most {
+			l.behind = l.behind[1:]
+		}
+	}
+	return batch
+}
+
+// play samples the batch of a step: the same prompts and the same draws in every lesson of a seed.
+func (l *lesson) play(ctx context.Context, step int, version loop.Version) (live.Batch, error) {
+	size := l.Document.Rollout.GroupSize
+	groups := l.Document.Train.Batch / size
+	batch := live.Batch{Groups: make([]live.Group, groups)}
+	errs := make([]error, groups*size)
+	var wait sync.WaitGroup
+	for g := range batch.Groups {
+		group := &batch.Groups[g]
+		group.ID = loop.GroupID(step*groups + g + 1)
+		group.StartVersion, group.ReadyVersion, group.Rollouts = version, version, size
+		group.Samples = make([]live.Sample, size)
+		for s := range group.Samples {
+			id := live.RolloutID{Group: group.ID, Sample: int32(s), Attempt: 1}
+			wait.Go(func() {
+				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, live.Task{ID: id}, lessonSampler{l.engine, id})
+			})
+		}
+	}
+	wait.Wait()
+	return batch, errors.Join(errs...)
+}
+
+// lessonSampler samples one rollout.
+type lessonSampler struct {
+	engine *engine.Engine
+	id     live.RolloutID
+}
+
+// Sample implements [live.Sampler].
+func (s lessonSampler) Sample(ctx context.Context, r live.SampleRequest) (live.Generation, error) {
+	return s.engine.Generate(ctx, live.GenerateRequest{Rollout: s.id, Prompt: r.Prompt, MaxTokens: r.MaxTokens, Check: r.Check, Sampling: r.Sampling})
+}
+
+// evaluate is the held-out accuracy of a version.
+func (l *lesson) evaluate(ctx context.Context, version loop.Version) (float64, error) {
+	e, err := env.Evaluate(ctx, l.job.task, l.job.verdicts, l.job.heldOut, func(ctx context.Context, prompts [][]int32, tokens int) ([][]int32, error) {
+		return l.engine.Greedy(ctx, version, prompts, tokens)
+	})
+	return e.Accuracy(), err
+}
+
+// newestWeights is a [live.Weights] in memory that keeps the newest version alone.
+type newestWeights struct{ newest live.Publication }
+
+var errNotKept = errors.New("only the newest version is kept")
+
+// Publish implements [live.Weights].
+func (w *newestWeights) Publish(_ context.Context, p live.Publication) error {
+	w.newest = p
+	return nil
+}
+
+// Model implements [live.Weights].
+func (w *newestWeights) Model(_ context.Context, version loop.Version) ([]live.Tensor, error) {
+	if version != w.newest.Version {
+		return nil, fmt.Errorf("version %d: %w", version, errNotKept)
+	}
+	return w.newest.Model, nil
+}
+
+// Optimizer implements [live.Weights]. Version 0 has the state of an optimizer that has made
+// no step, whatever its warm-up left; the trainer changes that of the others in place, so that
+// there is no going back to them.
+func (w *newestWeights) Optimizer(_ context.Context, version loop.Version) ([]live.Tensor, error) {
+	if version != 0 || w.newest.Version != 0 {
+		return nil, fmt.Errorf("the optimizer of version %d: %w", version, errNotKept)
+	}
+	fresh := make([]live.Tensor, len(w.newest.Optimizer))
+	for i, t := range w.newest.Optimizer {
+		fresh[i] = live.Tensor{Name: t.Name, Shape: t.Shape, Data: make([]float32, len(t.Data))}
+	}
+	return fresh, nil
+}
+
+// Committed implements [live.Weights].
+func (w *newestWeights) Committed(version loop.Version) (loop.LeaseID, bool, error) {
+	return w.newest.Lease, version == w.newest.Version, nil
+}
+
+// Prune implements [live.Weights].
+func (w *newestWeights) Prune(loop.Version) error { return nil }

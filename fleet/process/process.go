@@ -1,0 +1,206 @@
+// Package process runs rollout engines as programs on this machine: each leads a process group, writes
+// to a log of its own, and ends with this process, however that ends. What an engine has started itself,
+// and what a machine without a parent-death signal leaves behind, is found and ended at the next start,
+// by a mark in its environment.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/fleet"
+)
+
+// Options of the driver.
+type Options struct {
+	// Command is a program and its arguments, in which {port}, {index} and {name} stand for the engine's.
+	Command []string
+	// Names and Ports of the engines by their index.
+	Names []string
+	Ports []int
+	// Dir is where logs go, one a name; it also tells this run's programs from those of another.
+	Dir string
+	// Grace is how long a program may take to end before it is killed; 0 means 10 s.
+	Grace time.Duration
+	// Logf is told of what was ended at the start; nil for nobody.
+	Logf func(format string, args ...any)
+}
+
+// Driver runs programs. It is safe for concurrent use.
+type Driver struct {
+	o    Options
+	dir  string // absolute
+	mu   sync.Mutex
+	runs []*program // by engine, nil for none
+}
+
+var _ fleet.Driver = (*Driver)(nil)
+
+// logBytesMax is how long a log may be when a program starts: a longer one is put aside.
+const logBytesMax = 64 << 20
+
+// New makes the directory for logs and ends what an earlier process of this run has left behind.
+func New(o Options) (*Driver, error) {
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return nil, errors.New("the fleet's command names no program")
+	}
+	if len(o.Ports) != len(o.Names) {
+		return nil, fmt.Errorf("%d ports for %d engines", len(o.Ports), len(o.Names))
+	}
+	if o.Grace <= 0 {
+		o.Grace = 10 * time.Second
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	d := &Driver{o: o, dir: dir, runs: make([]*program, len(o.Names))}
+	if left := sweep(mark(dir)); left > 0 {
+		o.Logf("%d processes of engines that an earlier process of this run had started were still there: they are ended", left)
+	}
+	return d, nil
+}
+
+// mark is the entry of a program's environment that says whose it is.
+func mark(dir string) string { return "HEADWAY_FLEET=" + dir }
+
+// FreePorts returns ports of this machine's loopback that nobody listens on now.
+func FreePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all at the end, so that they differ
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// LookPath finds a command's program.
+func LookPath(command []string) (path string, err error) {
+	if len(command) == 0 || command[0] == "" {
+		return "", errors.New("no program is named")
+	}
+	return exec.LookPath(command[0])
+}
+
+// words puts an engine's own into a text.
+func (d *Driver) words(engine int, text string) string {
+	return strings.NewReplacer("{port}", strconv.Itoa(d.o.Ports[engine]), "{index}", strconv.Itoa(engine), "{name}", d.o.Names[engine]).Replace(text)
+}
+
+// Start starts an engine's program, unless it runs.
+func (d *Driver) Start(ctx context.Context, engine int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if p := d.runs[engine]; p != nil && p.ended() == nil {
+		return nil
+	}
+	d.runs[engine] = nil
+	if err := d.portFree(engine); err != nil {
+		return err
+	}
+	log, err := d.openLog(engine)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the program has its own
+	argv := make([]string, len(d.o.Command))
+	for i, word := range d.o.Command {
+		argv[i] = d.words(engine, word)
+	}
+	p, err := start(argv, append(os.Environ(), mark(d.dir)), log)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", argv[0], err)
+	}
+	d.runs[engine] = p
+	return nil
+}
+
+// portFree refuses to start a program where another already listens: that one would be taken for it.
+func (d *Driver) portFree(engine int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(d.o.Ports[engine])))
+	if err != nil {
+		return fmt.Errorf("port %d of engine %s cannot be listened on: %w; end what uses it, or choose another fleet.port", d.o.Ports[engine], d.o.Names[engine], err)
+	}
+	return l.Close()
+}
+
+// LogPath is where an engine's program writes to.
+func (d *Driver) LogPath(engine int) string {
+	return filepath.Join(d.dir, d.o.Names[engine]+".log")
+}
+
+func (d *Driver) openLog(engine int) (*os.File, error) {
+	path := d.LogPath(engine)
+	if info, err := os.Stat(path); err == nil && info.Size() > logBytesMax {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+}
+
+// Alive returns nil while an engine's program runs, and else how it ended and what it said last.
+func (d *Driver) Alive(_ context.Context, engine int) error {
+	d.mu.Lock()
+	p := d.runs[engine]
+	d.mu.Unlock()
+	if p == nil {
+		return errors.New("its program was not started")
+	}
+	if err := p.ended(); err != nil {
+		return fmt.Errorf("its program ended: %w%s", err, lastWords(d.LogPath(engine)))
+	}
+	return nil
+}
+
+// Stop ends an engine's program: it is asked to, and killed after the grace.
+func (d *Driver) Stop(ctx context.Context, engine int) error {
+	d.mu.Lock()
+	p := d.runs[engine]
+	d.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	if err := p.end(ctx, d.o.Grace); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.runs[engine] == p {
+		d.runs[engine] = nil
+	}
+	return nil
+}
+
+// Close ends all programs at once.
+func (d *Driver) Close() error {
+	errs := make([]error, len(d.runs))
+	var all sync.WaitGroup
+	for i := range d.runs {
+		all.Go(func() { errs[i] = d.Stop(context.Background(), i) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

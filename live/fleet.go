@@ -1,0 +1,234 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Fleet is whatever starts and stops engines, each by its index in Options.Engines. For one engine its
+// methods are called one after the other, in the order of the loop's decisions. They should return soon
+// after their context is done; one that does not is not waited for.
+type Fleet interface {
+	// Acquire returns once the engine is there and can be given weights. One that is there already is
+	// not started again.
+	Acquire(ctx context.Context, engine int) error
+	// Release gives an engine back, on which nothing runs. One that is not there is no error.
+	Release(ctx context.Context, engine int) error
+}
+
+// Defaults of Options.AcquireWithin and ReleaseWithin.
+const (
+	AcquireWithinDefault = 10 * time.Minute
+	ReleaseWithinDefault = 2 * time.Minute
+)
+
+// errFleetSilent is wrapped by the error of a fleet that did not answer in time.
+var errFleetSilent = errors.New("the fleet has not answered in time")
+
+// fleet is what the runtime knows of Options.Fleet. It belongs to the goroutine that owns the loop.
+type fleet struct {
+	// turn of each engine is closed when what was asked last for it has returned.
+	turn []chan struct{}
+	// returning: a lost engine is being brought back, which the loop has not asked for.
+	returning []bool
+}
+
+func newFleet(engines int) fleet {
+	f := fleet{turn: make([]chan struct{}, engines), returning: make([]bool, engines)}
+	for i := range f.turn {
+		f.turn[i] = make(chan struct{})
+		close(f.turn[i])
+	}
+	return f
+}
+
+// askFleet asks for an engine, or gives one back, after what was asked for it before, and returns what
+// waits for the answer, within a limit. It is called by the goroutine that owns the loop, so
+// that the order is the loop's; the wait may be anybody's. A call that never returns holds up nobody but
+// what is asked of the same engine afterwards.
+func (r *Runtime) askFleet(engine int32, limit time.Duration, call func(ctx context.Context, engine int) error) (wait func() error) {
+	before, over := r.fleet.turn[engine], make(chan struct{})
+	r.fleet.turn[engine] = over
+	ctx, cancel := context.WithTimeoutCause(r.ctx, limit, fmt.Errorf("%w: %v", errFleetSilent, limit))
+	answer := make(chan error, 1)
+	go func() {
+		defer cancel()
+		defer close(over)
+		<-before
+		if ctx.Err() != nil {
+			answer <- context.Cause(ctx)
+			return
+		}
+		answer <- call(ctx, int(engine))
+	}()
+	return func() error {
+		select {
+		case err := <-answer:
+			return err
+		case <-ctx.Done():
+		}
+		select {
+		case err := <-answer: // both at once
+			return err
+		default:
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// acquire executes AcquireEngine. An engine that did not come in time is given back: it may still come.
+func (r *Runtime) acquire(a loop.Action) {
+	wait := r.askFleet(a.Engine, r.opt.AcquireWithin, r.opt.Fleet.Acquire)
+	giveBack := func() { r.releaseEngine(a.Engine) }
+	r.effect(func() completion {
+		ev := loop.Event{Kind: loop.EngineJoined, Engine: a.Engine, Attempt: a.Attempt}
+		err := wait()
+		if err == nil {
+			return completion{event: ev}
+		}
+		ev.Kind, ev.Reason = loop.EngineUnavailable, loop.ReasonEngine
+		if errors.Is(err, errFleetSilent) || errors.Is(err, context.DeadlineExceeded) {
+			ev.Reason = loop.ReasonTimeout
+		}
+		return completion{event: ev, err: err, after: giveBack}
+	})
+}
+
+// releaseEngine gives an engine back. Nothing of it is told to the loop.
+func (r *Runtime) releaseEngine(engine int32) {
+	wait := r.askFleet(engine, r.opt.ReleaseWithin, r.opt.Fleet.Release)
+	go func() {
+		if err := wait(); err != nil && r.ctx.Err() == nil {
+			r.logf("live: giving engine %s back: %v", r.opt.Engines[engine].Name(), err)
+		}
+	}()
+}
+
+// executeRelease executes ReleaseEngine, after a look whether the engine is as empty as the loop says.
+func (r *Runtime) executeRelease(engine int32) error {
+	if busy := r.playsOn(engine); busy != nil && !r.engines[engine].lost {
+		return fmt.Errorf("live: engine %s was to be given back while %v runs on it: this is a defect of the loop", r.opt.Engines[engine].Name(), *busy)
+	}
+	r.engines[engine] = quarantine{due: loop.NoTick}
+	if r.opt.Fleet != nil {
+		r.releaseEngine(engine)
+	}
+	return nil
+}
+
+// playsOn returns an attempt that is wanted and holds a slot of an engine, nil for none.
+func (r *Runtime) playsOn(engine int32) *RolloutID {
+	for _, g := range r.groups {
+		for _, p := range g {
+			if slot, _, runs := p.outstanding(); runs && r.engineOf[slot] == engine {
+				return &p.task.ID
+			}
+		}
+	}
+	return nil
+}
+
+// bringBack has the fleet start an engine again that was lost, which the loop still counts on.
+func (r *Runtime) bringBack(engine int) {
+	wait := r.askFleet(int32(engine), r.opt.AcquireWithin, r.opt.Fleet.Acquire)
+	r.fleet.returning[engine] = true
+	r.effect(func() completion {
+		return completion{event: loop.Event{Kind: loop.EngineJoined, Engine: int32(engine)}, returns: true, err: wait()}
+	})
+}
+
+// returned takes the end of bringBack. It reports whether the loop is to hear of it: an engine that is
+// not there yet stays lost, and is given back and tried again after a longer pause: one that runs and does
+// not answer would never be started anew; one that was given up is the fleet's.
+func (r *Runtime) returned(c *completion) bool {
+	engine := int(c.event.Engine)
+	r.fleet.returning[engine] = false
+	if r.l.EngineState(engine) != "lost" {
+		return false
+	}
+	if c.err == nil {
+		return true
+	}
+	r.engines[engine].err = c.err
+	r.releaseEngine(int32(engine))
+	r.quarantine(engine)
+	return false
+}
+
+// acquireFirst has the engines started that are to be there from the start, all at once, and the others
+// given back that an earlier run may have left. It returns why those did not come that did not, and
+// whether a Stop came first.
+func (r *Runtime) acquireFirst(ctx context.Context) (errs []error, stopped bool) {
+	errs = make([]error, len(r.opt.Engines))
+	if r.opt.Fleet == nil {
+		return errs, false
+	}
+	var all sync.WaitGroup
+	over := make(chan struct{})
+	for i := range r.opt.Engines {
+		if i >= r.startsWith() {
+			r.releaseEngine(int32(i))
+			continue
+		}
+		answer, wait := make(chan error, 1), r.askFleet(int32(i), r.opt.AcquireWithin, r.opt.Fleet.Acquire)
+		go func() { answer <- wait() }()
+		all.Go(func() {
+			select {
+			case errs[i] = <-answer:
+			case <-over:
+			case <-ctx.Done():
+				errs[i] = context.Cause(ctx)
+			}
+		})
+	}
+	came := make(chan struct{})
+	go func() { defer close(came); all.Wait() }()
+	select {
+	case <-came:
+	case <-r.stop:
+		close(over)
+		<-came
+		r.finished, r.reason = true, loop.ReasonStopped
+		return errs, true
+	}
+	return errs, false
+}
+
+// startsWith is the number of engines that are there when the run starts.
+func (r *Runtime) startsWith() int {
+	n := len(r.opt.Engines)
+	if r.cfg.EnginesStart > 0 {
+		n = r.cfg.EnginesStart
+	}
+	if c := r.cfg.Control; c != nil && c.Ranges[loop.SettingEngines].Moves() {
+		of := c.Ranges[loop.SettingEngines]
+		n = min(max(n, int(of.Least)), int(of.Most))
+	}
+	return n
+}
+
+// recoverFleet has the fleet make sure of the engines that the loop counts on, after a restart: those of
+// programs on this machine ended with the process before. It gives the others back: what was to give
+// them back may have ended before it did.
+func (r *Runtime) recoverFleet() {
+	if r.opt.Fleet == nil || r.finished {
+		return
+	}
+	for i := range r.opt.Engines {
+		switch r.l.EngineState(i) {
+		case "away":
+			r.releaseEngine(int32(i))
+		case "serving", "joining":
+			r.loseEngine(r.opt.Engines[i].Name(), errRecovered)
+			r.engines[i].soon = true
+		}
+	}
+}
+
+// errRecovered is why an engine is lost at a restart of the run.
+var errRecovered = errors.New("the run was restarted: the fleet is asked whether it is there")

@@ -1,0 +1,247 @@
+package loop
+
+// ages is the number of versions apart, from none, that staleness is counted by; older counts as the last.
+const ages = 64
+
+// controller is what the loop knows for the sake of a goal, and where it has put its settings.
+type controller struct {
+	// At is where the settings stand, Why and MovedAt what moved each last and the version it was then.
+	At      [settingCount]float64
+	Why     [settingCount]Reason
+	MovedAt [settingCount]Version
+	// Moves counts changes since the start.
+	Moves int64
+	State ControlState
+	// Binding is what binds where the goal is unreachable, Nearest what can be reached.
+	Binding Setting
+	Nearest float64
+
+	// Now is measured of the train step under way, Steps holds those before it: Count in all, the newest at
+	// (Count-1) modulo their number.
+	Now   figures
+	Steps []figures
+	Count int64
+	// Ages counts what each of Steps trained by its staleness, ages of them a step; empty without Share.
+	Ages []int64
+	// Since is the Count at which the present regime began. Scatter is the mean square of how far, as a part, what
+	// a live group amounts to in staleness is from what it was a window before.
+	Since   int64
+	Scatter float64
+	// QuietAt is since when no train step has ended: the last end, or the recovery or restore after it.
+	QuietAt int64
+	// Held counts the train steps whose window held the goal, HeldBatches those whose own batch did, of Judged.
+	Held, HeldBatches, Judged int64
+
+	// Began is when each slot's rollout began there. Spent and Tokens are by group of the arena: times of
+	// its rollouts, and tokens by the version that made them, ages of them a group.
+	Began  []int64
+	Spent  []spent
+	Tokens []int64
+	// Switches are the newest switches of each engine, switchesKept of them an engine, Switched their
+	// number so far.
+	Switches []switched
+	Switched []int64
+
+	// Capacity is the number of slots of the engines that were there when the regime began, Refused the version at
+	// which the pool could give no engine last, NoVersion for never, OthersAt that of the last move of a setting
+	// beside the lever.
+	Capacity          int
+	Refused, OthersAt Version
+}
+
+// figures are what one train step and the time since the one before measured.
+type figures struct {
+	// Groups trained, the sums of their staleness and of its part before the queue, in versions.
+	Groups, Staleness, PreQueue int64
+	// Weight is what was trained, rollouts or tokens, Within that which is within Control.Within versions.
+	Weight, Within int64
+	// Live counts the groups open or ready just after the step's end.
+	Live int64
+	// PeriodNS is the time since the step before ended, StepNS the step's own, SyncNS that of completed syncs.
+	PeriodNS, StepNS, SyncNS int64
+	// Scored counts rollouts, BusyNS the sum of their times. Ready counts groups, Accepted those of them
+	// that came to the queue, Dropped those that ended untrained.
+	Scored, BusyNS, Ready, Accepted, Dropped int64
+	// LongestNS and MeanNS are the sums over ready groups of the longest and the mean time of their rollouts.
+	LongestNS, MeanNS int64
+}
+
+// spent are the times of a group's scored rollouts in their slots.
+type spent struct {
+	SumNS, LongestNS int64
+}
+
+// switched is one switch of an engine's weights.
+type switched struct {
+	AtNS    int64
+	Version Version
+}
+
+// switchesKept is how many switches of an engine are kept: tokens made before the oldest count as
+// made under the version before it.
+const switchesKept = 32
+
+func newController(cfg *Config) *controller {
+	ctl := cfg.Control
+	c := &controller{State: ControlOff, Scatter: scatterStart, Capacity: cfg.Concurrency(), Refused: NoVersion,
+		Steps: make([]figures, 2*ctl.Window), Began: make([]int64, cfg.Concurrency())}
+	for i := range c.Began {
+		c.Began[i] = unknownTime
+	}
+	if ctl.Share > 0 {
+		c.Scatter = scatterShare
+		c.Ages = make([]int64, 2*ages*ctl.Window)
+	}
+	if ctl.Tokens {
+		c.Switches, c.Switched = make([]switched, switchesKept*len(cfg.EngineSlots)), make([]int64, len(cfg.EngineSlots))
+	}
+	for set := range settingCount {
+		c.At[set] = cfg.startOf(set)
+	}
+	return c
+}
+
+// grow follows the arena.
+func (c *controller) grow(groups int) {
+	for len(c.Spent) < groups {
+		c.Spent = append(c.Spent, spent{})
+	}
+	for c.Switched != nil && len(c.Tokens) < ages*groups {
+		c.Tokens = append(c.Tokens, 0)
+	}
+}
+
+// measureOpened prepares what is measured of a group.
+func (l *Loop) measureOpened(gi int32) {
+	c := l.s.Control
+	l.s.Extras[gi].Size = int32(l.rules.size)
+	c.Spent[gi] = spent{}
+	if c.Switched != nil {
+		clear(c.Tokens[int(gi)*ages : (int(gi)+1)*ages])
+	}
+}
+
+// measureRollout takes a scored rollout.
+func (l *Loop) measureRollout(ev *Event, gi int32) {
+	c := l.s.Control
+	ns := l.measureSpan(ev, gi)
+	c.Now.Scored++
+	sp := &c.Spent[gi]
+	sp.SumNS += ns
+	sp.LongestNS = max(sp.LongestNS, ns)
+}
+
+// measureSpan takes the end of a rollout's time in a slot, and returns how long that was.
+func (l *Loop) measureSpan(ev *Event, gi int32) int64 {
+	s, c := &l.s, l.s.Control
+	began := c.Began[ev.Slot]
+	if began == unknownTime {
+		return 0
+	}
+	c.Began[ev.Slot] = unknownTime
+	c.Now.BusyNS += s.Now - began
+	if c.Switched != nil {
+		l.spread(gi, s.Slots[ev.Slot].Engine, began, int64(ev.Tokens)-int64(l.sample(gi, ev.Sample).Tokens))
+	}
+	return s.Now - began
+}
+
+// spread counts tokens that an engine made between an instant and now, evenly in time, by the version
+// that it served.
+func (l *Loop) spread(gi, engine int32, from, tokens int64) {
+	s, c := &l.s, l.s.Control
+	if tokens <= 0 {
+		return
+	}
+	to, left, count := s.Now, tokens, c.Switched[engine]
+	v := max(s.Engines[engine].Served, 0)
+	by := c.Tokens[int(gi)*ages : (int(gi)+1)*ages]
+	for k := count - 1; k >= max(count-switchesKept, 0) && left > 0; k-- {
+		sw := &c.Switches[int(engine)*switchesKept+int(k%switchesKept)]
+		if sw.AtNS <= from {
+			v = sw.Version
+			break
+		}
+		made := min(int64(float64(float64(tokens)*float64(to-sw.AtNS))/float64(s.Now-from)), left)
+		by[sw.Version%ages] += made
+		to, left = sw.AtNS, left-made
+		v = max(sw.Version-1, 0)
+	}
+	by[v%ages] += left
+}
+
+// measureSwitch takes the switch of an engine.
+func (l *Loop) measureSwitch(engine int32) {
+	c := l.s.Control
+	if c.Switched == nil {
+		return
+	}
+	k := c.Switched[engine]
+	c.Switches[int(engine)*switchesKept+int(k%switchesKept)] = switched{l.s.Now, l.s.Engines[engine].Served}
+	c.Switched[engine]++
+}
+
+// measureReady takes a group whose last rollout has been scored.
+func (l *Loop) measureReady(gi int32) {
+	c := l.s.Control
+	sp := &c.Spent[gi]
+	c.Now.Ready++
+	c.Now.LongestNS += sp.LongestNS
+	c.Now.MeanNS += sp.SumNS / int64(max(l.s.Groups[gi].Scored, 1))
+}
+
+// measureBatch takes the batch of a train step that ends.
+func (l *Loop) measureBatch() {
+	s, c := &l.s, l.s.Control
+	now := &c.Now
+	if s.Times.EndAt != unknownTime {
+		now.PeriodNS = s.Now - s.Times.EndAt
+	}
+	if s.Times.LeaseAt != unknownTime {
+		now.StepNS = s.Now - s.Times.LeaseAt
+	}
+	if c.Ages != nil {
+		clear(c.agesAt(c.Count))
+	}
+	for _, gi := range s.Lease.Groups {
+		g := &s.Groups[gi]
+		stale := s.Lease.Version - g.Start
+		now.Groups++
+		now.Staleness += int64(stale)
+		now.PreQueue += int64(g.Ready - g.Start)
+		if c.Ages == nil {
+			continue
+		}
+		if c.Switched == nil {
+			c.age(stale, int64(g.Scored), l.cfg.Control.Within)
+			continue
+		}
+		for v := s.Lease.Version; v >= max(g.Start, s.Lease.Version-ages+1); v-- {
+			c.age(s.Lease.Version-v, c.Tokens[int(gi)*ages+int(v%ages)], l.cfg.Control.Within)
+		}
+	}
+}
+
+// agesAt is the count by staleness of the step of that number.
+func (c *controller) agesAt(count int64) []int64 {
+	k := int(count % int64(len(c.Steps)))
+	return c.Ages[k*ages : (k+1)*ages]
+}
+
+// age counts what was trained at a staleness.
+func (c *controller) age(stale Version, weight int64, within Version) {
+	c.Now.Weight += weight
+	if stale <= within {
+		c.Now.Within += weight
+	}
+	c.agesAt(c.Count)[min(max(stale, 0), ages-1)] += weight
+}
+
+// measureStep takes the moment just after an update, before the next batch is selected.
+func (l *Loop) measureStep() {
+	c := l.s.Control
+	c.Now.Live, c.QuietAt = int64(l.s.LiveGroups), l.s.Now
+	c.Steps[c.Count%int64(len(c.Steps))] = c.Now
+	c.Count++
+	c.Now = figures{}
+}

@@ -1,0 +1,231 @@
+package study
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// curveThrough is a curve with a point every ten steps.
+func curveThrough(accuracies ...float64) Learned {
+	var l Learned
+	for i, a := range accuracies {
+		l.Curve = append(l.Curve, LessonPoint{Step: 10 * i, Accuracy: a, Reward: a / 2, KL: 0.01})
+	}
+	return l
+}
+
+func equal64(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+
+// A curve's figures are those of the line through its points; a curve that ends early goes on
+// with what it had.
+func TestLearnedFigures(t *testing.T) {
+	l := curveThrough(0, 0.4, 0.8, 1)
+	for step, want := range map[float64]float64{0: 0, 5: 0.2, 10: 0.4, 25: 0.9, 30: 1, 50: 1} {
+		if got := l.accuracyAt(step); !equal64(got, want) {
+			t.Errorf("accuracy at step %g is %g, want %g", step, got, want)
+		}
+	}
+	for end, want := range map[float64]float64{10: 0.2, 15: (10*0.2 + 5*0.5) / 15, 30: (2 + 6 + 9) / 30.0, 60: (2 + 6 + 9 + 30) / 60.0} {
+		if got := l.area(end); !equal64(got, want) {
+			t.Errorf("mean accuracy up to step %g is %g, want %g", end, got, want)
+		}
+	}
+	if s, ok := l.reaches(0.5); !ok || !equal64(s, 12.5) {
+		t.Errorf("reaches 0.5 at %g, %v, want 12.5", s, ok)
+	}
+	if _, ok := l.reaches(1.1); ok || l.best() != 1 {
+		t.Errorf("reaches what it does not, or best is %g", l.best())
+	}
+	if got := l.lastReward(); !equal64(got, 0.5) {
+		t.Errorf("reward of the last quarter is %g, want 0.5", got)
+	}
+	broke := curveThrough(0.3)
+	if !math.IsNaN(broke.lastReward()) || !math.IsNaN(broke.mean(func(p *LessonPoint) float64 { return p.KL })) || broke.area(40) != 0.3 {
+		t.Error("a run that broke before its first point has figures of train steps, or lost its accuracy")
+	}
+	if a, ok := powerOf([]float64{1, 2, 4, 8}, []float64{3, 3 * math.Pow(2, 1.5), 24, 3 * math.Pow(8, 1.5)}); !ok || !equal64(a, 1.5) {
+		t.Errorf("the power of x^1.5 is %g, %v", a, ok)
+	}
+	if _, ok := powerOf([]float64{1, 2}, []float64{0, 1}); ok {
+		t.Error("a power from one point")
+	}
+}
+
+// Without lag there is one arm a rate; every arm is a document that the config accepts.
+func TestStalenessArms(t *testing.T) {
+	var names []string
+	for _, c := range StalenessCorrections() {
+		names = append(names, c.Name)
+	}
+	o := StalenessOptions{Task: "reverse", Lags: StalenessLags(), Corrections: names, Seeds: 1, Steps: 50}
+	arms := stalenessArms(o)
+	if want := 1 + 5*len(names) + 2*(1+len(rateCorrections)) + 2*len(miniCorrections); len(arms) != want {
+		t.Errorf("%d arms, want %d", len(arms), want)
+	}
+	keys := map[string]bool{}
+	for _, a := range arms {
+		keys[a.key()] = true
+		for _, task := range StalenessTasks() {
+			l, err := a.lesson(task, o, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := l.Document.Trainer
+			if want := a.correction; want == "icepop" && !(c.Correction.DropOverCap && c.Correction.DropUnderFloor) || want == "dppo" && c.Correction.Penalty != 1e-3 {
+				t.Errorf("%s has the correction %+v", a.key(), c.Correction)
+			}
+			if l.Document.Seed != 3 || l.Lag != a.lag || c.Steps != 50 || c.Minibatches != a.minis || !equal64(c.LearningRate, task.Rate*a.rate) || l.WarmupRate != task.Rate ||
+				(l.DriftEvery > 0) != (a.correction == stalenessReference) {
+				t.Errorf("%s is the lesson %+v", a.key(), l)
+			}
+		}
+	}
+	if len(keys) != len(arms) {
+		t.Errorf("%d arms have %d names", len(arms), len(keys))
+	}
+	if o.Quick = true; len(stalenessArms(o)) != 1+5*len(names) {
+		t.Errorf("%d arms of a quick study", len(stalenessArms(o)))
+	}
+}
+
+// The price of a step falls with lag to that of the train step alone, and the simulated
+// staleness is the lag.
+func TestStalenessPrices(t *testing.T) {
+	hardware, err := prices(t.Context(), []int{0, 1, 4, 16}, 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hardware {
+		for i, p := range h.Prices {
+			if math.Abs(p.Staleness-float64(p.Lag)) > 0.05*float64(p.Lag)+1e-9 {
+				t.Errorf("%s: staleness %g at lag %d", h.Name, p.Staleness, p.Lag)
+			}
+			if i > 0 && p.Period > h.Prices[i-1].Period+1e-9 || p.Period < 1-1e-9 {
+				t.Errorf("%s: lag %d costs %g train steps, the lag before %+v", h.Name, p.Lag, p.Period, h.Prices)
+			}
+		}
+		// A synchronous step waits for the longest of its 64 rollouts: longer than a group takes.
+		if first := h.Prices[0].Period; first < 1+h.slow || first > 1+3*h.slow {
+			t.Errorf("%s: a synchronous step costs %g train steps", h.Name, first)
+		}
+	}
+}
+
+// The study runs every lesson once, adds up what they come to, keeps it, and goes on from it.
+func TestStaleness(t *testing.T) {
+	o := StalenessOptions{Task: "reverse", Lags: []int{0, 2, 8}, Corrections: []string{"none", "ppo-clip"}, Seeds: 3, Steps: 40}
+	var taught atomic.Int32
+	// Curves that are known: every version of lag and every seed costs a little.
+	teach := func(_ context.Context, l Lesson) (Learned, error) {
+		taught.Add(1)
+		slow := 0.02*float64(l.Lag) + 0.01*float64(l.Document.Seed)
+		out := curveThrough(0.1, 0.5-slow, 0.9-slow, 1-slow, 1-slow)
+		for i := range out.Curve {
+			out.Curve[i].KL = 0.001 * math.Pow(float64(max(l.Lag, 1)), 1.5)
+		}
+		if l.DriftEvery > 0 {
+			for _, lag := range DriftLags {
+				out.Drift = append(out.Drift, DriftPoint{Lag: lag, Tokens: 100, KL: float64(lag) * float64(lag)})
+			}
+		}
+		if l.Lag == 8 && l.Document.Trainer.Correction.Kind == "none" && l.Document.Seed == 2 {
+			out.Broke, out.Curve = "a gradient", out.Curve[:2]
+		}
+		return out, nil
+	}
+	path := filepath.Join(t.TempDir(), "kept.jsonl")
+	run := func() StalenessResult {
+		kept, err := OpenKept(path, "this one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kept.Close()
+		r, err := Staleness(t.Context(), o, Teacher{Teach: teach, Kept: kept})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := run()
+	runs := int32(len(stalenessArms(o)) * 3)
+	if taught.Load() != runs {
+		t.Errorf("%d lessons taught, want %d", taught.Load(), runs)
+	}
+	a := r.find(stalenessArm{8, "ppo-clip", 1, 1})
+	if !equal64(a.AreaChange.Mean, -0.16*0.875) || a.AreaChange.Half > 1e-9 || !a.lost() || a.Reached90 != 0 || a.Reached50 != 3 || !equal64(a.Final.Mean, 1-0.16-0.02) {
+		t.Errorf("lag 8, ppo-clip: %+v", *a)
+	}
+	if b := r.find(stalenessArm{8, "none", 1, 1}); b.Broke != 1 || b.Runs != 3 {
+		t.Errorf("lag 8, none: %d of %d broke", b.Broke, b.Runs)
+	}
+	if !equal64(r.DriftExponent.Mean, 2) || len(r.Exponents) != 2 || !equal64(r.Exponents[1].Exponent.Mean, 1.5) {
+		t.Errorf("exponents %+v and %+v", r.DriftExponent, r.Exponents)
+	}
+	for _, h := range r.Hardware {
+		if fresh := h.Arms[0]; fresh.Lag != 0 || fresh.Steps >= float64(o.Steps) || fresh.Steps*h.Prices[0].Period > h.Time+1e-6 || !equal64(fresh.Change.Mean, 0) {
+			t.Errorf("%s: fresh data at equal time: %+v", h.Name, fresh)
+		}
+	}
+	first, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(run())
+	if err != nil || taught.Load() != runs || !bytes.Equal(first, again) {
+		t.Errorf("%v: %d lessons taught in all, the kept study is another: %v", err, taught.Load(), !bytes.Equal(first, again))
+	}
+	if by, err := KeptBy(path); by != "this one" || err != nil {
+		t.Errorf("kept by %q, %v", by, err)
+	}
+	if _, err := OpenKept(path, "another one"); !errors.Is(err, ErrOtherProgram) {
+		t.Errorf("another program's runs: %v", err)
+	}
+	var text, page, table bytes.Buffer
+	if err := errors.Join(StalenessMarkdown(&text, r, Provenance{}, "x.html"), StalenessHTML(&page, r, Provenance{}), StalenessCSV(&table, r)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"the first lag that costs more than its interval is 2", "1 of 3 runs ended early", "seeds 1 to 3", "cannot", "-0.140 ± 0.000 *"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the document lacks %q:\n%s", want, text.String())
+		}
+	}
+	if lines := strings.Count(table.String(), "\n"); lines != 1+int(runs)*5-3*3 {
+		t.Errorf("%d lines of curves, want a head and 5 for each of %d runs, 2 for the three that broke", lines, runs)
+	}
+	if n := strings.Count(page.String(), "<svg"); n < 12 {
+		t.Errorf("%d pictures on the page", n)
+	}
+}
+
+// A lesson that cannot be run ends the study with its name; an unknown task is refused.
+func TestStalenessRefuses(t *testing.T) {
+	fault := errors.New("no such vocabulary")
+	o := StalenessOptions{Task: "reverse", Lags: []int{0}, Corrections: []string{"tis"}, Seeds: 1, Steps: 5, Quick: true}
+	_, err := Staleness(t.Context(), o, Teacher{Teach: func(context.Context, Lesson) (Learned, error) { return Learned{}, fault }})
+	if !errors.Is(err, fault) || !strings.Contains(err.Error(), "lag 0, on-policy|seed 1") {
+		t.Errorf("got %v", err)
+	}
+	o.Task = "chess"
+	if _, err := Staleness(t.Context(), o, Teacher{}); err == nil || !strings.Contains(err.Error(), "chess") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every arm of the live comparison is a document.
+func TestStalenessLive(t *testing.T) {
+	c := StalenessLive(StalenessOptions{Task: "sort", Lags: []int{0, 1, 16}, Corrections: []string{"none", "ppo-clip", "dppo"}}, []uint64{1}, 1)
+	documents, err := c.Documents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(documents) != 1+2*2 || documents[0].Schedule != "synchronous" || documents[2].Queue.Eta != 16 || documents[2].Trainer.Correction.Kind != "none" {
+		t.Errorf("%d arms, the third %+v", len(documents), documents[2].Queue)
+	}
+}

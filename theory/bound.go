@@ -1,0 +1,102 @@
+package theory
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/workload"
+)
+
+// Rhythm is when the versions of a steady run come and go, all times in one unit.
+type Rhythm struct {
+	// Period is T, the time from one update to the next. Above 0.
+	Period float64
+	// Step is t_step, the part of the period in which the trainer trains; the rest of it waits for a
+	// batch. In (0, Period].
+	Step float64
+	// Publish is the time from an update until engines serve it; 0 where they do at once.
+	Publish float64
+}
+
+// ahead is what of a group's time is for nothing, in periods: an update is
+// served Publish after it was made, and the next batch is taken Period − Step after it.
+func (r Rhythm) ahead() float64 { return (r.Publish + r.Step - r.Period) / r.Period }
+
+// LeastStaleness returns the least mean staleness, in versions, of a rule that
+// does not choose groups by how long they take,
+//
+//	E[max(0, ⌈(D + t_s + t_step − T)/T⌉)],   E⌈D/T⌉ where the trainer is never idle and t_s is 0
+//
+// for the times from groups' first token to their last sibling, in the unit
+// of the rhythm. It holds group by group: nothing is trained before it is ready,
+// so no rule is below it, at the period that the rule has itself, but by preferring
+// short groups. Derived in docs/queue.md. A period that is not above 0 has no
+// bound, NaN.
+func LeastStaleness(times workload.Distribution, r Rhythm) float64 {
+	return HeldStaleness(times, r, 1)
+}
+
+// HeldStaleness returns the mean staleness where groups that would have started
+// within theta of a period before a switch of weights start right after it, the
+// others at any moment between, and a batch is chosen among fresh groups regardless of
+// when they started:
+//
+//	E[max(0, ⌈φ + (D + t_s + t_step − T)/T⌉)],   φ = 0 with probability θ, else uniform on (0, 1−θ)
+//
+// theta in [0, 1]: at 0 the phase is uniform and the trainer-bound mean is E[D]/T + 1 without a sync, at
+// 1 it is [LeastStaleness]. For smooth D the difference between the two is
+// (1−θ)²/2. Valid for `select: fresh` where production suffices (effective
+// ρ·(1 − θ²B/(2C)) above 1.1 or so): nearer to 1 batches are filled up with groups that are not
+// fresh. Derived in docs/queue.md.
+func HeldStaleness(times workload.Distribution, r Rhythm, theta float64) float64 {
+	if !(r.Period > 0) {
+		return math.NaN()
+	}
+	ahead, sum := r.ahead(), 0.0
+	for i := range times.Len() {
+		d, p := times.At(i)
+		x := d/r.Period + ahead
+		sum += p * (theta*math.Max(0, math.Ceil(x)) + (1-theta)*meanCeil(x, 1-theta))
+	}
+	return sum
+}
+
+// meanCeil is E[max(0, ⌈x + φ⌉)] for φ uniform on (0, width).
+func meanCeil(x, width float64) float64 {
+	if width <= 0 {
+		return math.Max(0, math.Ceil(x))
+	}
+	return (ceilArea(x+width) - ceilArea(x)) / width
+}
+
+// ceilArea is ∫₀^y max(0, ⌈u⌉) du.
+func ceilArea(y float64) float64 {
+	if y <= 0 {
+		return 0
+	}
+	n := math.Ceil(y)
+	return n*(n-1)/2 + n*(y-n+1)
+}
+
+// HoldSaving returns what a start saves on average that waits for the next
+// switch of weights instead of starting the given share of a period before it,
+//
+//	P(frac((D + t_s + t_step − T)/T) > share),   frac in (0, 1]
+//
+// in versions. It falls with the share and the wait it costs is in proportion to
+// the share: so what pays best is to hold the last part of every period, a hold, and
+// no other choice of phases that is blind to D does better (docs/queue.md). For smooth D it is
+// 1 − share.
+func HoldSaving(times workload.Distribution, r Rhythm, share float64) float64 {
+	if !(r.Period > 0) {
+		return math.NaN()
+	}
+	ahead, saved := r.ahead(), 0.0
+	for i := range times.Len() {
+		d, p := times.At(i)
+		x := d/r.Period + ahead
+		if x > share-1 && x-math.Ceil(x)+1 > share { // at x below share − 1 either start is ready for the batch of its own version
+			saved += p
+		}
+	}
+	return saved
+}
