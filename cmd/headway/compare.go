@@ -30,7 +30,7 @@ type compareCmd struct {
 
 // Help explains what is compared; the command line prints it after the flags.
 func (c *compareCmd) Help() string {
-	return `Settings that differ, staleness and where it comes from, measured beside predicted, period,
+	return `Settings that differ, staleness and where it comes from, how a target was kept, measured beside predicted, period,
 idle time, throughput, what became of rollouts, and how far training was off policy.
 Intervals are 95 %, by batch means over train steps; what keeps runs from being comparable
 (another task, seed or program) is said first.
@@ -55,7 +55,9 @@ type comparedRun struct {
 	// Attribution is null where the log does not allow any; Ledger likewise.
 	Attribution *attribution.Summary `json:"attribution"`
 	Ledger      *loop.Ledger         `json:"ledger"`
-	Warnings    []string             `json:"warnings"`
+	// Control is how a target was kept, null without one.
+	Control  *metrics.Control `json:"control"`
+	Warnings []string         `json:"warnings"`
 	// settings are its keys with their values, prediction what was expected before its first step.
 	settings   map[string]string
 	prediction prediction
@@ -243,6 +245,9 @@ func (doc *comparison) doubts() {
 		if text, found := differ(d.of); found {
 			doc.Warnings = append(doc.Warnings, fmt.Sprintf(d.say, text))
 		}
+	}
+	if text := doc.targets(); text != "" {
+		doc.Warnings = append(doc.Warnings, text)
 	}
 	for _, run := range doc.Runs {
 		for _, w := range run.Warnings {

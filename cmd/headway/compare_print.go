@@ -68,6 +68,9 @@ func (doc *comparison) tables() []report.Table {
 			tables = append(tables, t)
 		}
 	}
+	if t := doc.controlled(); len(t.Rows) > 0 {
+		tables = append(tables, t)
+	}
 	return append(tables, doc.more()...)
 }
 

@@ -43,7 +43,7 @@ func readOwn(application *app, path string, header trace.Header) (*comparedRun, 
 	}
 	s := recording.Measured
 	run := &comparedRun{Path: path, Source: header.Source, Program: header.Program, Steps: s.Steps, Ended: recording.Ended,
-		Figures: ofSeries(recording.Series, header.Warmup), Attribution: &split, Ledger: &recording.Ledger, Warnings: []string{},
+		Figures: ofSeries(recording.Series, header.Warmup), Attribution: &split, Ledger: &recording.Ledger, Control: s.Control, Warnings: []string{},
 		seed: strconv.FormatUint(header.Seed, 10), series: recording.Series}
 	if s.Steps == 0 {
 		return nil, runError("let it go on for longer", "%s: no train step has been measured, so there is nothing to compare", path)
