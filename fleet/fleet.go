@@ -51,11 +51,14 @@ func (f *Fleet) Acquire(ctx context.Context, engine int) error {
 	}
 	took := time.Since(began).Seconds()
 	f.set(engine, func(s *Status) {
-		if err != nil {
+		switch {
+		case err == nil:
+			s.State, s.Error, s.StartS = Running, "", took
+		case errors.Is(ctx.Err(), context.Canceled): // called off, which is nobody's failure
+			s.State, s.Error = Stopping, ""
+		default:
 			s.State, s.Error, s.Failures = Failed, err.Error(), s.Failures+1
-			return
 		}
-		s.State, s.Error, s.StartS = Running, "", took
 	})
 	if err != nil {
 		return fmt.Errorf("engine %s did not come up in %.1f s: %w", f.o.Names[engine], took, err)

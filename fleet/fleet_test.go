@@ -93,6 +93,12 @@ func TestAcquireEnds(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("given up: %v", err)
 		}
+		off, callOff := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, callOff)
+		before := f.Status()[0].Failures
+		if err = f.Acquire(off, 0); !errors.Is(err, context.Canceled) || f.Status()[0].State != fleet.Stopping || f.Status()[0].Failures != before {
+			t.Errorf("called off: %v, %+v", err, f.Status())
+		}
 		unfit := fleet.New(fleet.Options{Driver: driver, Names: []string{"a"}, Probe: func(context.Context, int) error {
 			return fmt.Errorf("%w: it returns no log-probs", fleet.ErrUnfit)
 		}})
@@ -104,7 +110,7 @@ func TestAcquireEnds(t *testing.T) {
 		if err = f.Acquire(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "no such program") {
 			t.Errorf("cannot start: %v", err)
 		}
-		if s := f.Status()[0]; s.State != fleet.Failed || s.Starts != 3 || s.Failures != 3 || !strings.Contains(s.Error, "no such program") {
+		if s := f.Status()[0]; s.State != fleet.Failed || s.Starts != 4 || s.Failures != 3 || !strings.Contains(s.Error, "no such program") {
 			t.Errorf("%+v", s)
 		}
 		driver.stop = errors.New("it does not end")

@@ -15,7 +15,7 @@ import (
 // after their context is done; one that does not is not waited for.
 type Fleet interface {
 	// Acquire returns once the engine is there and can be given weights. One that is there already is
-	// not started again.
+	// not started again. Its context is cancelled where the engine is to be given back after all.
 	Acquire(ctx context.Context, engine int) error
 	// Release gives an engine back, on which nothing runs. One that is not there is no error.
 	Release(ctx context.Context, engine int) error
@@ -27,63 +27,109 @@ const (
 	ReleaseWithinDefault = 2 * time.Minute
 )
 
-// errFleetSilent is wrapped by the error of a fleet that did not answer in time.
-var errFleetSilent = errors.New("the fleet has not answered in time")
+// errFleetSilent is wrapped by the error of a fleet that did not answer in time, errCalledOff by that of an
+// acquisition behind which the engine is given back: nobody waits for it any more.
+var (
+	errFleetSilent = errors.New("the fleet has not answered in time")
+	errCalledOff   = errors.New("the engine is not wanted any more")
+)
 
 // fleet is what the runtime knows of Options.Fleet. It belongs to the goroutine that owns the loop.
 type fleet struct {
-	// turn of each engine is closed when what was asked last for it has returned.
-	turn []chan struct{}
+	// asked is what was asked last for each engine.
+	asked []call
 	// returning: a lost engine is being brought back, which the loop has not asked for.
 	returning []bool
 }
 
 func newFleet(engines int) fleet {
-	f := fleet{turn: make([]chan struct{}, engines), returning: make([]bool, engines)}
-	for i := range f.turn {
-		f.turn[i] = make(chan struct{})
-		close(f.turn[i])
+	f := fleet{asked: make([]call, engines), returning: make([]bool, engines)}
+	for i := range f.asked {
+		f.asked[i] = newCall(func(error) {})
+		close(f.asked[i].over)
 	}
 	return f
 }
 
-// askFleet asks for an engine, or gives one back, after what was asked for it before, and returns what
-// waits for the answer, within a limit. It is called by the goroutine that owns the loop, so
-// that the order is the loop's; the wait may be anybody's. A call that never returns holds up nobody but
-// what is asked of the same engine afterwards.
-func (r *Runtime) askFleet(engine int32, limit time.Duration, call func(ctx context.Context, engine int) error) (wait func() error) {
-	before, over := r.fleet.turn[engine], make(chan struct{})
-	r.fleet.turn[engine] = over
-	ctx, cancel := context.WithTimeoutCause(r.ctx, limit, fmt.Errorf("%w: %v", errFleetSilent, limit))
-	answer := make(chan error, 1)
-	go func() {
-		defer cancel()
-		defer close(over)
-		<-before
-		if ctx.Err() != nil {
-			answer <- context.Cause(ctx)
-			return
-		}
-		answer <- call(ctx, int(engine))
-	}()
-	return func() error {
-		select {
-		case err := <-answer:
-			return err
-		case <-ctx.Done():
-		}
-		select {
-		case err := <-answer: // both at once
-			return err
-		default:
-			return context.Cause(ctx)
-		}
+// call is one of a fleet's methods for one engine, which has its turn when the call before it is over.
+type call struct {
+	// over is closed when it has returned, or will not be made. late is closed when it has had its time, or
+	// would have had it if those before had kept to theirs.
+	over, late chan struct{}
+	// callOff ends an acquisition, and does nothing to a release.
+	callOff context.CancelCauseFunc
+}
+
+func newCall(callOff context.CancelCauseFunc) call {
+	return call{over: make(chan struct{}), late: make(chan struct{}), callOff: callOff}
+}
+
+// await waits for the end of a call: of one that has had its time, no longer than so long.
+func (c *call) await(ctx context.Context, limit time.Duration) error {
+	select {
+	case <-c.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.late:
 	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return fmt.Errorf("%w: %v, and what it was asked before has not returned", errFleetSilent, limit)
+	}
+}
+
+// askFleet asks for an engine, or gives one back, after what was asked for it before, and returns what
+// waits for the answer. The limit runs from its turn. It is called by the goroutine that owns the loop, so
+// that the order is the loop's; the wait may be anybody's. A call that never returns holds up nobody but
+// what is asked of the same engine afterwards, which is answered in time too. Unless it must be made, as
+// what gives an engine back, it is then not made any more.
+func (r *Runtime) askFleet(engine int32, limit time.Duration, must bool, do func(ctx context.Context, engine int) error) (wait func() error) {
+	wanted, callOff := context.WithCancelCause(r.ctx)
+	before, own := r.fleet.asked[engine], newCall(callOff)
+	if must {
+		own.callOff = func(error) {}
+	}
+	r.fleet.asked[engine] = own
+	answer := make(chan error, 3) // the first counts
+	late := sync.OnceFunc(func() { close(own.late) })
+	go func() {
+		defer close(own.over)
+		defer late()
+		defer callOff(nil)
+		if err := before.await(wanted, limit); err != nil {
+			answer <- err
+			late()
+			if <-before.over; !must || wanted.Err() != nil {
+				return
+			}
+		}
+		ctx, cancel := context.WithTimeoutCause(wanted, limit, fmt.Errorf("%w: %v", errFleetSilent, limit))
+		defer cancel()
+		silent := context.AfterFunc(ctx, func() {
+			answer <- context.Cause(ctx)
+			late()
+		})
+		defer silent()
+		answer <- do(ctx, int(engine))
+	}()
+	return func() error { return <-answer }
+}
+
+// askEngine asks the fleet for an engine.
+func (r *Runtime) askEngine(engine int32) (wait func() error) {
+	return r.askFleet(engine, r.opt.AcquireWithin, false, r.opt.Fleet.Acquire)
 }
 
 // acquire executes AcquireEngine. An engine that did not come in time is given back: it may still come.
 func (r *Runtime) acquire(a loop.Action) {
-	wait := r.askFleet(a.Engine, r.opt.AcquireWithin, r.opt.Fleet.Acquire)
+	wait := r.askEngine(a.Engine)
 	giveBack := func() { r.releaseEngine(a.Engine) }
 	r.effect(func() completion {
 		ev := loop.Event{Kind: loop.EngineJoined, Engine: a.Engine, Attempt: a.Attempt}
@@ -99,9 +145,11 @@ func (r *Runtime) acquire(a loop.Action) {
 	})
 }
 
-// releaseEngine gives an engine back. Nothing of it is told to the loop.
+// releaseEngine gives an engine back, whose acquisition is called off if it is under way. Nothing of it is
+// told to the loop.
 func (r *Runtime) releaseEngine(engine int32) {
-	wait := r.askFleet(engine, r.opt.ReleaseWithin, r.opt.Fleet.Release)
+	r.fleet.asked[engine].callOff(errCalledOff)
+	wait := r.askFleet(engine, r.opt.ReleaseWithin, true, r.opt.Fleet.Release)
 	go func() {
 		if err := wait(); err != nil && r.ctx.Err() == nil {
 			r.logf("live: giving engine %s back: %v", r.opt.Engines[engine].Name(), err)
@@ -135,7 +183,7 @@ func (r *Runtime) playsOn(engine int32) *RolloutID {
 
 // bringBack has the fleet start an engine again that was lost, which the loop still counts on.
 func (r *Runtime) bringBack(engine int) {
-	wait := r.askFleet(int32(engine), r.opt.AcquireWithin, r.opt.Fleet.Acquire)
+	wait := r.askEngine(int32(engine))
 	r.fleet.returning[engine] = true
 	r.effect(func() completion {
 		return completion{event: loop.Event{Kind: loop.EngineJoined, Engine: int32(engine)}, returns: true, err: wait()}
@@ -175,7 +223,7 @@ func (r *Runtime) acquireFirst(ctx context.Context) (errs []error, stopped bool)
 			r.releaseEngine(int32(i))
 			continue
 		}
-		answer, wait := make(chan error, 1), r.askFleet(int32(i), r.opt.AcquireWithin, r.opt.Fleet.Acquire)
+		answer, wait := make(chan error, 1), r.askEngine(int32(i))
 		go func() { answer <- wait() }()
 		all.Go(func() {
 			select {

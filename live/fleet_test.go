@@ -19,9 +19,11 @@ type fakeFleet struct {
 	t      *testing.T
 	w      *world
 	starts time.Duration
-	// fail, if not nil, refuses an engine's n-th acquisition. hang never answers it, whatever its context says.
+	// fail, if not nil, refuses an engine's n-th acquisition. hang never answers it, whatever its context says,
+	// deaf answers it after so long, whatever its context says.
 	fail func(engine, n int) error
 	hang func(engine, n int) bool
+	deaf func(engine, n int) time.Duration
 
 	mu       sync.Mutex
 	there    [8]bool
@@ -58,6 +60,12 @@ func (f *fakeFleet) Acquire(ctx context.Context, engine int) error {
 	if f.hang != nil && f.hang(engine, n) {
 		<-f.t.Context().Done()
 		return errors.New("far too late")
+	}
+	if f.deaf != nil {
+		if took := f.deaf(engine, n); took > 0 {
+			time.Sleep(took)
+			return errors.New("too late")
+		}
 	}
 	if f.fail != nil {
 		if err := f.fail(engine, n); err != nil {
@@ -232,7 +240,7 @@ func TestFleetFaults(t *testing.T) {
 				return nil
 			}
 		}, 3, 0, "no GPU is free"},
-		"hangs for good": {func(f *fakeFleet) { f.hang = func(engine, n int) bool { return engine == 1 } }, 1, 0, "the fleet has not answered in time: 5s"},
+		"hangs for good": {func(f *fakeFleet) { f.hang = func(engine, n int) bool { return engine == 1 } }, 1, 0, "5s, and what it was asked before has not returned"},
 		"too slow":       {func(f *fakeFleet) { f.starts = 6 * time.Second; f.there[0] = true }, 1, 0, "the fleet has not answered in time"},
 		"dies at once": {func(f *fakeFleet) {
 			first := true
@@ -248,7 +256,9 @@ func TestFleetFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, f := elasticWorld(t, elasticConfig())
+				cfg := elasticConfig()
+				cfg.TrainSteps = 160
+				w, f := elasticWorld(t, cfg)
 				c.change(f)
 				r := w.runtime(t, nil)
 				wish(t, r, time.Second, 2)
@@ -285,7 +295,7 @@ func TestTheWishChangesBack(t *testing.T) {
 	})
 }
 
-// A lost engine is brought back by the fleet; one that is given up while it is brought back goes.
+// A lost engine is brought back by the fleet; one that is given up meanwhile is not waited for.
 func TestTheFleetBringsLostEnginesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := elasticConfig()
@@ -308,7 +318,7 @@ func TestTheFleetBringsLostEnginesBack(t *testing.T) {
 		lose(2*time.Second, 2)
 		wish(t, r, 2500*time.Millisecond, 2) // engine 2 is being brought back
 		finish(t, w, r)
-		if f.started != [8]int{1, 2, 2} || !f.is(1) || f.is(2) {
+		if f.started != [8]int{1, 2, 1} || !f.is(1) || f.is(2) {
 			t.Errorf("started %v, there %v", f.started, f.there)
 		}
 		if said := strings.Join(w.logged, "\n"); !strings.Contains(said, "not now") || !strings.Contains(said, "engine engine-1 serves again") {
@@ -338,6 +348,43 @@ func TestTheFleetStartsAnEngineAnewThatIsStuck(t *testing.T) {
 			t.Errorf("the log says:\n%s", said)
 		}
 	})
+}
+
+// An engine that is given up while it is brought back goes at once, though that takes long, and as soon as
+// may be where the fleet does not hear that nobody waits: what gives it back has its time from its turn on.
+func TestAnEngineIsGivenBackBehindASlowAcquisition(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow   func(f *fakeFleet)
+		within time.Duration // from the wish
+	}{
+		"hears": {func(f *fakeFleet) { f.fail = func(_, n int) error { f.starts = 4 * time.Second; return nil } }, 100 * time.Millisecond},
+		"deaf":  {func(f *fakeFleet) { f.deaf = func(_, n int) time.Duration { return 4 * time.Second } }, 4 * time.Second},
+		"very":  {func(f *fakeFleet) { f.deaf = func(_, n int) time.Duration { return 9 * time.Second } }, 9 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := elasticConfig()
+				cfg.EnginesStart, cfg.TrainSteps = 2, 200
+				w, f := elasticWorld(t, cfg)
+				r := w.runtime(t, nil)
+				time.AfterFunc(time.Second, func() {
+					c.slow(f)
+					f.die(1)
+					r.EngineLost("engine-1")
+				})
+				const wished = 2 * time.Second // it is being brought back
+				wish(t, r, wished, 1)
+				before, after := -1, -1
+				time.AfterFunc(wished, func() { before = f.released[1] })
+				time.AfterFunc(wished+c.within, func() { after = f.released[1] })
+				finish(t, w, r)
+				if before != 0 || after != 1 || f.released[1] != 1 || f.asked[1] != 2 {
+					t.Errorf("given back %d times when it was wished, %d times %v later, %d times at the end; asked for %d times\n%s",
+						before, after, c.within, f.released[1], f.asked[1], strings.Join(w.logged, "\n"))
+				}
+			})
+		})
+	}
 }
 
 // A run that is killed at any moment goes on with the engines that are there, starts none of them
