@@ -23,6 +23,8 @@
 //     The resume is deferred, repeated and idempotent: no way out of a switch leaves a server
 //     paused. After a failed update its weights are unknown: whatever was under way is cut off
 //     before the resume, and nothing is sampled until a switch has succeeded.
+//     A server that cannot be reached to be resumed is lost after 1.75 s; one that is back by then
+//     was started again, so that the switch has failed and its weights are unknown.
 //   - What a server can is asked, never concluded from its version.
 //
 // # How exact derived versions are

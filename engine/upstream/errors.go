@@ -1,6 +1,10 @@
 package upstream
 
-import "errors"
+import (
+	"errors"
+	"net"
+	"syscall"
+)
 
 // Errors that callers tell apart.
 var (
@@ -17,6 +21,15 @@ var (
 	// errUnknownLabel is wrapped by the error of tokens that weights have sampled of which nobody here knows.
 	errUnknownLabel = errors.New("it was sampled by weights that were not put there from here")
 )
+
+// unreached reports whether an error is that no connection came about: nothing has been asked of anybody.
+func unreached(err error) bool {
+	failure, ok := errors.AsType[*net.OpError](err)
+	return ok && failure.Op == "dial"
+}
+
+// refused reports whether nobody listens where the server was: its process has ended.
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // halt is why a stream is ended from this side.
 type halt struct{ why string }

@@ -103,6 +103,7 @@ func (f *fakeServer) start() {
 				return
 			}
 			if f.hangs(w, path) {
+				_, _ = io.Copy(io.Discard, r.Body) // or nobody sees the connection's end
 				<-r.Context().Done()
 				return
 			}

@@ -2,10 +2,14 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 )
+
+// errRefusedHere is what the kernel makes of a port on which nobody listens.
+var errRefusedHere = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 // pipeListener accepts connections that are pipes.
 type pipeListener struct {
@@ -40,14 +44,14 @@ func (l *pipeListener) parts() (chan net.Conn, chan struct{}, bool) {
 func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	conns, closed, refuses := l.parts()
 	if refuses {
-		return nil, errors.New("connection refused")
+		return nil, errRefusedHere
 	}
 	near, far := net.Pipe()
 	select {
 	case conns <- far:
 		return near, nil
 	case <-closed:
-		return nil, errors.New("connection refused")
+		return nil, errRefusedHere
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -6,25 +6,46 @@ import (
 	"time"
 )
 
-// resume ends the pause that is owed, whatever becomes of ctx: it tries a few times with pauses,
-// and then leaves it to a goroutine that does not give up before the engine is closed.
+// resume ends the pause that is owed, whatever becomes of ctx: it tries a few times with pauses, and
+// then leaves it to a goroutine that does not give up before the engine is closed. A server that cannot be
+// reached is waited for shorter, as one that is being started again, and then counts as lost. One that
+// refused a connection meanwhile was gone: its weights are no longer those that were put there.
 func (e *Engine) resume(ctx context.Context, caps *Capabilities) error {
 	ctx = context.WithoutCancel(ctx)
-	var err error
-	for i := range resumeTries {
+	var err, gone error
+	for tries := 1; ; tries++ {
 		if err = e.tryResume(ctx, caps); err == nil || e.life.Err() != nil {
-			return err
+			break
+		}
+		if refused(err) {
+			gone = err
+		}
+		if tries == resumeTries || tries >= awayTries && unreached(err) {
+			return e.resumeBeside(err, caps)
 		}
 		select {
-		case <-time.After(pauseFirst << i):
+		case <-time.After(pauseFirst << (tries - 1)):
 		case <-e.life.Done():
 		}
 	}
+	if err == nil && gone != nil {
+		return fmt.Errorf("%w: it was not there to be resumed: %w", errRestarted, gone)
+	}
+	return err
+}
+
+// resumeBeside leaves a resume that has failed to a goroutine, and says what that makes of the server. One that
+// cannot be reached may still be there, behind what is between, and paused.
+func (e *Engine) resumeBeside(err error, caps *Capabilities) error {
 	e.opt.Logf("engine %s: it could not be resumed, and is tried again until it is: %v", e.opt.Name, err)
 	if e.resuming.CompareAndSwap(false, true) {
 		e.spawn(func() { e.keepResuming(caps) })
 	}
-	return fmt.Errorf("resuming: %w", err)
+	err = fmt.Errorf("resuming: %w", err)
+	if unreached(err) {
+		return e.lose(err)
+	}
+	return err
 }
 
 // keepResuming tries to end the pause that is owed until it is ended.

@@ -15,9 +15,11 @@ import (
 // Limits of switches.
 const (
 	// resumeLimit bounds one try to resume, resumeTries those that a switch waits for; after them a
-	// goroutine goes on trying with pauses of resumePause.
+	// goroutine goes on trying with pauses of resumePause. A server that cannot be reached after
+	// awayTries, which is 1.75 s where nobody listens, is lost; one that was started again meanwhile is not.
 	resumeLimit = 30 * time.Second
 	resumeTries = 5
+	awayTries   = 4
 	resumePause = 5 * time.Second
 	// closeLimit bounds how long Close waits for a switch, lastResumeLimit its own try to resume.
 	closeLimit      = resumeLimit + 10*time.Second
@@ -209,7 +211,7 @@ func (e *Engine) owe(caps *Capabilities) {
 func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 	if caps.Pause {
 		e.owe(caps)
-		if err := e.resume(ctx, caps); err != nil {
+		if err := e.resume(ctx, caps); err != nil && !errors.Is(err, errRestarted) {
 			return err
 		}
 	}
@@ -226,7 +228,10 @@ func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities) error {
 	e.owe(caps)
 	if err := e.opt.Dialect.Pause(ctx, e.opt.Server, u, caps); err != nil {
-		return errors.Join(fmt.Errorf("pausing: %w", err), e.resume(ctx, caps))
+		if err = errors.Join(fmt.Errorf("pausing: %w", err), e.resume(ctx, caps)); refused(err) {
+			e.forget(err)
+		}
+		return err
 	}
 	p := &pause{since: e.now(), over: make(chan struct{})}
 	e.pause.Store(p)

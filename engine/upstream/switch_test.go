@@ -185,6 +185,60 @@ func TestTrap7AFailedSwitchLeavesNothingPaused(t *testing.T) {
 	}
 }
 
+// A server that has died is lost soon, wherever in a switch that is, and not waited for as one that is slow to
+// resume. One that is back by then is not lost: its weights are unknown, and the next switch makes them known.
+func TestASwitchOfAServerThatDies(t *testing.T) {
+	for name, at := range map[string]string{"before the pause": "", "in the update": "update", "in the resume": "resume"} {
+		for _, back := range []time.Duration{0, 500 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s_back_%v", strings.ReplaceAll(name, " ", "_"), back), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFakeServer(t)
+					f.mute = true // nobody but the switch can know that it is another one
+					e := newFakeEngine(t, f, nil)
+					if err := e.Load(t.Context(), 1); err != nil {
+						t.Fatal(err)
+					}
+					f.stuck, f.asked = "/"+at, make(chan struct{})
+					var died sync.WaitGroup
+					died.Go(func() {
+						if at != "" {
+							<-f.asked
+						}
+						f.kill()
+						f.set(func() { f.stuck = "" })
+						if back > 0 {
+							time.Sleep(back)
+							f.restart(77)
+						}
+					})
+					if at == "" {
+						synctest.Wait()
+					}
+					began := time.Now()
+					err := e.Switch(t.Context(), 1, false)
+					if err == nil || errors.Is(err, live.ErrEngineDown) != (back == 0) || time.Since(began) > 3*time.Second {
+						t.Errorf("after %v: %v", time.Since(began), err)
+					}
+					state := map[bool]string{true: "down", false: "unknown"}[back == 0]
+					if s := e.Status(); s.State != state || s.Version != loop.NoVersion || s.Losses != int64(map[bool]int{true: 1}[back == 0]) {
+						t.Errorf("%+v", s)
+					}
+					died.Wait()
+					if back == 0 {
+						f.restart(77)
+					}
+					serveVersion(t, e, 1)
+					g, err := e.Generate(t.Context(), request(0, 5))
+					if err != nil {
+						t.Fatal(err)
+					}
+					checkTokens(t, g, fakePromptOf)
+				})
+			})
+		}
+	}
+}
+
 // A switch that its caller gives up is undone all the same.
 func TestASwitchThatIsGivenUpResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
