@@ -40,6 +40,10 @@ var checks = []check{
 	{"truncated", true, one((*facts).truncatedShare)},
 	{"resumed_rollouts", true, one((*facts).resumedRollouts)},
 	{"drift", true, (*facts).drifting},
+	{"target_unreachable", true, one((*facts).targetUnreachable)},
+	{"target_missed", true, one((*facts).targetMissed)},
+	{"target_oscillating", true, (*facts).targetSwings},
+	{"target_silent", true, one((*facts).targetSilent)},
 
 	{"dominant_source", false, one((*facts).dominantSource)},
 	{"queue_factor_one", false, one((*facts).queueFactorOne)},

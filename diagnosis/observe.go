@@ -37,6 +37,10 @@ type Observer struct {
 	events     int64
 	before     *before
 	engines    []string
+	// steered is what the loop says of its controller after the event that comes next; nil where it does not.
+	steered *loop.ControlStatus
+	// silences counts how often nothing was measured of a target, over the whole run: a wait unsettles what was before it.
+	silences int64
 }
 
 // before is what was predicted before the run.
@@ -83,9 +87,14 @@ func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 		o.unbalanced = o.events
 	}
 	measured := metrics.Measured{QueueGroups: queueGroups, VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
-		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}
+		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: o.steered}
 	o.recorder.ObserveEvent(&ev.Event, &measured, actions)
 	o.tally.observe(ev, actions)
+	for i := range actions {
+		if a := &actions[i]; a.Kind == loop.ControlChanged && a.Control == loop.ControlSilent {
+			o.silences++
+		}
+	}
 	if ev.Kind == loop.TrainStepEnded && ev.Version == o.from {
 		o.tally.fleet.reset()
 	}

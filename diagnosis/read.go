@@ -9,6 +9,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/trace"
 )
@@ -127,6 +128,7 @@ func readTrace(ctx context.Context, open Opener, bytes int64, from *loop.Version
 	player := trace.NewPlayer(reader, machine)
 	learned := options.Learned
 	player.OnEvent = func(ev *trace.Event, _ int64, actions []loop.Action) {
+		o.steered = metrics.ControlOf(machine, ev.Kind)
 		o.Observe(ev, machine.QueueGroups(), machine.Ledger(), actions)
 		if ev.Kind != loop.TrainStepEnded {
 			return

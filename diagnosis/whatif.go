@@ -26,6 +26,10 @@ type arm struct {
 	// stalenessHalf and periodHalf are of the 95 % intervals of the differences from the run's own settings,
 	// whose rollouts and steps are the same; 0 where there is none.
 	stalenessHalf, periodHalf float64
+	// held is the share of train steps that held the target, turns how often settings went back and forth; zero
+	// without a target.
+	held  float64
+	turns map[loop.Setting]int64
 }
 
 // idea is a change of the settings before it is priced.
@@ -159,6 +163,13 @@ func armOf(s metrics.Summary, steps []metrics.Step) arm {
 		period:    estimate.OfSeries(column(steps, func(p *metrics.Step) float64 { return float64(p.PeriodNS) / 1e9 })),
 		pqs:       s.PQS.Mean, iqs: s.IQS.Mean, p95: float64(s.Staleness.P95),
 		trainerIdle: s.TrainerIdleRatio, rolloutIdle: s.RolloutIdleRatio, bias: 1, truncated: s.Length.TruncatedShare,
+	}
+	if c := s.Control; c != nil {
+		a.held, _ = heldShare(c)
+		a.turns = map[loop.Setting]int64{}
+		for set := range loop.SettingEngines + 1 {
+			a.turns[set], _, _ = swings(steps, set)
+		}
 	}
 	a.staleness.Mean = s.Staleness.Mean
 	a.period.Mean = s.PeriodS.Mean

@@ -32,7 +32,9 @@ func TestCompareTargets(t *testing.T) {
 	if text := first(t, "compare", none, none); strings.Contains(text, "The target") {
 		t.Errorf("a target of runs without one:\n%s", text)
 	}
-	var doc struct{ Runs []struct{ Control *metrics.Control } }
+	var doc struct {
+		Runs []struct{ Control *metrics.Control }
+	}
 	if err := json.Unmarshal([]byte(first(t, "compare", a, none, "--json")), &doc); err != nil {
 		t.Fatal(err)
 	}

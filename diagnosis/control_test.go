@@ -1,0 +1,168 @@
+package diagnosis_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/workload"
+)
+
+// halting is a workload in which one train step takes so many times as long as the others.
+type halting struct {
+	*sim.Modelled
+	at    loop.LeaseID
+	times int64
+}
+
+func (h halting) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
+	ns := h.Modelled.StepNS(lease, rollouts, tokens)
+	if lease == h.at {
+		ns *= h.times
+	}
+	return ns
+}
+
+// steered is the trace of a simulation of a document with a target: 64 slots, groups of 4, train steps of 2 s.
+// The train step at halts, if it is not 0.
+func steered(t *testing.T, steps int, acceptance float64, halts loop.LeaseID, keys ...string) []byte {
+	t.Helper()
+	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 400, Tailness: 50, CapTokens: 4000}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept, err := workload.NewAcceptance(acceptance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := config.Load("", append([]string{"rollout.concurrency=64", "rollout.group_size=4", "train.batch=32", "queue.factor=2"}, keys...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := document.LoopConfig()
+	var out bytes.Buffer
+	header := trace.Header{Program: "headway test", Source: "simulation", Loop: rules, Config: string(document.YAML()), Warmup: 60}
+	header.Loop.TrainSteps = loop.Version(steps)
+	w, err := trace.NewWriter(&out, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, 2e9), halts, 60}, NSPerToken: 2e7, Warmup: 60, Measured: steps - 60,
+		Observe: func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+			w.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
+		}})
+	if err == nil {
+		err = w.End(nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// said is the evidence of a finding in one line.
+func said(f *diagnosis.Finding) string { return strings.Join(f.Evidence, "\n") }
+
+// targetFindings are the codes of what is found about a target.
+func targetFindings(r diagnosis.Report) (codes []string) {
+	for _, f := range r.Findings {
+		if strings.HasPrefix(f.Code, "target_") {
+			codes = append(codes, f.Code)
+		}
+	}
+	return codes
+}
+
+// A target out of reach names what binds and the range to widen, and prices that by a resimulation.
+func TestTargetOutOfReach(t *testing.T) {
+	text := steered(t, 400, 1, 0, "control.target=0.5", "control.limits.live_groups.least=12")
+	r, err := judged(t, text, diagnosis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(r, "target_unreachable")
+	if f == nil || f.Change == nil {
+		t.Fatalf("%v: %+v", targetFindings(r), f)
+	}
+	if f.Change.Set != "control.limits.live_groups.least=0" || f.Change.Method != "resimulation" || f.Change.Gain < 0.2 || f.Change.PeriodRatio < 1 || f.CostVersions <= 0 || f.Fails == "" ||
+		!strings.Contains(f.Change.Price, "held in") || !strings.Contains(said(f), "live_groups stands at 12 of 12") || !strings.Contains(said(f), "control.limits.live_groups narrows it") {
+		t.Errorf("%+v, %+v", f, f.Change)
+	}
+	if r, err = judged(t, text, diagnosis.Options{ClosedForms: true}); err != nil {
+		t.Fatal(err)
+	}
+	if f = found(r, "target_unreachable"); f == nil || f.Change != nil || !strings.Contains(said(f), "try --set control.limits.live_groups.least=0") {
+		t.Errorf("without a resimulation: %+v", f)
+	}
+}
+
+// What binds may be no range of its own: more train steps a sync than the target permits, or a setting that was
+// left out.
+func TestTargetOutOfReachOfItsRanges(t *testing.T) {
+	for want, keys := range map[string][]string{
+		"sync.every=1":                       {"control.target=0.9", "sync.every=4"},
+		"control.limits.live_groups.least=0": {"control.target=0.5", "control.limits.live_groups.least=12", "control.limits.live_groups.most=12", "control.limits.concurrency.least=64", "control.limits.hold.most=0"},
+	} {
+		r, err := judged(t, steered(t, 400, 1, 0, keys...), diagnosis.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := found(r, "target_unreachable"); f == nil || f.Change == nil || !strings.HasPrefix(f.Change.Set, want) {
+			t.Errorf("%s: %+v, %v", want, f, targetFindings(r))
+		}
+	}
+}
+
+// A target that is kept is no finding.
+func TestTargetKept(t *testing.T) {
+	r, err := judged(t, steered(t, 500, 1, 0, "control.target=1.5"), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if codes := targetFindings(r); len(codes) > 0 {
+		t.Errorf("%v: %+v", codes, r.Findings)
+	}
+	r, err = judged(t, simulated(t, 300, 12, true), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if codes := targetFindings(r); len(codes) > 0 {
+		t.Errorf("without a target: %v", codes)
+	}
+}
+
+// A setting that goes back and forth at rest is found, with what was tried against it.
+func TestTargetSwings(t *testing.T) {
+	text := steered(t, 700, 0.4, 0, "control.target.share=0.97", "control.target.within=3", "control.window=6", "train.batch=8", "rollout.length.tailness=80")
+	r, err := judged(t, text, diagnosis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(r, "target_oscillating")
+	if f == nil {
+		t.Fatalf("%v", targetFindings(r))
+	}
+	if !strings.Contains(f.Title, "live_groups") || !strings.Contains(said(f), "control.window=12") || !strings.Contains(said(f), "turns of more than") {
+		t.Errorf("%+v", f)
+	}
+	if f.Change != nil && (f.Change.Method != "resimulation" || !strings.HasPrefix(f.Change.Set, "control.")) {
+		t.Errorf("%+v", f.Change)
+	}
+}
+
+// A train step that takes very long leaves the controller without a measurement.
+func TestTargetSilent(t *testing.T) {
+	r, err := judged(t, steered(t, 300, 1, 200, "control.target=1.5"), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(r, "target_silent")
+	if f == nil || !strings.Contains(said(f), "the longest wait was before step 2") {
+		t.Errorf("%v: %+v", targetFindings(r), f)
+	}
+}
