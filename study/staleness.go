@@ -36,7 +36,9 @@ type StalenessTask struct {
 	// is learned whole within half of them, sort to an accuracy of about 0.7 by the last.
 	Rate  float64
 	Steps int
-	set   []string
+	// letters of a word, the fewest and the most: a response has one token more, its end.
+	letters [2]int
+	set     []string
 }
 
 // StalenessTasks are the tasks of the study, the default first. Their supervised warm-ups
@@ -45,9 +47,9 @@ type StalenessTask struct {
 // nothing left to learn.
 func StalenessTasks() []StalenessTask {
 	return []StalenessTask{
-		{"reverse", "the letters of a word of 2 to 5 letters in reverse", 1e-3, 240,
+		{"reverse", "the letters of a word of 2 to 5 letters in reverse", 1e-3, 240, [2]int{2, 5},
 			[]string{"environment.task=reverse", "environment.letters_max=5", "environment.warmup_steps=45"}},
-		{"sort", "the letters of a word of 2 or 3 letters in the alphabet's order", 1e-3, 480,
+		{"sort", "the letters of a word of 2 or 3 letters in the alphabet's order", 1e-3, 480, [2]int{2, 3},
 			[]string{"environment.task=sort", "environment.letters_max=3", "environment.warmup_steps=45"}},
 	}
 }
@@ -57,6 +59,8 @@ type StalenessCorrection struct {
 	// Name on the command line and in tables; Note is its formula and source.
 	Name, Note string
 	set        []string
+	// forwards is how many forward passes over a batch the trainer makes for it beside those of the train step.
+	forwards int
 }
 
 // StalenessCorrections are those of the study. u is π_θ/π_p, w is π_p/π_b and r is π_θ/π_b: b
@@ -64,16 +68,16 @@ type StalenessCorrection struct {
 // so that u = 1 and w = r.
 func StalenessCorrections() []StalenessCorrection {
 	return []StalenessCorrection{
-		{"none", "−A·log π_θ: the policy gradient, as if the data were fresh", []string{"kind=none"}},
-		{"ppo-clip", "−min(r·A, clip(r, 0.8, 1.2)·A), the rollout's log-probs as the old ones (Schulman et al. 2017)", []string{"kind=ppo-clip"}},
-		{"tis", "−min(r, 2)·A·log π_θ: truncated importance sampling per token (Ionides 2008; the cap is slime's)", []string{"kind=tis", "cap=2"}},
-		{"decoupled-ppo", "−w·min(u·A, clip(u, 0.8, 1.2)·A), π_p recomputed (Hilton et al. 2022; AReaL). With one optimizer step a batch it is the weight w alone, not truncated", []string{"kind=decoupled-ppo"}},
+		{"none", "−A·log π_θ: the policy gradient, as if the data were fresh", []string{"kind=none"}, 0},
+		{"ppo-clip", "−min(r·A, clip(r, 0.8, 1.2)·A), the rollout's log-probs as the old ones (Schulman et al. 2017)", []string{"kind=ppo-clip"}, 0},
+		{"tis", "−min(r, 2)·A·log π_θ: truncated importance sampling per token (Ionides 2008; the cap is slime's)", []string{"kind=tis", "cap=2"}, 0},
+		{"decoupled-ppo", "−w·min(u·A, clip(u, 0.8, 1.2)·A), π_p recomputed (Hilton et al. 2022; AReaL). With one optimizer step a batch it is the weight w alone, not truncated", []string{"kind=decoupled-ppo"}, 1},
 		{"icepop", "decoupled PPO without the tokens whose w is outside [0.5, 5] (IcePop, Ling Team 2025)",
-			[]string{"kind=decoupled-ppo", "floor=0.5", "cap=5", "drop_over_cap=true", "drop_under_floor=true"}},
+			[]string{"kind=decoupled-ppo", "floor=0.5", "cap=5", "drop_over_cap=true", "drop_under_floor=true"}, 1},
 		{"sequence-mask", "PPO clip without responses of negative advantage whose mean log r is below −0.0001 (off-policy sequence masking, DeepSeek-V3.2; δ is slime's)",
-			[]string{"kind=sequence-mask", "low=0.9999", "high=1000000", "negative_only=true"}},
+			[]string{"kind=sequence-mask", "low=0.9999", "high=1000000", "negative_only=true"}, 0},
 		{"dppo", "−r·A + 0.001·(log r)² without the tokens whose probability has moved by 0.2 to where the advantage pushes it (Qi et al. 2026; prime-rl's default)",
-			[]string{"kind=dppo", "difference_low=0.2", "difference_high=0.2", "penalty=0.001"}},
+			[]string{"kind=dppo", "difference_low=0.2", "difference_high=0.2", "penalty=0.001"}, 0},
 	}
 }
 
@@ -105,6 +109,16 @@ func (a stalenessArm) key() string {
 		key += fmt.Sprintf(", %d minibatches", a.minis)
 	}
 	return key
+}
+
+// forwards is how many forward passes its correction costs beside the train step's.
+func (a stalenessArm) forwards() int {
+	for _, c := range StalenessCorrections() {
+		if c.Name == a.correction {
+			return c.forwards
+		}
+	}
+	return 0
 }
 
 // stalenessArms are the arms of the options. Without lag, and with one optimizer step a batch,
@@ -146,10 +160,10 @@ func stalenessArms(o StalenessOptions) []stalenessArm {
 	return arms
 }
 
-// What is tried beside the grid: whether a smaller learning rate buys stability back at the largest
-// lag, and whether decoupling matters once a step has several optimizer steps, as AReaL's four.
+// What is tried beside the grid: whether the largest lag costs as much at a higher learning rate and a
+// smaller one buys stability back, and whether decoupling matters once a step has several optimizer steps, as AReaL's four.
 var (
-	stalenessRates  = []float64{0.5, 0.25}
+	stalenessRates  = []float64{4, 2, 0.5, 0.25}
 	rateCorrections = []string{"none", "ppo-clip", "tis"}
 	miniCorrections = []string{"ppo-clip", "decoupled-ppo"}
 )

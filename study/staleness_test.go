@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,7 +67,7 @@ func TestStalenessArms(t *testing.T) {
 	}
 	o := StalenessOptions{Task: "reverse", Lags: StalenessLags(), Corrections: names, Seeds: 1, Steps: 50}
 	arms := stalenessArms(o)
-	if want := 1 + 5*len(names) + 2*(1+len(rateCorrections)) + 2*len(miniCorrections); len(arms) != want {
+	if want := 1 + 5*len(names) + len(stalenessRates)*(1+len(rateCorrections)) + 2*len(miniCorrections); len(arms) != want {
 		t.Errorf("%d arms, want %d", len(arms), want)
 	}
 	keys := map[string]bool{}
@@ -111,9 +112,85 @@ func TestStalenessPrices(t *testing.T) {
 				t.Errorf("%s: lag %d costs %g train steps, the lag before %+v", h.Name, p.Lag, p.Period, h.Prices)
 			}
 		}
-		// A synchronous step waits for the longest of its 64 rollouts: longer than a group takes.
-		if first := h.Prices[0].Period; first < 1+h.slow || first > 1+3*h.slow {
-			t.Errorf("%s: a synchronous step costs %g train steps", h.Name, first)
+		// A synchronous step waits for the longest of its rollouts, and takes turns.
+		lengths, err := lengthsOf(priceTailness)
+		if err != nil {
+			t.Fatal(err)
+		}
+		barrier := lengths.Distribution().MeanMax(stalenessBatch) / lengths.Mean() * h.slow / priceTail
+		first, last := h.Prices[0], h.Prices[len(h.Prices)-1]
+		for name, got := range map[string][2]float64{
+			"apart": {first.Period, barrier + 1}, "colocated": {h.Colocated, barrier + trainShare}, "colocated, at best": {h.ColocatedFaster, barrier*(1-trainShare) + trainShare},
+			"apart, with a forward pass": {first.PeriodPass, barrier + 1 + ForwardShare}, "the largest lag, with a forward pass": {last.PeriodPass, 1 + ForwardShare},
+		} {
+			if math.Abs(got[0]-got[1]) > 0.05*got[1] {
+				t.Errorf("%s: a step %s costs %g train steps, the closed form %g", h.Name, name, got[0], got[1])
+			}
+		}
+	}
+}
+
+// At equal time an arm that is no worse than chance allows is told of beside the best, a correction pays for
+// its forward pass, and the period at which fresh data would do as well is that of equal means.
+func TestStalenessEqualTime(t *testing.T) {
+	o := StalenessOptions{Task: "reverse", Lags: []int{0, 4}, Corrections: []string{"none", "tis", "decoupled-ppo"}, Seeds: 3, Steps: 40}
+	teach := func(_ context.Context, l Lesson) (Learned, error) {
+		seed, kind := float64(l.Document.Seed), l.Document.Trainer.Correction.Kind
+		less := map[string]float64{"none": 0.2 + 0.001*seed, "tis": 0.001 * (seed - 1.8)}[kind]
+		if l.Lag == 0 {
+			less = 0
+		}
+		return curveThrough(0.1, 0.3-less/2, 0.5-less, 0.7-less, 0.9-less), nil
+	}
+	r, err := Staleness(t.Context(), o, Teacher{Teach: teach})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &r.Hardware[0]
+	best, like := h.best()
+	if best.Correction != "tis" || best.Lag != 4 || len(like) != 0 {
+		t.Errorf("%s is the best, like it are %d arms", best.Name, len(like))
+	}
+	for _, a := range h.Arms {
+		if pays := a.Correction == "decoupled-ppo"; pays != (a.Pass.Mean > 0.05) || pays != (a.Period > 1.3 && a.Lag > 0) {
+			t.Errorf("%s: period %g, of which forward passes cost %g", a.Name, a.Period, a.Pass.Mean)
+		}
+	}
+	period, ok := r.breakEven(h, best)
+	if fresh := areas(r.runs[0], h.Time/period); !ok || math.Abs(estimateOf(fresh).Mean-best.Area.Mean) > 1e-6 {
+		t.Errorf("fresh data does as well at a period of %g, %v: %v, the best %g", period, ok, fresh, best.Area.Mean)
+	}
+	for k := range h.Arms { // without its pass decoupled PPO has the same curve
+		if a := &h.Arms[k]; a.Correction == "decoupled-ppo" {
+			a.areas = slices.Clone(best.areas)
+			a.areas[0] -= 0.01
+			a.areas[1] += 0.005
+		}
+	}
+	if text := strings.Join(r.timeFindings(), "\n"); !strings.Contains(text, "Not told apart from it: lag 4: decoupled-ppo.") || !strings.Contains(text, "colocated, decoding twice as fast") {
+		t.Errorf("found at equal time:\n%s", text)
+	}
+}
+
+// What the study says of its limits is of the arms and seeds that it has.
+func TestStalenessLimits(t *testing.T) {
+	for _, o := range []StalenessOptions{
+		{Task: "reverse", Lags: []int{0, 2}, Corrections: []string{"none", "dppo"}, Seeds: 3, Steps: 40},
+		{Task: "sort", Lags: []int{0, 2, 8}, Corrections: []string{"dppo"}, Seeds: 1, Steps: 40, Quick: true},
+	} {
+		r, err := Staleness(t.Context(), o, Teacher{Teach: func(context.Context, Lesson) (Learned, error) { return curveThrough(0.1, 0.5, 1), nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(r.limits(), "\n")
+		want, not := []string{"3 to 6 tokens", "over 3 seeds", "Of the 6 differences", "4, 2, 0.5, 0.25 times", "lag 0 and 2 alone, with none.", "in 3 of the 3 arms"}, "One seed"
+		if o.Task == "sort" {
+			want, not = []string{"3 to 4 tokens", "in 3 of the 3 arms"}, "seeds"
+		}
+		for _, w := range want {
+			if !strings.Contains(text, w) || strings.Contains(text, not) {
+				t.Errorf("%s: the limits lack %q, or have %q:\n%s", o.Task, w, not, text)
+			}
 		}
 	}
 }
@@ -169,7 +246,7 @@ func TestStaleness(t *testing.T) {
 		t.Errorf("exponents %+v and %+v", r.DriftExponent, r.Exponents)
 	}
 	for _, h := range r.Hardware {
-		if fresh := h.Arms[0]; fresh.Lag != 0 || fresh.Steps >= float64(o.Steps) || fresh.Steps*h.Prices[0].Period > h.Time+1e-6 || !equal64(fresh.Change.Mean, 0) {
+		if fresh := h.Arms[0]; fresh.Lag != 0 || fresh.Steps >= float64(o.Steps) || fresh.Schedule != scheduleColocated || !equal64(fresh.Steps*h.Colocated, h.Time) || !equal64(fresh.Change.Mean, 0) {
 			t.Errorf("%s: fresh data at equal time: %+v", h.Name, fresh)
 		}
 	}
@@ -191,13 +268,14 @@ func TestStaleness(t *testing.T) {
 	if err := errors.Join(StalenessMarkdown(&text, r, Provenance{}, "x.html"), StalenessHTML(&page, r, Provenance{}), StalenessCSV(&table, r)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"the first lag that costs more than its interval is 2", "1 of 3 runs ended early", "seeds 1 to 3", "cannot", "-0.140 ± 0.000 *"} {
+	for _, want := range []string{"the first lag that costs more than its interval is 2", "1 of 3 runs ended early", "seeds 1 to 3", "cannot", "-0.140 ± 0.000 *",
+		"lag 0, on-policy × 1, not told apart from × 4 and × 2 and × 0.5 and × 0.25", "lag 8, none × 1, not"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the document lacks %q:\n%s", want, text.String())
 		}
 	}
-	if lines := strings.Count(table.String(), "\n"); lines != 1+int(runs)*5-3*3 {
-		t.Errorf("%d lines of curves, want a head and 5 for each of %d runs, 2 for the three that broke", lines, runs)
+	if lines := strings.Count(table.String(), "\n"); lines != 1+int(runs)*5-5*3 {
+		t.Errorf("%d lines of curves, want a head and 5 for each of %d runs, 2 for the five that broke", lines, runs)
 	}
 	if n := strings.Count(page.String(), "<svg"); n < 12 {
 		t.Errorf("%d pictures on the page", n)

@@ -22,14 +22,14 @@ func StalenessHTML(w io.Writer, r StalenessResult, from Provenance) error {
 	}
 	d.Sections = append(d.Sections,
 		report.Section{ID: "found", Title: "What was found", Source: strings.ReplaceAll(from.line(), "`", ""), Findings: plain(r.findings())},
-		report.Section{ID: "limits", Title: "What can be concluded, and what cannot", Findings: plain(stalenessLimits), Details: plain(r.method())},
+		report.Section{ID: "limits", Title: "What can be concluded, and what cannot", Findings: plain(r.limits()), Details: plain(r.method())},
 		report.Section{ID: "steps", Title: "Equal steps", Plots: append(r.lagPlots(), r.curvePlots()...),
 			Text: []string{"Lines are means over the seeds; bands and upright lines 95 % intervals. Seeds begin at different accuracies, which the intervals of the curves have in them; the change from fresh data is taken seed by seed, and has not."}, Tables: []report.Table{r.outcomeTable()}},
 		report.Section{ID: "offpolicy", Title: "How far off-policy", Plots: r.offPolicyPlots(), Tables: []report.Table{r.offPolicyTable(), r.driftTable()}})
 	if t := r.checkTable(); len(t.Rows) > 0 {
 		d.Sections = append(d.Sections, report.Section{ID: "checks", Title: "Is it the learning rate?", Plots: r.ratePlots(), Tables: []report.Table{t}})
 	}
-	s := report.Section{ID: "time", Title: "Equal time", Text: []string{"Every step costs the period that a simulation of the loop gives for its lag: bounded admission, and the synchronous schedule for lag 0. Time is in train steps alone."}}
+	s := report.Section{ID: "time", Title: "Equal time", Text: []string{"Every step costs the period that a simulation of the loop gives for its lag, and the forward passes of its correction. Lag 0 is colocated synchronous training in the pictures of means, and what changes are taken from. Time is in train steps alone."}}
 	for i := range r.Hardware {
 		s.Plots = append(s.Plots, r.timePlots(i)...)
 		s.Tables = append(s.Tables, r.Hardware[i].table())
@@ -46,22 +46,19 @@ func (r *StalenessResult) headline() []report.Row {
 	if fresh := r.find(stalenessArm{0, stalenessReference, 1, 1}); fresh != nil {
 		rows = append(rows, report.Row{Name: "fresh data", Value: report.Figure(fresh.Area.Mean, 3), Note: "mean accuracy over the steps"})
 	}
-	var best, worst *StalenessArm
-	for i := range r.Arms {
-		a := &r.Arms[i]
-		if !a.grid() || a.Lag != most || most == 0 {
+	for _, end := range []struct {
+		name string
+		sign float64
+	}{{"highest", 1}, {"lowest", -1}} {
+		at := r.extreme(most, end.sign)
+		if at < 0 || most == 0 {
 			continue
 		}
-		if best == nil || a.Area.Mean > best.Area.Mean {
-			best = a
+		row := report.Row{Name: fmt.Sprintf("lag %d, %s: %s", most, end.name, r.Arms[at].Correction), Value: report.Figure(r.Arms[at].Area.Mean, 3)}
+		if like, _ := r.likeAtLag(at); len(like) > 0 {
+			row.Note = "not told apart from " + strings.Join(like, ", ")
 		}
-		if worst == nil || a.Area.Mean < worst.Area.Mean {
-			worst = a
-		}
-	}
-	if best != nil {
-		rows = append(rows, report.Row{Name: fmt.Sprintf("lag %d, best: %s", most, best.Correction), Value: report.Figure(best.Area.Mean, 3)},
-			report.Row{Name: fmt.Sprintf("lag %d, worst: %s", most, worst.Correction), Value: report.Figure(worst.Area.Mean, 3)})
+		rows = append(rows, row)
 	}
 	if e := r.DriftExponent; !math.IsNaN(e.Mean) {
 		rows = append(rows, report.Row{Name: "KL grows with lag to the power", Value: report.Figure(e.Mean, 2)})
@@ -198,7 +195,7 @@ func (r *StalenessResult) offPolicyPlots() []report.Plot {
 		against("kl", "An on-policy learner: KL between versions", "nats a token", []string{"measured"}, func(d *DriftEstimate) Estimate { return d.KL }))
 }
 
-// ratePlots show the largest lag at smaller learning rates, beside fresh data at them.
+// ratePlots show the largest lag at other learning rates, beside fresh data at them.
 func (r *StalenessResult) ratePlots() []report.Plot {
 	most := slices.Max(r.Options.Lags)
 	p := report.Plot{ID: "rates", Title: fmt.Sprintf("Mean accuracy over the steps at lag %d, by learning rate", most), Description: "Mean held-out accuracy against the learning rate, for fresh data and three corrections.", XLabel: "learning rate, share of the task's", YLabel: "accuracy", YMin: 0, YMax: accuracyTop}
@@ -227,26 +224,37 @@ func (r *StalenessResult) timePlots(i int) []report.Plot {
 	h := &r.Hardware[i]
 	curves := report.Plot{ID: fmt.Sprintf("time-curves-%d", i), Title: h.Name + ": ppo-clip over time", Description: "Held-out accuracy against time, a line for each lag.", XLabel: "time, train steps alone", YLabel: "held-out accuracy", YMin: 0, YMax: accuracyTop, XMin: 0, XMax: h.Time}
 	means := report.Plot{ID: fmt.Sprintf("time-means-%d", i), Title: h.Name + ": mean accuracy over equal time, by lag", Description: "Mean held-out accuracy over the same time against the lag, a line for each correction.", XLabel: "lag, versions", YLabel: "accuracy", YMin: 0, YMax: accuracyTop}
-	for _, price := range h.Prices {
-		a := r.find(stalenessArm{price.Lag, "ppo-clip", 1, 1})
-		if price.Lag == 0 {
-			a = r.find(stalenessArm{0, stalenessReference, 1, 1})
-		}
+	fresh := stalenessArm{0, stalenessReference, 1, 1}
+	curve := func(name string, of stalenessArm, period float64) {
+		a := r.find(of)
 		if a == nil || len(curves.Series) == 8 {
-			continue
+			return
 		}
-		s := series{report.Series{Name: fmt.Sprintf("lag %d", price.Lag)}}
+		s := series{report.Series{Name: name}}
 		for _, p := range a.Curve {
-			if t := float64(p.Step) * price.Period; t <= h.Time {
+			if t := float64(p.Step) * period; t <= h.Time {
 				s.add(t, p.Accuracy)
+			}
+		}
+		for _, t := range h.Arms { // the last point lies before the end of the time
+			if t.Lag == a.Lag && t.Correction == a.Correction && t.Period == period && s.X[len(s.X)-1] < h.Time {
+				s.add(h.Time, t.Accuracy)
 			}
 		}
 		curves.Series = append(curves.Series, s.Series)
 	}
+	curve("lag 0, "+scheduleColocated, fresh, h.Colocated)
+	for _, price := range h.Prices {
+		if price.Lag == 0 {
+			curve("lag 0, "+scheduleApart, fresh, price.Period)
+			continue
+		}
+		curve(fmt.Sprintf("lag %d", price.Lag), stalenessArm{price.Lag, "ppo-clip", 1, 1}, price.Period)
+	}
 	for k, c := range r.Options.Corrections {
 		s := series{report.Series{Name: c}}
 		for _, a := range h.Arms {
-			if a.Correction == c || a.Correction == stalenessReference {
+			if a.Correction == c || a.Schedule == scheduleColocated {
 				s.add(float64(a.Lag), a.Area)
 			}
 		}

@@ -10,8 +10,11 @@ import (
 // StalenessPrice is what a train step costs at a lag, on hardware that is simulated.
 type StalenessPrice struct {
 	Lag int `json:"lag"`
-	// Period is the mean time between two versions over that of a train step alone.
+	// Period is the mean time between two versions over that of a train step alone. Lag 0 is the
+	// synchronous schedule with engines and trainer on devices of their own.
 	Period float64 `json:"period_train_steps"`
+	// PeriodPass is the same where the trainer makes one more forward pass over every batch.
+	PeriodPass float64 `json:"period_with_forward_pass_train_steps"`
 	// Staleness is the mean that the simulation came to, in versions; the bound is the lag.
 	Staleness float64 `json:"staleness"`
 }
@@ -24,9 +27,22 @@ type StalenessHardware struct {
 	Note string `json:"note"`
 	// Prices are by lag, in the order of the options.
 	Prices []StalenessPrice `json:"prices"`
+	// Colocated is the period, over a train step alone, of the synchronous schedule that takes turns on all
+	// devices: generation lasts as long as on its own devices, a train step less by what the trainer gains.
+	Colocated float64 `json:"colocated_period_train_steps"`
+	// ColocatedFaster is the same where generation too gets faster by all that it gains in devices.
+	ColocatedFaster float64 `json:"colocated_faster_decoding_period_train_steps"`
 	// slow is a group's mean generation time over the train step.
 	slow float64
 }
+
+// trainShare is the trainer's share of the devices where engines have the others: the even split that keeps
+// both sides busy where a device trains as many tokens a second as it makes.
+const trainShare = 0.5
+
+// ForwardShare is the time of a forward pass over that of a train step, which has a forward and a backward
+// one: 2 of its 6 operations a parameter and token.
+const ForwardShare = 1.0 / 3
 
 // Of the hardware: lengths as the other studies have them.
 const (
@@ -56,15 +72,34 @@ func bounded(lag int) Rule {
 	}}
 }
 
-// prices simulates what a step costs at each lag, over that many train steps.
+// barrier is how long a synchronous step generates, in train steps alone.
+func (h *StalenessHardware) barrier() float64 { return h.Colocated - trainShare }
+
+// trial is the hardware at a lag with a train step of so many plain ones.
+func (h *StalenessHardware) trial(lag int, step float64, measured int) Trial {
+	slots := float64(max(priceSlots, lag+1))
+	return Trial{Rule: bounded(lag), Seed: 1, Warmup: min(priceWarmup, measured), Measured: measured,
+		Cell: Cell{Rho: priceTail * slots / h.slow * step, Tailness: priceTailness, Load: slots, GroupSize: stalenessGroup, Concurrency: int(slots) * stalenessBatch}}
+}
+
+// prices simulates what a step costs at each lag, and colocated, over that many train steps.
 func prices(ctx context.Context, lags []int, measured int) ([]StalenessHardware, error) {
 	all := stalenessHardware()
+	type priced struct {
+		lag  int
+		step float64 // the train step over a plain one
+	}
+	var wanted []priced
+	for _, lag := range lags {
+		wanted = append(wanted, priced{lag, 1}, priced{lag, 1 + ForwardShare})
+	}
+	// Slots beyond those of a batch stand empty in a synchronous step: of more devices the trainer
+	// alone has more speed.
+	wanted = append(wanted, priced{0, trainShare})
 	var trials []Trial
-	for _, h := range all {
-		for _, lag := range lags {
-			slots := float64(max(priceSlots, lag+1))
-			trials = append(trials, Trial{Rule: bounded(lag), Seed: 1, Warmup: min(priceWarmup, measured), Measured: measured,
-				Cell: Cell{Rho: priceTail * slots / h.slow, Tailness: priceTailness, Load: slots, GroupSize: stalenessGroup, Concurrency: int(slots) * stalenessBatch}})
+	for i := range all {
+		for _, p := range wanted {
+			trials = append(trials, all[i].trial(p.lag, p.step, measured))
 		}
 	}
 	figures, err := Simulator{}.Run(ctx, trials)
@@ -75,8 +110,16 @@ func prices(ctx context.Context, lags []int, measured int) ([]StalenessHardware,
 		if f.Failed != "" {
 			return nil, fmt.Errorf("study: %s: %s", trials[i].key(), f.Failed)
 		}
-		h := &all[i/len(lags)]
-		h.Prices = append(h.Prices, StalenessPrice{Lag: lags[i%len(lags)], Period: f.Period, Staleness: f.Staleness})
+		h, p := &all[i/len(wanted)], wanted[i%len(wanted)]
+		switch period := f.Period * p.step; p.step {
+		case 1:
+			h.Prices = append(h.Prices, StalenessPrice{Lag: p.lag, Period: period, Staleness: f.Staleness})
+		case trainShare:
+			h.Colocated = period
+			h.ColocatedFaster = float64(h.barrier()*(1-trainShare)) + trainShare
+		default:
+			h.Prices[len(h.Prices)-1].PeriodPass = period
+		}
 	}
 	return all, nil
 }

@@ -40,7 +40,7 @@ func StalenessMarkdown(w io.Writer, r StalenessResult, from Provenance, page str
 		b.WriteString("- " + f + "\n")
 	}
 	b.WriteString("\n## What can be concluded, and what cannot\n\n")
-	for _, l := range stalenessLimits {
+	for _, l := range r.limits() {
 		b.WriteString("- " + l + "\n")
 	}
 	b.WriteString("\n## How\n\n")
@@ -83,23 +83,18 @@ func (r *StalenessResult) warnings() []string {
 	return all
 }
 
-// stalenessLimits are what the study cannot say.
-var stalenessLimits = []string{
-	"The model has about 100 thousand parameters and responses have 3 to 6 tokens. Weights of whole responses vary with their length: at thousands of tokens what is a small change of a token's probability here is a large one of the response's. Lags at which learning breaks here are no budget for a large model.",
-	"Learning rate and lag are one knob to a large part: the policy moves by rate × lag between sampling and training. A lag has a meaning only at a rate; that of the study is high, so that the task is learned in a few hundred steps. Compare the clip fraction and the KL of a run of yours with the columns here, not its lag.",
-	"What may carry over is the order: which corrections hold up where clip fraction and KL are of that size, and how good the predicted clip fraction and sample size are.",
-	"Every batch has one exact lag. Real queues mix lags, and mean staleness hides their tail; weights that change within a response are not part of it either.",
-	"Equal time is simulated: the same slots decode at the same speed whatever the lag. Where slots crowd each other a larger lag buys less than the table says.",
-	"A policy that is given enough steps learns a task as easy as reverse at most lags: where nothing broke its last accuracy is at its ceiling, and the mean over the steps, and the steps to an accuracy, tell arms apart.",
-	"Intervals over a handful of seeds are wide, and of forty differences two leave out 0 by chance.",
-}
-
 // method says how it was made.
 func (r *StalenessResult) method() []string {
 	return []string{
 		fmt.Sprintf("Batch t is sampled by version max(0, t − lag), all of it, and trained on by version t. Engine and trainer take turns; no clock is read, so that the same command gives the same figures on any number of cores. "+
 			"All arms of a seed begin with the same policy, made by a supervised warm-up, and have the same prompts and the same draws. Adam, rate %g, gradient norm at most 1, advantages over their group's standard deviation, no group filtered. "+
 			"Held-out accuracy is greedy, over %d prompts that are never trained on, at %d points of the curve.", r.Rate, stalenessHeldOut, len(r.Arms[0].Curve)),
+		fmt.Sprintf("Equal time charges every step the period of a simulation of the loop: bounded admission, the trainer on %.0f %% of the devices and engines on the others. Without lag that is three periods. "+
+			"*Apart* is the synchronous schedule on the same devices: one side waits for the other. *Colocated* is the one that asynchronous training is compared with: generation and training take turns on all devices, so that a train step takes %.0f %% of the time; "+
+			"generation waits for the longest response of its batch, whose slot is no faster for devices with more empty ones. *Colocated, decoding twice as fast* is the same where generation too gets faster by all that it gains in devices, or because slots on the way to the longest response are nearly empty. "+
+			"Handing devices over and weight syncs cost nothing here, in any arm. Changes are from colocated.", 100*trainShare, 100*trainShare),
+		fmt.Sprintf("What a correction costs the trainer: a train step is a forward and a backward pass, 2 and 4 operations a parameter and token. Decoupled PPO and IcePop weigh by π_p, whose log-probs are a forward pass over the batch before the step: %.2f of a train step (0.25 where activations are recomputed), at every lag. "+
+			"A trainer that makes one optimizer step a batch, as here, could spare it, since π_p is then what the step's own forward pass has; AReaL makes it by default. The others take r from that pass and the log-probs that came with the rollouts, at no price but arithmetic on single numbers a token.", ForwardShare),
 		"Without lag every correction is the same gradient (r is 1 at every token): that arm is run once, and stands for all of them.",
 		"Clip fraction is the share of tokens with r outside 0.8 to 1.2, whether the correction clips or not; ESS/N is (Σr)²/(N·Σr²) over a batch's tokens; KL is half the mean square of log r. *Predicted* is the closed form at each step's own KL, 2·(1 − Φ(ln 1.2/√(2·KL))); *normal* the same with the band's true edges and mean −KL; ESS is predicted as exp(−Var log r).",
 	}
@@ -114,9 +109,9 @@ func (r *StalenessResult) tables() []report.Table {
 	for i := range r.Hardware {
 		all = append(all, r.Hardware[i].table())
 	}
-	notes := report.Table{Title: "The corrections", Header: []string{"name", "loss of a token"}}
+	notes := report.Table{Title: "The corrections", Header: []string{"name", "forward passes beside the step's", "loss of a token"}}
 	for _, c := range StalenessCorrections() {
-		notes.Rows = append(notes.Rows, []string{c.Name, c.Note})
+		notes.Rows = append(notes.Rows, []string{c.Name, strconv.Itoa(c.forwards), c.Note})
 	}
 	return append(all, notes)
 }
@@ -191,7 +186,7 @@ func (r *StalenessResult) driftTable() report.Table {
 
 // checkTable has what was tried beside the grid.
 func (r *StalenessResult) checkTable() report.Table {
-	t := report.Table{Title: "Checks: a smaller learning rate, and four optimizer steps a batch", Header: []string{"arm", "final", "best", "mean over steps", "change of the mean", "reward at the end", "steps to 0.5", "steps to 0.9", "runs", "clip fraction", "ESS/N"}}
+	t := report.Table{Title: "Checks: other learning rates, and four optimizer steps a batch", Header: []string{"arm", "final", "best", "mean over steps", "change of the mean", "reward at the end", "steps to 0.5", "steps to 0.9", "runs", "clip fraction", "ESS/N"}}
 	for i := range r.Arms {
 		a := &r.Arms[i]
 		if a.grid() {
@@ -203,19 +198,18 @@ func (r *StalenessResult) checkTable() report.Table {
 }
 
 func (h *TimedHardware) table() report.Table {
-	price := map[int]StalenessPrice{}
-	for _, p := range h.Prices {
-		price[p.Lag] = p
-	}
 	t := report.Table{Title: fmt.Sprintf("Equal time, %s: %s train steps alone for every arm", h.Name, report.Figure(h.Time, 0)),
 		Header: []string{"lag", "correction", "period", "simulated staleness", "steps", "accuracy then", "mean over time", "change of the mean", "time to 0.5", "time to 0.9"}}
 	for _, a := range h.Arms {
-		change := a.Change.starred(3)
-		if a.Lag == 0 {
+		change, name := a.Change.starred(3), a.Correction
+		if a.Schedule != "" {
+			name += ", " + a.Schedule
+		}
+		if a.Schedule == scheduleColocated {
 			change = "–"
 		}
 		runs := a.Runs
-		t.Rows = append(t.Rows, []string{strconv.Itoa(a.Lag), a.Correction, report.Figure(price[a.Lag].Period, 2), report.Figure(price[a.Lag].Staleness, 2), report.Figure(a.Steps, 0),
+		t.Rows = append(t.Rows, []string{strconv.Itoa(a.Lag), name, report.Figure(a.Period, 2), report.Figure(h.price(a.Lag).Staleness, 2), report.Figure(a.Steps, 0),
 			a.Accuracy.print(3), a.Area.print(3), change, a.Time50.among(a.Reached50, runs, 0), a.Time90.among(a.Reached90, runs, 0)})
 	}
 	return t
