@@ -16,18 +16,22 @@ import (
 const leverRollouts = answerRollouts / 4
 
 // simulatedLevers simulates what single changes of a document would buy, beside the period
-// of the document itself. A change under which the run would stand still says so.
-func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary) ([]theory.Lever, error) {
+// of the document itself. A change under which the run would stand still says so. What a controller may change by
+// itself is no lever; a target is one, and under says what each does under it.
+func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary) (levers []theory.Lever, under []targetLever, err error) {
 	asDrop := setting
 	asDrop.Policy, asDrop.Select, asDrop.MaxStaleness = theory.PolicyDrop, theory.SelectOldest, 0
 	p, err := theory.Predict(asDrop)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	levers, documents := []theory.Lever{}, []config.Config{}
+	levers, documents := targetLevers(d, base.Control)
+	for i := range levers {
+		levers[i].Setting = asDrop
+	}
 	for _, l := range p.Levers {
 		l.StalenessMean, l.CorrectedMean, l.PeriodRatio = theory.Figure{}, theory.Figure{}, theory.Figure{}
-		if l.Name != "queue factor" || hasFactor(d) {
+		if (l.Name != "queue factor" || hasFactor(d)) && !owned(d, &l) {
 			levers, documents = append(levers, l), append(documents, applyLever(d, l.Setting))
 		}
 	}
@@ -35,12 +39,14 @@ func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary
 		rule.Setting = asDrop
 		levers, documents = append(levers, rule), append(documents, changed)
 	}
+	under = make([]targetLever, len(levers))
 	var wait sync.WaitGroup
 	next := make(chan int)
 	for range min(runtime.GOMAXPROCS(0), len(levers)) {
 		wait.Go(func() {
 			for i := range next {
-				simulateLever(&levers[i], documents[i], setting, base)
+				summary := simulateLever(&levers[i], documents[i], setting, base)
+				under[i] = leverOf(levers[i].Change, summary, base)
 			}
 		})
 	}
@@ -49,7 +55,7 @@ func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary
 	}
 	close(next)
 	wait.Wait()
-	return levers, nil
+	return levers, under, nil
 }
 
 // hasFactor reports whether the queue's size is a choice of its own: what bounded
@@ -85,8 +91,9 @@ func ruleLever(d config.Config) (l theory.Lever, changed config.Config, ok bool)
 	return l, d, true
 }
 
-// simulateLever fills in what one change, already made in the document, buys.
-func simulateLever(l *theory.Lever, changed config.Config, setting theory.Input, base metrics.Summary) {
+// simulateLever fills in what one change, already made in the document, buys. It returns what was simulated, nil where
+// that cannot be.
+func simulateLever(l *theory.Lever, changed config.Config, setting theory.Input, base metrics.Summary) *metrics.Summary {
 	changed.Steps.Measured = min(max(leverRollouts/changed.Train.Batch, answerStepsMin), answerStepsMax)
 	changed.Steps.Warmup = min(changed.Steps.Warmup, changed.Steps.Measured)
 	// The rules stay the document's; the lever was reckoned under drop.
@@ -99,17 +106,18 @@ func simulateLever(l *theory.Lever, changed config.Config, setting theory.Input,
 	cfg, err := simulationConfig(simulateCase{document: changed, setting: in})
 	if err != nil {
 		l.Note = "cannot be simulated: " + err.Error()
-		return
+		return nil
 	}
 	res, err := sim.Run(cfg)
 	if err != nil {
 		l.Note = "the run would stand still, or its rules do not allow this"
-		return
+		return nil
 	}
 	l.StalenessMean = theory.Known(res.Summary.Staleness.Mean)
 	if base.PeriodS.Mean > 0 {
 		l.PeriodRatio = theory.Known(res.Summary.PeriodS.Mean / base.PeriodS.Mean)
 	}
+	return &res.Summary
 }
 
 // applyLever is the document with a lever's counts, in whole groups and with the

@@ -19,10 +19,20 @@ func printPrediction(w io.Writer, in theory.Input, a answer) error {
 	if a.Simulated != nil {
 		fmt.Fprintf(&b, " What binds: %s.", a.Simulated.Binding)
 	}
+	if a.Target.bindsThroughput() {
+		b.WriteString(" It is the target that holds rollouts back.")
+	}
 	b.WriteString("\n\n")
 	predictFigures(&b, in, a)
 	if sentence := dominantSentence(p); sentence != "" {
+		if where, _, cut := strings.Cut(sentence, ": "); cut && a.Target != nil { // whose mean no lever moves
+			sentence = where + "."
+		}
 		fmt.Fprintf(&b, "\n%s\n", sentence)
+	}
+	if a.Target != nil {
+		b.WriteString("\n")
+		a.Target.print(&b)
 	}
 	predictLevers(&b, a)
 	for i, warning := range p.Warnings {
@@ -130,7 +140,9 @@ func predictLevers(b *strings.Builder, a answer) {
 	}
 	fmt.Fprintln(b)
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	if a.Simulated != nil {
+	if a.Target != nil {
+		a.Target.printLevers(b, p.Levers)
+	} else if a.Simulated != nil {
 		fmt.Fprintf(table, "Levers, simulated\tstaleness\tperiod ×\n")
 		for _, lever := range p.Levers {
 			fmt.Fprintf(table, "  %s\t%s\t%s\n", lever.Change, lever.StalenessMean.Format(2), lever.PeriodRatio.Format(2))

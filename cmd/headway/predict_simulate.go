@@ -24,6 +24,8 @@ type answer struct {
 	Basis string `json:"basis"`
 	// Simulated is the simulation behind basis "simulation".
 	Simulated *simulatedAnswer `json:"simulated,omitempty"`
+	// Target is what the simulation expects of the document's target; absent without one.
+	Target *targetAnswer `json:"target,omitempty"`
 }
 
 // simulatedAnswer says how much stands behind simulated figures.
@@ -108,15 +110,18 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 	a.unknown()
 	a.Simulated = &simulatedAnswer{Steps: c.document.Steps.Measured, WarmupSteps: run.warmup.Steps, Settled: why == "", Why: why, Binding: run.Summary.Throughput.Binding}
 	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", c.document.Steps.Measured, run.warmup.Steps))
-	if words := controlForecast(run.Summary.Control); words != "" {
-		a.Warnings = append(a.Warnings, words)
-	}
+	a.Target = answerTarget(run.Summary.Control)
 	if why != "" {
 		return nil
 	}
 	a.fill(run, in)
-	if a.Levers, err = simulatedLevers(c.document, setting, run.Summary); err != nil {
+	under := []targetLever(nil)
+	if a.Levers, under, err = simulatedLevers(c.document, setting, run.Summary); err != nil {
 		return predictUsage(err)
+	}
+	if a.Target != nil {
+		a.Target.Levers = under
+		a.Target.price(c.document, setting, run.Summary)
 	}
 	a.Warnings = append(a.Warnings, leverBasis(a.Levers))
 	return nil

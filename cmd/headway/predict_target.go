@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/theory"
+)
+
+// targetAnswer is what a simulation expects of a document's target.
+type targetAnswer struct {
+	// Control is how the target was kept in the simulation, after its warm-up, and where its settings came to.
+	*metrics.Control
+	// Says is that in a sentence, with what to do where the target is not held.
+	Says string `json:"says"`
+	// Without is the same document without its target; null where it could not be simulated.
+	Without *targetWithout `json:"without"`
+	// Levers are those of the prediction, in the same order, by what they change under the target.
+	Levers []targetLever `json:"levers"`
+}
+
+// targetWithout is a document without its target.
+type targetWithout struct {
+	// StalenessMean in versions, PeriodRatio the time between updates without over with the target, ThroughputRatio
+	// the rollouts trained a second likewise: how much faster the run would be.
+	StalenessMean   float64 `json:"staleness_mean"`
+	PeriodRatio     float64 `json:"period_ratio"`
+	ThroughputRatio float64 `json:"throughput_ratio"`
+}
+
+// targetLever is what a change does to a document whose controller keeps its staleness.
+type targetLever struct {
+	Change string `json:"change"`
+	// ThroughputRatio is rollouts trained a second after over before, HeldShare the share of train steps that hold the
+	// target then; null where the change could not be simulated.
+	ThroughputRatio *float64 `json:"throughput_ratio"`
+	HeldShare       *float64 `json:"held_share"`
+}
+
+// answerTarget says how a simulation kept its target; nil without one.
+func answerTarget(c *metrics.Control) *targetAnswer {
+	if !hasGoal(c) {
+		return nil
+	}
+	shown := controlOf(&loop.Control{Mean: c.TargetMean, Share: c.TargetShare, Within: c.Within, Tokens: c.Of == "tokens", Window: c.Window},
+		&loop.ControlStatus{State: c.State, MeasuredMean: c.MeasuredMean, MeasuredShare: c.MeasuredShare, Nearest: c.Nearest, Binding: c.Binding}, c)
+	return &targetAnswer{Control: c, Says: shown.Says, Levers: []targetLever{}}
+}
+
+// price simulates the document without its target.
+func (a *targetAnswer) price(d config.Config, setting theory.Input, with metrics.Summary) {
+	d.Control = config.Control{}
+	d.Steps.Measured = min(max(leverRollouts/d.Train.Batch, answerStepsMin), answerStepsMax)
+	d.Steps.Warmup = min(d.Steps.Warmup, d.Steps.Measured)
+	cfg, err := simulationConfig(simulateCase{document: d, setting: setting})
+	if err != nil {
+		return
+	}
+	without, err := sim.Run(cfg)
+	if err != nil || with.PeriodS.Mean <= 0 {
+		return
+	}
+	a.Without = &targetWithout{StalenessMean: without.Summary.Staleness.Mean, PeriodRatio: without.Summary.PeriodS.Mean / with.PeriodS.Mean,
+		ThroughputRatio: throughputRatio(without.Summary, with)}
+}
+
+// dearTarget is from which throughput without a target, over that with it, the target is what binds.
+const dearTarget = 1.1
+
+// bindsThroughput reports whether a run would be clearly faster without its target.
+func (a *targetAnswer) bindsThroughput() bool {
+	return a != nil && a.Without != nil && a.Without.ThroughputRatio >= dearTarget
+}
+
+// throughputRatio is rollouts trained a second over those of another run.
+func throughputRatio(s, base metrics.Summary) float64 {
+	if base.Throughput.ConsumptionRolloutsPerWallS <= 0 {
+		return 0
+	}
+	return s.Throughput.ConsumptionRolloutsPerWallS / base.Throughput.ConsumptionRolloutsPerWallS
+}
+
+// leverOf is what a simulated change does under a target; nothing is known of one that could not be simulated.
+func leverOf(change string, s *metrics.Summary, base metrics.Summary) targetLever {
+	l := targetLever{Change: change}
+	if s == nil {
+		return l
+	}
+	ratio := throughputRatio(*s, base)
+	l.ThroughputRatio = &ratio
+	if c := s.Control; hasGoal(c) && c.Steps > 0 {
+		held := float64(c.HeldSteps) / float64(c.Steps)
+		l.HeldShare = &held
+	}
+	return l
+}
+
+// owned reports whether a lever's setting is one that the document's controller may choose itself.
+func owned(d config.Config, l *theory.Lever) bool {
+	if !d.Controlled() {
+		return false
+	}
+	set, to := loop.SettingSlots, l.Setting.ConcurrencyRollouts
+	switch l.Name {
+	case "concurrency":
+	case "queue factor":
+		set, to = loop.SettingQueue, l.Setting.QueueFactor*float64(d.BatchGroups())
+	default:
+		return false
+	}
+	for _, r := range d.ControlRanges() {
+		if r.Setting == set {
+			return r.Moves() && r.Least <= to && to <= r.Most
+		}
+	}
+	return false
+}
+
+// targetLevers are a laxer target and a stricter one. Where the target was out of reach, the laxer one is what was reached.
+func targetLevers(d config.Config, kept *metrics.Control) (levers []theory.Lever, documents []config.Config) {
+	levers = []theory.Lever{}
+	if !d.Controlled() {
+		return levers, nil
+	}
+	for _, lax := range []bool{true, false} {
+		t := d.Control.Target
+		if t.StalenessMean > 0 {
+			t.StalenessMean *= map[bool]float64{true: 2, false: 0.5}[lax]
+		}
+		if t.Share > 0 && lax {
+			t.Within++
+		} else if t.Share > 0 {
+			t.Within = max(t.Within-1, 0)
+		}
+		if lax && hasGoal(kept) && kept.State == controlUnreachable && t.StalenessMean > 0 {
+			t.StalenessMean = max(t.StalenessMean, nextTo(kept.MeasuredMean))
+		}
+		if t == d.Control.Target {
+			continue
+		}
+		changed := d
+		changed.Control.Target = t
+		levers = append(levers, theory.Lever{Name: "target", Change: "target " + targetWords(d.Control.Target) + " → " + targetWords(t), HoldsFixed: "everything else"})
+		documents = append(documents, changed)
+	}
+	return levers, documents
+}
+
+// nextTo is a target a little above what was reached, with two digits.
+func nextTo(reached float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(max(reached, 1e-3)))-1)
+	return math.Ceil(1.03*reached/unit) * unit
+}
+
+// targetWords are a target in few words.
+func targetWords(t config.Target) string {
+	var parts []string
+	if t.StalenessMean > 0 {
+		parts = append(parts, fmt.Sprintf("%.4g versions", t.StalenessMean))
+	}
+	if t.Share > 0 {
+		parts = append(parts, fmt.Sprintf("%s within %d", percent(t.Share), t.Within))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// print prints the section of the target.
+func (a *targetAnswer) print(b *strings.Builder) {
+	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	row := func(name, value string) { fmt.Fprintf(table, "  %s\t%s\n", name, value) }
+	fmt.Fprintf(table, "The target, simulated\t%s, over %d train steps\n", goalWords(a.TargetMean, a.TargetShare, a.Within, a.Of), a.Window)
+	if a.Steps > 0 {
+		row("held", fmt.Sprintf("in %s of %s train steps; single batches in %s", report.Share(float64(a.HeldSteps)/float64(a.Steps)), report.Count(a.Steps), report.Share(float64(a.HeldBatches)/float64(a.Steps))))
+	} else {
+		row("held", heldWords(0, 0, 0))
+	}
+	row("at the end", a.Says)
+	for _, s := range a.Settings {
+		from := "not moved"
+		if s.Moves > 0 {
+			from = fmt.Sprintf("from %.4g in %s", s.Start, plural(s.Moves, "move"))
+		}
+		row(plainText(s.Name), fmt.Sprintf("%.4g of %.4g to %.4g, %s", s.Value, s.Least, s.Most, from))
+	}
+	if len(a.Settings) == 0 {
+		row("settings", "none may move: control.limits leaves them where they are")
+	}
+	if w := a.Without; w != nil {
+		row("without it", fmt.Sprintf("staleness %.2f, throughput × %.2f", w.StalenessMean, w.ThroughputRatio))
+	}
+	flush(table)
+}
+
+// printLevers prints what single changes do under the target.
+func (a *targetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
+	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(table, "Levers, simulated under the target\ttrained/s ×\theld\tstaleness\tperiod ×\n")
+	figure := func(v *float64, print func(float64) string) string {
+		if v == nil {
+			return "–"
+		}
+		return print(*v)
+	}
+	for i, l := range levers {
+		known := targetLever{}
+		if i < len(a.Levers) {
+			known = a.Levers[i]
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", l.Change, figure(known.ThroughputRatio, decimals(2)), figure(known.HeldShare, report.Share), l.StalenessMean.Format(2), l.PeriodRatio.Format(2))
+	}
+	flush(table)
+	if a.Steps > 0 && 10*a.HeldSteps >= 9*a.Steps {
+		fmt.Fprintf(b, "  Where the target is held, a lever buys throughput: the controller takes up what it frees.\n")
+	}
+	if names := a.left(); names != "" {
+		fmt.Fprintf(b, "  Left to the controller within its limits, and no levers: %s.\n", names)
+	}
+}
+
+// left names the settings that a controller moves.
+func (a *targetAnswer) left() string {
+	var names []string
+	for _, s := range a.Settings {
+		names = append(names, fmt.Sprintf("%s (%.4g to %.4g)", plainText(s.Name), s.Least, s.Most))
+	}
+	return strings.Join(names, ", ")
+}
