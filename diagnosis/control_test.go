@@ -118,14 +118,25 @@ func TestTargetOutOfReachOfItsRanges(t *testing.T) {
 	}
 }
 
-// A target that is kept is no finding.
+// A target that is kept is no finding but for its price: what a laxer one and a larger batch would buy.
 func TestTargetKept(t *testing.T) {
-	r, err := judged(t, steered(t, 500, 1, 0, "control.target=1.5"), diagnosis.Options{ClosedForms: true})
+	text := steered(t, 500, 1, 0, "control.target=1.5")
+	r, err := judged(t, text, diagnosis.Options{ClosedForms: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if codes := targetFindings(r); len(codes) > 0 {
 		t.Errorf("%v: %+v", codes, r.Findings)
+	}
+	if r, err = judged(t, text, diagnosis.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f := found(r, "target_binds")
+	if f == nil || len(targetFindings(r)) != 1 || f.Change == nil {
+		t.Fatalf("%v: %+v", targetFindings(r), f)
+	}
+	if f.Change.Set != "control.target.staleness_mean=3" || f.Change.PeriodRatio > 0.9 || f.Change.Gain > -0.5 || !strings.Contains(said(f), "or --set train.batch=64") {
+		t.Errorf("%+v, %+v", f, f.Change)
 	}
 	r, err = judged(t, simulated(t, 300, 12, true), diagnosis.Options{ClosedForms: true})
 	if err != nil {

@@ -50,6 +50,7 @@ var checks = []check{
 	{"newest_and_hold", false, one((*facts).newestAndHold)},
 	{"tail", false, one((*facts).longTail)},
 	{"concurrency", false, one((*facts).concurrency)},
+	{"target_binds", false, one((*facts).targetBinds)},
 	{"batch_against_staleness", false, one((*facts).batchAgainstStaleness)},
 	{"staleness_budget", false, one((*facts).stalenessBudget)},
 	{"inner_steps", false, one((*facts).innerSteps)},

@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
@@ -250,6 +251,32 @@ func swingOf(v float64, set loop.Setting) float64 {
 	}
 	return math.Max(swingLeast*v, 0.5)
 }
+
+// targetBinds: the target is kept by groups that do not start, and the trainer waits for them.
+func (f *facts) targetBinds() *Finding {
+	c := f.goal()
+	if c == nil || f.attribution == nil || f.outOfReach() {
+		return nil
+	}
+	idle, paused := f.attribution.Trainer.Starved, f.attribution.Engines.Paused
+	held, known := heldShare(c)
+	if !known || held < heldHealthy || idle < starvedTold || paused < starvedTold {
+		return nil
+	}
+	o, ok := f.price(laxer(c))
+	if !ok || !o.speeds() {
+		return nil
+	}
+	evidence := append(goalSays(c), fmt.Sprintf("the trainer waits %s of the time for groups, and %s of the slots for the target", report.Share(idle), report.Share(paused)))
+	if batch, ok := f.price(f.batchIdea(2)); ok && batch.after != nil && batch.after.held >= heldHealthy && batch.PeriodRatio < 2 {
+		evidence = append(evidence, fmt.Sprintf("or --set %s: %s times the rollouts a second under the same target, by resimulation", strings.Join(batch.Overrides, " --set "), fig(2/batch.PeriodRatio)))
+	}
+	return &Finding{Title: "The target holds rollouts back, and the trainer waits for them.", Severity: severityCost, Evidence: evidence, Change: &o.Change,
+		CostRatio: 1 - o.PeriodRatio, Fails: "where the target is what the training needs: then this is its price"}
+}
+
+// starvedTold is the share of time from which on waiting for the target is worth a finding.
+const starvedTold = 0.05
 
 // targetSilent: nothing could be measured of the target.
 func (f *facts) targetSilent() *Finding {

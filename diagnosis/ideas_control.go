@@ -95,6 +95,18 @@ func (f *facts) reachIdeas(c *metrics.Control) []idea {
 	return append(ideas, f.reachable(c, holds)...)
 }
 
+// laxer is the idea of a target twice as lax.
+func laxer(c *metrics.Control) idea {
+	i := idea{holds: "all else that the document says", price: "staler groups"}
+	if c.TargetMean > 0 {
+		i.overrides = append(i.overrides, set("control.target.staleness_mean", 2*c.TargetMean))
+	}
+	if c.TargetShare > 0 {
+		i.overrides = append(i.overrides, set("control.target.within", int(2*c.Within+1)))
+	}
+	return i
+}
+
 // digits is a figure to two digits, as somebody would write it.
 func digits(v float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(v))-1)

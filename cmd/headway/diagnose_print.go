@@ -113,7 +113,11 @@ var methodWords = map[string]string{"closed_form": "by the closed form", "simula
 func boughtText(c *diagnosis.Change) string {
 	text := fmt.Sprintf("staleness %s, %s", report.Figure(c.StalenessMean, 2), lessOrMore(c.Gain))
 	if c.GainHigh > c.GainLow {
-		text += fmt.Sprintf(" (95 %%: %s to %s)", report.Share(c.GainLow), report.Share(c.GainHigh))
+		low, high := c.GainLow, c.GainHigh
+		if c.Gain < 0 { // said as what is more
+			low, high = -high, -low
+		}
+		text += fmt.Sprintf(" (95 %%: %s to %s)", report.Share(low), report.Share(high))
 	}
 	text += fmt.Sprintf("; period × %s; %s", report.Figure(c.PeriodRatio, 3), methodWords[c.Method])
 	if c.HoldsFixed != "" {
