@@ -58,8 +58,9 @@ type engine struct {
 	// Attempt is that of its newest load.
 	Attempt int32
 	Phase   phase
-	// Gone: it is lost, or came back and serves nothing yet. Failing: its sync has just failed.
-	Gone, Failing bool
+	// Gone: it is lost, or came back and serves nothing yet. Failing: its sync has just failed. Away: it is the
+	// pool's that starts and stops engines, and no capacity.
+	Gone, Failing, Away bool
 }
 
 // take has more or fewer slots of an engine taken.
@@ -137,6 +138,19 @@ func (o *Observer) lose(i int32) {
 	}
 }
 
+// leaves has an engine be the pool's, or come from there.
+func (o *Observer) leaves(e *engine, away bool) {
+	if e.Away == away {
+		return
+	}
+	e.Away = away
+	if !away {
+		o.s.AwaySlots -= e.Slots
+		return
+	}
+	o.s.AwaySlots += e.Slots
+}
+
 // givenUp takes the failed sync of an engine that was not told to load again.
 func (o *Observer) givenUp(i int32) {
 	if uint(i) < uint(len(o.s.Engines)) && o.s.Engines[i].Failing {
@@ -150,6 +164,7 @@ func (o *Observer) engineAction(a *loop.Action) {
 	o.judged = false
 	switch a.Kind {
 	case loop.LoadWeights:
+		o.leaves(e, false)                                   // one that the pool has given loads at once
 		e.Gone = e.Gone || e.Failing && e.Phase == switching // what it holds is unknown
 		e.Attempt, e.Failing = a.Attempt, false
 		o.enter(e, loading)
@@ -195,6 +210,7 @@ func (o *Observer) settle() {
 	if dt <= 0 {
 		return
 	}
+	s.Step.AwayNS += int64(s.AwaySlots) * dt
 	if s.Active < len(s.Slots) || s.Switching > 0 { // else every slot is taken, and goes on
 		o.idleFor(dt)
 	}
@@ -227,6 +243,9 @@ func (o *Observer) judge() {
 	o.judged, o.freed, o.stands = true, idle{}, 0
 	for i := range o.s.Engines {
 		e := &o.s.Engines[i]
+		if e.Away {
+			continue
+		}
 		if free := e.Slots - e.Active; free > 0 {
 			o.freed[o.engineWaits(e)] += int64(free)
 		}

@@ -49,10 +49,11 @@ type state struct {
 	// begun and not ended. Stopped: nothing will be started any more.
 	Asked, Syncing, Stopped bool
 	// Queued is the queue in groups, Validating and Switching how many engines do that, Active how many
-	// slots are taken.
-	Queued, Validating, Switching, Active int
-	Slots                                 []use
-	Engines                               []engine
+	// slots are taken,
+	// AwaySlots how many slots have engines that are away.
+	Queued, Validating, Switching, Active, AwaySlots int
+	Slots                                            []use
+	Engines                                          []engine
 	// Made holds the newest versions, at their number modulo its length.
 	Made []origin
 	// Window are the sums of the measured window up to the last step's end, Step those since, and
@@ -91,7 +92,9 @@ func New(cfg loop.Config) *Observer {
 	o := &Observer{cfg: cfg}
 	o.s = state{LeaseNS: -1, SyncEvery: cfg.SyncEvery, Redundancy: cfg.Redundancy, Slots: make([]use, cfg.Concurrency()), Made: make([]origin, remembered), Recent: make([]sums, recentSteps)}
 	for i, n := range cfg.EngineSlots {
-		o.s.Engines = append(o.s.Engines, engine{Slots: n, Gone: cfg.EnginesStart > 0 && i >= cfg.EnginesStart})
+		away := cfg.EnginesStart > 0 && i >= cfg.EnginesStart
+		o.s.Engines = append(o.s.Engines, engine{Slots: n, Gone: away})
+		o.leaves(&o.s.Engines[i], away)
 		for range n {
 			o.engineOf = append(o.engineOf, int32(i))
 		}
@@ -183,6 +186,7 @@ func (o *Observer) action(a *loop.Action) {
 	case loop.ReleaseEngine:
 		o.judged = false
 		o.lose(a.Engine)
+		o.leaves(&o.s.Engines[a.Engine], true)
 	case loop.SettingChanged:
 		o.moved(a)
 	case loop.FinishRun:

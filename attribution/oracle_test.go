@@ -40,6 +40,7 @@ type oracle struct {
 	now      int64
 	trainer  map[string]float64
 	engines  map[string]float64
+	there    float64 // slots by time, of engines that are not the pool's
 	splits   map[loop.GroupID][]attribution.Split
 }
 
@@ -299,9 +300,13 @@ func (o *oracle) wait(st loop.Status, dt float64) {
 	}
 	free := o.cfg.Concurrency() - active
 	for _, e := range st.Engines {
+		if e.State == "away" || e.State == "starting" {
+			continue
+		}
+		o.there += dt * float64(e.Slots)
 		why := "paused"
 		switch {
-		case slices.Contains([]string{"lost", "joining", "away", "starting"}, e.State):
+		case e.State == "lost", e.State == "joining":
 			why = "blocked"
 		case o.stands(e.State), syncs && (o.cfg.Policy == loop.PolicySynchronous || o.cfg.Policy == loop.PolicyThreshold):
 			why = "syncing"
@@ -366,12 +371,13 @@ func TestAgainstRecomputation(t *testing.T) {
 				}
 			}
 		}
+		seen["away"] += float64(o.now)*float64(cfg.Concurrency()) - o.there
 		a := observer.Summary()
 		for side, pair := range map[string]struct {
 			got   attribution.Idle
 			want  map[string]float64
 			whole float64
-		}{"trainer": {a.Trainer, o.trainer, float64(o.now)}, "engines": {a.Engines, o.engines, float64(o.now) * float64(cfg.Concurrency())}} {
+		}{"trainer": {a.Trainer, o.trainer, float64(o.now)}, "engines": {a.Engines, o.engines, o.there}} {
 			for _, reason := range pair.got.Reasons() {
 				if want := pair.want[reason.Name] / pair.whole; math.Abs(reason.Share-want) > 1e-9 {
 					t.Errorf("seed %d: the %s %s %.9f of the time, recomputed %.9f\n%+v", seed, side, reason.Name, reason.Share, want, cfg)

@@ -10,7 +10,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 2
+const stateVersion = 3
 
 // kept is a state as it is written.
 type kept struct {

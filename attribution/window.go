@@ -23,9 +23,10 @@ type sums struct {
 	Groups           int64
 	Split            quanta
 	Staleness, Lived int64
-	// Trainer is time, Engines and the taken slots that stood still slots by time; all in ns.
-	Trainer, Engines              idle
-	StoodSyncing, StoodValidating int64
+	// Trainer is time, Engines, the taken slots that stood still and those of engines that were away slots by
+	// time; all in ns.
+	Trainer, Engines                      idle
+	StoodSyncing, StoodValidating, AwayNS int64
 }
 
 func (s *sums) add(o *sums) {
@@ -40,7 +41,11 @@ func (s *sums) add(o *sums) {
 	s.Engines.add(o.Engines)
 	s.StoodSyncing += o.StoodSyncing
 	s.StoodValidating += o.StoodValidating
+	s.AwayNS += o.AwayNS
 }
+
+// slotNS is the time of all slots, but for those whose engine was away.
+func (s *sums) slotNS(slots int) int64 { return s.SpanNS*int64(slots) - s.AwayNS }
 
 // Step is one train step with the period that it ended.
 type Step struct {
@@ -60,7 +65,7 @@ func (o *Observer) endStep() {
 	p := &s.Step
 	p.SpanNS = s.Now - s.PeriodFrom
 	o.last = Step{Version: s.Version, TimeNS: s.Now, Groups: p.Groups, Split: p.Split.split(p.Groups),
-		Trainer: p.Trainer.of(p.SpanNS), Engines: p.Engines.of(p.SpanNS * int64(len(s.Slots)))}
+		Trainer: p.Trainer.of(p.SpanNS), Engines: p.Engines.of(p.slotNS(len(s.Slots)))}
 	s.Window.add(p)
 	s.Recent[int(s.Steps)%recentSteps] = *p
 	s.Steps++
@@ -107,8 +112,8 @@ func (o *Observer) Recent() Summary {
 // summary turns sums into what is reported.
 func (s *sums) summary(slots int) Summary {
 	sum := Summary{Groups: s.Groups, Ties: []string{}, Parts: make([]Part, Sources),
-		Trainer: s.Trainer.of(s.SpanNS), Engines: s.Engines.of(s.SpanNS * int64(slots))}
-	whole := s.SpanNS * int64(slots)
+		Trainer: s.Trainer.of(s.SpanNS), Engines: s.Engines.of(s.slotNS(slots))}
+	whole := s.slotNS(slots)
 	if whole > 0 {
 		sum.Standing = Standing{Syncing: float64(s.StoodSyncing) / float64(whole), Validating: float64(s.StoodValidating) / float64(whole)}
 	}

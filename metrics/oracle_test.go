@@ -43,7 +43,7 @@ type oracle struct {
 	occupied, waiting int
 	training, asked   bool
 
-	idle, busySlots, still, backlog                       float64
+	idle, slots, busySlots, still, backlog                float64 // slots: of engines that are not the pool's, by time
 	pqs, iqs, syncs, durations, longest, sampledTokens    []float64
 	spans, reuse                                          []float64
 	trainedRollouts, spanning, staleGroups, staleRollouts float64
@@ -79,10 +79,13 @@ func (o *oracle) engineOf(slot int32) int {
 }
 
 func (o *oracle) observe(rec looptest.Record) {
+	dt := float64(rec.Event.Time - o.now)
 	for i, e := range o.l.Status().Engines {
 		o.served[i] = max(o.served[i], e.Version)
+		if e.State != "away" && e.State != "starting" {
+			o.slots += dt * float64(e.Slots)
+		}
 	}
-	dt := float64(rec.Event.Time - o.now)
 	o.now = rec.Event.Time
 	o.busySlots += dt * float64(o.occupied)
 	o.backlog += dt * float64(o.waiting)
@@ -340,7 +343,8 @@ func (o *oracle) figures(s metrics.Summary) map[string][2]float64 {
 		"PQS": {s.PQS.Mean, mean(o.pqs)}, "IQS": {s.IQS.Mean, mean(o.iqs)},
 		"staleness": {s.Staleness.Mean, mean(o.pqs) + mean(o.iqs)}, "staleness in syncs": {s.Staleness.MeanSyncs, mean(o.syncs)},
 		"trainer idle": {s.TrainerIdleRatio, share(o.idle, end)}, "sampled tokens": {s.Length.SampledMeanTokens, mean(o.sampledTokens)},
-		"rollout still": {s.RolloutStillS, o.still / 1e9}, "slot idle": {s.SlotIdleS, (end - o.busySlots/n) / 1e9},
+		"rollout still": {s.RolloutStillS, o.still / 1e9}, "slot idle": {s.SlotIdleS, (o.slots - o.busySlots) / n / 1e9},
+		"rollout idle":  {s.RolloutIdleRatio, 1 - share(o.busySlots, o.slots)},
 		"interruptions": {float64(p.Interruptions), o.interruptions}, "resumed": {float64(p.Resumed), o.resumed}, "limited": {float64(p.LimitedRollouts), o.limited},
 		"backlog, mean": {p.BacklogMean, share(o.backlog, end)}, "backlog, most": {float64(p.BacklogMax), o.backlogMax}, "backlog, end": {float64(p.BacklogEnd), float64(o.waiting)},
 		"spans": {p.SpansMean, mean(o.spans)}, "partial rollouts": {float64(p.PartialRollouts), o.spanning}, "partial ratio": {p.PartialRatio, share(o.spanning, o.trainedRollouts)},

@@ -59,6 +59,7 @@ type Recorder struct {
 	// ended, 0 for none; backlog is what stands interrupted.
 	served       []loop.Version
 	loading      []int32
+	pool         pool
 	backlog      backlog
 	active       int64
 	version      loop.Version
@@ -134,7 +135,7 @@ type window struct {
 	steps                             int64
 	trainNS                           int64
 	trainerIdleNS                     int64
-	activeNS                          int64 // Σ active slots · time
+	activeNS, awayNS                  int64 // Σ active slots · time, Σ slots of engines that are the pool's · time
 	sampled, sampledTokens, sampleMax int64
 	durationNS, environmentNS         int64 // Σ over scored rollouts
 	durationMaxNS                     int64
@@ -157,6 +158,7 @@ type window struct {
 func NewRecorder(cfg loop.Config) *Recorder {
 	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, resumes: cfg.ResumeLost, leaseStart: -1}
 	r.served, r.loading = make([]loop.Version, len(cfg.EngineSlots)), make([]int32, len(cfg.EngineSlots))
+	r.pool = newPool(&cfg)
 	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
 		for range n {
@@ -304,6 +306,8 @@ func (r *Recorder) settle() {
 func (r *Recorder) advance(dt int64) {
 	r.window.activeNS += r.active * dt
 	r.step.activeNS += r.active * dt
+	r.window.awayNS += r.pool.slots * dt
+	r.step.awayNS += r.pool.slots * dt
 	if n := r.backlog.len(); n > 0 {
 		r.window.partial.backlogNS += int64(n) * dt
 	}
@@ -442,6 +446,9 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.LoadWeights:
 		r.loading[a.Engine] = a.Attempt
 		r.loads(a.Version)
+		r.pool.gone(a.Engine, false)
+	case loop.ReleaseEngine:
+		r.pool.gone(a.Engine, true)
 	case loop.GroupTrained:
 		r.trained(a)
 	case loop.GroupEnded:
@@ -572,14 +579,11 @@ func (r *Recorder) endStep(m *Measured) {
 		PQS: ratio(w.pqs, w.groups), IQS: ratio(w.iqs, w.groups), StalenessMax: w.stalenessMax,
 		TokenStaleness: ratio(w.versionTokens, w.trainedTokens), Tokens: w.trainedTokens,
 		Reward: w.reward / float64(max(w.rollouts, 1)), TrainerIdle: ratio(w.trainerIdleNS, period),
-		RolloutIdle: 1 - ratio(w.activeNS, r.slots*period), QueueGroups: m.QueueGroups, BacklogRollouts: r.backlog.len(),
+		RolloutIdle: w.slotsIdle(r.slots * period), QueueGroups: m.QueueGroups, BacklogRollouts: r.backlog.len(),
 	}
 	p.Staleness = p.PQS + p.IQS
 	if r.control != nil {
 		p.Control = r.control.stepped(m.Control)
-	}
-	if period <= 0 {
-		p.RolloutIdle = 0
 	}
 	if r.StepsMax > 0 && len(r.Steps) >= 2*r.StepsMax-1 {
 		r.Steps = append(r.Steps[:0], r.Steps[len(r.Steps)-r.StepsMax+1:]...)

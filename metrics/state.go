@@ -10,7 +10,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 4
+const stateVersion = 5
 
 // State returns all that the recorder remembers, for Restore: compact, and the same
 // bytes for the same observations. It has no checksum; whoever keeps it gives it one.
@@ -136,6 +136,7 @@ func (r *Recorder) fields(c *codec) {
 	list(c, &r.pasts, func(p *past) { whole(c, &p.interruptions, &p.tokens) })
 	list(c, &r.served, func(v *loop.Version) { whole(c, v) })
 	list(c, &r.loading, func(n *int32) { whole(c, n) })
+	r.pool.fields(c)
 	r.groups.fields(c)
 	r.backlog.fields(c)
 	whole(c, &r.active, &r.now, &r.settled, &r.leaseStart, &r.trainFrom)
@@ -236,7 +237,7 @@ func (s *Step) fields(c *codec) {
 
 func (w *window) fields(c *codec) {
 	whole(c, &w.start, &w.groups, &w.rollouts, &w.pqs, &w.iqs, &w.trainedTokens, &w.trainedMaxTokens, &w.versionTokens,
-		&w.steps, &w.trainNS, &w.trainerIdleNS, &w.activeNS, &w.sampled, &w.sampledTokens, &w.sampleMax,
+		&w.steps, &w.trainNS, &w.trainerIdleNS, &w.activeNS, &w.awayNS, &w.sampled, &w.sampledTokens, &w.sampleMax,
 		&w.durationNS, &w.environmentNS, &w.durationMaxNS, &w.ready, &w.readyMaxNS, &w.accepted, &w.stalenessSyncs, &w.brought, &w.broughtNS,
 		&w.stillNS, &w.syncIdleNS, &w.validatesIdleNS, &w.truncated)
 	whole(c, &w.stalenessMax)

@@ -45,7 +45,7 @@ type Summary struct {
 	Reuse            Reuse   `json:"reuse"`
 	Signal           Signal  `json:"signal"`
 	// TrainerIdleS is the time in which no train step ran, RolloutStillS that in which no slot
-	// held a rollout, SlotIdleS the mean over slots of the time in which it held none; in seconds.
+	// held a rollout, SlotIdleS the mean over slots of the time in which it held none and its engine was there; in seconds.
 	TrainerIdleS  float64 `json:"trainer_idle_s"`
 	RolloutStillS float64 `json:"rollout_still_s"`
 	SlotIdleS     float64 `json:"slot_idle_s"`
@@ -138,9 +138,7 @@ func (r *Recorder) Summary() Summary {
 		Acceptance:       ratio(w.accepted, w.ready),
 		Steps:            w.steps, WindowS: span,
 	}
-	if span > 0 {
-		s.RolloutIdleRatio = 1 - ratio(w.activeNS, r.slots*(r.now-w.start))
-	}
+	s.RolloutIdleRatio = w.slotsIdle(r.slots * (r.now - w.start))
 	r.fates(&s)
 	s.Staleness = r.staleness()
 	s.Length = Length{ratio(w.sampledTokens, w.sampled), ratio(w.trainedTokens, w.rollouts), w.sampleMax, w.trainedMaxTokens, ratio(w.truncated, w.sampled)}
@@ -168,7 +166,7 @@ func (r *Recorder) fates(s *Summary) {
 	s.Waste, s.Partial, s.FilterAcceptance, s.Signal = w.waste.summary(), w.partialSummary(span, r.backlog.len()), w.filters(), w.signal.summary()
 	s.Reuse = Reuse{ratio(w.waste.usesSum, w.waste.usedGroups), w.waste.usesMax}
 	s.TrainerIdleS, s.RolloutStillS = float64(w.trainerIdleNS)/1e9, float64(w.stillNS)/1e9
-	s.SlotIdleS = ratio(r.slots*span-w.activeNS, r.slots) / 1e9
+	s.SlotIdleS = ratio(r.slots*span-w.awayNS-w.activeNS, r.slots) / 1e9
 	s.RolloutS = MeanMax{ratio(w.durationNS, w.sampled) / 1e9, float64(w.durationMaxNS) / 1e9}
 	s.GroupsReady, s.Syncs = w.ready, int64(r.syncsUpTo[len(r.syncsUpTo)-1])
 }
