@@ -172,6 +172,25 @@ func TestStalenessEqualTime(t *testing.T) {
 	}
 }
 
+// Where another learning rate turns the order of two corrections around, the study says so.
+func TestStalenessTurnsAround(t *testing.T) {
+	o := StalenessOptions{Task: "reverse", Lags: []int{0, 2}, Corrections: []string{"ppo-clip", "tis"}, Seeds: 3, Steps: 40}
+	teach := func(_ context.Context, l Lesson) (Learned, error) {
+		less := 0.01 + 0.001*float64(l.Document.Seed)
+		if clip, fast := l.Document.Trainer.Correction.Kind == "ppo-clip", l.Document.Trainer.LearningRate > 3e-3; l.Lag > 0 && clip != fast {
+			less *= 10
+		}
+		return curveThrough(0.1, 0.5-less, 0.9-less), nil
+	}
+	r, err := Staleness(t.Context(), o, Teacher{Teach: teach})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told := r.turnedAround(); len(told) != 1 || !strings.Contains(told[0], "with tis is 0.0") || !strings.Contains(told[0], "at × 4") {
+		t.Errorf("turned around: %q", told)
+	}
+}
+
 // What the study says of its limits is of the arms and seeds that it has.
 func TestStalenessLimits(t *testing.T) {
 	for _, o := range []StalenessOptions{

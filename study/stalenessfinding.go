@@ -147,8 +147,30 @@ func (r *StalenessResult) rateFindings() []string {
 				rate, r.Arms[at].Area.print(3), r.between(at, base).starred(3), most, strings.Join(told, "; ")))
 		}
 	}
+	all = append(all, r.turnedAround()...)
 	if told := r.bestRates(); len(told) > 0 {
 		all = append(all, "The rate with the highest mean accuracy, of those tried: "+strings.Join(told, "; ")+".")
+	}
+	return all
+}
+
+// turnedAround names corrections whose order at the largest lag is another one at another learning rate.
+func (r *StalenessResult) turnedAround() []string {
+	var all []string
+	most := slices.Max(r.Options.Lags)
+	at := func(c string, rate float64) int { return slices.Index(r.arms, stalenessArm{most, c, rate, 1}) }
+	for _, rate := range stalenessRates {
+		for i, a := range rateCorrections {
+			for _, b := range rateCorrections[:i] {
+				if at(a, rate) < 0 || at(b, rate) < 0 {
+					continue
+				}
+				here, whole := r.between(at(a, rate), at(b, rate)), r.between(at(a, 1), at(b, 1))
+				if here.clear() && whole.clear() && here.Mean*whole.Mean < 0 {
+					all = append(all, fmt.Sprintf("The order turns around with the learning rate: at lag %d the mean accuracy with %s is %s to that with %s at the whole rate, and %s at × %g.", most, a, whole.print(3), b, here.print(3), rate))
+				}
+			}
+		}
 	}
 	return all
 }
