@@ -9,9 +9,10 @@ type Setting uint8
 const (
 	// SettingSlots is the number of rollouts in flight over all engines, at most Config.Concurrency.
 	SettingSlots Setting = iota
-	// SettingLive is the number of groups that may be generating or ready just after an update: a group opens
-	// while fewer than that and one batch are live, the batch at the trainer included, and for every version by
-	// which engines lag behind a batch less. A fraction is kept in the mean over versions. By Little's law the mean staleness of a loop that drops
+	// SettingLive is the number of groups that may be live just after an update and expected to be trained: those that
+	// are ready, and of those that run the share that passes the filters. A group opens while fewer than that and one
+	// batch are live, the batch at the trainer included, and for every version by which engines lag behind a batch less.
+	// A fraction is kept in the mean over versions. By Little's law the mean staleness of a loop that drops
 	// nothing is at most this over BatchGroups, whatever drifts.
 	SettingLive
 	// SettingHold is Config.Hold, a share of the train period.

@@ -163,8 +163,8 @@ func (c Config) leastEngines() int {
 
 // negative reports whether a count is below 0.
 func (f figures) negative() bool {
-	return min(f.Groups, f.Staleness, f.PreQueue, f.Weight, f.Within, f.Live, f.PeriodNS, f.StepNS, f.SyncNS, f.Scored, f.BusyNS,
-		f.Ready, f.Accepted, f.Dropped, f.LongestNS, f.MeanNS) < 0
+	return min(f.Groups, f.Staleness, f.PreQueue, f.Weight, f.Within, f.PeriodNS, f.StepNS, f.SyncNS, f.Scored, f.BusyNS,
+		f.Ready, f.Accepted, f.Dropped, f.LongestNS, f.MeanNS) < 0 || !(f.Live >= 0)
 }
 
 // plausibleControl checks what a snapshot says of the controller, before anything goes by it.
@@ -188,13 +188,13 @@ func (l *Loop) plausibleControl() error {
 		}
 	}
 	switch {
-	case len(c.Steps) != 2*ctl.Window || len(c.Began) != len(s.Slots) || len(c.Spent) < len(s.Groups) || c.State >= controlStateCount || c.Binding >= settingCount:
+	case len(c.Steps) != windowsKept*ctl.Window || len(c.Began) != len(s.Slots) || len(c.Spent) < len(s.Groups) || c.State >= controlStateCount || c.Binding >= settingCount:
 		return fmt.Errorf("a controller of %d steps, %d slots and %d groups does not fit the config", len(c.Steps), len(c.Began), len(c.Spent))
-	case (ctl.Share > 0) != (len(c.Ages) == 2*ages*ctl.Window) || ctl.Share == 0 && len(c.Ages) > 0:
+	case (ctl.Share > 0) != (len(c.Ages) == windowsKept*ages*ctl.Window) || ctl.Share == 0 && len(c.Ages) > 0:
 		return fmt.Errorf("%d counts of staleness do not fit the goal", len(c.Ages))
 	case ctl.Tokens != (c.Switched != nil), ctl.Tokens && (len(c.Switched) != len(s.Engines) || len(c.Switches) != switchesKept*len(s.Engines) || len(c.Tokens) < ages*len(s.Groups)):
 		return fmt.Errorf("%d switches of engines and %d counts of tokens do not fit the goal", len(c.Switches), len(c.Tokens))
-	case !(c.Scatter >= 0 && c.Scatter <= 1) || c.Count < 0 || c.Since < 0 || c.Since > c.Count || c.Capacity < 0 || c.QuietAt < 0 || c.QuietAt > s.Now || c.Refused < NoVersion || c.OthersAt < 0:
+	case !(c.Noise >= 0 && c.Noise <= 1) || c.Count < 0 || c.Since < 0 || c.Since > c.Count || c.Capacity < 0 || c.QuietAt < 0 || c.QuietAt > s.Now || c.Refused < NoVersion || c.OthersAt < 0:
 		return fmt.Errorf("%d steps measured, since the %dth", c.Count, c.Since)
 	case slices.ContainsFunc(c.Switched, func(n int64) bool { return n < 0 }) || slices.ContainsFunc(c.Switches, func(sw switched) bool { return sw.Version < 0 }):
 		return fmt.Errorf("an engine's switches of weights cannot be")

@@ -4,22 +4,26 @@ import "math"
 
 // What the controller keeps to. docs/control.md derives the numbers.
 const (
-	// marginLeast and marginMost bound the part of the goal that is left as a margin: scatters standard
-	// deviations of a window's mean.
-	marginLeast, marginMost, scatters = 0.012, 0.12, 1.6
-	// scatterWeight is the weight of the newest step in the mean square of the scatter, scatterStart what
-	// that is taken for at first.
-	scatterWeight, scatterStart, scatterShare = 1.0 / 64, 0.006 * 0.006, 0.04 * 0.04
-	// filterScatter is the variance of a window's mean that comes from filtering, times groups over the share lost.
-	filterScatter = 0.4
+	// marginLeast and marginMost bound the part of the goal that is left as a margin: marginErrors standard errors
+	// of a window that is foreseen.
+	marginLeast, marginMost, marginErrors = 0.012, 0.15, 1.9
+	// noiseWeight is the weight of the newest step in what is learned of noise, noiseStart what that is taken for
+	// at first, and noiseShare where the goal is a share.
+	noiseWeight, noiseStart, noiseShare = 1.0 / 128, 0.006 * 0.006, 0.03 * 0.03
+	// filterNoise is the variance that comes from filters, times the groups of a window over those lost for one that passes.
+	filterNoise = 0.5
+	// riseErrors is how many standard errors half a window must be above the line to be taken for a rise, and slopeErrors the
+	// square of how many a slope must have to be taken for one.
+	riseErrors, slopeErrors = 3.5, 3
 	// idleLeast is the share of time that a trainer waits at least before more groups are let live for it.
 	idleLeast = 0.005
 	// restSteps is the number of train steps from one move of a setting to the next.
 	restSteps = 4
 	// upMost and downMost are the largest moves of live groups and of slots, as parts of what they are.
 	upMost, downMost = 0.08, 0.25
-	// deadband is what a move up must at least be of what the setting is; any is at least a third of the margin.
-	deadband = 0.02
+	// deadband is what a move up must at least be of what the setting is; any is at least a quarter of the margin.
+	// slotsDeadband is that of slots, in either direction.
+	deadband, slotsDeadband = 0.02, 0.04
 	// liveParts is the number of parts of a group in which live groups are counted.
 	liveParts = 8
 )
@@ -31,49 +35,13 @@ func (l *Loop) decide() {
 	if c.State == ControlSettling {
 		return
 	}
-	l.learnScatter()
+	l.learnNoise()
 	if set, moves := l.lever(); moves {
 		l.scale(set)
 	}
 	if c.Count >= int64(l.cfg.Control.Window) {
 		l.pullOthers()
 	}
-}
-
-// learnScatter takes how far what a live group amounts to is from what it was one window ago. Twice a
-// window's own variance is expected of that where nothing drifts, and more where something does.
-func (l *Loop) learnScatter() {
-	c, n := l.s.Control, l.cfg.Control.Window
-	if c.Count-c.Since < int64(2*n) {
-		return
-	}
-	now, before := l.perLive(c.Count, n), l.perLive(c.Count-int64(n), n)
-	if !(now > 0 && before > 0) {
-		return
-	}
-	off := 2 * (now - before) / (now + before)
-	c.Scatter += (float64(off*off)/2 - c.Scatter) * scatterWeight
-}
-
-// perLive is the excess over the goal that a live group stood for.
-func (l *Loop) perLive(end int64, n int) float64 {
-	w := l.windowBefore(end, n)
-	if w.Live == 0 {
-		return -1
-	}
-	return l.excessBefore(end, n) / (float64(w.Live) / float64(w.steps))
-}
-
-// margin is the part of the goal that is left free. A window's mean scatters at least as filters have it: of the
-// groups live just after an update, a share that is drawn anew is trained, and each lives through some of them.
-func (l *Loop) margin() float64 {
-	c := l.s.Control
-	scatter := c.Scatter
-	if w := l.window(l.cfg.Control.Window); w.Ready > 0 {
-		lost := 1 - float64(w.Accepted)/float64(w.Ready)
-		scatter = max(scatter, filterScatter*lost/float64(l.cfg.BatchGroups*l.cfg.Control.Window))
-	}
-	return min(max(scatters*math.Sqrt(scatter), marginLeast), marginMost)
 }
 
 // lever is the setting that staleness is proportional to.
@@ -86,59 +54,72 @@ func (l *Loop) lever() (Setting, bool) {
 	return 0, false
 }
 
-// scale moves the lever in proportion: what was live at a staleness u times the goal's is to be live no more than
-// over u. That is Little's law where part of what is live is never trained. Two windows have to agree that there
-// is room; one that has used half of the margin up is enough for the way down.
+// scale moves the lever to where the goal is expected to hold, with the margin, over the window to come. That is
+// Little's law where part of what is live is never trained.
 func (l *Loop) scale(set Setting) {
 	s, c, n := &l.s, l.s.Control, l.cfg.Control.Window
-	r, at := l.cfg.Control.Ranges[set], c.At[set]
-	if s.Trained-c.MovedAt[set] < restSteps {
+	r, at := l.reach(set), c.At[set]
+	if s.Trained-c.MovedAt[set] < l.restOf(set) {
 		return
 	}
-	one, two := l.permits(set, n), l.permits(set, 2*n)
-	if one < 0 {
-		return
-	}
-	to, why := min(one, two), ReasonRoom
-	if half := l.margin() / 2; l.excess(n) > 1-half || l.excess(n/2) > 1+half {
-		to, why = min(one, (one+two)/2), ReasonAbove
-	}
+	to, why := l.permits(set), ReasonAbove
 	switch {
-	case to < at && why == ReasonAbove:
+	case to < 0:
+		return
+	case to < at:
 		to = max(to, at*(1-downMost))
-	case to > at && why == ReasonRoom && c.Count-c.Since >= int64(n) && l.starves(n):
-		to = min(to, max(at*(1+upMost), at+l.least(set)))
+	case c.Count-c.Since >= int64(n) && l.starves(n):
+		to, why = min(to, max(at*(1+upMost), at+l.least(set))), ReasonRoom
 	default:
 		return
 	}
 	to = r.fit(set, l.grain(set, to))
-	least := l.margin() / 3
+	least := l.margin() / 4
 	if to > at {
 		least = max(least, deadband)
+	}
+	if set == SettingSlots { // what they make of staleness is known less well
+		least = max(2*least, slotsDeadband)
 	}
 	if math.Abs(to-at) >= least*at {
 		l.move(set, to, why)
 	}
 }
 
-// permits is where the lever would have kept the goal, with the margin, over n steps or as many as there are of
-// this regime; -1 if nothing is known.
-func (l *Loop) permits(set Setting, n int) float64 {
+// reach is a setting's range without what changes nothing: between two syncs groups are live for as many steps.
+func (l *Loop) reach(set Setting) Range {
+	r := l.cfg.Control.Ranges[set]
+	if set == SettingLive {
+		r.Least = min(max(r.Least, float64((l.rules.syncEvery-1)*l.cfg.BatchGroups)), r.Most)
+	}
+	return r
+}
+
+// restOf is the number of train steps that a setting stays after a move: a window where somebody asked for it.
+func (l *Loop) restOf(set Setting) Version {
+	if l.s.Control.Why[set] == ReasonRequested {
+		return Version(l.cfg.Control.Window)
+	}
+	return restSteps
+}
+
+// permits is where the lever is expected to keep the goal, with the margin; -1 if nothing is known.
+func (l *Loop) permits(set Setting) float64 {
 	c := l.s.Control
-	n = int(min(c.Count-c.Since, int64(n)))
-	u, w := l.excess(n), l.window(n)
-	if u < 0 || w.steps == 0 {
+	u := l.foresee()
+	most := l.cfg.Control.Ranges[set].Most
+	if u <= 0 {
+		if l.excess(l.cfg.Control.Window) == 0 {
+			return most
+		}
 		return -1
 	}
-	stood := float64(w.Live) / float64(w.steps)
+	to := (1 - l.margin()) / u
 	if set == SettingSlots {
-		stood = min(float64(w.BusyNS)/float64(max(w.PeriodNS, 1)), c.At[set])
+		w := l.window(l.cfg.Control.Window)
+		stood := min(float64(w.BusyNS)/float64(max(w.PeriodNS, 1)), c.At[set])
+		to *= stood / l.liveOver(&w)
 	}
-	most := l.cfg.Control.Ranges[set].Most
-	if u == 0 {
-		return most
-	}
-	to := stood * (1 - l.margin()) / (u * l.rising())
 	if set == SettingLive {
 		to += betweenSyncs(l.rules.syncEvery, l.cfg.BatchGroups)
 	}
@@ -159,23 +140,6 @@ func (l *Loop) starves(n int) bool {
 	idle := float64(w.PeriodNS-w.StepNS) / float64(w.PeriodNS)
 	dropped := float64(w.Dropped-(w.Ready-w.Accepted)) / float64(max(w.Accepted, 1))
 	return idle > max(idleLeast, 2*dropped)
-}
-
-// rising is by how much more of what is live is expected to be trained than over the last window, 1 for no more:
-// filters let a share of the ready groups pass, and where that share has risen since the window before, by
-// more than its standard error, it goes on to rise.
-func (l *Loop) rising() float64 {
-	c, n := l.s.Control, l.cfg.Control.Window
-	if c.Count-c.Since < int64(2*n) {
-		return 1
-	}
-	now, before := l.window(n), l.windowBefore(c.Count-int64(n), n)
-	if min(now.Accepted, before.Accepted) == 0 {
-		return 1
-	}
-	a, b := float64(now.Accepted)/float64(now.Ready), float64(before.Accepted)/float64(before.Ready)
-	err := math.Sqrt(a*(1-a)/float64(now.Ready) + b*(1-b)/float64(before.Ready))
-	return 1 + max(a-b-err, 0)/b
 }
 
 // least is the least difference that there is between two values of a setting.

@@ -1,5 +1,7 @@
 package loop
 
+import "math"
+
 // What other settings move by, and how long the controller waits between two such moves, in windows.
 const (
 	holdStep, queuePart = 0.1, 0.25
@@ -28,8 +30,8 @@ func (l *Loop) pullOthers() {
 		return
 	}
 	lever, moves := l.lever()
-	r := l.cfg.Control.Ranges[lever]
-	u := l.excess(n)
+	r := l.reach(lever)
+	u := l.excess(l.span(n))
 	switch {
 	case u < 0:
 	case u > 1 && (!moves || c.At[lever] <= r.Least):
@@ -56,6 +58,9 @@ func (l *Loop) pull(why Reason) {
 		if !r.Moves() {
 			continue
 		}
+		if l.s.Trained-l.s.Control.MovedAt[o.set] < l.restOf(o.set) {
+			continue
+		}
 		to := at + float64(o.towards*l.stepOf(o.set))
 		if why == ReasonRoom {
 			to = at - float64(o.towards*l.stepOf(o.set))
@@ -80,9 +85,23 @@ func (l *Loop) stepOf(set Setting) float64 {
 	case SettingHold:
 		return holdStep
 	case SettingQueue:
-		return max(float64(queuePart*float64(l.cfg.BatchGroups)), 1)
+		return max(float64(queuePart*float64(l.cfg.BatchGroups)), math.Floor(l.surplus()), 1)
 	}
 	return 1
+}
+
+// surplus is how many groups fewer ready ones would meet the goal: a batch is a version of the mean, and two of
+// a share, which is seldom more than twice its mean. 0 while the goal holds.
+func (l *Loop) surplus() float64 {
+	ctl, u := l.cfg.Control, l.excess(l.span(l.cfg.Control.Window))
+	versions := math.Inf(1)
+	if ctl.Mean > 0 {
+		versions = ctl.Mean
+	}
+	if ctl.Share > 0 {
+		versions = min(versions, float64(ctl.Within+1)/2)
+	}
+	return max(float64((u-1)*versions)*float64(l.cfg.BatchGroups), 0)
 }
 
 // holdFreely moves the hold where that costs nothing: up while groups are dropped and the trainer never waits, and
@@ -120,18 +139,22 @@ func (l *Loop) slack(n int) (idle, dropped float64) {
 // scaleFleet asks for one engine more where the trainer waits, every slot is in use and the goal has room, or
 // for one fewer where the others would still make more than is trained.
 func (l *Loop) scaleFleet(u float64) {
-	c, n := l.s.Control, 2*l.cfg.Control.Window
+	s, c, n := &l.s, l.s.Control, 2*l.cfg.Control.Window
 	r, at := l.cfg.Control.Ranges[SettingEngines], c.At[SettingEngines]
 	w := l.window(n)
 	idle, _ := l.slack(n)
 	slots := float64(min(l.capacity(), l.rules.slots))
-	if w.PeriodNS == 0 || w.Groups == 0 || slots == 0 {
+	if w.PeriodNS == 0 || w.Groups == 0 || slots == 0 || s.Trained-c.MovedAt[SettingEngines] < l.restOf(SettingEngines) {
 		return
 	}
+	lever, moves := l.lever()
+	keeps := moves && lever == SettingLive // whatever the number of engines
 	busy := min(float64(w.BusyNS)/float64(float64(w.PeriodNS)*slots), 1)
 	production := float64(w.Accepted) / float64(float64(w.Groups)*max(busy, 0.01))
 	switch {
-	case idle > enginesIdle && busy > enginesBusy && u < 1-l.margin() && at < r.Most:
+	case u > 1 && at > r.Least && (!moves || c.At[lever] <= l.reach(lever).Least):
+		l.move(SettingEngines, at-1, ReasonAbove)
+	case idle > enginesIdle && busy > enginesBusy && at < r.Most && (keeps && u <= 1 || float64(u*(at+1)) < float64((1-l.margin())*at)):
 		l.move(SettingEngines, at+1, ReasonForward)
 	case idle < idleLeast && at > r.Least && float64(production*(at-1)) >= float64(enginesSpare*at):
 		l.move(SettingEngines, at-1, ReasonCapacity)
@@ -143,7 +166,7 @@ func (l *Loop) scaleFleet(u float64) {
 func (l *Loop) exhausted() (Setting, bool) {
 	at := &l.s.Control.At
 	binding, known := l.lever()
-	if known && at[binding] > l.cfg.Control.Ranges[binding].Least {
+	if known && at[binding] > l.reach(binding).Least {
 		return binding, false
 	}
 	for _, o := range others {

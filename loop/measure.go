@@ -1,5 +1,8 @@
 package loop
 
+// windowsKept is how many windows of train steps are kept: what comes is foreseen by a line through them.
+const windowsKept = 4
+
 // ages is the number of versions apart, from none, that staleness is counted by; older counts as the last.
 const ages = 64
 
@@ -23,10 +26,10 @@ type controller struct {
 	Count int64
 	// Ages counts what each of Steps trained by its staleness, ages of them a step; empty without Share.
 	Ages []int64
-	// Since is the Count at which the present regime began. Scatter is the mean square of how far, as a part, what
-	// a live group amounts to in staleness is from what it was a window before.
-	Since   int64
-	Scatter float64
+	// Since is the Count at which the present regime began. Noise is the variance of what a live group stands for in a
+	// window, as a part of it, about a straight line.
+	Since int64
+	Noise float64
 	// QuietAt is since when no train step has ended: the last end, or the recovery or restore after it.
 	QuietAt int64
 	// Held counts the train steps whose window held the goal, HeldBatches those whose own batch did, of Judged.
@@ -55,8 +58,8 @@ type figures struct {
 	Groups, Staleness, PreQueue int64
 	// Weight is what was trained, rollouts or tokens, Within that which is within Control.Within versions.
 	Weight, Within int64
-	// Live counts the groups open or ready just after the step's end.
-	Live int64
+	// Live is what SettingLive amounted to just after the step's end.
+	Live float64
 	// PeriodNS is the time since the step before ended, StepNS the step's own, SyncNS that of completed syncs.
 	PeriodNS, StepNS, SyncNS int64
 	// Scored counts rollouts, BusyNS the sum of their times. Ready counts groups, Accepted those of them
@@ -83,14 +86,14 @@ const switchesKept = 32
 
 func newController(cfg *Config) *controller {
 	ctl := cfg.Control
-	c := &controller{State: ControlOff, Scatter: scatterStart, Capacity: cfg.Concurrency(), Refused: NoVersion,
-		Steps: make([]figures, 2*ctl.Window), Began: make([]int64, cfg.Concurrency())}
+	c := &controller{State: ControlOff, Noise: noiseStart, Capacity: cfg.Concurrency(), Refused: NoVersion,
+		Steps: make([]figures, windowsKept*ctl.Window), Began: make([]int64, cfg.Concurrency())}
 	for i := range c.Began {
 		c.Began[i] = unknownTime
 	}
 	if ctl.Share > 0 {
-		c.Scatter = scatterShare
-		c.Ages = make([]int64, 2*ages*ctl.Window)
+		c.Noise = noiseShare
+		c.Ages = make([]int64, windowsKept*ages*ctl.Window)
 	}
 	if ctl.Tokens {
 		c.Switches, c.Switched = make([]switched, switchesKept*len(cfg.EngineSlots)), make([]int64, len(cfg.EngineSlots))
@@ -240,8 +243,11 @@ func (c *controller) age(stale Version, weight int64, within Version) {
 // measureStep takes the moment just after an update, before the next batch is selected.
 func (l *Loop) measureStep() {
 	c := l.s.Control
-	c.Now.Live, c.QuietAt = int64(l.s.LiveGroups), l.s.Now
+	c.Now.Live, c.QuietAt = l.stood(), l.s.Now
 	c.Steps[c.Count%int64(len(c.Steps))] = c.Now
 	c.Count++
 	c.Now = figures{}
+	if l.cfg.Control.Ranges[SettingLive].Moves() {
+		l.rules.passes = l.passing()
+	}
 }

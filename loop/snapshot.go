@@ -7,7 +7,7 @@ import (
 )
 
 // snapshotVersion changes when a snapshot's meaning does.
-const snapshotVersion = 3
+const snapshotVersion = 4
 
 type snapshot struct {
 	Snapshot int

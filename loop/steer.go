@@ -45,7 +45,8 @@ func (l *Loop) controlBecomes(state ControlState) {
 	l.emit(a)
 }
 
-// onSettingRequested moves a setting because somebody outside asked for it.
+// onSettingRequested moves a setting because somebody outside asked for it. Who asks for engines
+// knows more than the pool's last answer says: it is asked again at once.
 func (l *Loop) onSettingRequested(ev *Event) {
 	ctl := l.cfg.Control
 	v := ev.Value()
@@ -53,7 +54,13 @@ func (l *Loop) onSettingRequested(ev *Event) {
 		l.late()
 		return
 	}
+	if ev.Setting == SettingEngines {
+		l.s.Control.Refused = NoVersion
+	}
 	l.move(ev.Setting, ctl.Ranges[ev.Setting].fit(ev.Setting, v), ReasonRequested)
+	if ev.Setting == SettingEngines {
+		l.fitFleet() // the number may be the same, and the pool have refused
+	}
 }
 
 // nextAlarm is when the controller gives up waiting for the end of a train step, NoTick for never.
@@ -177,7 +184,7 @@ func (l *Loop) periodChanged() bool {
 
 // outlook is the state that follows from what was measured.
 func (l *Loop) outlook() ControlState {
-	c, window := l.s.Control, l.cfg.Control.Window
+	c, window := l.s.Control, l.span(l.cfg.Control.Window)
 	if w := l.window(window); c.Count >= int64(window) && !l.holds(&w) {
 		if set, exhausted := l.exhausted(); exhausted && l.s.Trained-l.movedLast() >= Version(window) {
 			c.Binding, c.Nearest = set, l.measured()

@@ -210,8 +210,8 @@ func (c *Checker) closed() string {
 }
 
 func (c *Checker) closedByPolicy() string {
-	if !math.IsInf(c.control.live, 0) && len(c.groups) >= c.liveMost() {
-		return fmt.Sprintf("%d groups are live, and %d may be", len(c.groups), c.liveMost())
+	if !math.IsInf(c.control.live, 0) && c.expected()+c.control.passes/2 > float64(c.liveMost()) {
+		return fmt.Sprintf("%.2f groups are live and expected to be trained, and %d may be", c.expected(), c.liveMost())
 	}
 	switch c.cfg.Policy {
 	case loop.PolicyBlock:

@@ -34,6 +34,10 @@ type controlBook struct {
 	// slots, live and engines are what those of their names amount to; without a controller no limit.
 	slots, engines int
 	live           float64
+	// steps are what train steps measured of filters, now is the one under way, and passes the share that passes them.
+	steps  []passBook
+	now    passBook
+	passes float64
 	// request is the setting that an event asks to be moved, -1 for none, and refused the version at which
 	// the pool could give no engine.
 	request int
@@ -46,7 +50,7 @@ type controlBook struct {
 func steers(k loop.ActionKind) bool { return k == loop.SettingChanged || k == loop.ControlChanged }
 
 func newControl(cfg loop.Config) controlBook {
-	b := controlBook{slots: cfg.Concurrency(), live: math.Inf(1), engines: len(cfg.EngineSlots), request: -1, refused: loop.NoVersion}
+	b := controlBook{slots: cfg.Concurrency(), live: math.Inf(1), engines: len(cfg.EngineSlots), request: -1, refused: loop.NoVersion, passes: 1}
 	if cfg.EnginesStart > 0 {
 		b.engines = cfg.EnginesStart
 	}
@@ -104,8 +108,9 @@ func (c *Checker) moves(ev loop.Event, actions []loop.Action) error {
 			return fmt.Errorf("%s stays at %g though %g is asked for", loop.Setting(b.request), b.at[b.request], ev.Value())
 		}
 	}
+	again := b.request == int(loop.SettingEngines) // though the number may be what it was
 	b.request = -1
-	if ev.Kind == loop.TrainStepEnded && !c.finished && b.ranges[loop.SettingEngines].Moves() {
+	if again || ev.Kind == loop.TrainStepEnded && !c.finished && b.ranges[loop.SettingEngines].Moves() {
 		c.fitFleet()
 	}
 	return nil
@@ -184,6 +189,12 @@ func (c *Checker) rate(a loop.Action) error {
 	round := rounding
 	if counts(a.Setting) {
 		round = 1
+	}
+	if a.Setting == loop.SettingLive { // fewer than between two syncs change nothing
+		most = max(most, float64((c.cfg.SyncEvery-1)*c.cfg.BatchGroups)-at)
+	}
+	if a.Setting == loop.SettingQueue && a.Reason == loop.ReasonAbove {
+		most = float64(c.cfg.QueueGroups) // all that is too much, at once
 	}
 	rest := loop.Version(4)
 	if a.Setting != loop.SettingLive && a.Setting != loop.SettingSlots {
@@ -344,6 +355,9 @@ func (c *Checker) settingRequested(ev loop.Event) {
 		return
 	}
 	c.control.request = int(ev.Setting)
+	if ev.Setting == loop.SettingEngines {
+		c.control.refused = loop.NoVersion
+	}
 }
 
 // stateChanged checks what the controller says of itself.

@@ -97,7 +97,7 @@ func (c *Checker) recovered() {
 		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
 	}
 	c.taken, c.asked = 0, false
-	c.control.quietAt = c.now
+	c.control.quietAt, c.control.now = c.now, passBook{}
 	c.hold.forget()
 	c.target, c.completed = loop.NoVersion, c.weights()
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
@@ -243,6 +243,7 @@ func (c *Checker) groupReady(g *groupBook) {
 	g.ready, g.turn = c.version, c.readied
 	c.readied++
 	c.measureLevel(g)
+	c.control.now.ready++
 	switch {
 	case g.rejected:
 		c.endGroup(g, loop.EndFiltered, loop.ReasonRejected)
@@ -251,11 +252,13 @@ func (c *Checker) groupReady(g *groupBook) {
 	case c.cfg.FilterSolveRate && !c.inBand(g):
 		c.endGroup(g, loop.EndFiltered, loop.ReasonSolveRate)
 	case len(c.queue) == c.cfg.QueueGroups && c.cfg.Policy == loop.PolicyBlock:
+		c.control.now.passed++
 		c.arrivals++
 		g.place = inHeld
 		c.held = append(c.held, g.id)
 		c.expect(c.notice(loop.GroupHeld, g))
 	default:
+		c.control.now.passed++
 		c.arrivals++
 		if len(c.queue) == c.cfg.QueueGroups {
 			if given := c.makeRoomFor(g); given == g {
@@ -483,6 +486,7 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 	c.version++
 	c.control.quietAt = c.now
 	c.adaptHold(c.hold.stepEnded(c.now))
+	c.stepMeasured()
 	c.sortQueue()
 	for len(c.queue) > c.cfg.QueueGroups {
 		c.makeRoom()
