@@ -149,7 +149,8 @@ func TestTargetKept(t *testing.T) {
 
 // A setting that goes back and forth at rest is found, with what was tried against it.
 func TestTargetSwings(t *testing.T) {
-	text := steered(t, 700, 0.4, 0, "control.target.share=0.97", "control.target.within=3", "control.window=6", "train.batch=8", "rollout.length.tailness=80")
+	text := steered(t, 700, 0.4, 0, "control.target.share=0.999", "control.target.within=2", "control.window=8", "train.batch=8",
+		"control.limits.live_groups.least=999", "control.limits.live_groups.most=999")
 	r, err := judged(t, text, diagnosis.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestTargetSwings(t *testing.T) {
 	if f == nil {
 		t.Fatalf("%v", targetFindings(r))
 	}
-	if !strings.Contains(f.Title, "live_groups") || !strings.Contains(said(f), "control.window=12") || !strings.Contains(said(f), "turns of more than") {
+	if !strings.Contains(f.Title, "concurrency") || !strings.Contains(said(f), "control.window=16") || !strings.Contains(said(f), "turns of more than") {
 		t.Errorf("%+v", f)
 	}
 	if f.Change != nil && (f.Change.Method != "resimulation" || !strings.HasPrefix(f.Change.Set, "control.")) {

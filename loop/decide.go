@@ -6,12 +6,13 @@ import "math"
 const (
 	// marginLeast and marginMost bound the part of the goal that is left as a margin: marginErrors standard errors
 	// of a window that is foreseen.
-	marginLeast, marginMost, marginErrors = 0.012, 0.15, 1.9
+	marginLeast, marginMost, marginErrors = 0.012, 0.15, 1.7
 	// noiseWeight is the weight of the newest step in what is learned of noise, noiseStart what that is taken for
 	// at first, and noiseShare where the goal is a share.
 	noiseWeight, noiseStart, noiseShare = 1.0 / 128, 0.006 * 0.006, 0.03 * 0.03
-	// filterNoise is the variance that comes from filters, times the groups of a window over those lost for one that passes.
-	filterNoise = 0.5
+	// filterNoise is the variance that comes from filters, times the groups of a window over those lost for one that
+	// passes, and filterNoiseShare that where the goal is a share.
+	filterNoise, filterNoiseShare = 0.7, 0.2
 	// riseErrors is how many standard errors half a window must be above the line to be taken for a rise, and slopeErrors the
 	// square of how many a slope must have to be taken for one.
 	riseErrors, slopeErrors = 3.5, 3
@@ -98,7 +99,7 @@ func (l *Loop) reach(set Setting) Range {
 // restOf is the number of train steps that a setting stays after a move: a window where somebody asked for it.
 func (l *Loop) restOf(set Setting) Version {
 	if l.s.Control.Why[set] == ReasonRequested {
-		return Version(l.cfg.Control.Window)
+		return Version(max(l.cfg.Control.Window, restSteps))
 	}
 	return restSteps
 }

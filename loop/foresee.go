@@ -59,7 +59,11 @@ func (l *Loop) noise() float64 {
 	ctl, n := l.cfg.Control, l.cfg.Control.Window
 	noise, groups := l.s.Control.Noise, float64(l.cfg.BatchGroups*n)
 	if w := l.window(n); w.Ready > 0 {
-		noise = max(noise, filterNoise*float64(w.Ready-w.Accepted)/float64(max(w.Accepted, 1))/groups)
+		of := filterNoise
+		if ctl.Share > 0 {
+			of = filterNoiseShare
+		}
+		noise = max(noise, of*float64(w.Ready-w.Accepted)/float64(max(w.Accepted, 1))/groups)
 	}
 	if ctl.Share > 0 {
 		noise = max(noise, (1-ctl.Share)/(ctl.Share*groups))

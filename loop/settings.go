@@ -58,7 +58,7 @@ func (l *Loop) adoptMoved(ctl *controller) {
 // belowLive reports whether SettingLive lets a group open. Those at the trainer leave with the next update, so
 // that they may be live beside; engines that lag behind stamp older versions, which counts against it. The
 // limit is a whole number for each version that is served, and its mean over versions is SettingLive.
-func (l *Loop) belowLive() bool { return l.expected() <= l.liveLimit()-l.rules.passes/2 }
+func (l *Loop) belowLive() bool { return l.expected()+l.rules.passes/2 <= l.liveLimit() }
 
 // liveLimit is the number of groups that may be live now and expected to be trained.
 func (l *Loop) liveLimit() float64 {
