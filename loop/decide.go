@@ -82,7 +82,7 @@ func (l *Loop) scale(set Setting) {
 	if set == SettingSlots { // what they make of staleness is known less well
 		least = max(2*least, slotsDeadband)
 	}
-	if math.Abs(to-at) >= least*at {
+	if math.Abs(to-at) >= least*at && (to < at) == (why == ReasonAbove) { // what reach leaves out may be where it stands
 		l.move(set, to, why)
 	}
 }

@@ -70,8 +70,8 @@ func (l *Loop) liveLimit() float64 {
 }
 
 // stood is what SettingLive amounts to just after an update: groups that are live and expected to be trained, and a
-// batch for every version by which engines lag behind, the one just made aside. It is at most what the setting permits: what filters pass
-// beyond what was expected is no reason to think that fewer may be live.
+// batch for every version by which engines lag behind, the one just made aside. It is at most what the setting
+// permits: what filters pass beyond what was expected is no reason to think that fewer may be live.
 func (l *Loop) stood() float64 {
 	live, behind := l.expected(), float64((int(l.s.Trained-l.minServed())-1)*l.cfg.BatchGroups)
 	if l.rules.live < math.MaxInt64 {
