@@ -117,7 +117,11 @@ func (r *Runtime) askFleet(engine int32, limit time.Duration, must bool, do func
 			late()
 		})
 		defer silent()
-		answer <- do(ctx, int(engine))
+		err := do(ctx, int(engine))
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // both end at one instant, and the cause says whose limit it was
+		}
+		answer <- err
 	}()
 	return func() error { return <-answer }
 }

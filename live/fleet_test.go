@@ -110,6 +110,13 @@ func (f *fakeFleet) die(engine int) {
 	f.there[engine] = false
 }
 
+// givenBack is how often an engine was given back.
+func (f *fakeFleet) givenBack(engine int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.released[engine]
+}
+
 // is reports whether an engine is there.
 func (f *fakeFleet) is(engine int) bool {
 	f.mu.Lock()
@@ -375,8 +382,8 @@ func TestAnEngineIsGivenBackBehindASlowAcquisition(t *testing.T) {
 				const wished = 2 * time.Second // it is being brought back
 				wish(t, r, wished, 1)
 				before, after := -1, -1
-				time.AfterFunc(wished, func() { before = f.released[1] })
-				time.AfterFunc(wished+c.within, func() { after = f.released[1] })
+				time.AfterFunc(wished-time.Millisecond, func() { before = f.givenBack(1) })
+				time.AfterFunc(wished+c.within+time.Millisecond, func() { after = f.givenBack(1) })
 				finish(t, w, r)
 				if before != 0 || after != 1 || f.released[1] != 1 || f.asked[1] != 2 {
 					t.Errorf("given back %d times when it was wished, %d times %v later, %d times at the end; asked for %d times\n%s",
