@@ -39,10 +39,12 @@ function createContext() {
       try { localStorage.setItem("headway-theme", next); } catch { /* then it holds for this page */ }
     },
     /**
-     * Goes to a view. With replace, "back" does not come here again.
+     * Goes to a view. With replace, "back" does not come here again, and only the view that is at the address does
+     * it: a view that has just been left must not call its reader back.
      * @param {string} view @param {Record<string, string | number | undefined>} [params] @param {{ replace?: boolean }} [how]
      */
     navigate(view, params = {}, how = {}) {
+      if (how.replace && readRoute().view !== view) return;
       const known = Object.entries(params).filter(([, value]) => value !== undefined && value !== "").map(([key, value]) => [key, String(value)]);
       const query = new URLSearchParams(known).toString();
       const hash = "#/" + view + (query ? "?" + query : "");

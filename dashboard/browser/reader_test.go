@@ -184,3 +184,26 @@ func TestRolloutsThatATokenMayNotRead(t *testing.T) {
 	p.waitText("prompts are for a token of role trainer or admin")
 	p.waitText("Rollouts are not for this token.")
 }
+
+// A reader who goes on just as the list of groups is drawn stays where they went: the group that the reader of
+// rollouts opens by itself does not call them back. Effects come by a timer without a delay, after the frame: the
+// first one with the list there is preceded by the click.
+func TestALeftViewCallsNobodyBack(t *testing.T) {
+	p := openTab(t, wide, scripted{}.serve(t))
+	eval[bool](p, `(later => {
+		window.setTimeout = (call, ms, ...rest) => later(() => {
+			if (ms === undefined && !window.left && document.querySelector("main .list li")) {
+				window.left = true;
+				document.querySelector("nav a[href$='queue']").click();
+				later(() => { window.settled = true; }, 100);
+			}
+			call(...rest);
+		}, ms);
+		return true;
+	})(window.setTimeout)`)
+	p.do(clickOn("nav a[href$='rollouts']"))
+	p.wait("window.settled")
+	if at := eval[string](p, "location.hash"); at != "#/queue" {
+		t.Errorf("the reader went to #/queue and is at %s", at)
+	}
+}

@@ -148,9 +148,7 @@ export function useAnswer(context, path) {
     return () => { clearTimeout(clock); stop.abort(); };
   }, [asked, Math.floor(live / 8)]);
   useEffect(() => () => { delete document.documentElement.dataset.ready; }, []);
-  useEffect(() => {
-    if (context.route.peek().view === path) context.navigate(path, changed, { replace: true });
-  }, [asked]);
+  useEffect(() => { context.navigate(path, changed, { replace: true }); }, [asked]);
   const change = (/** @type {string} */ key, /** @type {number | null} */ value) => setChanged((old) => {
     const next = { ...old };
     if (value === null) delete next[key]; else next[key] = value;

@@ -143,8 +143,7 @@ function begin(/** @type {import("../app.js").Context} */ context, /** @type {im
 
 /** Keeps in the address what is in view, so that it can be sent to somebody. */
 function remember(/** @type {import("../app.js").Context} */ context, /** @type {import("./timeline_controller.js").Timeline} */ model) {
-  const { view } = context.route.peek();
-  if (view !== "timeline" || model.tracks.length === 0) return;
+  if (model.tracks.length === 0) return;
   const w = model.window, whole = w.width * w.pixelUS >= w.endUS;
   const params = w.follow ? { follow: 1 } : whole ? {} : { from: (w.fromUS / 1e6).toFixed(6), to: (w.toUS / 1e6).toFixed(6) };
   context.navigate("timeline", params, { replace: true });
