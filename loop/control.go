@@ -164,19 +164,23 @@ func (c *Config) startOf(set Setting) float64 {
 	return r.fit(set, v)
 }
 
-// liveForward is the number of live groups that the goal permits where nothing is known yet. By Little's
-// law the mean staleness is at most the live groups over those of a batch. A share is
-// taken for a mean: staleness is seldom more than twice its mean.
-func (c *Config) liveForward() float64 {
-	ctl := c.Control
+// versions is the mean staleness that the goal is taken for. A share is taken for a mean: staleness is seldom more than
+// twice its mean.
+func (c *Control) versions() float64 {
 	versions := math.Inf(1)
-	if ctl.Mean > 0 {
-		versions = ctl.Mean
+	if c.Mean > 0 {
+		versions = c.Mean
 	}
-	if ctl.Share > 0 {
-		versions = min(versions, float64(ctl.Within+1)/2)
+	if c.Share > 0 {
+		versions = min(versions, float64(c.Within+1)/2)
 	}
-	live := float64(versions*float64(c.BatchGroups))*(1-marginLeast) + betweenSyncs(max(c.SyncEvery, 1), c.BatchGroups)
+	return versions
+}
+
+// liveForward is the number of live groups that the goal permits where nothing is known yet. By Little's
+// law the mean staleness is at most the live groups over those of a batch.
+func (c *Config) liveForward() float64 {
+	live := float64(c.Control.versions()*float64(c.BatchGroups))*(1-marginLeast) + betweenSyncs(max(c.SyncEvery, 1), c.BatchGroups)
 	return math.Floor(live*liveParts) / liveParts
 }
 

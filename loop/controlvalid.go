@@ -163,8 +163,7 @@ func (c Config) leastEngines() int {
 
 // negative reports whether a count is below 0.
 func (f figures) negative() bool {
-	return min(f.Groups, f.Staleness, f.PreQueue, f.Weight, f.Within, f.PeriodNS, f.StepNS, f.SyncNS, f.Scored, f.BusyNS,
-		f.Ready, f.Accepted, f.Dropped, f.LongestNS, f.MeanNS) < 0 || !(f.Live >= 0)
+	return min(f.Groups, f.Staleness, f.Weight, f.Within, f.PeriodNS, f.StepNS, f.BusyNS, f.Ready, f.Accepted, f.Dropped) < 0 || !(f.Live >= 0)
 }
 
 // plausibleControl checks what a snapshot says of the controller, before anything goes by it.
@@ -188,8 +187,8 @@ func (l *Loop) plausibleControl() error {
 		}
 	}
 	switch {
-	case len(c.Steps) != windowsKept*ctl.Window || len(c.Began) != len(s.Slots) || len(c.Spent) < len(s.Groups) || c.State >= controlStateCount || c.Binding >= settingCount:
-		return fmt.Errorf("a controller of %d steps, %d slots and %d groups does not fit the config", len(c.Steps), len(c.Began), len(c.Spent))
+	case len(c.Steps) != windowsKept*ctl.Window || len(c.Began) != len(s.Slots) || c.State >= controlStateCount || c.Binding >= settingCount:
+		return fmt.Errorf("a controller of %d steps and %d slots does not fit the config", len(c.Steps), len(c.Began))
 	case (ctl.Share > 0) != (len(c.Ages) == windowsKept*ages*ctl.Window) || ctl.Share == 0 && len(c.Ages) > 0:
 		return fmt.Errorf("%d counts of staleness do not fit the goal", len(c.Ages))
 	case ctl.Tokens != (c.Switched != nil), ctl.Tokens && (len(c.Switched) != len(s.Engines) || len(c.Switches) != switchesKept*len(s.Engines) || len(c.Tokens) < ages*len(s.Groups)):
@@ -200,8 +199,7 @@ func (l *Loop) plausibleControl() error {
 		return fmt.Errorf("an engine's switches of weights cannot be")
 	}
 	negative := func(n int64) bool { return n < 0 }
-	if slices.ContainsFunc(c.Steps, figures.negative) || c.Now.negative() || slices.ContainsFunc(c.Ages, negative) || slices.ContainsFunc(c.Tokens, negative) ||
-		slices.ContainsFunc(c.Spent, func(sp spent) bool { return min(sp.SumNS, sp.LongestNS) < 0 }) || c.Moves < 0 || c.Held < 0 || c.Judged < max(c.Held, c.HeldBatches) {
+	if slices.ContainsFunc(c.Steps, figures.negative) || c.Now.negative() || slices.ContainsFunc(c.Ages, negative) || slices.ContainsFunc(c.Tokens, negative) || c.Moves < 0 || c.Held < 0 || c.Judged < max(c.Held, c.HeldBatches) {
 		return fmt.Errorf("something was measured to be less than nothing")
 	}
 	if slices.ContainsFunc(s.Extras, func(x extra) bool { return x.Size < 0 || int(x.Size) > l.stride }) {

@@ -134,12 +134,7 @@ func betweenSyncs(every, batch int) float64 { return float64(every-1) / 2 * floa
 // starves reports whether the trainer waits for batches, for twice the share of time that groups have of which are
 // dropped past the filters: else more would be dropped, and be too much as soon as nothing is.
 func (l *Loop) starves(n int) bool {
-	w := l.window(n)
-	if w.PeriodNS == 0 {
-		return false
-	}
-	idle := float64(w.PeriodNS-w.StepNS) / float64(w.PeriodNS)
-	dropped := float64(w.Dropped-(w.Ready-w.Accepted)) / float64(max(w.Accepted, 1))
+	idle, dropped := l.slack(n)
 	return idle > max(idleLeast, 2*dropped)
 }
 

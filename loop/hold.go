@@ -47,9 +47,6 @@ func (l *Loop) learnSync() {
 	t := &l.s.Times
 	if t.SyncAt != unknownTime {
 		learn(&t.Sync, l.s.Now-t.SyncAt)
-		if l.s.Control != nil {
-			l.s.Control.Now.SyncNS += l.s.Now - t.SyncAt
-		}
 	}
 	t.SyncAt = unknownTime
 	l.s.Hold = hold{Since: unknownTime}

@@ -93,15 +93,8 @@ func (l *Loop) stepOf(set Setting) float64 {
 // surplus is how many groups fewer ready ones would meet the goal: a batch is a version of the mean, and two of
 // a share, which is seldom more than twice its mean. 0 while the goal holds.
 func (l *Loop) surplus() float64 {
-	ctl, u := l.cfg.Control, l.excess(l.span(l.cfg.Control.Window))
-	versions := math.Inf(1)
-	if ctl.Mean > 0 {
-		versions = ctl.Mean
-	}
-	if ctl.Share > 0 {
-		versions = min(versions, float64(ctl.Within+1)/2)
-	}
-	return max(float64((u-1)*versions)*float64(l.cfg.BatchGroups), 0)
+	ctl := l.cfg.Control
+	return max(float64((l.excess(l.span(ctl.Window))-1)*ctl.versions())*float64(l.cfg.BatchGroups), 0)
 }
 
 // holdFreely moves the hold where that costs nothing: up while groups are dropped and the trainer never waits, and

@@ -35,10 +35,9 @@ type controller struct {
 	// Held counts the train steps whose window held the goal, HeldBatches those whose own batch did, of Judged.
 	Held, HeldBatches, Judged int64
 
-	// Began is when each slot's rollout began there. Spent and Tokens are by group of the arena: times of
-	// its rollouts, and tokens by the version that made them, ages of them a group.
+	// Began is when each slot's rollout began there. Tokens are by group of the arena, and in it by the version that
+	// made them, ages of them a group.
 	Began  []int64
-	Spent  []spent
 	Tokens []int64
 	// Switches are the newest switches of each engine, switchesKept of them an engine, Switched their
 	// number so far.
@@ -54,24 +53,17 @@ type controller struct {
 
 // figures are what one train step and the time since the one before measured.
 type figures struct {
-	// Groups trained, the sums of their staleness and of its part before the queue, in versions.
-	Groups, Staleness, PreQueue int64
+	// Groups trained, and the sum of their staleness, in versions.
+	Groups, Staleness int64
 	// Weight is what was trained, rollouts or tokens, Within that which is within Control.Within versions.
 	Weight, Within int64
 	// Live is what SettingLive amounted to just after the step's end.
 	Live float64
-	// PeriodNS is the time since the step before ended, StepNS the step's own, SyncNS that of completed syncs.
-	PeriodNS, StepNS, SyncNS int64
-	// Scored counts rollouts, BusyNS the sum of their times. Ready counts groups, Accepted those of them
+	// PeriodNS is the time since the step before ended, StepNS the step's own.
+	PeriodNS, StepNS int64
+	// BusyNS is the sum of the times that rollouts had their slots. Ready counts groups, Accepted those of them
 	// that came to the queue, Dropped those that ended untrained.
-	Scored, BusyNS, Ready, Accepted, Dropped int64
-	// LongestNS and MeanNS are the sums over ready groups of the longest and the mean time of their rollouts.
-	LongestNS, MeanNS int64
-}
-
-// spent are the times of a group's scored rollouts in their slots.
-type spent struct {
-	SumNS, LongestNS int64
+	BusyNS, Ready, Accepted, Dropped int64
 }
 
 // switched is one switch of an engine's weights.
@@ -106,9 +98,6 @@ func newController(cfg *Config) *controller {
 
 // grow follows the arena.
 func (c *controller) grow(groups int) {
-	for len(c.Spent) < groups {
-		c.Spent = append(c.Spent, spent{})
-	}
 	for c.Switched != nil && len(c.Tokens) < ages*groups {
 		c.Tokens = append(c.Tokens, 0)
 	}
@@ -118,35 +107,23 @@ func (c *controller) grow(groups int) {
 func (l *Loop) measureOpened(gi int32) {
 	c := l.s.Control
 	l.s.Extras[gi].Size = int32(l.rules.size)
-	c.Spent[gi] = spent{}
 	if c.Switched != nil {
 		clear(c.Tokens[int(gi)*ages : (int(gi)+1)*ages])
 	}
 }
 
-// measureRollout takes a scored rollout.
-func (l *Loop) measureRollout(ev *Event, gi int32) {
-	c := l.s.Control
-	ns := l.measureSpan(ev, gi)
-	c.Now.Scored++
-	sp := &c.Spent[gi]
-	sp.SumNS += ns
-	sp.LongestNS = max(sp.LongestNS, ns)
-}
-
-// measureSpan takes the end of a rollout's time in a slot, and returns how long that was.
-func (l *Loop) measureSpan(ev *Event, gi int32) int64 {
+// measureSpan takes the end of a rollout's time in a slot.
+func (l *Loop) measureSpan(ev *Event, gi int32) {
 	s, c := &l.s, l.s.Control
 	began := c.Began[ev.Slot]
 	if began == unknownTime {
-		return 0
+		return
 	}
 	c.Began[ev.Slot] = unknownTime
 	c.Now.BusyNS += s.Now - began
 	if c.Switched != nil {
 		l.spread(gi, s.Slots[ev.Slot].Engine, began, int64(ev.Tokens)-int64(l.sample(gi, ev.Sample).Tokens))
 	}
-	return s.Now - began
 }
 
 // spread counts tokens that an engine made between an instant and now, evenly in time, by the version
@@ -184,15 +161,6 @@ func (l *Loop) measureSwitch(engine int32) {
 	c.Switched[engine]++
 }
 
-// measureReady takes a group whose last rollout has been scored.
-func (l *Loop) measureReady(gi int32) {
-	c := l.s.Control
-	sp := &c.Spent[gi]
-	c.Now.Ready++
-	c.Now.LongestNS += sp.LongestNS
-	c.Now.MeanNS += sp.SumNS / int64(max(l.s.Groups[gi].Scored, 1))
-}
-
 // measureBatch takes the batch of a train step that ends.
 func (l *Loop) measureBatch() {
 	s, c := &l.s, l.s.Control
@@ -211,7 +179,6 @@ func (l *Loop) measureBatch() {
 		stale := s.Lease.Version - g.Start
 		now.Groups++
 		now.Staleness += int64(stale)
-		now.PreQueue += int64(g.Ready - g.Start)
 		if c.Ages == nil {
 			continue
 		}

@@ -11,7 +11,7 @@ func (l *Loop) ready(gi int32) {
 		l.measureLevel(gi)
 	}
 	if s.Control != nil {
-		l.measureReady(gi)
+		s.Control.Now.Ready++
 	}
 	switch {
 	case g.Rejected:

@@ -341,7 +341,7 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 	g.Scored++
 	complete := int(g.Scored+g.Lost) == l.sizeOf(gi)
 	if s.Control != nil {
-		l.measureRollout(ev, gi)
+		l.measureSpan(ev, gi)
 	}
 	enough := int(g.Scored) == l.cfg.GroupSize
 	if !complete && !enough && l.handOver(ev.Slot, sl.Engine) {

@@ -22,20 +22,15 @@ func (l *Loop) windowBefore(end int64, n int) window {
 		}
 		w.Groups += f.Groups
 		w.Staleness += f.Staleness
-		w.PreQueue += f.PreQueue
 		w.Weight += f.Weight
 		w.Within += f.Within
 		w.Live += f.Live
 		w.PeriodNS += f.PeriodNS
 		w.StepNS += f.StepNS
-		w.SyncNS += f.SyncNS
-		w.Scored += f.Scored
 		w.BusyNS += f.BusyNS
 		w.Ready += f.Ready
 		w.Accepted += f.Accepted
 		w.Dropped += f.Dropped
-		w.LongestNS += f.LongestNS
-		w.MeanNS += f.MeanNS
 	}
 	return w
 }
