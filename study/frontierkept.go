@@ -1,11 +1,9 @@
 package study
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"reflect"
 )
@@ -51,42 +49,29 @@ func OpenFrontier(path, program string, settings FrontierSettings) (*FrontierKep
 }
 
 func (k *FrontierKept) read(path, program string, settings FrontierSettings) error {
-	reader := bufio.NewReader(k.file)
-	whole := int64(0)
-	for number := 1; ; number++ {
-		text, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	number := 0
+	none, err := readLines(k.file, func(first bool, text []byte) error {
+		number++
 		var line frontierLine
 		if err := json.Unmarshal(text, &line); err != nil {
 			return fmt.Errorf("study: %s: line %d is none of a frontier's: %w", path, number, err)
 		}
 		switch {
-		case whole == 0 && line.Program != program:
+		case first && line.Program != program:
 			return fmt.Errorf("study: %s: %w: %q, want %q", path, ErrOtherProgram, line.Program, program)
-		case whole == 0 && (line.Settings == nil || !reflect.DeepEqual(*line.Settings, settings)):
+		case first && (line.Settings == nil || !reflect.DeepEqual(*line.Settings, settings)):
 			return fmt.Errorf("study: %s: %w: %+v, want %+v", path, ErrOtherSettings, line.Settings, settings)
 		case line.Lengths != nil:
 			k.sampled[line.Seed] = line.Lengths
 		case line.Run != nil:
 			k.runs[frontierKey{line.Run.Split, line.Run.Seed}] = *line.Run
 		}
-		whole += int64(len(text))
+		return nil
+	})
+	if none && err == nil {
+		err = k.put(frontierLine{Program: program, Settings: &settings})
 	}
-	if err := k.file.Truncate(whole); err != nil {
-		return err
-	}
-	if _, err := k.file.Seek(whole, io.SeekStart); err != nil {
-		return err
-	}
-	if whole == 0 {
-		return k.put(frontierLine{Program: program, Settings: &settings})
-	}
-	return nil
+	return err
 }
 
 func (k *FrontierKept) lengths(seed uint64) ([][]int, bool) {
@@ -109,12 +94,7 @@ func (k *FrontierKept) put(line frontierLine) error {
 	if k == nil {
 		return nil
 	}
-	text, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	_, err = k.file.Write(append(text, '\n'))
-	return err
+	return writeLine(k.file, line)
 }
 
 // Close closes the file.

@@ -102,46 +102,22 @@ func KeptBy(path string) (string, error) {
 var ErrOtherProgram = errors.New("the finished trials are another program's")
 
 func (k *Kept) read(path, program string) error {
-	reader := bufio.NewReader(k.file)
-	whole := int64(0)
-	for {
-		text, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	none, err := readLines(k.file, func(first bool, text []byte) error {
 		var line keptLine
 		if err := json.Unmarshal(text, &line); err != nil {
 			return fmt.Errorf("study: %s holds a line that is no trial: %w", path, err)
 		}
 		switch {
-		case whole == 0 && line.Program != program:
+		case first && line.Program != program:
 			return fmt.Errorf("study: %s: %w: %q, want %q", path, ErrOtherProgram, line.Program, program)
 		case line.Figures != nil:
 			k.done[line.Trial] = line.Figures
 		}
-		whole += int64(len(text))
+		return nil
+	})
+	if none && err == nil {
+		err = writeLine(k.file, keptLine{Program: program})
 	}
-	if err := k.file.Truncate(whole); err != nil {
-		return err
-	}
-	if _, err := k.file.Seek(whole, io.SeekStart); err != nil {
-		return err
-	}
-	if whole == 0 {
-		return k.write(keptLine{Program: program})
-	}
-	return nil
-}
-
-func (k *Kept) write(line keptLine) error {
-	text, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	_, err = k.file.Write(append(text, '\n'))
 	return err
 }
 
@@ -174,7 +150,7 @@ func (k *Kept) put(key string, value any) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.done[key] = text
-	return k.write(keptLine{Trial: key, Figures: text})
+	return writeLine(k.file, keptLine{Trial: key, Figures: text})
 }
 
 // Close closes the file.
