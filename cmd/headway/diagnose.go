@@ -40,7 +40,7 @@ func (c *diagnoseCmd) Run(a *app) error {
 	defer stop()
 	show := newDiagnoseProgress(a)
 	r, err := c.diagnose(ctx, a, show)
-	show.end()
+	show.clear()
 	if err != nil {
 		return err
 	}
@@ -238,17 +238,15 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 }
 
 // diagnoseProgress tells on stderr what is being done.
-type diagnoseProgress struct {
-	plan *planProgress
-}
+type diagnoseProgress struct{ statusLine }
 
-func newDiagnoseProgress(a *app) *diagnoseProgress { return &diagnoseProgress{newPlanProgress(a)} }
+func newDiagnoseProgress(a *app) *diagnoseProgress { return &diagnoseProgress{newStatusLine(a)} }
 
 func (p *diagnoseProgress) update(what string, share float64) {
 	if share > 0 {
 		what = fmt.Sprintf("%s: %.0f %%", what, 100*share)
 	}
-	p.plan.say(what)
+	if p.due() {
+		p.say(what)
+	}
 }
-
-func (p *diagnoseProgress) end() { p.plan.end() }

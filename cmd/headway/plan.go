@@ -50,7 +50,7 @@ func (c *planCmd) Run(application *app) error {
 	show := newPlanProgress(application)
 	problem.Progress = show.update
 	made, err := plan.Make(problem)
-	show.end()
+	show.clear()
 	if err != nil {
 		return err
 	}

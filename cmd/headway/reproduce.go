@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
@@ -40,7 +39,7 @@ func (c *reproduceCmd) Run(a *app) error {
 	defer stop()
 	show := newCaseProgress(a)
 	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulate: simulateDocument, Said: show.update}, c.Name...)
-	show.end()
+	show.clear()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return runError("", "interrupted")
@@ -131,15 +130,11 @@ func writeWhole(path string, fill func(io.Writer) error) error {
 // caseProgress says on stderr what is being simulated: in place on a terminal, a
 // line a case elsewhere.
 type caseProgress struct {
-	app      *app
-	terminal bool
-	name     string
-	last     time.Time
+	statusLine
+	name string
 }
 
-func newCaseProgress(a *app) *caseProgress {
-	return &caseProgress{app: a, terminal: a.IsTerminal(a.Stderr), last: a.Now()}
-}
+func newCaseProgress(a *app) *caseProgress { return &caseProgress{statusLine: newStatusLine(a)} }
 
 // update is called as simulations end.
 func (p *caseProgress) update(name string, done, all int) {
@@ -150,15 +145,7 @@ func (p *caseProgress) update(name string, done, all int) {
 		}
 		return
 	}
-	if now := p.app.Now(); now.Sub(p.last) >= 100*time.Millisecond {
-		p.last = now
-		fmt.Fprintf(p.app.Stderr, "\r%s: %d of %d simulations\x1b[K", name, done, all)
-	}
-}
-
-// end clears the line.
-func (p *caseProgress) end() {
-	if p.terminal {
-		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
+	if p.due() {
+		p.say(fmt.Sprintf("%s: %d of %d simulations", name, done, all))
 	}
 }

@@ -217,7 +217,7 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 	ctx, stop := interruptible()
 	defer stop()
 	show := newTicker(application, "train steps", 0)
-	defer show.end()
+	defer show.clear()
 	var mu sync.Mutex
 	var done int64
 	all := int64(0)
@@ -314,7 +314,7 @@ func measureTrace(application *app, path string) (*replay.Recording, attribution
 	var source io.Reader = file
 	if info, err := file.Stat(); err == nil && application != nil {
 		show := newTicker(application, "MB of the trace", 0)
-		defer show.end()
+		defer show.clear()
 		source = &watchedReader{file, &show, 0, info.Size()}
 	}
 	var split *attribution.Observer

@@ -12,49 +12,31 @@ import (
 // ticker prints on stderr how far something long is: in place on a terminal, else a
 // line now and then.
 type ticker struct {
-	app      *app
-	what     string
-	terminal bool
+	statusLine
+	what string
 	// from is what was done before it began.
-	from        int64
-	began, last time.Time
-	shown       bool
+	from  int64
+	began time.Time
 }
 
 func newTicker(application *app, what string, from int64) ticker {
-	now := application.Now()
-	return ticker{app: application, what: what, terminal: application.IsTerminal(application.Stderr), from: from, began: now, last: now}
+	status := newStatusLine(application)
+	return ticker{statusLine: status, what: what, from: from, began: status.looked}
 }
 
 // update shows how much is done, unless it was shown a moment ago.
 func (t *ticker) update(done, all int64) {
-	now := t.app.Now()
-	every := lineEvery
-	if t.terminal {
-		every = lineEvery / 50
-	}
-	if now.Sub(t.last) < every || now.Sub(t.began) < time.Second {
+	due := t.due()
+	elapsed := t.looked.Sub(t.began)
+	if !due || elapsed < time.Second {
 		return
 	}
-	t.last = now
 	line := fmt.Sprintf("%s of %s %s", report.Count(done), report.Count(all), t.what)
-	if elapsed := now.Sub(t.began).Seconds(); done > t.from {
-		rate := float64(done-t.from) / elapsed
+	if done > t.from {
+		rate := float64(done-t.from) / elapsed.Seconds()
 		line += fmt.Sprintf(", %s/s, %s left", perSecond(rate), roughly(float64(all-done)/rate))
 	}
-	if t.terminal {
-		fmt.Fprintf(t.app.Stderr, "\r%s\x1b[K", line)
-		t.shown = true
-		return
-	}
-	fmt.Fprintln(t.app.Stderr, line)
-}
-
-// end clears a terminal's line.
-func (t *ticker) end() {
-	if t.shown {
-		fmt.Fprint(t.app.Stderr, "\r\x1b[K")
-	}
+	t.say(line)
 }
 
 // perSecond prints a rate.
@@ -111,10 +93,10 @@ func (p *stepProgress) watch(cfg *sim.Config) {
 	}
 }
 
-// end clears the line.
-func (p *stepProgress) end() {
+// clear takes the line away.
+func (p *stepProgress) clear() {
 	if p != nil {
-		p.ticker.end()
+		p.ticker.clear()
 	}
 }
 

@@ -27,7 +27,7 @@ func TestStepProgress(t *testing.T) {
 		for range 1000 {
 			cfg.Stepped(1)
 		}
-		show.end()
+		show.clear()
 		return stderr.String(), seen
 	}
 	text, seen := run(true, 400*time.Millisecond)

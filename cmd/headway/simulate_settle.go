@@ -246,7 +246,7 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 	cfg.Beside = attributed
 	show.watch(&cfg)
 	run.Result, err = sim.Run(cfg)
-	show.end()
+	show.clear()
 	if err != nil {
 		return err
 	}

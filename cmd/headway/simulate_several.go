@@ -170,7 +170,7 @@ func (g *grid) run(application *app, earlier tally, take func(*gridPoint) error)
 		count.add(point)
 		return take(point)
 	})
-	show.end()
+	show.clear()
 	return count, err
 }
 

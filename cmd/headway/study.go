@@ -188,7 +188,7 @@ func (c *studyHoldCmd) Run(a *app) error {
 	}
 	show := newStudyProgress(a)
 	result, err := simulate(ctx, opt, study.Simulator{Progress: show.update, Kept: kept})
-	show.end()
+	show.clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return runError(c.goOn(), "the study was interrupted")
@@ -274,39 +274,21 @@ func (f *studyFiles) save(a *app, name string, asJSON bool, document any, markdo
 // studyProgress counts what is done of a study on stderr: in place on a terminal,
 // now and then elsewhere.
 type studyProgress struct {
+	statusLine
 	// what is counted; by default simulations.
-	what     string
-	app      *app
-	terminal bool
-	began    time.Time
-	last     time.Time
+	what  string
+	began time.Time
 }
 
 func newStudyProgress(a *app) *studyProgress {
-	return &studyProgress{app: a, terminal: a.IsTerminal(a.Stderr), began: a.Now(), last: a.Now()}
+	status := newStatusLine(a)
+	return &studyProgress{statusLine: status, began: status.looked}
 }
 
 func (p *studyProgress) update(done, all int) {
-	now := p.app.Now()
-	every := lineEvery
-	if p.terminal {
-		every = lineEvery / 50
-	}
-	if now.Sub(p.last) < every {
+	if !p.due() {
 		return
 	}
-	p.last = now
-	left := time.Duration(float64(now.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
-	text := fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left)
-	if p.terminal {
-		fmt.Fprintf(p.app.Stderr, "\r%s\x1b[K", text)
-		return
-	}
-	fmt.Fprintln(p.app.Stderr, text)
-}
-
-func (p *studyProgress) end() {
-	if p.terminal {
-		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
-	}
+	left := time.Duration(float64(p.looked.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
+	p.say(fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left))
 }

@@ -36,7 +36,7 @@ func (c *studyAccuracyCmd) Run(a *app) error {
 	defer stop()
 	show := newStudyProgress(a)
 	result, err := study.RunAccuracy(ctx, study.AccuracyOptions{Small: c.Small, Steps: c.Steps, Seed: c.Seed}, show.update)
-	show.end()
+	show.clear()
 	if errors.Is(err, context.Canceled) {
 		return runError("--small takes seconds", "the study was interrupted")
 	}

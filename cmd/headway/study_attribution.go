@@ -36,7 +36,7 @@ func (c *studyAttributionCmd) Run(a *app) error {
 	defer stop()
 	show := newStudyProgress(a)
 	result, err := study.RunAttribution(ctx, study.AttributionOptions{Runs: c.Runs, Steps: c.Steps, First: c.Seed}, show.update)
-	show.end()
+	show.clear()
 	if errors.Is(err, context.Canceled) {
 		return runError("--runs 20 takes seconds", "the study was interrupted")
 	}

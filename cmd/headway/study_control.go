@@ -155,7 +155,7 @@ func (c *studyControlCmd) Run(a *app) error {
 	}
 	show := newStudyProgress(a)
 	result, err := study.Control(ctx, opt, study.Simulator{Progress: show.update, Kept: kept, Plans: plans})
-	show.end()
+	show.clear()
 	if err = errors.Join(err, kept.Close(), plans.Close()); errors.Is(err, context.Canceled) {
 		return runError(c.goOn(), "the study was interrupted")
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/headway-rl/headway/config"
@@ -31,29 +29,18 @@ func controlSimulate(document config.Config, shown metrics.Beside) (wasted float
 
 // controlled implements study.ControlLiveRunner.Live.
 func (r liveRunner) controlled(ctx context.Context, cfg config.Config, shown metrics.Beside) (out study.ControlLived, err error) {
-	dir, err := os.MkdirTemp("", "headway-study-")
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cfg.Store.Dir = dir
-	quiet := *r.app
-	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
-	j, err := newJob(&quiet, cfg, filepath.Join(dir, "run"), nil)
-	if err != nil {
-		return out, err
-	}
-	defer func() { err = errors.Join(err, j.close()) }()
-	if err := j.trainer.Initialize(ctx); err != nil {
-		return out, err
-	}
-	view := newProgressView(&quiet, progressOptions{Plain: true}, "")
-	defer view.close()
-	opt := j.options(ctx, view)
-	opt.Header.Warmup = loop.Version(cfg.Steps.Warmup)
+	err = r.passing(ctx, cfg, func(j *job, opt live.Options) (err error) {
+		out, err = steered(ctx, j, opt, shown)
+		return err
+	})
+	return out, err
+}
+
+// steered makes a run under a target.
+func steered(ctx context.Context, j *job, opt live.Options, shown metrics.Beside) (out study.ControlLived, err error) {
+	opt.Header.Warmup = loop.Version(j.cfg.Steps.Warmup)
 	var rewards []float64
 	opt.OnStep = func(d live.StepDone) { rewards = append(rewards, newStepLine(d).Reward) }
-	opt.OnBatch = nil
 	opt.Observe = shown.Observe
 	running, err := live.New(opt)
 	if err != nil {

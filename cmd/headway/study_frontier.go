@@ -118,7 +118,7 @@ func (c *studyFrontierCmd) Run(a *app) error {
 	if c.KeepRuns {
 		runner.keep = filepath.Join(c.Out, "runs")
 	}
-	show := &frontierProgress{app: a, terminal: a.IsTerminal(a.Stderr), opt: opt, began: a.Now()}
+	show := &frontierProgress{statusLine: newStatusLine(a), opt: opt}
 	result, err := study.Frontier(ctx, opt, runner.rig(), kept, show.said())
 	show.clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
@@ -186,13 +186,10 @@ func (c *studyFrontierCmd) print(a *app, result study.FrontierResult, from study
 
 // frontierProgress says on stderr what the study does: a line for every run, and on a terminal its steps in place.
 type frontierProgress struct {
-	app      *app
-	terminal bool
-	opt      study.FrontierOptions
-	began    time.Time
-	last     time.Time
-	label    string
-	eachS    float64 // wall time that the running run is expected to take
+	statusLine
+	opt   study.FrontierOptions
+	label string
+	eachS float64 // wall time that the running run is expected to take
 }
 
 func (p *frontierProgress) said() study.FrontierSaid {
@@ -215,33 +212,16 @@ func (p *frontierProgress) begins(done, all int, f study.FrontierPrediction) {
 }
 
 func (p *frontierProgress) step(step, steps int) {
-	now := p.app.Now()
-	every := lineEvery
-	if p.terminal {
-		every = lineEvery / 50
-	}
-	if now.Sub(p.last) < every {
+	if !p.due() {
 		return
 	}
-	p.last = now
-	text := fmt.Sprintf("%s: step %d of %d, about %s left of it", p.label, step, steps, wallTime(p.eachS*float64(steps-step)))
-	if p.terminal {
-		fmt.Fprintf(p.app.Stderr, "\r%s\x1b[K", text)
-		return
-	}
-	fmt.Fprintln(p.app.Stderr, text)
+	p.say(fmt.Sprintf("%s: step %d of %d, about %s left of it", p.label, step, steps, wallTime(p.eachS*float64(steps-step))))
 }
 
 func (p *frontierProgress) ends(r study.FrontierRun) {
 	p.clear()
 	fmt.Fprintf(p.app.Stderr, "%s: period %.0f ms (%+.1f %%), staleness %.2f (%+.1f %%), %s of decode steps late\n", p.label,
 		1e3*r.Live.PeriodS, 100*(r.Live.PeriodS/r.Prediction.Theory.PeriodS-1), r.Live.Staleness, 100*(r.Live.Staleness/r.Prediction.Theory.Staleness-1), report.Share(r.Pace.DecodeLate))
-}
-
-func (p *frontierProgress) clear() {
-	if p.terminal {
-		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
-	}
 }
 
 // wallTime writes seconds for people.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -42,14 +41,10 @@ func (r frontierRunner) folder(name string) (dir string, done func() error, err 
 
 // open makes the parts of a run, with version 0 served by every engine.
 func (r frontierRunner) open(ctx context.Context, document config.Config, dir string) (*job, error) {
-	quiet := *r.app
-	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
-	document.Store.Dir = filepath.Dir(dir)
-	j, err := newJob(&quiet, document, dir, nil)
+	j, err := quietJob(ctx, r.app, document, dir)
 	if err != nil {
 		return nil, err
 	}
-	err = j.trainer.Initialize(ctx)
 	for _, e := range j.engines {
 		if err == nil {
 			err = errors.Join(e.Load(ctx, 0), e.Switch(ctx, 0, false))

@@ -184,28 +184,52 @@ const curvePoints = 13
 // studyWarmup is how many train steps pass before a study's run is measured.
 const studyWarmup = 20
 
-// run implements study.Live.
-func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (out study.Lived, err error) {
+// quietJob makes the parts of a run that says nothing on stderr, its trainer ready.
+func quietJob(ctx context.Context, a *app, document config.Config, dir string) (*job, error) {
+	quiet := *a
+	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
+	document.Store.Dir = filepath.Dir(dir)
+	j, err := newJob(&quiet, document, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.trainer.Initialize(ctx); err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// passing makes a run in a folder that is gone afterwards, and gives its parts to make.
+func (r liveRunner) passing(ctx context.Context, document config.Config, do func(*job, live.Options) error) (err error) {
 	dir, err := os.MkdirTemp("", "headway-study-")
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cfg.Store.Dir = dir
-	quiet := *r.app
-	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
-	j, err := newJob(&quiet, cfg, filepath.Join(dir, "run"), nil)
+	j, err := quietJob(ctx, r.app, document, filepath.Join(dir, "run"))
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer func() { err = errors.Join(err, j.close()) }()
-	if err := j.trainer.Initialize(ctx); err != nil {
-		return out, err
-	}
-	view := newProgressView(&quiet, progressOptions{Plain: true}, "")
+	view := newProgressView(j.app, progressOptions{Plain: true}, "")
 	defer view.close()
-	var lines []stepLine
 	opt := j.options(ctx, view)
+	opt.OnBatch = nil
+	return do(j, opt)
+}
+
+// run implements study.Live.
+func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (out study.Lived, err error) {
+	err = r.passing(ctx, cfg, func(j *job, opt live.Options) (err error) {
+		out, err = r.timed(ctx, j, opt, wallS)
+		return err
+	})
+	return out, err
+}
+
+// timed makes a run for so long.
+func (r liveRunner) timed(ctx context.Context, j *job, opt live.Options, wallS float64) (out study.Lived, err error) {
+	var lines []stepLine
 	opt.Header.Warmup = studyWarmup
 	// The run ends with its time, but not before its first step: without one there is nothing to compare.
 	var running *live.Runtime
@@ -216,7 +240,6 @@ func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (
 			running.Stop()
 		}
 	}
-	opt.OnBatch = nil
 	if running, err = live.New(opt); err != nil {
 		return out, err
 	}

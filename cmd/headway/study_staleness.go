@@ -54,7 +54,7 @@ func (c *studyStalenessCmd) Run(a *app) error {
 	show := newStudyProgress(a)
 	show.what = "runs"
 	result, err := study.Staleness(ctx, o, study.Teacher{Teach: teach, Progress: show.update, Kept: kept})
-	show.end()
+	show.clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return runError(c.goOn(), "the study was interrupted")
