@@ -1,16 +1,12 @@
 package diagnosis_test
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/trace"
-	"github.com/headway-rl/headway/workload"
 )
 
 // halting is a workload in which one train step takes so many times as long as the others.
@@ -32,37 +28,7 @@ func (h halting) StepNS(lease loop.LeaseID, rollouts, tokens int64) int64 {
 // The train step at halts, if it is not 0.
 func steered(t *testing.T, steps int, acceptance float64, halts loop.LeaseID, keys ...string) []byte {
 	t.Helper()
-	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 400, Tailness: 50, CapTokens: 4000}.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	accept, err := workload.NewAcceptance(acceptance)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := config.Load("", append([]string{"rollout.concurrency=64", "rollout.group_size=4", "train.batch=32", "queue.factor=2"}, keys...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := document.LoopConfig()
-	var out bytes.Buffer
-	header := trace.Header{Program: "headway test", Source: "simulation", Loop: rules, Config: string(document.YAML()), Warmup: 60}
-	header.Loop.TrainSteps = loop.Version(steps)
-	w, err := trace.NewWriter(&out, header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, 2e9), halts, 60}, NSPerToken: 2e7, Warmup: 60, Measured: steps - 60,
-		Observe: func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
-			w.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
-		}})
-	if err == nil {
-		err = w.End(nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return recording{steps: steps, warmup: 60, acceptance: acceptance, stepS: 2, halts: halts}.trace(t, append([]string{"queue.factor=2"}, keys...)...)
 }
 
 // said is the evidence of a finding in one line.

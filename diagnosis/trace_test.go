@@ -21,34 +21,45 @@ import (
 // train steps of so many seconds.
 func simulated(t *testing.T, steps int, stepS float64, end bool) []byte {
 	t.Helper()
+	return recording{steps: steps, warmup: min(30, steps-1), acceptance: 1, stepS: stepS, torn: !end}.trace(t, "queue.factor=4")
+}
+
+// recording is a simulation whose trace is kept: 64 slots, groups of 4, 32 a batch, and what keys say. The train step
+// at halts, if it is not 0, is 60 times as long; a torn trace lacks its end.
+type recording struct {
+	steps, warmup     int
+	acceptance, stepS float64
+	halts             loop.LeaseID
+	torn              bool
+}
+
+func (r recording) trace(t *testing.T, keys ...string) []byte {
+	t.Helper()
 	lengths, err := workload.LengthSpec{Kind: workload.KindLognormal, MeanTokens: 400, Tailness: 50, CapTokens: 4000}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	accept, err := workload.NewAcceptance(1)
+	accept, err := workload.NewAcceptance(r.acceptance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := config.Load("", "rollout.concurrency=64", "rollout.group_size=4", "train.batch=32", "queue.factor=4")
+	document, err := config.Load("", append([]string{"rollout.concurrency=64", "rollout.group_size=4", "train.batch=32"}, keys...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := document.LoopConfig()
 	var out bytes.Buffer
-	header := trace.Header{Program: "headway test", Source: "simulation", Loop: rules, Config: string(document.YAML()), Warmup: 30}
-	header.Loop.TrainSteps = loop.Version(steps)
+	header := trace.Header{Program: "headway test", Source: "simulation", Loop: rules, Config: string(document.YAML()), Warmup: loop.Version(r.warmup)}
+	header.Loop.TrainSteps = loop.Version(r.steps)
 	w, err := trace.NewWriter(&out, header)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = sim.Run(sim.Config{Loop: rules, Work: sim.NewModelled(5, lengths, nil, accept, int64(stepS*1e9)), NSPerToken: 2e7, Warmup: min(30, steps-1), Measured: steps - min(30, steps-1),
+	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, int64(r.stepS*1e9)), r.halts, 60}, NSPerToken: 2e7, Warmup: r.warmup, Measured: r.steps - r.warmup,
 		Observe: func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 			w.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if end {
+	if err == nil && !r.torn {
 		err = w.End(nil)
 	}
 	if err != nil {
