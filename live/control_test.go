@@ -9,6 +9,8 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/metrics"
 )
 
 // controlledConfig is a loop with a goal and settings to move.
@@ -83,5 +85,38 @@ func TestGoalOutOfReachLive(t *testing.T) {
 		if c.State != loop.ControlUnreachable.String() || c.Binding != loop.SettingLive.String() || !(c.Nearest > 0.05) {
 			t.Errorf("the controller is %+v, want it unreachable, bound by live groups", c)
 		}
+	})
+}
+
+// A run whose goal counts tokens tells the loop which version made which, and writes it down: the loop counts what was
+// measured, and what replays the trace counts the same.
+func TestGoalOfTokensLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controlledConfig(0)
+		cfg.Control.Share, cfg.Control.Tokens = 0.5, true
+		w := newWorld(cfg)
+		shares, batches, mixed := looptest.TokenShares{}, 0, 0
+		w.change = func(o *live.Options) {
+			o.Observe = func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
+				share, trained := shares.Observe(ev, m.ByVersion, actions)
+				if !trained {
+					return
+				}
+				if got := m.Control.LastShare; got != share {
+					t.Errorf("at %v the loop counts a share of %g of no lag, want %g", ev, got, share)
+				}
+				if batches++; share > 0 && share < 1 {
+					mixed++
+				}
+			}
+		}
+		res, err := w.runtime(t, nil).Run(t.Context())
+		if err != nil || res.Reason != loop.ReasonSteps {
+			t.Fatalf("ended by %v: %v\n%s", res.Reason, err, w.logged)
+		}
+		if batches != int(cfg.TrainSteps) || mixed == 0 {
+			t.Errorf("%d batches, %d of several ages", batches, mixed)
+		}
+		replay(t, w)
 	})
 }

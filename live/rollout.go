@@ -405,6 +405,9 @@ func (r *Runtime) play(p *rollout) {
 		ev.Verdict = loop.VerdictSolved
 	}
 	c.measured, c.generateNS = measure(&s), s.GenerateNS
+	if goal := r.cfg.Control; goal != nil && goal.Tokens {
+		ev.Made = c.measured.ByVersion
+	}
 	post()
 }
 

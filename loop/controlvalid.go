@@ -191,12 +191,10 @@ func (l *Loop) plausibleControl() error {
 		return fmt.Errorf("a controller of %d steps and %d slots does not fit the config", len(c.Steps), len(c.Began))
 	case (ctl.Share > 0) != (len(c.Ages) == windowsKept*ages*ctl.Window) || ctl.Share == 0 && len(c.Ages) > 0:
 		return fmt.Errorf("%d counts of staleness do not fit the goal", len(c.Ages))
-	case ctl.Tokens != (c.Switched != nil), ctl.Tokens && (len(c.Switched) != len(s.Engines) || len(c.Switches) != switchesKept*len(s.Engines) || len(c.Tokens) < ages*len(s.Groups)):
-		return fmt.Errorf("%d switches of engines and %d counts of tokens do not fit the goal", len(c.Switches), len(c.Tokens))
+	case ctl.Tokens != (c.Tokens != nil), ctl.Tokens && len(c.Tokens) < ages*len(s.Groups):
+		return fmt.Errorf("%d counts of tokens do not fit the goal", len(c.Tokens))
 	case !(c.Noise >= 0 && c.Noise <= 1) || c.Count < 0 || c.Since < 0 || c.Since > c.Count || c.Capacity < 0 || c.QuietAt < 0 || c.QuietAt > s.Now || c.Refused < NoVersion || c.OthersAt < 0:
 		return fmt.Errorf("%d steps measured, since the %dth", c.Count, c.Since)
-	case slices.ContainsFunc(c.Switched, func(n int64) bool { return n < 0 }) || slices.ContainsFunc(c.Switches, func(sw switched) bool { return sw.Version < 0 }):
-		return fmt.Errorf("an engine's switches of weights cannot be")
 	}
 	negative := func(n int64) bool { return n < 0 }
 	if slices.ContainsFunc(c.Steps, figures.negative) || c.Now.negative() || slices.ContainsFunc(c.Ages, negative) || slices.ContainsFunc(c.Tokens, negative) || c.Moves < 0 || c.Held < 0 || c.Judged < max(c.Held, c.HeldBatches) {

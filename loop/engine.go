@@ -270,9 +270,6 @@ func (l *Loop) onWeightsSwitched(ev *Event) {
 		return
 	}
 	e.Served, e.Phase, e.Failures = ev.Version, phaseIdle, 0
-	if l.s.Control != nil {
-		l.measureSwitch(ev.Engine)
-	}
 	if e.State == engineJoining {
 		e.State = engineServing
 		if l.s.Sync.Target > e.Served {

@@ -135,6 +135,12 @@ const (
 	reasonCount
 )
 
+// VersionTokens are tokens that one version sampled in one go.
+type VersionTokens struct {
+	Version Version
+	Tokens  int64
+}
+
 // Event is one thing that happened, at one instant. Which fields count depends
 // on Kind; the others are zero.
 type Event struct {
@@ -158,6 +164,9 @@ type Event struct {
 	Attempt int32
 	// Tokens is the length of a scored rollout's response, or of what an interrupted or aborted one has.
 	Tokens int32
+	// Made are the tokens of a scored rollout's response by the version that sampled them, nil where nobody asks
+	// (Control.Tokens). The loop reads it during the step alone.
+	Made []VersionTokens
 	// Reward of a scored rollout. Of a requested setting it is the value; see Event.Value.
 	Reward float32
 	// Drift is a group's mean absolute log-ratio of trainer to rollout, in nats.

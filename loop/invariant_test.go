@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -44,7 +45,7 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 				var broken *InvariantError
 				if !errors.As(err, &broken) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("the step panics with %v, want an InvariantError about %q", err, c.want)
-				} else if broken.Event != c.ev {
+				} else if !reflect.DeepEqual(broken.Event, c.ev) {
 					t.Errorf("the error names the event %v, want %v", broken.Event, c.ev)
 				}
 			}()

@@ -36,13 +36,9 @@ type controller struct {
 	Held, HeldBatches, Judged int64
 
 	// Began is when each slot's rollout began there. Tokens are by group of the arena, and in it by the version that
-	// made them, ages of them a group.
+	// made them, ages of them a group; nil unless the goal counts them.
 	Began  []int64
 	Tokens []int64
-	// Switches are the newest switches of each engine, switchesKept of them an engine, Switched their
-	// number so far.
-	Switches []switched
-	Switched []int64
 
 	// Capacity is the number of slots of the engines that were there when the regime began, Refused the version at
 	// which the pool could give no engine last, NoVersion for never, OthersAt that of the last move of a setting
@@ -66,16 +62,6 @@ type figures struct {
 	BusyNS, Ready, Accepted, Dropped int64
 }
 
-// switched is one switch of an engine's weights.
-type switched struct {
-	AtNS    int64
-	Version Version
-}
-
-// switchesKept is how many switches of an engine are kept: tokens made before the oldest count as
-// made under the version before it.
-const switchesKept = 32
-
 func newController(cfg *Config) *controller {
 	ctl := cfg.Control
 	c := &controller{State: ControlOff, Noise: noiseStart, Capacity: cfg.Concurrency(), Refused: NoVersion,
@@ -88,7 +74,7 @@ func newController(cfg *Config) *controller {
 		c.Ages = make([]int64, windowsKept*ages*ctl.Window)
 	}
 	if ctl.Tokens {
-		c.Switches, c.Switched = make([]switched, switchesKept*len(cfg.EngineSlots)), make([]int64, len(cfg.EngineSlots))
+		c.Tokens = []int64{}
 	}
 	for set := range settingCount {
 		c.At[set] = cfg.startOf(set)
@@ -98,7 +84,7 @@ func newController(cfg *Config) *controller {
 
 // grow follows the arena.
 func (c *controller) grow(groups int) {
-	for c.Switched != nil && len(c.Tokens) < ages*groups {
+	for c.Tokens != nil && len(c.Tokens) < ages*groups {
 		c.Tokens = append(c.Tokens, 0)
 	}
 }
@@ -107,58 +93,34 @@ func (c *controller) grow(groups int) {
 func (l *Loop) measureOpened(gi int32) {
 	c := l.s.Control
 	l.s.Extras[gi].Size = int32(l.rules.size)
-	if c.Switched != nil {
+	if c.Tokens != nil {
 		clear(c.Tokens[int(gi)*ages : (int(gi)+1)*ages])
 	}
 }
 
 // measureSpan takes the end of a rollout's time in a slot.
-func (l *Loop) measureSpan(ev *Event, gi int32) {
-	s, c := &l.s, l.s.Control
-	began := c.Began[ev.Slot]
-	if began == unknownTime {
-		return
-	}
-	c.Began[ev.Slot] = unknownTime
-	c.Now.BusyNS += s.Now - began
-	if c.Switched != nil {
-		l.spread(gi, s.Slots[ev.Slot].Engine, began, int64(ev.Tokens)-int64(l.sample(gi, ev.Sample).Tokens))
-	}
-}
-
-// spread counts tokens that an engine made between an instant and now, evenly in time, by the version
-// that it served.
-func (l *Loop) spread(gi, engine int32, from, tokens int64) {
-	s, c := &l.s, l.s.Control
-	if tokens <= 0 {
-		return
-	}
-	to, left, count := s.Now, tokens, c.Switched[engine]
-	v := max(s.Engines[engine].Served, 0)
-	by := c.Tokens[int(gi)*ages : (int(gi)+1)*ages]
-	for k := count - 1; k >= max(count-switchesKept, 0) && left > 0; k-- {
-		sw := &c.Switches[int(engine)*switchesKept+int(k%switchesKept)]
-		if sw.AtNS <= from {
-			v = sw.Version
-			break
-		}
-		made := min(int64(float64(float64(tokens)*float64(to-sw.AtNS))/float64(s.Now-from)), left)
-		by[sw.Version%ages] += made
-		to, left = sw.AtNS, left-made
-		v = max(sw.Version-1, 0)
-	}
-	by[v%ages] += left
-}
-
-// measureSwitch takes the switch of an engine.
-func (l *Loop) measureSwitch(engine int32) {
+func (l *Loop) measureSpan(slot int32) {
 	c := l.s.Control
-	if c.Switched == nil {
+	if began := c.Began[slot]; began != unknownTime {
+		c.Began[slot] = unknownTime
+		c.Now.BusyNS += l.s.Now - began
+	}
+}
+
+// measureTokens counts a scored response's tokens by the version that sampled them. What the event does not name was
+// sampled by the group's first version, as far as anybody knows.
+func (l *Loop) measureTokens(ev *Event, gi int32) {
+	c := l.s.Control
+	if c.Tokens == nil {
 		return
 	}
-	k := c.Switched[engine]
-	c.Switches[int(engine)*switchesKept+int(k%switchesKept)] = switched{l.s.Now, l.s.Engines[engine].Served}
-	c.Switched[engine]++
+	by, first, left := c.Tokens[int(gi)*ages:(int(gi)+1)*ages], max(l.s.Groups[gi].Start, 0), int64(ev.Tokens)
+	for _, made := range ev.Made {
+		n := min(max(made.Tokens, 0), left)
+		by[min(max(made.Version, first), l.s.Trained)%ages] += n
+		left -= n
+	}
+	by[first%ages] += max(left, 0)
 }
 
 // measureBatch takes the batch of a train step that ends.
@@ -182,12 +144,17 @@ func (l *Loop) measureBatch() {
 		if c.Ages == nil {
 			continue
 		}
-		if c.Switched == nil {
+		switch {
+		case c.Tokens == nil:
 			c.age(stale, int64(g.Scored), l.cfg.Control.Within)
-			continue
-		}
-		for v := s.Lease.Version; v >= max(g.Start, s.Lease.Version-ages+1); v-- {
-			c.age(s.Lease.Version-v, c.Tokens[int(gi)*ages+int(v%ages)], l.cfg.Control.Within)
+		case stale >= ages: // which version made what is no longer known
+			for _, n := range c.Tokens[int(gi)*ages : (int(gi)+1)*ages] {
+				c.age(stale, n, l.cfg.Control.Within)
+			}
+		default:
+			for v := max(g.Start, 0); v <= s.Lease.Version; v++ {
+				c.age(s.Lease.Version-v, c.Tokens[int(gi)*ages+int(v%ages)], l.cfg.Control.Within)
+			}
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 	gi, k := sl.Group, sl.Sample
 	smp := l.sample(gi, k)
 	if s.Control != nil {
-		l.measureSpan(ev, gi)
+		l.measureSpan(ev.Slot)
 	}
 	if ev.Tokens > smp.Tokens { // else it waited for its environment, and has no further span
 		smp.Spans++

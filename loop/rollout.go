@@ -341,7 +341,8 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 	g.Scored++
 	complete := int(g.Scored+g.Lost) == l.sizeOf(gi)
 	if s.Control != nil {
-		l.measureSpan(ev, gi)
+		l.measureSpan(ev.Slot)
+		l.measureTokens(ev, gi)
 	}
 	enough := int(g.Scored) == l.cfg.GroupSize
 	if !complete && !enough && l.handOver(ev.Slot, sl.Engine) {

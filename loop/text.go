@@ -153,6 +153,9 @@ func (e Event) String() string {
 		}
 		if e.Kind == RolloutScored {
 			fmt.Fprintf(&b, " tokens %d reward %g", e.Tokens, e.Reward)
+			for _, made := range e.Made {
+				fmt.Fprintf(&b, " %d of v%d", made.Tokens, made.Version)
+			}
 		}
 		if e.Kind == RolloutInterrupted {
 			fmt.Fprintf(&b, " tokens %d", e.Tokens)

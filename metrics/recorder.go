@@ -8,10 +8,7 @@ import (
 const StalenessMax = 4095
 
 // VersionTokens are tokens that one version sampled in one go.
-type VersionTokens struct {
-	Version loop.Version
-	Tokens  int64
-}
+type VersionTokens = loop.VersionTokens
 
 // Measured is what a driver knows beside the event: of a scored rollout what the
 // loop does not see, and the state of the queue.

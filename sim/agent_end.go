@@ -24,6 +24,9 @@ func (r *runner) scoreAgent(a *agent) {
 	generateNS := parts[metrics.PartQueue] + parts[metrics.PartPrefill] + parts[metrics.PartDecode]
 	m := metrics.Measured{VersionTokens: s.versionTokens, ByVersion: s.made, Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag),
 		Parts: parts, ToolCalls: a.turn, EnvironmentNS: r.now - a.begunNS - generateNS - parts[metrics.PartInterrupted]}
+	if r.cfg.countsTokens() {
+		ev.Made = s.made
+	}
 	r.endAgent(a)
 	s.group = 0
 	r.events++

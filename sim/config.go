@@ -178,3 +178,6 @@ func (c *Config) syncTimes(v loop.Version) (loadNS, syncNS int64) {
 	}
 	return c.SyncTimes(v)
 }
+
+// countsTokens reports whether the loop is to be told which version sampled which tokens.
+func (c *Config) countsTokens() bool { return c.Loop.Control != nil && c.Loop.Control.Tokens }

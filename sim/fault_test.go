@@ -1,7 +1,7 @@
 package sim_test
 
 import (
-	"slices"
+	"reflect"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
@@ -41,7 +41,7 @@ func TestPlannedLoss(t *testing.T) {
 	}
 	res := run(t, s.config(t))
 	want := []loop.Event{{Time: 100e9, Kind: loop.EngineLost, Engine: 1}, {Time: 150e9, Kind: loop.EngineJoined, Engine: 1}}
-	if !slices.Equal(seen, want) || res.Summary.Failures.Engine != 24 {
+	if !reflect.DeepEqual(seen, want) || res.Summary.Failures.Engine != 24 {
 		t.Errorf("events %v, want %v; %d attempts failed, want 24", seen, want, res.Summary.Failures.Engine)
 	}
 }
@@ -106,7 +106,7 @@ func TestOutagesOverlap(t *testing.T) {
 	}
 	run(t, s.config(t))
 	want := []loop.Event{{Time: 100e9, Kind: loop.EngineLost, Engine: 1}, {Time: 220e9, Kind: loop.EngineJoined, Engine: 1}}
-	if !slices.Equal(seen, want) {
+	if !reflect.DeepEqual(seen, want) {
 		t.Errorf("events %v, want %v", seen, want)
 	}
 	// One that is gone for good, beside drawn losses of both.

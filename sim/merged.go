@@ -179,6 +179,9 @@ func (r *runner) endMerged(slot int32) {
 	if r.cfg.TokenVersions {
 		m.m.ByVersion = m.tokensByVersion(s)
 	}
+	if r.cfg.countsTokens() {
+		ev.Made = m.m.ByVersion
+	}
 	s.group = 0
 	r.events++
 	r.sinceStep++

@@ -145,6 +145,9 @@ func (r *runner) score(slotIndex int32, ended *tree) {
 		Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict}
 	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS,
 		ByVersion: s.made, Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag)}
+	if r.cfg.countsTokens() {
+		ev.Made = s.made
+	}
 	generateNS := s.generatedNS
 	if s.phase != outside {
 		generateNS += r.now - s.start

@@ -87,6 +87,7 @@ type runner struct {
 }
 
 func newRunner(cfg Config) (*runner, error) {
+	cfg.TokenVersions = cfg.TokenVersions || cfg.countsTokens()
 	l, err := loop.New(cfg.Loop)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
 )
@@ -110,4 +111,52 @@ func TestTokensByVersion(t *testing.T) {
 			t.Errorf("%s: no rollout spans versions", name)
 		}
 	}
+}
+
+// A loop whose goal counts tokens counts those that were made, by the version that made them: merged or not, through
+// interruptions and times of the environment.
+func TestLoopCountsTokens(t *testing.T) {
+	for name, change := range map[string]func(c *sim.Config){
+		"merged":      func(*sim.Config) {},
+		"general":     func(c *sim.Config) { c.Speed = func(int, bool) float64 { return 1 } },
+		"restart":     func(c *sim.Config) { c.Loop.Sync, c.SyncNS = loop.SyncRestart, 2e9 },
+		"environment": func(c *sim.Config) { c.Work = outside{c.Work} },
+	} {
+		s := fed
+		s.rules = func(c *loop.Config) {
+			c.Control = &loop.Control{Share: 0.5, Within: 0, Tokens: true, Window: 16}
+			c.Control.Ranges[loop.SettingLive] = loop.Range{Least: 2, Most: 1000}
+		}
+		s.sim = func(c *sim.Config) {
+			change(c)
+			shares, batches, mixed := looptest.TokenShares{}, 0, 0
+			c.Beside = beside{observe: func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
+				share, trained := shares.Observe(ev, m.ByVersion, actions)
+				if !trained {
+					return
+				}
+				if got := m.Control.LastShare; got != share {
+					t.Fatalf("%s: the loop counts a share of %g of no lag, want %g", name, got, share)
+				}
+				if batches++; share > 0 && share < 1 {
+					mixed++
+				}
+			}}
+			t.Cleanup(func() {
+				if batches == 0 || mixed == 0 {
+					t.Errorf("%s: %d batches, %d of several ages", name, batches, mixed)
+				}
+			})
+		}
+		run(t, s.config(t))
+	}
+}
+
+// outside gives every rollout a time of its environment, some a long one.
+type outside struct{ sim.Work }
+
+func (w outside) Rollout(r sim.Rollout) sim.Response {
+	out := w.Work.Rollout(r)
+	out.EnvironmentNS = 1e9 * int64(1+10*(r.Sample%2))
+	return out
 }

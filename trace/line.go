@@ -135,6 +135,7 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 	dst = field(dst, "s", int64(ev.Sample))
 	dst = field(dst, "attempt", int64(ev.Attempt))
 	dst = field(dst, "tokens", int64(ev.Tokens))
+	dst = made(dst, ev.Made)
 	dst = field(dst, "lease", int64(ev.Lease))
 	dst = field(dst, "v", int64(ev.Version))
 	dst = real(dst, "reward", ev.Reward)
@@ -234,6 +235,24 @@ func field(dst []byte, key string, v int64) []byte {
 	dst = append(dst, key...)
 	dst = append(dst, '"', ':')
 	return strconv.AppendInt(dst, v, 10)
+}
+
+// made appends tokens by version, unless there are none: version, tokens, version, tokens.
+func made(dst []byte, tokens []loop.VersionTokens) []byte {
+	for i, t := range tokens {
+		if i == 0 {
+			dst = append(dst, `,"made":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, int64(t.Version), 10)
+		dst = append(dst, ',')
+		dst = strconv.AppendInt(dst, t.Tokens, 10)
+	}
+	if len(tokens) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
 }
 
 // real appends a number unless it is 0. JSON has no number that is none, and the

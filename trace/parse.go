@@ -40,6 +40,7 @@ type wire struct {
 	data                          []byte
 	engine, slot, sample, attempt int64
 	tokens, count                 int64
+	made                          []loop.VersionTokens
 	group, lease                  int64
 	version, start, ready         int64
 	prompt, level                 int64
@@ -125,6 +126,30 @@ func (p *parser) float(into *float64, bits int) error {
 	return nil
 }
 
+// pairs reads a list of versions, each with its tokens.
+func (p *parser) pairs(into *[]loop.VersionTokens) error {
+	if !p.skip("[") {
+		return fmt.Errorf("expected a list at %.20q", p.rest)
+	}
+	for first := true; !p.skip("]"); first = false {
+		var v, n int64
+		if !first && !p.skip(",") {
+			return fmt.Errorf("expected a comma or the list's end at %.20q", p.rest)
+		}
+		if err := p.number(&v); err != nil {
+			return err
+		}
+		if !p.skip(",") {
+			return fmt.Errorf("expected a version's tokens at %.20q", p.rest)
+		}
+		if err := p.number(&n); err != nil {
+			return err
+		}
+		*into = append(*into, loop.VersionTokens{Version: loop.Version(v), Tokens: n})
+	}
+	return nil
+}
+
 func (p *parser) yes(into *bool) error {
 	if !p.skip("true") {
 		return fmt.Errorf("expected true at %.20q", p.rest)
@@ -160,6 +185,8 @@ func (p *parser) member(w *wire) error {
 		return p.number(&w.attempt)
 	case "tokens":
 		return p.number(&w.tokens)
+	case "made":
+		return p.pairs(&w.made)
 	case "count":
 		return p.number(&w.count)
 	case "lease":
@@ -274,7 +301,7 @@ func (w *wire) asEvent(r *Record) error {
 	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens,
 		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Event: loop.Event{
 			Time: w.t, Kind: kind, Setting: setting, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
-			Tokens: int32(w.tokens), Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
+			Tokens: int32(w.tokens), Made: w.made, Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
 	return nil
 }
 

@@ -138,6 +138,8 @@ type groupBook struct {
 	level    int32
 	uses     int
 	drift    driftBook
+	// tokens of its scored responses by version, where the goal counts them.
+	tokens map[loop.Version]int64
 }
 
 // NewChecker returns a checker for a loop made with the same config that has

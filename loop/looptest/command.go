@@ -2,6 +2,7 @@ package looptest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +76,12 @@ func override(t testing.TB, d *datadriven.TestData, ev *loop.Event) {
 	number("lease", func(n int) { ev.Lease = loop.LeaseID(n) })
 	number("v", func(n int) { ev.Version = loop.Version(n) })
 	number("tokens", func(n int) { ev.Tokens = int32(n) })
+	if made := scanInts(t, d, "made"); len(made) > 0 { // version, tokens, version, tokens
+		ev.Made = nil
+		for pair := range slices.Chunk(made, 2) {
+			ev.Made = append(ev.Made, loop.VersionTokens{Version: loop.Version(pair[0]), Tokens: int64(pair[1])})
+		}
+	}
 }
 
 func (s *Script) rolloutEvents(t testing.TB, d *datadriven.TestData, base loop.Event) []loop.Event {

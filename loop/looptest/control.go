@@ -38,6 +38,8 @@ type controlBook struct {
 	steps  []passBook
 	now    passBook
 	passes float64
+	// batch is what the newest batch was trained on.
+	batch tokenBook
 	// request is the setting that an event asks to be moved, -1 for none, and refused the version at which
 	// the pool could give no engine.
 	request int
@@ -416,6 +418,9 @@ func (c *Checker) compareControl(st *loop.ControlStatus) error {
 	}
 	if st.Moves != b.moves || st.State != b.state.String() || st.HeldSteps > st.Steps || st.HeldBatches > st.Steps {
 		return fmt.Errorf("status has the controller %+v, want %d moves, %s", *st, b.moves, b.state)
+	}
+	if share := b.batch.share(); c.cfg.Control.Tokens && st.LastShare != share {
+		return fmt.Errorf("status has a share of %g of the newest batch, want %g: %+v", st.LastShare, share, b.batch)
 	}
 	n := 0
 	for set, r := range b.ranges {

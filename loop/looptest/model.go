@@ -190,6 +190,7 @@ func (c *Checker) sampleScored(g *groupBook, ev loop.Event) {
 	default:
 		s.state, s.reward, s.solved = scored, ev.Reward, ev.Verdict == loop.VerdictSolved
 		g.rejected = g.rejected || ev.Verdict == loop.VerdictReject
+		c.tokensScored(g, ev)
 		c.sampleOver(g, loop.EndNone, loop.ReasonNone)
 	}
 }
@@ -470,11 +471,13 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 		c.counts.Late++
 		return
 	}
+	c.control.batch = tokenBook{}
 	for _, id := range c.lease.groups {
 		g := c.groups[id]
 		a := c.notice(loop.GroupTrained, g)
 		a.Lease, a.Attempt, a.Version = c.lease.id, c.lease.attempt, c.lease.version
 		c.expect(a)
+		c.tokensTrained(g)
 		if c.cfg.Policy == loop.PolicyReplay {
 			c.keepTrained(g)
 			continue

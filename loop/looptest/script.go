@@ -197,6 +197,7 @@ func completion(a loop.Action, now int64) loop.Event {
 	switch a.Kind {
 	case loop.StartRollout, loop.ResumeRollout:
 		ev.Kind, ev.Version, ev.Reward, ev.Tokens = loop.RolloutScored, 0, float32(a.Sample), 1
+		ev.Made = []loop.VersionTokens{{Version: a.Version, Tokens: 1}}
 	case loop.InterruptRollout:
 		ev.Kind, ev.Version, ev.Tokens = loop.RolloutInterrupted, 0, 1
 	case loop.AbortRollout:

@@ -120,6 +120,7 @@ func (w *World) advance() error {
 }
 
 func (w *World) deliver(ev loop.Event) error {
+	w.made(&ev)
 	actions, tick := w.loop.Step(ev)
 	if w.Keep {
 		w.Log = append(w.Log, Record{ev, slices.Clone(actions), tick})
