@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,12 @@ func open(e *engine, streams int) (arms []*arm, stop func(), err error) {
 	}
 	stops = slices.Insert(stops, 0, stopOurs)
 	arms = append(arms, ours)
+	copier, stopCopier, err := copying(e)
+	if err != nil {
+		return nil, stop, err
+	}
+	stops = slices.Insert(stops, 0, stopCopier)
+	arms = append(arms, &arm{name: "relay in Go", order: len(arms), pid: copier.pid, prompt: ids, begin: through(copier.url)})
 	interpreter, err := python.Prepare("gateway", "the routers of vLLM and SGLang", "vllm_router, sglang_router")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -114,6 +121,36 @@ func start(command []string, health string) (*exec.Cmd, error) {
 	}
 	kill(cmd)
 	return nil, fmt.Errorf("%s does not answer: %.2000s", command[0], said.String())
+}
+
+// relayed is a relay that runs.
+type relayed struct {
+	pid int
+	url string
+}
+
+// copying starts this program as a relay to the engine.
+func copying(e *engine) (relayed, func(), error) {
+	program, err := os.Executable()
+	if err != nil {
+		return relayed{}, nil, err
+	}
+	cmd := exec.Command(program, "-relay", e.listener.Addr().String())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stderr = os.Stderr
+	said, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return relayed{}, nil, err
+	}
+	address, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil {
+		kill(cmd)
+		return relayed{}, nil, fmt.Errorf("the relay does not say where it listens: %w", err)
+	}
+	return relayed{cmd.Process.Pid, "http://" + strings.TrimSpace(address)}, func() { kill(cmd) }, nil
 }
 
 func kill(cmd *exec.Cmd) {

@@ -2,7 +2,7 @@
 //
 // This program plays the engine and the agents: an engine whose events are rendered
 // beforehand, one write each, with the time of sending in their text, and clients that read it. Between
-// them stands nothing (direct), headway serve with its gateway, or a router of others. Of
+// them stands nothing (direct), headway serve with its gateway, a relay that only copies bytes, or a router of others. Of
 // each it prints the processor time per event, how many events a core could carry by that,
 // and how much later than without it an event arrives. With -vllm it compares the tokens
 // per second of a real engine with and without the gateway instead.
@@ -32,8 +32,12 @@ func main() {
 	rounds := flag.Int("rounds", 5, "measured rounds of every arm, in turn")
 	url := flag.String("vllm", "", "compare the tokens per second of a real vLLM at this address, with and without the gateway, instead")
 	model := flag.String("model", "", "directory of the model that it serves")
+	relayTo := flag.String("relay", "", "copy bytes to this address instead: the program starts itself so, as the limit of what Go can do")
 	flag.Parse()
 	run := func() error { return compare(*streams, *events, *rate, *rounds) }
+	if *relayTo != "" {
+		run = func() error { return relay(*relayTo) }
+	}
 	if *url != "" {
 		run = func() error { return pairs(*url, *model, *streams, *events, *rounds) }
 	}
