@@ -306,7 +306,21 @@ func (f *facts) syncTime() *Finding {
 			return best
 		}
 	}
-	return &Finding{Title: title, Severity: severityCost, Evidence: evidence, CostVersions: sync.Value / math.Max(f.period.or(step.Value), 1e-9), Fails: fails}
+	return &Finding{Title: title, Severity: severityCost, Evidence: evidence, CostVersions: f.syncVersions(), Fails: fails}
+}
+
+// syncVersions is the staleness that weight syncs are responsible for: the split's part, where there is one; otherwise
+// about the versions made during a sync, and no more than the whole staleness.
+func (f *facts) syncVersions() float64 {
+	if f.attribution != nil {
+		for _, p := range f.attribution.Parts {
+			if p.Source == attribution.Sync.String() {
+				return p.Versions
+			}
+		}
+	}
+	most := f.fitted.SyncS.Value / math.Max(f.period.or(f.fitted.StepS.Value), 1e-9)
+	return math.Min(most, f.staleness.or(most))
 }
 
 // syncIdeas are gentler ways to sync.

@@ -172,7 +172,7 @@ func (o *outcome) simulated(f *facts, after arm) {
 	o.Gain = 1 - ratio
 	o.StalenessMean = f.staleness.value * ratio
 	half := ratio * math.Hypot(share(after.staleness), share(base.staleness))
-	o.GainLow, o.GainHigh = o.Gain-half, o.Gain+half
+	o.between(half)
 	o.PeriodRatio = after.period.Mean / base.period.Mean
 	o.periodHalf = o.PeriodRatio * math.Hypot(share(after.period), share(base.period))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
@@ -55,7 +56,7 @@ func (r recording) trace(t *testing.T, keys ...string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, int64(r.stepS*1e9)), r.halts, 60}, NSPerToken: 2e7, Warmup: r.warmup, Measured: r.steps - r.warmup,
+	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, int64(r.stepS*1e9)), r.halts, 60}, NSPerToken: 2e7, SyncNS: int64(document.Sync.TimeS * 1e9), Warmup: r.warmup, Measured: r.steps - r.warmup,
 		Observe: func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 			w.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
 		}})
@@ -133,6 +134,23 @@ func TestClosedFormsAlone(t *testing.T) {
 	}
 	if b.Change.Method != "closed_form" || math.Abs(a.Change.Gain/b.Change.Gain-1) > 0.1 {
 		t.Errorf("%+v and %+v", a, b)
+	}
+}
+
+// What weight syncs cost, where no change of them is priced, is what the split above it says of them.
+func TestSyncTimeCostsItsPartOfTheSplit(t *testing.T) {
+	text := recording{steps: 200, warmup: 30, acceptance: 1, stepS: 12}.trace(t, "queue.factor=4", "sync.time_s=3")
+	r, err := judged(t, text, diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(r, "sync_time")
+	if f == nil || f.Change != nil {
+		t.Fatalf("sync_time: %+v", f)
+	}
+	part := r.Attribution.Parts[attribution.Sync]
+	if part.Source != "sync" || part.Versions <= 0 || f.CostVersions != part.Versions {
+		t.Errorf("it costs %g versions, and its part of the split is %+v", f.CostVersions, part)
 	}
 }
 

@@ -226,9 +226,14 @@ func (o *outcome) resimulated(f *facts, after arm) {
 	o.Gain = 1 - ratio
 	o.StalenessMean = f.staleness.value * ratio
 	half := math.Hypot(after.stalenessHalf/base.staleness.Mean, o.Gain*share(base.staleness))
-	o.GainLow, o.GainHigh = o.Gain-half, o.Gain+half
+	o.between(half)
 	o.PeriodRatio = after.period.Mean / base.period.Mean
 	o.periodHalf = math.Hypot(after.periodHalf/base.period.Mean, (1-o.PeriodRatio)*share(base.period))
+}
+
+// between sets the interval of the gain. No staleness can fall by more than all of it.
+func (o *outcome) between(half float64) {
+	o.GainLow, o.GainHigh = o.Gain-half, math.Min(o.Gain+half, 1)
 }
 
 // share is an interval's half over its mean, 0 for none.
