@@ -252,7 +252,8 @@ func swingOf(v float64, set loop.Setting) float64 {
 	return math.Max(swingLeast*v, 0.5)
 }
 
-// targetBinds: the target is kept by groups that do not start, and the trainer waits for them.
+// targetBinds: the target is kept by groups that do not start, and the trainer waits for them. What a laxer target would
+// buy is a change where it is sure, and said where it is not.
 func (f *facts) targetBinds() *Finding {
 	c := f.goal()
 	if c == nil || f.attribution == nil || f.outOfReach() {
@@ -263,16 +264,48 @@ func (f *facts) targetBinds() *Finding {
 	if !known || held < heldHealthy || idle < starvedTold || paused < starvedTold {
 		return nil
 	}
-	o, ok := f.price(laxer(c))
-	if !ok || !o.speeds() {
+	found := &Finding{Title: "The target holds rollouts back, and the trainer waits for them.", Severity: severityWarning,
+		Evidence: append(goalSays(c), fmt.Sprintf("the trainer waits %s of the time for groups, and %s of the slots stand empty because none may start", report.Share(idle), report.Share(paused))),
+		Fails:    "where the target is what the training needs: then this is its price"}
+	steered := f.heldBack(c)
+	if steered != "" {
+		found.Evidence = append(found.Evidence, steered)
+	}
+	switch o, ok := f.price(laxer(c)); {
+	case ok && o.speeds():
+		found.Severity, found.Change, found.CostRatio = severityCost, &o.Change, 1-o.PeriodRatio
+	case steered == "" || ok && !o.mightSpeed():
 		return nil
+	case ok:
+		found.Evidence = append(found.Evidence, fmt.Sprintf("%s might shorten the period by %s to %s: a longer run would tell", o.Set,
+			report.Share(math.Max(1-o.PeriodRatio-o.periodHalf, 0)), report.Share(math.Min(1-o.PeriodRatio+o.periodHalf, 1))))
+	default:
+		found.Evidence = append(found.Evidence, "not resimulated: what a laxer target would buy is not known")
 	}
-	evidence := append(goalSays(c), fmt.Sprintf("the trainer waits %s of the time for groups, and %s of the slots for the target", report.Share(idle), report.Share(paused)))
 	if batch, ok := f.price(f.batchIdea(2)); ok && batch.after != nil && batch.after.held >= heldHealthy && batch.PeriodRatio < 2 {
-		evidence = append(evidence, fmt.Sprintf("or --set %s: %s times the rollouts a second under the same target, by resimulation", strings.Join(batch.Overrides, " --set "), fig(2/batch.PeriodRatio)))
+		found.Evidence = append(found.Evidence, fmt.Sprintf("or --set %s: %s times the rollouts a second under the same target, by resimulation", strings.Join(batch.Overrides, " --set "), fig(2/batch.PeriodRatio)))
 	}
-	return &Finding{Title: "The target holds rollouts back, and the trainer waits for them.", Severity: severityCost, Evidence: evidence, Change: &o.Change,
-		CostRatio: 1 - o.PeriodRatio, Fails: "where the target is what the training needs: then this is its price"}
+	return found
+}
+
+// heldBack says which settings the controller holds starts back by, "" where it is none of them.
+func (f *facts) heldBack(c *metrics.Control) string {
+	var stand []string
+	for _, s := range c.Settings {
+		switch set, err := loop.ParseSetting(s.Name); {
+		case err != nil:
+		case (set == loop.SettingLive || set == loop.SettingSlots) && s.Value < s.Most, set == loop.SettingHold && s.Value > s.Least:
+			stand = append(stand, fmt.Sprintf("%s stands at %s of %s to %s", s.Name, fig(s.Value), fig(s.Least), fig(s.Most)))
+		}
+	}
+	if len(stand) == 0 {
+		return ""
+	}
+	whose := "the controller's doing"
+	if rules := f.own.header.Loop; f.unbounded() || rules.Policy == loop.PolicyBlock || rules.PauseGroups > 0 {
+		whose += ", or that of the queue's own rule"
+	}
+	return fmt.Sprintf("that engines pause is %s: %s", whose, strings.Join(stand, ", "))
 }
 
 // starvedTold is the share of time from which on waiting for the target is worth a finding.

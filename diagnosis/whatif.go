@@ -289,5 +289,8 @@ func (o *outcome) speeds() bool {
 	return 1-o.PeriodRatio >= periodLeast && o.periodHalf <= sureOf*(1-o.PeriodRatio)
 }
 
+// mightSpeed reports whether a change may shorten the period by enough: its interval does not leave that out.
+func (o *outcome) mightSpeed() bool { return 1-o.PeriodRatio+o.periodHalf >= periodLeast }
+
 // unsure reports whether a change would lower staleness by enough, were it only sure.
 func (o *outcome) unsure() bool { return o.Gain >= gainLeast && o.GainLow > 0 && !o.lowers() }
