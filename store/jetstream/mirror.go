@@ -84,17 +84,18 @@ func (m *mirror) open() (err error) {
 	if m.file, err = os.OpenFile(m.path, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
 		err = m.measure()
 	}
-	if err != nil {
-		return fmt.Errorf("store: the log's mirror: %w", err)
+	if err == nil {
+		err = m.complete()
 	}
-	if err := m.complete(); err != nil {
+	if err != nil {
 		return fmt.Errorf("store: completing the log's mirror %s: %w", m.path, err)
 	}
 	m.placed = true
 	return nil
 }
 
-// measure counts the file's lines and cuts what follows the last.
+// measure counts the file's lines and cuts what follows the last. Of a file that is not the
+// log's it changes nothing.
 func (m *mirror) measure() error {
 	r := bufio.NewReaderSize(m.file, 1<<20)
 	var lines, end, at int64
@@ -106,6 +107,12 @@ func (m *mirror) measure() error {
 			lines++
 			end = at
 		case errors.Is(err, io.EOF):
+			m.mutex.Lock()
+			offered := m.offered
+			m.mutex.Unlock()
+			if lines > offered {
+				return fmt.Errorf("it has %d lines and the log %d: %w", lines, offered, errForeignMirror)
+			}
 			if err := m.file.Truncate(end); err != nil {
 				return err
 			}
@@ -121,7 +128,7 @@ func (m *mirror) measure() error {
 }
 
 // errForeignMirror says that the file at path is not a beginning of the log.
-var errForeignMirror = errors.New("it is another run's, or the log lost its end; move it away")
+var errForeignMirror = errors.New("it is another run's, or the log lost its end: begin under another name, or restore the log from a copy")
 
 // complete brings the file up to the log. Where the log has given up lines that the file
 // lacks, the file stays as it is from then on.
@@ -129,9 +136,6 @@ func (m *mirror) complete() error {
 	m.mutex.Lock()
 	lines, offered := m.lines, m.offered
 	m.mutex.Unlock()
-	if lines > offered {
-		return fmt.Errorf("it has %d lines and the log %d: %w", lines, offered, errForeignMirror)
-	}
 	if lines == offered {
 		return nil
 	}

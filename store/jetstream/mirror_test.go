@@ -112,3 +112,20 @@ func TestMirrorIsMadeLater(t *testing.T) {
 	must(t, s.Close())
 	checkMirror(t, path, log)
 }
+
+// A file that has more than the log is another's: it is refused, and not cut at its last line.
+func TestMirrorLeavesAForeignFileAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), trace.FileName)
+	const foreign = "one\ntwo\nthree without an end"
+	must(t, os.WriteFile(path, []byte(foreign), 0o644))
+	s, err := Open(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "nats"), Run: "foreign", TracePath: path, Logf: t.Logf})
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	_, _, err = s.Acquire(t.Context(), "writer")
+	if !errors.Is(err, errForeignMirror) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != foreign {
+		t.Errorf("the file is %q (%v), was %q", got, err, foreign)
+	}
+}
