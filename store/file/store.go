@@ -62,6 +62,9 @@ type Store struct {
 	dir     string
 	options Options
 	lock    *lock.Lock
+	// mirroring keeps a control plane that mirrors its log into this directory out; nil where
+	// none ever has.
+	mirroring *lock.Lock
 
 	logMutex sync.Mutex
 	log      *os.File
@@ -80,6 +83,8 @@ var _ live.Store = (*Store)(nil)
 const (
 	stateDir = "state"
 	lockName = "lock"
+	// mirrorLockName is held by a control plane (store/jetstream) for as long as it writes the trace.
+	mirrorLockName = trace.FileName + ".lock"
 )
 
 // Create begins a run in dir, which is made if it is missing. It refuses a
@@ -140,11 +145,21 @@ func newStore(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, options: o.WithDefaults()}
-	if err := os.MkdirAll(s.stateDir(), 0o755); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+	mirrorLock := filepath.Join(dir, mirrorLockName)
+	_, err := os.Stat(mirrorLock)
+	if err == nil {
+		s.mirroring, err = lock.Take(mirrorLock, dir)
 	}
-	var err error
-	if s.lock, err = lock.Take(filepath.Join(s.stateDir(), lockName), dir); err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err = os.MkdirAll(s.stateDir(), 0o755); err != nil {
+		err = fmt.Errorf("store: %w", err)
+	} else {
+		s.lock, err = lock.Take(filepath.Join(s.stateDir(), lockName), dir)
+	}
+	if err != nil {
+		s.unlock()
 		return nil, err
 	}
 	return s, nil
@@ -156,8 +171,14 @@ func (s *Store) abandon(err error) error {
 		s.log.Close()
 	}
 	s.payloads.close()
-	s.lock.Release()
+	s.unlock()
 	return err
+}
+
+// unlock lets others write the directory.
+func (s *Store) unlock() {
+	s.lock.Release()
+	s.mirroring.Release()
 }
 
 func (s *Store) stateDir() string { return filepath.Join(s.dir, stateDir) }
@@ -208,7 +229,7 @@ func (s *Store) Close() error {
 	}
 	err := errors.Join(s.log.Sync(), s.log.Close(), s.payloads.close())
 	s.log, s.logErr = nil, ErrClosed
-	s.lock.Release()
+	s.unlock()
 	if err != nil {
 		return fmt.Errorf("store: closing: %w", err)
 	}
