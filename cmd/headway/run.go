@@ -58,9 +58,19 @@ func (c *runCmd) Run(a *app) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return usageError("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
 	}
+	if err := checkFolder(cfg.Store.Dir); err != nil {
+		return err
+	}
 	dir := filepath.Join(cfg.Store.Dir, name)
 	if _, err := os.Stat(dir); err == nil {
-		return usageError("choose another --name, or go on with it by --resume "+dir, "run directory %s exists already; nothing is overwritten", dir)
+		hint := "choose another --name"
+		switch made, _ := originOf(dir); made {
+		case originRun:
+			hint += ", or go on with it by --resume " + dir
+		case originServe:
+			hint += "; it is a control plane's run: " + serveHint(dir)
+		}
+		return usageError(hint, "run directory %s exists already; nothing is overwritten", dir)
 	}
 	return execute(a, cfg, dir, c, nil)
 }
@@ -110,6 +120,9 @@ func (c *runCmd) resume(a *app, dir string) error {
 	}
 	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
 		return usageError("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
+	}
+	if err := refuseOthersRun(dir); err != nil {
+		return err
 	}
 	state, err := loadRun(a, dir)
 	if err != nil {

@@ -42,6 +42,13 @@ func (c *serveCmd) Run(a *app) error {
 	if err := checkExposure(cfg); err != nil {
 		return err
 	}
+	dir := filepath.Join(cfg.Store.Dir, c.Name)
+	if err := checkFolder(cfg.Store.Dir); err != nil {
+		return err
+	}
+	if err := refuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", cfg.Server.Listen)
 	if err != nil {
 		return usageError("choose another port, or stop what listens there; port 0 takes a free one", "--listen %s: %w", cfg.Server.Listen, err)
@@ -50,7 +57,7 @@ func (c *serveCmd) Run(a *app) error {
 	defer cancel(nil)
 	giveHelpersAThread(a)
 	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
-	p, err := newPlane(a, cfg, filepath.Join(cfg.Store.Dir, c.Name), c.Name, listener)
+	p, err := newPlane(a, cfg, dir, c.Name, listener)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

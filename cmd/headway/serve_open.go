@@ -33,7 +33,7 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	if p.cfg.Store.Trace == "full" {
 		mirror = filepath.Join(p.dir, trace.FileName)
 	}
-	dir := filepath.Join(p.dir, "state", "nats")
+	dir := filepath.Join(p.dir, natsDir)
 	if n.URL != "" {
 		dir = ""
 	}

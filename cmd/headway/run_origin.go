@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/trace"
+)
+
+// origin is the command that a directory's run is of. The two that train keep a run in ways
+// that the other one cannot go on with, and would break.
+type origin int
+
+const (
+	originNone       origin = iota // no run: nothing has begun here
+	originRun                      // headway run
+	originServe                    // headway serve
+	originSimulation               // headway simulate, which leaves nothing to go on with
+)
+
+// natsDir is where a control plane without a cluster keeps its log, under the run directory.
+var natsDir = filepath.Join("state", "nats")
+
+// lockFile is what headway run holds while it writes, under the run directory (package store/file).
+var lockFile = filepath.Join("state", "lock")
+
+// originOf says which command made the run in dir, and writes nothing. A control plane says its
+// address before its log has a line, and makes its server's files before that; headway run takes its
+// lock before there is a trace. Where a program of before this check wrote into the other's
+// directory, the address tells: only a control plane that became the writer gives it. A copy without
+// any of these is told by its trace.
+func originOf(dir string) (origin, error) {
+	here := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case here(addressFile):
+		return originServe, nil
+	case here(lockFile) && here(trace.FileName):
+		return originRun, nil
+	case here(natsDir):
+		return originServe, nil
+	}
+	log, err := os.Open(filepath.Join(dir, trace.FileName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return originNone, nil
+	}
+	if err != nil {
+		return originNone, usageError("see whether it can be read, or choose another directory", "%w", err)
+	}
+	defer log.Close()
+	return originOfTrace(log)
+}
+
+// originOfTrace tells by what a trace begins with.
+func originOfTrace(log *os.File) (origin, error) {
+	if info, err := log.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return originNone, nil
+	}
+	reader, err := trace.NewReader(log)
+	if err != nil {
+		return originNone, usageError("choose another directory, or move the file away if nobody needs it", "%s is no Headway trace, or its beginning is lost: %w", log.Name(), err)
+	}
+	if reader.Header.Source == "simulation" {
+		return originSimulation, nil
+	}
+	cfg, err := config.Parse("config of the trace of "+log.Name(), []byte(reader.Header.Config))
+	if err != nil {
+		return originNone, err
+	}
+	if reader.Header.Loop.TrainerAsks || trainsItself(cfg.WithDefaults()) != nil {
+		return originServe, nil
+	}
+	return originRun, nil
+}
+
+// refuseOthersRun refuses to resume what headway run did not make, before anything of it is opened.
+func refuseOthersRun(dir string) error {
+	made, err := originOf(dir)
+	switch {
+	case err != nil:
+		return err
+	case made == originServe:
+		return usageError(serveHint(dir), "%s is a control plane's run: headway serve made it, and headway run would break its log", dir)
+	case made == originSimulation:
+		return usageError("headway view, replay and diagnose read it; start a run of its document with headway run FILE", "%s is a simulation: there is nothing to go on with", dir)
+	}
+	return nil
+}
+
+// serveHint says how a control plane's run is gone on with.
+func serveHint(dir string) string {
+	folder, name := split(dir)
+	return fmt.Sprintf("headway serve FILE --dir %s --name %s goes on with it, FILE being its document", folder, name)
+}
+
+// split is the folder of all runs and the name of one, of its directory.
+func split(dir string) (folder, name string) {
+	if whole, err := filepath.Abs(dir); err == nil && filepath.Base(dir) != filepath.Base(whole) {
+		dir = whole // such as "." or ".."
+	}
+	return filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)
+}
+
+// refuseOthersDirectory refuses to serve in a directory that holds no control plane's run, before
+// anybody is told an address and anything is written. Its log is in a cluster, or in the directory.
+func refuseOthersDirectory(dir string, cluster bool) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return usageError("choose another --name, or --dir for another folder", "%s is a file, and --name is to be a run's directory", dir)
+	}
+	made, err := originOf(dir)
+	switch {
+	case err != nil:
+		return err
+	case made == originRun:
+		return usageError("choose another --name, or go on with it by headway run --resume "+dir, "%s is a run of headway run: a control plane cannot go on with it", dir)
+	case made == originSimulation:
+		return usageError("choose another --name", "%s is a simulation: a control plane cannot go on with it", dir)
+	case made == originServe && !cluster:
+		return refuseLostLog(dir)
+	}
+	return nil
+}
+
+// refuseLostLog refuses a control plane's directory that has its trace, and not the log of which
+// that is a copy: what began there anew could only spoil it.
+func refuseLostLog(dir string) error {
+	info, err := os.Stat(filepath.Join(dir, trace.FileName))
+	if err != nil || info.Size() == 0 {
+		return nil
+	}
+	log := filepath.Join(dir, natsDir)
+	if _, err := os.Stat(log); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return usageError("name the cluster that has the run's log (--nats), restore "+log+" from a copy, or choose another --name",
+		"%s has the trace of a control plane's run, and not its log: there is no %s", dir, log)
+}
+
+// checkFolder refuses a folder of all runs that is no folder.
+func checkFolder(dir string) error {
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err == nil && !info.IsDir() {
+			return usageError("name a folder, which is made if it is missing, such as --dir runs", "--dir (store.dir) %s: %s is a file, and the folder of all runs is expected", dir, at)
+		}
+		if err == nil || at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
