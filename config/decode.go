@@ -13,8 +13,6 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-
-	"github.com/headway-rl/headway/spelling"
 )
 
 // documentBytesMax bounds a document: a larger one is no config.
@@ -184,13 +182,7 @@ func keyOf(node ast.MapKeyNode) (string, bool) {
 // unknown reports a key that the section does not have.
 func (d *decoder) unknown(node ast.Node, key string, fields []field, path string) {
 	full := join(path, key)
-	near := spelling.Nearest(key, keysOf(fields))
-	if near == "" {
-		// The right key in the wrong section.
-		if paths := pathsTo(key, "", document); len(paths) > 0 {
-			near = paths[0]
-		}
-	}
+	near, _ := meant(full, key, fields)
 	d.fail(node, full, "", "unknown key", strings.Join(keysOf(fields), ", "), near)
 }
 

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/headway-rl/headway/spelling"
 )
 
 // Load reads a document, applies overrides in order, fills in defaults and
@@ -50,13 +48,30 @@ func plainOverrides(texts []string) []Override {
 
 // Read reads a document as it is, without defaults or checks beyond its keys
 // and types, so that a caller can try several overrides on it. The empty path
-// stands for the empty document.
+// stands for the empty document. A document that it refuses is checked further:
+// the error is an [Errors] with every value that is wrong by itself, too.
 func Read(path string) (Config, error) {
 	text, err := readFile(path)
 	if err != nil {
 		return Config{}, err
 	}
-	return Parse(path, text)
+	c, errs := parse(path, text)
+	return c, c.withWrongValues(errs).orNil()
+}
+
+// withWrongValues adds to the mistakes in a document's keys those in its values, so
+// that nobody has to mend one kind to be told of the other. A document without the
+// former gets none of the latter: overrides may replace them yet.
+func (c Config) withWrongValues(errs Errors) Errors {
+	if len(errs) == 0 {
+		return nil
+	}
+	for _, wrong := range c.WithDefaults().validate(false) {
+		if c.given(wrong.Key) { // a default may be wrong for what was not understood
+			errs = append(errs, wrong)
+		}
+	}
+	return errs
 }
 
 // readFile reads a document's text, none for the empty path.
@@ -105,7 +120,7 @@ func parse(name string, text []byte) (Config, Errors) {
 // [Config.WithDefaults], because a default may follow from what they change.
 func (c Config) Set(overrides ...string) (Config, error) {
 	changed, errs := c.set(plainOverrides(overrides))
-	return changed, errs.orNil()
+	return changed, changed.withWrongValues(errs).orNil()
 }
 
 // SetWith is [Config.Set] for overrides that have flags of their own.
@@ -228,10 +243,9 @@ func locate(path string, target reflect.Value) (field, reflect.Value, *Error) {
 // path that section does not have, rest what follows it.
 func unknownOverride(path, section, key, rest string, fields []field) *Error {
 	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
-	if near := spelling.Nearest(key, keysOf(fields)); near != "" {
+	near, within := meant(join(section, key), key, fields)
+	if err.Nearest = near; within {
 		err.Nearest = strings.TrimSuffix(join(join(section, near), rest), ".")
-	} else if paths := pathsTo(key, "", document); len(paths) > 0 {
-		err.Nearest = paths[0]
 	}
 	return err
 }

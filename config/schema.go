@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/headway-rl/headway/spelling"
 )
 
 // field is one key of the schema, read from a struct field and its tags.
@@ -93,17 +95,49 @@ func keysOf(fields []field) []string {
 	return keys
 }
 
-// pathsTo lists where in the document a key exists, as dotted paths.
-func pathsTo(key, prefix string, fields []field) []string {
-	var paths []string
+// meant guesses which key was meant by one that its section does not have, path in the
+// document: the value of that very name in a section that is spelled nearly so, as
+// trainer.steps by train.steps; else a key of the same section that is (within); else
+// what has that name anywhere, in the section spelled most like it.
+func meant(path, key string, fields []field) (near string, within bool) {
+	section := strings.TrimSuffix(strings.TrimSuffix(path, key), ".")
+	values, sections := pathsTo(key, "", document)
+	for _, value := range values {
+		if spelling.Nearest(section, []string{strings.TrimSuffix(value, "."+key)}) != "" {
+			return value, false
+		}
+	}
+	if near = spelling.Nearest(key, keysOf(fields)); near != "" {
+		return near, true
+	}
+	return alike(path, append(values, sections...)), false
+}
+
+// alike returns the path that is spelled most like another, "" of none.
+func alike(path string, paths []string) string {
+	best := ""
+	for _, candidate := range paths {
+		if best == "" || spelling.Distance(path, candidate) < spelling.Distance(path, best) {
+			best = candidate
+		}
+	}
+	return best
+}
+
+// pathsTo lists where in the document a key exists, as dotted paths: of values and of sections.
+func pathsTo(key, prefix string, fields []field) (values, sections []string) {
 	for _, known := range fields {
 		path := join(prefix, known.key)
-		if known.key == key {
-			paths = append(paths, path)
+		switch {
+		case known.key == key && known.fields == nil:
+			values = append(values, path)
+		case known.key == key:
+			sections = append(sections, path)
 		}
-		paths = append(paths, pathsTo(key, path, known.fields)...)
+		v, s := pathsTo(key, path, known.fields)
+		values, sections = append(values, v...), append(sections, s...)
 	}
-	return paths
+	return values, sections
 }
 
 // join appends a key to a dotted path.
