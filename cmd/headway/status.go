@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/protocol"
 )
 
@@ -141,6 +142,9 @@ func serverURL(given string) (*url.URL, error) {
 		return nil, usageError(hint, "%s has no %s: no control plane was started there", given, addressFile)
 	}
 	if !strings.Contains(given, "://") {
+		if err := refuseMissingPath(given); err != nil {
+			return nil, err
+		}
 		given = "http://" + given
 	}
 	base, err := url.Parse(given)
@@ -148,6 +152,20 @@ func serverURL(given string) (*url.URL, error) {
 		return nil, usageError(hint, "%q is not the address of a control plane", given)
 	}
 	return base, nil
+}
+
+// refuseMissingPath refuses what can only be meant as a run directory, and is none: a path with folders
+// before its last part, or from where this process is. A host with a port may have a path behind it.
+func refuseMissingPath(given string) error {
+	folder, _, nested := strings.Cut(filepath.ToSlash(given), "/")
+	_, port, err := net.SplitHostPort(folder)
+	if !nested || err == nil && port != "" {
+		return nil
+	}
+	if info, err := os.Stat(given); err == nil && !info.IsDir() {
+		return usageError("name the run directory of a control plane, or its address: http://HOST:PORT", "%s is a file, no run directory", given)
+	}
+	return usageError("runs are in another folder where --dir or store.dir names one; an address is http://HOST:PORT", "the run directory %s does not exist", given)
 }
 
 func ownMachine(host string) bool {
@@ -173,6 +191,11 @@ func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error)
 	text, err := io.ReadAll(io.LimitReader(response.Body, statusBytesMax))
 	if err != nil {
 		return status, nil, c.unreachable(err)
+	}
+	if response.StatusCode == http.StatusNotFound {
+		if err := c.refuseDashboard(ctx); err != nil {
+			return status, nil, err
+		}
 	}
 	if response.StatusCode != http.StatusOK {
 		return status, nil, c.refused(response.StatusCode, text)
@@ -228,6 +251,41 @@ func (c *statusClient) refused(code int, text []byte) error {
 		return runError("try again", "%s: %s", c.base, message)
 	}
 	return runError("look at the server's log", "%s: %s", c.base, message)
+}
+
+// viewInfoPath is where a run that is shown in a browser says which it is.
+const viewInfoPath = "/api/v1/view/info"
+
+// shown returns what the pages of a run say of it, where such pages answer.
+func (c *statusClient) shown(ctx context.Context) (info dashboard.Info, ok bool) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath(viewInfoPath).String(), nil)
+	if err != nil {
+		return info, false
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return info, false
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return info, false
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, statusBytesMax)).Decode(&info)
+	return info, err == nil && info.Kind != "" && info.GroupSize > 0
+}
+
+// refuseDashboard refuses the pages of a run that has no control plane, nil where there are none.
+func (c *statusClient) refuseDashboard(ctx context.Context) error {
+	info, ok := c.shown(ctx)
+	if !ok {
+		return nil
+	}
+	of := "headway view"
+	if info.Kind == "live" {
+		of = "headway run"
+	}
+	return runError("open it in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
+		"%s is the dashboard of %s (%s)", c.base, of, plainText(info.Name))
 }
 
 func (c *statusClient) stranger() error {

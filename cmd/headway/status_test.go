@@ -19,9 +19,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/trace"
 )
 
 // shownPlane is a control plane with a state of a test's choice.
@@ -357,5 +359,37 @@ func TestStatusWatch(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\x1b[H\x1b[2J"); n != 2 || !strings.Contains(diagnostics.String(), "not a control plane") {
 		t.Errorf("showed %d times, said %q", n, diagnostics.String())
+	}
+}
+
+// A path that is no directory is no host to ask for, and pages of a run are no control plane.
+func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
+	reader, err := trace.NewReader(strings.NewReader(traceText(t, "live")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := viewOptions("a", reader.Header)
+	shown.Info.Kind = "live"
+	pages := httptest.NewServer(dashboard.New(shown).Handler())
+	defer pages.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		given, says string
+		code        int
+	}{
+		{"runs/ne", "the run directory runs/ne does not exist\n  runs are in another folder where --dir or store.dir names one", exitUsage},
+		{"./ne", "the run directory ./ne does not exist", exitUsage},
+		{"/no/such/run", "the run directory /no/such/run does not exist", exitUsage},
+		{file, "is a file, no run directory", exitUsage},
+		{pages.URL, pages.URL + " is the dashboard of headway run (a)\n  open it in a browser, or headway view or diagnose the run's directory", exitFailure},
+		{strings.TrimPrefix(pages.URL, "http://") + "/", "is the dashboard of headway run (a)", exitFailure},
+	} {
+		stdout, stderr, code := askStatus(t, c.given)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) {
+			t.Errorf("status %s: exit %d, %q, want %q", c.given, code, stderr, c.says)
+		}
 	}
 }
