@@ -102,8 +102,8 @@ func (c *compareCmd) Run(application *app) error {
 	var page *os.File
 	if c.HTML != "" {
 		var err error
-		if page, err = os.OpenFile(c.HTML, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644); err != nil {
-			return usageError("name a new file", "--html: %w", err)
+		if page, err = createFile("--html", c.HTML); err != nil {
+			return err
 		}
 	}
 	ctx, stop := interruptible()

@@ -43,6 +43,9 @@ func (c *runCmd) Run(a *app) error {
 	if c.Resume != nil {
 		return c.resume(a, *c.Resume)
 	}
+	if err := refuseRunAsDocument(c.File); err != nil {
+		return err
+	}
 	cfg, err := config.LoadWith(c.File, c.overrides()...)
 	if err != nil {
 		return err

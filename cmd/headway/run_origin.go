@@ -142,6 +142,21 @@ func refuseLostLog(dir string) error {
 		"%s has the trace of a control plane's run, and not its log: there is no %s", dir, log)
 }
 
+// refuseRunAsDocument refuses a directory where a config file is expected.
+func refuseRunAsDocument(path string) error {
+	if info, err := os.Stat(path); path == "" || err != nil || !info.IsDir() {
+		return nil
+	}
+	hint := "name a config file (YAML), or none for the defaults"
+	switch made, _ := originOf(path); made {
+	case originRun:
+		hint = "headway run --resume " + path + " goes on with the run; a new one of its document: headway run " + filepath.Join(path, configFile)
+	case originServe:
+		hint = serveHint(path)
+	}
+	return usageError(hint, "%s is a directory, and a config file is expected", path)
+}
+
 // checkFolder refuses a folder of all runs that is no folder.
 func checkFolder(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {

@@ -170,3 +170,36 @@ func TestRunResumesNoSimulation(t *testing.T) {
 	}
 	wantUnchanged(t, dir, before)
 }
+
+// A file where a folder is expected, and the other way round, is said with its flag, before anything runs.
+func TestFilesAndFoldersAreToldApart(t *testing.T) {
+	folder := t.TempDir()
+	folderOf(t, folder, map[string]string{
+		"file":                             "",
+		filepath.Join("a", trace.FileName): traceText(t, "live"),
+		filepath.Join("s", addressFile):    "{}",
+	})
+	t.Chdir(folder)
+	before := contentOf(t, ".")
+	for _, c := range []struct {
+		arguments string
+		want      string
+	}{
+		{"run --dir file", "--dir (store.dir) file: file is a file, and the folder of all runs is expected\n  name a folder"},
+		{"run --dir file/runs", "--dir (store.dir) file/runs: file is a file"},
+		{"serve --dir file", "--dir (store.dir) file: file is a file"},
+		{"serve --name file --dir .", "file is a file, and --name is to be a run's directory"},
+		{"compare a a --html s", "--html s is a folder, and a file to write is expected\n  name a new file, such as s/NAME"},
+		{"compare a a --html file", "--html file: the file exists, and nothing is overwritten"},
+		{"run a", "a is a directory, and a config file is expected\n  headway run --resume a goes on with the run"},
+		{"run s", "s is a directory, and a config file is expected\n  headway serve FILE --dir . --name s goes on with it"},
+		{"serve a", "a is a directory, and a config file is expected"},
+		{"run --dir . --name a", "choose another --name, or go on with it by --resume a"},
+	} {
+		code, _, stderr := headway(t, strings.Fields(c.arguments)...)
+		if code != exitUsage || !strings.Contains(stderr, c.want) {
+			t.Errorf("headway %s: exit %d, want %q in\n%s", c.arguments, code, c.want, stderr)
+		}
+	}
+	wantUnchanged(t, ".", before)
+}

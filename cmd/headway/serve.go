@@ -31,6 +31,9 @@ type serveCmd struct {
 
 // Run serves until the run's steps are done, a signal, or another process takes over.
 func (c *serveCmd) Run(a *app) error {
+	if err := refuseRunAsDocument(c.File); err != nil {
+		return err
+	}
 	cfg, err := c.document()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
@@ -15,6 +16,9 @@ import (
 
 // createFile creates a file that a flag names; nothing is overwritten.
 func createFile(flag, path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, usageError("name a new file, such as "+filepath.Join(path, "NAME"), "%s %s is a folder, and a file to write is expected", flag, path)
+	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, usageError("name a file that does not exist yet", "%s %s: the file exists, and nothing is overwritten", flag, path)
