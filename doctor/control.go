@@ -101,18 +101,35 @@ const (
 	controlJudged   = 8
 )
 
+// goalSteps are the train steps that are simulated for a goal; ok is false where there is no simulation, or
+// none that is short.
+func (e *examination) goalSteps() (warmup, measured int, ok bool) {
+	window := e.goalWindow()
+	warmup, measured = controlSettling*window, controlJudged*window
+	perStep := float64(e.rules.BatchGroups * e.stride())
+	if most := int(probeRolloutsMax / 3 / perStep); warmup+measured > most {
+		warmup, measured = most/3, most-most/3
+	}
+	return warmup, measured, e.simulate != nil && measured >= 2*window && e.rules.Concurrency() <= probeSlotsMax
+}
+
+// goalUnexamined reports whether the document has a goal of which nothing is simulated.
+func (e *examination) goalUnexamined() bool {
+	if !e.controlled() {
+		return false
+	}
+	_, _, ok := e.goalSteps()
+	return !ok
+}
+
 // simulateGoal simulates the document with another goal, or with none; nil where that says nothing.
 func (e *examination) simulateGoal(goal *loop.Control) *sim.Result {
-	cfg, window := *e.simulate, e.goalWindow()
-	cfg.Loop.Control = goal
-	cfg.Warmup, cfg.Measured = controlSettling*window, controlJudged*window
-	perStep := float64(e.rules.BatchGroups * e.stride())
-	if most := int(probeRolloutsMax / 3 / perStep); cfg.Warmup+cfg.Measured > most {
-		cfg.Warmup, cfg.Measured = most/3, most-most/3
+	warmup, measured, ok := e.goalSteps()
+	if !ok {
+		return nil
 	}
-	if cfg.Measured < 2*window || e.rules.Concurrency() > probeSlotsMax {
-		return nil // too large for a short one
-	}
+	cfg := *e.simulate
+	cfg.Loop.Control, cfg.Warmup, cfg.Measured = goal, warmup, measured
 	result, err := sim.Run(cfg)
 	switch {
 	case errors.Is(err, sim.ErrStalled): // which is a finding of its own

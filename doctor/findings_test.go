@@ -135,6 +135,7 @@ var examples = []example{
 	{"not-simulated", Info, "rollout.solve", []string{"filter.solve_rate={drop: true}"}, []string{solved, "filter.solve_rate={drop: true}"}},
 	{"not-simulated", Info, keyConcurrency, []string{"rollout.concurrency=300000"}, []string{"rollout.concurrency=3000"}},
 	{"not-simulated", Info, "rollout", []string{lengths, "train.step_cv=0.5"}, []string{lengths}},
+	{"not-simulated", Info, keyTarget, []string{lengths, "train.batch=512", "control={target: 1, window: 1024}"}, []string{lengths, "train.batch=512", "control={target: 1, window: 64}"}},
 	{"capacity-below-admission", Error, keyCapacity, []string{"queue={policy: bounded, eta: 2, capacity: 64}"}, []string{"queue={policy: bounded, eta: 2, capacity: 192}"}},
 	{"capacity-below-admission", Error, keyFactor, []string{"queue={policy: threshold, staleness_threshold: 1, factor: 1}"}, []string{"queue={policy: threshold, staleness_threshold: 1, factor: 2}"}},
 	{"slots-idle", Warning, keyConcurrency, []string{"rollout.concurrency=256", "queue={policy: bounded, eta: 1}"}, []string{"rollout.concurrency=128", "queue={policy: bounded, eta: 1}"}},
@@ -244,6 +245,27 @@ func TestFindings(t *testing.T) {
 				t.Errorf("%q: found %+v, want nothing", e.without, f)
 			}
 		})
+	}
+}
+
+// A target that no simulation looks at is said not to be examined, and one that is simulated is not.
+func TestTargetIsSaidNotToBeExamined(t *testing.T) {
+	const word = "control.target can be held, and what that costs, is not examined"
+	for _, c := range []struct {
+		overrides []string
+		said      bool
+	}{
+		{[]string{"train.utilization=null", "control.target=0.0001"}, true},
+		{[]string{"filter.solve_rate={drop: true}", "control.target=1"}, true},
+		{[]string{"rollout.concurrency=300000", "control.target=1"}, true},
+		{[]string{lengths, "train.batch=512", "control={target: 1, window: 1024}"}, true},
+		{[]string{lengths, "train.step_cv=0.5", "control.target=1"}, false},
+		{[]string{"train.utilization=null"}, false},
+	} {
+		f, ok := find(examineFor(t, c.overrides, "not-simulated"), "not-simulated")
+		if !ok || strings.Contains(f.What, word) != c.said {
+			t.Errorf("%q: %+v", c.overrides, f)
+		}
 	}
 }
 

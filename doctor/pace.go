@@ -41,8 +41,8 @@ var paceChecks = []check{
 		Known: "closed form under policy `drop`: β_crit = 1/(6q − 4 + 4√((q−1)(2q−1))); else, and where engines drain or hold, a simulation in which the trainer idles at most 5 % of the time",
 	}, (*examination).trainBound},
 	{Kind{
-		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout", "rollout.solve", keyConcurrency},
-		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation, or has what no closed form covers: less is checked; then what binds is the simulation's word",
+		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout", "rollout.solve", keyConcurrency, keyTarget},
+		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation, or has what no closed form covers: less is checked, of a target (`control.target`) too, whose window alone may be too long; where no closed form covers the document, what binds is the simulation's word",
 		Known: "arithmetic, and a simulation where there is one",
 	}, (*examination).notSimulated},
 }
@@ -159,8 +159,15 @@ func (e *examination) notSimulated() {
 	case e.beside != "":
 		key, what = "rollout", "no closed form covers the document: only rules and a short simulation are checked"
 		why = e.beside
-	default:
+	case !e.goalUnexamined():
 		return
+	default:
+		key, what = keyTarget, fmt.Sprintf("train steps of %d rollouts over a window of %d are too many for a short simulation of the controller", e.batch(), e.goalWindow())
+		do = "a shorter control.window, or headway simulate on the same document, which takes its time"
+		why = fmt.Sprintf("a target is judged over several windows, and doctor's simulations are of at most %d rollouts", probeRolloutsMax/3)
+	}
+	if e.goalUnexamined() {
+		what += "; whether control.target can be held, and what that costs, is not examined"
 	}
 	_, known, basis := e.evidence()
 	known = known && key == "rollout"
