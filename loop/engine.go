@@ -208,7 +208,7 @@ func (l *Loop) advanceSync() {
 	all := true
 	for i := range s.Engines {
 		e := &s.Engines[i]
-		if e.State != engineServing || e.Phase == phaseIdle || e.Phase == phaseSwitching {
+		if e.State != engineServing || e.Phase == phaseIdle || e.Phase == phaseSwitching || e.goes() {
 			continue
 		}
 		if !l.readyToSwitch(e) {
@@ -221,10 +221,15 @@ func (l *Loop) advanceSync() {
 		return
 	}
 	for i := range s.Engines {
-		if e := &s.Engines[i]; e.State == engineServing && l.readyToSwitch(e) {
+		if e := &s.Engines[i]; e.State == engineServing && !e.goes() && l.readyToSwitch(e) {
 			l.switchEngine(int32(i))
 		}
 	}
+}
+
+// goes reports whether an engine is given back in this very step, and so switches to nothing any more.
+func (e *engine) goes() bool {
+	return e.Away == engineLeaving && e.Active == 0 && e.Phase != phaseLoading
 }
 
 func (l *Loop) readyToSwitch(e *engine) bool {

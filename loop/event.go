@@ -43,7 +43,7 @@ const (
 	Tick
 	// FirstToken: the rollout in Slot (Group, Sample, Attempt) made its first token under Version.
 	FirstToken
-	// RolloutScored: the rollout in Slot (Group, Sample, Attempt) has its Reward, Tokens and Verdict.
+	// RolloutScored: the rollout in Slot (Group, Sample, Attempt) has its Reward, Tokens, Made and Verdict.
 	// A reward that is no finite number counts as a failure of the environment.
 	RolloutScored
 	// RolloutFailed: the rollout in Slot (Group, Sample, Attempt) ended without a reward; Reason says why.

@@ -110,7 +110,7 @@ func (l *Loop) holdFreely() bool {
 	case dropped > droppedLeast && idle < idleLeast:
 		to += freeStep
 	case idle > 2*idleLeast && c.Why[SettingHold] == ReasonFree:
-		to = max(to-freeStep, l.cfg.startOf(SettingHold))
+		to = min(max(to-freeStep, l.cfg.startOf(SettingHold)), to) // somebody may have asked for less than at the start
 	}
 	if to = r.fit(SettingHold, l.grain(SettingHold, to)); to == at {
 		return false

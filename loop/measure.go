@@ -114,13 +114,13 @@ func (l *Loop) measureTokens(ev *Event, gi int32) {
 	if c.Tokens == nil {
 		return
 	}
-	by, first, left := c.Tokens[int(gi)*ages:(int(gi)+1)*ages], max(l.s.Groups[gi].Start, 0), int64(ev.Tokens)
+	by, first, left := c.Tokens[int(gi)*ages:(int(gi)+1)*ages], max(l.s.Groups[gi].Start, 0), int64(max(ev.Tokens, 0))
 	for _, made := range ev.Made {
 		n := min(max(made.Tokens, 0), left)
 		by[min(max(made.Version, first), l.s.Trained)%ages] += n
 		left -= n
 	}
-	by[first%ages] += max(left, 0)
+	by[first%ages] += left
 }
 
 // measureBatch takes the batch of a train step that ends.

@@ -7,7 +7,7 @@ import (
 )
 
 // snapshotVersion changes when a snapshot's meaning does.
-const snapshotVersion = 4
+const snapshotVersion = 5
 
 type snapshot struct {
 	Snapshot int

@@ -71,7 +71,8 @@ type Config struct {
 	CapTokens int32
 	// Warmup and Measured are train steps before and in the window that is reported.
 	Warmup, Measured int
-	// TokenVersions has Beside told which version sampled which tokens (metrics.Measured.ByVersion).
+	// TokenVersions has Beside told which version sampled which tokens (metrics.Measured.ByVersion);
+	// a goal that counts tokens turns it on.
 	TokenVersions bool
 	// Observe, if not nil, is called for every event with what followed from it, which is
 	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time;

@@ -155,8 +155,8 @@ func (c *Checker) switchReady() {
 // that are as asked, and counts the others.
 func (c *Checker) partition(as func(i int) bool) (list []int, others int) {
 	for i, e := range c.engines {
-		if e.state != serving || e.stage == idle || e.stage == switching {
-			continue
+		if e.state != serving || e.stage == idle || e.stage == switching || e.pool == leaving && !c.busy(i) && e.stage != loading {
+			continue // the last of these is given back, and switches to nothing any more
 		}
 		if as(i) {
 			list = append(list, i)

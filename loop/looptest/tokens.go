@@ -22,13 +22,16 @@ func (c *Checker) tokensScored(g *groupBook, ev loop.Event) {
 	if g.tokens == nil {
 		g.tokens = map[loop.Version]int64{}
 	}
-	left := int64(ev.Tokens)
+	unnamed := int64(ev.Tokens)
 	for _, made := range ev.Made {
-		n := min(left, max(made.Tokens, 0))
-		g.tokens[max(g.start, 0, min(made.Version, c.version))] += n
-		left -= n
+		for n := made.Tokens; n > 0 && unnamed > 0; n-- {
+			g.tokens[max(g.start, 0, min(made.Version, c.version))]++
+			unnamed--
+		}
 	}
-	g.tokens[max(g.start, 0)] += max(left, 0)
+	if unnamed > 0 {
+		g.tokens[max(g.start, 0)] += unnamed
+	}
 }
 
 // tokensTrained books what a group adds to the batch that is trained. After 64 versions nobody knows any more which

@@ -29,23 +29,33 @@ func explore(seed uint64, events int) (err error) {
 // runs one seed alone. HEADWAY_LONG runs many more than the usual ones, as many
 // as it says if it is a number above 1.
 func TestSwarm(t *testing.T) {
-	first, last := uint64(1), uint64(300)
+	// Beyond the usual ones, those that have found something: engines given back in the middle of a sync, and a hold
+	// that somebody had asked to be lower than it began.
+	seeds := append(upTo(1, 300), 501, 622, 772, 926)
 	if s := os.Getenv("HEADWAY_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
 			t.Fatalf("HEADWAY_SEED is %q, want a number", s)
 		}
-		first, last = seed, seed
+		seeds = upTo(seed, seed)
 	} else if s := os.Getenv("HEADWAY_LONG"); s != "" {
-		last = 10000
+		last := uint64(10000)
 		if n, err := strconv.ParseUint(s, 10, 64); err == nil && n > 1 {
 			last = n
 		}
+		seeds = upTo(1, last)
 	}
-	for seed := first; seed <= last; seed++ {
+	for _, seed := range seeds {
 		if err := explore(seed, 600); err != nil {
 			t.Errorf("%v\n%v\nreproduce: HEADWAY_SEED=%d go test ./loop/looptest -run TestSwarm", err, Draw(seed), seed)
 			return
 		}
 	}
+}
+
+func upTo(first, last uint64) (seeds []uint64) {
+	for seed := first; seed <= last; seed++ {
+		seeds = append(seeds, seed)
+	}
+	return seeds
 }
