@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 )
 
 // lineBytesMax bounds a line, so that a file that is no trace cannot exhaust memory.
@@ -32,6 +33,17 @@ func (e *Error) Unwrap() error { return e.Err }
 // ErrChecksum is what a changed, missing or repeated line is found by.
 var ErrChecksum = errors.New("checksum mismatch: this line, or one before it, was changed, lost or repeated")
 
+// What cannot be the trace of a run is found by where it begins.
+var (
+	// ErrNoTrace: it does not begin as any trace does.
+	ErrNoTrace = errors.New("this is no Headway trace: its first line is no header")
+	// ErrEmpty: there is nothing in it, as where a run ended before its first step.
+	ErrEmpty = errors.New("the trace is empty, expected a header")
+)
+
+// traceBegins is what every trace begins with.
+const traceBegins = `{"n":0,"note":"` + NoteHeader + `"`
+
 // errTorn is wrapped in an Error with Torn set.
 var errTorn = errors.New("the trace ends in the middle of this line")
 
@@ -49,15 +61,18 @@ type Reader struct {
 // NewReader reads the header. It refuses what is not a trace, and a trace of another format.
 func NewReader(src io.Reader) (*Reader, error) {
 	r := &Reader{src: bufio.NewReaderSize(src, 1<<16)}
+	if begins, _ := r.src.Peek(len(traceBegins)); !strings.HasPrefix(traceBegins, string(begins)) {
+		return nil, &Error{Line: 1, Err: ErrNoTrace} // of what cannot be read nothing is there, and Next says why
+	}
 	rec, err := r.Next()
 	if errors.Is(err, io.EOF) {
-		return nil, &Error{Line: 1, Err: errors.New("the trace is empty, expected a header")}
+		return nil, &Error{Line: 1, Err: ErrEmpty}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if rec.Note != NoteHeader {
-		return nil, &Error{Line: 1, Err: errors.New("not a Headway trace: the first line is no header")}
+		return nil, &Error{Line: 1, Err: ErrNoTrace}
 	}
 	if err := json.Unmarshal(rec.Data, &r.Header); err != nil {
 		return nil, &Error{Line: 1, Err: fmt.Errorf("unreadable header: %w", err)}

@@ -224,8 +224,8 @@ func TestWhatIsNoTraceIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "empty",
 		"hello\n":                   "line 1",
-		"{\"step\":1}\n":            "not a trace line",
-		strings.Repeat("x", 17<<20): "not a Headway trace",
+		"{\"step\":1}\n":            "this is no Headway trace",
+		strings.Repeat("x", 17<<20): "this is no Headway trace",
 		string((&trace.Encoder{}).AppendEvent(nil, trace.Event{Event: loop.Event{Kind: loop.Tick}})): "no header",
 		string(other): "headway 99",
 	} {

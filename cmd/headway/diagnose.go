@@ -178,7 +178,7 @@ func diagnoseError(name string, err error) error {
 	case errors.Is(err, diagnosis.ErrEmpty):
 		return runError("let it make some train steps; headway status shows what a run waits for", "%w", err)
 	case errors.As(err, &at) && at.Line <= 1:
-		return usageError("name a trace that this version of headway wrote, or another framework's log with --from", "%s: %w", name, err)
+		return usageError("name a run's directory or its "+trace.FileName+", of this version of headway, or another framework's log with --from", "%s: %w", name, err)
 	case errors.As(err, &at):
 		return runError("restore the file from a copy; nothing after that place can be trusted", "%s: %w", name, err)
 	}

@@ -96,6 +96,10 @@ func torn(err error) bool {
 // replayError says what can be done about a trace that cannot be replayed.
 func replayError(path string, err error) error {
 	switch {
+	case errors.Is(err, trace.ErrNoTrace):
+		return usageError("name a run's directory, or its "+trace.FileName, "%s: %w", path, err)
+	case errors.Is(err, trace.ErrEmpty):
+		return runError("the run ended before its first step: start it anew, or name another", "%s: %w", path, err)
 	case errors.Is(err, replay.ErrIncomplete):
 		return runError("headway run --resume goes on with an interrupted run", "%s: %w", path, err)
 	case torn(err):

@@ -298,7 +298,7 @@ func traceHeader(path string) (trace.Header, error) {
 	defer file.Close()
 	reader, err := trace.NewReader(file)
 	if err != nil {
-		return trace.Header{}, usageError("name a trace that this version of headway wrote", "%s: %w", file.Name(), err)
+		return trace.Header{}, usageError("name a run's directory or its "+trace.FileName+", of this version of headway", "%s: %w", file.Name(), err)
 	}
 	return reader.Header, nil
 }

@@ -64,7 +64,7 @@ func originOfTrace(log *os.File) (origin, error) {
 	}
 	reader, err := trace.NewReader(log)
 	if err != nil {
-		return originNone, usageError("choose another directory, or move the file away if nobody needs it", "%s is no Headway trace, or its beginning is lost: %w", log.Name(), err)
+		return originNone, usageError("choose another directory, or move the file away if nobody needs it", "%s: %w", log.Name(), err)
 	}
 	if reader.Header.Source == "simulation" {
 		return originSimulation, nil

@@ -203,3 +203,26 @@ func TestFilesAndFoldersAreToldApart(t *testing.T) {
 	}
 	wantUnchanged(t, ".", before)
 }
+
+// A file that is no trace is told from a damaged one, of which a copy may be had.
+func TestWhatIsNoTraceIsSaid(t *testing.T) {
+	t.Chdir(t.TempDir())
+	good := traceText(t, "live")
+	folderOf(t, ".", map[string]string{
+		filepath.Join("a", trace.FileName): "hello\nworld", filepath.Join("empty", trace.FileName): "",
+		filepath.Join("damaged", trace.FileName): strings.Replace(good, "headway", "headwax", 1),
+	})
+	for _, c := range []struct{ arguments, want string }{
+		{"replay a", "this is no Headway trace: its first line is no header\n  name a run's directory, or its trace.ndjson"},
+		{"view a", "this is no Headway trace: its first line is no header\n  name a run's directory, or its trace.ndjson"},
+		{"diagnose a", "this is no Headway trace: its first line is no header\n  name a run's directory or its trace.ndjson, of this version of headway, or another"},
+		{"resimulate a", "this is no Headway trace: its first line is no header\n  name a run's directory or its trace.ndjson"},
+		{"replay empty", "the trace is empty, expected a header\n  the run ended before its first step"},
+		{"replay damaged", "checksum mismatch: this line, or one before it, was changed, lost or repeated\n  restore the file from a copy"},
+		{"status damaged", "no control plane was started there"},
+	} {
+		if code, _, stderr := headway(t, strings.Fields(c.arguments)...); code == exitDone || !strings.Contains(stderr, c.want) {
+			t.Errorf("headway %s: exit %d, want %q in\n%s", c.arguments, code, c.want, stderr)
+		}
+	}
+}

@@ -139,6 +139,9 @@ func serverURL(given string) (*url.URL, error) {
 		}
 		given = said.URL
 	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
+		if made, _ := originOf(given); made == originRun {
+			return nil, usageError("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
+		}
 		return nil, usageError(hint, "%s has no %s: no control plane was started there", given, addressFile)
 	}
 	if !strings.Contains(given, "://") {

@@ -376,6 +376,7 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	run := folderOf(t, t.TempDir(), map[string]string{"state/lock": "1\n", trace.FileName: traceText(t, "live")})
 	for _, c := range []struct {
 		given, says string
 		code        int
@@ -383,6 +384,7 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 		{"runs/ne", "the run directory runs/ne does not exist\n  runs are in another folder where --dir or store.dir names one", exitUsage},
 		{"./ne", "the run directory ./ne does not exist", exitUsage},
 		{"/no/such/run", "the run directory /no/such/run does not exist", exitUsage},
+		{run, "is a run of headway run, which has no control plane\n  headway view " + run, exitUsage},
 		{file, "is a file, no run directory", exitUsage},
 		{pages.URL, pages.URL + " is the dashboard of headway run (a)\n  open it in a browser, or headway view or diagnose the run's directory", exitFailure},
 		{strings.TrimPrefix(pages.URL, "http://") + "/", "is the dashboard of headway run (a)", exitFailure},
