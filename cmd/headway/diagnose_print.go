@@ -26,11 +26,17 @@ func printDiagnosis(w io.Writer, r diagnosis.Report) error {
 	if r.Log != nil {
 		b.WriteString(logText(r.Log))
 	}
-	for _, warning := range r.Warnings {
-		fmt.Fprintf(&b, "  - %s\n", warning)
-	}
+	b.WriteString(notesText(r.Warnings))
 	_, err := io.WriteString(w, trimLines(b.String()))
 	return err
+}
+
+// notesText are what holds of the whole diagnosis, apart from the last finding above them; "" for none.
+func notesText(notes []string) string {
+	if len(notes) == 0 {
+		return ""
+	}
+	return "\nnotes\n  - " + strings.Join(notes, "\n  - ") + "\n"
 }
 
 // settledText says whether the run can be judged.

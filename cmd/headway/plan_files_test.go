@@ -15,7 +15,7 @@ func TestPlanRefusesPathsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flag := range []string{"--write", "--html"} {
-		for path, said := range map[string]string{taken: "nothing is overwritten", folder: "nothing is overwritten", filepath.Join(folder, "none", "x"): "existing directory"} {
+		for path, said := range map[string]string{taken: "nothing is overwritten", folder: "is a folder, and a file to write is expected", filepath.Join(folder, "none", "x"): "existing directory"} {
 			code, stdout, stderr := headway(t, "plan", document(t, planDocument), flag, path)
 			if code != exitUsage || stdout != "" || !strings.Contains(stderr, said) || !strings.Contains(stderr, flag) || strings.Contains(stderr, "ranking") {
 				t.Errorf("%s %s: code %d: %s", flag, path, code, stderr)
