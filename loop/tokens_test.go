@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
 )
 
 // tokensDriver answers every action at once, but leaves group 1 running, which is in slot 0.
@@ -17,26 +18,15 @@ type tokensDriver struct {
 func (d *tokensDriver) step(ev loop.Event) {
 	actions, _ := d.l.Step(ev)
 	for _, a := range slices.Clone(actions) {
-		ev := loop.Event{Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease, Version: a.Version}
 		switch a.Kind {
-		case loop.StartRollout:
-			ev.Kind, ev.Tokens, ev.Made = loop.RolloutScored, 10, []loop.VersionTokens{{Version: a.Version, Tokens: 10}}
-		case loop.StartTrainStep:
-			ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
-		case loop.LoadWeights:
-			ev.Kind = loop.WeightsLoaded
-		case loop.SwitchWeights:
-			ev.Kind = loop.WeightsSwitched
+		case loop.StartRollout, loop.StartTrainStep, loop.LoadWeights, loop.SwitchWeights:
+			if a.Kind != loop.StartRollout || a.Group != 1 {
+				d.todo = append(d.todo, looptest.Completion(a, 0))
+			}
 		case loop.GroupTrained:
 			if a.Group == 1 {
 				d.share = d.l.ControlStatus().LastShare
 			}
-			continue
-		default:
-			continue
-		}
-		if a.Kind != loop.StartRollout || a.Group != 1 {
-			d.todo = append(d.todo, ev)
 		}
 	}
 }

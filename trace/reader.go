@@ -41,8 +41,8 @@ var (
 	ErrEmpty = errors.New("the trace is empty, expected a header")
 )
 
-// traceBegins is what every trace begins with.
-const traceBegins = `{"n":0,"note":"` + NoteHeader + `"`
+// Begins is what every trace begins with, whatever its version.
+const Begins = `{"n":0,"note":"` + NoteHeader + `"`
 
 // errTorn is wrapped in an Error with Torn set.
 var errTorn = errors.New("the trace ends in the middle of this line")
@@ -61,7 +61,7 @@ type Reader struct {
 // NewReader reads the header. It refuses what is not a trace, and a trace of another format.
 func NewReader(src io.Reader) (*Reader, error) {
 	r := &Reader{src: bufio.NewReaderSize(src, 1<<16)}
-	if begins, _ := r.src.Peek(len(traceBegins)); !strings.HasPrefix(traceBegins, string(begins)) {
+	if begins, _ := r.src.Peek(len(Begins)); !strings.HasPrefix(Begins, string(begins)) {
 		return nil, &Error{Line: 1, Err: ErrNoTrace} // of what cannot be read nothing is there, and Next says why
 	}
 	rec, err := r.Next()

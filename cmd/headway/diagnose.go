@@ -126,18 +126,15 @@ func kindOfFile(path string) (int, error) {
 		return 0, err
 	}
 	defer file.Close()
-	begin, err := bufio.NewReader(file).Peek(len(traceBegins))
+	begin, err := bufio.NewReader(file).Peek(len(trace.Begins))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
-	if string(begin) == traceBegins || len(begin) == 0 && filepath.Base(path) == trace.FileName {
+	if string(begin) == trace.Begins || len(begin) == 0 && filepath.Base(path) == trace.FileName {
 		return kindTrace, nil
 	}
 	return kindForeign, nil
 }
-
-// traceBegins is how every trace begins, whatever its version.
-const traceBegins = `{"n":0,"note":"header"`
 
 // ofTrace diagnoses a run of ours.
 func (c *diagnoseCmd) ofTrace(ctx context.Context, show *diagnoseProgress) (diagnosis.Report, error) {

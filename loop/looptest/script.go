@@ -191,8 +191,8 @@ func replaces(a, b loop.Action) bool {
 	return (b.Kind == loop.LoadWeights || b.Kind == loop.SwitchWeights) && a.Engine == b.Engine
 }
 
-// completion is the event that ends an effect well.
-func completion(a loop.Action, now int64) loop.Event {
+// Completion is the event that ends an effect well: a rollout after one token, of the version that it began under.
+func Completion(a loop.Action, now int64) loop.Event {
 	ev := loop.Event{Time: now, Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease, Version: a.Version}
 	switch a.Kind {
 	case loop.StartRollout, loop.ResumeRollout:
@@ -220,7 +220,7 @@ func (s *Script) stabilize() {
 		if i < 0 {
 			return
 		}
-		s.deliver(completion(s.effects[i], s.now))
+		s.deliver(Completion(s.effects[i], s.now))
 	}
 	fmt.Fprintln(&s.out, "never stable")
 }
@@ -240,7 +240,7 @@ func (s *Script) playUntil(v loop.Version) {
 			break
 		}
 		s.now += millisecond
-		s.deliver(completion(s.effects[0], s.now))
+		s.deliver(Completion(s.effects[0], s.now))
 	}
 	fmt.Fprintf(&s.out, "stuck: %s\n", s.checker.Blocker())
 }
