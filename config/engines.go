@@ -20,8 +20,8 @@ type Engine struct {
 	ServedModel string `json:"served_model,omitempty"`
 	// KeyFile holds the server's API key, where it asks for one.
 	KeyFile string `json:"key_file,omitempty"`
-	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter, of which the trainer publishes version 0 too; restart, it is started again with them by command; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, else none.
-	Weights string `json:"weights,omitempty" allowed:"disk lora restart none"`
+	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter, of which the trainer publishes version 0 too; distributed, it receives the tensors in a collective from the process that has the trainer's weights, and the control plane sees none of them; restart, it is started again with them by command; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, else none.
+	Weights string `json:"weights,omitempty" allowed:"disk lora distributed restart none"`
 	// WeightsDir is the run's weights directory as the server sees it, where that is not the control plane's own path.
 	WeightsDir string `json:"weights_dir,omitempty"`
 	// Cache is what becomes of keys and values computed under old weights: keep them for running requests and salt the prefix cache by version (salt), drop them all so that they are computed anew (flush), or keep them for everyone (keep). Default salt.
@@ -136,7 +136,7 @@ func (c Config) EnvironmentName() string {
 
 // roads are the ways by which a kind of server takes new weights.
 var roads = map[string][]string{
-	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "none"},
+	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "distributed", "none"},
 	"llamacpp": {"restart", "none"}, "openai": {"none"},
 }
 
@@ -265,8 +265,8 @@ func (v *validator) engineRoad(e Engine, key func(string) string) {
 	if started && len(e.Command) > 0 && !strings.Contains(strings.Join(append(slices.Clone(e.Command), e.Convert...), " "), "{weights}") {
 		v.fail(key("command"), nil, "does not say {weights}: the server would start with the same weights again", "{weights} where the version's directory goes, in command or convert")
 	}
-	if e.Weights == "none" && e.WeightsDir != "" {
-		v.fail(key("weights_dir"), e.WeightsDir, "has no effect with weights none", "another way for weights, or leave it out")
+	if (e.Weights == "none" || e.Weights == "distributed") && e.WeightsDir != "" {
+		v.fail(key("weights_dir"), e.WeightsDir, "has no effect with weights "+e.Weights+", which reads no directory", "another way for weights, or leave it out")
 	}
 	if e.DecodeStepS > 0 {
 		v.fail(key("decode_step_s"), e.DecodeStepS, "has no effect on a server, which takes its own time", "0")
@@ -286,7 +286,7 @@ func (c Config) engineWarnings(warn func(key, format string, args ...any)) {
 	}
 	switch {
 	case updated == 0:
-		warn("engines", "no engine takes new weights: every rollout is sampled by version 0, however long the run is; weights disk, lora or restart")
+		warn("engines", "no engine takes new weights: every rollout is sampled by version 0, however long the run is; weights disk, lora, distributed or restart")
 	case updated < len(c.Engines):
 		warn("engines", "%d of %d engines take no new weights: their rollouts are of version 0, and ever more stale", len(c.Engines)-updated, len(c.Engines))
 	}

@@ -3,7 +3,6 @@ package sglang
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -42,6 +41,7 @@ func learnt(caps *upstream.Capabilities) found {
 
 var _ interface {
 	upstream.Dialect
+	upstream.Joiner
 	upstream.Templater
 	upstream.Scorer
 } = (*Dialect)(nil)
@@ -86,23 +86,15 @@ func (*Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capa
 // so that is asked for only where the pause was a retraction.
 func (*Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, _ *upstream.Capabilities) error {
 	if u.Lora {
-		return errors.New("adapters are not supported here: weights disk updates the whole model")
+		return errors.New("adapters are not supported here: weights disk and distributed update the whole model")
 	}
-	body := map[string]any{
+	if u.Group.Name != "" {
+		return updateDistributed(ctx, s, u)
+	}
+	return succeed(ctx, s, "/update_weights_from_disk", map[string]any{
 		"model_path": u.Dir, "weight_version": u.Label,
 		"flush_cache": u.Cache == upstream.CacheFlush, "abort_all_requests": false,
-	}
-	var reply struct {
-		Success *bool  `json:"success"`
-		Message string `json:"message"`
-	}
-	if err := s.Call(ctx, http.MethodPost, "/update_weights_from_disk", body, &reply); err != nil {
-		return err
-	}
-	if reply.Success == nil || !*reply.Success {
-		return fmt.Errorf("/update_weights_from_disk did not succeed: %s", reply.Message)
-	}
-	return nil
+	})
 }
 
 // Version implements [upstream.Dialect].

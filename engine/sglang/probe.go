@@ -27,6 +27,8 @@ type prober struct {
 	cached, cut bool
 	// reference: it is the shim of engines/hf_shim.
 	reference bool
+	// apart is why its ranks cannot be in one group with a sender, empty if they can.
+	apart string
 }
 
 // Probe implements [upstream.Dialect]. It samples a few tokens. SGLang does not say whether it is
@@ -140,6 +142,10 @@ func (p *prober) server() error {
 		Low        bool   `json:"schedule_low_priority_values_first"`
 		NoPrefix   bool   `json:"disable_radix_cache"`
 		Running    int    `json:"max_running_requests"`
+		Tensor     int    `json:"tp_size"`
+		Pipeline   int    `json:"pp_size"`
+		Data       int    `json:"dp_size"`
+		Attention  bool   `json:"enable_dp_attention"`
 	}
 	var err error
 	if p.found.server, err = p.first(&info, "/server_info", "/get_server_info"); err != nil {
@@ -160,6 +166,13 @@ func (p *prober) server() error {
 	p.caps.Vocabulary, p.cached = info.Vocabulary, !info.NoPrefix
 	p.found.priority, p.found.low = info.Priority, info.Low
 	p.found.router = info.Router != nil
+	p.caps.Ranks = max(info.Tensor, 1)
+	switch {
+	case info.Pipeline > 1:
+		p.apart = fmt.Sprintf("it has %d pipeline stages, and only ranks of one stage have numbers of their own in a group", info.Pipeline)
+	case info.Data > 1 && !info.Attention:
+		p.apart = fmt.Sprintf("it has %d data-parallel ranks, which take no weights in a group", info.Data)
+	}
 	return nil
 }
 
@@ -197,7 +210,7 @@ func (p *prober) controls() error {
 		return nil
 	}
 	has := map[string]bool{}
-	for _, path := range []string{"/pause_generation", "/continue_generation", "/update_weights_from_disk", "/flush_cache"} {
+	for _, path := range []string{"/pause_generation", "/continue_generation", "/update_weights_from_disk", "/flush_cache", pathInitGroup, pathDestroyGroup, pathDistributed} {
 		there, err := p.there(path)
 		if err != nil {
 			return err
@@ -206,6 +219,7 @@ func (p *prober) controls() error {
 	}
 	p.caps.Pause = has["/pause_generation"] && has["/continue_generation"]
 	p.caps.UpdateDisk = has["/update_weights_from_disk"]
+	p.caps.UpdateDistributed = has[pathInitGroup] && has[pathDestroyGroup] && has[pathDistributed] && p.apart == ""
 	// The cache is dropped by an update, where requests can be retracted before.
 	p.caps.Flush = p.caps.Pause && p.caps.UpdateDisk
 	if p.caps.Pause && !p.s.Guest {
@@ -312,6 +326,8 @@ func (p *prober) missing() {
 	lack(c.Logprobs && !p.cut && !c.ProcessedLogprobs, false, "log-probs are of the model's own distribution: with another temperature than 1, or a cut, the trainer corrects for the wrong one", "without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment")
 	lack(direct && !c.Pause, false, "sampling cannot be paused: every switch of weights cuts off what is under way", "an SGLang that has /pause_generation and /continue_generation")
 	lack(direct && !c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "an SGLang that has /update_weights_from_disk")
+	lack(direct && !c.UpdateDistributed && p.apart != "", false, "weights cannot be received in a collective: "+p.apart, "tensor parallelism alone, or weights disk in the document")
+	lack(direct && !c.UpdateDistributed && p.apart == "", false, "weights cannot be received in a collective", "an SGLang that has "+pathInitGroup+" and "+pathDistributed)
 	lack(direct && p.found.model == "", false, "it does not say which weights it serves", "an SGLang whose /model_info has weight_version")
 	lack(!c.VersionSpans, false, "it does not say which weights sampled which tokens: versions are derived from when they are switched", "an SGLang whose replies have weight_versions")
 	lack(!c.Salt, false, "prefixes of different weights cannot be kept apart by a salt", "an SGLang that has extra_key")

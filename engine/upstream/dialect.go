@@ -46,6 +46,15 @@ type Restarter interface {
 	Stop() error
 }
 
+// Joiner is implemented by dialects whose servers can take weights in a collective. Update then
+// has Group and Tensors, and returns when the server has received them; they are broadcast meanwhile.
+type Joiner interface {
+	// Join has the server become a member of a group; it returns when the others are there too.
+	Join(ctx context.Context, s *Server, g Group, caps *Capabilities) error
+	// Part has it leave a group, which may be broken.
+	Part(ctx context.Context, s *Server, g Group, caps *Capabilities) error
+}
+
 // Templater is implemented by dialects whose servers can render chats and read tokens.
 type Templater interface {
 	// Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with
@@ -86,8 +95,10 @@ type Capabilities struct {
 	// VersionSpans: it says which weights sampled which tokens.
 	VersionSpans bool
 	// Pause: sampling can be paused with what is under way kept. Update: it takes new weights
-	// while it runs, from a directory (UpdateDisk) or as an adapter (UpdateLora).
-	Pause, UpdateDisk, UpdateLora bool
+	// while it runs, from a directory (UpdateDisk), as an adapter (UpdateLora) or in a collective
+	// (UpdateDistributed), to which it brings Ranks, at least 1.
+	Pause, UpdateDisk, UpdateLora, UpdateDistributed bool
+	Ranks                                            int
 	// Flush: its cache of prefixes can be dropped. Salt: it keeps prefixes apart by a salt.
 	Flush, Salt bool
 	// Template: it renders chats and reads tokens.
@@ -182,8 +193,11 @@ type Update struct {
 	Version loop.Version
 	// Label names the version at the server.
 	Label string
-	// Dir is a directory in the layout of Hugging Face, as the server sees it.
+	// Dir is a directory in the layout of Hugging Face, as the server sees it; empty on RoadDistributed.
 	Dir string
+	// Group is the collective in which Tensors are broadcast, in their order, on RoadDistributed.
+	Group   Group
+	Tensors []Tensor
 	// Cache: salt, flush or keep (config.Engine.Cache).
 	Cache string
 	// Lora: Dir is an adapter, not a model.

@@ -26,6 +26,7 @@ type Engine struct {
 	// switching has room for the one Load or Switch that is under way.
 	switching chan struct{}
 	loaded    loaded            // belongs to who is in switching
+	met       meeting           // with the sender, the same
 	shapes    map[string]string // of the first version's tensors, the same
 	score     fingerprint       // of the weights that were verified last, the same
 	stood     []float32         // what the server computed before the update under way, nil for unknown, the same
@@ -66,8 +67,20 @@ type Engine struct {
 // loaded is a version that can be switched to.
 type loaded struct {
 	version loop.Version
-	dir     string // as this process sees it; empty on RoadNone
+	dir     string // as this process sees it; empty on RoadNone and RoadDistributed
+	held    Held   // by the sender, on RoadDistributed
 }
+
+// content names the weights: the same for two versions only if theirs are the same.
+func (l loaded) content() string {
+	if l.dir == "" && l.held.Digest != "" {
+		return digestMark + l.held.Digest
+	}
+	return l.dir
+}
+
+// digestMark begins the name of weights that lie in no directory.
+const digestMark = "tensors of digest "
 
 // counts are what a Status sums up.
 type counts struct {

@@ -13,13 +13,15 @@ import (
 type Road string
 
 // Roads. RoadDisk: it reads a directory that it shares with the control plane. RoadLora: the same,
-// as an adapter. RoadRestart: it is started again with the directory (Restarter). RoadNone: it goes
-// on serving version 0, whatever that is.
+// as an adapter. RoadDistributed: it receives the tensors in a collective with who has them (Sender,
+// Joiner). RoadRestart: it is started again with the directory (Restarter). RoadNone: it goes on
+// serving version 0, whatever that is.
 const (
-	RoadDisk    Road = "disk"
-	RoadLora    Road = "lora"
-	RoadRestart Road = "restart"
-	RoadNone    Road = "none"
+	RoadDisk        Road = "disk"
+	RoadLora        Road = "lora"
+	RoadDistributed Road = "distributed"
+	RoadRestart     Road = "restart"
+	RoadNone        Road = "none"
 )
 
 // What becomes of keys and values that were computed under old weights (config.Engine.Cache).
@@ -50,10 +52,12 @@ type Options struct {
 	// Road of new weights; empty means RoadNone.
 	Road Road
 	// Views returns the directory of a version in the layout of Hugging Face, as this process sees
-	// it, and makes it if need be; needed on every road but RoadNone. ServerPath returns where the
-	// server sees a directory; nil where it sees the same.
+	// it, and makes it if need be; needed on RoadDisk, RoadLora and RoadRestart. ServerPath returns
+	// where the server sees a directory; nil where it sees the same.
 	Views      func(ctx context.Context, version loop.Version) (dir string, err error)
 	ServerPath func(dir string) string
+	// Sender has the tensors of versions; needed on RoadDistributed.
+	Sender Sender
 	// Cache is what becomes of old keys and values: CacheSalt (also if empty), CacheFlush or CacheKeep.
 	Cache string
 	// Silent is how long a response may bring no token before the server is looked after, outside
@@ -108,16 +112,22 @@ func (o Options) Validate() error {
 		return fmt.Errorf("engine %s: %w", o.Name, fmt.Errorf(format, args...))
 	}
 	_, restarts := o.Dialect.(Restarter)
+	_, joins := o.Dialect.(Joiner)
+	reads := o.Road == RoadDisk || o.Road == RoadLora || o.Road == RoadRestart
 	switch {
 	case o.Slots < 1:
 		return fail("%d slots, want at least 1", o.Slots)
 	case o.Server == nil || o.Dialect == nil:
 		return fail("Server or Dialect is missing")
-	case o.Road != "" && o.Road != RoadDisk && o.Road != RoadLora && o.Road != RoadRestart && o.Road != RoadNone:
-		return fail("weights cannot go by %q, want disk, lora, restart or none", o.Road)
+	case o.Road != "" && !reads && o.Road != RoadDistributed && o.Road != RoadNone:
+		return fail("weights cannot go by %q, want disk, lora, distributed, restart or none", o.Road)
+	case o.Road == RoadDistributed && !joins:
+		return fail("a server of kind %s joins no collective from here", o.Dialect.Kind())
+	case o.Road == RoadDistributed && o.Sender == nil:
+		return fail("Sender is missing: weights go by %s, and nobody sends them", o.Road)
 	case o.Road == RoadRestart && !restarts:
 		return fail("a server of kind %s cannot be started again from here", o.Dialect.Kind())
-	case o.Road != "" && o.Road != RoadNone && o.Views == nil:
+	case reads && o.Views == nil:
 		return fail("Views is missing: weights go by %s, and nobody says where they are", o.Road)
 	case o.Cache != "" && o.Cache != CacheSalt && o.Cache != CacheFlush && o.Cache != CacheKeep:
 		return fail("the cache cannot be treated by %q, want salt, flush or keep", o.Cache)

@@ -39,9 +39,10 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	}
 	defer e.turnOver()
 	e.loaded = loaded{version: loop.NoVersion}
+	var caps *Capabilities
 	if e.opt.Road != RoadRestart {
-		caps, err := e.ready(ctx)
-		if err != nil {
+		var err error
+		if caps, err = e.ready(ctx); err != nil {
 			return e.gone(err)
 		}
 		if err := e.suffices(caps); err != nil {
@@ -55,11 +56,22 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 		e.loaded = loaded{version: version}
 		return nil
 	}
-	dir, err := e.view(ctx, version)
-	if err != nil {
+	if err := e.fetch(ctx, version, caps); err != nil {
 		return e.fail("loading version %d: %w", version, err)
 	}
-	e.loaded = loaded{version, dir}
+	return nil
+}
+
+// fetch makes a version ready for a switch.
+func (e *Engine) fetch(ctx context.Context, version loop.Version, caps *Capabilities) error {
+	if e.opt.Road == RoadDistributed {
+		return e.prepare(ctx, version, caps)
+	}
+	dir, err := e.view(ctx, version)
+	if err != nil {
+		return err
+	}
+	e.loaded = loaded{version: version, dir: dir}
 	return nil
 }
 
@@ -131,7 +143,7 @@ func (e *Engine) suffices(caps *Capabilities) error {
 		e.opt.Logf("engine %s: the log-probs of %s are the model's own, as far as is known, and tokens are drawn otherwise (temperature %g, top_p %g, top_k %d, min_p %g): ratios to them are off",
 			e.opt.Name, e.opt.Server.URL(), e.opt.Sampling.Temperature, e.opt.Sampling.TopP, e.opt.Sampling.TopK, e.opt.Sampling.MinP)
 	}
-	for road, can := range map[Road]bool{RoadDisk: caps.UpdateDisk, RoadLora: caps.UpdateLora} {
+	for road, can := range map[Road]bool{RoadDisk: caps.UpdateDisk, RoadLora: caps.UpdateLora, RoadDistributed: caps.UpdateDistributed} {
 		if e.opt.Road == road && !can {
 			what, flag := fmt.Sprintf("it takes no new weights by %s while it runs", road), ""
 			for _, m := range caps.Missing {
@@ -318,8 +330,12 @@ func (e *Engine) install(ctx context.Context, u Update, caps *Capabilities) (str
 	e.mu.Lock()
 	e.labels[u.Label] = u.Version // the server may say it before the switch is over
 	e.mu.Unlock()
-	e.tried = e.tried.next(e.loaded.dir, e.counts.losses.Load())
-	if err := e.opt.Dialect.Update(ctx, e.opt.Server, u, caps); err != nil {
+	e.tried = e.tried.next(e.loaded.content(), e.counts.losses.Load())
+	update := func() error { return e.opt.Dialect.Update(ctx, e.opt.Server, u, caps) }
+	if e.opt.Road == RoadDistributed {
+		update = func() error { return e.receive(ctx, u, caps) }
+	}
+	if err := update(); err != nil {
 		return "", fmt.Errorf("updating: %w", err)
 	}
 	return e.labelOf(ctx, u, caps)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,24 +20,24 @@ import (
 // scoreTokens is the length of the sequence by which weights are told apart.
 const scoreTokens = 32
 
-// fingerprint is what log-probs a fixed sequence has under the weights of a directory.
+// fingerprint is what log-probs a fixed sequence has under weights, which are named by loaded.content.
 type fingerprint struct {
-	dir    string
-	scores []float32
+	weights string
+	scores  []float32
 }
 
-// trial is an update that a server was asked for, and how often it had been lost by then. before is
-// the directory of the one before, if it has not been lost since.
+// trial is an update that a server was asked for, and how often it had been lost by then. before are
+// the weights of the one before, if it has not been lost since.
 type trial struct {
-	dir, before string
-	losses      int64
+	weights, before string
+	losses          int64
 }
 
 // next is the trial after t.
-func (t trial) next(dir string, losses int64) trial {
-	n := trial{dir: dir, losses: losses}
+func (t trial) next(weights string, losses int64) trial {
+	n := trial{weights: weights, losses: losses}
 	if t.losses == losses {
-		n.before = t.dir
+		n.before = t.weights
 	}
 	return n
 }
@@ -74,33 +75,41 @@ func (e *Engine) verify(ctx context.Context, caps *Capabilities) error {
 			return err
 		}
 	}
-	e.score = fingerprint{e.loaded.dir, scores}
+	e.score = fingerprint{e.loaded.content(), scores}
 	return nil
 }
 
 // unchanged judges an update after which the server computes what it did before.
 func (e *Engine) unchanged(scores []float32) error {
-	known, dir := e.score, e.loaded.dir
-	if known.dir == dir {
+	known, now := e.score, e.loaded.content()
+	if known.weights == now {
 		if near(known.scores, scores) {
 			return nil
 		}
-		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and under the weights in %s they were others: it has not taken them", ErrLied, dir)
+		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and under the weights of %s they were others: it has not taken them", ErrLied, now)
 	}
 	if !slices.Equal(known.scores, scores) {
-		if e.tried.before == dir { // they are those that it was given before
+		if e.tried.before == now { // they are those that it was given before
 			return nil
 		}
-		return fmt.Errorf("%w: the update to %s has not changed the log-probs of a fixed sequence, which are of weights that nobody knows: it has not taken them", ErrLied, dir)
+		return fmt.Errorf("%w: the update to %s has not changed the log-probs of a fixed sequence, which are of weights that nobody knows: it has not taken them", ErrLied, now)
 	}
-	same, err := sameWeightFiles(known.dir, dir)
+	same, err := sameWeights(known.weights, now)
 	if err != nil {
 		return fmt.Errorf("the update has not changed the log-probs of a fixed sequence, and the weights cannot be compared: %w", err)
 	}
 	if !same {
-		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and the weights in %s and %s differ: it has not taken them", ErrLied, known.dir, dir)
+		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and the weights of %s and %s differ: it has not taken them", ErrLied, known.weights, now)
 	}
 	return nil
+}
+
+// sameWeights reports whether weights of two names are the same: digests tell by themselves, files are compared.
+func sameWeights(a, b string) (bool, error) {
+	if strings.HasPrefix(a, digestMark) || strings.HasPrefix(b, digestMark) {
+		return a == b, nil
+	}
+	return sameWeightFiles(a, b)
 }
 
 // nearMean is how far log-probs of the same tokens under the same weights may be from each other in

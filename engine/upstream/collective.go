@@ -1,0 +1,169 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Sender has the tensors of versions and broadcasts them, in a collective with one engine. Calls for
+// one engine come one after the other. Every call waits for a sender that is not there, for as long
+// as its context lets it.
+type Sender interface {
+	// Hold has a version's tensors made ready, so that Send has only to send them.
+	Hold(ctx context.Context, engine string, version loop.Version) (Held, error)
+	// Meet makes a group of the sender, rank 0, and an engine's ranks. join has the server join: it is
+	// called while the sender joins, as both wait for each other.
+	Meet(ctx context.Context, engine string, ranks int, join func(context.Context, Group) error) (Group, error)
+	// Stands reports whether a group can still be sent in, as far as is known.
+	Stands(engine string, g Group) bool
+	// Send broadcasts a version that is held. After an error the group does not stand any more.
+	Send(ctx context.Context, engine string, g Group, version loop.Version) error
+	// Part gives a group up.
+	Part(engine string, g Group)
+}
+
+// Group is a collective of a sender and the ranks of one engine.
+type Group struct {
+	// Name is unique; empty for no group.
+	Name string
+	// Address and Port are where its members meet.
+	Address string
+	Port    int
+	// RankOffset is the engine's first rank, WorldSize how many there are with the sender's.
+	RankOffset, WorldSize int
+	// Backend is nccl or gloo.
+	Backend string
+}
+
+// Held is a version that a sender has ready.
+type Held struct {
+	// Tensors in the order in which they are sent.
+	Tensors []Tensor
+	// Digest of their content: equal for equal weights.
+	Digest string
+}
+
+// Tensor is one tensor of a version, its type in torch's words.
+type Tensor struct {
+	Name, DType string
+	Shape       []int64
+}
+
+// meeting is the group that a server is in, and how often it had been lost by then: one that was
+// started again is in none.
+type meeting struct {
+	group  Group
+	losses int64
+}
+
+// partLimit bounds having a server leave a group.
+const partLimit = 20 * time.Second
+
+// prepare has the sender hold a version and the server be in a group with it.
+func (e *Engine) prepare(ctx context.Context, version loop.Version, caps *Capabilities) error {
+	held, err := e.opt.Sender.Hold(ctx, e.opt.Name, version)
+	if err != nil {
+		return err
+	}
+	shapes := make(map[string]string, len(held.Tensors))
+	for _, t := range held.Tensors {
+		shapes[t.Name] = fmt.Sprint(t.Shape)
+	}
+	if len(shapes) != len(held.Tensors) || len(shapes) == 0 {
+		return fmt.Errorf("the sender has %d tensors of %d names: want one at least, and a name of its own for each", len(held.Tensors), len(shapes))
+	}
+	if e.shapes == nil {
+		e.shapes = shapes
+	}
+	if err := sameShapes(e.shapes, shapes); err != nil {
+		return err
+	}
+	if err := e.meet(ctx, caps); err != nil {
+		return err
+	}
+	e.loaded = loaded{version: version, held: held}
+	return nil
+}
+
+// meet makes sure that the server is in a group with the sender.
+func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
+	joiner := e.opt.Dialect.(Joiner) // Validate has seen to it
+	losses := e.counts.losses.Load()
+	if m := e.met; m.group.Name != "" && m.losses == losses && e.opt.Sender.Stands(e.opt.Name, m.group) {
+		return nil
+	}
+	e.part(ctx, caps)
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("sender and server have not met within %v", e.opt.Update))
+	defer cancel()
+	g, err := e.opt.Sender.Meet(ctx, e.opt.Name, max(caps.Ranks, 1), func(ctx context.Context, g Group) error {
+		e.met = meeting{g, losses} // also if it fails: it may be in it by half
+		return joiner.Join(ctx, e.opt.Server, g, caps)
+	})
+	if err != nil {
+		e.part(ctx, caps)
+		return fmt.Errorf("joining a group with the sender: %w", withCause(ctx, err))
+	}
+	e.met = meeting{g, losses}
+	return nil
+}
+
+// withCause adds why a context ended to an error that only says that it did.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// part gives up the group that the server is in, if any. The server is told if it is still the one
+// that joined; one that does not listen keeps a group that nobody sends in.
+func (e *Engine) part(ctx context.Context, caps *Capabilities) {
+	m := e.met
+	e.met = meeting{}
+	if m.group.Name == "" {
+		return
+	}
+	e.opt.Sender.Part(e.opt.Name, m.group)
+	if m.losses != e.counts.losses.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partLimit)
+	defer cancel()
+	if err := e.opt.Dialect.(Joiner).Part(ctx, e.opt.Server, m.group, caps); err != nil {
+		e.opt.Logf("engine %s: it has not left the group %s: %v", e.opt.Name, m.group.Name, err)
+	}
+}
+
+// receive has the loaded version broadcast and the server take it. One that fails ends the other, and
+// the group with them.
+func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) error {
+	if !e.opt.Sender.Stands(e.opt.Name, e.met.group) {
+		return errors.New("the group with the sender broke since the version was loaded: it is made anew with the next load")
+	}
+	u.Group, u.Tensors = e.met.group, e.loaded.held.Tensors
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sent := make(chan error, 1)
+	go func() {
+		err := e.opt.Sender.Send(both, e.opt.Name, u.Group, u.Version)
+		if err != nil {
+			cancel(fmt.Errorf("the sender: %w", err))
+		}
+		sent <- err
+	}()
+	err := e.opt.Dialect.Update(both, e.opt.Server, u, caps)
+	if err != nil {
+		cancel(err)
+	}
+	errSent := <-sent
+	if err == nil && errSent == nil {
+		return nil
+	}
+	cause := context.Cause(both) // which of the two failed first
+	e.part(ctx, caps)
+	return cause
+}
