@@ -97,7 +97,7 @@ func TestReplay(t *testing.T) {
 			defer replay.Close()
 			caps := *converse(t, replay.URL())
 			want := upstream.Capabilities{Software: "hf_shim 0.1.0", Model: "policy", Vocabulary: 64, Context: 256, Spare: spareTokens, Slots: 64, Uncached: true, TokenIDs: true, Logprobs: true,
-				ProcessedLogprobs: true, VersionSpans: true, Pause: true, UpdateDisk: true, Flush: true, Salt: true, Template: true, Score: true}
+				ProcessedLogprobs: true, VersionSpans: true, Pause: true, UpdateDisk: true, UpdateDistributed: true, Ranks: 1, Flush: true, Salt: true, Template: true, Score: true}
 			how.want(&want)
 			if paths := []string{"/generate", "/pause_generation"}; slices.ContainsFunc(paths, func(p string) bool { return !caps.Paths[p] }) {
 				t.Errorf("it lists %v", caps.Paths)

@@ -16,7 +16,7 @@ type Sender interface {
 	// Hold has a version's tensors made ready, so that Send has only to send them.
 	Hold(ctx context.Context, engine string, version loop.Version) (Held, error)
 	// Meet makes a group of the sender, rank 0, and an engine's ranks. join has the server join: it is
-	// called while the sender joins, as both wait for each other.
+	// called at most once, while the sender joins, as both wait for each other, and Meet returns after it.
 	Meet(ctx context.Context, engine string, ranks int, join func(context.Context, Group) error) (Group, error)
 	// Stands reports whether a group can still be sent in, as far as is known.
 	Stands(engine string, g Group) bool
@@ -53,10 +53,11 @@ type Tensor struct {
 	Shape       []int64
 }
 
-// meeting is the group that a server is in, and how often it had been lost by then: one that was
-// started again is in none.
+// meeting is the group that a server is in, what the server could and how often it had been lost by
+// then: one that was started again is in none.
 type meeting struct {
 	group  Group
+	caps   *Capabilities
 	losses int64
 }
 
@@ -96,18 +97,18 @@ func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
 	if m := e.met; m.group.Name != "" && m.losses == losses && e.opt.Sender.Stands(e.opt.Name, m.group) {
 		return nil
 	}
-	e.part(ctx, caps)
+	e.part(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("sender and server have not met within %v", e.opt.Update))
 	defer cancel()
 	g, err := e.opt.Sender.Meet(ctx, e.opt.Name, max(caps.Ranks, 1), func(ctx context.Context, g Group) error {
-		e.met = meeting{g, losses} // also if it fails: it may be in it by half
+		e.met = meeting{g, caps, losses} // also if it fails: it may be in it by half
 		return joiner.Join(ctx, e.opt.Server, g, caps)
 	})
 	if err != nil {
-		e.part(ctx, caps)
+		e.part(ctx)
 		return fmt.Errorf("joining a group with the sender: %w", withCause(ctx, err))
 	}
-	e.met = meeting{g, losses}
+	e.met = meeting{g, caps, losses}
 	return nil
 }
 
@@ -121,7 +122,7 @@ func withCause(ctx context.Context, err error) error {
 
 // part gives up the group that the server is in, if any. The server is told if it is still the one
 // that joined; one that does not listen keeps a group that nobody sends in.
-func (e *Engine) part(ctx context.Context, caps *Capabilities) {
+func (e *Engine) part(ctx context.Context) {
 	m := e.met
 	e.met = meeting{}
 	if m.group.Name == "" {
@@ -133,7 +134,7 @@ func (e *Engine) part(ctx context.Context, caps *Capabilities) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partLimit)
 	defer cancel()
-	if err := e.opt.Dialect.(Joiner).Part(ctx, e.opt.Server, m.group, caps); err != nil {
+	if err := e.opt.Dialect.(Joiner).Part(ctx, e.opt.Server, m.group, m.caps); err != nil {
 		e.opt.Logf("engine %s: it has not left the group %s: %v", e.opt.Name, m.group.Name, err)
 	}
 }
@@ -164,6 +165,6 @@ func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) erro
 		return nil
 	}
 	cause := context.Cause(both) // which of the two failed first
-	e.part(ctx, caps)
+	e.part(ctx)
 	return cause
 }

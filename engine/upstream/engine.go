@@ -271,8 +271,9 @@ func (e *Engine) Close() error {
 	return err
 }
 
-// settle waits for the Load or Switch that is under way, which ends with the engine's life, and tries
-// once more to end a pause that is owed: who ends the process next leaves no server paused.
+// settle waits for the Load or Switch that is under way, which ends with the engine's life, tries
+// once more to end a pause that is owed, and leaves the group with the sender: who ends the process
+// next leaves no server paused, and none that waits for tensors.
 func (e *Engine) settle() error {
 	limit := time.NewTimer(closeLimit)
 	defer limit.Stop()
@@ -282,11 +283,12 @@ func (e *Engine) settle() error {
 	case <-limit.C:
 		return e.fail("it is closed, and a load or switch has not ended for %v", closeLimit)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastResumeLimit)
+	defer cancel()
+	defer e.part(ctx)
 	if !e.owed.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastResumeLimit)
-	defer cancel()
 	if err := e.tryResume(ctx, e.owing); err != nil { // a server that is gone is not paused either
 		e.opt.Logf("engine %s: %s may be left paused: %v", e.opt.Name, e.opt.Server.URL(), err)
 	}

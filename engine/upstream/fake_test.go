@@ -69,6 +69,9 @@ type fakeServer struct {
 	unwell  bool
 	offset  int // added to spans
 	score   float32
+	// sender broadcasts to it, and groups are those that it is in.
+	sender *fakeSender
+	groups map[string]bool
 	// stuck is a path that is never answered, asked is closed when it is asked for, begins: its reply begins.
 	stuck  string
 	asked  chan struct{}
@@ -96,7 +99,7 @@ func newFakeServer(t testing.TB) *fakeServer {
 func (f *fakeServer) start() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /sample", f.sample)
-	for path, do := range map[string]func(*http.Request) string{"/pause": f.pause, "/resume": f.resume, "/update": f.update, "/abort": f.abort, "/version": f.version, "/health": f.health, "/probe": f.probe, "/score": f.scores} {
+	for path, do := range map[string]func(*http.Request) string{"/pause": f.pause, "/resume": f.resume, "/update": f.update, "/abort": f.abort, "/version": f.version, "/health": f.health, "/join": f.join, "/part": f.part, "/probe": f.probe, "/score": f.scores} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if f.fails(path) {
 				http.Error(w, "fault", 500)
@@ -126,7 +129,7 @@ func (f *fakeServer) kill() { f.listener.refuse(true); _ = f.http.Close() }
 
 func (f *fakeServer) restart(weights loop.Version) {
 	f.mu.Lock()
-	f.weights, f.label, f.paused = weights, "default", false
+	f.weights, f.label, f.paused, f.groups = weights, "default", false, nil
 	f.mu.Unlock()
 	f.listener.refuse(false)
 	f.start()
@@ -195,8 +198,16 @@ func (f *fakeServer) update(r *http.Request) string {
 	var u struct {
 		Label   string
 		Version loop.Version
+		Group   Group
 	}
 	_ = json.NewDecoder(r.Body).Decode(&u)
+	if u.Group.Name != "" {
+		sent, problem := f.receive(r.Context(), u.Group.Name)
+		if problem != "" {
+			return "!400 " + problem
+		}
+		u.Version = sent
+	}
 	time.Sleep(f.pace() * 20)
 	f.set(func() {
 		f.label = u.Label

@@ -38,6 +38,9 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 		return err
 	}
 	defer e.turnOver()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
 	e.loaded = loaded{version: loop.NoVersion}
 	var caps *Capabilities
 	if e.opt.Road != RoadRestart {
@@ -57,7 +60,7 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 		return nil
 	}
 	if err := e.fetch(ctx, version, caps); err != nil {
-		return e.fail("loading version %d: %w", version, err)
+		return e.gone(e.fail("loading version %d: %w", version, err))
 	}
 	return nil
 }
