@@ -71,7 +71,7 @@ var serverChecks = []check{
 	}, (*examination).unreachable},
 	{Kind{
 		Code: "engine-lacks", Severities: []Severity{Error, Warning}, Keys: []string{keyEngines},
-		When:  "an engine's server lacks something: an error where nothing can be trained on without it. What to start it with is said",
+		When:  "an engine's server lacks something: an error where nothing can be trained on without it, or its `weights` cannot go that way. What to start it with is said",
 		Known: "asking the server for what it can; nothing is concluded from its version",
 	}, (*examination).lacks},
 	{Kind{
@@ -243,7 +243,7 @@ func (e *examination) cache() {
 
 func (e *examination) unseen() {
 	for i, engine := range e.document.Engines {
-		if e.model == nil || !engine.External() || engine.Weights == "none" {
+		if e.model == nil || !engine.External() || engine.Weights == "none" || engine.Weights == "distributed" {
 			continue
 		}
 		switch {

@@ -71,12 +71,12 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 	if err != nil {
 		return doctor.Server{Err: err.Error()}
 	}
-	return examinedServer(caps)
+	return examinedServer(caps, upstream.Road(e.Weights))
 }
 
-func examinedServer(caps upstream.Capabilities) doctor.Server {
+func examinedServer(caps upstream.Capabilities, road upstream.Road) doctor.Server {
 	s := doctor.Server{Vocabulary: caps.Vocabulary, Context: caps.Context, Processed: caps.ProcessedLogprobs, Salt: caps.Salt, Flush: caps.Flush, Template: caps.Template, Slots: caps.Slots, Uncached: caps.Uncached}
-	for _, m := range caps.Missing {
+	for _, m := range caps.Lacks(road) {
 		s.Lacks = append(s.Lacks, doctor.Lack{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
 	}
 	return s

@@ -110,7 +110,7 @@ type Capabilities struct {
 	Unmarked bool
 	// Paths are those that it lists in its own description, nil where it has none.
 	Paths map[string]bool
-	// Missing is what it lacks, with what to start it with.
+	// Missing is what it lacks, with what to start it with; see Lacks.
 	Missing []Missing
 	// Private is the dialect's own, learnt in Probe.
 	Private any
@@ -120,6 +120,8 @@ type Capabilities struct {
 type Missing struct {
 	// What is lacking and what that costs, a clause; Flag is how to start the server with it.
 	What, Flag string
+	// Road is the only one that needs it, empty for something that is lacking on every road.
+	Road Road
 	// Fatal: nothing can be trained on without it.
 	Fatal bool
 }

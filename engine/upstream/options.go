@@ -9,21 +9,6 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Road is how new weights reach a server.
-type Road string
-
-// Roads. RoadDisk: it reads a directory that it shares with the control plane. RoadLora: the same,
-// as an adapter. RoadDistributed: it receives the tensors in a collective with who has them (Sender,
-// Joiner). RoadRestart: it is started again with the directory (Restarter). RoadNone: it goes on
-// serving version 0, whatever that is.
-const (
-	RoadDisk        Road = "disk"
-	RoadLora        Road = "lora"
-	RoadDistributed Road = "distributed"
-	RoadRestart     Road = "restart"
-	RoadNone        Road = "none"
-)
-
 // What becomes of keys and values that were computed under old weights (config.Engine.Cache).
 const (
 	CacheSalt  = "salt"

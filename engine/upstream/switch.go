@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/live"
@@ -131,8 +132,9 @@ func (e *Engine) suffices(caps *Capabilities) error {
 		}
 		return e.fail("%w: %s: %s%s", ErrLacking, e.opt.Server.URL(), what, flag)
 	}
-	for _, m := range caps.Missing {
-		if m.Fatal {
+	lacks := caps.Lacks(e.opt.Road)
+	for _, m := range lacks {
+		if m.Fatal && m.Road == "" {
 			return lack(m.What, m.Flag)
 		}
 	}
@@ -146,14 +148,12 @@ func (e *Engine) suffices(caps *Capabilities) error {
 		e.opt.Logf("engine %s: the log-probs of %s are the model's own, as far as is known, and tokens are drawn otherwise (temperature %g, top_p %g, top_k %d, min_p %g): ratios to them are off",
 			e.opt.Name, e.opt.Server.URL(), e.opt.Sampling.Temperature, e.opt.Sampling.TopP, e.opt.Sampling.TopK, e.opt.Sampling.MinP)
 	}
-	for road, can := range map[Road]bool{RoadDisk: caps.UpdateDisk, RoadLora: caps.UpdateLora, RoadDistributed: caps.UpdateDistributed} {
-		if e.opt.Road == road && !can {
-			what, flag := fmt.Sprintf("it takes no new weights by %s while it runs", road), ""
-			for _, m := range caps.Missing {
-				what, flag = what+"; "+m.What, m.Flag
-			}
-			return lack(what, flag)
+	if !caps.Takes(e.opt.Road) {
+		var all []string // one that it lacks on every road may be why
+		for _, m := range lacks {
+			all = append(all, m.String())
 		}
+		return lack(strings.Join(all, "; "), "")
 	}
 	return nil
 }
