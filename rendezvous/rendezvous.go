@@ -13,8 +13,9 @@ import (
 
 // Bounds of what a request may ask for.
 const (
-	// MeetingsMax is how many collectives there may be at once.
-	MeetingsMax = 64
+	// MeetingsMax is how many collectives there may be at once: each engine whose weights are distributed
+	// meets the sender in one of its own, and after a restart of the sender all of them do at the same time.
+	MeetingsMax = 1 << 12
 	ranksMax    = 1 << 16
 	enginesMax  = 1 << 12
 	epochMax    = 1 << 53
@@ -77,6 +78,22 @@ func newTable(engines int) *table {
 	return &table{meeting: newMeeting(engines), seats: make(map[string]*seat)}
 }
 
+// Forget ends a collective that nobody is to join any more: those who wait are refused.
+func (r *Rendezvous) Forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.meetings[name]
+	if t == nil {
+		return
+	}
+	delete(r.meetings, name)
+	for member, s := range t.seats {
+		s.err = protocol.Refuse(protocol.CodeExpired, "rendezvous %s: it has been given up: nobody comes there any more", name)
+		close(s.ready)
+		delete(t.seats, member)
+	}
+}
+
 // Close answers everybody who waits, and everybody who comes, with CodeUnavailable.
 func (r *Rendezvous) Close() { r.once.Do(func() { close(r.closed) }) }
 
@@ -135,7 +152,7 @@ func (r *Rendezvous) table(name string) (*table, error) {
 
 // forget drops a collective whose members have never met and of whom none is there.
 func (r *Rendezvous) forget(name string, t *table) {
-	if len(t.seats) == 0 && t.meeting.epoch == 0 && !t.kept {
+	if len(t.seats) == 0 && t.meeting.epoch == 0 && !t.kept && r.meetings[name] == t {
 		delete(r.meetings, name)
 	}
 }

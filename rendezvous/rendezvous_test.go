@@ -254,7 +254,7 @@ func TestBounds(t *testing.T) {
 		for i := range MeetingsMax {
 			r.Expect(fmt.Sprint("m", i), 1)
 		}
-		join(t.Context(), r, engine("a", 1)).refused(t, protocol.CodeBusy, "64 collectives")
+		join(t.Context(), r, engine("a", 1)).refused(t, protocol.CodeBusy, fmt.Sprint(MeetingsMax, " collectives"))
 		r = New(Options{Engines: 1})
 		waits := join(t.Context(), r, engine("a", 1))
 		r.Close()
