@@ -61,6 +61,12 @@ type Receivers interface {
 	Next(ctx context.Context, name string, req protocol.ReceiverRequest) (protocol.ReceiverReply, error)
 }
 
+// Senders is the side of the process from which engines take their tensors by a collective.
+type Senders interface {
+	// Next takes the sender's word and waits for what it is to do.
+	Next(ctx context.Context, name string, req protocol.SenderRequest) (protocol.SenderReply, error)
+}
+
 // Plane is the control plane as a whole.
 type Plane interface {
 	// Status is made of copies; it may be called often.
@@ -87,6 +93,7 @@ type Ports struct {
 	Rollouts  Rollouts
 	Meetings  Meetings
 	Receivers Receivers
+	Senders   Senders
 	Settings  Settings
 	// Chunks serves the paths of package transfer's Source.
 	Chunks http.Handler

@@ -59,6 +59,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.rolloutRoutes()
 	s.meetingRoutes()
 	s.receiverRoutes()
+	s.senderRoutes()
 	s.settingRoutes()
 	s.gatewayRoutes()
 	s.mux.HandleFunc("/", s.nowhere)

@@ -21,6 +21,8 @@ type Status struct {
 	Engines    []Engine   `json:"engines"`
 	Trainer    Trainer    `json:"trainer"`
 	Workers    Workers    `json:"workers"`
+	// Sender is who has the trainer's weights for engines that take them by a collective; nil where none does.
+	Sender *Sender `json:"sender,omitempty"`
 	// Gateway is what agents have asked of /v1; nil where it is not served.
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// Environment is what the control plane plays itself; nil where workers of somebody else's play.
@@ -133,7 +135,7 @@ type Server struct {
 	// Versions says how its tokens get their versions: reported by it, or derived from when it was
 	// switched; empty before it has answered.
 	Versions string `json:"versions,omitempty"`
-	// Weights is how new versions reach it: disk, lora, restart or none. Cache is what becomes of keys
+	// Weights is how new versions reach it: disk, lora, distributed, restart or none. Cache is what becomes of keys
 	// and values of old weights in truth: salt, flush or keep, or none where it keeps no prefixes.
 	Weights string `json:"weights"`
 	Cache   string `json:"cache,omitempty"`
@@ -181,6 +183,22 @@ type Trainer struct {
 	SilentS   float64      `json:"silent_s"`
 	IdleRatio float64      `json:"idle_ratio"`
 	WorldSize int          `json:"world_size"`
+}
+
+// Sender is the process from which engines take their tensors.
+type Sender struct {
+	Name string `json:"name"`
+	// State is serving, lost (silent) or absent (none has come, or the last one has ended in order).
+	State string `json:"state"`
+	// Backend of its collectives: nccl or gloo.
+	Backend string `json:"backend,omitempty"`
+	// Holds are the versions whose tensors it has, Groups its collectives with engines.
+	Holds  []loop.Version `json:"holds,omitempty"`
+	Groups []string       `json:"groups,omitempty"`
+	// SilentS since its last word.
+	SilentS float64 `json:"silent_s"`
+	// Waiting names the engines that have weights to take, or a group to make, and nobody for it.
+	Waiting []string `json:"waiting,omitempty"`
 }
 
 // Workers are the environment's workers.

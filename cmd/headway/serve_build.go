@@ -72,6 +72,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	p.source = &transfer.Source{}
 	p.meetings = rendezvous.New(rendezvous.Options{})
 	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: p.engineNames()})
+	p.buildSenders()
 	if err := p.buildPlaneEngines(); err != nil {
 		return err
 	}
@@ -103,6 +104,9 @@ func (p *plane) buildTrainer() (err error) {
 		OnReady:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		OnRestored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 		Validation: p.validation, Fence: p.fence, Logf: p.say,
+	}
+	if p.senders != nil {
+		opt.Collective = p.confirmSent
 	}
 	if p.policy != nil {
 		opt.Initial = p.initialVersion()
@@ -150,8 +154,18 @@ func (p *plane) buildEnvironment() (err error) {
 	return err
 }
 
-// newestServed is the newest version that an engine may have sampled with.
-func (p *plane) newestServed() loop.Version { return p.weights.Newest() }
+// newestServed is the newest version that an engine may have sampled with. One that went over a
+// collective has no weights in the store.
+func (p *plane) newestServed() loop.Version {
+	if p.senders == nil {
+		return p.weights.Newest()
+	}
+	versions, err := p.weights.Versions()
+	if err != nil || len(versions) == 0 {
+		return loop.NoVersion
+	}
+	return versions[len(versions)-1]
+}
 
 // mount opens the API's paths over the run.
 func (p *plane) mount() error {
@@ -159,6 +173,9 @@ func (p *plane) mount() error {
 		Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix), View: p.shown.model.Data()}
 	if p.remote != nil {
 		ports.Trainers = p.remote
+	}
+	if p.senders != nil {
+		ports.Senders = p.senders
 	}
 	if p.rules.Control != nil {
 		ports.Settings = p

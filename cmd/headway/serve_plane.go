@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	environment "github.com/headway-rl/headway/env/remote"
@@ -64,7 +65,9 @@ type plane struct {
 	renderer  *upstream.Engine
 	meetings  *rendezvous.Rendezvous
 	receivers *transfer.Coordinator
-	source    *transfer.Source
+	// senders is nil where no engine takes its weights from one.
+	senders *broadcast.Coordinator
+	source  *transfer.Source
 	// offering guards what is made of a version for receivers; objects is nil until it is used.
 	offering sync.Mutex
 	objects  *weights.Remote

@@ -65,8 +65,8 @@ func (p *plane) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 			}
 			return filepath.Abs(view)
 		},
-		ServerPath: seenFrom(root, e.WeightsDir),
-		Cache:      e.Cache, Silent: lasting(e.SilentS), Update: lasting(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.traceparent(), Logf: p.say,
+		ServerPath: seenFrom(root, e.WeightsDir), Sender: p.senderFor(e),
+		Cache: e.Cache, Silent: lasting(e.SilentS), Update: lasting(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.traceparent(), Logf: p.say,
 	})
 	return made, server, err
 }

@@ -52,7 +52,7 @@ func (p *plane) Status() protocol.Status {
 		s.Attribution = &v.Attribution
 	}
 	s.Binding = v.Summary.Throughput.Binding
-	s.Trainer = p.trainerStatus(v)
+	s.Trainer, s.Sender = p.trainerStatus(v), p.senderStatus()
 	if p.workers != nil {
 		s.Workers = p.workers.Status()
 	}

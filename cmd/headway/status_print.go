@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/report"
@@ -69,6 +70,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
 	p.health(s)
 	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
+	p.sender(s.Sender)
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
 		p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
 		return
@@ -220,6 +222,39 @@ func (p *statusPage) engines(all []protocol.Engine) {
 		}
 		p.line("", "and %d more; of all, %s", more, strings.Join(words, ", "))
 	}
+}
+
+// sender says who has the trainer's weights, and which engines wait for that.
+func (p *statusPage) sender(s *protocol.Sender) {
+	if s == nil {
+		return
+	}
+	words := []string{p.loud("absent: no process is there that has the trainer's weights; start a sender of the Python client, with a token of role trainer")}
+	switch s.State {
+	case broadcast.StateServing:
+		words = []string{plainText(s.Name), plainText(s.Backend), "holds " + versionsHeld(s.Holds), fmt.Sprintf("%d groups with engines", len(s.Groups))}
+	case broadcast.StateLost:
+		words = []string{plainText(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
+	}
+	p.line("sender", "%s", strings.Join(words, " · "))
+	if len(s.Waiting) > 0 {
+		p.line("", "%s", p.loud("engines wait for it: "+plainText(strings.Join(s.Waiting, ", "))))
+	}
+}
+
+// versionsHeld names the versions that a sender has.
+func versionsHeld(versions []loop.Version) string {
+	if len(versions) == 0 {
+		return "no version"
+	}
+	words := make([]string, len(versions))
+	for i, v := range versions {
+		words[i] = fmt.Sprint(v)
+	}
+	if len(words) > 1 {
+		return "versions " + strings.Join(words, ", ")
+	}
+	return "version " + words[0]
 }
 
 // server says of an engine what is known of its server.

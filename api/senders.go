@@ -1,0 +1,38 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// senderRoutes has the path of the process from which engines take their tensors. It lists the tensors
+// of a version, which may be many.
+func (s *Server) senderRoutes() {
+	s.route("POST /api/v1/senders/{name}", RoleTrainer, s.nextSending, replyAsIs, tokensBody)
+}
+
+// nextSending takes the sender's word and waits for what it is to do. It goes on through a drain, in
+// which engines still change weights, and ends when the server closes.
+func (s *Server) nextSending(w http.ResponseWriter, r *http.Request) error {
+	port := s.ports().Senders
+	if port == nil {
+		return absent("weights are sent to engines", "an engine with weights: distributed")
+	}
+	var req protocol.SenderRequest
+	if err := readJSON(r, &req); err != nil {
+		return err
+	}
+	if err := checkWait(req.WaitS); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.ending, func() { cancel(errDraining) })()
+	reply, err := port.Next(ctx, r.PathValue("name"), req)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, reply)
+}

@@ -1,0 +1,250 @@
+package broadcast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// seatWaitS is how long an engine's place at a meeting waits before it is taken again.
+const seatWaitS = 60
+
+// Group is a collective of the sender, which is rank 0, and the ranks of one engine.
+type Group struct {
+	// Name is unique; empty for no group.
+	Name string
+	// Address and Port are where its members meet.
+	Address string
+	Port    int
+	// RankOffset is the engine's first rank, WorldSize how many there are with the sender's.
+	RankOffset, WorldSize int
+	// Backend is nccl or gloo.
+	Backend string
+}
+
+// Held is a version that the sender has ready.
+type Held struct {
+	// Tensors in the order in which they are sent.
+	Tensors []protocol.SenderTensor
+	// Digest of their content: equal for equal weights.
+	Digest string
+}
+
+// Hold has the sender make a version's tensors ready. It waits for a sender, and for the next one
+// where one is lost, as long as its context lets it.
+func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (Held, error) {
+	defer c.found(engine)
+	o := c.give(protocol.SenderCommand{Kind: protocol.SenderHold, Engine: engine, Version: version})
+	if err := c.await(ctx, o); err != nil {
+		return Held{}, err
+	}
+	return Held{Tensors: o.done.Tensors, Digest: o.done.Digest}, nil
+}
+
+// Meet makes a group of the sender and an engine's ranks. join has the engine's server join; it is
+// called once both are told where, while the sender joins.
+func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join func(context.Context, Group) error) (Group, error) {
+	backend, err := c.awaitSender(ctx, engine)
+	if err != nil {
+		return Group{}, err
+	}
+	o := c.give(protocol.SenderCommand{Kind: protocol.SenderJoin, Engine: engine, Version: loop.NoVersion})
+	defer c.opt.Meetings.Forget(o.Rendezvous)
+	both, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sent := make(chan error, 1)
+	go func() {
+		err := c.await(both, o)
+		if err != nil {
+			cancel(err)
+		}
+		sent <- err
+	}()
+	g, err := c.seat(both, o, ranks, backend)
+	if err == nil {
+		err = join(both, g)
+	}
+	if err != nil {
+		cancel(err)
+	}
+	errSender := <-sent
+	switch {
+	case err != nil || errSender != nil:
+		err = context.Cause(both) // which of the two failed first
+	case !c.Stands(engine, g):
+		err = errors.New("the sender was lost right after it had joined")
+	default:
+		return g, nil
+	}
+	c.Part(engine, Group{Name: o.Group})
+	return Group{}, err
+}
+
+// seat takes an engine's place at the meeting until the sender is there too. Who is told that others
+// are missing asks again.
+func (c *Coordinator) seat(ctx context.Context, o *order, ranks int, backend string) (Group, error) {
+	req := protocol.RendezvousRequest{Member: nameable(o.Engine), Role: "engine", Ranks: ranks, Backend: backend, WaitS: seatWaitS}
+	for {
+		reply, err := c.opt.Meetings.Join(ctx, o.Rendezvous, req)
+		if err == nil {
+			return Group{o.Group, reply.MasterAddress, reply.MasterPort, reply.RankOffset, reply.WorldSize, reply.Backend}, nil
+		}
+		refusal, ok := errors.AsType[*protocol.Refusal](err)
+		if !ok || refusal.Code != protocol.CodeUnavailable || refusal.Detail["missing"] == nil {
+			return Group{}, err
+		}
+	}
+}
+
+// Stands reports whether a group can still be sent in, as far as is known.
+func (c *Coordinator) Stands(engine string, g Group) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return g.Name != "" && c.groups[engine] == g.Name && c.there()
+}
+
+// Send has the sender broadcast a version in a group. After an error the group does not stand any more.
+func (c *Coordinator) Send(ctx context.Context, engine string, g Group, version loop.Version) error {
+	err := c.await(ctx, c.give(protocol.SenderCommand{Kind: protocol.SenderSend, Engine: engine, Version: version, Group: g.Name}))
+	if err != nil {
+		c.Part(engine, g)
+	}
+	return err
+}
+
+// Part gives a group up: the sender is told of it no more.
+func (c *Coordinator) Part(engine string, g Group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.groups[engine] == g.Name && g.Name != "" {
+		delete(c.groups, engine)
+		c.change()
+	}
+}
+
+// give makes a command of the sender's. One of the same engine that is still there is in its way: its
+// caller has given it up.
+func (c *Coordinator) give(command protocol.SenderCommand) *order {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.orders {
+		if other.Engine == command.Engine {
+			c.end(other, fmt.Errorf("another command of engine %s has taken its place", command.Engine))
+		}
+	}
+	o := &order{SenderCommand: command}
+	if o.Kind == protocol.SenderSend && (o.Group == "" || c.groups[o.Engine] != o.Group) {
+		o.over, o.err = true, fmt.Errorf("the group %q does not stand any more: the sender that was in it has ended", o.Group)
+		return o
+	}
+	c.number(o)
+	if o.Kind == protocol.SenderJoin {
+		// A name of its own for each try: nobody who still waits at an earlier one is met.
+		name := "broadcast-" + nameable(o.Engine) + "-" + strconv.FormatInt(o.Seq, 36)
+		o.Rendezvous, o.Group = name, name
+		c.groups[o.Engine] = name
+	}
+	c.change()
+	return o
+}
+
+// nameable is an engine's name as members and meetings may be called.
+func nameable(engine string) string {
+	fit := strings.Map(func(r rune) rune {
+		if r < 128 && protocol.CheckName(string(r)) == nil {
+			return r
+		}
+		return '_'
+	}, engine)
+	return fit[:min(len(fit), 64)]
+}
+
+// await waits until an order is over. Where its context ends first, it is taken back.
+func (c *Coordinator) await(ctx context.Context, o *order) error {
+	look := time.NewTicker(c.opt.Silence / 10)
+	defer look.Stop()
+	for {
+		c.mu.Lock()
+		if !o.over && !c.there() {
+			c.bereave(o)
+		}
+		over, moved := o.over, c.moved
+		c.mu.Unlock()
+		if over {
+			return o.err
+		}
+		select {
+		case <-moved:
+		case <-look.C:
+		case <-ctx.Done():
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.end(o, context.Cause(ctx))
+			return o.err
+		}
+	}
+}
+
+// bereave does what an order without a sender comes to: what is to be held can be held by the next one,
+// and what is done in a group cannot be done any more. c.mu must be held.
+func (c *Coordinator) bereave(o *order) {
+	if o.Kind == protocol.SenderHold {
+		c.lack(o.Engine)
+		return
+	}
+	why := errors.New("the sender is gone")
+	if s := c.sender; s != nil {
+		why = fmt.Errorf("sender %s was last heard of %.0f s ago", s.name, c.since(s).Seconds())
+	}
+	c.end(o, why)
+}
+
+// awaitSender waits until a sender is there, and returns the backend of its collectives.
+func (c *Coordinator) awaitSender(ctx context.Context, engine string) (backend string, err error) {
+	defer c.found(engine)
+	for {
+		c.mu.Lock()
+		here := c.there()
+		if here {
+			backend = c.sender.backend
+		} else {
+			c.lack(engine)
+		}
+		moved := c.moved
+		c.mu.Unlock()
+		if here {
+			return backend, nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// lack notes that an engine waits for a sender, and says so once. c.mu must be held.
+func (c *Coordinator) lack(engine string) {
+	if c.waiting[engine] {
+		return
+	}
+	c.waiting[engine] = true
+	if s := c.sender; s != nil {
+		c.opt.Logf("engine %s waits for the sender: %s was last heard of %.0f s ago; start its process again", engine, s.name, c.since(s).Seconds())
+		return
+	}
+	c.opt.Logf("engine %s waits for a sender: its weights are distributed, and no process is there that has the trainer's; start one (a sender of the Python client), with a token of role trainer", engine)
+}
+
+// found notes that an engine does not wait for a sender any more.
+func (c *Coordinator) found(engine string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, engine)
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
+
+// buildSenders makes what stands between engines whose weights are distributed and the process that
+// sends them; nothing where there is no such engine.
+func (p *plane) buildSenders() {
+	if slices.ContainsFunc(p.cfg.Engines, byCollective) {
+		p.senders = broadcast.NewCoordinator(broadcast.Options{Meetings: p.meetings, Logf: p.say})
+	}
+}
+
+func byCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
+
+// senderFor is whom an engine takes its tensors from, nil for one that takes none.
+func (p *plane) senderFor(e config.Engine) upstream.Sender {
+	if !byCollective(e) {
+		return nil
+	}
+	return engineSender{p.senders}
+}
+
+// engineSender is the coordinator in the engines' words.
+type engineSender struct{ *broadcast.Coordinator }
+
+// Hold implements [upstream.Sender].
+func (s engineSender) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
+	held, err := s.Coordinator.Hold(ctx, engine, version)
+	if err != nil {
+		return upstream.Held{}, err
+	}
+	out := upstream.Held{Digest: held.Digest, Tensors: make([]upstream.Tensor, len(held.Tensors))}
+	for i, t := range held.Tensors {
+		out.Tensors[i] = upstream.Tensor(t)
+	}
+	return out, nil
+}
+
+// Meet implements [upstream.Sender].
+func (s engineSender) Meet(ctx context.Context, engine string, ranks int, join func(context.Context, upstream.Group) error) (upstream.Group, error) {
+	g, err := s.Coordinator.Meet(ctx, engine, ranks, func(ctx context.Context, g broadcast.Group) error { return join(ctx, upstream.Group(g)) })
+	return upstream.Group(g), err
+}
+
+// Stands implements [upstream.Sender].
+func (s engineSender) Stands(engine string, g upstream.Group) bool {
+	return s.Coordinator.Stands(engine, broadcast.Group(g))
+}
+
+// Send implements [upstream.Sender].
+func (s engineSender) Send(ctx context.Context, engine string, g upstream.Group, version loop.Version) error {
+	return s.Coordinator.Send(ctx, engine, broadcast.Group(g), version)
+}
+
+// Part implements [upstream.Sender].
+func (s engineSender) Part(engine string, g upstream.Group) {
+	s.Coordinator.Part(engine, broadcast.Group(g))
+}
+
+// confirmSent permits a version to be published without its files: the sender of that name holds it,
+// and no engine would read it from the store.
+func (p *plane) confirmSent(ctx context.Context, name string, version loop.Version) error {
+	var readers []string
+	for _, e := range p.cfg.Engines {
+		switch {
+		case !byCollective(e) && e.Weights != string(upstream.RoadNone):
+			readers = append(readers, e.Name+" (weights "+e.Weights+")")
+		case len(p.receivers.Forms(e.Name)) > 0:
+			readers = append(readers, e.Name+" (headway receive)")
+		}
+	}
+	if len(readers) > 0 {
+		return protocol.Refuse(protocol.CodeInvalid, "rendezvous %.80q: these engines read versions from the store, and could not take version %d: %s; publish files, or have all of them take weights distributed",
+			name, version, strings.Join(readers, ", "))
+	}
+	return p.senders.Confirm(ctx, name, version)
+}
+
+// senderStatus is what the status says of the sender, nil where no engine takes its weights from one.
+func (p *plane) senderStatus() *protocol.Sender {
+	if p.senders == nil {
+		return nil
+	}
+	s := p.senders.Status()
+	return &s
+}
