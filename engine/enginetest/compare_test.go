@@ -124,3 +124,26 @@ func TestReadRaw(t *testing.T) {
 		}
 	}
 }
+
+// A switch takes place when the server is asked to go on, where it was paused, and else when the update has ended.
+func TestBarrier(t *testing.T) {
+	ms := time.Millisecond
+	call := func(path string, at, took time.Duration) Exchange {
+		return Exchange{Method: "POST", Path: path, At: at, Status: 200, Pieces: []Piece{{After: took}}}
+	}
+	of := interval{10 * ms, 100 * ms}
+	for name, c := range map[string]struct {
+		calls []Exchange
+		want  time.Duration
+	}{
+		"paused":            {[]Exchange{call("/pause", 12*ms, ms), call("/update_weights_from_disk", 20*ms, 15*ms), call("/continue_generation", 70*ms, ms)}, 70 * ms},
+		"resumed twice":     {[]Exchange{call("/continue_generation", 11*ms, ms), call("/update_weights", 20*ms, 15*ms), call("/resume", 80*ms, ms), call("/resume", 60*ms, ms)}, 60 * ms},
+		"not paused":        {[]Exchange{call("/update_weights_from_disk", 20*ms, 15*ms), call("/continue_generation", 170*ms, ms)}, 35 * ms},
+		"in several pieces": {[]Exchange{call("/update_weights_from_distributed", 20*ms, 15*ms), call("/update_weights_from_distributed", 40*ms, 5*ms), call("/resume", 50*ms, ms)}, 50 * ms},
+		"started again":     {[]Exchange{call("/health", 20*ms, ms)}, 100 * ms},
+	} {
+		if got := barrier(of, c.calls); got != c.want {
+			t.Errorf("%s: at %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -177,12 +177,17 @@ func (c *conformance) versionOf(a heard, place int) (v loop.Version, reported bo
 }
 
 // updatePaths are those by which servers are given weights.
-var updatePaths = []string{"/collective_rpc", "/update_weights", "/update_weights_from_disk", "/v1/load_lora_adapter", "/finish_weight_update"}
+var updatePaths = []string{"/collective_rpc", "/update_weights", "/update_weights_from_disk", "/update_weights_from_distributed", "/v1/load_lora_adapter", "/finish_weight_update"}
 
-// barrier is the moment at which a switch took place: the server's word that it has the weights,
-// else the switch's end (of a server that is started again, say).
+// resumePaths are those by which servers that were paused go on.
+var resumePaths = []string{"/resume", "/continue_generation"}
+
+// barrier is the moment from which a server may have sampled with the new weights: when it is asked to
+// go on after the update; of one that is not paused the end of the update, as it says; else the
+// switch's end (of a server that is started again, say). What was sampled before a pause may still
+// be on its way when the update has ended.
 func barrier(of interval, all []Exchange) time.Duration {
-	at := of.to
+	at, updated := of.to, false
 	for _, e := range all {
 		if e.Status != 200 || len(e.Pieces) == 0 || !slices.Contains(updatePaths, e.Path) {
 			continue
@@ -191,8 +196,20 @@ func barrier(of interval, all []Exchange) time.Duration {
 			continue
 		}
 		if ended := e.At + e.Pieces[len(e.Pieces)-1].After; e.At >= of.from && ended <= of.to {
-			at = ended
+			at, updated = ended, true
 		}
+	}
+	if !updated {
+		return at
+	}
+	resumed := of.to
+	for _, e := range all {
+		if slices.Contains(resumePaths, e.Path) && e.At >= at && e.At < resumed {
+			resumed = e.At
+		}
+	}
+	if resumed < of.to {
+		return resumed
 	}
 	return at
 }
