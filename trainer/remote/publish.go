@@ -209,6 +209,9 @@ func (t *Trainer) receive(ctx context.Context, p *publication, draft *weights.Dr
 		if t.opt.Collective == nil {
 			return protocol.Refuse(protocol.CodeInvalid, "rendezvous %.80q: engines of this run join no collective: publish files", p.Rendezvous)
 		}
+		if p.again {
+			return nil // it was confirmed when it was committed, and who sent it may hold later ones alone by now
+		}
 		return t.opt.Collective(ctx, p.Rendezvous, p.Version)
 	case p.Directory != "":
 		return draft.AddDirectory(ctx, p.Directory)

@@ -480,5 +480,9 @@ func TestCollective(t *testing.T) {
 		if m := r.manifest(1, 5); m.Kind != "none" {
 			t.Fatalf("kind %q, want none: the files are the trainer's", m.Kind)
 		}
+		sent = errors.New("it is asked about a version that it has confirmed")
+		if reply, err := r.Publish(t.Context(), req, nil); err != nil || !reply.Existing {
+			t.Fatalf("published once more: %+v, %v", reply, err)
+		}
 	})
 }
