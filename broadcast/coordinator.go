@@ -13,8 +13,8 @@ import (
 	"github.com/headway-rl/headway/protocol"
 )
 
-// waitMax is the longest that a sender's poll waits for a command.
-const waitMax = time.Minute
+// waitMaxS is the longest that a sender's poll waits for a command.
+const waitMaxS = 60
 
 // outlivedMax is how many processes are remembered that others have taken the place of.
 const outlivedMax = 64
@@ -45,9 +45,8 @@ type sender struct {
 	holds                   []loop.Version
 	open                    int // polls under way
 	heard                   time.Duration
-	// told are the groups of the last answer; heeded is false before the first.
-	told   []string
-	heeded bool
+	// told are the groups of the last answer, nil before the first.
+	told []string
 }
 
 // order is a command with what became of it.
@@ -106,19 +105,19 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Sender
 	if err := check(name, &req); err != nil {
 		return protocol.SenderReply{}, err
 	}
-	s, err := c.hear(name, &req)
+	if req.Leaving {
+		c.forget(name, req.Instance)
+		return protocol.SenderReply{Commands: []protocol.SenderCommand{}, Groups: []string{}}, nil
+	}
+	s, told, err := c.hear(name, &req)
 	if err != nil {
 		return protocol.SenderReply{}, err
 	}
 	defer c.leave(s)
-	if req.Leaving {
-		c.forget(s)
-		return protocol.SenderReply{Commands: []protocol.SenderCommand{}, Groups: []string{}}, nil
-	}
-	wait := time.NewTimer(min(time.Duration(max(req.WaitS, 0)*float64(time.Second)), waitMax))
+	wait := time.NewTimer(time.Duration(min(max(req.WaitS, 0), waitMaxS) * float64(time.Second)))
 	defer wait.Stop()
 	for waited := false; ; {
-		reply, moved, err := c.due(s, req.Knows, waited)
+		reply, moved, err := c.due(s, req.Knows, told, waited)
 		if err != nil || moved == nil {
 			return reply, err
 		}
@@ -132,9 +131,9 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Sender
 	}
 }
 
-// due returns what the sender is to be told, or what is closed when there may be something that it
-// does not know. waited: it is to be told in any case.
-func (c *Coordinator) due(s *sender, knows []int64, waited bool) (protocol.SenderReply, <-chan struct{}, error) {
+// due returns what the sender is to be told, or what is closed when there may be something else than the
+// commands and groups that it knows. waited: it is to be told in any case.
+func (c *Coordinator) due(s *sender, knows []int64, told []string, waited bool) (protocol.SenderReply, <-chan struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sender != s {
@@ -142,7 +141,7 @@ func (c *Coordinator) due(s *sender, knows []int64, waited bool) (protocol.Sende
 	}
 	reply := protocol.SenderReply{Commands: []protocol.SenderCommand{}, Groups: slices.AppendSeq([]string{}, maps.Values(c.groups))}
 	slices.Sort(reply.Groups)
-	news := !s.heeded || !slices.Equal(s.told, reply.Groups)
+	news := told == nil || !slices.Equal(told, reply.Groups)
 	known := make(map[int64]bool, len(knows))
 	for _, seq := range knows {
 		known[seq] = true
@@ -155,23 +154,24 @@ func (c *Coordinator) due(s *sender, knows []int64, waited bool) (protocol.Sende
 	if !news && !waited {
 		return protocol.SenderReply{}, c.moved, nil
 	}
-	s.told, s.heeded = reply.Groups, true
+	s.told = reply.Groups
 	return reply, nil, nil
 }
 
-// hear notes what a sender says of itself and of its commands, and counts its poll.
-func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (*sender, error) {
+// hear notes what a sender says of itself and of its commands, and counts its poll. told are the groups
+// that it knows of.
+func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (s *sender, told []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.sender
+	s = c.sender
 	switch {
 	case s != nil && s.name != name && !c.silent(s):
-		return nil, protocol.Refuse(protocol.CodeConflict, "sender %s is this run's, and was heard of %.1f s ago: a run has one; stop it, or wait until it has been silent for %.0f s",
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s is this run's, and was heard of %.1f s ago: a run has one; stop it, or wait until it has been silent for %.0f s",
 			s.name, c.since(s).Seconds(), c.opt.Silence.Seconds()).With("sender", s.name)
 	case slices.Contains(c.outlived, req.Instance):
-		return nil, protocol.Refuse(protocol.CodeConflict, "sender %s: another process has come under this name since: this one is to end, or to take another name", name)
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s: another process has come under this name since: this one is to end, or to take another name", name)
 	case s != nil && s.name == name && s.instance == req.Instance && s.backend != req.Backend:
-		return nil, protocol.Refuse(protocol.CodeConflict, "sender %s has said that its collectives are of %s, and says %s now: start it anew to change that", name, s.backend, req.Backend)
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s has said that its collectives are of %s, and says %s now: start it anew to change that", name, s.backend, req.Backend)
 	case s == nil || s.name != name || s.instance != req.Instance:
 		s = c.replace(name, req)
 	}
@@ -185,7 +185,7 @@ func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (*sender, e
 		}
 	}
 	c.change()
-	return s, nil
+	return s, s.told, nil
 }
 
 // sendersWord is the error that a sender has said, nil for none.
@@ -244,14 +244,15 @@ func (c *Coordinator) leave(s *sender) {
 	s.heard = c.opt.Clock()
 }
 
-// forget takes a sender away that has ended in order.
-func (c *Coordinator) forget(s *sender) {
+// forget takes the sender away that has ended in order. One that was not the sender any more takes
+// nothing with it.
+func (c *Coordinator) forget(name, instance string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sender == s {
+	if s := c.sender; s != nil && s.name == name && s.instance == instance {
 		c.sender = nil
-		c.scatter(fmt.Errorf("sender %s has ended in order", s.name))
-		c.opt.Logf("sender %s has ended in order", s.name)
+		c.scatter(fmt.Errorf("sender %s has ended in order", name))
+		c.opt.Logf("sender %s has ended in order", name)
 	}
 }
 

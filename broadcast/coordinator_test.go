@@ -1,12 +1,14 @@
 package broadcast_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +70,9 @@ type script struct {
 	name     string
 	instance string
 	backend  string
-	holds    []loop.Version
+	// comesWith is the backend that it comes to a meeting with, empty for the one that it says.
+	comesWith string
+	holds     []loop.Version
 	// hang lists kinds of commands that it never ends, fail those that it cannot carry out.
 	hang, fail []string
 	// twice: it says of everything twice that it is done.
@@ -77,9 +81,7 @@ type script struct {
 	mu     sync.Mutex
 	told   []protocol.SenderCommand
 	groups []string
-	joined []string
 	err    error
-	over   bool
 	cancel context.CancelFunc
 }
 
@@ -95,7 +97,7 @@ func (s *script) start() *script {
 		err := s.run(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.err, s.over = err, true
+		s.err = err
 	}()
 	synctest.Wait()
 	return s
@@ -124,8 +126,10 @@ func (s *script) run(ctx context.Context) error {
 			again = report
 		}
 		for _, d := range report {
-			running[d.Seq]()
-			delete(running, d.Seq)
+			if stop := running[d.Seq]; stop != nil { // it was not given up meanwhile
+				stop()
+				delete(running, d.Seq)
+			}
 		}
 		report = nil
 		reply, err := s.poll(ctx, req, done, &report)
@@ -158,10 +162,14 @@ func (s *script) poll(ctx context.Context, req protocol.SenderRequest, done <-ch
 	case d := <-done:
 		*report = append(*report, d)
 		cancel()
-		if a := <-answers; a.err != nil && ctx.Err() == nil && !errors.Is(a.err, context.Canceled) {
-			return nil, a.err
+		a := <-answers
+		if a.err == nil {
+			return &a.reply, nil // it was answered before it broke off
 		}
-		return nil, nil
+		if ctx.Err() == nil && errors.Is(a.err, context.Canceled) {
+			return nil, nil
+		}
+		return nil, a.err
 	}
 }
 
@@ -203,16 +211,13 @@ func (s *script) do(ctx context.Context, c protocol.SenderCommand) (protocol.Sen
 	case c.Kind == protocol.SenderHold:
 		d.Tensors, d.Digest = tensorsOf(c.Version), fmt.Sprint("digest ", c.Version)
 	case c.Kind == protocol.SenderJoin:
-		reply, err := s.p.meetings.Join(ctx, c.Rendezvous, protocol.RendezvousRequest{Member: s.name, Role: "trainer", Engines: 1, Address: "10.0.0.7:29500", Backend: s.backend, WaitS: 60})
+		_, err := s.p.meetings.Join(ctx, c.Rendezvous, protocol.RendezvousRequest{Member: s.name, Role: "trainer", Engines: 1, Address: "10.0.0.7:29500", Backend: cmp.Or(s.comesWith, s.backend), WaitS: 60})
 		if ctx.Err() != nil {
 			return d, false
 		}
 		if err != nil {
 			d.Error = err.Error()
 		}
-		s.mu.Lock()
-		s.joined = append(s.joined, fmt.Sprint(c.Group == c.Rendezvous, " ", reply.WorldSize))
-		s.mu.Unlock()
 	}
 	return d, true
 }
@@ -282,14 +287,14 @@ type call struct {
 	group broadcast.Group
 	held  broadcast.Held
 	err   error
-	over  bool
+	over  atomic.Bool
 }
 
 func background(f func(c *call)) *call {
 	c := &call{}
 	go func() {
 		f(c)
-		c.over = true
+		c.over.Store(true)
 	}()
 	synctest.Wait()
 	return c
@@ -307,11 +312,16 @@ func (p *plane) send(ctx context.Context, engine string, g broadcast.Group, vers
 	return background(func(c *call) { c.err = p.Send(ctx, engine, g, version) })
 }
 
+// ended reports whether the call has ended, once everyone waits.
+func (c *call) ended() bool {
+	synctest.Wait()
+	return c.over.Load()
+}
+
 // fails waits and fails unless the call has ended with these words.
 func (c *call) fails(t *testing.T, words string) {
 	t.Helper()
-	synctest.Wait()
-	if !c.over {
+	if !c.ended() {
 		t.Errorf("it still waits, want an error with %q", words)
 		return
 	}
@@ -321,9 +331,8 @@ func (c *call) fails(t *testing.T, words string) {
 // holds waits and fails unless the version was held.
 func (c *call) holds(t *testing.T, version loop.Version) {
 	t.Helper()
-	synctest.Wait()
-	if !c.over || c.err != nil || c.held.Digest != fmt.Sprint("digest ", version) || fmt.Sprint(c.held.Tensors) != fmt.Sprint(tensorsOf(version)) {
-		t.Errorf("held %+v, %v (over %v), want version %d", c.held, c.err, c.over, version)
+	if !c.ended() || c.err != nil || c.held.Digest != fmt.Sprint("digest ", version) || fmt.Sprint(c.held.Tensors) != fmt.Sprint(tensorsOf(version)) {
+		t.Errorf("held %+v, %v (ended: %v), want version %d", c.held, c.err, c.ended(), version)
 	}
 }
 
@@ -395,8 +404,8 @@ func TestHoldWaits(t *testing.T) {
 		s := p.script("trainer", "first")
 		s.hang = []string{protocol.SenderHold}
 		s.start()
-		if status := p.state(broadcast.StateServing); len(status.Waiting) != 0 || held.over {
-			t.Errorf("a sender is there, and %v wait; over %v", status.Waiting, held.over)
+		if status := p.state(broadcast.StateServing); len(status.Waiting) != 0 || held.ended() {
+			t.Errorf("a sender is there, and %v wait; ended: %v", status.Waiting, held.ended())
 		}
 		s.kill()
 		time.Sleep(31 * time.Second)
@@ -437,8 +446,8 @@ func TestHoldFails(t *testing.T) {
 		held.fails(t, "nobody wants it any more")
 		p.hold(t.Context(), "e0", 4)
 		other := p.hold(t.Context(), "e0", 5)
-		if got := s.kinds(); got != "hold e0 3, hold e0 4, hold e0 5" || other.over {
-			t.Errorf("told %s; over %v", got, other.over)
+		if got := s.kinds(); got != "hold e0 3, hold e0 4, hold e0 5" || other.ended() {
+			t.Errorf("told %s; ended: %v", got, other.ended())
 		}
 	})
 }

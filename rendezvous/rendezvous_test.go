@@ -264,6 +264,26 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// TestForget: who waits where nobody comes any more is told so, and what comes under the name is another
+// collective.
+func TestForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Options{Engines: 1})
+		r.Forget("weights")
+		waits := join(t.Context(), r, engine("a", 1))
+		r.Forget("weights")
+		synctest.Wait()
+		waits.refused(t, protocol.CodeExpired, "given up")
+		again := join(t.Context(), r, engine("a", 1))
+		join(t.Context(), r, trainer("t")).at(t, 1, 0, 2)
+		again.at(t, 1, 1, 2)
+		r.Forget("weights")
+		if len(r.meetings) != 0 {
+			t.Errorf("%d collectives are kept", len(r.meetings))
+		}
+	})
+}
+
 // TestAnyHistory: whatever members do, epochs rise, and the ranks of an epoch are all
 // there once.
 func TestAnyHistory(t *testing.T) {
