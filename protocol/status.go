@@ -232,7 +232,7 @@ type Stall struct {
 
 // Finding is one cause of a stall.
 type Finding struct {
-	// Code is no_trainer, silent_trainer, lost_worker, no_worker, straggler, engine_paused,
+	// Code is no_trainer, silent_trainer, no_sender, lost_worker, no_worker, straggler, engine_paused,
 	// engine_lost, queue_full, short_batch, hold, disk_full or unknown.
 	Code string `json:"code"`
 	// Subject names the engine, worker, trainer or group.

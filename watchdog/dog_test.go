@@ -81,11 +81,21 @@ var cases = map[string]struct {
 		v.Status.Engines[0].State, v.Status.Engines[1].State = "lost", "quarantined"
 		v.Status.Trainer.State = "absent"
 	}, "engine_lost", "e0", "(2 of 2 are)", []string{"engine_lost", "no_trainer"}},
-	"engines load":   {func(v *View) { v.Status.Engines[0].State, v.Status.Engines[1].State = "loaded", "loading" }, "engine_paused", "e1", "loading for 1m0s and serves version 7", []string{"engine_paused"}},
-	"engine empties": {func(v *View) { v.Status.Engines[0].State = "emptying" }, "engine_paused", "e0", "running rollouts to end", nil},
-	"hold":           {func(v *View) { v.Holding = true }, "hold", "", "held for 1m0s", nil},
-	"straggler":      {func(v *View) { v.Engines[1] = Engine{Oldest: "g12-s3-a1", OldestS: 400} }, "straggler", "g12", "rollout g12-s3-a1 of group g12 has run for 6m40s at engine e1, where 2s is usual", nil},
-	"queue full":     {func(v *View) { v.Status.Queue.Groups = 32 }, "queue_full", "", "full with 32 groups", nil},
+	"engines load": {func(v *View) { v.Status.Engines[0].State, v.Status.Engines[1].State = "loaded", "loading" }, "engine_paused", "e1", "loading for 1m0s and serves version 7", []string{"engine_paused"}},
+	"nobody sends weights": {func(v *View) {
+		v.Status.Engines[0].State, v.Status.Engines[1].State = "loading", "loading"
+		v.Status.Sender = &protocol.Sender{State: "absent", Waiting: []string{"e0", "e1"}}
+		v.Status.Trainer = protocol.Trainer{State: "absent"}
+	}, "no_sender", "", "2 of 2 engines wait for them, the first of them e0. Start that process", []string{"engine_paused", "engine_paused", "no_trainer"}},
+	"the sender is silent": {func(v *View) {
+		v.Status.Engines[1].State = "loading"
+		v.Status.Sender = &protocol.Sender{Name: "t", State: "lost", SilentS: 90, Waiting: []string{"e1"}}
+	}, "no_sender", "t", "was last heard of 1m30s ago, and 1 of 2 engines wait", []string{"engine_paused"}},
+	"a sender that nobody waits for": {func(v *View) { v.Status.Sender = &protocol.Sender{State: "absent"} }, "unknown", "", "nothing that is known", nil},
+	"engine empties":                 {func(v *View) { v.Status.Engines[0].State = "emptying" }, "engine_paused", "e0", "running rollouts to end", nil},
+	"hold":                           {func(v *View) { v.Holding = true }, "hold", "", "held for 1m0s", nil},
+	"straggler":                      {func(v *View) { v.Engines[1] = Engine{Oldest: "g12-s3-a1", OldestS: 400} }, "straggler", "g12", "rollout g12-s3-a1 of group g12 has run for 6m40s at engine e1, where 2s is usual", nil},
+	"queue full":                     {func(v *View) { v.Status.Queue.Groups = 32 }, "queue_full", "", "full with 32 groups", nil},
 	"short for ever": {func(v *View) {
 		v.Status.Ledger.InFlight, v.Status.Workers, v.Status.Queue.Groups = 0, protocol.Workers{Known: 3}, 15
 	}, "short_batch", "", "it is 1 short for ever", nil},
@@ -151,7 +161,7 @@ func TestCodesAreCovered(t *testing.T) {
 	_, list, _ := strings.Cut(string(text), "// Code is ")
 	list, _, _ = strings.Cut(list, "Code string")
 	codes := regexp.MustCompile(`[a-z]+_[a-z]+|straggler|hold|unknown`).FindAllString(list, -1)
-	if len(codes) != 12 {
+	if len(codes) != 13 {
 		t.Errorf("the protocol names %d codes: %v", len(codes), codes)
 	}
 	for _, code := range codes {

@@ -43,7 +43,7 @@ var follows = []string{"engine_paused", "hold", "straggler", "short_batch", "que
 // judge asks every rule and orders what they say.
 func judge(f facts, o Options) []protocol.Finding {
 	var suspects []suspect
-	for _, rule := range []func(facts, Options) []suspect{disk, engines, trainer, workers, held, stragglers, batch, queue} {
+	for _, rule := range []func(facts, Options) []suspect{disk, engines, sender, trainer, workers, held, stragglers, batch, queue} {
 		suspects = append(suspects, rule(f, o)...)
 	}
 	if f.Status.Disk.Full {
@@ -118,6 +118,23 @@ func engines(f facts, o Options) (out []suspect) {
 		}
 	}
 	return out
+}
+
+// sender looks for engines that have weights to take, and nobody to take them from.
+func sender(f facts, _ Options) []suspect {
+	s := f.Status.Sender
+	if s == nil || len(s.Waiting) == 0 {
+		return nil
+	}
+	likely := 73
+	if len(s.Waiting) >= len(f.Status.Engines) {
+		likely = 96
+	}
+	who := "no process is there that has the trainer's weights"
+	if s.Name != "" {
+		who = fmt.Sprintf("sender %s, which has the trainer's weights, was last heard of %s ago", s.Name, ago(s.SilentS))
+	}
+	return []suspect{found(likely, "no_sender", s.Name, "%s, and %d of %d engines wait for them, the first of them %s. Start that process with a sender of the Python client, and a token of role trainer", who, len(s.Waiting), len(f.Status.Engines), s.Waiting[0])}
 }
 
 func gone(state string) bool { return state == "lost" || state == "quarantined" }

@@ -70,8 +70,8 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
 	p.health(s)
 	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
-	p.sender(s.Sender)
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
+		p.sender(s.Sender)
 		p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
 		return
 	}
@@ -85,6 +85,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("", "%s", p.loud("the ledger does not balance: this is a defect, and the log has the place"))
 	}
 	p.line("trainer", "%s", trainerWords(s.Trainer))
+	p.sender(s.Sender)
 	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
 		p.line("workers", "%s", workerWords(w))
 	}
@@ -232,7 +233,7 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	words := []string{p.loud("absent: no process is there that has the trainer's weights; start a sender of the Python client, with a token of role trainer")}
 	switch s.State {
 	case broadcast.StateServing:
-		words = []string{plainText(s.Name), plainText(s.Backend), "holds " + versionsHeld(s.Holds), fmt.Sprintf("%d groups with engines", len(s.Groups))}
+		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + countedEngines(len(s.Groups))}
 	case broadcast.StateLost:
 		words = []string{plainText(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
 	}
@@ -240,6 +241,13 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	if len(s.Waiting) > 0 {
 		p.line("", "%s", p.loud("engines wait for it: "+plainText(strings.Join(s.Waiting, ", "))))
 	}
+}
+
+func countedEngines(n int) string {
+	if n == 1 {
+		return "1 engine"
+	}
+	return fmt.Sprintf("%d engines", n)
 }
 
 // versionsHeld names the versions that a sender has.

@@ -124,6 +124,24 @@ func controlledStatus(state string) protocol.Status {
 
 // A goal is said with what was measured of it, where settings stand and why they moved; what is wrong
 // with it is said with what to do.
+// The sender stands where the trainer does, also before a run has begun to admit.
+func TestStatusOfASender(t *testing.T) {
+	for want, sender := range map[string]protocol.Sender{
+		"sender     torch (nccl) · holds versions 16, 17 · in groups with 2 engines\n": {Name: "torch", State: "serving", Backend: "nccl", Holds: []loop.Version{16, 17}, Groups: []string{"a", "b"}},
+		"sender     torch (gloo) · holds no version · in groups with 0 engines\n":      {Name: "torch", State: "serving", Backend: "gloo"},
+		"sender     torch · lost: last heard of 40.0 s ago; start its process again\n": {Name: "torch", State: "lost", Holds: []loop.Version{17}, SilentS: 40},
+		"           engines wait for it: e0, e1\n":                                     {State: "absent", Waiting: []string{"e0", "e1"}},
+		"sender     absent: no process is there that has the trainer's weights;":       {State: "absent"},
+	} {
+		for _, s := range []protocol.Status{busyStatus(), {Run: "new", State: "running"}} {
+			s.Sender = &sender
+			if out, _, code := askStatus(t, serveStatus(t, s, api.Options{})); code != 0 || !strings.Contains(out, want) {
+				t.Errorf("exit code %d, want %q in\n%s", code, want, out)
+			}
+		}
+	}
+}
+
 func TestStatusOfAController(t *testing.T) {
 	for state, want := range map[string]string{
 		"keeping": `

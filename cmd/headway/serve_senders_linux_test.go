@@ -1,0 +1,494 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/headway-rl/headway/batch"
+	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/weights"
+)
+
+// collectiveServer speaks as much of SGLang as takes weights by a collective, which is a connection here: its
+// sender writes the number of a version where it would broadcast tensors. Log-probs name the version.
+type collectiveServer struct {
+	front *httptest.Server
+	// sampling is held for writing while it is paused or its weights change.
+	sampling sync.RWMutex
+	mu       sync.Mutex
+	paused   bool
+	label    string
+	version  int
+	groups   map[string]*bufio.ReadWriter
+	joined   []string
+}
+
+// lineLogprob is the log-prob of every token under a version.
+func lineLogprob(version int) float64 { return -1 - float64(version)/8 }
+
+func newCollectiveServer(t *testing.T) *collectiveServer {
+	t.Helper()
+	s := &collectiveServer{label: "default", groups: map[string]*bufio.ReadWriter{}}
+	mux := http.NewServeMux()
+	for path, handle := range map[string]http.HandlerFunc{
+		"GET /openapi.json": s.describe, "GET /health": func(http.ResponseWriter, *http.Request) {},
+		"GET /model_info": func(w http.ResponseWriter, _ *http.Request) { replyJSON(w, s.info()) },
+		"GET /server_info": func(w http.ResponseWriter, _ *http.Request) {
+			replyJSON(w, map[string]any{"version": "0.5", "vocab_size": 64})
+		},
+		"GET /v1/models": func(w http.ResponseWriter, _ *http.Request) {
+			replyJSON(w, map[string]any{"data": []any{map[string]any{"id": "m", "max_model_len": 256}}})
+		},
+		"POST /pause_generation": s.pause, "POST /continue_generation": s.resume, "POST /generate": s.generate, "POST /abort_request": replyNothing,
+		"POST /init_weights_update_group": s.join, "POST /destroy_weights_update_group": s.part, "POST /update_weights_from_distributed": s.receive,
+	} {
+		mux.HandleFunc(path, handle)
+	}
+	s.front = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		s.front.CloseClientConnections()
+		s.front.Close()
+	})
+	return s
+}
+
+func replyJSON(w http.ResponseWriter, content any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(content) // who asked may have gone
+}
+
+func replyNothing(w http.ResponseWriter, _ *http.Request) { replyJSON(w, map[string]any{}) }
+
+// succeeded answers as SGLang does what can fail.
+func succeeded(w http.ResponseWriter, err error) {
+	replyJSON(w, map[string]any{"success": err == nil, "message": fmt.Sprint(err)})
+}
+
+func (s *collectiveServer) describe(w http.ResponseWriter, _ *http.Request) {
+	paths := map[string]any{}
+	for _, path := range []string{"/generate", "/pause_generation", "/continue_generation", "/init_weights_update_group", "/destroy_weights_update_group", "/update_weights_from_distributed"} {
+		paths[path] = map[string]any{}
+	}
+	replyJSON(w, map[string]any{"paths": paths})
+}
+
+func (s *collectiveServer) info() any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return map[string]any{"model_path": "m", "served_model_name": "m", "is_generation": true, "weight_version": s.label}
+}
+
+func (s *collectiveServer) pause(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.paused {
+		s.paused = true
+		s.sampling.Lock()
+	}
+	replyJSON(w, map[string]any{})
+}
+
+func (s *collectiveServer) resume(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused {
+		s.paused = false
+		s.sampling.Unlock()
+	}
+	replyJSON(w, map[string]any{})
+}
+
+// groupCall is what the three calls of a collective say.
+type groupCall struct {
+	Address string   `json:"master_address"`
+	Port    int      `json:"master_port"`
+	Offset  int      `json:"rank_offset"`
+	World   int      `json:"world_size"`
+	Name    string   `json:"group_name"`
+	Names   []string `json:"names"`
+	Label   string   `json:"weight_version"`
+}
+
+func (s *collectiveServer) join(w http.ResponseWriter, r *http.Request) {
+	var c groupCall
+	err := json.NewDecoder(r.Body).Decode(&c)
+	var conn net.Conn
+	if err == nil {
+		conn, err = net.Dial("tcp", net.JoinHostPort(c.Address, fmt.Sprint(c.Port)))
+	}
+	if err == nil && (c.Offset != 1 || c.World != 2) {
+		err = fmt.Errorf("rank %d of %d", c.Offset, c.World)
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.groups[c.Name] = bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))
+		s.joined = append(s.joined, c.Name)
+		s.mu.Unlock()
+	}
+	succeeded(w, err)
+}
+
+func (s *collectiveServer) part(w http.ResponseWriter, r *http.Request) {
+	var c groupCall
+	err := json.NewDecoder(r.Body).Decode(&c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.groups, c.Name)
+	succeeded(w, err)
+}
+
+func (s *collectiveServer) receive(w http.ResponseWriter, r *http.Request) {
+	var c groupCall
+	err := json.NewDecoder(r.Body).Decode(&c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group, version := s.groups[c.Name], 0
+	switch {
+	case err != nil:
+	case group == nil || !s.paused || !slices.Equal(c.Names, []string{"lm_head.weight"}):
+		err = fmt.Errorf("group %q, paused %t, tensors %q", c.Name, s.paused, c.Names)
+	default:
+		_, err = fmt.Fscanln(group, &version)
+	}
+	if err == nil {
+		s.version, s.label = version, c.Label
+		_, err = group.WriteString("taken\n")
+		err = errors.Join(err, group.Flush())
+	}
+	succeeded(w, err)
+}
+
+// generate answers what is asked with two tokens and the end.
+func (s *collectiveServer) generate(w http.ResponseWriter, r *http.Request) {
+	var req struct {
+		IDs      []int32 `json:"input_ids"`
+		Stream   bool    `json:"stream"`
+		Start    int     `json:"logprob_start_len"`
+		Sampling struct {
+			Most int `json:"max_new_tokens"`
+		} `json:"sampling_params"`
+		Salt *string `json:"extra_key"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.sampling.RLock()
+	defer s.sampling.RUnlock()
+	s.mu.Lock()
+	p, label := lineLogprob(s.version), s.label
+	s.mu.Unlock()
+	ids := []int32{10, 11, servedPolicy.EOS}
+	ids = ids[:min(len(ids), req.Sampling.Most)]
+	meta := map[string]any{"completion_tokens": len(ids), "finish_reason": map[string]any{"type": "stop", "matched": servedPolicy.EOS}}
+	entries := func(tokens []int32) (out []any) {
+		for _, id := range tokens {
+			out = append(out, []any{p, id, nil})
+		}
+		return out
+	}
+	meta["output_token_logprobs"] = entries(ids)
+	if len(ids) > 0 {
+		meta["weight_versions"] = []any{map[string]any{"version": label, "start": 0, "end": len(ids)}}
+	}
+	if req.Start == 0 {
+		meta["input_token_logprobs"] = entries(req.IDs)
+	}
+	content := map[string]any{"text": "", "output_ids": ids, "meta_info": meta}
+	if !req.Stream {
+		replyJSON(w, content)
+		return
+	}
+	text, err := json.Marshal(content)
+	if err == nil {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", text)
+	}
+}
+
+// lineSender is a process with the trainer's weights, which are a number.
+type lineSender struct {
+	s        *served
+	name     string
+	instance string
+	listener net.Listener
+	mu       sync.Mutex
+	holds    []loop.Version
+	groups   map[string]*bufio.ReadWriter
+	conns    []net.Conn
+	ended    chan struct{}
+	stopped  bool
+}
+
+// startSender has a process with these versions be there.
+func (s *served) startSender(name, instance string, holds ...loop.Version) *lineSender {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l := &lineSender{s: s, name: name, instance: instance, listener: listener, holds: holds, groups: map[string]*bufio.ReadWriter{}, ended: make(chan struct{})}
+	go l.run()
+	s.t.Cleanup(l.stop)
+	return l
+}
+
+// word is what it says of itself.
+func (l *lineSender) word(waitS float64, done ...protocol.SenderDone) protocol.SenderRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return protocol.SenderRequest{Instance: l.instance, Backend: "gloo", Holds: slices.Clone(l.holds), Done: done, WaitS: waitS}
+}
+
+// hold makes a version one that it has, and says so.
+func (l *lineSender) hold(version loop.Version) {
+	l.s.t.Helper()
+	l.mu.Lock()
+	l.holds = append(l.holds, version)
+	l.mu.Unlock()
+	if status := l.s.ask("/api/v1/senders/"+l.name, l.word(0), nil); status != http.StatusOK {
+		l.s.t.Errorf("holding version %d: %d", version, status)
+	}
+}
+
+// run does what it is told, one command after the other, until it is refused or told to stop.
+func (l *lineSender) run() {
+	defer close(l.ended)
+	var done []protocol.SenderDone
+	for {
+		var reply protocol.SenderReply
+		status := l.s.ask("/api/v1/senders/"+l.name, l.word(1, done...), &reply)
+		l.mu.Lock()
+		stopped := l.stopped
+		l.mu.Unlock()
+		if status != http.StatusOK || stopped {
+			return
+		}
+		done = nil
+		for _, c := range reply.Commands {
+			done = append(done, l.do(c))
+		}
+	}
+}
+
+// stop ends it without a word, and the collectives that it is in.
+func (l *lineSender) stop() {
+	l.mu.Lock()
+	l.stopped = true
+	_ = l.listener.Close()
+	for _, conn := range l.conns {
+		_ = conn.Close()
+	}
+	l.mu.Unlock()
+	<-l.ended
+}
+
+func (l *lineSender) do(c protocol.SenderCommand) protocol.SenderDone {
+	done := protocol.SenderDone{Seq: c.Seq}
+	var err error
+	switch c.Kind {
+	case protocol.SenderHold:
+		done.Digest = fmt.Sprint("of version ", c.Version)
+		done.Tensors = []protocol.SenderTensor{{Name: "lm_head.weight", DType: "float32", Shape: []int64{1}}}
+		l.mu.Lock()
+		if !slices.Contains(l.holds, c.Version) && c.Version > 0 {
+			err = fmt.Errorf("version %d is not among %v", c.Version, l.holds)
+		}
+		l.mu.Unlock()
+	case protocol.SenderJoin:
+		err = l.join(c)
+	case protocol.SenderSend:
+		l.mu.Lock()
+		group := l.groups[c.Group]
+		l.mu.Unlock()
+		if group == nil {
+			err = fmt.Errorf("it is in no group %s", c.Group)
+			break
+		}
+		_, err = fmt.Fprintln(group, c.Version)
+		if err = errors.Join(err, group.Flush()); err == nil {
+			_, err = group.ReadString('\n')
+		}
+	}
+	if err != nil {
+		done.Error = err.Error()
+	}
+	return done
+}
+
+func (l *lineSender) join(c protocol.SenderCommand) error {
+	request := protocol.RendezvousRequest{Member: l.name, Role: "trainer", Engines: 1, Address: l.listener.Addr().String(), Backend: "gloo", WaitS: 60}
+	if status := l.s.ask("/api/v1/rendezvous/"+c.Rendezvous, request, nil); status != http.StatusOK {
+		return fmt.Errorf("the meeting answered %d", status)
+	}
+	conn, err := l.listener.Accept()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, conn)
+	l.groups[c.Group] = bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn))
+	return nil
+}
+
+// publishSent commits a version that the sender of that name holds.
+func (s *served) publishSent(b *batch.Tensors, sender string) (int, string) {
+	s.t.Helper()
+	text, err := json.Marshal(protocol.PublishRequest{
+		Trainer: "t", Lease: b.Lease.Lease, Attempt: b.Lease.Attempt, Version: b.Lease.Version + 1, Kind: weights.KindFull, BaseVersion: loop.NoVersion,
+		ForwardVersion: b.Lease.Version, StepVersion: b.Lease.Version, Rendezvous: sender,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	status, answer := s.call("/api/v1/weights", "application/json", text)
+	return status, string(answer)
+}
+
+// leased is the next batch.
+func (s *served) leased() *batch.Tensors {
+	s.t.Helper()
+	body, err := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for {
+		status, raw := s.call("/api/v1/batches/lease", "application/json", body)
+		if status == http.StatusNoContent {
+			continue
+		}
+		tensors, err := batch.Decode(raw)
+		if status != http.StatusOK || err != nil {
+			s.t.Fatalf("lease: %d %s, %v", status, raw, err)
+		}
+		return tensors
+	}
+}
+
+// sampledBy fails unless every token's log-prob is of the version that it is said to be of, and returns the versions.
+func sampledBy(t *testing.T, batches []*batch.Tensors) map[int32]int {
+	t.Helper()
+	versions := map[int32]int{}
+	for _, b := range batches {
+		for i, mask := range b.LossMask {
+			if mask == 0 {
+				continue
+			}
+			versions[b.Versions[i]]++
+			if want := lineLogprob(int(b.Versions[i])); math.Abs(float64(b.Logprobs[i])-want) > 1e-6 {
+				t.Errorf("lease %d: a token of version %d has the log-prob %g, want %g", b.Lease.Lease, b.Versions[i], b.Logprobs[i], want)
+			}
+		}
+	}
+	return versions
+}
+
+// What a disk engine, or a receiver, would read from the store is published with its files.
+func TestPublishedWithoutFiles(t *testing.T) {
+	for want, engines := range map[string][]config.Engine{
+		"b (weights disk); publish files": {{Name: "a", Weights: "distributed"}, {Name: "b", Weights: "disk"}, {Name: "c", Weights: "none"}},
+		"no sender is there":              {{Name: "a", Weights: "distributed"}, {Name: "c", Weights: "none"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &plane{job: &job{cfg: config.Config{Engines: engines}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: broadcast.NewCoordinator(broadcast.Options{})}
+			err := p.confirmSent(t.Context(), "t", 3)
+			if _, ok := errors.AsType[*protocol.Refusal](err); !ok || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want a refusal with %q", err, want)
+			}
+		})
+	}
+}
+
+// A run whose engine takes its weights from the trainer's process: it waits for one, serves what it was sent, and
+// goes on with the process that comes after it. The store has version 0 alone.
+func TestServeSender(t *testing.T) {
+	const steps = 6
+	dir, server := t.TempDir(), newCollectiveServer(t)
+	engines := fmt.Sprintf("{kind: sglang, name: a, url: %q, slots: 4, weights: distributed, cache: keep}", server.front.URL)
+	s := startServe(t, dir, fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), engines, steps), "--json")
+	s.connect()
+	for {
+		status := s.status()
+		if w := status.Sender; w != nil && slices.Equal(w.Waiting, []string{"a"}) {
+			if w.State != "absent" {
+				t.Errorf("nobody is there, and the sender is %+v", *w)
+			}
+			break
+		}
+	}
+	if !strings.Contains(s.text(), "engine a waits for a sender") {
+		t.Errorf("it waits for a sender, and the log does not say so:\n%s", s.text())
+	}
+	sender := s.startSender("t", "first")
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(s.play)
+	}
+	var batches []*batch.Tensors
+	for step := range steps {
+		b := s.leased()
+		batches = append(batches, b)
+		if step == 1 {
+			if status, text := s.publishSent(b, "u"); status != http.StatusConflict || !strings.Contains(text, "is not this run's sender, which is t") {
+				t.Errorf("by another's name: %d %s", status, text)
+			}
+		}
+		if step == 3 {
+			sender.stop()
+			sender = s.startSender("t", "second")
+		}
+		sender.hold(b.Lease.Version + 1)
+		for range min(2, steps-step) { // the last one ends the run
+			if status, text := s.publishSent(b, "t"); status != http.StatusOK {
+				t.Fatalf("publishing version %d: %d %s", b.Lease.Version+1, status, text)
+			}
+		}
+		if step == 4 {
+			var hello protocol.ConnectReply
+			if status := s.ask("/api/v1/trainers/connect", protocol.ConnectRequest{Trainer: "t", Version: b.Lease.Version + 1}, &hello); status != http.StatusOK || hello.Load != 0 || hello.Action != protocol.ActionTrain {
+				t.Errorf("the trainer connects anew and is answered %d %+v, want it to train, and version 0 to load from", status, hello)
+			}
+			if w := s.status().Sender; w == nil || w.Name != "t" || w.State != "serving" || w.Backend != "gloo" || !slices.Contains(w.Holds, b.Lease.Version+1) {
+				t.Errorf("the status has the sender %+v", w)
+			}
+		}
+	}
+	workers.Wait()
+	sender.stop()
+	final := s.final()
+	if final.Version != steps || !final.Ledger.Balanced {
+		t.Errorf("the run ended at version %d of %d; balanced %t", final.Version, steps, final.Ledger.Balanced)
+	}
+	if versions := sampledBy(t, batches); len(versions) < 3 {
+		t.Errorf("tokens of the versions %v were trained on: were weights ever changed?", versions)
+	}
+	if len(server.joined) != 2 || server.joined[0] == server.joined[1] {
+		t.Errorf("it was in the groups %v, want one with each process", server.joined)
+	}
+	store, err := weights.Open(filepath.Join(dir, "runs", "r", "weights"), weights.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, want := range map[loop.Version]string{0: weights.KindFull, steps - 1: weights.KindNone, steps: weights.KindNone} {
+		if m, err := store.Manifest(v); err != nil || m.Kind != want {
+			t.Errorf("version %d is of kind %q, want %s: %v", v, m.Kind, want, err)
+		}
+	}
+}
