@@ -81,8 +81,10 @@ type script struct {
 	mu     sync.Mutex
 	told   []protocol.SenderCommand
 	groups []string
-	err    error
-	cancel context.CancelFunc
+	// crowded: it was told of two commands of one engine at once.
+	crowded bool
+	err     error
+	cancel  context.CancelFunc
 }
 
 func (p *plane) script(name, instance string, holds ...loop.Version) *script {
@@ -178,6 +180,11 @@ func (s *script) heed(ctx context.Context, reply *protocol.SenderReply, running 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.groups = reply.Groups
+	engines := map[string]bool{}
+	for _, c := range reply.Commands {
+		s.crowded = s.crowded || engines[c.Engine]
+		engines[c.Engine] = true
+	}
 	for seq, stop := range running {
 		if !slices.ContainsFunc(reply.Commands, func(c protocol.SenderCommand) bool { return c.Seq == seq }) {
 			stop()
