@@ -191,15 +191,11 @@ func (p *plane) judge(engine int, caps upstream.Capabilities) error {
 	home := p.homes[engine].URL()
 	p.say("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
 	var fatal []string
-	for _, m := range caps.Missing {
-		text := m.What
-		if m.Flag != "" {
-			text += " (start it with " + m.Flag + ")"
-		}
+	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
 		if m.Fatal {
-			fatal = append(fatal, text)
+			fatal = append(fatal, m.String())
 		} else {
-			p.say("engine %s: %s", e.Name, text)
+			p.say("engine %s: %s", e.Name, m)
 		}
 	}
 	if caps.Slots > 0 && e.Slots > caps.Slots {
@@ -239,7 +235,7 @@ func (p *plane) serverStatus(i int) *protocol.Server {
 	if caps.VersionSpans {
 		out.Versions = "reported"
 	}
-	for _, m := range caps.Missing {
+	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
 		out.Missing = append(out.Missing, protocol.Missing{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
 	}
 	return out
