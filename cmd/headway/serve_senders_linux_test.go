@@ -492,3 +492,58 @@ func TestServeSender(t *testing.T) {
 		}
 	}
 }
+
+// A control plane that is started again has engines take the newest version from the sender, as the store does not
+// have it. A trainer that lost it is told to publish what it has.
+func TestServeSenderAfterACrash(t *testing.T) {
+	const steps = 3
+	dir, server := t.TempDir(), newCollectiveServer(t)
+	engines := fmt.Sprintf("{kind: sglang, name: a, url: %q, slots: 4, weights: distributed, cache: keep}", server.front.URL)
+	document := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), engines, steps)
+	s := startServe(t, dir, document)
+	sender := s.startSender("t", "first")
+	s.connect()
+	var workers sync.WaitGroup
+	workers.Go(s.play)
+	var batches []*batch.Tensors
+	for range steps - 1 {
+		b := s.leased()
+		batches = append(batches, b)
+		sender.hold(b.Lease.Version + 1)
+		if status, text := s.publishSent(b, "t"); status != http.StatusOK {
+			t.Fatalf("publishing: %d %s", status, text)
+		}
+	}
+	s.kill()
+	workers.Wait()
+	sender.stop()
+
+	s = startServe(t, dir, document, "--json")
+	var hello protocol.ConnectReply
+	if status := s.ask("/api/v1/trainers/connect", protocol.ConnectRequest{Trainer: "t", Version: loop.NoVersion}, &hello); status != http.StatusOK ||
+		hello.Action != protocol.ActionRepublish || hello.Version != steps-1 || hello.Load != 0 {
+		t.Errorf("a trainer without the newest version is answered %d %+v, want it to publish version 0 as the next", status, hello)
+	}
+	if status := s.ask("/api/v1/trainers/connect", protocol.ConnectRequest{Trainer: "t", Version: steps - 1}, &hello); status != http.StatusOK || hello.Action != protocol.ActionTrain {
+		t.Errorf("the trainer that has it is answered %d %+v, want it to train", status, hello)
+	}
+	sender = s.startSender("t", "first", steps-1)
+	workers.Go(s.play)
+	for engines := s.status().Engines; len(engines) == 0 || engines[0].Version != steps-1 || engines[0].State != "serving"; engines = s.status().Engines {
+	}
+	b := s.leased()
+	batches = append(batches, b)
+	sender.hold(steps)
+	if status, text := s.publishSent(b, "t"); status != http.StatusOK {
+		t.Fatalf("publishing: %d %s", status, text)
+	}
+	workers.Wait()
+	sender.stop()
+	if final := s.final(); final.Version != steps || !final.Ledger.Balanced {
+		t.Errorf("the run ended at version %d of %d; balanced %t", final.Version, steps, final.Ledger.Balanced)
+	}
+	sampledBy(t, batches)
+	if len(server.joined) != 2 {
+		t.Errorf("it was in the groups %v, want one before the crash and one after it", server.joined)
+	}
+}
