@@ -239,7 +239,7 @@ func (c *Coordinator) lack(engine string) {
 		c.opt.Logf("engine %s waits for the sender: %s was last heard of %.0f s ago; start its process again", engine, s.name, c.since(s).Seconds())
 		return
 	}
-	c.opt.Logf("engine %s waits for a sender: its weights are distributed, and no process is there that has the trainer's; start one (a sender of the Python client), with a token of role trainer", engine)
+	c.opt.Logf("engine %s waits for a sender: its weights are distributed, and no process is there that has the trainer's; start one with a Sender (headway.torch), and a token of role trainer", engine)
 }
 
 // found notes that an engine does not wait for a sender any more.

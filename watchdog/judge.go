@@ -134,7 +134,7 @@ func sender(f facts, _ Options) []suspect {
 	if s.Name != "" {
 		who = fmt.Sprintf("sender %s, which has the trainer's weights, was last heard of %s ago", s.Name, ago(s.SilentS))
 	}
-	return []suspect{found(likely, "no_sender", s.Name, "%s, and %d of %d engines wait for them, the first of them %s. Start that process with a sender of the Python client, and a token of role trainer", who, len(s.Waiting), len(f.Status.Engines), s.Waiting[0])}
+	return []suspect{found(likely, "no_sender", s.Name, "%s, and %d of %d engines wait for them, the first of them %s. Start that process with a Sender (headway.torch), and a token of role trainer", who, len(s.Waiting), len(f.Status.Engines), s.Waiting[0])}
 }
 
 func gone(state string) bool { return state == "lost" || state == "quarantined" }

@@ -230,7 +230,7 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	if s == nil {
 		return
 	}
-	words := []string{p.loud("absent: no process is there that has the trainer's weights; start a sender of the Python client, with a token of role trainer")}
+	words := []string{p.loud("absent: no process is there that has the trainer's weights; start it with a Sender (headway.torch), and a token of role trainer")}
 	switch s.State {
 	case broadcast.StateServing:
 		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + countedEngines(len(s.Groups))}
