@@ -527,7 +527,7 @@ func TestServeSenderAfterACrash(t *testing.T) {
 	if status := s.ask("/api/v1/trainers/connect", protocol.ConnectRequest{Trainer: "t", Version: steps - 1}, &hello); status != http.StatusOK || hello.Action != protocol.ActionTrain {
 		t.Errorf("the trainer that has it is answered %d %+v, want it to train", status, hello)
 	}
-	sender = s.startSender("t", "first", steps-1)
+	sender = s.startSender("t", "first", steps-2, steps-1) // the engine may be told to begin with the one before
 	workers.Go(s.play)
 	for engines := s.status().Engines; len(engines) == 0 || engines[0].Version != steps-1 || engines[0].State != "serving"; engines = s.status().Engines {
 	}
