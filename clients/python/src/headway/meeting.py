@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import errors
 from .transport import Transport
@@ -58,10 +60,18 @@ def rendezvous(
         url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
     )
     try:
-        # While somebody is missing the answer is Unavailable, which names who: the transport asks again.
-        reply = transport.post(f"/api/v1/rendezvous/{name}", message, timeout_s=wait_s + 30.0)
+        return meet(transport, name, message)
     finally:
         transport.close()
+
+
+def meet(
+    transport: Transport, name: str, message: Mapping[str, Any], stop: threading.Event | None = None
+) -> RendezvousReply:
+    """Wait at `name` until all are there. `stop` ends the asking, not the call that is under way."""
+    # While somebody is missing the answer is Unavailable, which names who: the transport asks again.
+    timeout_s = float(message["wait_s"]) + 30.0
+    reply = transport.post(f"/api/v1/rendezvous/{name}", message, timeout_s=timeout_s, stop=stop)
     return RendezvousReply(
         reply["epoch"], reply["master_address"], reply["master_port"], reply["world_size"], reply["rank_offset"],
         reply["backend"], tuple(reply.get("members") or ()),

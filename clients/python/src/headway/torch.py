@@ -1,4 +1,4 @@
-"""torch beside the client: state dicts to arrays and back, log-probs of a batch, an optimizer's state."""
+"""torch beside the client: state dicts and arrays, log-probs of a batch, an optimizer's state, a sender of weights."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from .batch import Batch
 from .errors import Invalid
+from .sender import Sender
 from .tensors import Array, BFloat16
 
 
@@ -96,3 +97,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, sta
             optimizer.state[parameters[name]][what] = value if value.ndim == 0 else value.to(parameters[name].device)
             found = True
     return found
+
+
+__all__ = [
+    "Sender", "from_numpy", "load_optimizer", "logprobs", "optimizer_state", "padded", "tensors", "to_numpy",
+]  # fmt: skip

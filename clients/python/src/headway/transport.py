@@ -63,6 +63,11 @@ class Transport:
         except OSError as error:  # ssl.SSLError is one
             raise errors.Invalid(f"verify={verify!r} is no file of certificates: {error}") from error
 
+    @property
+    def url(self) -> str:
+        """The address that is in use."""
+        return self._urls[self._at % len(self._urls)]
+
     def close(self) -> None:
         """End waiting calls and free the connections."""
         self.stopped.set()
@@ -71,7 +76,7 @@ class Transport:
     def openai(self, rollout: str) -> OpenAI:
         """Where an agent samples for a rollout, at the address that is in use."""
         key = f"{self._token}:{rollout}" if self._token else rollout
-        return OpenAI(self._urls[self._at % len(self._urls)] + "/v1", key, rollout, self._ca)
+        return OpenAI(self.url + "/v1", key, rollout, self._ca)
 
     def post(self, path: str, message: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """POST a JSON object and return the JSON object of the answer, {} where it has none."""
@@ -100,7 +105,7 @@ class Transport:
             sent["Content-Type"] = "application/json"
         retry = _Retry(self.patience_s if patience_s is None else patience_s, stop or self.stopped)
         while True:
-            base = self._urls[self._at % len(self._urls)]
+            base = self.url
             try:
                 response = self._http.request(
                     method, base + path, content=body() if body is not None else content, headers=sent,
@@ -137,7 +142,7 @@ class Transport:
 
     def stream(self, path: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Any:
         """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
-        base = self._urls[self._at % len(self._urls)]
+        base = self.url
         timeout = httpx.Timeout(timeout_s, connect=10.0, pool=None)
         return self._http.stream("GET", base + path, headers=dict(headers or {}), timeout=timeout)
 

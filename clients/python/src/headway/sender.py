@@ -1,0 +1,444 @@
+"""The process that has the trainer's weights, as engines with `weights: distributed` need it.
+
+A thread asks the control plane what to do and says what is done. Each command is carried out by a thread of
+its own, so that an engine that is slow, or gone, keeps no other from its weights; there is one an engine at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from . import errors
+from .batch import Batch
+from .client import Client
+from .collective import GivenUp, Group, Held, checked, copied, device_of, fetched, listen
+from .meeting import meet
+from .transport import Transport
+
+_log = logging.getLogger("headway.sender")
+
+#: How long a poll waits for a command.
+_WAIT_S = 20.0
+#: Pause after a refusal: another sender may be gone by then.
+_REFUSED_S = 2.0
+#: How long an engine is waited for at a meeting, a call at a time.
+_MEET_S = 30.0
+#: Groups that were given up and still wait for an engine that takes nothing.
+_LINGERING_MAX = 16
+#: How long `close` waits for groups to be left.
+_CLOSING_S = 5.0
+#: Commands that were carried out, and that a reply on its way may still name.
+_OVER_MAX = 1024
+
+
+@dataclass(eq=False)
+class _Command:
+    """Something to do."""
+
+    seq: int
+    kind: str
+    engine: str
+    version: int
+    rendezvous: str
+    group: str
+    #: It was learned when so many requests had been made: a later one that does not bring it has it given up.
+    since: int
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(eq=False)
+class _Joined:
+    """A group that stands."""
+
+    group: Group
+    engine: str
+    since: int
+
+
+class Sender:
+    """Sends a trainer's weights to the engines, by a collective with each. Rank 0 of a trainer has one.
+
+    `hold` the weights before the version is published; `publish` does both. The copies are tensors of `device`
+    (gloo: the host; nccl: the current GPU) and cost `copies` times the model there, and as much again at worst while
+    engines still take earlier versions. What is not held (version 0, or any after a restart) is fetched from the run's
+    store, or from `source(version)`: a state dict of arrays that nobody writes to any more.
+
+    `host` is the address at which engines reach this process, by default the one by which it reaches the control
+    plane. `timeout_s` bounds how long an engine may take nothing of what is sent to it. `token` and `verify` are those
+    of `connect`. One thread at a time may call its methods; it sends beside it until `close`. Closes as a context
+    manager.
+    """
+
+    def __init__(
+        self, url: str | Sequence[str] = "http://localhost:7070", name: str = "sender", *, backend: str = "gloo",
+        device: Any = None, host: str | None = None, token: str | None = None, verify: bool | str = True,
+        copies: int = 2, source: Callable[[int], Mapping[str, Any]] | None = None, patience_s: float = 600.0,
+        timeout_s: float = 300.0,
+    ) -> None:  # fmt: skip
+        if copies < 1:
+            raise errors.Invalid(f"{copies} copies hold nothing: want at least 1")
+        if timeout_s <= 0:
+            raise errors.Invalid(f"a timeout of {timeout_s:g} s sends nothing: want more than 0")
+        self.name, self.backend, self.device = name, backend, device_of(backend, device)
+        self._closing = threading.Event()
+        self._transport = Transport(
+            url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s,
+            verify=verify, stopped=self._closing,
+        )  # fmt: skip
+        self._instance, self._host = uuid.uuid4().hex, host
+        self._copies, self._source, self._timeout_s = copies, source, timeout_s
+        #: What the control plane refused last, such as a second sender; None while all is well. `hold` raises it.
+        self.error: errors.HeadwayError | None = None
+        self._fetching = threading.Lock()
+        self._lock = threading.Lock()  # of all that follows
+        self._asked = 0  # requests that were made
+        self._versions: dict[int, Held] = {}
+        self._wanted: dict[str, int] = {}  # the version that an engine was promised, by engine
+        self._commands: dict[int, _Command] = {}
+        self._done: dict[int, dict[str, Any]] = {}  # what the plane has not been told, or not answered
+        self._over: dict[int, int] = {}  # what it has been told, with the number of requests by then
+        self._groups: dict[str, _Joined] = {}
+        self._parting: list[threading.Thread] = []  # each leaves a group that is given up
+        self._thread = threading.Thread(target=self._run, name="headway-sender", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Say that it leaves, and stop sending. What is under way is given up; it may be called again."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        try:
+            self._ask(0.0, patience_s=0.0, timeout_s=5.0, leaving=True)
+        except (errors.HeadwayError, RuntimeError) as error:
+            _log.info("the control plane was not told that sender %s leaves: %s", self.name, error)
+        with self._lock:
+            self._give_all_up()
+            ending = [self._thread, *self._parting]
+        self._transport.close()
+        # A thread that ends in torch's code while the interpreter does would take the process down.
+        until = time.monotonic() + _CLOSING_S
+        for thread in ending:
+            thread.join(max(until - time.monotonic(), 0.0))
+
+    # The trainer's side
+
+    @property
+    def holds(self) -> list[int]:
+        """The versions whose tensors it has."""
+        with self._lock:
+            return sorted(self._versions)
+
+    def hold(self, version: int, state_dict: Mapping[str, Any]) -> None:
+        """Keep a copy of a version's weights, and tell the control plane, which accepts its publish from then on.
+
+        They come as torch tensors, numpy or jax arrays by name. Tied ones are copied once and sent under each name;
+        what is spread over ranks is to be gathered first. Holding a version again replaces it. It returns when the
+        control plane knows, and raises what that refuses.
+        """
+        self._check_open()
+        if version < 0:
+            raise errors.Invalid(f"version {version} cannot be: want 0 or more")
+        tensors = checked(state_dict, self.backend)
+        with self._lock:
+            self._versions.pop(version, None)
+            self._make_room(1)  # before the copy is made: the memory is that of another
+        held = copied(tensors, self.device)
+        with self._lock:
+            self._versions[version] = held
+        self._ask(0.0)
+
+    def drop(self, version: int) -> None:
+        """Forget a version that was held and has not become one of the run's."""
+        with self._lock:
+            self._versions.pop(version, None)
+
+    def publish(
+        self, hw: Client, batch: Batch | None, state_dict: Mapping[str, Any], *,
+        optimizer: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None, checkpoint_every: int = 20,
+        metrics: Mapping[str, float] | None = None,
+    ) -> int:  # fmt: skip
+        """`Client.publish` by this sender: the weights are held and the batch is acknowledged; nothing is uploaded.
+
+        Versions that are multiples of `checkpoint_every` (0: none) are uploaded as well, with the optimizer's state:
+        a trainer that is restarted, or has lost a lease, goes on from the newest of these. `optimizer` may be
+        a function, which is called for those alone. Returns the version.
+        """
+        version = 0 if batch is None else batch.version + 1
+        self.hold(version, state_dict)
+        try:
+            if batch is not None and not (checkpoint_every and version % checkpoint_every == 0):
+                return hw.publish(batch, rendezvous=self.name, metrics=metrics)
+            state = optimizer() if callable(optimizer) else optimizer
+            return hw.publish(batch, state_dict, optimizer=state, metrics=metrics)
+        except (errors.LeaseExpired, errors.Conflict, errors.Invalid):
+            self.drop(version)  # what becomes of this version is another's work
+            raise
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise errors.Invalid(f"sender {self.name} is closed")
+
+    # What the control plane is told and says
+
+    def _run(self) -> None:
+        said = ""
+        while not self._closing.is_set():
+            try:
+                self._ask(_WAIT_S)
+                said = ""
+            except errors.HeadwayError as error:
+                if self._closing.is_set():
+                    return
+                if error.status and str(error) != said:
+                    said = str(error)
+                    _log.warning("sender %s is refused: %s", self.name, error)
+                self._closing.wait(_REFUSED_S)
+            except RuntimeError:  # the connection pool was closed
+                return
+            except Exception:  # a defect, which is to end neither the trainer nor its sender
+                _log.exception("sender %s: a reply could not be heeded", self.name)
+                self._closing.wait(_REFUSED_S)
+
+    def _ask(
+        self, wait_s: float, *, patience_s: float | None = None, timeout_s: float = 30.0, leaving: bool = False
+    ) -> None:
+        """One request, and what its reply says done. What is sent is put together at each try, as it then is."""
+        number, told = 0, {}
+
+        def body() -> Iterator[bytes]:
+            nonlocal number, told
+            with self._lock:
+                if self._closing.is_set() and not leaving:  # it would come back as a sender that is there
+                    raise errors.Unavailable(f"sender {self.name} is closed")
+                self._asked += 1
+                number, told = self._asked, dict(self._done)
+                message = {
+                    "instance": self._instance, "backend": self.backend, "holds": sorted(self._versions),
+                    "done": list(told.values()), "knows": sorted(self._commands), "wait_s": wait_s, "leaving": leaving,
+                }  # fmt: skip
+            yield json.dumps(message, separators=(",", ":")).encode()
+
+        try:
+            response = self._transport.call(
+                "POST", f"/api/v1/senders/{self.name}", body=body, headers={"Content-Type": "application/json"},
+                timeout_s=wait_s + timeout_s, patience_s=patience_s,
+            )  # fmt: skip
+            reply = response.json()
+            if not isinstance(reply, dict):
+                raise errors.Internal(f"a sender's word was answered with {reply!r:.80}", status=response.status_code)
+        except (errors.Unavailable, errors.Busy, errors.Internal, errors.DiskFull):
+            raise
+        except errors.HeadwayError as error:
+            with self._lock:
+                self.error = error
+                self._give_all_up()  # nobody wants it of this process any more
+            raise
+        with self._lock:
+            self.error = None
+            for seq, done in told.items():
+                if self._done.get(seq) is done:
+                    del self._done[seq]
+                    self._over[seq] = self._asked
+            while len(self._over) > _OVER_MAX:
+                del self._over[next(iter(self._over))]
+            if not self._closing.is_set():
+                self._heed(number, reply)
+
+    def _heed(self, number: int, reply: Mapping[str, Any]) -> None:
+        """Begin what is new and give up what is not wanted any more. The lock must be held.
+
+        Replies may come in another order than they were made in: each is taken for what it says of the time from
+        which its request was on its way.
+        """
+        listed = {int(c["seq"]): c for c in reply.get("commands") or ()}
+        groups = set(reply.get("groups") or ())
+        for command in [c for c in self._commands.values() if c.seq not in listed and number > c.since]:
+            self._give_up(command)
+        for name, joined in list(self._groups.items()):
+            if name not in groups and number > joined.since:
+                self._part(name)
+        for seq, said in sorted(listed.items()):
+            if seq in self._commands or seq in self._done or number <= self._over.get(seq, -1):
+                continue
+            command = _Command(
+                seq, str(said["kind"]), str(said["engine"]), int(said.get("version", -1)),
+                str(said.get("rendezvous", "")), str(said.get("group", "")), self._asked,
+            )  # fmt: skip
+            self._commands[seq] = command
+            threading.Thread(
+                target=self._carry_out, args=(command,), name=f"headway-sender-{command.engine}", daemon=True
+            ).start()
+
+    def _give_all_up(self) -> None:
+        for command in list(self._commands.values()):
+            self._give_up(command)
+        for name in list(self._groups):
+            self._part(name)
+        self._done.clear()
+
+    def _give_up(self, command: _Command) -> None:
+        command.stop.set()
+        self._commands.pop(command.seq, None)
+        if command.kind == "send":
+            self._part(command.group)
+
+    def _part(self, name: str) -> None:
+        """Leave a group. A thread does, as that waits for what is under way in it."""
+        joined = self._groups.pop(name, None)
+        if joined is None:
+            return
+        for command in self._commands.values():
+            if command.kind == "send" and command.group == name:
+                command.stop.set()
+
+        def leave(group: Group) -> None:
+            try:
+                group.part()
+            except RuntimeError as error:
+                _log.warning("group %s: leaving it failed: %s", name, error)
+
+        thread = threading.Thread(target=leave, args=(joined.group,), name=f"headway-part-{name}", daemon=True)
+        thread.start()
+        self._parting = [t for t in (*self._parting, thread) if t.is_alive()]
+
+    # Commands, each in a thread of its own
+
+    def _carry_out(self, command: _Command) -> None:
+        done: dict[str, Any] = {"seq": command.seq}
+        try:
+            if command.kind == "hold":
+                held = self._hold(command)
+                done |= {"tensors": held.words(), "digest": held.digest()}
+            elif command.kind == "join":
+                self._join(command)
+            elif command.kind == "send":
+                self._send(command)
+            else:
+                raise errors.Invalid(f"this client knows no command {command.kind!r}: it is older than the server")
+        except GivenUp:
+            done["error"] = "the group was given up"
+        except Exception as error:  # whatever it is, the engine is told, and the trainer goes on
+            done["error"] = str(error) or repr(error)
+        with self._lock:
+            if self._commands.pop(command.seq, None) is None:  # it was given up
+                return
+            self._done[command.seq] = done
+            if "error" in done and command.kind == "send":
+                self._part(command.group)
+        if "error" in done:
+            _log.warning("engine %s: %s of version %d failed: %s", command.engine, command.kind, command.version,
+                         done["error"])  # fmt: skip
+        # The poll that is under way does not know it; the next one says it where this cannot.
+        with contextlib.suppress(errors.HeadwayError, RuntimeError):
+            self._ask(0.0, patience_s=0.0)
+
+    def _hold(self, command: _Command) -> Held:
+        with self._lock:
+            self._wanted[command.engine] = command.version
+        return self._have(command.version)
+
+    def _have(self, version: int) -> Held:
+        """A version's tensors, fetched if need be."""
+        with self._lock:
+            if held := self._versions.get(version):
+                return held
+        with self._fetching:
+            with self._lock:
+                if held := self._versions.get(version):
+                    return held
+            _log.info("version %d is not held: it is fetched", version)
+            if self._source is not None:
+                state = self._source(version)
+            else:
+                state = Client(self._transport, self.name, 0, 1, None).weights(version)
+            if not state:
+                raise errors.NotFound(f"this process does not hold version {version}, and no weights of it are stored")
+            held = fetched(state, self.backend, self.device)
+            with self._lock:
+                self._make_room(0)
+                return self._versions.setdefault(version, held)
+
+    def _make_room(self, more: int) -> None:
+        """Forget versions: all but the newest and those that engines were promised. The lock must be held.
+
+        Of the promised ones there are as many as of the others at most: one of an engine that never comes
+        back is not kept for ever.
+        """
+        newest = sorted(self._versions, reverse=True)
+        keep = newest[: max(self._copies - more, 0)]
+        promised = set(self._wanted.values())
+        keep += [v for v in newest if v in promised and v not in keep][: self._copies]
+        self._versions = {v: self._versions[v] for v in sorted(keep)}
+
+    def _join(self, command: _Command) -> None:
+        with self._lock:
+            lingering = sum(thread.is_alive() for thread in self._parting)
+            if lingering >= _LINGERING_MAX:
+                raise errors.Busy(
+                    f"{lingering} groups were given up and still wait for engines that take nothing, "
+                    f"{self._timeout_s:g} s each: see what holds those engines up"
+                )
+        store = listen()
+        host = self._host or self._own_address()
+        address = f"[{host}]:{store.port}" if ":" in host else f"{host}:{store.port}"
+        message = {
+            "member": f"sender-{self._instance[:16]}", "role": "trainer", "engines": 1, "ranks": 1,
+            "address": address, "backend": self.backend, "epoch": 0, "wait_s": _MEET_S,
+        }  # fmt: skip
+        met = meet(self._transport, command.rendezvous, message, command.stop)
+        name = command.group
+        group = Group.join(store, name, met.world_size, self.backend, host, self._timeout_s, command.stop)
+        with self._lock:
+            wanted = not command.stop.is_set()
+            if wanted:
+                self._groups[name] = _Joined(group, command.engine, command.since)
+        if not wanted:
+            group.part()
+            raise GivenUp
+        _log.info("engine %s has joined group %s, of %d", command.engine, name, met.world_size)
+
+    def _send(self, command: _Command) -> None:
+        with self._lock:
+            joined = self._groups.get(command.group)
+        if joined is None:
+            raise errors.NotFound(f"this process is in no group {command.group}")
+        joined.group.broadcast(self._have(command.version), command.stop)
+        with self._lock:
+            if self._wanted.get(command.engine) == command.version:
+                del self._wanted[command.engine]
+        _log.debug("engine %s has been sent version %d", command.engine, command.version)
+
+    def _own_address(self) -> str:
+        """The address by which this host reaches the control plane."""
+        url = httpx.URL(self._transport.url)
+        port = url.port or {"http": 80, "https": 443}[url.scheme]
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(url.host, port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)  # sends nothing
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            raise errors.Invalid(
+                f"the address of this host towards {url.host} is not known ({error}): say host="
+            ) from error

@@ -1,0 +1,561 @@
+"""The sender against a control plane of a few lines and engines that are members of groups, over gloo."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import headway
+from headway import tensors as arrays
+
+torch = pytest.importorskip("torch")
+sys.path.insert(0, str(ROOT / "engines" / "hf_shim" / "src"))
+
+import torch.distributed as dist  # noqa: E402
+from hf_shim import groups  # noqa: E402
+
+from headway import collective  # noqa: E402
+from headway.torch import Sender  # noqa: E402
+
+#: A test that waits longer has failed.
+LIMIT = 120.0
+
+
+class Plane:
+    """What `POST /api/v1/senders/{name}` is answered: the commands that are not done, and the groups."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.changed = threading.Condition()
+        self.commands: dict[int, dict[str, Any]] = {}
+        self.done: dict[int, dict[str, Any]] = {}
+        self.groups: list[str] = []
+        self.told: list[str] = []
+        self.holds: list[int] = []
+        self.left = False
+        self.said: list[dict[str, Any]] = []
+        self.refusal: dict[str, Any] | None = None
+        self.weights: dict[int, dict[str, Any]] = {}
+        self.met: dict[str, int] = {}  # the port that the trainer said, by meeting
+        self.members: list[Member] = []
+        self._seq = 0
+        plane = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = self.headers.get("Content-Length")
+                text = self.rfile.read(int(length)) if length else b"".join(self.chunks())
+                plane.answer(self, json.loads(text))
+
+            def do_GET(self) -> None:
+                plane.stored(self)
+
+            def chunks(self) -> Iterator[bytes]:
+                while size := int(self.rfile.readline(), 16):
+                    yield self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
+
+            def reply(self, message: Any, status: int = 200) -> None:
+                content = message if isinstance(message, bytes) else json.dumps(message).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+            def __init__(self, address: tuple[str, int]) -> None:
+                self.open: set[socket.socket] = set()
+                super().__init__(address, Handler)
+
+            def process_request(self, request: Any, client: Any) -> None:
+                self.open.add(request)
+                super().process_request(request, client)
+
+            def handle_error(self, *_: object) -> None:
+                pass
+
+        self.server = Server(("127.0.0.1", port))
+        self.port = self.server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, call: Any, said: dict[str, Any]) -> None:
+        kind, name = call.path.split("/")[3:5]
+        if kind == "rendezvous":
+            with self.changed:
+                self.met[name] = int(said["address"].rpartition(":")[2])
+                self.changed.notify_all()
+            call.reply({"epoch": 1, "master_address": "127.0.0.1", "master_port": self.met[name], "world_size": 2,
+                        "rank_offset": 0, "backend": said["backend"], "members": []})  # fmt: skip
+            return
+        with self.changed:
+            self.said.append(said)
+            self.holds = said["holds"]
+            self.left |= said["leaving"]
+            for done in said["done"]:
+                if self.commands.pop(done["seq"], None):
+                    self.done[done["seq"]] = done
+            self.changed.notify_all()
+
+            def news() -> bool:
+                told = set(said["knows"]) == set(self.commands) and self.told == self.groups
+                return bool(self.refusal) or self.left or not told
+
+            self.changed.wait_for(news, said["wait_s"])
+            self.told = list(self.groups)
+            if self.refusal:
+                call.reply({"error": self.refusal}, 409)
+            else:
+                call.reply({"commands": list(self.commands.values()), "groups": self.groups})
+
+    def stored(self, call: Any) -> None:
+        version = int(call.path.split("/")[4])
+        if version not in self.weights:
+            call.reply({"error": {"code": "not_found", "message": f"there is no version {version}"}}, 404)
+        elif "files" in call.path:
+            call.reply(b"".join(arrays.File("model.safetensors", self.weights[version]).chunks()))
+        else:
+            files = [{"name": "model.safetensors"}] if self.weights[version] else []
+            call.reply({"version": version, "manifest": {"files": files}})
+
+    def give(self, kind: str, engine: str, version: int = -1, **more: str) -> int:
+        with self.changed:
+            self._seq += 1
+            self.commands[self._seq] = {"seq": self._seq, "kind": kind, "engine": engine, "version": version, **more}
+            self.changed.notify_all()
+            return self._seq
+
+    def until(self, true: Callable[[], Any]) -> Any:
+        with self.changed:
+            assert self.changed.wait_for(true, LIMIT), (self.commands, self.said[-3:])
+            return true()
+
+    def end(self, seq: int) -> dict[str, Any]:
+        """What the sender says of a command."""
+        return self.until(lambda: self.done.get(seq))  # type: ignore[no-any-return]
+
+    def do(self, kind: str, engine: str, version: int = -1, **more: str) -> dict[str, Any]:
+        return self.end(self.give(kind, engine, version, **more))
+
+    def meet(self, engine: str, group: str) -> tuple[int, int]:
+        """Have the sender join; the command's number and the port of the meeting."""
+        with self.changed:
+            self.groups = [*self.groups, group]
+        seq = self.give("join", engine, rendezvous=group, group=group)
+        return seq, int(self.until(lambda: self.met.get(group)))
+
+    def take_back(self, seq: int, group: str = "") -> None:
+        """Nobody waits for it any more."""
+        with self.changed:
+            self.commands.pop(seq, None)
+            self.groups = [g for g in self.groups if g != group]
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Gone, with all connections."""
+        self.server.shutdown()
+        self.server.server_close()
+        for one in self.server.open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+class Member:
+    """An engine that is a thread of this process: it joins as the shim does, and receives when it is told to."""
+
+    def __init__(self, plane: Plane, engine: str, group: str) -> None:
+        self.plane, self.engine, self.group = plane, engine, group
+        seq, port = plane.meet(engine, group)
+        self._groups = groups.Groups()
+        self._groups.join(
+            {"group_name": group, "backend": "gloo", "master_address": "127.0.0.1", "master_port": port,
+             "rank_offset": 1, "world_size": 2}
+        )  # fmt: skip
+        assert "error" not in plane.end(seq)
+        plane.members.append(self)
+
+    def close(self) -> None:
+        """Leave."""
+        self._groups.close()
+
+    def receive(self, version: int) -> dict[str, torch.Tensor]:
+        """What a hold and a send bring."""
+        held = self.plane.do("hold", self.engine, version)
+        assert "error" not in held, held
+        empty = {t["name"]: torch.empty(t["shape"], dtype=getattr(torch, t["dtype"])) for t in held["tensors"]}
+        return self.take(self.plane.give("send", self.engine, version, group=self.group), empty)
+
+    def take(self, seq: int, like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What a send brings."""
+        like = dict(sorted(like.items()))
+        wanted: dict[str, Any] = {
+            "names": list(like), "dtypes": [str(t.dtype) for t in like.values()],
+            "shapes": [list(t.shape) for t in like.values()], "group_name": self.group,
+        }  # fmt: skip
+        found = self._groups.receive(wanted, Anything())  # type: ignore[arg-type]
+        assert "error" not in self.plane.end(seq)
+        return found
+
+    def fails(self) -> str:
+        """The group is broken: a receive says how."""
+        wanted: dict[str, Any] = {"names": ["x"], "dtypes": ["float32"], "shapes": [[1]], "group_name": self.group}
+        with pytest.raises(groups.Refusal) as caught:
+            self._groups.receive(wanted, Anything())  # type: ignore[arg-type]
+        return str(caught.value)
+
+
+class Anything:
+    """A model that has every tensor."""
+
+    device = torch.device("cpu")
+    architecture = type("Architecture", (), {"tied": False})
+
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """All is well."""
+
+
+PROCESS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from hf_shim.groups import join
+join("127.0.0.1", int(sys.argv[2]), 1, 2, sys.argv[3], "gloo")
+sys.stdin.read()
+"""
+
+
+def process(plane: Plane, engine: str, group: str) -> subprocess.Popen[bytes]:
+    """An engine that is a process, and never receives."""
+    seq, port = plane.meet(engine, group)
+    command = [sys.executable, "-c", PROCESS, str(ROOT / "engines" / "hf_shim" / "src"), str(port), group]
+    made = subprocess.Popen(command, stdin=subprocess.PIPE)
+    assert "error" not in plane.end(seq)
+    return made
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    made = Plane()
+    yield made
+    for member in made.members:
+        member.close()
+    made.close()
+
+
+@pytest.fixture
+def sender(plane: Plane) -> Iterator[Sender]:
+    with Sender(plane.url) as made:
+        yield made
+
+
+def state(seed: int = 0) -> dict[str, Any]:
+    torch.manual_seed(seed)
+    tied = torch.randn(5, 4, dtype=torch.bfloat16)
+    return {
+        "z": torch.randn(33, 7), "embed": tied, "head": tied, "scalar": torch.tensor(2.5),
+        "turned": torch.randn(6, 3).T, "none": torch.empty(0, 3), "flags": torch.tensor([True, False]),
+        "numbers": np.arange(6).reshape(2, 3), "bits": arrays.narrow(np.linspace(-1, 1, 5)),
+        "parameter": torch.nn.Parameter(torch.randn(3)),
+    }  # fmt: skip
+
+
+def as_tensors(given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    from headway.torch import from_numpy
+
+    return {k: v.detach().clone() if isinstance(v, torch.Tensor) else from_numpy(v) for k, v in given.items()}
+
+
+def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    assert sorted(found) == sorted(wanted)
+    for name, tensor in wanted.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor), name
+
+
+def test_sends(plane: Plane, sender: Sender) -> None:
+    """All kinds of tensors come as they were when they were held, whatever the optimizer does then."""
+    given = state()
+    wanted = as_tensors(given)
+    sender.hold(3, given)
+    assert plane.holds == [3]
+    with torch.no_grad():
+        for name in given:
+            given[name][...] = 0
+    member = Member(plane, "engine-0", "g0")
+    same(member.receive(3), wanted)
+    sender.hold(4, given)
+    same(member.receive(4), as_tensors(given))
+    assert plane.holds == [3, 4]
+
+
+def test_two_engines(plane: Plane, sender: Sender) -> None:
+    """One that takes nothing keeps the other from nothing, nor from the version after."""
+    first = Member(plane, "engine-0", "g0")
+    second = Member(plane, "engine-1", "g1")
+    sender.hold(1, state(1))
+    stuck = plane.give("send", "engine-0", 1, group="g0")
+    same(second.receive(1), as_tensors(state(1)))
+    sender.hold(2, state(2))
+    same(second.receive(2), as_tensors(state(2)))
+    assert stuck in plane.commands
+    plane.take_back(stuck, "g0")
+    anew = Member(plane, "engine-0", "g2")
+    same(anew.receive(2), as_tensors(state(2)))
+    assert first.group == "g0"
+
+
+def test_an_engine_that_takes_nothing(plane: Plane) -> None:
+    """After the timeout the engine is told, and its group is left."""
+    with Sender(plane.url, timeout_s=1.0) as sender:
+        member = Member(plane, "engine-0", "g0")
+        sender.hold(1, state())
+        said = plane.do("send", "engine-0", 1, group="g0")
+        assert "Timed out" in said["error"] or "took nothing" in said["error"]
+        assert "no group g0" in plane.do("send", "engine-0", 1, group="g0")["error"]
+        assert "failed" in member.fails()
+        same(Member(plane, "engine-0", "g1").receive(1), as_tensors(state()))
+
+
+def test_an_engine_that_is_killed(plane: Plane, sender: Sender) -> None:
+    """What is being sent to it fails at once; the next one of its name joins anew."""
+    gone = process(plane, "engine-0", "g0")
+    sender.hold(1, state())
+    sending = plane.give("send", "engine-0", 1, group="g0")
+    plane.until(lambda: any(sending in said["knows"] for said in plane.said))
+    gone.kill()
+    gone.communicate()
+    assert "error" in plane.end(sending)
+    same(Member(plane, "engine-0", "g1").receive(1), as_tensors(state()))
+
+
+def test_an_engine_that_does_not_come(plane: Plane, sender: Sender) -> None:
+    """A join that is taken back leaves nothing, and keeps no other of the engine's."""
+    seq, _ = plane.meet("engine-0", "g0")
+    threads = lambda: [t for t in threading.enumerate() if t.name == "headway-sender-engine-0"]  # noqa: E731
+    waiting = threads()
+    assert len(waiting) == 1
+    plane.take_back(seq, "g0")
+    waiting[0].join(LIMIT)
+    assert not waiting[0].is_alive()
+    sender.hold(1, state())
+    same(Member(plane, "engine-0", "g1").receive(1), as_tensors(state()))
+
+
+def test_groups_that_are_left(plane: Plane, sender: Sender) -> None:
+    """A group that the plane does not name any more is left: the engine's side of it ends."""
+    member = Member(plane, "engine-0", "g0")
+    plane.take_back(0, "g0")
+    assert "failed" in member.fails()
+    assert "no group" in plane.do("send", "engine-0", 1, group="g0")["error"]
+    assert sender.error is None
+
+
+def test_the_plane_goes_away(plane: Plane, sender: Sender) -> None:
+    """What is held is said to the one that comes in its place, and a hold waits for it."""
+    sender.hold(1, state())
+    member = Member(plane, "engine-0", "g0")
+    plane.close()
+    began, ended = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        began.set()
+        sender.hold(2, state(2))
+        ended.set()
+
+    threading.Thread(target=hold, daemon=True).start()
+    assert began.wait(LIMIT)
+    again = Plane(plane.port)
+    assert ended.wait(LIMIT)
+    again.until(lambda: again.holds == [1, 2])
+    assert "failed" in member.fails()  # its plane is gone, and with it the group
+    other = Member(again, "engine-0", "g1")
+    same(other.receive(2), as_tensors(state(2)))
+    other.close()
+    sender.close()
+    again.close()
+
+
+def test_another_sender(plane: Plane, sender: Sender) -> None:
+    """What the plane refuses is raised by the next hold, and ends when it does."""
+    member = Member(plane, "engine-0", "g0")
+    with plane.changed:
+        plane.refusal = {"code": "conflict", "message": "another process is the sender"}
+        plane.changed.notify_all()
+    assert "failed" in member.fails()
+    with pytest.raises(headway.Conflict, match="another process"):
+        sender.hold(1, state())
+    assert isinstance(sender.error, headway.Conflict)
+    with plane.changed:
+        plane.refusal = None
+    sender.hold(1, state())
+    assert sender.error is None
+
+
+def test_versions_that_are_not_held(plane: Plane, sender: Sender) -> None:
+    """They come from the store, with the digest of the same weights held; what is not there is said."""
+    weights = {"a": np.ones((3, 2), np.float32), "b": arrays.narrow(np.ones(3)), "c": np.zeros((), np.float32)}
+    plane.weights = {0: weights, 7: {}}
+    stored = plane.do("hold", "engine-0", 0)
+    assert [t["name"] for t in stored["tensors"]] == ["a", "b", "c"]
+    assert [t["dtype"] for t in stored["tensors"]] == ["float32", "bfloat16", "float32"]
+    sender.hold(1, dict(reversed(list(as_tensors(weights).items()))))
+    assert plane.do("hold", "engine-0", 1) | {"seq": 0} == stored | {"seq": 0}
+    assert "no weights of it" in plane.do("hold", "engine-0", 7)["error"]
+    assert "no version 8" in plane.do("hold", "engine-0", 8)["error"]
+
+
+def test_source(plane: Plane) -> None:
+    """Another place to take versions from; what goes wrong there is said to the engine."""
+
+    def source(version: int) -> dict[str, torch.Tensor]:
+        if version:
+            raise OSError("the disk is gone")
+        return {"w": torch.ones(2)}
+
+    with Sender(plane.url, source=source):
+        assert plane.do("hold", "engine-0", 0)["tensors"] == [{"name": "w", "dtype": "float32", "shape": [2]}]
+        assert plane.do("hold", "engine-0", 1)["error"] == "the disk is gone"
+
+
+def test_copies(plane: Plane, sender: Sender) -> None:
+    """The newest are kept, and what an engine was promised; of that no more than of the newest."""
+    weights = {"w": torch.ones(2)}
+    for version in range(1, 4):
+        sender.hold(version, weights)
+    assert sender.holds == [2, 3]
+    plane.do("hold", "engine-0", 2)
+    for version in range(4, 7):
+        sender.hold(version, weights)
+    assert sender.holds == [2, 5, 6] == plane.holds
+    Member(plane, "engine-0", "g0").receive(2)
+    sender.hold(7, weights)
+    assert sender.holds == [6, 7]
+    for engine, version in enumerate((7, 8, 9)):
+        sender.hold(version, weights)
+        plane.do("hold", f"engine-{engine}", version)
+    for version in (10, 11, 12):
+        sender.hold(version, weights)
+    assert sender.holds == [8, 9, 11, 12]
+    sender.drop(12)
+    assert sender.holds == [8, 9, 11]
+
+
+def test_refusals(plane: Plane, sender: Sender) -> None:
+    """What cannot be sent is refused where it is held, and what was held before stays."""
+    sender.hold(1, state())
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({}, "empty"), ({"w": torch.tensor([1.0, float("nan")])}, "not finite"),
+        ({"w": arrays.narrow(np.array([np.inf]))}, "not finite"), ({"w": torch.ones(2, dtype=torch.int16)}, "int16"),
+        ({"w": torch.eye(2).to_sparse()}, "sparse"), ({"w": torch.empty(2, device="meta")}, "meta"),
+        ({"w": "text"}, "str"), ({"": torch.ones(1)}, "name"), ({"w": torch.ones(1).to(torch.float8_e4m3fn)}, "gloo"),
+    ]  # fmt: skip
+    for given, said in bad:
+        with pytest.raises(headway.Invalid, match=said):
+            sender.hold(2, given)
+    with pytest.raises(headway.Invalid, match="version -1"):
+        sender.hold(-1, state())
+    assert sender.holds == [1]
+    assert "knows no command" in plane.do("dance", "engine-0")["error"]
+    for wrong in ({"backend": "mpi"}, {"device": "cuda"}, {"copies": 0}, {"timeout_s": 0}):
+        with pytest.raises(headway.Invalid):
+            Sender(plane.url, **wrong)
+
+
+def test_leaving(plane: Plane) -> None:
+    """It says so, once, and nothing after it."""
+    sender = Sender(plane.url)
+    sender.hold(1, state())
+    sender.close()
+    sender.close()
+    assert [said["leaving"] for said in plane.said].count(True) == 1
+    with pytest.raises(headway.Invalid, match="closed"):
+        sender.hold(2, state())
+
+
+def test_replies_that_come_late(plane: Plane, sender: Sender) -> None:
+    """A reply to what was asked before a command was learned gives nothing up, and does nothing twice."""
+    member = Member(plane, "engine-0", "g0")
+    sender.hold(1, state())
+    sending = plane.give("send", "engine-0", 1, group="g0")
+    plane.until(lambda: any(sending in said["knows"] for said in plane.said))
+    with sender._lock:
+        known, listed = sender._commands[sending], dict(plane.commands[sending])
+        sender._heed(known.since, {"commands": [], "groups": ["g0"]})
+        assert sender._commands[sending] is known
+        assert not known.stop.is_set()
+    same(member.take(sending, as_tensors(state())), as_tensors(state()))
+    plane.until(lambda: sending not in plane.said[-1]["knows"])
+    with sender._lock:
+        sender._heed(known.since, {"commands": [listed], "groups": ["g0"]})
+        assert not sender._commands
+
+
+class TestDigest:
+    """Equal weights have equal digests, and others have others."""
+
+    @staticmethod
+    def of(**given: Any) -> str:
+        held = collective.copied(collective.checked(given, "gloo"), torch.device("cpu"))
+        return held.digest()
+
+    def test_equal(self) -> None:
+        w = torch.randn(3, 50)
+        assert self.of(a=w, b=w) == self.of(b=w.clone(), a=w.T.contiguous().T) == self.of(a=w.numpy(), b=w)
+
+    def test_others(self) -> None:
+        w = torch.randn(64).view(torch.int32)
+        w[0], w[40] = 5, 9
+        swapped = w.clone()
+        swapped[[0, 40]] = w[[40, 0]]
+        signs = w.clone()
+        signs[[1, 3]] ^= -(2**31)
+        bit = w.clone()
+        bit[63] ^= 1
+        variants = [
+            {"a": w}, {"a": swapped}, {"a": signs}, {"a": bit}, {"a": w.view(torch.float32)}, {"a": w.view(8, 8)},
+            {"b": w}, {"a": w[:63]}, {"a": w, "b": w}, {"a": w[:0]},
+        ]  # fmt: skip
+        digests = [self.of(**{k: v for k, v in given.items()}) for given in variants]
+        assert len(set(digests)) == len(digests)
+
+    def test_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two chunks that change places make another digest."""
+        monkeypatch.setattr(collective, "_CHUNK", 4)
+        w = torch.arange(16)
+        assert self.of(a=w) != self.of(a=torch.cat([w[4:8], w[:4], w[8:]]))
+
+
+def test_beside_a_group_of_the_trainers(plane: Plane, sender: Sender) -> None:
+    """A trainer that has a default group of its own is in no engine's, and the other way round."""
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
+    try:
+        sender.hold(1, state())
+        member = Member(plane, "engine-0", "g0")
+        same(member.receive(1), as_tensors(state()))
+        member.close()
+    finally:
+        dist.destroy_process_group()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
