@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -239,34 +241,137 @@ def test_update_weight_version(shim: Start) -> None:
         assert server.ask("/model_info")["weight_version"] == f"named-{abort}"
 
 
-def test_update_by_a_group(shim: Start, checkpoint: Checkpoints) -> None:
-    """Tensors broadcast over gloo are served, and a tensor that does not fit is refused before anybody waits."""
-    server, new = shim(), checkpoint("llama", 1)
-    tensors = load_file(new / "model.safetensors")
+def meeting(name: str) -> dict[str, Any]:
+    """Where a group of a trainer and this server meets."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    meeting = {"master_address": "127.0.0.1", "master_port": port, "rank_offset": 1, "world_size": 2, "backend": "gloo"}
-    update = {
-        "names": list(tensors), "dtypes": [str(t.dtype).removeprefix("torch.") for t in tensors.values()],
-        "shapes": [list(t.shape) for t in tensors.values()], "weight_version": "v1",
+    return {
+        "master_address": "127.0.0.1", "master_port": port, "rank_offset": 1, "world_size": 2, "backend": "gloo",
+        "group_name": name,
     }  # fmt: skip
-    # The trainer is a process of its own, as groups are the process's.
-    trainer = TRAINER.format(source=Path(groups.__file__).parents[1], port=port, tensors=new / "model.safetensors")
-    with Process(trainer) as process:
-        assert server.ask("/init_weights_update_group", meeting)["success"]
+
+
+def update_of(tensors: dict[str, torch.Tensor], name: str) -> dict[str, Any]:
+    """The request for tensors of a group."""
+    return {
+        "names": list(tensors), "dtypes": [str(t.dtype).removeprefix("torch.") for t in tensors.values()],
+        "shapes": [list(t.shape) for t in tensors.values()], "group_name": name,
+    }  # fmt: skip
+
+
+def served(server: Shim, directory: Path, label: str) -> None:
+    """A response is sampled by a checkpoint's weights, under their label."""
+    end = server.ask("/generate", body("r|"))
+    assert end["meta_info"]["weight_versions"] == [{"version": label, "start": 0, "end": 100}]
+    scores = reference(directory, PROMPT + end["output_ids"])[len(PROMPT) - 1 :]
+    own = [scores[at, token].item() for at, token in enumerate(end["output_ids"])]
+    assert [entry[0] for entry in end["meta_info"]["output_token_logprobs"]] == pytest.approx(own, abs=2e-5)
+
+
+def test_update_by_a_group(shim: Start, checkpoint: Checkpoints) -> None:
+    """Tensors broadcast over gloo, in two requests, are served; what does not fit is refused before anybody waits."""
+    server, new = shim(), checkpoint("llama", 1)
+    tensors = load_file(new / "model.safetensors")
+    with Trainer(meeting("g"), new) as trainer:
+        assert server.ask("/init_weights_update_group", trainer.meeting)["success"]
+        update = update_of(tensors, "g")
         wrong = {**update, "names": ["none", *update["names"][1:]]}
         status, answer = server.call("/update_weights_from_distributed", wrong)
         assert status == 400 and "no tensor none" in answer["message"]
-        process.say("go")
-        assert server.ask("/update_weights_from_distributed", update)["success"]
-        assert server.ask("/destroy_weights_update_group", {"group_name": "weight_update_group"})["success"]
-        process.say("end")
-    end = server.ask("/generate", body("r|"))
-    assert end["meta_info"]["weight_versions"] == [{"version": "v1", "start": 0, "end": 100}]
-    scores = reference(new, PROMPT + end["output_ids"])[len(PROMPT) - 1 :]
-    own = [scores[at, token].item() for at, token in enumerate(end["output_ids"])]
-    assert [entry[0] for entry in end["meta_info"]["output_token_logprobs"]] == pytest.approx(own, abs=2e-5)
+        trainer.say("go")
+        first = {key: update[key][:3] for key in ("names", "dtypes", "shapes")}
+        rest = {key: update[key][3:] for key in ("names", "dtypes", "shapes")}
+        assert server.ask("/update_weights_from_distributed", {**update, **first, "flush_cache": False})["success"]
+        assert server.ask("/model_info")["weight_version"] == "default"
+        assert server.ask("/update_weights_from_distributed", {**update, **rest, "weight_version": "v1"})["success"]
+        assert server.ask("/destroy_weights_update_group", {"group_name": "g"})["success"]
+    served(server, new, "v1")
+
+
+def test_a_tied_head_that_is_sent(shim: Start, checkpoint: Checkpoints) -> None:
+    """Some senders repeat the embedding: it is taken, and is no tensor of the model's."""
+    server, new = shim(model=checkpoint("tied", 0)), checkpoint("tied", 1)
+    tensors = load_file(new / "model.safetensors")
+    assert "lm_head.weight" not in tensors
+    with Trainer(meeting("g"), new, "tensors['lm_head.weight'] = tensors['model.embed_tokens.weight']") as trainer:
+        server.ask("/init_weights_update_group", trainer.meeting)
+        trainer.say("go")
+        update = update_of({**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}, "g")
+        assert server.ask("/update_weights_from_distributed", {**update, "weight_version": "v1"})["success"]
+    served(server, new, "v1")
+
+
+def test_a_trainer_that_is_killed(shim: Start, checkpoint: Checkpoints) -> None:
+    """The update fails, the old weights are served, and another group is joined."""
+    server, new = shim(), checkpoint("llama", 1)
+    update = {**update_of(load_file(new / "model.safetensors"), "g"), "weight_version": "v1"}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        trainer = Trainer(meeting("g"), new)
+        server.ask("/init_weights_update_group", trainer.meeting)
+        answer = pool.submit(server.call, "/update_weights_from_distributed", update)
+        while not server.service._gate.locked():
+            server.ask("/health")
+        trainer.kill()
+        status, said = answer.result()
+    assert status == 400 and "the old weights are served" in said["message"]
+    served(server, checkpoint("llama", 0), "default")
+    server.ask("/destroy_weights_update_group", {"group_name": "g"})
+    with Trainer(meeting("g"), new) as trainer:
+        server.ask("/init_weights_update_group", trainer.meeting)
+        trainer.say("go")
+        server.ask("/update_weights_from_distributed", update)
+    served(server, new, "v1")
+
+
+def test_a_trainer_that_sends_nothing(shim: Start, checkpoint: Checkpoints) -> None:
+    """Leaving the group ends the update, and so does the client that asked for it when it goes away."""
+    server, new = shim(), checkpoint("llama", 1)
+    tensors = load_file(new / "model.safetensors")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        trainer = Trainer(meeting("g"), new)
+        server.ask("/init_weights_update_group", trainer.meeting)
+        answer = pool.submit(server.call, "/update_weights_from_distributed", update_of(tensors, "g"))
+        while not server.service._gate.locked():
+            server.ask("/health")
+        server.ask("/destroy_weights_update_group", {"group_name": "g"})
+        status, said = answer.result()
+    assert status == 400 and "was left" in said["message"]
+    served(server, checkpoint("llama", 0), "default")
+    trainer.kill()
+    trainer = Trainer(meeting("h"), new)
+    server.ask("/init_weights_update_group", trainer.meeting)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", "/update_weights_from_distributed", json.dumps(update_of(tensors, "h")))
+    while not server.service._gate.locked():
+        server.ask("/health")
+    connection.close()
+    served(server, checkpoint("llama", 0), "default")
+    trainer.kill()
+
+
+def test_a_group_that_does_not_come_about(
+    shim: Start, checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group may be left while others are still awaited; its name may be used again, and the server ends."""
+    server, new = shim(), checkpoint("llama", 1)
+    monkeypatch.setattr(groups, "PATIENCE", timedelta(seconds=15))
+    with socket.create_server(("127.0.0.1", 0)) as nobody, concurrent.futures.ThreadPoolExecutor() as pool:
+        nowhere = {**meeting("g"), "master_port": nobody.getsockname()[1]}
+        answer = pool.submit(server.call, "/init_weights_update_group", nowhere)
+        while "g" not in server.service.groups._members:
+            server.ask("/health")
+        [joining] = [t for t in threading.enumerate() if t.name == "group"]
+        status, said = server.call("/update_weights_from_distributed", update_of({}, "g"))
+        assert status == 400 and "no group g" in said["message"]
+        server.ask("/destroy_weights_update_group", {"group_name": "g"})
+        with Trainer(meeting("g"), new) as trainer:
+            assert server.ask("/init_weights_update_group", trainer.meeting)["success"]
+        server.close()
+        nobody.close()
+        joining.join(300)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            answer.result()
 
 
 TRAINER = """
@@ -275,18 +380,24 @@ sys.path.insert(0, "{source}")
 import torch.distributed as dist
 from safetensors.torch import load_file
 from hf_shim.groups import join
-group = join("127.0.0.1", {port}, 0, 2, "weight_update_group", "gloo")
-sys.stdin.readline()
-for tensor in load_file("{tensors}").values():
-    dist.broadcast(tensor, src=0, group=group)
-sys.stdin.readline()
+tensors = load_file("{directory}/model.safetensors")
+{change}
+group = join("127.0.0.1", {port}, 0, 2, "{name}", "gloo")
+for _ in sys.stdin:
+    for tensor in tensors.values():
+        dist.broadcast(tensor, src=0, group=group)
 """
 
 
-class Process:
-    """A Python program that is told when to go on."""
+class Trainer:
+    """A program, as groups are the process's, that broadcasts a checkpoint each time that it is told to."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, meeting: dict[str, Any], directory: Path, change: str = "") -> None:
+        self.meeting = meeting
+        program = TRAINER.format(
+            source=Path(groups.__file__).parents[1], port=meeting["master_port"], name=meeting["group_name"],
+            directory=directory, change=change,
+        )  # fmt: skip
         self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
 
     def say(self, word: str) -> None:
@@ -295,13 +406,17 @@ class Process:
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
 
-    def __enter__(self) -> Process:
+    def kill(self) -> None:
+        """Ends it as it is."""
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Trainer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        assert self._process.wait(120) == 0
+        self._process.communicate()
+        assert self._process.returncode == 0
 
 
 def test_a_client_that_leaves(shim: Start) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ class Service:
     async def stop(self) -> None:
         """Ends what is under way with what there is of it."""
         self.closed = True
+        await _waiting(self.groups.close)  # what is received would hold the gate
         async with self._gate:
             self._publish(self.engine.abort(None, "the server stops"))
         if self._driver is not None:
@@ -155,12 +157,33 @@ class Service:
     async def update_from_group(self, wanted: dict[str, Any], **how: Any) -> int:
         """Serves tensors that a group's first member broadcasts."""
         model = self.engine.model
-        return await self.update(lambda: self.groups.receive(wanted, model), **how)
+        try:
+            return await self.update(lambda: self.groups.receive(wanted, model), **how)
+        except asyncio.CancelledError:  # the client is gone: the engine does not wait for tensors on its behalf
+            self.groups.give_up(wanted["group_name"])
+            raise
 
     async def join(self, wanted: dict[str, Any]) -> None:
         """Joins a group. It waits for the others on a thread of its own, and generation goes on."""
-        await asyncio.to_thread(self.groups.join, wanted)
+        await _waiting(lambda: self.groups.join(wanted))
 
     async def leave(self, name: str) -> None:
         """Leaves a group."""
-        await asyncio.to_thread(self.groups.destroy, name)
+        await _waiting(lambda: self.groups.destroy(name))
+
+
+def _waiting(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Work that may wait for minutes, on a thread that keeps neither another nor the end of the process waiting."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        done.set_running_or_notify_cancel()  # from here on nobody cancels it
+        try:
+            result = work()
+        except BaseException as problem:
+            done.set_exception(problem)
+        else:
+            done.set_result(result)
+
+    threading.Thread(target=run, name="group", daemon=True).start()
+    return asyncio.wrap_future(done)
