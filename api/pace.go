@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/socket"
 )
 
 // chunkBytes is how much of a reply is written under one deadline, and how much of a body
@@ -274,7 +275,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		select {
 		case l.slots <- struct{}{}:
-			return &boundedConn{Conn: connection, release: sync.OnceFunc(func() { <-l.slots })}, nil
+			return &boundedConn{Conn: socket.ShortWrites(connection), release: sync.OnceFunc(func() { <-l.slots })}, nil
 		default:
 			l.refused()
 			if l.plain {

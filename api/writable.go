@@ -8,7 +8,7 @@ import (
 	"net"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/headway-rl/headway/socket"
 )
 
 // connectionKey is the context key of a request's connection.
@@ -34,7 +34,6 @@ func withConnection(ctx context.Context, connection net.Conn) context.Context {
 type room struct {
 	connection syscall.RawConn
 	ask        func(fd uintptr)
-	asked      [1]unix.PollFd
 	free       bool
 }
 
@@ -45,11 +44,7 @@ func roomOf(ctx context.Context) *room {
 		return nil
 	}
 	r := &room{connection: raw}
-	r.ask = func(fd uintptr) {
-		r.asked[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
-		n, err := unix.Poll(r.asked[:], 0)
-		r.free = err == nil && n == 1 && r.asked[0].Revents == unix.POLLOUT
-	}
+	r.ask = func(fd uintptr) { r.free = socket.Room(fd) }
 	return r
 }
 

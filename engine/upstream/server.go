@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/headway-rl/headway/socket"
 )
 
 // replyBytesMax bounds a reply that is read as a whole, errorBytesMax what is quoted of one that refuses.
@@ -66,7 +68,13 @@ func NewServer(o ServerOptions) (*Server, error) {
 		o.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
 	transport := &http.Transport{
-		DialContext:         o.Dial,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			connection, err := o.Dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return socket.ShortReads(connection), nil
+		},
 		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,
 		DisableCompression: true, Proxy: http.ProxyFromEnvironment,
 	}

@@ -1,0 +1,12 @@
+//go:build unix && (!linux || race)
+
+package socket
+
+import "golang.org/x/sys/unix"
+
+// Room reports whether the kernel has room for some kilobytes to be written on a connection.
+func Room(fd uintptr) bool {
+	asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	n, err := unix.Poll(asked, 0)
+	return err == nil && n == 1 && asked[0].Revents == unix.POLLOUT
+}

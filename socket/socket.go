@@ -1,0 +1,12 @@
+// Package socket has connections for streams of small events.
+//
+// A goroutine that waits for an event, handles it in some microseconds and waits again costs a process that does
+// little else more than its own work: each first system call after a time without any wakes the runtime's monitor,
+// a thread that watches over calls that may block. The reads and writes here never do, for the runtime has every
+// socket not block, and waits for it by itself; so they are made without telling it. What is long is left to the
+// ordinary way, and so is everything where that is not possible.
+package socket
+
+// shortBytes is the longest read or write that is made without telling the runtime: while it lasts, nobody else can
+// have its goroutine's processor, so it has to be over within microseconds.
+const shortBytes = 16 << 10
