@@ -15,6 +15,9 @@ import (
 // timeDigits is the width of the time of sending in an event's text.
 const timeDigits = 19
 
+// opening is the time that paced streams have to open, all at once, before their first event: no event waits for that.
+const opening = 250 * time.Millisecond
+
 // engine speaks vLLM's completions: as many events as max_tokens says, rendered beforehand.
 type engine struct {
 	listener net.Listener
@@ -106,6 +109,9 @@ func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	pause := time.Duration(e.pause.Load())
 	next := time.Now().Add(time.Duration(phase * float64(pause)))
+	if pause > 0 {
+		next = next.Add(opening)
+	}
 	before, after, _ := strings.Cut(event(0, 1, 1<<30), strings.Repeat("0", timeDigits))
 	line := []byte("data: " + before + strings.Repeat("0", timeDigits) + after + "\n\n")
 	stamp := line[len("data: ")+len(before):][:timeDigits]

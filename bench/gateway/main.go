@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -27,14 +29,14 @@ type settings struct {
 
 func main() {
 	streams := flag.Int("streams", 64, "streams at once")
-	events := flag.Int("events", 400, "events of one stream")
-	rate := flag.Float64("rate", 40, "events a second of one stream, where they are paced")
+	events := flag.Int("events", 400, "events of one stream, at the first rate")
+	rates := flag.String("rates", "40,320", "events a second of one stream, where they are paced: each is measured for as long as the first")
 	rounds := flag.Int("rounds", 5, "measured rounds of every arm, in turn")
 	url := flag.String("vllm", "", "compare the tokens per second of a real vLLM at this address, with and without the gateway, instead")
 	model := flag.String("model", "", "directory of the model that it serves")
 	relayTo := flag.String("relay", "", "copy bytes to this address instead: the program starts itself so, as the limit of what Go can do")
 	flag.Parse()
-	run := func() error { return compare(*streams, *events, *rate, *rounds) }
+	run := func() error { return compare(*streams, *events, *rates, *rounds) }
 	if *relayTo != "" {
 		run = func() error { return relay(*relayTo) }
 	}
@@ -48,7 +50,11 @@ func main() {
 }
 
 // compare measures all arms, paced and as fast as they go.
-func compare(streams, events int, rate float64, rounds int) error {
+func compare(streams, events int, rates string, rounds int) error {
+	scenes, err := scenesOf(streams, events, rates, rounds)
+	if err != nil {
+		return err
+	}
 	engine, err := newEngine()
 	if err != nil {
 		return err
@@ -59,14 +65,7 @@ func compare(streams, events int, rate float64, rounds int) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		title string
-		settings
-	}{
-		{fmt.Sprintf("%d streams, %g events/s each, one after the other", streams, rate), settings{streams, events, time.Duration(float64(time.Second) / rate), rounds, true}},
-		{fmt.Sprintf("%d streams, %g events/s each, all at one instant, as of a decode step", streams, rate), settings{streams, events, time.Duration(float64(time.Second) / rate), rounds, false}},
-		{fmt.Sprintf("%d streams, as fast as they go", streams), settings{streams, 20 * events, 0, rounds, false}},
-	} {
+	for _, s := range scenes {
 		results, err := measure(engine, arms, s.settings)
 		if err != nil {
 			return err
@@ -74,6 +73,36 @@ func compare(streams, events int, rate float64, rounds int) error {
 		print(s.title, s.settings, results)
 	}
 	return nil
+}
+
+// scene is an experiment with its title.
+type scene struct {
+	title string
+	settings
+}
+
+// scenesOf lists the experiments: each rate with events one after the other, the first with all at one instant as
+// well, and without pauses.
+func scenesOf(streams, events int, rates string, rounds int) ([]scene, error) {
+	var out []scene
+	first := 0.0
+	for text := range strings.SplitSeq(rates, ",") {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || rate <= 0 {
+			return nil, fmt.Errorf("-rates has %q: want numbers above 0, such as 40,320", text)
+		}
+		if first == 0 {
+			first = rate
+		}
+		title := fmt.Sprintf("%d streams, %g events/s each, ", streams, rate)
+		paced := settings{streams, int(float64(events) * rate / first), time.Duration(float64(time.Second) / rate), rounds, true}
+		out = append(out, scene{title + "one after the other", paced})
+		if rate == first {
+			paced.spread = false
+			out = append(out, scene{title + "all at one instant, as of a decode step", paced})
+		}
+	}
+	return append(out, scene{fmt.Sprintf("%d streams, as fast as they go", streams), settings{streams, 20 * events, 0, rounds, false}}), nil
 }
 
 // result is what one round of one arm measured.
