@@ -73,6 +73,7 @@ class Client:
         self._ahead = False  # the weights have been trained on a batch that was not committed
         self._after: tuple[int, int] = (0, 0)
         self._claimed = False  # the version is what this rank expects rank 0 to have published
+        self._sent = False  # versions went to the engines by a sender: the store has no weights of them
         #: What to do first: "train", "load", "republish" or "initialize".
         self.action = ""
         #: Version of the weights that the trainer holds; −1 for none.
@@ -130,7 +131,7 @@ class Client:
         """
         if self.newest < 0:
             raise errors.NotFound("nothing is published yet: make version 0 and publish it (action is 'initialize')")
-        if self.sync_every > 1 and self.action == "train":  # the newest version may have no weights
+        if (self.sync_every > 1 or self._sent) and self.action == "train":  # the newest version may have no weights
             if self.rank == 0:
                 self.reconnect()
             else:
@@ -417,9 +418,11 @@ class Client:
         """Publish what training the batch made as the next version, and acknowledge the batch with it.
 
         The weights come as arrays by name (numpy, torch or jax), or lie as safetensors in `weights_dir` on a
-        disk that the server shares, or have gone to the engines over the collective `rendezvous`. `optimizer`
-        is the trainer's own state, arrays by name: engines never load it, a restarted trainer does. Returns
-        the version. Ranks above 0 send nothing. Without a batch it makes version 0 (action "initialize").
+        disk that the server shares, or are held for the engines by the sender called `rendezvous`: then they are
+        not stored, and a trainer that is restarted goes on from the newest version before that is (`Sender.publish` of
+        headway.torch sees to both). `optimizer` is the trainer's own state, arrays by name: engines never load it, a
+        restarted trainer does. Returns the version. Ranks above 0 send nothing. Without a batch it makes version 0
+        (action "initialize").
         """
         source = "rendezvous" if rendezvous is not None else "weights_dir" if weights_dir is not None else "state_dict"
         if sum(x is not None for x in (state_dict, weights_dir, rendezvous)) != 1:
@@ -430,6 +433,7 @@ class Client:
             )
         version = 0 if batch is None else batch.version + 1
         self._check_open(batch)
+        self._sent = self._sent or rendezvous is not None
         if self.rank:
             if batch is not None:
                 self._end(batch, version)

@@ -145,7 +145,6 @@ def checked(state: Mapping[str, Any], backend: str) -> dict[str, torch.Tensor]:
         return {name: _checked(name, value, backend) for name, value in state.items()}
 
 
-@torch.no_grad()
 def copied(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Held:
     """A copy that the optimizer's next step does not change. Tensors that are tied have a name each, and one copy."""
     made: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -153,7 +152,8 @@ def copied(tensors: Mapping[str, torch.Tensor], device: torch.device) -> Held:
     for name, tensor in tensors.items():
         same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
         if same not in made:
-            made[same] = torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensor)
+            with torch.no_grad():
+                made[same] = torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensor)
         out[name] = made[same]
     return Held(out)
 
