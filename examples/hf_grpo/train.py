@@ -1,7 +1,7 @@
 """GRPO in PyTorch of a Hugging Face model whose rollouts are sampled by vLLM, SGLang or the shim.
 
-The control plane brings batches and takes versions; the engines load those from disk. What is here is the model of
-transformers, its loss and one optimizer step a batch.
+The control plane brings batches and takes versions; the engines load those from disk, or take them from this process
+(--send). What is here is the model of transformers, its loss and one optimizer step a batch.
 """
 
 import argparse
@@ -60,6 +60,8 @@ def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://localhost:7070")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
+    parser.add_argument("--send", choices=("gloo", "nccl"), help="send weights to the engines over this")
+    parser.add_argument("--checkpoint-every", type=int, default=10, help="with --send: store each such version (10)")
     said = parser.parse_args(arguments)
     torch.set_num_threads(said.threads)
 
@@ -72,6 +74,7 @@ def main(arguments: list[str] | None = None) -> float:
         adapter.load_optimizer(optimizer, model, hw.optimizer())
         return weights
 
+    sender = adapter.Sender(said.url, backend=said.send) if said.send else None
     like, rewards = take(hw.load()), [0.0]
     for batch in hw.batches():
         metrics = train_step(model, optimizer, batch, hw.config)
@@ -81,10 +84,16 @@ def main(arguments: list[str] | None = None) -> float:
             drift = metrics["mean_log_ratio"]
             print(f"version {batch.version}: reward {shown:.3f}, log-ratio {drift:.5f}", file=sys.stderr, flush=True)
         try:
-            state = adapter.optimizer_state(optimizer, model)
-            hw.publish(batch, published(model, like), optimizer=state, metrics=metrics)
+            weights, state = published(model, like), adapter.optimizer_state(optimizer, model)
+            if sender is None:
+                hw.publish(batch, weights, optimizer=state, metrics=metrics)
+            else:
+                every = said.checkpoint_every
+                sender.publish(hw, batch, weights, optimizer=state, metrics=metrics, checkpoint_every=every)
         except headway.LeaseExpired:  # the batch went back to the queue: so do we
             like = take(hw.load())
+    if sender is not None:
+        sender.close()
     return sum(rewards) / len(rewards)
 
 
