@@ -287,6 +287,27 @@ def test_skipped_versions(server: Server) -> None:
     assert b'"restored_from":3' in server.seen("/api/v1/weights")[0].body
 
 
+def test_lost_after_versions_that_were_sent(server: Server) -> None:
+    """Versions that a sender has sent are not stored: what a lost lease leaves is the last one before them."""
+    refused = once(as_json({"version": 4}), refusal("expired", 410))
+    server.routes["POST /api/v1/weights"] = refused
+    second = {"lease": 12, "version": 4}
+    server.routes[f"POST {LEASE}"] = once(Reply(body=body()), Reply(body=body(lease=second)))
+    with loaded(server) as hw:
+        assert hw.publish(hw.lease(), rendezvous="sender") == 4
+        batch = hw.lease()
+        with pytest.raises(headway.LeaseExpired):
+            hw.publish(batch, rendezvous="sender")
+        reply = {**CONNECTED, "version": 4, "next": 5, "load": 3}
+        server.routes["POST /api/v1/trainers/connect"] = lambda _: as_json(reply)
+        server.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 5})
+        assert hw.load()["w"].tolist() == [1, 1, 1]
+        assert (hw.version, hw.next) == (5, 6)
+    said = [r.body for r in server.seen("/api/v1/weights")]
+    assert [b'"rendezvous":"sender"' in body for body in said] == [True, True, False]
+    assert b'"restored_from":3' in said[2]
+
+
 def test_download(server: Server, tmp_path: Any) -> None:
     """A download that breaks off goes on where it was."""
     whole = model()
