@@ -190,9 +190,15 @@ func (l *Loop) behind(v Version) bool {
 	return v < max(l.minServed(), l.s.Sync.Completed)
 }
 
-// fleetVersion is the version a joining engine is to fetch.
+// fleetVersion is the version a joining engine is to fetch: what the fleet serves or is about to. Where
+// none serves it is the newest that is due, since the one before may be nobody's any more: it
+// may have been held by a process that has ended.
 func (l *Loop) fleetVersion() Version {
-	return max(l.s.Sync.Target, l.s.Sync.Completed)
+	v := max(l.s.Sync.Target, l.s.Sync.Completed)
+	if l.minServed() == NoVersion {
+		v = max(v, l.syncDue())
+	}
+	return v
 }
 
 // advanceSync switches the engines that are ready for it: each for itself, or
@@ -277,9 +283,12 @@ func (l *Loop) onWeightsSwitched(ev *Event) {
 	e.Served, e.Phase, e.Failures = ev.Version, phaseIdle, 0
 	if e.State == engineJoining {
 		e.State = engineServing
-		if l.s.Sync.Target > e.Served {
+		switch {
+		case l.s.Sync.Target > e.Served:
 			l.load(ev.Engine, l.s.Sync.Target) // it came in the middle of a sync, and takes part
-		} else {
+		case l.s.Sync.Target == NoVersion && e.Served > l.s.Sync.Completed && l.allServe(e.Served):
+			l.synced(e.Served) // it came alone, with what a sync would bring
+		default:
 			l.startSync() // one may have become due while no engine served
 		}
 	}
@@ -298,9 +307,15 @@ func (l *Loop) completeSync() {
 			return
 		}
 	}
-	s.Sync.Completed, s.Sync.Target, s.Taken = s.Sync.Target, NoVersion, 0
+	l.synced(s.Sync.Target)
+}
+
+// synced notes that all engines that serve have a version, and goes on to the newest if that is due.
+func (l *Loop) synced(v Version) {
+	s := &l.s
+	s.Sync.Completed, s.Sync.Target, s.Taken = v, NoVersion, 0
 	l.learnSync()
-	l.emit(Action{Kind: SyncCompleted, Version: s.Sync.Completed})
+	l.emit(Action{Kind: SyncCompleted, Version: v})
 	l.startSync()
 	l.selectBatch()
 }

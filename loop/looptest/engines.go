@@ -84,17 +84,27 @@ func (c *Checker) join(i int32, v loop.Version) {
 	c.load(i, v)
 }
 
-// newest is the newest version that any engine has been asked to serve.
-func (c *Checker) newest() loop.Version { return max(c.target, c.completed) }
+// newest is what an engine that joins is to serve: the newest version that any has been asked to
+// serve, or what a sync would bring if none serves.
+func (c *Checker) newest() loop.Version {
+	if v := c.weights(); c.lowestServed() == loop.NoVersion && c.due(v) {
+		return max(c.target, v)
+	}
+	return max(c.target, c.completed)
+}
+
+// due reports whether a sync to the newest version would begin, were none under way.
+func (c *Checker) due(v loop.Version) bool {
+	if c.cfg.TrainerAsks {
+		return v > c.completed
+	}
+	return v-c.completed >= loop.Version(c.cfg.SyncEvery)
+}
 
 // startSync begins a sync that is due.
 func (c *Checker) startSync() {
 	v := c.weights()
-	due := c.target == loop.NoVersion && v-c.completed >= loop.Version(c.cfg.SyncEvery)
-	if c.cfg.TrainerAsks {
-		due = c.target == loop.NoVersion && v > c.completed
-	}
-	if !due || c.finished {
+	if c.target != loop.NoVersion || !c.due(v) || c.finished {
 		return
 	}
 	for i := range c.engines {
@@ -217,12 +227,28 @@ func (c *Checker) completeSync() bool {
 			return false
 		}
 	}
-	c.completed, c.target, c.taken = c.target, loop.NoVersion, 0
 	c.hold.syncEnded(c.now)
-	c.expect(loop.Action{Kind: loop.SyncCompleted, Version: c.completed})
+	c.synced(c.target)
+	return true
+}
+
+func (c *Checker) synced(v loop.Version) {
+	c.completed, c.target, c.taken = v, loop.NoVersion, 0
+	c.hold.switched()
+	c.expect(loop.Action{Kind: loop.SyncCompleted, Version: v})
 	c.startSync()
 	c.selectBatch()
-	return true
+}
+
+// alone reports whether all engines that serve have v, which is newer than what the last sync brought:
+// who has joined with it is all there is.
+func (c *Checker) alone(v loop.Version) bool {
+	for _, e := range c.engines {
+		if e.state == serving && e.served != v {
+			return false
+		}
+	}
+	return c.target == loop.NoVersion && v > c.completed
 }
 
 // loadNamed returns the engine whose load an event names.
@@ -266,8 +292,11 @@ func (c *Checker) weightsSwitched(ev loop.Event) {
 	}
 	joined := e.state == joining
 	e.state, e.stage, e.served, e.failures = serving, idle, ev.Version, 0
-	if joined && c.target > ev.Version {
+	switch {
+	case joined && c.target > ev.Version:
 		c.load(ev.Engine, c.target)
+	case joined && c.alone(ev.Version):
+		c.synced(ev.Version)
 	}
 }
 

@@ -31,7 +31,7 @@ func towards(estimate *int64, value int64) {
 	*estimate += (value - *estimate) / 8
 }
 
-// stepEnded, syncEnded and forget book what the estimates are made of.
+// stepEnded, syncEnded, switched and forget book what the estimates are made of.
 func (h *holdBook) stepEnded(now int64) (period int64) {
 	if h.leased != never {
 		towards(&h.step, now-h.leased)
@@ -44,10 +44,10 @@ func (h *holdBook) stepEnded(now int64) (period int64) {
 	return period
 }
 
-func (h *holdBook) syncEnded(now int64) {
-	towards(&h.sync, now-h.synced)
-	h.since, h.spent = never, false
-}
+func (h *holdBook) syncEnded(now int64) { towards(&h.sync, now-h.synced) }
+
+// switched gives up holding: the engines have the newest weights.
+func (h *holdBook) switched() { h.since, h.spent = never, false }
 
 // forget gives up what a restart of the run has cut short.
 func (h *holdBook) forget() {
@@ -61,10 +61,12 @@ func (c *Checker) holdLimit() int64 { return int64(c.cfg.Hold * float64(c.hold.p
 // served; never if there is nothing to expect.
 func (c *Checker) expectedSwitch() int64 {
 	h := &c.hold
-	if c.target != loop.NoVersion {
+	switch { // what began before a restart began nobody knows when
+	case c.target != loop.NoVersion && h.synced == never:
+		return never
+	case c.target != loop.NoVersion:
 		return h.synced + h.sync
-	}
-	if c.lease.id == 0 {
+	case c.lease.id == 0 || h.leased == never:
 		return never
 	}
 	further := max(int64(c.cfg.SyncEvery)-int64(c.version-c.completed), 1) - 1

@@ -24,12 +24,11 @@ type costBook struct {
 func (c *Checker) freeSlots() int {
 	n, taken := 0, 0
 	for _, s := range c.slots {
-		if c.engines[s.engine].state == gone {
-			continue
-		}
-		if s.taken {
+		switch e := c.engines[s.engine]; {
+		case e.state == gone:
+		case s.taken:
 			taken++
-		} else {
+		case e.pool != leaving: // which takes nothing new
 			n++
 		}
 	}
