@@ -473,6 +473,7 @@ def test_refusals(plane: Plane, sender: Sender) -> None:
     with pytest.raises(headway.Invalid, match="version -1"):
         sender.hold(-1, state())
     assert sender.holds == [1]
+    sender.hold(2, {"w": torch.full((4,), 3e38), "none": torch.empty(0)})  # large, and finite
     assert "knows no command" in plane.do("dance", "engine-0")["error"]
     for wrong in ({"backend": "mpi"}, {"device": "cuda"}, {"copies": 0}, {"timeout_s": 0}):
         with pytest.raises(headway.Invalid):

@@ -173,16 +173,22 @@ def _checked(name: object, value: Any, backend: str) -> torch.Tensor:
             f"tensor {name!r} has the type {tensor.dtype}, which {backend} does not broadcast: want one of "
             + ", ".join(sorted(known.values()))
         )
-    if tensor.is_floating_point():
+    if tensor.is_floating_point() and not _finite(tensor):
         good = (tensor if tensor.itemsize > 1 else tensor.float()).isfinite()
-        if not good.all():
-            at = tuple((~good).nonzero()[0].tolist())
+        bad = int((~good).sum())
+        if bad:
             raise Invalid(
-                f"tensor {name!r} holds {int((~good).sum())} of {tensor.numel()} numbers that are not finite, the "
-                f"first at {at}: it is not sent",
-                detail={"tensor": name, "count": int((~good).sum())},
+                f"tensor {name!r} holds {bad} of {tensor.numel()} numbers that are not finite, the first at "
+                f"{tuple((~good).nonzero()[0].tolist())}: it is not sent",
+                detail={"tensor": name, "count": bad},
             )
     return tensor
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    """All numbers are finite, by their sum, which needs no memory beside them. False may also be a sum too large."""
+    wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+    return bool((tensor if tensor.itemsize > 1 else tensor.float()).sum(dtype=wide).isfinite())
 
 
 def _shared(array: Array) -> torch.Tensor:

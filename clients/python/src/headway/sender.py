@@ -6,6 +6,7 @@ its own, so that an engine that is slow, or gone, keeps no other from its weight
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
@@ -40,6 +41,8 @@ _MEET_S = 30.0
 _LINGERING_MAX = 16
 #: How long `close` waits for groups to be left.
 _CLOSING_S = 5.0
+#: How threads are called that leave groups.
+_PARTING = "headway-part-"
 #: Commands that were carried out, and that a reply on its way may still name.
 _OVER_MAX = 1024
 
@@ -111,9 +114,11 @@ class Sender:
         self._done: dict[int, dict[str, Any]] = {}  # what the plane has not been told, or not answered
         self._over: dict[int, int] = {}  # what it has been told, with the number of requests by then
         self._groups: dict[str, _Joined] = {}
-        self._parting: list[threading.Thread] = []  # each leaves a group that is given up
+        self._threads: list[threading.Thread] = []  # each carries a command out, or leaves a group
         self._thread = threading.Thread(target=self._run, name="headway-sender", daemon=True)
         self._thread.start()
+        # A thread that is in torch's code while the interpreter ends would take the process down.
+        atexit.register(self.close)
 
     def __enter__(self) -> Sender:
         return self
@@ -128,15 +133,15 @@ class Sender:
         if self._closing.is_set():
             return
         self._closing.set()
+        atexit.unregister(self.close)
         try:
             self._ask(0.0, patience_s=0.0, timeout_s=5.0, leaving=True)
         except (errors.HeadwayError, RuntimeError) as error:
             _log.info("the control plane was not told that sender %s leaves: %s", self.name, error)
         with self._lock:
             self._give_all_up()
-            ending = [self._thread, *self._parting]
+            ending = [t for t in (self._thread, *self._threads) if t is not threading.current_thread()]
         self._transport.close()
-        # A thread that ends in torch's code while the interpreter does would take the process down.
         until = time.monotonic() + _CLOSING_S
         for thread in ending:
             thread.join(max(until - time.monotonic(), 0.0))
@@ -286,9 +291,7 @@ class Sender:
                 str(said.get("rendezvous", "")), str(said.get("group", "")), self._asked,
             )  # fmt: skip
             self._commands[seq] = command
-            threading.Thread(
-                target=self._carry_out, args=(command,), name=f"headway-sender-{command.engine}", daemon=True
-            ).start()
+            self._start(f"headway-sender-{command.engine}", self._carry_out, command)
 
     def _give_all_up(self) -> None:
         for command in list(self._commands.values()):
@@ -318,9 +321,13 @@ class Sender:
             except RuntimeError as error:
                 _log.warning("group %s: leaving it failed: %s", name, error)
 
-        thread = threading.Thread(target=leave, args=(joined.group,), name=f"headway-part-{name}", daemon=True)
+        self._start(_PARTING + name, leave, joined.group)
+
+    def _start(self, name: str, work: Callable[[Any], None], what: Any) -> None:
+        """Begin a thread. The lock must be held."""
+        thread = threading.Thread(target=work, args=(what,), name=name, daemon=True)
         thread.start()
-        self._parting = [t for t in (*self._parting, thread) if t.is_alive()]
+        self._threads = [t for t in (*self._threads, thread) if t.is_alive()]
 
     # Commands, each in a thread of its own
 
@@ -393,7 +400,7 @@ class Sender:
 
     def _join(self, command: _Command) -> None:
         with self._lock:
-            lingering = sum(thread.is_alive() for thread in self._parting)
+            lingering = sum(t.is_alive() and t.name.startswith(_PARTING) for t in self._threads)
             if lingering >= _LINGERING_MAX:
                 raise errors.Busy(
                     f"{lingering} groups were given up and still wait for engines that take nothing, "
