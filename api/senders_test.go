@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
 )
@@ -47,7 +48,7 @@ func TestSenderPath(t *testing.T) {
 		return reply.StatusCode, string(text)
 	}
 	type held struct {
-		broadcast.Held
+		upstream.Held
 		err error
 	}
 	holding := make(chan held, 1)

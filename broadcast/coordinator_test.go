@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
@@ -277,10 +278,10 @@ func wants(t *testing.T, err error, words string) {
 }
 
 // willing is a server that joins at once.
-func willing(context.Context, broadcast.Group) error { return nil }
+func willing(context.Context, upstream.Group) error { return nil }
 
 // meet makes a group, which must come to be.
-func (p *plane) meet(engine string) broadcast.Group {
+func (p *plane) meet(engine string) upstream.Group {
 	p.t.Helper()
 	g, err := p.Meet(p.t.Context(), engine, 1, willing)
 	if err != nil {
@@ -291,8 +292,8 @@ func (p *plane) meet(engine string) broadcast.Group {
 
 // call is what an engine asks of the coordinator, which may wait.
 type call struct {
-	group broadcast.Group
-	held  broadcast.Held
+	group upstream.Group
+	held  upstream.Held
 	err   error
 	over  atomic.Bool
 }
@@ -311,11 +312,11 @@ func (p *plane) hold(ctx context.Context, engine string, version loop.Version) *
 	return background(func(c *call) { c.held, c.err = p.Hold(ctx, engine, version) })
 }
 
-func (p *plane) meeting(ctx context.Context, engine string, join func(context.Context, broadcast.Group) error) *call {
+func (p *plane) meeting(ctx context.Context, engine string, join func(context.Context, upstream.Group) error) *call {
 	return background(func(c *call) { c.group, c.err = p.Meet(ctx, engine, 2, join) })
 }
 
-func (p *plane) send(ctx context.Context, engine string, g broadcast.Group, version loop.Version) *call {
+func (p *plane) send(ctx context.Context, engine string, g upstream.Group, version loop.Version) *call {
 	return background(func(c *call) { c.err = p.Send(ctx, engine, g, version) })
 }
 
@@ -352,12 +353,12 @@ func TestVersionToEngines(t *testing.T) {
 		defer s.kill()
 		for _, engine := range []string{"e0", "e 1"} {
 			p.hold(t.Context(), engine, 3).holds(t, 3)
-			joined := broadcast.Group{}
-			g, err := p.Meet(t.Context(), engine, 2, func(_ context.Context, g broadcast.Group) error { joined = g; return nil })
+			joined := upstream.Group{}
+			g, err := p.Meet(t.Context(), engine, 2, func(_ context.Context, g upstream.Group) error { joined = g; return nil })
 			if err != nil || g != joined {
 				t.Fatalf("met in %+v, the server joined %+v: %v", g, joined, err)
 			}
-			if want := (broadcast.Group{Name: g.Name, Address: "10.0.0.7", Port: 29500, RankOffset: 1, WorldSize: 3, Backend: "gloo"}); g != want || g.Name == "" {
+			if want := (upstream.Group{Name: g.Name, Address: "10.0.0.7", Port: 29500, RankOffset: 1, WorldSize: 3, Backend: "gloo"}); g != want || g.Name == "" {
 				t.Errorf("the group is %+v, want %+v", g, want)
 			}
 			if err := p.Send(t.Context(), engine, g, 3); err != nil || !p.Stands(engine, g) {
@@ -382,7 +383,7 @@ func TestPart(t *testing.T) {
 		s := p.script("trainer", "first", 3).start()
 		defer s.kill()
 		g := p.meet("e0")
-		p.Part("e0", broadcast.Group{Name: "another"})
+		p.Part("e0", upstream.Group{Name: "another"})
 		if synctest.Wait(); !p.Stands("e0", g) || !slices.Equal(s.standing(), []string{g.Name}) {
 			t.Errorf("another group was given up, and %s stands %v", g.Name, p.Stands("e0", g))
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
@@ -15,44 +16,28 @@ import (
 // seatWaitS is how long an engine's place at a meeting waits before it is taken again.
 const seatWaitS = 60
 
-// Group is a collective of the sender, which is rank 0, and the ranks of one engine.
-type Group struct {
-	// Name is unique; empty for no group.
-	Name string
-	// Address and Port are where its members meet.
-	Address string
-	Port    int
-	// RankOffset is the engine's first rank, WorldSize how many there are with the sender's.
-	RankOffset, WorldSize int
-	// Backend is nccl or gloo.
-	Backend string
-}
+var _ upstream.Sender = (*Coordinator)(nil)
 
-// Held is a version that the sender has ready.
-type Held struct {
-	// Tensors in the order in which they are sent.
-	Tensors []protocol.SenderTensor
-	// Digest of their content: equal for equal weights.
-	Digest string
-}
-
-// Hold has the sender make a version's tensors ready. It waits for a sender, and for the next one
-// where one is lost, as long as its context lets it.
-func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (Held, error) {
+// Hold implements [upstream.Sender]. It waits for a sender, and for the next one where one is lost, as
+// long as its context lets it.
+func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
 	defer c.found(engine)
 	o := c.give(protocol.SenderCommand{Kind: protocol.SenderHold, Engine: engine, Version: version})
 	if err := c.await(ctx, o); err != nil {
-		return Held{}, err
+		return upstream.Held{}, err
 	}
-	return Held{Tensors: o.done.Tensors, Digest: o.done.Digest}, nil
+	held := upstream.Held{Digest: o.done.Digest, Tensors: make([]upstream.Tensor, len(o.done.Tensors))}
+	for i, t := range o.done.Tensors {
+		held.Tensors[i] = upstream.Tensor(t)
+	}
+	return held, nil
 }
 
-// Meet makes a group of the sender and an engine's ranks. join has the engine's server join; it is
-// called once both are told where, while the sender joins.
-func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join func(context.Context, Group) error) (Group, error) {
+// Meet implements [upstream.Sender]: join is called once both sides are told where, while the sender joins.
+func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join func(context.Context, upstream.Group) error) (upstream.Group, error) {
 	backend, err := c.awaitSender(ctx, engine)
 	if err != nil {
-		return Group{}, err
+		return upstream.Group{}, err
 	}
 	o := c.give(protocol.SenderCommand{Kind: protocol.SenderJoin, Engine: engine, Version: loop.NoVersion})
 	defer c.opt.Meetings.Forget(o.Rendezvous)
@@ -82,35 +67,36 @@ func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join f
 	default:
 		return g, nil
 	}
-	c.Part(engine, Group{Name: o.Group})
-	return Group{}, err
+	c.Part(engine, upstream.Group{Name: o.Group})
+	return upstream.Group{}, err
 }
 
 // seat takes an engine's place at the meeting until the sender is there too. Who is told that others
 // are missing asks again.
-func (c *Coordinator) seat(ctx context.Context, o *order, ranks int, backend string) (Group, error) {
+func (c *Coordinator) seat(ctx context.Context, o *order, ranks int, backend string) (upstream.Group, error) {
 	req := protocol.RendezvousRequest{Member: nameable(o.Engine), Role: "engine", Ranks: ranks, Backend: backend, WaitS: seatWaitS}
 	for {
 		reply, err := c.opt.Meetings.Join(ctx, o.Rendezvous, req)
 		if err == nil {
-			return Group{o.Group, reply.MasterAddress, reply.MasterPort, reply.RankOffset, reply.WorldSize, reply.Backend}, nil
+			return upstream.Group{Name: o.Group, Address: reply.MasterAddress, Port: reply.MasterPort, RankOffset: reply.RankOffset, WorldSize: reply.WorldSize,
+				Backend: reply.Backend}, nil
 		}
 		refusal, ok := errors.AsType[*protocol.Refusal](err)
 		if !ok || refusal.Code != protocol.CodeUnavailable || refusal.Detail["missing"] == nil {
-			return Group{}, err
+			return upstream.Group{}, err
 		}
 	}
 }
 
-// Stands reports whether a group can still be sent in, as far as is known.
-func (c *Coordinator) Stands(engine string, g Group) bool {
+// Stands implements [upstream.Sender].
+func (c *Coordinator) Stands(engine string, g upstream.Group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return g.Name != "" && c.groups[engine] == g.Name && c.there()
 }
 
-// Send has the sender broadcast a version in a group. After an error the group does not stand any more.
-func (c *Coordinator) Send(ctx context.Context, engine string, g Group, version loop.Version) error {
+// Send implements [upstream.Sender].
+func (c *Coordinator) Send(ctx context.Context, engine string, g upstream.Group, version loop.Version) error {
 	err := c.await(ctx, c.give(protocol.SenderCommand{Kind: protocol.SenderSend, Engine: engine, Version: version, Group: g.Name}))
 	if err != nil {
 		c.Part(engine, g)
@@ -118,8 +104,8 @@ func (c *Coordinator) Send(ctx context.Context, engine string, g Group, version 
 	return err
 }
 
-// Part gives a group up: the sender is told of it no more.
-func (c *Coordinator) Part(engine string, g Group) {
+// Part implements [upstream.Sender]: the sender is told of the group no more.
+func (c *Coordinator) Part(engine string, g upstream.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.groups[engine] == g.Name && g.Name != "" {

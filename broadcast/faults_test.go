@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
 
 // hanging is a server that joins for ever, unless its context ends.
-func hanging(ctx context.Context, _ broadcast.Group) error {
+func hanging(ctx context.Context, _ upstream.Group) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -24,16 +25,16 @@ func hanging(ctx context.Context, _ broadcast.Group) error {
 // TestSenderRestarts: another process under the same name breaks what was done with the one before, in each
 // phase; what is to be held is asked of it, and engines meet it.
 func TestSenderRestarts(t *testing.T) {
-	for phase, begin := range map[string]func(p *plane, g broadcast.Group) *call{
-		protocol.SenderHold: func(p *plane, _ broadcast.Group) *call { return p.hold(p.t.Context(), "e0", 3) },
-		protocol.SenderJoin: func(p *plane, _ broadcast.Group) *call { return p.meeting(p.t.Context(), "e0", willing) },
-		protocol.SenderSend: func(p *plane, g broadcast.Group) *call { return p.send(p.t.Context(), "e0", g, 3) },
+	for phase, begin := range map[string]func(p *plane, g upstream.Group) *call{
+		protocol.SenderHold: func(p *plane, _ upstream.Group) *call { return p.hold(p.t.Context(), "e0", 3) },
+		protocol.SenderJoin: func(p *plane, _ upstream.Group) *call { return p.meeting(p.t.Context(), "e0", willing) },
+		protocol.SenderSend: func(p *plane, g upstream.Group) *call { return p.send(p.t.Context(), "e0", g, 3) },
 	} {
 		t.Run(phase, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlane(t)
 				s := p.script("trainer", "first", 3).start()
-				groups := map[string]broadcast.Group{"e0": p.meet("e0"), "e1": p.meet("e1")}
+				groups := map[string]upstream.Group{"e0": p.meet("e0"), "e1": p.meet("e1")}
 				s.mu.Lock()
 				s.hang = []string{phase}
 				s.mu.Unlock()
@@ -120,7 +121,7 @@ func TestServerFailsToJoin(t *testing.T) {
 		p := newPlane(t)
 		s := p.script("trainer", "first", 3).start()
 		defer s.kill()
-		p.meeting(t.Context(), "e0", func(context.Context, broadcast.Group) error { return errors.New("no such port") }).fails(t, "no such port")
+		p.meeting(t.Context(), "e0", func(context.Context, upstream.Group) error { return errors.New("no such port") }).fails(t, "no such port")
 		if len(s.standing()) != 0 || len(p.Status().Groups) != 0 {
 			t.Errorf("the sender knows of %v", s.standing())
 		}
@@ -152,7 +153,7 @@ func TestSenderFailsToJoin(t *testing.T) {
 		s.start()
 		defer s.kill()
 		called := false
-		met := p.meeting(t.Context(), "e0", func(ctx context.Context, g broadcast.Group) error { called = true; return hanging(ctx, g) })
+		met := p.meeting(t.Context(), "e0", func(ctx context.Context, g upstream.Group) error { called = true; return hanging(ctx, g) })
 		met.fails(t, "sender trainer: no memory to join")
 		if called {
 			t.Error("the server was asked to join, and nobody was there to meet")
@@ -289,7 +290,7 @@ func TestTwoSenders(t *testing.T) {
 		p.heard(1, "sender b is there (gloo) in the place of a, which is silent")
 		p.script("a", "third").start().ended(protocol.CodeConflict, "sender b is this run's")
 
-		g, held := p.meet("e0"), broadcast.Held{}
+		g, held := p.meet("e0"), upstream.Held{}
 		leave := protocol.SenderRequest{Instance: "first", Backend: "gloo", Leaving: true}
 		if _, err := p.Next(t.Context(), "b", leave); err != nil || !p.Stands("e0", g) {
 			t.Errorf("a process that is not the sender left, and took its groups with it: %v", err)

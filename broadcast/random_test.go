@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
@@ -19,7 +19,7 @@ import (
 // server is what an engine's side of a collective is: the group that it joined last, and what it was sent.
 type server struct {
 	name  string
-	group broadcast.Group
+	group upstream.Group
 	has   loop.Version
 }
 
@@ -35,7 +35,7 @@ func (s *server) load(ctx context.Context, p *plane, version loop.Version) error
 	if !p.Stands(s.name, s.group) {
 		p.Part(s.name, s.group)
 		calls := 0
-		g, err := p.Meet(ctx, s.name, 1, func(ctx context.Context, g broadcast.Group) error {
+		g, err := p.Meet(ctx, s.name, 1, func(ctx context.Context, g upstream.Group) error {
 			calls++
 			s.group = g
 			return ctx.Err()

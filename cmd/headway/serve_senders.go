@@ -27,44 +27,7 @@ func (p *plane) senderFor(e config.Engine) upstream.Sender {
 	if !byCollective(e) {
 		return nil
 	}
-	return engineSender{p.senders}
-}
-
-// engineSender is the coordinator in the engines' words.
-type engineSender struct{ *broadcast.Coordinator }
-
-// Hold implements [upstream.Sender].
-func (s engineSender) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
-	held, err := s.Coordinator.Hold(ctx, engine, version)
-	if err != nil {
-		return upstream.Held{}, err
-	}
-	out := upstream.Held{Digest: held.Digest, Tensors: make([]upstream.Tensor, len(held.Tensors))}
-	for i, t := range held.Tensors {
-		out.Tensors[i] = upstream.Tensor(t)
-	}
-	return out, nil
-}
-
-// Meet implements [upstream.Sender].
-func (s engineSender) Meet(ctx context.Context, engine string, ranks int, join func(context.Context, upstream.Group) error) (upstream.Group, error) {
-	g, err := s.Coordinator.Meet(ctx, engine, ranks, func(ctx context.Context, g broadcast.Group) error { return join(ctx, upstream.Group(g)) })
-	return upstream.Group(g), err
-}
-
-// Stands implements [upstream.Sender].
-func (s engineSender) Stands(engine string, g upstream.Group) bool {
-	return s.Coordinator.Stands(engine, broadcast.Group(g))
-}
-
-// Send implements [upstream.Sender].
-func (s engineSender) Send(ctx context.Context, engine string, g upstream.Group, version loop.Version) error {
-	return s.Coordinator.Send(ctx, engine, broadcast.Group(g), version)
-}
-
-// Part implements [upstream.Sender].
-func (s engineSender) Part(engine string, g upstream.Group) {
-	s.Coordinator.Part(engine, broadcast.Group(g))
+	return p.senders
 }
 
 // confirmSent permits a version to be published without its files: the sender of that name holds it,

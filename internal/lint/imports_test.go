@@ -102,7 +102,7 @@ var rules = []rule{
 		"versions to every engine and stage: fan-out, two-phase switch, quarantine", "it moves files and knows nothing of what is in them"},
 	{"rendezvous", []string{"protocol"}, nil, nil,
 		"the members of a collective, told where to meet", "it moves no tensor"},
-	{"broadcast", []string{"loop", "protocol"}, nil, nil,
+	{"broadcast", []string{"engine/upstream", "loop", "protocol"}, nil, nil,
 		"the process with the trainer's weights and the engines that take them by a collective", "it moves no tensor, and knows neither servers nor how they are spoken to"},
 	{"watchdog", []string{"protocol", "loop"}, nil, nil,
 		"what a run that makes no progress waits for", "it judges a view of the run, and has no clock of its own"},
