@@ -28,8 +28,12 @@ var suites = []struct {
 	{"HEADWAY_TEST_SGLANG", func(*testing.T, string) enginetest.Subject {
 		return enginetest.Subject{Dialect: func() upstream.Dialect { return sglang.New() }, Road: upstream.RoadDisk}
 	}},
+	{"HEADWAY_TEST_SGLANG_DISTRIBUTED", distributed},
 	{"HEADWAY_TEST_LLAMACPP", restarted},
 }
+
+// switches is how often weights change during the random requests.
+const switches = 5
 
 // restarted is llama-server, which the suite starts itself on a port of its own: new weights come
 // with a restart alone.
@@ -58,10 +62,7 @@ func TestConformance(t *testing.T) {
 		if url == "" {
 			continue
 		}
-		first, second, ok := strings.Cut(os.Getenv("HEADWAY_TEST_DIRECTORIES"), ":")
-		if !ok {
-			t.Fatal("HEADWAY_TEST_DIRECTORIES is to name two models in the layout of Hugging Face, with a colon between them")
-		}
+		directories := directories(t)
 		requests := 1000
 		if text := os.Getenv("HEADWAY_TEST_REQUESTS"); text != "" {
 			var err error
@@ -73,12 +74,21 @@ func TestConformance(t *testing.T) {
 		if s.URL == "" {
 			s.URL, s.Peer = url, os.Getenv(suite.variable+"_PEER")
 		}
-		s.Weights = [2]string{first, second}
-		s.Vocabulary, s.Context, s.Requests, s.Slots, s.Switches, s.Seed = 64, 256, requests, 8, 5, 6
+		s.Weights = directories
+		s.Vocabulary, s.Context, s.Requests, s.Slots, s.Switches, s.Seed = 64, 256, requests, 8, switches, 6
 		saveReport(t, enginetest.Run(t, s))
 		return
 	}
 	t.Skip("no server is named: make test-engines starts them")
+}
+
+// directories are the two models between which weights change.
+func directories(t *testing.T) [2]string {
+	first, second, ok := strings.Cut(os.Getenv("HEADWAY_TEST_DIRECTORIES"), ":")
+	if !ok {
+		t.Fatal("HEADWAY_TEST_DIRECTORIES is to name two models in the layout of Hugging Face, with a colon between them")
+	}
+	return [2]string{first, second}
 }
 
 // saveReport hands the figures to the program that started this test.

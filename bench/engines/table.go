@@ -74,11 +74,13 @@ var engines = []engine{
 	{
 		name: "shim", title: "engines/hf_shim, in SGLang's words", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
 		versions: []string{"torch", "transformers"},
-		command: func(python, model string, port int) []string {
-			return []string{python, "-m", "hf_shim", "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--max-running", "8", "--log-steps"}
-		},
-		environment: func(string) []string { return []string{"PYTHONPATH=engines/hf_shim/src", "HF_HUB_OFFLINE=1"} },
-		tests:       []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG", pytest: "engines/hf_shim/tests",
+		command:  shimCommand, environment: shimEnvironment,
+		tests: []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG", pytest: "engines/hf_shim/tests",
+	},
+	{
+		name: "shim-distributed", title: "engines/hf_shim, weights by a collective", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
+		versions: []string{"torch", "transformers"}, command: shimCommand, environment: shimEnvironment,
+		variable: "HEADWAY_TEST_SGLANG_DISTRIBUTED",
 	},
 	{
 		name: "llamacpp", title: "llama-server", packages: llamaPackages, models: modelsGGUF, servers: 1, health: "/health",
@@ -89,6 +91,15 @@ var engines = []engine{
 		environment: func(python string) []string { return []string{"LD_LIBRARY_PATH=" + filepath.Dir(llamaServer(python))} },
 		tests:       []string{"./engine/llamacpp"}, variable: "HEADWAY_TEST_LLAMACPP",
 	},
+}
+
+// shimCommand starts the shim, with a log of which weights made each token.
+func shimCommand(python, model string, port int) []string {
+	return []string{python, "-m", "hf_shim", "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--max-running", "8", "--log-steps"}
+}
+
+func shimEnvironment(string) []string {
+	return []string{"PYTHONPATH=engines/hf_shim/src", "HF_HUB_OFFLINE=1"}
 }
 
 // llamaCommand starts llama-server with room for eight responses of 256 tokens.

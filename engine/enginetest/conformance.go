@@ -23,8 +23,9 @@ type Subject struct {
 	Road  upstream.Road
 	Cache string
 	// Weights are two directories, or what else the road goes by; both servers serve the first now,
-	// and will again.
+	// and will again. Sender has the same, even versions the first, where the road is by a collective.
 	Weights [2]string
+	Sender  upstream.Sender
 	// Vocabulary and Context of the model; 0 takes the server's word.
 	Vocabulary, Context int
 	// Requests is how many are made, at once as many as Slots; Switches how often weights change
@@ -140,7 +141,7 @@ func (c *conformance) open(t *testing.T, name, url string) *subject {
 	dialect := c.Dialect()
 	engine, err := upstream.New(upstream.Options{
 		Name: name, Slots: c.Slots, Server: server, Dialect: dialect, Road: c.Road, Cache: c.Cache, Vocabulary: c.Vocabulary,
-		Views: c.view, Quiet: c.Quiet, Logf: t.Logf,
+		Views: c.view, Sender: c.Sender, Quiet: c.Quiet, Logf: t.Logf,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +159,12 @@ func (c *conformance) open(t *testing.T, name, url string) *subject {
 	return &subject{engine: engine, dialect: dialect, server: server, recorder: recorder}
 }
 
+// VersionsMax is the last version that there is in a run with so many switches.
+func VersionsMax(switches int) loop.Version { return loop.Version(switches) + 100 }
+
 // view is the directory of a version: even ones are the first model, odd ones the second.
 func (c *conformance) view(_ context.Context, v loop.Version) (string, error) {
-	if v > loop.Version(c.Switches)+100 {
+	if v > VersionsMax(c.Switches) {
 		return "", fmt.Errorf("version %d: %w", v, os.ErrNotExist)
 	}
 	return c.Weights[v%2], nil
@@ -190,8 +194,8 @@ func (c *conformance) start(t *testing.T) {
 	if c.Context < 64 || c.Vocabulary < 32 {
 		t.Fatalf("a context of %d tokens and a vocabulary of %d are too small, or unknown: say them in the Subject", c.Context, c.Vocabulary)
 	}
-	t.Logf("progress: %s, context %d, vocabulary %d, pause %v, update from disk %v, spans of versions %v, scores %v",
-		caps.Software, c.Context, c.Vocabulary, caps.Pause, caps.UpdateDisk, caps.VersionSpans, caps.Score)
+	t.Logf("progress: %s, context %d, vocabulary %d, pause %v, weights by %s, spans of versions %v, scores %v",
+		caps.Software, c.Context, c.Vocabulary, caps.Pause, c.Road, caps.VersionSpans, caps.Score)
 }
 
 // serve loads and switches to a version, and remembers when.
