@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -64,30 +65,45 @@ type meeting struct {
 // partLimit bounds having a server leave a group.
 const partLimit = 20 * time.Second
 
-// prepare has the sender hold a version and the server be in a group with it.
+// prepareTries is how often a sender may be lost, or a group not come about, before a load fails.
+const prepareTries = 3
+
+// prepare has the sender hold a version and the server be in a group with it. A sender that is started
+// again in the middle is waited for.
 func (e *Engine) prepare(ctx context.Context, version loop.Version, caps *Capabilities) error {
+	for try := 1; ; try++ {
+		held, err := e.tensorsOf(ctx, version)
+		if err != nil {
+			return err
+		}
+		if err = e.meet(ctx, caps); err == nil {
+			e.loaded = loaded{version: version, held: held}
+			return nil
+		}
+		if try == prepareTries || ctx.Err() != nil || errors.Is(e.gone(err), live.ErrEngineDown) {
+			return err
+		}
+		e.opt.Logf("engine %s: %v; once more", e.opt.Name, err)
+	}
+}
+
+// tensorsOf has the sender hold a version, and refuses one that does not fit.
+func (e *Engine) tensorsOf(ctx context.Context, version loop.Version) (Held, error) {
 	held, err := e.opt.Sender.Hold(ctx, e.opt.Name, version)
 	if err != nil {
-		return err
+		return Held{}, err
 	}
 	shapes := make(map[string]string, len(held.Tensors))
 	for _, t := range held.Tensors {
 		shapes[t.Name] = fmt.Sprint(t.Shape)
 	}
 	if len(shapes) != len(held.Tensors) || len(shapes) == 0 {
-		return fmt.Errorf("the sender has %d tensors of %d names: want one at least, and a name of its own for each", len(held.Tensors), len(shapes))
+		return Held{}, fmt.Errorf("the sender has %d tensors of %d names: want one at least, and a name of its own for each", len(held.Tensors), len(shapes))
 	}
 	if e.shapes == nil {
 		e.shapes = shapes
 	}
-	if err := sameShapes(e.shapes, shapes); err != nil {
-		return err
-	}
-	if err := e.meet(ctx, caps); err != nil {
-		return err
-	}
-	e.loaded = loaded{version: version, held: held}
-	return nil
+	return held, sameShapes(e.shapes, shapes)
 }
 
 // meet makes sure that the server is in a group with the sender.

@@ -23,6 +23,8 @@ type fakeSender struct {
 	// away: there is no sender, so that Hold waits. mute: it joins and never sends. fails: its sends fail.
 	away, mute bool
 	fails      error
+	// absences is how many meetings the sender does not come to.
+	absences int
 }
 
 type fakeGroup struct {
@@ -59,9 +61,16 @@ func (s *fakeSender) Meet(ctx context.Context, engine string, ranks int, join fu
 	s.mu.Lock()
 	s.met++
 	g := Group{Name: fmt.Sprintf("%s-%d", engine, s.met), Address: "h", Port: 1, RankOffset: 1, WorldSize: 1 + ranks, Backend: "gloo"}
-	s.groups[g.Name] = &fakeGroup{sent: make(chan loop.Version), broken: make(chan struct{})}
+	s.absences--
+	absent := s.absences >= 0
+	if !absent {
+		s.groups[g.Name] = &fakeGroup{sent: make(chan loop.Version), broken: make(chan struct{})}
+	}
 	s.mu.Unlock()
-	return g, join(ctx, g)
+	if err := join(ctx, g); err != nil || !absent {
+		return g, err
+	}
+	return Group{}, errors.New("the sender was lost")
 }
 
 func (s *fakeSender) group(name string) *fakeGroup {

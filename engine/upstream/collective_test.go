@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -144,6 +145,37 @@ func TestASenderThatBeganAnew(t *testing.T) {
 		serveVersion(t, e, 1)
 		at(t, f, e, 1)
 	})
+}
+
+// A sender that is lost while it joins is met again, twice; a server that is gone is not waited for.
+func TestMeetingsThatFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		absences, met int
+		kill          bool
+		says          string
+	}{
+		"once":             {absences: 1, met: 2},
+		"twice":            {absences: 2, met: 3},
+		"always":           {absences: 9, met: 3, says: "the sender was lost"},
+		"the server's end": {kill: true, met: 1, says: "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCollective(t, func(t *testing.T, f *fakeServer, s *fakeSender, e *Engine) {
+				s.restart()
+				s.absences, s.met = c.absences, 0
+				if c.kill {
+					f.kill()
+				}
+				err := e.Load(t.Context(), 1)
+				if c.says == "" && err != nil || c.says != "" && err == nil || s.met != c.met || errors.Is(err, live.ErrEngineDown) != c.kill {
+					t.Errorf("after %d meetings loading says %v, want %d and something of %q", s.met, err, c.met, c.says)
+				}
+				if joined := len(f.groups); !c.kill && (joined == 1) != (err == nil) {
+					t.Errorf("the server is left in %d groups", joined)
+				}
+			})
+		})
+	}
 }
 
 // What cannot be held or does not fit is refused before anything pauses: the version before is served on.
