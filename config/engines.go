@@ -278,11 +278,17 @@ func (c Config) engineWarnings(warn func(key, format string, args ...any)) {
 	if !c.External() {
 		return
 	}
-	updated := 0
+	updated, sent := 0, 0
 	for _, e := range c.Engines {
 		if e.Weights != "none" {
 			updated++
 		}
+		if e.Weights == "distributed" {
+			sent++
+		}
+	}
+	if sent > 0 && sent < updated {
+		warn("engines", "%d of %d engines read new weights from the store, and the others receive them: the trainer has to publish every version in full (checkpoint_every 1); weights distributed for all of them, or for none", updated-sent, updated)
 	}
 	switch {
 	case updated == 0:

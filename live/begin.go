@@ -60,15 +60,20 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 		return true, nil
 	}
 	errs = errs[:r.startsWith()]
+	inner, end := r.untilStop(ctx) // a load may wait for somebody to bring the weights
 	var wg sync.WaitGroup
 	for i, e := range r.opt.Engines[:len(errs)] {
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("live: engine %s: %w: %w", e.Name(), ErrEngineDown, errs[i])
 			continue
 		}
-		wg.Go(func() { errs[i] = serveVersion(ctx, e, 0) })
+		wg.Go(func() { errs[i] = r.serveAtFirst(inner, e) })
 	}
 	wg.Wait()
+	if end() && errors.Join(errs...) != nil {
+		r.finished, r.reason = true, loop.ReasonStopped
+		return true, nil
+	}
 	down := 0
 	for i, err := range errs {
 		if !errors.Is(err, ErrEngineDown) || r.opt.RejoinAfter <= 0 || ctx.Err() != nil {
@@ -87,6 +92,17 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
+// serveAtFirst has an engine serve version 0, and tries it as often as the loop tries later versions.
+func (r *Runtime) serveAtFirst(ctx context.Context, e Engine) error {
+	for try := 1; ; try++ {
+		err := serveVersion(ctx, e, 0)
+		if err == nil || try >= r.cfg.MaxAttempts || ctx.Err() != nil || errors.Is(err, ErrEngineDown) {
+			return err
+		}
+		r.logf("%v; once more", err)
+	}
+}
+
 func serveVersion(ctx context.Context, e Engine, v loop.Version) error {
 	if err := e.Load(ctx, v); err != nil {
 		return fmt.Errorf("live: engine %s: loading version %d: %w", e.Name(), v, err)
@@ -101,10 +117,22 @@ func serveVersion(ctx context.Context, e Engine, v loop.Version) error {
 // published it, which may take as long as it likes: the loop has not begun. It
 // reports whether a Stop came first, which ends the run.
 func (r *Runtime) initialize(ctx context.Context) (stopped bool, err error) {
+	inner, end := r.untilStop(ctx)
+	err = r.opt.Trainer.Initialize(inner)
+	if end() && err != nil {
+		r.finished, r.reason = true, loop.ReasonStopped
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("live: making version 0: %w", err)
+	}
+	return false, nil
+}
+
+// untilStop returns a context that a Stop ends too. end frees it, and reports whether a Stop has come.
+func (r *Runtime) untilStop(ctx context.Context) (_ context.Context, end func() (stopped bool)) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	done := make(chan struct{})
-	defer func() { <-done }()
 	go func() {
 		defer close(done)
 		select {
@@ -113,20 +141,16 @@ func (r *Runtime) initialize(ctx context.Context) (stopped bool, err error) {
 		case <-ctx.Done():
 		}
 	}()
-	err = r.opt.Trainer.Initialize(ctx)
-	cancel()
-	select {
-	case <-r.stop:
-		if err != nil {
-			r.finished, r.reason = true, loop.ReasonStopped
-			return true, nil
+	return ctx, func() bool {
+		cancel()
+		<-done
+		select {
+		case <-r.stop:
+			return true
+		default:
+			return false
 		}
-	default:
 	}
-	if err != nil {
-		return false, fmt.Errorf("live: making version 0: %w", err)
-	}
-	return false, nil
 }
 
 func (r *Runtime) writeHeader() error {

@@ -63,6 +63,7 @@ type fakeEngine struct {
 	active   int
 	most     int
 	loadNS   int64
+	awaits   bool // it never loads
 	// busySwitches counts the generations that ran through a switch.
 	busySwitches int
 	broken       func(loop.Version) error
@@ -180,6 +181,10 @@ func (e *fakeEngine) Load(ctx context.Context, v loop.Version) error {
 		if err := e.broken(v); err != nil {
 			return err
 		}
+	}
+	if e.awaits { // until somebody brings the weights, who does not come
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -333,3 +333,29 @@ func TestAbsentTrainer(t *testing.T) {
 		})
 	}
 }
+
+// TestStopWhileEnginesWait: an engine may wait for weights for as long as it takes; the run may be stopped meanwhile.
+func TestStopWhileEnginesWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(r *live.Runtime, cancel func())
+		want func(live.Result, error) bool
+	}{
+		"stop":   {func(r *live.Runtime, _ func()) { r.Stop() }, func(res live.Result, err error) bool { return err == nil && res.Reason == loop.ReasonStopped }},
+		"cancel": {func(_ *live.Runtime, cancel func()) { cancel() }, func(_ live.Result, err error) bool { return errors.Is(err, context.Canceled) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(asyncConfig())
+				w.engines[0].awaits = true
+				r := w.runtime(t, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				began := time.Now()
+				time.AfterFunc(time.Hour, func() { c.end(r, cancel) })
+				if res, err := r.Run(ctx); !c.want(res, err) || time.Since(began) > time.Hour+time.Second {
+					t.Errorf("after %v ended by %v, %v", time.Since(began), res.Reason, err)
+				}
+			})
+		})
+	}
+}

@@ -327,7 +327,7 @@ func (p *prober) missing() {
 	lack(c.Logprobs && !p.cut && !c.ProcessedLogprobs, false, "log-probs are of the model's own distribution: with another temperature than 1, or a cut, the trainer corrects for the wrong one", "without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment")
 	lack(direct && !c.Pause, false, "sampling cannot be paused: every switch of weights cuts off what is under way", "an SGLang that has /pause_generation and /continue_generation")
 	on(upstream.RoadDisk, direct && !c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "an SGLang that has /update_weights_from_disk")
-	on(upstream.RoadDistributed, direct && !c.UpdateDistributed && p.apart != "", false, "weights cannot be received in a collective: "+p.apart, "tensor parallelism alone, or weights disk in the document")
+	on(upstream.RoadDistributed, direct && !c.UpdateDistributed && p.apart != "", false, "weights cannot be received in a collective: "+p.apart, "tensor parallelism alone (or --enable-dp-attention with data parallelism); or take weights disk in the document")
 	on(upstream.RoadDistributed, direct && !c.UpdateDistributed && p.apart == "", false, "weights cannot be received in a collective", "an SGLang that has "+pathInitGroup+" and "+pathDistributed)
 	lack(direct && p.found.model == "", false, "it does not say which weights it serves", "an SGLang whose /model_info has weight_version")
 	lack(!c.VersionSpans, false, "it does not say which weights sampled which tokens: versions are derived from when they are switched", "an SGLang whose replies have weight_versions")

@@ -76,15 +76,28 @@ func (e *Engine) prepare(ctx context.Context, version loop.Version, caps *Capabi
 		if err != nil {
 			return err
 		}
-		if err = e.meet(ctx, caps); err == nil {
+		if e.together() {
 			e.loaded = loaded{version: version, held: held}
 			return nil
+		}
+		if try > prepareTries {
+			return errors.New("the group with the sender broke each time that it was made")
+		}
+		// Who joins may be another process than the one that has just said what it holds: it is asked again.
+		if err = e.meet(ctx, caps); err == nil {
+			continue
 		}
 		if try == prepareTries || ctx.Err() != nil || errors.Is(e.gone(err), live.ErrEngineDown) {
 			return err
 		}
 		e.opt.Logf("engine %s: %v; once more", e.opt.Name, err)
 	}
+}
+
+// together reports whether the server is in a group with the sender, as far as is known.
+func (e *Engine) together() bool {
+	m := e.met
+	return m.group.Name != "" && m.losses == e.counts.losses.Load() && e.opt.Sender.Stands(e.opt.Name, m.group)
 }
 
 // tensorsOf has the sender hold a version, and refuses one that does not fit.
@@ -97,6 +110,9 @@ func (e *Engine) tensorsOf(ctx context.Context, version loop.Version) (Held, err
 	for _, t := range held.Tensors {
 		shapes[t.Name] = fmt.Sprint(t.Shape)
 	}
+	if held.Digest == "" {
+		return Held{}, errors.New("the sender names no digest of the tensors: whether an update has changed anything could not be told")
+	}
 	if len(shapes) != len(held.Tensors) || len(shapes) == 0 {
 		return Held{}, fmt.Errorf("the sender has %d tensors of %d names: want one at least, and a name of its own for each", len(held.Tensors), len(shapes))
 	}
@@ -106,14 +122,11 @@ func (e *Engine) tensorsOf(ctx context.Context, version loop.Version) (Held, err
 	return held, sameShapes(e.shapes, shapes)
 }
 
-// meet makes sure that the server is in a group with the sender.
+// meet makes a group of the server and the sender, in the place of the one before.
 func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
 	joiner := e.opt.Dialect.(Joiner) // Validate has seen to it
 	losses := e.counts.losses.Load()
-	if m := e.met; m.group.Name != "" && m.losses == losses && e.opt.Sender.Stands(e.opt.Name, m.group) {
-		return nil
-	}
-	e.part(ctx)
+	e.part(ctx, partLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("sender and server have not met within %v", e.opt.Update))
 	defer cancel()
 	g, err := e.opt.Sender.Meet(ctx, e.opt.Name, max(caps.Ranks, 1), func(ctx context.Context, g Group) error {
@@ -121,7 +134,7 @@ func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
 		return joiner.Join(ctx, e.opt.Server, g, caps)
 	})
 	if err != nil {
-		e.part(ctx)
+		e.part(ctx, partLimit)
 		return fmt.Errorf("joining a group with the sender: %w", withCause(ctx, err))
 	}
 	e.met = meeting{g, caps, losses}
@@ -138,7 +151,7 @@ func withCause(ctx context.Context, err error) error {
 
 // part gives up the group that the server is in, if any. The server is told if it is still the one
 // that joined; one that does not listen keeps a group that nobody sends in.
-func (e *Engine) part(ctx context.Context) {
+func (e *Engine) part(ctx context.Context, limit time.Duration) {
 	m := e.met
 	e.met = meeting{}
 	if m.group.Name == "" {
@@ -148,7 +161,7 @@ func (e *Engine) part(ctx context.Context) {
 	if m.losses != e.counts.losses.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	if err := e.opt.Dialect.(Joiner).Part(ctx, e.opt.Server, m.group, m.caps); err != nil {
 		e.opt.Logf("engine %s: it has not left the group %s: %v", e.opt.Name, m.group.Name, err)
@@ -158,8 +171,8 @@ func (e *Engine) part(ctx context.Context) {
 // receive has the loaded version broadcast and the server take it. One that fails ends the other, and
 // the group with them.
 func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) error {
-	if !e.opt.Sender.Stands(e.opt.Name, e.met.group) {
-		return errors.New("the group with the sender broke since the version was loaded: it is made anew with the next load")
+	if !e.together() {
+		return errors.New("the group with the sender broke in this moment: it is made anew with the next load")
 	}
 	u.Group, u.Tensors = e.met.group, e.loaded.held.Tensors
 	both, cancel := context.WithCancelCause(ctx)
@@ -181,6 +194,6 @@ func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) erro
 		return nil
 	}
 	cause := context.Cause(both) // which of the two failed first
-	e.part(ctx)
+	e.part(ctx, partLimit)
 	return cause
 }

@@ -82,6 +82,9 @@ func TestBroadcastAfterARestartOfTheServer(t *testing.T) {
 		f.restart(40)
 		serveVersion(t, e, 1)
 		at(t, f, e, 1)
+		if f.count("part") != 0 {
+			t.Error("a server that has never been in the group is told to leave it")
+		}
 		if s.met != 2 || len(s.groups) != 1 || len(f.groups) != 1 {
 			t.Errorf("%d meetings, the sender is in %d groups and the server in %d: want 2, 1, 1", s.met, len(s.groups), len(f.groups))
 		}
@@ -131,19 +134,43 @@ func TestABroadcastThatFails(t *testing.T) {
 	}
 }
 
-// A sender that began anew between load and switch is found out before anything is asked of the server.
+// A sender that began anew between load and switch is met again before anything pauses; where it cannot be,
+// the version before is served on.
 func TestASenderThatBeganAnew(t *testing.T) {
 	inCollective(t, func(t *testing.T, f *fakeServer, s *fakeSender, e *Engine) {
 		if err := e.Load(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		s.restart()
-		updates := f.count("update")
-		if err := e.Switch(t.Context(), 1, false); err == nil || f.count("update") != updates {
-			t.Errorf("the switch says %v, and the server was asked for %d updates", err, f.count("update")-updates)
+		s.lost = errors.New("it has not got it")
+		pauses := f.count("pause")
+		if err := e.Switch(t.Context(), 1, false); err == nil || f.count("pause") != pauses {
+			t.Errorf("the switch says %v after %d pauses, want an error and none", err, f.count("pause")-pauses)
 		}
-		serveVersion(t, e, 1)
-		at(t, f, e, 1)
+		at(t, f, e, 0)
+		s.lost = nil
+		if err := e.Load(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		s.restart()
+		if err := e.Switch(t.Context(), 2, false); err != nil {
+			t.Error(err)
+		}
+		at(t, f, e, 2)
+	})
+}
+
+// A sender and a server that never come together end a load.
+func TestAMeetingThatHangs(t *testing.T) {
+	inCollective(t, func(t *testing.T, f *fakeServer, s *fakeSender, e *Engine) {
+		s.restart()
+		f.set(func() { f.stuck, f.asked = "/join", make(chan struct{}) })
+		began := time.Now()
+		err := e.Load(t.Context(), 1)
+		if err == nil || !strings.Contains(err.Error(), "have not met within") || time.Since(began) > prepareTries*(UpdateDefault+time.Minute) {
+			t.Errorf("after %v loading says %v", time.Since(began), err)
+		}
+		at(t, f, e, 0)
 	})
 }
 

@@ -285,7 +285,7 @@ func (e *Engine) settle() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastResumeLimit)
 	defer cancel()
-	defer e.part(ctx)
+	defer e.part(ctx, lastResumeLimit)
 	if !e.owed.Load() {
 		return nil
 	}

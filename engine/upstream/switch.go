@@ -182,6 +182,11 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 			return e.gone(err)
 		}
 	}
+	if e.opt.Road == RoadDistributed && !e.together() { // nothing has paused yet
+		if err := e.prepare(ctx, version, caps); err != nil {
+			return e.gone(e.fail("loading version %d again: %w", version, err))
+		}
+	}
 	e.hold()
 	defer e.unhold()
 	if err := e.change(ctx, version, caps); err != nil {
