@@ -115,6 +115,8 @@ func engines(f facts, o Options) (out []suspect) {
 				likely -= 20 // it waits for the others
 			}
 			out = append(out, found(likely, "engine_paused", e.Name, "engine %s has been %s for %s and serves version %d. %s", e.Name, e.State, since, e.Version, pausedHint(e.State)))
+		case e.Version < 0 && f.engineS[i] >= o.AfterS:
+			out = append(out, found(60, "engine_paused", e.Name, "engine %s has had no weights for %s: it still loads its first. %s", e.Name, since, pausedHint("loading")))
 		}
 	}
 	return out
@@ -243,6 +245,9 @@ func batch(f facts, _ Options) (out []suspect) {
 		return nil
 	}
 	if s.Ledger.InFlight == 0 && s.Workers.Offered == 0 && s.Workers.Claimed == 0 {
+		if slices.ContainsFunc(s.Engines, func(e protocol.Engine) bool { return e.Version < 0 }) {
+			return nil // rollouts start when it has its weights
+		}
 		why := "Nothing starts any more"
 		if s.Queue.CapacityGroups > 0 && s.Queue.CapacityGroups < s.Queue.BatchGroups {
 			why = "The queue takes fewer than a batch: raise queue.factor"
