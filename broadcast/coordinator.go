@@ -137,7 +137,7 @@ func (c *Coordinator) due(s *sender, knows []int64, told []string, waited bool) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sender != s {
-		return protocol.SenderReply{}, nil, protocol.Refuse(protocol.CodeConflict, "sender %s: another process is the run's sender now, or this one has left: it is to end", s.name)
+		return protocol.SenderReply{}, nil, protocol.Refuse(protocol.CodeExpired, "sender %s: another process is the run's sender now, or this one has left: it is to end", s.name)
 	}
 	reply := protocol.SenderReply{Commands: []protocol.SenderCommand{}, Groups: slices.AppendSeq([]string{}, maps.Values(c.groups))}
 	slices.Sort(reply.Groups)
@@ -169,7 +169,9 @@ func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (s *sender,
 		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s is this run's, and was heard of %.1f s ago: a run has one; stop it, or wait until it has been silent for %.0f s",
 			s.name, c.since(s).Seconds(), c.opt.Silence.Seconds()).With("sender", s.name)
 	case slices.Contains(c.outlived, req.Instance):
-		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s: another process has come under this name since: this one is to end, or to take another name", name)
+		return nil, nil, protocol.Refuse(protocol.CodeExpired, "sender %s: another process has come under this name since: this one is to end, or to take another name", name)
+	case s != nil && s.name == name && s.instance != req.Instance && s.open > 0:
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "another process is sender %s at this moment: stop it, or take another name", name).With("sender", name)
 	case s != nil && s.name == name && s.instance == req.Instance && s.backend != req.Backend:
 		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s has said that its collectives are of %s, and says %s now: start it anew to change that", name, s.backend, req.Backend)
 	case s == nil || s.name != name || s.instance != req.Instance:

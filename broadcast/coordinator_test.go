@@ -438,7 +438,7 @@ func TestHoldWaits(t *testing.T) {
 func TestHoldFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
-		s := p.script("trainer", "first")
+		s := p.script("trainer", "first", 3)
 		s.fail = []string{protocol.SenderHold}
 		s.start()
 		p.hold(t.Context(), "e0", 3).fails(t, "sender trainer: no memory to hold")
@@ -457,5 +457,49 @@ func TestHoldFails(t *testing.T) {
 		if got := s.kinds(); got != "hold e0 3, hold e0 4, hold e0 5" || other.ended() {
 			t.Errorf("told %s; ended: %v", got, other.ended())
 		}
+	})
+}
+
+// TestAVersionThatNobodyHas: a sender that has not got a version is waited for until it has that one, or
+// another process comes; one that has a newer version will never have it.
+func TestAVersionThatNobodyHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		s := p.script("trainer", "first", 1)
+		s.fail = []string{protocol.SenderHold}
+		s.start()
+		waits := func(what string, c *call) {
+			t.Helper()
+			if c.ended() {
+				t.Fatalf("%s: it ended with %v, want it to wait", what, c.err)
+			}
+		}
+		two := p.hold(t.Context(), "e0", 2)
+		waits("the sender has version 1", two)
+		if got := s.kinds(); got != "hold e0 2" {
+			t.Errorf("told %s: want it asked once", got)
+		}
+		s.kill()
+		waits("the sender is gone", two)
+
+		s = p.script("trainer", "second", 2).start()
+		two.holds(t, 2)
+		s.kill()
+
+		s = p.script("trainer", "third")
+		s.fail = []string{protocol.SenderHold}
+		s.start()
+		three := p.hold(t.Context(), "e0", 3)
+		waits("the sender has nothing", three)
+		if _, err := p.Next(t.Context(), "trainer", protocol.SenderRequest{Instance: "third", Backend: "gloo", Holds: []loop.Version{4}}); err != nil {
+			t.Fatal(err)
+		}
+		three.fails(t, "no memory to hold")
+
+		five := p.hold(t.Context(), "e1", 5)
+		waits("the sender has version 4", five)
+		time.Sleep(10*time.Minute + time.Second)
+		five.fails(t, "no memory to hold")
+		s.kill()
 	})
 }

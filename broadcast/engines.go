@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,19 +19,65 @@ const seatWaitS = 60
 
 var _ upstream.Sender = (*Coordinator)(nil)
 
+// holdPatience is how long a version is waited for that the sender has not got.
+const holdPatience = 10 * time.Minute
+
 // Hold implements [upstream.Sender]. It waits for a sender, and for the next one where one is lost, as
-// long as its context lets it.
+// long as its context lets it. One that has not got the version, such as a trainer that has just been
+// started again, is waited for too, until it has that one or a newer.
 func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
 	defer c.found(engine)
-	o := c.give(protocol.SenderCommand{Kind: protocol.SenderHold, Engine: engine, Version: version})
-	if err := c.await(ctx, o); err != nil {
-		return upstream.Held{}, err
+	limit := time.NewTimer(holdPatience)
+	defer limit.Stop()
+	for {
+		o := c.give(protocol.SenderCommand{Kind: protocol.SenderHold, Engine: engine, Version: version})
+		err := c.await(ctx, o)
+		if err == nil {
+			held := upstream.Held{Digest: o.done.Digest, Tensors: make([]upstream.Tensor, len(o.done.Tensors))}
+			for i, t := range o.done.Tensors {
+				held.Tensors[i] = upstream.Tensor(t)
+			}
+			return held, nil
+		}
+		if o.done.Error == "" || !c.awaitVersion(ctx, limit.C, engine, version, err) {
+			return upstream.Held{}, err
+		}
 	}
-	held := upstream.Held{Digest: o.done.Digest, Tensors: make([]upstream.Tensor, len(o.done.Tensors))}
-	for i, t := range o.done.Tensors {
-		held.Tensors[i] = upstream.Tensor(t)
+}
+
+// awaitVersion waits, after a sender has said that it cannot hold a version, until it is worth asking
+// again: another process is the sender, or it has the version now. False where there is no
+// use: it had the version, or has a newer one.
+func (c *Coordinator) awaitVersion(ctx context.Context, limit <-chan time.Time, engine string, version loop.Version, why error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first, had := c.sender, c.has(version)
+	c.opt.Logf("engine %s goes on with what it serves until a sender has version %d, or a newer one: %v", engine, version, why)
+	for c.sender == first && c.has(version) == had {
+		if had || c.sender != nil && len(c.sender.holds) > 0 && slices.Max(c.sender.holds) > version {
+			return false
+		}
+		moved := c.moved
+		c.mu.Unlock()
+		over := false
+		select {
+		case <-moved:
+		case <-limit:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+		c.mu.Lock()
+		if over {
+			return false
+		}
 	}
-	return held, nil
+	return true
+}
+
+// has reports whether the sender has said that it holds a version. c.mu must be held.
+func (c *Coordinator) has(version loop.Version) bool {
+	return c.sender != nil && slices.Contains(c.sender.holds, version)
 }
 
 // Meet implements [upstream.Sender]: join is called once both sides are told where, while the sender joins.

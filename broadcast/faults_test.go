@@ -271,16 +271,17 @@ func TestSaidTwice(t *testing.T) {
 	})
 }
 
-// TestTwoSenders: a run has one; another may take its place once it is silent or has ended in order, and a
-// process that was replaced under its name does not come back.
+// TestTwoSenders: a run has one; another may take its place once it is silent or has ended, and a process
+// that was replaced under its name does not come back.
 func TestTwoSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
 		a := p.script("a", "first", 3).start()
 		p.script("b", "second").start().ended(protocol.CodeConflict, "sender a is this run's")
+		p.script("a", "third").start().ended(protocol.CodeConflict, "another process is sender a at this moment")
+		a.kill()
 		second := p.script("a", "third").start()
-		a.ended(protocol.CodeConflict, "another process is the run's sender now")
-		p.script("a", "first").start().ended(protocol.CodeConflict, "another process has come under this name since")
+		p.script("a", "first").start().ended(protocol.CodeExpired, "another process has come under this name since")
 		other := p.script("a", "third")
 		other.backend = "nccl"
 		other.start().ended(protocol.CodeConflict, "its collectives are of gloo, and says nccl now")
@@ -299,7 +300,7 @@ func TestTwoSenders(t *testing.T) {
 		if reply, err := p.Next(t.Context(), "b", leave); err != nil || reply.Commands == nil || reply.Groups == nil {
 			t.Errorf("leaving: %+v, %v", reply, err)
 		}
-		b.ended(protocol.CodeConflict, "this one has left")
+		b.ended(protocol.CodeExpired, "this one has left")
 		if p.state(broadcast.StateAbsent); p.Stands("e0", g) || held.Digest != "" {
 			t.Error("it has left, and its group stands")
 		}
@@ -434,7 +435,7 @@ func TestLongErrors(t *testing.T) {
 		p := newPlane(t)
 		held := p.hold(t.Context(), "e0", 3)
 		ask := func(d ...protocol.SenderDone) protocol.SenderReply {
-			reply, err := p.Next(t.Context(), "trainer", protocol.SenderRequest{Instance: "first", Backend: "gloo", Done: d})
+			reply, err := p.Next(t.Context(), "trainer", protocol.SenderRequest{Instance: "first", Backend: "gloo", Holds: []loop.Version{3}, Done: d})
 			if err != nil {
 				t.Error(err)
 			}
