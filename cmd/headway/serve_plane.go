@@ -258,8 +258,9 @@ func (p *plane) url() string {
 func (p *plane) writeAddress() error {
 	text, err := json.Marshal(struct {
 		URL string `json:"url"`
+		Run string `json:"run"`
 		PID int    `json:"pid"`
-	}{p.url(), os.Getpid()})
+	}{p.url(), p.name, os.Getpid()})
 	if err != nil {
 		return err
 	}

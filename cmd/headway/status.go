@@ -98,13 +98,15 @@ type statusClient struct {
 	http  *http.Client
 	base  *url.URL
 	token string
+	// dir is the run directory that was named, empty for an address; run is what it says that the run is called.
+	dir, run string
 }
 
 // statusRoles are the roles whose token a look may be taken with, the one that may least first.
 var statusRoles = []string{"viewer", "engine", "environment", "trainer", "admin"}
 
 func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
-	base, err := serverURL(c.Server)
+	base, run, err := serverURL(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -123,38 +125,43 @@ func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
 			return nil, err
 		}
 	}
-	return &statusClient{base: base, token: token, http: &http.Client{Transport: transport, Timeout: 15 * time.Second,
+	dir := ""
+	if run != "" {
+		dir = c.Server
+	}
+	return &statusClient{base: base, token: token, dir: dir, run: run, http: &http.Client{Transport: transport, Timeout: 15 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
-// serverURL reads an address: a URL, HOST:PORT, or a run directory whose control plane said its own.
-func serverURL(given string) (*url.URL, error) {
+// serverURL reads an address: a URL, HOST:PORT, or a run directory whose control plane said its own and the run's name.
+func serverURL(given string) (base *url.URL, run string, err error) {
 	hint := "want http://HOST:PORT, https://HOST:PORT, or the run directory of a control plane on this machine"
 	if text, err := os.ReadFile(filepath.Join(given, addressFile)); err == nil {
 		var said struct {
 			URL string `json:"url"`
+			Run string `json:"run"`
 		}
 		if json.Unmarshal(text, &said) != nil || said.URL == "" {
-			return nil, usageError(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
+			return nil, "", usageError(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
 		}
-		given = said.URL
+		given, run = said.URL, said.Run
 	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
 		if made, _ := originOf(given); made == originRun {
-			return nil, usageError("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
+			return nil, "", usageError("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
 		}
-		return nil, usageError(hint, "%s has no %s: no control plane was started there", given, addressFile)
+		return nil, "", usageError(hint, "%s has no %s: no control plane was started there", given, addressFile)
 	}
 	if !strings.Contains(given, "://") {
 		if err := refuseMissingPath(given); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		given = "http://" + given
 	}
-	base, err := url.Parse(given)
+	base, err = url.Parse(given)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" {
-		return nil, usageError(hint, "%q is not the address of a control plane", given)
+		return nil, "", usageError(hint, "%q is not the address of a control plane", given)
 	}
-	return base, nil
+	return base, run, nil
 }
 
 // refuseMissingPath refuses what can only be meant as a run directory, and is none: a path with folders
@@ -206,6 +213,9 @@ func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error)
 	if err := json.Unmarshal(text, &status); err != nil || status.State == "" {
 		return status, nil, c.stranger()
 	}
+	if c.run != "" && status.Run != c.run {
+		return status, nil, runError("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, plainText(status.Run), c.base)
+	}
 	return status, text, nil
 }
 
@@ -215,6 +225,8 @@ func (c *statusClient) unreachable(err error) error {
 	var name *net.DNSError
 	var timeout net.Error
 	switch {
+	case errors.Is(err, syscall.ECONNREFUSED) && c.run != "":
+		return runError("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s, where its control plane did: %w", c.run, c.base, syscall.ECONNREFUSED)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return runError("start one with headway serve, or name its address: headway status http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
 	case errors.As(err, &name):

@@ -348,6 +348,32 @@ func TestStatusOfARunDirectory(t *testing.T) {
 	}
 }
 
+// Where a run has ended, its directory does not lead to another run that listens where it did.
+func TestStatusOfARunThatHasEnded(t *testing.T) {
+	address := serveStatus(t, busyStatus(), api.Options{})
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, c := range map[string]struct {
+		url, run, says string
+		code           int
+	}{
+		"its own":         {address, busyStatus().Run, "", 0},
+		"another":         {address, "one", "run one does not go on: run " + busyStatus().Run + " answers", 1},
+		"nothing listens": {gone.URL, "one", "run one does not go on: nothing listens", 1},
+		"of before":       {address, "", "", 0},
+	} {
+		dir := t.TempDir()
+		said, _ := json.Marshal(map[string]any{"url": c.url, "run": c.run, "pid": 1})
+		if err := os.WriteFile(filepath.Join(dir, addressFile), said, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, code := askStatus(t, dir)
+		if code != c.code || !strings.Contains(stderr, c.says) || code != 0 && (stdout != "" || !strings.Contains(stderr, "headway view "+dir)) {
+			t.Errorf("%s: exit %d, said %q and %q", name, code, stdout, stderr)
+		}
+	}
+}
+
 // Watching goes on while the server is away, and ends with the context.
 func TestStatusWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
