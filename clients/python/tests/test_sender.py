@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
+from faulty import CONNECTED, Reply, as_json, body, refusal, serving
+from faulty import Server as Trainers
 
 import headway
 from headway import tensors as arrays
@@ -311,6 +313,7 @@ def test_two_engines(plane: Plane, sender: Sender) -> None:
     first = Member(plane, "engine-0", "g0")
     second = Member(plane, "engine-1", "g1")
     sender.hold(1, state(1))
+    plane.do("hold", "engine-0", 1)
     stuck = plane.give("send", "engine-0", 1, group="g0")
     same(second.receive(1), as_tensors(state(1)))
     sender.hold(2, state(2))
@@ -327,6 +330,7 @@ def test_an_engine_that_takes_nothing(plane: Plane) -> None:
     with Sender(plane.url, timeout_s=1.0) as sender:
         member = Member(plane, "engine-0", "g0")
         sender.hold(1, state())
+        plane.do("hold", "engine-0", 1)
         said = plane.do("send", "engine-0", 1, group="g0")
         assert "Timed out" in said["error"] or "took nothing" in said["error"]
         assert "no group g0" in plane.do("send", "engine-0", 1, group="g0")["error"]
@@ -338,6 +342,7 @@ def test_an_engine_that_is_killed(plane: Plane, sender: Sender) -> None:
     """What is being sent to it fails at once; the next one of its name joins anew."""
     gone = process(plane, "engine-0", "g0")
     sender.hold(1, state())
+    plane.do("hold", "engine-0", 1)
     sending = plane.give("send", "engine-0", 1, group="g0")
     plane.until(lambda: any(sending in said["knows"] for said in plane.said))
     gone.kill()
@@ -458,6 +463,139 @@ def test_copies(plane: Plane, sender: Sender) -> None:
     assert sender.holds == [8, 9, 11]
 
 
+@pytest.fixture
+def trainers() -> Iterator[Trainers]:
+    """Trainers' side of a control plane: version 3 is there, and a batch that starts from it."""
+    with serving() as made:
+        state = {"version": 3, "manifest": {"files": [{"name": "model.safetensors"}]}}
+        stored = b"".join(arrays.File("model.safetensors", {"w": np.ones(2, np.float32)}).chunks())
+        made.routes["GET /api/v1/weights/latest"] = made.routes["GET /api/v1/weights/3"] = lambda _: as_json(state)
+        made.routes["GET /api/v1/weights/3/files/model.safetensors"] = lambda _: Reply(body=stored)
+        made.routes["POST /api/v1/batches/lease"] = lambda _: Reply(body=body())
+        made.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 4})
+        yield made
+
+
+@pytest.fixture
+def hw(trainers: Trainers) -> Iterator[headway.Client]:
+    with headway.connect(trainers.url) as made:
+        made.load()
+        yield made
+
+
+WEIGHTS = {"w": torch.ones(2)}
+
+
+def test_publish(trainers: Trainers, hw: headway.Client, plane: Plane, sender: Sender) -> None:
+    assert sender.publish(hw, hw.lease(), WEIGHTS) == 4
+    assert plane.holds == [4]
+    assert b'"rendezvous":"sender"' in trainers.seen("/api/v1/weights")[0].body
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kept"),
+    [
+        ("expired", 410, False), ("conflict", 409, False), ("invalid", 400, False), ("not_found", 404, False),
+        ("forbidden", 403, False), ("too_large", 413, False), ("disk_full", 507, False), ("busy", 429, False),
+        ("unavailable", 503, True), ("internal", 500, True),
+    ],
+)  # fmt: skip
+def test_publish_fails(
+    trainers: Trainers, hw: headway.Client, sender: Sender, code: str, status: int, kept: bool
+) -> None:
+    """What was certainly not committed is not held: engines would be sent it under another's number."""
+    trainers.routes["POST /api/v1/weights"] = lambda _: refusal(code, status)
+    batch = hw.lease()
+    hw._transport.patience_s = 0.0
+    with pytest.raises(headway.HeadwayError) as caught:
+        sender.publish(hw, batch, WEIGHTS)
+    assert caught.value.code == code
+    assert sender.holds == ([4] if kept else [])
+
+
+def test_publish_that_may_have_been_committed(trainers: Trainers, hw: headway.Client, sender: Sender) -> None:
+    """No answer, and then a refusal of the moment, say nothing of the first try."""
+    replies = [refusal("disk_full", 507), Reply(drop=True)]
+    trainers.routes["POST /api/v1/weights"] = lambda _: replies.pop() if len(replies) > 1 else replies[0]
+    batch = hw.lease()
+    hw._transport.patience_s = 0.3
+    with pytest.raises(headway.DiskFull):
+        sender.publish(hw, batch, WEIGHTS)
+    assert sender.holds == [4]
+
+
+def test_publish_that_is_interrupted(
+    hw: headway.Client, plane: Plane, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the request is made nothing is committed; after it that is not known."""
+    batch = hw.lease()
+
+    def interrupted(*_: object, **__: object) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sender.publish(hw, batch, WEIGHTS, optimizer=interrupted, checkpoint_every=1)
+    assert sender.holds == []
+    with plane.changed:
+        plane.refusal = {"code": "conflict", "message": "another process is the sender"}
+    with pytest.raises(headway.Conflict):
+        sender.publish(hw, batch, WEIGHTS)
+    assert sender.holds == []
+    with plane.changed:
+        plane.refusal = None
+    monkeypatch.setattr(hw, "_send", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sender.publish(hw, batch, WEIGHTS)
+    assert sender.holds == [4]
+
+
+def test_a_restore_takes_the_number(trainers: Trainers, hw: headway.Client, sender: Sender) -> None:
+    """What was held of a version that became another is forgotten before that one is there."""
+    trainers.routes["POST /api/v1/weights"] = lambda _: Reply(drop=True)
+    batch = hw.lease()
+    hw._transport.patience_s = 0.0
+    with pytest.raises(headway.Unavailable):
+        sender.publish(hw, batch, WEIGHTS)
+    sender.hold(2, WEIGHTS)
+    assert sender.holds == [2, 4]
+    held: list[list[int]] = []
+
+    def restored(_: object) -> Reply:
+        held.append(sender.holds)
+        return as_json({"version": 4})
+
+    trainers.routes["POST /api/v1/weights"] = restored
+    assert hw.restore(3, WEIGHTS) == 4
+    assert held == [[2]]
+    sender.hold(5, WEIGHTS)
+    trainers.routes["POST /api/v1/trainers/connect"] = lambda _: as_json({**CONNECTED, "version": 4, "load": 3})
+    hw.reconnect()
+    hw.load()
+    assert held == [[2], [2]]
+
+
+def test_a_version_that_is_replaced(plane: Plane, sender: Sender) -> None:
+    """An engine is sent what it was told, or nothing."""
+    member = Member(plane, "engine-0", "g0")
+    sender.hold(1, {"w": torch.ones(2)})
+    assert "not asked for" in plane.do("send", "engine-0", 1, group="g0")["error"]
+    member = Member(plane, "engine-0", "g1")
+    plane.do("hold", "engine-0", 1)
+    sender.hold(1, {"w": torch.zeros(2)})
+    assert "other weights" in plane.do("send", "engine-0", 1, group="g1")["error"]
+    assert "failed" in member.fails()
+    member = Member(plane, "engine-0", "g2")
+    plane.do("hold", "engine-0", 1)
+    sender.drop(1)
+    assert "not held any more" in plane.do("send", "engine-0", 1, group="g2")["error"]
+    member = Member(plane, "engine-0", "g3")
+    sender.hold(1, {"w": torch.ones(2)})
+    plane.do("hold", "engine-0", 1)
+    sender.hold(1, {"w": torch.ones(2)})  # a publish that is made again, say
+    taken = member.take(plane.give("send", "engine-0", 1, group="g3"), {"w": torch.empty(2)})
+    same(taken, {"w": torch.ones(2)})
+
+
 def test_refusals(plane: Plane, sender: Sender) -> None:
     """What cannot be sent is refused where it is held, and what was held before stays."""
     sender.hold(1, state())
@@ -495,6 +633,7 @@ def test_replies_that_come_late(plane: Plane, sender: Sender) -> None:
     """A reply to what was asked before a command was learned gives nothing up, and does nothing twice."""
     member = Member(plane, "engine-0", "g0")
     sender.hold(1, state())
+    plane.do("hold", "engine-0", 1)
     sending = plane.give("send", "engine-0", 1, group="g0")
     plane.until(lambda: any(sending in said["knows"] for said in plane.said))
     with sender._lock:

@@ -9,10 +9,11 @@ import os
 import re
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import numpy as np
@@ -60,6 +61,13 @@ def connect(
     return client
 
 
+class Holder(Protocol):
+    """What keeps versions for engines: a sender."""
+
+    def drop(self, version: int) -> None:
+        """Forget a version."""
+
+
 class Client:
     """What `connect` returns. One thread at a time; renewals run beside it. Closes as a context manager."""
 
@@ -73,6 +81,7 @@ class Client:
         self._ahead = False  # the weights have been trained on a batch that was not committed
         self._after: tuple[int, int] = (0, 0)
         self._claimed = False  # the version is what this rank expects rank 0 to have published
+        self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._sent = False  # versions went to the engines by a sender: the store has no weights of them
         #: What to do first: "train", "load", "republish" or "initialize".
         self.action = ""
@@ -121,6 +130,14 @@ class Client:
             self.config = {"text": text}
         self.version = self.newest if self.action == "train" else -1 if version is None else version
         self._ahead, self._after, self._claimed = False, (0, 0), False
+
+    def attach(self, sender: Holder) -> None:
+        """Have a sender forget what it holds under the number of a version that a restore makes anew.
+
+        A publish that was not answered may leave one there that has not become the run's. `Sender.publish` sees to it;
+        whoever calls its halves, `hold` and `publish(rendezvous=)`, calls this once before. `load` may restore, too.
+        """
+        self._holders.add(sender)
 
     # Versions
 
@@ -492,6 +509,8 @@ class Client:
         made = self.newest + 1
         if self.rank == 0:
             message = {**self._manifest(made, None, None), "restored_from": version}
+            for holder in list(self._holders):  # before engines may be told that there is one of this number
+                holder.drop(made)
             made = int(self._send(message, "state_dict", state_dict, None, optimizer, None)["version"])
         self.version = self.newest = made
         self.next, self.action, self._ahead, self._claimed = self.version + 1, "train", False, False

@@ -27,6 +27,8 @@ class HeadwayError(Exception):
         self.detail: dict[str, Any] = dict(detail or {})
         #: HTTP status; 0 where no server said it.
         self.status = status
+        #: A try of the same request was not answered, or by a defect: what it asked for may have been done.
+        self.unanswered = False
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

@@ -63,6 +63,17 @@ class _Command:
 
 
 @dataclass(eq=False)
+class _Promise:
+    """What an engine was told of a version."""
+
+    version: int
+    #: Of the tensors that it was told; empty until it was.
+    digest: str = ""
+    #: The version is not to be forgotten: the engine has still to be sent it.
+    kept: bool = True
+
+
+@dataclass(eq=False)
 class _Joined:
     """A group that stands."""
 
@@ -109,7 +120,7 @@ class Sender:
         self._lock = threading.Lock()  # of all that follows
         self._asked = 0  # requests that were made
         self._versions: dict[int, Held] = {}
-        self._wanted: dict[str, int] = {}  # the version that an engine was promised, by engine
+        self._promised: dict[str, _Promise] = {}  # the last one, by engine
         self._commands: dict[int, _Command] = {}
         self._done: dict[int, dict[str, Any]] = {}  # what the plane has not been told, or not answered
         self._over: dict[int, int] = {}  # what it has been told, with the number of requests by then
@@ -174,9 +185,11 @@ class Sender:
         self._ask(0.0)
 
     def drop(self, version: int) -> None:
-        """Forget a version that was held and has not become one of the run's."""
+        """Forget a version that was held and has not become one of the run's. Engines are sent nothing of it."""
         with self._lock:
             self._versions.pop(version, None)
+            for promise in self._promised.values():
+                promise.kept = promise.kept and promise.version != version
 
     def publish(
         self, hw: Client, batch: Batch | None, state_dict: Mapping[str, Any], *,
@@ -189,15 +202,21 @@ class Sender:
         a trainer that is restarted, or has lost a lease, goes on from the newest of these. `optimizer` may be
         a function, which is called for those alone. Returns the version.
         """
-        version = 0 if batch is None else batch.version + 1
-        self.hold(version, state_dict)
+        version, asked = 0 if batch is None else batch.version + 1, False
+        hw.attach(self)
         try:
+            self.hold(version, state_dict)
             if batch is not None and not (checkpoint_every and version % checkpoint_every == 0):
+                asked = True
                 return hw.publish(batch, rendezvous=self.name, metrics=metrics)
             state = optimizer() if callable(optimizer) else optimizer
+            asked = True
             return hw.publish(batch, state_dict, optimizer=state, metrics=metrics)
-        except (errors.LeaseExpired, errors.Conflict, errors.Invalid):
-            self.drop(version)  # what becomes of this version is another's work
+        except BaseException as error:
+            # What nobody has committed may become another's version. What may have been committed is nowhere else:
+            # it stays, until the version is published again or made by a restore.
+            if not (asked and _in_doubt(error)):
+                self.drop(version)
             raise
 
     def _check_open(self) -> None:
@@ -335,8 +354,7 @@ class Sender:
         done: dict[str, Any] = {"seq": command.seq}
         try:
             if command.kind == "hold":
-                held = self._hold(command)
-                done |= {"tensors": held.words(), "digest": held.digest()}
+                done |= self._hold(command)
             elif command.kind == "join":
                 self._join(command)
             elif command.kind == "send":
@@ -360,10 +378,18 @@ class Sender:
         with contextlib.suppress(errors.HeadwayError, RuntimeError):
             self._ask(0.0, patience_s=0.0)
 
-    def _hold(self, command: _Command) -> Held:
+    def _hold(self, command: _Command) -> dict[str, Any]:
+        """What the engine is told of a version, which is promised to it with that."""
         with self._lock:
-            self._wanted[command.engine] = command.version
-        return self._have(command.version)
+            promise = self._promised[command.engine] = _Promise(command.version)
+        try:
+            held = self._have(command.version)
+            promise.digest = held.digest()
+        except BaseException:
+            with self._lock:
+                promise.kept = False
+            raise
+        return {"tensors": held.words(), "digest": promise.digest}
 
     def _have(self, version: int) -> Held:
         """A version's tensors, fetched if need be."""
@@ -394,7 +420,7 @@ class Sender:
         """
         newest = sorted(self._versions, reverse=True)
         keep = newest[: max(self._copies - more, 0)]
-        promised = set(self._wanted.values())
+        promised = {p.version for p in self._promised.values() if p.kept}
         keep += [v for v in newest if v in promised and v not in keep][: self._copies]
         self._versions = {v: self._versions[v] for v in sorted(keep)}
 
@@ -428,12 +454,19 @@ class Sender:
     def _send(self, command: _Command) -> None:
         with self._lock:
             joined = self._groups.get(command.group)
+            promise = self._promised.get(command.engine)
+            held = self._versions.get(command.version)
         if joined is None:
             raise errors.NotFound(f"this process is in no group {command.group}")
-        joined.group.broadcast(self._have(command.version), command.stop)
+        if promise is None or promise.version != command.version or not promise.digest:
+            raise errors.Conflict(f"version {command.version} was not asked for before it is to be sent: load it first")
+        # The engine makes ready for what it was told. Under the same number there may be other weights since.
+        if held is None or held.digest() != promise.digest:
+            what = "is not held any more" if held is None else "has been held anew, with other weights"
+            raise errors.Conflict(f"version {command.version} {what} since the engine asked for it: load it again")
+        joined.group.broadcast(held, command.stop)
         with self._lock:
-            if self._wanted.get(command.engine) == command.version:
-                del self._wanted[command.engine]
+            promise.kept = False
         _log.debug("engine %s has been sent version %d", command.engine, command.version)
 
     def _own_address(self) -> str:
@@ -449,3 +482,10 @@ class Sender:
             raise errors.Invalid(
                 f"the address of this host towards {url.host} is not known ({error}): say host="
             ) from error
+
+
+def _in_doubt(error: BaseException) -> bool:
+    """A publish that ended like this may have been committed all the same."""
+    if not isinstance(error, errors.HeadwayError):  # such as an interrupt while it was waited for
+        return True
+    return error.unanswered or isinstance(error, errors.Unavailable | errors.Internal)

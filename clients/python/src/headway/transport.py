@@ -28,6 +28,8 @@ _log = logging.getLogger("headway")
 
 #: Statuses that say "not now".
 _LATER = frozenset({429, 502, 503, 504, 507})
+#: Those of them that are said before anything is done.
+_NOTHING_DONE = frozenset({429, 507})
 #: How often a defect of the server (500) is tried again.
 _DEFECT_TRIES = 3
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
@@ -115,6 +117,7 @@ class Transport:
                 what = f"{method} {base}{path}: no answer ({type(error).__name__}: {error})"
                 failure: errors.HeadwayError = errors.Unavailable(what)
                 cause: Exception | None = error
+                retry.unanswered |= not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 retry.hopeless += not self._answered and _hopeless(error)
                 if retry.hopeless >= len(self._urls):
                     raise errors.Invalid(f"{what}: not tried again, as it can only be a mistake") from error
@@ -130,6 +133,7 @@ class Transport:
                     raise failure
                 if response.status_code == 500:
                     retry.defects += 1
+                retry.unanswered |= response.status_code not in _NOTHING_DONE
                 retry.after_s = _retry_after(response)
             self._at += 1
             # One failure is nothing: an idle connection that the server closed ends like that.
@@ -138,6 +142,7 @@ class Transport:
                 said = f"{method} {base}{path}: {failure.message}" if failure.status else failure.message
                 _log.warning("%s; it is tried again for %g s in all", said, retry.patience_s)
             if not retry.again():
+                failure.unanswered = retry.unanswered
                 raise failure from cause
 
     def stream(self, path: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Any:
@@ -162,6 +167,8 @@ class _Retry:
         #: Tries that failed and will be made again, those that the server's defects ended, and those
         #: that a mistake of the setting did.
         self.tries = self.defects = self.hopeless = 0
+        #: A try may have been done: it was sent, and what became of it was not said.
+        self.unanswered = False
         #: What the server asked to wait, 0 for nothing.
         self.after_s = 0.0
 
