@@ -648,6 +648,47 @@ def test_replies_that_come_late(plane: Plane, sender: Sender) -> None:
         assert not sender._commands
 
 
+def test_threads_that_do_not_start(plane: Plane, sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command fails and a group waits to be left; the sender goes on, and does both when it can again."""
+    sender.hold(1, state())
+    member = Member(plane, "engine-0", "g0")
+    tried: list[str] = []
+
+    def start(name: str, *_: object) -> None:
+        with plane.changed:
+            tried.append(name)
+            plane.changed.notify_all()
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sender, "_start", start)
+        assert "can't start new thread" in plane.do("hold", "engine-0", 1)["error"]
+        assert plane.said[-1]["holds"] == [1]
+        plane.take_back(0, "g0")
+        plane.until(lambda: len(tried) > 1)
+    assert tried[0] == "headway-sender-engine-0"
+    assert set(tried[1:]) == {"headway-part-g0"}
+    assert "error" not in plane.do("hold", "engine-0", 1)
+    assert "failed" in member.fails()
+    same(Member(plane, "engine-0", "g1").receive(1), as_tensors(state()))
+
+
+def test_a_defect_in_a_reply(plane: Plane, sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not end the sender."""
+    monkeypatch.setattr("headway.sender._REFUSED_S", 0.0)
+    heed, calls = sender._heed, threading.Semaphore(1)
+
+    def fails(number: int, reply: Any) -> None:
+        if calls.acquire(blocking=False):
+            raise RuntimeError("a defect")
+        heed(number, reply)
+
+    monkeypatch.setattr(sender, "_heed", fails)
+    plane.weights = {0: {"w": np.ones(2, np.float32)}}
+    assert "error" not in plane.do("hold", "engine-0", 0)
+    assert sender._thread.is_alive()
+
+
 class TestDigest:
     """Equal weights have equal digests, and others have others."""
 

@@ -238,9 +238,9 @@ class Sender:
                     said = str(error)
                     _log.warning("sender %s is refused: %s", self.name, error)
                 self._closing.wait(_REFUSED_S)
-            except RuntimeError:  # the connection pool was closed
-                return
             except Exception:  # a defect, which is to end neither the trainer nor its sender
+                if self._closing.is_set():  # the connection pool was closed
+                    return
                 _log.exception("sender %s: a reply could not be heeded", self.name)
                 self._closing.wait(_REFUSED_S)
 
@@ -310,7 +310,14 @@ class Sender:
                 str(said.get("rendezvous", "")), str(said.get("group", "")), self._asked,
             )  # fmt: skip
             self._commands[seq] = command
-            self._start(f"headway-sender-{command.engine}", self._carry_out, command)
+            try:
+                self._start(f"headway-sender-{command.engine}", self._carry_out, command)
+            except RuntimeError as error:  # the process may have no more threads
+                _log.warning("engine %s: %s of version %d cannot begin: %s", command.engine, command.kind,
+                             command.version, error)  # fmt: skip
+                del self._commands[seq]
+                # The poll of now did not know the command, so it is answered at once, and the next one says this.
+                self._done[seq] = {"seq": seq, "error": f"the sender could not begin: {error}"}
 
     def _give_all_up(self) -> None:
         for command in list(self._commands.values()):
@@ -340,7 +347,11 @@ class Sender:
             except RuntimeError as error:
                 _log.warning("group %s: leaving it failed: %s", name, error)
 
-        self._start(_PARTING + name, leave, joined.group)
+        try:
+            self._start(_PARTING + name, leave, joined.group)
+        except RuntimeError as error:
+            _log.warning("group %s cannot be left now: %s", name, error)
+            self._groups[name] = joined  # the next reply that does not name it has it left
 
     def _start(self, name: str, work: Callable[[Any], None], what: Any) -> None:
         """Begin a thread. The lock must be held."""
