@@ -47,6 +47,7 @@ class Plane:
         self.left = False
         self.said: list[dict[str, Any]] = []
         self.refusal: dict[str, Any] | None = None
+        self.bytes_max = 0  # of a body; 0: any
         self.weights: dict[int, dict[str, Any]] = {}
         self.met: dict[str, int] = {}  # the port that the trainer said, by meeting
         self.members: list[Member] = []
@@ -108,6 +109,9 @@ class Plane:
                 self.changed.notify_all()
             call.reply({"epoch": 1, "master_address": "127.0.0.1", "master_port": self.met[name], "world_size": 2,
                         "rank_offset": 0, "backend": said["backend"], "members": []})  # fmt: skip
+            return
+        if self.bytes_max and len(json.dumps(said)) > self.bytes_max:
+            call.reply({"error": {"code": "too_large", "message": "the body is too large"}}, 413)
             return
         with self.changed:
             self.said.append(said)
@@ -671,6 +675,48 @@ def test_threads_that_do_not_start(plane: Plane, sender: Sender, monkeypatch: py
     assert "error" not in plane.do("hold", "engine-0", 1)
     assert "failed" in member.fails()
     same(Member(plane, "engine-0", "g1").receive(1), as_tensors(state()))
+
+
+def done(sender: Sender, sizes: list[int]) -> set[int]:
+    """Have it say that commands are done, each with so many bytes; their numbers."""
+    said = {seq: json.dumps({"seq": seq, "digest": "x" * size}) for seq, size in enumerate(sizes, 10**6)}
+    with sender._lock:
+        sender._done |= said
+    return set(said)
+
+
+def test_more_to_say_than_fits(plane: Plane, sender: Sender) -> None:
+    """It is said in several requests, at once, and each is counted as said when it was."""
+    sender._told_bytes = 1000
+    wanted = done(sender, [400] * 9 + [5000])
+    sender.hold(1, {"w": torch.ones(2)})
+    with sender._lock:
+        assert not sender._done
+        assert wanted <= set(sender._over)
+    with plane.changed:
+        said = [(s["wait_s"], [d["seq"] for d in s["done"]]) for s in plane.said if s["done"]]
+    assert {seq for _, seqs in said for seq in seqs} == wanted
+    assert max(len(seqs) for _, seqs in said) == 2
+    assert all(wait_s == 0.0 for wait_s, seqs in said if max(wanted) not in seqs)
+
+
+def test_more_to_say_than_is_taken(plane: Plane, sender: Sender) -> None:
+    """A refusal of size gives nothing up: less is said, and of what alone is too large, that it is."""
+    member = Member(plane, "engine-0", "g0")
+    plane.bytes_max = 10_000
+    wanted = done(sender, [4000] * 6 + [20_000])
+    sender.hold(1, state())
+    with plane.changed:
+        said = {d["seq"]: d for s in plane.said for d in s["done"]}
+    assert wanted <= set(said)
+    assert [seq for seq in wanted if "error" in said[seq]] == [max(wanted)]
+    assert "too large" in said[max(wanted)]["error"]
+    assert sender.error is None
+    plane.bytes_max = 10
+    with pytest.raises(headway.TooLarge):  # it is not what is done that is large
+        sender.hold(2, state())
+    plane.bytes_max = 0
+    same(member.receive(1), as_tensors(state()))
 
 
 def test_a_defect_in_a_reply(plane: Plane, sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,10 @@ _LINGERING_MAX = 16
 _CLOSING_S = 5.0
 #: How threads are called that leave groups.
 _PARTING = "headway-part-"
+#: How much one request says of commands that were carried out: a model's list of tensors may be megabytes long.
+_TOLD_BYTES = 4 << 20
+#: What is said of a command that failed is about as long.
+_SHORT_BYTES = 4 << 10
 #: Commands that were carried out, and that a reply on its way may still name.
 _OVER_MAX = 1024
 
@@ -122,7 +126,8 @@ class Sender:
         self._versions: dict[int, Held] = {}
         self._promised: dict[str, _Promise] = {}  # the last one, by engine
         self._commands: dict[int, _Command] = {}
-        self._done: dict[int, dict[str, Any]] = {}  # what the plane has not been told, or not answered
+        self._done: dict[int, str] = {}  # what the plane has not been told, or not answered, as JSON
+        self._told_bytes = _TOLD_BYTES  # of one request, less where that was too large
         self._over: dict[int, int] = {}  # what it has been told, with the number of requests by then
         self._groups: dict[str, _Joined] = {}
         self._threads: list[threading.Thread] = []  # each carries a command out, or leaves a group
@@ -247,21 +252,31 @@ class Sender:
     def _ask(
         self, wait_s: float, *, patience_s: float | None = None, timeout_s: float = 30.0, leaving: bool = False
     ) -> None:
-        """One request, and what its reply says done. What is sent is put together at each try, as it then is."""
-        number, told = 0, {}
+        """Say what is and what is done, in as many requests as that takes, and do what the replies say."""
+        while self._ask_once(wait_s, patience_s, timeout_s, leaving):
+            pass
+
+    def _ask_once(self, wait_s: float, patience_s: float | None, timeout_s: float, leaving: bool) -> bool:
+        """One request, and what its reply says done; True where there was more to say than fits in one.
+
+        What is sent is put together at each try, as it then is.
+        """
+        number, more = 0, False
+        told: dict[int, str] = {}
 
         def body() -> Iterator[bytes]:
-            nonlocal number, told
+            nonlocal number, told, more
             with self._lock:
                 if self._closing.is_set() and not leaving:  # it would come back as a sender that is there
                     raise errors.Unavailable(f"sender {self.name} is closed")
                 self._asked += 1
-                number, told = self._asked, dict(self._done)
+                number, (told, more) = self._asked, self._to_tell()
                 message = {
                     "instance": self._instance, "backend": self.backend, "holds": sorted(self._versions),
-                    "done": list(told.values()), "knows": sorted(self._commands), "wait_s": wait_s, "leaving": leaving,
+                    "knows": sorted(self._commands), "wait_s": 0.0 if more else wait_s, "leaving": leaving,
                 }  # fmt: skip
-            yield json.dumps(message, separators=(",", ":")).encode()
+            text = json.dumps(message, separators=(",", ":"))
+            yield f'{text[:-1]},"done":[{",".join(told.values())}]}}'.encode()
 
         try:
             response = self._transport.call(
@@ -273,6 +288,10 @@ class Sender:
                 raise errors.Internal(f"a sender's word was answered with {reply!r:.80}", status=response.status_code)
         except (errors.Unavailable, errors.Busy, errors.Internal, errors.DiskFull):
             raise
+        except errors.TooLarge as error:
+            if not self._say_less(told, error):
+                raise
+            return True
         except errors.HeadwayError as error:
             with self._lock:
                 self.error = error
@@ -288,6 +307,37 @@ class Sender:
                 del self._over[next(iter(self._over))]
             if not self._closing.is_set():
                 self._heed(number, reply)
+        return more and not leaving
+
+    def _to_tell(self) -> tuple[dict[int, str], bool]:
+        """What of what is done goes into one request, one at least, and whether there is more. With the lock held."""
+        told: dict[int, str] = {}
+        size = 0
+        for seq, done in self._done.items():
+            size += len(done)
+            if told and size > self._told_bytes:
+                return told, True
+            told[seq] = done
+        return told, False
+
+    def _say_less(self, told: Mapping[int, str], error: errors.TooLarge) -> bool:
+        """What one request said is too large for who takes it: say half, or why a single one cannot be said.
+
+        False where neither helps, as what is done is not what is large.
+        """
+        size = sum(map(len, told.values()))
+        with self._lock:
+            if len(told) > 1:
+                self._told_bytes = size // 2
+                return True
+            if size <= _SHORT_BYTES:
+                return False
+            for seq, done in told.items():
+                _log.warning("sender %s: what was done of command %d cannot be said: %s", self.name, seq, error)
+                if self._done.get(seq) is done:
+                    why = f"what it answers, {size} bytes, is refused: {error.message:.500}"
+                    self._done[seq] = json.dumps({"seq": seq, "error": why})
+        return True
 
     def _heed(self, number: int, reply: Mapping[str, Any]) -> None:
         """Begin what is new and give up what is not wanted any more. The lock must be held.
@@ -317,7 +367,7 @@ class Sender:
                              command.version, error)  # fmt: skip
                 del self._commands[seq]
                 # The poll of now did not know the command, so it is answered at once, and the next one says this.
-                self._done[seq] = {"seq": seq, "error": f"the sender could not begin: {error}"}
+                self._done[seq] = json.dumps({"seq": seq, "error": f"the sender could not begin: {error}"})
 
     def _give_all_up(self) -> None:
         for command in list(self._commands.values()):
@@ -376,10 +426,11 @@ class Sender:
             done["error"] = "the group was given up"
         except Exception as error:  # whatever it is, the engine is told, and the trainer goes on
             done["error"] = str(error) or repr(error)
+        text = json.dumps(done, separators=(",", ":"))
         with self._lock:
             if self._commands.pop(command.seq, None) is None:  # it was given up
                 return
-            self._done[command.seq] = done
+            self._done[command.seq] = text
             if "error" in done and command.kind == "send":
                 self._part(command.group)
         if "error" in done:
