@@ -129,7 +129,7 @@ class Plane:
             self.changed.wait_for(news, said["wait_s"])
             self.told = list(self.groups)
             if self.refusal:
-                call.reply({"error": self.refusal}, 409)
+                call.reply({"error": self.refusal}, 410 if self.refusal["code"] == "expired" else 409)
             else:
                 call.reply({"commands": list(self.commands.values()), "groups": self.groups})
 
@@ -416,6 +416,28 @@ def test_another_sender(plane: Plane, sender: Sender) -> None:
         plane.refusal = None
     sender.hold(1, state())
     assert sender.error is None
+
+
+def test_another_process_of_the_name(plane: Plane, sender: Sender) -> None:
+    """It is over for good, with an error that no trainer takes for a lost lease."""
+    sender.hold(1, state())
+    member = Member(plane, "engine-0", "g0")
+    with plane.changed:
+        plane.refusal = {"code": "expired", "message": "another process has come under this name"}
+        plane.changed.notify_all()
+    assert "failed" in member.fails()
+    sender._thread.join(LIMIT)
+    assert not sender._thread.is_alive()
+    with plane.changed:
+        plane.refusal = None
+        asked = len(plane.said)
+    for _ in range(2):
+        with pytest.raises(headway.Conflict, match="another process has come") as caught:
+            sender.hold(2, state())
+        assert sender.error is caught.value
+        assert (caught.value.code, caught.value.status) == ("expired", 410)
+    sender.close()
+    assert len(plane.said) == asked
 
 
 def test_versions_that_are_not_held(plane: Plane, sender: Sender) -> None:

@@ -119,9 +119,11 @@ class Sender:
         self._instance, self._host = uuid.uuid4().hex, host
         self._copies, self._source, self._timeout_s = copies, source, timeout_s
         #: What the control plane refused last, such as a second sender; None while all is well. `hold` raises it.
+        #: With the code "expired" it stays: another process has come under this name, and this one sends no more.
         self.error: errors.HeadwayError | None = None
         self._fetching = threading.Lock()
         self._lock = threading.Lock()  # of all that follows
+        self._outlived = False  # another process has come under this name
         self._asked = 0  # requests that were made
         self._versions: dict[int, Held] = {}
         self._promised: dict[str, _Promise] = {}  # the last one, by engine
@@ -151,7 +153,8 @@ class Sender:
         self._closing.set()
         atexit.unregister(self.close)
         try:
-            self._ask(0.0, patience_s=0.0, timeout_s=5.0, leaving=True)
+            if not self._outlived:
+                self._ask(0.0, patience_s=0.0, timeout_s=5.0, leaving=True)
         except (errors.HeadwayError, RuntimeError) as error:
             _log.info("the control plane was not told that sender %s leaves: %s", self.name, error)
         with self._lock:
@@ -227,6 +230,8 @@ class Sender:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise errors.Invalid(f"sender {self.name} is closed")
+        if self._outlived and self.error is not None:
+            raise self.error
 
     # What the control plane is told and says
 
@@ -238,6 +243,9 @@ class Sender:
                 said = ""
             except errors.HeadwayError as error:
                 if self._closing.is_set():
+                    return
+                if self._outlived:
+                    _log.warning("sender %s ends: %s", self.name, error)
                     return
                 if error.status and str(error) != said:
                     said = str(error)
@@ -269,6 +277,8 @@ class Sender:
             with self._lock:
                 if self._closing.is_set() and not leaving:  # it would come back as a sender that is there
                     raise errors.Unavailable(f"sender {self.name} is closed")
+                if self._outlived and self.error is not None:
+                    raise self.error
                 self._asked += 1
                 number, (told, more) = self._asked, self._to_tell()
                 message = {
@@ -292,12 +302,21 @@ class Sender:
             if not self._say_less(told, error):
                 raise
             return True
+        except errors.LeaseExpired as error:
+            # A trainer that has lost a lease loads and goes on. This one is not to: another error, of the same code.
+            ended = errors.Conflict(error.message, code=error.code, detail=error.detail, status=error.status)
+            with self._lock:
+                self._outlived = True
+                self._refused(ended)
+            raise ended from error
         except errors.HeadwayError as error:
             with self._lock:
-                self.error = error
-                self._give_all_up()  # nobody wants it of this process any more
+                if not self._outlived:
+                    self._refused(error)
             raise
         with self._lock:
+            if self._outlived:  # this was answered before
+                return False
             self.error = None
             for seq, done in told.items():
                 if self._done.get(seq) is done:
@@ -368,6 +387,10 @@ class Sender:
                 del self._commands[seq]
                 # The poll of now did not know the command, so it is answered at once, and the next one says this.
                 self._done[seq] = json.dumps({"seq": seq, "error": f"the sender could not begin: {error}"})
+
+    def _refused(self, error: errors.HeadwayError) -> None:
+        self.error = error
+        self._give_all_up()  # nobody wants it of this process any more
 
     def _give_all_up(self) -> None:
         for command in list(self._commands.values()):
