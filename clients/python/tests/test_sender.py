@@ -518,6 +518,28 @@ def test_publish(trainers: Trainers, hw: headway.Client, plane: Plane, sender: S
     assert b'"rendezvous":"sender"' in trainers.seen("/api/v1/weights")[0].body
 
 
+def test_checkpoints(trainers: Trainers, hw: headway.Client, sender: Sender) -> None:
+    """They are so many versions apart, or the few more until one goes to the engines; counted from the one loaded."""
+    stored: list[int] = []
+
+    def optimizer() -> dict[str, Any]:
+        stored.append(version)
+        return {}
+
+    for version in range(4, 40, 3):
+        sent = {"lease": version, "version": version - 1}
+        trainers.routes["POST /api/v1/batches/lease"] = lambda _, sent=sent: Reply(body=body(lease=sent))
+        trainers.routes["POST /api/v1/weights"] = lambda _, version=version: as_json({"version": version})
+        hw.version = version - 1  # those between were acknowledged
+        sender.publish(hw, hw.lease(), WEIGHTS, optimizer=optimizer, checkpoint_every=10)
+    assert stored == [13, 25, 37]
+    uploaded = [b'"rendezvous"' not in request.body for request in trainers.seen("/api/v1/weights")]
+    assert uploaded.count(True) == 3
+    trainers.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 38})
+    hw.restore(3, WEIGHTS)
+    assert hw.stored == 38
+
+
 @pytest.mark.parametrize(
     ("code", "status", "kept"),
     [

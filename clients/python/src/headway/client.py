@@ -89,6 +89,8 @@ class Client:
         self.version = -1
         #: The newest committed version when it connected, and the one that the next publish makes.
         self.newest, self.next = -1, 0
+        #: The newest version of which this trainer knows that its weights are stored; −1 for none.
+        self.stored = -1
         #: The run's name, its resolved settings, and its number of train steps (0: no end).
         self.run = ""
         self.config: dict[str, Any] = {}
@@ -120,7 +122,7 @@ class Client:
             message["rank"] = self.rank
         reply = self._transport.post("/api/v1/trainers/connect", message)
         self.action, self.newest, self.next = reply["action"], reply["version"], reply["next"]
-        self._load_version = int(reply.get("load", self.newest))
+        self.stored = self._load_version = int(reply.get("load", self.newest))
         self.run, self.steps = reply.get("run", ""), reply.get("steps", 0)
         self.sync_every, self.lease_s = reply.get("sync_every", 1), reply.get("lease_s", 60.0)
         text = reply.get("config") or "{}"
@@ -188,7 +190,7 @@ class Client:
             if number < self.version:  # the batch that this rank has finished its share of is lost
                 self._after = (0, 0)
                 self._await(None)
-            self.version = self.newest = number
+            self.version = self.newest = self.stored = number
             self.next = number + 1
             self._ahead = self._claimed = False
         return found
@@ -462,6 +464,8 @@ class Client:
             self._lost(batch)
             raise
         committed = int(reply["version"])
+        if rendezvous is None:
+            self.stored = committed
         if batch is None:
             self.version, self.newest, self.next, self.action = committed, committed, committed + 1, "train"
         else:
@@ -512,7 +516,7 @@ class Client:
             for holder in list(self._holders):  # before engines may be told that there is one of this number
                 holder.drop(made)
             made = int(self._send(message, "state_dict", state_dict, None, optimizer, None)["version"])
-        self.version = self.newest = made
+        self.version = self.newest = self.stored = made
         self.next, self.action, self._ahead, self._claimed = self.version + 1, "train", False, False
         return self.version
 

@@ -206,15 +206,15 @@ class Sender:
     ) -> int:  # fmt: skip
         """`Client.publish` by this sender: the weights are held and the batch is acknowledged; nothing is uploaded.
 
-        Versions that are multiples of `checkpoint_every` (0: none) are uploaded as well, with the optimizer's state:
-        a trainer that is restarted, or has lost a lease, goes on from the newest of these. `optimizer` may be
-        a function, which is called for those alone. Returns the version.
+        One that is `checkpoint_every` versions or more (0: none is) after the last that is stored is uploaded as well,
+        with the optimizer's state: a trainer that is restarted, or has lost a lease, goes on from the newest of these.
+        `optimizer` may be a function, which is called for those alone. Returns the version.
         """
         version, asked = 0 if batch is None else batch.version + 1, False
         hw.attach(self)
         try:
             self.hold(version, state_dict)
-            if batch is not None and not (checkpoint_every and version % checkpoint_every == 0):
+            if batch is not None and not (checkpoint_every and version - hw.stored >= checkpoint_every):
                 asked = True
                 return hw.publish(batch, rendezvous=self.name, metrics=metrics)
             state = optimizer() if callable(optimizer) else optimizer
