@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--url", default="http://localhost:7070")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
     parser.add_argument("--send", choices=("gloo", "nccl"), help="send weights to the engines over this")
-    parser.add_argument("--checkpoint-every", type=int, default=10, help="with --send: store each such version (10)")
+    parser.add_argument("--checkpoint-every", type=int, default=10, help="with --send: store one each so many (10)")
     said = parser.parse_args(arguments)
     torch.set_num_threads(said.threads)
 
@@ -74,6 +74,9 @@ def main(arguments: list[str] | None = None) -> float:
         adapter.load_optimizer(optimizer, model, hw.optimizer())
         return weights
 
+    def state() -> Mapping[str, Any]:
+        return adapter.optimizer_state(optimizer, model)
+
     sender = adapter.Sender(said.url, backend=said.send) if said.send else None
     like, rewards = take(hw.load()), [0.0]
     for batch in hw.batches():
@@ -84,10 +87,10 @@ def main(arguments: list[str] | None = None) -> float:
             drift = metrics["mean_log_ratio"]
             print(f"version {batch.version}: reward {shown:.3f}, log-ratio {drift:.5f}", file=sys.stderr, flush=True)
         try:
-            weights, state = published(model, like), adapter.optimizer_state(optimizer, model)
+            weights = published(model, like)
             if sender is None:
-                hw.publish(batch, weights, optimizer=state, metrics=metrics)
-            else:
+                hw.publish(batch, weights, optimizer=state(), metrics=metrics)
+            else:  # which asks for the state of those that it stores alone
                 every = said.checkpoint_every
                 sender.publish(hw, batch, weights, optimizer=state, metrics=metrics, checkpoint_every=every)
         except headway.LeaseExpired:  # the batch went back to the queue: so do we
