@@ -479,14 +479,81 @@ def test_copies(plane: Plane, sender: Sender) -> None:
     Member(plane, "engine-0", "g0").receive(2)
     sender.hold(7, weights)
     assert sender.holds == [6, 7]
-    for engine, version in enumerate((7, 8, 9)):
+    sender.drop(7)
+    assert sender.holds == [6]
+
+
+def test_copies_that_are_promised(plane: Plane, sender: Sender) -> None:
+    """They are kept until they were sent, as many as of the newest; an engine that wants another waits for room."""
+    members = [Member(plane, f"engine-{i}", f"g{i}") for i in range(3)]
+    weights = {"w": torch.ones(2)}
+
+    def promised(version: int) -> int:
+        sender.hold(version, {"w": torch.full((2,), float(version))})
+        return plane.give("hold", f"engine-{version - 1}", version)
+
+    for version in (1, 2):
+        assert "error" not in plane.end(promised(version))
+    waits = promised(3)
+    for version in (4, 5):
         sender.hold(version, weights)
-        plane.do("hold", f"engine-{engine}", version)
-    for version in (10, 11, 12):
-        sender.hold(version, weights)
-    assert sender.holds == [8, 9, 11, 12]
-    sender.drop(12)
-    assert sender.holds == [8, 9, 11]
+        assert len(sender.holds) <= 4
+    assert sender.holds == [1, 2, 4, 5]
+    assert waits in plane.commands
+    plane.take_back(waits)
+    waits = plane.give("hold", "engine-2", 5)
+    sender.hold(6, weights)
+    assert waits in plane.commands
+    first = plane.give("send", "engine-0", 1, group="g0")
+    same(members[0].take(first, {"w": torch.empty(2)}), {"w": torch.full((2,), 1.0)})
+    assert "error" not in plane.end(waits)
+    sender.hold(7, weights)
+    sender.hold(8, weights)
+    assert sender.holds == [2, 5, 7, 8]
+    second = plane.give("send", "engine-1", 2, group="g1")
+    same(members[1].take(second, {"w": torch.empty(2)}), {"w": torch.full((2,), 2.0)})
+
+
+def test_promises_of_engines_that_are_gone(plane: Plane) -> None:
+    """Those that are in no group are kept from nobody, one that takes nothing for so long only."""
+    weights = {"w": torch.ones(2)}
+    with Sender(plane.url, copies=1, timeout_s=0.5) as sender:
+        for version in (1, 2, 3):
+            sender.hold(version, weights)
+            assert "error" not in plane.do("hold", f"engine-{version}", version)
+        sender.hold(4, weights)
+        assert sender.holds == [3, 4]
+        member = Member(plane, "engine-3", "g0")
+        assert "no room for version 4" in plane.do("hold", "engine-4", 4)["error"]
+        assert sender.holds == [3, 4]
+        same(member.take(plane.give("send", "engine-3", 3, group="g0"), weights), weights)
+        assert "error" not in plane.do("hold", "engine-4", 4)
+
+
+def test_copies_while_one_is_fetched(plane: Plane) -> None:
+    """It counts among them before it is there."""
+    began, goes = threading.Event(), threading.Event()
+
+    def source(version: int) -> dict[str, torch.Tensor]:
+        if version == 2:
+            began.set()
+            assert goes.wait(LIMIT)
+        return {"w": torch.full((2,), float(version))}
+
+    with Sender(plane.url, source=source) as sender:
+        for version in (1, 2):
+            Member(plane, f"engine-{version}", f"g{version}")
+        for version in (6, 7):
+            sender.hold(version, {"w": torch.ones(2)})
+        assert "error" not in plane.do("hold", "engine-1", 1)
+        seq = plane.give("hold", "engine-2", 2)
+        assert began.wait(LIMIT)
+        assert sender.holds == [1, 6, 7]  # and the fourth on its way
+        sender.hold(8, {"w": torch.ones(2)})
+        assert sender.holds == [1, 7, 8]
+        goes.set()
+        assert "error" not in plane.end(seq)
+        assert sender.holds == [1, 2, 7, 8]
 
 
 @pytest.fixture

@@ -126,6 +126,7 @@ class Sender:
         self._outlived = False  # another process has come under this name
         self._asked = 0  # requests that were made
         self._versions: dict[int, Held] = {}
+        self._coming = 0  # versions that are being fetched, 1 at most
         self._promised: dict[str, _Promise] = {}  # the last one, by engine
         self._commands: dict[int, _Command] = {}
         self._done: dict[int, str] = {}  # what the plane has not been told, or not answered, as JSON
@@ -465,8 +466,7 @@ class Sender:
 
     def _hold(self, command: _Command) -> dict[str, Any]:
         """What the engine is told of a version, which is promised to it with that."""
-        with self._lock:
-            promise = self._promised[command.engine] = _Promise(command.version)
+        promise = self._promise(command)
         try:
             held = self._have(command.version)
             promise.digest = held.digest()
@@ -475,6 +475,40 @@ class Sender:
                 promise.kept = False
             raise
         return {"tensors": held.words(), "digest": promise.digest}
+
+    def _promise(self, command: _Command) -> _Promise:
+        """Have a version kept for an engine, once there is room for it beside those that others were promised.
+
+        They are all kept until they were sent, beside the newest ones: there are as many of them at most.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            with self._lock:
+                self._promised.pop(command.engine, None)  # it asks for another
+                full = self._kept_by_others(command.version)
+                if not full:
+                    promise = self._promised[command.engine] = _Promise(command.version)
+                    return promise
+            if command.stop.wait(0.01):
+                raise GivenUp
+            if time.monotonic() > deadline:
+                raise errors.Busy(
+                    f"engines were promised versions {full} and have not taken them for {self._timeout_s:g} s: there "
+                    f"is no room for version {command.version} beside those, with copies={self._copies}"
+                )
+
+    def _kept_by_others(self, version: int) -> list[int]:
+        """The versions that are promised, where there is no room for this one beside them. The lock must be held."""
+        joined = {j.engine for j in self._groups.values()}
+        loose = [p for e, p in self._promised.items() if p.kept and e not in joined]  # the oldest promise first
+        while True:
+            kept = {p.version for p in self._promised.values() if p.kept}
+            if len(kept | {version}) <= self._copies:
+                return []
+            if not loose:
+                return sorted(kept)
+            # An engine that is in no group with this process asks again once it is, if it ever comes.
+            loose.pop(0).kept = False
 
     def _have(self, version: int) -> Held:
         """A version's tensors, fetched if need be."""
@@ -485,29 +519,39 @@ class Sender:
             with self._lock:
                 if held := self._versions.get(version):
                     return held
-            _log.info("version %d is not held: it is fetched", version)
-            if self._source is not None:
-                state = self._source(version)
-            else:
-                state = Client(self._transport, self.name, 0, 1, None).weights(version)
-            if not state:
-                raise errors.NotFound(f"this process does not hold version {version}, and no weights of it are stored")
-            held = fetched(state, self.backend, self.device)
-            with self._lock:
-                self._make_room(0)
-                return self._versions.setdefault(version, held)
+                self._coming = 1
+                self._make_room(0)  # before it is there: the memory is that of another
+            try:
+                held = self._fetch(version)
+                with self._lock:
+                    return self._versions.setdefault(version, held)
+            finally:
+                with self._lock:
+                    self._coming = 0
+                    self._make_room(0)
+
+    def _fetch(self, version: int) -> Held:
+        _log.info("version %d is not held: it is fetched", version)
+        if self._source is not None:
+            state = self._source(version)
+        else:
+            state = Client(self._transport, self.name, 0, 1, None).weights(version)
+        if not state:
+            raise errors.NotFound(f"this process does not hold version {version}, and no weights of it are stored")
+        return fetched(state, self.backend, self.device)
 
     def _make_room(self, more: int) -> None:
         """Forget versions: all but the newest and those that engines were promised. The lock must be held.
 
-        Of the promised ones there are as many as of the others at most: one of an engine that never comes
-        back is not kept for ever.
+        With `more` that are about to be held, and one that is being fetched, they are twice `copies` at most: no more
+        than half of them were promised, and those are kept.
         """
         newest = sorted(self._versions, reverse=True)
-        keep = newest[: max(self._copies - more, 0)]
         promised = {p.version for p in self._promised.values() if p.kept}
-        keep += [v for v in newest if v in promised and v not in keep][: self._copies]
-        self._versions = {v: self._versions[v] for v in sorted(keep)}
+        others = [v for v in newest[: max(self._copies - more, 0)] if v not in promised]
+        kept = [v for v in newest if v in promised]
+        room = max(2 * self._copies - more - self._coming - len(kept), 0)
+        self._versions = {v: self._versions[v] for v in sorted(kept + others[:room])}
 
     def _join(self, command: _Command) -> None:
         with self._lock:
