@@ -593,6 +593,7 @@ def test_checkpoints(trainers: Trainers, hw: headway.Client, sender: Sender) -> 
         stored.append(version)
         return {}
 
+    hw.steps = 0
     for version in range(4, 40, 3):
         sent = {"lease": version, "version": version - 1}
         trainers.routes["POST /api/v1/batches/lease"] = lambda _, sent=sent: Reply(body=body(lease=sent))
@@ -602,9 +603,15 @@ def test_checkpoints(trainers: Trainers, hw: headway.Client, sender: Sender) -> 
     assert stored == [13, 25, 37]
     uploaded = [b'"rendezvous"' not in request.body for request in trainers.seen("/api/v1/weights")]
     assert uploaded.count(True) == 3
+    hw.steps = version = 38
+    last = {"lease": 38, "version": 37}
+    trainers.routes["POST /api/v1/batches/lease"] = lambda _: Reply(body=body(lease=last))
     trainers.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 38})
+    sender.publish(hw, hw.lease(), WEIGHTS, optimizer=optimizer, checkpoint_every=0)
+    assert stored[-1] == 38, "the run's last version is stored in any case"
+    trainers.routes["POST /api/v1/weights"] = lambda _: as_json({"version": 39})
     hw.restore(3, WEIGHTS)
-    assert hw.stored == 38
+    assert hw.stored == 39
 
 
 @pytest.mark.parametrize(
@@ -726,11 +733,55 @@ def test_refusals(plane: Plane, sender: Sender) -> None:
     with pytest.raises(headway.Invalid, match="version -1"):
         sender.hold(-1, state())
     assert sender.holds == [1]
-    sender.hold(2, {"w": torch.full((4,), 3e38), "none": torch.empty(0)})  # large, and finite
+    with Sender(plane.url) as other:
+        other.hold(2, {"w": torch.full((4,), 3e38), "none": torch.empty(0)})  # large, and finite
     assert "knows no command" in plane.do("dance", "engine-0")["error"]
-    for wrong in ({"backend": "mpi"}, {"device": "cuda"}, {"copies": 0}, {"timeout_s": 0}):
+    for wrong in ({"backend": "mpi"}, {"device": "cuda"}, {"copies": 0}, {"timeout_s": 0}, {"host": "no such host"}):
         with pytest.raises(headway.Invalid):
             Sender(plane.url, **wrong)
+
+
+def test_another_model(trainers: Trainers, hw: headway.Client, plane: Plane, sender: Sender) -> None:
+    """Engines would refuse it version after version: it is refused where it is held, and nothing is published."""
+    first = {"version": 3, "manifest": {"files": [], "tensors": [{"name": "w", "dtype": "F32", "shape": [2]}]}}
+    trainers.routes["GET /api/v1/weights/3"] = lambda _: as_json(first)
+    batch = hw.lease()
+    with pytest.raises(headway.Invalid, match=r"v is new; w has the shape \[3\], not \[2\]"):
+        sender.publish(hw, batch, {"w": torch.ones(3), "v": torch.ones(1)})
+    assert sender.holds == []
+    assert not trainers.seen("/api/v1/weights")
+    assert sender.publish(hw, batch, WEIGHTS) == 4
+    with pytest.raises(headway.Invalid, match="w is missing"):
+        sender.hold(5, {"v": torch.ones(2)})
+    assert plane.holds == [4]
+
+
+#: A trainer that forgets to close its sender, with a group that stands.
+CARELESS = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from headway.torch import Sender
+import torch
+
+sender = Sender(sys.argv[1])
+sender.hold(1, {"w": torch.ones(2)})
+sys.stdin.readline()
+raise SystemExit("the trainer's own error")
+"""
+
+
+def test_a_trainer_that_ends_without_closing(plane: Plane) -> None:
+    """It leaves in order, with its groups, and its own error is the last that is said."""
+    command = [sys.executable, "-c", CARELESS, plane.url, str(ROOT / "clients" / "python" / "src")]
+    careless = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        Member(plane, "engine-0", "group")
+        _, said = careless.communicate("\n", timeout=100)
+    finally:
+        careless.kill()
+    assert said == "the trainer's own error\n"
+    assert careless.returncode == 1
+    assert [told["leaving"] for told in plane.said].count(True) == 1
 
 
 def test_leaving(plane: Plane) -> None:

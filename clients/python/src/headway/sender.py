@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -117,7 +118,10 @@ class Sender:
             verify=verify, stopped=self._closing,
         )  # fmt: skip
         self._instance, self._host = uuid.uuid4().hex, host
+        if host is not None:
+            _check_host(host)
         self._copies, self._source, self._timeout_s = copies, source, timeout_s
+        self._shapes: dict[str, tuple[int, ...]] | None = None  # of the first version that was held
         #: What the control plane refused last, such as a second sender; None while all is well. `hold` raises it.
         #: With the code "expired" it stays: another process has come under this name, and this one sends no more.
         self.error: errors.HeadwayError | None = None
@@ -136,8 +140,7 @@ class Sender:
         self._threads: list[threading.Thread] = []  # each carries a command out, or leaves a group
         self._thread = threading.Thread(target=self._run, name="headway-sender", daemon=True)
         self._thread.start()
-        # A thread that is in torch's code while the interpreter ends would take the process down.
-        atexit.register(self.close)
+        _at_exit(self)
 
     def __enter__(self) -> Sender:
         return self
@@ -152,7 +155,6 @@ class Sender:
         if self._closing.is_set():
             return
         self._closing.set()
-        atexit.unregister(self.close)
         try:
             if not self._outlived:
                 self._ask(0.0, patience_s=0.0, timeout_s=5.0, leaving=True)
@@ -185,6 +187,11 @@ class Sender:
         if version < 0:
             raise errors.Invalid(f"version {version} cannot be: want 0 or more")
         tensors = checked(state_dict, self.backend)
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        if self._shapes is not None and shapes != self._shapes:
+            raise errors.Invalid(f"version {version} is another model than the version held first: "
+                                 + _differing(self._shapes, shapes))  # fmt: skip
+        self._shapes = shapes
         with self._lock:
             self._versions.pop(version, None)
             self._make_room(1)  # before the copy is made: the memory is that of another
@@ -208,14 +215,18 @@ class Sender:
         """`Client.publish` by this sender: the weights are held and the batch is acknowledged; nothing is uploaded.
 
         One that is `checkpoint_every` versions or more (0: none is) after the last that is stored is uploaded as well,
-        with the optimizer's state: a trainer that is restarted, or has lost a lease, goes on from the newest of these.
-        `optimizer` may be a function, which is called for those alone. Returns the version.
+        with the optimizer's state, and so is the run's last: a trainer that is restarted, or has lost a lease, goes on
+        from the newest of these. `optimizer` may be a function, which is called for those alone. Returns the version.
         """
         version, asked = 0 if batch is None else batch.version + 1, False
+        due = checkpoint_every > 0 and version - hw.stored >= checkpoint_every
+        stores = batch is None or due or 0 < hw.steps <= version
         hw.attach(self)
         try:
+            if self._shapes is None and hw.stored >= 0:
+                self._shapes = _shapes_stored(hw)
             self.hold(version, state_dict)
-            if batch is not None and not (checkpoint_every and version - hw.stored >= checkpoint_every):
+            if not stores:
                 asked = True
                 return hw.publish(batch, rendezvous=self.name, metrics=metrics)
             state = optimizer() if callable(optimizer) else optimizer
@@ -611,6 +622,47 @@ class Sender:
             raise errors.Invalid(
                 f"the address of this host towards {url.host} is not known ({error}): say host="
             ) from error
+
+
+def _at_exit(sender: Sender) -> None:
+    """Close it before the interpreter ends: a thread that is in torch's code by then would take the process down.
+
+    That is early, while threads may still be started, as leaving a group needs one.
+    """
+    alive = weakref.ref(sender)
+
+    def close() -> None:
+        left = alive()
+        if left is not None:
+            left.close()
+
+    getattr(threading, "_register_atexit", atexit.register)(close)
+
+
+def _check_host(host: str) -> None:
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise errors.Invalid(f"host {host!r} leads nowhere, so no engine could reach this process: {error}") from None
+
+
+def _shapes_stored(hw: Client) -> dict[str, tuple[int, ...]] | None:
+    """Of the tensors of the newest stored version; None where that has been pruned meanwhile."""
+    try:
+        manifest = hw.state(hw.stored)["manifest"]
+    except errors.NotFound:
+        return None
+    return {str(t["name"]): tuple(t["shape"]) for t in manifest.get("tensors") or ()} or None
+
+
+def _differing(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
+    """What differs between the tensors of two versions, some of it."""
+    found = [
+        f"{name} is missing" if name not in now else f"{name} is new" if name not in before
+        else f"{name} has the shape {list(now[name])}, not {list(before[name])}"
+        for name in sorted({*before, *now}) if before.get(name) != now.get(name)
+    ]  # fmt: skip
+    return "; ".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 def _in_doubt(error: BaseException) -> bool:
