@@ -577,6 +577,7 @@ def hw(trainers: Trainers) -> Iterator[headway.Client]:
 
 
 WEIGHTS = {"w": torch.ones(2)}
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 
 
 def test_publish(trainers: Trainers, hw: headway.Client, plane: Plane, sender: Sender) -> None:
@@ -743,7 +744,8 @@ def test_refusals(plane: Plane, sender: Sender) -> None:
 
 def test_another_model(trainers: Trainers, hw: headway.Client, plane: Plane, sender: Sender) -> None:
     """Engines would refuse it version after version: it is refused where it is held, and nothing is published."""
-    first = {"version": 3, "manifest": {"files": [], "tensors": [{"name": "w", "dtype": "F32", "shape": [2]}]}}
+    tensors = [{"name": "w", "shape": [2], "file": MODEL}, {"name": "m/w", "shape": [2], "file": OPTIMIZER}]
+    first = {"version": 3, "manifest": {"files": [], "tensors": tensors}}
     trainers.routes["GET /api/v1/weights/3"] = lambda _: as_json(first)
     batch = hw.lease()
     with pytest.raises(headway.Invalid, match=r"v is new; w has the shape \[3\], not \[2\]"):

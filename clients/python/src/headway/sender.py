@@ -652,7 +652,8 @@ def _shapes_stored(hw: Client) -> dict[str, tuple[int, ...]] | None:
         manifest = hw.state(hw.stored)["manifest"]
     except errors.NotFound:
         return None
-    return {str(t["name"]): tuple(t["shape"]) for t in manifest.get("tensors") or ()} or None
+    served = [t for t in manifest.get("tensors") or () if not str(t.get("file", "")).startswith("optimizer.")]
+    return {str(t["name"]): tuple(t["shape"]) for t in served} or None
 
 
 def _differing(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
