@@ -20,7 +20,7 @@ const seatWaitS = 60
 var _ upstream.Sender = (*Coordinator)(nil)
 
 // holdPatience is how long a version is waited for that the sender has not got.
-const holdPatience = 10 * time.Minute
+const holdPatience = 90 * time.Second
 
 // Hold implements [upstream.Sender]. It waits for a sender, and for the next one where one is lost, as
 // long as its context lets it. One that has not got the version, such as a trainer that has just been
