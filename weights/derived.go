@@ -165,7 +165,7 @@ func (s *Store) derive(ctx context.Context, version loop.Version, name string, f
 		if errors.Is(err, fs.ErrExist) {
 			return s.Derived(version, name) // somebody else made it meanwhile
 		}
-		return Derived{}, err
+		return Derived{}, s.unlessGone(version, err)
 	}
 	return d, nil
 }
@@ -220,8 +220,6 @@ func (s *Store) placeDerived(temporary string, d *Derived) error {
 		if err := s.syncDir(s.directory(d.Version)); err != nil {
 			return err
 		}
-	} else if isAbsent(err) {
-		return ErrNotFound // pruned meanwhile
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}

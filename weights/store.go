@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
@@ -311,5 +312,27 @@ func (s *Store) remove(version loop.Version) error {
 	if err != nil {
 		return err
 	}
-	return s.disk.RemoveAll(aside)
+	// What somebody was just renaming into the version may still land where it was moved, and no more
+	// can begin to.
+	for range removals {
+		if err = s.disk.RemoveAll(aside); !errors.Is(err, syscall.ENOTEMPTY) {
+			break
+		}
+	}
+	return err
+}
+
+// removals bounds how often a directory is emptied that others still finish with.
+const removals = 100
+
+// unlessGone is err, or ErrNotFound where the version is not there: one that was pruned meanwhile is
+// neither damaged nor a failure of the disk.
+func (s *Store) unlessGone(version loop.Version, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, gone := s.Manifest(version); errors.Is(gone, ErrNotFound) {
+		return gone
+	}
+	return err
 }

@@ -44,11 +44,11 @@ func (s *Store) View(ctx context.Context, version loop.Version) (string, error) 
 	dir := filepath.Join(s.directory(version), viewName)
 	want, err := s.viewFiles(version)
 	if err != nil {
-		return "", err
+		return "", s.unlessGone(version, err)
 	}
 	there, err := s.checkView(dir, want)
 	if there || err != nil {
-		return dir, err
+		return dir, s.unlessGone(version, err)
 	}
 	if s.options.ReadOnly {
 		return "", fmt.Errorf("weights: make the view of version %d in %s: %w", version, s.dir, ErrReadOnly)
@@ -63,14 +63,11 @@ func (s *Store) View(ctx context.Context, version loop.Version) (string, error) 
 		_ = s.disk.RemoveAll(temporary)
 		if errors.Is(err, fs.ErrExist) { // somebody else made it meanwhile
 			_, err := s.checkView(dir, want)
-			return dir, err
+			return dir, s.unlessGone(version, err)
 		}
-		if _, gone := s.Manifest(version); errors.Is(gone, ErrNotFound) {
-			return "", gone // pruned meanwhile
-		}
-		return "", s.full(fmt.Errorf("weights: make the view of version %d: %w", version, err), viewBytes(want))
+		return "", s.unlessGone(version, s.full(fmt.Errorf("weights: make the view of version %d: %w", version, err), viewBytes(want)))
 	}
-	return dir, s.syncDir(s.directory(version))
+	return dir, s.unlessGone(version, s.syncDir(s.directory(version)))
 }
 
 // viewFile is one file of a view: what lies at from, or text where from is empty.
