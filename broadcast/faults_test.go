@@ -16,6 +16,19 @@ import (
 	"github.com/headway-rl/headway/protocol"
 )
 
+// withSender runs a test with a sender that has version 3, after a change of how it behaves.
+func withSender(t *testing.T, change func(s *script), test func(t *testing.T, p *plane, s *script)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		s := p.script("trainer", "first", 3)
+		change(s)
+		s.start()
+		defer s.kill()
+		test(t, p, s)
+	})
+}
+
 // hanging is a server that joins for ever, unless its context ends.
 func hanging(ctx context.Context, _ upstream.Group) error {
 	<-ctx.Done()
@@ -146,12 +159,7 @@ func TestServerFailsToJoin(t *testing.T) {
 
 // TestSenderFailsToJoin: the server's part ends with the sender's.
 func TestSenderFailsToJoin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		s := p.script("trainer", "first", 3)
-		s.fail = []string{protocol.SenderJoin}
-		s.start()
-		defer s.kill()
+	withSender(t, func(s *script) { s.fail = []string{protocol.SenderJoin} }, func(t *testing.T, p *plane, s *script) {
 		called := false
 		met := p.meeting(t.Context(), "e0", func(ctx context.Context, g upstream.Group) error { called = true; return hanging(ctx, g) })
 		met.fails(t, "sender trainer: no memory to join")
@@ -199,12 +207,7 @@ func TestLateMember(t *testing.T) {
 
 // TestMeetGivesUpItsMeeting: whoever waits where an engine comes no more is told so.
 func TestMeetGivesUpItsMeeting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		s := p.script("trainer", "first", 3)
-		s.hang = []string{protocol.SenderJoin}
-		s.start()
-		defer s.kill()
+	withSender(t, func(s *script) { s.hang = []string{protocol.SenderJoin} }, func(t *testing.T, p *plane, s *script) {
 		ctx, cancel := context.WithCancel(t.Context())
 		met := p.meeting(ctx, "e0", willing)
 		name := s.told[0].Rendezvous
@@ -220,12 +223,7 @@ func TestMeetGivesUpItsMeeting(t *testing.T) {
 
 // TestSendCancelled: the command is there no more, nor is the group.
 func TestSendCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPlane(t)
-		s := p.script("trainer", "first", 3)
-		s.hang = []string{protocol.SenderSend}
-		s.start()
-		defer s.kill()
+	withSender(t, func(s *script) { s.hang = []string{protocol.SenderSend} }, func(t *testing.T, p *plane, s *script) {
 		g := p.meet("e0")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		sent := p.send(ctx, "e0", g, 3)
