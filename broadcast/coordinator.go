@@ -44,7 +44,7 @@ type sender struct {
 	name, instance, backend string
 	holds                   []loop.Version
 	open                    int // polls under way
-	heard                   time.Duration
+	heard                   time.Duration // when its last poll ended
 	// told are the groups of the last answer, nil before the first.
 	told []string
 }
@@ -179,7 +179,7 @@ func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (s *sender,
 	}
 	s.open++
 	clear(c.waiting)
-	s.heard, s.holds = c.opt.Clock(), slices.Compact(slices.Sorted(slices.Values(req.Holds)))
+	s.holds = slices.Compact(slices.Sorted(slices.Values(req.Holds)))
 	for _, done := range req.Done {
 		if o := c.orders[done.Seq]; o != nil {
 			o.done = done

@@ -125,6 +125,11 @@ func TestPollIsAWord(t *testing.T) {
 				t.Fatal("its group does not stand")
 			}
 		}
+		s.kill()
+		time.Sleep(29 * time.Second)
+		if p.state(broadcast.StateServing); !p.Stands("e0", g) {
+			t.Error("the end of its poll was not a word of it")
+		}
 	})
 }
 
@@ -170,6 +175,19 @@ func TestSenderFailsToJoin(t *testing.T) {
 		s.fail, s.comesWith = nil, "nccl"
 		s.mu.Unlock()
 		p.meeting(t.Context(), "e0", willing).fails(t, "all members of a collective use the same")
+	})
+}
+
+// TestLostOnceJoined: a sender that ends when both sides have joined, and before the engine is told so, leaves
+// a group that does not stand.
+func TestLostOnceJoined(t *testing.T) {
+	withSender(t, func(*script) {}, func(t *testing.T, p *plane, s *script) {
+		_, err := p.Meet(t.Context(), "e0", 1, func(context.Context, upstream.Group) error {
+			synctest.Wait() // the sender has said that it has joined
+			_, err := p.Next(t.Context(), s.name, protocol.SenderRequest{Instance: s.instance, Backend: s.backend, Leaving: true})
+			return err
+		})
+		wants(t, err, "the sender was lost right after it had joined")
 	})
 }
 
