@@ -353,3 +353,21 @@ func checkRanks(t *testing.T, places map[string]place) {
 		}
 	}
 }
+
+// TestForgottenAndBegunAgain: a call at a meeting that was given up takes nothing from the one that has begun
+// under the same name since, however late it ends.
+func TestForgottenAndBegunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Options{Engines: 1})
+		given := join(t.Context(), r, engine("e0", 1))
+		old := r.meetings["weights"]
+		r.Forget("weights")
+		waiting := join(t.Context(), r, engine("e1", 1))
+		given.refused(t, protocol.CodeExpired, "it has been given up")
+		r.mu.Lock()
+		r.forget("weights", old) // as the call of e0 does when it is the last to run
+		r.mu.Unlock()
+		join(t.Context(), r, trainer("t")).at(t, 1, 0, 2)
+		waiting.at(t, 1, 1, 2)
+	})
+}
