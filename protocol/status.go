@@ -40,6 +40,9 @@ type Status struct {
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
 	Stall *Stall `json:"stall,omitempty"`
+	// Held says which engines a weight sync waits for, and until when, while the run may well make progress
+	// with the weights that engines have; nil while a sync goes as it should, or none is under way.
+	Held *Finding `json:"held,omitempty"`
 	// Recovery is how the process began; nil for a new run.
 	Recovery *Recovery `json:"recovery,omitempty"`
 	// Sync is the newest weight sync; nil before the first.
@@ -132,6 +135,9 @@ type Server struct {
 	// closed; Cause says why for the last three.
 	State string `json:"state"`
 	Cause string `json:"cause,omitempty"`
+	// LeftS is how much longer its meeting with a sender, or its switch, may take that is under way; 0 where
+	// none is, for nothing else of a load is bounded.
+	LeftS float64 `json:"left_s,omitempty"`
 	// Versions says how its tokens get their versions: reported by it, or derived from when it was
 	// switched; empty before it has answered.
 	Versions string `json:"versions,omitempty"`

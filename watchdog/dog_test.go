@@ -258,6 +258,64 @@ func TestScenes(t *testing.T) {
 	}
 }
 
+// An engine that a weight sync waits for is named within seconds, and until when, though the run goes on.
+func TestHeld(t *testing.T) {
+	server := &protocol.Server{URL: "http://gpu-1", LeftS: 700}
+	loads := func(v *View) {
+		v.SyncTarget, v.Together = 8, true
+		v.Status.Engines[0].State, v.Status.Engines[1].State = "loading", "loading"
+	}
+	for name, c := range map[string]struct {
+		change func(v *View) // at 10 s; loads was at 0
+		at     float64       // when it is said, 0 for never
+		says   []string
+	}{
+		"one still loads": {func(v *View) { v.Status.Engines[0].State = "loaded" }, 25,
+			[]string{"engine e1 has been loading version 8 for 25s. No engine switches before all are ready for it (sync.switch: fleet)"}},
+		"one still switches": {func(v *View) {
+			v.Status.Engines[0] = protocol.Engine{Name: "e0", State: "serving", Version: 8}
+			v.Status.Engines[1].State, v.Status.Engines[1].Server = "switching", server
+		}, 25, []string{"engine e1 has been switching to version 8 for 15s, which is given up in 11m40s (engines.*.update_s). No engine is given a newer version", "at http://gpu-1"}},
+		"all take as long as the last time, and then longer": {func(v *View) { v.Status.Sync = &protocol.Sync{LoadS: 40} }, 55,
+			[]string{"engine e0 has been loading version 8 for 55s; engine e1 has been loading"}},
+		"one that has joined is not waited for": {func(v *View) { v.Status.Engines[0].State, v.Status.Engines[1].State = "loaded", "joining" }, 0, nil},
+		"one without a sender": {func(v *View) {
+			v.Status.Engines[0].State, v.Status.Sender = "loaded", &protocol.Sender{Waiting: []string{"e1"}}
+		}, 0, nil},
+		"it ends": {func(v *View) { v.SyncTarget = -1 }, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dog, v := NewDog(options), healthy()
+			v.SyncTarget = -1
+			said := 0.0
+			for second := range 59 {
+				v.NowS = 1000 + float64(second)
+				v.Status.Ledger.Trained++
+				switch second {
+				case 0:
+					loads(&v)
+				case 10:
+					c.change(&v)
+				}
+				stall, _ := dog.Look(v)
+				held := dog.Held(v)
+				if stall != nil || held == nil || said > 0 {
+					continue
+				}
+				said = float64(second)
+				for _, want := range c.says {
+					if held.Code != "engine_paused" || !strings.Contains(held.Message, want) {
+						t.Errorf("at %d: %+v, want %q", second, *held, want)
+					}
+				}
+			}
+			if said != c.at {
+				t.Errorf("it is said at %g s, want %g", said, c.at)
+			}
+		})
+	}
+}
+
 // A clock that goes back begins the count anew, and does not complain.
 func TestClockGoesBack(t *testing.T) {
 	dog, v := NewDog(options), healthy()

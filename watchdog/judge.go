@@ -114,7 +114,7 @@ func engines(f facts, o Options) (out []suspect) {
 			if e.State == "loaded" {
 				likely -= 20 // it waits for the others
 			}
-			out = append(out, found(likely, "engine_paused", e.Name, "engine %s has been %s for %s and serves version %d. %s", e.Name, e.State, since, e.Version, pausedHint(e.State)))
+			out = append(out, found(likely, "engine_paused", e.Name, "engine %s has been %s for %s and serves version %d%s. %s", e.Name, e.State, since, e.Version, untilWords(e), pausedHint(e.State)))
 		case e.Version < 0 && f.engineS[i] >= o.AfterS:
 			out = append(out, found(60, "engine_paused", e.Name, "engine %s has had no weights for %s: it still loads its first. %s", e.Name, since, pausedHint("loading")))
 		}

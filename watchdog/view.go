@@ -1,6 +1,9 @@
 package watchdog
 
-import "github.com/headway-rl/headway/protocol"
+import (
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
 
 // View is what is known of a run at a moment. Times are seconds; how long ago and how
 // long since, never dates.
@@ -15,6 +18,10 @@ type View struct {
 	BatchS float64
 	// Holding: admission waits for the next switch of weights.
 	Holding bool
+	// SyncTarget is the version that is being brought to the engines, loop.NoVersion for none; Together: they
+	// switch to it at one moment, when all have loaded it.
+	SyncTarget loop.Version
+	Together   bool
 	// Engines has what is known beside Status.Engines, in their order; it may be empty.
 	Engines []Engine
 	// PeriodS is the usual time between two train steps and RolloutS that of a rollout, its

@@ -75,6 +75,7 @@ type plane struct {
 	state     atomic.Pointer[string]
 	runtime   atomic.Pointer[live.Runtime]
 	stall     atomic.Pointer[protocol.Stall]
+	held      atomic.Pointer[protocol.Finding]
 	recovered atomic.Pointer[protocol.Recovery]
 	synced    atomic.Pointer[protocol.Sync]
 	writer    atomic.Pointer[protocol.Writer]

@@ -227,6 +227,9 @@ func (p *plane) serverStatus(i int) *protocol.Server {
 		URL: p.homes[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
 		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
 	}
+	if !s.Until.IsZero() {
+		out.LeftS = max(s.Until.Sub(p.app.Now()).Seconds(), 0)
+	}
 	caps, asked := engine.Capabilities()
 	if !asked {
 		return out

@@ -30,7 +30,7 @@ func (p *plane) Ready() error {
 func (p *plane) Status() protocol.Status {
 	s := protocol.Status{
 		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.cfg.Trainer.Steps, Policy: p.cfg.Queue.Policy,
-		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Sync: p.synced.Load(), UptimeS: p.app.Now().Sub(p.began).Seconds(),
+		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.app.Now().Sub(p.began).Seconds(),
 	}
 	run := p.runtime.Load()
 	if run == nil {

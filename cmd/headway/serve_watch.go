@@ -29,8 +29,10 @@ func (p *plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		}
 		p.loseUnsound()
-		stall, stop := dog.Look(p.watched())
+		view := p.watched()
+		stall, stop := dog.Look(view)
 		p.tell(stall)
+		p.tellHeld(dog.Held(view))
 		if stop && w.Action == "stop" && p.currentState() == stateRunning {
 			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", stallInWords(stall)))
 			return
@@ -56,7 +58,7 @@ func (p *plane) watched() watchdog.View {
 	v := p.runtime.Load().View()
 	w := watchdog.View{
 		NowS: float64(v.NowNS) / 1e9, Status: p.Status(), RemoteWorkers: p.workers != nil, Holding: v.Status.Holding,
-		PeriodS: float64(v.Summary.PeriodS.Mean), RolloutS: rolloutS(v),
+		PeriodS: float64(v.Summary.PeriodS.Mean), RolloutS: rolloutS(v), SyncTarget: v.Status.SyncTarget, Together: !p.rules.RollingSwitch,
 	}
 	if v.Offered {
 		w.BatchS = float64(v.NowNS-v.OfferedNS) / 1e9
@@ -90,6 +92,17 @@ func (p *plane) tell(stall *protocol.Stall) {
 	case stall != nil && (before == nil || codes(before) != codes(stall)):
 		p.say("no progress for %.0f s: %s", stall.SinceS, stallInWords(stall))
 		p.send(map[string]any{"kind": "stall", "stall": stall})
+	}
+}
+
+// tellHeld says which engines a weight sync waits for when that begins, changes or ends.
+func (p *plane) tellHeld(held *protocol.Finding) {
+	before := p.held.Swap(held)
+	switch {
+	case held == nil && before != nil:
+		p.say("no weight sync waits for %s any more", before.Subject)
+	case held != nil && (before == nil || before.Subject != held.Subject):
+		p.say("%s", held.Message)
 	}
 }
 

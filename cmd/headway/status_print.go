@@ -169,6 +169,9 @@ func (p *statusPage) state(state string) string {
 // stall comes before everything that is well.
 func (p *statusPage) stall(s protocol.Status) {
 	if s.Stall == nil {
+		if s.Held != nil {
+			p.line("HELD UP", "%s", p.loud(plainText(s.Held.Message)))
+		}
 		return
 	}
 	p.line("STALLED", "%s", p.loud("no progress for "+lastingWords(s.Stall.SinceS)))

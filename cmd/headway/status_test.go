@@ -222,6 +222,20 @@ func TestStatusOfAStall(t *testing.T) {
 	}
 }
 
+// A weight sync that waits for an engine is said before what is well; a stall says it in its own words.
+func TestStatusOfASyncThatIsHeldUp(t *testing.T) {
+	s := busyStatus()
+	s.Held = &protocol.Finding{Code: "engine_paused", Subject: "e1", Message: "engine e1 has been loading version 18 for 25s."}
+	want := "train steps\nHELD UP    engine e1 has been loading version 18 for 25s.\nqueue "
+	if out, _, code := askStatus(t, serveStatus(t, s, api.Options{})); code != 0 || !strings.Contains(out, want) {
+		t.Errorf("exit code %d, want %q in\n%s", code, want, out)
+	}
+	s.Stall = &protocol.Stall{SinceS: 60, Findings: []protocol.Finding{*s.Held}}
+	if out, _, _ := askStatus(t, serveStatus(t, s, api.Options{})); strings.Contains(out, "HELD UP") || strings.Count(out, "version 18") != 1 {
+		t.Errorf("it is said twice:\n%s", out)
+	}
+}
+
 // Nothing is wider than a narrow terminal, colours not counted.
 func TestStatusFitsNarrowTerminals(t *testing.T) {
 	s := busyStatus()

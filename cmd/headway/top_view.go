@@ -155,6 +155,8 @@ func (v *topView) head() []string {
 		for _, f := range s.Stall.Findings {
 			rows = append(rows, clip("  "+plainText(f.Code)+": "+plainText(f.Message), v.width))
 		}
+	} else if s.Held != nil {
+		rows = append(rows, v.styles.warm.Render(clip("HELD UP: "+plainText(s.Held.Message), v.width)))
 	}
 	return rows
 }

@@ -127,7 +127,7 @@ func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
 	joiner := e.opt.Dialect.(Joiner) // Validate has seen to it
 	losses := e.counts.losses.Load()
 	e.part(ctx, partLimit)
-	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("sender and server have not met within %v", e.opt.Update))
+	ctx, cancel := e.limited(ctx, "sender and server have not met within")
 	defer cancel()
 	g, err := e.opt.Sender.Meet(ctx, e.opt.Name, max(caps.Ranks, 1), func(ctx context.Context, g Group) error {
 		e.met = meeting{g, caps, losses} // also if it fails: it may be in it by half

@@ -166,7 +166,15 @@ func TestAMeetingThatHangs(t *testing.T) {
 		s.restart()
 		f.set(func() { f.stuck, f.asked = "/join", make(chan struct{}) })
 		began := time.Now()
+		time.AfterFunc(time.Minute, func() {
+			if until := e.Status().Until; until.Sub(began) < UpdateDefault || until.Sub(began) > UpdateDefault+time.Minute {
+				t.Errorf("it says that the meeting is given up after %v, want about %v", until.Sub(began), UpdateDefault)
+			}
+		})
 		err := e.Load(t.Context(), 1)
+		if until := e.Status().Until; !until.IsZero() {
+			t.Errorf("after the load it is still to be given up at %v", until)
+		}
 		if err == nil || !strings.Contains(err.Error(), "have not met within") || time.Since(began) > prepareTries*(UpdateDefault+time.Minute) {
 			t.Errorf("after %v loading says %v", time.Since(began), err)
 		}

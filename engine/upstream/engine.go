@@ -31,11 +31,13 @@ type Engine struct {
 	score     fingerprint       // of the weights that were verified last, the same
 	stood     []float32         // what the server computed before the update under way, nil for unknown, the same
 	tried     trial             // the update that was asked for last, the same
-	owed      atomic.Bool       // a pause that no resume has ended yet
-	owing     *Capabilities     // of the server that is paused, the same as loaded
-	resuming  atomic.Bool       // a goroutine tries to
-	calls     atomic.Int64      // numbers calls at the server
-	arrivedAt atomic.Int64      // when a token arrived last, on the engine's clock
+	// until is when the meeting or the switch under way is given up, nil for none.
+	until     atomic.Pointer[time.Time]
+	owed      atomic.Bool   // a pause that no resume has ended yet
+	owing     *Capabilities // of the server that is paused, the same as loaded
+	resuming  atomic.Bool   // a goroutine tries to
+	calls     atomic.Int64  // numbers calls at the server
+	arrivedAt atomic.Int64  // when a token arrived last, on the engine's clock
 	// recordedAt is when one was recorded last, the same: not one that waits for the end of its stream.
 	recordedAt atomic.Int64
 	openedAt   atomic.Int64 // when streams could flow again last, the same
@@ -189,6 +191,9 @@ type Status struct {
 	// Cause says why for the last three.
 	State string
 	Cause string
+	// Until is when its meeting with a sender, or its switch, is given up that is under way; the zero
+	// time where none is: nothing else of a load is bounded.
+	Until time.Time
 	// Version is what it serves, loop.NoVersion for unknown; Software as its server states it.
 	Version  loop.Version
 	Software string
@@ -213,6 +218,9 @@ func (e *Engine) Status() Status {
 		State: "serving", Version: e.served, Running: len(e.streams), Cache: e.opt.Cache,
 		Tokens: e.counts.tokens.Load(), Retries: e.counts.retries.Load(), Cuts: e.counts.cuts.Load(), Losses: e.counts.losses.Load(),
 		Disagreements: e.counts.disagreements.Load(), Named: e.counts.named.Load(),
+	}
+	if until := e.until.Load(); until != nil {
+		s.Until = *until
 	}
 	if e.caps != nil {
 		s.Software, s.Cache = e.caps.Software, e.cache(e.caps)

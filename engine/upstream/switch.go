@@ -124,6 +124,18 @@ func (e *Engine) turn(ctx context.Context) error {
 
 func (e *Engine) turnOver() { <-e.switching }
 
+// limited bounds what belongs to an update of weights by Options.Update, and has Status say until when.
+// The error that ends it says why in those words, with the limit.
+func (e *Engine) limited(ctx context.Context, why string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("%s %v", why, e.opt.Update))
+	deadline, _ := ctx.Deadline()
+	before := e.until.Swap(&deadline)
+	return ctx, func() {
+		cancel()
+		e.until.Store(before)
+	}
+}
+
 // suffices refuses a server without which nothing can be trained.
 func (e *Engine) suffices(caps *Capabilities) error {
 	lack := func(what, flag string) error {
@@ -171,7 +183,7 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	if e.loaded.version != version || version < 0 {
 		return e.fail("cannot switch to version %d, the loaded one is %d", version, e.loaded.version)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.opt.Update, fmt.Errorf("it took longer than %v", e.opt.Update))
+	ctx, cancel := e.limited(ctx, "it took longer than")
 	defer cancel()
 	stop := context.AfterFunc(e.life, cancel)
 	defer stop()
