@@ -43,7 +43,7 @@ type Options struct {
 type sender struct {
 	name, instance, backend string
 	holds                   []loop.Version
-	open                    int // polls under way
+	open                    int           // polls under way
 	heard                   time.Duration // when its last poll ended
 	// told are the groups of the last answer, nil before the first.
 	told []string
@@ -64,8 +64,8 @@ type Coordinator struct {
 	mu     sync.Mutex
 	sender *sender // nil where none was heard of, or the last one has left
 	orders map[int64]*order
-	// groups are the names of those that stand, or are being made, by engine.
-	groups map[string]string
+	// groups are those that stand, or are being made, by engine.
+	groups map[string]*group
 	// waiting are the engines that have found no sender.
 	waiting map[string]bool
 	// outlived are the instances whose place another process of the same name has taken: one that still
@@ -89,7 +89,7 @@ func NewCoordinator(opt Options) *Coordinator {
 	if opt.Logf == nil {
 		opt.Logf = func(string, ...any) {}
 	}
-	return &Coordinator{opt: opt, orders: make(map[int64]*order), groups: make(map[string]string), waiting: make(map[string]bool),
+	return &Coordinator{opt: opt, orders: make(map[int64]*order), groups: make(map[string]*group), waiting: make(map[string]bool),
 		seq: time.Now().UnixNano(), moved: make(chan struct{})}
 }
 
@@ -139,8 +139,7 @@ func (c *Coordinator) due(s *sender, knows []int64, told []string, waited bool) 
 	if c.sender != s {
 		return protocol.SenderReply{}, nil, protocol.Refuse(protocol.CodeExpired, "sender %s: another process is the run's sender now, or this one has left: it is to end", s.name)
 	}
-	reply := protocol.SenderReply{Commands: []protocol.SenderCommand{}, Groups: slices.AppendSeq([]string{}, maps.Values(c.groups))}
-	slices.Sort(reply.Groups)
+	reply := protocol.SenderReply{Commands: []protocol.SenderCommand{}, Groups: c.groupNames(false)}
 	news := told == nil || !slices.Equal(told, reply.Groups)
 	known := make(map[int64]bool, len(knows))
 	for _, seq := range knows {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +89,8 @@ func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join f
 	}
 	o := c.give(protocol.SenderCommand{Kind: protocol.SenderJoin, Engine: engine, Version: loop.NoVersion})
 	defer c.opt.Meetings.Forget(o.Rendezvous)
+	late := time.AfterFunc(lateAfter, func() { c.late(o) })
+	defer late.Stop()
 	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sent := make(chan error, 1)
@@ -100,6 +103,8 @@ func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join f
 	}()
 	g, err := c.seat(both, o, ranks, backend)
 	if err == nil {
+		c.seated(o, net.JoinHostPort(g.Address, strconv.Itoa(g.Port)))
+		late.Reset(lateAfter)
 		err = join(both, g)
 	}
 	if err != nil {
@@ -109,7 +114,7 @@ func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join f
 	switch {
 	case err != nil || errSender != nil:
 		err = context.Cause(both) // which of the two failed first
-	case !c.Stands(engine, g):
+	case !c.joined(o):
 		err = errors.New("the sender was lost right after it had joined")
 	default:
 		return g, nil
@@ -135,13 +140,6 @@ func (c *Coordinator) seat(ctx context.Context, o *order, ranks int, backend str
 	}
 }
 
-// Stands implements [upstream.Sender].
-func (c *Coordinator) Stands(engine string, g upstream.Group) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return g.Name != "" && c.groups[engine] == g.Name && c.there()
-}
-
 // Send implements [upstream.Sender].
 func (c *Coordinator) Send(ctx context.Context, engine string, g upstream.Group, version loop.Version) error {
 	err := c.await(ctx, c.give(protocol.SenderCommand{Kind: protocol.SenderSend, Engine: engine, Version: version, Group: g.Name}))
@@ -149,16 +147,6 @@ func (c *Coordinator) Send(ctx context.Context, engine string, g upstream.Group,
 		c.Part(engine, g)
 	}
 	return err
-}
-
-// Part implements [upstream.Sender]: the sender is told of the group no more.
-func (c *Coordinator) Part(engine string, g upstream.Group) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.groups[engine] == g.Name && g.Name != "" {
-		delete(c.groups, engine)
-		c.change()
-	}
 }
 
 // give makes a command of the sender's. One of the same engine that is still there is in its way: its
@@ -172,7 +160,7 @@ func (c *Coordinator) give(command protocol.SenderCommand) *order {
 		}
 	}
 	o := &order{SenderCommand: command}
-	if o.Kind == protocol.SenderSend && (o.Group == "" || c.groups[o.Engine] != o.Group) {
+	if o.Kind == protocol.SenderSend && c.standing(o.Engine, o.Group) == nil {
 		o.over, o.err = true, fmt.Errorf("the group %q does not stand any more: the sender that was in it has ended", o.Group)
 		return o
 	}
@@ -181,7 +169,7 @@ func (c *Coordinator) give(command protocol.SenderCommand) *order {
 		// A name of its own for each try: nobody who still waits at an earlier one is met.
 		name := "broadcast-" + nameable(o.Engine) + "-" + strconv.FormatInt(o.Seq, 36)
 		o.Rendezvous, o.Group = name, name
-		c.groups[o.Engine] = name
+		c.groups[o.Engine] = &group{name: name, since: c.opt.Clock()}
 	}
 	c.change()
 	return o

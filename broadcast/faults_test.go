@@ -191,6 +191,57 @@ func TestLostOnceJoined(t *testing.T) {
 	})
 }
 
+// TestLateToJoin: an engine that does not come to a group is named after a while, with the address that it is to
+// reach, and so is a sender that does not come to meet it; until both are in the group it does not stand.
+func TestLateToJoin(t *testing.T) {
+	withSender(t, func(s *script) { s.hang = []string{protocol.SenderJoin} }, func(t *testing.T, p *plane, s *script) {
+		joining := func(address string, forS float64, late bool) {
+			t.Helper()
+			want := []protocol.SenderJoining{{Engine: "e0", Address: address, ForS: forS, Late: late}}
+			if status := p.Status(); !slices.Equal(status.Joining, want) || len(status.Groups) != 0 {
+				t.Errorf("joining are %+v, want %+v; groups %v", status.Joining, want, status.Groups)
+			}
+		}
+		release, mine := make(chan struct{}), upstream.Group{}
+		met := p.meeting(t.Context(), "e0", func(_ context.Context, g upstream.Group) error { mine = g; <-release; return nil })
+		time.Sleep(14 * time.Second)
+		joining("", 14, false)
+		p.heard(0, "e0")
+		time.Sleep(2 * time.Second)
+		joining("", 16, true)
+		p.heard(1, "engine e0 waits for a group with sender trainer, which was told to meet it 15 s ago and has not come")
+
+		join := s.told[0]
+		background(func(c *call) {
+			_, c.err = p.meetings.Join(t.Context(), join.Rendezvous, protocol.RendezvousRequest{Member: "trainer", Role: "trainer", Engines: 1, Address: "10.0.0.7:29500", Backend: "gloo", WaitS: 60})
+		})
+		time.Sleep(14 * time.Second)
+		joining("10.0.0.7:29500", 14, false)
+		p.heard(1, "e0")
+		time.Sleep(time.Minute)
+		joining("10.0.0.7:29500", 74, true)
+		p.heard(1, "engine e0 has not joined its group with sender trainer for 15 s: it is to reach the sender at 10.0.0.7:29500, the address that the sender gave")
+		p.heard(1, "host= of the Sender, and GLOO_SOCKET_IFNAME of both processes")
+		p.heard(2, "e0")
+
+		if _, err := p.Next(t.Context(), s.name, protocol.SenderRequest{Instance: s.instance, Backend: s.backend, Done: []protocol.SenderDone{{Seq: join.Seq}}}); err != nil {
+			t.Error(err)
+		}
+		if met.ended() || p.Stands("e0", mine) {
+			t.Errorf("a group stands that the engine has not joined: %v", met.err)
+		}
+		close(release)
+		if !met.ended() || met.err != nil || !p.Stands("e0", mine) {
+			t.Errorf("both have joined, and it is %v that the group stands: %v", p.Stands("e0", mine), met.err)
+		}
+		time.Sleep(time.Minute)
+		if status := p.Status(); len(status.Joining) != 0 || !slices.Equal(status.Groups, []string{mine.Name}) {
+			t.Errorf("both have joined, and the status is %+v", status)
+		}
+		p.heard(2, "e0")
+	})
+}
+
 // TestLateMember: a sender that still waits where an engine was to be met is not taken for the one that
 // comes to the next meeting.
 func TestLateMember(t *testing.T) {

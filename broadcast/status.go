@@ -24,15 +24,17 @@ const (
 func (c *Coordinator) Status() protocol.Sender {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := protocol.Sender{State: StateAbsent, Groups: slices.Sorted(maps.Values(c.groups)), Waiting: slices.Sorted(maps.Keys(c.waiting))}
+	out := protocol.Sender{State: StateAbsent, Waiting: slices.Sorted(maps.Keys(c.waiting))}
 	s := c.sender
 	if s == nil {
 		return out
 	}
 	out.Name, out.Backend, out.Holds, out.SilentS = s.name, s.backend, slices.Clone(s.holds), c.since(s).Seconds()
-	if out.State = StateServing; c.silent(s) {
+	if c.silent(s) { // nothing can be sent in its groups, unless it comes back
 		out.State = StateLost
+		return out
 	}
+	out.State, out.Groups, out.Joining = StateServing, c.groupNames(true), c.joining()
 	return out
 }
 

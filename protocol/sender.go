@@ -72,3 +72,14 @@ type SenderCommand struct {
 	Rendezvous string `json:"rendezvous,omitempty"`
 	Group      string `json:"group,omitempty"`
 }
+
+// SenderJoining is a group that a sender and an engine are making.
+type SenderJoining struct {
+	Engine string `json:"engine"`
+	// Address is where the sender said that the engine reaches it, empty until it has come to meet it.
+	Address string `json:"address,omitempty"`
+	// ForS is for how long it is waited for the engine, or for the sender where it has not come. Late: that is
+	// longer than it takes where both can reach each other.
+	ForS float64 `json:"for_s"`
+	Late bool    `json:"late,omitempty"`
+}

@@ -198,9 +198,11 @@ type Sender struct {
 	State string `json:"state"`
 	// Backend of its collectives: nccl or gloo.
 	Backend string `json:"backend,omitempty"`
-	// Holds are the versions whose tensors it has, Groups its collectives with engines.
-	Holds  []loop.Version `json:"holds,omitempty"`
-	Groups []string       `json:"groups,omitempty"`
+	// Holds are the versions whose tensors it has, Groups its collectives with engines that stand, Joining
+	// those that are being made.
+	Holds   []loop.Version  `json:"holds,omitempty"`
+	Groups  []string        `json:"groups,omitempty"`
+	Joining []SenderJoining `json:"joining,omitempty"`
 	// SilentS since its last word.
 	SilentS float64 `json:"silent_s"`
 	// Waiting names the engines that have weights to take, or a group to make, and nobody for it.
