@@ -9,8 +9,9 @@ import headway
 from headway import errors
 
 CODES = {
-    "invalid": (400, headway.Invalid), "unauthorized": (401, headway.Unauthorized), "forbidden": (403, headway.Forbidden),
-    "not_found": (404, headway.NotFound), "conflict": (409, headway.Conflict), "expired": (410, headway.LeaseExpired),
+    "invalid": (400, headway.Invalid), "unauthorized": (401, headway.Unauthorized),
+    "forbidden": (403, headway.Forbidden), "not_found": (404, headway.NotFound),
+    "conflict": (409, headway.Conflict), "expired": (410, headway.LeaseExpired),
     "too_large": (413, headway.TooLarge), "busy": (429, headway.Busy), "internal": (500, headway.Internal),
     "unavailable": (503, headway.Unavailable), "disk_full": (507, headway.DiskFull),
 }  # fmt: skip

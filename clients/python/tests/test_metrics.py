@@ -44,7 +44,8 @@ def follow_run(server: Serve, *sinks: metrics.Sink) -> None:
     probe = threading.Thread(target=go, daemon=True)
     probe.start()
     assert listening.wait(30)
-    follower = threading.Thread(target=metrics.follow, args=(server.url, *sinks, first), kwargs={"stop": done}, daemon=True)
+    arguments = (server.url, *sinks, first)
+    follower = threading.Thread(target=metrics.follow, args=arguments, kwargs={"stop": done}, daemon=True)
     follower.start()
     train(server.url)
     assert done.wait(30)
@@ -54,7 +55,7 @@ def follow_run(server: Serve, *sinks: metrics.Sink) -> None:
 
 def test_a_function(serve: Start) -> None:
     seen: dict[int, dict[str, float]] = {}
-    follow_run(serve("--steps", "40"), lambda step, said: seen.__setitem__(step, said))
+    follow_run(serve("--steps", "40"), seen.__setitem__)
     assert len(seen) >= 1
     assert all(said["loss"] == 0.25 for said in seen.values())
     assert {"staleness_mean", "reward", "period_s"} <= set(next(iter(seen.values())))
@@ -84,7 +85,8 @@ def test_wandb(serve: Start, tmp_path: Path) -> None:
 def test_reconnects() -> None:
     """A stream that breaks off is taken up again; a step that was told before is told once."""
     parts = [
-        b'event: hello\ndata: {"state":"running","version":0}\n\n: ping\n\nid: 1\ndata: {"step":1,"a":{"b":2},"t":"x"}\n\n',
+        b'event: hello\ndata: {"state":"running","version":0}\n\n: ping\n\n'
+        b'id: 1\ndata: {"step":1,"a":{"b":2},"t":"x"}\n\n',
         b'data: {"step":1,"a":{"b":2}}\n\ndata: {"step":2,\ndata: "a":{"b":3}}\n\ndata: {"state":"stopped"}\n\n',
     ]
     seen: list[tuple[int, dict[str, float]]] = []
@@ -100,7 +102,7 @@ def test_a_silent_server() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(4)
-        with pytest.raises(headway.Unavailable, match="silent for 0.3 s"):
+        with pytest.raises(headway.Unavailable, match=r"silent for 0\.3 s"):
             metrics.follow(f"http://127.0.0.1:{silent.getsockname()[1]}", patience_s=0.3)
 
 

@@ -19,7 +19,8 @@ import torch, torch.distributed as dist
 import headway
 
 url, role = sys.argv[1:]
-met = headway.rendezvous(url, "weights", role, member=f"{role}-{sys.argv[0]}-{__import__('os').getpid()}", backend="gloo",
+member = f"{role}-{sys.argv[0]}-{__import__('os').getpid()}"
+met = headway.rendezvous(url, "weights", role, member=member, backend="gloo",
                          engines=2 if role == "trainer" else 0, wait_s=10, patience_s=60)
 dist.init_process_group("gloo", init_method=met.init_method, world_size=met.world_size, rank=met.rank_offset)
 rank = dist.get_rank()

@@ -193,7 +193,7 @@ def test_ranks(serve: Start) -> None:
 
 
 def test_lost_by_all_ranks(serve: Start) -> None:
-    """Rank 0's publish is lost: rank 1 does not go on with what nobody published, and after a load both have the batch."""
+    """Rank 0's publish is lost: rank 1 does not go on with what nobody published; after a load both have the batch."""
     server = serve("--steps", "2", server__lease_s=1, queue__policy="block")
     clients = [headway.connect(server.url, rank=rank, world_size=2) for rank in range(2)]
     with clients[0] as zero, clients[1] as one:

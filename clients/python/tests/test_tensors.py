@@ -20,7 +20,8 @@ def whole(file: tensors.File) -> bytes:
 def test_round_trip() -> None:
     rng = np.random.default_rng(1)
     arrays = {
-        "f32": rng.standard_normal((3, 5)).astype(np.float32), "f64": rng.standard_normal(4), "f16": np.ones(3, np.float16),
+        "f32": rng.standard_normal((3, 5)).astype(np.float32), "f64": rng.standard_normal(4),
+        "f16": np.ones(3, np.float16),
         "i64": np.arange(4), "i32": np.arange(3, dtype=np.int32), "u8": np.arange(5, dtype=np.uint8),
         "bool": np.array([True, False]), "scalar": np.array(2.5, np.float32), "empty": np.zeros((0, 4), np.float32),
         "strided": rng.standard_normal((6, 4)).astype(np.float32)[::2, ::-1], "big": np.arange(3, dtype=">i4"),

@@ -224,7 +224,8 @@ def test_as_many_as_said(serve: Start, asynchronous: bool) -> None:
 @pytest.mark.parametrize(
     ("played", "message"),
     [
-        (1e300, "float32"), (None, "want a number"), (True, "want a number"), ("1", "want a number"), (float("inf"), "finite"),
+        (1e300, "float32"), (None, "want a number"), (True, "want a number"), ("1", "want a number"),
+        (float("inf"), "finite"),
         (headway.Result(1, tokens=[1, 2], loss_mask=[0, 1], logprobs=[0.0]), "one length"),
         (headway.Result(1, tokens=[1], loss_mask=[1], logprobs=[float("nan")], versions=[0]), "not finite"),
     ],
