@@ -110,6 +110,16 @@ def test_token() -> None:
         assert server.requests[0].headers["Authorization"] == "Bearer secret"
 
 
+def test_token_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none is said; an empty one is none."""
+    monkeypatch.setenv("HEADWAY_TOKEN", "secret")
+    with serving() as server:
+        for token in (None, "other", ""):
+            headway.connect(server.url, token=token).close()
+        said = [request.headers.get("Authorization") for request in server.requests]
+    assert said == ["Bearer secret", "Bearer other", None]
+
+
 def test_token_of_a_file() -> None:
     with serving() as server:
         headway.connect(server.url, token=" secret\n").close()

@@ -55,10 +55,7 @@ class Worker:
             raise errors.Invalid(f"a concurrency of {concurrency} plays nothing: want at least 1")
         self.name = worker or f"{socket.gethostname()}-{os.getpid()}".replace(" ", "-")
         self._closing = threading.Event()
-        self._transport = Transport(
-            url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s,
-            verify=verify, stopped=self._closing,
-        )  # fmt: skip
+        self._transport = Transport(url, token, patience_s=patience_s, verify=verify, stopped=self._closing)
         self._stop = stop or threading.Event()
         self._concurrency, self._grace_s = concurrency, grace_s
         self._free = threading.Semaphore(concurrency)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import re
 import time
 import uuid
@@ -49,9 +48,7 @@ def connect(
         raise errors.Invalid(f"the trainer's name {trainer!r} cannot be: want 1 to 128 letters, digits, '.', '_', '-'")
     if world_size < 1 or not 0 <= rank < world_size:
         raise errors.Invalid(f"rank {rank} of {world_size} cannot be: want 0 <= rank < world_size")
-    transport = Transport(
-        url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
-    )
+    transport = Transport(url, token, patience_s=patience_s, verify=verify)
     client = Client(transport, trainer, rank, world_size, step_s_max)
     try:
         client.reconnect(version)

@@ -56,9 +56,7 @@ def rendezvous(
         message["address"] = address
     if engines:
         message["engines"] = engines
-    transport = Transport(
-        url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s, verify=verify
-    )
+    transport = Transport(url, token, patience_s=patience_s, verify=verify)
     try:
         return meet(transport, name, message)
     finally:

@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import json
 import logging
-import os
 import socket
 import threading
 import time
@@ -113,10 +112,7 @@ class Sender:
             raise errors.Invalid(f"a timeout of {timeout_s:g} s sends nothing: want more than 0")
         self.name, self.backend, self.device = name, backend, device_of(backend, device)
         self._closing = threading.Event()
-        self._transport = Transport(
-            url, token if token is not None else os.environ.get("HEADWAY_TOKEN"), patience_s=patience_s,
-            verify=verify, stopped=self._closing,
-        )  # fmt: skip
+        self._transport = Transport(url, token, patience_s=patience_s, verify=verify, stopped=self._closing)
         self._instance, self._host = uuid.uuid4().hex, host
         if host is not None:
             _check_host(host)

@@ -173,7 +173,7 @@ _transports: dict[tuple[str, str], Transport] = {}
 def chat(api: OpenAI, messages: Sequence[Message], max_tokens: int | None = None) -> str:
     """The policy's next message of a rollout. One without an answer is asked for again, and not recorded."""
     with _lock:
-        transport = _transports.setdefault((api.base_url, api.ca), Transport(api.base_url, verify=api.ca or True))
+        transport = _transports.setdefault((api.base_url, api.ca), Transport(api.base_url, "", verify=api.ca or True))
     body: dict[str, Any] = {"model": _MODEL, "messages": list(messages)}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens

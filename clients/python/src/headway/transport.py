@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import ssl
 import threading
@@ -38,7 +39,10 @@ Body = Callable[[], Iterator[bytes]]
 
 
 class Transport:
-    """A connection pool to one control plane. Safe for concurrent use."""
+    """A connection pool to one control plane. Safe for concurrent use.
+
+    `token` None is the one of the environment variable HEADWAY_TOKEN, empty is none.
+    """
 
     def __init__(
         self, url: str | Sequence[str], token: str | None = None, *, patience_s: float = 600.0,
@@ -56,9 +60,9 @@ class Transport:
         self.stopped = stopped or threading.Event()
         headers = {"User-Agent": "headway-python"}
         self._ca = verify if isinstance(verify, str) else ""
-        self._token = _token(token or "")
-        if token := self._token:
-            headers["Authorization"] = f"Bearer {token}"
+        self._token = _token(os.environ.get("HEADWAY_TOKEN", "") if token is None else token)
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         try:
             self._http = httpx.Client(headers=headers, limits=limits, verify=verify, follow_redirects=False)
