@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -237,6 +238,9 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	switch s.State {
 	case broadcast.StateServing:
 		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + countedEngines(len(s.Groups))}
+		if s.SilentS >= senderQuietS {
+			words = append(words, p.loud("last heard of "+shortSeconds(s.SilentS)+" ago"))
+		}
 	case broadcast.StateLost:
 		words = []string{plainText(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
 	}
@@ -244,6 +248,27 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	if len(s.Waiting) > 0 {
 		p.line("", "%s", p.loud("engines wait for it: "+plainText(strings.Join(s.Waiting, ", "))))
 	}
+	p.joining(s.Joining)
+}
+
+// senderQuietS is how long a sender may say nothing before that is shown: one that is there has a request
+// open but for moments.
+const senderQuietS = 3
+
+// joining says which engines make groups with the sender, and of those that take long the one that has longest.
+func (p *statusPage) joining(all []protocol.SenderJoining) {
+	if len(all) == 0 {
+		return
+	}
+	late := slices.MaxFunc(all, func(a, b protocol.SenderJoining) int { return cmp.Compare(a.ForS, b.ForS) })
+	words := countedEngines(len(all)) + " joining"
+	switch {
+	case late.Late && late.Address == "":
+		words = p.loud(words + ": the sender was told " + shortSeconds(late.ForS) + " ago to meet " + plainText(late.Engine) + " and has not come; look at the log of its process")
+	case late.Late:
+		words = p.loud(words + ": " + plainText(late.Engine) + " has tried for " + shortSeconds(late.ForS) + " to reach the sender at " + plainText(late.Address) + "; see whether that is the right address (host= of the Sender) and no firewall is between")
+	}
+	p.line("", "%s", words)
 }
 
 func countedEngines(n int) string {

@@ -131,7 +131,12 @@ func TestStatusOfASender(t *testing.T) {
 		"sender     torch (gloo) · holds no version · in groups with 0 engines\n":      {Name: "torch", State: "serving", Backend: "gloo"},
 		"sender     torch · lost: last heard of 40.0 s ago; start its process again\n": {Name: "torch", State: "lost", Holds: []loop.Version{17}, SilentS: 40},
 		"           engines wait for it: e0, e1\n":                                     {State: "absent", Waiting: []string{"e0", "e1"}},
-		"sender     absent: no process is there that has the trainer's weights;":       {State: "absent"},
+		"holds no version · in groups with 1 engine · last heard of 7.0 s ago\n":       {Name: "torch", State: "serving", Backend: "gloo", Groups: []string{"a"}, SilentS: 7},
+		"           2 engines joining\n":                                               {Name: "torch", State: "serving", Joining: []protocol.SenderJoining{{Engine: "e0", ForS: 2}, {Engine: "e1", ForS: 1}}},
+		"           2 engines joining: e1 has tried for 20.0 s to reach the sender at 10.0.0.7:29500; see": {Name: "torch", State: "serving", Joining: []protocol.SenderJoining{
+			{Engine: "e0", ForS: 2}, {Engine: "e1", Address: "10.0.0.7:29500", ForS: 20, Late: true}}},
+		"           1 engine joining: the sender was told 20.0 s ago to meet e1 and has": {Name: "torch", State: "serving", Joining: []protocol.SenderJoining{{Engine: "e1", ForS: 20, Late: true}}},
+		"sender     absent: no process is there that has the trainer's weights;":         {State: "absent"},
 	} {
 		for _, s := range []protocol.Status{busyStatus(), {Run: "new", State: "running"}} {
 			s.Sender = &sender
