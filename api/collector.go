@@ -35,7 +35,7 @@ var (
 	planeStates   = []string{"starting", "running", "draining", "standby", "stopped", "failed"}
 	trainerStates = []string{"absent", "idle", "offered", "training", "embedded"}
 	bindings      = []string{"rollout", "train", "environment", "sync", "sandbox", "judge", "prefill", "validation", "admission"}
-	stallCodes    = []string{"no_trainer", "silent_trainer", "no_sender", "lost_worker", "no_worker", "straggler", "engine_paused",
+	stallCodes    = []string{"no_trainer", "silent_trainer", "no_sender", "not_joined", "lost_worker", "no_worker", "straggler", "engine_paused",
 		"engine_lost", "queue_full", "short_batch", "hold", "disk_full", "unknown"}
 )
 

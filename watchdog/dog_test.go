@@ -91,6 +91,18 @@ var cases = map[string]struct {
 		v.Status.Engines[1].State = "loading"
 		v.Status.Sender = &protocol.Sender{Name: "t", State: "lost", SilentS: 90, Waiting: []string{"e1"}}
 	}, "no_sender", "t", "was last heard of 1m30s ago, and 1 of 2 engines wait", []string{"engine_paused"}},
+	"an engine cannot reach the sender": {func(v *View) {
+		v.Status.Engines[1].State = "loading"
+		v.Status.Sender = &protocol.Sender{Name: "t", State: "serving", Joining: []protocol.SenderJoining{{Engine: "e0", ForS: 3}, {Engine: "e1", Address: "10.0.0.7:29500", ForS: 70, Late: true}}}
+	}, "not_joined", "e1", "1 of 2 engines have not joined a group with the sender, by which they take their weights. Engine e1: it was to reach the sender at 10.0.0.7:29500, the address that the sender gave, and has not for 1m10s", []string{"engine_paused"}},
+	"a sender that meets no engine": {func(v *View) {
+		v.Status.Engines[0].State, v.Status.Engines[1].State = "loading", "loading"
+		v.Status.Sender = &protocol.Sender{Name: "t", State: "serving", Joining: []protocol.SenderJoining{{Engine: "e0", ForS: 60, Late: true}, {Engine: "e1", ForS: 50, Late: true}}}
+		v.Status.Trainer = protocol.Trainer{State: "absent"}
+	}, "not_joined", "e0", "Engine e0: sender t was told 1m0s ago to meet it, and has not come", []string{"engine_paused", "engine_paused", "no_trainer"}},
+	"engines that join in time": {func(v *View) {
+		v.Status.Sender = &protocol.Sender{Joining: []protocol.SenderJoining{{Engine: "e0", ForS: 3}}}
+	}, "unknown", "", "nothing that is known", nil},
 	"a sender that nobody waits for": {func(v *View) { v.Status.Sender = &protocol.Sender{State: "absent"} }, "unknown", "", "nothing that is known", nil},
 	"engine empties":                 {func(v *View) { v.Status.Engines[0].State = "emptying" }, "engine_paused", "e0", "running rollouts to end", nil},
 	"hold":                           {func(v *View) { v.Holding = true }, "hold", "", "held for 1m0s", nil},

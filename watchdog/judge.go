@@ -43,7 +43,7 @@ var follows = []string{"engine_paused", "hold", "straggler", "short_batch", "que
 // judge asks every rule and orders what they say.
 func judge(f facts, o Options) []protocol.Finding {
 	var suspects []suspect
-	for _, rule := range []func(facts, Options) []suspect{disk, engines, sender, trainer, workers, held, stragglers, batch, queue} {
+	for _, rule := range []func(facts, Options) []suspect{disk, engines, sender, joining, trainer, workers, held, stragglers, batch, queue} {
 		suspects = append(suspects, rule(f, o)...)
 	}
 	if f.Status.Disk.Full {
