@@ -55,7 +55,7 @@ func truth(b bool) float64 {
 }
 
 // figures in the order of docs/operations.md, which is tested against them.
-var figures = slices.Concat(planeFigures, controlFigures, environmentFigures, throughputFigures, verlFigures)
+var figures = slices.Concat(planeFigures, senderFigures, controlFigures, environmentFigures, throughputFigures, verlFigures)
 
 // planeFigures are those that every control plane has.
 var planeFigures = []figure{

@@ -34,6 +34,8 @@ func newPlane() *plane {
 	}
 	return &plane{state: protocol.Status{Verl: verl, Run: "reverse", State: "running", Version: 17, Steps: 17, Policy: "bounded",
 		Ledger: protocol.Ledger{Ledger: loop.Ledger{Admitted: 10, InFlight: 4, Trained: 6}, Balanced: true},
+		Sender: &protocol.Sender{Name: "t", State: "serving", SilentS: 4, Holds: []loop.Version{15, 16}, Groups: []string{"a", "b"}, Waiting: []string{"e9"}, SentVersion: 14, Sends: 9, FailedSends: 2,
+			Joining: []protocol.SenderJoining{{Engine: "e1"}, {Engine: "e2", Late: true}, {Engine: "e3", Late: true}, {Engine: "e4", Late: true}}},
 		Control: &protocol.Control{TargetMean: 2, TargetShare: 0.95, ControlStatus: loop.ControlStatus{State: "correcting", MeasuredMean: 2.5, MeasuredShare: -1, Steps: 40, HeldSteps: 30,
 			HeldBatches: 20, Moves: 3, Settings: []loop.SettingStatus{{Name: "hold", Value: 0.2, Most: 0.3}}}},
 		Environment: &protocol.Environment{Kind: "tasks", Verifier: &protocol.Verifier{Kind: "exact", Failures: map[string]int64{"verifier_crash": 1}, JudgeS: protocol.Quantiles{P50: 0.5}},

@@ -71,6 +71,10 @@ type Coordinator struct {
 	// outlived are the instances whose place another process of the same name has taken: one that still
 	// runs is not to take it back.
 	outlived []string
+	// sends are those that have ended, failedSends those of them that failed; sent is the newest version that an
+	// engine was sent.
+	sends, failedSends int64
+	sent               loop.Version
 	// seq numbers commands, from a start that no process before this one has reached: a report of
 	// its commands is not taken for one of ours.
 	seq   int64
@@ -90,7 +94,7 @@ func NewCoordinator(opt Options) *Coordinator {
 		opt.Logf = func(string, ...any) {}
 	}
 	return &Coordinator{opt: opt, orders: make(map[int64]*order), groups: make(map[string]*group), waiting: make(map[string]bool),
-		seq: time.Now().UnixNano(), moved: make(chan struct{})}
+		sent: loop.NoVersion, seq: time.Now().UnixNano(), moved: make(chan struct{})}
 }
 
 // change tells everyone who waits. c.mu must be held.

@@ -348,7 +348,9 @@ func (c *call) holds(t *testing.T, version loop.Version) {
 func TestVersionToEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
-		p.state(broadcast.StateAbsent)
+		if none := p.state(broadcast.StateAbsent); none.SentVersion != loop.NoVersion {
+			t.Errorf("nothing was sent, and the status says version %d", none.SentVersion)
+		}
 		s := p.script("trainer", "first", 3).start()
 		defer s.kill()
 		for _, engine := range []string{"e0", "e 1"} {
@@ -372,6 +374,13 @@ func TestVersionToEngines(t *testing.T) {
 		status := p.state(broadcast.StateServing)
 		if status.Name != "trainer" || status.Backend != "gloo" || len(status.Groups) != 2 || !slices.Equal(s.standing(), status.Groups) || !slices.Equal(status.Holds, []loop.Version{3}) {
 			t.Errorf("status %+v, told of the groups %v", status, s.standing())
+		}
+		if status.Sends != 2 || status.FailedSends != 0 || status.SentVersion != 3 {
+			t.Errorf("%d of %d sends failed, the newest was of version %d", status.FailedSends, status.Sends, status.SentVersion)
+		}
+		p.send(t.Context(), "e0", upstream.Group{Name: "none"}, 4).fails(t, "does not stand")
+		if status := p.Status(); status.Sends != 3 || status.FailedSends != 1 || status.SentVersion != 3 {
+			t.Errorf("%d of %d sends failed, the newest was of version %d", status.FailedSends, status.Sends, status.SentVersion)
 		}
 	})
 }

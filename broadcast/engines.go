@@ -143,10 +143,22 @@ func (c *Coordinator) seat(ctx context.Context, o *order, ranks int, backend str
 // Send implements [upstream.Sender].
 func (c *Coordinator) Send(ctx context.Context, engine string, g upstream.Group, version loop.Version) error {
 	err := c.await(ctx, c.give(protocol.SenderCommand{Kind: protocol.SenderSend, Engine: engine, Version: version, Group: g.Name}))
+	c.count(version, err)
 	if err != nil {
 		c.Part(engine, g)
 	}
 	return err
+}
+
+// count notes how a send ended.
+func (c *Coordinator) count(version loop.Version, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sends++; err != nil {
+		c.failedSends++
+		return
+	}
+	c.sent = max(c.sent, version)
 }
 
 // give makes a command of the sender's. One of the same engine that is still there is in its way: its

@@ -24,7 +24,7 @@ const (
 func (c *Coordinator) Status() protocol.Sender {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := protocol.Sender{State: StateAbsent, Waiting: slices.Sorted(maps.Keys(c.waiting))}
+	out := protocol.Sender{State: StateAbsent, Waiting: slices.Sorted(maps.Keys(c.waiting)), Sends: c.sends, FailedSends: c.failedSends, SentVersion: c.sent}
 	s := c.sender
 	if s == nil {
 		return out

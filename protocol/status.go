@@ -203,6 +203,11 @@ type Sender struct {
 	Holds   []loop.Version  `json:"holds,omitempty"`
 	Groups  []string        `json:"groups,omitempty"`
 	Joining []SenderJoining `json:"joining,omitempty"`
+	// Sends counts the broadcasts of a version to an engine that have ended since the control plane began,
+	// FailedSends those of them in which either side failed; SentVersion is the newest that was sent, -1 for none.
+	Sends       int64        `json:"sends"`
+	FailedSends int64        `json:"failed_sends"`
+	SentVersion loop.Version `json:"sent_version"`
 	// SilentS since its last word.
 	SilentS float64 `json:"silent_s"`
 	// Waiting names the engines that have weights to take, or a group to make, and nobody for it.
