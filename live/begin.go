@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
@@ -52,8 +53,8 @@ func (r *Runtime) begin(ctx context.Context) error {
 }
 
 // serveFirst has every engine serve version 0 that is to be there from the start. One that is
-// down counts as lost from the start, if it is to be tried again at all and another serves. It reports
-// whether a Stop came first, which ends the run.
+// down, or fails as often as the loop would try it, counts as lost from the start, if it is to be tried
+// again at all and another serves. It reports whether a Stop came first, which ends the run.
 func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 	errs, stopped := r.acquireFirst(ctx)
 	if stopped {
@@ -74,20 +75,18 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 		r.finished, r.reason = true, loop.ReasonStopped
 		return true, nil
 	}
-	down := 0
-	for i, err := range errs {
-		if !errors.Is(err, ErrEngineDown) || r.opt.RejoinAfter <= 0 || ctx.Err() != nil {
-			if err != nil {
-				return false, err
-			}
-			continue
-		}
-		down++
-		r.logf("%v: the run begins without it", err)
-		r.loseEngine(r.opt.Engines[i].Name(), err)
+	failed := errors.Join(errs...)
+	if failed == nil {
+		return false, nil
 	}
-	if down == len(errs) {
-		return false, errors.Join(errs...)
+	if r.opt.RejoinAfter <= 0 || ctx.Err() != nil || !slices.Contains(errs, nil) {
+		return false, failed
+	}
+	for i, err := range errs {
+		if err != nil {
+			r.logf("%v: the run begins without it", err)
+			r.loseEngine(r.opt.Engines[i].Name(), err)
+		}
 	}
 	return false, nil
 }

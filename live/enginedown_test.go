@@ -2,7 +2,9 @@ package live_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +121,53 @@ func TestRolloutsOutliveTheirEngine(t *testing.T) {
 				}
 				if resumed == 0 || longer == 0 {
 					t.Errorf("%d trained samples were resumed, %d with tokens from before", resumed, longer)
+				}
+				replay(t, w)
+			})
+		})
+	}
+}
+
+// TestEngineThatFailsAtStart: a run begins without an engine whose first loads fail as often as the loop would
+// try them, says so, and has it join when it can; it does not begin where every one fails, or none is tried again.
+func TestEngineThatFailsAtStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		failing int // engines, the last ones
+		again   time.Duration
+		begins  bool
+	}{
+		"one of two":                  {1, 50 * time.Millisecond, true},
+		"both":                        {2, 50 * time.Millisecond, false},
+		"one that is not tried again": {1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := asyncConfig()
+				cfg.EngineSlots, cfg.ResumeLost = []int{4, 4}, true
+				w := newWorld(cfg)
+				for _, e := range w.engines[2-c.failing:] {
+					fails := 5
+					e.broken = func(loop.Version) error {
+						if fails--; fails >= 0 {
+							return errors.New("it computes otherwise than before")
+						}
+						return nil
+					}
+				}
+				w.change = func(o *live.Options) { o.RejoinAfter = c.again }
+				res, err := w.runtime(t, nil).Run(t.Context())
+				if !c.begins {
+					if err == nil || !strings.Contains(err.Error(), "computes otherwise") {
+						t.Errorf("ended by %v: %v, want the failure", res.Reason, err)
+					}
+					return
+				}
+				said := strings.Join(w.logged, "\n")
+				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() || w.engines[1].served < 30 {
+					t.Errorf("ended by %v: %v, ledger %+v; the engine that failed serves version %d", res.Reason, err, res.Status.Ledger, w.engines[1].served)
+				}
+				if !strings.Contains(said, "computes otherwise than before: the run begins without it") || !strings.Contains(said, "engine engine-1 is lost") {
+					t.Errorf("the log says\n%s", said)
 				}
 				replay(t, w)
 			})
