@@ -666,7 +666,7 @@ def test_publish_that_is_interrupted(
     assert sender.holds == []
     with plane.changed:
         plane.refusal = None
-    monkeypatch.setattr(hw, "_send", interrupted)
+    monkeypatch.setattr("headway.publication.send", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sender.publish(hw, batch, WEIGHTS)
     assert sender.holds == [4]

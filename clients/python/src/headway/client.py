@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import time
-import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-import httpx
-import numpy as np
-
 from . import batch as batches
-from . import errors, tensors
+from . import errors, publication
 from .batch import Batch
 from .lease import Renewal
+from .store import Store
 from .tensors import Array
-from .transport import Transport, refusal
+from .transport import Transport
 
-MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 _REASON_BYTES_MAX = 4096  # the server's bound
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 
@@ -72,6 +67,7 @@ class Client:
         self, transport: Transport, trainer: str, rank: int, world_size: int, step_s_max: float | None
     ) -> None:
         self._transport, self.trainer, self.rank, self.world_size = transport, trainer, rank, world_size
+        self._store = Store(transport)
         self._step_s_max = step_s_max
         self._open: Batch | None = None
         self._awaited: Renewal | None = None  # of a batch whose share is done, until rank 0 has published it
@@ -182,7 +178,7 @@ class Client:
 
     def weights(self, version: int | str = "latest") -> dict[str, Array]:
         """A version's model tensors by name. With "latest" the trainer now holds that version."""
-        number, found = self._read(version, lambda name: not name.startswith("optimizer."))
+        number, found = self._store.model(version)
         if version == "latest":
             if number < self.version:  # the batch that this rank has finished its share of is lost
                 self._after = (0, 0)
@@ -194,89 +190,15 @@ class Client:
 
     def optimizer(self, version: int | None = None) -> dict[str, Array]:
         """The optimizer's tensors of a version (the one the trainer holds); empty where it has none."""
-        return self._read(self.version if version is None else version, lambda name: name.startswith("optimizer."))[1]
+        return self._store.optimizer(self.version if version is None else version)
 
     def state(self, version: int | str = "latest") -> dict[str, Any]:
         """A version's manifest, where it is, and which engines serve it."""
-        return self._transport.get(f"/api/v1/weights/{version}")
+        return self._store.state(version)
 
     def download(self, directory: str | Path, version: int | str = "latest") -> int:
         """Put a version's files in a directory, one after the other and as they come; return its number."""
-        number, names = self._files(version)
-        target = Path(directory)
-        target.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            if Path(name).name != name:
-                raise errors.Invalid(f"the manifest of version {number} names the file {name!r}: not a plain name")
-            self._download(number, name, target / name)
-        return number
-
-    def _files(self, version: int | str) -> tuple[int, list[str]]:
-        state = self.state(version)
-        return int(state["version"]), [str(f["name"]) for f in state["manifest"].get("files") or ()]
-
-    def _read(self, version: int | str, wanted: Any) -> tuple[int, dict[str, Array]]:
-        while True:
-            number, names = self._files(version)
-            found: dict[str, Array] = {}
-            try:
-                for name in filter(wanted, names):
-                    found.update(tensors.decode(self._content(number, name), f"{name} of version {number}")[0])
-            except errors.NotFound:
-                if version == "latest" and self._files(version)[0] != number:
-                    continue  # it was pruned while it was read: there is a newer one
-                raise
-            return number, found
-
-    def _download(self, version: int, name: str, path: Path) -> None:
-        part = path.with_name(path.name + ".part")
-        with part.open("wb") as out:
-
-            def again() -> None:
-                out.seek(0)
-                out.truncate()
-
-            self._pull(version, name, out.tell, out.write, again)
-        part.replace(path)
-
-    def _content(self, version: int, name: str) -> bytearray:
-        """A file in memory, once."""
-        content = bytearray()
-        self._pull(version, name, content.__len__, content.extend, content.clear)
-        return content
-
-    def _pull(
-        self, version: int, name: str, have: Callable[[], int], write: Callable[[bytes], object],
-        again: Callable[[], object],
-    ) -> None:  # fmt: skip
-        """Read a file as it comes; a transfer that breaks off goes on where it was."""
-        source, defects = f"/api/v1/weights/{version}/files/{name}", 0
-        deadline = time.monotonic() + self._transport.patience_s
-        while True:
-            at = have()
-            try:
-                headers = {"Range": f"bytes={at}-"} if at else {}
-                with self._transport.stream(source, headers=headers) as response:
-                    if response.status_code == 416 and at:  # it was whole already
-                        return
-                    if response.status_code >= 300:
-                        response.read()
-                        raise refusal(response)
-                    if at and response.status_code != 206:
-                        again()
-                    for chunk in response.iter_bytes():
-                        write(chunk)
-                return
-            except (httpx.TransportError, errors.Unavailable, errors.Busy, errors.Internal) as error:
-                self._transport.another()
-                defects += isinstance(error, errors.Internal)
-                if have() > at:
-                    deadline = time.monotonic() + self._transport.patience_s
-                if time.monotonic() > deadline or defects > 2 or self._transport.stopped.wait(0.2):
-                    if isinstance(error, errors.HeadwayError):
-                        raise
-                    message = f"{name} of version {version} broke off at byte {have()}: {error}"
-                    raise errors.Unavailable(message) from error
+        return self._store.download(directory, version)
 
     # Batches
 
@@ -440,7 +362,6 @@ class Client:
         restarted trainer does. Returns the version. Ranks above 0 send nothing. Without a batch it makes version 0
         (action "initialize").
         """
-        source = "rendezvous" if rendezvous is not None else "weights_dir" if weights_dir is not None else "state_dict"
         if sum(x is not None for x in (state_dict, weights_dir, rendezvous)) != 1:
             raise errors.Invalid("publish wants one of state_dict, weights_dir and rendezvous")
         if batch is None and self.next != 0:
@@ -456,7 +377,10 @@ class Client:
             return version
         manifest = self._manifest(version, batch, metrics)
         try:
-            reply = self._send(manifest, source, state_dict, weights_dir, optimizer, rendezvous)
+            reply = publication.send(
+                self._transport, manifest, state_dict=state_dict, weights_dir=weights_dir, rendezvous=rendezvous,
+                optimizer=optimizer,
+            )  # fmt: skip
         except (errors.LeaseExpired, errors.Conflict):
             self._lost(batch)
             raise
@@ -481,7 +405,10 @@ class Client:
                 "publish the batch instead",
                 detail={"version": batch.version + 1, "sync_every": self.sync_every},
             )
-        message = {"trainer": self.trainer, "attempt": batch.attempt, **_stamps(batch), **_metrics(metrics)}
+        message = {
+            "trainer": self.trainer, "attempt": batch.attempt, **publication.stamps(batch),
+            **publication.measured(metrics),
+        }  # fmt: skip
         try:
             reply = self._transport.post(f"/api/v1/batches/{batch.lease}/ack", message)
         except (errors.LeaseExpired, errors.Conflict):
@@ -512,7 +439,8 @@ class Client:
             message = {**self._manifest(made, None, None), "restored_from": version}
             for holder in list(self._holders):  # before engines may be told that there is one of this number
                 holder.drop(made)
-            made = int(self._send(message, "state_dict", state_dict, None, optimizer, None)["version"])
+            reply = publication.send(self._transport, message, state_dict=state_dict, optimizer=optimizer)
+            made = int(reply["version"])
         self.version = self.newest = self.stored = made
         self.next, self.action, self._ahead, self._claimed = self.version + 1, "train", False, False
         return self.version
@@ -539,97 +467,8 @@ class Client:
         lease, attempt = (batch.lease, batch.attempt) if batch is not None else (0, 0)
         return {
             "trainer": self.trainer, "lease": lease, "attempt": attempt, "version": version, "kind": "full",
-            "base_version": -1, **_stamps(batch), **_metrics(metrics),
+            "base_version": -1, **publication.stamps(batch), **publication.measured(metrics),
         }  # fmt: skip
-
-    def _send(
-        self, manifest: dict[str, Any], source: str, state_dict: Mapping[str, Any] | None,
-        weights_dir: str | Path | None, optimizer: Mapping[str, Any] | None, rendezvous: str | None,
-    ) -> dict[str, Any]:  # fmt: skip
-        files: list[tensors.File] = []
-        if state_dict is not None:
-            if not state_dict:
-                raise errors.Invalid("the state_dict is empty: nothing would be served")
-            files.append(tensors.File(MODEL, state_dict))
-            tensors.check_finite(files[0].arrays, "model")
-        if optimizer:
-            files.append(tensors.File(OPTIMIZER, optimizer))
-            tensors.check_finite(files[-1].arrays, "optimizer")
-        if source != "state_dict" and files:
-            raise errors.Invalid(f"with {source} the optimizer's state cannot be sent along: put it in weights_dir")
-        if weights_dir is not None:
-            directory = Path(weights_dir).resolve()
-            found = sorted(directory.glob("*.safetensors"))
-            if not found:
-                raise errors.Invalid(f"{directory} has no *.safetensors to publish")
-            manifest |= {
-                "directory": str(directory),
-                "files": [{"name": p.name, "size": p.stat().st_size} for p in found],
-            }
-        if rendezvous is not None:
-            manifest["rendezvous"] = rendezvous
-        if not files:
-            return self._transport.post("/api/v1/weights", manifest, timeout_s=600.0)
-        manifest["files"] = [{"name": f.name, "size": f.size, "hash": f.hash()} for f in files]
-        body = _Multipart(manifest, files)
-        headers = {"Content-Type": body.content_type, "Content-Length": str(body.size)}
-        response = self._transport.call("POST", "/api/v1/weights", body=body.chunks, headers=headers, timeout_s=600.0)
-        reply = response.json()
-        if not isinstance(reply, dict):
-            raise errors.Internal(f"a publish was answered with {reply!r}", status=response.status_code)
-        return reply
-
-
-class _Multipart:
-    """multipart/form-data of a manifest and files, streamed, of a length that is known before."""
-
-    def __init__(self, manifest: Mapping[str, Any], files: Sequence[tensors.File]) -> None:
-        boundary = "headway-" + uuid.uuid4().hex
-        self.content_type = f"multipart/form-data; boundary={boundary}"
-        try:
-            text = json.dumps(manifest, allow_nan=False, separators=(",", ":")).encode()
-        except ValueError as error:
-            raise errors.Invalid(f"the manifest has a number that is not finite: {error}") from None
-        start = f'--{boundary}\r\nContent-Disposition: form-data; name="'
-        parts: list[tuple[bytes, tensors.File | None]] = []
-        parts.append((f'{start}manifest"\r\nContent-Type: application/json\r\n\r\n'.encode() + text, None))
-        for file in files:
-            head = f'\r\n{start}{file.name}"; filename="{file.name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
-            parts.append((head.encode(), file))
-        self._parts, self._end = parts, f"\r\n--{boundary}--\r\n".encode()
-        self.size = sum(len(head) + (file.size if file else 0) for head, file in parts) + len(self._end)
-
-    def chunks(self) -> Iterator[bytes]:
-        """The body."""
-        for head, file in self._parts:
-            yield head
-            if file is not None:
-                yield from file.chunks()
-        yield self._end
-
-
-def _stamps(batch: Batch | None) -> dict[str, int]:
-    if batch is None or batch.forward_version < 0:
-        return {"forward_version": -1, "step_version": -1}
-    step = batch.step_version if batch.step_version >= 0 else batch._held_version
-    return {"forward_version": batch.forward_version, "step_version": step}
-
-
-def _metrics(metrics: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
-    if not metrics:
-        return {}
-    out: dict[str, float] = {}
-    for name, value in metrics.items():
-        try:
-            number = float(np.asarray(value))
-        except (TypeError, ValueError):
-            raise errors.Invalid(
-                f"the metric {name!r} is {value!r:.80}: metrics are numbers", detail={"metric": name}
-            ) from None
-        if not math.isfinite(number):
-            raise errors.Invalid(f"the metric {name!r} is {number}: metrics are finite", detail={"metric": name})
-        out[name] = number
-    return {"metrics": out}
 
 
 __all__ = ["Client", "connect"]

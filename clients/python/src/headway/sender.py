@@ -27,6 +27,7 @@ from .batch import Batch
 from .client import Client
 from .collective import GivenUp, Group, Held, checked, copied, device_of, fetched, listen
 from .meeting import meet
+from .store import Store
 from .transport import Transport
 
 _log = logging.getLogger("headway.sender")
@@ -539,10 +540,8 @@ class Sender:
 
     def _fetch(self, version: int) -> Held:
         _log.info("version %d is not held: it is fetched", version)
-        if self._source is not None:
-            state = self._source(version)
-        else:
-            state = Client(self._transport, self.name, 0, 1, None).weights(version)
+        source = self._source or (lambda stored: Store(self._transport).model(stored)[1])
+        state = source(version)
         if not state:
             raise errors.NotFound(f"this process does not hold version {version}, and no weights of it are stored")
         return fetched(state, self.backend, self.device)
