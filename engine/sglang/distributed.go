@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -30,8 +31,16 @@ func (*Dialect) Join(ctx context.Context, s *upstream.Server, g upstream.Group, 
 
 // Part implements [upstream.Joiner].
 func (*Dialect) Part(ctx context.Context, s *upstream.Server, g upstream.Group, _ *upstream.Capabilities) error {
-	return succeed(ctx, s, pathDestroyGroup, map[string]any{"group_name": g.Name})
+	err := succeed(ctx, s, pathDestroyGroup, map[string]any{"group_name": g.Name})
+	if err != nil && slices.ContainsFunc(noSuchGroup, func(words string) bool { return strings.Contains(err.Error(), words) }) {
+		return nil
+	}
+	return err
 }
+
+// noSuchGroup are the words by which servers say that they are not in a group: SGLang's, and those of the
+// server on the CPU that stands for it. They have no code for it.
+var noSuchGroup = []string{"group to be destroyed does not exist", "there is no group "}
 
 // updateDistributed has the server receive the tensors bucket by bucket. The label comes with the last
 // one, and so does the flush: until then the server serves neither version.

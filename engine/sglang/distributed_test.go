@@ -59,6 +59,24 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// TestPartOfNoGroup: who is not in a group, such as a server that was started again, has left it. Any other
+// failure is one.
+func TestPartOfNoGroup(t *testing.T) {
+	for answer, fails := range map[string]bool{
+		`400 {"success":false,"message":"The group to be destroyed does not exist."}`:  false,
+		`{"success":false,"message":"The group to be destroyed does not exist."}`:      false,
+		`400 {"error":{"message":"there is no group g"}}`:                              false,
+		`400 {"success":false,"message":"Failed to destroy custom process group: x."}`: true,
+		`{"success":false,"message":"Failed to destroy custom process group: what."}`:  true,
+		`500 a path that does not exist`:                                               true,
+	} {
+		s, _ := asking(t, map[string]string{pathDestroyGroup: answer})
+		if err := New().Part(t.Context(), s, aGroup, nil); (err != nil) != fails {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
 // distributed is what of an update's body is not its tensors' shapes.
 type distributed struct {
 	Names  []string `json:"names"`

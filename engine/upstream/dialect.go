@@ -51,7 +51,7 @@ type Restarter interface {
 type Joiner interface {
 	// Join has the server become a member of a group; it returns when the others are there too.
 	Join(ctx context.Context, s *Server, g Group, caps *Capabilities) error
-	// Part has it leave a group, which may be broken.
+	// Part has it leave a group, which may be broken. One that it is not in is left.
 	Part(ctx context.Context, s *Server, g Group, caps *Capabilities) error
 }
 
