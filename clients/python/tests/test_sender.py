@@ -845,18 +845,19 @@ def done(sender: Sender, sizes: list[int]) -> set[int]:
     """Have it say that commands are done, each with so many bytes; their numbers."""
     said = {seq: json.dumps({"seq": seq, "digest": "x" * size}) for seq, size in enumerate(sizes, 10**6)}
     with sender._lock:
-        sender._done |= said
+        for seq, text in said.items():
+            sender._outbox.put(seq, text)
     return set(said)
 
 
 def test_more_to_say_than_fits(plane: Plane, sender: Sender) -> None:
     """It is said in several requests, at once, and each is counted as said when it was."""
-    sender._told_bytes = 1000
+    sender._outbox._bytes_max = 1000
     wanted = done(sender, [400] * 9 + [5000])
     sender.hold(1, {"w": torch.ones(2)})
     with sender._lock:
-        assert not sender._done
-        assert wanted <= set(sender._over)
+        assert not sender._outbox._waiting
+        assert wanted <= set(sender._outbox._over)
     with plane.changed:
         said = [(s["wait_s"], [d["seq"] for d in s["done"]]) for s in plane.said if s["done"]]
     assert {seq for _, seqs in said for seq in seqs} == wanted

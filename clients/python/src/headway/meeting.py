@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
 from . import errors
 from .transport import Transport
 
@@ -81,3 +83,24 @@ def free_address(host: str = "127.0.0.1") -> str:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return f"{host}:{probe.getsockname()[1]}"
+
+
+def own_address(url: str) -> str:
+    """The address by which this host reaches a control plane."""
+    to = httpx.URL(url)
+    port = to.port or {"http": 80, "https": 443}[to.scheme]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(to.host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # sends nothing
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise errors.Invalid(f"the address of this host towards {to.host} is not known ({error}): say host=") from error
+
+
+def check_host(host: str) -> None:
+    """Raise Invalid unless a host leads somewhere."""
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError) as error:
+        raise errors.Invalid(f"host {host!r} leads nowhere, so no engine could reach this process: {error}") from None

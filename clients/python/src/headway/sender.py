@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import json
 import logging
-import socket
 import threading
 import time
 import uuid
@@ -20,13 +19,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-import httpx
-
 from . import errors
 from .batch import Batch
 from .client import Client
-from .collective import GivenUp, Group, Held, checked, copied, device_of, fetched, listen
-from .meeting import meet
+from .collective import GivenUp, Group, device_of, listen
+from .meeting import check_host, meet, own_address
+from .outbox import Outbox
+from .shelf import Promise, Shelf, shapes_stored
 from .store import Store
 from .transport import Transport
 
@@ -44,12 +43,6 @@ _LINGERING_MAX = 16
 _CLOSING_S = 5.0
 #: How threads are called that leave groups.
 _PARTING = "headway-part-"
-#: How much one request says of commands that were carried out: a model's list of tensors may be megabytes long.
-_TOLD_BYTES = 4 << 20
-#: What is said of a command that failed is about as long.
-_SHORT_BYTES = 4 << 10
-#: Commands that were carried out, and that a reply on its way may still name.
-_OVER_MAX = 1024
 
 
 @dataclass(eq=False)
@@ -65,17 +58,6 @@ class _Command:
     #: It was learned when so many requests had been made: a later one that does not bring it has it given up.
     since: int
     stop: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(eq=False)
-class _Promise:
-    """What an engine was told of a version."""
-
-    version: int
-    #: Of the tensors that it was told; empty until it was.
-    digest: str = ""
-    #: The version is not to be forgotten: the engine has still to be sent it.
-    kept: bool = True
 
 
 @dataclass(eq=False)
@@ -116,23 +98,17 @@ class Sender:
         self._transport = Transport(url, token, patience_s=patience_s, verify=verify, stopped=self._closing)
         self._instance, self._host = uuid.uuid4().hex, host
         if host is not None:
-            _check_host(host)
-        self._copies, self._source, self._timeout_s = copies, source, timeout_s
-        self._shapes: dict[str, tuple[int, ...]] | None = None  # of the first version that was held
+            check_host(host)
+        self._copies, self._timeout_s = copies, timeout_s
+        self._shelf = Shelf(copies, backend, self.device, source or Store(self._transport).arrays)
         #: What the control plane refused last, such as a second sender; None while all is well. `hold` raises it.
         #: With the code "expired" it stays: another process has come under this name, and this one sends no more.
         self.error: errors.HeadwayError | None = None
-        self._fetching = threading.Lock()
         self._lock = threading.Lock()  # of all that follows
         self._outlived = False  # another process has come under this name
         self._asked = 0  # requests that were made
-        self._versions: dict[int, Held] = {}
-        self._coming = 0  # versions that are being fetched, 1 at most
-        self._promised: dict[str, _Promise] = {}  # the last one, by engine
         self._commands: dict[int, _Command] = {}
-        self._done: dict[int, str] = {}  # what the plane has not been told, or not answered, as JSON
-        self._told_bytes = _TOLD_BYTES  # of one request, less where that was too large
-        self._over: dict[int, int] = {}  # what it has been told, with the number of requests by then
+        self._outbox = Outbox(name)
         self._groups: dict[str, _Joined] = {}
         self._threads: list[threading.Thread] = []  # each carries a command out, or leaves a group
         self._thread = threading.Thread(target=self._run, name="headway-sender", daemon=True)
@@ -170,8 +146,7 @@ class Sender:
     @property
     def holds(self) -> list[int]:
         """The versions whose tensors it has."""
-        with self._lock:
-            return sorted(self._versions)
+        return self._shelf.versions
 
     def hold(self, version: int, state_dict: Mapping[str, Any]) -> None:
         """Keep a copy of a version's weights, and tell the control plane, which accepts its publish from then on.
@@ -183,26 +158,12 @@ class Sender:
         self._check_open()
         if version < 0:
             raise errors.Invalid(f"version {version} cannot be: want 0 or more")
-        tensors = checked(state_dict, self.backend)
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if self._shapes is not None and shapes != self._shapes:
-            raise errors.Invalid(f"version {version} is another model than the version held first: "
-                                 + _differing(self._shapes, shapes))  # fmt: skip
-        self._shapes = shapes
-        with self._lock:
-            self._versions.pop(version, None)
-            self._make_room(1)  # before the copy is made: the memory is that of another
-        held = copied(tensors, self.device)
-        with self._lock:
-            self._versions[version] = held
+        self._shelf.put(version, state_dict)
         self._ask(0.0)
 
     def drop(self, version: int) -> None:
         """Forget a version that was held and has not become one of the run's. Engines are sent nothing of it."""
-        with self._lock:
-            self._versions.pop(version, None)
-            for promise in self._promised.values():
-                promise.kept = promise.kept and promise.version != version
+        self._shelf.drop(version)
 
     def publish(
         self, hw: Client, batch: Batch | None, state_dict: Mapping[str, Any], *,
@@ -220,8 +181,8 @@ class Sender:
         stores = batch is None or due or 0 < hw.steps <= version
         hw.attach(self)
         try:
-            if self._shapes is None and hw.stored >= 0:
-                self._shapes = _shapes_stored(hw)
+            if self._shelf.shapes is None and hw.stored >= 0:
+                self._shelf.shapes = shapes_stored(hw)
             self.hold(version, state_dict)
             if not stores:
                 asked = True
@@ -289,9 +250,9 @@ class Sender:
                 if self._outlived and self.error is not None:
                     raise self.error
                 self._asked += 1
-                number, (told, more) = self._asked, self._to_tell()
+                number, (told, more) = self._asked, self._outbox.load()
                 message = {
-                    "instance": self._instance, "backend": self.backend, "holds": sorted(self._versions),
+                    "instance": self._instance, "backend": self.backend, "holds": self._shelf.versions,
                     "knows": sorted(self._commands), "wait_s": 0.0 if more else wait_s, "leaving": leaving,
                 }  # fmt: skip
             text = json.dumps(message, separators=(",", ":"))
@@ -308,7 +269,9 @@ class Sender:
         except (errors.Unavailable, errors.Busy, errors.Internal, errors.DiskFull):
             raise
         except errors.TooLarge as error:
-            if not self._say_less(told, error):
+            with self._lock:
+                less = self._outbox.say_less(told, error)
+            if not less:
                 raise
             return True
         except errors.LeaseExpired as error:
@@ -327,45 +290,10 @@ class Sender:
             if self._outlived:  # this was answered before
                 return False
             self.error = None
-            for seq, done in told.items():
-                if self._done.get(seq) is done:
-                    del self._done[seq]
-                    self._over[seq] = self._asked
-            while len(self._over) > _OVER_MAX:
-                del self._over[next(iter(self._over))]
+            self._outbox.answered(told, self._asked)
             if not self._closing.is_set():
                 self._heed(number, reply)
         return more and not leaving
-
-    def _to_tell(self) -> tuple[dict[int, str], bool]:
-        """What of what is done goes into one request, one at least, and whether there is more. With the lock held."""
-        told: dict[int, str] = {}
-        size = 0
-        for seq, done in self._done.items():
-            size += len(done)
-            if told and size > self._told_bytes:
-                return told, True
-            told[seq] = done
-        return told, False
-
-    def _say_less(self, told: Mapping[int, str], error: errors.TooLarge) -> bool:
-        """What one request said is too large for who takes it: say half, or why a single one cannot be said.
-
-        False where neither helps, as what is done is not what is large.
-        """
-        size = sum(map(len, told.values()))
-        with self._lock:
-            if len(told) > 1:
-                self._told_bytes = size // 2
-                return True
-            if size <= _SHORT_BYTES:
-                return False
-            for seq, done in told.items():
-                _log.warning("sender %s: what was done of command %d cannot be said: %s", self.name, seq, error)
-                if self._done.get(seq) is done:
-                    why = f"what it answers, {size} bytes, is refused: {error.message:.500}"
-                    self._done[seq] = json.dumps({"seq": seq, "error": why})
-        return True
 
     def _heed(self, number: int, reply: Mapping[str, Any]) -> None:
         """Begin what is new and give up what is not wanted any more. The lock must be held.
@@ -381,7 +309,7 @@ class Sender:
             if name not in groups and number > joined.since:
                 self._part(name)
         for seq, said in sorted(listed.items()):
-            if seq in self._commands or seq in self._done or number <= self._over.get(seq, -1):
+            if seq in self._commands or seq in self._outbox or self._outbox.over(seq, number):
                 continue
             command = _Command(
                 seq, str(said["kind"]), str(said["engine"]), int(said.get("version", -1)),
@@ -395,7 +323,7 @@ class Sender:
                              command.version, error)  # fmt: skip
                 del self._commands[seq]
                 # The poll of now did not know the command, so it is answered at once, and the next one says this.
-                self._done[seq] = json.dumps({"seq": seq, "error": f"the sender could not begin: {error}"})
+                self._outbox.put(seq, json.dumps({"seq": seq, "error": f"the sender could not begin: {error}"}))
 
     def _refused(self, error: errors.HeadwayError) -> None:
         self.error = error
@@ -406,7 +334,7 @@ class Sender:
             self._give_up(command)
         for name in list(self._groups):
             self._part(name)
-        self._done.clear()
+        self._outbox.clear()
 
     def _give_up(self, command: _Command) -> None:
         command.stop.set()
@@ -462,7 +390,7 @@ class Sender:
         with self._lock:
             if self._commands.pop(command.seq, None) is None:  # it was given up
                 return
-            self._done[command.seq] = text
+            self._outbox.put(command.seq, text)
             if "error" in done and command.kind == "send":
                 self._part(command.group)
         if "error" in done:
@@ -476,15 +404,14 @@ class Sender:
         """What the engine is told of a version, which is promised to it with that."""
         promise = self._promise(command)
         try:
-            held = self._have(command.version)
+            held = self._shelf.have(command.version)
             promise.digest = held.digest()
         except BaseException:
-            with self._lock:
-                promise.kept = False
+            self._shelf.release(promise)
             raise
         return {"tensors": held.words(), "digest": promise.digest}
 
-    def _promise(self, command: _Command) -> _Promise:
+    def _promise(self, command: _Command) -> Promise:
         """Have a version kept for an engine, once there is room for it beside those that others were promised.
 
         They are all kept until they were sent, beside the newest ones: there are as many of them at most.
@@ -492,72 +419,17 @@ class Sender:
         deadline = time.monotonic() + self._timeout_s
         while True:
             with self._lock:
-                self._promised.pop(command.engine, None)  # it asks for another
-                full = self._kept_by_others(command.version)
-                if not full:
-                    promise = self._promised[command.engine] = _Promise(command.version)
-                    return promise
+                joined = {j.engine for j in self._groups.values()}
+            if promise := self._shelf.promise(command.engine, command.version, joined):
+                return promise
             if command.stop.wait(0.01):
                 raise GivenUp
             if time.monotonic() > deadline:
                 raise errors.Busy(
-                    f"engines were promised versions {full} and have not taken them for {self._timeout_s:g} s: there "
-                    f"is no room for version {command.version} beside those, with copies={self._copies}"
+                    f"engines were promised versions {self._shelf.promised} and have not taken them for "
+                    f"{self._timeout_s:g} s: there is no room for version {command.version} beside those, "
+                    f"with copies={self._copies}"
                 )
-
-    def _kept_by_others(self, version: int) -> list[int]:
-        """The versions that are promised, where there is no room for this one beside them. The lock must be held."""
-        joined = {j.engine for j in self._groups.values()}
-        loose = [p for e, p in self._promised.items() if p.kept and e not in joined]  # the oldest promise first
-        while True:
-            kept = {p.version for p in self._promised.values() if p.kept}
-            if len(kept | {version}) <= self._copies:
-                return []
-            if not loose:
-                return sorted(kept)
-            # An engine that is in no group with this process asks again once it is, if it ever comes.
-            loose.pop(0).kept = False
-
-    def _have(self, version: int) -> Held:
-        """A version's tensors, fetched if need be."""
-        with self._lock:
-            if held := self._versions.get(version):
-                return held
-        with self._fetching:
-            with self._lock:
-                if held := self._versions.get(version):
-                    return held
-                self._coming = 1
-                self._make_room(0)  # before it is there: the memory is that of another
-            try:
-                held = self._fetch(version)
-                with self._lock:
-                    return self._versions.setdefault(version, held)
-            finally:
-                with self._lock:
-                    self._coming = 0
-                    self._make_room(0)
-
-    def _fetch(self, version: int) -> Held:
-        _log.info("version %d is not held: it is fetched", version)
-        source = self._source or (lambda stored: Store(self._transport).model(stored)[1])
-        state = source(version)
-        if not state:
-            raise errors.NotFound(f"this process does not hold version {version}, and no weights of it are stored")
-        return fetched(state, self.backend, self.device)
-
-    def _make_room(self, more: int) -> None:
-        """Forget versions: all but the newest and those that engines were promised. The lock must be held.
-
-        With `more` that are about to be held, and one that is being fetched, they are twice `copies` at most: no more
-        than half of them were promised, and those are kept.
-        """
-        newest = sorted(self._versions, reverse=True)
-        promised = {p.version for p in self._promised.values() if p.kept}
-        others = [v for v in newest[: max(self._copies - more, 0)] if v not in promised]
-        kept = [v for v in newest if v in promised]
-        room = max(2 * self._copies - more - self._coming - len(kept), 0)
-        self._versions = {v: self._versions[v] for v in sorted(kept + others[:room])}
 
     def _join(self, command: _Command) -> None:
         with self._lock:
@@ -568,7 +440,7 @@ class Sender:
                     f"{self._timeout_s:g} s each: see what holds those engines up"
                 )
         store = listen()
-        host = self._host or self._own_address()
+        host = self._host or own_address(self._transport.url)
         address = f"[{host}]:{store.port}" if ":" in host else f"{host}:{store.port}"
         message = {
             "member": f"sender-{self._instance[:16]}", "role": "trainer", "engines": 1, "ranks": 1,
@@ -589,8 +461,7 @@ class Sender:
     def _send(self, command: _Command) -> None:
         with self._lock:
             joined = self._groups.get(command.group)
-            promise = self._promised.get(command.engine)
-            held = self._versions.get(command.version)
+        promise, held = self._shelf.promised_to(command.engine), self._shelf.find(command.version)
         if joined is None:
             raise errors.NotFound(f"this process is in no group {command.group}")
         if promise is None or promise.version != command.version or not promise.digest:
@@ -600,23 +471,8 @@ class Sender:
             what = "is not held any more" if held is None else "has been held anew, with other weights"
             raise errors.Conflict(f"version {command.version} {what} since the engine asked for it: load it again")
         joined.group.broadcast(held, command.stop)
-        with self._lock:
-            promise.kept = False
+        self._shelf.release(promise)
         _log.debug("engine %s has been sent version %d", command.engine, command.version)
-
-    def _own_address(self) -> str:
-        """The address by which this host reaches the control plane."""
-        url = httpx.URL(self._transport.url)
-        port = url.port or {"http": 80, "https": 443}[url.scheme]
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(url.host, port, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind, protocol) as probe:
-                probe.connect(address)  # sends nothing
-                return str(probe.getsockname()[0])
-        except OSError as error:
-            raise errors.Invalid(
-                f"the address of this host towards {url.host} is not known ({error}): say host="
-            ) from error
 
 
 def _at_exit(sender: Sender) -> None:
@@ -632,33 +488,6 @@ def _at_exit(sender: Sender) -> None:
             left.close()
 
     getattr(threading, "_register_atexit", atexit.register)(close)
-
-
-def _check_host(host: str) -> None:
-    try:
-        socket.getaddrinfo(host, None)
-    except (OSError, UnicodeError) as error:
-        raise errors.Invalid(f"host {host!r} leads nowhere, so no engine could reach this process: {error}") from None
-
-
-def _shapes_stored(hw: Client) -> dict[str, tuple[int, ...]] | None:
-    """Of the tensors of the newest stored version; None where that has been pruned meanwhile."""
-    try:
-        manifest = hw.state(hw.stored)["manifest"]
-    except errors.NotFound:
-        return None
-    served = [t for t in manifest.get("tensors") or () if not str(t.get("file", "")).startswith("optimizer.")]
-    return {str(t["name"]): tuple(t["shape"]) for t in served} or None
-
-
-def _differing(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
-    """What differs between the tensors of two versions, some of it."""
-    found = [
-        f"{name} is missing" if name not in now else f"{name} is new" if name not in before
-        else f"{name} has the shape {list(now[name])}, not {list(before[name])}"
-        for name in sorted({*before, *now}) if before.get(name) != now.get(name)
-    ]  # fmt: skip
-    return "; ".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
 
 
 def _in_doubt(error: BaseException) -> bool:

@@ -31,6 +31,10 @@ class Store:
         """A version's number, and the model's tensors by name; none where it was committed without weights."""
         return self._read(version, lambda name: not name.startswith(_OPTIMIZER))
 
+    def arrays(self, version: int) -> dict[str, Array]:
+        """The model's tensors of a version by name; empty where it was committed without weights."""
+        return self.model(version)[1]
+
     def optimizer(self, version: int | str) -> dict[str, Array]:
         """The optimizer's tensors of a version by name; empty where it has none."""
         return self._read(version, lambda name: name.startswith(_OPTIMIZER))[1]
