@@ -48,7 +48,7 @@ func (r *Runtime) checkProgress() error {
 	case r.outstanding == 0 && len(r.inbox) == 0 && min(r.tick, r.rejoinDue(), r.plannedDue()) == loop.NoTick:
 		return r.stalled("nothing is under way and nothing can start")
 	case r.ends.rollouts > r.stallAfter:
-		return r.stalled(fmt.Sprintf("%d rollouts ended since the last train step and no batch is full", r.ends.rollouts))
+		return r.stalled(fmt.Sprintf("%s ended since the last train step and no batch is full", several(r.ends.rollouts, "rollout")))
 	}
 	return nil
 }
@@ -58,8 +58,8 @@ func (r *Runtime) stalled(why string) error {
 	st := r.l.Status()
 	words := []string{why, r.endsInWords()}
 	words = append(words, r.blockers(st)...)
-	words = append(words, fmt.Sprintf("at version %d the queue holds %d groups, a batch is %d; %d groups are live, %d rollouts in flight, %d wait to be tried again",
-		st.Version, st.QueueGroups, r.cfg.BatchGroups, st.LiveGroups, st.Ledger.InFlight, st.Retries))
+	words = append(words, fmt.Sprintf("at version %d the queue holds %s, a batch is %d; live: %s, in flight: %s, to be tried again: %d",
+		st.Version, several(int64(st.QueueGroups), "group"), r.cfg.BatchGroups, several(int64(st.LiveGroups), "group"), several(st.Ledger.InFlight, "rollout"), st.Retries))
 	words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
 	return fmt.Errorf("live: %w: %s", ErrStalled, strings.Join(words, "; "))
 }
@@ -86,7 +86,7 @@ func (r *Runtime) endsInWords() string {
 		}
 		parts = append(parts, fmt.Sprintf("%s %v: %s (%s)", number, k.end, what, change))
 	}
-	return fmt.Sprintf("%d groups ended untrained since the last train step, %s", r.ends.groups, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s ended untrained since the last train step, %s", several(r.ends.groups, "group"), strings.Join(parts, ", "))
 }
 
 // endInWords names a reason, and what to do about it.
@@ -127,7 +127,7 @@ func (r *Runtime) blockers(st loop.Status) (words []string) {
 		}
 	}
 	if lost > 0 {
-		words = append(words, fmt.Sprintf("%d of %d engines are lost", lost, len(st.Engines)))
+		words = append(words, fmt.Sprintf("%d of %s lost", lost, several(int64(len(st.Engines)), "engine")))
 	}
 	if r.cfg.PauseGroups > 0 && st.QueueGroups >= r.cfg.PauseGroups && st.QueueGroups < r.cfg.BatchGroups {
 		words = append(words, fmt.Sprintf("no group opens while %d are queued, and a batch takes %d: raise the pause to at least the batch", r.cfg.PauseGroups, r.cfg.BatchGroups))
@@ -136,4 +136,12 @@ func (r *Runtime) blockers(st loop.Status) (words []string) {
 		words = append(words, fmt.Sprintf("batch %d is leased and nobody trains on it", st.Lease))
 	}
 	return words
+}
+
+// several prints a number of things, which are called by the noun of one.
+func several(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

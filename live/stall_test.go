@@ -62,7 +62,7 @@ func TestStallWithoutEngines(t *testing.T) {
 			return nil
 		}
 		_, err := w.runtime(t, nil).Run(t.Context())
-		if !errors.Is(err, live.ErrStalled) || !strings.Contains(err.Error(), "nothing is under way") || !strings.Contains(err.Error(), "1 of 1 engines are lost") {
+		if !errors.Is(err, live.ErrStalled) || !strings.Contains(err.Error(), "nothing is under way") || !strings.Contains(err.Error(), "1 of 1 engine lost") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -33,7 +33,10 @@ var cases = map[string]struct {
 	// also come after it, in any order.
 	also []string
 }{
-	"nothing known": {func(*View) {}, "unknown", "", "60 rollouts are under way", nil},
+	"nothing known": {func(*View) {}, "unknown", "", "under way: 60 rollouts", nil},
+	"one of each": {func(v *View) {
+		v.Status.Ledger.InFlight, v.Status.Engines = 1, v.Status.Engines[:1]
+	}, "unknown", "", "under way: 1 rollout. Look", nil},
 	"disk full": {func(v *View) {
 		v.Status.Disk = protocol.Disk{Full: true, LogBytes: 1 << 30, PayloadBytes: 8 << 30, BytesMax: 9 << 30}
 		v.Status.Trainer.State = "absent"
@@ -68,19 +71,19 @@ var cases = map[string]struct {
 		v.Status.Trainer, v.BatchS = protocol.Trainer{Name: "t", State: "training", Lease: 9, SilentS: 3}, 600
 	}, "silent_trainer", "t", "renews its lease on batch 9 and has published nothing for 10m0s", nil},
 	"embedded trainer": {func(v *View) { v.Status.Trainer, v.BatchS = protocol.Trainer{State: "embedded", Lease: 9}, 600 }, "silent_trainer", "", "inside this process has run for 10m0s", nil},
-	"no worker":        {func(v *View) { v.Status.Workers = protocol.Workers{Offered: 64} }, "no_worker", "", "64 rollouts wait for an environment worker", nil},
+	"no worker":        {func(v *View) { v.Status.Workers = protocol.Workers{Offered: 64} }, "no_worker", "", "64 rollouts waiting for an environment worker", nil},
 	"no worker, and rollouts that have waited for one for long": {func(v *View) {
 		v.Status.Workers = protocol.Workers{Offered: 60}
 		v.Engines = []Engine{{Oldest: "g1-s0-a1", OldestS: 400}}
-	}, "no_worker", "", "60 rollouts wait", nil},
+	}, "no_worker", "", "60 rollouts waiting", nil},
 	"lost worker": {func(v *View) { v.Status.Workers.Silent = []string{"w3"} }, "lost_worker", "w3", "silent for more than 30s", nil},
 	"one engine lost, of two": {func(v *View) {
 		v.Status.Engines[1].State, v.Engines[1].Error = "lost", "connection refused"
-	}, "engine_lost", "e1", "(1 of 2 are): connection refused", nil},
+	}, "engine_lost", "e1", "(1 of 2 gone): connection refused", nil},
 	"all engines lost": {func(v *View) {
 		v.Status.Engines[0].State, v.Status.Engines[1].State = "lost", "quarantined"
 		v.Status.Trainer.State = "absent"
-	}, "engine_lost", "e0", "(2 of 2 are)", []string{"engine_lost", "no_trainer"}},
+	}, "engine_lost", "e0", "(2 of 2 gone)", []string{"engine_lost", "no_trainer"}},
 	"engines load": {func(v *View) { v.Status.Engines[0].State, v.Status.Engines[1].State = "loaded", "loading" }, "engine_paused", "e1", "loading for 1m0s and serves version 7", []string{"engine_paused"}},
 	"nobody sends weights": {func(v *View) {
 		v.Status.Engines[0].State, v.Status.Engines[1].State = "loading", "loading"

@@ -56,8 +56,8 @@ func judge(f facts, o Options) []protocol.Finding {
 	}
 	if len(findings) == 0 {
 		findings = append(findings, protocol.Finding{Code: "unknown", Message: fmt.Sprintf(
-			"nothing has brought the next train step nearer for %s, and nothing that is known stands still: %d rollouts are under way. Look at the engines' own logs; if rollouts take this long, raise watchdog.after_s",
-			ago(f.stillS), f.Status.Ledger.InFlight)})
+			"nothing has brought the next train step nearer for %s, and nothing that is known stands still; under way: %s. Look at the engines' own logs; if rollouts take this long, raise watchdog.after_s",
+			ago(f.stillS), several(f.Status.Ledger.InFlight, "rollout"))})
 	}
 	return findings
 }
@@ -71,7 +71,7 @@ func disk(f facts, _ Options) []suspect {
 	if q := f.Status.Queue; d.Full && d.PayloadBytesMax > 0 && d.PayloadBytes >= d.PayloadBytesMax/10*9 {
 		then := "It has room again when a batch is trained"
 		if q.Groups < q.BatchGroups && f.Status.Trainer.Lease == 0 {
-			then = fmt.Sprintf("The queue holds %d groups of the %d that a batch takes, so that no batch will make room", q.Groups, q.BatchGroups)
+			then = fmt.Sprintf("The queue holds %s of the %d that a batch takes, so that no batch will make room", several(int64(q.Groups), "group"), q.BatchGroups)
 		}
 		return []suspect{found(100, "disk_full", "", "payloads of groups take %s of the %s that store.nats.payload_bytes_max allows, and rollouts wait. %s; raise it", bytes(d.PayloadBytes), bytes(d.PayloadBytesMax), then)}
 	}
@@ -105,7 +105,7 @@ func engines(f facts, o Options) (out []suspect) {
 			if lost == len(all) {
 				likely = 95
 			}
-			out = append(out, found(likely, "engine_lost", e.Name, "engine %s is %s for %s (%d of %d are)%s. It is tried again by itself; look at its process and its log", e.Name, e.State, since, lost, len(all), why))
+			out = append(out, found(likely, "engine_lost", e.Name, "engine %s is %s for %s (%d of %d gone)%s. It is tried again by itself; look at its process and its log", e.Name, e.State, since, lost, len(all), why))
 		case e.State != "serving" && f.engineS[i] >= o.AfterS:
 			likely := 50
 			if lost+paused == len(all) {
@@ -191,7 +191,7 @@ func batchWords(f facts) string {
 func workers(f facts, o Options) (out []suspect) {
 	w := f.Status.Workers
 	if f.RemoteWorkers && w.Known == 0 && w.Offered > 0 {
-		out = append(out, found(88, "no_worker", "", "%d rollouts wait for an environment worker, and none has called within the last minute. Start workers with a token of role environment, and let them name an environment that is asked for", w.Offered))
+		out = append(out, found(88, "no_worker", "", "%s waiting for an environment worker, and none has called within the last minute. Start workers with a token of role environment, and let them name an environment that is asked for", several(int64(w.Offered), "rollout")))
 	}
 	for _, name := range w.Silent {
 		out = append(out, found(80, "lost_worker", name, "worker %s holds rollouts and has been silent for more than %s. They are offered again once their claims end; look at its process and its sandbox", name, ago(o.ClaimS/2)))
@@ -254,10 +254,10 @@ func batch(f facts, _ Options) (out []suspect) {
 		} else if f.Holding {
 			why = "Admission is held"
 		}
-		out = append(out, found(75, "short_batch", "", "the queue holds %d groups, a batch takes %d, and no rollout is under way: it is %d short for ever. %s; headway doctor says which settings collide", s.Queue.Groups, s.Queue.BatchGroups, short, why))
+		out = append(out, found(75, "short_batch", "", "the queue holds %s, a batch takes %d, and no rollout is under way: it is %d short for ever. %s; headway doctor says which settings collide", several(int64(s.Queue.Groups), "group"), s.Queue.BatchGroups, short, why))
 	}
 	if n, most, hint := f.lost.most(); n > 0 {
-		out = append(out, found(58, "short_batch", "", "the queue holds %d groups and a batch takes %d; meanwhile %d rollouts were %s. %s", s.Queue.Groups, s.Queue.BatchGroups, n, most, hint))
+		out = append(out, found(58, "short_batch", "", "the queue holds %s and a batch takes %d; meanwhile %s ended untrained: %s. %s", several(int64(s.Queue.Groups), "group"), s.Queue.BatchGroups, several(n, "rollout"), most, hint))
 	}
 	return out
 }
@@ -287,7 +287,7 @@ func queue(f facts, _ Options) []suspect {
 	if q.CapacityGroups == 0 || q.Groups < q.CapacityGroups {
 		return nil
 	}
-	return []suspect{found(40, "queue_full", "", "the queue is full with %d groups (%d more are held back), and nobody trains on them. It is the trainer's turn", q.Groups, q.HeldGroups)}
+	return []suspect{found(40, "queue_full", "", "the queue is full with %s (%d more held back), and nobody trains on them. It is the trainer's turn", several(int64(q.Groups), "group"), q.HeldGroups)}
 }
 
 // ago writes seconds for people.
@@ -297,6 +297,14 @@ func ago(seconds float64) string {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
+}
+
+// several writes a number of things for people, which are called by the noun of one.
+func several(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // bytes writes bytes for people.

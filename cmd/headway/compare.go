@@ -97,7 +97,7 @@ const runsMax = 64
 // Run reads the runs and prints them side by side.
 func (c *compareCmd) Run(application *app) error {
 	if len(c.Paths) < 2 || len(c.Paths) > runsMax {
-		return usageError("headway compare RUN RUN", "%s given: expected 2 to %d", plural(int64(len(c.Paths)), "run"), runsMax)
+		return usageError("headway compare RUN RUN", "%s given: expected 2 to %d", counted(len(c.Paths), "run"), runsMax)
 	}
 	var page *os.File
 	if c.HTML != "" {

@@ -249,7 +249,7 @@ func logText(log *foreign.Log) string {
 	for _, warning := range log.Warnings {
 		fmt.Fprintf(&b, "  - %s: %s", warning.File, warning.Text)
 		if warning.Count > 1 {
-			fmt.Fprintf(&b, " (%s times)", report.Count(warning.Count))
+			fmt.Fprintf(&b, " (%s)", counted(warning.Count, "time"))
 		}
 		b.WriteString("\n")
 	}

@@ -202,11 +202,3 @@ func figuresOf(f doctor.Finding) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-// counted prints a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}

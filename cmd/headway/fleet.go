@@ -134,10 +134,10 @@ func startedWords(s *protocol.Started) string {
 		words = append(words, "failed: "+s.Error)
 	}
 	if s.Starts > 1 {
-		words = append(words, fmt.Sprintf("started %d times", s.Starts))
+		words = append(words, "started "+counted(s.Starts, "time"))
 	}
 	if s.Failures > 0 {
-		words = append(words, fmt.Sprintf("%d failures", s.Failures))
+		words = append(words, counted(s.Failures, "failure"))
 	}
 	return strings.Join(words, ", ")
 }

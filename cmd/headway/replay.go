@@ -53,7 +53,7 @@ func (c *replayCmd) Run(application *app) error {
 		fmt.Fprintf(application.Stdout, "identical: %s events give the %s recorded actions again, up to version %d\n",
 			report.Count(found.Events), report.Count(found.Actions), found.Version)
 		if found.Recoveries > 0 {
-			fmt.Fprintf(application.Stdout, "the run was recovered %d times; %d actions before that were never executed\n", found.Recoveries, found.Missing)
+			fmt.Fprintf(application.Stdout, "the run was recovered %s; of its actions before that %d were never executed\n", counted(found.Recoveries, "time"), found.Missing)
 		}
 	}
 	switch {
@@ -61,7 +61,7 @@ func (c *replayCmd) Run(application *app) error {
 		return err
 	case found.Difference != nil:
 		return runError(fmt.Sprintf("the trace was written by %s; this is %s", found.Header.Program, programName()),
-			"%s: after %d identical actions: %v", file.Name(), found.Actions, found.Difference)
+			"%s: after %s that are identical: %v", file.Name(), counted(found.Actions, "action"), found.Difference)
 	}
 	drawing, err := drawTrace(c.Path, c.timelineOptions)
 	if err != nil || drawing == nil || c.JSON {

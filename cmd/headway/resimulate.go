@@ -286,7 +286,7 @@ func (doc *resimulation) verdict() error {
 	if refused == 0 {
 		return nil
 	}
-	return runError("", "%d of %s could not be resimulated, the first: %s", refused, plural(int64(len(doc.Arms)), "setting"), first)
+	return runError("", "%d of %s could not be resimulated, the first: %s", refused, counted(len(doc.Arms), "setting"), first)
 }
 
 // traceHeader reads the header of a run's trace.

@@ -150,7 +150,7 @@ func recoveryLines(r *live.Resume) []string {
 	if r.SnapshotLine > 0 {
 		from = fmt.Sprintf("the snapshot at event %d", r.SnapshotEvent)
 	}
-	return append(lines, fmt.Sprintf("recovered from %s, replayed %d events in %.2f s", from, r.Events, r.Seconds))
+	return append(lines, fmt.Sprintf("recovered from %s, replayed %s in %.2f s", from, counted(r.Events, "event"), r.Seconds))
 }
 
 // resumedRun is an interrupted run, rebuilt from its directory.

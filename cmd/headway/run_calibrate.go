@@ -172,7 +172,7 @@ func (p *prober) timeSteps(ctx context.Context, scratch live.Trainer, began time
 		if p.err != nil {
 			return calibration{}, p.err
 		}
-		return calibration{}, fmt.Errorf("%w: it finished %d rollouts in %d s, fewer than a batch", errProbeSlow, p.count, probeS)
+		return calibration{}, fmt.Errorf("%w: it finished %s in %d s, fewer than a batch", errProbeSlow, counted(p.count, "rollout"), probeS)
 	}
 	p.mu.Lock()
 	before := p.count

@@ -209,7 +209,7 @@ func (w *sampleWriter) write(b live.Batch) error {
 	w.last, w.kept = texts, keepOf(b, w.spell, w.std)
 	w.mu.Unlock()
 	var text strings.Builder
-	fmt.Fprintf(&text, "train step %d, from policy version %d: %d groups\n", b.Version+1, b.Version, len(b.Groups))
+	fmt.Fprintf(&text, "train step %d, from policy version %d: %s\n", b.Version+1, b.Version, counted(len(b.Groups), "group"))
 	group := ""
 	for _, t := range texts {
 		if t.Group != group {

@@ -232,7 +232,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 // onSync tells status, metrics and viewers how long a weight sync took.
 func (p *plane) onSync(d live.SyncDone) {
 	if len(d.Engines) == 0 { // all of them were lost on the way
-		p.say("version %d is served by no engine: %d loads and switches failed; engines take the newest version when they are back", d.Version, d.Failed)
+		p.say("version %d is served by no engine: loads or switches failed %s; engines take the newest version when they are back", d.Version, counted(d.Failed, "time"))
 		return
 	}
 	s := protocol.Sync{Version: d.Version, LoadS: float64(d.LoadNS) / 1e9, WaitS: float64(d.WaitNS) / 1e9, SwitchS: float64(d.SwitchNS) / 1e9, TotalS: float64(d.TotalNS) / 1e9, Failed: d.Failed}

@@ -167,7 +167,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p.shown.runs(run)
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
-		p.say("%s has made its %d train steps; another run has another --name", p.dir, p.cfg.Trainer.Steps)
+		p.say("%s has made its %s; another run has another --name", p.dir, counted(p.cfg.Trainer.Steps, "train step"))
 		return p.mount()
 	}
 	if err := errors.Join(p.openStage(ctx, run.NowNS), p.mount()); err != nil {

@@ -24,7 +24,7 @@ func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 	}
 	p.stage.cfg, p.stage.say, p.stage.now, p.stage.spans = p.cfg, p.say, p.app.Now, p.spans
 	if p.stage.tasks != nil {
-		p.say("%s: %d tasks to train on, %d held out", p.cfg.Environment.Tasks.File, p.stage.tasks.Len(), p.stage.tasks.HeldOutLen())
+		p.say("%s: %s to train on, %d held out", p.cfg.Environment.Tasks.File, counted(p.stage.tasks.Len(), "task"), p.stage.tasks.HeldOutLen())
 		p.sayTasks(p.stage.tasks)
 	}
 	return p.stage.open(ctx, p.dir)
@@ -43,7 +43,7 @@ func (p *plane) sayTasks(set *taskset.Set) {
 		p.say("%s", warning)
 	}
 	if more := len(warnings) - tasksWarned; more > 0 {
-		p.say("and %d more such warnings of the tasks, which headway doctor lists", more)
+		p.say("and %s more of the tasks, which headway doctor lists", counted(more, "warning"))
 	}
 }
 

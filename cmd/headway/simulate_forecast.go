@@ -45,7 +45,7 @@ func (c *simulateCmd) affordable(application *app, g *grid) error {
 		narrower = "--yes --out FILE.csv starts it all the same; fewer values or a smaller steps.measured shorten it"
 	}
 	return usageError(narrower, "%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
-		plural(g.settings, "setting"), plural(g.seeds, "seed"), roughly(took), plural(int64(cores), "core"), briefly(each), tried)
+		counted(g.settings, "setting"), counted(g.seeds, "seed"), roughly(took), counted(cores, "core"), briefly(each), tried)
 }
 
 // briefly prints the time of one simulation.

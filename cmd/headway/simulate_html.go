@@ -74,7 +74,7 @@ func (p *gridPage) document() report.Document {
 	d := report.Document{
 		Title: "Simulated: " + strings.Join(keys, " × "),
 		Summary: fmt.Sprintf("%s with %s each, through the production loop in virtual time. Bands are 95 %% intervals of the mean: by batch means of one seed, by Student's t over several.",
-			plural(p.g.settings, "setting"), plural(p.g.seeds, "seed")),
+			counted(p.g.settings, "setting"), counted(p.g.seeds, "seed")),
 	}
 	unsettled, failed := 0, 0
 	for _, point := range p.points {
@@ -90,10 +90,10 @@ func (p *gridPage) document() report.Document {
 		if p.accept {
 			what = "they are of their window alone"
 		}
-		d.Warnings = append(d.Warnings, fmt.Sprintf("The means of %s have not settled: %s.", plural(int64(unsettled), "setting"), what))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("The means of %s have not settled: %s.", counted(unsettled, "setting"), what))
 	}
 	if failed > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%s could not be simulated.", plural(int64(failed), "setting")))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%s could not be simulated.", counted(failed, "setting")))
 	}
 	if p.x >= 0 {
 		d.Sections = append(d.Sections, p.lines())

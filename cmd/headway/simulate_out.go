@@ -88,7 +88,7 @@ func (c *simulateCmd) interrupted(written, all int64) error {
 	if strings.HasSuffix(c.Out, ".parquet") {
 		hint = "a Parquet file is whole or not there; a CSV could be gone on with by --resume"
 	}
-	return runError(hint, "interrupted after %s of %s", report.Count(written), plural(all, "setting"))
+	return runError(hint, "interrupted after %s of %s", report.Count(written), counted(all, "setting"))
 }
 
 // printStream says what was written.
@@ -115,7 +115,7 @@ func (c *simulateCmd) printStream(application *app, g *grid, from int64, count t
 		rate = fmt.Sprintf(" in %s, %s per second", briefly(wall), report.Count(int64(*perS)))
 	}
 	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events%s\n", c.Out,
-		plural(g.settings, "setting"), resumed, plural(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), rate)
+		counted(g.settings, "setting"), resumed, counted(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), rate)
 	return err
 }
 

@@ -131,11 +131,11 @@ func (t *tally) addRow(name, settled, note string) {
 func (t *tally) verdict(accept bool) error {
 	var errs []error
 	if t.failed > 0 {
-		errs = append(errs, runError("", "%s of %s could not be simulated, the first: %s", report.Count(t.failed), plural(t.settings, "setting"), t.firstFailed))
+		errs = append(errs, runError("", "%s of %s could not be simulated, the first: %s", report.Count(t.failed), counted(t.settings, "setting"), t.firstFailed))
 	}
 	if t.unsettled > 0 && !accept {
 		errs = append(errs, runError("simulate more steps, --set steps.measured=N; --accept-unsettled reports their means all the same",
-			"%s of %s not settled and without a mean, the first: %s", report.Count(t.unsettled), plural(t.settings, "setting"), t.firstUnsettled))
+			"%s of %s not settled and without a mean, the first: %s", report.Count(t.unsettled), counted(t.settings, "setting"), t.firstUnsettled))
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -234,7 +234,7 @@ func inOrder[T any](from, to int64, workers int, produce func(int64) T, take fun
 
 // gridTable is a grid's settings beside their closed forms.
 func gridTable(points []*gridPoint, accept bool) report.Table {
-	table := report.Table{Title: plural(int64(len(points)), "setting") + ", " + plural(int64(points[0].Seeds), "seed") + " each"}
+	table := report.Table{Title: counted(len(points), "setting") + ", " + counted(int64(points[0].Seeds), "seed") + " each"}
 	for _, o := range points[0].set {
 		table.Header = append(table.Header, o.key)
 	}
@@ -277,14 +277,6 @@ func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
 		}
 	}
 	return nil
-}
-
-// plural prints a number of things.
-func plural(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return report.Count(n) + " " + thing + "s"
 }
 
 // halfWidth prints half an interval, "–" for none.

@@ -24,7 +24,7 @@ func TestStatusOfAnEnvironment(t *testing.T) {
 	out, _, code := askStatus(t, url)
 	for _, want := range []string{
 		"12 being played · 200 scored, mean reward 0.25 · 3 given up · 7 failed (5 start_failed, 2 lost)", "tools 250 ms an episode (p50 200 ms, p99 1.5 s) in 150 of them",
-		"limits that code met: 4 out_of_memory", "process · 9 in use, 2 ready of 4 wanted", "1 rollouts wait for one", "held to be sick", "90 of 120 stood ready",
+		"limits that code met: 4 out_of_memory", "process · 9 in use, 2 ready of 4 wanted", "waiting for one: 1 rollout ", "held to be sick", "90 of 120 stood ready",
 		"no boundary: files and network?[2J are the host's", "tests · 200 verdicts",
 	} {
 		if flat := strings.Join(strings.Fields(out), " "); code != exitDone || !strings.Contains(flat, want) {

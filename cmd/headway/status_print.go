@@ -79,7 +79,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p.line("version", "%s", versionWords(s))
 	p.stall(s)
 	p.line("queue", "%s %d of %d groups; a batch takes %d", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, s.Queue.BatchGroups)
-	p.line("", "%d groups are open, %d held back", s.Queue.LiveGroups, s.Queue.HeldGroups)
+	p.line("", "%s open, %d held back", counted(s.Queue.LiveGroups, "group"), s.Queue.HeldGroups)
 	p.line("rollouts", "%s", ledgerWords(s.Ledger))
 	p.line("ended", "%s", endedWords(s.Ledger))
 	if !s.Ledger.Balanced {
@@ -237,7 +237,7 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	words := []string{p.loud("absent: no process is there that has the trainer's weights; start it with a Sender (headway.torch), and a token of role trainer")}
 	switch s.State {
 	case broadcast.StateServing:
-		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + countedEngines(len(s.Groups))}
+		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + counted(len(s.Groups), "engine")}
 		if s.SilentS >= senderQuietS {
 			words = append(words, p.loud("last heard of "+shortSeconds(s.SilentS)+" ago"))
 		}
@@ -261,7 +261,7 @@ func (p *statusPage) joining(all []protocol.SenderJoining) {
 		return
 	}
 	late := slices.MaxFunc(all, func(a, b protocol.SenderJoining) int { return cmp.Compare(a.ForS, b.ForS) })
-	words := countedEngines(len(all)) + " joining"
+	words := counted(len(all), "engine") + " joining"
 	switch {
 	case late.Late && late.Address == "":
 		words = p.loud(words + ": the sender was told " + shortSeconds(late.ForS) + " ago to meet " + plainText(late.Engine) + " and has not come; look at the log of its process")
@@ -269,13 +269,6 @@ func (p *statusPage) joining(all []protocol.SenderJoining) {
 		words = p.loud(words + ": " + plainText(late.Engine) + " has tried for " + shortSeconds(late.ForS) + " to reach the sender at " + plainText(late.Address) + "; see whether that is the right address (host= of the Sender) and no firewall is between")
 	}
 	p.line("", "%s", words)
-}
-
-func countedEngines(n int) string {
-	if n == 1 {
-		return "1 engine"
-	}
-	return fmt.Sprintf("%d engines", n)
 }
 
 // versionsHeld names the versions that a sender has.
@@ -307,10 +300,10 @@ func (p *statusPage) server(s *protocol.Server) {
 		words = append(words, "versions "+plainText(s.Versions), "old cache: "+plainText(s.Cache))
 	}
 	if s.Retries > 0 || s.Losses > 0 {
-		words = append(words, fmt.Sprintf("%s broken responses gone on with", report.Count(s.Retries)), fmt.Sprintf("lost %s times", report.Count(s.Losses)))
+		words = append(words, counted(s.Retries, "broken response")+" gone on with", "lost "+counted(s.Losses, "time"))
 	}
 	if s.Disagreements > 0 {
-		words = append(words, report.Count(s.Disagreements)+" tokens of another version than its switches say")
+		words = append(words, counted(s.Disagreements, "token")+" of another version than its switches say")
 	}
 	p.line("", "at %s", strings.Join(words, " · "))
 	if s.Cause != "" {
@@ -330,7 +323,7 @@ func flagWords(m protocol.Missing) string {
 }
 
 func gatewayWords(g protocol.Gateway) string {
-	text := fmt.Sprintf("%s turns of %s tokens · %d requests open", report.Count(g.Turns), report.Count(g.Tokens), g.Open)
+	text := fmt.Sprintf("%s of %s · %s open", counted(g.Turns, "turn"), counted(g.Tokens, "token"), counted(g.Open, "request"))
 	if g.Aborted > 0 {
 		text += fmt.Sprintf(" · %s taken back", report.Count(g.Aborted))
 	}
@@ -353,7 +346,7 @@ func versionWords(s protocol.Status) string {
 	case s.Version < 0:
 		return "none yet"
 	case s.Steps > 0:
-		return fmt.Sprintf("%d of %d train steps", s.Version, s.Steps)
+		return fmt.Sprintf("%d of %s", s.Version, counted(s.Steps, "train step"))
 	}
 	return fmt.Sprint(s.Version)
 }
@@ -394,7 +387,7 @@ func trainerWords(t protocol.Trainer) string {
 }
 
 func workerWords(w protocol.Workers) string {
-	text := fmt.Sprintf("%d known · %d rollouts claimed · %d wait for one", w.Known, w.Claimed, w.Offered)
+	text := fmt.Sprintf("%d known · %s claimed · %d wait for one", w.Known, counted(w.Claimed, "rollout"), w.Offered)
 	if len(w.Silent) > 0 {
 		names := make([]string, len(w.Silent))
 		for i, name := range w.Silent {
@@ -406,7 +399,7 @@ func workerWords(w protocol.Workers) string {
 }
 
 func recoveryWords(r protocol.Recovery) string {
-	text := fmt.Sprintf("took %s: a snapshot and %s events after it", shortSeconds(r.WallS), report.Count(r.Events))
+	text := fmt.Sprintf("took %s: a snapshot and %s after it", shortSeconds(r.WallS), counted(r.Events, "event"))
 	if r.Takeover {
 		text += " · taken over from another process"
 	}

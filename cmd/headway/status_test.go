@@ -96,7 +96,7 @@ engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
            at http://a:8000 · vLLM 0.32 · weights by disk · versions derived · old cache: salt
            spans of versions: they are derived (start it with --enable-scale-out)
            e1 (sglang) lost at version 16, 0 of 8 slots busy
-           at http://b:30000 · weights by disk · 2 broken responses gone on with · lost 1 times
+           at http://b:30000 · weights by disk · 2 broken responses gone on with · lost 1 time
            down: connection refused?[2J
 `} {
 		if !strings.Contains(stdout, want) {
@@ -188,7 +188,7 @@ func TestStatusTable(t *testing.T) {
 run        reverse · running · up 1h2m3s
 version    17 of 200 train steps
 queue      [##########..........] 16 of 32 groups; a batch takes 16
-           20 groups are open, 1 held back
+           20 groups open, 1 held back
 rollouts   60 in flight · 12 waiting for their group · 128 queued · 128 leased
 ended      11 700 trained · 10 filtered · 7 failed of 12 045 admitted
 trainer    torch · training · batch 18 · 2 ranks · last heard of 1.2 s ago · idle 3 %

@@ -119,12 +119,12 @@ func (f *timelineFile) end(failed error) error {
 // drawn says what a file shows.
 func (f *timelineFile) drawn() string {
 	t := f.drawing.Totals()
-	arrows := plural(t.Arrows, "arrow")
+	arrows := counted(t.Arrows, "arrow")
 	if t.ArrowsLeftOut > 0 {
 		arrows += fmt.Sprintf(" (%s left out: no step has more than a thousand)", report.Count(t.ArrowsLeftOut))
 	}
 	return fmt.Sprintf("%s: %s, %s and %s over %s s, %s events; open it in ui.perfetto.dev or chrome://tracing", f.options.Timeline,
-		plural(t.Rollouts, "rollout"), plural(t.TrainSteps, "train step"), arrows, report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
+		counted(t.Rollouts, "rollout"), counted(t.TrainSteps, "train step"), arrows, report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
 }
 
 // episodeParts are what the environments of a run's episodes were at, by attempt; nil where the run has

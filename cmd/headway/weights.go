@@ -328,7 +328,7 @@ func (c *weightsPruneCmd) print(a *app, dir string, gone []loop.Version, freed i
 	if !c.Yes {
 		verb, hint = "would delete", "; --yes deletes them"
 	}
-	_, err := fmt.Fprintf(a.Stdout, "%s %d versions of %s, %d to %d, %s%s\n", verb, len(gone), dir, gone[0], gone[len(gone)-1], byteSize(freed), hint)
+	_, err := fmt.Fprintf(a.Stdout, "%s %s of %s, %d to %d, %s%s\n", verb, counted(len(gone), "version"), dir, gone[0], gone[len(gone)-1], byteSize(freed), hint)
 	return err
 }
 
