@@ -163,3 +163,11 @@ func (s *Summary) name() {
 		}
 	}
 }
+
+// SlotsIdleNS is how long slots stood without a rollout since the measured window began, in slots by ns.
+func (o *Observer) SlotsIdleNS() (ns int64) {
+	for c := range causes {
+		ns += o.s.Window.Engines[c] + o.s.Step.Engines[c]
+	}
+	return ns
+}

@@ -31,6 +31,7 @@ var checks = []check{
 	{"ledger_unbalanced", true, one((*facts).ledgerUnbalanced)},
 	{"little_mismatch", true, one((*facts).littleMismatch)},
 	{"version_skew", true, one((*facts).versionSkew)},
+	{"trainer_absent", true, one((*facts).trainerAbsent)},
 	{"engines_lost", true, one((*facts).enginesLost)},
 	{"environment_failures", true, one((*facts).environmentFailures)},
 	{"log_ratio", true, one((*facts).persistentLogRatio)},

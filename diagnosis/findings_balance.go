@@ -33,13 +33,26 @@ func (f *facts) gpus() (rollout, train float64, known bool) {
 	return 0, 0, false
 }
 
-// effective is the utilization that filters leave.
+// effective is the utilization that filters leave, by a trainer that is there: what is measured counts it as busy while
+// it is absent.
 func (f *facts) effective() float64 {
 	a := f.fitted.Acceptance.Value
 	if !f.fitted.Acceptance.Known() {
 		a = 1
 	}
-	return a * f.fitted.Utilization.Value
+	time, _ := f.absent()
+	return a * f.fitted.Utilization.Value * (1 - time)
+}
+
+// absent is the share of the window's time in which the trainer was absent for long, and the share of the slots' time
+// in which they stood empty meanwhile.
+func (f *facts) absent() (time, idle float64) {
+	if f.own == nil {
+		return 0, 0
+	}
+	list, _ := f.own.absences()
+	all, span := list.within(f.own.steps).sums(), math.Max(float64(timeOf(f.own.steps)), 1)
+	return math.Min(float64(all.toNS)/span, 1), float64(all.idleNS) / span / float64(f.own.header.Loop.Concurrency())
 }
 
 // bothIdle are the idle shares in words.
@@ -66,10 +79,12 @@ func (f *facts) trainerStarves() float64 {
 	return f.trainerIdle.or(0)
 }
 
-// enginesWait is the share of the time in which engines wait for admission or for a rollout to start.
+// enginesWait is the share of the time in which engines wait for admission or for a rollout to start, while there is a
+// trainer.
 func (f *facts) enginesWait() float64 {
 	if f.attribution != nil {
-		return f.attribution.Engines.Starved + f.attribution.Engines.Paused
+		_, absent := f.absent()
+		return math.Max(f.attribution.Engines.Starved+f.attribution.Engines.Paused-absent, 0)
 	}
 	return f.rolloutIdle.or(0)
 }

@@ -147,38 +147,61 @@ func (f *facts) clipFraction() *Finding {
 
 // wasted: what was generated and never trained.
 func (f *facts) wasted() *Finding {
-	var share float64
-	var parts []string
+	share, parts := f.wasteOfLog()
 	if f.own != nil {
-		w := f.own.summary.Waste
-		share = w.WastedShare
-		all := float64(w.TrainedTokens + w.EvictedTokens + w.DiscardedTokens + w.FilteredTokens + w.PrunedTokens + w.CancelledTokens + w.FailedTokens)
-		for _, p := range []struct {
-			what   string
-			tokens int64
-		}{{"evicted by a full queue", w.EvictedTokens}, {"over the staleness budget", w.DiscardedTokens}, {"filtered", w.FilteredTokens},
-			{"pruned", w.PrunedTokens}, {"cancelled", w.CancelledTokens}, {"failed", w.FailedTokens}} {
-			if float64(p.tokens) > 0.01*all {
-				parts = append(parts, fmt.Sprintf("%s %s", report.Share(float64(p.tokens)/all), p.what))
-			}
-		}
-	} else {
-		share = f.dropped.or(0) + f.filtered.or(0)
-		for _, p := range []struct {
-			what string
-			m    measured
-		}{{"dropped", f.dropped}, {"filtered", f.filtered}} {
-			if p.m.or(0) > 0 {
-				parts = append(parts, fmt.Sprintf("%s %s", report.Share(p.m.value), p.what))
-			}
-		}
+		share, parts = f.own.waste()
 	}
 	if share <= wasteMost {
 		return nil
 	}
-	return &Finding{Title: fmt.Sprintf("%s of what is generated is never trained on.", report.Share(share)), Severity: severityCost, CostRatio: share,
+	found := &Finding{Title: fmt.Sprintf("%s of what is generated is never trained on.", report.Share(share)), Severity: severityCost, CostRatio: share,
 		Evidence: []string{strings.Join(parts, ", ")}, Change: f.lessWaste(share),
 		Fails: "where engines cost nothing, or an evicted group's slot would stand empty: a queue that drops trades waste for fresh groups"}
+	if absent := f.droppedAbsent(); absent >= wasteMost {
+		found.CostRatio *= 1 - absent
+		found.Evidence = append(found.Evidence, fmt.Sprintf("%s of the groups that were evicted or discarded were so while the trainer was absent: that part is no setting's doing", report.Share(absent)))
+	}
+	return found
+}
+
+// waste is the share of the tokens that were never trained on, and what became of them.
+func (w *own) waste() (share float64, parts []string) {
+	s := w.summary.Waste
+	all := float64(s.TrainedTokens + s.EvictedTokens + s.DiscardedTokens + s.FilteredTokens + s.PrunedTokens + s.CancelledTokens + s.FailedTokens)
+	for _, p := range []struct {
+		what   string
+		tokens int64
+	}{{"evicted by a full queue", s.EvictedTokens}, {"over the staleness budget", s.DiscardedTokens}, {"filtered", s.FilteredTokens},
+		{"pruned", s.PrunedTokens}, {"cancelled", s.CancelledTokens}, {"failed", s.FailedTokens}} {
+		if float64(p.tokens) > 0.01*all {
+			parts = append(parts, fmt.Sprintf("%s %s", report.Share(float64(p.tokens)/all), p.what))
+		}
+	}
+	return s.WastedShare, parts
+}
+
+// wasteOfLog is the same of groups or rollouts, as far as a log counts them.
+func (f *facts) wasteOfLog() (share float64, parts []string) {
+	for _, p := range []struct {
+		what string
+		m    measured
+	}{{"dropped", f.dropped}, {"filtered", f.filtered}} {
+		if p.m.or(0) > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", report.Share(p.m.value), p.what))
+		}
+	}
+	return f.dropped.or(0) + f.filtered.or(0), parts
+}
+
+// droppedAbsent is the share of the groups evicted or discarded in the window that were so while the trainer was absent.
+func (f *facts) droppedAbsent() float64 {
+	if f.own == nil {
+		return 0
+	}
+	e := f.own.summary.Waste.GroupsEnded
+	list, _ := f.own.absences()
+	all := list.within(f.own.steps).sums()
+	return math.Min(float64(all.dropped)/math.Max(float64(e.Evicted+e.Discarded), 1), 1)
 }
 
 // truncatedShare: rollouts at the length cap.

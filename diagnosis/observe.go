@@ -30,6 +30,7 @@ type Observer struct {
 	recorder    *metrics.Recorder
 	tally       *tally
 	attribution *attribution.Observer
+	attendance  attendance
 	from        loop.Version
 	ledger      loop.Ledger
 	// unbalanced is the first event after which the ledger did not add up, 0 for none.
@@ -64,6 +65,7 @@ func newObserver(h trace.Header, from loop.Version) (*Observer, error) {
 	o := &Observer{header: h, recorder: metrics.NewRecorder(h.Loop), tally: newTally(h.Loop), attribution: attribution.New(h.Loop), from: from}
 	o.recorder.Warmup, o.attribution.Warmup = from, from
 	o.recorder.Beside = o.attribution
+	o.attendance.asks = h.Loop.TrainerAsks
 	if h.Config == "" {
 		return o, nil
 	}
@@ -90,6 +92,7 @@ func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: o.steered}
 	o.recorder.ObserveEvent(&ev.Event, &measured, actions)
 	o.tally.observe(ev, actions)
+	o.attendance.observe(ev, actions, o.counts)
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.ControlChanged && a.Control == loop.ControlSilent {
 			o.silences++
@@ -125,10 +128,11 @@ func (o *Observer) Version() loop.Version { return o.recorder.Version() }
 // Report diagnoses what was observed so far, by closed forms alone: it takes milliseconds, and
 // changes nothing. Before the first train step it finds little, and says that nothing has settled.
 func (o *Observer) Report(ctx context.Context, options Options) (Report, error) {
-	settled := settle(o.recorder.Steps, o.header.Warmup)
+	absences, _ := o.absences()
+	settled := settle(o.recorder.Steps, o.header.Warmup, absences)
 	if settled.OK && settled.FromStep > int64(o.from) {
 		// The window of the sums begins before: what had not settled there is in them.
-		settled = judged(windowSteps(o.recorder.Steps, o.from))
+		settled = judged(windowSteps(o.recorder.Steps, o.from), absences)
 		settled.FromStep = int64(o.from)
 	}
 	f := o.facts(&options)

@@ -66,7 +66,8 @@ func OfTrace(ctx context.Context, open Opener, options Options) (Report, error) 
 	if o.Version() == 0 {
 		return Report{}, fmt.Errorf("%w: %s has nothing to judge yet", ErrEmpty, orRun(options.Run))
 	}
-	settled := settle(o.recorder.Steps, o.header.Warmup)
+	absences, _ := o.absences()
+	settled := settle(o.recorder.Steps, o.header.Warmup, absences)
 	if from := loop.Version(settled.FromStep); from != o.from {
 		again, err := readTrace(ctx, open, first.bytes, &from, &options)
 		if err != nil {

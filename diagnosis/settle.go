@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/estimate"
@@ -20,8 +21,8 @@ const (
 )
 
 // settle finds the longest window at a run's end whose means have settled: after its
-// warm-up, else after more and more of it. Where none has, it says why and for how long.
-func settle(steps []metrics.Step, warmup loop.Version) Settled {
+// warm-up, else after more and more of it, else after the last absence. Where none has, it says why and for how long.
+func settle(steps []metrics.Step, warmup loop.Version, absences spells) Settled {
 	n := len(steps)
 	begin := 0
 	for begin < n && steps[begin].Step <= warmup {
@@ -30,22 +31,40 @@ func settle(steps []metrics.Step, warmup loop.Version) Settled {
 	if warmup == 0 {
 		begin = detected(steps)
 	}
-	first := judged(steps[begin:])
+	first := judged(steps[begin:], absences)
 	first.FromStep = fromStep(steps, begin)
 	if first.OK {
 		return first
 	}
-	for _, share := range []float64{0.1, 0.25, 0.4, 0.5, 0.6, 0.7} {
-		cut := begin + int(share*float64(n-begin))
+	for _, cut := range cuts(steps, begin, absences) {
 		if n-cut < 2*stepsMin {
 			break
 		}
-		if v := judged(steps[cut:]); v.OK {
+		if v := judged(steps[cut:], absences); v.OK {
 			v.FromStep = fromStep(steps, cut)
 			return v
 		}
 	}
 	return first
+}
+
+// cuts are where windows are tried to begin, in order, if the one that begins first has not settled.
+func cuts(steps []metrics.Step, begin int, absences spells) []int {
+	var list []int
+	for _, share := range []float64{0.1, 0.25, 0.4, 0.5, 0.6, 0.7} {
+		list = append(list, begin+int(share*float64(len(steps)-begin)))
+	}
+	if n := len(absences); n > 0 {
+		after := absences[n-1].version + 1 // the step whose period it was in
+		for cut := begin; cut < len(steps); cut++ {
+			if steps[cut].Step > after {
+				list = append(list, cut)
+				break
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // fromStep is the version after which a window begins.
@@ -66,10 +85,33 @@ func detected(steps []metrics.Step) int {
 }
 
 // judged says whether the means over some steps have settled.
-func judged(steps []metrics.Step) Settled {
-	return judgeSeries(stepsMin,
+func judged(steps []metrics.Step, absences spells) Settled {
+	s := judgeSeries(stepsMin,
 		column(steps, func(s *metrics.Step) float64 { return s.Staleness }),
 		column(steps, func(s *metrics.Step) float64 { return float64(s.PeriodNS) / 1e9 }))
+	in := absences.within(steps)
+	share := float64(in.sums().toNS) / math.Max(float64(timeOf(steps)), 1)
+	if len(steps) < stepsMin || share <= absentMost || len(in) >= absencesMany {
+		return s
+	}
+	s.OK, s.Why = false, fmt.Sprintf("the trainer was absent for %s of the time of these %d train steps, so that their means are not those of a run that trains", report.Share(share), len(steps))
+	s.MoreSteps = max(2*stepsMin-int64(steps[len(steps)-1].Step-in[len(in)-1].version-1), 1)
+	return s
+}
+
+// absentMost is the share of a window's time from which on a trainer's absences make its means those of nothing that a
+// setting changes, but for many of them: a pause after every so many steps is the trainer's own way.
+const (
+	absentMost   = 0.1
+	absencesMany = 10
+)
+
+// timeOf is how long some steps took, in ns.
+func timeOf(steps []metrics.Step) (ns int64) {
+	for i := range steps {
+		ns += steps[i].PeriodNS
+	}
+	return ns
 }
 
 // judgeSeries says it of staleness and period, either of which may be missing; least values are the fewest.

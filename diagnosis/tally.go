@@ -40,6 +40,8 @@ type tally struct {
 	arrivals     arrivals
 	fleet        fleet
 	lengths      lengthSample
+	// dropped counts the groups that were evicted or discarded, of the whole run.
+	dropped int64
 }
 
 func newTally(cfg loop.Config) *tally {
@@ -105,6 +107,9 @@ func (t *tally) action(ev *trace.Event, a *loop.Action) {
 		if a.End == loop.EndFiltered {
 			t.now.filtered++
 			t.groupReady(a.Group)
+		}
+		if a.End == loop.EndEvicted || a.End == loop.EndDiscarded {
+			t.dropped++
 		}
 		t.lengths.gone(a.Group, a.End)
 		delete(t.groups, a.Group)

@@ -1,0 +1,106 @@
+package diagnosis_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/loop"
+)
+
+// A trainer that is away for long, once without a batch and once with one that comes back, is what is named first; no
+// setting is blamed for what that costs.
+func TestAnAbsentTrainerIsNamed(t *testing.T) {
+	r := &rig{stepS: 1.1, untilS: 700, asks: func(made loop.Version) float64 {
+		if made == 150 {
+			return 250
+		}
+		return 0
+	}}
+	gone := false
+	r.fails = func(made loop.Version, _ float64) (float64, bool) {
+		if made != 200 || gone {
+			return 0, false
+		}
+		gone = true
+		return 60, true
+	}
+	report, err := judged(t, r.trace(t), diagnosis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(report, "trainer_absent")
+	if f == nil || len(report.Findings) == 0 || report.Findings[0].Code != "trainer_absent" {
+		t.Fatalf("%+v", report.Findings)
+	}
+	for _, word := range []string{"absent 2 times, for 52.9 %", "from 174 s to 424 s, from 482 s to 602 s", "groups were evicted or discarded", "no_trainer"} {
+		if !strings.Contains(f.Title+said(f), word) {
+			t.Errorf("%q lacks %q", f.Title+said(f), word)
+		}
+	}
+	if !report.Settled.OK || report.Settled.FromStep < 200 {
+		t.Errorf("judged by the steps with the absence: %+v", report.Settled)
+	}
+}
+
+// A run whose trainer has gone for good has no means that a setting changes.
+func TestATrainerThatStaysAwayIsNamed(t *testing.T) {
+	away := func(made loop.Version) float64 {
+		switch made {
+		case 60:
+			return 300
+		case 100:
+			return 1e6
+		}
+		return 0
+	}
+	report, err := judged(t, (&rig{stepS: 1.1, untilS: 600, asks: away}).trace(t), diagnosis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(report, "trainer_absent")
+	if f == nil || !strings.Contains(said(f), "as the trace ends") || f.Severity != "defect" {
+		t.Errorf("%+v", f)
+	}
+	if report.Settled.OK || !strings.Contains(report.Settled.Why, "the trainer was absent for") || report.Settled.MoreSteps < 1 {
+		t.Errorf("%+v", report.Settled)
+	}
+	if found(report, "move_to_trainer") != nil {
+		t.Error("GPUs are to move")
+	}
+	if w := found(report, "waste"); w != nil && !strings.Contains(said(w), "while the trainer was absent") {
+		t.Errorf("%+v", w)
+	}
+}
+
+// What a trainer does between two steps, again and again, is its way: the run is judged, and by what the trainer does
+// while it is there.
+func TestATrainersOwnPausesAreItsWay(t *testing.T) {
+	own := func(made loop.Version) float64 {
+		if made%8 == 0 {
+			return 6
+		}
+		return 0
+	}
+	report, err := judged(t, (&rig{stepS: 1.4, untilS: 700, asks: own}).trace(t), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := found(report, "trainer_absent"); f == nil || !strings.Contains(said(f), "(the longest; and ") || !strings.Contains(f.Fails, "checkpoint") {
+		t.Errorf("%+v", f)
+	}
+	if !report.Settled.OK {
+		t.Errorf("%+v", report.Settled)
+	}
+}
+
+// A trainer that is always there is not missed.
+func TestATrainerThatIsThereIsNotMissed(t *testing.T) {
+	report, err := judged(t, (&rig{stepS: 1.1, untilS: 300}).trace(t), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := found(report, "trainer_absent"); f != nil {
+		t.Errorf("%+v", f)
+	}
+}

@@ -1,0 +1,232 @@
+package diagnosis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// spell is a stretch of a run in which something that it needs was not there.
+type spell struct {
+	fromNS, toNS int64
+	// version is what the trainer had reached when it began, made how many versions came meanwhile.
+	version, made loop.Version
+	// dropped counts the groups evicted or discarded meanwhile, idleNS slots that stood empty by time.
+	dropped, idleNS int64
+}
+
+func (s *spell) lengthNS() int64 { return s.toNS - s.fromNS }
+
+// spellsMax is how many are kept: the longest.
+const spellsMax = 64
+
+// spells are the longest of their kind.
+type spells []spell
+
+func (s *spells) add(p spell) {
+	if p.lengthNS() <= 0 {
+		return
+	}
+	if len(*s) < spellsMax {
+		*s = append(*s, p)
+		return
+	}
+	shortest := 0
+	for i := range *s {
+		if (*s)[i].lengthNS() < (*s)[shortest].lengthNS() {
+			shortest = i
+		}
+	}
+	if (*s)[shortest].lengthNS() < p.lengthNS() {
+		(*s)[shortest] = p
+	}
+}
+
+// least are those of at least so long, in order of time.
+func (s spells) least(ns int64) spells {
+	var long spells
+	for _, p := range s {
+		if p.lengthNS() >= ns {
+			long = append(long, p)
+		}
+	}
+	slices.SortFunc(long, func(a, b spell) int { return cmp.Compare(a.fromNS, b.fromNS) })
+	return long
+}
+
+// longest are so many of them at most, in order of time.
+func (s spells) longest(n int) spells {
+	by := slices.Clone(s)
+	slices.SortStableFunc(by, func(a, b spell) int { return cmp.Compare(b.lengthNS(), a.lengthNS()) })
+	return by[:min(n, len(by))].least(0)
+}
+
+// within are those that the periods of some steps hold.
+func (s spells) within(steps []metrics.Step) (list spells) {
+	if len(steps) == 0 {
+		return nil
+	}
+	first, last := steps[0].Step, steps[len(steps)-1].Step
+	for _, p := range s {
+		if p.version+1 >= first && p.version < last {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// sums of all of them, one after another from 0 on.
+func (s spells) sums() (all spell) {
+	for _, p := range s {
+		all.toNS += p.lengthNS()
+		all.made += p.made
+		all.dropped += p.dropped
+		all.idleNS += p.idleNS
+	}
+	return all
+}
+
+// spellPeriods is how many train periods a spell takes at least to be told: what is shorter is a run's own pace.
+const spellPeriods = 4
+
+// longNS is how long a spell has to be, in ns: some of the run's median train periods. 0 where it has too few.
+func longNS(steps []metrics.Step) int64 {
+	if len(steps) < spellPeriods {
+		return 0
+	}
+	periods := make([]int64, len(steps))
+	for i := range steps {
+		periods[i] = steps[i].PeriodNS
+	}
+	slices.Sort(periods)
+	return max(spellPeriods*periods[len(periods)/2], 1)
+}
+
+// counts are totals of the run so far, by which a spell's are told.
+type counts struct {
+	version         loop.Version
+	dropped, idleNS int64
+}
+
+// counts are those up to now.
+func (o *Observer) counts() counts {
+	return counts{version: o.tally.fleet.newest, dropped: o.tally.dropped, idleNS: o.attribution.SlotsIdleNS()}
+}
+
+// begin is when something began.
+type begin struct {
+	ns int64
+	counts
+}
+
+// since is the spell that began then and ends now. The idle time begins anew with the
+// measured window.
+func (b *begin) since(toNS int64, now counts) spell {
+	idle := now.idleNS - b.idleNS
+	if idle < 0 {
+		idle = now.idleNS
+	}
+	return spell{fromNS: b.ns, toNS: toNS, version: b.version, made: now.version - b.version, dropped: now.dropped - b.dropped, idleNS: idle}
+}
+
+// attendance follows when a trainer that asks for its batches (loop.Config.TrainerAsks) neither asks for one nor
+// has one. What is before it first asks is the run's start, and no absence.
+type attendance struct {
+	asks, seen, asked bool
+	// lease and attempt are of the batch that it has, 0 for none; leased is when it got it.
+	lease   loop.LeaseID
+	attempt int32
+	leased  begin
+	// away: it is absent, since gone.
+	away bool
+	gone begin
+	kept spells
+	// at is the time of the last event.
+	at int64
+}
+
+// observe takes an event with what followed from it; count says what was counted so far.
+func (a *attendance) observe(ev *trace.Event, actions []loop.Action, count func() counts) {
+	if !a.asks {
+		return
+	}
+	switch ev.Kind {
+	case loop.TrainerReady:
+		a.back(ev.Time, count)
+		a.seen, a.asked = true, true
+	case loop.TrainStepEnded:
+		if ev.Lease == a.lease && ev.Attempt == a.attempt {
+			a.leaves(begin{ev.Time, count()})
+		}
+	case loop.LeaseReturned:
+		if ev.Lease == a.lease && ev.Attempt == a.attempt {
+			a.returned(ev.Time, count)
+		}
+	case loop.TrainerRestored:
+		a.back(ev.Time, count)
+		a.leaves(begin{ev.Time, count()})
+	case loop.Recovered: // while the run was down nobody could ask
+		a.back(a.at, count)
+		a.asked = false
+		a.leaves(begin{ev.Time, count()})
+	}
+	a.at = ev.Time
+	for i := range actions {
+		switch s := &actions[i]; s.Kind {
+		case loop.StartTrainStep:
+			a.takes(ev.Time, s, count)
+		case loop.FinishRun:
+			a.back(ev.Time, count)
+		}
+	}
+}
+
+// takes has the trainer get a batch, or the one that it has as another attempt.
+func (a *attendance) takes(now int64, s *loop.Action, count func() counts) {
+	a.back(now, count)
+	if a.lease != s.Lease {
+		a.leased = begin{now, count()}
+	}
+	a.asked, a.lease, a.attempt = false, s.Lease, s.Attempt
+}
+
+// leaves has the trainer be without a batch from a time on; it is absent unless it has asked for the next.
+func (a *attendance) leaves(from begin) {
+	a.lease, a.attempt = 0, 0
+	if a.seen && !a.asked {
+		a.away, a.gone = true, from
+	}
+}
+
+// returned takes back a batch of which nothing came. Whoever asks already is there again.
+func (a *attendance) returned(now int64, count func() counts) {
+	if a.asked {
+		a.kept.add(a.leased.since(now, count()))
+	}
+	a.leaves(a.leased)
+}
+
+// back ends an absence.
+func (a *attendance) back(now int64, count func() counts) {
+	if a.away {
+		a.kept.add(a.gone.since(now, count()))
+	}
+	a.away = false
+}
+
+// absences are the trainer's that are long, in order of time, with the one that lasts; now says that
+// it is absent as the trace ends, which may have been for long: where everything waits nothing is recorded.
+func (o *Observer) absences() (list spells, now bool) {
+	a, least := &o.attendance, longNS(o.recorder.Steps)
+	if least == 0 || !a.asks {
+		return nil, false
+	}
+	all := slices.Clone(a.kept)
+	if a.away {
+		all = append(all, a.gone.since(a.at, o.counts()))
+	}
+	return all.least(least), a.away
+}
