@@ -744,18 +744,35 @@ def test_refusals(plane: Plane, sender: Sender) -> None:
 
 def test_another_model(trainers: Trainers, hw: headway.Client, plane: Plane, sender: Sender) -> None:
     """Engines would refuse it version after version: it is refused where it is held, and nothing is published."""
-    tensors = [{"name": "w", "shape": [2], "file": MODEL}, {"name": "m/w", "shape": [2], "file": OPTIMIZER}]
+    tensors = [
+        {"name": "w", "dtype": "F32", "shape": [2], "file": MODEL},
+        {"name": "m/w", "dtype": "F32", "shape": [2], "file": OPTIMIZER},
+    ]
     first = {"version": 3, "manifest": {"files": [], "tensors": tensors}}
     trainers.routes["GET /api/v1/weights/3"] = lambda _: as_json(first)
     batch = hw.lease()
     with pytest.raises(headway.Invalid, match=r"v is new; w has the shape \[3\], not \[2\]"):
         sender.publish(hw, batch, {"w": torch.ones(3), "v": torch.ones(1)})
+    with pytest.raises(headway.Invalid, match="w is bfloat16, not float32"):
+        sender.publish(hw, batch, {"w": torch.ones(2, dtype=torch.bfloat16)})
     assert sender.holds == []
     assert not trainers.seen("/api/v1/weights")
     assert sender.publish(hw, batch, WEIGHTS) == 4
     with pytest.raises(headway.Invalid, match="w is missing"):
         sender.hold(5, {"v": torch.ones(2)})
     assert plane.holds == [4]
+
+
+def test_another_type(plane: Plane, sender: Sender) -> None:
+    """A trainer's float32 is not sent beside versions that are stored as bfloat16, nor the other way round."""
+    bits = {"w": arrays.narrow(np.ones(2))}
+    plane.weights = {0: bits, 2: {"w": np.ones(2, np.float32)}}
+    assert plane.do("hold", "engine-0", 0)["tensors"] == [{"name": "w", "dtype": "bfloat16", "shape": [2]}]
+    with pytest.raises(headway.Invalid, match=r"version 1 is another model.*: w is float32, not bfloat16"):
+        sender.hold(1, {"w": torch.ones(2)})
+    sender.hold(1, bits)
+    assert "w is float32, not bfloat16" in plane.do("hold", "engine-0", 2)["error"]
+    assert plane.holds == [0, 1]
 
 
 #: A trainer that forgets to close its sender, with a group that stands.

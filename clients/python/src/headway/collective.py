@@ -41,6 +41,11 @@ _TYPES = {
     torch.int64: "int64", torch.int32: "int32", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
 _TYPES_NCCL = {torch.float8_e4m3fn: "float8_e4m3fn", torch.float8_e5m2: "float8_e5m2"}
+#: The word of each for a type that safetensors call so.
+STORED_TYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I8": "int8", "U8": "uint8", "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
 #: Broadcasts under way at once: enough that the next one is there when one ends.
 _WINDOW = 16
 #: Words of eight bytes that are folded at once: 8 MiB of memory beside the tensors.
@@ -81,7 +86,7 @@ class Held:
 
     def words(self) -> list[dict[str, Any]]:
         """Name, type and shape of each."""
-        return [{"name": n, "dtype": _name(t.dtype), "shape": list(t.shape)} for n, t in self.tensors.items()]
+        return [{"name": n, "dtype": type_name(t.dtype), "shape": list(t.shape)} for n, t in self.tensors.items()]
 
     def digest(self) -> str:
         """Tells versions apart, and is equal where the weights are. It protects from nothing: a sum is easily met.
@@ -100,7 +105,7 @@ def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
     found = hashlib.sha256()
     places: torch.Tensor | None = None
     for name, tensor in tensors.items():
-        found.update(json.dumps([name, _name(tensor.dtype), list(tensor.shape)]).encode())
+        found.update(json.dumps([name, type_name(tensor.dtype), list(tensor.shape)]).encode())
         raw = tensor.reshape(-1).view(torch.uint8)
         even = raw.numel() // 8 * 8
         words, sums = raw[:even].view(torch.int64), []
@@ -116,7 +121,8 @@ def _digest(tensors: Mapping[str, torch.Tensor]) -> str:
     return "sum-sha256:" + found.hexdigest()
 
 
-def _name(dtype: torch.dtype) -> str:
+def type_name(dtype: torch.dtype) -> str:
+    """torch's word for a type, as engines are told it: bfloat16."""
     return str(dtype).removeprefix("torch.")
 
 

@@ -25,7 +25,7 @@ from .client import Client
 from .collective import GivenUp, Group, device_of, listen
 from .meeting import check_host, meet, own_address
 from .outbox import Outbox
-from .shelf import Promise, Shelf, shapes_stored
+from .shelf import Promise, Shelf, model_stored
 from .store import Store
 from .transport import Transport
 
@@ -152,8 +152,9 @@ class Sender:
         """Keep a copy of a version's weights, and tell the control plane, which accepts its publish from then on.
 
         They come as torch tensors, numpy or jax arrays by name. Tied ones are copied once and sent under each name;
-        what is spread over ranks is to be gathered first. Holding a version again replaces it. It returns when the
-        control plane knows, and raises what that refuses.
+        what is spread over ranks is to be gathered first. All versions have the same names, types and shapes: engines
+        load them in place, and would cast other types without a word. Holding a version again replaces it. It returns
+        when the control plane knows, and raises what that refuses.
         """
         self._check_open()
         if version < 0:
@@ -181,8 +182,8 @@ class Sender:
         stores = batch is None or due or 0 < hw.steps <= version
         hw.attach(self)
         try:
-            if self._shelf.shapes is None and hw.stored >= 0:
-                self._shelf.shapes = shapes_stored(hw)
+            if self._shelf.model is None and hw.stored >= 0:
+                self._shelf.model = model_stored(hw)
             self.hold(version, state_dict)
             if not stores:
                 asked = True

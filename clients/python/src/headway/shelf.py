@@ -8,11 +8,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from . import errors
 from .client import Client
-from .collective import Held, checked, copied, fetched
+from .collective import STORED_TYPES, Held, checked, copied, fetched, type_name
 
 _log = logging.getLogger("headway.sender")
+
+
+#: Type, in torch's word, and shape of each tensor of a model, by name.
+Model = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 @dataclass(eq=False)
@@ -35,8 +41,8 @@ class Shelf:
 
     def __init__(self, copies: int, backend: str, device: Any, source: Callable[[int], Mapping[str, Any]]) -> None:
         self._copies, self._backend, self._device, self._source = copies, backend, device, source
-        #: Shape of each tensor of the model, by name; None until a version is known.
-        self.shapes: dict[str, tuple[int, ...]] | None = None
+        #: What all versions are alike in; None until one is known.
+        self.model: Model | None = None
         self._fetching = threading.Lock()
         self._lock = threading.Lock()  # of all that follows
         self._versions: dict[int, Held] = {}
@@ -52,11 +58,7 @@ class Shelf:
     def put(self, version: int, state_dict: Mapping[str, Any]) -> None:
         """Keep a copy of a version, in the place of one of its number. Another model is refused."""
         tensors = checked(state_dict, self._backend)
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if self.shapes is not None and shapes != self.shapes:
-            raise errors.Invalid(f"version {version} is another model than the version held first: "
-                                 + _differing(self.shapes, shapes))  # fmt: skip
-        self.shapes = shapes
+        self._check_model(version, tensors)
         with self._lock:
             self._versions.pop(version, None)
             self._make_room(1)  # before the copy is made: the memory is that of another
@@ -148,24 +150,47 @@ class Shelf:
         state = self._source(version)
         if not state:
             raise errors.NotFound(f"this process does not hold version {version}, and no weights of it are stored")
-        return fetched(state, self._backend, self._device)
+        held = fetched(state, self._backend, self._device)
+        self._check_model(version, held.tensors)
+        return held
+
+    def _check_model(self, version: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Refuse another model than the versions before. Of the same names and shapes engines would cast it silently.
+
+        The store would refuse it as well, but a sender's versions get there one in many.
+        """
+        found = {name: (type_name(tensor.dtype), tuple(tensor.shape)) for name, tensor in tensors.items()}
+        with self._lock:
+            known = self.model = self.model or found
+        if known != found:
+            raise errors.Invalid(
+                f"version {version} is another model than the versions before it: {_differing(known, found)}. Give "
+                "every version the names, types and shapes of the run's first: engines load them in place"
+            )
 
 
-def shapes_stored(hw: Client) -> dict[str, tuple[int, ...]] | None:
-    """Of the tensors of the newest stored version; None where that has been pruned meanwhile."""
+def model_stored(hw: Client) -> Model | None:
+    """That of the newest stored version; None where it has been pruned meanwhile, or has types that torch has not."""
     try:
         manifest = hw.state(hw.stored)["manifest"]
     except errors.NotFound:
         return None
     served = [t for t in manifest.get("tensors") or () if not str(t.get("file", "")).startswith("optimizer.")]
-    return {str(t["name"]): tuple(t["shape"]) for t in served} or None
+    if any(t.get("dtype") not in STORED_TYPES for t in served):
+        return None
+    return {str(t["name"]): (STORED_TYPES[t["dtype"]], tuple(t["shape"])) for t in served} or None
 
 
-def _differing(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> str:
+def _differing(before: Model, now: Model) -> str:
     """What differs between the tensors of two versions, some of it."""
-    found = [
-        f"{name} is missing" if name not in now else f"{name} is new" if name not in before
-        else f"{name} has the shape {list(now[name])}, not {list(before[name])}"
-        for name in sorted({*before, *now}) if before.get(name) != now.get(name)
-    ]  # fmt: skip
+    found = []
+    for name in sorted({*before, *now}):
+        if name not in now:
+            found.append(f"{name} is missing")
+        elif name not in before:
+            found.append(f"{name} is new")
+        elif before[name][1] != now[name][1]:
+            found.append(f"{name} has the shape {list(now[name][1])}, not {list(before[name][1])}")
+        elif before[name][0] != now[name][0]:
+            found.append(f"{name} is {now[name][0]}, not {before[name][0]}")
     return "; ".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
