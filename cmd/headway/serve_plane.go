@@ -65,8 +65,9 @@ type plane struct {
 	renderer  *upstream.Engine
 	meetings  *rendezvous.Rendezvous
 	receivers *transfer.Coordinator
-	// senders is nil where no engine takes its weights from one.
+	// senders is nil where no engine takes its weights from one; groups are those that such engines are in.
 	senders *broadcast.Coordinator
+	groups  *groupBook
 	source  *transfer.Source
 	// offering guards what is made of a version for receivers; objects is nil until it is used.
 	offering sync.Mutex

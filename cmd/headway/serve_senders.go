@@ -17,6 +17,7 @@ import (
 func (p *plane) buildSenders() {
 	if slices.ContainsFunc(p.cfg.Engines, byCollective) {
 		p.senders = broadcast.NewCoordinator(broadcast.Options{Meetings: p.meetings, Logf: p.say})
+		p.groups = openGroupBook(p.dir, p.say)
 	}
 }
 
@@ -28,6 +29,14 @@ func (p *plane) senderFor(e config.Engine) upstream.Sender {
 		return nil
 	}
 	return p.senders
+}
+
+// groupsFor remembers the groups that an engine's server is in, nil for one that is in none.
+func (p *plane) groupsFor(e config.Engine) upstream.GroupBook {
+	if !byCollective(e) {
+		return nil
+	}
+	return p.groups
 }
 
 // confirmSent permits a version to be published without its files: the sender of that name holds it,

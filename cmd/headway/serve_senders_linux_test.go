@@ -37,6 +37,7 @@ type collectiveServer struct {
 	version  int
 	groups   map[string]*bufio.ReadWriter
 	joined   []string
+	left     []string
 }
 
 // lineLogprob is the log-prob of every token under a version.
@@ -149,6 +150,9 @@ func (s *collectiveServer) part(w http.ResponseWriter, r *http.Request) {
 	err := json.NewDecoder(r.Body).Decode(&c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.groups[c.Name] != nil {
+		s.left = append(s.left, c.Name)
+	}
 	delete(s.groups, c.Name)
 	succeeded(w, err)
 }
@@ -545,5 +549,8 @@ func TestServeSenderAfterACrash(t *testing.T) {
 	sampledBy(t, batches)
 	if len(server.joined) != 2 {
 		t.Errorf("it was in the groups %v, want one before the crash and one after it", server.joined)
+	}
+	if !slices.Equal(server.left, server.joined) {
+		t.Errorf("it was in the groups %v and was told to leave %v: want each, the one before the crash too", server.joined, server.left)
 	}
 }

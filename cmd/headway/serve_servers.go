@@ -65,7 +65,7 @@ func (p *plane) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 			}
 			return filepath.Abs(view)
 		},
-		ServerPath: seenFrom(root, e.WeightsDir), Sender: p.senderFor(e),
+		ServerPath: seenFrom(root, e.WeightsDir), Sender: p.senderFor(e), Groups: p.groupsFor(e),
 		Cache: e.Cache, Silent: lasting(e.SilentS), Update: lasting(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.traceparent(), Logf: p.say,
 	})
 	return made, server, err

@@ -126,11 +126,12 @@ func (e *Engine) tensorsOf(ctx context.Context, version loop.Version) (Held, err
 func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
 	joiner := e.opt.Dialect.(Joiner) // Validate has seen to it
 	losses := e.counts.losses.Load()
-	e.part(ctx, partLimit)
+	e.partFormer(ctx, caps, e.part(ctx, partLimit))
 	ctx, cancel := e.limited(ctx, "sender and server have not met within")
 	defer cancel()
 	g, err := e.opt.Sender.Meet(ctx, e.opt.Name, max(caps.Ranks, 1), func(ctx context.Context, g Group) error {
 		e.met = meeting{g, caps, losses} // also if it fails: it may be in it by half
+		e.opt.Groups.Joining(e.opt.Name, g.Name)
 		return joiner.Join(ctx, e.opt.Server, g, caps)
 	})
 	if err != nil {
@@ -150,22 +151,20 @@ func withCause(ctx context.Context, err error) error {
 }
 
 // part gives up the group that the server is in, if any. The server is told if it is still the one
-// that joined; one that does not listen keeps a group that nobody sends in.
-func (e *Engine) part(ctx context.Context, limit time.Duration) {
+// that joined; one that does not listen is told again before it joins another. asked is of which group it was
+// told, empty for none.
+func (e *Engine) part(ctx context.Context, limit time.Duration) (asked string) {
 	m := e.met
 	e.met = meeting{}
 	if m.group.Name == "" {
-		return
+		return ""
 	}
 	e.opt.Sender.Part(e.opt.Name, m.group)
 	if m.losses != e.counts.losses.Load() {
-		return
+		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer cancel()
-	if err := e.opt.Dialect.(Joiner).Part(ctx, e.opt.Server, m.group, m.caps); err != nil {
-		e.opt.Logf("engine %s: it has not left the group %s: %v", e.opt.Name, m.group.Name, err)
-	}
+	e.leaveGroup(ctx, limit, m.group, m.caps)
+	return m.group.Name
 }
 
 // receive has the loaded version broadcast and the server take it. One that fails ends the other, and

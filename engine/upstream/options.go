@@ -43,6 +43,8 @@ type Options struct {
 	ServerPath func(dir string) string
 	// Sender has the tensors of versions; needed on RoadDistributed.
 	Sender Sender
+	// Groups remembers the groups that the server may be in beyond this process; nil for nobody.
+	Groups GroupBook
 	// Cache is what becomes of old keys and values: CacheSalt (also if empty), CacheFlush or CacheKeep.
 	Cache string
 	// Silent is how long a response may bring no token before the server is looked after, outside
@@ -84,6 +86,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ServerPath == nil {
 		o.ServerPath = func(dir string) string { return dir }
+	}
+	if o.Groups == nil {
+		o.Groups = noBook{}
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
