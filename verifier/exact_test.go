@@ -141,22 +141,3 @@ func TestOptionsRefused(t *testing.T) {
 		}
 	}
 }
-
-// Users' own kinds are made by their name.
-func TestRegister(t *testing.T) {
-	verifier.Register("length-of-test", func(o verifier.Options) (verifier.Verifier, error) {
-		return verifierFunc(func(c verifier.Case) (verifier.Verdict, error) {
-			return verifier.Verdict{Reward: float64(len(c.Response)) * o.Range[1] / 10}, nil
-		}), nil
-	})
-	v, err := newJudge(t, verifier.Options{Kind: "length-of-test"}).Verify(t.Context(), caseOf("12345", `1`))
-	if err != nil || v.Reward != 0.5 {
-		t.Errorf("reward %v: %v", v.Reward, err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("the same name was registered twice")
-		}
-	}()
-	verifier.Register(verifier.Exact, nil)
-}

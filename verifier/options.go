@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/sandbox"
@@ -29,7 +28,7 @@ const (
 // Options say what verifier to make. They are plain data, as configs have them; a field that the kind
 // has no use for must be left zero only where that is said.
 type Options struct {
-	// Kind is exact, starlark, command, http, tests or a name that was registered.
+	// Kind is exact, starlark, command, http or tests.
 	Kind string
 	// Range holds every reward, lowest first; anything outside is no verdict. Zero stands for 0 to 1.
 	Range [2]float64
@@ -157,38 +156,16 @@ func classNames() string {
 	return strings.Join(names, ", ")
 }
 
-var (
-	registryMu sync.Mutex
-	registry   = map[string]func(Options) (Verifier, error){
-		Exact: newExact, Starlark: newStarlark, Command: newCommand, HTTP: newHTTP, Tests: newTests,
-	}
-)
-
-// Register makes a kind known by its name. It panics when the name is taken, as two packages that
-// register the same name are a mistake of the program.
-func Register(kind string, make func(Options) (Verifier, error)) {
-	registryMu.Lock()
-	defer registryMu.Unlock()
-	if kind == "" || registry[kind] != nil {
-		panic(fmt.Sprintf("verifier: the kind %q is empty or registered already", kind))
-	}
-	registry[kind] = make
-}
-
-// Kinds are the names of those that are built in and registered, in order.
-func Kinds() []string {
-	registryMu.Lock()
-	defer registryMu.Unlock()
-	return slices.Sorted(maps.Keys(registry))
+// kinds make verifiers of each kind.
+var kinds = map[string]func(Options) (Verifier, error){
+	Exact: newExact, Starlark: newStarlark, Command: newCommand, HTTP: newHTTP, Tests: newTests,
 }
 
 // New makes a verifier of the kind that o names, with a Judge around it.
 func New(o Options) (*Judge, error) {
-	registryMu.Lock()
-	make := registry[o.Kind]
-	registryMu.Unlock()
+	make := kinds[o.Kind]
 	if make == nil {
-		return nil, fmt.Errorf("verifier: the kind %q is not known: there are %s", o.Kind, strings.Join(Kinds(), ", "))
+		return nil, fmt.Errorf("verifier: the kind %q is not known: there are %s", o.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
