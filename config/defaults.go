@@ -15,13 +15,19 @@ const (
 	tailnessDefault     = 50
 	capTokensDefault    = 8080
 	heldOutDefault      = 1000
-	warmupDefault       = 1200
 	evaluatedDefault    = 200
 	learningRateDefault = 1e-3
 	warmRateDefault     = 3e-4 // behind a supervised warm-up, which the full rate undoes
 	simulatedSpeed      = 50   // tokens per second of one slot
 	synchronousSchedule = "synchronous"
 )
+
+// warmupDefault is enough for most answers of the task addition to be right: by simulation
+// at a lag of 3, steps of 64 demonstrations and of 128 rollouts, it leaves a held-out accuracy
+// of 0.87 to 0.98, which reinforcement learning raises to 0.96 and more in 1,500
+// steps at a learning rate of 3e-4; at 1e-3 those steps make a good start worse.
+// 300 would leave 0.01, which it raises to no more than 0.08.
+const warmupDefault = 1200
 
 // WithDefaults returns a copy in which every key that was not given and has a
 // default holds it. It may be applied twice. It does not check anything: see

@@ -25,7 +25,7 @@ func mustTask(t *testing.T, name string) Task {
 	return task
 }
 
-// TestTasks holds every registered task to the contract of Task.
+// TestTasks holds every task to the contract of Task.
 func TestTasks(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {

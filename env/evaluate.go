@@ -15,9 +15,6 @@ type Evaluation struct {
 	Prompts, Exact int
 	// Reward is the mean reward.
 	Reward float64
-	// Answered are the responses, in the order of the problems, and Scores the verdicts on them.
-	Answered [][]int32
-	Scores   []Score
 }
 
 // Verdicts scores responses to problems, in their order. An error is verdicts that could not be had.
@@ -62,7 +59,7 @@ func Evaluate(ctx context.Context, task Problems, verdicts Verdicts, problems []
 	if len(scores) != len(problems) {
 		return Evaluation{}, fmt.Errorf("env: task %s: evaluation: %d verdicts on %d answers", task.Name(), len(scores), len(problems))
 	}
-	e := Evaluation{Prompts: len(problems), Answered: responses, Scores: scores}
+	e := Evaluation{Prompts: len(problems)}
 	for _, s := range scores {
 		e.Reward += s.Reward / float64(len(problems))
 		if s.Exact {

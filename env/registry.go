@@ -35,25 +35,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Maker makes a task from options, with an error for options it cannot have.
-type Maker func(Options) (Task, error)
-
-var makers = map[string]Maker{
+// makers make tasks from options, with an error for options they cannot have.
+var makers = map[string]func(Options) (Task, error){
 	"reverse":  func(o Options) (Task, error) { return newWords("reverse", o, slices.Reverse[[]int32]) },
 	"addition": newAddition,
 	"sort":     func(o Options) (Task, error) { return newWords("sort", o, slices.Sort[[]int32]) },
 }
 
-// Register adds a task under a name. Call it from an init function; a name
-// that is taken panics.
-func Register(name string, make Maker) {
-	if _, taken := makers[name]; taken {
-		panic(fmt.Sprintf("env: task %q is registered twice", name))
-	}
-	makers[name] = make
-}
-
-// Names lists the registered tasks in order.
+// Names lists the tasks in order.
 func Names() []string {
 	names := make([]string, 0, len(makers))
 	for name := range makers {

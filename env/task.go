@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 )
 
-// Task makes problems and judges responses. To add one, implement it and pass
-// it to [Register] from an init function; nothing else is needed. The split
+// Task makes problems and judges responses. To add one, implement it and name it
+// among those that [New] makes; nothing else is needed. The split
 // into training and held-out prompts, groups and service times are this
 // package's work, so that no task can get them wrong. What cannot be judged by
 // looking at it implements [Problems] alone and brings a [Judge].
@@ -81,13 +81,4 @@ type Grower interface {
 	// DrawGrown makes a problem like Draw, with an answer of factor times as many tokens,
 	// rounded. Limits holds those of every factor up to Options.Growth.
 	DrawGrown(rng *rand.Rand, level int, factor float64) Problem
-}
-
-// Demonstrator is a task that needs a supervised warm-up, because a policy
-// that starts from nothing does not find its first reward.
-type Demonstrator interface {
-	Problems
-	// WarmupSteps is the default number of supervised steps before reinforcement
-	// learning. Each shows WarmupBatch problems with their answers.
-	WarmupSteps() int
 }
