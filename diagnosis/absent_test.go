@@ -104,3 +104,46 @@ func TestATrainerThatIsThereIsNotMissed(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// Weights that do not come are named, with who waited for them.
+func TestWeightsThatComeLateAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		loads func(engine int32, v loop.Version) float64
+		want  []string
+	}{
+		"the sender is gone": {func(_ int32, v loop.Version) float64 {
+			if v == 100 {
+				return 90
+			}
+			return 0.05
+		}, []string{"2 of 2 engines: a, b", "was loading from 1", "all engines point at where the weights come from"}},
+		"one engine hangs": {func(engine int32, v loop.Version) float64 {
+			if engine == 1 && v == 100 {
+				return 90
+			}
+			return 0.05
+		}, []string{"1 of 2 engines: b", "was loading from 1", "it is these engines"}},
+	} {
+		report, err := judged(t, (&rig{stepS: 1.1, untilS: 400, loads: c.loads}).trace(t), diagnosis.Options{ClosedForms: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := found(report, "weights_late")
+		if f == nil || f.Severity != "defect" || report.Findings[0].Code != "weights_late" {
+			t.Errorf("%s: %+v", name, report.Findings)
+			continue
+		}
+		for _, word := range c.want {
+			if !strings.Contains(said(f), word) {
+				t.Errorf("%s: %q lacks %q", name, said(f), word)
+			}
+		}
+	}
+	report, err := judged(t, (&rig{stepS: 1.1, untilS: 300, loads: func(int32, loop.Version) float64 { return 8 }}).trace(t), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := found(report, "weights_late"); f != nil {
+		t.Errorf("syncs that always take as long: %+v", f)
+	}
+}

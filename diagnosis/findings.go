@@ -32,6 +32,7 @@ var checks = []check{
 	{"little_mismatch", true, one((*facts).littleMismatch)},
 	{"version_skew", true, one((*facts).versionSkew)},
 	{"trainer_absent", true, one((*facts).trainerAbsent)},
+	{"weights_late", true, one((*facts).weightsLate)},
 	{"engines_lost", true, one((*facts).enginesLost)},
 	{"environment_failures", true, one((*facts).environmentFailures)},
 	{"log_ratio", true, one((*facts).persistentLogRatio)},

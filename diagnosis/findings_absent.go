@@ -40,6 +40,73 @@ func (f *facts) trainerAbsent() *Finding {
 		CostRatio: share, Evidence: evidence, Fails: "where that is the trainer's own work between two steps, such as a checkpoint or an evaluation, or it was stopped on purpose"}
 }
 
+// lateness is which engines waited long for weights, and what of it is told.
+type lateness struct {
+	who    []string
+	worst  spells
+	share  float64 // of the run, of the engine that waited longest
+	failed int64
+}
+
+func (f *facts) lateness() (l lateness) {
+	for i := range f.own.deliveries.engines {
+		list := f.own.late(i)
+		all := list.sums()
+		share := float64(all.toNS) / 1e9 / f.lastedS()
+		if share < spellsTold {
+			continue
+		}
+		l.who, l.failed = append(l.who, f.engineName(i)), l.failed+all.failed
+		if share > l.share {
+			l.worst, l.share = list, share
+		}
+	}
+	return l
+}
+
+// weightsLate: engines that were told of new weights did not get them for long.
+func (f *facts) weightsLate() *Finding {
+	if f.own == nil {
+		return nil
+	}
+	l, engines := f.lateness(), len(f.own.deliveries.engines)
+	if len(l.who) == 0 {
+		return nil
+	}
+	evidence := []string{fmt.Sprintf("%d of %d engines: %s", len(l.who), engines, strings.Join(l.who[:min(len(l.who), 5)], ", ")),
+		fmt.Sprintf("the one that waited longest %s %s, and %s versions were made meanwhile", l.worst.doing(), l.worst.times(f.own.tally.fleet.at), report.Count(int64(l.worst.sums().made)))}
+	if l.failed > 0 {
+		evidence = append(evidence, fmt.Sprintf("a load or a switch failed %s meanwhile: the control plane's log says why", times(l.failed)))
+	}
+	switch {
+	case engines == 1:
+	case len(l.who) == engines:
+		evidence = append(evidence, "all engines point at where the weights come from: the sender (weights: distributed), or the disk or network that they share")
+	default:
+		evidence = append(evidence, "the others had theirs in time: it is these engines, or their road to the weights")
+	}
+	return &Finding{Title: fmt.Sprintf("New weights did not reach engines for long: %s, %s of the run.", times(int64(len(l.worst))), report.Share(l.share)), Severity: brokenOr(l.share),
+		CostRatio: l.share * float64(len(l.who)) / float64(engines), Evidence: evidence, Fails: "where engines or their sender were stopped on purpose"}
+}
+
+// doing says what an engine was at.
+func (s spells) doing() string {
+	for _, p := range s {
+		if !p.switching {
+			return "was loading"
+		}
+	}
+	return "had them, and was switching,"
+}
+
+// engineName is an engine's name in the document, its number where it has none.
+func (f *facts) engineName(i int) string {
+	if i < len(f.own.engines) && f.own.engines[i] != "" {
+		return f.own.engines[i]
+	}
+	return fmt.Sprintf("engine %d", i)
+}
+
 // brokenOr is how severe it is that something was not there for a share of the run: above a tenth, other figures are
 // its doing.
 func brokenOr(share float64) string {

@@ -31,6 +31,7 @@ type Observer struct {
 	tally       *tally
 	attribution *attribution.Observer
 	attendance  attendance
+	deliveries  deliveries
 	from        loop.Version
 	ledger      loop.Ledger
 	// unbalanced is the first event after which the ledger did not add up, 0 for none.
@@ -65,7 +66,7 @@ func newObserver(h trace.Header, from loop.Version) (*Observer, error) {
 	o := &Observer{header: h, recorder: metrics.NewRecorder(h.Loop), tally: newTally(h.Loop), attribution: attribution.New(h.Loop), from: from}
 	o.recorder.Warmup, o.attribution.Warmup = from, from
 	o.recorder.Beside = o.attribution
-	o.attendance.asks = h.Loop.TrainerAsks
+	o.attendance.asks, o.deliveries = h.Loop.TrainerAsks, newDeliveries(&h.Loop)
 	if h.Config == "" {
 		return o, nil
 	}
@@ -93,6 +94,7 @@ func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 	o.recorder.ObserveEvent(&ev.Event, &measured, actions)
 	o.tally.observe(ev, actions)
 	o.attendance.observe(ev, actions, o.counts)
+	o.deliveries.observe(ev, actions, o.counts)
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.ControlChanged && a.Control == loop.ControlSilent {
 			o.silences++

@@ -16,6 +16,9 @@ type spell struct {
 	version, made loop.Version
 	// dropped counts the groups evicted or discarded meanwhile, idleNS slots that stood empty by time.
 	dropped, idleNS int64
+	// failed counts the syncs of an engine that failed meanwhile; switching says that it had the weights already.
+	failed    int64
+	switching bool
 }
 
 func (s *spell) lengthNS() int64 { return s.toNS - s.fromNS }
@@ -85,6 +88,7 @@ func (s spells) sums() (all spell) {
 		all.made += p.made
 		all.dropped += p.dropped
 		all.idleNS += p.idleNS
+		all.failed += p.failed
 	}
 	return all
 }
