@@ -54,7 +54,7 @@ environment:
   task: reverse
   service_time: {kind: lognormal, mean_s: 0.002, tailness: 70}
 trainer: {steps: 150}
-store: {snapshot_every: 20}
+store: {snapshot_every: 5}
 evaluate: {prompts: 20, every: 0}
 filter: {zero_advantage: false}
 `
