@@ -437,7 +437,7 @@ func TestServeSender(t *testing.T) {
 			break
 		}
 	}
-	if !strings.Contains(s.text(), "engine a waits for a sender") {
+	if !s.until("engine a waits for a sender") {
 		t.Errorf("it waits for a sender, and the log does not say so:\n%s", s.text())
 	}
 	sender := s.startSender("t", "first")
