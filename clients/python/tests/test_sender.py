@@ -453,6 +453,18 @@ def test_versions_that_are_not_held(plane: Plane, sender: Sender) -> None:
     assert "no version 8" in plane.do("hold", "engine-0", 8)["error"]
 
 
+def test_a_version_that_is_nowhere(plane: Plane, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
+    """After a restart engines ask for what the process before had: it is said in one line, however often they ask."""
+    plane.weights = {6: {}, 7: {}}
+    for engine, version in (("engine-0", 7), ("engine-1", 7), ("engine-1", 6), ("engine-0", 7)):
+        assert "error" in plane.do("hold", engine, version)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "headway.sender"]
+    assert said.startswith("version 7 is neither held here nor stored")
+    sender.hold(8, {"w": torch.ones(2)})
+    assert "error" in plane.do("send", "engine-0", 8, group="g0")
+    assert "engine engine-0: send of version 8 failed" in caplog.text
+
+
 def test_source(plane: Plane) -> None:
     """Another place to take versions from; what goes wrong there is said to the engine."""
 

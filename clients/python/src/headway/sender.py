@@ -109,6 +109,7 @@ class Sender:
         self._asked = 0  # requests that were made
         self._commands: dict[int, _Command] = {}
         self._outbox = Outbox(name)
+        self._absent = -1  # the newest version of which was said that it is nowhere
         self._groups: dict[str, _Joined] = {}
         self._threads: list[threading.Thread] = []  # each carries a command out, or leaves a group
         self._thread = threading.Thread(target=self._run, name="headway-sender", daemon=True)
@@ -374,6 +375,7 @@ class Sender:
 
     def _carry_out(self, command: _Command) -> None:
         done: dict[str, Any] = {"seq": command.seq}
+        absent = False
         try:
             if command.kind == "hold":
                 done |= self._hold(command)
@@ -387,19 +389,34 @@ class Sender:
             done["error"] = "the group was given up"
         except Exception as error:  # whatever it is, the engine is told, and the trainer goes on
             done["error"] = str(error) or repr(error)
+            absent = command.kind == "hold" and isinstance(error, errors.NotFound)
         text = json.dumps(done, separators=(",", ":"))
         with self._lock:
             if self._commands.pop(command.seq, None) is None:  # it was given up
                 return
+            if "error" in done:
+                self._failed(command, done["error"], absent)
             self._outbox.put(command.seq, text)
-            if "error" in done and command.kind == "send":
-                self._part(command.group)
-        if "error" in done:
-            _log.warning("engine %s: %s of version %d failed: %s", command.engine, command.kind, command.version,
-                         done["error"])  # fmt: skip
         # The poll that is under way does not know it; the next one says it where this cannot.
         with contextlib.suppress(errors.HeadwayError, RuntimeError):
             self._ask(0.0, patience_s=0.0)
+
+    def _failed(self, command: _Command, why: str, absent: bool) -> None:
+        """Note that a command came to nothing. The lock must be held.
+
+        A version that is nowhere is one that the process before this one had: engines ask for it until they know of
+        another, and it is said once what becomes of it.
+        """
+        if command.kind == "send":
+            self._part(command.group)
+        if not absent:
+            _log.warning("engine %s: %s of version %d failed: %s", command.engine, command.kind, command.version, why)
+        elif command.version > self._absent:
+            self._absent = command.version
+            _log.warning(
+                "version %d is neither held here nor stored, as after a restart: engines go on with what they serve "
+                "until this trainer publishes, which goes on from the newest stored version (load)", command.version,
+            )  # fmt: skip
 
     def _hold(self, command: _Command) -> dict[str, Any]:
         """What the engine is told of a version, which is promised to it with that."""
