@@ -66,6 +66,11 @@ def main(arguments: list[str] | None = None) -> float:
     torch.set_num_threads(said.threads)
 
     hw = headway.connect(said.url)
+    if hw.distributed and not said.send:
+        engines = ", ".join(hw.distributed)
+        parser.error(f"{engines} take their weights from this process (weights: distributed): say --send gloo or nccl")
+    if said.send and not hw.distributed:
+        parser.error(f"--send {said.send}: no engine of the run takes weights from this process (weights: distributed)")
     model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32)
     optimizer = torch.optim.Adam(model.parameters(), lr=hw.config["trainer"]["learning_rate"], betas=(0.9, 0.99))
 

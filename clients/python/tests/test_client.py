@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -306,6 +307,29 @@ def test_lost_after_versions_that_were_sent(server: Server) -> None:
     said = [r.body for r in server.seen("/api/v1/weights")]
     assert [b'"rendezvous":"sender"' in body for body in said] == [True, True, False]
     assert b'"restored_from":3' in said[2]
+
+
+def test_engines_that_wait_for_a_sender(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """A trainer that publishes files to a run whose engines take none is told so, once, when no batch comes."""
+    engines = [{"name": "engine-0", "weights": "distributed"}, {"name": "engine-1", "weights": "disk"}]
+    connected = {**CONNECTED, "config": json.dumps({"engines": engines})}
+    server.routes["POST /api/v1/trainers/connect"] = lambda _: as_json(connected)
+    senders: list[Any] = [
+        None, {"state": "serving", "waiting": ["engine-0"]}, {"state": "absent"},
+        {"state": "absent", "waiting": ["engine-0"]},
+    ]  # fmt: skip
+    asked = iter(senders)
+    server.routes["GET /api/v1/status"] = lambda _: as_json({"sender": next(asked)})
+    replies = iter([Reply(204)] * (len(senders) + 2) + [Reply(body=body())])
+    server.routes[f"POST {LEASE}"] = lambda _: next(replies)
+    with headway.connect(server.url, version=3) as hw:
+        hw.load()
+        assert hw.distributed == ["engine-0"]
+        hw.lease(wait_s=0.0)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "headway.client"]
+    assert "engine-0 of run test take their weights from a sender" in said
+    assert "none is there" in said
+    assert len(server.seen("/api/v1/status")) == len(senders)
 
 
 def test_download(server: Server, tmp_path: Any) -> None:

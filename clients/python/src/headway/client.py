@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import time
 import weakref
@@ -19,6 +20,8 @@ from .lease import Renewal
 from .store import Store
 from .tensors import Array
 from .transport import Transport
+
+_log = logging.getLogger("headway.client")
 
 _REASON_BYTES_MAX = 4096  # the server's bound
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
@@ -75,6 +78,7 @@ class Client:
         self._after: tuple[int, int] = (0, 0)
         self._claimed = False  # the version is what this rank expects rank 0 to have published
         self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+        self._sender_missed = False  # it was said that engines wait for a sender
         self._sent = False  # versions went to the engines by a sender: the store has no weights of them
         #: What to do first: "train", "load", "republish" or "initialize".
         self.action = ""
@@ -99,6 +103,15 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def distributed(self) -> list[str]:
+        """Names of the engines that take their weights from a sender (`weights: distributed`), by the run's config.
+
+        Where there are any, rank 0 publishes by a `Sender` of headway.torch.
+        """
+        engines = [e for e in self.config.get("engines") or () if isinstance(e, dict)]
+        return [str(e.get("name", "")) for e in engines if e.get("weights") == "distributed"]
 
     def close(self) -> None:
         """Stop renewing and free the connections. A batch that is open goes back when its lease runs out."""
@@ -265,6 +278,7 @@ class Client:
                 return None
             raise
         if response.status_code == 204:
+            self._look_for_sender()
             return None
         found = batches.parse(response.content)
         if kind != "train":
@@ -281,6 +295,26 @@ class Client:
         found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
         self._open = found
         return found
+
+    def _look_for_sender(self) -> None:
+        """Say once why there is no batch, where engines wait for weights from a sender and none is there."""
+        if self.rank or self._sender_missed or not self.distributed:
+            return
+        try:
+            sender = self._transport.get("/api/v1/status", patience_s=0.0).get("sender") or {}
+        except errors.HeadwayError:
+            return
+        if sender.get("state") == "serving" or not sender.get("waiting"):
+            return
+        self._sender_missed = True
+        who = "none is there"
+        if sender.get("name"):
+            who = f"{sender['name']} was last heard of {sender.get('silent_s', 0):.0f} s ago"
+        _log.warning(
+            "no batch comes: %s of run %s take their weights from a sender (engines.*.weights: distributed), and %s. "
+            "Publish by headway.torch.Sender(url).publish(hw, batch, …) here, or set engines.*.weights to disk",
+            ", ".join(sender["waiting"]), self.run, who,
+        )  # fmt: skip
 
     def _went_back(self) -> bool:
         """The version that rank 0 was to publish is another: an earlier one's state."""
