@@ -202,6 +202,20 @@ func TestConfigWithoutADocument(t *testing.T) {
 	}
 }
 
+// One wrong value is one error, whatever was derived from it; several are all said.
+func TestOneFaultIsSaidOnce(t *testing.T) {
+	for _, given := range []string{"train.batch=7", "train.batch=100000000000", "rollout.concurrency=100000000"} {
+		_, err := LoadWith("", Override{Text: given})
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "--set: "+strings.Replace(given, "=", ": ", 1)) {
+			t.Errorf("%s: %v, want one error about it", given, err)
+		}
+	}
+	_, err := LoadWith("", Override{Text: "environment.tools=[shell, shell, python3]"}, Override{Text: "train.batch=0"})
+	if text := fmt.Sprint(err); !strings.Contains(text, "environment.tools.2: ") || !strings.Contains(text, "train.batch: 0") {
+		t.Errorf("%v, want both", err)
+	}
+}
+
 func TestMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.yaml")
 	_, err := Load(path)

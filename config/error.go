@@ -27,6 +27,8 @@ type Error struct {
 	Nearest string
 	// Cause is the error underneath, nil for none.
 	Cause error
+	// derived: nobody gave the key, nor a section or list that it is in.
+	derived bool
 }
 
 // Error renders the error on one line.
@@ -91,6 +93,15 @@ func (e Errors) Unwrap() []error {
 
 // UsageFault marks the errors as the caller's.
 func (e Errors) UsageFault() {}
+
+// withoutFollowing leaves out values that were derived from others, where others are wrong that were given: a default
+// is sound by itself.
+func (e Errors) withoutFollowing() Errors {
+	if !slices.ContainsFunc(e, func(err *Error) bool { return !err.derived }) {
+		return e
+	}
+	return slices.DeleteFunc(e, func(err *Error) bool { return err.derived })
+}
 
 // orNil sorts by place and turns no errors into a nil error.
 func (e Errors) orNil() error {

@@ -136,6 +136,7 @@ func (c Config) problem(path, value, problem, allowed string) *Error {
 	if c.given(path) && at.text != "" {
 		err.Value = at.text
 	}
+	err.derived = at == place{file: c.origin.name}
 	return err
 }
 

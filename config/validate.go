@@ -21,6 +21,7 @@ func (c Config) Validate() error { return c.validate(true).orNil() }
 func (c Config) validate(relations bool) Errors {
 	check := validator{config: c}
 	check.section(document, reflect.ValueOf(c), "")
+	check.errs = check.errs.withoutFollowing()
 	if relations && len(check.errs) == 0 {
 		check.preset()
 		check.rollout()
@@ -300,7 +301,7 @@ func (v *validator) run() {
 	if c.Model.Width%c.Model.Heads != 0 {
 		v.fail("model.width", c.Model.Width, fmt.Sprintf("is not a multiple of model.heads (%d)", c.Model.Heads), multiplesNear(c.Model.Width, c.Model.Heads))
 	}
-	if groups := c.BatchGroups(); c.Trainer.Minibatches > groups {
+	if groups := c.BatchGroups(); c.Trainer.Minibatches > groups && groups > 0 { // a batch below one group is said by itself
 		v.fail("trainer.minibatches", c.Trainer.Minibatches, fmt.Sprintf("is more than the groups of a batch (%d), of which each needs one", groups), fmt.Sprintf("at most %d", groups))
 	}
 	if c.Environment.LettersMin > c.Environment.LettersMax {
