@@ -16,10 +16,26 @@ const (
 	capTokensDefault    = 8080
 	heldOutDefault      = 1000
 	evaluatedDefault    = 200
-	learningRateDefault = 1e-3
 	warmRateDefault     = 3e-4 // behind a supervised warm-up, which the full rate undoes
 	simulatedSpeed      = 50   // tokens per second of one slot
 	synchronousSchedule = "synchronous"
+)
+
+// The settings that train the task reverse from scratch, with the defaults beside them.
+// Measured with the transformer's default shape on seeds 1 to 8, no group filtered, steps
+// until the held-out greedy accuracy first passed 0.97 (looked at every 50 steps):
+//
+//	batch 128, lag 4            350 to 450
+//	batch 128, lag 10           450 to 550
+//	batch  64, lag 4            450 to 600
+//	batch 128, lag 4, rate 2e-3 250 to 350
+//
+// The higher rate is quicker but breaks the estimator on the way: its clip
+// fraction, over the worst 50 steps, is 0.31 to 0.36 on seeds 1 to 3, against 0.18
+// to 0.20.
+const (
+	learningRateDefault = 1e-3
+	trainStepsDefault   = 600 // with a third to spare
 )
 
 // warmupDefault is enough for most answers of the task addition to be right: by simulation
@@ -427,7 +443,7 @@ func (c *Config) learningDefaults() {
 	orCount(&c.Environment.HeldOut, heldOutDefault, c.given("environment.held_out"))
 
 	c.partDefaults()
-	orCount(&c.Trainer.Steps, 600, c.given("trainer.steps"))
+	orCount(&c.Trainer.Steps, trainStepsDefault, c.given("trainer.steps"))
 	rate := learningRateDefault
 	if c.Environment.Task == "addition" {
 		rate = warmRateDefault

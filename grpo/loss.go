@@ -17,13 +17,9 @@ func ratioOf(logRatio float64) float64 {
 // log-prob of the policy being trained. Where a weight carries no gradient the
 // derivative is that of the formula with the weight held.
 
-// ClipLoss is −min(r·A, clip(r, 1−low, 1+high)·A), r = exp(logp − old), the loss
+// clipLoss is −min(r·A, clip(r, 1−low, 1+high)·A), r = exp(logp − old), the loss
 // of PPO (Schulman et al. 2017, eq. 7; low and high apart: DAPO, Yu et al. 2025).
 // The derivative is −r·A, or 0 where the clipped branch is the smaller one.
-func ClipLoss(logp, old, advantage float32, low, high float64) (loss, derivative float64) {
-	return clipLoss(Ratio(logp, old), float64(advantage), low, high)
-}
-
 func clipLoss(r, a, low, high float64) (loss, derivative float64) {
 	if clipped := min(max(r, 1-low), 1+high) * a; clipped < r*a {
 		return -clipped, 0
@@ -31,24 +27,10 @@ func clipLoss(r, a, low, high float64) (loss, derivative float64) {
 	return -r * a, -r * a
 }
 
-// DecoupledLoss is −w·min(u·A, clip(u, 1−low, 1+high)·A) with u = exp(logp −
-// proximal) and w = exp(proximal − behaviour) between floor and ceiling, +Inf for
-// none (Hilton et al. 2022, eq. 8; AReaL, Fu et al. 2025, eq. 5). w holds no
-// gradient, since neither policy in it is being trained.
-func DecoupledLoss(logp, proximal, behaviour, advantage float32, low, high, floor, ceiling float64) (loss, derivative float64) {
-	w := min(max(Ratio(proximal, behaviour), floor), ceiling)
-	loss, derivative = clipLoss(Ratio(logp, proximal), float64(advantage), low, high)
-	return w * loss, w * derivative
-}
-
-// WeightedLoss is −w·A·logp, with derivative −w·A: the policy gradient with a
+// weighted is −w·A·logp, with derivative −w·A: the policy gradient with a
 // weight that holds no gradient. With w = 1 it is plain REINFORCE (Williams
 // 1992); with w from [TruncatedWeight] truncated importance sampling, with
 // w = [ClippedWeight] CISPO.
-func WeightedLoss(logp, advantage float32, weight float64) (loss, derivative float64) {
-	return weighted(weight, float64(advantage), logp)
-}
-
 func weighted(weight, a float64, logp float32) (loss, derivative float64) {
 	d := -weight * a
 	return d * float64(logp), d

@@ -21,7 +21,7 @@ func TestClipLoss(t *testing.T) {
 		{0.5, 0, 0, 0},             // no signal
 		{math.Exp(50), 1, -1.4, 0}, // absurd ratios stay finite
 	} {
-		loss, derivative := ClipLoss(float32(math.Log(c.ratio)), 0, float32(c.advantage), low, high)
+		loss, derivative := clipLoss(Ratio(float32(math.Log(c.ratio)), 0), c.advantage, low, high)
 		if !close64(loss, c.loss, 1e-6) || !close64(derivative, c.derivative, 1e-6) {
 			t.Errorf("ratio %g advantage %g: loss %g derivative %g, want %g and %g", c.ratio, c.advantage, loss, derivative, c.loss, c.derivative)
 		}
@@ -36,40 +36,21 @@ func TestClipLossAgainstFiniteDifferences(t *testing.T) {
 	checked := 0
 	for range 5000 {
 		logp, old := -3*rng.Float32(), -3*rng.Float32()
-		advantage := float32(rng.NormFloat64())
+		advantage := rng.NormFloat64()
 		r := Ratio(logp, old)
 		if math.Abs(r-1+low) < 0.01 || math.Abs(r-1-high) < 0.01 {
 			continue
 		}
 		checked++
-		above, _ := ClipLoss(logp+step, old, advantage, low, high)
-		below, _ := ClipLoss(logp-step, old, advantage, low, high)
-		_, derivative := ClipLoss(logp, old, advantage, low, high)
+		above, _ := clipLoss(Ratio(logp+step, old), advantage, low, high)
+		below, _ := clipLoss(Ratio(logp-step, old), advantage, low, high)
+		_, derivative := clipLoss(Ratio(logp, old), advantage, low, high)
 		if difference := (above - below) / (2 * step); !close64(difference, derivative, 2e-3) {
 			t.Fatalf("log-probs %g and %g, advantage %g: finite difference %g, derivative %g", logp, old, advantage, difference, derivative)
 		}
 	}
 	if checked < 4000 {
 		t.Errorf("only %d points checked", checked)
-	}
-}
-
-// TestDecoupledLoss: where the proximal policy is the behaviour policy it is PPO,
-// where it is the one being trained a weighted policy gradient.
-func TestDecoupledLoss(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 3))
-	for range 1000 {
-		logp, proximal, behaviour := -2*rng.Float32(), -2*rng.Float32(), -2*rng.Float32()
-		advantage := float32(rng.NormFloat64())
-		loss, derivative := DecoupledLoss(logp, behaviour, behaviour, advantage, 0.2, 0.2, 0, math.Inf(1))
-		wantLoss, want := ClipLoss(logp, behaviour, advantage, 0.2, 0.2)
-		if loss != wantLoss || derivative != want {
-			t.Fatalf("proximal = behaviour: %g and %g, PPO gives %g and %g", loss, derivative, wantLoss, want)
-		}
-		_, derivative = DecoupledLoss(proximal, proximal, behaviour, advantage, 0.2, 0.2, 0.5, 1.5)
-		if want := -min(max(Ratio(proximal, behaviour), 0.5), 1.5) * float64(advantage); !close64(derivative, want, 1e-9) {
-			t.Fatalf("proximal = current: derivative %g, want %g", derivative, want)
-		}
 	}
 }
 
@@ -83,7 +64,7 @@ func TestWeights(t *testing.T) {
 			t.Errorf("weight %g, want %g", c.got, c.want)
 		}
 	}
-	if loss, derivative := WeightedLoss(-0.5, 2, 1.5); loss != 1.5 || derivative != -3 {
+	if loss, derivative := weighted(1.5, 2, -0.5); loss != 1.5 || derivative != -3 {
 		t.Errorf("weighted loss %g and derivative %g, want 1.5 and -3", loss, derivative)
 	}
 }

@@ -3,8 +3,7 @@ package grpo
 import "math"
 
 // In the functions below sampled marks with 1 the tokens that the policy sampled
-// (the loss mask); nil marks all. keep has one element a token: the masks clear
-// elements and set none, so that they add up, and return how many they cleared.
+// (the loss mask); nil marks all.
 
 // isSampled reports whether token k counts.
 func isSampled(sampled []uint8, k int) bool { return sampled == nil || sampled[k] != 0 }
@@ -47,37 +46,6 @@ func AbsoluteLogRatio(logpNew, logpOld []float32, sampled []uint8) (sum float64,
 		}
 	}
 	return sum, tokens
-}
-
-// MaskTokens clears the tokens whose ratio is outside [low, high] (IcePop: Ling
-// Team 2025). A ratio that is no number is left for the optimizer to refuse.
-func MaskTokens(keep []bool, logpNew, logpOld []float32, sampled []uint8, low, high float64) (cleared int) {
-	for k := range keep {
-		if r := Ratio(logpNew[k], logpOld[k]); keep[k] && isSampled(sampled, k) && (r < low || r > high) {
-			keep[k] = false
-			cleared++
-		}
-	}
-	return cleared
-}
-
-// MaskNewest clears the tokens sampled more than width versions before the
-// newest token of the sequence. lags are [Lags].
-func MaskNewest(keep []bool, lags []int32, sampled []uint8, width int32) (cleared int) {
-	limit := int64(newestLag(lags, sampled)) + int64(width)
-	return MaskLag(keep, lags, sampled, int32(min(limit, math.MaxInt32)))
-}
-
-// MaskLag clears the tokens with a lag above width: sampled more than width
-// versions before the one that the train step starts from.
-func MaskLag(keep []bool, lags []int32, sampled []uint8, width int32) (cleared int) {
-	for k := range keep {
-		if keep[k] && isSampled(sampled, k) && lags[k] > width {
-			keep[k] = false
-			cleared++
-		}
-	}
-	return cleared
 }
 
 // newestLag is the smallest lag of the sampled tokens; 0 without any.
