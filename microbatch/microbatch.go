@@ -68,52 +68,6 @@ type Assignment struct {
 	Ranks [][]Batch
 }
 
-// Makespan is the cost of the rank that costs most: the time of a step whose
-// ranks meet only at its end.
-func (a Assignment) Makespan() float64 {
-	longest := 0.0
-	for _, batches := range a.Ranks {
-		sum := 0.0
-		for i := range batches {
-			sum += batches[i].Cost
-		}
-		longest = max(longest, sum)
-	}
-	return longest
-}
-
-// Lockstep is the sum over the passes of their most expensive micro-batch: the
-// time of a step whose ranks meet after each, as they do when weights are sharded.
-func (a Assignment) Lockstep() float64 {
-	sum := 0.0
-	for pass := 0; ; pass++ {
-		longest, found := 0.0, false
-		for _, batches := range a.Ranks {
-			if pass < len(batches) {
-				longest, found = max(longest, batches[pass].Cost), true
-			}
-		}
-		if !found {
-			return sum
-		}
-		sum += longest
-	}
-}
-
-// LowerLimit is a makespan that no assignment of whole groups is below: the mean
-// over the ranks, which is the linear relaxation's, or the most expensive group.
-func LowerLimit(groups [][]int, s Settings) float64 {
-	total, largest := 0.0, 0.0
-	for _, lengths := range groups {
-		cost := 0.0
-		for _, n := range lengths {
-			cost += s.Cost.Of(n)
-		}
-		total, largest = total+cost, max(largest, cost)
-	}
-	return max(total/float64(max(s.Ranks, 1)), largest)
-}
-
 // Assign divides groups of samples, given by their lengths in tokens. Ranks are
 // balanced by cost, then each rank's micro-batches within TokensMax. It returns
 // an error where that cannot be, and says what would have to change.
