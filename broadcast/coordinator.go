@@ -16,7 +16,7 @@ import (
 // waitMaxS is the longest that a sender's poll waits for a command.
 const waitMaxS = 60
 
-// outlivedMax is how many processes are remembered that others have taken the place of.
+// outlivedMax is how many processes are remembered that are not to come back.
 const outlivedMax = 64
 
 // Meetings is where sender and engines meet to make a group.
@@ -68,8 +68,8 @@ type Coordinator struct {
 	groups map[string]*group
 	// waiting are the engines that have found no sender.
 	waiting map[string]bool
-	// outlived are the instances whose place another process of the same name has taken: one that still
-	// runs is not to take it back.
+	// outlived are the instances whose place another process of the same name has taken, and those that have
+	// left: one that still runs is not to take it back.
 	outlived []string
 	// sends are those that have ended, failedSends those of them that failed; sent is the newest version that an
 	// engine was sent.
@@ -172,7 +172,7 @@ func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (s *sender,
 		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s is this run's, and was heard of %.1f s ago: a run has one; stop it, or wait until it has been silent for %.0f s",
 			s.name, c.since(s).Seconds(), c.opt.Silence.Seconds()).With("sender", s.name)
 	case slices.Contains(c.outlived, req.Instance):
-		return nil, nil, protocol.Refuse(protocol.CodeExpired, "sender %s: another process has come under this name since: this one is to end, or to take another name", name)
+		return nil, nil, protocol.Refuse(protocol.CodeExpired, "sender %s: another process has come under this name since, or this one has left: it is to end", name)
 	case s != nil && s.name == name && s.instance != req.Instance && s.open > 0:
 		return nil, nil, protocol.Refuse(protocol.CodeConflict, "another process is sender %s at this moment: stop it, or take another name", name).With("sender", name)
 	case s != nil && s.name == name && s.instance == req.Instance && s.backend != req.Backend:
@@ -209,8 +209,7 @@ func (c *Coordinator) replace(name string, req *protocol.SenderRequest) *sender 
 		why = fmt.Sprintf("another process has taken the place of sender %s", old.name)
 	}
 	if old != nil && old.name == name {
-		c.outlived = append(c.outlived, old.instance)
-		c.outlived = c.outlived[max(0, len(c.outlived)-outlivedMax):]
+		c.outlive(old)
 	}
 	c.scatter(errors.New(why))
 	c.sender = &sender{name: name, instance: req.Instance, backend: req.Backend}
@@ -223,6 +222,12 @@ func (c *Coordinator) replace(name string, req *protocol.SenderRequest) *sender 
 		c.opt.Logf("sender %s is there (%s) in the place of %s, which is silent: engines join it anew", name, req.Backend, old.name)
 	}
 	return c.sender
+}
+
+// outlive refuses a process from now on. c.mu must be held.
+func (c *Coordinator) outlive(s *sender) {
+	c.outlived = append(c.outlived, s.instance)
+	c.outlived = c.outlived[max(0, len(c.outlived)-outlivedMax):]
 }
 
 // scatter breaks all groups and what is done in them. What is to be held is asked of whoever comes
@@ -256,6 +261,7 @@ func (c *Coordinator) forget(name, instance string) {
 	defer c.mu.Unlock()
 	if s := c.sender; s != nil && s.name == name && s.instance == instance {
 		c.sender = nil
+		c.outlive(s) // a poll of it may still be on its way, and would have it seem to be there
 		c.scatter(fmt.Errorf("sender %s has ended in order", name))
 		c.opt.Logf("sender %s has ended in order", name)
 	}

@@ -368,6 +368,7 @@ func TestTwoSenders(t *testing.T) {
 			t.Errorf("leaving: %+v, %v", reply, err)
 		}
 		b.ended(protocol.CodeExpired, "this one has left")
+		p.script("b", "second").start().ended(protocol.CodeExpired, "this one has left") // a poll that was late
 		if p.state(broadcast.StateAbsent); p.Stands("e0", g) || held.Digest != "" {
 			t.Error("it has left, and its group stands")
 		}

@@ -125,7 +125,7 @@ func TestAnyFaults(t *testing.T) {
 				p.Part(s.name, s.group)
 			}
 			synctest.Wait()
-			if status := p.Status(); len(status.Groups) != 0 || len(status.Waiting) != 0 || len(last.standing()) != 0 {
+			if status := p.Status(); len(status.Groups) != 0 || len(status.Joining) != 0 || len(status.Waiting) != 0 || len(last.standing()) != 0 {
 				t.Errorf("seed %d: left are %+v", seed, status)
 			}
 			last.kill()
