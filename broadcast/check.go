@@ -14,6 +14,8 @@ const (
 	nameMax    = 1 << 10
 	dimsMax    = 64
 	digestMax  = 1 << 10
+	// numbersMax of a tensor have a number of bytes that can be counted.
+	numbersMax = 1 << 50
 	// errorMax is how much of an error is kept.
 	errorMax = 4 << 10
 )
@@ -69,10 +71,15 @@ func checkDone(name string, done *protocol.SenderDone) error {
 		case len(t.Shape) > dimsMax:
 			return invalid("tensor %.80s has %d dimensions: want at most %d", t.Name, len(t.Shape), dimsMax)
 		}
+		left := int64(numbersMax)
 		for _, n := range t.Shape {
-			if n < 0 {
+			switch {
+			case n < 0:
 				return invalid("tensor %.80s has a dimension of %d: want none negative", t.Name, n)
+			case n > left:
+				return invalid("tensor %.80s is of the shape %d: want at most %d numbers in it", t.Name, t.Shape, int64(numbersMax))
 			}
+			left /= max(n, 1)
 		}
 	}
 	return nil

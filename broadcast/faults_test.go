@@ -484,6 +484,7 @@ func TestImpossibleWords(t *testing.T) {
 		"tensor w is of the type":  tensor(protocol.SenderTensor{Name: "w"}),
 		"65 dimensions":            tensor(protocol.SenderTensor{Name: "w", DType: "bfloat16", Shape: make([]int64, 65)}),
 		"a dimension of -1":        tensor(protocol.SenderTensor{Name: "w", DType: "bfloat16", Shape: []int64{2, -1}}),
+		"[1125899906842624 2]":     tensor(protocol.SenderTensor{Name: "w", DType: "bfloat16", Shape: []int64{1 << 50, 2}}),
 		"1048577 tensors":          done(protocol.SenderDone{Tensors: make([]protocol.SenderTensor, 1<<20+1)}),
 		"command 0: a digest":      done(protocol.SenderDone{Digest: strings.Repeat("x", 1025)}),
 	} {
