@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -11,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Serve
+from faulty import as_json, serving
 from test_worker import word_of
 
 import headway
 from headway.claims import Worker
-from headway.single_turn import _Judged
+from headway.single_turn import _Judged, chat
+from headway.transport import Transport
 
 Start = Callable[..., Serve]
 
@@ -88,6 +91,28 @@ def test_failures_have_a_class(serve: Start, monkeypatch: pytest.MonkeyPatch) ->
                     ("verifier_timeout", "timeout"): told["verifier_timeout", "timeout"]}  # fmt: skip
     assert min(told.values()) >= 1
     assert {said["reward"] for said in ended if "failed" not in said} == {0.75}
+
+
+def test_calls_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One transport a gateway, however many rollouts ask it; the key of each is in its own headers."""
+    made: list[Transport] = []
+
+    class Counted(Transport):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            made.append(self)
+
+    monkeypatch.setattr(sys.modules[chat.__module__], "Transport", Counted)
+    monkeypatch.setenv("HEADWAY_TOKEN", "the-process-own")
+    with serving() as server:
+        answer = {"choices": [{"message": {"content": "yes"}}]}
+        server.routes["POST /v1/chat/completions"] = lambda _: as_json(answer)
+        for rollout in ("g0-s0-a1", "g0-s1-a1"):
+            assert chat(headway.OpenAI(server.url + "/v1", rollout, rollout), [{"role": "user"}]) == "yes"
+        said = [request.headers["Authorization"] for request in server.seen("/v1/chat/completions")]
+    assert said == ["Bearer g0-s0-a1", "Bearer g0-s1-a1"]
+    assert len(made) == 1
+    made[0].close()
 
 
 def judged(verify: Callable[[Any], Any], **more: Any) -> headway.Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -65,11 +66,15 @@ def status(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("environment", [plain, coroutine], ids=["threads", "async"])
-def test_plays_a_run(serve: Start, environment: headway.Environment) -> None:
+def test_plays_a_run(serve: Start, environment: headway.Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded trainer trains on what the worker plays, until the run has ended; then work returns."""
+    made: list[asyncio.AbstractEventLoop] = []
+    new_event_loop = asyncio.new_event_loop
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: made.append(new_event_loop()) or made[-1])
     server = serve("--steps", "4", environment__kind="remote", trainer__kind="embedded")
     finished = headway.work(server.url, environment, concurrency=16, worker="w")
     assert finished >= 4 * 16
+    assert made[0].is_closed()
 
 
 def test_failures_are_reported(serve: Start) -> None:

@@ -19,6 +19,8 @@ from .transport import Transport
 _log = logging.getLogger("headway.worker")
 #: How long a claim waits for a rollout: `stop` is seen after it at the latest.
 _CLAIM_WAIT_S = 5.0
+#: How long an event loop is waited for that an async function may hold up.
+_LOOP_ENDS_S = 1.0
 _T = TypeVar("_T")
 
 
@@ -60,14 +62,16 @@ class Worker:
         self._concurrency, self._grace_s = concurrency, grace_s
         self._free = threading.Semaphore(concurrency)
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[Task, float]] = {}
+        self._running: dict[str, tuple[Task, float]] = {}  # by id, with the moment of its last word
         self._deadline_s = 1.0  # until the first claim says it
+        #: Rollouts that ended with a result, that failed, and that nobody wanted any more.
         self.finished = self.failed = self.given_up = 0
 
     def run(self) -> int:
         """Play until the end."""
         loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, name="headway-async", daemon=True).start()
+        looping = threading.Thread(target=loop.run_forever, name="headway-async", daemon=True)
+        looping.start()
         threading.Thread(target=self._touch, name="headway-touch", daemon=True).start()
         try:
             while not self._stop.is_set():
@@ -80,12 +84,15 @@ class Worker:
                     break
                 for claim in claims:
                     self._free.acquire()
-                    _in_thread(self._play, claim, loop)
+                    in_thread(self._play, claim, loop)
         finally:
             self._drain()
             self._closing.set()
-            loop.call_soon_threadsafe(loop.stop)
             self._transport.close()
+            loop.call_soon_threadsafe(loop.stop)
+            looping.join(_LOOP_ENDS_S)
+            if not looping.is_alive() and not self._running:  # else something is left behind that is in it
+                loop.close()
         return self.finished
 
     def _claim(self) -> list[dict[str, Any]]:
@@ -228,7 +235,7 @@ def _gone(error: BaseException | None) -> bool:
     return False
 
 
-def _in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
+def in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
     """Call it in a thread of its own. A pool's threads would keep the process until the last tool has ended."""
     done: Future[_T] = Future()
 
@@ -244,7 +251,7 @@ def _in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
 
 async def _await(found: Environment, task: Task, sample: Sampler) -> Any:
     async def sampled(prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
-        return await asyncio.wrap_future(_in_thread(sample, prompt_ids, max_tokens))
+        return await asyncio.wrap_future(in_thread(sample, prompt_ids, max_tokens))
 
     try:
         return await found(task, sampled)

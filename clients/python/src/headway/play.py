@@ -38,6 +38,7 @@ class Task:
     #: The run's.
     seed: int
     group: int
+    #: Place in the group, from 0, and how often the rollout has been begun before.
     sample: int
     attempt: int
     _unwanted: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -77,6 +78,7 @@ class Sampled:
 class Result:
     """How a rollout ended."""
 
+    #: Any finite number that a float32 can be.
     reward: float
     #: The answer is wholly right.
     exact: bool = False
@@ -84,7 +86,8 @@ class Result:
     prompt_text: str = ""
     response_text: str = ""
     answer_text: str = ""
-    #: Only of a rollout that was sampled elsewhere than by `sample`: all of one length.
+    #: Only of a rollout that was sampled elsewhere than by `sample`, one entry a token of prompt and response: ids,
+    #: 1 where the policy sampled the token (else 0), log-probabilities in nats, and the versions that sampled.
     tokens: Sequence[int] | None = None
     loss_mask: Sequence[int] | None = None
     logprobs: Sequence[float] | None = None
@@ -92,7 +95,8 @@ class Result:
 
 
 Play = Callable[..., Any]
-_REWARD_MAX = 3.4028234663852886e38
+#: The largest float32, which is what a reward is kept as.
+REWARD_MAX = 3.4028234663852886e38
 
 
 class Sampler:
@@ -170,7 +174,7 @@ def ending(played: object) -> dict[str, Any]:
             raise errors.Invalid(f"play returned {played!r}: want a number or a headway.Result")
         result = Result(float(played))
     reward = float(result.reward)
-    if not abs(reward) <= _REWARD_MAX:
+    if not abs(reward) <= REWARD_MAX:
         raise errors.Invalid(f"play returned the reward {reward}: want a finite number that a float32 can be")
     said: dict[str, Any] = {"reward": reward, "exact": bool(result.exact)}
     for key in ("prompt_text", "response_text", "answer_text"):

@@ -25,8 +25,8 @@ from typing import Any
 
 from . import errors
 from .agent import OpenAI
-from .claims import _in_thread
-from .play import _REWARD_MAX, Environment, Result, Sampled, Task, environment
+from .claims import in_thread
+from .play import REWARD_MAX, Environment, Result, Sampled, Task, environment
 from .transport import Transport
 
 Message = Mapping[str, Any]
@@ -67,7 +67,7 @@ class Question:
 
 def single_turn(
     name: str, *, system: str = "", max_tokens: int | None = None, verify_s: float = 60.0,
-    low: float = -_REWARD_MAX, high: float = _REWARD_MAX, exact_from: float = 1.0,
+    low: float = -REWARD_MAX, high: float = REWARD_MAX, exact_from: float = 1.0,
 ) -> Callable[[Callable[[Task], Question]], Environment]:  # fmt: skip
     """Make an environment of `def ask(task) -> Question`, a function of the task's seed, prompt and level alone.
 
@@ -135,7 +135,7 @@ class _Judged:
 
     def judge(self, verify: Verify, said: Any) -> Result:
         """Ask the user's function, in a thread of its own, and take nothing but a reward for an answer."""
-        done: Future[Any] = _in_thread(_called, verify, said)
+        done: Future[Any] = in_thread(_called, verify, said)
         try:
             found = done.result(self.verify_s)
         except BaseException as error:
@@ -166,14 +166,18 @@ def _called(verify: Verify, said: Any) -> Any:
     return found
 
 
-_lock = threading.Lock()
+_lock = threading.Lock()  # of what follows
+#: Connections to gateways by address and authority, kept as long as the process. A call's own headers have its key.
 _transports: dict[tuple[str, str], Transport] = {}
 
 
 def chat(api: OpenAI, messages: Sequence[Message], max_tokens: int | None = None) -> str:
     """The policy's next message of a rollout. One without an answer is asked for again, and not recorded."""
+    key = (api.base_url, api.ca)
     with _lock:
-        transport = _transports.setdefault((api.base_url, api.ca), Transport(api.base_url, "", verify=api.ca or True))
+        transport = _transports.get(key)
+        if transport is None:
+            transport = _transports[key] = Transport(api.base_url, "", verify=api.ca or True)
     body: dict[str, Any] = {"model": _MODEL, "messages": list(messages)}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
