@@ -118,8 +118,8 @@ def test_renewal_outlives_a_restart(server: Server) -> None:
             hw.publish(batch, WEIGHTS)
 
 
-def test_step_s_max(server: Server) -> None:
-    """A trainer that hangs loses its lease."""
+def test_step_s_max(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """A trainer that hangs loses its lease, and is told so."""
     server.routes[f"POST {LEASE}"] = once(Reply(body=body(lease={"deadline_s": 0.05})), Reply(205))
     with loaded(server, step_s_max=0.01) as hw:
         batch = hw.lease()
@@ -127,6 +127,7 @@ def test_step_s_max(server: Server) -> None:
         batch._renewal._thread.join(timeout=20)
         assert not batch._renewal._thread.is_alive()
         assert len(server.seen(RENEW)) <= 1
+        assert "lease 11 has been kept for 0.01 s" in caplog.text
 
 
 def test_publish_again_is_the_same(server: Server) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
 from . import errors
 from .transport import Transport
+
+_log = logging.getLogger("headway.lease")
 
 
 class Renewal:
@@ -21,7 +24,7 @@ class Renewal:
         longest_s: float | None = None,
     ) -> None:  # fmt: skip
         self._transport, self._path, self._message = transport, f"/api/v1/batches/{lease}/renew", message
-        self._deadline_s, self._longest_s = deadline_s, longest_s
+        self._lease, self._deadline_s, self._longest_s = lease, deadline_s, longest_s
         self._stop = threading.Event()
         self._finished = False
         #: Set once the lease is lost.
@@ -50,6 +53,8 @@ class Renewal:
         began = time.monotonic()
         while not self._stop.wait(max(self._deadline_s / 3, 0.02)):
             if self._longest_s is not None and time.monotonic() - began > self._longest_s:
+                _log.warning("lease %d has been kept for %g s, the longest that a step may take (step_s_max): it is "
+                             "renewed no more, and its batch goes back", self._lease, self._longest_s)  # fmt: skip
                 return
             try:
                 reply = self._transport.post(
