@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import httpx
+
 from . import errors
 from .transport import Transport, refusal
 
@@ -60,11 +62,8 @@ def events(
             except errors.HeadwayError as error:
                 if not isinstance(error, errors.Unavailable | errors.Busy | errors.Internal):
                     raise
-            except Exception as error:
-                import httpx
-
-                if not isinstance(error, httpx.TransportError):
-                    raise
+            except httpx.TransportError:
+                pass  # it breaks off with every restart of the server
             transport.another()
             if time.monotonic() - word > patience_s:
                 raise errors.Unavailable(f"the stream of {url} was silent for {patience_s:g} s")

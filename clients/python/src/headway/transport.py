@@ -18,6 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
@@ -65,7 +66,8 @@ class Transport:
             headers["Authorization"] = f"Bearer {self._token}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         try:
-            self._http = httpx.Client(headers=headers, limits=limits, verify=verify, follow_redirects=False)
+            checked = _authority(verify) if isinstance(verify, str) else verify
+            self._http = httpx.Client(headers=headers, limits=limits, verify=checked, follow_redirects=False)
         except OSError as error:  # ssl.SSLError is one
             raise errors.Invalid(f"verify={verify!r} is no file of certificates: {error}") from error
 
@@ -149,7 +151,9 @@ class Transport:
                 failure.unanswered = retry.unanswered
                 raise failure from cause
 
-    def stream(self, path: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Any:
+    def stream(
+        self, path: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 60.0
+    ) -> AbstractContextManager[httpx.Response]:
         """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
         base = self.url
         timeout = httpx.Timeout(timeout_s, connect=10.0, pool=None)
@@ -199,6 +203,13 @@ def _address(url: str) -> str:
     if not parsed.host or (port is not None and not 0 < port < 1 << 16):
         raise errors.Invalid(f"the url {url!r} names no host or a port that cannot be: want http://HOST:PORT")
     return url.rstrip("/")
+
+
+def _authority(path: str) -> ssl.SSLContext:
+    """What trusts the certificates of a PEM file, or of a directory of them."""
+    if os.path.isdir(path):
+        return ssl.create_default_context(capath=path)
+    return ssl.create_default_context(cafile=path)
 
 
 def _token(said: str) -> str:
