@@ -149,3 +149,6 @@ def test_optimizer_of_another_module() -> None:
     optimizer.step()
     with pytest.raises(headway.Invalid, match=r"shape \[1, 2\] that the model does not name"):
         optimizer_state(optimizer, torch.nn.Linear(2, 2))
+    optimizer.state[head.bias]["history"] = [0.5]
+    with pytest.raises(headway.Invalid, match="the optimizer's history of bias is a list"):
+        optimizer_state(optimizer, head)

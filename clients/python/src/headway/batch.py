@@ -27,6 +27,7 @@ class GroupStamp:
     """A group's part in the definition of staleness."""
 
     group: int
+    #: Versions when its first token was sampled, and when it was whole.
     start_version: int
     ready_version: int
     rollouts: int
@@ -36,12 +37,16 @@ class GroupStamp:
 class Metadata:
     """What the header of a batch says: of the whole batch, over all ranks, so that all normalise alike."""
 
+    #: What the lease is called (0 for validation), and how often the batch has been given out before.
     lease: int
     attempt: int
+    #: "train" or "validation".
     kind: str
     #: The version that the step starts from; training it makes version + 1.
     version: int
+    #: Seconds that the lease lasts without a word.
     deadline_s: float
+    #: Whose share this is, of how many.
     rank: int
     world_size: int
     #: Tokens, those with mask 1, rollouts and groups of the whole batch.
@@ -51,6 +56,7 @@ class Metadata:
     groups: int
     #: Sequences of the whole batch: as many as rollouts, unless some left several.
     sequences: int
+    #: In versions, from a group's first token to the step, over the whole batch.
     staleness_mean: float
     staleness_max: int
     #: The groups of this share, in its order.

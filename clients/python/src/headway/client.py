@@ -94,6 +94,7 @@ class Client:
         self.steps = 0
         #: Versions that are multiples of it go to the engines; others may be acknowledged without weights.
         self.sync_every = 1
+        #: Seconds that a lease lasts without a word.
         self.lease_s = 60.0
 
     def __enter__(self) -> Client:
@@ -247,15 +248,15 @@ class Client:
 
     def validation(self, prompts: int = 0) -> Batch:
         """Held-out prompts, answered greedily by the newest served version. 0 prompts: as many as the run says."""
-        return self._until(lambda: self._lease("validation", 20.0, prompts), "a validation batch")
-
-    def _until(self, ask: Any, what: str) -> Batch:
         deadline = time.monotonic() + self._transport.patience_s
         while time.monotonic() < deadline:
-            found = ask()
+            found = self._lease("validation", 20.0, prompts)
             if found is not None:
-                return found  # type: ignore[no-any-return]
-        raise errors.Unavailable(f"no {what} within {self._transport.patience_s:g} s")
+                return found
+        raise errors.Unavailable(
+            f"no validation batch within {self._transport.patience_s:g} s (patience_s): `headway status` says what "
+            "engines and workers do"
+        )
 
     def _lease(self, kind: str, wait_s: float, prompts: int = 0) -> Batch | None:
         if kind == "train":

@@ -23,6 +23,7 @@ class RendezvousReply:
     epoch: int
     master_address: str
     master_port: int
+    #: Ranks of all members together.
     world_size: int
     #: The first of this member's ranks.
     rank_offset: int

@@ -93,12 +93,12 @@ class Sender:
             raise errors.Invalid(f"{copies} copies hold nothing: want at least 1")
         if timeout_s <= 0:
             raise errors.Invalid(f"a timeout of {timeout_s:g} s sends nothing: want more than 0")
+        if host is not None:
+            check_host(host)
         self.name, self.backend, self.device = name, backend, device_of(backend, device)
         self._closing = threading.Event()
         self._transport = Transport(url, token, patience_s=patience_s, verify=verify, stopped=self._closing)
         self._instance, self._host = uuid.uuid4().hex, host
-        if host is not None:
-            check_host(host)
         self._copies, self._timeout_s = copies, timeout_s
         self._shelf = Shelf(copies, backend, self.device, source or Store(self._transport).arrays)
         #: What the control plane refused last, such as a second sender; None while all is well. `hold` raises it.

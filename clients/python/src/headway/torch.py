@@ -76,6 +76,9 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: torch.nn.Module) ->
                 "the module that has all of them"
             )
         for key, value in values.items():
+            if not hasattr(value, "__float__"):
+                what = f"the optimizer's {key} of {names[parameter]}"
+                raise Invalid(f"{what} is a {type(value).__name__}: want a tensor or a number")
             tensor = value if isinstance(value, torch.Tensor) else torch.tensor(float(value))
             state[f"{key}/{names[parameter]}"] = to_numpy(tensor)
     return state
