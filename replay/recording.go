@@ -105,16 +105,6 @@ type measured struct{ steps, ns int64 }
 // askNS is the mean time that a trainer took to ask for its next batch.
 func (r *Recording) askNS() int64 { return r.askedNS / max(r.asks, 1) }
 
-// Groups returns how many groups were started, and how many of them are wholly known.
-func (r *Recording) Groups() (started, complete int) {
-	for i := range r.groups {
-		if r.groups[i].whole {
-			complete++
-		}
-	}
-	return len(r.groups), complete
-}
-
 // NSPerToken returns the mean time of one token in one slot: of the decode steps
 // where the engines measured them, otherwise of all generation.
 func (r *Recording) NSPerToken() float64 {

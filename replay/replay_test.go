@@ -3,15 +3,12 @@ package replay_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
-	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/trace"
 )
@@ -267,67 +264,6 @@ func TestEventsAfterTheEnd(t *testing.T) {
 	more := enc.AppendEvent(bytes.Clone(run.data), trace.Event{Event: loop.Event{Kind: loop.Tick, Time: 1 << 40}})
 	if rep, err := replay.Verify(bytes.NewReader(more)); err != nil || rep.Difference == nil {
 		t.Errorf("a tick after the end: %v %v", err, rep.Difference)
-	}
-}
-
-// A loaded run is where the run was: same state, same metrics, and its encoder
-// goes on in the file.
-func TestLoadRebuildsTheRun(t *testing.T) {
-	for seed := range uint64(30) {
-		run := live(t, seed, 250)
-		run.write(t, seed, false)
-		loaded, err := replay.Load(bytes.NewReader(run.data))
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		if loaded.Ended {
-			t.Errorf("seed %d: ended without its end note", seed)
-		}
-		l, rec := direct(t, &run)
-		want, err := l.Snapshot()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := loaded.Loop.Snapshot()
-		if err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("seed %d: the loaded loop differs (%v)", seed, err)
-		}
-		if !reflect.DeepEqual(loaded.Recorder.Summary(), rec.Summary()) || !reflect.DeepEqual(loaded.Recorder.Steps, rec.Steps) {
-			t.Fatalf("seed %d: the loaded metrics differ", seed)
-		}
-		more := loaded.Encoder.AppendEvent(bytes.Clone(run.data), trace.Event{Event: loop.Event{Kind: loop.Recovered}})
-		if _, err := replay.Load(bytes.NewReader(more)); err != nil {
-			t.Fatalf("seed %d: after going on: %v", seed, err)
-		}
-	}
-}
-
-func direct(t *testing.T, run *lived) (*loop.Loop, *metrics.Recorder) {
-	t.Helper()
-	l, err := loop.New(run.plan.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec := metrics.NewRecorder(l.Config())
-	for i, r := range run.records {
-		actions, _ := l.Step(r.Event)
-		rec.Observe(r.Event, metrics.Measured{QueueGroups: l.QueueGroups(), VersionTokens: int64(i), EnvironmentNS: 2, Control: metrics.ControlOf(l, r.Event.Kind)}, actions)
-	}
-	return l, rec
-}
-
-// A run is never gone on with under rules that decide otherwise.
-func TestLoadRefusesOtherDecisions(t *testing.T) {
-	run := live(t, 6, 60)
-	line := 0
-	for i, l := range bytes.Split(run.data, []byte("\n")) {
-		if bytes.Contains(l, []byte(`"a":"start-rollout"`)) {
-			line = i + 1
-		}
-	}
-	changed := rewrite(t, run.data, line, func(r *trace.Record) *trace.Record { r.Action.Engine += 7; return r })
-	if _, err := replay.Load(bytes.NewReader(changed)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("line ", line)) {
-		t.Errorf("%v, want line %d", err, line)
 	}
 }
 
