@@ -132,17 +132,6 @@ func (b *Book) Record(r Result) error {
 	return b.append(tallyLine(r.Task, t))
 }
 
-// Count returns what is known of a task; false where it was never played.
-func (b *Book) Count(task string) (Count, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t := b.tallies[task]
-	if t == nil {
-		return Count{Task: task}, false
-	}
-	return t.count(task), true
-}
-
 // Len is the number of tasks that were played.
 func (b *Book) Len() int {
 	b.mu.Lock()

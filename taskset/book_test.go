@@ -301,3 +301,14 @@ func BenchmarkRecord(b *testing.B) {
 		book.Record(Result{Task: fmt.Sprintf("task-%d", i%10_000), Level: 1, Solved: i%2 == 0, Reward: 0.5})
 	}
 }
+
+// Count returns what is known of a task; false where it was never played.
+func (b *Book) Count(task string) (Count, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.tallies[task]
+	if t == nil {
+		return Count{Task: task}, false
+	}
+	return t.count(task), true
+}

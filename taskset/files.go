@@ -28,9 +28,6 @@ func (l *loader) path(path string) {
 		l.say(0, "%v", why(err))
 	case !info.IsDir():
 		l.file(path)
-	case isHarbor(path) && l.look != nil:
-		l.begin(path)
-		l.say(0, "it has Harbor tasks, which have no fields to choose from")
 	case isHarbor(path):
 		l.harbor(path)
 	default:
@@ -90,7 +87,7 @@ func (l *loader) file(path string) {
 	if err := l.open(path); err != nil {
 		l.say(0, "%v", why(err))
 	}
-	if l.rows == before && l.found.count == beginning && !l.stopped {
+	if l.rows == before && l.found.count == beginning {
 		l.say(0, "the file has no tasks: want an object a line")
 	}
 }

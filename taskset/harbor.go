@@ -68,22 +68,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Harbor reads a Harbor task, or a directory of them: task.toml, instruction.md, what is in
+// harbor reads a Harbor task, or those of a directory by their names: task.toml, instruction.md, what is in
 // environment as files of the sandbox's working directory, and tests as hidden files that are judged
 // by bash /tests/test.sh. The solution is never read. Images are not built: an image that task.toml
-// names is in Wants, a Dockerfile is not honoured and a warning says so. An error is a *[Mistakes].
-func Harbor(dir string) (tasks []*Task, warnings []string, err error) {
-	set, err := Load(Options{Paths: []string{dir}})
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range set.Len() {
-		tasks = append(tasks, set.At(int64(i+1), 0))
-	}
-	return tasks, set.Warnings(), nil
-}
-
-// harbor reads the tasks of a directory by their names.
+// names is in Wants, a Dockerfile is not honoured and a warning says so.
 func (l *loader) harbor(dir string) {
 	folders := []string{dir}
 	if !exists(filepath.Join(dir, "task.toml")) {

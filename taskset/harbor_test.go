@@ -10,13 +10,11 @@ import (
 )
 
 func TestHarbor(t *testing.T) {
-	tasks, warnings, err := Harbor("testdata/harbor")
-	if err != nil {
-		t.Fatal(err)
+	set := loaded(t, Options{Paths: []string{"testdata/harbor"}})
+	if set.Len() != 3 {
+		t.Fatal(set.Len())
 	}
-	if len(tasks) != 3 {
-		t.Fatal(len(tasks))
-	}
+	tasks, warnings := []*Task{set.At(1, 0), set.At(2, 0), set.At(3, 0)}, set.Warnings()
 	ledger, longest, mend := tasks[0], tasks[1], tasks[2]
 	if ledger.ID != "headway/ledger-totals" || longest.ID != "longest-word" || ledger.Level != 2 || mend.Level != 3 {
 		t.Error(ledger.ID, longest.ID, ledger.Level, mend.Level)
@@ -60,9 +58,6 @@ func TestHarbor(t *testing.T) {
 func TestHarborWithMapping(t *testing.T) {
 	if s := loaded(t, Options{Paths: []string{"testdata/harbor"}, Levels: 3, Map: Mapping{Answer: "answer", Level: "level"}}); s.Len() != 3 || s.LevelLen(3) != 1 {
 		t.Error(s.Len(), s.LevelLen(3))
-	}
-	if _, _, err := Schema(0, "testdata/harbor"); err == nil || !strings.Contains(err.Error(), "no fields to choose from") {
-		t.Error(err)
 	}
 }
 

@@ -56,13 +56,10 @@ type loader struct {
 	had   [partCount]int
 	rows  int
 	leaks int
-	// look, where it is not nil, gets the rows instead of the set, until it returns false.
-	look    func(raw json.RawMessage) bool
-	stopped bool
 }
 
 // full: no more is to be read.
-func (l *loader) full() bool { return l.stopped || l.bytes > l.opt.SetMax }
+func (l *loader) full() bool { return l.bytes > l.opt.SetMax }
 
 // say notes a mistake of the file that is being read.
 func (l *loader) say(line int, format string, args ...any) {
@@ -75,10 +72,6 @@ func (l *loader) row(raw []byte, line int) {
 	l.rows++
 	object, ok := l.check(raw, line)
 	if !ok {
-		return
-	}
-	if l.look != nil {
-		l.stopped = l.stopped || !l.look(object)
 		return
 	}
 	if l.bytes += len(object); l.bytes > l.opt.SetMax {

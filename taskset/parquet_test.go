@@ -2,7 +2,6 @@ package taskset
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,30 +55,5 @@ func TestBrokenParquet(t *testing.T) {
 			}
 			Load(Options{Paths: []string{path}})
 		}
-	}
-}
-
-func TestSchema(t *testing.T) {
-	fields, rows, err := Schema(0, chatParquet)
-	if err != nil || rows != 5 {
-		t.Fatal(rows, err)
-	}
-	by := map[string]Field{}
-	for _, f := range fields {
-		by[f.Path] = f
-	}
-	if f := by["extra_info.hints"]; f.Rows != 2 || f.Kinds["list"] != 2 {
-		t.Errorf("%+v", f)
-	}
-	if f := by["reward_model.ground_truth"]; f.Rows != 5 || f.Kinds["text"] != 5 || f.Example != `"4"` {
-		t.Errorf("%+v", f)
-	}
-	fields, rows, err = Schema(2, written(t, "x.jsonl", `{"a": 1}`+"\n"+`{"a": null, "b": {"c.d": "x"}}`+"\n{"))
-	text, _ := json.Marshal(fields)
-	if err != nil || rows != 2 || string(text) != `[{"path":"a","rows":1,"kinds":{"number":1},"example":"1"},{"path":"b","rows":1,"kinds":{"object":1},"example":"{\"c.d\": \"x\"}"},{"path":"b.c.d","rows":1,"kinds":{"text":1},"example":"\"x\""}]` {
-		t.Error(rows, err, string(text))
-	}
-	if _, _, err := Schema(0, written(t, "x.jsonl", "{")); err == nil || !strings.Contains(err.Error(), "x.jsonl:1: broken JSON") {
-		t.Error(err)
 	}
 }

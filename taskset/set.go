@@ -105,9 +105,6 @@ func (s *Set) index(prompt int64, level int) int32 {
 	return of[uint64(prompt-1)%uint64(len(of))]
 }
 
-// HeldOut returns a task for evaluation, from 0 to HeldOutLen-1.
-func (s *Set) HeldOut(i int) *Task { return s.make(s.heldOut[i]) }
-
 // make makes the task of an entry. Callers get one of their own.
 func (s *Set) make(i int32) *Task {
 	e := &s.entries[i]
