@@ -178,17 +178,31 @@ func TestSenderFailsToJoin(t *testing.T) {
 	})
 }
 
-// TestLostOnceJoined: a sender that ends when both sides have joined, and before the engine is told so, leaves
-// a group that does not stand.
+// TestLostOnceJoined: a sender that leaves, or falls silent, when both sides have joined and before the engine is
+// told so, leaves a group that does not stand.
 func TestLostOnceJoined(t *testing.T) {
-	withSender(t, func(*script) {}, func(t *testing.T, p *plane, s *script) {
-		_, err := p.Meet(t.Context(), "e0", 1, func(context.Context, upstream.Group) error {
-			synctest.Wait() // the sender has said that it has joined
-			_, err := p.Next(t.Context(), s.name, protocol.SenderRequest{Instance: s.instance, Backend: s.backend, Leaving: true})
-			return err
+	for how, lose := range map[string]func(p *plane, s *script){
+		"it leaves": func(p *plane, s *script) {
+			if _, err := p.Next(p.t.Context(), s.name, protocol.SenderRequest{Instance: s.instance, Backend: s.backend, Leaving: true}); err != nil {
+				p.t.Error(err)
+			}
+		},
+		"it falls silent": func(_ *plane, s *script) {
+			s.kill()
+			time.Sleep(31 * time.Second)
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			withSender(t, func(*script) {}, func(t *testing.T, p *plane, s *script) {
+				_, err := p.Meet(t.Context(), "e0", 1, func(context.Context, upstream.Group) error {
+					synctest.Wait() // the sender has said that it has joined
+					lose(p, s)
+					return nil
+				})
+				wants(t, err, "the sender was lost right after it had joined")
+			})
 		})
-		wants(t, err, "the sender was lost right after it had joined")
-	})
+	}
 }
 
 // TestLateToJoin: an engine that does not come to a group is named after a while, with the address that it is to
