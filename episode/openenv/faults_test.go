@@ -127,16 +127,16 @@ func TestStepsAreNeverSentTwice(t *testing.T) {
 
 // An answer too many cannot be told from the next step's.
 func TestAnsweredTwice(t *testing.T) {
+	read := make(chan error, 1)
 	w, _ := begun(t, mustServer(t, Options{URL: faulty(t, func(ctx context.Context, c *websocket.Conn) {
 		says(observed)(ctx, c)
 		_ = c.Write(ctx, websocket.MessageText, []byte(observed))
-		_ = c.Ping(ctx)
-		_, _, _ = c.Read(ctx)
+		ctx = c.CloseRead(ctx)
+		read <- c.Ping(ctx) // answered by who has read what came before
+		<-ctx.Done()
 	})}), "a", 1, nil)
-	for len(w.wire.answers) == 0 { // it arrives by itself
-		if err := w.wire.conn.Ping(t.Context()); err != nil {
-			break
-		}
+	if err := <-read; err != nil {
+		t.Fatal(err)
 	}
 	if _, err := w.Act(t.Context(), episode.Message{Text: "hi"}); sandbox.ClassOf(err) != sandbox.Protocol {
 		t.Errorf("%v, expected class protocol", err)
