@@ -72,5 +72,9 @@ func TestAServerThatDoesNotLeave(t *testing.T) {
 		if len(f.groups) != 1 {
 			t.Errorf("the server is in the groups %v", f.groups)
 		}
+		f.set(func() { f.stuck, f.asked = "/part", make(chan struct{}) })
+		s.restart()
+		serveVersion(t, e, 2)
+		b.remembers(t, f, 5, "e-2", "e-3") // of a group that was given up just now it is asked once
 	})
 }
