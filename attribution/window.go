@@ -171,3 +171,6 @@ func (o *Observer) SlotsIdleNS() (ns int64) {
 	}
 	return ns
 }
+
+// Running is how many slots hold a rollout.
+func (o *Observer) Running() int { return o.s.Active }

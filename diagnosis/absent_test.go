@@ -147,3 +147,26 @@ func TestWeightsThatComeLateAreNamed(t *testing.T) {
 		t.Errorf("syncs that always take as long: %+v", f)
 	}
 }
+
+// Environment workers that are gone are seen by rollouts of which nothing is heard.
+func TestRolloutsThatStandStillAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		environmentS float64
+		want         string
+	}{"no worker is there": {80, "had been outside its engine"}, "the engines hang": {0, "had been generating"}} {
+		r := &rig{stepS: 1.1, untilS: 400, stands: func(endsS float64) (untilS, environmentS float64) {
+			if endsS > 120 && endsS < 200 {
+				return 200 + (endsS-120)/80, c.environmentS
+			}
+			return endsS, 0
+		}}
+		report, err := judged(t, r.trace(t), diagnosis.Options{ClosedForms: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := found(report, "rollouts_stood")
+		if f == nil || report.Findings[0].Code != "rollouts_stood" || !strings.Contains(said(f), c.want) || !strings.Contains(said(f), "from 120 s to 200 s") {
+			t.Errorf("%s: %+v", name, report.Findings)
+		}
+	}
+}

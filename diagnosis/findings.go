@@ -33,6 +33,7 @@ var checks = []check{
 	{"version_skew", true, one((*facts).versionSkew)},
 	{"trainer_absent", true, one((*facts).trainerAbsent)},
 	{"weights_late", true, one((*facts).weightsLate)},
+	{"rollouts_stood", true, one((*facts).rolloutsStood)},
 	{"engines_lost", true, one((*facts).enginesLost)},
 	{"environment_failures", true, one((*facts).environmentFailures)},
 	{"log_ratio", true, one((*facts).persistentLogRatio)},

@@ -107,6 +107,41 @@ func (f *facts) engineName(i int) string {
 	return fmt.Sprintf("engine %d", i)
 }
 
+// endingSays is what a standstill waited for, in words.
+var endingSays = map[ending]string{
+	endedOutside:    "with a rollout that had been outside its engine: tools, sandboxes, verifiers, or workers that were not there",
+	endedFirst:      "with a first token: no worker had taken the rollout on, or its engine stood",
+	endedLimit:      "with a rollout that ran into a limit on time",
+	endedGenerating: "with a rollout that had been generating: its engine stood",
+}
+
+// rolloutsStood: slots held rollouts, and nothing was heard of any.
+func (f *facts) rolloutsStood() *Finding {
+	if f.own == nil {
+		return nil
+	}
+	list := f.own.standstills()
+	all := list.sums()
+	share := float64(all.toNS) / 1e9 / f.lastedS()
+	if share < spellsTold {
+		return nil
+	}
+	evidence := []string{"none started, made its first token or ended " + list.times(f.own.tally.fleet.at)}
+	ended := map[ending]int64{}
+	for _, p := range list {
+		if p.toNS < f.own.tally.fleet.at {
+			ended[p.ending]++
+		}
+	}
+	for _, e := range []ending{endedOutside, endedFirst, endedLimit, endedGenerating} {
+		if n := ended[e]; n > 0 {
+			evidence = append(evidence, fmt.Sprintf("%s it was over %s", times(n), endingSays[e]))
+		}
+	}
+	return &Finding{Title: fmt.Sprintf("Rollouts stood still %s, for %s of the run, all of them.", times(int64(len(list))), report.Share(share)), Severity: brokenOr(share),
+		CostRatio: share, Evidence: evidence, Fails: "where engines evaluated the policy meanwhile, or a single long rollout was all there was to wait for"}
+}
+
 // brokenOr is how severe it is that something was not there for a share of the run: above a tenth, other figures are
 // its doing.
 func brokenOr(share float64) string {

@@ -32,6 +32,7 @@ type Observer struct {
 	attribution *attribution.Observer
 	attendance  attendance
 	deliveries  deliveries
+	standstill  standstill
 	from        loop.Version
 	ledger      loop.Ledger
 	// unbalanced is the first event after which the ledger did not add up, 0 for none.
@@ -95,6 +96,7 @@ func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 	o.tally.observe(ev, actions)
 	o.attendance.observe(ev, actions, o.counts)
 	o.deliveries.observe(ev, actions, o.counts)
+	o.standstill.observe(ev, actions, o.attribution.Running(), o.counts)
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.ControlChanged && a.Control == loop.ControlSilent {
 			o.silences++

@@ -19,6 +19,8 @@ type spell struct {
 	// failed counts the syncs of an engine that failed meanwhile; switching says that it had the weights already.
 	failed    int64
 	switching bool
+	// ending says what a standstill waited for.
+	ending ending
 }
 
 func (s *spell) lengthNS() int64 { return s.toNS - s.fromNS }
@@ -29,13 +31,14 @@ const spellsMax = 64
 // spells are the longest of their kind.
 type spells []spell
 
-func (s *spells) add(p spell) {
+// add keeps a spell where it is one of the longest, and returns what a further one has to exceed for that, in ns.
+func (s *spells) add(p spell) (floorNS int64) {
 	if p.lengthNS() <= 0 {
-		return
+		return 0
 	}
 	if len(*s) < spellsMax {
 		*s = append(*s, p)
-		return
+		return 0
 	}
 	shortest := 0
 	for i := range *s {
@@ -46,6 +49,7 @@ func (s *spells) add(p spell) {
 	if (*s)[shortest].lengthNS() < p.lengthNS() {
 		(*s)[shortest] = p
 	}
+	return (*s)[shortest].lengthNS()
 }
 
 // least are those of at least so long, in order of time.
@@ -65,6 +69,16 @@ func (s spells) longest(n int) spells {
 	by := slices.Clone(s)
 	slices.SortStableFunc(by, func(a, b spell) int { return cmp.Compare(b.lengthNS(), a.lengthNS()) })
 	return by[:min(n, len(by))].least(0)
+}
+
+// covers reports whether one of them takes more than half of another spell.
+func (s spells) covers(p spell) bool {
+	for _, o := range s {
+		if 2*(min(o.toNS, p.toNS)-max(o.fromNS, p.fromNS)) > p.lengthNS() {
+			return true
+		}
+	}
+	return false
 }
 
 // within are those that the periods of some steps hold.
