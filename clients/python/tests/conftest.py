@@ -11,8 +11,14 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:  # they need torch
+    from collectives import Plane
+
+    from headway.torch import Sender
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Small batches, so that a train step is a matter of milliseconds.
@@ -92,3 +98,24 @@ def serve(binary: Path, tmp_path: Path) -> Iterator[Callable[..., Serve]]:
 
     with started:
         yield start
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    """A control plane as a sender sees it."""
+    from collectives import Plane
+
+    made = Plane()
+    yield made
+    for member in made.members:
+        member.close()
+    made.close()
+
+
+@pytest.fixture
+def sender(plane: Plane) -> Iterator[Sender]:
+    """One of that plane."""
+    from headway.torch import Sender
+
+    with Sender(plane.url) as made:
+        yield made
