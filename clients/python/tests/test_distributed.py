@@ -168,6 +168,28 @@ def programs() -> Iterator[list[Program]]:
         program.kill()
 
 
+def test_a_trainer_without_a_sender(
+    serve: Start, model: Path, tmp_path: Path, programs: list[Program], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets no batch, and is told why."""
+    shim = Shim(model)
+    programs.append(shim)
+    url = f"http://127.0.0.1:{shim.port}"
+    document = tmp_path / "run.yaml"
+    engine = f'  - {{kind: sglang, name: e0, url: "{url}", slots: 8, weights: distributed}}'
+    document.write_text(DOCUMENT.format(model=model, engines=engine))
+    server = serve(str(document))
+    with headway.connect(server.url) as hw:
+        assert hw.distributed == ["e0"]
+        hw.load()
+        for _ in range(60):
+            assert hw._lease("train", 1.0) is None
+            if "no batch comes: e0" in caplog.text:
+                break
+        else:
+            pytest.fail("".join(server.output))
+
+
 def test_every_part_is_killed(serve: Start, model: Path, tmp_path: Path, programs: list[Program]) -> None:
     """Engines serve what the trainer published, number for number; a server, the trainer and the plane go on."""
     shims = [Shim(model), Shim(model)]
