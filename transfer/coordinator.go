@@ -32,8 +32,6 @@ type Options struct {
 	// Origin is from where a published version can be fetched, the prefix included: a URL, or a path
 	// at the control plane, which a receiver reaches under an address that only it knows.
 	Origin string
-	// Shape of the fan-out; empty means Chain.
-	Shape Shape
 	// Engines are the names that receivers may belong to; nil takes any.
 	Engines []string
 	// Silence after which a receiver is lost; 0 means 30 s.
@@ -56,8 +54,6 @@ type receiver struct {
 	command       protocol.ReceiverReply // outstanding, Seq 0 if none
 	failed        error                  // of the last command
 	reload        bool
-	phases        map[string]float64
-	commanded, at time.Duration // when the last command was given and carried out
 }
 
 // Coordinator takes the stages of engines on other nodes through loads and switches:
@@ -76,9 +72,6 @@ type Coordinator struct {
 
 // NewCoordinator returns a coordinator without receivers.
 func NewCoordinator(opt Options) *Coordinator {
-	if opt.Shape == "" {
-		opt.Shape = Chain
-	}
 	if opt.Silence == 0 {
 		opt.Silence = 30 * time.Second
 	}
@@ -208,7 +201,7 @@ func (c *Coordinator) renew(r *receiver, instance string) {
 // carriedOut ends a receiver's command. c.mu must be held.
 func (c *Coordinator) carriedOut(r *receiver, req protocol.ReceiverRequest) {
 	command := r.command
-	r.command, r.phases, r.at = protocol.ReceiverReply{}, req.Phases, c.opt.Clock()
+	r.command = protocol.ReceiverReply{}
 	switch {
 	case req.Error != "" || !done(command, req):
 		r.failed = errors.New(cmp.Or(req.Error, fmt.Sprintf("it says that version %d is loaded and %d served", req.Loaded, req.Served)))
@@ -290,14 +283,14 @@ func (c *Coordinator) Switch(ctx context.Context, engine string, version loop.Ve
 func (c *Coordinator) command(r *receiver, command protocol.ReceiverReply) {
 	c.seq++
 	command.Seq = c.seq
-	r.command, r.failed, r.commanded = command, nil, c.opt.Clock()
+	r.command, r.failed = command, nil
 }
 
 // parentsMax bounds how many a receiver may try before the origin.
 const parentsMax = 3
 
-// parents are whom a receiver fetches from: those before it in the fan-out, then the
-// origin. c.mu must be held.
+// parents are whom a receiver fetches from: those before it in the chain, nearest first, then
+// the origin. c.mu must be held.
 func (c *Coordinator) parents(r *receiver, version loop.Version) []string {
 	key := offerKey{version, r.form}
 	chain := slices.DeleteFunc(c.chain[key], func(name string) bool { return name == r.name })
@@ -308,9 +301,7 @@ func (c *Coordinator) parents(r *receiver, version loop.Version) []string {
 		}
 	}
 	var urls []string
-	shape, err := Parents(c.opt.Shape, len(chain)+1)
-	for i := len(chain); err == nil && shape[i] != Origin && len(urls) < parentsMax; {
-		i = shape[i]
+	for i := len(chain) - 1; i >= 0 && len(urls) < parentsMax; i-- {
 		if other := c.all[chain[i]]; other != nil && other.address != "" && other.state != StateQuarantined && !c.silent(other) {
 			urls = append(urls, other.address)
 		}

@@ -235,26 +235,3 @@ func TestSilence(t *testing.T) {
 		}
 	})
 }
-
-func TestEstimate(t *testing.T) {
-	links := transfer.Links{BytesPerS: 200e6, Latency: time.Millisecond}
-	one := transfer.Estimate(transfer.Chain, 1, 1<<30, links)
-	for _, n := range []int{2, 8, 64} {
-		chain, tree, star := transfer.Estimate(transfer.Chain, n, 1<<30, links), transfer.Estimate(transfer.Tree, n, 1<<30, links), transfer.Estimate(transfer.Star, n, 1<<30, links)
-		if star < time.Duration(n)*one*99/100 {
-			t.Errorf("a star of %d takes %v, want %d times %v", n, star, n, one)
-		}
-		if n <= 8 && chain > one*115/100 {
-			t.Errorf("a chain of %d takes %v, one receiver %v: want within 15 %%", n, chain, one)
-		}
-		if n > 2 && (tree < one*19/10 || tree > star) {
-			t.Errorf("a tree of %d takes %v, want about twice %v", n, tree, one)
-		}
-	}
-	if got := transfer.Choose(8, 1<<30, links); got != transfer.Chain {
-		t.Errorf("a gigabyte to 8: %s, want a chain", got)
-	}
-	if got := transfer.Choose(512, 1<<20, transfer.Links{BytesPerS: 25e9, Latency: 50 * time.Microsecond}); got != transfer.Tree {
-		t.Errorf("a megabyte to 512: %s, want a tree", got)
-	}
-}

@@ -1,5 +1,5 @@
 // Package transfer brings a version's files from where it was published to every engine
-// and every stage of it: over TCP in a chain or a tree, chunk by chunk, each receiver
+// and every stage of it: over TCP in a chain, chunk by chunk, each receiver
 // passing on what it has while more arrives; or from a shared disk or an object store.
 //
 // The order is fixed: prefetch everywhere, then all stages report that they hold the

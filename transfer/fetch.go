@@ -68,12 +68,6 @@ func (s *Store) Path(version loop.Version) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("v%06d", version))
 }
 
-// Has reports whether a version is there, whole.
-func (s *Store) Has(version loop.Version) bool {
-	_, err := os.Stat(filepath.Join(s.Path(version), manifestName))
-	return err == nil
-}
-
 // Clean removes what earlier processes left half done.
 func (s *Store) Clean() error {
 	var err error
