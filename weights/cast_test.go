@@ -224,3 +224,16 @@ func BenchmarkCast(b *testing.B) {
 		}
 	})
 }
+
+// e4m3Value is the value of an E4M3.
+func e4m3Value(b byte) float32 {
+	sign := uint32(b&0x80) << 24
+	exponent, mantissa := uint32(b>>3&0xf), uint32(b&7)
+	switch {
+	case b&0x7f == 0x7f:
+		return float32(math.NaN())
+	case exponent == 0:
+		return math.Float32frombits(sign | math.Float32bits(float32(mantissa)*0x1p-9))
+	}
+	return math.Float32frombits(sign | (exponent+127-7)<<23 | mantissa<<20)
+}

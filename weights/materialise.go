@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 
@@ -183,79 +182,4 @@ func (s *Store) deltaFiles(m *Manifest, base loop.Version, encoding Encoding) ([
 		}
 	}
 	return files, nil
-}
-
-// Step is what a reader takes on its way to a version.
-type Step struct {
-	// Version that it leads to. Delta, if not nil, is applied to Delta.BaseVersion;
-	// otherwise the version's files are taken whole.
-	Version loop.Version
-	Delta   *Derived
-}
-
-// Chain says how a reader that has one version, or loop.NoVersion, gets to another: over
-// deltas that are stored, in order, at most stepsMax of them and only while they are
-// smaller than the version itself; otherwise by the version's own files.
-func (s *Store) Chain(have, version loop.Version, stepsMax int) ([]Step, error) {
-	m, err := s.Manifest(version)
-	if err != nil {
-		return nil, err
-	}
-	if m.Kind != KindFull {
-		return nil, fmt.Errorf("weights: version %d: %w", version, ErrNoWeights)
-	}
-	whole := []Step{{Version: version}}
-	if have == version {
-		return nil, nil
-	}
-	if have < 0 || have > version {
-		return whole, nil
-	}
-	left, steps := m.bytes(), []Step(nil)
-	for at := version; at != have; {
-		d, err := s.deltaTo(at, have)
-		if err != nil {
-			return nil, err
-		}
-		if d == nil || len(steps) == stepsMax {
-			return whole, nil
-		}
-		for _, f := range d.Files {
-			left -= f.Size
-		}
-		if left <= 0 {
-			return whole, nil
-		}
-		steps = append(steps, Step{at, d})
-		at = d.BaseVersion
-	}
-	slices.Reverse(steps)
-	return steps, nil
-}
-
-// deltaTo is the stored delta to a version from the earliest base that is not before have,
-// nil if there is none. A delta that is damaged counts for none.
-func (s *Store) deltaTo(version, have loop.Version) (*Derived, error) {
-	names, err := s.DerivedNames(version)
-	if err != nil {
-		return nil, fmt.Errorf("weights: deltas of version %d: %w", version, err)
-	}
-	found := map[loop.Version]*Derived{}
-	for _, name := range names {
-		d, err := s.Derived(version, name)
-		corrupt := new(CorruptError)
-		if errors.Is(err, ErrNotFound) || errors.As(err, &corrupt) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if d.Kind == KindDelta && d.BaseVersion >= have && d.BaseVersion < version {
-			found[d.BaseVersion] = &d
-		}
-	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	return found[slices.Min(slices.Collect(maps.Keys(found)))], nil
 }

@@ -161,9 +161,9 @@ func testRemote(t *testing.T, objects Objects) {
 	}
 }
 
-func openDirObjects(t testing.TB) *DirObjects {
+func openDirObjects(t testing.TB) *dirObjects {
 	t.Helper()
-	objects, err := OpenDirObjects(filepath.Join(t.TempDir(), "objects"))
+	objects, err := openDirectory(filepath.Join(t.TempDir(), "objects"))
 	if err != nil {
 		t.Fatal(err)
 	}

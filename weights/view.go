@@ -41,7 +41,7 @@ func ViewPath(version loop.Version) string { return versionName(version) + "/" +
 // in the view that does not belong there, or is missing from it, that is a CorruptError: engines read
 // whatever lies there.
 func (s *Store) View(ctx context.Context, version loop.Version) (string, error) {
-	dir := filepath.Join(s.directory(version), viewName)
+	dir := filepath.Join(s.dir, filepath.FromSlash(ViewPath(version)))
 	want, err := s.viewFiles(version)
 	if err != nil {
 		return "", s.unlessGone(version, err)

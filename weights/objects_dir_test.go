@@ -12,17 +12,17 @@ import (
 	"sync/atomic"
 )
 
-// DirObjects is an object store in a directory, such as a shared file system's.
-type DirObjects struct {
+// dirObjects is an object store in a directory: nothing but Remote can go wrong in it.
+type dirObjects struct {
 	root *os.Root
 	// temporaries numbers the files that are being written.
 	temporaries atomic.Int64
 }
 
-var _ Objects = (*DirObjects)(nil)
+var _ Objects = (*dirObjects)(nil)
 
-// OpenDirObjects opens a directory as an object store, making it if it is not there.
-func OpenDirObjects(dir string) (*DirObjects, error) {
+// openDirectory opens a directory as an object store, making it if it is not there.
+func openDirectory(dir string) (*dirObjects, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("weights: object store: %w", err)
 	}
@@ -30,14 +30,14 @@ func OpenDirObjects(dir string) (*DirObjects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weights: object store: %w", err)
 	}
-	return &DirObjects{root: root}, nil
+	return &dirObjects{root: root}, nil
 }
 
 // Close frees the directory.
-func (d *DirObjects) Close() error { return d.root.Close() }
+func (d *dirObjects) Close() error { return d.root.Close() }
 
 // Put writes an object aside, waits for the disk, and renames it into place.
-func (d *DirObjects) Put(ctx context.Context, name string, src io.Reader) (n int64, err error) {
+func (d *dirObjects) Put(ctx context.Context, name string, src io.Reader) (n int64, err error) {
 	if !fs.ValidPath(name) || strings.HasPrefix(path.Base(name), temporaryPrefix) {
 		return 0, fmt.Errorf("weights: object %q, want a path without dots", name)
 	}
@@ -75,7 +75,7 @@ func (c *counted) Write(p []byte) (int, error) {
 }
 
 // Open opens an object.
-func (d *DirObjects) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+func (d *dirObjects) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (d *DirObjects) Open(ctx context.Context, name string) (io.ReadCloser, erro
 }
 
 // List walks the directory.
-func (d *DirObjects) List(ctx context.Context, prefix string) ([]string, error) {
+func (d *dirObjects) List(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func (d *DirObjects) List(ctx context.Context, prefix string) ([]string, error) 
 }
 
 // Delete deletes an object, and its directory where it was the last in it.
-func (d *DirObjects) Delete(ctx context.Context, name string) error {
+func (d *dirObjects) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
