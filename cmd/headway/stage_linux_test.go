@@ -189,8 +189,15 @@ func checkStageBook(t *testing.T, dir string, records []episode.Record) {
 			rewards[r.Task] += *r.Reward
 		}
 	}
+	counts := map[string]taskset.Count{}
+	for _, c := range book.Hardest(book.Len(), 1) {
+		counts[c.Task] = c
+	}
 	for task, n := range attempts {
-		count, ok := book.Count(task)
+		count, ok := counts[task]
+		if _, scored := rewards[task]; !scored {
+			continue // the book tells of those that have a reward alone
+		}
 		if !ok || count.Attempts != n || float64(count.Solved) != rewards[task] {
 			t.Errorf("%s was played %d times and solved %g times, and the book has %+v", task, n, rewards[task], count)
 		}
