@@ -9,7 +9,9 @@ import (
 type Status struct {
 	Run string `json:"run"`
 	// State is starting, running, draining, standby, stopped or failed.
-	State   string       `json:"state"`
+	State string `json:"state"`
+	// Waits is what a run that has not begun, or not begun again, waits for; empty once it goes on.
+	Waits   string       `json:"waits,omitempty"`
 	Version loop.Version `json:"version"`
 	// Steps is how many train steps the run is to make, 0 for no end; Version counts those done.
 	Steps  int    `json:"steps"`

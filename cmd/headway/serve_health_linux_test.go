@@ -116,3 +116,30 @@ func TestChatsOutliveTheirServer(t *testing.T) {
 		t.Errorf("a drained control plane ends with %d and says\n%s", code, s.text())
 	}
 }
+
+// A control plane that is starting says what it waits for: to whom may read its status with the addresses, to
+// everybody else without.
+func TestServeSaysWhatItsStartWaitsFor(t *testing.T) {
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	s := startServe(t, t.TempDir(), fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 4}", closed.URL), 3))
+	if !s.until("engines unreachable") {
+		t.Fatal(s.text())
+	}
+	status := s.status()
+	if want := "1 of 1 engine to answer: engine a: asking " + closed.URL; status.State != stateStarting || !strings.HasPrefix(status.Waits, want) {
+		t.Errorf("it is %s and waits for %q, want %q", status.State, status.Waits, want)
+	}
+	res, err := http.Get(s.url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(text), "the control plane is starting: it waits for 1 of 1 engine to answer") || strings.Contains(string(text), closed.URL) {
+		t.Errorf("readyz says %s, %v", text, err)
+	}
+	if out, _, _ := askStatus(t, s.url); !strings.Contains(out, "waits for 1 of 1 engine to answer: engine a") {
+		t.Errorf("headway status prints\n%s", out)
+	}
+}

@@ -94,6 +94,7 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		if p.cfg.Store.NATS.URL == "" {
 			return // nobody else can have the directory: it only takes its time to read it
 		}
+		p.awaits("the run's writer to give it up", "")
 		p.setState(stateStandby)
 		p.say("standing by: another process is the writer of %s", p.name)
 	})
@@ -104,6 +105,7 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 	if err != nil {
 		return runError("", "the lease of %s: %w", p.name, err)
 	}
+	p.awaits("the run to be read from its log", "")
 	p.setState(stateStarting)
 	p.writer.Store(&protocol.Writer{Name: name, Epoch: epoch})
 	p.deposed = lost

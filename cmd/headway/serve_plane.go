@@ -77,6 +77,7 @@ type plane struct {
 	runtime   atomic.Pointer[live.Runtime]
 	stall     atomic.Pointer[protocol.Stall]
 	held      atomic.Pointer[protocol.Finding]
+	waiting   atomic.Pointer[startWait]
 	recovered atomic.Pointer[protocol.Recovery]
 	synced    atomic.Pointer[protocol.Sync]
 	writer    atomic.Pointer[protocol.Writer]
@@ -150,6 +151,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if err != nil {
 		return err
 	}
+	p.awaits("", "")
 	if err := p.assemble(resume); err != nil {
 		return err
 	}

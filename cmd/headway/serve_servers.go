@@ -147,6 +147,7 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 	defer limit.Stop()
 	again := time.NewTicker(serversAgain)
 	defer again.Stop()
+	defer p.awaits("", "")
 	said := ""
 	for {
 		var down []string
@@ -173,6 +174,7 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 		}
 		if text := strings.Join(down, "; "); text != said {
 			said = text
+			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), counted(len(p.servers), "engine")), text)
 			p.say("engines unreachable: waiting, up to %s: %s", serversWait, text)
 		}
 		select {

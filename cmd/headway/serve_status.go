@@ -22,6 +22,9 @@ func (p *plane) Ready() error {
 	case stateStandby:
 		return errors.New("this process stands by; another one is the run's writer")
 	default:
+		if w := p.waiting.Load(); w != nil {
+			return fmt.Errorf("the control plane is %s: it waits for %s", state, w.what)
+		}
 		return fmt.Errorf("the control plane is %s", state)
 	}
 }
@@ -36,11 +39,12 @@ func (p *plane) Status() protocol.Status {
 	if run == nil {
 		s.Ledger.Balanced = true
 		s.Trainer.State = "absent"
+		s.Waits = p.waitWords()
 		return s
 	}
 	v := run.View()
 	st := &v.Status
-	s.Version = st.Version
+	s.Version, s.Waits = st.Version, p.firstVersionWords(v)
 	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
 	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.rules.BatchGroups}
 	s.Engines = p.engineStatus(v)

@@ -71,6 +71,9 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
 	p.health(s)
 	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
+	if s.Waits != "" {
+		p.line("", "waits for %s", plainText(s.Waits))
+	}
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
 		p.sender(s.Sender)
 		p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+)
+
+// startWait is what a control plane waits for before its run goes on: a clause that everybody may read, and
+// what stands behind it, for those who may read the status.
+type startWait struct{ what, why string }
+
+// awaits notes what the start waits for; nothing where what is empty.
+func (p *plane) awaits(what, why string) {
+	if what == "" {
+		p.waiting.Store(nil)
+		return
+	}
+	p.waiting.Store(&startWait{what, why})
+}
+
+// waitWords say what the start waits for, empty for nothing.
+func (p *plane) waitWords() string {
+	w := p.waiting.Load()
+	switch {
+	case w == nil:
+		return ""
+	case w.why == "":
+		return w.what
+	}
+	return w.what + ": " + w.why
+}
+
+// firstVersionWords say what a run waits for that is open and has not begun, empty for one that has.
+func (p *plane) firstVersionWords(v live.View) string {
+	if v.Began || p.currentState() != stateRunning {
+		return ""
+	}
+	if p.weights.Newest() < 0 {
+		return "the trainer to publish version 0"
+	}
+	var names []string
+	for i, e := range p.servers {
+		if e.Status().Version == loop.NoVersion {
+			names = append(names, p.cfg.Engines[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return "engines to serve version 0"
+	}
+	return fmt.Sprintf("%s to serve version 0: %s", counted(len(names), "engine"), strings.Join(names, ", "))
+}
