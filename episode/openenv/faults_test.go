@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -157,43 +160,81 @@ func TestAnswersPingsBetweenSteps(t *testing.T) {
 	}
 }
 
+// pipes is a listener whose connections are in memory, so that they have a bubble's clock.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// inMemory is a server of OpenEnv that is spoken to in memory.
+func inMemory(t *testing.T, o Options, handler http.HandlerFunc) *Server {
+	t.Helper()
+	listener := make(pipes)
+	var handled sync.WaitGroup
+	front := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handled.Add(1)
+		defer handled.Done()
+		handler(w, r)
+	})}
+	go func() { _ = front.Serve(listener) }()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		listener <- theirs
+		return ours, nil
+	}}
+	t.Cleanup(func() {
+		handled.Wait()
+		transport.CloseIdleConnections()
+		_ = front.Close()
+	})
+	o.URL = "http://pipe"
+	s := mustServer(t, o)
+	s.client = &http.Client{Transport: transport}
+	return s
+}
+
 // A server that is busy but gives signs of life is waited for; one that gives none is lost.
 func TestPingsWhileItWaits(t *testing.T) {
-	pinged := make(chan struct{}, 64)
-	answer := func(alive bool) string {
-		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/ws" {
-				_, _ = io.WriteString(w, echoSchema)
-				return
-			}
-			c, err := websocket.Accept(w, r, &websocket.AcceptOptions{OnPingReceived: func(context.Context, []byte) bool {
-				pinged <- struct{}{}
-				return alive
-			}})
-			if err != nil {
-				return
-			}
-			defer c.CloseNow()
-			says(observed)(r.Context(), c)
-			_, _, _ = c.Read(r.Context())
-			reading := c.CloseRead(r.Context())
-			<-pinged
-			if alive {
+	const took = 2 * time.Minute // with a ping a minute
+	for _, alive := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			pinged := make(chan struct{}, 64)
+			w, _ := begun(t, inMemory(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/ws" {
+					_, _ = io.WriteString(w, echoSchema)
+					return
+				}
+				c, err := websocket.Accept(w, r, &websocket.AcceptOptions{OnPingReceived: func(context.Context, []byte) bool {
+					pinged <- struct{}{}
+					return alive
+				}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.CloseNow()
+				says(observed)(r.Context(), c)
+				_, _, _ = c.Read(r.Context())
+				reading := c.CloseRead(r.Context())
 				<-pinged
-				_ = c.Write(r.Context(), websocket.MessageText, []byte(observed))
+				if alive {
+					<-pinged
+					_ = c.Write(r.Context(), websocket.MessageText, []byte(observed))
+				}
+				<-reading.Done()
+			}), "a", 1, nil)
+			began := time.Now()
+			_, err := w.Act(t.Context(), episode.Message{Text: "hi"})
+			if want := map[bool]sandbox.Class{false: sandbox.Lost}[alive]; sandbox.ClassOf(err) != want || alive != (err == nil) || time.Since(began) != took {
+				t.Errorf("a busy server, alive %t: %v after %v, expected class %q after %v", alive, err, time.Since(began), want, took)
 			}
-			<-reading.Done()
-		}))
-		t.Cleanup(front.Close)
-		return front.URL
-	}
-	w, _ := begun(t, mustServer(t, Options{URL: answer(true), Ping: 200 * time.Millisecond}), "a", 1, nil)
-	if _, err := w.Act(t.Context(), episode.Message{Text: "hi"}); err != nil {
-		t.Errorf("a busy server: %v", err)
-	}
-	w, _ = begun(t, mustServer(t, Options{URL: answer(false), Ping: 20 * time.Millisecond}), "b", 1, nil)
-	if _, err := w.Act(t.Context(), episode.Message{Text: "hi"}); sandbox.ClassOf(err) != sandbox.Lost {
-		t.Errorf("a dead server: %v, expected class lost", err)
+		})
 	}
 }
 

@@ -68,8 +68,9 @@ type Options struct {
 
 // Server is an OpenEnv server. It is safe for concurrent use.
 type Server struct {
-	o    Options
-	base *url.URL
+	o      Options
+	base   *url.URL
+	client *http.Client
 
 	mu     sync.Mutex
 	schema *schema // nil until it was fetched
@@ -95,7 +96,7 @@ func New(o Options) (*Server, error) {
 	withDefault(&o.Message, 16<<20)
 	withDefault(&o.Shown, 64<<10)
 	withDefault(&o.Backoff, 100*time.Millisecond)
-	return &Server{o: o, base: base}, nil
+	return &Server{o: o, base: base, client: http.DefaultClient}, nil
 }
 
 func withDefault[T ~int | ~int64](v *T, otherwise T) {
@@ -147,7 +148,7 @@ func (s *Server) get(ctx context.Context, path string, into any) error {
 	for name, values := range s.o.Header {
 		request.Header[name] = values
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return sandbox.Fail(sandbox.BackendDown, "check", "", "no answer from the OpenEnv server: %w", err)
 	}

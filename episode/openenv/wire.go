@@ -28,7 +28,7 @@ type wire struct {
 
 // dial opens a connection. It reads until hangUp.
 func (s *Server) dial(ctx context.Context) (*wire, error) {
-	conn, response, err := websocket.Dial(ctx, s.base.String()+"/ws", &websocket.DialOptions{HTTPHeader: s.o.Header})
+	conn, response, err := websocket.Dial(ctx, s.base.String()+"/ws", &websocket.DialOptions{HTTPClient: s.client, HTTPHeader: s.o.Header})
 	if err != nil {
 		class := sandbox.BackendDown
 		if response != nil && response.StatusCode != http.StatusSwitchingProtocols {
