@@ -35,6 +35,7 @@ var checks = []check{
 	{"weights_late", true, one((*facts).weightsLate)},
 	{"rollouts_stood", true, one((*facts).rolloutsStood)},
 	{"engines_lost", true, one((*facts).enginesLost)},
+	{"engine_slow", true, one((*facts).engineSlow)},
 	{"environment_failures", true, one((*facts).environmentFailures)},
 	{"log_ratio", true, one((*facts).persistentLogRatio)},
 	{"clip_fraction", true, one((*facts).clipFraction)},

@@ -66,17 +66,6 @@ func (f *facts) versionSkew() *Finding {
 	return found
 }
 
-// enginesLost says what losses of engines cost.
-func (f *facts) enginesLost() *Finding {
-	if f.own == nil || f.own.tally.fleet.losses == 0 {
-		return nil
-	}
-	fleet := &f.own.tally.fleet
-	gone := float64(fleet.goneNS) / math.Max(float64(fleet.sinceNS)*float64(len(fleet.served)), 1)
-	return &Finding{Title: fmt.Sprintf("Engines were lost %d times.", fleet.losses), Severity: severityWarning, CostRatio: gone,
-		Evidence: []string{fmt.Sprintf("%s of the engines' time one was gone; %d attempts failed with them", report.Share(gone), f.own.summary.Failures.Engine)}}
-}
-
 // environmentFailures: sandboxes, tools, verifiers.
 func (f *facts) environmentFailures() *Finding {
 	if f.own == nil {
@@ -99,7 +88,7 @@ func (f *facts) environmentFailures() *Finding {
 	if s.SandboxFailures+s.SandboxTimeouts+s.SandboxesLost > 0 {
 		evidence = append(evidence, fmt.Sprintf("sandboxes: %d of %d starts failed, %d took too long, %d died under their rollout", s.SandboxFailures, s.SandboxStarts, s.SandboxTimeouts, s.SandboxesLost))
 	}
-	return &Finding{Title: "Rollouts fail in their environment.", Severity: severityWarning, CostRatio: lost / ended, Evidence: evidence,
+	return &Finding{Title: "Rollouts fail in their environment.", Severity: brokenOr(lost / ended), CostRatio: lost / ended, Evidence: evidence,
 		Fails: "where what fails is what the policy wrote: a crash of its own program is a result, and no failure"}
 }
 

@@ -15,10 +15,19 @@ type fleet struct {
 	skewMax             loop.Version
 	losses              int64
 	goneNS              int64
+	// engines are what each did since then.
+	engines []engineTally
+}
+
+// engineTally is what one engine did in the window.
+type engineTally struct {
+	losses, goneNS int64
+	// rollouts that were scored on it and not resumed, their tokens and the time that it generated them in.
+	rollouts, tokens, generateNS int64
 }
 
 func newFleet(engines int) fleet {
-	return fleet{served: make([]loop.Version, engines), gone: make([]bool, engines)}
+	return fleet{served: make([]loop.Version, engines), gone: make([]bool, engines), engines: make([]engineTally, engines)}
 }
 
 // to counts the time up to now.
@@ -32,6 +41,7 @@ func (f *fleet) to(now int64) {
 	for i, v := range f.served {
 		if f.gone[i] {
 			f.goneNS += dt
+			f.engines[i].goneNS += dt
 			continue
 		}
 		if low == loop.NoVersion || v < low {
@@ -59,6 +69,7 @@ func (f *fleet) switched(engine int32, v loop.Version) {
 func (f *fleet) lost(engine int32) {
 	if f.knows(engine) {
 		f.losses++
+		f.engines[engine].losses++
 		f.gone[engine] = true
 	}
 }
@@ -73,12 +84,22 @@ func (f *fleet) made(v loop.Version) { f.newest = max(f.newest, v) }
 
 func (f *fleet) knows(engine int32) bool { return engine >= 0 && int(engine) < len(f.served) }
 
+// generated takes what a scored rollout took of the engine that it was on.
+func (f *fleet) generated(engine int32, tokens, ns int64) {
+	if f.knows(engine) {
+		f.engines[engine].rollouts++
+		f.engines[engine].tokens += tokens
+		f.engines[engine].generateNS += ns
+	}
+}
+
 // reset begins a window.
 func (f *fleet) reset() {
 	f.sinceNS, f.differNS, f.skewSum, f.laggingSum, f.skewMax, f.losses, f.goneNS = 0, 0, 0, 0, 0, 0, 0
+	clear(f.engines)
 }
 
-// differShare is the share of the time in which engines served different versions, skew the
+// figures: differShare is the share of the time in which engines served different versions, skew the
 // mean difference in it, behind by how much the newest engine was behind the trainer.
 func (f *fleet) figures() (differShare, skew, behind float64) {
 	if f.sinceNS == 0 {

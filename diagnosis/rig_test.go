@@ -22,6 +22,8 @@ type rig struct {
 	// loads says how long an engine loads a version, stands until when a rollout that would end then does.
 	loads  func(engine int32, v loop.Version) float64
 	stands func(endsS float64) (untilS, environmentS float64)
+	// slow is how many times as long engine 1 takes for a rollout, 0 for once.
+	slow float64
 	// loses and back say when engine 1 goes and is there again.
 	loses, back []float64
 
@@ -128,6 +130,10 @@ func (r *rig) act(a loop.Action) {
 
 func (r *rig) rollout(a loop.Action) {
 	took := 1 + 2*r.rng.Float64()
+	tokens := int32(took * 50)
+	if a.Engine == 1 && r.slow > 0 {
+		took *= r.slow
+	}
 	environment := 0.0
 	if r.stands != nil {
 		ends := float64(r.now)/1e9 + took
@@ -136,7 +142,7 @@ func (r *rig) rollout(a loop.Action) {
 		took += until - ends
 	}
 	ev := trace.Event{Event: loop.Event{Time: r.now + int64(took*1e9), Kind: loop.RolloutScored, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt,
-		Tokens: int32(took * 50), Reward: float32(r.rng.IntN(2))}, GenerateNS: int64((took - environment) * 1e9), EnvironmentNS: int64(environment * 1e9)}
+		Tokens: tokens, Reward: float32(r.rng.IntN(2))}, GenerateNS: int64((took - environment) * 1e9), EnvironmentNS: int64(environment * 1e9)}
 	heap.Push(&r.events, ev)
 }
 

@@ -42,10 +42,18 @@ type tally struct {
 	lengths      lengthSample
 	// dropped counts the groups that were evicted or discarded, of the whole run.
 	dropped int64
+	// engineOf is the engine of each slot.
+	engineOf []int32
 }
 
 func newTally(cfg loop.Config) *tally {
-	return &tally{cfg: cfg, groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots))}
+	t := &tally{cfg: cfg, groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots))}
+	for i, slots := range cfg.EngineSlots {
+		for range slots {
+			t.engineOf = append(t.engineOf, int32(i))
+		}
+	}
+	return t
 }
 
 // observe takes an event with what followed from it.
@@ -77,6 +85,9 @@ func (t *tally) observe(ev *trace.Event, actions []loop.Action) {
 func (t *tally) scored(ev *trace.Event) {
 	if ev.Verdict == loop.VerdictPruned || math.IsNaN(float64(ev.Reward)) {
 		return
+	}
+	if uint(ev.Slot) < uint(len(t.engineOf)) && !ev.Resumed {
+		t.fleet.generated(t.engineOf[ev.Slot], int64(ev.Tokens), ev.GenerateNS)
 	}
 	spent := ev.GenerateNS + ev.EnvironmentNS
 	t.now.scored++
