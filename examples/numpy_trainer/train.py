@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import headway
 
@@ -29,6 +30,12 @@ class Journal:
             self._file.write(json.dumps({"event": event, "pid": os.getpid(), "time": time.time(), **fields}) + "\n")
             self._file.flush()
             os.fsync(self._file.fileno())
+
+
+def perturbed(array: NDArray[Any], rng: np.random.Generator, scale: float) -> NDArray[Any]:
+    """An array with normal noise of a standard deviation, in its own type."""
+    found = headway.widen(array) + scale * rng.standard_normal(array.shape)
+    return headway.narrow(found) if isinstance(array, headway.BFloat16) else found.astype(array.dtype)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,8 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
             journal.write("leased", **fields)
             batch.stamp_forward()
             rng = np.random.default_rng(batch.version)
-            noise = {name: said.scale * rng.standard_normal(array.shape) for name, array in weights.items()}
-            changed = {name: (array + noise[name]).astype(array.dtype) for name, array in weights.items()}
+            changed = {name: perturbed(array, rng, said.scale) for name, array in weights.items()}
             time.sleep(said.step_s)
             journal.write("publishing", **fields)
             try:
