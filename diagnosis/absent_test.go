@@ -170,3 +170,23 @@ func TestRolloutsThatStandStillAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// A train step that hangs is named, and steps that fail are.
+func TestTrainStepsThatHangOrFailAreNamed(t *testing.T) {
+	hung, err := judged(t, recording{steps: 200, warmup: 30, acceptance: 1, stepS: 12, halts: 100}.trace(t), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(hung, "train_steps_long")
+	if f == nil || hung.Findings[0].Code != "train_steps_long" || !strings.Contains(said(f), "to make version 100,") || found(hung, "train_steps_failed") != nil {
+		t.Errorf("%+v", hung.Findings)
+	}
+	failing, err := judged(t, (&rig{stepS: 1.1, untilS: 300, crashes: 4}).trace(t, "failures.train_attempts=3"), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = found(failing, "train_steps_failed")
+	if f == nil || f.Severity != "defect" || failing.Findings[0].Code != "train_steps_failed" || !strings.Contains(said(f), "was done again") || found(failing, "train_steps_long") != nil {
+		t.Errorf("%+v", failing.Findings)
+	}
+}

@@ -32,6 +32,8 @@ var checks = []check{
 	{"little_mismatch", true, one((*facts).littleMismatch)},
 	{"version_skew", true, one((*facts).versionSkew)},
 	{"trainer_absent", true, one((*facts).trainerAbsent)},
+	{"train_steps_long", true, one((*facts).trainStepsLong)},
+	{"train_steps_failed", true, one((*facts).trainStepsFailed)},
 	{"weights_late", true, one((*facts).weightsLate)},
 	{"rollouts_stood", true, one((*facts).rolloutsStood)},
 	{"engines_lost", true, one((*facts).enginesLost)},

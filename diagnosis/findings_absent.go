@@ -40,6 +40,35 @@ func (f *facts) trainerAbsent() *Finding {
 		CostRatio: share, Evidence: evidence, Fails: "where that is the trainer's own work between two steps, such as a checkpoint or an evaluation, or it was stopped on purpose"}
 }
 
+// trainStepsLong: some train steps took many times as long as a period usually does.
+func (f *facts) trainStepsLong() *Finding {
+	if f.own == nil {
+		return nil
+	}
+	list := f.own.longSteps()
+	share := float64(list.sums().toNS) / 1e9 / f.lastedS()
+	if share < spellsTold || len(list) >= absencesMany {
+		return nil
+	}
+	first := list.longest(1)[0]
+	return &Finding{Title: fmt.Sprintf("A train step took far longer than others %s, for %s of the run.", times(int64(len(list))), report.Share(share)), Severity: brokenOr(share), CostRatio: share,
+		Evidence: []string{"a batch was at the trainer " + list.times(f.own.tally.fleet.at), fmt.Sprintf("the longest was to make version %s, and %s groups were evicted or discarded during these", report.Count(int64(first.version)+1), report.Count(list.sums().dropped)),
+			"the trainer's log of that time says what it did: a step that hangs keeps its batch for as long as its process says that it is there"},
+		Fails: "where such a step does more than train, such as a checkpoint or an evaluation, or the machine was suspended"}
+}
+
+// trainStepsFailed: steps that ended without a version, and were tried again.
+func (f *facts) trainStepsFailed() *Finding {
+	if f.own == nil || f.own.attendance.failed == 0 {
+		return nil
+	}
+	a := &f.own.attendance
+	share := float64(a.failedNS) / 1e9 / f.lastedS()
+	return &Finding{Title: fmt.Sprintf("Train steps failed %s.", times(a.failed)), Severity: brokenOr(share), CostRatio: share,
+		Evidence: []string{fmt.Sprintf("beside %s that made a version; what failed took %s of the run, and was done again", report.Count(int64(f.own.Version())), report.Share(share)),
+			"its error is in the trainer's log; the run ends with failures.train_attempts of one batch"}}
+}
+
 // lateness is which engines waited long for weights, and what of it is told.
 type lateness struct {
 	who    []string

@@ -22,6 +22,8 @@ type rig struct {
 	// loads says how long an engine loads a version, stands until when a rollout that would end then does.
 	loads  func(engine int32, v loop.Version) float64
 	stands func(endsS float64) (untilS, environmentS float64)
+	// crashes has the first attempt of every so many-th train step fail; 0 of none.
+	crashes loop.Version
 	// slow is how many times as long engine 1 takes for a rollout, 0 for once.
 	slow float64
 	// loses and back say when engine 1 goes and is there again.
@@ -153,6 +155,10 @@ func (r *rig) train(a loop.Action) {
 			r.after(2*after, loop.Event{Kind: loop.TrainerReady})
 			return
 		}
+	}
+	if r.crashes > 0 && (a.Version+1)%r.crashes == 0 && a.Attempt == 1 {
+		r.after(r.stepS, loop.Event{Kind: loop.TrainStepFailed, Lease: a.Lease, Attempt: a.Attempt, Reason: loop.ReasonTrainer})
+		return
 	}
 	r.after(r.stepS*(0.9+0.2*r.rng.Float64()), loop.Event{Kind: loop.TrainStepEnded, Lease: a.Lease, Attempt: a.Attempt, Version: a.Version + 1})
 }

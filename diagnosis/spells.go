@@ -150,8 +150,9 @@ func (b *begin) since(toNS int64, now counts) spell {
 	return spell{fromNS: b.ns, toNS: toNS, version: b.version, made: now.version - b.version, dropped: now.dropped - b.dropped, idleNS: idle}
 }
 
-// attendance follows when a trainer that asks for its batches (loop.Config.TrainerAsks) neither asks for one nor
-// has one. What is before it first asks is the run's start, and no absence.
+// attendance follows a trainer: its longest steps and those that failed, and of one that asks for its batches
+// (loop.Config.TrainerAsks) when it neither asks for one nor has one. What is before it first asks is the run's start, and
+// no absence.
 type attendance struct {
 	asks, seen, asked bool
 	// lease and attempt are of the batch that it has, 0 for none; leased is when it got it.
@@ -162,21 +163,28 @@ type attendance struct {
 	away bool
 	gone begin
 	kept spells
+	// steps are the longest train steps, from the first attempt on; failed counts attempts that failed, failedNS is the
+	// time that they took; tried is when the running attempt began.
+	steps            spells
+	failed, failedNS int64
+	tried            int64
 	// at is the time of the last event.
 	at int64
 }
 
 // observe takes an event with what followed from it; count says what was counted so far.
 func (a *attendance) observe(ev *trace.Event, actions []loop.Action, count func() counts) {
-	if !a.asks {
-		return
-	}
 	switch ev.Kind {
+	case loop.TrainStepFailed:
+		if ev.Lease == a.lease && ev.Attempt == a.attempt {
+			a.failed, a.failedNS = a.failed+1, a.failedNS+ev.Time-a.tried
+		}
 	case loop.TrainerReady:
 		a.back(ev.Time, count)
 		a.seen, a.asked = true, true
 	case loop.TrainStepEnded:
 		if ev.Lease == a.lease && ev.Attempt == a.attempt {
+			a.steps.add(a.leased.since(ev.Time, count()))
 			a.leaves(begin{ev.Time, count()})
 		}
 	case loop.LeaseReturned:
@@ -208,13 +216,13 @@ func (a *attendance) takes(now int64, s *loop.Action, count func() counts) {
 	if a.lease != s.Lease {
 		a.leased = begin{now, count()}
 	}
-	a.asked, a.lease, a.attempt = false, s.Lease, s.Attempt
+	a.asked, a.lease, a.attempt, a.tried = false, s.Lease, s.Attempt, now
 }
 
 // leaves has the trainer be without a batch from a time on; it is absent unless it has asked for the next.
 func (a *attendance) leaves(from begin) {
 	a.lease, a.attempt = 0, 0
-	if a.seen && !a.asked {
+	if a.asks && a.seen && !a.asked {
 		a.away, a.gone = true, from
 	}
 }
@@ -233,6 +241,19 @@ func (a *attendance) back(now int64, count func() counts) {
 		a.kept.add(a.gone.since(now, count()))
 	}
 	a.away = false
+}
+
+// longSteps are the train steps that took long, with the one that lasts.
+func (o *Observer) longSteps() spells {
+	a, least := &o.attendance, longNS(o.recorder.Steps)
+	if least == 0 {
+		return nil
+	}
+	all := slices.Clone(a.steps)
+	if a.lease != 0 {
+		all = append(all, a.leased.since(a.at, o.counts()))
+	}
+	return all.least(least)
 }
 
 // absences are the trainer's that are long, in order of time, with the one that lasts; now says that
