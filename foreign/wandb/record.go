@@ -25,8 +25,6 @@ const ItemsMax = 1 << 16
 // Record is a record of a run file; what is not of these kinds is passed over. It is
 // valid until the next one is read.
 type Record struct {
-	// RunID is set where a run begins.
-	RunID string
 	// Config are settings, those that a run begins with or that were set later.
 	Config []Item
 	// History is a row of logged values, Step its number where HasStep.
@@ -74,7 +72,7 @@ func (r *Reader) Next() (*Record, error) {
 // Numbers of fields, as in wandb_internal.proto.
 const (
 	fieldHistory, fieldConfig, fieldRun       = 2, 5, 17 // of Record
-	fieldRunID, fieldRunConfig                = 1, 4     // of RunRecord
+	fieldRunConfig                            = 4        // of RunRecord
 	fieldItem, fieldStep, fieldStepNum        = 1, 2, 1  // of HistoryRecord; of HistoryStep
 	fieldUpdate                               = 1        // of ConfigRecord
 	fieldKey, fieldNested                     = 1, 2     // of items
@@ -97,10 +95,7 @@ func (r *Reader) decode(data []byte) (bool, error) {
 		case fieldRun:
 			known = true
 			return fields(value.bytes, func(number int, value field) error {
-				switch number {
-				case fieldRunID:
-					r.record.RunID = string(value.bytes)
-				case fieldRunConfig:
+				if number == fieldRunConfig {
 					return r.config(value.bytes)
 				}
 				return nil
