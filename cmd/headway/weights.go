@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/store/lock"
@@ -144,7 +146,8 @@ type weightsVersion struct {
 	Tensors int      `json:"tensors"`
 	DTypes  []string `json:"dtypes"`
 	AgeS    float64  `json:"age_wall_s"`
-	// State is newest, stored, empty (no weights), or damaged.
+	// State is newest (of those with weights), stored, sent (its weights went to engines by a collective, and
+	// are not stored), empty (it has none: its step shares a sync with others), or damaged.
 	State        string        `json:"state"`
 	RestoredFrom *loop.Version `json:"restored_from,omitempty"`
 	// Derived names what was made from it: deltas and casts.
@@ -160,7 +163,11 @@ type weightsListCmd struct {
 
 // Run prints a line a version.
 func (c *weightsListCmd) Run(a *app) error {
-	s, dir, err := openWeights(c.Path)
+	dir, run, err := weightsDir(c.Path)
+	if err != nil {
+		return err
+	}
+	s, err := weights.Open(dir, weights.Options{ReadOnly: true})
 	if err != nil {
 		return err
 	}
@@ -168,10 +175,13 @@ func (c *weightsListCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	newest := s.Newest()
+	newest, sent := s.Newest(), sentVersions(run)
 	list := []weightsVersion{}
 	for _, v := range versions {
 		if line := describeVersion(s, v, newest, a.Now()); line != nil {
+			if line.State == "empty" && sent(v) {
+				line.State = "sent"
+			}
 			list = append(list, *line)
 		}
 	}
@@ -192,10 +202,33 @@ func (c *weightsListCmd) Run(a *app) error {
 			kind += fmt.Sprintf(" of %d", *v.RestoredFrom)
 		}
 		table.Rows = append(table.Rows, []string{fmt.Sprint(v.Version), kind, fmt.Sprint(v.Lease), byteSize(v.Bytes), fmt.Sprint(v.Tensors),
-			strings.Join(v.DTypes, " "), ageText(v.AgeS), v.State, strings.Join(v.Derived, " ")})
+			strings.Join(v.DTypes, " "), ageText(v.AgeS), storedWords(v.State, v.Version < list[len(list)-1].Version), strings.Join(v.Derived, " ")})
 	}
 	_, err = table.WriteTo(a.Stdout)
 	return err
+}
+
+// sentVersions says which versions without stored weights a run's engines got by a collective, as its document has
+// it; none where there is no run, or no document that can be read.
+func sentVersions(run string) func(loop.Version) bool {
+	document, err := config.Load(filepath.Join(run, configFile))
+	sent := func(e config.Engine) bool { return upstream.Road(e.Weights) == upstream.RoadDistributed }
+	if run == "" || err != nil || !slices.ContainsFunc(document.Engines, sent) {
+		return func(loop.Version) bool { return false }
+	}
+	every := loop.Version(max(document.LoopConfig().SyncEvery, 1))
+	return func(v loop.Version) bool { return v%every == 0 }
+}
+
+// storedWords say for people what has become of a version's weights; followed: there are newer versions.
+func storedWords(state string, followed bool) string {
+	switch {
+	case state == "sent":
+		return "by collective, not stored"
+	case state == "newest" && followed:
+		return "newest stored"
+	}
+	return state
 }
 
 // describeVersion looks at one version; nil if it has been pruned meanwhile.

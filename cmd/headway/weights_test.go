@@ -103,6 +103,38 @@ func TestWeightsJSON(t *testing.T) {
 	}
 }
 
+// Versions that engines got by a collective are not said to be empty, and those between two syncs are.
+func TestWeightsByACollective(t *testing.T) {
+	run := weightsRun(t)
+	s, err := weights.Open(filepath.Join(run, "weights"), weights.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := loop.Version(4); v < 7; v++ {
+		draft, err := s.Begin(t.Context(), weights.Description{Version: v, Lease: loop.LeaseID(v), Kind: weights.KindNone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := draft.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	document := "model: {path: /m}\nengines: [{kind: sglang, url: 'http://a:1', slots: 8, weights: distributed}]\nsync: {every: 2}\nqueue: {policy: bounded, eta: 4}\n"
+	if err := os.WriteFile(filepath.Join(run, configFile), []byte(document), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := headway(t, "weights", run)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	if code != exitDone || len(lines) < 7 {
+		t.Fatalf("code %d, %s%s", code, stdout, stderr)
+	}
+	for i, want := range []string{"newest stored", "by collective, not stored", "empty", "by collective, not stored"} {
+		if line := lines[len(lines)-4+i]; !strings.HasSuffix(strings.TrimSpace(line), want) {
+			t.Errorf("%q, want %s", line, want)
+		}
+	}
+}
+
 // What the newest version is cannot be said where its manifest is damaged: the error names it.
 func TestWeightsLatestDamaged(t *testing.T) {
 	run := weightsRun(t)
