@@ -148,7 +148,7 @@ func (p *plane) buildEnvironment() (err error) {
 	g := p.cfg.Gateway
 	p.workers, err = environment.New(environment.Options{
 		Name: p.cfg.EnvironmentName(), Seed: p.cfg.Seed, ClaimTTL: lasting(p.cfg.Server.ClaimS), Vocabulary: p.vocabulary(), Limits: p.limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: lasting(g.WaitS), Newest: p.newestServed, Logf: p.say,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: lasting(g.WaitS), Newest: p.newestServed,
 	})
 	p.environment = p.workers
 	return err

@@ -212,7 +212,7 @@ func failure(req *protocol.FinishRequest) error {
 		text = req.Class + ": " + text
 	}
 	if req.Reason == reasonTimeout {
-		return fmt.Errorf("%s: %w", text, context.DeadlineExceeded)
+		return timeout(text)
 	}
 	return errors.New(text)
 }

@@ -14,7 +14,7 @@
 //
 //   - finished: the worker gave a reward or a reason to fail. A reward is answered when
 //     the runtime says that it is logged, and whether it counted.
-//   - expired: the worker was silent. The runtime is told of a timeout and tries the
+//   - expired: no call named it for that time. The runtime is told of a timeout and tries the
 //     rollout again as its next attempt, which is another claim.
 //   - unwanted: the loop gave the attempt up, or put another in its place.
 //   - broken: the engine failed. The runtime tries again as its next attempt.

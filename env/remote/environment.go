@@ -45,8 +45,6 @@ type Options struct {
 	Newest func() loop.Version
 	// Clock returns nanoseconds, never falling. Nil means the process's monotonic clock.
 	Clock func() int64
-	// Logf, if not nil, is told of workers that fell silent. It never sees a payload.
-	Logf func(format string, args ...any)
 }
 
 // Limits bound one rollout, in tokens; 0 stands for no limit.
@@ -100,9 +98,6 @@ func New(opt Options) (*Environment, error) {
 	if opt.Clock == nil {
 		began := time.Now()
 		opt.Clock = func() int64 { return int64(time.Since(began)) }
-	}
-	if opt.Logf == nil {
-		opt.Logf = func(string, ...any) {}
 	}
 	return &Environment{
 		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session),

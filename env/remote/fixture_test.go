@@ -91,7 +91,7 @@ type played struct {
 func open(t *testing.T, change func(*Options)) *Environment {
 	t.Helper()
 	opt := Options{Name: "reverse", Seed: 7, ClaimTTL: ttl, Vocabulary: vocabulary, Limits: Limits{PromptTokens: 12, ResponseTokens: 4},
-		Newest: func() loop.Version { return 5 }, Logf: t.Logf}
+		Newest: func() loop.Version { return 5 }}
 	if change != nil {
 		change(&opt)
 	}

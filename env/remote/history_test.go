@@ -122,7 +122,7 @@ func TestAnyHistory(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 3)), plays: map[live.RolloutID]int{}, logged: map[string]bool{}, told: map[string]bool{}}
-			h.env = open(t, func(o *Options) { o.Logf = func(string, ...any) { expired++ } })
+			h.env = open(t, nil)
 			var rollouts, workers sync.WaitGroup
 			for g := range loop.GroupID(20) {
 				rollouts.Go(func() { h.runtime(g + 1) })
@@ -135,6 +135,11 @@ func TestAnyHistory(t *testing.T) {
 			workers.Wait()
 			synctest.Wait()
 			empty(t, h.env)
+			for _, o := range h.env.past.outcomes {
+				if o.kind == outcomeExpired {
+					expired++
+				}
+			}
 			for id, n := range h.plays {
 				if n != 1 {
 					t.Errorf("seed %d: %v ended %d times", seed, id, n)

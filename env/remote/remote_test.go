@@ -152,7 +152,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		<-p.done
-		if !errors.Is(p.err, context.DeadlineExceeded) || !strings.Contains(p.err.Error(), "worker w was silent for 10s") {
+		if !errors.Is(p.err, context.DeadlineExceeded) || p.err.Error() != "env/remote: the claim of g1-s0-a1 has expired: for 10s no call named it, and server.claim_s is 10s; worker w holds it, which has not called for anything else either" {
 			t.Errorf("played: %v", p.err)
 		}
 		if st := e.Status(); !slices.Equal(st.Silent, []string{"w"}) || st.Claimed != 0 {
@@ -169,6 +169,31 @@ func TestExpiry(t *testing.T) {
 		if c := claim2(t, e, "w"); len(c) != 0 || len(e.Status().Silent) != 0 {
 			t.Errorf("a worker that calls again is silent: %+v", e.Status())
 		}
+	})
+}
+
+// TestExpiryOfABusyWorker: a worker that calls for other claims is not called silent when one
+// expires that no call has named.
+func TestExpiryOfABusyWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
+		unused, used := claim(t, e, "w"), claim(t, e, "w")
+		time.Sleep(ttl - 1)
+		if _, err := e.Touch(t.Context(), used.ID, protocol.TouchRequest{Worker: "w"}); err != nil {
+			t.Error(err)
+		}
+		<-p.done
+		if text := p.err.Error(); !errors.Is(p.err, context.DeadlineExceeded) || strings.Contains(text, "silent") || strings.Contains(text, "deadline") ||
+			!strings.Contains(text, "for 10s no call named it") || !strings.Contains(text, "called for others meanwhile") {
+			t.Errorf("played: %v", p.err)
+		}
+		if st := e.Status(); len(st.Silent) != 0 || st.Claimed != 1 {
+			t.Errorf("status %+v", st)
+		}
+		_, err := e.Touch(t.Context(), unused.ID, protocol.TouchRequest{Worker: "w"})
+		refused(t, err, protocol.CodeExpired, "because no call named it for 10s")
+		q.cancel()
 	})
 }
 

@@ -92,7 +92,7 @@ func newRun(t *testing.T, cfg loop.Config, change ...func(*run)) *run {
 	began := time.Now()
 	clock := func() int64 { return int64(time.Since(began)) }
 	r.env, err = remote.New(remote.Options{
-		Name: "reverse", Seed: runSeed, ClaimTTL: time.Hour, Vocabulary: model.Vocabulary, Clock: clock, Logf: r.noteExpiry,
+		Name: "reverse", Seed: runSeed, ClaimTTL: time.Hour, Vocabulary: model.Vocabulary, Clock: clock,
 		Limits: remote.Limits{PromptTokens: limits.PromptTokens, ResponseTokens: limits.ResponseTokens},
 	})
 	must(err)
@@ -121,10 +121,10 @@ func newRun(t *testing.T, cfg loop.Config, change ...func(*run)) *run {
 	return r
 }
 
-func (r *run) noteExpiry(format string, args ...any) {
+func (r *run) noteExpiry(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expired++
+	r.expired += n
 }
 
 // checkBatch scores what is trained on anew: tokens and reward must be those that the worker saw.
@@ -185,7 +185,8 @@ func (w *worker) live(mortal bool) {
 		if over := w.work(true); over {
 			return
 		}
-		if w.run.env.Expire(w.name) > 0 { // else the loop had given up what it played
+		if n := w.run.env.Expire(w.name); n > 0 { // else the loop had given up what it played
+			w.run.noteExpiry(n)
 			w.run.died.Add(1)
 			mortal = false
 		}

@@ -141,15 +141,29 @@ func (e *Environment) look(s *session) {
 	}
 }
 
-// expire ends a claim whose worker fell silent.
+// expire ends a claim that no call has named for its time. Its worker may have fallen silent, or be
+// busy with other claims.
 func (e *Environment) expire(s *session, now int64) {
-	silent := e.opt.ClaimTTL + time.Duration(now-s.deadline)
-	s.err = fmt.Errorf("env/remote: worker %s was silent for %v, and its claim of %s lasts %v: %w",
-		s.worker, silent.Round(time.Millisecond), s.id, e.opt.ClaimTTL, context.DeadlineExceeded)
-	e.opt.Logf("the claim of %s has expired: worker %s was silent for %v", s.id, s.worker, silent.Round(time.Millisecond))
-	e.workers.lose(s.worker)
-	e.end(s, outcome{kind: outcomeExpired, reason: fmt.Sprintf("worker %s was silent for %v", s.worker, e.opt.ClaimTTL)})
+	unused := (e.opt.ClaimTTL + time.Duration(now-s.deadline)).Round(time.Millisecond)
+	why := "which has not called for anything else either"
+	if e.workers.heard(s.worker, now-int64(e.opt.ClaimTTL)) {
+		why = "which called for others meanwhile: it claims more than it plays, or calls touch too rarely"
+	} else {
+		e.workers.lose(s.worker)
+	}
+	s.err = timeout(fmt.Sprintf("env/remote: the claim of %s has expired: for %v no call named it, and server.claim_s is %v; worker %s holds it, %s",
+		s.id, unused, e.opt.ClaimTTL, s.worker, why))
+	e.end(s, outcome{kind: outcomeExpired, reason: fmt.Sprintf("no call named it for %v", e.opt.ClaimTTL)})
 }
+
+// timeout is the error of a rollout that took too long: the runtime tells it by being
+// context.DeadlineExceeded, whose own words say nothing to a reader.
+type timeout string
+
+func (t timeout) Error() string { return string(t) }
+
+// Is reports whether target is what the runtime knows a timeout by.
+func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // end ends a session. Only the first end counts.
 func (e *Environment) end(s *session, o outcome) {

@@ -60,6 +60,12 @@ func (ws *workers) hold(name string) { ws.byName[name].claims++ }
 func (ws *workers) drop(name string) { ws.byName[name].claims-- }
 func (ws *workers) lose(name string) { ws.byName[name].lost = true }
 
+// heard reports whether a worker has a call open, or had one that ended after a time.
+func (ws *workers) heard(name string, after int64) bool {
+	w := ws.byName[name]
+	return w.open > 0 || w.last > after
+}
+
 // prune forgets those that nobody asks after.
 func (ws *workers) prune(now int64) {
 	for name, w := range ws.byName {
