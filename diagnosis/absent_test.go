@@ -92,6 +92,14 @@ func TestATrainersOwnPausesAreItsWay(t *testing.T) {
 	if !report.Settled.OK {
 		t.Errorf("%+v", report.Settled)
 	}
+	if !strings.Contains(report.Fitted.StepS.From, "its own work between steps is in it") {
+		t.Errorf("%+v", report.Fitted.StepS)
+	}
+	for _, d := range report.Drift {
+		if d.What == "train_step_s" && (d.First > 1.8 || d.Last > 1.8) {
+			t.Errorf("pauses count as train steps of 1.4 s: %+v", d)
+		}
+	}
 }
 
 // A trainer that is always there is not missed.
@@ -188,5 +196,21 @@ func TestTrainStepsThatHangOrFailAreNamed(t *testing.T) {
 	f = found(failing, "train_steps_failed")
 	if f == nil || f.Severity != "defect" || failing.Findings[0].Code != "train_steps_failed" || !strings.Contains(said(f), "was done again") || found(failing, "train_steps_long") != nil {
 		t.Errorf("%+v", failing.Findings)
+	}
+}
+
+// While the run's own process is down neither the trainer nor rollouts are missed, and no step is long for it.
+func TestARestartIsNobodysAbsence(t *testing.T) {
+	report, err := judged(t, (&rig{stepS: 1.1, untilS: 400, recovers: 150}).trace(t), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []string{"trainer_absent", "train_steps_long", "rollouts_stood", "weights_late"} {
+		if f := found(report, code); f != nil {
+			t.Errorf("%+v", f)
+		}
+	}
+	if len(report.Warnings) == 0 || report.Warnings[0] != "the run was restarted once: figures hold the time it took" {
+		t.Errorf("%q", report.Warnings)
 	}
 }

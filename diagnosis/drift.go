@@ -20,6 +20,24 @@ const (
 	driftStep       = "train_step_s"
 )
 
+// driftWords are their names in sentences, with their unit, "" for none; shares are printed as such.
+var driftWords = map[string]struct {
+	name, unit string
+	share      bool
+}{
+	driftLength: {"mean response", " tokens", false}, driftTail: {"tail multiplier", "", false}, driftSolve: {"solve rate", "", true},
+	driftAcceptance: {"acceptance", "", true}, driftStaleness: {"mean staleness", " versions", false}, driftReward: {"mean reward", "", false},
+	driftTruncated: {"share cut at the length cap", "", true}, driftStep: {"train step", " s", false},
+}
+
+// driftFig prints a figure of what may drift.
+func driftFig(what string, v float64) string {
+	if driftWords[what].share {
+		return report.Share(v)
+	}
+	return fig(v) + driftWords[what].unit
+}
+
 // driftLeast is the least change, as a share, that counts as one.
 const driftLeast = 0.02
 
@@ -57,6 +75,10 @@ func (w *own) drifts() []Drift {
 	staleness, reward, stepS := make([]float64, len(w.steps)), make([]float64, len(w.steps)), make([]float64, len(w.steps))
 	for i := range w.steps {
 		staleness[i], reward[i], stepS[i] = w.steps[i].Staleness, w.steps[i].Reward, float64(w.steps[i].TrainNS)/1e9
+	}
+	absences, _ := w.absences()
+	for _, p := range absences.within(w.steps) { // what is measured counts a trainer that is absent as busy
+		stepS[stepAfter(w.steps, p.version)] -= float64(p.lengthNS()) / 1e9
 	}
 	list = appendDrift(list, driftStaleness, staleness, nil, 1)
 	list = appendDrift(list, driftReward, reward, nil, 1)

@@ -170,6 +170,10 @@ func (w *own) fit(f *facts) {
 	trained := column(w.steps, func(p *metrics.Step) float64 { return float64(p.TrainNS) / 1e9 })
 	latency := s.Latency
 	outside := latency.SandboxWaitS + latency.SandboxStartS + latency.ToolWaitS + latency.ToolS + latency.EnvironmentS + latency.JudgeWaitS + latency.JudgeS
+	stepIs := "from the lease to the version"
+	if rules.TrainerAsks { // it is busy whenever it does not ask
+		stepIs = "a train period less the time in which the trainer asked in vain; its own work between steps is in it"
+	}
 	f.fitted = Fitted{
 		Concurrency:    configured(float64(rules.Concurrency()), "slots of all engines"),
 		Batch:          configured(batch, "train.batch"),
@@ -178,7 +182,7 @@ func (w *own) fit(f *facts) {
 		TailMultiplier: logged(s.TailMultiplier, "longest rollout of a group over the mean, in time"),
 		Utilization:    logged(s.Utilization, "rollouts finished a second over rollouts a busy trainer consumes"),
 		Acceptance:     logged(s.Acceptance, "ready groups that no filter took"),
-		StepS:          logged(s.StepS.Mean, "from the lease to the version"),
+		StepS:          logged(s.StepS.Mean, stepIs),
 		StepVariation:  logged(variation(trained), "standard deviation of the train step over its mean"),
 	}
 	if s.SyncS.Mean > 0 {

@@ -145,7 +145,7 @@ func (f *facts) targetMissed() *Finding {
 	}
 	for _, d := range f.drift {
 		if d.Sure && d.What != driftStaleness && d.What != driftReward {
-			evidence = append(evidence, fmt.Sprintf("%s moved meanwhile from %s to %s", words(d.What), fig(d.First), fig(d.Last)))
+			evidence = append(evidence, fmt.Sprintf("the %s moved meanwhile from %s to %s", driftWords[d.What].name, driftFig(d.What, d.First), driftFig(d.What, d.Last)))
 		}
 	}
 	found := &Finding{Title: fmt.Sprintf("The target is missed in %s of the train steps.", report.Share(1-held)), Severity: severityWarning, Evidence: evidence, CostVersions: excessVersions(c),

@@ -48,7 +48,7 @@ func (f *facts) versionSkew() *Finding {
 		return nil
 	}
 	fleet := &f.own.tally.fleet
-	share, skew, _ := fleet.figures()
+	share, skew := fleet.figures()
 	rolling := f.own.header.Loop.RollingSwitch
 	if fleet.skewMax == 0 || share <= skewShareMost && fleet.skewMax <= 1 {
 		return nil
@@ -233,7 +233,7 @@ func (f *facts) drifting() []Finding {
 		if !worse {
 			continue
 		}
-		list = append(list, Finding{Code: "drift_" + d.What, Title: fmt.Sprintf("The %s moves from %s to %s.", strings.ReplaceAll(d.What, "_", " "), fig(d.First), fig(d.Last)),
+		list = append(list, Finding{Code: "drift_" + d.What, Title: fmt.Sprintf("The %s moves from %s to %s.", driftWords[d.What].name, driftFig(d.What, d.First), driftFig(d.What, d.Last)),
 			Severity: severityWarning, Evidence: []string{d.Means}, Fails: "where the prompts changed, not the policy"})
 	}
 	return list

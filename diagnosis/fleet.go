@@ -9,12 +9,12 @@ type fleet struct {
 	newest loop.Version // the trainer's
 	at     int64
 	// Since the beginning of the window: time, time in which engines differed, Σ of the
-	// difference over time, Σ of the newest engine's lag behind the trainer over time, the most.
-	sinceNS, differNS   int64
-	skewSum, laggingSum float64
-	skewMax             loop.Version
-	losses              int64
-	goneNS              int64
+	// difference over time, in versions by ns, and the most; losses, and Σ of the time that engines were gone.
+	sinceNS, differNS int64
+	skewSum           float64
+	skewMax           loop.Version
+	losses            int64
+	goneNS            int64
 	// engines are what each did since then.
 	engines []engineTally
 }
@@ -57,7 +57,6 @@ func (f *fleet) to(now int64) {
 		f.skewSum += float64(high-low) * float64(dt)
 		f.skewMax = max(f.skewMax, high-low)
 	}
-	f.laggingSum += float64(max(f.newest-high, 0)) * float64(dt)
 }
 
 func (f *fleet) switched(engine int32, v loop.Version) {
@@ -95,18 +94,15 @@ func (f *fleet) generated(engine int32, tokens, ns int64) {
 
 // reset begins a window.
 func (f *fleet) reset() {
-	f.sinceNS, f.differNS, f.skewSum, f.laggingSum, f.skewMax, f.losses, f.goneNS = 0, 0, 0, 0, 0, 0, 0
+	f.sinceNS, f.differNS, f.skewSum, f.skewMax, f.losses, f.goneNS = 0, 0, 0, 0, 0, 0
 	clear(f.engines)
 }
 
-// figures: differShare is the share of the time in which engines served different versions, skew the
-// mean difference in it, behind by how much the newest engine was behind the trainer.
-func (f *fleet) figures() (differShare, skew, behind float64) {
-	if f.sinceNS == 0 {
-		return 0, 0, 0
+// figures are the share of the time in which engines served different versions, and the mean difference in it, in
+// versions.
+func (f *fleet) figures() (differShare, skew float64) {
+	if f.sinceNS == 0 || f.differNS == 0 {
+		return 0, 0
 	}
-	if f.differNS > 0 {
-		skew = f.skewSum / float64(f.differNS)
-	}
-	return float64(f.differNS) / float64(f.sinceNS), skew, f.laggingSum / float64(f.sinceNS)
+	return float64(f.differNS) / float64(f.sinceNS), f.skewSum / float64(f.differNS)
 }

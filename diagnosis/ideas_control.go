@@ -11,9 +11,6 @@ import (
 	"github.com/headway-rl/headway/report"
 )
 
-// words is a name of the report as words.
-func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
-
 // limitsKey is the key of a setting's range.
 func limitsKey(set loop.Setting) string { return config.ControlKey(set) }
 

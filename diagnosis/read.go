@@ -173,7 +173,7 @@ func (r readRun) played(player *trace.Player, reader *trace.Reader) (readRun, er
 		r.warnings = append(r.warnings, "the trace has no end note: the run goes on, or was killed")
 	}
 	if tally.Recoveries > 0 {
-		r.warnings = append(r.warnings, fmt.Sprintf("the run was restarted %d times: figures hold the time it took", tally.Recoveries))
+		r.warnings = append(r.warnings, fmt.Sprintf("the run was restarted %s: figures hold the time it took", times(tally.Recoveries)))
 	}
 	return r, nil
 }

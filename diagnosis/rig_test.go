@@ -22,6 +22,8 @@ type rig struct {
 	// loads says how long an engine loads a version, stands until when a rollout that would end then does.
 	loads  func(engine int32, v loop.Version) float64
 	stands func(endsS float64) (untilS, environmentS float64)
+	// recovers is when the run's process ends, to be there again 50 s later; 0 for never.
+	recovers float64
 	// crashes has the first attempt of every so many-th train step fail; 0 of none.
 	crashes loop.Version
 	// slow is how many times as long engine 1 takes for a rollout, 0 for once.
@@ -74,12 +76,19 @@ func (r *rig) trace(t *testing.T, keys ...string) []byte {
 	r.rng = rand.New(rand.NewPCG(1, 2))
 	r.after(0, loop.Event{Kind: loop.RunStarted})
 	r.after(0, loop.Event{Kind: loop.TrainerReady})
+	if r.recovers > 0 {
+		r.after(r.recovers+50, loop.Event{Kind: loop.Recovered})
+		r.after(r.recovers+51, loop.Event{Kind: loop.TrainerReady})
+	}
 	for i := range r.loses {
 		r.after(r.loses[i], loop.Event{Kind: loop.EngineLost, Engine: 1})
 		r.after(r.back[i], loop.Event{Kind: loop.EngineJoined, Engine: 1})
 	}
 	for len(r.events) > 0 && r.events[0].Time <= int64(r.untilS*1e9) && !r.ended {
 		ev := heap.Pop(&r.events).(trace.Event)
+		if down := int64(r.recovers * 1e9); r.recovers > 0 && ev.Time >= down && ev.Time < down+50e9 {
+			continue // nobody was there to take it
+		}
 		r.now = ev.Time
 		r.step(ev)
 	}

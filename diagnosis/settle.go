@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/headway-rl/headway/estimate"
@@ -55,16 +56,18 @@ func cuts(steps []metrics.Step, begin int, absences spells) []int {
 		list = append(list, begin+int(share*float64(len(steps)-begin)))
 	}
 	if n := len(absences); n > 0 {
-		after := absences[n-1].version + 1 // the step whose period it was in
-		for cut := begin; cut < len(steps); cut++ {
-			if steps[cut].Step > after {
-				list = append(list, cut)
-				break
-			}
+		if cut := stepAfter(steps, absences[n-1].version) + 1; cut > begin && cut < len(steps) {
+			list = append(list, cut)
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// stepAfter is the index of the step that came after a version, whose period a spell that began at it is in; all of them
+// where none did.
+func stepAfter(steps []metrics.Step, version loop.Version) int {
+	return sort.Search(len(steps), func(i int) bool { return steps[i].Step > version })
 }
 
 // fromStep is the version after which a window begins.

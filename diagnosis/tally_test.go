@@ -44,9 +44,9 @@ func TestFleet(t *testing.T) {
 	f.lost(1)
 	f.made(2)
 	f.to(300) // nobody apart, the newest behind by 1
-	share, skew, behind := f.figures()
-	if share != 50.0/300 || skew != 1 || math.Abs(behind-100.0/300) > 1e-9 || f.losses != 1 || f.goneNS != 100 || f.skewMax != 1 {
-		t.Errorf("share %g, skew %g, behind %g, %+v", share, skew, behind, f)
+	share, skew := f.figures()
+	if share != 50.0/300 || skew != 1 || f.losses != 1 || f.goneNS != 100 || f.skewMax != 1 {
+		t.Errorf("share %g, skew %g, %+v", share, skew, f)
 	}
 	f.switched(7, 9) // no engine of the run
 	f.lost(-1)
@@ -71,5 +71,17 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 	if want := int64(len(tl.rows)) * 1; scored < want {
 		t.Errorf("%d scored in %d rows", scored, len(tl.rows))
+	}
+}
+
+// What drifts has a name and a unit in sentences.
+func TestDriftsHaveUnits(t *testing.T) {
+	for what, want := range map[string]string{driftLength: "412 tokens", driftStep: "412 s", driftStaleness: "412 versions", driftTail: "412", driftReward: "412"} {
+		if got := driftFig(what, 412); got != want || driftWords[what].name == "" {
+			t.Errorf("%s: %q %q, want %q", what, driftWords[what].name, got, want)
+		}
+	}
+	if got := driftFig(driftSolve, 0.25); got != "25.0 %" {
+		t.Errorf("solve rate %q", got)
 	}
 }
