@@ -193,7 +193,7 @@ func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
 			return err
 		}
 	case r.empty():
-		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s: call sample first, or send tokens with loss_mask, logprobs and versions", s.id)
+		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s, so there is nothing that a reward could be for: sample first, an agent under /v1, a worker by sample; or send tokens with loss_mask, logprobs and versions; or, where it cannot be played, finish it by failed, which says why, with reason %s or %s", s.id, reasonEnvironment, reasonTimeout)
 	}
 	s.dropAll()
 	e.release(s)

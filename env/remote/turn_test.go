@@ -147,7 +147,8 @@ func TestFinishDropsTurns(t *testing.T) {
 		}
 		first := call(20)
 		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
-		refused(t, err, protocol.CodeInvalid, "nothing was sampled")
+		refused(t, err, protocol.CodeInvalid, "an agent under /v1, a worker by sample")
+		refused(t, err, protocol.CodeInvalid, "finish it by failed, which says why, with reason environment or timeout")
 		if err := <-first; err != nil {
 			t.Fatalf("a finish that was refused ended the call: %v", err)
 		}
