@@ -11,10 +11,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
+	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/gateway"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
@@ -140,5 +142,23 @@ func TestRefusedByServer(t *testing.T) {
 	}
 	if refusedByServer(nil, "messages") != nil {
 		t.Error("no error is a refusal")
+	}
+}
+
+// A control plane that was told to drain tells whoever holds a claim that it is stopping, not that the
+// run has ended: it goes on when it is started again.
+func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
+	workers, err := environment.New(environment.Options{Name: "a", ClaimTTL: time.Minute, Vocabulary: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workers.Drain()
+	(&plane{workers: workers}).farewell(t.Context(), true)
+	_, claimed := workers.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"})
+	_, sampled := workers.Sample(t.Context(), "g1-s0-a1", protocol.SampleRequest{Worker: "w", Prompt: []int32{3}, MaxTokens: 1})
+	for _, err := range []error{claimed, sampled} {
+		if protocol.RefusalOf(err).Code != protocol.CodeUnavailable {
+			t.Errorf("whoever calls a drained control plane is told %v", err)
+		}
 	}
 }

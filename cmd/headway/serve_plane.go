@@ -224,15 +224,22 @@ func (p *plane) drain(cancel context.CancelCauseFunc) {
 }
 
 // farewell keeps answering for a moment after the last step, so that whoever waits
-// for work learns that there is none. One that was told to drain has refused them already.
+// for work learns that there is none. One that was told to drain has refused them already: its run
+// goes on when it is started again, and nobody is told that it has ended.
 func (p *plane) farewell(ctx context.Context, drained bool) {
+	if drained {
+		if p.workers != nil {
+			p.workers.Close()
+		}
+		return
+	}
 	if p.remote != nil {
 		p.remote.EndRun()
 	}
 	if p.workers != nil {
 		p.workers.EndRun()
 	}
-	if drained || ctx.Err() != nil || p.remote == nil && p.workers == nil {
+	if ctx.Err() != nil || p.remote == nil && p.workers == nil {
 		return
 	}
 	p.say("%s for %d s; interrupt to end at once", farewellWords, farewellS)

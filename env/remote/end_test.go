@@ -88,6 +88,34 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// TestDrainGivesUp: a rollout that the runtime gives up because the process stops is not said to be
+// unwanted: who samples it, and who comes later, is told to come again.
+func TestDrainGivesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
+		c, idle := claim(t, e, "w"), claim(t, e, "w")
+		var sampling error
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, sampling = e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil)
+		})
+		synctest.Wait()
+		e.Drain()
+		p.cancel()
+		q.cancel()
+		wg.Wait()
+		<-q.done
+		refused(t, sampling, protocol.CodeUnavailable, "is stopping")
+		_, err := e.Turn(t.Context(), idle.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil)
+		refused(t, err, protocol.CodeUnavailable, "is stopping")
+		_, err = e.Finish(t.Context(), idle.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		refused(t, err, protocol.CodeUnavailable, "is stopping")
+		<-p.done
+		empty(t, e)
+	})
+}
+
 // TestMemory: what has ended is remembered up to a number, and forgotten beyond it.
 
 func TestMemory(t *testing.T) {

@@ -229,6 +229,12 @@ func (e *Environment) Close() {
 	e.stop(refusal)
 }
 
+// stopping reports whether this process gives out no more rollouts of a run that goes on without it.
+// e.mu must be held.
+func (e *Environment) stopping() bool {
+	return e.claimErr != nil && !errors.Is(e.claimErr, protocol.ErrRunEnded)
+}
+
 // refuseClaims answers claims from now on with err; that the run has ended stands. e.mu must be held.
 func (e *Environment) refuseClaims(err error) {
 	if e.claimErr == nil {

@@ -11,10 +11,11 @@ const (
 	outcomeUnwanted
 	outcomeBroken
 	outcomeUnlogged
+	outcomeStopped
 )
 
 func (k outcomeKind) String() string {
-	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged"}[k]
+	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged", "stopped"}[k]
 }
 
 // answer is what a worker finished a rollout with, as far as two of them are compared.
@@ -46,6 +47,8 @@ func (o *outcome) refusal(id string) error {
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: %s; its work counts for nothing: claim another", id, o.reason)
 	case outcomeUnlogged:
 		return protocol.Refuse(protocol.CodeUnavailable, "the control plane stopped before %s was logged: it is played again as another attempt, if it is still needed: claim again, elsewhere or later", id)
+	case outcomeStopped:
+		r = protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping, and nothing of %s is kept: it is played again as another attempt when the run goes on; call again after a while, or claim another then", id)
 	default:
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s has ended, because its engine failed: %s; it is tried again as another attempt: claim another", id, o.reason)
 	}

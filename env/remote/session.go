@@ -99,10 +99,13 @@ func (e *Environment) supersede(old, by *session) {
 }
 
 // giveUp ends a session whose rollout the runtime gave up. One whose reward was
-// accepted does not count, or nobody knows while the process stops; any other is unwanted.
+// accepted does not count, or nobody knows while the process stops; any other is unwanted,
+// or is played again by the process that goes on.
 func (e *Environment) giveUp(s *session, err error) {
 	s.err = err
 	switch {
+	case s.state < stateAccepted && e.stopping():
+		e.end(s, outcome{kind: outcomeStopped})
 	case s.state < stateAccepted:
 		e.end(s, outcome{kind: outcomeUnwanted, reason: "the loop has given it up"})
 	case e.claimErr != nil:
