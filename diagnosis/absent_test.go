@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
 )
@@ -212,5 +213,24 @@ func TestARestartIsNobodysAbsence(t *testing.T) {
 	}
 	if len(report.Warnings) == 0 || report.Warnings[0] != "the run was restarted once: figures hold the time it took" {
 		t.Errorf("%q", report.Warnings)
+	}
+}
+
+// Where rollouts wait for tools, tools are what is named, and GPUs are not what is missing.
+func TestSlowToolsAreNoLackOfGPUs(t *testing.T) {
+	slow := func(endsS float64) (untilS, environmentS float64) { return endsS + 8, 8 }
+	report, err := judged(t, (&rig{stepS: 1.1, untilS: 900, stands: slow}).trace(t), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, part := found(report, "environment_time"), 0.0
+	if report.Attribution != nil {
+		part = report.Attribution.Parts[attribution.Environment].Versions
+	}
+	if f == nil || part == 0 || f.CostVersions != part {
+		t.Errorf("%+v, and its part of the split is %g", f, part)
+	}
+	if f := found(report, "move_to_rollout"); f == nil || strings.Contains(f.Title, "GPUs") || !strings.Contains(said(f), "more GPUs would not shorten that") {
+		t.Errorf("%+v", f)
 	}
 }

@@ -121,6 +121,10 @@ func (f *facts) moveToRollout() *Finding {
 	rollout, train, known := f.gpus()
 	if !known {
 		found := &Finding{Title: title, Severity: severityCost, Evidence: f.bothIdle(), CostRatio: f.trainerStarves(), Fails: fails}
+		if e := f.fitted.EnvironmentRatio; e.Known() && e.Value > 1 {
+			found.Title = "The trainer waits for rollouts, and those for what is outside the engine."
+			found.Evidence = append(found.Evidence, fmt.Sprintf("%s of a rollout's time is outside the engine: more GPUs would not shorten that, more slots or faster tools would", report.Share(e.Value/(1+e.Value))))
+		}
 		if f.settable() && f.effective() > 0 {
 			if o, ok := f.price(f.slotsIdea(math.Round(f.fitted.Concurrency.Value * math.Min(1/f.effective(), 1.5)))); ok && o.speeds() {
 				found.Change, found.CostRatio = &o.Change, 1-o.PeriodRatio

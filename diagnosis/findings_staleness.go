@@ -312,15 +312,19 @@ func (f *facts) syncTime() *Finding {
 // syncVersions is the staleness that weight syncs are responsible for: the split's part, where there is one; otherwise
 // about the versions made during a sync, and no more than the whole staleness.
 func (f *facts) syncVersions() float64 {
-	if f.attribution != nil {
-		for _, p := range f.attribution.Parts {
-			if p.Source == attribution.Sync.String() {
-				return p.Versions
-			}
-		}
+	if versions, known := f.partOf(attribution.Sync); known {
+		return versions
 	}
 	most := f.fitted.SyncS.Value / math.Max(f.period.or(f.fitted.StepS.Value), 1e-9)
 	return math.Min(most, f.staleness.or(most))
+}
+
+// partOf is a source's part of the staleness by the split, where there is one.
+func (f *facts) partOf(source attribution.Source) (versions float64, known bool) {
+	if f.attribution == nil {
+		return 0, false
+	}
+	return f.attribution.Parts[source].Versions, true
 }
 
 // syncIdeas are gentler ways to sync.
@@ -355,7 +359,8 @@ func (f *facts) environmentTime() *Finding {
 			return found
 		}
 	}
-	return &Finding{Title: title, Severity: severityCost, Evidence: evidence, Fails: fails}
+	versions, _ := f.partOf(attribution.Environment)
+	return &Finding{Title: title, Severity: severityCost, Evidence: evidence, CostVersions: versions, Fails: fails}
 }
 
 // halvedEnvironment is half the modelled time, of a simulation that has no more than that: other runs measure theirs.
