@@ -2,8 +2,10 @@ package live_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,6 +58,32 @@ func (s *memoryStore) hasScore(id live.RolloutID) bool {
 	return false
 }
 
+// startingEnvironment keeps the order in which rollouts are said to start, and those that were played
+// without a word.
+type startingEnvironment struct {
+	live.Environment
+	mu      sync.Mutex
+	started map[live.RolloutID]bool
+	order   []live.RolloutID
+	unsaid  []live.RolloutID
+}
+
+func (e *startingEnvironment) Starting(task live.Task) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.started[task.ID], e.order = true, append(e.order, task.ID)
+}
+
+func (e *startingEnvironment) Play(ctx context.Context, task live.Task, s live.Sampler) (live.Sample, error) {
+	e.mu.Lock()
+	if !e.started[task.ID] {
+		e.unsaid = append(e.unsaid, task.ID)
+	}
+	delete(e.started, task.ID)
+	e.mu.Unlock()
+	return e.Environment.Play(ctx, task, s)
+}
+
 // TestLoggedFollowsTheLog: an environment hears of every attempt that ended, after
 // the log has it, while its context lives; and whoever waits for an attempt that
 // the loop gave up is freed by the context.
@@ -101,6 +129,34 @@ func TestLoggedFollowsTheLog(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStartingFollowsTheLoop: an environment hears of every attempt before it is played, once, in the
+// order in which the loop starts them.
+func TestStartingFollowsTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(asyncConfig())
+		env := &startingEnvironment{started: map[live.RolloutID]bool{}}
+		w.change = func(o *live.Options) {
+			env.Environment = o.Environment
+			o.Environment = env
+		}
+		if _, err := w.runtime(t, nil).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		env.mu.Lock()
+		defer env.mu.Unlock()
+		if len(env.unsaid)+len(env.started) > 0 {
+			t.Errorf("played without a word: %v; said and never played: %v", env.unsaid, env.started)
+		}
+		first := slices.DeleteFunc(slices.Clone(env.order), func(id live.RolloutID) bool { return id.Attempt > 1 })
+		sorted := slices.SortedFunc(slices.Values(first), func(a, b live.RolloutID) int {
+			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Sample, b.Sample))
+		})
+		if len(first) == 0 || !slices.Equal(first, sorted) {
+			t.Errorf("first attempts start in the order %v", first)
+		}
+	})
 }
 
 // TestLeaseGivenBack: a trainer that gives a batch back does not fail the step.

@@ -205,6 +205,14 @@ type Environment interface {
 	Play(ctx context.Context, task Task, sampler Sampler) (Sample, error)
 }
 
+// Starter is implemented by environments that need the order in which the loop starts rollouts: each is
+// played by a goroutine of its own, and they begin in any order.
+type Starter interface {
+	// Starting is called once before every Play, with its task, in the order in which the loop starts
+	// rollouts. It must not block: the goroutine that owns the loop calls it.
+	Starting(task Task)
+}
+
 // Acknowledger is implemented by environments that owe somebody word of a rollout.
 type Acknowledger interface {
 	// Logged is called once for every Play that returned without an error, after the end of that

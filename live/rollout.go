@@ -314,6 +314,9 @@ func (r *Runtime) startRollout(a loop.Action) {
 	}
 	g[a.Sample] = p
 	r.outstanding++
+	if e, ok := r.opt.Environment.(Starter); ok {
+		e.Starting(p.task)
+	}
 	r.wg.Go(func() { r.play(p) })
 }
 

@@ -67,10 +67,12 @@ type Environment struct {
 	sessions map[string]*session
 	latest   map[sampleKey]*session
 	offers   *list.List
-	waiters  *list.List
-	past     past
-	workers  workers
-	claimed  int
+	// started has what Starting has offered and Play has not begun to play.
+	started map[live.RolloutID]*session
+	waiters *list.List
+	past    past
+	workers workers
+	claimed int
 	// claimErr, once set, answers every claim; noClaims is closed with it.
 	claimErr error
 	noClaims chan struct{}
@@ -100,17 +102,37 @@ func New(opt Options) (*Environment, error) {
 		opt.Clock = func() int64 { return int64(time.Since(began)) }
 	}
 	return &Environment{
-		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session),
+		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[live.RolloutID]*session),
 		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
 		noClaims: make(chan struct{}), over: make(chan struct{}),
 	}, nil
 }
 
-// Play implements live.Environment: it offers the rollout to the workers and returns
+// Starting implements live.Starter: it offers the rollout to the workers, so that offers stand in the
+// order in which the loop starts rollouts. Play of the same task follows.
+func (e *Environment) Starting(task live.Task) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.started[task.ID] = e.offer(task)
+}
+
+// offered is the session of a rollout that is to be played, which is offered now if Starting has not
+// done so. It may have ended.
+func (e *Environment) offered(task live.Task) *session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.started[task.ID]; s != nil {
+		delete(e.started, task.ID)
+		return s
+	}
+	return e.offer(task)
+}
+
+// Play implements live.Environment: it has the rollout offered to the workers and returns
 // when one has finished it, when its claim has expired, or when ctx ends. The sampler
 // is only ever called by this goroutine.
 func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sampler) (live.Sample, error) {
-	s := e.offer(task)
+	s := e.offered(task)
 	for {
 		next := e.next(ctx, s)
 		switch {

@@ -22,6 +22,7 @@ const (
 var (
 	_ live.Environment  = (*Environment)(nil)
 	_ live.Acknowledger = (*Environment)(nil)
+	_ live.Starter      = (*Environment)(nil)
 )
 
 // slot is a sampler whose responses take a time and are a function of the turn.
@@ -154,7 +155,7 @@ func empty(t *testing.T, e *Environment) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.sessions)+len(e.latest)+e.offers.Len()+e.waiters.Len()+e.claimed != 0 {
+	if len(e.sessions)+len(e.latest)+len(e.started)+e.offers.Len()+e.waiters.Len()+e.claimed != 0 {
 		t.Errorf("left: %d sessions, %d samples, %d offers, %d waiters, %d claimed", len(e.sessions), len(e.latest), e.offers.Len(), e.waiters.Len(), e.claimed)
 	}
 	for name, w := range e.workers.byName {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
@@ -109,6 +110,61 @@ func TestOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestStartOrder: offers stand in the order in which the loop starts rollouts, whichever of the goroutines
+// that play them begins first, for a worker that waits as for one that comes later. One that is claimed
+// and over before it is played, or has been replaced by then, is over.
+func TestStartOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		var waited protocol.Claims
+		go func() { waited, _ = e.Claim(t.Context(), protocol.ClaimRequest{Worker: "v", WaitS: 60}) }()
+		synctest.Wait()
+		order := []live.RolloutID{id(2, 0, 1), id(2, 1, 1), id(1, 1, 2), id(3, 0, 1), id(3, 0, 2)}
+		for _, rollout := range order {
+			e.Starting(live.Task{ID: rollout})
+		}
+		synctest.Wait()
+		if len(waited.Rollouts) != 1 || waited.Rollouts[0].ID != "g2-s0-a1" {
+			t.Errorf("who had waited got %+v", waited)
+		}
+		failed := claim(t, e, "w")
+		if _, err := e.Finish(t.Context(), failed.ID, protocol.FinishRequest{Worker: "w", Failed: "no"}); err != nil {
+			t.Error(err)
+		}
+		var all []*played
+		for _, rollout := range slices.Backward(order) {
+			all = append(all, play(t, e, rollout))
+		}
+		for i, over := range []error{nil, context.Canceled, nil, errAny, nil} {
+			select {
+			case <-all[i].done:
+				if over == nil || over != errAny && !errors.Is(all[i].err, over) {
+					t.Errorf("%v ended by %v, want %v", order[len(order)-1-i], all[i].err, over)
+				}
+			default:
+				if over != nil {
+					t.Errorf("%v is played on", order[len(order)-1-i])
+				}
+			}
+		}
+		got := []string{failed.ID}
+		for range 2 {
+			got = append(got, claim(t, e, "w").ID)
+		}
+		if want := []string{"g2-s1-a1", "g1-s1-a2", "g3-s0-a2"}; !slices.Equal(got, want) {
+			t.Errorf("claimed %v, want %v", got, want)
+		}
+		for _, p := range all {
+			p.cancel()
+		}
+		synctest.Wait()
+		empty(t, e)
+	})
+}
+
+// errAny stands for any error.
+var errAny = errors.New("any")
 
 // TestClaimUnheard: what was granted to a call that nobody listens to any more is
 // offered again, first.

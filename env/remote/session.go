@@ -76,9 +76,8 @@ type session struct {
 }
 
 // offer puts a rollout at the end of the offers, or gives it to the worker that has waited longest.
+// e.mu must be held.
 func (e *Environment) offer(task live.Task) *session {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if old := e.latest[keyOf(task.ID)]; old != nil {
 		e.supersede(old, s)
