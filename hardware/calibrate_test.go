@@ -81,22 +81,3 @@ func TestAbsurdCalibrationsAreRefused(t *testing.T) {
 		}
 	}
 }
-
-func TestTrainerCalibration(t *testing.T) {
-	tr := trainer(t, "qwen2.5-7b", "h100-sxm", 16)
-	tr.MFU = 0.22
-	points := []TrainPoint{{1e6, tr.StepSeconds(1e6)}, {3e6, tr.StepSeconds(3e6)}}
-	tr.MFU = 0
-	got, worst, err := CalibrateTrainer(tr, points)
-	if err != nil || math.Abs(got.MFU-0.22) > 1e-12 || worst > 1e-9 {
-		t.Errorf("MFU %g, worst %g (%v), want 0.22", got.MFU, worst, err)
-	}
-	for _, c := range []struct {
-		points []TrainPoint
-		want   string
-	}{{nil, "no train steps"}, {[]TrainPoint{{1e6, 0}}, "seconds is 0"}, {[]TrainPoint{{math.NaN(), 1}}, "not a number"}, {[]TrainPoint{{1e9, 1}}, "MFU of"}} {
-		if _, _, err := CalibrateTrainer(tr, c.points); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: %v, want %q", c.points, err, c.want)
-		}
-	}
-}

@@ -76,7 +76,7 @@ func gpusTable() string {
 }
 
 func anchorsTable(t *testing.T) string {
-	anchors, err := Anchors()
+	anchors, err := anchors()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +87,13 @@ func anchorsTable(t *testing.T) string {
 		if a.Calibrated {
 			fitted = "fitted"
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %+.0f %% | %s | %s | %s |\n", a.Name, a.Published, a.Ours, 100*a.Residual(), fitted, a.Assumed, a.Source)
+		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %+.0f %% | %s | %s | %s |\n", a.Name, a.Published, a.Ours, 100*a.residual(), fitted, a.Assumed, a.Source)
 	}
 	return b.String()
 }
 
 func ladderTable(t *testing.T) string {
-	rungs, err := Ladder(llama70(t))
+	rungs, err := ladder(llama70(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +106,14 @@ func ladderTable(t *testing.T) string {
 }
 
 func decodeTable(t *testing.T) string {
-	anchors, err := DecodeAnchors()
+	anchors, err := decodeAnchors()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
 	b.WriteString("| decoding | published, tokens/s and GPU | ours | residual | binds | source |\n|---|---|---|---|---|---|\n")
 	for _, a := range anchors {
-		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %+.0f %% | %s | %s |\n", a.Name, a.Published, a.Ours, 100*a.Residual(), a.Limit, a.Source)
+		fmt.Fprintf(&b, "| %s | %.0f | %.0f | %+.0f %% | %s | %s |\n", a.Name, a.Published, a.Ours, 100*a.residual(), a.Limit, a.Source)
 	}
 	return b.String()
 }

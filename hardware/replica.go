@@ -209,7 +209,6 @@ type Decode struct {
 	Compute                         float64 // multiplying
 	Link, Overhead                  float64 // exchanging activations; the rest
 	Limit                           Limit   // the largest part; memory where the cache does not hold so many
-	ActiveRollouts, ContextTokens   float64 // what it was computed for
 	TokensPerS, TokensPerSAndSlot   float64 // of the replica; of one rollout
 	TokensPerSAndGPU, ResidentBytes float64 // of one GPU; the cache then held
 }
@@ -227,7 +226,7 @@ func (r Replica) Decode(active float64) Decode {
 	n, together := float64(r.GPUs), r.together()
 	bandwidth := together * r.GPU.MemoryBytesPerS * r.BandwidthUse
 	context := r.ResidentTokens()
-	d := Decode{ActiveRollouts: b, ContextTokens: context, Overhead: r.overhead() * r.Scale}
+	d := Decode{Overhead: r.overhead() * r.Scale}
 	d.ResidentBytes = b * r.Model.CacheBytes(context, r.KVBytes)
 	d.Weights = r.Scale * r.Model.ReadParameters(b) * r.WeightBytes / bandwidth
 	d.Cache = r.Scale * d.ResidentBytes / bandwidth

@@ -79,8 +79,6 @@ type SyncTimes struct {
 	Seconds float64
 	// Critical is the part on the critical path: none of it where overlapped.
 	Critical float64
-	// Bytes is what one replica receives.
-	Bytes float64
 }
 
 // WithDefaults returns a copy with every unset figure filled in.
@@ -167,7 +165,7 @@ func (s Sync) Times() (SyncTimes, error) {
 		return SyncTimes{}, err
 	}
 	s = s.WithDefaults()
-	t := SyncTimes{Gather: s.gather(), Cast: s.cast(), Transfer: s.transfer(), Reshard: s.reshard(), Bytes: s.wire()}
+	t := SyncTimes{Gather: s.gather(), Cast: s.cast(), Transfer: s.transfer(), Reshard: s.reshard()}
 	t.Seconds = t.Gather + t.Cast + t.Transfer + t.Reshard
 	if !s.Overlapped {
 		t.Critical = t.Seconds
@@ -258,55 +256,4 @@ func (s Sync) reshard() float64 {
 		exchange = bytes * (n - 1) / n / n / (s.LinkBytesPerS * s.LinkUse)
 	}
 	return 2*bytes/n/s.MemoryBytesPerS + exchange + s.Tensors*s.LoadLatencyS + setup
-}
-
-// Staleness is what a sync adds to staleness, in versions, for a train period
-// T: τ_S/T, since engines serve the old version that much longer.
-func (t SyncTimes) Staleness(period float64) float64 { return t.Seconds / period }
-
-// Rung is one optimization of a sync, on top of those before it.
-type Rung struct {
-	Name string
-	// Published is τ_S relative to the naive broadcast, as the ladder is usually quoted for 70B in bf16.
-	Published float64
-	// Relative is ours for the given sync, on the critical path.
-	Relative float64
-	Sync     Sync
-	Times    SyncTimes
-}
-
-// Ladder applies the optimizations of a weight sync to one, in the order they
-// compose: naive broadcast, broadcast tree, bucket fusion, fp8 cast in flight,
-// zero-copy, overlap. What the given sync already has is taken out first.
-func Ladder(s Sync) ([]Rung, error) {
-	s = s.WithDefaults()
-	s.Fanout, s.BucketBytes, s.WireBytes, s.Overlapped = FanoutStar, 0, s.TrainBytes, false
-	if s.StagingBytesPerS == 0 {
-		s.StagingBytesPerS = 2 * s.NetworkBytesPerS
-	}
-	steps := []struct {
-		name      string
-		published float64
-		apply     func(*Sync)
-	}{
-		{"naive broadcast", 1, func(*Sync) {}},
-		{"broadcast tree", 0.55, func(s *Sync) { s.Fanout = FanoutTree }},
-		{"bucket fusion", 0.45, func(s *Sync) { s.BucketBytes = gib }},
-		{"fp8 cast in flight", 0.30, func(s *Sync) { s.WireBytes = 1 }},
-		{"zero-copy", 0.22, func(s *Sync) { s.StagingBytesPerS = 0 }},
-		{"overlapped", 0, func(s *Sync) { s.Overlapped = true }},
-	}
-	rungs := make([]Rung, 0, len(steps))
-	for _, step := range steps {
-		step.apply(&s)
-		times, err := s.Times()
-		if err != nil {
-			return nil, err
-		}
-		rungs = append(rungs, Rung{Name: step.name, Published: step.published, Sync: s, Times: times})
-	}
-	for i := range rungs {
-		rungs[i].Relative = rungs[i].Times.Critical / rungs[0].Times.Seconds
-	}
-	return rungs, nil
 }

@@ -47,7 +47,7 @@ func TestPartsOfASyncAreInTheirUsualRanges(t *testing.T) {
 // The published ladder names no set-up; with two replicas, host staging at
 // twice the wire's rate and one bucket of a GiB, each rung is within 0.1.
 func TestLadder(t *testing.T) {
-	rungs, err := Ladder(llama70(t))
+	rungs, err := ladder(llama70(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +110,6 @@ func TestOverlapLeavesTheCriticalPath(t *testing.T) {
 	if err != nil || times.Critical != 0 || times.Seconds <= 0 {
 		t.Errorf("%+v (%v), want all of it off the critical path", times, err)
 	}
-	if got := times.Staleness(times.Seconds); got != 1 {
-		t.Errorf("a sync as long as a period adds %g versions, want 1", got)
-	}
 }
 
 func TestBadSyncs(t *testing.T) {
@@ -137,7 +134,7 @@ func TestBadSyncs(t *testing.T) {
 		if _, err := s.Times(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-		if _, err := Ladder(s); err == nil && c.name != "unknown fan-out" && c.name != "NaN bucket" {
+		if _, err := ladder(s); err == nil && c.name != "unknown fan-out" && c.name != "NaN bucket" {
 			t.Errorf("%s: the ladder accepts it", c.name)
 		}
 	}

@@ -94,17 +94,6 @@ func (t Trainer) TokensPerS() float64 {
 	return t.MFU * t.GPU.BF16 * float64(t.GPUs) / t.FLOPsPerToken()
 }
 
-// StepSeconds is the time of a train step over so many tokens.
-func (t Trainer) StepSeconds(tokens float64) float64 { return tokens / t.TokensPerS() }
-
-// LogProbSeconds is the time of a forward pass alone over so many tokens, at
-// the trainer's MFU: what recomputing old log-probs, or a reference's, costs.
-func (t Trainer) LogProbSeconds(tokens float64) float64 {
-	forward := t
-	forward.Recompute = false
-	return forward.StepSeconds(tokens) / 3
-}
-
 // StateBytes is what weights, gradients, optimizer and a reference policy take on all GPUs together.
 func (t Trainer) StateBytes() float64 {
 	t = t.WithDefaults()
@@ -158,11 +147,6 @@ func (t Trainer) ActivationBytes() float64 {
 	return t.activationBytes(tokens) / float64(gpus)
 }
 
-// BytesPerGPU is what each GPU holds.
-func (t Trainer) BytesPerGPU() float64 {
-	return t.StateBytes()/math.Max(float64(t.GPUs), 1) + t.ActivationBytes()
-}
-
 // MinimumGPUs is the fewest GPUs, in whole units, whose memory holds the state
 // and the activations, and an error where activations alone do not fit.
 func (t Trainer) MinimumGPUs() (int, error) {
@@ -191,19 +175,6 @@ func (t Trainer) lighter() string {
 		return "train fewer tokens at once, " + advice
 	}
 	return "cap lengths, " + advice
-}
-
-// Fits says whether the trainer's GPUs hold it, and what to do if they do not.
-func (t Trainer) Fits() error {
-	least, err := t.MinimumGPUs()
-	if err != nil {
-		return err
-	}
-	if t.GPUs < least {
-		return fmt.Errorf("trainer: %d × %s hold %.0f GB, and each would need %.0f GB: use at least %d, or offload optimizer state",
-			t.GPUs, t.GPU.Name, float64(t.GPUs)*t.GPU.MemoryBytes/1e9, t.BytesPerGPU()/1e9, least)
-	}
-	return nil
 }
 
 // MFUOf is the efficiency that a measured train speed of all GPUs amounts to,

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/config"
@@ -275,7 +276,31 @@ func (b *builder) curve(points []config.DecodePoint) error {
 	b.machine.StepS = func(active float64) float64 { return 1 / slotSpeedOn(points, active*float64(replicas)) }
 	b.machine.StepLimit = func(float64) string { return "measured" }
 	b.note("decoding by %d measured points, up to %d rollouts on a replica", len(points), most)
+	if b.known && replicas == 1 {
+		b.calibrated(points)
+	}
 	return nil
+}
+
+// calibratedMost is how far off the worst step of a roofline may be that is said to be a curve's.
+const calibratedMost = 0.1
+
+// calibrated says which roofline the points of a curve are, since they are of one mean length and one replica.
+// Compute has no key, so that points which it binds say nothing.
+func (b *builder) calibrated(points []config.DecodePoint) {
+	speeds := make([]hardware.DecodePoint, len(points))
+	for i, at := range points {
+		speeds[i] = hardware.DecodePoint{Active: float64(at.Active), TokensPerS: float64(at.Active) * at.TokensPerS}
+	}
+	c, err := hardware.CalibrateDecode(b.replica(), speeds)
+	if err != nil || c.Worst > calibratedMost || !slices.Contains(c.Fitted, "bandwidth_use") || slices.Contains(c.Fitted, "compute_use") {
+		return
+	}
+	keys := fmt.Sprintf("hardware.bandwidth_use %.2f", c.Replica.BandwidthUse)
+	if slices.Contains(c.Fitted, "step_overhead_s") {
+		keys += fmt.Sprintf(" and hardware.step_overhead_s %.2g", max(c.Replica.StepOverheadS, 0))
+	}
+	b.note("these points are the roofline with %s, the worst step %.0f %% off: plan other lengths or replicas with that instead of the points", keys, 100*c.Worst)
 }
 
 // reachable refuses a point of a curve that the device cannot reach.

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +30,20 @@ func TestLargeModelsCanBePlanned(t *testing.T) {
 	p := problemOf(t, small, "hardware.model=llama-3.1-405b", "hardware.gpus=512", "hardware.train_gpus_unit=8")
 	if m := p.Machine; m.TrainGPUsMin < 96 || m.TrainGPUsMin > 256 || m.GPUsPerReplica < 16 {
 		t.Errorf("%d train GPUs at least (%s), %d a replica", m.TrainGPUsMin, m.TrainFloor, m.GPUsPerReplica)
+	}
+}
+
+// Measured points of a known model and GPU are said as keys, which plan other lengths with them.
+func TestPointsAreSaidAsKeys(t *testing.T) {
+	const bandwidth, overhead = "hardware.bandwidth_use=0.45", "hardware.step_overhead_s=0.006"
+	made := problemOf(t, small, bandwidth, overhead).Machine
+	var points []string
+	for _, active := range []float64{1, 8, 32, 64} {
+		points = append(points, fmt.Sprintf("{active: %g, tokens_per_s: %g}", active, 1/made.StepS(active)))
+	}
+	measured := problemOf(t, small, "rollout.decode_curve=["+strings.Join(points, ", ")+"]").Machine
+	const want = "these points are the roofline with hardware.bandwidth_use 0.45 and hardware.step_overhead_s 0.006, the worst step 0 % off"
+	if !slices.ContainsFunc(measured.Notes, func(note string) bool { return strings.HasPrefix(note, want) }) {
+		t.Errorf("%q do not say %q", measured.Notes, want)
 	}
 }

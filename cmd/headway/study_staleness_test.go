@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/hardware"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/study"
@@ -220,22 +219,6 @@ func TestStudyStaleness(t *testing.T) {
 	}
 	if now, err := os.ReadFile(kept); err != nil || string(now) != "{\"program\":\"an older headway\"}\n"+rest {
 		t.Error("what was kept is learned anew")
-	}
-}
-
-// A forward pass is priced at what the arithmetic of a train step says.
-func TestStudyStalenessForwardPass(t *testing.T) {
-	model, err := hardware.ModelNamed("qwen2.5-7b")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpu, err := hardware.GPUNamed("h100")
-	if err != nil {
-		t.Fatal(err)
-	}
-	trainer := hardware.Trainer{Model: model, GPU: gpu, GPUs: 8, ContextTokens: 4096}
-	if got := trainer.LogProbSeconds(1e6) / trainer.StepSeconds(1e6); math.Abs(got-study.ForwardShare) > 1e-9 {
-		t.Errorf("a forward pass takes %g of a train step, the study says %g", got, study.ForwardShare)
 	}
 }
 

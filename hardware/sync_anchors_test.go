@@ -2,8 +2,8 @@ package hardware
 
 import "fmt"
 
-// Anchor is a published time of a weight sync beside ours.
-type Anchor struct {
+// anchor is a published time of a weight sync beside ours.
+type anchor struct {
 	// Name says what was synced over what.
 	Name string
 	// Published and Ours are seconds; where a range was published, its middle.
@@ -16,8 +16,8 @@ type Anchor struct {
 	Source string
 }
 
-// Residual is ours over the published time, less one.
-func (a Anchor) Residual() float64 { return a.Ours/a.Published - 1 }
+// residual is ours over the published time, less one.
+func (a anchor) residual() float64 { return a.Ours/a.Published - 1 }
 
 // anchorRow is what an anchor is computed from.
 type anchorRow struct {
@@ -72,9 +72,9 @@ var anchorRows = []anchorRow{
 		Sync{DeltaShare: 0.03, BucketBytes: 2 * gib, StagingBytesPerS: 12e9}},
 }
 
-// Anchors computes the published times of weight syncs with this model.
-func Anchors() ([]Anchor, error) {
-	anchors := make([]Anchor, 0, len(anchorRows))
+// anchors computes the published times of weight syncs with this model.
+func anchors() ([]anchor, error) {
+	anchors := make([]anchor, 0, len(anchorRows))
 	for _, row := range anchorRows {
 		m, err := ModelNamed(row.model)
 		if err != nil {
@@ -86,7 +86,7 @@ func Anchors() ([]Anchor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", row.name, err)
 		}
-		anchors = append(anchors, Anchor{Name: row.name, Published: row.published, Ours: times.Seconds,
+		anchors = append(anchors, anchor{Name: row.name, Published: row.published, Ours: times.Seconds,
 			Calibrated: row.calibrated, Assumed: row.assumed, Source: row.source})
 	}
 	return anchors, nil

@@ -2,9 +2,9 @@ package hardware
 
 import "fmt"
 
-// DecodeAnchor is a published decoding speed beside the roofline's with its
+// decodeAnchor is a published decoding speed beside the roofline's with its
 // defaults: nothing is fitted.
-type DecodeAnchor struct {
+type decodeAnchor struct {
 	// Name says which model on what, with which batch and lengths.
 	Name string
 	// Published and Ours are generated tokens per second and GPU, prefill's time included.
@@ -15,8 +15,8 @@ type DecodeAnchor struct {
 	Source string
 }
 
-// Residual is ours over the published speed, less one.
-func (a DecodeAnchor) Residual() float64 { return a.Ours/a.Published - 1 }
+// residual is ours over the published speed, less one.
+func (a decodeAnchor) residual() float64 { return a.Ours/a.Published - 1 }
 
 const (
 	tensorRT = "TensorRT-LLM docs/source/performance.md, v0.6.1, 2023-12"
@@ -59,10 +59,10 @@ var decodeRows = []decodeRow{
 }
 
 // anchor computes a row: the batch is read in, then decoded to its end together.
-func (row decodeRow) anchor() (DecodeAnchor, error) {
+func (row decodeRow) anchor() (decodeAnchor, error) {
 	gpu, err := GPUNamed(row.gpu)
 	if err != nil {
-		return DecodeAnchor{}, err
+		return decodeAnchor{}, err
 	}
 	number := 1.0 // fp8 where there is one, as measured
 	if gpu.FP8 == 0 {
@@ -70,20 +70,20 @@ func (row decodeRow) anchor() (DecodeAnchor, error) {
 	}
 	r := Replica{Model: llama2(row.model), GPU: gpu, GPUs: row.gpus, WeightBytes: number, KVBytes: number, PromptTokens: row.prompt, MeanTokens: row.reply}
 	if err := r.Validate(); err != nil {
-		return DecodeAnchor{}, err
+		return decodeAnchor{}, err
 	}
 	batch := float64(row.batch)
 	step := r.Decode(batch)
 	seconds := batch*r.PrefillSeconds(row.prompt) + row.reply*step.Seconds
-	return DecodeAnchor{
+	return decodeAnchor{
 		Name:      fmt.Sprintf("%s, %d × %s, batch %d, %.0f + %.0f tokens", row.model, row.gpus, row.gpu, row.batch, row.prompt, row.reply),
 		Published: row.published, Ours: batch * row.reply / seconds / float64(row.gpus), Limit: step.Limit, Source: tensorRT,
 	}, nil
 }
 
-// DecodeAnchors computes the published decoding speeds with the defaults.
-func DecodeAnchors() ([]DecodeAnchor, error) {
-	anchors := make([]DecodeAnchor, 0, len(decodeRows)+1)
+// decodeAnchors computes the published decoding speeds with the defaults.
+func decodeAnchors() ([]decodeAnchor, error) {
+	anchors := make([]decodeAnchor, 0, len(decodeRows)+1)
 	for _, row := range decodeRows {
 		a, err := row.anchor()
 		if err != nil {
@@ -97,18 +97,18 @@ func DecodeAnchors() ([]DecodeAnchor, error) {
 
 // deepseekService is a published service: 18 nodes with experts spread over all,
 // 14 800 tokens/s a node at 20 to 22 tokens/s a rollout, which makes its batch.
-func deepseekService() (DecodeAnchor, error) {
+func deepseekService() (decodeAnchor, error) {
 	const perNode, perRollout, context, nodes = 14800.0, 21.0, 4989.0, 18
 	m, err := ModelNamed("deepseek-v3")
 	if err != nil {
-		return DecodeAnchor{}, err
+		return decodeAnchor{}, err
 	}
 	gpu, err := GPUNamed("h800-sxm")
 	if err != nil {
-		return DecodeAnchor{}, err
+		return decodeAnchor{}, err
 	}
 	r := Replica{Model: m, GPU: gpu, GPUs: nodes * gpu.NodeGPUs, WeightBytes: 1, PromptTokens: context - 1, MeanTokens: 2}
 	step := r.Decode(perNode * nodes / perRollout)
-	return DecodeAnchor{Name: "deepseek-v3, 144 × h800-sxm, experts spread, context 4989", Published: perNode / float64(gpu.NodeGPUs),
+	return decodeAnchor{Name: "deepseek-v3, 144 × h800-sxm, experts spread, context 4989", Published: perNode / float64(gpu.NodeGPUs),
 		Ours: step.TokensPerSAndGPU, Limit: step.Limit, Source: deepseek}, nil
 }
