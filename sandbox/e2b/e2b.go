@@ -38,7 +38,8 @@ type Options struct {
 
 // Driver makes boxes of E2B. It is safe for concurrent use.
 type Driver struct {
-	o Options
+	o      Options
+	client *http.Client
 	// refresh is how often a box's life is lengthened: three times within its Lifetime.
 	refresh time.Duration
 }
@@ -65,7 +66,7 @@ func New(o Options) (*Driver, error) {
 	if o.Lifetime < 15*time.Second {
 		return nil, fmt.Errorf("e2b: a lifetime of %s is too short to be lengthened in time: 15s or more", o.Lifetime)
 	}
-	return &Driver{o: o, refresh: o.Lifetime / 3}, nil
+	return &Driver{o: o, client: http.DefaultClient, refresh: o.Lifetime / 3}, nil
 }
 
 // Name is e2b.
@@ -240,7 +241,7 @@ func (d *Driver) do(ctx context.Context, c call, into any) (http.Header, error) 
 	}
 	request.Header.Set("X-API-Key", d.o.Key)
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := d.client.Do(request)
 	if err != nil {
 		return nil, sandbox.Fail(sandbox.BackendDown, c.op, c.id, "no answer from E2B: %w", err)
 	}

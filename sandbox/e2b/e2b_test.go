@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headway-rl/headway/sandbox"
@@ -34,15 +36,56 @@ type service struct {
 	hangs  chan struct{}                // closed to end scripts for which says returns nil
 }
 
-func newService(t testing.TB) (*service, *Driver) {
+func newFake(t testing.TB) *service {
 	s := &service{t: t, boxes: map[string]made{}, lives: make(chan int, 100), files: map[string]string{}, hangs: make(chan struct{})}
 	s.says = func(string) []string { return ended(0, "exit status 0", "", "") }
+	return s
+}
+
+func newService(t testing.TB) (*service, *Driver) {
+	s := newFake(t)
 	front := httptest.NewServer(s)
 	t.Cleanup(front.Close)
-	d, err := New(Options{URL: front.URL, Key: "the key", Envd: front.URL + "/envd/{id}/{domain}"})
+	return s, newDriver(t, front.URL)
+}
+
+func newDriver(t testing.TB, url string) *Driver {
+	t.Helper()
+	d, err := New(Options{URL: url, Key: "the key", Envd: url + "/envd/{id}/{domain}"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// pipes is a listener whose connections are in memory, so that they have a bubble's clock.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// inMemory is the service under a bubble's clock, which a busy machine does not stop.
+func inMemory(t *testing.T) (*service, *Driver) {
+	s, listener := newFake(t), make(pipes)
+	front := &http.Server{Handler: s}
+	go func() { _ = front.Serve(listener) }()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		listener <- theirs
+		return ours, nil
+	}}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		_ = front.Close()
+	})
+	d := newDriver(t, "http://pipe")
+	d.client = &http.Client{Transport: transport}
 	return s, d
 }
 
@@ -186,26 +229,25 @@ func box1(t *testing.T, d *Driver) sandbox.Box {
 // A sandbox for which no time is asked lives for 15 s: a time is always sent, and again as long as
 // the box is used.
 func TestTrap16LifetimeIsAlwaysSent(t *testing.T) {
-	s, d := newService(t)
-	d.refresh = time.Millisecond
-	b := box1(t, d)
-	if timeout := s.asked[0]["timeout"]; timeout != 300.0 {
-		t.Errorf("asked for %v seconds, expected 300: without them it is 15", timeout)
-	}
-	for range 3 {
-		if life := <-s.lives; life != 300 {
-			t.Errorf("lengthened to %d seconds", life)
+	synctest.Test(t, func(t *testing.T) {
+		s, d := inMemory(t)
+		b, began := box1(t, d), time.Now()
+		if timeout := s.asked[0]["timeout"]; timeout != 300.0 {
+			t.Errorf("asked for %v seconds, expected 300: without them it is 15", timeout)
 		}
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for len(s.lives) > 0 {
-		<-s.lives
-	}
-	if err := b.Close(t.Context()); err != nil || len(s.lives) != 0 || len(s.boxes) != 0 {
-		t.Errorf("closed again: %v; still lengthened: %d, still there: %d", err, len(s.lives), len(s.boxes))
-	}
+		for i := range 3 {
+			if life, after := <-s.lives, time.Since(began); life != 300 || after != time.Duration(i+1)*100*time.Second {
+				t.Errorf("lengthened to %d seconds after %v", life, after)
+			}
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := b.Close(t.Context()); err != nil || len(s.lives) != 0 || len(s.boxes) != 0 {
+			t.Errorf("closed again: %v; still lengthened: %d, still there: %d", err, len(s.lives), len(s.boxes))
+		}
+	})
 	if _, err := New(Options{Key: "k", Lifetime: time.Second}); err == nil {
 		t.Error("a lifetime that cannot be lengthened in time was taken")
 	}
@@ -244,40 +286,42 @@ func TestRun(t *testing.T) {
 
 // A command that does not end is ended, and so is one that nobody waits for or whose box is closed.
 func TestCommandsThatDoNotEnd(t *testing.T) {
-	s, d := newService(t)
-	b := box1(t, d)
-	running := make(chan struct{}, 10)
-	var mu sync.Mutex
-	enders := 0
-	s.mu.Lock()
-	s.says = func(script string) []string {
-		if script == ender {
-			mu.Lock()
-			enders++
-			mu.Unlock()
-			return ended(0, "exit status 0", "", "")
+	synctest.Test(t, func(t *testing.T) {
+		s, d := inMemory(t)
+		b := box1(t, d)
+		running := make(chan struct{}, 10)
+		var mu sync.Mutex
+		enders := 0
+		s.mu.Lock()
+		s.says = func(script string) []string {
+			if script == ender {
+				mu.Lock()
+				enders++
+				mu.Unlock()
+				return ended(0, "exit status 0", "", "")
+			}
+			running <- struct{}{}
+			return nil
 		}
-		running <- struct{}{}
-		return nil
-	}
-	s.mu.Unlock()
-	result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}, Time: time.Millisecond})
-	<-running
-	if err != nil || result.Limit != sandbox.Timeout || result.Exit != 137 || enders == 0 {
-		t.Errorf("%+v, %v, ended %d times", result, err, enders)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-running; cancel() }()
-	if _, err := b.Run(ctx, sandbox.Command{Argv: []string{"x"}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	go func() { <-running; _ = b.Close(context.Background()) }()
-	if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); sandbox.ClassOf(err) != sandbox.Lost {
-		t.Errorf("closed: %v", err)
-	}
-	if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); sandbox.ClassOf(err) != sandbox.Lost {
-		t.Errorf("after it: %v", err)
-	}
+		s.mu.Unlock()
+		result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}, Time: time.Minute})
+		<-running
+		if err != nil || result.Limit != sandbox.Timeout || result.Exit != 137 || enders == 0 {
+			t.Errorf("%+v, %v, ended %d times", result, err, enders)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-running; cancel() }()
+		if _, err := b.Run(ctx, sandbox.Command{Argv: []string{"x"}}); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		go func() { <-running; _ = b.Close(context.Background()) }()
+		if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); sandbox.ClassOf(err) != sandbox.Lost {
+			t.Errorf("closed: %v", err)
+		}
+		if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); sandbox.ClassOf(err) != sandbox.Lost {
+			t.Errorf("after it: %v", err)
+		}
+	})
 }
 
 func TestEndlessOutput(t *testing.T) {

@@ -109,7 +109,7 @@ func (b *box) start(ctx context.Context, op string, e *execution) (exit int, sig
 	request.Header.Set("Connect-Protocol-Version", "1")
 	request.Header.Set("Connect-Timeout-Ms", strconv.FormatInt(e.longest.Milliseconds(), 10))
 	request.Header.Set("Keepalive-Ping-Interval", "30") // proxies cut what is silent
-	response, err := http.DefaultClient.Do(request)
+	response, err := b.driver.client.Do(request)
 	if err != nil {
 		return 0, "", sandbox.Fail(sandbox.Lost, op, b.id, "no answer from the sandbox: %w", err)
 	}
@@ -233,7 +233,7 @@ func (b *box) upload(ctx context.Context, op, path string, content []byte) error
 	}
 	b.header(request)
 	request.Header.Set("Content-Type", form.FormDataContentType())
-	response, err := http.DefaultClient.Do(request)
+	response, err := b.driver.client.Do(request)
 	if err != nil {
 		return sandbox.Fail(sandbox.Lost, op, b.id, "no answer from the sandbox: %w", err)
 	}
