@@ -13,7 +13,7 @@ import (
 func (e *evaluator) effectiveBatch(c *Candidate, f *Figures) float64 {
 	d := &e.problem.Document
 	batch, size := float64(c.BatchRollouts), float64(d.Rollout.GroupSize)
-	worth, err := theory.EffectiveRollouts(batch, size, d.Search.RewardCorrelation, 1, max(math.Exp(-e.drift(f)), 1e-6))
+	worth, err := theory.EffectiveRollouts(batch, size, d.Search.RewardCorrelation, 1, max(theory.EffectiveShare(e.drift(f)), 1e-6))
 	if err != nil {
 		return batch
 	}

@@ -84,8 +84,9 @@ func ceilArea(y float64) float64 {
 //
 // in versions. It falls with the share and the wait it costs is in proportion to
 // the share: so what pays best is to hold the last part of every period, a hold, and
-// no other choice of phases that is blind to D does better (docs/queue.md). For smooth D it is
-// 1 − share.
+// no other choice of phases that is blind to D does better. For smooth D it is 1 − share.
+//
+// A reference, of docs/queue.md, whose argument the tests hold by it.
 func HoldSaving(times workload.Distribution, r Rhythm, share float64) float64 {
 	if !(r.Period > 0) {
 		return math.NaN()

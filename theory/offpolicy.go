@@ -5,22 +5,6 @@ import (
 	"math"
 )
 
-// ClipFraction returns the share of tokens whose importance ratio leaves the
-// band [1/(1+ε), 1+ε] where the log-ratio is normal with twice the divergence for
-// a variance: 2·(1 − Φ(ln(1+ε)/√(2·KL))), KL in nats per token between the
-// policy that sampled and the one that trains. Valid for small, symmetric
-// log-ratios (KL up to about ε²); a band 1−ε to 1+ε is a little narrower below.
-// A divergence of 0 clips nothing; a negative or undefined one gives NaN.
-func ClipFraction(epsilon, kl float64) float64 {
-	switch {
-	case !(kl >= 0) || !(epsilon > 0):
-		return math.NaN()
-	case kl == 0:
-		return 0
-	}
-	return 2 * normalCDF(-math.Log1p(epsilon)/math.Sqrt(2*kl))
-}
-
 // EffectiveShare returns the effective sample size over the number of samples
 // where log importance weights are normal with the given variance: e^{−Var log w},
 // the limit of (Σw)²/(N·Σw²) for many samples. Beyond a variance of about 1 a
@@ -43,6 +27,8 @@ func (g LagGrowth) At(lag float64) float64 { return g.AtOne * math.Pow(lag, g.Ex
 // FitLagGrowth fits it to variances measured at lags, by least squares of the
 // logarithms, each lag counting once. It wants two different lags above 0 and
 // positive variances; others are left out.
+//
+// A reference, of docs/theory.md, for the exponent that schedules are compared with.
 func FitLagGrowth(lags, variances []float64) (LagGrowth, error) {
 	if len(lags) != len(variances) {
 		return LagGrowth{}, fmt.Errorf("lag growth: %d lags with %d variances: want one of each", len(lags), len(variances))

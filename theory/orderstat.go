@@ -34,6 +34,8 @@ func (k Kept) Bias() float64 { return k.Mean / k.Sampled }
 // as under the synchronous schedule with slots for all: with a queue those that
 // are not first finish later and are trained too, or dropped by their age. The
 // error is of keep and n that make no sense.
+//
+// A reference, of docs/theory.md: commands simulate oversampling.
 func KeepFirst(values workload.Distribution, keep, n int) (Kept, error) {
 	if keep < 1 || n < keep {
 		return Kept{}, fmt.Errorf("keep first: %d of %d: want at least one, of at least as many", keep, n)
@@ -73,7 +75,7 @@ func firstOf(f float64, k, n int) (expected, all float64) {
 // Mean and Sampled are of rollout lengths, Last of the group that completes the
 // batch, all in the unit of the lengths. A group whose longest is m has the mean
 // length (E[L; M ≤ m] summed by parts over its siblings), so that groups are
-// selected by their longest and counted by their mean.
+// selected by their longest and counted by their mean. A reference as well.
 func KeepFirstGroups(lengths workload.Distribution, size, keep, n int) (Kept, error) {
 	if size < 1 {
 		return Kept{}, fmt.Errorf("keep first: groups of %d: want at least one rollout", size)

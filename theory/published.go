@@ -44,18 +44,6 @@ func GroupTime(concurrency, batch, tail, rho float64) float64 {
 	return concurrency * tail / (batch * rho)
 }
 
-// TokenPreQueue returns the pre-queue part of the mean token staleness in
-// versions, C/(B·max(1, ρ))·(M_tok − K₂/2) with M_tok = E[max·sum]/(S·E[L]²)
-// and K₂ = E[L²]/E[L]² (docs/theory.md). It is what remains between a token and
-// its group's last sibling; it is below [PreQueue], since a rollout's later
-// tokens come from newer weights. Error of the sum with IQS: at most 1.2 %.
-//
-// Valid where weights change in flight and generation is the only time a
-// rollout takes.
-func TokenPreQueue(concurrency, batch, maxSum, meanSquare, rho float64) float64 {
-	return concurrency / (batch * max(1, rho)) * (maxSum - meanSquare/2)
-}
-
 // BetaCritical returns the largest β* = c_T/c_R at which the train-bound side
 // can reach a period with less staleness than the rollout-bound side reaches
 // it, 1/(6q − 4 + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2
@@ -64,12 +52,4 @@ func TokenPreQueue(concurrency, batch, maxSum, meanSquare, rho float64) float64 
 func BetaCritical(queueFactor float64) float64 {
 	q := queueFactor
 	return 1 / (6*q - 4 + 4*math.Sqrt((q-1)*(2*q-1)))
-}
-
-// SideGap returns the staleness of the train-bound side minus that of the
-// rollout-bound side of the same period, gap(z) = (z+2q)/(2(1+z)) − 1/(1+β*z),
-// for the pair ρ₊ = 1+z, ρ₋ = 1/(1+β*z), z > 0. Both sides have the same PQS,
-// so the gap is in IQS alone.
-func SideGap(queueFactor, beta, z float64) float64 {
-	return (z+2*queueFactor)/(2*(1+z)) - 1/(1+beta*z)
 }

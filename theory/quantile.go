@@ -134,13 +134,6 @@ func (d *Distribution) Quantile(p float64) int {
 // version; far beyond, counting whole versions costs exactly half of one.
 const sweepVersions = 256
 
-// Mean returns E[staleness].
-func (d *Distribution) Mean() float64 {
-	var e Estimate
-	d.sum(&e)
-	return e.Mean
-}
-
 // sum fills an estimate's mean and quantiles in one pass.
 func (d *Distribution) sum(e *Estimate) {
 	if d.most() > sweepVersions {

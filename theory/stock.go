@@ -129,15 +129,6 @@ func exponentialCDF(y, slope, width float64) float64 {
 	return math.Expm1(slope*y) / math.Expm1(slope*width)
 }
 
-// mean is the mean stock in batches.
-func (s *stock) mean() float64 {
-	sum := 0.0
-	for i, u := range s.value[:s.count] {
-		sum += u * s.weight[i]
-	}
-	return sum
-}
-
 // period returns T/t_step: the trainer waits for what is missing, at the speed
 // of arrivals.
 func (s *stock) period(rho float64) float64 {
