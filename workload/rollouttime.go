@@ -20,10 +20,6 @@ type RolloutTimes struct {
 	Group   Distribution // the longest of a group's siblings
 }
 
-// TailMultiplier returns E[longest sibling]/E[one rollout] of the times, the M'
-// that replaces M_tail when environments take time.
-func (t RolloutTimes) TailMultiplier() float64 { return t.Group.Mean() / t.Rollout.Mean() }
-
 // Times combines lengths at nsPerToken with an environment for groups of s
 // siblings. How it is computed depends on the models:
 //

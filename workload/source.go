@@ -5,13 +5,11 @@ package workload
 type Stream uint32
 
 // The streams a run draws from. Their numbers are part of what makes the same
-// seed give the same run: append, never renumber.
+// seed give the same run: append, never renumber. 4 and 5 are free.
 const (
 	StreamLength      Stream = 1  // response lengths
 	StreamEnvironment Stream = 2  // environment service times
 	StreamAcceptance  Stream = 3  // which groups carry an advantage
-	StreamFault       Stream = 4  // injected failures
-	StreamTask        Stream = 5  // which prompt a group plays
 	StreamEstimate    Stream = 6  // the seeded estimators of this project's closed forms
 	StreamSolve       Stream = 7  // which rollouts are solved, and the prompts' own difficulty
 	StreamPromptScale Stream = 8  // the prompts' own length

@@ -126,9 +126,6 @@ func (t *Tools) None() bool { return t == nil || t.mean == 0 }
 // Retries returns how often a failed call is made again.
 func (t *Tools) Retries() int { return t.retries }
 
-// Fails reports whether calls can fail.
-func (t *Tools) Fails() bool { return t != nil && t.failures > 0 }
-
 // Turn names one turn of a rollout attempt, and one try of its call, from 0.
 type Turn struct {
 	Group           uint64
