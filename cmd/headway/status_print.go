@@ -2,13 +2,10 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -16,8 +13,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/headway-rl/headway/broadcast"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/report"
 )
@@ -193,138 +188,6 @@ func (p *statusPage) bar(n, of int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
-// enginesMax is how many engines are listed; more are counted.
-const enginesMax = 16
-
-func (p *statusPage) engines(all []protocol.Engine) {
-	states := map[string]int{}
-	for i, e := range all {
-		states[e.State]++
-		if i >= enginesMax {
-			continue
-		}
-		label := ""
-		if i == 0 {
-			label = "engines"
-		}
-		state := plainText(e.State)
-		if state == "lost" || state == "quarantined" {
-			state = p.loud(state)
-		}
-		stages := ""
-		for _, stage := range e.Stages {
-			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, plainText(stage.State))
-		}
-		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, servedWords(e.Version), e.Active, e.Slots, stages)
-		if words := startedWords(e.Started); words != "" {
-			p.line("", "%s", plainText(words))
-		}
-		if e.State != "away" {
-			p.server(e.Server)
-		}
-	}
-	if more := len(all) - enginesMax; more > 0 {
-		var words []string
-		for _, state := range slices.Sorted(maps.Keys(states)) {
-			words = append(words, fmt.Sprintf("%d %s", states[state], plainText(state)))
-		}
-		p.line("", "and %d more; of all, %s", more, strings.Join(words, ", "))
-	}
-}
-
-// sender says who has the trainer's weights, and which engines wait for that.
-func (p *statusPage) sender(s *protocol.Sender) {
-	if s == nil {
-		return
-	}
-	words := []string{p.loud("absent: no process is there that has the trainer's weights; start it with a Sender (headway.torch), and a token of role trainer")}
-	switch s.State {
-	case broadcast.StateServing:
-		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + counted(len(s.Groups), "engine")}
-		if s.SilentS >= senderQuietS {
-			words = append(words, p.loud("last heard of "+shortSeconds(s.SilentS)+" ago"))
-		}
-	case broadcast.StateLost:
-		words = []string{plainText(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
-	}
-	p.line("sender", "%s", strings.Join(words, " · "))
-	if len(s.Waiting) > 0 {
-		p.line("", "%s", p.loud("engines wait for it: "+plainText(strings.Join(s.Waiting, ", "))))
-	}
-	p.joining(s.Joining)
-}
-
-// senderQuietS is how long a sender may say nothing before that is shown: one that is there has a request
-// open but for moments.
-const senderQuietS = 3
-
-// joining says which engines make groups with the sender, and of those that take long the one that has longest.
-func (p *statusPage) joining(all []protocol.SenderJoining) {
-	if len(all) == 0 {
-		return
-	}
-	late := slices.MaxFunc(all, func(a, b protocol.SenderJoining) int { return cmp.Compare(a.ForS, b.ForS) })
-	words := counted(len(all), "engine") + " joining"
-	switch {
-	case late.Late && late.Address == "":
-		words = p.loud(words + ": the sender was told " + shortSeconds(late.ForS) + " ago to meet " + plainText(late.Engine) + " and has not come; look at the log of its process")
-	case late.Late:
-		words = p.loud(words + ": " + plainText(late.Engine) + " has tried for " + shortSeconds(late.ForS) + " to reach the sender at " + plainText(late.Address) + "; see whether that is the right address (host= of the Sender) and no firewall is between")
-	}
-	p.line("", "%s", words)
-}
-
-// versionsHeld names the versions that a sender has.
-func versionsHeld(versions []loop.Version) string {
-	if len(versions) == 0 {
-		return "no version"
-	}
-	words := make([]string, len(versions))
-	for i, v := range versions {
-		words[i] = fmt.Sprint(v)
-	}
-	if len(words) > 1 {
-		return "versions " + strings.Join(words, ", ")
-	}
-	return "version " + words[0]
-}
-
-// server says of an engine what is known of its server.
-func (p *statusPage) server(s *protocol.Server) {
-	if s == nil {
-		return
-	}
-	words := []string{plainText(s.URL)}
-	if s.Software != "" {
-		words = append(words, plainText(s.Software))
-	}
-	words = append(words, "weights by "+plainText(s.Weights))
-	if s.Versions != "" {
-		words = append(words, "versions "+plainText(s.Versions), "old cache: "+plainText(s.Cache))
-	}
-	if s.Retries > 0 || s.Losses > 0 {
-		words = append(words, counted(s.Retries, "broken response")+" gone on with", "lost "+counted(s.Losses, "time"))
-	}
-	if s.Disagreements > 0 {
-		words = append(words, counted(s.Disagreements, "token")+" of another version than its switches say")
-	}
-	p.line("", "at %s", strings.Join(words, " · "))
-	if s.Cause != "" {
-		p.line("", "%s: %s", p.loud(plainText(s.State)), plainText(s.Cause))
-	}
-	for _, m := range s.Missing {
-		p.line("", "%s%s", plainText(m.What), flagWords(m))
-	}
-}
-
-// flagWords is how to start a server with what it lacks.
-func flagWords(m protocol.Missing) string {
-	if m.Flag == "" {
-		return ""
-	}
-	return " (start it with " + plainText(m.Flag) + ")"
-}
-
 func gatewayWords(g protocol.Gateway) string {
 	text := fmt.Sprintf("%s of %s · %s open", counted(g.Turns, "turn"), counted(g.Tokens, "token"), counted(g.Open, "request"))
 	if g.Aborted > 0 {
@@ -469,12 +332,4 @@ func byteWords(n int64) string {
 		value, unit = value/1024, unit+1
 	}
 	return fmt.Sprintf("%.3g %s", value, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
-}
-
-// servedWords name the version that an engine serves, or that there is none.
-func servedWords(v loop.Version) string {
-	if v < 0 {
-		return "no version"
-	}
-	return fmt.Sprintf("version %d", v)
 }
