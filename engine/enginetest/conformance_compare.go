@@ -204,12 +204,12 @@ func barrier(of interval, all []Exchange) time.Duration {
 	}
 	resumed := of.to
 	for _, e := range all {
-		if slices.Contains(resumePaths, e.Path) && e.At >= at && e.At < resumed {
-			resumed = e.At
+		if slices.Contains(resumePaths, e.Path) && e.At >= at {
+			resumed = min(resumed, e.At)
 		}
 	}
-	if resumed < of.to {
-		return resumed
+	if resumed == of.to { // nobody asked
+		return at
 	}
-	return at
+	return resumed
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,4 +42,21 @@ func (d slowDialect) Probe(ctx context.Context, s *Server) (Capabilities, error)
 		time.Sleep(10 * time.Second)
 	}
 	return d.fakeDialect.Probe(ctx, s)
+}
+
+// A server that lacks what nothing can be trained on without is refused in the words of its status, whatever the road.
+func TestWhatIsLackingIsSaidInOneForm(t *testing.T) {
+	for name, lacking := range map[string]Missing{
+		"on every road": {What: "it names no tokens", Flag: "--ids", Fatal: true},
+		"on this one":   {What: "it reads no directory", Flag: "--ids", Road: RoadDisk},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.caps.Missing, f.caps.UpdateDisk = []Missing{lacking}, false
+			e := newBareEngine(t, f, nil)
+			if err := e.Load(t.Context(), 0); !errors.Is(err, ErrLacking) || !strings.HasSuffix(err.Error(), ": "+lacking.What+" (start it with --ids)") {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
 }

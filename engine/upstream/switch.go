@@ -138,20 +138,14 @@ func (e *Engine) limited(ctx context.Context, why string) (context.Context, cont
 
 // suffices refuses a server without which nothing can be trained.
 func (e *Engine) suffices(caps *Capabilities) error {
-	lack := func(what, flag string) error {
-		if flag != "" {
-			flag = "; start it with " + flag
-		}
-		return e.fail("%w: %s: %s%s", ErrLacking, e.opt.Server.URL(), what, flag)
-	}
 	lacks := caps.Lacks(e.opt.Road)
 	for _, m := range lacks {
 		if m.Fatal && m.Road == "" {
-			return lack(m.What, m.Flag)
+			return e.lacking(m)
 		}
 	}
 	if !caps.TokenIDs || !caps.Logprobs {
-		return lack("it does not return the ids and log-probs of the tokens that it samples, so nothing can be trained on them", "")
+		return e.lacking(Missing{What: "it does not return the ids and log-probs of the tokens that it samples, so nothing can be trained on them"})
 	}
 	if caps.Vocabulary > 0 && e.opt.Vocabulary > 0 && caps.Vocabulary != e.opt.Vocabulary {
 		return e.fail("%s serves a model with %d token ids, the run's has %d: it is another model", e.opt.Server.URL(), caps.Vocabulary, e.opt.Vocabulary)
@@ -161,13 +155,18 @@ func (e *Engine) suffices(caps *Capabilities) error {
 			e.opt.Name, e.opt.Server.URL(), e.opt.Sampling.Temperature, e.opt.Sampling.TopP, e.opt.Sampling.TopK, e.opt.Sampling.MinP)
 	}
 	if !caps.Takes(e.opt.Road) {
-		var all []string // one that it lacks on every road may be why
-		for _, m := range lacks {
-			all = append(all, m.String())
-		}
-		return lack(strings.Join(all, "; "), "")
+		return e.lacking(lacks...) // one that it lacks on every road may be why
 	}
 	return nil
+}
+
+// lacking is the error of a server that lacks something, in the words of its status.
+func (e *Engine) lacking(all ...Missing) error {
+	words := make([]string, len(all))
+	for i, m := range all {
+		words[i] = m.String()
+	}
+	return e.fail("%w: %s: %s", ErrLacking, e.opt.Server.URL(), strings.Join(words, "; "))
 }
 
 // Switch implements [live.Engine]. Whether hold is asked for or not, nothing is sampled while the
@@ -351,11 +350,13 @@ func (e *Engine) install(ctx context.Context, u Update, caps *Capabilities) (str
 	e.labels[u.Label] = u.Version // the server may say it before the switch is over
 	e.mu.Unlock()
 	e.tried = e.tried.next(e.loaded.content(), e.counts.losses.Load())
-	update := func() error { return e.opt.Dialect.Update(ctx, e.opt.Server, u, caps) }
+	var err error
 	if e.opt.Road == RoadDistributed {
-		update = func() error { return e.receive(ctx, u, caps) }
+		err = e.receive(ctx, u, caps)
+	} else {
+		err = e.opt.Dialect.Update(ctx, e.opt.Server, u, caps)
 	}
-	if err := update(); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("updating: %w", err)
 	}
 	return e.labelOf(ctx, u, caps)
