@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -95,6 +94,8 @@ type Runtime struct {
 	// acks is the environment if it wants word of logged ends, which logged collects.
 	acks   Acknowledger
 	logged []loggedEnd
+	// complaints keep rollouts that fail alike from filling the log.
+	complaints complaints
 }
 
 type dueAction struct {
@@ -129,7 +130,7 @@ func New(opt Options) (*Runtime, error) {
 			return t.C, t.Stop
 		}
 	}
-	r := &Runtime{opt: opt, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick, lossesAt: -1}
+	r := &Runtime{opt: opt, complaints: complaints{}, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick, lossesAt: -1}
 	r.outside.signal = make(chan struct{}, 1)
 	if from := opt.Resume; from != nil {
 		if from.Loop == nil || from.Recorder == nil || from.Encoder == nil || from.Counted == nil {
@@ -319,8 +320,7 @@ drain:
 			continue
 		}
 		if c.err != nil && !errors.Is(c.err, ErrLeaseReturned) { // which whoever returned it has said
-			_, words, _ := strings.Cut(c.event.String(), " ") // without the run's time: the log has its own
-			r.logf("%s: %v", words, c.err)
+			r.complain(c)
 		}
 		if !r.deliver(c) {
 			break
