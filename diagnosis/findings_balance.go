@@ -33,26 +33,23 @@ func (f *facts) gpus() (rollout, train float64, known bool) {
 	return 0, 0, false
 }
 
-// effective is the utilization that filters leave, by a trainer that is there: what is measured counts it as busy while
-// it is absent.
+// effective is the utilization that filters leave, by a trainer that is there.
 func (f *facts) effective() float64 {
 	a := f.fitted.Acceptance.Value
 	if !f.fitted.Acceptance.Known() {
 		a = 1
 	}
-	time, _ := f.absent()
-	return a * f.fitted.Utilization.Value * (1 - time)
+	return a * f.fitted.Utilization.Value
 }
 
-// absent is the share of the window's time in which the trainer was absent for long, and the share of the slots' time
-// in which they stood empty meanwhile.
-func (f *facts) absent() (time, idle float64) {
+// idleAbsent is the share of the slots' time in which they stood empty while the trainer was absent for long.
+func (f *facts) idleAbsent() float64 {
 	if f.own == nil {
-		return 0, 0
+		return 0
 	}
 	list, _ := f.own.absences()
 	all, span := list.within(f.own.steps).sums(), math.Max(float64(timeOf(f.own.steps)), 1)
-	return math.Min(float64(all.toNS)/span, 1), float64(all.idleNS) / span / float64(f.own.header.Loop.Concurrency())
+	return float64(all.idleNS) / span / float64(f.own.header.Loop.Concurrency())
 }
 
 // bothIdle are the idle shares in words.
@@ -83,8 +80,7 @@ func (f *facts) trainerStarves() float64 {
 // trainer.
 func (f *facts) enginesWait() float64 {
 	if f.attribution != nil {
-		_, absent := f.absent()
-		return math.Max(f.attribution.Engines.Starved+f.attribution.Engines.Paused-absent, 0)
+		return math.Max(f.attribution.Engines.Starved+f.attribution.Engines.Paused-f.idleAbsent(), 0)
 	}
 	return f.rolloutIdle.or(0)
 }

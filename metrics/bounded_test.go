@@ -174,7 +174,7 @@ func TestTrainerRestored(t *testing.T) {
 	at(80, loop.TrainerReady, 0)
 	at(82, loop.Tick, 0, loop.Action{Kind: loop.StartTrainStep, Lease: 3, Attempt: 1, Version: 2})
 	at(90, loop.TrainStepEnded, 3, loop.Action{Kind: loop.GroupTrained, Group: 2, Count: 1, Version: 2})
-	if len(r.Steps) != 2 || r.Steps[0].TrainNS != 20 || r.Steps[0].TrainerIdle != 0.5 || r.Steps[1].Step != 3 || r.Steps[1].TrainNS != 50-7 {
+	if len(r.Steps) != 2 || r.Steps[0].TrainNS != 10 || r.Steps[0].TrainerIdle != 0.5 || r.Steps[1].Step != 3 || r.Steps[1].TrainNS != 50-7 {
 		t.Errorf("%+v", r.Steps)
 	}
 	if s := r.Summary(); s.Steps != 1 || s.TrainerIdleRatio != 2.0/15 {

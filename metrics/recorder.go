@@ -48,6 +48,7 @@ type Recorder struct {
 	asks     bool // the trainer has asked for a batch before it is idle
 	resumes  bool // a lost engine's rollouts say themselves that they were interrupted
 	asked    bool // it has since its last step began
+	attends  Attendance
 	groups   table
 	slotsOf  []slotUse
 	pasts    []past
@@ -132,6 +133,7 @@ type window struct {
 	steps                             int64
 	trainNS                           int64
 	trainerIdleNS                     int64
+	absentNS                          int64 // the trainer was absent (Attendance)
 	activeNS, awayNS                  int64 // Σ active slots · time, Σ slots of engines that are the pool's · time
 	sampled, sampledTokens, sampleMax int64
 	durationNS, environmentNS         int64 // Σ over scored rollouts
@@ -155,7 +157,7 @@ type window struct {
 func NewRecorder(cfg loop.Config) *Recorder {
 	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, resumes: cfg.ResumeLost, leaseStart: -1}
 	r.served, r.loading = make([]loop.Version, len(cfg.EngineSlots)), make([]int32, len(cfg.EngineSlots))
-	r.pool = newPool(&cfg)
+	r.pool, r.attends = newPool(&cfg), NewAttendance(cfg)
 	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
 	for engine, n := range cfg.EngineSlots {
 		for range n {
@@ -212,6 +214,7 @@ func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Acti
 // observe takes any event; the time of it has been noted.
 func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.settle()
+	r.missed(r.attends.Observe(ev, actions))
 	failed := false // a load or switch of the engine
 	switch ev.Kind {
 	case loop.RolloutScored:
@@ -568,11 +571,11 @@ func (r *Recorder) endStep(m *Measured) {
 	w := &r.step
 	r.version++
 	period := r.now - w.start
-	train := period - w.trainerIdleNS
+	train := period - w.trainerIdleNS - w.absentNS
 	r.window.steps++
 	r.window.trainNS += train
 	p := Step{
-		Step: r.version, TimeNS: r.now, PeriodNS: period, TrainNS: train,
+		Step: r.version, TimeNS: r.now, PeriodNS: period, TrainNS: train, AbsentNS: w.absentNS,
 		PQS: ratio(w.pqs, w.groups), IQS: ratio(w.iqs, w.groups), StalenessMax: w.stalenessMax,
 		TokenStaleness: ratio(w.versionTokens, w.trainedTokens), Tokens: w.trainedTokens,
 		Reward: w.reward / float64(max(w.rollouts, 1)), TrainerIdle: ratio(w.trainerIdleNS, period),

@@ -10,7 +10,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 5
+const stateVersion = 6
 
 // State returns all that the recorder remembers, for Restore: compact, and the same
 // bytes for the same observations. It has no checksum; whoever keeps it gives it one.
@@ -44,7 +44,7 @@ func Restore(cfg loop.Config, state []byte) (*Recorder, error) {
 
 // plausible reports whether every index that a state brought is one.
 func (r *Recorder) plausible() bool {
-	if len(r.syncsUpTo) == 0 || len(r.groups.places) == 0 || len(r.groups.places)&(len(r.groups.places)-1) != 0 || len(r.window.histogram) != StalenessMax+1 {
+	if len(r.syncsUpTo) == 0 || len(r.groups.places) == 0 || len(r.groups.places)&(len(r.groups.places)-1) != 0 || len(r.window.histogram) != StalenessMax+1 || r.attends.steps < 0 {
 		return false
 	}
 	for i := range r.slotsOf {
@@ -137,6 +137,7 @@ func (r *Recorder) fields(c *codec) {
 	list(c, &r.served, func(v *loop.Version) { whole(c, v) })
 	list(c, &r.loading, func(n *int32) { whole(c, n) })
 	r.pool.fields(c)
+	r.attends.fields(c)
 	r.groups.fields(c)
 	r.backlog.fields(c)
 	whole(c, &r.active, &r.now, &r.settled, &r.leaseStart, &r.trainFrom)
@@ -230,14 +231,14 @@ func (b *backlog) fields(c *codec) {
 
 func (s *Step) fields(c *codec) {
 	whole(c, &s.Step, &s.StalenessMax)
-	whole(c, &s.TimeNS, &s.PeriodNS, &s.TrainNS, &s.Tokens)
+	whole(c, &s.TimeNS, &s.PeriodNS, &s.TrainNS, &s.AbsentNS, &s.Tokens)
 	c.reals(&s.Staleness, &s.PQS, &s.IQS, &s.TokenStaleness, &s.Reward, &s.TrainerIdle, &s.RolloutIdle)
 	whole(c, &s.QueueGroups, &s.BacklogRollouts)
 }
 
 func (w *window) fields(c *codec) {
 	whole(c, &w.start, &w.groups, &w.rollouts, &w.pqs, &w.iqs, &w.trainedTokens, &w.trainedMaxTokens, &w.versionTokens,
-		&w.steps, &w.trainNS, &w.trainerIdleNS, &w.activeNS, &w.awayNS, &w.sampled, &w.sampledTokens, &w.sampleMax,
+		&w.steps, &w.trainNS, &w.trainerIdleNS, &w.absentNS, &w.activeNS, &w.awayNS, &w.sampled, &w.sampledTokens, &w.sampleMax,
 		&w.durationNS, &w.environmentNS, &w.durationMaxNS, &w.ready, &w.readyMaxNS, &w.accepted, &w.stalenessSyncs, &w.brought, &w.broughtNS,
 		&w.stillNS, &w.syncIdleNS, &w.validatesIdleNS, &w.truncated)
 	whole(c, &w.stalenessMax)

@@ -132,7 +132,7 @@ func TestStateHasEveryField(t *testing.T) {
 	fill(reflect.ValueOf(r).Elem(), &next)
 	// What NewRecorder knows, and indices.
 	fresh := NewRecorder(cfg)
-	r.slots, r.keep, r.asks, r.resumes, r.engineOf, r.pool.size = fresh.slots, fresh.keep, fresh.asks, fresh.resumes, fresh.engineOf, fresh.pool.size
+	r.slots, r.keep, r.asks, r.resumes, r.engineOf, r.pool.size, r.attends.asks = fresh.slots, fresh.keep, fresh.asks, fresh.resumes, fresh.engineOf, fresh.pool.size, fresh.attends.asks
 	r.control.goal = fresh.control.goal
 	r.window.histogram, r.step.histogram = fresh.window.histogram, nil
 	r.window.histogram[7] = 3

@@ -18,13 +18,15 @@ type Summary struct {
 	TokenStaleness Mean      `json:"token_staleness"`
 	// Utilization is ρ: rollouts produced per second over rollouts a busy trainer consumes
 	// per second, before any filter.
-	Utilization      float64    `json:"utilization"`
-	PeriodS          Mean       `json:"period_s"`
-	TrainerIdleRatio float64    `json:"trainer_idle_ratio"`
-	RolloutIdleRatio float64    `json:"rollout_idle_ratio"`
-	Throughput       Throughput `json:"throughput"`
-	Length           Length     `json:"length"`
-	Confidence       Confidence `json:"confidence"`
+	Utilization      float64 `json:"utilization"`
+	PeriodS          Mean    `json:"period_s"`
+	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
+	// TrainerAbsentRatio is the share of the time in which there was no trainer (Attendance): it neither trained nor waited.
+	TrainerAbsentRatio float64    `json:"trainer_absent_ratio,omitempty"`
+	RolloutIdleRatio   float64    `json:"rollout_idle_ratio"`
+	Throughput         Throughput `json:"throughput"`
+	Length             Length     `json:"length"`
+	Confidence         Confidence `json:"confidence"`
 	// TailMultiplier is E[longest rollout of a group]/E[rollout] of measured durations;
 	// Acceptance the share of ready groups that were not filtered.
 	TailMultiplier float64 `json:"tail_multiplier"`
@@ -133,10 +135,10 @@ func (r *Recorder) Summary() Summary {
 		PeriodS:          Mean{span / float64(max(w.steps, 1))},
 		StepS:            Mean{ratio(w.trainNS, w.steps) / 1e9},
 		SyncS:            Mean{ratio(w.broughtNS, w.brought) / 1e9},
-		TrainerIdleRatio: ratio(w.trainerIdleNS, r.now-w.start),
-		TailMultiplier:   ratio(w.readyMaxNS, w.ready) / math.Max(ratio(w.durationNS, w.sampled), 1e-300),
-		Acceptance:       ratio(w.accepted, w.ready),
-		Steps:            w.steps, WindowS: span,
+		TrainerIdleRatio: ratio(w.trainerIdleNS, r.now-w.start), TrainerAbsentRatio: ratio(r.absent(), r.now-w.start),
+		TailMultiplier: ratio(w.readyMaxNS, w.ready) / math.Max(ratio(w.durationNS, w.sampled), 1e-300),
+		Acceptance:     ratio(w.accepted, w.ready),
+		Steps:          w.steps, WindowS: span,
 	}
 	s.RolloutIdleRatio = w.slotsIdle(r.slots * (r.now - w.start))
 	r.fates(&s)
@@ -188,15 +190,15 @@ func (r *Recorder) throughput(span float64) Throughput {
 	return t
 }
 
-// binding names what limits the rate of updates. A trainer that hardly waits, or
-// could be fed and waits little, does. Else it waits mostly for weight syncs, or
+// binding names what limits the rate of updates, while there is a trainer. One that
+// hardly waits, or could be fed and waits little, does. Else it waits mostly for weight syncs, or
 // for rollouts, and then for whichever part of a rollout's time is the largest;
 // unless it trains more than it waits and the engines wait even longer: then
 // admission holds them back, and more of them would not help: for the trainer's
 // sake where it hardly waits, at the price of both where it does.
 func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 	w := &r.window
-	switch idle := ratio(w.trainerIdleNS, r.now-w.start); {
+	switch idle := ratio(w.trainerIdleNS, r.now-w.start-r.absent()); {
 	case idle < 0.02 || utilization >= 1 && idle < 0.1:
 		return "train"
 	case 2*w.syncIdleNS > w.trainerIdleNS:

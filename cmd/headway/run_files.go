@@ -53,8 +53,10 @@ type stepLine struct {
 	TokenStalenessMean float64 `json:"token_staleness_mean"`
 	// PeriodS is the time since the step before ended, in seconds.
 	PeriodS float64 `json:"period_s"`
-	// TrainS is the time of it in this train step, in seconds.
+	// TrainS is the time of it in this train step and what the trainer did beside, in seconds: neither idle nor absent.
 	TrainS float64 `json:"train_s"`
+	// TrainerAbsentS is the time of it in which no trainer was there, in seconds: a trainer of yours had not come yet, or was gone.
+	TrainerAbsentS float64 `json:"trainer_absent_s,omitempty"`
 	// TrainerIdleRatio is the share of the period in which no train step ran.
 	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
 	// RolloutIdleRatio is the share of slot time in which no rollout was in it.
@@ -105,7 +107,7 @@ func newStepLine(d live.StepDone) stepLine {
 		FromEnvironment: from[attribution.Environment], FromTail: from[attribution.Tail], FromQueue: from[attribution.Queue], FromFill: from[attribution.Fill],
 		Step: p.Step, Time: float64(p.TimeNS) / 1e9, Reward: p.Reward, StalenessMean: p.Staleness, PQS: p.PQS, IQS: p.IQS,
 		StalenessMax: p.StalenessMax, TokenStalenessMean: p.TokenStaleness, PeriodS: float64(p.PeriodNS) / 1e9,
-		TrainS: float64(p.TrainNS) / 1e9, TrainerIdleRatio: p.TrainerIdle, RolloutIdleRatio: p.RolloutIdle,
+		TrainS: float64(p.TrainNS) / 1e9, TrainerAbsentS: float64(p.AbsentNS) / 1e9, TrainerIdleRatio: p.TrainerIdle, RolloutIdleRatio: p.RolloutIdle,
 		QueueGroups: p.QueueGroups, ResponseTokens: p.Tokens, Loss: r.Loss, GradNorm: r.GradNorm, ClipFraction: r.ClipFraction,
 		ActiveClipFraction: r.ActiveClipFraction, MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize,
 		PredictedClipFraction: r.PredictedClipFraction, MaskedFraction: r.MaskedFraction, TruncatedFraction: r.TruncatedFraction,
