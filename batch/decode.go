@@ -45,6 +45,9 @@ func (t *Tensors) rollout(sequence int) int {
 
 // Decode reads a body and refuses one that is not exactly of the form. Nothing it
 // returns refers to body, save the mask.
+//
+// It is the reference reader of the form, for trainers in Go and for what tests of
+// other rooms lease: no command reads a batch.
 func Decode(body []byte) (*Tensors, error) {
 	h, err := weights.ParseHeader(body, int64(len(body)))
 	if err != nil {
