@@ -25,7 +25,7 @@ func PreQueue(concurrency, batch, tail, rho float64) float64 {
 //
 // Valid where group times spread over at least half a period, so that a group's
 // age in periods becomes a count of updates by adding ½. At ρ = 1 with q >= 2
-// neither branch holds; see [InQueueNear].
+// neither branch holds; see [Estimator].
 func InQueue(queueFactor, rho float64) float64 {
 	if rho < 1 {
 		return rho
