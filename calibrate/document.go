@@ -16,7 +16,7 @@ func (r Result) Document(of string) []byte {
 	fmt.Fprintf(&b, "# Measured by headway calibrate: %s.\n", strings.ReplaceAll(of, "\n", " "))
 	fmt.Fprintf(&b, "# With prompts of %d tokens and responses of %d.", r.PromptTokens, r.ResponseTokens)
 	if r.Knee > 0 {
-		fmt.Fprintf(&b, " More than %d slots bring little.", r.Knee)
+		fmt.Fprintf(&b, " Beyond %s, more bring little.", slots(r.Knee))
 	}
 	b.WriteByte('\n')
 	for _, note := range r.Notes {
@@ -62,6 +62,14 @@ func (r Result) length(b *strings.Builder) {
 	}
 }
 
+// slots says how many they are.
+func slots(n int) string {
+	if n == 1 {
+		return "1 slot"
+	}
+	return fmt.Sprintf("%d slots", n)
+}
+
 // number prints six digits, without an exponent.
 func number(v float64) string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
@@ -98,9 +106,9 @@ func (r Result) Sentences() []string {
 	var all []string
 	last := r.Decode[len(r.Decode)-1]
 	if r.Knee > 0 {
-		all = append(all, fmt.Sprintf("The knee is at %d slots: beyond, twice the slots bring less than 1.4 times the tokens.", r.Knee))
+		all = append(all, fmt.Sprintf("The knee is at %s: beyond, twice the slots never bring 1.4 times the tokens.", slots(r.Knee)))
 	} else if len(r.Decode) > 1 {
-		all = append(all, fmt.Sprintf("No knee up to %d slots: more of them may bring more; start the server with more and measure again.", last.Slots))
+		all = append(all, fmt.Sprintf("No knee up to %s: more of them may bring more; start the server with more and measure again.", slots(last.Slots)))
 	}
 	if r.PrefillTokensPerS > 0 {
 		all = append(all, fmt.Sprintf("Prompts are read at %s tokens/s; a request costs %s ms beside.", report.Figure(r.PrefillTokensPerS, 0), report.Figure(1e3*r.FirstTokenS, 1)))

@@ -73,14 +73,16 @@ func lineThrough(x, y []float64) line {
 // kneeElasticity is the share of a further slot's speed that must come through for it to be worth while.
 const kneeElasticity = 0.5
 
-// knee is the last number of slots up to which twice the slots bring at least some 1.4 times the
-// tokens (an elasticity of 0.5), 0 where every step does.
+// knee is the number of slots beyond which no doubling brings some 1.4 times the tokens (an elasticity
+// of 0.5), 0 where the last one does. A single step that brings less, before one that brings more, is none.
 func knee(points []Point) int {
-	for i := 1; i < len(points); i++ {
+	at := 0
+	for i := len(points) - 1; i > 0; i-- {
 		slots := math.Log(float64(points[i].Slots) / float64(points[i-1].Slots))
-		if math.Log(points[i].TokensPerS/points[i-1].TokensPerS) < kneeElasticity*slots {
-			return points[i-1].Slots
+		if math.Log(points[i].TokensPerS/points[i-1].TokensPerS) >= kneeElasticity*slots {
+			break
 		}
+		at = points[i-1].Slots
 	}
-	return 0
+	return at
 }

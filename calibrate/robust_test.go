@@ -3,6 +3,7 @@ package calibrate
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -57,12 +58,12 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// The knee is where a doubling first brings less than 1.4 times the tokens.
+// The knee is where the doublings begin that all bring less than 1.4 times the tokens.
 func TestKnee(t *testing.T) {
 	for _, c := range []struct {
 		all  []float64
 		knee int
-	}{{[]float64{10, 20, 39, 70, 130}, 0}, {[]float64{10, 20, 25, 26, 26}, 2}, {[]float64{10, 11}, 1}, {[]float64{10}, 0}, {[]float64{10, 20, 15}, 2}} {
+	}{{[]float64{10, 20, 39, 70, 130}, 0}, {[]float64{10, 20, 25, 26, 26}, 2}, {[]float64{10, 11}, 1}, {[]float64{10}, 0}, {[]float64{10, 20, 15}, 2}, {[]float64{1240, 1233, 1913}, 0}, {[]float64{10, 11, 20, 21, 22}, 4}} {
 		var points []Point
 		for i, all := range c.all {
 			points = append(points, Point{Slots: 1 << i, TokensPerS: all})
@@ -87,5 +88,16 @@ func TestSpeed(t *testing.T) {
 	}
 	if got := speed([]trace{{responses: [][]arrival{at(0, 1000)}}, {responses: [][]arrival{at(900, 1900)}}}); got != 0 {
 		t.Errorf("a tenth of a second of one token each has the speed %g", got)
+	}
+}
+
+// What is said of a knee holds for every number of slots beyond it, and says one slot as one does.
+func TestKneeInWords(t *testing.T) {
+	r := Result{Knee: 1, Decode: []Point{{Slots: 1, TokensPerS: 10}, {Slots: 2, TokensPerS: 11}}}
+	if got := r.Sentences()[0]; got != "The knee is at 1 slot: beyond, twice the slots never bring 1.4 times the tokens." {
+		t.Error(got)
+	}
+	if got := string(r.Document("x")); !strings.Contains(got, "Beyond 1 slot, more bring little") {
+		t.Error(got)
 	}
 }
