@@ -3,5 +3,5 @@ package main
 // progressOptions say how progress is shown.
 type progressOptions struct {
 	// Plain asks for lines even on a terminal.
-	Plain bool
+	Plain bool `help:"Progress in lines, even on a terminal."`
 }
