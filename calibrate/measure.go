@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,23 +60,76 @@ type session struct {
 	draw     *rand.Rand
 	requests atomic.Int64
 	done     int
+	// at is what is being measured of a stage: the slots that decode, or the tokens of a prompt.
+	at int
 }
 
-// Measure measures. An error of the engine ends it, as ctx does.
+// stage is a part of a calibration. missing says what is not measured once it has failed, empty where
+// nothing of it was asked for.
+type stage struct {
+	measure func(context.Context) error
+	missing func() string
+}
+
+// Measure measures. An error of the engine ends it, as ctx does. Beside an error of the engine is what
+// was measured before it, if that has a speed of decoding; a note says what is missing.
 func Measure(ctx context.Context, o Options) (Result, error) {
 	if err := o.Validate(); err != nil {
 		return Result{}, err
 	}
 	m := &session{Options: o, draw: rand.New(rand.NewPCG(o.Seed, 1)), result: Result{PromptTokens: o.PromptTokens, ResponseTokens: o.ResponseTokens}}
-	for _, stage := range []func(context.Context) error{m.decode, m.prefill, m.lengths, m.syncs} {
-		if err := stage(ctx); err != nil {
+	stages := m.stages()
+	for i, s := range stages {
+		err := s.measure(ctx)
+		switch {
+		case err != nil && (ctx.Err() != nil || len(m.result.Decode) == 0):
 			return Result{}, err
+		case err != nil:
+			m.incomplete(stages[i:], err)
+			return m.concluded(), err
 		}
 	}
 	m.step("")
+	return m.concluded(), nil
+}
+
+// stages are the parts of a calibration in their order.
+func (m *session) stages() []stage {
+	asked := func(n int, what func() string) func() string {
+		if n == 0 {
+			return func() string { return "" }
+		}
+		return what
+	}
+	return []stage{
+		{m.decode, func() string { return "the speed of decoding in " + slots(m.at) + " and more" }},
+		{m.prefill, asked(len(m.PrefillTokens), func() string {
+			if len(m.result.Prefill) > 0 {
+				return fmt.Sprintf("the time to read prompts of %d tokens and more", m.at)
+			}
+			return "the speed of reading prompts"
+		})},
+		{m.lengths, asked(len(m.Prompts), func() string { return "the lengths of responses" })},
+		{m.syncs, asked(len(m.Versions), func() string { return "the time of a switch of weights" })},
+	}
+}
+
+// incomplete notes what is missing after the first of some stages has failed.
+func (m *session) incomplete(left []stage, err error) {
+	var missing []string
+	for _, s := range left {
+		if what := s.missing(); what != "" {
+			missing = append(missing, what)
+		}
+	}
+	m.note("not measured: %s: %s", strings.Join(missing, "; "), strings.TrimPrefix(err.Error(), "calibrate: "))
+}
+
+// concluded is the result with what follows from it.
+func (m *session) concluded() Result {
 	m.contradictions()
 	m.result.Knee = knee(m.result.Decode)
-	return m.result, nil
+	return m.result
 }
 
 // step says what comes next.
@@ -108,17 +162,18 @@ func (m *session) named(r live.GenerateRequest) live.GenerateRequest {
 
 // decode measures every number of slots. The first round of all warms the engine up.
 func (m *session) decode(ctx context.Context) error {
-	for _, slots := range m.concurrencies() {
-		if slots == 1 {
+	for _, n := range m.concurrencies() {
+		m.at = n
+		if n == 1 {
 			m.step("warming up")
-			if _, err := m.round(ctx, slots); err != nil {
+			if _, err := m.round(ctx, n); err != nil {
 				return err
 			}
 		}
 		var speeds []float64
 		for i := range m.Repeats {
-			m.step(fmt.Sprintf("decoding in %d of %d slots, round %d of %d", slots, m.Slots, i+1, m.Repeats))
-			speed, err := m.round(ctx, slots)
+			m.step(fmt.Sprintf("decoding in %d of %d slots, round %d of %d", n, m.Slots, i+1, m.Repeats))
+			speed, err := m.round(ctx, n)
 			if err != nil {
 				return err
 			}
@@ -126,7 +181,7 @@ func (m *session) decode(ctx context.Context) error {
 				speeds = append(speeds, speed)
 			}
 		}
-		m.point(slots, speeds)
+		m.point(n, speeds)
 	}
 	if len(m.result.Decode) == 0 {
 		return fmt.Errorf("calibrate: no speed of decoding could be measured: %s", m.result.Notes[0])
@@ -135,19 +190,19 @@ func (m *session) decode(ctx context.Context) error {
 }
 
 // point makes a point of its rounds' speeds.
-func (m *session) point(slots int, speeds []float64) {
+func (m *session) point(n int, speeds []float64) {
 	if len(speeds) == 0 {
-		m.note("%d slots: hardly ever did all of them decode at once: rounds of %v are too short for this engine, or responses too short to overlap; measure longer, or ask for longer responses",
-			slots, (m.Point / time.Duration(m.Repeats)).Round(time.Millisecond))
+		m.note("%s: hardly ever did all of them decode at once: rounds of %v are too short for this engine, or responses too short to overlap; measure longer, or ask for longer responses",
+			slots(n), (m.Point / time.Duration(m.Repeats)).Round(time.Millisecond))
 		return
 	}
 	speed := MedianOf(speeds)
-	m.result.Decode = append(m.result.Decode, Point{slots, speed, float64(slots) * speed.Value})
+	m.result.Decode = append(m.result.Decode, Point{n, speed, float64(n) * speed.Value})
 	if len(speeds) < m.Repeats {
-		m.note("%d slots: in %d of %d rounds all slots hardly decoded at once; measure longer", slots, m.Repeats-len(speeds), m.Repeats)
+		m.note("%s: in %d of %d rounds all slots hardly decoded at once; measure longer", slots(n), m.Repeats-len(speeds), m.Repeats)
 	}
 	if speed.noisy() {
-		m.note("%d slots: the rounds differ by %.0f %%: something else uses the machine, or rounds are too short", slots, 100*(speed.High-speed.Low)/speed.Value)
+		m.note("%s: the rounds differ by %.0f %%: something else uses the machine, or rounds are too short", slots(n), 100*(speed.High-speed.Low)/speed.Value)
 	}
 }
 
@@ -222,16 +277,16 @@ func (m *session) prefill(ctx context.Context) error {
 		return nil
 	}
 	m.step("reading prompts, to warm up")
-	if _, err := m.firstToken(ctx, slices.Max(m.PrefillTokens)); err != nil {
-		return err
-	}
+	_, _ = m.firstToken(ctx, slices.Max(m.PrefillTokens)) // one that is refused is met again below
 	var lengths, times []float64
 	for _, length := range m.PrefillTokens {
+		m.at = length
 		var seconds []float64
 		for range m.Repeats {
 			m.step(fmt.Sprintf("reading prompts of %d tokens", length))
 			s, err := m.firstToken(ctx, length)
 			if err != nil {
+				m.slope(lengths, times)
 				return err
 			}
 			seconds = append(seconds, s)
@@ -239,20 +294,28 @@ func (m *session) prefill(ctx context.Context) error {
 		}
 		m.result.Prefill = append(m.result.Prefill, Prefill{length, MedianOf(seconds)})
 	}
+	m.slope(lengths, times)
+	return nil
+}
+
+// slope makes a speed of times to the first token by length, where there are two lengths.
+func (m *session) slope(lengths, times []float64) {
+	if len(m.result.Prefill) < 2 {
+		return
+	}
 	line := lineThrough(lengths, times)
 	if !(line.slope > 0) {
-		m.note("prefill: the time to the first token does not grow with the prompt up to %d tokens: no speed can be read from it", slices.Max(m.PrefillTokens))
-		return nil
+		m.note("prefill: the time to the first token does not grow with the prompt up to %.0f tokens: no speed can be read from it", slices.Max(lengths))
+		return
 	}
 	if line.slopeLow <= 0 {
 		m.note("prefill: some longer prompts were read faster than shorter ones, so that no speed can be told from noise: measure on a machine that does nothing else, with a longer context or more rounds")
-		return nil
+		return
 	}
 	m.result.PrefillTokensPerS, m.result.FirstTokenS = 1/line.slope, max(line.at0, 0)
 	if line.slopeHigh > 1.5*line.slopeLow {
 		m.note("prefill: its speed is between %.3g and %.3g tokens/s, by which lengths are compared: it is no straight line, or noisy", 1/line.slopeHigh, 1/line.slopeLow)
 	}
-	return nil
 }
 
 // firstToken is the time of one, in seconds.

@@ -28,9 +28,12 @@ type modelled struct {
 	length func(prompt []int32) int
 	sync   time.Duration
 	fail   error
+	// refuse says which requests fail by errNoRoom, of which so many decode or wait; nil for none.
+	refuse func(r live.GenerateRequest, asked int) bool
 
 	mu       sync.Mutex
 	active   int
+	asked    int
 	requests int
 	prompts  map[int32]int
 	served   []loop.Version
@@ -63,7 +66,16 @@ func (e *modelled) Generate(ctx context.Context, r live.GenerateRequest) (live.G
 	if e.prompts != nil {
 		e.prompts[r.Prompt[0]]++
 	}
+	e.asked++
 	failed, asking := e.fail, e.asking
+	if e.refuse != nil && e.refuse(r, e.asked) {
+		failed = errNoRoom
+	}
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.asked--
+	}()
 	if e.asks != nil {
 		asking = time.Duration(1e9 * e.asks(e.requests))
 	}
@@ -205,7 +217,7 @@ func TestNoise(t *testing.T) {
 			return 60
 		}}
 		r, err := Measure(t.Context(), options(e))
-		if err != nil || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "1 slots: the rounds differ by") {
+		if err != nil || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "1 slot: the rounds differ by") {
 			t.Errorf("%q, %v", r.Notes, err)
 		}
 	})
@@ -266,6 +278,56 @@ func TestEngineFails(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What was measured before an engine fails is kept, with a note of what is missing.
+func TestWhatWasMeasuredIsKept(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		refuse  func(r live.GenerateRequest, active int) bool
+		points  int
+		prefill int
+		note    string
+	}{
+		{"many slots", func(_ live.GenerateRequest, active int) bool { return active > 2 }, 2, 0,
+			"not measured: the speed of decoding in 4 slots and more; the speed of reading prompts; the time of a switch of weights: no room"},
+		{"long prompts", func(r live.GenerateRequest, _ int) bool { return len(r.Prompt) > 1000 }, 3, 3,
+			"not measured: the time to read prompts of 2048 tokens and more; the time of a switch of weights: no room"},
+		{"any other prompts", func(r live.GenerateRequest, _ int) bool { return r.MaxTokens == 1 }, 3, 0,
+			"not measured: the speed of reading prompts; the time of a switch of weights: no room"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := &modelled{slots: 4, speed: saturating, reading: 5000, pieces: 1, refuse: c.refuse}
+				o := options(e)
+				o.PrefillTokens, o.Versions = []int{64, 256, 1000, 2048}, []loop.Version{1}
+				r, err := Measure(t.Context(), o)
+				if !errors.Is(err, errNoRoom) || len(r.Decode) != c.points || len(r.Prefill) != c.prefill || (r.PrefillTokensPerS > 0) != (c.prefill > 1) {
+					t.Errorf("%+v, %v", r, err)
+				}
+				if len(r.Notes) == 0 || r.Notes[0] != c.note {
+					t.Errorf("notes %q, want first %q", r.Notes, c.note)
+				}
+				if !strings.Contains(string(r.Document("it")), "# "+c.note) {
+					t.Errorf("the document lacks the note:\n%s", r.Document("it"))
+				}
+			})
+		})
+	}
+}
+
+// errNoRoom is what a modelled engine refuses by.
+var errNoRoom = errors.New("no room")
+
+// The longest prompt leaves room for a token, whatever the context, and the lengths rise.
+func TestPrefillLengths(t *testing.T) {
+	for context := range 9000 {
+		for i, n := range PrefillLengths(context) {
+			if n > 8192 || context > 0 && n >= context || i > 0 && n <= PrefillLengths(context)[i-1] {
+				t.Fatalf("a context of %d: %v", context, PrefillLengths(context))
+			}
+		}
+	}
 }
 
 // What cannot be measured is refused before anything is asked.

@@ -68,12 +68,20 @@ func (c *calibrateCmd) Run(application *app) error {
 	if closed := measured.close(); err == nil && closed != nil {
 		err = closed
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return runError("", "interrupted: nothing was written")
-	case err != nil:
-		return runError("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", c.Engine, err)
 	}
+	if err != nil {
+		err = runError("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", c.Engine, err)
+	}
+	if len(result.Decode) == 0 {
+		return err
+	}
+	return errors.Join(err, c.tell(application, measured, result))
+}
+
+// tell writes and prints what was measured, of which some may be missing.
+func (c *calibrateCmd) tell(application *app, measured *measuredEngine, result measure.Result) error {
 	if err := c.write(measured, result); err != nil {
 		return err
 	}
@@ -114,6 +122,9 @@ func (c *calibrateCmd) options(ctx context.Context, m *measuredEngine) (measure.
 	o := measure.Options{
 		Engine: m.engine, Slots: m.slots, PromptTokens: c.PromptTokens, ResponseTokens: c.ResponseTokens, Vocabulary: m.vocabulary, Context: m.context,
 		Point: time.Duration(c.Seconds * float64(time.Second)), Repeats: c.Repeats, Samples: c.Samples, LengthMax: c.MaxTokens, Sampling: m.sampling, Seed: c.Seed,
+	}
+	if over := o.PromptTokens + o.ResponseTokens - m.context; m.context > 0 && over > 0 && over <= m.spare {
+		o.ResponseTokens -= over // as the server would, which keeps as many places free
 	}
 	longest := m.context
 	if m.promptMax > 0 {

@@ -28,10 +28,11 @@ type measuredEngine struct {
 	server         *upstream.Engine // nil for an embedded one
 	kind, software string
 	slots          int
-	// vocabulary and context are the model's, promptMax the longest prompt, 0 for what the context leaves.
-	vocabulary, context, promptMax int
-	sampling                       *live.Sampling
-	close                          func() error
+	// vocabulary is the model's, context what prompt and response may have together, 0 for no bound, beside
+	// spare places that the server keeps free; promptMax the longest prompt, 0 for what the context leaves.
+	vocabulary, context, spare, promptMax int
+	sampling                              *live.Sampling
+	close                                 func() error
 }
 
 // words say what it is.
@@ -146,7 +147,10 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *liv
 		return nil, errors.Join(runError("headway doctor says what a server lacks, and the flag to start it with", "%s: %w", e.URL, err), made.Close())
 	}
 	caps, _ := made.Capabilities()
-	m.software, m.vocabulary, m.context = caps.Software, caps.Vocabulary, caps.Context
+	m.software, m.vocabulary = caps.Software, caps.Vocabulary
+	if caps.Context > 0 {
+		m.context, m.spare = caps.Context-caps.Spare, caps.Spare
+	}
 	if m.vocabulary == 0 {
 		m.vocabulary = 256 // every model has those
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,6 +168,51 @@ func TestCalibrateEmbedded(t *testing.T) {
 	code, stdout, stderr := headway(t, "calibrate", path+"#here", "--response-tokens", "8", "--prompt-tokens", "8", "--seconds", "2", "--repeats", "1")
 	if code != exitDone || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "embedded") {
 		t.Errorf("code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// A server that keeps places of its context free is asked for nothing that it would refuse: SGLang's last
+// prompt is two tokens shorter than its context less one.
+func TestCalibrationFitsTheContext(t *testing.T) {
+	server := &measuredEngine{engine: &knownEngine{slots: 2}, slots: 2, vocabulary: 64, context: 254, spare: 2}
+	command := calibrateCmd{PromptTokens: 128, ResponseTokens: 128, Seconds: 1, Repeats: 1, Samples: 1, MaxTokens: 1}
+	o, err := command.options(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := o.PrefillTokens[len(o.PrefillTokens)-1]; last != 253 || o.PromptTokens+o.ResponseTokens != 254 {
+		t.Errorf("prompts of up to %d tokens, and %d with %d tokens of response, for a room of 254", last, o.PromptTokens, o.ResponseTokens)
+	}
+	command.ResponseTokens = 200
+	if _, err := command.options(t.Context(), server); err == nil || !strings.Contains(err.Error(), "do not fit in the engine's context of 254") {
+		t.Errorf("responses that cannot fit: %v", err)
+	}
+}
+
+// What was measured before a server fails is written and printed, with what is missing, and the command fails.
+func TestCalibrationOfAFailingServer(t *testing.T) {
+	policy := enginetest.NewPolicyServer(enginetest.PolicyOptions{Policy: enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 40}, Context: 256, Weights: "m0", Step: time.Millisecond})
+	defer policy.Close()
+	behind, err := url.Parse(policy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(behind)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > 600 { // a long prompt
+			http.Error(w, `{"error":{"message":"no room","type":"BadRequestError","code":400}}`, http.StatusBadRequest)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	out := filepath.Join(t.TempDir(), "w.yaml")
+	code, stdout, stderr := headway(t, "calibrate", server.URL, "--slots", "1", "--prompt-tokens", "8", "--response-tokens", "100", "--seconds", "2", "--repeats", "1", "--out", out)
+	if code != exitFailure || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "! not measured: ") || !strings.Contains(stderr, "no room") {
+		t.Errorf("code %d: %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := headway(t, "simulate", out); code != exitDone {
+		t.Errorf("simulate: code %d: %s", code, stderr)
 	}
 }
 
