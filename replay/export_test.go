@@ -9,3 +9,6 @@ func (r *Recording) Groups() (started, complete int) {
 	}
 	return len(r.groups), complete
 }
+
+// AskNS is how long a trainer took to ask for its next batch.
+func (r *Recording) AskNS() int64 { return r.askNS() }

@@ -27,6 +27,7 @@ func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 		cfg:     p.loop.Config(),
 		parked:  map[parkedID]attempt{},
 		noted:   p.header.Source != sourceLive,
+		attends: metrics.NewAttendance(p.loop.Config()),
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
 		engines: slices.Repeat([]engine{{served: loop.NoVersion, newest: loop.NoVersion}}, len(p.loop.Config().EngineSlots)),
 	}
@@ -66,9 +67,10 @@ type measurer struct {
 	// parked are interrupted rollouts, as they were then.
 	parked map[parkedID]attempt
 	// running is what runs in each slot, stepStart when the train step began.
-	running            []attempt
-	stepStart, endedNS int64
-	tokens             int64 // of the groups just trained
+	running   []attempt
+	stepStart int64
+	tokens    int64 // of the groups just trained
+	attends   metrics.Attendance
 	// noted: the step about to end was really made. A restarted run finds some that
 	// had been made before, and they say nothing about time.
 	noted bool
@@ -112,6 +114,7 @@ type engine struct {
 
 func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 	m.rec.lastNS = ev.Time
+	away := m.attends.Observe(&ev.Event, actions)
 	switch ev.Kind {
 	case loop.RolloutScored:
 		m.scored(ev)
@@ -122,11 +125,15 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 			m.parked[parkedID{at.group, at.sample}] = left
 			m.leaves(ev.Slot, ev.Time)
 		}
-	case loop.TrainStepEnded:
-		m.endedNS = ev.Time
 	case loop.TrainerReady:
-		m.rec.asks++
-		m.rec.askedNS += ev.Time - m.endedNS
+		if away.Absent { // which says nothing of how long it takes when it is there
+			m.rec.absentNS += away.LengthNS()
+		} else {
+			m.rec.asks++
+			m.rec.askedNS += away.LengthNS()
+		}
+	case loop.LeaseReturned:
+		m.rec.absentNS += away.LengthNS()
 	case loop.RolloutFailed:
 		if at := m.runningAt(ev); at.group != 0 {
 			m.leaves(ev.Slot, ev.Time)

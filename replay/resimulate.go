@@ -136,20 +136,26 @@ func (r *Recording) simulate(s Settings) (out Resimulation, lasted int, err erro
 		Warnings: r.warnings(cfg.Loop.Concurrency())}, w.lasted, err
 }
 
+// absentTold is the share of a run from which on it is told that the trainer was absent for so long.
+const absentTold = 0.02
+
 // warnings says what a simulation with c slots rests on that was not measured.
-func (r *Recording) warnings(c int) []string {
+func (r *Recording) warnings(c int) (out []string) {
 	most := 0
 	for key := range r.cells {
 		most = max(most, key.active)
 	}
 	recorded := r.Header.Loop.Concurrency()
+	if share := float64(r.absentNS) / float64(max(r.lastNS, 1)); share >= absentTold {
+		out = append(out, fmt.Sprintf("the trainer was absent for %.0f s of the run's %.0f s: it is simulated as one that is always there", float64(r.absentNS)/1e9, float64(r.lastNS)/1e9))
+	}
 	switch {
 	case len(r.cells) == 0 && c != recorded:
-		return []string{fmt.Sprintf("the trace holds no decode steps: %d slots are taken to be as fast as %d, each", c, recorded)}
+		out = append(out, fmt.Sprintf("the trace holds no decode steps: %d slots are taken to be as fast as %d, each", c, recorded))
 	case most > 0 && c > max(most, recorded):
-		return []string{fmt.Sprintf("decode steps were measured with up to %d active slots: for %d the trend below is continued", most, c)}
+		out = append(out, fmt.Sprintf("decode steps were measured with up to %d active slots: for %d the trend below is continued", most, c))
 	}
-	return nil
+	return out
 }
 
 // config returns the simulation of the recording under other settings, and its workload.

@@ -58,6 +58,53 @@ func simulated(t testing.TB, change func(*sim.Config)) sim.Config {
 	return cfg
 }
 
+// A trainer that came late, and was away for a while later, takes no longer for a step because of that.
+func TestAnAbsentTrainerMakesNoStepLonger(t *testing.T) {
+	cfg := simulated(t, func(c *sim.Config) {
+		c.Loop.TrainerAsks, c.AskNS, c.Measured = true, 7e6, 150
+		c.Loop.TrainSteps = loop.Version(c.Warmup + c.Measured)
+	})
+	var buf bytes.Buffer
+	w, err := trace.NewWriter(&buf, trace.Header{Program: "test", Source: "simulation", Loop: cfg.Loop, Warmup: loop.Version(cfg.Warmup)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, made := int64(0), loop.Version(0)
+	cfg.Observe = func(ev loop.Event, gen, env int64, actions []loop.Action) {
+		switch {
+		case ev.Kind == loop.TrainStepEnded:
+			made = ev.Version
+		case ev.Kind == loop.TrainerReady && (made == 0 || made == 120):
+			late += 300e9
+		}
+		ev.Time += late
+		w.Event(trace.Event{Event: ev, GenerateNS: gen, EnvironmentNS: env}, actions)
+	}
+	want, err := sim.Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.End(nil); err != nil {
+		t.Fatal(err)
+	}
+	rec := measure(t, buf.Bytes())
+	if got := rec.AskNS(); got != 7e6 {
+		t.Errorf("it asks after %d ns, want 7 ms", got)
+	}
+	got, err := rec.Resimulate(replay.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, s := range map[string]float64{"resimulated": got.Summary.StepS.Mean, "measured": rec.Measured.StepS.Mean} {
+		if math.Abs(s-want.Summary.StepS.Mean) > 0.02*s {
+			t.Errorf("%s: a step takes %v s, it took %v", what, s, want.Summary.StepS.Mean)
+		}
+	}
+	if text := strings.Join(got.Warnings, "; "); !strings.Contains(text, "the trainer was absent for 600 s") {
+		t.Errorf("nothing says that it was away: %q", text)
+	}
+}
+
 // record simulates and returns the trace, with notes where asked.
 func record(t testing.TB, cfg sim.Config, cells []trace.ServiceCell) ([]byte, sim.Result) {
 	t.Helper()
