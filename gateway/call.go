@@ -84,9 +84,10 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, read func(*http.Req
 	if c.prompt, err = c.gateway.prompt(r.Context(), c.talk, c.req); err != nil {
 		return err
 	}
-	if room := c.gateway.opt.Context - len(c.prompt.tokens); c.gateway.opt.Context > 0 && room < 1 {
-		return c.tooLong()
-	} else if c.gateway.opt.Context > 0 && (c.req.maxTokens == 0 || c.req.maxTokens > room) {
+	if limit := c.gateway.opt.promptMax(); limit > 0 && len(c.prompt.tokens) > limit {
+		return c.tooLong(limit)
+	}
+	if room := c.gateway.opt.Context - len(c.prompt.tokens); c.gateway.opt.Context > 0 && (c.req.maxTokens == 0 || c.req.maxTokens > room) {
 		c.req.maxTokens = room
 	}
 	c.usage = usage{Prompt: len(c.prompt.tokens)}
@@ -98,8 +99,8 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, read func(*http.Req
 	return c.whole(r.Context(), w, id, created)
 }
 
-func (c *call) tooLong() error {
-	refusal := protocol.ContextExceeded(len(c.prompt.tokens), c.gateway.opt.Context)
+func (c *call) tooLong(limit int) error {
+	refusal := protocol.ContextExceeded(len(c.prompt.tokens), limit)
 	if !c.req.chat {
 		refusal.With("field", "prompt")
 	}

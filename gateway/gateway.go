@@ -24,7 +24,7 @@ type Options struct {
 	Model string
 	// Context is how many tokens prompt and response may have together; 0 leaves it to the engines.
 	Context int
-	// PromptTokens is how many tokens a prompt may have, as clients are told; 0 for as many as Context.
+	// PromptTokens is how many tokens a prompt may have, below Context; 0 for as many as leave room for one.
 	PromptTokens int
 	// Tools and ClientSampling are the document's: hermes, llama3 or none; override, refuse or allow.
 	// Defaults hermes and override.
@@ -62,6 +62,17 @@ func (o Options) withDefaults() Options {
 		o.Logf = func(string, ...any) {}
 	}
 	return o
+}
+
+// promptMax is how many tokens a prompt may have, 0 for no limit that is known.
+func (o Options) promptMax() int {
+	switch {
+	case o.PromptTokens > 0 && o.Context > 0:
+		return min(o.PromptTokens, o.Context-1)
+	case o.Context > 0:
+		return o.Context - 1
+	}
+	return o.PromptTokens
 }
 
 func (o Options) validate() error {

@@ -164,7 +164,7 @@ func TestContext(t *testing.T) {
 	for path, body := range map[string]string{"/v1/completions": `{"prompt":[1,2,3,4]}`, "/v1/chat/completions": `{"messages":[{"role":"user","content":"long"}]}`} {
 		w := h.post(path, body)
 		e := refusedAs(t, w)
-		if w.Code != 400 || e.Code != "context_length_exceeded" || !strings.Contains(e.Message, "maximum context length is 4 tokens") {
+		if w.Code != 400 || e.Code != "context_length_exceeded" || !strings.Contains(e.Message, "maximum context length is 3 tokens for a prompt") {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
@@ -174,6 +174,30 @@ func TestContext(t *testing.T) {
 		if got := records[len(records)-1].req.MaxTokens; got != want {
 			t.Errorf("%s: at most %d tokens, want %d", body, got, want)
 		}
+	}
+}
+
+// A prompt has one limit, whether it is a little over it or over the whole context, and it is named by
+// its key; a response may have what is left of the context.
+func TestPromptLimit(t *testing.T) {
+	h := newHouse(t, always(says("abc")), func(o *Options) { o.Context, o.PromptTokens = 8, 3 })
+	for _, prompt := range []string{"[1,2,3,4]", "[1,2,3,4,5,6,7]", "[1,2,3,4,5,6,7,8,9]"} {
+		w := h.post("/v1/completions", `{"prompt":`+prompt+`}`)
+		e := refusedAs(t, w)
+		want := fmt.Sprintf("maximum context length is 3 tokens for a prompt, earlier turns included, and this one has %d: shorten the history to at most 3, or end the rollout; the limit is environment.prompt_tokens_max", len(prompt)/2)
+		if e.Code != protocol.CodeContextExceeded || !strings.Contains(e.Message, want) || e.Param == nil || *e.Param != "prompt" || e.Detail["prompt_tokens_max"] != 3.0 {
+			t.Errorf("%s: %d %s, want %q", prompt, w.Code, w.Body, want)
+		}
+	}
+	if w := h.post("/v1/completions", `{"prompt":[1,2,3]}`); w.Code != 200 {
+		t.Errorf("a prompt of the limit: %d %s", w.Code, w.Body)
+	}
+	if records := h.port.seen(); records[len(records)-1].req.MaxTokens != 5 {
+		t.Errorf("a response may have %d tokens, want 5", records[len(records)-1].req.MaxTokens)
+	}
+	e := refusedAs(t, h.post("/v1/completions", `{"prompt":[`+strings.Repeat("3,", bodyBytes)+`3]}`))
+	if !strings.Contains(e.Message, "maximum context length is 3 tokens for a prompt") || !strings.Contains(e.Message, "environment.prompt_tokens_max") {
+		t.Errorf("a body that is too long: %+v", e)
 	}
 }
 

@@ -9,14 +9,17 @@ import (
 // RolloutHeader names the rollout of a request under /v1; its value is a claim's id.
 const RolloutHeader = "X-Headway-Rollout"
 
-// CodeContextExceeded (400) is what a prompt over the model's context is refused with under /v1:
-// agents look for this word to shorten their history.
+// CodeContextExceeded (400) is what a prompt that is too long is refused with under /v1: agents look
+// for this word, or for the first ones of its message, to shorten their history.
 const CodeContextExceeded Code = "context_length_exceeded"
 
-// ContextExceeded refuses a prompt that leaves no room for a response.
-func ContextExceeded(prompt, context int) *Refusal {
-	return Refuse(CodeContextExceeded, "This model's maximum context length is %d tokens, and the prompt has %d: nothing can be sampled after it. Shorten the history, or end the rollout", context, prompt).
-		With("context_tokens_max", context).With("prompt_tokens", prompt).With("field", "messages")
+// PromptLimit says where the limit of a prompt comes from.
+const PromptLimit = "the limit is environment.prompt_tokens_max, on embedded engines their task's"
+
+// ContextExceeded refuses a prompt of more tokens than one may have, earlier turns included.
+func ContextExceeded(prompt, limit int) *Refusal {
+	return Refuse(CodeContextExceeded, "This model's maximum context length is %d tokens for a prompt, earlier turns included, and this one has %d: shorten the history to at most %d, or end the rollout; %s", limit, prompt, limit, PromptLimit).
+		With("prompt_tokens_max", limit).With("prompt_tokens", prompt).With("field", "messages")
 }
 
 // CompletionError is how a refusal looks under /v1: what clients of OpenAI's API read, with code

@@ -30,7 +30,7 @@ func (e *Environment) checkPrompt(req *protocol.SampleRequest) error {
 	case len(req.Prompt) == 0:
 		return protocol.Refuse(protocol.CodeInvalid, "prompt is empty: want at least one token id")
 	case limits.PromptTokens > 0 && len(req.Prompt) > limits.PromptTokens:
-		return protocol.Refuse(protocol.CodeTooLarge, "prompt has %d tokens: the engines take at most %d, earlier turns included", len(req.Prompt), limits.PromptTokens).With("limit", limits.PromptTokens)
+		return protocol.Refuse(protocol.CodeTooLarge, "the prompt has %d tokens, and may have at most %d, earlier turns included: shorten it; %s", len(req.Prompt), limits.PromptTokens, protocol.PromptLimit).With("limit", limits.PromptTokens)
 	case req.MaxTokens < 1 || limits.ResponseTokens > 0 && req.MaxTokens > limits.ResponseTokens:
 		return protocol.Refuse(protocol.CodeInvalid, "max_tokens is %d: want at least 1 and at most %d", req.MaxTokens, orNoLimit(limits.ResponseTokens)).With("limit", limits.ResponseTokens)
 	}

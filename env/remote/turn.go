@@ -56,8 +56,7 @@ func (e *Environment) turnOf(req *protocol.TurnRequest) (*turn, []string, error)
 		req.MaxTokens = limit
 	}
 	if limit := e.opt.Limits.PromptTokens; limit > 0 && len(req.Prompt) > limit { // in the word that agents look for
-		return nil, nil, protocol.Refuse(protocol.CodeContextExceeded, "the prompt has %d tokens: the engines take at most %d, earlier turns included. Shorten the history, or end the rollout", len(req.Prompt), limit).
-			With("limit", limit).With("prompt_tokens", len(req.Prompt)).With("field", "messages")
+		return nil, nil, protocol.ContextExceeded(len(req.Prompt), limit)
 	}
 	ask := protocol.SampleRequest{Prompt: req.Prompt, MaxTokens: req.MaxTokens}
 	if err := e.checkPrompt(&ask); err != nil {

@@ -285,7 +285,7 @@ func TestTurnRefused(t *testing.T) {
 			refused(t, turn(c.ID, req), protocol.CodeInvalid, word)
 		}
 		err = turn(c.ID, protocol.TurnRequest{Prompt: make([]int32, 13)})
-		refused(t, err, protocol.CodeContextExceeded, "13 tokens: the engines take at most 12")
+		refused(t, err, protocol.CodeContextExceeded, "this one has 13: shorten the history to at most 12, or end the rollout; the limit is environment.prompt_tokens_max")
 		// More than the limit is cut to it.
 		if err := turn(c.ID, protocol.TurnRequest{Prompt: []int32{20}, MaxTokens: 99}); err != nil || p.slot.asked[0].MaxTokens != 4 {
 			t.Errorf("%v; asked for %d tokens", err, p.slot.asked[0].MaxTokens)
