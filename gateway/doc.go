@@ -26,5 +26,6 @@
 // token_ids and prompt_token_ids where vLLM has them. Log-probs name tokens as "token_id:N".
 //
 // Refused with the name of the field: grammars and formats other than text, top_logprobs, forced
-// calls of tools, and whatever would change the template. Ignored: seed, user, and what is not known.
+// calls of tools, and whatever would change the template. A seed is never taken, and named among what
+// the run's took the place of. Ignored: user, and what is not known.
 package gateway

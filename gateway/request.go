@@ -40,7 +40,7 @@ type request struct {
 }
 
 // body has the fields that both kinds of request share. What is not here is ignored, as OpenAI's
-// servers do: seed, since a rollout's tokens are drawn by the run; user, metadata and the like.
+// servers do: user, metadata and the like.
 type body struct {
 	N                   *int            `json:"n"`
 	Stream              bool            `json:"stream"`
@@ -60,6 +60,7 @@ type body struct {
 	PresencePenalty   *float64           `json:"presence_penalty"`
 	RepetitionPenalty *float64           `json:"repetition_penalty"`
 	LogitBias         map[string]float64 `json:"logit_bias"`
+	Seed              json.RawMessage    `json:"seed"`
 	MinTokens         *int               `json:"min_tokens"`
 	IgnoreEOS         bool               `json:"ignore_eos"`
 	GuidedJSON        json.RawMessage    `json:"guided_json"`
@@ -187,6 +188,9 @@ func (b *body) draws(req *request, options Options) error {
 	req.overridden = b.foreign()
 	if len(req.overridden) > 0 && options.ClientSampling != "override" {
 		return invalid(req.overridden[0], "%s changes what is drawn, and no engine is told of it: leave it out, or set gateway.client_sampling to override to have it ignored", req.overridden[0])
+	}
+	if given(b.Seed) { // named, and never refused: it changes which tokens are drawn, not by what they are
+		req.overridden = append(req.overridden, "seed")
 	}
 	return nil
 }

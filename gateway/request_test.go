@@ -144,16 +144,20 @@ func TestOverridden(t *testing.T) {
 	r := says("abc")
 	r.overridden = []string{"temperature"}
 	h := newHouse(t, always(r))
-	body := `{"messages":[{"role":"user","content":"x"}],"frequency_penalty":0.5,"presence_penalty":0,"logit_bias":{"5":1}}`
+	body := `{"messages":[{"role":"user","content":"x"}],"frequency_penalty":0.5,"presence_penalty":0,"logit_bias":{"5":1},"seed":4}`
 	w := h.post("/v1/chat/completions", body)
-	if got := w.Header().Get(samplingHeader); w.Code != 200 || got != "temperature, frequency_penalty, logit_bias" {
-		t.Errorf("%d %q", w.Code, got)
+	if got := w.Header().Get(samplingHeader); w.Code != 200 || got != "temperature, frequency_penalty, logit_bias, seed" || !strings.Contains(w.Body.String(), `"overridden":["temperature","frequency_penalty","logit_bias","seed"]`) {
+		t.Errorf("%d %q %s", w.Code, got, w.Body)
 	}
 	for _, mode := range []string{"refuse", "allow"} {
 		h := newHouse(t, always(r), func(o *Options) { o.ClientSampling = mode })
 		w := h.post("/v1/chat/completions", body)
 		if e := refusedAs(t, w); w.Code != 400 || *e.Param != "frequency_penalty" {
 			t.Errorf("%s: %d %s", mode, w.Code, w.Body)
+		}
+		w = h.post("/v1/completions", `{"prompt":[1],"seed":0}`)
+		if w.Code != 200 || !strings.HasSuffix(w.Header().Get(samplingHeader), "seed") {
+			t.Errorf("%s: a seed: %d %v %s", mode, w.Code, w.Header(), w.Body)
 		}
 	}
 }
