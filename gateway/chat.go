@@ -135,6 +135,7 @@ func (b *chatBody) readTools(req *request, options Options) error {
 	if err != nil {
 		return invalid("tools", "tools cannot be read")
 	}
-	req.tools, req.calls = tools, choice == "auto" && options.Tools != "none"
+	req.tools, req.callable = tools, choice == "auto"
+	req.calls = req.callable && options.Tools != "none"
 	return nil
 }

@@ -178,8 +178,27 @@ func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*p
 		})
 	}
 	whole, err := g.templates.chat(ctx, req.messages, req.tools, true)
+	if err == nil && req.callable && !p.unfit { // a turn of one that is unfit began with the same tools, and was looked at
+		err = g.templates.seesTools(ctx, req, whole)
+	}
 	p.tokens, p.added = whole, whole
 	return p, err
+}
+
+// seesTools refuses a chat in whose rendering its tools do not show: the policy would never hear of
+// them, and be trained on that. Where they show is the template's; a chat that it renders with them
+// alone has them.
+func (t *templates) seesTools(ctx context.Context, req *request, whole []int32) error {
+	without, err := t.chat(ctx, req.messages, nil, true)
+	switch {
+	case err != nil && errors.Is(extendable(err), errNotExtendable):
+		return nil
+	case err != nil:
+		return err
+	case slices.Equal(whole, without):
+		return invalid("tools", "the chat template says nothing of tools: this chat is rendered with them as without, so that the policy would not see them. Have the server that renders use a template that does (--chat-template of vLLM and SGLang, or a model whose own does), or say what tools there are in a message and send no tools")
+	}
+	return nil
 }
 
 // continued returns what follows a turn's tokens in the prompt of a chat whose first n messages end

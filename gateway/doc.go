@@ -25,7 +25,8 @@
 // of; a whole answer names the latter in the header X-Headway-Sampling, too. return_token_ids adds
 // token_ids and prompt_token_ids where vLLM has them. Log-probs name tokens as "token_id:N".
 //
-// Refused with the name of the field: grammars and formats other than text, top_logprobs, forced
+// Refused with the name of the field: tools that the chat's rendering does not show, unless they are not
+// to be called; grammars and formats other than text, top_logprobs, forced
 // calls of tools, and whatever would change the template. A seed is never taken, and named among what
 // the run's took the place of. Ignored: user, and what is not known.
 package gateway

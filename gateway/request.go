@@ -23,9 +23,10 @@ type request struct {
 	// messages of a chat and its tools, each as the client wrote it; nil tools for none.
 	messages []json.RawMessage
 	tools    json.RawMessage
-	// calls: calls of tools are to be told from text, those of llama3 by the names in offered.
-	calls   bool
-	offered map[string]bool
+	// callable: tools may be called, so that the policy has to see them. calls: calls of them are to be
+	// told from text, those of llama3 by the names in offered.
+	callable, calls bool
+	offered         map[string]bool
 	// text or tokens are the prompt of a completion.
 	text   string
 	tokens []int32

@@ -68,6 +68,11 @@ type reference struct {
 	blank bool
 	// mute renders no message that ends in the assistant's, as templates do that ask for alternation.
 	mute bool
+	// toolless says nothing of tools, shy only where a system's message begins the chat, and strict
+	// renders no chat without them.
+	toolless, shy, strict bool
+	// bareFails is returned where a prompt is rendered without tools, if not nil.
+	bareFails error
 	// fails is returned by every call, if not nil.
 	fails error
 
@@ -154,7 +159,16 @@ func (t *reference) Render(ctx context.Context, messages, tools []byte, generati
 		}
 	}
 	var ids []int32
-	if tools != nil {
+	if tools == nil && generation {
+		t.count("bare")
+		if t.bareFails != nil {
+			return nil, t.bareFails
+		}
+	}
+	if t.strict && tools == nil {
+		return nil, protocol.Refuse(protocol.CodeInvalid, "there are no tools")
+	}
+	if tools != nil && !t.toolless && !(t.shy && chat[0].Role != "system") {
 		ids = append(ids, renderOne(referenceMessage{Role: "system"}, "tools: "+string(canonical(tools)))...)
 	}
 	for i, m := range chat {
