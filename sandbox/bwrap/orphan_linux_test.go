@@ -72,7 +72,9 @@ func TestOrphan(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.groups = &host.Groups{}
-	entry, err := d.state.Make("orphan.1")
+	owner := "orphan" + fmt.Sprint(os.Getpid()) // programs that others run here name orphans too
+	id := sandbox.ID(owner + ".1")
+	entry, err := d.state.Make(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,13 +84,13 @@ func TestOrphan(t *testing.T) {
 	if len(marked(string(entry.Name()))) != 1 {
 		t.Fatal("the mark is not found")
 	}
-	if err := d.Destroy(t.Context(), "orphan.1"); err != nil {
+	if err := d.Destroy(t.Context(), id); err != nil {
 		t.Error(err)
 	}
 	if err := orphan.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the orphan has ended with %v, want it killed", err)
 	}
-	nothingOf(t, d, "orphan")
+	nothingOf(t, d, owner)
 }
 
 // nothingOf is that no process, group or directory has an owner's name in it.
