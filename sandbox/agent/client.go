@@ -83,6 +83,9 @@ func (b *Box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		return ans.Stdout + ans.Stderr, nil
 	})
 	meter()
+	if err == nil && b.closed.Load() {
+		err = b.why() // what closing the box killed has no result
+	}
 	switch {
 	case err != nil && used.OutOfMemory && !b.closed.Load() && !errors.Is(err, errGarbled):
 		// The kernel took the agent with what it ran: that is the command's doing, and its end.

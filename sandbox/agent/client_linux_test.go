@@ -53,6 +53,10 @@ func tellLies(lie string) {
 		switch lie {
 		case "stop":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		case "killed": // what it ran is, before it is itself
+			fmt.Fprintln(os.Stderr, "begun")
+			_ = w.readHeader(&request{})
+			_ = w.send(answer{Seq: r.Seq, Result: &sandbox.Result{Exit: 137, Signal: "SIGKILL"}})
 		case "end":
 			fmt.Fprintln(os.Stderr, "the reason")
 			os.Exit(3)
@@ -167,6 +171,32 @@ func TestStopped(t *testing.T) {
 				t.Errorf("a write to it: %v", err)
 			}
 		})
+	}
+}
+
+// TestClosedWhileItRuns: a command that is killed with its box has no result, also where its agent, which
+// is killed after it, still says how it ended.
+func TestClosedWhileItRuns(t *testing.T) {
+	box, err := start(t, t.Context(), func(o *Options) { o.Command.Args = []string{"test", liar + "killed"} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		result, err := box.Run(context.Background(), sandbox.Command{Argv: []string{"true"}})
+		if err == nil {
+			err = fmt.Errorf("it has the result %+v", result)
+		}
+		ended <- err
+	}()
+	for !strings.Contains(box.said.String(), "begun") {
+		runtime.Gosched()
+	}
+	if err := box.Close(context.Background()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := <-ended; sandbox.ClassOf(err) != sandbox.Lost {
+		t.Errorf("a command whose box was closed: %v", err)
 	}
 }
 
