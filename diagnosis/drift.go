@@ -76,10 +76,6 @@ func (w *own) drifts() []Drift {
 	for i := range w.steps {
 		staleness[i], reward[i], stepS[i] = w.steps[i].Staleness, w.steps[i].Reward, float64(w.steps[i].TrainNS)/1e9
 	}
-	absences, _ := w.absences()
-	for _, p := range absences.within(w.steps) { // what is measured counts a trainer that is absent as busy
-		stepS[stepAfter(w.steps, p.version)] -= float64(p.lengthNS()) / 1e9
-	}
 	list = appendDrift(list, driftStaleness, staleness, nil, 1)
 	list = appendDrift(list, driftReward, reward, nil, 1)
 	list = appendDrift(list, driftStep, stepS, nil, 1)

@@ -171,8 +171,8 @@ func (w *own) fit(f *facts) {
 	latency := s.Latency
 	outside := latency.SandboxWaitS + latency.SandboxStartS + latency.ToolWaitS + latency.ToolS + latency.EnvironmentS + latency.JudgeWaitS + latency.JudgeS
 	stepIs := "from the lease to the version"
-	if rules.TrainerAsks { // it is busy whenever it does not ask
-		stepIs = "a train period less the time in which the trainer asked in vain; its own work between steps is in it"
+	if rules.TrainerAsks { // it is busy whenever it is there and does not ask
+		stepIs = "a train period less the time in which the trainer asked in vain or was absent; its own work between steps is in it"
 	}
 	f.fitted = Fitted{
 		Concurrency:    configured(float64(rules.Concurrency()), "slots of all engines"),
