@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,6 +14,9 @@ import (
 
 // hostile is what a prompt may contain. None of it may become markup, let alone run.
 const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=2</script><b>bold</b> & "quotes" </div>`
+
+// spelledGroup is one of whose tokens the ids are known, and whose text is known as a whole alone.
+const spelledGroup = 9
 
 // scripted serves the pages over answers that no run of ours gives: hostile text, a token, faults.
 type scripted struct {
@@ -89,6 +93,11 @@ func (s scripted) serve(t *testing.T) string {
 				{"role": "policy", "text": "one" + hostile, "pieces": []string{"one", hostile, "\n"}, "ids": []int{11, 22, 33}, "logprobs": []float64{-0.5, -2, 0}, "versions": []int{1, 1, 2}, "log_ratios": []any{0.01, -0.9, nil}},
 				{"role": "tool", "name": hostile, "text": hostile}, {"role": "verifier", "text": hostile}}})
 		}
+		if id == spelledGroup {
+			rollouts = []object{{"sample": 0, "attempt": 1, "reward": 1.0, "advantage": nil, "turns": []object{
+				{"role": "policy", "text": "33", "ids": []int{9, 9, 4}, "logprobs": []float64{-0.5, -2, 0}, "versions": []int{1, 1, 2}},
+				{"role": "tool", "text": "go on"}, {"role": "policy", "text": "", "ids": []int{7, 8}}, {"role": "verifier", "name": "expected", "text": "33"}}}}
+		}
 		group["rollouts"] = rollouts
 		return group
 	})
@@ -153,6 +162,23 @@ func TestRolloutsByKeys(t *testing.T) {
 	p.wait("[...document.querySelectorAll('.rollout.chosen .token')].map(e => e.classList.contains('starts')).join() === 'false,false,true'")
 	p.set("input[type=search]", "nothing")
 	p.waitText("No group is like that.")
+}
+
+// Where the ids of tokens are known and their text is not, the text of the whole is what the policy said.
+func TestIdsOfTokensAreNotTheAnswer(t *testing.T) {
+	p := openTab(t, wide, scripted{}.serve(t)+"#rollouts?group="+strconv.Itoa(spelledGroup))
+	p.wait("document.querySelectorAll('.turn.policy').length === 2")
+	said := eval[string](p, "document.querySelector('.turn.policy > .text')?.innerText ?? ''")
+	ids := eval[string](p, "[...document.querySelectorAll('.turn.policy .ids')].map(e => e.innerText.replaceAll(/\\s+/g, ' ')).join('; ')")
+	if said != "33" || ids != "its token ids 9 9 4; token ids; their text is not kept 7 8" {
+		t.Errorf("the policy says %q, with %q", said, ids)
+	}
+	p.do(clickOn(".turn.policy .ids [data-i='2']"))
+	p.wait("document.querySelector('.readout')?.textContent.includes('id 4')")
+	if text := eval[string](p, "document.querySelector('.readout').textContent"); strings.Contains(text, "token") {
+		t.Errorf("a token without text is said as one: %q", text)
+	}
+	p.picture("rollouts-ids")
 }
 
 // Where a token is wanted the page asks for it, keeps it in the tab, and says when it is not the one.

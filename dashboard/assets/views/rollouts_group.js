@@ -98,8 +98,20 @@ function One({ rollout, prompt, chosen, colouring, dark, token, mean }) {
     ${turns.length === 0 && html`<p class="quiet">no turn was kept</p>`}
     ${turns.map((turn, i) => html`<div key=${i} class=${"turn " + turn.role}>
       <div class="role"><span>${turn.role}${turn.name ? " · " + turn.name : ""}</span><span>${turn.duration_s ? lasting(turn.duration_s) : ""}</span></div>
-      ${turn.pieces?.length || turn.ids?.length ? html`<${Tokens} turn=${turn} place=${rollout.sample + "." + rollout.attempt + "." + i} colouring=${colouring} dark=${dark} token=${token} />` : html`<div class="text" tabindex=${turn.text.length > 1500 ? 0 : undefined}>${turn.text || html`<span class="quiet">(nothing)</span>`}</div>`}
+      <${Words} turn=${turn} place=${rollout.sample + "." + rollout.attempt + "." + i} colouring=${colouring} dark=${dark} token=${token} />
     </div>`)}</section>`;
+}
+
+/**
+ * What a turn says: its tokens as text, where they are known; else its text, and beside it the ids of its tokens.
+ * @param {{ turn: import("../../types/words.js").Turn, place: string, colouring: import("./rollouts_tokens.js").Colouring, dark: boolean, token: import("./rollouts_tokens.js").TokenSignal }} props
+ */
+function Words({ turn, place, colouring, dark, token }) {
+  const tokens = () => html`<${Tokens} turn=${turn} place=${place} colouring=${colouring} dark=${dark} token=${token} />`;
+  if (turn.pieces?.length) return tokens();
+  const text = html`<div class="text" tabindex=${turn.text.length > 1500 ? 0 : undefined}>${turn.text || html`<span class="quiet">(nothing)</span>`}</div>`;
+  if (!turn.ids?.length) return text;
+  return html`${turn.text && text}<div class="ids"><span class="small quiet">${turn.text ? "its token ids" : "token ids; their text is not kept"}</span>${tokens()}</div>`;
 }
 
 /** A group as text, to be pasted somewhere. @param {GroupDetail} group */
@@ -107,7 +119,7 @@ function asText(group) {
   const lines = [`group ${group.id}  step ${group.step}  staleness ${group.staleness}  mean reward ${fixed(group.reward_mean, 3)}`, "", "prompt", group.prompt_text];
   for (const rollout of group.rollouts ?? []) {
     lines.push("", `sibling ${rollout.sample}  reward ${fixed(rollout.reward, 3)}  advantage ${known(rollout.advantage) ? signed(rollout.advantage, 3) : "–"}${rollout.truncated ? "  cut at the cap" : ""}`);
-    for (const turn of rollout.turns ?? []) lines.push(`[${turn.role}${turn.name ? " " + turn.name : ""}]`, turn.text);
+    for (const turn of rollout.turns ?? []) lines.push(`[${turn.role}${turn.name ? " " + turn.name : ""}]`, turn.text || !turn.ids?.length ? turn.text : "token ids " + turn.ids.join(" "));
   }
   return lines.join("\n") + "\n";
 }

@@ -68,7 +68,7 @@ function classOf(turn, i, by) {
   return "token" + (outside ? " outside" : "") + (starts && by.key === "version" ? " starts" : "");
 }
 
-/** A token as it can be seen: a line end is shown as one, nothing as a dot. @param {Turn} turn @param {number} i */
+/** A token as it can be seen: a line end is shown as one, nothing as a dot; its id where its text is not known. @param {Turn} turn @param {number} i */
 function seen(turn, i) {
   const piece = turn.pieces?.[i];
   if (piece === undefined) return (i ? " " : "") + (turn.ids?.[i] ?? "");
@@ -81,7 +81,7 @@ export function Tokens({ turn, place, colouring, dark, token }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const n = turn.pieces?.length || turn.ids?.length || 0;
   useEffect(() => token.subscribe(at => mark(box.current, at?.place === place ? at.index : -1)), [place, shown]);
-  const label = `${count(n)} tokens. Arrow keys move from one to the next. ${turn.text.slice(0, 400)}`;
+  const label = `${count(n)} ${turn.pieces?.length ? "tokens" : "token ids"}. Arrow keys move from one to the next. ${turn.text.slice(0, 400)}`;
   return html`<div class="text" ref=${box} role="application" aria-roledescription="tokens" aria-label=${label} tabindex="0" ...${tokenEvents(turn, place, Math.min(n, shown), token)}>
     ${Array.from({ length: Math.min(n, shown) }, (_, i) => html`<span key=${i} data-i=${i} class=${classOf(turn, i, colouring)} style=${{ background: colourOf(turn, i, colouring, dark) }}>${seen(turn, i)}</span>`)}</div>
     ${n > shown && html`<button onClick=${() => setShown(shown + SHOWN)}>show ${count(Math.min(SHOWN, n - shown))} more of ${count(n - shown)} tokens</button>`}`;
@@ -121,7 +121,7 @@ export function Readout({ token }) {
   const { turn, index } = at;
   const logprob = turn.logprobs?.[index], ratio = turn.log_ratios?.[index] ?? null;
   return html`<div class="readout" role="status" aria-live="polite">
-    <span><span class="quiet">token</span> <code>${JSON.stringify(turn.pieces?.[index] ?? "")}</code></span>
+    ${turn.pieces?.length ? html`<span><span class="quiet">token</span> <code>${JSON.stringify(turn.pieces[index] ?? "")}</code></span>` : ""}
     <span><span class="quiet">number</span> ${count(index + 1)}</span>
     ${turn.ids?.length ? html`<span><span class="quiet">id</span> ${turn.ids[index]}</span>` : ""}
     ${logprob !== undefined && html`<span><span class="quiet">log-prob</span> ${fixed(logprob, 4)} <span class="quiet">p</span> ${fixed(Math.exp(logprob), 3)}</span>`}
