@@ -77,7 +77,7 @@ func runServer(t testing.TB, change func(*server.Options)) *server.Server {
 	}
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	return srv
