@@ -1,10 +1,6 @@
 package live
 
-import (
-	"context"
-	"sync/atomic"
-	"time"
-)
+import "sync/atomic"
 
 // runClock is the run's time: that of Options.Clock since the loop began, as it
 // never falls. A clock that is set back stands still until it has caught up; one that
@@ -36,16 +32,4 @@ func (r *Runtime) NowNS() int64 { return r.clock() }
 func (r *Runtime) startClock() {
 	r.time.zero.Store(r.opt.Clock())
 	r.time.newest.Store(0)
-}
-
-// sleep waits, and reports false if the context ends first.
-func (r *Runtime) sleep(ctx context.Context, d time.Duration) bool {
-	fired, stop := r.opt.Timer(d)
-	defer stop()
-	select {
-	case <-fired:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -30,14 +30,14 @@ type disk struct {
 	since   int64
 }
 
-// diskFull counts one more, or one less, that waits for room, and tells of the first
-// and the last.
-func (r *Runtime) diskFull(full bool) {
+// diskFull counts one more that waits for room, by what it failed by, or, with nil, one
+// less, and tells of the first and the last.
+func (r *Runtime) diskFull(cause error) {
 	d := &r.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.waiting
-	if full {
+	if cause != nil {
 		d.waiting++
 	} else {
 		d.waiting--
@@ -48,7 +48,7 @@ func (r *Runtime) diskFull(full bool) {
 	d.since = r.clock()
 	r.outside.wake() // so that it is seen
 	if r.opt.OnDiskFull != nil {
-		r.opt.OnDiskFull(full)
+		r.opt.OnDiskFull(cause)
 	}
 }
 
@@ -62,19 +62,40 @@ func (d *disk) fullSince() (since int64, full bool) {
 	return d.since, true
 }
 
-// withRoom tries to write until there is room for it, or the context ends.
-func (r *Runtime) withRoom(ctx context.Context, write func() error) error {
+// errStopped is why a write is given up that waits for room when the run is to stop.
+var errStopped = errors.New("the run was to stop")
+
+// withRoom tries to write until there is room for it, or the context ends. With a stop,
+// which may be nil, a write that waits when it closes is tried once more and given up.
+func (r *Runtime) withRoom(ctx context.Context, stop <-chan struct{}, write func() error) error {
 	err := write()
 	if !noSpace(err) {
 		return err
 	}
-	r.diskFull(true)
-	defer r.diskFull(false)
+	r.diskFull(err)
+	defer r.diskFull(nil)
 	for pause := noSpaceFirst; noSpace(err); pause = min(2*pause, noSpaceMost) {
-		if !r.sleep(ctx, pause) {
-			return fmt.Errorf("%w; stopped waiting for room: %w", err, context.Cause(ctx))
+		why := r.pause(ctx, stop, pause)
+		if ctx.Err() == nil {
+			err = write()
 		}
-		err = write()
+		if why != nil && noSpace(err) {
+			return fmt.Errorf("%w; stopped waiting for room: %w", err, why)
+		}
 	}
 	return err
+}
+
+// pause waits, and returns why it did not wait to its end.
+func (r *Runtime) pause(ctx context.Context, stop <-chan struct{}, d time.Duration) error {
+	fired, disarm := r.opt.Timer(d)
+	defer disarm()
+	select {
+	case <-fired:
+		return nil
+	case <-stop:
+		return errStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

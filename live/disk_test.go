@@ -70,10 +70,10 @@ func TestFullDisk(t *testing.T) {
 				var told []bool
 				w.change = func(o *live.Options) {
 					o.Store = s
-					o.OnDiskFull = func(full bool) {
+					o.OnDiskFull = func(cause error) {
 						mu.Lock()
 						defer mu.Unlock()
-						told = append(told, full)
+						told = append(told, cause != nil)
 					}
 				}
 				r := w.runtime(t, nil)
@@ -93,7 +93,7 @@ func TestFullDisk(t *testing.T) {
 				var during live.View
 				time.AfterFunc(to-time.Second, func() { during = r.View() })
 				res, err := r.Run(t.Context())
-				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() || res.Status.Ledger.Failed != 0 {
+				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
 					t.Fatalf("ended by %v: %v, ledger %+v", res.Reason, err, res.Status.Ledger)
 				}
 				if at := time.Duration(res.Status.TimeNS); at < to {
@@ -138,6 +138,67 @@ func TestFullDiskStops(t *testing.T) {
 		replay(t, w)
 	})
 }
+
+// TestFullDiskStopsInOrder: a Stop ends a run that waits for room, for its log or for the
+// trainer's weights, with the cause, and the run goes on when there is room again.
+func TestFullDiskStopsInOrder(t *testing.T) {
+	for _, full := range []string{"log", "weights", "weights, then room"} {
+		t.Run(full, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(asyncConfig())
+				s := &crampedStore{memoryStore: w.store, refused: map[string]int{}}
+				var mu sync.Mutex
+				var cause error
+				w.change = func(o *live.Options) {
+					o.Store = s
+					o.OnDiskFull = func(why error) {
+						mu.Lock()
+						defer mu.Unlock()
+						if why != nil {
+							cause = why
+						}
+					}
+				}
+				began := time.Now()
+				const stopped = time.Minute
+				if full == "log" {
+					time.AfterFunc(time.Second, func() { s.set(true, true) })
+				} else {
+					w.trainer.fail = func(live.Batch) error {
+						if at := time.Since(began); at > time.Second && (at < stopped-time.Second || full == "weights") {
+							return fmt.Errorf("weights: %w", syscall.ENOSPC)
+						}
+						return nil
+					}
+				}
+				r := w.runtime(t, nil)
+				time.AfterFunc(stopped, r.Stop)
+				res, err := r.Run(t.Context())
+				if full == "weights, then room" {
+					if err != nil || res.Reason != loop.ReasonStopped {
+						t.Errorf("ended by %v: %v, want the stop: there was room at the last try", res.Reason, err)
+					}
+					return
+				}
+				if took := time.Since(began) - stopped; !noRoom(err) || took > time.Second {
+					t.Fatalf("ended %v after the stop by %v, want soon after, by the full store", took, err)
+				}
+				if !noRoom(cause) {
+					t.Errorf("told of %v", cause)
+				}
+				s.set(false, false)
+				w.trainer.fail = nil
+				res, err = w.runtime(t, w.resume(t)).Run(t.Context())
+				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
+					t.Fatalf("ended by %v: %v, ledger %+v", res.Reason, err, res.Status.Ledger)
+				}
+				replay(t, w)
+			})
+		})
+	}
+}
+
+func noRoom(err error) bool { return errors.Is(err, live.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) }
 
 // TestGivenUpWhileTheDiskIsFull: a rollout that waits for room for its payload and is
 // not wanted any more gives its slot back.

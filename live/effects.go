@@ -133,10 +133,13 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 		r.opt.OnBatch(batch)
 	}
 	var report StepReport
-	err := r.withRoom(r.ctx, func() (err error) {
+	err := r.withRoom(r.ctx, r.stop, func() (err error) {
 		report, err = r.opt.Trainer.Train(r.ctx, batch)
 		return err
 	})
+	if errors.Is(err, errStopped) { // the step is made again by a resume: it has not failed
+		return completion{fatal: fmt.Errorf("live: the version of the train step cannot be written: %w", err)}
+	}
 	if errors.Is(err, ErrLeaseReturned) {
 		ev.Kind, ev.Reason = loop.LeaseReturned, loop.ReasonTrainer
 		return completion{event: ev, err: err}

@@ -130,8 +130,9 @@ func (r *Runtime) close() error {
 
 // appendLog makes the lines rendered so far durable. While there is no room for
 // them the loop stands still: what follows from an event waits for its place in the log.
+// A Stop ends the wait: nothing could be written of an end in order.
 func (r *Runtime) appendLog() error {
-	err := r.withRoom(r.running, func() error { return r.opt.Store.Append([][]byte{r.lines}) })
+	err := r.withRoom(r.running, r.stop, func() error { return r.opt.Store.Append([][]byte{r.lines}) })
 	if err != nil {
 		return fmt.Errorf("live: the event log cannot be written: %w", err)
 	}

@@ -46,9 +46,10 @@ type Options struct {
 	// SnapshotSteps and SnapshotEvents are the most train steps and events between two snapshots
 	// of the run; 0 means SnapshotStepsDefault and SnapshotEventsDefault.
 	SnapshotSteps, SnapshotEvents int
-	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, and
-	// when it no longer does. Any goroutine may call it, one at a time; it must not block.
-	OnDiskFull func(full bool)
+	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, with what
+	// a write failed by, and with nil when it no longer does. Any goroutine may call it, one at a
+	// time; it must not block.
+	OnDiskFull func(cause error)
 	// RejoinAfter is how long after the loop has lost an engine it is tried again: it then loads
 	// the newest version in full. The pause doubles, up to 60 times this, until the engine
 	// serves. 0 leaves a lost engine out for good.

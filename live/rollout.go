@@ -394,7 +394,7 @@ func (r *Runtime) play(p *rollout) {
 	}
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
 	s.place(p.resumes, p.told)
-	if err := r.withRoom(p.ctx, func() error { return r.opt.Store.PutSample(s) }); err != nil {
+	if err := r.withRoom(p.ctx, nil, func() error { return r.opt.Store.PutSample(s) }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
 		} else {

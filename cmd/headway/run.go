@@ -254,10 +254,12 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	giveHelpersAThread(a)
 	stop := handleInterrupts(ctx, cancel)
 	j, err := newJob(a, cfg, dir, resumed)
-	if err != nil {
+	if err != nil && resumed != nil {
+		return withRoomHint(dir, err)
+	} else if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, j.close()) }()
+	defer func() { err = withRoomHint(dir, errors.Join(err, j.close())) }()
 	if resumed != nil && resumed.finished() {
 		return j.finish(ctx, resumed.result(), c.JSON, false)
 	}
@@ -280,11 +282,11 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		return err
 	}
 	j.shown.runs(run)
-	view.onInterrupt(run.Stop, cancel)
 	gracefully := func() {
-		view.message("stopping after the running train step; again to stop at once")
+		view.message(j.disk.stopping())
 		run.Stop()
 	}
+	view.onInterrupt(gracefully, cancel)
 	stop.Store(&gracefully)
 	result, err := run.Run(ctx)
 	j.evaluations.Wait()
@@ -295,7 +297,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		if errors.Is(err, live.ErrStalled) {
 			return j.stalled(ctx, err, result, c.JSON)
 		}
-		err = runError("headway run --resume "+dir+" goes on from the last logged event", "%w", err)
+		err = runError(resumeHint(dir, err), "%w", err)
 		if errors.Is(err, live.ErrTrainer) {
 			err = errors.Join(err, j.finish(ctx, result, c.JSON, false))
 		}

@@ -180,7 +180,7 @@ func (j *job) servePagesOf(header trace.Header) (*runPages, error) {
 	if j.resumed != nil {
 		resume = j.resumed.state
 	}
-	j.shown = newShownRun(j, filepath.Base(j.dir), header, resume, nil)
+	j.shown = newShownRun(j, filepath.Base(j.dir), header, resume, j.disk.stall)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &runPages{view: j.shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
 	p.served.Go(func() { _ = servePages(ctx, listener, j.shown.model.Handler()) }) // the run is not over with its pages

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,7 +122,10 @@ const metricsFile = "metrics.jsonl"
 type stepLog struct {
 	file  *os.File
 	lines []stepLine
-	err   error
+	// unwritten is what there was no room for, tried again with every line; err is what a line
+	// failed by otherwise, the first of them.
+	unwritten []byte
+	err       error
 }
 
 // openStepLog opens the log of a run directory. Lines of steps after upTo, which a
@@ -148,9 +152,15 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 		return nil, err
 	}
 	for _, line := range log.lines {
-		log.write(line)
+		log.render(line)
 	}
-	if err := errors.Join(log.err, os.Rename(path+".new", path)); err != nil {
+	err = cmp.Or(log.flush(), log.err)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		_ = log.file.Close()
+		_ = os.Remove(path + ".new")
 		return nil, err
 	}
 	return log, nil
@@ -161,18 +171,36 @@ func (l *stepLog) add(line stepLine) {
 		l.lines = append(l.lines[:0], l.lines[len(l.lines)-live.SeriesSteps:]...)
 	}
 	l.lines = append(l.lines, line)
-	l.write(line)
-}
-
-func (l *stepLog) write(line stepLine) {
-	text, err := json.Marshal(line)
-	if err == nil {
-		_, err = l.file.Write(append(text, '\n'))
+	l.render(line)
+	if err := l.flush(); err != nil && !noRoom(err) {
+		l.unwritten, l.err = nil, cmp.Or(l.err, err)
 	}
-	l.err = errors.Join(l.err, err)
 }
 
-func (l *stepLog) close() error { return errors.Join(l.err, l.file.Close()) }
+// render puts a line behind those that are to be written.
+func (l *stepLog) render(line stepLine) {
+	text, err := json.Marshal(line)
+	if err != nil {
+		l.err = cmp.Or(l.err, err)
+		return
+	}
+	l.unwritten = append(append(l.unwritten, text...), '\n')
+}
+
+// flush writes what there is room for, from where the last write ended.
+func (l *stepLog) flush() error {
+	if len(l.unwritten) == 0 {
+		return nil
+	}
+	n, err := l.file.Write(l.unwritten)
+	l.unwritten = l.unwritten[:copy(l.unwritten, l.unwritten[n:])]
+	return err
+}
+
+func (l *stepLog) close() error {
+	l.err = cmp.Or(l.err, l.flush())
+	return errors.Join(l.err, l.file.Close())
+}
 
 // sampleWriter writes readable rollouts of every so many train steps to samples/.
 type sampleWriter struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -99,14 +100,13 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool)
 	if stalled {
 		r.Finished = "stalled"
 	}
-	if err := j.writeReport(r, res); err != nil {
-		return err
-	}
+	unwritten := j.writeReport(r, res)
 	if asJSON {
 		err = writeJSON(j.app, r)
 	} else {
 		err = j.print(r, res)
 	}
+	err = errors.Join(unwritten, err)
 	if res.Reason == loop.ReasonStopped && !stalled {
 		fmt.Fprintf(j.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.cfg.Trainer.Steps, j.dir)
 	}

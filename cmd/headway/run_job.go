@@ -54,6 +54,8 @@ type job struct {
 
 	// shown is the run as browsers see it, nil where none may.
 	shown *shownRun
+	// disk says when the run waits for room.
+	disk  runDisk
 	steps *stepLog
 	// sinks take every train step's figures to where others are, nil where there are none; well is how the
 	// run ended, saying where what is told goes.
@@ -75,7 +77,7 @@ type greedyEngine interface {
 // newJob builds the parts of a run. A new run's directory is made here, with its
 // resolved config; nothing before this has written anything.
 func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
-	j = &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: runRules(cfg), resumed: resumed}
+	j = &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: runRules(cfg), resumed: resumed, disk: runDisk{dir: dir, now: a.Now}}
 	if err := j.prepare(); err != nil {
 		return nil, err
 	}
@@ -234,6 +236,7 @@ func (j *job) header() trace.Header {
 // options are the live runtime's.
 func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	offset := int64(0)
+	j.disk.say = view.message
 	opt := live.Options{
 		Header: j.header(), Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
 		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.cfg),
@@ -249,7 +252,8 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 				view.message("what is needed to report this defect is in " + path)
 			}
 		},
-		Logf: func(format string, args ...any) { view.message(fmt.Sprintf(format, args...)) },
+		OnDiskFull: j.disk.told,
+		Logf:       func(format string, args ...any) { view.message(fmt.Sprintf(format, args...)) },
 
 		KeepVersions: j.cfg.Store.KeepVersions, SnapshotSteps: j.cfg.Store.SnapshotEvery,
 	}

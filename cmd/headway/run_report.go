@@ -24,11 +24,13 @@ func (j *job) writeReport(r runReport, res live.Result) (err error) {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(report.HTML(f, j.reportRun(r, res)), f.Close())
-	if err != nil {
-		return err
+	if err = errors.Join(report.HTML(f, j.reportRun(r, res)), f.Close()); err == nil {
+		err = os.Rename(path+".new", path)
 	}
-	return os.Rename(path+".new", path)
+	if err != nil {
+		_ = os.Remove(path + ".new")
+	}
+	return err
 }
 
 // print prints the end of the run for people.

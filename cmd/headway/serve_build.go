@@ -241,9 +241,9 @@ func (p *plane) onSync(d live.SyncDone) {
 	p.send(map[string]any{"kind": "served", "version": d.Version, "sync": s})
 }
 
-func (p *plane) onDiskFull(full bool) {
-	if full {
-		p.say("the disk is full, or a limit of the store is reached: rollouts wait, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max")
+func (p *plane) onDiskFull(cause error) {
+	if cause != nil {
+		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.dir, freeWords(p.dir), cause)
 	} else {
 		p.say("there is room again: going on")
 	}

@@ -171,7 +171,6 @@ func (v *progressView) interrupt() {
 	switch {
 	case stop == nil: // nothing runs yet that could stop
 	case times == 1:
-		v.message("stopping after the running train step; again to stop at once")
 		stop()
 	default:
 		abort()

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/store/file"
+)
+
+// runDisk watches whether a run can write its directory, and says so when that changes. The zero
+// value is of a run that can.
+type runDisk struct {
+	dir string
+	now func() time.Time
+	say func(text string)
+
+	mu    sync.Mutex
+	cause error // nil while there is room
+	since time.Time
+	// ending: nothing could be written when the run was to stop, so that it ends by that.
+	ending bool
+}
+
+// told takes what a write failed by for lack of room, and nil once there is room again.
+func (d *runDisk) told(cause error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.cause
+	d.cause = cause
+	if d.ending {
+		return // the run says by what
+	}
+	if cause != nil {
+		d.since = d.now()
+		d.say(fmt.Sprintf("%s; nothing is lost. Make room there and it goes on by itself, or press Ctrl-C to end it here", d.words()))
+	} else if before != nil {
+		d.say(fmt.Sprintf("there is room again in %s%s: the run goes on after %s, which are in no idle figure",
+			d.dir, freeWords(d.dir), d.now().Sub(d.since).Round(time.Second)))
+	}
+}
+
+// words say what cannot be written, where, and how much is free there.
+func (d *runDisk) words() string {
+	cause := d.cause
+	if path, ok := errors.AsType[*fs.PathError](cause); ok {
+		cause = path
+	}
+	return fmt.Sprintf("the run waits for room in %s%s: %v", d.dir, freeWords(d.dir), cause)
+}
+
+// stall is what the run waits for, empty while there is room.
+func (d *runDisk) stall() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cause == nil {
+		return ""
+	}
+	return d.words()
+}
+
+// stopping says what the first Ctrl-C does.
+func (d *runDisk) stopping() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending = d.cause != nil; d.ending {
+		return "stopping: nothing can be written"
+	}
+	return "stopping after the running train step; again to stop at once"
+}
+
+// freeWords say how much may still be written to a directory, where that is known.
+func freeWords(dir string) string {
+	free := file.Free(dir)
+	if free < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s free)", byteWords(free))
+}
+
+// noRoom reports whether an error is of a disk, or of a store, that is full.
+func noRoom(err error) bool {
+	return errors.Is(err, live.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// withRoomHint says of an error for lack of room what to do, unless it says what to do already.
+func withRoomHint(dir string, err error) error {
+	var failed *failure
+	if !noRoom(err) || errors.As(err, &failed) {
+		return err
+	}
+	return runError(resumeHint(dir, err), "%w", err)
+}
+
+// resumeHint is how a run that ended by an error goes on.
+func resumeHint(dir string, err error) string {
+	hint := "headway run --resume " + dir + " goes on from the last logged event"
+	if noRoom(err) {
+		hint = "make room in " + dir + freeWords(dir) + ", then " + hint
+	}
+	return hint
+}

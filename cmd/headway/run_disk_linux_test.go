@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// fillable is a file system of its own that can be filled and freed; it takes the right to mount one.
+func fillable(t *testing.T) (dir string, fill, free func()) {
+	dir = t.TempDir()
+	if err := syscall.Mount("headway-test", dir, "tmpfs", 0, "size=32m"); err != nil {
+		t.Skipf("a file system of its own: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	ballast := filepath.Join(dir, "ballast")
+	return dir,
+		func() {
+			if err := os.WriteFile(ballast, make([]byte, 64<<20), 0o644); !noRoom(err) {
+				t.Fatalf("filling the disk: %v", err)
+			}
+		},
+		func() {
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+		}
+}
+
+// TestRunOnAFullDisk: a run says at once that its disk is full, and when it goes on, and its first
+// interrupt ends it, with the cause, while nothing can be written.
+func TestRunOnAFullDisk(t *testing.T) {
+	dir, fill, free := fillable(t)
+	cmd := exec.CommandContext(t.Context(), program(t), "run", "--no-dashboard", "--dir", dir, "--name", "r", "--steps", "100000")
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(errs)
+	until := func(words string) string {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("it ended without %q", words)
+			}
+			if strings.Contains(line, words) {
+				return line
+			}
+		}
+	}
+	until("step ")
+	fill()
+	if line := until("the run waits for room in "); !strings.Contains(line, dir) || !strings.Contains(line, " free): write ") || !strings.Contains(line, "Make room there") {
+		t.Errorf("it says %q", line)
+	}
+	free()
+	until("there is room again in ")
+	until("step ")
+	fill()
+	until("the run waits for room in ")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	until("stopping: nothing can be written")
+	rest, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(string(rest), "no space left on device; stopped waiting for room") ||
+		!strings.Contains(string(rest), "make room in "+filepath.Join(dir, "r")) || strings.Contains(string(rest), "there is room again") {
+		t.Errorf("it ended with %d: %s", cmd.ProcessState.ExitCode(), rest)
+	}
+}
+
+// TestStepLogWithoutRoom: lines that there is no room for are written when there is, whole and in
+// order, and a log that cannot be opened for that says so once.
+func TestStepLogWithoutRoom(t *testing.T) {
+	dir := t.TempDir()
+	log, err := openStepLog(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	real := log.file
+	log.add(stepLine{Step: 1})
+	log.file = full
+	for step := range loop.Version(64) {
+		log.add(stepLine{Step: step + 2})
+	}
+	if err := log.flush(); !noRoom(err) {
+		t.Fatalf("no room, and: %v", err)
+	}
+	log.file = real
+	log.add(stepLine{Step: 66})
+	if err := log.close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, metricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		var got stepLine
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Step != loop.Version(i+1) {
+			t.Fatalf("line %d is %s: %v", i+1, line, err)
+		}
+	}
+	if err := os.Symlink("/dev/full", filepath.Join(dir, metricsFile+".new")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openStepLog(dir, 66)
+	if err == nil || strings.Count(err.Error(), "no space left") != 1 || !strings.HasPrefix(withRoomHint(dir, err).(*failure).Hint, "make room in "+dir) {
+		t.Errorf("opening it on a full disk: %v", err)
+	}
+}
