@@ -399,6 +399,12 @@ func TestASpareOfTheContext(t *testing.T) {
 		if err != nil || !g.Truncated || len(g.Tokens) != placesMax-fakePromptOf-2 {
 			t.Errorf("%d tokens, truncated %v, %v", len(g.Tokens), g.Truncated, err)
 		}
+		full := request(1, 5)
+		full.Prompt = make([]int32, placesMax-2)
+		want := fmt.Sprintf("of which it keeps 2 free, leaves room for a response after at most %d", placesMax-3)
+		if _, err := e.Generate(t.Context(), full); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("a prompt that leaves the spare places alone: %v, want %q", err, want)
+		}
 	})
 }
 

@@ -89,8 +89,8 @@ func (e *Engine) fit(r *response, caps *Capabilities) error {
 	}
 	room := caps.Context - caps.Spare - len(r.req.Prompt)
 	if room < 1 {
-		return e.fail("%w: rollout %v has a prompt of %d tokens, the server's context holds %d: shorten the prompt or start the server with a longer context",
-			ErrRefused, r.req.Rollout, len(r.req.Prompt), caps.Context)
+		return e.fail("%w: rollout %v has a prompt of %d tokens, and the server's context of %d, of which it keeps %d free, leaves room for a response after at most %d: shorten the prompt or start the server with a longer context",
+			ErrRefused, r.req.Rollout, len(r.req.Prompt), caps.Context, caps.Spare, caps.Context-caps.Spare-1)
 	}
 	r.max = min(r.max, max(room, len(r.tokens)))
 	return nil
