@@ -32,7 +32,7 @@ func (e *Environment) checkPrompt(req *protocol.SampleRequest) error {
 	case limits.PromptTokens > 0 && len(req.Prompt) > limits.PromptTokens:
 		return protocol.Refuse(protocol.CodeTooLarge, "the prompt has %d tokens, and may have at most %d, earlier turns included: shorten it; %s", len(req.Prompt), limits.PromptTokens, protocol.PromptLimit).With("limit", limits.PromptTokens)
 	case req.MaxTokens < 1 || limits.ResponseTokens > 0 && req.MaxTokens > limits.ResponseTokens:
-		return protocol.Refuse(protocol.CodeInvalid, "max_tokens is %d: want at least 1 and at most %d", req.MaxTokens, orNoLimit(limits.ResponseTokens)).With("limit", limits.ResponseTokens)
+		return protocol.Refuse(protocol.CodeInvalid, "max_tokens is %d: want at least 1 and at most %d, as environment.response_tokens_max or an embedded engine's task has it", req.MaxTokens, orNoLimit(limits.ResponseTokens)).With("limit", limits.ResponseTokens)
 	}
 	return e.checkTokens("prompt", req.Prompt)
 }
@@ -53,7 +53,7 @@ func (e *Environment) recordOf(req *protocol.FinishRequest) (record, error) {
 	case len(req.LossMask) != n || len(req.Logprobs) != n || len(req.Versions) != n:
 		return record{}, protocol.Refuse(protocol.CodeInvalid, "%d tokens, %d loss_mask, %d logprobs and %d versions: want one entry a token in each", n, len(req.LossMask), len(req.Logprobs), len(req.Versions))
 	case limits.PromptTokens > 0 && limits.ResponseTokens > 0 && n > limits.PromptTokens+limits.ResponseTokens:
-		return record{}, protocol.Refuse(protocol.CodeTooLarge, "%d tokens: prompt and response together may have %d", n, limits.PromptTokens+limits.ResponseTokens).With("limit", limits.PromptTokens+limits.ResponseTokens)
+		return record{}, protocol.Refuse(protocol.CodeTooLarge, "%d tokens: prompt and response together may have %d, as environment.prompt_tokens_max and response_tokens_max add up to: raise them, or finish it by failed", n, limits.PromptTokens+limits.ResponseTokens).With("limit", limits.PromptTokens+limits.ResponseTokens)
 	}
 	if err := e.checkTokens("tokens", req.Tokens); err != nil {
 		return record{}, err

@@ -51,7 +51,7 @@ func TestSampledElsewhere(t *testing.T) {
 			req.Tokens, req.LossMask, req.Logprobs, req.Versions = append(req.Tokens, 1), append(req.LossMask, 1), append(req.Logprobs, -1), append(req.Versions, 1)
 		}
 		_, err := e.Finish(t.Context(), c.ID, req)
-		refused(t, err, protocol.CodeTooLarge, "may have 16")
+		refused(t, err, protocol.CodeTooLarge, "may have 16, as environment.prompt_tokens_max and response_tokens_max add up to")
 		go e.Finish(t.Context(), c.ID, good())
 		<-p.done
 		if s := p.sample; p.err != nil || !slices.Equal(s.Tokens, []int32{20, 1, 2}) || !slices.Equal(s.Versions, []loop.Version{-1, 0, 5}) || s.Logprobs[1] != -1 {
@@ -92,7 +92,7 @@ func TestBadCalls(t *testing.T) {
 			refused(t, err, protocol.CodeInvalid, word)
 		}
 		_, err = e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: make([]int32, 13), MaxTokens: 4})
-		refused(t, err, protocol.CodeTooLarge, "at most 12")
+		refused(t, err, protocol.CodeTooLarge, "at most 12, earlier turns included: shorten it; the limit is environment.prompt_tokens_max")
 		for word, req := range map[string]protocol.ClaimRequest{
 			"max is 1025":      {Worker: "w", Max: 1025},
 			"max is -1":        {Worker: "w", Max: -1},
