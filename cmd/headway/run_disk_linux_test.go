@@ -71,7 +71,6 @@ func TestRunOnAFullDisk(t *testing.T) {
 	}
 	free()
 	until("there is room again in ")
-	until("step ")
 	fill()
 	until("the run waits for room in ")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {

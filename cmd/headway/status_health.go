@@ -3,24 +3,39 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 
+	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/report"
 )
 
-// health is queue health, before all other figures: what enters, what leaves, what binds.
+// health is who is missing, and queue health, before all other figures: what enters, what leaves, what binds.
 func (p *statusPage) health(s protocol.Status) {
 	t := s.Throughput
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
 		return
 	}
+	label := "health"
+	say := func(format string, args ...any) {
+		p.line(label, format, args...)
+		label = ""
+	}
+	absent, stands := missingWords(s)
+	if absent != "" {
+		say("%s", p.loud(plainText(absent)))
+	}
 	if s.Stall != nil {
-		p.line("health", "%s", p.loud("nothing enters and nothing leaves for "+lastingWords(s.Stall.SinceS)))
+		say("%s", p.loud("nothing enters and nothing leaves for "+lastingWords(s.Stall.SinceS)))
 		return
 	}
 	if t.Steps == 0 {
-		p.line("health", "nothing to say before the second train step")
+		say("%s", ratesUnknown)
 		return
+	}
+	before := ""
+	if stands {
+		before = "in the steps before: "
 	}
 	made := rateWords(t.ProductionRolloutsPerS) + " rollouts/s made"
 	if filtered := 1 - t.EffectiveRolloutsPerS/max(t.ProductionRolloutsPerS, math.SmallestNonzeroFloat64); filtered > 0.005 {
@@ -30,13 +45,85 @@ func (p *statusPage) health(s protocol.Status) {
 	if t.DroppedRolloutsPerS > 0.005*t.ProductionRolloutsPerS {
 		lost = ", " + rateWords(t.DroppedRolloutsPerS) + "/s dropped"
 	}
-	p.line("health", "%s -> queue %d/%d groups (%+.2g a step) -> %s/s trained%s", made,
+	say("%s%s -> queue %d/%d groups (%+.2g a step) -> %s/s trained%s", before, made,
 		s.Queue.Groups, s.Queue.CapacityGroups, t.QueueTrendGroupsPerStep, rateWords(t.ConsumptionRolloutsPerWallS), lost)
-	if says := bindingWords(s.Binding); says != "" {
+	if says := bindingWords(s.Binding); says != "" && !stands {
 		p.line("", "%s", says)
 	}
 	p.line("", "idle: trainer %s, engines %s · a step every %s, %s of it training",
 		report.Share(t.TrainerIdleRatio), report.Share(t.RolloutIdleRatio), shortSeconds(t.PeriodS), shortSeconds(t.StepS))
+}
+
+// ratesUnknown is said where rates would stand.
+const ratesUnknown = "rates are known from the second train step on"
+
+// missingWords name who is not there, empty while everybody is, and whether the run stands still without.
+func missingWords(s protocol.Status) (words string, stands bool) {
+	if s.State != stateRunning && s.State != stateDraining {
+		return "", false
+	}
+	var all []string
+	add := func(stops bool, format string, args ...any) {
+		all, stands = append(all, fmt.Sprintf(format, args...)), stands || stops
+	}
+	if lost, of := lostEngines(s.Engines); len(lost) > 0 && len(lost) == of {
+		add(true, "%s lost: no rollouts are made until %s back", isOrAre("engine", lost), map[bool]string{true: "it is", false: "one is"}[of == 1])
+	} else if len(lost) > 0 {
+		add(false, "%s lost, of %d", isOrAre("engine", lost), of)
+	}
+	if x := s.Sender; x != nil && x.State != broadcast.StateServing && len(x.Waiting) > 0 {
+		add(false, "no sender of weights is there, and %s for it", waitWords(len(x.Waiting), "engine"))
+	}
+	switch t := s.Trainer; {
+	case t.State != "absent":
+	case t.Name == "":
+		add(true, "no trainer has come yet")
+	default:
+		add(true, "trainer %s is gone, last heard of %s ago", t.Name, shortSeconds(t.SilentS))
+	}
+	if w := s.Workers; w.Known == 0 && w.Offered > 0 {
+		add(true, "no worker is there, and %s for one", waitWords(w.Offered, "rollout"))
+	} else if len(w.Silent) > 0 {
+		add(false, "%s silent", isOrAre("worker", w.Silent))
+	}
+	return strings.Join(all, "; "), stands
+}
+
+// lostEngines are those that are lost, and how many are to be there.
+func lostEngines(all []protocol.Engine) (lost []string, of int) {
+	for _, e := range all {
+		switch e.State {
+		case "away":
+			continue
+		case "lost", "quarantined":
+			lost = append(lost, e.Name)
+		}
+		of++
+	}
+	return lost, of
+}
+
+// namedMost is how many are named in a headline.
+const namedMost = 3
+
+// isOrAre names one or several, with the verb.
+func isOrAre(noun string, names []string) string {
+	switch n := len(names); {
+	case n == 1:
+		return noun + " " + names[0] + " is"
+	case n <= namedMost:
+		return fmt.Sprintf("%ss %s are", noun, strings.Join(names, ", "))
+	default:
+		return fmt.Sprintf("%d %ss are", n, noun)
+	}
+}
+
+// waitWords count those who wait, with the verb.
+func waitWords(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " waits"
+	}
+	return counted(n, noun) + " wait"
 }
 
 // rateWords prints a rate with about three digits.

@@ -182,7 +182,8 @@ settings   concurrency 96 (8 to 128) · live_groups 30 (16 to 144) · hold 0.3 (
 
 func TestStatusTable(t *testing.T) {
 	stdout, stderr, code := askStatus(t, serveStatus(t, busyStatus(), api.Options{}))
-	want := `health     31.0 rollouts/s made, 30.0 of use -> queue 16/32 groups (+0.5 a step) -> 29.0/s trained
+	want := `health     engine e1 is lost, of 2; worker w3 is silent
+           31.0 rollouts/s made, 30.0 of use -> queue 16/32 groups (+0.5 a step) -> 29.0/s trained
            the engines bind: the trainer waits for rollouts
            idle: trainer 3.0 %, engines 1.0 % · a step every 4.4 s, 4.2 s of it training
 run        reverse · running · up 1h2m3s
@@ -208,6 +209,36 @@ writer     node-a, epoch 3
 	}
 }
 
+// Who is missing stands first, before rates that were; what binds is said of a run that goes on.
+func TestStatusSaysFirstWhoIsMissing(t *testing.T) {
+	for want, change := range map[string]func(s *protocol.Status){
+		"health     engine e1 is lost: no rollouts are made until it is back\n           in the steps before: 31.0 rollouts/s made": func(s *protocol.Status) { s.Engines = s.Engines[1:] },
+		"health     engines e0, e1 are lost: no rollouts are made until one is back\n":                                             func(s *protocol.Status) { s.Engines[0].State = "quarantined" },
+		"health     engine e1 is lost: no rollouts are made until it is back\n           rates are known from the second": func(s *protocol.Status) {
+			s.Engines, s.Throughput = []protocol.Engine{s.Engines[1], {Name: "e2", State: "away"}}, protocol.Throughput{}
+		},
+		"health     trainer torch is gone, last heard of 1.2 s ago\n":        func(s *protocol.Status) { s.Engines, s.Trainer.State = s.Engines[:1], "absent" },
+		"health     no trainer has come yet\n":                               func(s *protocol.Status) { s.Engines, s.Trainer = nil, protocol.Trainer{State: "absent"} },
+		"health     no worker is there, and 4 rollouts wait for one\n":       func(s *protocol.Status) { s.Engines, s.Workers = nil, protocol.Workers{Offered: 4} },
+		"health     no sender of weights is there, and 1 engine waits for it": func(s *protocol.Status) { s.Engines, s.Sender = nil, &protocol.Sender{State: "absent", Waiting: []string{"e0"}} },
+		"health     31.0 rollouts/s made":                                    func(s *protocol.Status) { s.Engines, s.State, s.Trainer.State = nil, "stopped", "absent" },
+	} {
+		s := busyStatus()
+		s.Workers = protocol.Workers{Known: 1}
+		change(&s)
+		_, stands := missingWords(s)
+		out, _, code := askStatus(t, serveStatus(t, s, api.Options{}))
+		if code != 0 || !strings.HasPrefix(out, want) || stands == strings.Contains(out, "bind: ") {
+			t.Errorf("exit code %d, want first %q in\n%s", code, want, out)
+		}
+		v, _ := topOf(s)
+		v.width, v.height = 50, 40
+		if words, _ := missingWords(s); !strings.Contains(strings.Join(strings.Fields(v.text()), " "), words) {
+			t.Errorf("no %q in\n%s", words, v.text())
+		}
+	}
+}
+
 // A stall stands before everything that is well; what a server says cannot command a terminal.
 func TestStatusOfAStall(t *testing.T) {
 	s := busyStatus()
@@ -217,7 +248,7 @@ func TestStatusOfAStall(t *testing.T) {
 	s.Disk.Full = true
 	s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Code: "no_trainer", Message: "no trainer has ever connected. Start one"}, {Code: "queue_full", Message: "the queue\nis full"}}}
 	stdout, _, code := askStatus(t, serveStatus(t, s, api.Options{}))
-	for _, want := range []string{"rev?[2Jerse? · DRAINING", "STALLED    no progress for 1m40s\n           - no_trainer: no trainer has ever connected. Start one\n           - queue_full: the queue?is full\nqueue ", "health     nothing enters and nothing leaves for 1m40s\nrun ", "does not balance", "FULL: writes wait"} {
+	for _, want := range []string{"rev?[2Jerse? · DRAINING", "STALLED    no progress for 1m40s\n           - no_trainer: no trainer has ever connected. Start one\n           - queue_full: the queue?is full\nqueue ", "health     engine e1 is lost, of 2; worker w3 is silent\n           nothing enters and nothing leaves for 1m40s\nrun ", "does not balance", "FULL: writes wait"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in (exit %d)\n%s", want, code, stdout)
 		}
@@ -362,7 +393,7 @@ func TestStatusOfARunDirectory(t *testing.T) {
 		}
 	}
 	stdout, stderr, code := askStatus(t, dir, "--ca", ca)
-	if code != 0 || !strings.HasPrefix(stdout, "health     31.0 rollouts") {
+	if code != 0 || !strings.Contains(stdout, "31.0 rollouts") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -41,7 +41,7 @@ func TestTopShowsQueueHealthFirst(t *testing.T) {
 	v.width, v.height = 100, 30
 	text := v.text()
 	lines := strings.Split(text, "\n")
-	for i, want := range []string{"reverse · running · version 17 of 200 train steps", "the engines bind", "made         62.0  rollouts/s", "of use       30.0", "queue          16  of 32 groups"} {
+	for i, want := range []string{"reverse · running · version 17 of 200 train steps", "engine e1 is lost, of 2; worker w3 is silent", "the engines bind", "made         62.0  rollouts/s", "of use       30.0", "queue          16  of 32 groups"} {
 		if !strings.HasPrefix(lines[i], want) {
 			t.Errorf("line %d is %q, want it to begin with %q", i+1, lines[i], want)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
@@ -150,13 +151,25 @@ func (v *topView) head() []string {
 		words := fmt.Sprintf("no answer from %s for %s: %s", v.address, duration(v.now().Sub(v.since)), plainText(v.failed.Error()))
 		rows = append(rows, v.styles.warm.Render(clip(words, v.width)))
 	}
+	if absent, _ := missingWords(s); absent != "" {
+		rows = append(rows, v.wrapped(v.styles.warm, "", absent)...)
+	}
 	if s.Stall != nil {
-		rows = append(rows, v.styles.warm.Render(clip("STALLED: no progress for "+lastingWords(s.Stall.SinceS), v.width)))
+		rows = append(rows, v.wrapped(v.styles.warm, "", "STALLED: no progress for "+lastingWords(s.Stall.SinceS))...)
 		for _, f := range s.Stall.Findings {
-			rows = append(rows, clip("  "+plainText(f.Code)+": "+plainText(f.Message), v.width))
+			rows = append(rows, v.wrapped(lipgloss.NewStyle(), "  ", plainText(f.Code)+": "+plainText(f.Message))...)
 		}
 	} else if s.Held != nil {
-		rows = append(rows, v.styles.warm.Render(clip("HELD UP: "+plainText(s.Held.Message), v.width)))
+		rows = append(rows, v.wrapped(v.styles.warm, "", "HELD UP: "+plainText(s.Held.Message))...)
+	}
+	return rows
+}
+
+// wrapped breaks words that say what is wrong, or what binds, between rows: none of them may be cut.
+func (v *topView) wrapped(style lipgloss.Style, indent, words string) []string {
+	rows := wrapWords(plainText(words), v.width-len(indent))
+	for i := range rows {
+		rows[i] = style.Render(clip(indent+rows[i], v.width))
 	}
 	return rows
 }
@@ -166,9 +179,12 @@ func (v *topView) flow() []string {
 	s := v.status
 	t := s.Throughput
 	if t.Steps == 0 {
-		return []string{"", "nothing to say before the second train step", ""}
+		return []string{"", clip(ratesUnknown, v.width), ""}
 	}
-	rows := []string{v.styles.good.Render(clip(bindingWords(s.Binding), v.width))}
+	rows := []string{"in the steps before"}
+	if _, stands := missingWords(s); !stands {
+		rows = v.wrapped(v.styles.good, "", bindingWords(s.Binding))
+	}
 	gauge := (&statusPage{v: &statusView{width: v.width}}).bar(s.Queue.Groups, s.Queue.CapacityGroups)
 	return append(rows,
 		v.row("made", rateWords(t.ProductionRolloutsPerS), "rollouts/s", v.made),
