@@ -293,6 +293,12 @@ func TestHeld(t *testing.T) {
 		}, 25, []string{"engine e1 has been switching to version 8 for 15s, which is given up in 11m40s (engines.*.update_s). No engine is given a newer version", "at http://gpu-1"}},
 		"all take as long as the last time, and then longer": {func(v *View) { v.Status.Sync = &protocol.Sync{LoadS: 40} }, 55,
 			[]string{"engine e0 has been loading version 8 for 55s; engine e1 has been loading"}},
+		"all empty as long as the last time, and then longer": {func(v *View) {
+			v.Status.Sync = &protocol.Sync{LoadS: 1, WaitS: 30, SwitchS: 2}
+			for i := range v.Status.Engines {
+				v.Status.Engines[i].State, v.Status.Engines[i].Server = "emptying", server
+			}
+		}, 55, []string{"engine e0 has waited for its rollouts to end before version 8 for 45s", ". It waits for its running rollouts to end"}},
 		"one that has joined is not waited for": {func(v *View) { v.Status.Engines[0].State, v.Status.Engines[1].State = "loaded", "joining" }, 0, nil},
 		"one without a sender": {func(v *View) {
 			v.Status.Engines[0].State, v.Status.Sender = "loaded", &protocol.Sender{Waiting: []string{"e1"}}

@@ -66,7 +66,11 @@ func (d *Dog) lateBy(v View, i int) float64 {
 		}
 	}
 	if last := v.Status.Sync; last != nil && !ahead {
-		since += max(last.LoadS, last.SwitchS)
+		if e.State == "emptying" {
+			since += last.WaitS
+		} else {
+			since += max(last.LoadS, last.SwitchS)
+		}
 	}
 	return v.NowS - since
 }
@@ -96,7 +100,7 @@ func untilWords(e protocol.Engine) string {
 }
 
 func lateHint(e protocol.Engine) string {
-	if e.Server == nil {
+	if e.Server == nil || e.State == "emptying" {
 		return pausedHint(e.State)
 	}
 	return "Look at the log of its server, at " + e.Server.URL
