@@ -19,7 +19,7 @@ const (
 	// recorderSteps is how many points the recorder remembers; the series has its own.
 	recorderSteps = 1 << 12
 	// recentSteps is how many train periods the rates of a live run are of.
-	recentSteps = 32
+	recentSteps = metrics.RecentSteps
 )
 
 // Options say what run a model is of. Rules are needed; the rest may be zero.
@@ -60,15 +60,17 @@ type Model struct {
 	reads  *readings
 	series *series
 	status loop.Status
-	// period sums what happened since the last step, recent has the last periods.
-	period period
-	recent []period
-	off    offPolicy
-	ended  bool
-	state  string
-	reward Trend
-	read   *Reading
-	missed int64
+	// period sums what happened since the last step, recent has the queue's groups after the last steps, healthOf the
+	// rates of their periods and what bound.
+	period   period
+	recent   []int
+	healthOf metrics.Recent
+	off      offPolicy
+	ended    bool
+	state    string
+	reward   Trend
+	read     *Reading
+	missed   int64
 	// expected is what was predicted before the run.
 	expected Predicted
 	// problem says why no more can be shown.
@@ -95,12 +97,8 @@ type Model struct {
 
 // period is what happened between the ends of two train steps.
 type period struct {
-	fromNS, toNS, trainNS          int64
-	scored, trained                int64 // rollouts
-	ready, accepted, dropped       int64 // groups
-	tokens                         int64
-	trainerIdle, rolloutIdle, wall float64 // ns
-	queueGroups                    int
+	scored, trained int64 // rollouts
+	ready, accepted int64 // groups
 }
 
 // offPolicy is what the trainer said of the newest step.
@@ -172,6 +170,7 @@ func (m *Model) observe(ev *loop.Event, measured *metrics.Measured, actions []lo
 		m.count(a)
 	}
 	if m.rec.Version() != steps && len(m.rec.Steps) > 0 {
+		m.healthOf.Stepped(m.rec)
 		if p := m.rec.Steps[len(m.rec.Steps)-1]; p.Step == m.rec.Version() {
 			m.point(p)
 			m.sources(int64(p.Step), m.source.Last())
@@ -201,11 +200,8 @@ func (m *Model) count(a *loop.Action) {
 	case loop.GroupTrained:
 		p.trained += int64(a.Count)
 	case loop.GroupEnded:
-		switch a.End {
-		case loop.EndFiltered:
+		if a.End == loop.EndFiltered {
 			p.ready++
-		case loop.EndEvicted, loop.EndDiscarded:
-			p.dropped++
 		}
 	case loop.SettingChanged:
 		m.moves.move(a, m.draw.now)
@@ -217,15 +213,12 @@ func (m *Model) count(a *loop.Action) {
 // point ends a period with the step that the recorder made of it.
 func (m *Model) point(s metrics.Step) {
 	p := m.period
-	p.toNS, p.trainNS, p.tokens, p.queueGroups = s.TimeNS, s.TrainNS, s.Tokens, s.QueueGroups
-	p.fromNS, p.wall = s.TimeNS-s.PeriodNS, float64(s.PeriodNS)
-	p.trainerIdle, p.rolloutIdle = s.TrainerIdle*p.wall, s.RolloutIdle*p.wall
 	m.period = period{}
 	if len(m.recent) == recentSteps {
 		m.recent = append(m.recent[:0], m.recent[1:]...)
 	}
-	m.recent = append(m.recent, p)
-	periodS, trainS := p.wall/1e9, float64(p.trainNS)/1e9
+	m.recent = append(m.recent, s.QueueGroups)
+	periodS, trainS := float64(s.PeriodNS)/1e9, float64(s.TrainNS)/1e9
 	production := over(float64(p.scored), periodS)
 	acceptance := over(float64(p.accepted), float64(p.ready))
 	m.series.add(int64(s.Step), float64(s.TimeNS)/1e9, []float64{s.Reward, s.Staleness, s.PQS, s.IQS, float64(s.StalenessMax),

@@ -24,7 +24,9 @@ func (m *Model) Info() Info {
 func (m *Model) Summary() Summary {
 	s, measured, expected := m.observed()
 	if m.opt.Stall != nil && !s.Ended {
-		s.Stall = m.opt.Stall()
+		if s.Stall = m.opt.Stall(); s.Stall != "" {
+			s.Health.stands()
+		}
 	}
 	expected.ClosedFormMean = m.closedForm(measured, s.Ended)
 	if expected != (Predicted{}) {
@@ -112,20 +114,47 @@ func (m *Model) engines() []EngineState {
 	return out
 }
 
-// health says what enters the queue, what leaves it and what binds: of the last train periods while the run goes
-// on, and of the measured window once it has ended.
+// health says what enters the queue, what leaves it and what binds, all of the same steps: of the last train periods
+// while the run goes on, and of the measured window once it has ended.
 func (m *Model) health(s metrics.Summary) Health {
-	h := Health{Throughput: s.Throughput, TrainerIdle: s.TrainerIdleRatio, RolloutIdle: s.RolloutIdleRatio, PeriodS: s.PeriodS.Mean, StepS: s.StepS.Mean, Acceptance: s.Acceptance}
-	if span := s.WindowS; span > 0 {
+	h := Health{Throughput: s.Throughput, TrainerIdle: s.TrainerIdleRatio, TrainerAbsent: s.TrainerAbsentRatio, RolloutIdle: s.RolloutIdleRatio,
+		PeriodS: s.PeriodS.Mean, StepS: s.StepS.Mean, Acceptance: s.Acceptance, DroppedShare: dropped(s), QueueTrendGroupsPerStep: m.trend(), WindowS: s.WindowS}
+	if s.Steps > 0 {
+		h.FromStep, h.ToStep = m.rec.Version()-loop.Version(s.Steps)+1, m.rec.Version()
+	}
+	if s.WindowS > 0 {
 		h.TokensPerS = s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens
 	}
-	h.DroppedShare = dropped(s)
-	h.QueueTrendGroupsPerStep = m.trend()
-	if !m.ended && len(m.recent) > 1 {
-		m.recently(&h)
+	idle := m.source.Summary()
+	if r, known := m.healthOf.Figures(m.rec); known && !m.ended {
+		idle = m.source.Recent()
+		h = Health{Throughput: r.Throughput, TrainerIdle: r.TrainerIdle, TrainerAbsent: r.TrainerAbsent, RolloutIdle: r.RolloutIdle, PeriodS: r.PeriodS, StepS: r.StepS,
+			TokensPerS: r.TokensPerS, Acceptance: r.Acceptance, DroppedShare: r.Dropped, QueueTrendGroupsPerStep: h.QueueTrendGroupsPerStep,
+			FromStep: r.FromStep, ToStep: r.ToStep, WindowS: r.WindowS}
+	}
+	h.IdleTrainer, h.IdleEngines = idle.Trainer, idle.Engines
+	if h.outage() {
+		h.Binding = ""
 	}
 	h.Sentence = h.sentence(m.opt.Rules.BatchGroups, m.rec.Version() == 0)
 	return h
+}
+
+// outage says that the trainer waited mostly because no engine served: then none of the sides binds.
+func (h *Health) outage() bool {
+	return h.TrainerIdle >= outageTold && 2*h.IdleTrainer.Blocked > h.IdleTrainer.Total
+}
+
+// outageTold is the share of the time from which on it is told that the trainer waited for engines that were gone.
+const outageTold = 0.02
+
+// stands takes that the run makes no progress: what its last steps say is not so now.
+func (h *Health) stands() {
+	if h.ToStep == 0 {
+		return
+	}
+	h.Binding = ""
+	h.Sentence = fmt.Sprintf("Nothing enters the queue and nothing leaves it now: the run makes no progress. The figures below are of train steps %d to %d, before it.", h.FromStep, h.ToStep)
 }
 
 // dropped is the share of finished groups' tokens that the queue dropped: evicted or over the budget.
@@ -146,41 +175,12 @@ func (m *Model) trend() float64 {
 	}
 	// The slope of the least squares line over 0..n-1.
 	meanX, sumXY, sumXX := float64(n-1)/2, 0.0, 0.0
-	for i, p := range m.recent {
+	for i, groups := range m.recent {
 		dx := float64(i) - meanX
-		sumXY += dx * float64(p.queueGroups)
+		sumXY += dx * float64(groups)
 		sumXX += dx * dx
 	}
 	return sumXY / sumXX
-}
-
-// recently replaces the rates of the window by those of the last periods.
-func (m *Model) recently(h *Health) {
-	var sum period
-	for _, p := range m.recent {
-		sum.scored += p.scored
-		sum.trained += p.trained
-		sum.ready += p.ready
-		sum.accepted += p.accepted
-		sum.dropped += p.dropped
-		sum.tokens += p.tokens
-		sum.trainNS += p.trainNS
-		sum.wall += p.wall
-		sum.trainerIdle += p.trainerIdle
-		sum.rolloutIdle += p.rolloutIdle
-	}
-	if sum.wall <= 0 || sum.trainNS <= 0 {
-		return
-	}
-	wall, train, n := sum.wall/1e9, float64(sum.trainNS)/1e9, float64(len(m.recent))
-	h.ProductionRolloutsPerS, h.ConsumptionRolloutsPerWallS = float64(sum.scored)/wall, float64(sum.trained)/wall
-	h.ConsumptionRolloutsPerS, h.TokensPerS = float64(sum.trained)/train, float64(sum.tokens)/wall
-	h.TrainerIdle, h.RolloutIdle, h.PeriodS, h.StepS = sum.trainerIdle/sum.wall, sum.rolloutIdle/sum.wall, wall/n, train/n
-	if sum.ready > 0 {
-		h.Acceptance = float64(sum.accepted) / float64(sum.ready)
-		h.DroppedShare = float64(sum.dropped) / float64(sum.ready)
-	}
-	h.EffectiveRolloutsPerS = h.ProductionRolloutsPerS * h.Acceptance
 }
 
 // sentence says what binds and what that means.
@@ -193,17 +193,21 @@ func (h Health) sentence(batchGroups int, nothing bool) string {
 	return rates + "; " + h.binds(batchGroups)
 }
 
+// sides are what rollouts can spend their time on, in words with their verb.
+var sides = map[string]string{"rollout": "generation binds", "environment": "environments bind", "sandbox": "sandboxes bind", "judge": "judges bind", "prefill": "reading prompts binds"}
+
 func (h Health) binds(batchGroups int) string {
 	idle := func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+	busy := idle(max(1-h.TrainerIdle-h.TrainerAbsent, 0))
 	switch h.Binding {
 	case "train":
 		if h.DroppedShare > 0.01 {
-			return fmt.Sprintf("the trainer binds: it is busy %s of the time, and %s of what is made is dropped from the queue.", idle(1-h.TrainerIdle), idle(h.DroppedShare))
+			return fmt.Sprintf("the trainer binds: it is busy %s of the time, and %s of what is made is dropped from the queue.", busy, idle(h.DroppedShare))
 		}
 		if math.Abs(h.QueueTrendGroupsPerStep) > float64(batchGroups)/20 && h.QueueTrendGroupsPerStep > 0 {
 			return fmt.Sprintf("the trainer binds, and the queue grows by %.2g groups a step.", h.QueueTrendGroupsPerStep)
 		}
-		return fmt.Sprintf("the trainer binds: it is busy %s of the time.", idle(1-h.TrainerIdle))
+		return fmt.Sprintf("the trainer binds: it is busy %s of the time.", busy)
 	case "sync":
 		return fmt.Sprintf("weight syncs bind: the trainer waits %s of the time, mostly for them.", idle(h.TrainerIdle))
 	case "admission":
@@ -211,13 +215,16 @@ func (h Health) binds(batchGroups int) string {
 	case "validation":
 		return fmt.Sprintf("validation binds: the trainer is idle %s of the time.", idle(h.TrainerIdle))
 	case "":
+		if h.outage() {
+			return fmt.Sprintf("the trainer waits %s of the time, mostly because no engine served: what binds is not to be seen from these steps.", idle(h.TrainerIdle))
+		}
 		return "what binds is not known yet."
 	}
-	what := map[string]string{"rollout": "generation", "environment": "environments", "sandbox": "sandboxes", "judge": "judges", "prefill": "reading prompts"}[h.Binding]
+	what := sides[h.Binding]
 	if what == "" {
-		what = h.Binding
+		what = h.Binding + " binds"
 	}
-	return fmt.Sprintf("%s binds: the trainer waits %s of the time for a batch.", what, idle(h.TrainerIdle))
+	return fmt.Sprintf("%s: the trainer waits %s of the time for a batch.", what, idle(h.TrainerIdle))
 }
 
 // rate writes a rate with three digits.

@@ -93,11 +93,20 @@ type Health struct {
 	QueueTrendGroupsPerStep float64 `json:"queue_trend_groups_per_step"`
 	TrainerIdle             float64 `json:"trainer_idle_ratio"`
 	RolloutIdle             float64 `json:"rollout_idle_ratio"`
-	TokensPerS              float64 `json:"tokens_per_s"`
-	PeriodS                 float64 `json:"period_s"`
-	StepS                   float64 `json:"step_s"`
-	Acceptance              float64 `json:"acceptance"`
-	DroppedShare            float64 `json:"dropped_share"`
+	// TrainerAbsent is the share of the time in which there was no trainer (metrics.Attendance).
+	TrainerAbsent float64 `json:"trainer_absent_ratio"`
+	TokensPerS    float64 `json:"tokens_per_s"`
+	PeriodS       float64 `json:"period_s"`
+	StepS         float64 `json:"step_s"`
+	Acceptance    float64 `json:"acceptance"`
+	DroppedShare  float64 `json:"dropped_share"`
+	// FromStep and ToStep are the train steps that all of it is of, 0 where there is none, WindowS how long they took.
+	FromStep loop.Version `json:"from_step"`
+	ToStep   loop.Version `json:"to_step"`
+	WindowS  float64      `json:"window_s"`
+	// IdleTrainer and IdleEngines are the idle shares of these steps by cause.
+	IdleTrainer attribution.Idle `json:"idle_trainer"`
+	IdleEngines attribution.Idle `json:"idle_engines"`
 }
 
 // Predicted is what was expected: before the run, and by the closed form at measured inputs.

@@ -10,7 +10,8 @@ export interface Health {
   production_rollouts_per_s: number; effective_rollouts_per_s: number; consumption_rollouts_per_s: number;
   consumption_rollouts_per_wall_s: number; binding: string; sentence: string; queue_trend_groups_per_step: number;
   trainer_idle_ratio: number; rollout_idle_ratio: number; tokens_per_s: number; period_s: number; step_s: number;
-  acceptance: number; dropped_share: number;
+  acceptance: number; dropped_share: number; trainer_absent_ratio: number;
+  from_step: number; to_step: number; window_s: number; idle_trainer: Idle; idle_engines: Idle;
 }
 export interface Idle { starved: number; syncing: number; validating: number; paused: number; blocked: number; total: number }
 export interface Attribution {

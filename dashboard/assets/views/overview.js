@@ -4,7 +4,7 @@ import { Plot } from "../core/plot.js";
 import { Card, Empty, Figure, Pairs, StackBar } from "../core/parts.js";
 import { SOURCES, idleColour, sourceColour, versionColour } from "../core/colour.js";
 import { count, fixed, known, lasting, many, percent, short, signed, version, words } from "../core/format.js";
-import { QueueHealth } from "./overview_health.js";
+import { QueueHealth, over } from "./overview_health.js";
 import { QueuePlot } from "./queue_plot.js";
 import { ControlCard, targetLines } from "./overview_control.js";
 
@@ -115,12 +115,12 @@ const IDLE_NAMES = /** @type {const} */ (["starved", "syncing", "validating", "p
 
 /** @param {{ summary: Summary, context: Context }} props */
 function IdleCard({ summary, context }) {
-  const { health, attribution } = summary;
+  const { health } = summary;
   const rows = /** @type {[string, number, import("../../types/words.js").Idle | undefined][]} */ ([
-    ["trainer", health.trainer_idle_ratio, attribution?.trainer_idle], ["engines", health.rollout_idle_ratio, attribution?.engines_idle]]);
-  return html`<${Card} title="Idle" say="share of the time that each side waits">
+    ["trainer", health.trainer_idle_ratio, health.idle_trainer], ["engines", health.rollout_idle_ratio, health.idle_engines]]);
+  return html`<${Card} title="Idle" say=${"share of the time that each side waits, " + over(health)}>
     <div class="split">${rows.map(([name, ratio, idle]) => html`<div class="idle-row" key=${name}>
-      <span class="who"><span>${name}</span><b>${percent(idle?.total ?? ratio)}</b></span>
+      <span class="who"><span>${name}</span><b>${percent(ratio)}</b></span>
       <${StackBar} label=${name + " idle"} whole=${1} parts=${idle && idle.total > 0 ? IDLE_NAMES.map(key => ({ name: key, value: idle[key], colour: idleColour[key] })) : [{ name: "waiting", value: idle?.total ?? ratio, colour: "var(--edge-strong)" }]} /></div>`)}</div>
     <${Plot} context=${context} title="Idle share over train steps" height=${110} low=${0} format=${(/** @type {any} */ n) => percent(n, 0)}
       lines=${IDLE} /></${Card}>`;

@@ -8,13 +8,18 @@ import { count, fixed, lasting, percent, short, signed } from "../core/format.js
 /** Which side of the queue each binding word belongs to. @type {Record<string, "production" | "consumption" | "both">} */
 const SIDES = { rollout: "production", environment: "production", sandbox: "production", judge: "production", prefill: "production", train: "consumption", sync: "consumption", validation: "consumption", admission: "both" };
 
+/** Which train steps the figures are of. @param {Summary["health"]} health */
+export function over({ from_step, to_step, window_s }) {
+  return to_step > 0 ? `over ${from_step < to_step ? `train steps ${count(from_step)} to ${count(to_step)}` : `train step ${count(to_step)}`}, ${lasting(window_s)}` : "no train step yet";
+}
+
 /** @param {{ context: Context }} props */
 export function QueueHealth({ context }) {
   const summary = /** @type {Summary} */ (context.summary.value);
   const { health, queue } = summary;
   const side = SIDES[health.binding];
   return html`<section class="card wide health" aria-labelledby="h-health">
-    <header><h2 id="h-health">Queue health</h2><span class="say">${summary.ended ? "over the measured window" : "over the last train periods"}</span></header>
+    <header><h2 id="h-health">Queue health</h2><span class="say">${over(health)}</span></header>
     <p class="sentence">${health.sentence || "Nothing can be said of the queue yet."}</p>
     <div class="flow">
       <${Production} summary=${summary} binds=${side === "production" || side === "both" ? health.binding : ""} />
@@ -62,5 +67,5 @@ function Consumption({ summary, binds }) {
     <span class="name"><span>Consumption</span>${binds && html`<span class="badge">▲ ${binds} binds</span>`}</span>
     <span class="rate">${short(health.consumption_rollouts_per_s)} <small>rollouts/s while training</small></span>
     <span class="small quiet">a step takes ${lasting(health.step_s)}, a version comes every ${lasting(health.period_s)}</span>
-    <span class="small"><span class="quiet">trainer waits</span> <b>${percent(health.trainer_idle_ratio)}</b> <span class="quiet">of the time</span></span></div>`;
+    <span class="small"><span class="quiet">trainer waits</span> <b>${percent(health.trainer_idle_ratio)}</b> <span class="quiet">of the time</span>${health.trainer_absent_ratio > 0.0005 && html`<span class="quiet">, is absent</span> <b>${percent(health.trainer_absent_ratio)}</b>`}</span></div>`;
 }

@@ -1,0 +1,79 @@
+package dashboard
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+)
+
+// The rates of a run that goes on, what bound and why each side waited are of the same train steps, which are said; while
+// it makes no progress they are not said to be so now.
+func TestHealthIsOfTheStepsItSays(t *testing.T) {
+	stall := ""
+	model := New(Options{Rules: rules(), Warmup: 5, Stall: func() string { return stall }})
+	m := newMachine(t, model.Observe)
+	check := func(from, to loop.Version) {
+		t.Helper()
+		h := model.Summary().Health
+		if h.FromStep != from || h.ToStep != to || !(h.WindowS > 0) || h.Binding == "" || !strings.Contains(h.Sentence, "enter the queue") {
+			t.Errorf("steps %d to %d, want %d to %d: %+v", h.FromStep, h.ToStep, from, to, h)
+		}
+		if math.Abs(h.IdleTrainer.Total-h.TrainerIdle) > 1e-9 || math.Abs(h.IdleEngines.Total-h.RolloutIdle) > 1e-9 {
+			t.Errorf("idle %v and %v, by cause %+v and %+v", h.TrainerIdle, h.RolloutIdle, h.IdleTrainer, h.IdleEngines)
+		}
+	}
+	for model.rec.Version() < 50 {
+		m.turn()
+	}
+	check(50-metrics.RecentSteps+1, 50)
+	stall = "engine-0 is gone"
+	if h := model.Summary().Health; h.Binding != "" || strings.Contains(h.Sentence, "rollouts/s") || !strings.Contains(h.Sentence, "of train steps 19 to 50") {
+		t.Errorf("without progress: %+v", h)
+	}
+	stall = ""
+	model.End("")
+	check(6, 50)
+}
+
+// Where the trainer waited mostly because no engine served, none of the sides is said to bind, for as long as these
+// steps count.
+func TestAnOutageIsNoSidesDoing(t *testing.T) {
+	model := New(Options{Rules: rules()})
+	m := newMachine(t, model.Observe)
+	for model.rec.Version() < 40 {
+		m.turn()
+	}
+	for _, kind := range []loop.EventKind{loop.EngineLost, loop.EngineJoined} {
+		for engine := range int32(2) {
+			m.step(loop.Event{Kind: kind, Engine: engine, Reason: loop.ReasonEngine})
+		}
+		m.now += 60e9
+	}
+	for model.rec.Version() < 41 {
+		m.turn()
+	}
+	for version := model.rec.Version(); version < 41+metrics.RecentSteps+1; version = model.rec.Version() {
+		h := model.Summary().Health
+		if said := strings.Contains(h.Sentence, "because no engine served"); said != (version < 41+metrics.RecentSteps) || said != (h.Binding == "") {
+			t.Fatalf("step %d: %q binds: %s", version, h.Binding, h.Sentence)
+		}
+		for model.rec.Version() == version {
+			m.turn()
+		}
+	}
+}
+
+// What binds is said in a sentence that is one.
+func TestWhatBindsIsSaid(t *testing.T) {
+	for binding, want := range map[string]string{"environment": "; environments bind: the trainer waits 40 %", "rollout": "; generation binds: the trainer waits 40 %",
+		"judge": "; judges bind:", "sandbox": "; sandboxes bind:", "train": "it is busy 50 % of the time"} {
+		h := Health{Throughput: metrics.Throughput{Binding: binding}, TrainerIdle: 0.4, TrainerAbsent: 0.1, IdleTrainer: attribution.Idle{Total: 0.4, Starved: 0.4}}
+		if got := h.sentence(4, false); !strings.Contains(got, want) {
+			t.Errorf("%s: %q lacks %q", binding, got, want)
+		}
+	}
+}
