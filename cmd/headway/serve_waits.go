@@ -38,12 +38,12 @@ func (p *plane) firstVersionWords(v live.View) string {
 	if v.Began || p.currentState() != stateRunning {
 		return ""
 	}
-	if p.weights.Newest() < 0 {
+	if _, there, _ := p.weights.Committed(0); !there { // with weights here, or with the sender alone
 		return "the trainer to publish version 0"
 	}
 	var names []string
 	for i, e := range p.servers {
-		if e.Status().Version == loop.NoVersion {
+		if e.Status().Version == loop.NoVersion && !p.awayOf(i) {
 			names = append(names, p.cfg.Engines[i].Name)
 		}
 	}
