@@ -53,6 +53,8 @@ type groups struct {
 	size   int32
 	keeps  bool // trained groups may be trained again
 	draw   *drawing
+	// first and newest are the smallest and the largest number of a group that has been seen, 0 for none.
+	first, newest loop.GroupID
 }
 
 // ring keeps the newest groups, found by id.
@@ -177,6 +179,10 @@ func (s *groups) open(a *loop.Action, now int64) {
 	}
 	*g = group{id: a.Group, start: a.Version, ready: loop.NoVersion, step: loop.NoVersion, opened: now, size: s.size, lane: -1}
 	s.live[a.Group] = g
+	if s.first == 0 || a.Group < s.first {
+		s.first = a.Group
+	}
+	s.newest = max(s.newest, a.Group)
 }
 
 // waits takes a group that became ready: into the queue, or held outside it.

@@ -160,7 +160,7 @@ func (m *Model) answerGroup(r *http.Request) (any, error) {
 	}
 	d, found := m.Group(loop.GroupID(id))
 	if !found {
-		return nil, &refusal{http.StatusNotFound, "not_found", fmt.Sprintf("group %d is not known: it has not begun, or is older than what is kept", id)}
+		return nil, &refusal{http.StatusNotFound, "not_found", m.unknown(loop.GroupID(id))}
 	}
 	return d, nil
 }

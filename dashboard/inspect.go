@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -182,6 +183,21 @@ func (m *Model) Group(id loop.GroupID) (GroupDetail, bool) {
 		d.Rollouts = rollouts()
 	}
 	return d, found
+}
+
+// unknown says why nothing of a group is known.
+func (m *Model) unknown(id loop.GroupID) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch first, newest := m.groups.first, m.groups.newest; {
+	case m.read != nil && id > newest:
+		return fmt.Sprintf("group %d has not been read yet", id)
+	case id > newest || id <= 0:
+		return fmt.Sprintf("group %d has not begun: the newest is %d", id, newest)
+	case id < first && m.opt.Recorder != nil:
+		return fmt.Sprintf("group %d ended before the run's process was started again: of such groups these pages have those in samples/ alone, of every so many train steps (store.samples_every). headway view RUN has the figures of all that are in the trace", id)
+	}
+	return fmt.Sprintf("group %d is older than the %d groups whose figures are kept here", id, m.opt.GroupsMax)
 }
 
 // detail is a group but for its rollouts, and what makes them; nil where they are not kept.

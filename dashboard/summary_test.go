@@ -77,3 +77,36 @@ func TestWhatBindsIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// Of a group that is not known it is said why, and what there is of those like it.
+func TestWhyAGroupIsNotKnown(t *testing.T) {
+	whole := New(Options{Rules: rules(), GroupsMax: 20})
+	var again *Model
+	m := newMachine(t, func(ev *loop.Event, measured *metrics.Measured, actions []loop.Action) {
+		if again != nil {
+			again.Observe(ev, measured, actions)
+		}
+		whole.Observe(ev, measured, actions)
+	})
+	for whole.rec.Version() < 30 {
+		m.turn()
+	}
+	recorder, err := metrics.Restore(rules(), whole.rec.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again = New(Options{Rules: rules(), Recorder: recorder})
+	for whole.rec.Version() < 40 {
+		m.turn()
+	}
+	for _, c := range []struct {
+		model *Model
+		id    string
+		want  string
+	}{{again, "40", "ended before the run's process was started again"}, {again, "9999", "has not begun: the newest is"}, {whole, "40", "older than the 20 groups"}, {whole, "0", "has not begun"}} {
+		var answer struct{ Error struct{ Message string } }
+		if code := get(t, c.model.Data(), "/api/v1/view/groups/"+c.id, &answer); code != 404 || !strings.Contains(answer.Error.Message, c.want) {
+			t.Errorf("group %s: %d %q, want %q", c.id, code, answer.Error.Message, c.want)
+		}
+	}
+}

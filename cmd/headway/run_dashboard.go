@@ -57,6 +57,9 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, 
 	for i := range j.steps.lines {
 		v.model.Figures(j.steps.lines[i].figures())
 	}
+	if resume != nil {
+		readSamples(j.dir, v.model) // what was said before is there as far as it was written down
+	}
 	v.feed = dashboard.NewFeed(v.model)
 	v.done.Go(func() { v.feed.Run(ctx) })
 	return v

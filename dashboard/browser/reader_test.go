@@ -53,7 +53,7 @@ func (s scripted) serve(t *testing.T) string {
 	}
 	type object = map[string]any
 	answer("info", func(*http.Request) any {
-		return object{"name": "run " + hostile, "kind": "run", "program": "headway", "config": "trainer:\n  clip_epsilon: 0.3\n", "task": hostile, "policy": "drop",
+		return object{"name": "run " + hostile, "kind": "run", "program": "headway", "config": "trainer:\n  clip_epsilon: 0.3\nstore:\n  samples_every: 25\n", "task": hostile, "policy": "drop",
 			"group_size": 2, "batch_groups": 1, "queue_groups": 1, "steps": 3, "engines": []string{hostile}, "has_tokens": true, "has_text": true}
 	})
 	answer("summary", func(*http.Request) any {
@@ -178,6 +178,7 @@ func TestIdsOfTokensAreNotTheAnswer(t *testing.T) {
 	if text := eval[string](p, "document.querySelector('.readout').textContent"); strings.Contains(text, "token") {
 		t.Errorf("a token without text is said as one: %q", text)
 	}
+	p.waitText("Text is kept of some groups of every 25th train step (store.samples_every).")
 	p.picture("rollouts-ids")
 }
 

@@ -46,6 +46,7 @@ export default function Rollouts({ context }) {
   return html`<h2 class="unseen">Rollout reader</h2><div class=${"reader" + (chosen !== null ? " reading" : "")}>
     <section class="card list" aria-label="Groups">
       <${FilterForm} context=${context} params=${params} />
+      <${Kept} info=${context.info.value} />
       <${List} asked=${asked} groups=${groups} chosen=${chosen} choose=${choose} context=${context} />
       ${asked.data?.next > 0 && limit < MOST && html`<button onClick=${() => setLimit(Math.min(MOST, limit * 2))}>show more</button>`}
       ${asked.data?.next > 0 && limit >= MOST && html`<p class="small quiet">There are more than ${count(MOST)}: filters find others.</p>`}
@@ -69,6 +70,16 @@ function listKeys(context, groups, choose) {
   };
   addEventListener("keydown", press);
   return () => removeEventListener("keydown", press);
+}
+
+/** What of the run can be read at all. @param {{ info: import("../../types/words.js").Info | null }} props */
+function Kept({ info }) {
+  const found = /samples_every:\s*(\d+)/.exec(info?.config ?? "");
+  if (!info?.has_text || !found) return null;
+  const every = Number(found[1]), steps = every === 1 ? "of every train step" : `of every ${count(every)}th train step`;
+  const written = every > 0 ? `${steps} (store.samples_every)` : "";
+  if (info.kind === "live") return html`<p class="small quiet">Text is kept of the newest groups since this process of the run began${written && `, and of some ${written}`}.</p>`;
+  return html`<p class="small quiet">Text is kept of some groups ${written || "alone: store.samples_every is 0"}.</p>`;
 }
 
 /** @param {{ context: Context, params: Filters }} props */

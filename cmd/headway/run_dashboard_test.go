@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/trace"
+)
+
+// The pages of a run that goes on have what its process before wrote of the rollouts.
+func TestAResumedRunShowsItsSamples(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "samples"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	line := `{"id":41,"step":25,"end":"trained","prompt":"21+45=","prompt_text":"21+45=","rollouts":[{"sample":0,"turns":[{"role":"policy","text":"67"}]}]}`
+	if err := os.WriteFile(filepath.Join(dir, "samples", "step-000025.jsonl"), []byte(line+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rules := loop.Config{GroupSize: 4, BatchGroups: 4, EngineSlots: []int{4}, QueueGroups: 4}
+	l, err := loop.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newShownRun(&job{dir: dir, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
+	v.stop()
+	v.done.Wait()
+	if d, found := v.model.Group(41); !found || !d.Readable || len(d.Rollouts) != 1 {
+		t.Errorf("%v %+v", found, d)
+	}
+	if list := v.model.Groups(dashboard.Query{Readable: true}); len(list.Groups) != 1 {
+		t.Errorf("%+v", list)
+	}
+}
