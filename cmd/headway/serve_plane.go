@@ -23,6 +23,7 @@ import (
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
 	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/trace"
 	remote "github.com/headway-rl/headway/trainer/remote"
 	"github.com/headway-rl/headway/transfer"
 	"github.com/headway-rl/headway/weights"
@@ -134,6 +135,9 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 	if err == nil {
 		drained := p.currentState() == stateDraining
 		p.setState(stateStopped)
+		if p.finished() {
+			err = p.writeAddress()
+		}
 		p.farewell(ctx, drained)
 	} else {
 		p.setState(stateFailed)
@@ -265,17 +269,33 @@ func (p *plane) url() string {
 	return scheme + "://" + p.listener.Addr().String()
 }
 
-// writeAddress tells other commands how the run's control plane is reached.
+// address is what stands in addressFile.
+type address struct {
+	URL string `json:"url"`
+	Run string `json:"run"`
+	PID int    `json:"pid"`
+	// Finished is the version that the run ended at with all its train steps made, absent before.
+	Finished *loop.Version `json:"finished,omitempty"`
+}
+
+// writeAddress tells other commands how the run's control plane is reached, or that the run has finished.
 func (p *plane) writeAddress() error {
-	text, err := json.Marshal(struct {
-		URL string `json:"url"`
-		Run string `json:"run"`
-		PID int    `json:"pid"`
-	}{p.url(), p.name, os.Getpid()})
+	said := address{URL: p.url(), Run: p.name, PID: os.Getpid()}
+	if p.finished() {
+		version := p.Status().Version
+		said.Finished = &version
+	}
+	text, err := json.Marshal(said)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(p.dir, addressFile), append(text, '\n'), 0o644)
+}
+
+// finished reports whether the run has made all its train steps.
+func (p *plane) finished() bool {
+	run := p.runtime.Load()
+	return run != nil && run.View().Status.Finished == loop.ReasonSteps
 }
 
 func (p *plane) setState(state string) {
@@ -305,10 +325,24 @@ func (p *plane) summary(err error, asJSON bool) error {
 	if asJSON {
 		return writeJSON(p.app, s)
 	}
-	if err == nil {
-		p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.dir, s.State, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	if err != nil {
+		return nil
 	}
+	how, next := s.State, "headway serve with the same --name goes on with it"
+	if p.finished() {
+		how, next = "finished", finishedHint(p.dir)
+	}
+	p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	p.say("%s", next)
 	return nil
+}
+
+// finishedHint is what there is to do with a run that a control plane has finished.
+func finishedHint(dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+		return "headway weights " + dir + " lists its versions"
+	}
+	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", dir, dir)
 }
 
 // close stops what runs and closes what is open, whatever stage was reached.

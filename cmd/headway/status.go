@@ -29,6 +29,8 @@ type statusCmd struct {
 	CA        string  `name:"ca" placeholder:"FILE" help:"Certificate (PEM) that signed the server's, where the system does not know it."`
 	Watch     bool    `short:"w" help:"Show it again and again, until Ctrl-C."`
 	Every     float64 `default:"2" placeholder:"SECONDS" help:"Time between two looks with --watch."`
+	// command is its name in advice.
+	command string
 }
 
 // statusBytesMax bounds a status: a server that sends more is not a control plane.
@@ -36,6 +38,12 @@ const statusBytesMax = 16 << 20
 
 // Run asks once, or until it is interrupted.
 func (c *statusCmd) Run(a *app) error {
+	c.command = "status"
+	return c.follow(a)
+}
+
+// follow looks as Run does, for whichever command.
+func (c *statusCmd) follow(a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -100,6 +108,8 @@ type statusClient struct {
 	token string
 	// dir is the run directory that was named, empty for an address; run is what it says that the run is called.
 	dir, run string
+	// command is the command that looks.
+	command string
 }
 
 // statusRoles are the roles whose token a look may be taken with, the one that may least first.
@@ -129,7 +139,7 @@ func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
 	if run != "" {
 		dir = c.Server
 	}
-	return &statusClient{base: base, token: token, dir: dir, run: run, http: &http.Client{Transport: transport, Timeout: 15 * time.Second,
+	return &statusClient{base: base, token: token, dir: dir, run: run, command: c.command, http: &http.Client{Transport: transport, Timeout: 15 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
@@ -137,10 +147,7 @@ func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
 func serverURL(given string) (base *url.URL, run string, err error) {
 	hint := "want http://HOST:PORT, https://HOST:PORT, or the run directory of a control plane on this machine"
 	if text, err := os.ReadFile(filepath.Join(given, addressFile)); err == nil {
-		var said struct {
-			URL string `json:"url"`
-			Run string `json:"run"`
-		}
+		var said address
 		if json.Unmarshal(text, &said) != nil || said.URL == "" {
 			return nil, "", usageError(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
 		}
@@ -214,6 +221,9 @@ func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error)
 		return status, nil, c.stranger()
 	}
 	if c.run != "" && status.Run != c.run {
+		if err := c.hasFinished(); err != nil {
+			return status, nil, err
+		}
 		return status, nil, runError("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, plainText(status.Run), c.base)
 	}
 	return status, text, nil
@@ -226,9 +236,12 @@ func (c *statusClient) unreachable(err error) error {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED) && c.run != "":
+		if err := c.hasFinished(); err != nil {
+			return err
+		}
 		return runError("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s, where its control plane did: %w", c.run, c.base, syscall.ECONNREFUSED)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return runError("start one with headway serve, or name its address: headway status http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
+		return runError("start one with headway serve, or name its address: headway "+c.command+" http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
 	case errors.As(err, &name):
 		return runError("look at the name's spelling", "%s: %w", c.base, name)
 	case strings.Contains(err.Error(), "malformed HTTP response"):
@@ -243,6 +256,17 @@ func (c *statusClient) unreachable(err error) error {
 		return runError("look at the network between", "%s cannot be reached: %w", c.base, refused)
 	}
 	return runError("look at its log", "%s broke the connection off: %w", c.base, err)
+}
+
+// hasFinished says that the run of the directory has made all its train steps, where it has. It is asked only
+// when nobody answers for the run, and reads the directory anew: the run may end while it is watched.
+func (c *statusClient) hasFinished() error {
+	text, err := os.ReadFile(filepath.Join(c.dir, addressFile))
+	var said address
+	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
+		return nil
+	}
+	return runError(finishedHint(c.dir), "run %s has finished at version %d", plainText(c.run), *said.Finished)
 }
 
 // refused says what an answer other than 200 means.

@@ -213,15 +213,17 @@ writer     node-a, epoch 3
 func TestStatusSaysFirstWhoIsMissing(t *testing.T) {
 	for want, change := range map[string]func(s *protocol.Status){
 		"health     engine e1 is lost: no rollouts are made until it is back\n           in the steps before: 31.0 rollouts/s made": func(s *protocol.Status) { s.Engines = s.Engines[1:] },
-		"health     engines e0, e1 are lost: no rollouts are made until one is back\n":                                             func(s *protocol.Status) { s.Engines[0].State = "quarantined" },
+		"health     engines e0, e1 are lost: no rollouts are made until one is back\n":                                              func(s *protocol.Status) { s.Engines[0].State = "quarantined" },
 		"health     engine e1 is lost: no rollouts are made until it is back\n           rates are known from the second": func(s *protocol.Status) {
 			s.Engines, s.Throughput = []protocol.Engine{s.Engines[1], {Name: "e2", State: "away"}}, protocol.Throughput{}
 		},
-		"health     trainer torch is gone, last heard of 1.2 s ago\n":        func(s *protocol.Status) { s.Engines, s.Trainer.State = s.Engines[:1], "absent" },
-		"health     no trainer has come yet\n":                               func(s *protocol.Status) { s.Engines, s.Trainer = nil, protocol.Trainer{State: "absent"} },
-		"health     no worker is there, and 4 rollouts wait for one\n":       func(s *protocol.Status) { s.Engines, s.Workers = nil, protocol.Workers{Offered: 4} },
-		"health     no sender of weights is there, and 1 engine waits for it": func(s *protocol.Status) { s.Engines, s.Sender = nil, &protocol.Sender{State: "absent", Waiting: []string{"e0"}} },
-		"health     31.0 rollouts/s made":                                    func(s *protocol.Status) { s.Engines, s.State, s.Trainer.State = nil, "stopped", "absent" },
+		"health     trainer torch is gone, last heard of 1.2 s ago\n":  func(s *protocol.Status) { s.Engines, s.Trainer.State = s.Engines[:1], "absent" },
+		"health     no trainer has come yet\n":                         func(s *protocol.Status) { s.Engines, s.Trainer = nil, protocol.Trainer{State: "absent"} },
+		"health     no worker is there, and 4 rollouts wait for one\n": func(s *protocol.Status) { s.Engines, s.Workers = nil, protocol.Workers{Offered: 4} },
+		"health     no sender of weights is there, and 1 engine waits for it": func(s *protocol.Status) {
+			s.Engines, s.Sender = nil, &protocol.Sender{State: "absent", Waiting: []string{"e0"}}
+		},
+		"health     31.0 rollouts/s made": func(s *protocol.Status) { s.Engines, s.State, s.Trainer.State = nil, "stopped", "absent" },
 	} {
 		s := busyStatus()
 		s.Workers = protocol.Workers{Known: 1}
@@ -406,14 +408,20 @@ func TestStatusOfARunThatHasEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		url, run, says string
 		code           int
+		finished       *loop.Version
 	}{
-		"its own":         {address, busyStatus().Run, "", 0},
-		"another":         {address, "one", "run one does not go on: run " + busyStatus().Run + " answers", 1},
-		"nothing listens": {gone.URL, "one", "run one does not go on: nothing listens", 1},
-		"of before":       {address, "", "", 0},
+		"finished":                  {gone.URL, "one", "run one has finished at version 10\n", 1, new(loop.Version(10))},
+		"finished, another answers": {address, "one", "run one has finished at version 10\n", 1, new(loop.Version(10))},
+		"its own":                   {address, busyStatus().Run, "", 0, nil},
+		"another":                   {address, "one", "run one does not go on: run " + busyStatus().Run + " answers", 1, nil},
+		"nothing listens":           {gone.URL, "one", "run one does not go on: nothing listens", 1, nil},
+		"of before":                 {address, "", "", 0, nil},
 	} {
 		dir := t.TempDir()
-		said, _ := json.Marshal(map[string]any{"url": c.url, "run": c.run, "pid": 1})
+		said, _ := json.Marshal(map[string]any{"url": c.url, "run": c.run, "pid": 1, "finished": c.finished})
+		if err := os.WriteFile(filepath.Join(dir, trace.FileName), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(dir, addressFile), said, 0o600); err != nil {
 			t.Fatal(err)
 		}

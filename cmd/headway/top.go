@@ -24,9 +24,9 @@ type topCmd struct {
 // Run shows the control plane until somebody leaves. Where standard output is no terminal it is a
 // status again and again, as status --watch has it.
 func (c *topCmd) Run(a *app) error {
-	look := &statusCmd{Server: c.Server, TokenFile: c.TokenFile, CA: c.CA, Watch: true, Every: c.Every}
+	look := &statusCmd{Server: c.Server, TokenFile: c.TokenFile, CA: c.CA, Watch: true, Every: c.Every, command: "top"}
 	if !a.IsTerminal(a.Stdout) || a.Getenv("TERM") == "dumb" {
-		return look.Run(a)
+		return look.follow(a)
 	}
 	if err := look.check(); err != nil {
 		return err

@@ -117,7 +117,7 @@ func TestTopWithoutAnAnswer(t *testing.T) {
 // What is no terminal gets the status again and again; nobody there is an error at once.
 func TestTopElsewhere(t *testing.T) {
 	var out, diagnostics bytes.Buffer
-	if code := Main([]string{"top", "http://127.0.0.1:1"}, strings.NewReader(""), &out, &diagnostics); code != exitFailure || !strings.Contains(diagnostics.String(), "nothing listens") {
+	if code := Main([]string{"top", "http://127.0.0.1:1"}, strings.NewReader(""), &out, &diagnostics); code != exitFailure || !strings.Contains(diagnostics.String(), "nothing listens") || !strings.Contains(diagnostics.String(), "headway top http://HOST:PORT") {
 		t.Errorf("exit %d: %s", code, diagnostics.String())
 	}
 	diagnostics.Reset()
