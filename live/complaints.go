@@ -26,12 +26,7 @@ type complaints map[string]*complaint
 
 // say returns the line about a failure, false where the same was said a short while ago.
 func (c complaints) say(text string, now int64) (string, bool) {
-	way := strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
+	way := sameWay(text)
 	known := c[way]
 	if known == nil {
 		if len(c) >= complaintsMax {
@@ -51,11 +46,25 @@ func (c complaints) say(text string, now int64) (string, bool) {
 	return text, true
 }
 
-// complain logs what an effect failed by; of rollouts, which may fail by the hundred, once in a while.
+// sameWay is what words of failures have in common that are alike: all but the numbers.
+func sameWay(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// complain logs what an effect failed by; of rollouts and loads, which may fail by the hundred, once in a while, and of
+// engines that are lost nothing, since sayLost does.
 func (r *Runtime) complain(c *completion) {
+	if c.event.Kind == loop.EngineLost {
+		return // which is said with what follows from it
+	}
 	_, words, _ := strings.Cut(c.event.String(), " ") // without the run's time: the log has its own
 	text := fmt.Sprintf("%s: %v", words, c.err)
-	if c.event.Kind == loop.RolloutFailed {
+	if c.event.Kind == loop.RolloutFailed || c.event.Kind == loop.SyncFailed {
 		var due bool
 		if text, due = r.complaints.say(text, c.event.Time); !due {
 			return

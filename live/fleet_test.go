@@ -259,7 +259,7 @@ func TestFleetFaults(t *testing.T) {
 				}
 				return down(v)
 			}
-		}, 2, 2, "engine engine-1 is lost, for the 1st time"},
+		}, 2, 2, "engine engine-1 is lost: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -22,6 +23,9 @@ type quarantine struct {
 	pause time.Duration
 	due   int64
 	err   error // of the last load or switch
+	// said is by what it was said to be lost, empty before; away is since when it has not served.
+	said string
+	away int64
 	// soon: it is tried without a pause once it is lost, for nobody knows whether it is there.
 	soon bool
 }
@@ -44,7 +48,11 @@ func (r *Runtime) watchEngine(c *completion) {
 		r.quarantine(int(ev.Engine))
 	case !lost && ev.Kind == loop.WeightsSwitched:
 		if q.tries > 0 {
-			r.logf("live: engine %s serves again, with version %d", r.opt.Engines[ev.Engine].Name(), ev.Version)
+			tries := "1 try"
+			if q.tries > 1 {
+				tries = fmt.Sprintf("%d tries", q.tries)
+			}
+			r.logf("engine %s serves again, with version %d, after %v and %s", r.opt.Engines[ev.Engine].Name(), ev.Version, time.Duration(r.now-q.away).Round(time.Second), tries)
 		}
 		*q = quarantine{due: loop.NoTick, planned: q.planned}
 	}
@@ -60,7 +68,9 @@ func (r *Runtime) quarantine(engine int) {
 		r.letGo(engine)
 		return
 	}
-	q.tries++
+	if q.tries++; q.tries == 1 {
+		q.away = r.now
+	}
 	again := "it stays out"
 	if first := r.opt.RejoinAfter; q.planned {
 		again = "it is back when its loss is over"
@@ -70,19 +80,32 @@ func (r *Runtime) quarantine(engine int) {
 			q.pause = min(2*q.pause, rejoinMost*first)
 		}
 		q.due = r.clock() + q.pause.Nanoseconds()
-		again = fmt.Sprintf("it is tried again in %v", q.pause)
+		again = fmt.Sprintf("it is tried again in %v, then ever less often, up to every %v", q.pause, rejoinMost*first)
 	}
-	theirs := ""
-	switch {
-	case q.tries > 1: // it had none
-	case r.cfg.ResumeLost:
-		theirs = "its rollouts go on elsewhere with the tokens they have; "
-	default:
-		theirs = "its rollouts are tried again elsewhere; "
-	}
-	r.logf("live: engine %s is lost, for the %s time since it served last; %s%s; last error: %v",
-		r.opt.Engines[engine].Name(), ordinal(q.tries), theirs, again, q.err)
+	r.sayLost(engine, again)
 	r.letGo(engine)
+}
+
+// sayLost says that an engine is lost, by what, and what becomes of its rollouts: when that begins, and when
+// a try fails by something else. Tries that fail alike are counted by the status, and when it serves again.
+func (r *Runtime) sayLost(engine int, again string) {
+	q, name := &r.engines[engine], r.opt.Engines[engine].Name()
+	cause := strings.ReplaceAll(fmt.Sprint(q.err), "engine "+name+": ", "")
+	cause = strings.ReplaceAll(cause, ErrEngineDown.Error()+": ", "")
+	way := sameWay(cause)
+	if way == q.said {
+		return
+	}
+	q.said = way
+	switch theirs := "its rollouts are tried again elsewhere"; {
+	case q.tries > 1: // it had none
+		r.logf("engine %s is still lost, now by: %s", name, cause)
+	default:
+		if r.cfg.ResumeLost {
+			theirs = "its rollouts go on elsewhere with the tokens they have"
+		}
+		r.logf("engine %s is lost: %s; %s; %s", name, cause, theirs, again)
+	}
 }
 
 // letGo stops what a lost engine still plays.
@@ -97,19 +120,6 @@ func (r *Runtime) letGo(engine int) {
 			}
 		}
 	}
-}
-
-// ordinal renders a small number for a sentence.
-func ordinal(n int) string {
-	switch {
-	case n%10 == 1 && n%100 != 11:
-		return fmt.Sprintf("%dst", n)
-	case n%10 == 2 && n%100 != 12:
-		return fmt.Sprintf("%dnd", n)
-	case n%10 == 3 && n%100 != 13:
-		return fmt.Sprintf("%drd", n)
-	}
-	return fmt.Sprintf("%dth", n)
 }
 
 // rejoin tells the loop of lost engines whose pause is over: it has them load the

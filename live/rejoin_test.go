@@ -3,6 +3,8 @@ package live_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +72,8 @@ func TestLostEngineRejoins(t *testing.T) {
 				said := strings.Join(w.logged, "\n")
 				if lost := c.fails >= 3; lost != strings.Contains(said, "engine engine-0 is lost") || lost && !strings.Contains(said, "engine engine-0 serves again, with version") {
 					t.Errorf("the log says:\n%s", said)
+				} else if lost && (strings.Count(said, "is lost: connection reset; its rollouts") != 1 || strings.Contains(said, "still lost") || strings.Count(said, "tries") != min(c.fails/3-1, 1)) {
+					t.Errorf("the loss is one line, and its end one, but the log says:\n%s", said)
 				}
 				if c.fails == 12 {
 					e := during.Engines[0]
@@ -87,6 +91,40 @@ func TestLostEngineRejoins(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLossIsSaidOnceByEachCause: tries that fail as before are no lines of the log, another cause is one, and a
+// line has the engine's name and the address once.
+func TestLossIsSaidOnceByEachCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := asyncConfig()
+		cfg.EngineSlots, cfg.TrainSteps = []int{5}, 60
+		w := newWorld(cfg)
+		failed := 0
+		w.engines[0].broken = func(v loop.Version) error {
+			if v < 2 || failed == 9 {
+				return nil
+			}
+			if failed++; failed == 9 {
+				return fmt.Errorf("%w: engine engine-0: it has no weights", live.ErrEngineDown)
+			}
+			return fmt.Errorf("%w: engine engine-0: Get http://10.0.0.%d:80: connection refused", live.ErrEngineDown, failed)
+		}
+		w.change = func(o *live.Options) { o.RejoinAfter = time.Second }
+		if res, err := w.runtime(t, nil).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
+			t.Fatalf("ended by %v: %v", res.Reason, err)
+		}
+		said := slices.DeleteFunc(slices.Clone(w.logged), func(line string) bool { return !strings.Contains(line, "engine-0") })
+		want := []string{"engine engine-0 is lost: Get http://10.0.0.1:80: connection refused; its rollouts", "engine engine-0 is still lost, now by: it has no weights", "engine engine-0 serves again, with version "}
+		if len(said) != len(want) || strings.Contains(strings.Join(said, ""), "engine is down") {
+			t.Fatalf("the log says:\n%s", strings.Join(said, "\n"))
+		}
+		for i := range want {
+			if !strings.HasPrefix(said[i], want[i]) || strings.Count(said[i], "engine-0") != 1 {
+				t.Errorf("line %d is %q, want %q", i+1, said[i], want[i])
+			}
+		}
+	})
 }
 
 // TestLostEngineLetsGo: what an engine plays when it is lost is stopped at once, and
