@@ -81,7 +81,8 @@ func tokensAsBytes(tokens []int32) string {
 	return string(text)
 }
 
-// scriptedTokens answers /tokenize: of a text, or of a chat under the model's template.
+// scriptedTokens answers /tokenize: of a text, or of a chat under the model's template, which names its tools
+// at the end of its first message.
 func scriptedTokens(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Prompt   string
@@ -91,6 +92,9 @@ func scriptedTokens(w http.ResponseWriter, r *http.Request) {
 				Function struct{ Name, Arguments string }
 			} `json:"tool_calls"`
 		}
+		Tools []struct {
+			Function struct{ Name string }
+		}
 		Generation bool `json:"add_generation_prompt"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -98,8 +102,13 @@ func scriptedTokens(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text := body.Prompt
-	for _, m := range body.Messages {
+	for i, m := range body.Messages {
 		text += "\n[" + m.Role + "]" + m.Content
+		for _, tool := range body.Tools {
+			if i == 0 {
+				text += " <" + tool.Function.Name + ">"
+			}
+		}
 		for _, c := range m.Calls {
 			text += toolCallText(c.Function.Name, c.Function.Arguments)
 		}
