@@ -57,6 +57,8 @@ func findingsTitle(r diagnosis.Report) string {
 		return "nothing found that a change of settings would surely improve"
 	case len(r.Findings) == 0:
 		return "nothing found yet"
+	case !r.Settled.OK && len(r.Findings) == 1:
+		return "1 finding that needs no steady state:"
 	case !r.Settled.OK:
 		return counted(len(r.Findings), "finding") + " that need no steady state:"
 	}

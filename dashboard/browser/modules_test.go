@@ -66,6 +66,15 @@ func TestRunningMeanOfGaps(t *testing.T) {
 		same("windows are odd", [10, 100, 799, 1600].map(n => smoothing(n) % 2), [1, 1, 1, 1]);`)
 }
 
+// An engine counts its slots, not the row of its weights among them; others count their rows.
+func TestAnEngineCountsItsSlots(t *testing.T) {
+	openModules(t).say(`
+		const { layOut } = await import("/views/timeline_layout.js");
+		const track = (id, kind, group) => ({ id, name: kind + id, kind, row: "rollout", group });
+		const tracks = [track(0, "weights", "engine-0"), track(1, "slot", "engine-0"), track(2, "slot", "engine-0"), track(3, "environment", "env"), track(4, "environment", "env")];
+		for (const folded of [new Set(), new Set(["engine-0", "env"])]) same("counts", layOut(tracks, folded).headings.filter(h => h.group).map(h => h.group + " " + h.count), ["engine-0 2", "env 2"]);`)
+}
+
 func TestFiguresAsText(t *testing.T) {
 	openModules(t).say(`
 		const f = await import("/core/format.js");

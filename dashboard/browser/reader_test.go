@@ -71,6 +71,10 @@ func (s scripted) serve(t *testing.T) string {
 	answer("series", func(*http.Request) any {
 		return object{"step": []int{1, 2, 3}, "time_s": []float64{1, 2, 3}, "columns": object{"reward": []any{0, nil, 1}, "staleness": []any{0, 1, 1}}}
 	})
+	answer("findings", func(*http.Request) any {
+		return object{"run": "r", "source": "run", "settled": object{"ok": false, "why": "30 steps are worth only 12 independent ones", "more_steps": 50, "from_step": 1, "steps": 30},
+			"fitted": object{}, "compared": nil, "attribution": nil, "findings": []object{}, "drift": nil, "warnings": nil}
+	})
 	answer("queue", func(*http.Request) any { return object{"state": object{}, "ready": []any{}, "open": []any{}} })
 	line := func(id int) object {
 		return object{"id": id, "step": id - 4, "end": "trained", "staleness": 1, "reward_mean": 0.5, "reward_min": 0, "reward_max": 1, "tokens": 6, "prompt": hostile, "readable": true}
@@ -199,6 +203,12 @@ func TestTokenIsAskedFor(t *testing.T) {
 	if kept := eval[string](p, "String(sessionStorage.getItem('headway-token')) + localStorage.length"); kept != "sesame0" {
 		t.Errorf("kept %q, want the token in the tab alone", kept)
 	}
+}
+
+// What has not settled, and when it will have, are two sentences.
+func TestWhatHasNotSettledIsASentence(t *testing.T) {
+	p := openTab(t, wide, scripted{}.serve(t)+"#findings")
+	p.wait("document.querySelector('.banner')?.textContent.includes('12 independent ones.')")
 }
 
 // Where a token may not read rollouts the page says whose may, and shows everything else.

@@ -39,7 +39,7 @@ function Verdict({ report, ended, again, stale }) {
   const tally = ["defect", "cost", "warning"].map(severity => [severity, findings.filter(finding => finding.severity === severity).length]).filter(([, n]) => n);
   const said = tally.map(([severity, n]) => many(Number(n), String(severity))).join(", ");
   return html`<${Card} title="Findings" size="wide" say=${html`<button onClick=${again}>judge again</button>`}>
-    ${!settled.ok && html`<div class="banner"><strong>Not yet settled.</strong><span>${settled.why || "Too few steps have been made."} ${moreSteps(settled.more_steps, ended)} Until then only what needs no steady state is said.</span></div>`}
+    ${!settled.ok && html`<div class="banner"><strong>Not yet settled.</strong><span>${sentence(settled.why || "Too few steps have been made")} ${moreSteps(settled.more_steps, ended)} Until then only what needs no steady state is said.</span></div>`}
     ${stale && html`<p class="bad small">What is shown is the last answer; asked again: ${stale}</p>`}
     ${findings.length === 0 && settled.ok && html`<${Empty} title="Nothing was found that a setting would improve."><span>${many(settled.steps, "step")} were judged, from step ${count(settled.from_step)} on.</span></${Empty}>`}
     ${findings.length > 0 && html`<p>${said}, the dearest first${settled.ok ? `; judged over ${many(settled.steps, "step")} from step ${count(settled.from_step)} on` : ""}.</p>`}
@@ -48,6 +48,9 @@ function Verdict({ report, ended, again, stale }) {
       <${StackBar} label="Staleness by source" parts=${(attribution.parts ?? []).map(part => ({ name: words(part.source), value: part.versions, colour: sourceColour[part.source] ?? "var(--edge-strong)", text: fixed(part.versions) }))} /></div>`}
     ${(report.warnings ?? []).map((warning, i) => html`<p key=${i} class="small warn wrap">${warning}</p>`)}</${Card}>`;
 }
+
+/** What others say, as a sentence among others. @param {string} text */
+function sentence(text) { return /[.!?]$/.test(text) ? text : text + "."; }
 
 /** @param {number | undefined} more @param {boolean} ended */
 function moreSteps(more, ended) {

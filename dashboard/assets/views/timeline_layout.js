@@ -63,19 +63,22 @@ function byGroup(/** @type {Track[]} */ tracks) {
   return groups;
 }
 
+/** How many of its kind a group has: an engine's slots, without the row of its weights. */
+function members(/** @type {Track[]} */ tracks) { return tracks.filter((t) => t.kind === "slot").length || tracks.length; }
+
 function place(/** @type {Layout} */ layout, /** @type {Track[]} */ tracks, /** @type {Set<string>} */ folded, /** @type {number} */ groups) {
   const [{ group, row }] = tracks;
   const rowsOf = (/** @type {Track[]} */ some) => some.map((/** @type {Track} */ t) => layout.rowOf[t.id]);
   if (tracks.length > 1 && folded.has(group)) {
     const most = Math.max(FOLDED_LEAST, Math.min(FOLDED_MOST, FOLDED_ALL / groups));
     const height = Math.min(most, Math.max(FOLDED_LEAST, tracks.length * 3));
-    layout.headings.push({ y: layout.height, height, name: group, group, folded: true, count: tracks.length });
+    layout.headings.push({ y: layout.height, height, name: group, group, folded: true, count: members(tracks) });
     layout.bands.push({ rows: rowsOf(tracks), y: layout.height, height, name: group, tracks, row, group });
     layout.height += height + SPACE;
     return;
   }
   if (tracks.length > 1) {
-    layout.headings.push({ y: layout.height, height: SLOT, name: group, group, folded: false, count: tracks.length });
+    layout.headings.push({ y: layout.height, height: SLOT, name: group, group, folded: false, count: members(tracks) });
     layout.height += SLOT + 1;
   }
   const height = row === "rollout" || tracks.length > 1 ? SLOT : FOLDED_LEAST;

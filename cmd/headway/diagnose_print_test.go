@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/diagnosis"
+)
+
+// One finding is said as one.
+func TestFindingsAreCountedInWords(t *testing.T) {
+	for n, want := range map[int]string{1: "1 finding that needs no steady state:", 2: "2 findings that need no steady state:"} {
+		if got := findingsTitle(diagnosis.Report{Findings: make([]diagnosis.Finding, n)}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
