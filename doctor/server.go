@@ -24,8 +24,10 @@ type Model struct {
 
 // Server is what asking the server of an engine came to.
 type Server struct {
-	// Err says why it does not answer, empty where it does; the rest is then not known.
+	// Err says why it does not answer as what it is to be, empty where it does; the rest is then not known.
 	Err string
+	// Other: it answers, as a server of another kind or of another model.
+	Other bool
 	// Vocabulary and Context are its model's, 0 for unknown.
 	Vocabulary, Context int
 	// Processed: its log-probs are of what was sampled from. Salt, Flush: its cache of prefixes can be
@@ -66,9 +68,14 @@ var serverChecks = []check{
 	}, (*examination).context},
 	{Kind{
 		Code: "engine-unreachable", Severities: []Severity{Error}, Keys: []string{keyEngines},
-		When:  "an engine's server does not answer, or is of another kind; a new run waits ten minutes for it, and does not begin without it",
+		When:  "an engine's server does not answer; a new run waits ten minutes for it, and does not begin without it",
 		Known: "asking the server; `--no-probe` asks none",
 	}, (*examination).unreachable},
+	{Kind{
+		Code: "engine-kind", Severities: []Severity{Error}, Keys: []string{keyEngines},
+		When:  "an engine's server answers, and is of another kind, or serves another model; a new run ends at once",
+		Known: "asking the server",
+	}, (*examination).otherKind},
 	{Kind{
 		Code: "engine-lacks", Severities: []Severity{Error, Warning}, Keys: []string{keyEngines},
 		When:  "an engine's server lacks something: an error where nothing can be trained on without it, or its `weights` cannot go that way. What to start it with is said",
@@ -167,13 +174,25 @@ func (e *examination) context() {
 
 func (e *examination) unreachable() {
 	for i, s := range e.servers {
-		if s.Err == "" {
+		if s.Err == "" || s.Other {
 			continue
 		}
 		f := e.engine(Error, i, Asked, "url")
 		f.What = fmt.Sprintf("%s does not answer as %s: %s", e.document.Engines[i].Name, e.document.Engines[i].Kind, s.Err)
 		f.Why = "a new run waits for it, and does not begin without it"
 		f.Do = "start the server, look at url, kind and key_file, or leave it out with --no-probe"
+	}
+}
+
+func (e *examination) otherKind() {
+	for i, s := range e.servers {
+		if !s.Other {
+			continue
+		}
+		f := e.engine(Error, i, Asked, "kind")
+		f.What = fmt.Sprintf("%s is not the %s that the document says: %s", e.document.Engines[i].Name, e.document.Engines[i].Kind, s.Err)
+		f.Why = "the server answers and will not change: a new run ends at once"
+		f.Do = "set kind, url and served_model to what is there"
 	}
 }
 

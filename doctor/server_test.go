@@ -22,6 +22,7 @@ var servedExamples = []servedExample{
 	{"context-exceeded", Error, keyPromptMax, nil, func(m *Model, _ []Server) { m.LimitsErr = "leaves no room" }, "leaves no room"},
 	{"context-exceeded", Error, keyEngines, nil, func(_ *Model, s []Server) { s[1].Context = 200 }, "engine-1 takes sequences of 200 tokens, and a rollout may have 256"},
 	{"engine-unreachable", Error, keyEngines, nil, func(_ *Model, s []Server) { s[0] = Server{Err: "connection refused"} }, "engine-0 does not answer as vllm: connection refused"},
+	{"engine-kind", Error, keyEngines, nil, func(_ *Model, s []Server) { s[0] = Server{Err: "it is not vLLM", Other: true} }, "engine-0 is not the vllm that the document says: it is not vLLM"},
 	{"engine-lacks", Error, keyEngines, nil, func(_ *Model, s []Server) {
 		s[0].Lacks = []Lack{{What: "token ids", Flag: "--return", Fatal: true}}
 	}, "engine-0 lacks something: token ids"},

@@ -69,7 +69,7 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 	defer cancel()
 	caps, err := dialectOf(e, nil).Probe(ctx, server)
 	if err != nil {
-		return doctor.Server{Err: err.Error()}
+		return doctor.Server{Err: err.Error(), Other: errors.Is(err, upstream.ErrKind)}
 	}
 	return examinedServer(caps, upstream.Road(e.Weights))
 }

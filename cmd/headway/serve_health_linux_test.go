@@ -143,3 +143,27 @@ func TestServeSaysWhatItsStartWaitsFor(t *testing.T) {
 		t.Errorf("headway status prints\n%s", out)
 	}
 }
+
+// A server that answers and is of another kind will not change: the start ends at once, and doctor says so by a
+// code of its own.
+func TestServeDoesNotWaitForAnotherKind(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/models" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		fmt.Fprint(w, `{"data": [{"id": "m"}]}`)
+	}))
+	defer other.Close()
+	for _, kind := range []string{"vllm", "sglang", "llamacpp"} {
+		text := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), fmt.Sprintf("{kind: %s, name: a, url: %q, slots: 4}", kind, other.URL), 3)
+		file := document(t, text)
+		code, _, stderr := headway(t, "serve", file, "--dir", t.TempDir(), "--listen", "127.0.0.1:0")
+		if code != exitUsage || strings.Contains(stderr, "waiting") || !strings.Contains(stderr, "engines.*.kind") {
+			t.Errorf("%s: serve ended with %d: %s", kind, code, stderr)
+		}
+		if _, stdout, _ := headway(t, "doctor", file); !strings.Contains(stdout, "engine-kind") || strings.Contains(stdout, "engine-unreachable") {
+			t.Errorf("%s: doctor says\n%s", kind, stdout)
+		}
+	}
+}

@@ -154,6 +154,10 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 		var failures []error
 		silent := left[:0:0]
 		for _, a := range p.ask(ctx, left) {
+			if errors.Is(a.err, upstream.ErrKind) && !goesOn {
+				failures = append(failures, usageError("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.err))
+				continue
+			}
 			if a.err != nil {
 				silent = append(silent, a.engine)
 				down = append(down, a.err.Error())

@@ -53,14 +53,14 @@ func (d *Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capab
 	if err := s.Call(ctx, http.MethodGet, "/props", nil, &own.properties); err != nil {
 		switch upstream.StatusOf(err) {
 		case http.StatusNotFound, http.StatusMethodNotAllowed:
-			return caps, fmt.Errorf("%s is no llama-server: %w", s.URL(), err)
+			return caps, upstream.OtherKind(fmt.Errorf("%s is no llama-server: %w", s.URL(), err))
 		case http.StatusServiceUnavailable:
 			return caps, fmt.Errorf("llama-server at %s has not loaded its model yet: %w", s.URL(), err)
 		}
 		return caps, err
 	}
 	if own.Slots == 0 {
-		return caps, fmt.Errorf("%s is no llama-server: what it answers to /props names no slots", s.URL())
+		return caps, upstream.OtherKind(fmt.Errorf("%s is no llama-server: what it answers to /props names no slots", s.URL()))
 	}
 	var list models
 	if err := s.Call(ctx, http.MethodGet, "/v1/models", nil, &list); err != nil {

@@ -106,7 +106,11 @@ func (p *prober) model() error {
 		return err
 	}
 	if path == "" || info.Path == "" {
-		return errors.New("it is no SGLang server: neither /model_info nor /get_model_info answers with a model_path")
+		err := errors.New("it is no SGLang server: neither /model_info nor /get_model_info answers with a model_path")
+		if path == "" && !upstream.Unknown(p.s.Call(p.ctx, http.MethodGet, "/model_info", nil, &info)) {
+			return err // it may not be up yet
+		}
+		return upstream.OtherKind(err)
 	}
 	if info.Generation != nil && !*info.Generation {
 		return fmt.Errorf("it serves %s, which does not generate", info.Path)

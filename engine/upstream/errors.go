@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"net"
+	"net/http"
 	"syscall"
 )
 
@@ -18,9 +19,27 @@ var (
 	ErrRefused = errors.New("the server refuses the request")
 	// ErrLacking is wrapped by the error of a server that lacks what a run cannot do without.
 	ErrLacking = errors.New("the server lacks what is needed")
+	// ErrKind is wrapped by the error of a server that answers, and is of another kind than was said, or
+	// serves another model: waiting for it changes nothing.
+	ErrKind = errors.New("the server is of another kind")
 	// errUnknownLabel is wrapped by the error of tokens that weights have sampled of which nobody here knows.
 	errUnknownLabel = errors.New("it was sampled by weights that were not put there from here")
 )
+
+// otherKind is an error that wraps ErrKind, in its own words.
+type otherKind struct{ error }
+
+func (o otherKind) Unwrap() []error { return []error{o.error, ErrKind} }
+
+// OtherKind marks an error as one of a server of another kind.
+func OtherKind(err error) error { return otherKind{err} }
+
+// Unknown reports whether a server says that it has no such path: one of another kind says so, and one that
+// is not up yet does not.
+func Unknown(err error) bool {
+	status := StatusOf(err)
+	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed
+}
 
 // unreached reports whether an error is that no connection came about: nothing has been asked of anybody.
 func unreached(err error) bool {

@@ -81,14 +81,16 @@ func (p *prober) identify() error {
 			Context int     `json:"max_model_len"`
 		} `json:"data"`
 	}
-	if err := p.s.Call(p.ctx, http.MethodGet, "/v1/models", nil, &models); err != nil {
+	if err := p.s.Call(p.ctx, http.MethodGet, "/v1/models", nil, &models); upstream.Unknown(err) {
+		return upstream.OtherKind(fmt.Errorf("%s is not vLLM: %w", p.s.URL(), err))
+	} else if err != nil {
 		return err
 	}
 	var names []string
 	found := false
 	for _, m := range models.Data {
 		if m.Owner != "vllm" {
-			return fmt.Errorf("%s is not vLLM: its models are owned by %q (kind sglang, llamacpp or openai, perhaps)", p.s.URL(), m.Owner)
+			return upstream.OtherKind(fmt.Errorf("%s is not vLLM: its models are owned by %q (kind sglang, llamacpp or openai, perhaps)", p.s.URL(), m.Owner))
 		}
 		if m.Parent != nil {
 			p.listed = append(p.listed, m.ID)
@@ -100,7 +102,7 @@ func (p *prober) identify() error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("%s serves no model %q but %s: want one of these as served_model, or none", p.s.URL(), p.s.Model, strings.Join(names, ", "))
+		return upstream.OtherKind(fmt.Errorf("%s serves no model %q but %s: want one of these as served_model, or none", p.s.URL(), p.s.Model, strings.Join(names, ", ")))
 	}
 	var version struct {
 		Version string `json:"version"`
