@@ -126,9 +126,12 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 			m.leaves(ev.Slot, ev.Time)
 		}
 	case loop.TrainerReady:
-		if away.Absent { // which says nothing of how long it takes when it is there
+		switch { // an absence says nothing of how long it takes when it is there
+		case away.Absent && away.FromNS == 0:
+			m.rec.lateNS = away.LengthNS()
+		case away.Absent:
 			m.rec.absentNS += away.LengthNS()
-		} else {
+		default:
 			m.rec.asks++
 			m.rec.askedNS += away.LengthNS()
 		}

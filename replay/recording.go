@@ -30,9 +30,9 @@ type Recording struct {
 	cells  map[cell]measured
 	// syncs are the slowest engine's times, by the version that it brought.
 	syncs map[loop.Version]recordedSync
-	// asks and askedNS are how often, and how long after its step before, a trainer asked for its batch; absentNS is how
-	// long it was absent (metrics.Attendance), which no simulation is.
-	asks, askedNS, absentNS int64
+	// asks and askedNS are how often, and how long after its step before, a trainer asked for its batch; lateNS is
+	// when it asked first, absentNS how long it was absent later on (metrics.Attendance), which no simulated one is.
+	asks, askedNS, lateNS, absentNS int64
 	// sampledTokens and generateNS are of all scored rollouts.
 	sampledTokens, generateNS int64
 	// still is the share of a switch through which engines stand still under pause.

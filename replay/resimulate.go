@@ -147,7 +147,7 @@ func (r *Recording) warnings(c int) (out []string) {
 	}
 	recorded := r.Header.Loop.Concurrency()
 	if share := float64(r.absentNS) / float64(max(r.lastNS, 1)); share >= absentTold {
-		out = append(out, fmt.Sprintf("the trainer was absent for %.0f s of the run's %.0f s: it is simulated as one that is always there", float64(r.absentNS)/1e9, float64(r.lastNS)/1e9))
+		out = append(out, fmt.Sprintf("the trainer was gone for %.0f s of the run's %.0f s: from its first batch on it is simulated as one that is always there", float64(r.absentNS)/1e9, float64(r.lastNS)/1e9))
 	}
 	switch {
 	case len(r.cells) == 0 && c != recorded:
@@ -191,6 +191,7 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	}
 	if rules.TrainerAsks {
 		cfg.AskNS = r.askNS()
+		cfg.LateNS = max(r.lateNS-cfg.AskNS, 0) // the engines had begun without it
 	}
 	if s.Stepped != nil {
 		cfg.Stepped = func(loop.Version) { s.Stepped() }

@@ -100,7 +100,10 @@ func TestAnAbsentTrainerMakesNoStepLonger(t *testing.T) {
 			t.Errorf("%s: a step takes %v s, it took %v", what, s, want.Summary.StepS.Mean)
 		}
 	}
-	if text := strings.Join(got.Warnings, "; "); !strings.Contains(text, "the trainer was absent for 600 s") {
+	if n := got.Series[0].AbsentNS; n != 300e9+7e6 {
+		t.Errorf("the simulated trainer came after %d ns, the recorded one after 300.007 s", n)
+	}
+	if text := strings.Join(got.Warnings, "; "); !strings.Contains(text, "the trainer was gone for 300 s") {
 		t.Errorf("nothing says that it was away: %q", text)
 	}
 }

@@ -48,6 +48,8 @@ type Config struct {
 	// AskNS is the time that a trainer which asks for its batches (loop.Config.TrainerAsks) takes to ask
 	// for the first, from the start of the run, and for the next from the end of each train step.
 	AskNS int64
+	// LateNS is by how much later it asks for the first: a trainer that is started after the engines.
+	LateNS int64
 	// PruneTokens is the length at which a longer rollout is pruned; 0 prunes nothing.
 	PruneTokens int32
 	// DriftPerVersion is the mean absolute log-ratio, in nats, that a trained group is

@@ -300,7 +300,11 @@ func (r *runner) deliverPending() {
 // ask has a trainer that asks for its batches ask for the next.
 func (r *runner) ask() {
 	if r.cfg.Loop.TrainerAsks {
-		r.schedule(loop.Event{Time: r.now + r.cfg.AskNS, Kind: loop.TrainerReady})
+		at := r.now + r.cfg.AskNS
+		if r.now == 0 {
+			at += r.cfg.LateNS
+		}
+		r.schedule(loop.Event{Time: at, Kind: loop.TrainerReady})
 	}
 }
 
