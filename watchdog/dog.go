@@ -1,6 +1,9 @@
 package watchdog
 
-import "github.com/headway-rl/headway/protocol"
+import (
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+)
 
 // Dog remembers since when a run has made no progress. Progress is what brings the next
 // train step nearer: a new version; more scored rollouts towards a batch than there have
@@ -28,9 +31,12 @@ type mark struct {
 	served int64
 }
 
+// engineSince is since when an engine has been in a state. One that serves another version has been in others
+// meanwhile, however short.
 type engineSince struct {
-	state  string
-	sinceS float64
+	state   string
+	version loop.Version
+	sinceS  float64
 }
 
 // NewDog returns a dog that has seen nothing.
@@ -66,8 +72,8 @@ func (d *Dog) remember(v View) {
 		d.mark, d.sinceS, d.ledger = now, v.NowS, s.Ledger
 	}
 	for _, e := range s.Engines {
-		if known, ok := d.engines[e.Name]; !ok || known.state != e.State {
-			d.engines[e.Name] = engineSince{e.State, v.NowS}
+		if known, ok := d.engines[e.Name]; !ok || known.state != e.State || known.version != e.Version {
+			d.engines[e.Name] = engineSince{e.State, e.Version, v.NowS}
 		}
 	}
 	if v.Holding && !d.holding {

@@ -350,3 +350,21 @@ func TestClockGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// Syncs that follow one another at once, of which none takes long, hold nothing up: whoever looks never sees an engine
+// do anything but load.
+func TestNothingIsHeldUpBySyncsOneAfterTheOther(t *testing.T) {
+	dog, v := NewDog(options), healthy()
+	v.Status.Sync = &protocol.Sync{LoadS: 10}
+	for second := range 120 {
+		v.NowS = 1000 + float64(second)
+		v.SyncTarget = loop.Version(8 + second/10)
+		for i := range v.Status.Engines {
+			v.Status.Engines[i].State, v.Status.Engines[i].Version = "loading", v.SyncTarget-1
+		}
+		dog.Look(v)
+		if held := dog.Held(v); held != nil {
+			t.Fatalf("at %d: %+v", second, *held)
+		}
+	}
+}
