@@ -152,7 +152,7 @@ func (v *validator) engineServers() {
 		}
 		address := c.EngineURL(i, nil)
 		if problem := CheckURL(address); problem != "" {
-			v.fail(key("url"), e.URL, problem, "such as http://host:8000, the server's address without a path")
+			v.fail(key("url"), e.URL, problem, serverAddress)
 		} else if other, twice := urls[sameServer(address)]; twice && c.Elastic() && !placeholder(e.URL) {
 			v.fail(key("url"), e.URL, "does not say which of the fleet's engines it is of", "{index} where the engine's number goes, such as http://NAME-{index}.SERVICE:8000")
 			break
@@ -163,17 +163,35 @@ func (v *validator) engineServers() {
 		}
 		v.engineRoad(e, key)
 	}
-	if g := c.Gateway.Template; g != "" {
-		if problem := CheckURL(g); problem != "" {
-			v.fail("gateway.template", g, problem, "such as http://host:8000")
-		}
-	}
+	v.templateAddress()
 	if c.External() {
 		v.besideServers()
 	} else {
 		v.withoutServers()
 	}
 }
+
+// addresses checks those that are given, each by itself, where the relations to others are not looked at.
+func (v *validator) addresses() {
+	c := v.config
+	for i, e := range c.Engines {
+		if problem := CheckURL(c.EngineURL(i, nil)); e.URL != "" && problem != "" {
+			v.fail(fmt.Sprintf("engines.%d.url", i), e.URL, problem, serverAddress)
+		}
+	}
+	v.templateAddress()
+}
+
+func (v *validator) templateAddress() {
+	if g := v.config.Gateway.Template; g != "" {
+		if problem := CheckURL(g); problem != "" {
+			v.fail("gateway.template", g, problem, "such as http://host:8000")
+		}
+	}
+}
+
+// serverAddress is what an engine's url is to be.
+const serverAddress = "such as http://host:8000, the server's address without a path"
 
 // embeddedEngine refuses what is said of a server where there is none.
 func (v *validator) embeddedEngine(e Engine, key func(string) string) {

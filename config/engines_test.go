@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,6 +45,20 @@ func TestRoadsOfKinds(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), "is no way by which "+kind+" takes new weights") {
 			t.Errorf("%s with weights %s: %v", kind, refused, err)
+		}
+	}
+}
+
+// An address that cannot be is said with the other mistakes of its document, not once they are mended.
+func TestAddressesAreCheckedWithOtherMistakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte("engines:\n  - {kind: vllmm, url: \"127.0.0.1:31801\", slot: 4}\ngateway: {template: host}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path)
+	for _, want := range []string{"engines.0.kind", "engines.0.slot", "engines.0.url", "gateway.template"} {
+		if err == nil || strings.Count(err.Error(), want) != 1 {
+			t.Errorf("want one mistake of %s in: %v", want, err)
 		}
 	}
 }

@@ -40,6 +40,8 @@ func (c Config) validate(relations bool) Errors {
 		check.engineServers()
 		check.environments()
 		check.sinks()
+	} else {
+		check.addresses()
 	}
 	if relations && len(check.errs) == 0 {
 		check.loop()
