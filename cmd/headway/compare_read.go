@@ -142,7 +142,11 @@ func settingsOf(header trace.Header) (settings map[string]string, task string, e
 	if header.Source != "live" {
 		return settings, "modelled", nil
 	}
-	return settings, strings.Trim(document.Environment.Kind+" "+document.Environment.Task, " "), nil
+	name := document.EnvironmentName()
+	if document.Environment.Kind == "embedded" {
+		name = document.Environment.Task
+	}
+	return settings, strings.Trim(document.Environment.Kind+" "+name, " "), nil
 }
 
 // flatten lists the leaves of a document by their dotted paths.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/trace"
 )
 
 // Runs stand side by side with what differs, and what keeps them from being comparable.
@@ -62,6 +64,18 @@ func TestCompare(t *testing.T) {
 	}
 	if doc.Runs[0].Name == doc.Runs[1].Name {
 		t.Errorf("both runs are called %s", doc.Runs[0].Name)
+	}
+}
+
+// What workers play is what their environment is called, whatever task an embedded engine would have.
+func TestComparedTaskIsTheEnvironments(t *testing.T) {
+	for want, text := range map[string]string{
+		"remote addition": "trainer: {kind: remote}\nenvironment: {kind: remote, name: addition}\n",
+		"embedded sort":   "environment: {task: sort}\n",
+	} {
+		if _, task, err := settingsOf(trace.Header{Source: "live", Config: text}); err != nil || task != want {
+			t.Errorf("it is %q (%v), want %q", task, err, want)
+		}
 	}
 }
 
