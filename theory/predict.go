@@ -218,11 +218,15 @@ func (p *Prediction) synchronous(in *Input, t *tail, out *Estimate) {
 	p.Corrected.Period = p.Period
 }
 
+// WarningTailAssumed is the warning of a tail that was given as a multiplier alone. Who gave it can give a shape;
+// where it was measured nobody can.
+const WarningTailAssumed = "the tail is a bare multiplier: quantiles and token staleness assume a lognormal that has it"
+
 // assumptions say what the figures assume.
 func assumptions(in *Input, t *tail, out *Estimate) []string {
 	var list []string
 	if t.assumed {
-		list = append(list, "the tail is a bare multiplier: quantiles and token staleness assume a lognormal that has it")
+		list = append(list, WarningTailAssumed)
 	}
 	if in.Start == StartGang && in.GroupSize > 1 {
 		list = append(list, fmt.Sprintf("start gang keeps about %.1f of %.0f slots waiting for the rest of a group; this is counted", float64(in.GroupSize-1)/2, in.ConcurrencyRollouts))

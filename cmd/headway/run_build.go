@@ -165,7 +165,7 @@ func (j *job) copyVersion(ctx context.Context, to live.Weights) error {
 
 // intro is printed before anything is shown.
 func (j *job) intro() string {
-	what := fmt.Sprintf("%s: %s, %d train steps, C %d, B %d, S %d", j.dir, j.cfg.EnvironmentName(), j.cfg.Trainer.Steps,
+	what := fmt.Sprintf("%s: %s, %d train steps, concurrency C %d, batch B %d and group S %d rollouts", j.dir, j.cfg.EnvironmentName(), j.cfg.Trainer.Steps,
 		j.cfg.Rollout.Concurrency, j.cfg.Train.Batch, j.cfg.Rollout.GroupSize)
 	if j.resumed != nil {
 		return fmt.Sprintf("%s; going on from version %d", what, j.resumed.state.Loop.Version())
@@ -176,8 +176,11 @@ func (j *job) intro() string {
 	if j.expected.StalenessMean == nil && len(j.expected.Warnings) > 0 {
 		what += "\n" + j.expected.Warnings[0]
 	}
-	return what
+	return what + "\n" + splitWords
 }
+
+// splitWords say what the parts of a step's staleness are called.
+const splitWords = "staleness in versions: PQS before its group was ready, IQS in the queue"
 
 // viewWindow is how many of the last steps the progress view averages.
 const viewWindow = 20

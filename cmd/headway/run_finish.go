@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/bias"
@@ -14,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/replay"
+	"github.com/headway-rl/headway/theory"
 	"github.com/headway-rl/headway/trace"
 )
 
@@ -163,7 +165,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 			r.Staleness.ClosedFormMeasuredInputs = &mean
 		}
 		r.Staleness.ClosedFormP95 = figure(closed.Staleness.P95)
-		r.Warnings = append(r.Warnings, closed.Warnings...)
+		r.Warnings = append(r.Warnings, slices.DeleteFunc(closed.Warnings, func(w string) bool { return w == theory.WarningTailAssumed })...)
 	}
 	if again, err := resimulateDir(j.dir, j.cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("not resimulated: %.0f %% of the rollouts and steps that takes were not recorded, since they were cancelled or not reached; at most %.0f %% may be made up from others",

@@ -46,7 +46,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 		Measured: s.Staleness.Histogram,
 		Waste:    report.WasteRows(s), Partial: partialRows(s, j.cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
 		QueueLever: queueLever(j.cfg), Source: largestSource(j.cfg, r.Attribution), Window: windowOf(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
-		Summary: fmt.Sprintf("%s learned by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
+		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
 	}
 	run.Ledger, run.Settings, run.Files = j.ledgerRows(r), j.settingRows(), j.fileRows(r)

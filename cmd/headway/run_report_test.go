@@ -117,6 +117,23 @@ func TestReportOfNoStaleness(t *testing.T) {
 	}
 }
 
+// A run spells its letters out where they stand first, claims no more than that it trained, and warns of nothing
+// about which nobody can do anything.
+func TestRunSaysItsWords(t *testing.T) {
+	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "30", "--dir", t.TempDir(), "--name", "x", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002"}, small...)...)
+	if code != exitDone {
+		t.Fatalf("code %d\n%s", code, stderr)
+	}
+	for _, want := range []string{"concurrency C ", ", batch B ", " and group S ", splitWords + "\n"} {
+		if strings.Count(stderr, want) != 1 {
+			t.Errorf("not once %q in\n%s", want, stderr)
+		}
+	}
+	if !strings.Contains(stdout, " trained by GRPO, ") || !strings.Contains(stdout, "closed form, measured inputs") || strings.Contains(stdout, "bare multiplier") {
+		t.Errorf("the report says\n%s", stdout)
+	}
+}
+
 // A correction that leaves nearly everything out shows in the summary.
 func TestMaskedShareIsShown(t *testing.T) {
 	names := func(r runReport) (names []string) {
