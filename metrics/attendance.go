@@ -13,7 +13,8 @@ import (
 //   - from when it got a batch of which nothing came, until it asks;
 //   - and after a train step, where that lasts longer than AbsentPeriods train periods.
 //
-// Whoever speaks of an absent trainer asks here. The zero value is of a trainer that never asks, and is always there.
+// Every figure that leaves absences out asks here; the diagnosis tells the long ones by rules of its own, from the whole run's
+// periods and without what a restart of the run took. The zero value is of a trainer that never asks, and is always there.
 type Attendance struct {
 	asks, asked bool
 	// lease and attempt are of the batch that it has, 0 for none, since leased.
