@@ -303,7 +303,8 @@ func TestHeld(t *testing.T) {
 		"one without a sender": {func(v *View) {
 			v.Status.Engines[0].State, v.Status.Sender = "loaded", &protocol.Sender{Waiting: []string{"e1"}}
 		}, 0, nil},
-		"it ends": {func(v *View) { v.SyncTarget = -1 }, 0, nil},
+		"it ends":                     {func(v *View) { v.SyncTarget = -1 }, 0, nil},
+		"all load for the first time": {func(*View) {}, 45, []string{"engine e0 has been loading version 8 for 45s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dog, v := NewDog(options), healthy()

@@ -11,6 +11,9 @@ import (
 // lateS is how long a weight sync may wait for an engine that the others have left behind before it is named.
 const lateS = 15
 
+// firstSyncS is how long a sync usually takes where there was none before to measure by.
+const firstSyncS = 30
+
 // lateNamed bounds how many engines a sentence names.
 const lateNamed = 4
 
@@ -65,14 +68,22 @@ func (d *Dog) lateBy(v View, i int) float64 {
 			ahead, since = true, max(since, d.engines[other.Name].sinceS)
 		}
 	}
-	if last := v.Status.Sync; last != nil && !ahead {
-		if e.State == "emptying" {
-			since += last.WaitS
-		} else {
-			since += max(last.LoadS, last.SwitchS)
-		}
+	if !ahead {
+		since += usualS(v.Status.Sync, e.State)
 	}
 	return v.NowS - since
+}
+
+// usualS is how long a sync is in a state, by the last one; nil for none.
+func usualS(last *protocol.Sync, state string) float64 {
+	switch {
+	case last == nil:
+		return firstSyncS
+	case state == "emptying":
+		return last.WaitS
+	default:
+		return max(last.LoadS, last.SwitchS)
+	}
 }
 
 // phaseOf is how far an engine is in the sync, 0 for one that takes no part.
