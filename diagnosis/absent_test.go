@@ -83,10 +83,7 @@ func TestATrainersOwnPausesAreItsWay(t *testing.T) {
 		}
 		return 0
 	}
-	report, err := judged(t, (&rig{stepS: 1.4, untilS: 700, asks: own}).trace(t), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := (&rig{stepS: 1.4, untilS: 700, asks: own}).judged(t)
 	if f := found(report, "trainer_absent"); f == nil || !strings.Contains(said(f), "(the longest; and ") || !strings.Contains(f.Fails, "checkpoint") {
 		t.Errorf("%+v", f)
 	}
@@ -105,10 +102,7 @@ func TestATrainersOwnPausesAreItsWay(t *testing.T) {
 
 // A trainer that is always there is not missed.
 func TestATrainerThatIsThereIsNotMissed(t *testing.T) {
-	report, err := judged(t, (&rig{stepS: 1.1, untilS: 300}).trace(t), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := (&rig{stepS: 1.1, untilS: 300}).judged(t)
 	if f := found(report, "trainer_absent"); f != nil {
 		t.Errorf("%+v", f)
 	}
@@ -133,10 +127,7 @@ func TestWeightsThatComeLateAreNamed(t *testing.T) {
 			return 0.05
 		}, []string{"1 of 2 engines: b", "was loading from 1", "it is these engines"}},
 	} {
-		report, err := judged(t, (&rig{stepS: 1.1, untilS: 400, loads: c.loads}).trace(t), diagnosis.Options{ClosedForms: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := (&rig{stepS: 1.1, untilS: 400, loads: c.loads}).judged(t)
 		f := found(report, "weights_late")
 		if f == nil || f.Severity != "defect" || report.Findings[0].Code != "weights_late" {
 			t.Errorf("%s: %+v", name, report.Findings)
@@ -148,10 +139,7 @@ func TestWeightsThatComeLateAreNamed(t *testing.T) {
 			}
 		}
 	}
-	report, err := judged(t, (&rig{stepS: 1.1, untilS: 300, loads: func(int32, loop.Version) float64 { return 8 }}).trace(t), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := (&rig{stepS: 1.1, untilS: 300, loads: func(int32, loop.Version) float64 { return 8 }}).judged(t)
 	if f := found(report, "weights_late"); f != nil {
 		t.Errorf("syncs that always take as long: %+v", f)
 	}
@@ -169,10 +157,7 @@ func TestRolloutsThatStandStillAreNamed(t *testing.T) {
 			}
 			return endsS, 0
 		}}
-		report, err := judged(t, r.trace(t), diagnosis.Options{ClosedForms: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := r.judged(t)
 		f := found(report, "rollouts_stood")
 		if f == nil || report.Findings[0].Code != "rollouts_stood" || !strings.Contains(said(f), c.want) || !strings.Contains(said(f), "from 120 s to 200 s") {
 			t.Errorf("%s: %+v", name, report.Findings)
@@ -190,10 +175,7 @@ func TestTrainStepsThatHangOrFailAreNamed(t *testing.T) {
 	if f == nil || hung.Findings[0].Code != "train_steps_long" || !strings.Contains(said(f), "to make version 100,") || found(hung, "train_steps_failed") != nil {
 		t.Errorf("%+v", hung.Findings)
 	}
-	failing, err := judged(t, (&rig{stepS: 1.1, untilS: 300, crashes: 4}).trace(t, "failures.train_attempts=3"), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	failing := (&rig{stepS: 1.1, untilS: 300, crashes: 4}).judged(t, "failures.train_attempts=3")
 	f = found(failing, "train_steps_failed")
 	if f == nil || f.Severity != "defect" || failing.Findings[0].Code != "train_steps_failed" || !strings.Contains(said(f), "was done again") || found(failing, "train_steps_long") != nil {
 		t.Errorf("%+v", failing.Findings)
@@ -202,10 +184,7 @@ func TestTrainStepsThatHangOrFailAreNamed(t *testing.T) {
 
 // While the run's own process is down neither the trainer nor rollouts are missed, and no step is long for it.
 func TestARestartIsNobodysAbsence(t *testing.T) {
-	report, err := judged(t, (&rig{stepS: 1.1, untilS: 400, recovers: 150}).trace(t), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := (&rig{stepS: 1.1, untilS: 400, recovers: 150}).judged(t)
 	for _, code := range []string{"trainer_absent", "train_steps_long", "rollouts_stood", "weights_late"} {
 		if f := found(report, code); f != nil {
 			t.Errorf("%+v", f)
@@ -219,10 +198,7 @@ func TestARestartIsNobodysAbsence(t *testing.T) {
 // Where rollouts wait for tools, tools are what is named, and GPUs are not what is missing.
 func TestSlowToolsAreNoLackOfGPUs(t *testing.T) {
 	slow := func(endsS float64) (untilS, environmentS float64) { return endsS + 8, 8 }
-	report, err := judged(t, (&rig{stepS: 1.1, untilS: 900, stands: slow}).trace(t), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := (&rig{stepS: 1.1, untilS: 900, stands: slow}).judged(t)
 	f, part := found(report, "environment_time"), 0.0
 	if report.Attribution != nil {
 		part = report.Attribution.Parts[attribution.Environment].Versions

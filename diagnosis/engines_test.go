@@ -3,16 +3,11 @@ package diagnosis_test
 import (
 	"strings"
 	"testing"
-
-	"github.com/headway-rl/headway/diagnosis"
 )
 
 // An engine that is lost again and again is named, with how long it was gone.
 func TestEnginesThatAreLostAreNamed(t *testing.T) {
-	report, err := judged(t, (&rig{stepS: 1.1, untilS: 300, loses: []float64{100, 150, 200}, back: []float64{140, 190, 240}}).trace(t), diagnosis.Options{ClosedForms: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := (&rig{stepS: 1.1, untilS: 300, loses: []float64{100, 150, 200}, back: []float64{140, 190, 240}}).judged(t)
 	f := found(report, "engines_lost")
 	if f == nil || f.Title != "Engines were lost 3 times." || !strings.Contains(said(f), "b 3 times, gone for 120 s") || f.Severity != "defect" {
 		t.Errorf("%+v", f)
@@ -22,10 +17,7 @@ func TestEnginesThatAreLostAreNamed(t *testing.T) {
 // An engine that is slower than the others is what groups wait for: the tail is its doing.
 func TestASlowEngineIsNamed(t *testing.T) {
 	for _, slow := range []float64{1, 4} {
-		report, err := judged(t, (&rig{stepS: 1.1, untilS: 400, slow: slow}).trace(t), diagnosis.Options{ClosedForms: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := (&rig{stepS: 1.1, untilS: 400, slow: slow}).judged(t)
 		f := found(report, "engine_slow")
 		if slow == 1 {
 			if f != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
 )
@@ -54,6 +55,16 @@ func (d *due) Pop() any {
 func (r *rig) after(s float64, ev loop.Event) {
 	ev.Time = r.now + int64(s*1e9)
 	heap.Push(&r.events, trace.Event{Event: ev})
+}
+
+// judged is what closed forms say of the trace.
+func (r *rig) judged(t *testing.T, keys ...string) diagnosis.Report {
+	t.Helper()
+	report, err := judged(t, r.trace(t, keys...), diagnosis.Options{ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
 }
 
 // trace of a remote trainer's run: 32 slots on two engines, groups of 4, batches of 16.
