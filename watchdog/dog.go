@@ -111,13 +111,3 @@ func (d *Dog) facts(v View, still float64) facts {
 		pruned: now.Pruned - then.Pruned, failed: now.Failed - then.Failed}
 	return f
 }
-
-// Judge names what a run waits for that is known to stand still, the likeliest cause
-// first. It takes everything in the view to have been so for as long as Options.AfterS.
-func Judge(v View, o Options) []protocol.Finding {
-	f := facts{View: v, stillS: o.patience(v), holdS: o.AfterS, engineS: make([]float64, len(v.Status.Engines))}
-	for i := range f.engineS {
-		f.engineS[i] = o.AfterS
-	}
-	return judge(f, o)
-}
