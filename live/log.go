@@ -106,10 +106,14 @@ func (r *Runtime) note(name string, data any) {
 	}
 }
 
+// logf logs from any goroutine: engines, which begin side by side, and effects do it beside the loop's.
 func (r *Runtime) logf(format string, args ...any) {
-	if r.opt.Logf != nil {
-		r.opt.Logf(format, args...)
+	if r.opt.Logf == nil {
+		return
 	}
+	r.logging.Lock()
+	defer r.logging.Unlock()
+	r.opt.Logf(format, args...)
 }
 
 // close writes the end of the trace.

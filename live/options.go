@@ -36,7 +36,7 @@ type Options struct {
 	// OnBatch, if not nil, is called with every batch before it is trained on, by the
 	// goroutine that trains. It must not change the batch.
 	OnBatch func(Batch)
-	// Logf, if not nil, is told of failures that the run survives.
+	// Logf, if not nil, is told of failures that the run survives, by several goroutines, but one at a time.
 	Logf func(format string, args ...any)
 	// OnBroken, if not nil, is given a bundle (JSON: the error, the last events, the
 	// loop's state) when an invariant of the loop is broken and the run has stopped itself.

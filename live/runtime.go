@@ -89,6 +89,7 @@ type Runtime struct {
 	engineOf []int32
 	pending  []completion
 	stopOnce sync.Once
+	logging  sync.Mutex // held while Logf is called
 	stop     chan struct{}
 	last     []loop.Event // the newest events, for a bundle
 	// acks is the environment if it wants word of logged ends, which logged collects.
