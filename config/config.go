@@ -467,11 +467,11 @@ type Model struct {
 
 // Trainer says how a run learns.
 type Trainer struct {
-	// Kind of trainer: embedded, or remote: a program of yours that leases batches from headway serve. Default embedded; remote for serve, and where an engine is not embedded.
-	Kind string `json:"kind" allowed:"embedded remote"`
+	// Kind of trainer: embedded; remote, a program of yours that leases batches from headway serve; or tinker, the service that the engine of that kind is. Default embedded; remote for serve, and where an engine is not embedded; tinker with an engine of kind tinker.
+	Kind string `json:"kind" allowed:"embedded remote tinker"`
 	// Steps is the number of train steps of the run. Default 600.
 	Steps int `json:"steps" min:"1" max:"1000000000"`
-	// LearningRate of Adam. Default 0.001, 0.0003 for addition.
+	// LearningRate of Adam. Default 0.001, 0.0003 for addition, 0.00004 for the adapters of kind tinker.
 	LearningRate float64 `json:"learning_rate" above:"0" max:"10"`
 	// ClipEpsilon bounds the importance ratio to [1 - epsilon, 1 + epsilon]. Default 0.2.
 	ClipEpsilon float64 `json:"clip_epsilon" above:"0" below:"1"`
@@ -489,6 +489,8 @@ type Trainer struct {
 	Minibatches int `json:"minibatches" min:"1" max:"16777216"`
 	// ShuffleMinibatches draws the groups of each minibatch instead of taking them in order. Default false.
 	ShuffleMinibatches bool `json:"shuffle_minibatches"`
+	// AdapterRank is the rank of the adapter that kind tinker trains; services have a most of their own. Default 32.
+	AdapterRank int `json:"adapter_rank,omitempty" min:"1" max:"4096"`
 }
 
 // Correction says what a train step does about tokens that another policy

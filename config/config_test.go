@@ -124,6 +124,7 @@ func TestResolvedDocumentRoundTrips(t *testing.T) {
 		"trainer: {correction: {kind: sequence-mask, metric: kl, max_kl: 0.3, negative_only: true, version_mask: newest, version_lag: 1}}",
 		"rollout: {tools: {calls: 3, time: {mean_s: 2}, failure_rate: 0, output_tokens: 0}, sandbox: {start: {mean_s: 5, tailness: 0}, limit: 9}, drift: {steps: 9, length_factor: 1}}",
 		"rollout: {decode_curve: [{active: 1, tokens_per_s: 90}, {active: 128, tokens_per_s: 40}], prefill: {tokens_per_s: 100, mode: pool, workers: 2}, judge: {time: {groups: [[1, 2], [3]]}}}",
+		"model: {path: m}\nengines: [{kind: tinker, url: 'http://a', slots: 3}]\ntrainer: {adapter_rank: 4}",
 		"engines: [{slots: 3, speed: 2}, {slots: 5, name: big}]\nfailures: {engine_mtbf_s: 900, engine_plan: [{engine: big, at_s: 0, down_s: 5}]}\nevaluate: {occupies: trainer, time_s: 4}",
 		"train: {step_by: tokens, step_cv: 0, failure_rate: 0.1}\nsync: {load_s: 2}\nrollout: {judge: {}, tools: {calls: 0}}",
 		"model: {path: m}\nengines: [{kind: vllm, url: 'http://a', slots: 3}, {kind: llamacpp, url: 'http://b', slots: 5, command: [x, '{weights}']}]\nenvironment: {prompt_tokens_max: 9}\ngateway: {tools: none}",

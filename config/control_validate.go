@@ -100,7 +100,7 @@ func (c Config) unmoved(setting loop.Setting) (problem, allowed string) {
 		return "has no effect with policy replay: its buffer keeps groups after they were trained", "leave it out, or another policy"
 	case setting == loop.SettingSyncEvery && policy == "threshold":
 		return "cannot be moved with policy threshold, which counts groups from sync to sync", "leave it out, or another policy"
-	case setting == loop.SettingSyncEvery && c.Trainer.Kind != "embedded":
+	case setting == loop.SettingSyncEvery && c.Trainer.Kind == "remote":
 		return "cannot be moved where the trainer is another process, which publishes weights by its own count", "leave it out, or trainer.kind embedded"
 	}
 	return "", ""

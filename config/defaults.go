@@ -156,6 +156,9 @@ func (c *Config) engineDefaults() {
 		orWord(&engine.Kind, "embedded")
 		orWord(&engine.Name, fmt.Sprintf("engine-%d", i))
 		engine.serverDefaults()
+		if engine.Kind == kindTinker {
+			orCount(&engine.PieceTokens, pieceTokensDefault, c.given(fmt.Sprintf("engines.%d.piece_tokens", i)))
+		}
 	}
 }
 
@@ -445,7 +448,10 @@ func (c *Config) learningDefaults() {
 	c.partDefaults()
 	orCount(&c.Trainer.Steps, trainStepsDefault, c.given("trainer.steps"))
 	rate := learningRateDefault
-	if c.Environment.Task == "addition" {
+	switch {
+	case c.Trainer.Kind == kindTinker:
+		rate = adapterRateDefault
+	case c.Environment.Task == "addition":
 		rate = warmRateDefault
 	}
 	orNumber(&c.Trainer.LearningRate, rate, c.given("trainer.learning_rate"))

@@ -10,26 +10,28 @@ import (
 
 // Engine is one replica that generates rollouts.
 type Engine struct {
-	// Kind of engine: embedded, or a server that runs elsewhere: vllm, sglang, llamacpp (llama-server), or openai for any other that answers completions (no token ids, nothing can be trained on). Default embedded.
-	Kind string `json:"kind" allowed:"embedded vllm sglang llamacpp openai"`
+	// Kind of engine: embedded, or a server that runs elsewhere: vllm, sglang, llamacpp (llama-server), openai for any other that answers completions (no token ids, nothing can be trained on), or tinker for a service of Tinker's API, which trains as well and stands alone. Default embedded.
+	Kind string `json:"kind" allowed:"embedded vllm sglang llamacpp openai tinker"`
 	// Name in status and reports. Default engine-0, engine-1 and so on.
 	Name string `json:"name"`
-	// URL of the server, such as http://host:8000; for every kind but embedded.
+	// URL of the server, such as http://host:8000; for every kind but embedded. That of a service may have a path, which stands before /api/v1.
 	URL string `json:"url,omitempty"`
-	// ServedModel is the name by which the server knows the model. Default the first that it lists.
+	// ServedModel is the name by which the server knows the model, for tinker the base model. Default the first that it lists; tinker must name it where the service has several.
 	ServedModel string `json:"served_model,omitempty"`
 	// KeyFile holds the server's API key, where it asks for one.
 	KeyFile string `json:"key_file,omitempty"`
-	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter, of which the trainer publishes version 0 too; distributed, it receives the tensors in a collective from the process that has the trainer's weights, and the control plane sees none of them; restart, it is started again with them by command; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, else none.
-	Weights string `json:"weights,omitempty" allowed:"disk lora distributed restart none"`
+	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter, of which the trainer publishes version 0 too; distributed, it receives the tensors in a collective from the process that has the trainer's weights, and the control plane sees none of them; restart, it is started again with them by command; service, the trainer is the same service and saves them there; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, service for tinker, else none.
+	Weights string `json:"weights,omitempty" allowed:"disk lora distributed restart service none"`
 	// WeightsDir is the run's weights directory as the server sees it, where that is not the control plane's own path.
 	WeightsDir string `json:"weights_dir,omitempty"`
 	// Cache is what becomes of keys and values computed under old weights: keep them for running requests and salt the prefix cache by version (salt), drop them all so that they are computed anew (flush), or keep them for everyone (keep). Default salt.
 	Cache string `json:"cache,omitempty" allowed:"salt flush keep"`
-	// SilentS is how long a response may bring no token before the server counts as hung, in seconds; switches of weights are not counted. Default 120.
+	// SilentS is how long a response may bring no token before the server counts as hung, in seconds; switches of weights are not counted. Of tinker it is how long the service may be out of reach or busy before it counts as down. Default 120, 300 for tinker.
 	SilentS float64 `json:"silent_s,omitempty" above:"0" max:"86400"`
 	// UpdateS is how long one update of weights may take, in seconds. Default 720.
 	UpdateS float64 `json:"update_s,omitempty" above:"0" max:"86400"`
+	// PieceTokens is the most tokens of one request to a service of kind tinker, which samples a request from one version: longer responses are made of several, and take new weights between them. Each reads what was before it anew. Default 256.
+	PieceTokens int `json:"piece_tokens,omitempty" min:"1" max:"1048576"`
 	// Command starts the server for weights restart: program and arguments, in which {weights} stands for the version's directory.
 	Command []string `json:"command,omitempty"`
 	// Convert, if given, is run before command, to make of {weights} what the server reads.
@@ -79,6 +81,10 @@ func (e *Engine) serverDefaults() {
 	if !e.External() {
 		return
 	}
+	if e.Kind == kindTinker {
+		e.serviceDefaults()
+		return
+	}
 	road := "none"
 	switch {
 	case e.Kind == "vllm" || e.Kind == "sglang":
@@ -119,7 +125,13 @@ func (c *Config) partDefaults() {
 		where = "remote"
 	}
 	orWord(&c.Environment.Kind, where)
+	if c.Tinker() {
+		where = kindTinker
+	}
 	orWord(&c.Trainer.Kind, where)
+	if c.Trainer.Kind == kindTinker {
+		orCount(&c.Trainer.AdapterRank, adapterRankDefault, c.given("trainer.adapter_rank"))
+	}
 }
 
 // EnvironmentName is what workers call the environment: environment.name, else the task of an
@@ -137,7 +149,7 @@ func (c Config) EnvironmentName() string {
 // roads are the ways by which a kind of server takes new weights.
 var roads = map[string][]string{
 	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "distributed", "none"},
-	"llamacpp": {"restart", "none"}, "openai": {"none"},
+	"llamacpp": {"restart", "none"}, "openai": {"none"}, kindTinker: {"service"},
 }
 
 // engineServers checks what is said of engines that are servers, and what is said only for them.
@@ -150,9 +162,8 @@ func (v *validator) engineServers() {
 			v.embeddedEngine(e, key)
 			continue
 		}
-		address := c.EngineURL(i, nil)
-		if problem := CheckURL(address); problem != "" {
-			v.fail(key("url"), e.URL, problem, serverAddress)
+		if address := v.engineURL(i); address == "" || e.Kind == kindTinker {
+			// which is said, or of which there is one
 		} else if other, twice := urls[sameServer(address)]; twice && c.Elastic() && !placeholder(e.URL) {
 			v.fail(key("url"), e.URL, "does not say which of the fleet's engines it is of", "{index} where the engine's number goes, such as http://NAME-{index}.SERVICE:8000")
 			break
@@ -162,8 +173,10 @@ func (v *validator) engineServers() {
 			urls[sameServer(address)] = e.Name
 		}
 		v.engineRoad(e, key)
+		v.serverKeys(e, key)
 	}
 	v.templateAddress()
+	v.tinker()
 	if c.External() {
 		v.besideServers()
 	} else {
@@ -175,8 +188,8 @@ func (v *validator) engineServers() {
 func (v *validator) addresses() {
 	c := v.config
 	for i, e := range c.Engines {
-		if problem := CheckURL(c.EngineURL(i, nil)); e.URL != "" && problem != "" {
-			v.fail(fmt.Sprintf("engines.%d.url", i), e.URL, problem, serverAddress)
+		if e.URL != "" {
+			v.engineURL(i)
 		}
 	}
 	v.templateAddress()
@@ -201,11 +214,11 @@ func (v *validator) embeddedEngine(e Engine, key func(string) string) {
 	}{
 		{"url", e.URL != ""}, {"served_model", e.ServedModel != ""}, {"key_file", e.KeyFile != ""}, {"weights", e.Weights != ""},
 		{"weights_dir", e.WeightsDir != ""}, {"cache", e.Cache != ""}, {"silent_s", e.SilentS != 0}, {"update_s", e.UpdateS != 0},
-		{"command", len(e.Command) > 0}, {"convert", len(e.Convert) > 0},
+		{"piece_tokens", e.PieceTokens != 0}, {"command", len(e.Command) > 0}, {"convert", len(e.Convert) > 0},
 	}
 	for _, s := range said {
 		if s.given {
-			v.fail(key(s.name), nil, "is said of an embedded engine", "kind vllm, sglang, llamacpp or openai, or leave it out")
+			v.fail(key(s.name), nil, "is said of an embedded engine", "kind vllm, sglang, llamacpp, openai or tinker, or leave it out")
 		}
 	}
 }
@@ -214,15 +227,19 @@ func (v *validator) embeddedEngine(e Engine, key func(string) string) {
 func (v *validator) besideServers() {
 	c := v.config
 	for i, e := range c.Engines {
-		if !e.External() {
+		if !e.External() && !c.Tinker() {
 			v.fail(fmt.Sprintf("engines.%d.kind", i), e.Kind, "stands beside engines that are servers, whose model it does not have", "vllm, sglang, llamacpp or openai, or embedded for all")
 		}
 	}
 	v.adapters()
 	if c.Model.Path == "" {
-		v.fail("model.path", nil, "is missing: an engine is a server, and its model is not described", "the directory of the model that the servers were started with")
+		directory := "the directory of the model that the servers were started with"
+		if c.Tinker() {
+			directory = "a directory with the base model's config.json and tokenizer; its weights are not needed"
+		}
+		v.fail("model.path", nil, "is missing: an engine is a server, and its model is not described", directory)
 	}
-	if c.Trainer.Kind == "embedded" {
+	if c.Trainer.Kind == "embedded" && !c.Tinker() {
 		v.fail("trainer.kind", c.Trainer.Kind, "cannot train the model of engines that are servers", "remote, and a trainer of yours that connects to headway serve")
 	}
 	if c.Environment.Kind == "embedded" {
@@ -255,7 +272,7 @@ func (v *validator) adapters() {
 // withoutServers refuses what has an effect only on engines that are servers.
 func (v *validator) withoutServers() {
 	c := v.config
-	const instead = "engines of kind vllm, sglang, llamacpp or openai, or leave it out"
+	const instead = "engines of kind vllm, sglang, llamacpp, openai or tinker, or leave it out"
 	v.idle("model.path", c.Model.Path != "", "on embedded engines, whose model the other keys describe", instead)
 	v.idle("environment.prompt_tokens_max", c.Environment.PromptTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
 	v.idle("environment.response_tokens_max", c.Environment.ResponseTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
@@ -268,6 +285,9 @@ func (v *validator) withoutServers() {
 func (v *validator) engineRoad(e Engine, key func(string) string) {
 	if !slices.Contains(roads[e.Kind], e.Weights) {
 		v.fail(key("weights"), e.Weights, "is no way by which "+e.Kind+" takes new weights", strings.Join(roads[e.Kind], ", "))
+		return
+	}
+	if e.Kind == kindTinker {
 		return
 	}
 	started := e.Weights == "restart"
@@ -285,9 +305,6 @@ func (v *validator) engineRoad(e Engine, key func(string) string) {
 	}
 	if (e.Weights == "none" || e.Weights == "distributed") && e.WeightsDir != "" {
 		v.fail(key("weights_dir"), e.WeightsDir, "has no effect with weights "+e.Weights+", which reads no directory", "another way for weights, or leave it out")
-	}
-	if e.DecodeStepS > 0 {
-		v.fail(key("decode_step_s"), e.DecodeStepS, "has no effect on a server, which takes its own time", "0")
 	}
 }
 
@@ -314,7 +331,11 @@ func (c Config) engineWarnings(warn func(key, format string, args ...any)) {
 	case updated < len(c.Engines):
 		warn("engines", "%d of %d engines take no new weights: their rollouts are of version 0, and ever more stale", len(c.Engines)-updated, len(c.Engines))
 	}
-	if policy := (Sampling{Temperature: 1, TopP: 1}); c.Rollout.Sampling != policy {
+	switch policy := (Sampling{Temperature: 1, TopP: 1}); {
+	case c.Rollout.Sampling == policy:
+	case c.Tinker():
+		warn("rollout.sampling", "is not the policy as it is, and that is what a service trains: importance ratios measure the difference")
+	default:
 		warn("rollout.sampling", "is not the policy as it is: log-probs are of what was sampled from where the engine says those, and the trainer must compute its own the same way, or the importance ratios measure the difference")
 	}
 }

@@ -141,6 +141,9 @@ func (v *validator) fleet() {
 		}
 		return
 	}
+	if c.Tinker() {
+		return // which is refused with the service's other mistakes
+	}
 	switch {
 	case f.Driver == "":
 		v.fail("fleet.driver", nil, "is missing: engines that are servers are started by somebody", "process, as programs on this machine, or kubernetes, as pods of a workload")
