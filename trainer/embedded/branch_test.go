@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/trainer/sequence"
 )
 
 // joined is a rollout that left both as its branches.
@@ -28,7 +29,7 @@ func TestBranches(t *testing.T) {
 	tr := started(t, options(t))
 	b := batch(t, tr, rng)
 	other := batch(t, tr, rng)
-	plain, err := tr.items(b)
+	plain, err := sequence.Of(b, tr.opt.NormalizeStd, tr.holds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestBranches(t *testing.T) {
 			}
 		}
 	}
-	items, err := tr.items(b)
+	items, err := sequence.Of(b, tr.opt.NormalizeStd, tr.holds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,12 +52,12 @@ func TestBranches(t *testing.T) {
 			for k := range i%3 + 1 {
 				it := items[at]
 				at++
-				tokens := want.tokens
+				tokens := want.Tokens
 				if k > 0 {
 					tokens = other.Groups[g].Samples[i].Tokens
 				}
-				if !slices.Equal(it.tokens, tokens) || it.advantage != want.advantage || it.group != g || it.prompt != 3 || len(it.logprobs) != 4 || len(it.lags) != 4 {
-					t.Errorf("branch %d of rollout %d in group %d is %+v, want the tokens %v and the advantage %g", k, i, g, it, tokens, want.advantage)
+				if !slices.Equal(it.Tokens, tokens) || it.Advantage != want.Advantage || it.Group != g || it.Prompt != 3 || len(it.Logprobs) != 4 || len(it.Lags) != 4 {
+					t.Errorf("branch %d of rollout %d in group %d is %+v, want the tokens %v and the advantage %g", k, i, g, it, tokens, want.Advantage)
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/trainer/sequence"
 	"github.com/headway-rl/headway/transformer"
 )
 
@@ -153,55 +154,24 @@ func TestMinibatches(t *testing.T) {
 	}
 }
 
-// TestMinibatchesAreWholeGroups: no group is in two parts, and none is left out.
-func TestMinibatchesAreWholeGroups(t *testing.T) {
-	for _, shuffle := range []bool{false, true} {
-		tr := &Trainer{opt: Options{Seed: 3, ShuffleMinibatches: shuffle}, version: 5}
-		var items []item
-		sizes := []int{3, 1, 0, 4, 2, 2, 5}
-		for g, n := range sizes {
-			for range n {
-				items = append(items, item{group: g})
-			}
-		}
-		for parts := 1; parts <= len(sizes); parts++ {
-			where, count := map[int]int{}, map[int]int{}
-			for p, part := range tr.minibatches(items, len(sizes), parts) {
-				for _, it := range part {
-					if before, ok := where[it.group]; ok && before != p {
-						t.Fatalf("%d parts: group %d is in parts %d and %d", parts, it.group, before, p)
-					}
-					where[it.group] = p
-					count[it.group]++
-				}
-			}
-			for g, n := range sizes {
-				if count[g] != n {
-					t.Errorf("%d parts: %d of %d items of group %d", parts, count[g], n, g)
-				}
-			}
-		}
-	}
-}
-
 // TestShares: two threads get whole groups, and about half the tokens each; with
 // more threads than groups every thread still has work.
 func TestShares(t *testing.T) {
 	tr := &Trainer{shards: make([]*shard, 2)}
-	var items []item
+	var items []sequence.Sequence
 	for g, n := range []int{9, 2, 3, 2, 8, 2} {
 		for k := range 4 {
-			items = append(items, item{group: g, tokens: make([]int32, n), lags: []int32{int32(k)}})
+			items = append(items, sequence.Sequence{Group: g, Tokens: make([]int32, n), Lags: []int32{int32(k)}})
 		}
 	}
 	tokens, where, seen := make([]int, 2), map[int]int{}, 0
 	for k, share := range tr.shares(items) {
 		for _, it := range share {
-			if before, ok := where[it.group]; ok && before != k {
-				t.Fatalf("group %d is on threads %d and %d", it.group, before, k)
+			if before, ok := where[it.Group]; ok && before != k {
+				t.Fatalf("group %d is on threads %d and %d", it.Group, before, k)
 			}
-			where[it.group] = k
-			tokens[k] += len(it.tokens)
+			where[it.Group] = k
+			tokens[k] += len(it.Tokens)
 			seen++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/trainer/sequence"
 	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
@@ -104,9 +105,8 @@ type Trainer struct {
 	adam       *transformer.Adam
 	grad       []float32
 	shards     []*shard
-	// moments of earlier steps' log-ratios, fading; what this step's clip fraction is predicted from.
-	moments grpo.Moments
-	pacer   live.Pacer
+	reporter   sequence.Reporter
+	pacer      live.Pacer
 }
 
 var (

@@ -21,9 +21,16 @@ func options(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
+	o := shape()
+	o.Weights = store
+	return o
+}
+
+// shape is a small policy and how it is trained, without a store of weights.
+func shape() Options {
 	return Options{
 		Model:        transformer.Config{Vocabulary: 9, Context: 8, Width: 16, Layers: 1, Heads: 2}.WithDefaults(),
-		PromptTokens: 4, Seed: 3, LearningRate: 3e-3, GradientNorm: 1, ClipEpsilon: 0.2, NormalizeStd: true, Weights: store,
+		PromptTokens: 4, Seed: 3, LearningRate: 3e-3, GradientNorm: 1, ClipEpsilon: 0.2, NormalizeStd: true,
 	}
 }
 
@@ -41,7 +48,7 @@ func started(t *testing.T, o Options) *Trainer {
 
 // batch makes groups of rollouts as the trainer's own weights would sample them;
 // an answer token equal to the prompt's last is rewarded.
-func batch(t *testing.T, tr *Trainer, rng *rand.Rand) live.Batch {
+func batch(t testing.TB, tr *Trainer, rng *rand.Rand) live.Batch {
 	t.Helper()
 	b := live.Batch{Lease: loop.LeaseID(tr.version + 1), Attempt: 1, Version: tr.version}
 	pass, err := transformer.NewPass(tr.opt.Model)
