@@ -106,6 +106,12 @@ def test_a_silent_server() -> None:
             metrics.follow(f"http://127.0.0.1:{silent.getsockname()[1]}", patience_s=0.3)
 
 
+def test_a_mistaken_address() -> None:
+    """What cannot be otherwise the next time, such as TLS to a plain port, is raised at once, not after ten minutes."""
+    with serving() as server, pytest.raises(headway.Invalid, match="SSL"):
+        metrics.follow([server.url.replace("http:", "https:")] * 2)
+
+
 def test_figures() -> None:
     event: dict[str, Any] = {"x": 1, "deep": {"y": 2.5, "z": float("nan")}, "on": True, "name": "n", "list": [1]}
     assert metrics.figures(event) == {"x": 1.0, "deep/y": 2.5, "on": 1.0}

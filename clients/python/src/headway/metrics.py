@@ -44,6 +44,7 @@ def events(
 
     try:
         while not ended.is_set():
+            broken: Exception | None = None
             try:
                 headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
                 with transport.stream(
@@ -62,9 +63,9 @@ def events(
             except errors.HeadwayError as error:
                 if not isinstance(error, errors.Unavailable | errors.Busy | errors.Internal):
                     raise
-            except httpx.TransportError:
-                pass  # it breaks off with every restart of the server
-            transport.another()
+            except httpx.TransportError as error:  # the stream breaks off with every restart of the server
+                broken = error
+            transport.another(broken)
             if time.monotonic() - word > patience_s:
                 raise errors.Unavailable(f"the stream of {url} was silent for {patience_s:g} s")
             ended.wait(0.5)

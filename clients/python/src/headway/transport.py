@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -55,6 +55,7 @@ class Transport:
             raise errors.Invalid("no address to connect to: give a url such as http://localhost:7070")
         self._at = 0
         self._answered = False  # some server did, once
+        self._hopeless = 0  # streams that a mistake of the setting ended
         self._outage = threading.Event()  # the failure of now has been logged
         self.patience_s = patience_s
         #: Set to end waiting calls early.
@@ -151,16 +152,23 @@ class Transport:
                 failure.unanswered = retry.unanswered
                 raise failure from cause
 
+    @contextmanager
     def stream(
         self, path: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 60.0
-    ) -> AbstractContextManager[httpx.Response]:
+    ) -> Iterator[httpx.Response]:
         """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
         base = self.url
         timeout = httpx.Timeout(timeout_s, connect=10.0, pool=None)
-        return self._http.stream("GET", base + path, headers=dict(headers or {}), timeout=timeout)
+        with self._http.stream("GET", base + path, headers=dict(headers or {}), timeout=timeout) as response:
+            self._answered = True
+            yield response
 
-    def another(self) -> None:
-        """Use the next address, after a failure of `stream`."""
+    def another(self, error: Exception | None = None) -> None:
+        """Use the next address, after a stream ended. Raise what can only be a mistake, as `call` does."""
+        self._hopeless += not self._answered and _hopeless(error)
+        if self._hopeless >= len(self._urls):
+            what = f"{self.url}: no answer ({type(error).__name__}: {error})"
+            raise errors.Invalid(f"{what}: not tried again, as it can only be a mistake") from error
         self._at += 1
 
 
