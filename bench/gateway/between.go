@@ -106,6 +106,7 @@ func freePort() (string, error) {
 func start(command []string, health string) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	plane.Own(cmd)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
@@ -137,6 +138,7 @@ func copying(e *engine) (relayed, func(), error) {
 	}
 	cmd := exec.Command(program, "-relay", e.listener.Addr().String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	plane.Own(cmd)
 	cmd.Stderr = os.Stderr
 	said, err := cmd.StdoutPipe()
 	if err == nil {

@@ -25,7 +25,7 @@ type Plane struct {
 const name = "bench"
 
 // Serve builds headway, starts headway serve with these arguments on a free port, its run below
-// dir, and returns once it is ready. Stop ends it.
+// dir, and returns once it is ready. Stop ends it, as does the end of this process on Linux.
 func Serve(dir string, arguments ...string) (*Plane, error) {
 	program := filepath.Join(dir, "headway")
 	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
@@ -35,6 +35,7 @@ func Serve(dir string, arguments ...string) (*Plane, error) {
 	p := &Plane{cmd: exec.Command(program, arguments...)}
 	var said bytes.Buffer
 	p.cmd.Stderr = &said
+	Own(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
