@@ -87,6 +87,9 @@ var filesActs = []filesAct{
 // not at all, the versions before are untouched, nothing is left behind after Open, and
 // publishing again works.
 func TestFilesUnderFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector, which has nothing to find in one goroutine")
+	}
 	for _, act := range filesActs {
 		t.Run(act.name, func(t *testing.T) {
 			// With the syncs of Always among the operations.
@@ -102,6 +105,9 @@ func TestFilesUnderFaults(t *testing.T) {
 
 // Under Always a loss of power is a death like any other.
 func TestFilesUnderPowerLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long under the race detector, which has nothing to find in one goroutine")
+	}
 	for i, act := range filesActs {
 		if act.name == "none" || act.name == "cast" {
 			continue // as full and diff, with fewer files
