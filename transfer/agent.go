@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -31,9 +32,10 @@ type Agent struct {
 	OnSwitch func(ctx context.Context, version loop.Version, dir string) error
 	// Client of the requests; nil means http.DefaultClient.
 	Client *http.Client
-	// Logf is told what is done; nil for nobody.
+	// Logf is told what is done, by several goroutines, but one at a time; nil for nobody.
 	Logf func(format string, args ...any)
 
+	logging        sync.Mutex // held while Logf is called
 	instance       string
 	served, loaded loop.Version
 }
@@ -74,9 +76,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		pause, report = retryFirst, protocol.ReceiverRequest{}
 		if command.Seq != 0 {
 			busy, done := context.WithCancel(ctx)
-			go a.heartbeat(busy)
+			var beating sync.WaitGroup
+			beating.Go(func() { a.heartbeat(busy) })
 			report = a.execute(ctx, command)
 			done()
+			beating.Wait() // no word of it may come after the report, or after the leave
 		}
 	}
 	a.takeLeave(context.WithoutCancel(ctx))
@@ -203,9 +207,12 @@ func (a *Agent) ask(ctx context.Context, report protocol.ReceiverRequest) (comma
 }
 
 func (a *Agent) logf(format string, args ...any) {
-	if a.Logf != nil {
-		a.Logf(format, args...)
+	if a.Logf == nil {
+		return
 	}
+	a.logging.Lock()
+	defer a.logging.Unlock()
+	a.Logf(format, args...)
 }
 
 // sleep waits, and reports whether the context lasted.

@@ -1,0 +1,79 @@
+package transfer_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/transfer"
+)
+
+// slowRoad brings a version in an hour, and in the middle of a word.
+type slowRoad struct{ transfer.Road }
+
+func (slowRoad) Fetch(context.Context, loop.Version, []string) (transfer.Phases, error) {
+	time.Sleep(time.Hour + 9*time.Second)
+	return transfer.Phases{}, nil
+}
+
+func (slowRoad) Clean() error { return nil }
+
+// control is a control plane that has one version loaded, and loses every word in between.
+type control struct {
+	t       *testing.T
+	hanging bool // a word is on its way
+	end     func()
+}
+
+func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
+	var report protocol.ReceiverRequest
+	if err := json.NewDecoder(r.Body).Decode(&report); err != nil {
+		c.t.Error(err)
+	}
+	reply := protocol.ReceiverReply{Version: loop.NoVersion}
+	switch {
+	case report.Done == 1 || report.Leaving:
+		if c.hanging {
+			c.t.Errorf("a word is still on its way at %+v", report)
+		}
+		c.end()
+	case report.WaitS > 0:
+		reply = protocol.ReceiverReply{Seq: 1, Kind: protocol.ReceiveLoad, Version: 7}
+	default:
+		c.hanging = true
+		defer func() { c.hanging = false }()
+		select {
+		case <-time.After(7 * time.Second):
+			return nil, errors.New("it was lost")
+		case <-r.Context().Done():
+			time.Sleep(time.Second)
+			return nil, r.Context().Err()
+		}
+	}
+	text, err := json.Marshal(reply)
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(string(text)))}, err
+}
+
+// A receiver that is busy says so, and stops saying so before it reports. It logs one line at a time.
+func TestWordsWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		lines := 0
+		agent := &transfer.Agent{Control: "http://control", Name: "a", Engine: "e", Road: slowRoad{}, Client: &http.Client{Transport: &control{t: t, end: cancel}},
+			Logf: func(string, ...any) { lines++ }}
+		if err := agent.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if want := 300 + 1; lines != want { // an hour of words, each 5 s after the last, and lost in 7 s; then the load
+			t.Errorf("%d lines, want %d", lines, want)
+		}
+	})
+}
