@@ -5,6 +5,8 @@ GO ?= go
 # make test-long all there are.
 CONCURRENT := ./live/... ./api/... ./gateway/... ./env ./env/remote ./store/... ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... \
 	./engine/upstream ./engine/embedded ./trainer/remote ./weights ./sandbox/pool ./sandbox/agent ./episode/... ./verifier
+# How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
+TIMEOUT := 30m
 # The Python client's own environment, from pinned versions with their hashes.
 PYTHON ?= python3
 VENV := clients/python/.venv
@@ -33,8 +35,8 @@ test: lint test-go test-python ## everything that must pass: lint, all tests, th
 
 .PHONY: test-go
 test-go: sandboxes browser ## the Go half of make test
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) test ./...
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test -race -short $(CONCURRENT)
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) test -timeout $(TIMEOUT) ./...
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test -race -short -timeout $(TIMEOUT) $(CONCURRENT)
 
 .PHONY: browser
 browser: ## install Chromium (Debian's package, as root) for the tests of the dashboard
