@@ -20,11 +20,12 @@ const vocabulary = 7
 type toy struct {
 	weights, gradient, mean, variance []float64
 	steps                             int
+	epsilon                           float64
 }
 
 func newToy(seed int64) *toy {
 	n := vocabulary * vocabulary
-	p := &toy{weights: make([]float64, n), gradient: make([]float64, n), mean: make([]float64, n), variance: make([]float64, n)}
+	p := &toy{weights: make([]float64, n), gradient: make([]float64, n), mean: make([]float64, n), variance: make([]float64, n), epsilon: 1e-6}
 	rng := rand.New(rand.NewPCG(uint64(seed), 1))
 	for i := range p.weights {
 		p.weights[i] = rng.NormFloat64() / 2
@@ -65,7 +66,7 @@ func (p *toy) step(rate float64) (norm float64) {
 		norm += g * g
 		p.mean[i] = 0.9*p.mean[i] + 0.1*g
 		p.variance[i] = 0.95*p.variance[i] + 0.05*g*g
-		p.weights[i] -= rate * p.mean[i] / (1 - math.Pow(0.9, float64(p.steps))) / (math.Sqrt(p.variance[i]/(1-math.Pow(0.95, float64(p.steps)))) + 1e-6)
+		p.weights[i] -= rate * p.mean[i] / (1 - math.Pow(0.9, float64(p.steps))) / (math.Sqrt(p.variance[i]/(1-math.Pow(0.95, float64(p.steps)))) + p.epsilon)
 	}
 	clear(p.gradient)
 	return math.Sqrt(norm)

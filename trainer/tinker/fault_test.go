@@ -223,8 +223,12 @@ func TestRestoreWhereItIs(t *testing.T) {
 	if err := tr.Restore(t.Context(), 1); err != nil || len(h.calls) != calls {
 		t.Errorf("%v, %v", err, h.calls[calls:])
 	}
-	if err := tr.Restore(t.Context(), 0); err != nil || strings.Join(h.calls[calls:], " ") != "2 create 2 load" {
+	if err := tr.Restore(t.Context(), 0); err != nil || strings.Join(h.calls[calls:], " ") != "2 create 2 load 2 save sampler" {
 		t.Errorf("%v, %v", err, h.calls[calls:])
+	}
+	r, err := o.Versions.read(0)
+	if err != nil || r.Sampler != "tinker://2/sampler/r-v000000" || r.State != "tinker://1/state/r-v000000" || !slices.Equal(r.Former, []string{"tinker://1/sampler/r-v000000"}) {
+		t.Errorf("version 0 is recorded as %+v, %v", r, err)
 	}
 	if err := tr.Restore(t.Context(), 5); !errors.Is(err, ErrNotFound) {
 		t.Error(err)

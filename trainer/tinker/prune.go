@@ -66,7 +66,7 @@ func orphanOf(name string) string {
 // deleteVersion deletes what the service has of a version, and then its file.
 func (v *Versions) deleteVersion(name string) {
 	r, err := v.readFile(name)
-	for _, path := range []string{r.Sampler, r.State} {
+	for _, path := range append([]string{r.Sampler, r.State}, r.Former...) {
 		if err == nil {
 			err = v.deletePath(path)
 		}

@@ -26,6 +26,13 @@ type record struct {
 	// Sampler and State are paths at the service.
 	Sampler string `json:"sampler"`
 	State   string `json:"state"`
+	// Former are paths that Sampler had before, to be deleted with it.
+	Former []string `json:"former,omitempty"`
+}
+
+// is reports whether a record says the same as another of its version.
+func (r *record) is(o *record) bool {
+	return r.Lease == o.Lease && r.Sampler == o.Sampler && r.State == o.State
 }
 
 const (

@@ -156,7 +156,9 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 	return t.record()
 }
 
-// Restore implements live.Trainer.
+// Restore implements live.Trainer. What the version is sampled from is saved anew by the model that goes on from
+// it: there are services (SkyRL's own backend) that sample only from what a model has saved that they still hold, and
+// the model that saved it before may be of a process that has ended.
 func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	path, err := t.opt.Versions.statePath(version)
 	if err != nil {
@@ -169,6 +171,13 @@ func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	m, err := t.newModel(ctx)
 	if err == nil {
 		err = m.LoadState(ctx, path)
+	}
+	sampler := ""
+	if err == nil {
+		sampler, err = t.saveAs(ctx, version, m.SaveSampler)
+	}
+	if err == nil {
+		err = t.opt.Versions.sampleFrom(version, sampler)
 	}
 	if err != nil {
 		return fmt.Errorf("trainer: restoring version %d from %s: %w", version, path, err)

@@ -133,7 +133,7 @@ func (v *Versions) record(version loop.Version, lease loop.LeaseID, sampler, sta
 	defer v.writing.Unlock()
 	made := record{Format: recordFormat, Version: version, Lease: lease, Sampler: sampler, State: state}
 	switch there, err := v.readFile(fileName(version)); {
-	case err == nil && there == made:
+	case err == nil && there.is(&made):
 		return syncDir(v.dir) // the first time may have failed there, with the file in place
 	case err == nil:
 		return fmt.Errorf("versions: version %d of lease %d (%s): %s has it of lease %d (%s): %w; delete the directory to begin another run",
@@ -142,6 +142,21 @@ func (v *Versions) record(version loop.Version, lease loop.LeaseID, sampler, sta
 		return err
 	}
 	if err := v.write(made); err != nil {
+		return fmt.Errorf("versions: version %d: %w", version, err)
+	}
+	return nil
+}
+
+// sampleFrom says that what a version is sampled from has been saved once more, durably.
+func (v *Versions) sampleFrom(version loop.Version, sampler string) error {
+	v.writing.Lock()
+	defer v.writing.Unlock()
+	r, err := v.read(version)
+	if err != nil {
+		return err
+	}
+	r.Former, r.Sampler = append(r.Former, r.Sampler), sampler
+	if err := v.write(r); err != nil {
 		return fmt.Errorf("versions: version %d: %w", version, err)
 	}
 	return nil

@@ -289,3 +289,25 @@ func TestSetAside(t *testing.T) {
 		t.Errorf("left are %v, deleted %v, %v", left(t, v), g.deleted, err)
 	}
 }
+
+// TestSampleFrom: a sampler that was saved anew takes the place of the one before, survives, and both are deleted.
+func TestSampleFrom(t *testing.T) {
+	g, dir := &grave{}, t.TempDir()
+	v := versions(t, dir, VersionsOptions{Delete: g.delete})
+	fill(t, v, 0, 2)
+	if err := v.sampleFrom(0, "tinker://n/sampler_weights/0"); err != nil {
+		t.Fatal(err)
+	}
+	if path, err := versions(t, dir, VersionsOptions{}).SamplerPath(0); err != nil || path != "tinker://n/sampler_weights/0" {
+		t.Errorf("%s, %v", path, err)
+	}
+	if err := v.sampleFrom(5, "tinker://x"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if err := v.Prune(1); err != nil || len(left(t, v)) != 1 {
+		t.Error(err)
+	}
+	if slices.Sort(g.deleted); !slices.Equal(g.deleted, []string{"tinker://m/sampler_weights/0", "tinker://m/weights/0", "tinker://n/sampler_weights/0"}) {
+		t.Errorf("deleted are %v", g.deleted)
+	}
+}
