@@ -2,6 +2,7 @@ package tinker
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"testing"
@@ -12,7 +13,8 @@ import (
 //
 //	HEADWAY_TINKER_URL=http://127.0.0.1:8000 HEADWAY_TINKER_BASE=Qwen/Qwen3-0.6B go test -run Real ./tinker
 //
-// HEADWAY_TINKER_KEY is its key, where it wants one.
+// HEADWAY_TINKER_KEY is its key, where it wants one. HEADWAY_TINKER_TOY=1 says that its weights are not to be looked
+// at: TuFT without a GPU (TUFT_CPU_TEST=1) has one set of them for all models, and saves none.
 func realService(t *testing.T) (*Session, string) {
 	t.Helper()
 	url, base := os.Getenv("HEADWAY_TINKER_URL"), os.Getenv("HEADWAY_TINKER_BASE")
@@ -26,6 +28,8 @@ func realService(t *testing.T) (*Session, string) {
 	t.Cleanup(func() { _ = s.Close() })
 	return s, base
 }
+
+func isToy() bool { return os.Getenv("HEADWAY_TINKER_TOY") != "" }
 
 func realModel(t *testing.T, s *Session, base string) *Model {
 	t.Helper()
@@ -113,7 +117,7 @@ func TestRealServiceTrainsSavesAndSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded := mustPass(t, m.Forward, data)
-	if d := farthest(before.Logprobs, loaded.Logprobs); d > 1e-3 {
+	if d := farthest(before.Logprobs, loaded.Logprobs); d > 1e-3 && !isToy() {
 		t.Errorf("log-probs differ by %v from those before the step after its state was loaded", d)
 	}
 	t.Logf("deletion: %v", s.Delete(t.Context(), path))
@@ -125,14 +129,29 @@ func TestRealServiceAddsTheGradientsOfChunks(t *testing.T) {
 	trained := func(most int) [][]float32 {
 		s.limits.MostData = most
 		m := realModel(t, s, base)
-		mustPass(t, m.ForwardBackward, data)
+		before := mustPass(t, m.Forward, data)
+		if d := farthest(before.Logprobs, mustPass(t, m.ForwardBackward, data).Logprobs); d > 1e-3 {
+			t.Errorf("in requests of at most %d data, outputs are off by %v from those of the same data", most, d)
+		}
 		if _, err := m.OptimStep(t.Context(), Adam{LearningRate: 1e-2}); err != nil {
 			t.Fatal(err)
 		}
 		s.limits.MostData = 1024
 		return mustPass(t, m.Forward, data).Logprobs
 	}
-	if d := farthest(trained(1024), trained(1)); d > 1e-3 {
+	if d := farthest(trained(1024), trained(1)); d > 1e-3 && !isToy() {
 		t.Errorf("after one request of four data and after four of one, log-probs differ by %v", d)
 	}
+}
+
+// A name that is there already is refused, and the model goes on.
+func TestRealServiceRefusesANameTwice(t *testing.T) {
+	s, base := realService(t)
+	m := realModel(t, s, base)
+	name := "twice" + time.Now().UTC().Format("150405")
+	must[string](t)(m.SaveState(t.Context(), name))
+	if path, err := m.SaveState(t.Context(), name); !errors.Is(err, ErrRefused) && !isToy() {
+		t.Errorf("saved twice under %s: %q, %v", name, path, err)
+	}
+	must[string](t)(m.SaveState(t.Context(), name+"b"))
 }
