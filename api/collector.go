@@ -33,7 +33,7 @@ const (
 // a trainer, bindings the sides that can limit a run, stallCodes the watchdog's.
 var (
 	planeStates   = []string{"starting", "running", "draining", "standby", "stopped", "failed"}
-	trainerStates = []string{"absent", "idle", "offered", "training", "embedded"}
+	trainerStates = []string{"absent", "idle", "offered", "training", "embedded", "service"}
 	bindings      = []string{"rollout", "train", "environment", "sync", "sandbox", "judge", "prefill", "validation", "admission"}
 	stallCodes    = []string{"no_trainer", "silent_trainer", "no_sender", "not_joined", "lost_worker", "no_worker", "straggler", "engine_paused",
 		"engine_lost", "queue_full", "short_batch", "hold", "disk_full", "unknown"}

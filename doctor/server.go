@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/config"
@@ -106,6 +107,11 @@ var serverChecks = []check{
 		When:  "tokens are drawn otherwise than by the policy as it is, and an engine's server says log-probs of the policy as it is",
 		Known: "asking the server: importance ratios would measure the temperature and the cuts, not staleness",
 	}, (*examination).rawLogprobs},
+	{Kind{
+		Code: "pieces", Severities: []Severity{Info}, Keys: []string{keyEngines},
+		When:  "a response of an engine of kind tinker may have more than `piece_tokens`: it is several requests, each of which reads what was before it",
+		Known: "arithmetic: `environment.prompt_tokens_max` and `response_tokens_max`",
+	}, (*examination).pieces},
 	{Kind{
 		Code: "no-template", Severities: []Severity{Info}, Keys: []string{keyTemplate},
 		When:  "no engine's server can render chats, and `gateway.template` names none that does: under /v1 only prompts of token ids are served",
@@ -262,7 +268,7 @@ func (e *examination) cache() {
 
 func (e *examination) unseen() {
 	for i, engine := range e.document.Engines {
-		if e.model == nil || !engine.External() || engine.Weights == "none" || engine.Weights == "distributed" {
+		if e.model == nil || !engine.External() || slices.Contains([]string{"none", "distributed", "service"}, engine.Weights) {
 			continue
 		}
 		switch {

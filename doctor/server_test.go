@@ -35,6 +35,7 @@ var servedExamples = []servedExample{
 	{"weights-unseen", Warning, keyEngines, []string{"engines.0.url=http://10.1.1.1:8000"}, func(*Model, []Server) {}, "engine-0 is on another host"},
 	{"weights-unseen", Warning, keyEngines, []string{"engines.0.weights_dir=weights"}, func(*Model, []Server) {}, `weights_dir of engine-0 is "weights"`},
 	{"logprobs-raw", Warning, keySampling, []string{"rollout.sampling.temperature=0.7"}, func(_ *Model, s []Server) { s[1].Processed = false }, "log-probs of engine-1 are those of the policy as it is"},
+	{"pieces", Info, keyEngines, []string{`engines=[{kind: tinker, url: "http://10.1.1.1", slots: 64, piece_tokens: 16}]`}, func(m *Model, s []Server) { s[0], s[1] = Server{Template: true}, Server{Template: true} }, "a response of 64 tokens is 4 requests to engine-0, which read up to 672 tokens again"},
 	{"no-template", Info, keyTemplate, nil, func(_ *Model, s []Server) { s[0].Template, s[1].Template = false, false }, "/v1 serves only prompts of token ids"},
 }
 
@@ -88,7 +89,8 @@ func TestServersWithoutFindings(t *testing.T) {
 	frozen.Servers[0].Salt, frozen.Servers[0].Flush = false, false
 	unknown := servedCase(t)
 	unknown.Servers[0].Vocabulary, unknown.Servers[0].Context = 0, 0
-	for name, c := range map[string]Case{"sound": sound, "unasked": unasked, "elsewhere": elsewhere, "rendered": rendered, "frozen": frozen, "unknown": unknown, "embedded": caseOf(t)} {
+	hosted := servedCase(t, `engines=[{kind: tinker, url: "http://10.1.1.1", slots: 64}]`) // one piece, and no disk
+	for name, c := range map[string]Case{"hosted": hosted, "sound": sound, "unasked": unasked, "elsewhere": elsewhere, "rendered": rendered, "frozen": frozen, "unknown": unknown, "embedded": caseOf(t)} {
 		if found := servedFindings(t, c); len(found) > 0 {
 			t.Errorf("%s: found %+v", name, found)
 		}

@@ -143,7 +143,7 @@ type Server struct {
 	// Versions says how its tokens get their versions: reported by it, or derived from when it was
 	// switched; empty before it has answered.
 	Versions string `json:"versions,omitempty"`
-	// Weights is how new versions reach it: disk, lora, distributed, restart or none. Cache is what becomes of keys
+	// Weights is how new versions reach it: disk, lora, distributed, restart, service or none. Cache is what becomes of keys
 	// and values of old weights in truth: salt, flush or keep, or none where it keeps no prefixes.
 	Weights string `json:"weights"`
 	Cache   string `json:"cache,omitempty"`
@@ -184,7 +184,7 @@ type Gateway struct {
 type Trainer struct {
 	Name string `json:"name"`
 	// State is absent (never connected, or silent), idle (asks, and no batch is full), offered (a
-	// batch waits for it), training, or embedded.
+	// batch waits for it), training, embedded, or service (that of Tinker's API at which the engine samples).
 	State string `json:"state"`
 	// Lease at the trainer, 0 for none; SilentS since its last word.
 	Lease     loop.LeaseID `json:"lease"`

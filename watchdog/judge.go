@@ -166,6 +166,10 @@ func trainer(f facts, o Options) []suspect {
 		if f.BatchS > o.patience(f.View) {
 			return []suspect{found(60, "silent_trainer", "", "the train step inside this process has run for %s. Look at its load: the machine may be short of processors or memory", ago(f.BatchS))}
 		}
+	case t.State == "service":
+		if f.BatchS > o.patience(f.View) {
+			return []suspect{found(60, "silent_trainer", "", "the train step at the service has run for %s. If its steps take this long, raise watchdog.after_s; else look whether the service answers, and what its queue is", ago(f.BatchS))}
+		}
 	case t.State == "training" && t.SilentS > o.LeaseS/2:
 		return []suspect{found(92, "silent_trainer", t.Name, "trainer %s holds batch %d and has said nothing for %s. Its lease goes back after %s of silence and the batch is offered again; look at the trainer's process: out of memory, or a collective that hangs", t.Name, t.Lease, ago(t.SilentS), ago(o.LeaseS))}
 	case t.State == "training":

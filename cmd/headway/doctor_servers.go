@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,7 +28,11 @@ func examineServers(ctx context.Context, application *app, document config.Confi
 	examined.Servers = make([]doctor.Server, len(document.Engines))
 	var all sync.WaitGroup
 	for i, e := range document.Engines {
-		all.Go(func() { examined.Servers[i] = askServer(ctx, e) })
+		ask := askServer
+		if document.Tinker() {
+			ask = askService
+		}
+		all.Go(func() { examined.Servers[i] = ask(ctx, e) })
 	}
 	all.Wait()
 }
@@ -35,9 +40,16 @@ func examineServers(ctx context.Context, application *app, document config.Confi
 // examineModel reads model.path as a control plane would.
 func examineModel(application *app, document config.Config) *doctor.Model {
 	j := &job{app: application, cfg: document}
-	checkpoint, err := modelOf(document)
+	read := modelOf
+	if document.Tinker() {
+		read = shapeOf
+	}
+	checkpoint, err := read(document)
 	if err != nil {
 		return &doctor.Model{Err: err.Error()}
+	}
+	if document.Tinker() && len(checkpoint.Ends) == 0 {
+		return &doctor.Model{Err: endless}
 	}
 	m := &doctor.Model{Vocabulary: checkpoint.Vocabulary, Context: checkpoint.Context}
 	limits, err := j.servedLimits(checkpoint.Context)
@@ -72,6 +84,22 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 		return doctor.Server{Err: err.Error(), Other: errors.Is(err, upstream.ErrKind)}
 	}
 	return examinedServer(caps, upstream.Road(e.Weights))
+}
+
+// askService asks a service of Tinker's API which base models it has.
+func askService(ctx context.Context, e config.Engine) doctor.Server {
+	o, err := serviceOf(e)
+	if err != nil {
+		return doctor.Server{Err: err.Error()}
+	}
+	bases, err := basesOf(ctx, o)
+	if err != nil {
+		return doctor.Server{Err: err.Error(), Other: unwelcome(err, false)}
+	}
+	if _, problem, allowed := baseOf(e, bases); problem != "" {
+		return doctor.Server{Err: fmt.Sprintf("served_model %s (it has %s)", problem, allowed), Other: true}
+	}
+	return doctor.Server{}
 }
 
 func examinedServer(caps upstream.Capabilities, road upstream.Road) doctor.Server {

@@ -82,7 +82,11 @@ func (c *runCmd) Run(a *app) error {
 func trainsItself(cfg config.Config) error {
 	for i, e := range cfg.Engines {
 		if e.External() {
-			return cfg.Refuse(fmt.Sprintf("engines.%d.kind", i), "is not run's: the model of a server is trained by a trainer of yours", "embedded, or headway serve with this document")
+			problem := "is not run's: the model of a server is trained by a trainer of yours"
+			if cfg.Tinker() {
+				problem = "is not run's, which trains in this process: a service samples and trains under headway serve"
+			}
+			return cfg.Refuse(fmt.Sprintf("engines.%d.kind", i), problem, "embedded, or headway serve with this document")
 		}
 	}
 	if cfg.Trainer.Kind != "embedded" {

@@ -141,6 +141,9 @@ func (j *job) prepare() error {
 		if err := refuseRehearsal(j.cfg); err != nil {
 			return err
 		}
+		if j.cfg.Tinker() {
+			return j.prepareHosted()
+		}
 		return j.prepareServed()
 	}
 	service, err := j.cfg.ServiceModel()

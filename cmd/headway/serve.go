@@ -71,11 +71,11 @@ func (c *serveCmd) Run(a *app) error {
 }
 
 // document is the config with the flags that stand for its keys. A control plane's
-// trainer is a remote one unless the document says otherwise.
+// trainer is a remote one unless the document says otherwise, or its engine trains as well.
 func (c *serveCmd) document() (config.Config, error) {
 	overrides := c.overrides()
 	cfg, err := config.LoadWith(c.File, overrides...)
-	if err == nil && !cfg.Given("trainer.kind") {
+	if err == nil && !cfg.Given("trainer.kind") && !cfg.Tinker() {
 		cfg, err = config.LoadWith(c.File, append(overrides, config.Override{Flag: "headway serve", Text: "trainer.kind=remote"})...)
 	}
 	return cfg, err

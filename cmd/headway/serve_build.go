@@ -64,9 +64,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if err := p.openSinks(); err != nil {
 		return err
 	}
-	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories,
-		Epoch: p.writerNow().Epoch, Fence: p.fence, Logf: p.say})
-	if err != nil {
+	if err := p.openWeights(); err != nil {
 		return err
 	}
 	p.source = &transfer.Source{}
@@ -76,8 +74,10 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if err := p.buildPlaneEngines(); err != nil {
 		return err
 	}
-	for i, e := range p.engines {
-		p.engines[i] = p.staged(e)
+	if p.hosted == nil { // whose versions no stage elsewhere could have
+		for i, e := range p.engines {
+			p.engines[i] = p.staged(e)
+		}
 	}
 	if err := p.buildTrainer(); err != nil {
 		return err
@@ -86,6 +86,16 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 		return err
 	}
 	return p.writeAddress()
+}
+
+// openWeights opens the run's versions, where they are files.
+func (p *plane) openWeights() (err error) {
+	if p.hosted != nil {
+		return nil
+	}
+	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories,
+		Epoch: p.writerNow().Epoch, Fence: p.fence, Logf: p.say})
+	return err
 }
 
 // engineNames are those of the document.
@@ -98,6 +108,9 @@ func (p *plane) engineNames() []string {
 }
 
 func (p *plane) buildTrainer() (err error) {
+	if p.hosted != nil {
+		return p.buildHostedTrainer()
+	}
 	opt := remote.Options{
 		Weights: p.weights, Clock: clock(p.app, 0), Lease: lasting(p.cfg.Server.LeaseS), SyncEvery: p.rules.SyncEvery,
 		Steps: p.cfg.Trainer.Steps, Run: p.name, Config: p.documentJSON(), NormalizeStd: p.cfg.Trainer.NormalizeStd, Vocabulary: p.vocabulary(),
@@ -157,6 +170,9 @@ func (p *plane) buildEnvironment() (err error) {
 // newestServed is the newest version that an engine may have sampled with. One that went over a
 // collective has no weights in the store.
 func (p *plane) newestServed() loop.Version {
+	if p.hosted != nil {
+		return p.hosted.saved.Newest()
+	}
 	if p.senders == nil {
 		return p.weights.Newest()
 	}
@@ -169,8 +185,11 @@ func (p *plane) newestServed() loop.Version {
 
 // mount opens the API's paths over the run.
 func (p *plane) mount() error {
-	ports := api.Ports{Plane: p, Versions: remote.Versions{Store: p.weights}, Meetings: p.meetings,
-		Receivers: p.receivers, Chunks: p.source.Handler(transferPrefix), View: p.shown.model.Data()}
+	ports := api.Ports{Plane: p, View: p.shown.model.Data()}
+	if p.hosted == nil {
+		ports.Versions, ports.Meetings = remote.Versions{Store: p.weights}, p.meetings
+		ports.Receivers, ports.Chunks = p.receivers, p.source.Handler(transferPrefix)
+	}
 	if p.remote != nil {
 		ports.Trainers = p.remote
 	}
@@ -200,7 +219,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro())
 	opt := live.Options{
 		Header:  p.header(),
-		Engines: p.engines, Environment: p.environment, Trainer: p.trainer, Weights: p.weights, Store: p.log, Resume: resume,
+		Engines: p.engines, Environment: p.environment, Trainer: p.trainer, Weights: p.published(), Store: p.log, Resume: resume,
 		OnStep: func(d live.StepDone) {
 			p.onStep(ctx, d, view)
 			p.send(newStepLine(d))

@@ -29,15 +29,26 @@ func (p *plane) buildGateway() error {
 		opt.Templates = letterTemplate{p.task.Vocabulary()}
 	} else {
 		opt.Model = p.modelName()
-		templates, err := p.templates()
-		if err != nil {
+		var err error
+		if opt.Templates, err = p.chatTemplates(); err != nil {
 			return err
 		}
-		opt.Templates = patientTemplate{serverTemplate{templates}, lasting(g.WaitS), p.suspect}
 	}
 	var err error
 	p.gateway, err = gateway.New(opt)
 	return err
+}
+
+// chatTemplates render chats by a server, or refuse them where there is none that could.
+func (p *plane) chatTemplates() (gateway.Templates, error) {
+	if p.hosted != nil && p.cfg.Gateway.Template == "" {
+		return noTemplate{}, nil
+	}
+	templates, err := p.templates()
+	if err != nil {
+		return nil, err
+	}
+	return patientTemplate{serverTemplate{templates}, lasting(p.cfg.Gateway.WaitS), p.suspect}, nil
 }
 
 // modelName is what agents see the policy under: the name that the engines know it by, or its directory's.
@@ -46,6 +57,9 @@ func (p *plane) modelName() string {
 		if e.ServedModel != "" {
 			return e.ServedModel
 		}
+	}
+	if p.hosted != nil {
+		return p.hosted.base
 	}
 	if name := filepath.Base(p.cfg.Model.Path); name != "." && name != string(filepath.Separator) {
 		return name

@@ -77,6 +77,15 @@ func modelOf(cfg config.Config) (weights.Checkpoint, error) {
 	return weights.ReadCheckpoint(path)
 }
 
+// shapeOf reads the model of a document whose engine is a service, which has its weights.
+func shapeOf(cfg config.Config) (weights.Checkpoint, error) {
+	path, err := filepath.Abs(cfg.Model.Path)
+	if err != nil {
+		return weights.Checkpoint{}, err
+	}
+	return weights.ReadShape(path)
+}
+
 // servedLimits are the limits of prompts and responses under the model's context, 0 for unknown.
 func (j *job) servedLimits(context int) (environment.Limits, error) {
 	e := j.cfg.Environment

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/trace"
@@ -66,6 +67,9 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 // refuseForeignWeights keeps a run whose log is empty away from versions that lie in its
 // directory: they are of a run whose log is elsewhere.
 func (p *plane) refuseForeignWeights() error {
+	if saved, err := newestSaved(p.dir); err != nil || saved > 0 {
+		return p.foreign(filepath.Join(p.dir, hostedDir), saved, err)
+	}
 	dir := filepath.Join(p.dir, "weights")
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -78,12 +82,20 @@ func (p *plane) refuseForeignWeights() error {
 	if err != nil || len(versions) == 0 || versions[len(versions)-1] == 0 {
 		return err
 	}
+	return p.foreign(dir, versions[len(versions)-1], nil)
+}
+
+// foreign refuses versions of a run whose log is not here; err is why it is not known whether there are any.
+func (p *plane) foreign(dir string, newest loop.Version, err error) error {
+	if err != nil {
+		return runError("", "%w", err)
+	}
 	where := "the store in " + filepath.Join(p.dir, "state")
 	if url := p.cfg.Public().Store.NATS.URL; url != "" {
 		where = "the cluster at " + url
 	}
 	return usageError("name the cluster that has the run's log (--nats), restore the log from a copy, or begin under another --name",
-		"%s has versions up to %d, and %s has no log of a run called %s", dir, versions[len(versions)-1], where, p.name)
+		"%s has versions up to %d, and %s has no log of a run called %s", dir, newest, where, p.name)
 }
 
 // acquire waits for the writer's lease; meanwhile this process stands by.
@@ -158,7 +170,7 @@ func reachedAs(began, now config.Config) config.Config {
 	for i := range merged.Engines {
 		e, n := &merged.Engines[i], now.Engines[i]
 		e.Kind, e.URL, e.KeyFile, e.ServedModel, e.WeightsDir = n.Kind, n.URL, n.KeyFile, n.ServedModel, n.WeightsDir
-		e.Weights, e.Cache, e.Command, e.Convert, e.SilentS, e.UpdateS = n.Weights, n.Cache, n.Command, n.Convert, n.SilentS, n.UpdateS
+		e.Weights, e.Cache, e.Command, e.Convert, e.SilentS, e.UpdateS, e.PieceTokens = n.Weights, n.Cache, n.Command, n.Convert, n.SilentS, n.UpdateS, n.PieceTokens
 	}
 	return merged
 }

@@ -56,8 +56,10 @@ type plane struct {
 	// homes are where servers are, as servers has them; suspected asks for a look at them.
 	homes     []*upstream.Server
 	suspected chan struct{}
-	remote    *remote.Trainer
-	workers   *environment.Environment
+	// hosted is the service of a run that samples and trains at one; nil elsewhere, and before openHosted.
+	hosted  *hosted
+	remote  *remote.Trainer
+	workers *environment.Environment
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
 	// stage plays the rollouts here; nil where workers elsewhere do, or none.
@@ -150,12 +152,18 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	resume, err := p.open(ctx, cancel)
 	if err != nil && ctx.Err() != nil {
-		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
+		return endedBefore(p.dir, ctx)
 	}
 	if err != nil {
 		return err
 	}
 	p.awaits("", "")
+	if err := p.openHosted(ctx, resume != nil); err != nil && ctx.Err() == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return endedBefore(p.dir, ctx)
+	}
 	if err := p.assemble(resume); err != nil {
 		return err
 	}
@@ -163,7 +171,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", p.dir, context.Cause(ctx))
+		return endedBefore(p.dir, ctx)
 	}
 	p.shown = newShownRun(p.job, p.name, p.header(), resume, func() string { return stallWords(p.stall.Load()) })
 	defer p.shown.close()
@@ -199,6 +207,11 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return runError("start it again to stand by", "another process took over the run: %w", err)
 	}
 	return runError("start headway serve again: it goes on from the last logged event", "%w", err)
+}
+
+// endedBefore is the failure of a run that was ended before it had begun.
+func endedBefore(dir string, ctx context.Context) error {
+	return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", dir, context.Cause(ctx))
 }
 
 // drain stops in order: no new leases or claims, the running train step ends, and what
@@ -347,7 +360,7 @@ func finishedHint(dir string) string {
 
 // close stops what runs and closes what is open, whatever stage was reached.
 func (p *plane) close() error {
-	err := errors.Join(p.job.close(), p.stage.close())
+	err := errors.Join(p.job.close(), p.hosted.close(), p.stage.close())
 	if p.gateway != nil {
 		err = errors.Join(err, p.gateway.Close())
 	}

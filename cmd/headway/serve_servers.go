@@ -25,8 +25,11 @@ const (
 
 // buildPlaneEngines makes the engines of a control plane.
 func (p *plane) buildPlaneEngines() error {
-	if p.policy == nil {
+	switch {
+	case p.policy == nil:
 		return p.buildEngines()
+	case p.hosted != nil:
+		return p.buildHostedEngine()
 	}
 	driver, ports, err := p.driverOfServers()
 	if err != nil {
@@ -224,6 +227,9 @@ func softwareOf(e config.Engine, caps upstream.Capabilities) string {
 
 // serverStatus is what the status says of an engine's server, nil for an embedded one.
 func (p *plane) serverStatus(i int) *protocol.Server {
+	if p.hosted != nil {
+		return p.hostedStatus()
+	}
 	if i >= len(p.servers) {
 		return nil
 	}

@@ -106,8 +106,11 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 
 func (p *plane) trainerStatus(v live.View) protocol.Trainer {
 	s := protocol.Trainer{State: "embedded", Lease: v.Status.Lease}
-	if p.remote != nil {
+	switch {
+	case p.remote != nil:
 		s = p.remote.Status()
+	case p.hosted != nil:
+		s.State = trainerService
 	}
 	s.IdleRatio = v.TrainerIdle
 	return s
@@ -123,6 +126,9 @@ func (p *plane) diskStatus(full bool) protocol.Disk {
 // weightsBytes is what the published versions take. A status is asked for often, and a
 // manifest names every tensor: each is read once.
 func (p *plane) weightsBytes() (total int64) {
+	if p.weights == nil { // they are a service's
+		return 0
+	}
 	versions, err := p.weights.Versions()
 	if err != nil {
 		return 0

@@ -50,6 +50,24 @@ func refusedByServer(err error, field string) error {
 	return err
 }
 
+// noTemplate is the template of a run whose engine is a service, without a server that renders.
+type noTemplate struct{}
+
+func (noTemplate) refuse(field string) error {
+	return protocol.Refuse(protocol.CodeInvalid, "the engine of this run is a service that renders no chats and reads no texts: send a prompt of token ids to /v1/completions, or have gateway.template name a server that renders").With("field", field)
+}
+
+// Render implements gateway.Templates.
+func (t noTemplate) Render(context.Context, []byte, []byte, bool) ([]int32, error) {
+	return nil, t.refuse("messages")
+}
+
+// Encode implements gateway.Templates.
+func (t noTemplate) Encode(context.Context, string) ([]int32, error) { return nil, t.refuse("prompt") }
+
+// Decode implements gateway.Templates: whoever asks by token ids is served without a text.
+func (noTemplate) Decode(context.Context, []int32) (string, error) { return "", nil }
+
 // letterTemplate renders chats for the model of an embedded task: the letters of what is said, the
 // separator where the assistant is to speak, the end where it has. What a task's own prompt would be
 // is a chat of one message.

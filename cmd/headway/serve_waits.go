@@ -38,7 +38,10 @@ func (p *plane) firstVersionWords(v live.View) string {
 	if v.Began || p.currentState() != stateRunning {
 		return ""
 	}
-	if _, there, _ := p.weights.Committed(0); !there { // with weights here, or with the sender alone
+	if _, there, _ := p.published().Committed(0); !there { // with weights here, or with the sender alone
+		if p.hosted != nil {
+			return "the service to make the adapter and save version 0"
+		}
 		return "the trainer to publish version 0"
 	}
 	var names []string

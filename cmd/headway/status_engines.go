@@ -119,7 +119,10 @@ func (p *statusPage) server(s *protocol.Server) {
 	}
 	words = append(words, "weights by "+plainText(s.Weights))
 	if s.Versions != "" {
-		words = append(words, "versions "+plainText(s.Versions), "old cache: "+plainText(s.Cache))
+		words = append(words, "versions "+plainText(s.Versions))
+	}
+	if s.Cache != "" {
+		words = append(words, "old cache: "+plainText(s.Cache))
 	}
 	if s.Retries > 0 || s.Losses > 0 {
 		words = append(words, counted(s.Retries, "broken response")+" gone on with", "lost "+counted(s.Losses, "time"))

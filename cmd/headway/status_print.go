@@ -100,7 +100,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("sync", "version %d was served everywhere %s after its publish (load %s, wait %s, switch %s)", y.Version,
 			shortSeconds(y.TotalS), shortSeconds(y.LoadS), shortSeconds(y.WaitS), shortSeconds(y.SwitchS))
 	}
-	p.line("disk", "%s", p.disk(s.Disk))
+	p.line("disk", "%s", p.disk(s))
 	if r := s.Recovery; r != nil {
 		p.line("recovery", "%s", recoveryWords(*r))
 	}
@@ -199,8 +199,12 @@ func gatewayWords(g protocol.Gateway) string {
 	return text
 }
 
-func (p *statusPage) disk(d protocol.Disk) string {
-	text := fmt.Sprintf("log %s and payloads %s of %s; weights %s", byteWords(d.LogBytes), byteWords(d.PayloadBytes), byteWords(d.BytesMax), byteWords(d.WeightsBytes))
+func (p *statusPage) disk(s protocol.Status) string {
+	d, weights := s.Disk, byteWords(s.Disk.WeightsBytes)
+	if s.Trainer.State == trainerService {
+		weights = "at the service"
+	}
+	text := fmt.Sprintf("log %s and payloads %s of %s; weights %s", byteWords(d.LogBytes), byteWords(d.PayloadBytes), byteWords(d.BytesMax), weights)
 	if d.Full {
 		text += " · " + p.loud("FULL: writes wait for room")
 	}

@@ -67,6 +67,9 @@ func weightsDir(path string) (dir, run string, err error) {
 		}
 		return path, run, nil
 	}
+	if newest, err := newestSaved(path); err == nil && newest != loop.NoVersion {
+		return "", "", usageError("what a service has saved is looked at and fetched with its own tools", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, hostedDir))
+	}
 	return "", "", usageError("name a run directory, such as runs/NAME, or a directory of versions", "%s has neither a directory weights nor versions", path)
 }
 

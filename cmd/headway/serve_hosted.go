@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	sampling "github.com/headway-rl/headway/engine/tinker"
+	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/tinker"
+	training "github.com/headway-rl/headway/trainer/tinker"
+)
+
+// hostedDir is where a control plane notes in its run directory what its service has saved.
+const hostedDir = "tinker"
+
+// trainerService is the state of the trainer of such a run.
+const trainerService = "service"
+
+// basesShown is how many base models of a service are named.
+const basesShown = 20
+
+// hosted is the service of Tinker's API that samples and trains for a run.
+type hosted struct {
+	session *tinker.Session
+	saved   *training.Versions
+	// engine is nil before buildPlaneEngines. base is the base model by the service's name.
+	engine *sampling.Engine
+	base   string
+}
+
+// serviceOf is how an engine's service is reached.
+func serviceOf(e config.Engine) (tinker.Options, error) {
+	o := tinker.Options{URL: e.URL, Patience: lasting(e.SilentS)}
+	if e.KeyFile == "" {
+		return o, nil
+	}
+	text, err := os.ReadFile(e.KeyFile)
+	if err != nil {
+		return o, err
+	}
+	if o.Key = strings.TrimSpace(string(text)); o.Key == "" {
+		return o, fmt.Errorf("%s is empty", e.KeyFile)
+	}
+	return o, nil
+}
+
+// basesOf asks a service once which base models it has. The error wraps tinker.ErrDown where it may answer later.
+func basesOf(ctx context.Context, o tinker.Options) (bases []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	defer cancel()
+	o.Patience, o.Logf = time.Nanosecond, nil
+	session, err := tinker.Open(ctx, o)
+	if err == nil {
+		bases, err = session.Bases(ctx)
+		err = errors.Join(err, session.Close())
+	}
+	network, unreached := errors.AsType[*url.Error](err)
+	answer, answered := errors.AsType[*tinker.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("%w: no answer within %s", tinker.ErrDown, healthLimit)
+	case errors.Is(err, tinker.ErrDown) && unreached: // without how often it was asked, which was once
+		return nil, fmt.Errorf("%w: %w", tinker.ErrDown, network)
+	case errors.Is(err, tinker.ErrDown) && answered:
+		return nil, fmt.Errorf("%w: %w", tinker.ErrDown, answer)
+	}
+	return bases, err
+}
+
+// baseOf chooses the base model of a document among those that its service has. The error is why none can be.
+func baseOf(e config.Engine, bases []string) (base, problem, allowed string) {
+	shown := strings.Join(bases[:min(len(bases), basesShown)], ", ")
+	if more := len(bases) - basesShown; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case e.ServedModel != "" && (len(bases) == 0 || slices.Contains(bases, e.ServedModel)):
+		return e.ServedModel, "", ""
+	case e.ServedModel != "":
+		return "", fmt.Sprintf("is no base model of the service: %q", e.ServedModel), shown
+	case len(bases) == 1:
+		return bases[0], "", ""
+	case len(bases) == 0:
+		return "", "is missing, and the service names no base model", "the base model by the service's name"
+	}
+	return "", fmt.Sprintf("is missing, and the service has %d base models", len(bases)), shown
+}
+
+// openHosted waits for the service of a run, and begins a stay at it; it does nothing for other runs.
+func (p *plane) openHosted(ctx context.Context, goesOn bool) error {
+	if !p.cfg.Tinker() {
+		return nil
+	}
+	e := p.cfg.Engines[0]
+	o, err := serviceOf(e)
+	if err != nil {
+		return p.cfg.Refuse("engines.0.key_file", "is no use: "+err.Error(), "a file with the service's API key, or leave it out")
+	}
+	bases, err := p.awaitService(ctx, o, goesOn)
+	if err != nil {
+		return err
+	}
+	base, problem, allowed := baseOf(e, bases)
+	if problem != "" {
+		return p.cfg.Refuse("engines.0.served_model", problem, allowed)
+	}
+	if err := p.keepShape(base); err != nil {
+		return err
+	}
+	o.Name, o.Logf = p.name, p.say
+	session, err := tinker.Open(ctx, o)
+	if err != nil {
+		return runError("start it again: nothing is lost", "engine %s at %s: %w", e.Name, e.URL, err)
+	}
+	p.hosted = &hosted{session: session, base: base}
+	p.hosted.saved, err = training.OpenVersions(filepath.Join(p.dir, hostedDir), training.VersionsOptions{Delete: session.Delete, Fence: p.fence, Logf: p.say})
+	p.say("engine %s: %s at %s samples and trains", e.Name, base, e.URL)
+	if p.cfg.Gateway.Template == "" && p.cfg.Environment.Kind == "remote" {
+		p.say("engine %s renders no chats and reads no texts: /v1 serves prompts of token ids alone; gateway.template names a server that renders", e.Name)
+	}
+	return err
+}
+
+// awaitService asks a service which base models it has until it answers. A new run waits as long as for other
+// servers; one that goes on has no work without it, and waits until somebody ends it.
+func (p *plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool) ([]string, error) {
+	e := p.cfg.Engines[0]
+	limit, most := time.NewTimer(serversWait), "up to "+serversWait.String()
+	if goesOn {
+		limit.Stop()
+		most = "until it does"
+	}
+	defer limit.Stop()
+	again := time.NewTicker(serversAgain)
+	defer again.Stop()
+	defer p.awaits("", "")
+	said := ""
+	for {
+		bases, err := basesOf(ctx, o)
+		switch {
+		case err == nil:
+			return bases, nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case unwelcome(err, goesOn):
+			return nil, usageError("look at engines.0.url and key_file; headway doctor says it again without starting anything", "engine %s: %s is no service for this run: %w", e.Name, e.URL, err)
+		}
+		if text := err.Error(); text != said {
+			said = text
+			p.awaits("the service to answer", text)
+			p.say("engine %s: no answer from %s: waiting, %s: %s", e.Name, e.URL, most, text)
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return nil, usageError("start the service, or look at engines.0.url; headway doctor says what it lacks", "engine %s: no answer from %s within %s: %s", e.Name, e.URL, serversWait, said)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// unwelcome reports whether an answer will be the same again: that of a service that refuses the key, or of
+// something else than a service. To a run that goes on, whose service was one, the latter may be a proxy before a service
+// that is being started.
+func unwelcome(err error, goesOn bool) bool {
+	if errors.Is(err, tinker.ErrDown) {
+		return false
+	}
+	if answer, ok := errors.AsType[*tinker.Error](err); ok && (answer.Status == http.StatusUnauthorized || answer.Status == http.StatusForbidden) {
+		return true
+	}
+	return !goesOn
+}
+
+// buildHostedEngine makes the engine of a run at a service.
+func (p *plane) buildHostedEngine() error {
+	e := p.cfg.Engines[0]
+	made, err := sampling.New(sampling.Options{
+		Name: e.Name, Slots: e.Slots, Service: sampling.FromSession(p.hosted.session), Path: p.hosted.saved.SamplerPath, Piece: e.PieceTokens,
+		Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Logf: p.say,
+	})
+	if err != nil {
+		return err
+	}
+	p.hosted.engine = made
+	p.engines = append(p.engines, made)
+	return nil
+}
+
+// buildHostedTrainer makes the trainer of a run at a service.
+func (p *plane) buildHostedTrainer() error {
+	t := p.cfg.Trainer
+	made, err := training.New(training.Options{
+		Session: p.hosted.session, Model: tinker.ModelOptions{Base: p.hosted.base, Rank: t.AdapterRank, Seed: int64(p.cfg.Seed)}, Versions: p.hosted.saved, Run: savedName(p.name),
+		Seed: p.cfg.Seed, LearningRate: t.LearningRate, GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
+		NormalizeStd: t.NormalizeStd, Minibatches: t.Minibatches, ShuffleMinibatches: t.ShuffleMinibatches,
+		KeepLogRatios: func(loop.Version) bool { return true }, // to be read, in the dashboard and in samples/
+		Logf:          p.say,
+	})
+	if err != nil {
+		return err
+	}
+	p.trainer = patientTrainer{made, p.say}
+	return nil
+}
+
+// savedNameMax is how long a name is that every service takes with a version behind it.
+const savedNameMax = 64
+
+// savedName is a run's name in letters that every service takes for what it saves.
+func savedName(run string) string {
+	plain := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
+			return c
+		}
+		return '-'
+	}, run)
+	return plain[:min(len(plain), savedNameMax)]
+}
+
+// patientTrainer gives a batch back that a service is not there for: no attempt at the step counts, and it is made
+// when the service is back, however long that takes.
+type patientTrainer struct {
+	*training.Trainer
+	say func(format string, args ...any)
+}
+
+// Train implements live.Trainer.
+func (t patientTrainer) Train(ctx context.Context, batch live.Batch) (live.StepReport, error) {
+	report, err := t.Trainer.Train(ctx, batch)
+	if err != nil && ctx.Err() == nil && errors.Is(err, tinker.ErrDown) {
+		t.say("the batch of version %d goes back and is trained when the service answers: %v", batch.Version, err)
+		err = fmt.Errorf("%w: %w", live.ErrLeaseReturned, err)
+	}
+	return report, err
+}
+
+// published keeps the run's versions: as files, or by where a service has saved them.
+func (p *plane) published() live.Weights {
+	if p.hosted != nil {
+		return p.hosted.saved
+	}
+	return p.weights
+}
+
+// hostedStatus is what the status says of the service.
+func (p *plane) hostedStatus() *protocol.Server {
+	e, s := p.cfg.Engines[0], p.hosted.engine.Status()
+	return &protocol.Server{
+		URL: e.URL, Software: "Tinker's API, " + p.hosted.base, State: s.State, Cause: s.Cause, Versions: "reported", Weights: e.Weights,
+		Running: s.Running, Tokens: s.Tokens, Retries: s.Retries,
+	}
+}
+
+// close ends the stay; engine and trainer are closed before.
+func (h *hosted) close() error {
+	if h == nil {
+		return nil
+	}
+	var err error
+	if h.saved != nil { // its deletions ask the session
+		err = h.saved.Close()
+	}
+	return errors.Join(err, h.session.Close())
+}
+
+// newestSaved is the newest version that a run directory says a service has saved, loop.NoVersion for none.
+func newestSaved(run string) (loop.Version, error) {
+	dir := filepath.Join(run, hostedDir)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return loop.NoVersion, nil
+	}
+	saved, err := training.OpenVersions(dir, training.VersionsOptions{})
+	if err != nil {
+		return loop.NoVersion, err
+	}
+	return saved.Newest(), saved.Close()
+}
