@@ -61,7 +61,7 @@ type Options struct {
 
 	// Clock reads the time that ages and durations are measured by. Default time.Now.
 	Clock func() time.Time
-	// Logf, if not nil, is told of defects and of what an operator ought to know.
+	// Logf, if not nil, is told of defects and of what an operator ought to know. Several goroutines call it.
 	Logf func(format string, args ...any)
 	// Debugf, if not nil, gets a line for every request: never a token, and no body unless LogPayloads.
 	Debugf func(format string, args ...any)

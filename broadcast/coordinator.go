@@ -35,7 +35,7 @@ type Options struct {
 	Silence time.Duration
 	// Clock returns the time since some start, never falling; nil means the process's.
 	Clock func() time.Duration
-	// Logf, if not nil, is told what an operator may want to know.
+	// Logf, if not nil, is told what an operator may want to know. Several goroutines call it.
 	Logf func(format string, args ...any)
 }
 

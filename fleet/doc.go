@@ -33,7 +33,7 @@ type Options struct {
 	// Probe asks an engine whether it can be given weights; nil believes the driver. Where it answers what no
 	// waiting will change, the error wraps ErrUnfit.
 	Probe func(ctx context.Context, engine int) error
-	// Logf is told of what somebody should know; nil for nobody.
+	// Logf is told of what somebody should know, by several goroutines; nil for nobody.
 	Logf func(format string, args ...any)
 }
 

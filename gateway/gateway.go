@@ -42,8 +42,8 @@ type Options struct {
 	RenderedTokensMax int
 	// Clock reads the time of replies. Default time.Now.
 	Clock func() time.Time
-	// Logf, if not nil, is told of defects, and once of a template that chats cannot go on under. It
-	// never gets a prompt or a response.
+	// Logf, if not nil, is told of defects, and once of a template that chats cannot go on under. Several
+	// goroutines call it. It never gets a prompt or a response.
 	Logf func(format string, args ...any)
 }
 

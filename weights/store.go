@@ -39,7 +39,7 @@ type Options struct {
 	// Fence, if not nil, is asked right before any version is put in its place; its error
 	// keeps it out.
 	Fence func() error
-	// Logf is told what happens beside the calls; nil for nobody.
+	// Logf is told what happens beside the calls, by whoever makes them; nil for nobody.
 	Logf func(format string, args ...any)
 	// Link lets AddDirectory give a file a second name instead of copying it, where the file
 	// system can: faster, but then whoever wrote the file must never write into it again.

@@ -61,7 +61,7 @@ type Options struct {
 	// Traceparent is the W3C header that a rollout's calls carry, so that the server's own spans become
 	// children of the rollout's; nil, or empty text, for none.
 	Traceparent func(id live.RolloutID) string
-	// Logf is told what somebody should know; nil for nobody.
+	// Logf is told what somebody should know, by several goroutines; nil for nobody.
 	Logf func(format string, args ...any)
 }
 

@@ -45,11 +45,12 @@ type Options struct {
 	FailOn map[sandbox.Class]bool
 	// Clock is nanoseconds since the run's start, by the run's clock.
 	Clock func() int64
-	// Record takes a record of every attempt that ended here. It may be nil.
+	// Record takes a record of every attempt that ended here, from every worker. It may be nil.
 	Record func(episode.Record)
-	// Ended takes every attempt at a task that was judged or failed, not those that were given up. It may be nil.
+	// Ended takes every attempt at a task that was judged or failed, not those that were given up, from every worker.
+	// It may be nil.
 	Ended func(attempt Attempt)
-	// Logf takes what an operator should know, and never a prompt or a response. It may be nil.
+	// Logf takes what an operator should know, from every worker, and never a prompt or a response. It may be nil.
 	Logf func(format string, args ...any)
 }
 

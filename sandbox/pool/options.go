@@ -57,7 +57,7 @@ type Options struct {
 	// Rand draws what is added to the waits between tries, from [0, 1). Default a generator of the
 	// pool's own.
 	Rand func() float64
-	// Logf takes what an operator should know. It must not call the pool. It may be nil.
+	// Logf takes what an operator should know, from several goroutines. It must not call the pool. It may be nil.
 	Logf func(format string, args ...any)
 }
 

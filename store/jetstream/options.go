@@ -52,7 +52,7 @@ type Options struct {
 	// FreeBytesMin is what an embedded server's disk must have left for a write to be
 	// begun; 0 means FreeBytesMinDefault, negative turns the check off.
 	FreeBytesMin int64
-	// Logf is told what happens beside the calls; nil for nobody.
+	// Logf is told what happens beside the calls, by several goroutines; nil for nobody.
 	Logf func(format string, args ...any)
 }
 

@@ -59,7 +59,7 @@ type Options struct {
 	// Validation, if not nil, answers held-out prompts greedily; prompts 0 means the run's number of
 	// them. Each sample is a group of its own.
 	Validation func(ctx context.Context, prompts int) ([]live.Sample, error)
-	// Logf, if not nil, is told what an operator may want to know.
+	// Logf, if not nil, is told what an operator may want to know. Several goroutines call it.
 	Logf func(format string, args ...any)
 }
 
