@@ -207,6 +207,7 @@ func TestPrefixIsLeftAlone(t *testing.T) {
 	req := request(0, 16)
 	req.Prefix = live.Generation{Tokens: g.Tokens[:4:8], Logprobs: g.Logprobs[:4:8], Versions: g.Versions[:4:8]}.Prefix()
 	before := slices.Clone(g.Tokens)
+	serve(t, e, 1, false) // which goes on with other tokens
 	if _, err := e.Generate(t.Context(), req); err != nil || !slices.Equal(g.Tokens, before) {
 		t.Errorf("%v: %v became %v", err, before, g.Tokens)
 	}

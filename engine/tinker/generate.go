@@ -165,9 +165,6 @@ func (e *Engine) ask(ctx context.Context, w *weights, q service.SampleRequest) (
 			return s, fmt.Errorf("%w: version %d is not at %s any more: %w", live.ErrEngineDown, w.version, w.path, err)
 		}
 	}
-	if ctx.Err() != nil { // says nothing of the service
-		return s, err
-	}
 	return s, e.reached(err)
 }
 

@@ -228,6 +228,10 @@ func TestStops(t *testing.T) {
 	if q := f.calls[0].request; len(f.calls) != 1 || q.MaxTokens != 30 || q.Stop != nil || !slices.Equal(q.StopTexts, []string{"\n\n"}) {
 		t.Errorf("%d requests, the first %+v", len(f.calls), q)
 	}
+	f.answer = func(_ int, c *call) { c.sequence = service.Sequence{Stopped: true} }
+	if g, err = e.Generate(t.Context(), req); !errors.Is(err, ErrLied) || len(g.Tokens) > 0 {
+		t.Errorf("nothing, and a stop: %+v, %v", g, err)
+	}
 	f.answer = func(_ int, c *call) { // it samples on behind the end of the sequence
 		c.sequence = service.Sequence{Tokens: []int32{9, fakeEnd, 9}, Logprobs: []float32{-1, -1, -1}, Stopped: true}
 	}

@@ -8,13 +8,13 @@ import (
 
 // Load implements [live.Engine]: it asks the service for a sampler of the version. Nothing is sampled
 // with it before it is served: a service that keeps one version of an adapter in memory would go forth and back.
+// A load that fails changes nothing.
 func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	ctx, end, err := e.turn(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	e.setLoaded(nil)
 	path, err := e.opt.Path(version)
 	if err != nil {
 		return e.fail("loading version %d: %w", version, err)
@@ -25,14 +25,10 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	}
 	w := &weights{version: version, path: path, making: make(chan struct{}, 1)}
 	w.sampler.Store(&sampler)
-	e.setLoaded(w)
-	return nil
-}
-
-func (e *Engine) setLoaded(w *weights) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.loaded = w
+	return nil
 }
 
 // Switch implements [live.Engine]. Pieces that begin from now on are sampled by the version. Under hold
