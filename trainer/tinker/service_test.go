@@ -20,9 +20,9 @@ import (
 // servers are services in the manner of those that there are.
 func servers() map[string]tinkertest.Options {
 	return map[string]tinkertest.Options{
-		"Tinker": {Order: tinkertest.BySequence, Encoding: tinkertest.Protobuf, Vocabulary: vocabulary, MostData: 5},
-		"TuFT":   {Order: tinkertest.Strict, Encoding: tinkertest.Protobuf, Vocabulary: vocabulary, MostData: 5},
-		"SkyRL":  {Order: tinkertest.ByArrival, Encoding: tinkertest.JSON, Vocabulary: vocabulary, MostData: 5},
+		"Tinker": {Order: tinkertest.BySequence, Encoding: tinkertest.Protobuf, Vocabulary: vocabulary, MostData: 12},
+		"TuFT":   {Order: tinkertest.Strict, Encoding: tinkertest.Protobuf, Vocabulary: vocabulary, MostData: 12},
+		"SkyRL":  {Order: tinkertest.ByArrival, Encoding: tinkertest.JSON, Vocabulary: vocabulary, MostData: 12},
 	}
 }
 
@@ -137,14 +137,14 @@ func TestServiceFaults(t *testing.T) {
 		faults := []tinkertest.Fault{{}}
 		for _, operation := range []string{"forward_backward", "forward", "optim_step", "save_weights", "save_weights_for_sampler", "retrieve_future", "create_model", "load_weights"} {
 			for _, f := range []tinkertest.Fault{{LoseAnswer: true}, {LoseRequest: true}, {LoseFuture: true}, {Fails: "out of memory"}, {Status: 500}, {Status: 503}} {
-				f.Operation, f.Skip = operation, rng.IntN(7) // a pass is of several requests
+				f.Operation, f.Skip = operation, rng.IntN(5) // a pass is of several requests
 				faults = append(faults, f)
 			}
 		}
 		for _, kind := range []grpo.Kind{grpo.PPOClip, grpo.TIS} {
 			var want []float64
 			for i, fault := range faults {
-				if kind == grpo.TIS && i%3 != 0 && fault.Operation != "forward" {
+				if kind == grpo.TIS && i%6 != 0 && fault.Operation != "forward" {
 					continue // the rest of a step is the same
 				}
 				synctest.Test(t, func(t *testing.T) {
