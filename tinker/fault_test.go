@@ -57,33 +57,64 @@ func isBroken(t *testing.T, m *Model, operation string) {
 	wants(t, err, operation, ErrBroken)
 }
 
-// An answer that is lost doubles nothing: what may have been taken is not sent again, and the model says so.
+// An answer that is lost doubles nothing. Where the service executes a number once the request is sent again;
+// anywhere else it is not, and the model says so.
 func TestALostAnswerDoublesNothing(t *testing.T) {
+	four := map[string]tinkertest.Options{"protobuf by arrival": {Order: tinkertest.ByArrival}}
+	for name, o := range kinds {
+		four[name] = o
+	}
 	for operation, do := range changing {
-		for _, fault := range []tinkertest.Fault{
-			{Operation: operation, LoseAnswer: true},
-			{Operation: operation, LoseRequest: true},
-			{Operation: operation, Status: http.StatusInternalServerError},
-			{Operation: operation, Status: http.StatusBadGateway},
+		for fault, taken := range map[tinkertest.Fault]bool{
+			{Operation: operation, LoseAnswer: true}:                        true,
+			{Operation: operation, LoseRequest: true}:                       false,
+			{Operation: operation, Status: http.StatusInternalServerError}:  false,
+			{Operation: operation, Status: http.StatusBadGateway, Times: 1}: false,
 		} {
-			onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
-				m := probed(t, s)
-				asked := service.Requests(operation)
-				service.Fail(fault)
-				wants(t, do(t.Context(), m), "not known", ErrBroken)
-				want := []string{"forward"}
-				if fault.LoseAnswer {
-					want = append(want, operation)
-				}
-				if got := service.Operations(); !slices.Equal(got, want) {
-					t.Errorf("executed were %q, want %q", got, want)
-				}
-				isBroken(t, m, operation)
-				if n := service.Requests(operation) - asked; n != 1 {
-					t.Errorf("%s was sent %d times, want once", operation, n)
-				}
-			})
+			for name, o := range four {
+				t.Run(name, func(t *testing.T) {
+					inBubble(t, o, func(t *testing.T, service *tinkertest.Service, s *Session) {
+						lost(t, service, s, operation, do, fault, o.Order == tinkertest.BySequence || o.Order == tinkertest.Strict && !taken, taken)
+					})
+				})
+			}
 		}
+	}
+}
+
+// lost has a fault happen to an operation that then succeeds or not, and was taken or not.
+func lost(t *testing.T, service *tinkertest.Service, s *Session, operation string, do func(context.Context, *Model) error, fault tinkertest.Fault, succeeds, taken bool) {
+	m := probed(t, s)
+	service.Fail(fault)
+	err := do(t.Context(), m)
+	var seqs []int
+	for _, e := range service.Executed() {
+		if e.Model == m.ID() {
+			seqs = append(seqs, e.Seq)
+		}
+		if e.Model != m.ID() && e.Operation != "forward" {
+			t.Errorf("the proof has executed %+v", e)
+		}
+	}
+	if want := []int{1, 2}; (succeeds || taken) && !slices.Equal(seqs, want) || !succeeds && !taken && !slices.Equal(seqs, want[:1]) {
+		t.Errorf("of the model, numbers %v were executed", seqs)
+	}
+	if !succeeds {
+		wants(t, err, operation, ErrBroken)
+		isBroken(t, m, operation)
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is known by now is not tried again.
+	made := service.Requests("create_model")
+	service.Fail(fault)
+	if err := do(t.Context(), m); err != nil {
+		t.Error(err)
+	}
+	if n := service.Requests("create_model"); n != made || n != 2 || service.Requests("unload_model") != 1 {
+		t.Errorf("%d models were made and %d unloaded, want 2 and 1", n, service.Requests("unload_model"))
 	}
 }
 
@@ -120,11 +151,10 @@ func TestWhatWasNotTakenIsSentAgain(t *testing.T) {
 // A part that fails leaves a gradient of which nobody knows what is in it.
 func TestAFailedPartBreaksTheModel(t *testing.T) {
 	for name, fault := range map[string]tinkertest.Fault{
-		"its computation":  {Skip: 1, Fails: "out of memory"},
-		"its submission":   {Skip: 1, Status: http.StatusBadRequest},
-		"the first's":      {Fails: "out of memory"},
-		"its future":       {Skip: 2, LoseFuture: true},
-		"the last request": {Skip: 3, LoseAnswer: true},
+		"its computation": {Skip: 1, Fails: "out of memory"},
+		"its submission":  {Skip: 1, Status: http.StatusBadRequest},
+		"the first's":     {Fails: "out of memory"},
+		"its future":      {Skip: 2, LoseFuture: true},
 	} {
 		fault.Operation = "forward_backward"
 		t.Run(name, func(t *testing.T) {
@@ -140,6 +170,20 @@ func TestAFailedPartBreaksTheModel(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A step or a load that fails leaves weights that nobody knows.
+func TestAFailedStepOrLoadBreaksTheModel(t *testing.T) {
+	onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
+		m := probed(t, s)
+		service.Fail(tinkertest.Fault{Operation: "optim_step", Fails: "out of memory"})
+		_, err := m.OptimStep(t.Context(), Adam{LearningRate: 0.1})
+		wants(t, err, "out of memory", ErrBroken)
+		isBroken(t, m, "optim_step")
+		other := newModel(t, s)
+		wants(t, other.LoadState(t.Context(), "tinker://nobody/weights/nothing"), "nothing", ErrBroken)
+		isBroken(t, other, "load_weights")
+	})
 }
 
 // What is refused before it has a number leaves the model, and its number, as they were.

@@ -17,14 +17,16 @@ import (
 // OptimStep or LoadState that fails in any other way, a request of which it is not known whether it was taken, and a
 // session that the service has forgotten break the model: that error and all later ones wrap ErrBroken.
 //
-// A request that was sent and not answered is not sent again, although it would have the same number: Tinker would
-// know it by the number and TuFT refuse it, yet a server that takes requests as they arrive, as SkyRL does, would add
-// a gradient twice or step twice, and nothing in the API tells one kind from another. Requests travel on connections
-// of their own, which no idle server closes, so that this is as rare as a network that fails within a second.
-// What was surely not taken (no connection, or a status that says so: 408, 425, 429, 503) is sent again.
+// A request that was sent and not answered may have been taken. It is sent again, under the number that it had, only at
+// a service that has been seen to execute a number once, as Tinker and TuFT do: one that takes requests as they arrive,
+// as SkyRL does, would add a gradient twice or step twice, and there the model is broken. Which kind a service is, is
+// tried when it first matters, see knowsByNumber. Requests travel on connections of their own, which no idle server
+// closes, so that this is as rare as a network that fails within a second. What was surely not taken (no connection, or
+// a status that says so: 408, 425, 429, 503) is sent again anywhere.
 type Model struct {
 	s    *Session
 	id   string
+	made ModelOptions
 	age  int           // the session's in which it was made
 	turn chan struct{} // held by who sends requests
 
@@ -78,7 +80,7 @@ func (s *Session) newModel(ctx context.Context, o ModelOptions) (_ *Model, age i
 	if made.ID == "" {
 		return nil, age, fmt.Errorf("%w: create_model: the answer has no model_id", ErrRefused)
 	}
-	return &Model{s: s, id: made.ID, age: age, turn: make(chan struct{}, 1)}, age, nil
+	return &Model{s: s, id: made.ID, made: o, age: age, turn: make(chan struct{}, 1)}, age, nil
 }
 
 // ID is the model's at the service.
@@ -237,6 +239,13 @@ func (m *Model) send(ctx context.Context, write func(seq int) (call, error)) (ta
 	}
 	l.once, l.fresh = true, true
 	t, err := m.s.c.submit(ctx, l)
+	if errors.Is(err, errUnknown) && ctx.Err() == nil && m.s.knowsByNumber(ctx, m.made) {
+		m.s.c.o.Logf("%s is sent again under its number: %v", l.operation, err)
+		l.once = false
+		if t, err = m.s.c.submit(ctx, l); err != nil {
+			return taken{}, m.breaks(l.operation, err) // the first may have been taken all the same
+		}
+	}
 	switch {
 	case err == nil:
 		m.mu.Lock()

@@ -35,6 +35,7 @@ type Session struct {
 	models   int // made in this session
 	samplers int
 	encoding encoding
+	numbers  knowledge
 	deaf     bool // the service knows no cancel_future
 	closed   bool
 
@@ -203,7 +204,8 @@ func (s *Session) renew(ctx context.Context, age int) error {
 		return fmt.Errorf("begin session %s anew, which the service has forgotten: %w", old, err)
 	}
 	s.mu.Lock()
-	s.id, s.age, s.models, s.samplers, s.encoding, s.deaf = id, s.age+1, 0, 0, unprobed, false
+	s.id, s.age, s.models, s.samplers = id, s.age+1, 0, 0
+	s.encoding, s.numbers, s.deaf = unprobed, untried, false // it may be another release that has started
 	s.mu.Unlock()
 	s.c.o.Logf("the service has forgotten session %s: it is now %s, and models of the old one are broken", old, id)
 	return nil

@@ -83,6 +83,25 @@ func (s *Service) createModel(q request, fault Fault) reply {
 	return taken(id)
 }
 
+// unload forgets a model.
+func (s *Service) unload(q request, fault Fault) reply {
+	var asked struct {
+		Model string `json:"model_id"`
+	}
+	if bad := q.json(&asked); bad != nil {
+		return *bad
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.models[asked.Model] == nil {
+		return refused(http.StatusNotFound, "Model not found")
+	}
+	delete(s.models, asked.Model)
+	f, id := s.promise(fault)
+	f.resolve(ok(map[string]any{"type": "unload_model", "model_id": asked.Model}), nil, time.Now())
+	return taken(id)
+}
+
 // promise makes a future. The caller has the lock.
 func (s *Service) promise(fault Fault) (*future, string) {
 	f, id := &future{done: make(chan struct{}), lost: fault.LoseFuture}, s.id("future")

@@ -295,6 +295,8 @@ func (s *Service) answers(q request, fault Fault) reply {
 		return s.createSampler(q)
 	case "create_model":
 		return s.createModel(q, fault)
+	case "unload_model":
+		return s.unload(q, fault)
 	case "asample":
 		return s.sample(q, fault)
 	case "retrieve_future":
