@@ -84,6 +84,10 @@ type host struct {
 	bend func(*service.Output)
 	// passes are the data of forward-backward passes, with their losses.
 	passes []pass
+	// averages makes it one that divides a datum's loss by the sum of its weights, as SkyRL's own backend does.
+	averages bool
+	// gradients are those that were stepped along.
+	gradients [][]float64
 }
 
 type pass struct {
@@ -144,6 +148,9 @@ func (a *adapter) pass(ctx context.Context, what string, data []service.Datum, l
 				logp := a.toy.logp(d.Tokens[k], d.Targets[k])
 				logprobs[k] = float32(logp)
 				value, derivative := tokenLoss(&d, k, logp, loss)
+				if a.host.averages {
+					derivative *= share(&d, k)
+				}
 				out.Metrics["loss:sum"] += value
 				if what == "backward" && derivative != 0 {
 					a.toy.descend(d.Tokens[k], d.Targets[k], derivative)
@@ -157,6 +164,18 @@ func (a *adapter) pass(ctx context.Context, what string, data []service.Datum, l
 		return nil
 	})
 	return out, err
+}
+
+// share is what a target counts for where a datum's loss is an average by weights.
+func share(d *service.Datum, k int) float64 {
+	if d.Weights == nil {
+		return 1 / float64(len(d.Targets))
+	}
+	sum := 0.0
+	for _, w := range d.Weights {
+		sum += float64(w)
+	}
+	return float64(d.Weights[k]) / max(sum, 1e-9)
 }
 
 // tokenLoss is a service's loss of one target, and its derivative by the target's log-prob.
@@ -191,7 +210,11 @@ func (a *adapter) ForwardBackward(ctx context.Context, data []service.Datum, los
 
 func (a *adapter) OptimStep(ctx context.Context, adam service.Adam) (metrics map[string]float64, err error) {
 	err = a.do(ctx, "step", func() error {
-		metrics = map[string]float64{"skyrl.ai/grad_norm": a.toy.step(adam.LearningRate)}
+		a.host.gradients = append(a.host.gradients, slices.Clone(a.toy.gradient))
+		metrics = map[string]float64{"grad_norm": a.toy.step(adam.LearningRate)}
+		if a.host.averages {
+			metrics = map[string]float64{"skyrl.ai/grad_norm": metrics["grad_norm"]}
+		}
 		return nil
 	})
 	return metrics, err

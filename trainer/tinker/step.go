@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/grpo"
@@ -98,6 +99,7 @@ func (t *Trainer) optimize(ctx context.Context, report *live.StepReport, part []
 		return fmt.Errorf("the optimizer's step: %w", err)
 	}
 	gather(report.Metrics, stepped)
+	t.averages = t.averages || isSkyRL(stepped)
 	report.GradNorm = max(report.GradNorm, gradientNorm(stepped))
 	return nil
 }
@@ -109,6 +111,7 @@ func (t *Trainer) optimize(ctx context.Context, report *live.StepReport, part []
 func (t *Trainer) backward(ctx context.Context, d *data, measured bool) (service.Output, error) {
 	if loss, ok := t.lossThere(); ok {
 		d.advantages()
+		d.level(t.averages)
 		output, err := t.model.ForwardBackward(ctx, d.datums, loss)
 		if err != nil {
 			return output, fmt.Errorf("the pass of the loss %s: %w", loss.Name, err)
@@ -128,6 +131,7 @@ func (t *Trainer) backward(ctx context.Context, d *data, measured bool) (service
 		return service.Output{}, err
 	}
 	d.gradient(d.derive(&t.tally, &t.correction, current), current)
+	d.level(t.averages)
 	output, err := t.model.ForwardBackward(ctx, d.datums, service.Loss{Name: "importance_sampling"})
 	if err != nil {
 		return output, fmt.Errorf("the pass of the derivative: %w", err)
@@ -240,6 +244,35 @@ func (d *data) proximal() [][]float32 {
 	return out
 }
 
+// level gives, where a service averages, all data one sum of weights, so that a token counts as much in a long sequence as
+// in a short one: 1 where the policy sampled, and what is left on the first target where it did not, whose advantage is 0.
+// A sequence that has none, after a prompt of one token, cannot be levelled and counts by its own length.
+//
+// SkyRL's backend in JAX averages: a datum's loss is divided by the sum of its weights, each 1 if they are not
+// given, and the gradient by the number of data. That number is the same for all, and Adam takes no notice of it. What
+// SkyRL trains with otherwise adds up, and does what it did without weights. Other services are not sent any:
+// these losses have none.
+func (d *data) level(averages bool) {
+	if !averages {
+		return
+	}
+	most := 0
+	for i := range d.datums {
+		most = max(most, len(d.datums[i].Targets))
+	}
+	for i, s := range d.sequences {
+		weights, rest := make([]float32, len(d.datums[i].Targets)), most
+		for k := range weights {
+			weights[k] = float32(s.Sampled[k+1])
+			rest -= int(s.Sampled[k+1])
+		}
+		if k := slices.Index(s.Sampled[1:], 0); k >= 0 {
+			weights[k] = float32(rest)
+		}
+		d.datums[i].Weights = weights
+	}
+}
+
 // derive computes the derivative of the loss by each token's log-prob, and takes in what it saw.
 func (d *data) derive(tally *sequence.Tally, c *grpo.Correction, current [][]float32) [][]float32 {
 	out := make([][]float32, len(d.sequences))
@@ -291,6 +324,16 @@ func gather(to, metrics map[string]float64) {
 			to[name] = x
 		}
 	}
+}
+
+// isSkyRL recognizes a SkyRL server by the names of its optimizer's metrics, the first that it says of itself.
+func isSkyRL(metrics map[string]float64) bool {
+	for name := range metrics {
+		if strings.HasPrefix(name, "skyrl.ai/") {
+			return true
+		}
+	}
+	return false
 }
 
 // gradientNorm is the norm that a service says the gradient had, 0 where it says none.

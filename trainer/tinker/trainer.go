@@ -101,6 +101,8 @@ type Trainer struct {
 	saved    *saved
 	reporter sequence.Reporter
 	tally    sequence.Tally
+	// averages: the service is SkyRL, whose own backend divides a datum's loss by the sum of its weights.
+	averages bool
 }
 
 // saved is a version at the service.

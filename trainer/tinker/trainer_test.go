@@ -76,25 +76,30 @@ func reference(p *toy, b live.Batch, o Options) (report grpo.Report, norm float6
 	start, parts := p.clone(), max(o.Minibatches, 1)
 	for part := range parts {
 		groups := b.Groups[part*len(b.Groups)/parts : (part+1)*len(b.Groups)/parts]
-		scored := 0
-		for _, g := range groups {
-			for i := range g.Samples {
-				scored += g.Samples[i].ResponseTokens()
-			}
-		}
-		for _, g := range groups {
-			rewards, advantages := make([]float32, len(g.Samples)), make([]float32, len(g.Samples))
-			for i := range g.Samples {
-				rewards[i] = g.Samples[i].Reward
-			}
-			grpo.Advantages(advantages, rewards, o.NormalizeStd)
-			for i := range g.Samples {
-				referenceRollout(p, start, &g.Samples[i], &c, &report, grpo.Sequence{Advantage: advantages[i], Staleness: int32(b.Version - g.StartVersion)}, b.Version, float64(scored))
-			}
-		}
+		referenceGradient(p, start, groups, b.Version, c, o.NormalizeStd, &report)
 		norm = max(norm, p.step(o.LearningRate))
 	}
 	return report, norm
+}
+
+// referenceGradient adds to the gradient of p that of the groups' mean loss per token.
+func referenceGradient(p, start *toy, groups []live.Group, version loop.Version, c grpo.Correction, normalize bool, report *grpo.Report) {
+	scored := 0
+	for _, g := range groups {
+		for i := range g.Samples {
+			scored += g.Samples[i].ResponseTokens()
+		}
+	}
+	for _, g := range groups {
+		rewards, advantages := make([]float32, len(g.Samples)), make([]float32, len(g.Samples))
+		for i := range g.Samples {
+			rewards[i] = g.Samples[i].Reward
+		}
+		grpo.Advantages(advantages, rewards, normalize)
+		for i := range g.Samples {
+			referenceRollout(p, start, &g.Samples[i], &c, report, grpo.Sequence{Advantage: advantages[i], Staleness: int32(version - g.StartVersion)}, version, float64(scored))
+		}
+	}
 }
 
 func referenceRollout(p, start *toy, s *live.Sample, c *grpo.Correction, report *grpo.Report, q grpo.Sequence, training loop.Version, scored float64) {
@@ -201,6 +206,44 @@ func TestPasses(t *testing.T) {
 			t.Errorf("%+v in %d minibatches: %s, want %s", c.correction, c.minibatches, got, want)
 		}
 	}
+}
+
+// TestAveragingService: where a service averages each datum's loss, as SkyRL's own backend does, the gradient has the
+// direction of the tokens' mean all the same, from the second step on: the first says what the service is.
+func TestAveragingService(t *testing.T) {
+	for _, kind := range []grpo.Kind{grpo.PPOClip, grpo.TIS} {
+		o, h := options(t), newHost()
+		o.Correction.Kind, h.averages = kind, true
+		tr := started(t, o, h)
+		rng := rand.New(rand.NewPCG(5, 5))
+		for version := range loop.Version(3) {
+			b := batch(rng, newToy(5), version)
+			for g := range b.Groups { // a prompt of one token cannot be levelled: two in a row at least
+				for i := range b.Groups[g].Samples {
+					s := &b.Groups[g].Samples[i]
+					for _, at := range append([]int32{0}, s.Breaks...) {
+						s.LossMask[at+1], s.Logprobs[at+1], s.Versions[at+1] = 0, 0, loop.NoVersion
+					}
+				}
+			}
+			before := tr.model.(*adapter).toy.clone()
+			trainAll(t, tr, b)
+			want := before.clone()
+			referenceGradient(want, before, b.Groups, b.Version, tr.correction, o.NormalizeStd, new(grpo.Report))
+			if cosine := direction(h.gradients[version], want.gradient); (cosine > 1-1e-9) != (version > 0) {
+				t.Errorf("%s, step %d: the gradient's direction has the cosine %.12f", kind, version+1, cosine)
+			}
+		}
+	}
+}
+
+// direction is the cosine between two gradients.
+func direction(a, b []float64) float64 {
+	ab, aa, bb := 0.0, 0.0, 0.0
+	for i := range a {
+		ab, aa, bb = ab+a[i]*b[i], aa+a[i]*a[i], bb+b[i]*b[i]
+	}
+	return ab / math.Sqrt(aa*bb)
 }
 
 // TestAlignment: whatever the batch, the data put together again are the batch: a target is the token after its
