@@ -132,7 +132,8 @@ func orElse(v, zero float64) float64 {
 }
 
 // SaveState saves weights and optimizer, SaveSampler what can be sampled from, under a name of the caller's; each
-// returns the path to name it by. A name that is there already is an error that wraps ErrRefused.
+// returns the path to name it by. A name that is there already is an error that wraps ErrRefused, except at TuFT 0.2.2,
+// which saves over what was there.
 func (m *Model) SaveState(ctx context.Context, name string) (path string, err error) {
 	return m.save(ctx, "save_weights", name)
 }

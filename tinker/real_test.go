@@ -1,10 +1,14 @@
 package tinker
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
+	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -15,13 +19,16 @@ import (
 //
 // HEADWAY_TINKER_KEY is its key, where it wants one. HEADWAY_TINKER_TOY=1 says that its weights are not to be looked
 // at: TuFT without a GPU (TUFT_CPU_TEST=1) has one set of them for all models, and saves none.
-func realService(t *testing.T) (*Session, string) {
+func realService(t *testing.T) (*Session, string) { return realServiceOver(t, nil) }
+
+// realServiceOver is the same by connections of the test's.
+func realServiceOver(t *testing.T, dial func(context.Context, string, string) (net.Conn, error)) (*Session, string) {
 	t.Helper()
 	url, base := os.Getenv("HEADWAY_TINKER_URL"), os.Getenv("HEADWAY_TINKER_BASE")
 	if url == "" || base == "" {
 		t.Skip("HEADWAY_TINKER_URL and HEADWAY_TINKER_BASE name no service")
 	}
-	s, err := Open(t.Context(), Options{URL: url, Key: os.Getenv("HEADWAY_TINKER_KEY"), Name: "headway test", Patience: 20 * time.Second, Logf: t.Logf})
+	s, err := Open(t.Context(), Options{URL: url, Key: os.Getenv("HEADWAY_TINKER_KEY"), Name: "headway test", Patience: 20 * time.Second, Dial: dial, Logf: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +157,63 @@ func TestRealServiceRefusesANameTwice(t *testing.T) {
 	m := realModel(t, s, base)
 	name := "twice" + time.Now().UTC().Format("150405")
 	must[string](t)(m.SaveState(t.Context(), name))
-	if path, err := m.SaveState(t.Context(), name); !errors.Is(err, ErrRefused) && !isToy() {
-		t.Errorf("saved twice under %s: %q, %v", name, path, err)
+	path, err := m.SaveState(t.Context(), name)
+	t.Logf("saved twice under %s: %q, %v", name, path, err)
+	if !errors.Is(err, ErrRefused) && !isToy() {
+		t.Error("want the second to be refused")
 	}
 	must[string](t)(m.SaveState(t.Context(), name+"b"))
+}
+
+// lossy connections lose, once each is armed, a request for optim_step on its way, or its answer.
+type lossy struct {
+	net.Conn
+	request, answer *atomic.Bool
+	deaf            atomic.Bool
+}
+
+func (l *lossy) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("/optim_step")) {
+		if l.request.Swap(false) {
+			return len(b), l.Close()
+		}
+		l.deaf.Store(l.answer.Swap(false))
+	}
+	return l.Conn.Write(b)
+}
+
+func (l *lossy) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if l.deaf.Load() {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// A request that is lost is sent again where the service executes a number once, and breaks the model elsewhere; one
+// whose answer is lost is not executed twice anywhere.
+func TestRealServiceAfterALoss(t *testing.T) {
+	var request, answer atomic.Bool
+	var dialer net.Dialer
+	s, base := realServiceOver(t, func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		return &lossy{Conn: c, request: &request, answer: &answer}, err
+	})
+	for _, lose := range []*atomic.Bool{&request, &answer} {
+		m := realModel(t, s, base)
+		mustPass(t, m.ForwardBackward, realData(2))
+		lose.Store(true)
+		_, err := m.OptimStep(t.Context(), Adam{LearningRate: 1e-2})
+		if lose.Load() {
+			t.Fatal("nothing was lost")
+		}
+		known := s.numbers == byNumber
+		t.Logf("requests are known by number: %v; after a loss: %v", known, err)
+		if err == nil && !known || err != nil && (!errors.Is(err, ErrBroken) || known && lose == &request) {
+			t.Errorf("after a loss: %v", err)
+		}
+		if err == nil {
+			mustPass(t, m.Forward, realData(2))
+		}
+	}
 }
