@@ -119,7 +119,7 @@ func (p *plane) openHosted(ctx context.Context, goesOn bool) error {
 	if err := p.keepShape(base); err != nil {
 		return err
 	}
-	o.Name, o.Logf = p.name, p.say
+	o.Name, o.Logf = p.name, p.sparingly()
 	session, err := tinker.Open(ctx, o)
 	if err != nil {
 		return runError("start it again: nothing is lost", "engine %s at %s: %w", e.Name, e.URL, err)
@@ -213,7 +213,7 @@ func (p *plane) buildHostedTrainer() error {
 	if err != nil {
 		return err
 	}
-	p.trainer = patientTrainer{made, p.say}
+	p.trainer = patientTrainer{made, p.sparingly()}
 	return nil
 }
 

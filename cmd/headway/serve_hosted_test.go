@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/tinker"
+)
+
+// The base model is the one that is named, else the only one; what cannot be is said with what the service has.
+func TestBaseModelOfAService(t *testing.T) {
+	many := make([]string, 23)
+	for i := range many {
+		many[i] = fmt.Sprintf("base-%d", i)
+	}
+	for _, test := range []struct {
+		named string
+		bases []string
+		want  string // of an answer, or of what is wrong
+		fails bool
+	}{
+		{"", []string{"a"}, "a", false},
+		{"b", []string{"a", "b"}, "b", false},
+		{"b", nil, "b", false}, // which a service that lists none may have
+		{"", []string{"a", "b"}, "is missing, and the service has 2 base models a, b", true},
+		{"", nil, "is missing, and the service names no base model", true},
+		{"c", many, `is no base model of the service: "c" base-0, base-1`, true},
+		{"c", many, "base-19 and 3 more", true},
+	} {
+		base, problem, allowed := baseOf(config.Engine{ServedModel: test.named}, test.bases)
+		if test.fails != (problem != "") || test.fails != (base == "") || !strings.Contains(base+problem+" "+allowed, test.want) {
+			t.Errorf("%q of %d: %q, %q, %q; want %q", test.named, len(test.bases), base, problem, allowed, test.want)
+		}
+	}
+}
+
+// A refused key ends a start whenever; another answer a new run's alone, and none neither's.
+func TestUnwelcomeAnswers(t *testing.T) {
+	status := func(code int) error { return fmt.Errorf("%w: %w", tinker.ErrRefused, &tinker.Error{Status: code}) }
+	for name, test := range map[string]struct {
+		err         error
+		begins, has bool
+	}{
+		"down":         {fmt.Errorf("%w: connection refused", tinker.ErrDown), false, false},
+		"unauthorized": {status(http.StatusUnauthorized), true, true},
+		"forbidden":    {status(http.StatusForbidden), true, true},
+		"not found":    {status(http.StatusNotFound), true, false},
+		"no JSON":      {errors.New("no JSON"), true, false},
+	} {
+		if begins, goesOn := unwelcome(test.err, false), unwelcome(test.err, true); begins != test.begins || goesOn != test.has {
+			t.Errorf("%s: %t for a new run and %t for one that goes on", name, begins, goesOn)
+		}
+	}
+}
+
+// What is saved has a name that every service takes, whatever the run is called.
+func TestSavedNames(t *testing.T) {
+	for run, want := range map[string]string{"serve": "serve", "a b.c/ü": "a-b-c--", strings.Repeat("x", 80): strings.Repeat("x", 64)} {
+		if got := savedName(run); got != want {
+			t.Errorf("%q becomes %q, want %q", run, got, want)
+		}
+	}
+}
+
+// The same text is said once a minute, others beside it.
+func TestSparingly(t *testing.T) {
+	now := time.Unix(0, 0)
+	var said []string
+	say := sparing(func() time.Time { return now }, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	for _, at := range []time.Duration{0, time.Second, 59 * time.Second, 60 * time.Second, 61 * time.Second} {
+		now = time.Unix(0, int64(at))
+		say("down: %d", 1)
+		if at == time.Second {
+			say("down: %d", 2)
+		}
+	}
+	for i := range 2 * sparingTexts {
+		say("other %d", i)
+	}
+	if want := []string{"down: 1", "down: 2", "down: 1"}; !slices.Equal(said[:3], want) || len(said) != 3+2*sparingTexts {
+		t.Errorf("said %q and %d in all", said[:3], len(said))
+	}
+}
+
+// A status of such a run says where its weights are, and nothing of a cache that there is none of.
+func TestStatusOfAService(t *testing.T) {
+	var page strings.Builder
+	status := busyStatus()
+	status.Trainer = protocol.Trainer{State: trainerService}
+	status.Engines = []protocol.Engine{{Name: "cloud", Kind: "tinker", Version: 3, State: "serving", Slots: 8,
+		Server: &protocol.Server{URL: "http://a", Software: "Tinker's API, base", State: "serving", Versions: "reported", Weights: "service"}}}
+	(&statusView{width: 200}).page(&page, status)
+	for _, want := range []string{"at http://a · Tinker's API, base · weights by service · versions reported\n", "weights at the service", "trainer    service · idle"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, page.String())
+		}
+	}
+}
