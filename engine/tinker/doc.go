@@ -19,9 +19,11 @@
 // A piece costs a round trip and the time to take in everything before it, which is short where the service keeps
 // the keys and values of prefixes and else as long as a prefill. It loses, where it is cut off, up to Options.Piece tokens,
 // and holds a switch up, or is stale, for as long as it takes. Small pieces (64) suit services that cache prefixes, short
-// train steps and loops that interrupt often; large ones (1,024, or the whole response) those that cache nothing,
-// and those that compile anew for each length, as SkyRL's backend on JAX does: there also make the greatest length of a response a
-// multiple of the piece. See docs for what was measured.
+// train steps and loops that interrupt often; large ones (1,024, or the whole response) those that cache nothing.
+// SkyRL's backend on JAX begins with a batch of pieces when all of the one before have ended, and caches nothing: with a
+// tiny model on a busy machine of two cores it sampled 101, 268 and 697 tokens a second in pieces of 16, 64 and 256,
+// 16 responses of up to 256 tokens at once. It also compiles anew for each number of tokens asked for: there make the greatest length
+// of a response a multiple of the piece.
 //
 // # What is asked of the service
 //
