@@ -3,9 +3,11 @@ package tinker
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +150,36 @@ func TestWhatWasNotTakenIsSentAgain(t *testing.T) {
 	}
 }
 
+// Without a connection nothing was sent, and what was not sent is sent again anywhere.
+func TestWhatWasNotSentIsSentAgain(t *testing.T) {
+	for name, o := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				service := tinkertest.New(o)
+				defer service.Close()
+				var refusals atomic.Int32
+				s := must[*Session](t)(Open(t.Context(), Options{URL: service.URL(), Patience: time.Minute, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+					if refusals.Add(-1) >= 0 {
+						return nil, errors.New("nobody is there")
+					}
+					return service.Dial(ctx, network, address)
+				}}))
+				defer func() { _ = s.Close() }()
+				m := probed(t, s)
+				for operation, do := range changing {
+					refusals.Store(3)
+					if err := do(t.Context(), m); err != nil || refusals.Load() > 0 {
+						t.Errorf("%s, of three refused connections %d to come: %v", operation, refusals.Load(), err)
+					}
+				}
+				if n := len(service.Operations()); n != 3 {
+					t.Errorf("%d operations were executed, want 3", n)
+				}
+			})
+		})
+	}
+}
+
 // A part that fails leaves a gradient of which nobody knows what is in it.
 func TestAFailedPartBreaksTheModel(t *testing.T) {
 	for name, fault := range map[string]tinkertest.Fault{
@@ -214,6 +246,48 @@ func TestARefusalLeavesTheModel(t *testing.T) {
 	})
 }
 
+// A server without an operation of the API has taken nothing.
+func TestAMissingOperation(t *testing.T) {
+	onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
+		m := probed(t, s)
+		service.Fail(tinkertest.Fault{Operation: "save_weights", Status: http.StatusNotFound, Plain: true})
+		_, err := m.SaveState(t.Context(), "s")
+		wants(t, err, "save_weights", errors.ErrUnsupported)
+		step(t, m)
+		service.Fail(tinkertest.Fault{Operation: "save_weights", Status: http.StatusNotFound})
+		_, err = m.SaveState(t.Context(), "s") // and here the model is what is missing
+		wants(t, err, "save_weights", ErrGone, ErrBroken)
+	})
+}
+
+// A poll that the service refuses fails the operation; a proxy that refuses everything is not borne for ever.
+func TestARefusedPoll(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
+			m := probed(t, s)
+			service.Fail(tinkertest.Fault{Operation: "retrieve_future", Status: http.StatusBadRequest, Plain: plain, Times: 100})
+			asked := service.Requests("retrieve_future")
+			_, err := m.OptimStep(t.Context(), Adam{LearningRate: 0.1})
+			wants(t, err, "a fault of the test's", ErrRefused, ErrBroken)
+			if n, want := service.Requests("retrieve_future")-asked, map[bool]int{false: 1, true: 4}[plain]; n != want {
+				t.Errorf("plain %v: asked %d times, want %d", plain, n, want)
+			}
+		})
+	}
+}
+
+// A service that answers polls at once is not asked without pause.
+func TestPollsPause(t *testing.T) {
+	onEachKind(t, func(o *tinkertest.Options) { o.OperationTime, o.Poll = 10*time.Minute, time.Nanosecond }, func(t *testing.T, service *tinkertest.Service, s *Session) {
+		m := newModel(t, s)
+		asked := service.Requests("retrieve_future")
+		step(t, m)
+		if n := service.Requests("retrieve_future") - asked; n < 2 || n > 600 {
+			t.Errorf("asked %d times in ten minutes", n)
+		}
+	})
+}
+
 // A pass without gradient that fails has changed nothing.
 func TestAForwardMayFail(t *testing.T) {
 	onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
@@ -237,6 +311,7 @@ func TestAResultIsWaitedFor(t *testing.T) {
 		"502":           {Status: http.StatusBadGateway, Times: 3},
 		"504":           {Status: http.StatusGatewayTimeout, Times: 20},
 		"429":           {Status: http.StatusTooManyRequests, Times: 3},
+		"a proxy's 400": {Status: http.StatusBadRequest, Plain: true, Times: 3},
 		"408":           {Status: http.StatusRequestTimeout, Times: 20},
 		"lost":          {LoseAnswer: true, Times: 3},
 		"never":         {LoseRequest: true, Times: 3},

@@ -75,10 +75,10 @@ func (p *poll) judge(a answer, err error) (done bool, _ error) {
 	case err != nil || a.status == http.StatusGatewayTimeout:
 		return false, p.unheard(err)
 	case a.status < 300:
-		p.troubled, p.strange, p.pause = time.Time{}, 0, pause{}
+		p.troubled, p.strange = time.Time{}, 0
 		return p.result(a)
 	case a.status == http.StatusRequestTimeout:
-		p.troubled, p.strange, p.pause = time.Time{}, 0, pause{}
+		p.troubled, p.strange = time.Time{}, 0
 		return false, nil
 	case passing(a.status):
 		return false, p.trouble(refusal(p.operation, a))
@@ -140,14 +140,20 @@ func (p *poll) result(a answer) (done bool, _ error) {
 	return true, nil
 }
 
+// quickPause bounds the wait after a poll that the service has answered at once with nothing.
+const quickPause = 2 * time.Second
+
 // rest waits before the next poll. A service that holds polls open is asked again at once; one that answers
-// at once, every half second and less and less often.
+// at once, every half second and soon every two.
 func (p *poll) rest(ctx context.Context, a answer, asked time.Time) error {
 	if p.why != nil {
 		p.c.o.Logf("%s: its result is asked for again: %v", p.operation, p.why)
 		p.why = nil
-	} else if time.Since(asked) >= firstPause {
+		return p.pause.wait(ctx, max(a.wait, p.pause.next()))
+	}
+	if time.Since(asked) >= firstPause {
+		p.pause = pause{}
 		return nil
 	}
-	return p.pause.wait(ctx, max(a.wait, p.pause.next()))
+	return p.pause.wait(ctx, max(a.wait, min(p.pause.next(), quickPause)))
 }

@@ -95,6 +95,7 @@ func TestTheEncodingIsFoundOut(t *testing.T) {
 	both := map[string]tinkertest.Options{
 		"protobuf by arrival": {Order: tinkertest.ByArrival},
 		"JSON by sequence":    {Encoding: tinkertest.JSON},
+		"either":              {Encoding: tinkertest.Either},
 	}
 	for name, o := range kinds {
 		both[name] = o
@@ -117,7 +118,7 @@ func TestTheEncodingIsFoundOut(t *testing.T) {
 					if len(executed) != 2 || executed[0].Seq != 1 || executed[1].Seq != 2 {
 						t.Errorf("executed were %+v, want two passes, numbered 1 and 2", executed)
 					}
-					if want := map[tinkertest.Encoding]encoding{tinkertest.Protobuf: asProtobuf, tinkertest.JSON: asJSON}[o.Encoding]; s.encoding != want {
+					if want := map[tinkertest.Encoding]encoding{tinkertest.Protobuf: asProtobuf, tinkertest.JSON: asJSON, tinkertest.Either: asProtobuf}[o.Encoding]; s.encoding != want {
 						t.Errorf("found out encoding %d, want %d", s.encoding, want)
 					}
 				})

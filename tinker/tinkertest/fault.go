@@ -19,6 +19,8 @@ type Fault struct {
 	LoseRequest bool
 	// Status is answered in the operation's stead, and nothing is done; 0 for none.
 	Status int
+	// Plain has the status come as from a proxy or a web server, in words that are no JSON.
+	Plain bool
 	// LoseAnswer does what is asked and ends the connection without an answer.
 	LoseAnswer bool
 	// LoseFuture takes the request and executes it, and does not know it when asked for the result.

@@ -313,7 +313,7 @@ func (s *Service) retrieve(q request) reply {
 		}
 		return ok(map[string]any{"type": "try_again", "request_id": asked.ID, "queue_state": "active"})
 	}
-	if f.binary != nil && s.o.Encoding == Protobuf && strings.Contains(q.accept, "application/x-protobuf") {
+	if f.binary != nil && s.o.Encoding != JSON && strings.Contains(q.accept, "application/x-protobuf") {
 		return reply{status: http.StatusOK, protobuf: f.binary}
 	}
 	return f.reply

@@ -33,6 +33,8 @@ const (
 	Protobuf Encoding = iota
 	// JSON is SkyRL's 0.3, which answers protobuf with 500.
 	JSON
+	// Either reads both, and writes what is asked for.
+	Either
 )
 
 // Options of a service; the zero value is a quick one like Tinker itself.
@@ -265,6 +267,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var answer reply
 	switch {
+	case fault.Status == http.StatusNotFound && fault.Plain:
+		answer = reply{status: fault.Status, body: "404 page not found", contentType: "text/plain"}
+	case fault.Status != 0 && fault.Plain:
+		answer = reply{status: fault.Status, body: "a fault of the test's", contentType: "text/plain"}
 	case fault.Status != 0:
 		answer = refused(fault.Status, "a fault of the test's")
 	case s.o.Key != "" && r.Header.Get("X-API-Key") != s.o.Key:
@@ -306,7 +312,7 @@ func (s *Service) answers(q request, fault Fault) reply {
 	case "forward_backward":
 		return s.pass(q, fault)
 	case "forward":
-		if s.o.Encoding == JSON {
+		if s.o.Encoding != Protobuf {
 			return s.pass(q, fault)
 		}
 	case "optim_step", "save_weights", "save_weights_for_sampler", "load_weights":
