@@ -9,7 +9,8 @@
 // Operations on one model are numbered (seq_id), from 1 and without a gap. Services differ in what they make of the
 // number: Tinker executes in its order, however requests arrive; TuFT refuses a request that is not the next;
 // SkyRL takes requests as they arrive and does not look at it. A model therefore sends one operation's request after
-// the other's has been taken, and sends one again only if it was surely not taken: that is right at all three.
+// the other's has been taken, and sends one again only if it was surely not taken, or if the service has been seen to
+// execute a number once: that is right at all three.
 //
 // Services differ as well in what they read a pass over data in, protobuf or JSON; a session finds out which.
 package tinker

@@ -84,6 +84,25 @@ func TestALostAnswerDoublesNothing(t *testing.T) {
 	}
 }
 
+// A proof that fails proves nothing, and is tried again when it next matters.
+func TestAProofThatFailsProvesNothing(t *testing.T) {
+	inBubble(t, tinkertest.Options{Order: tinkertest.ByArrival}, func(t *testing.T, service *tinkertest.Service, s *Session) {
+		for try := 1; try <= 2; try++ {
+			m := probed(t, s)
+			service.Fail(tinkertest.Fault{Operation: "optim_step", LoseAnswer: true})
+			service.Fail(tinkertest.Fault{Operation: "forward_backward", Skip: 1, Fails: "out of memory"})
+			_, err := m.OptimStep(t.Context(), Adam{LearningRate: 0.1})
+			wants(t, err, "not known", ErrBroken)
+			if n := service.Requests("create_model"); s.numbers != untried || n != 2*try {
+				t.Errorf("try %d: knowledge %d after %d models, want none after %d", try, s.numbers, n, 2*try)
+			}
+		}
+		if n := service.Requests("optim_step"); n != 2 {
+			t.Errorf("%d steps were sent, want one a model", n)
+		}
+	})
+}
+
 // lost has a fault happen to an operation that then succeeds or not, and was taken or not.
 func lost(t *testing.T, service *tinkertest.Service, s *Session, operation string, do func(context.Context, *Model) error, fault tinkertest.Fault, succeeds, taken bool) {
 	m := probed(t, s)
