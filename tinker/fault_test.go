@@ -103,6 +103,18 @@ func TestAProofThatFailsProvesNothing(t *testing.T) {
 	})
 }
 
+// A request that is sent again and refused may have been taken the first time.
+func TestARefusedRepetitionBreaksTheModel(t *testing.T) {
+	inBubble(t, tinkertest.Options{}, func(t *testing.T, service *tinkertest.Service, s *Session) {
+		m := probed(t, s)
+		service.Fail(tinkertest.Fault{Operation: "optim_step", LoseAnswer: true})
+		service.Fail(tinkertest.Fault{Operation: "optim_step", Status: http.StatusConflict})
+		_, err := m.OptimStep(t.Context(), Adam{LearningRate: 0.1})
+		wants(t, err, "optim_step", ErrBroken, ErrRefused)
+		isBroken(t, m, "optim_step")
+	})
+}
+
 // lost has a fault happen to an operation that then succeeds or not, and was taken or not.
 func lost(t *testing.T, service *tinkertest.Service, s *Session, operation string, do func(context.Context, *Model) error, fault tinkertest.Fault, succeeds, taken bool) {
 	m := probed(t, s)

@@ -163,6 +163,36 @@ func (m *Model) LoadState(ctx context.Context, path string) error {
 	return m.do(ctx, "load_weights", true, map[string]any{"path": path, "optimizer": true}, nil)
 }
 
+// Unload gives the model's place at the service back, which may have few (SkyRL: max_lora_adapters) and else keeps it until
+// some time after the session; what was saved stays. The model, which may be broken, is not to be used after it. A
+// service that does not unload is an error that wraps errors.ErrUnsupported.
+func (m *Model) Unload(ctx context.Context) error {
+	select {
+	case m.turn <- struct{}{}:
+		defer m.leave()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	l, err := jsonCall("unload_model", map[string]string{"model_id": m.id, "type": "unload_model"})
+	if err != nil {
+		return err
+	}
+	t, err := m.s.c.submit(ctx, l)
+	if err == nil {
+		_, err = m.s.c.await(ctx, l.operation, t, "")
+	}
+	switch {
+	case isMissing(err):
+		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	case err == nil || errors.Is(err, ErrGone):
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.broken = fmt.Errorf("%w: model %s was unloaded", ErrBroken, m.id)
+		return nil
+	}
+	return err
+}
+
 // do has the service do an operation whose request and result are JSON. changes says whether the model is another
 // by it, and so not known after a failure.
 func (m *Model) do(ctx context.Context, operation string, changes bool, body map[string]any, result any) error {

@@ -39,8 +39,8 @@ func (s *Session) knowsByNumber(ctx context.Context, o ModelOptions) bool {
 		return false
 	}
 	found, err := m.isKnownByNumber(ctx)
-	if l, unwritten := jsonCall("unload_model", map[string]string{"model_id": m.id, "type": "unload_model"}); unwritten == nil {
-		_, _, _ = s.c.try(ctx, l) // it costs the service a little until the session ends
+	if kept := m.Unload(ctx); kept != nil { // until the session ends, which costs the service a little
+		s.c.o.Logf("the model by which the service was tried is not unloaded: %v", kept)
 	}
 	if err != nil {
 		s.c.o.Logf("whether the service knows requests by number stays open: %v", err)

@@ -44,6 +44,13 @@ func realModel(t *testing.T, s *Session, base string) *Model {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // a service has few places
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := m.Unload(ctx); err != nil {
+			t.Logf("unload: %v", err)
+		}
+	})
 	return m
 }
 

@@ -238,6 +238,24 @@ func TestADeafServiceIsToldOnce(t *testing.T) {
 	})
 }
 
+func TestUnload(t *testing.T) {
+	onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
+		m := newModel(t, s)
+		path := must[string](t)(m.SaveSampler(t.Context(), "v"))
+		service.Fail(tinkertest.Fault{Operation: "unload_model", Status: http.StatusNotFound, Plain: true})
+		wants(t, m.Unload(t.Context()), "unload_model", errors.ErrUnsupported)
+		step(t, m)
+		for range 2 {
+			if err := m.Unload(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := m.OptimStep(t.Context(), Adam{})
+		wants(t, err, "unloaded", ErrBroken)
+		must[*Sampler](t)(s.NewSampler(t.Context(), path))
+	})
+}
+
 func TestDelete(t *testing.T) {
 	inBubble(t, tinkertest.Options{Undeletable: true}, func(t *testing.T, _ *tinkertest.Service, s *Session) {
 		path := must[string](t)(newModel(t, s).SaveState(t.Context(), "s"))
