@@ -75,6 +75,8 @@ func basesOf(ctx context.Context, o tinker.Options) (bases []string, err error) 
 		return nil, fmt.Errorf("%w: %w", tinker.ErrDown, network)
 	case errors.Is(err, tinker.ErrDown) && answered:
 		return nil, fmt.Errorf("%w: %w", tinker.ErrDown, answer)
+	case answered:
+		return nil, fmt.Errorf("%w: %w", tinker.ErrRefused, answer)
 	}
 	return bases, err
 }

@@ -54,8 +54,9 @@ func (h *hostedService) comeBack() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.address, h.server = listener.Addr().String(), &http.Server{Handler: h.Service}
-	go func() { _ = h.server.Serve(listener) }() // it ends with goAway
+	server := &http.Server{Handler: h.Service}
+	h.address, h.server = listener.Addr().String(), server
+	go func() { _ = server.Serve(listener) }() // it ends with goAway
 }
 
 // goAway ends its connections.
@@ -94,6 +95,17 @@ func (s *served) playing() (ended *sync.WaitGroup) {
 	return &workers
 }
 
+// outcome waits until the run has ended and its workers were told so, and reads what it came to.
+func (s *served) outcome(workers *sync.WaitGroup) protocol.Status {
+	s.t.Helper()
+	select {
+	case <-s.over:
+		workers.Wait()
+	case <-s.ended:
+	}
+	return s.final()
+}
+
 // reaches waits until a run's version is at least one.
 func (s *served) reaches(version loop.Version) protocol.Status {
 	s.t.Helper()
@@ -123,8 +135,7 @@ func TestServeHosted(t *testing.T) {
 	workers := s.playing()
 	status := s.reaches(2)
 	s.refusesWeights()
-	final := s.final()
-	workers.Wait()
+	final := s.outcome(workers)
 
 	if final.Version != steps || !final.Ledger.Balanced || final.Ledger.Trained != 8*steps || final.Trainer.State != trainerService {
 		t.Errorf("it ended with %+v", final)
@@ -223,8 +234,7 @@ func TestServeHostedGoesOn(t *testing.T) {
 	before := service.count("load_weights")
 	s = startServe(t, dir, document(filepath.Join(dir, "gone"), ""), "--json")
 	workers = s.playing()
-	final := s.final()
-	workers.Wait()
+	final := s.outcome(workers)
 	if final.Version != steps || !final.Ledger.Balanced || final.Recovery == nil {
 		t.Errorf("it ended with %+v", final)
 	}
@@ -273,8 +283,7 @@ func TestServeHostedServiceGoesAway(t *testing.T) {
 	}
 	service.Forget()
 	service.comeBack()
-	final := s.final()
-	workers.Wait()
+	final := s.outcome(workers)
 	if final.Version != steps || !final.Ledger.Balanced || final.Ledger.Trained != 8*steps {
 		t.Errorf("it ended with %+v", final)
 	}
@@ -318,10 +327,9 @@ func TestServeHostedWaitsForItsService(t *testing.T) {
 	}
 	late.comeBack()
 	workers := s.playing()
-	if final := s.final(); final.Version != 1 {
+	if final := s.outcome(workers); final.Version != 1 {
 		t.Errorf("it ended with %+v", final)
 	}
-	workers.Wait()
 }
 
 // Doctor asks the service what the start would.
