@@ -164,7 +164,8 @@ func (m *Model) LoadState(ctx context.Context, path string) error {
 }
 
 // Unload gives the model's place at the service back, which may have few (SkyRL: max_lora_adapters) and else keeps it until
-// some time after the session; what was saved stays. The model, which may be broken, is not to be used after it. A
+// some time after the session; what was saved stays, though SkyRL's own backend samples from it only as long as the
+// model is there. The model, which may be broken, is not to be used after it. A
 // service that does not unload is an error that wraps errors.ErrUnsupported.
 func (m *Model) Unload(ctx context.Context) error {
 	select {

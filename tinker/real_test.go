@@ -134,6 +134,11 @@ func TestRealServiceTrainsSavesAndSamples(t *testing.T) {
 	if d := farthest(before.Logprobs, loaded.Logprobs); d > 1e-3 && !isToy() {
 		t.Errorf("log-probs differ by %v from those before the step after its state was loaded", d)
 	}
+	if err := m.Unload(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err = sampler.Sample(t.Context(), q)
+	t.Logf("sample after the model was unloaded: %v", err)
 	t.Logf("deletion: %v", s.Delete(t.Context(), path))
 }
 
