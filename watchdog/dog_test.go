@@ -70,8 +70,9 @@ var cases = map[string]struct {
 	"leased and renewing for long": {func(v *View) {
 		v.Status.Trainer, v.BatchS = protocol.Trainer{Name: "t", State: "training", Lease: 9, SilentS: 3}, 600
 	}, "silent_trainer", "t", "renews its lease on batch 9 and has published nothing for 10m0s", nil},
-	"embedded trainer": {func(v *View) { v.Status.Trainer, v.BatchS = protocol.Trainer{State: "embedded", Lease: 9}, 600 }, "silent_trainer", "", "inside this process has run for 10m0s", nil},
-	"no worker":        {func(v *View) { v.Status.Workers = protocol.Workers{Offered: 64} }, "no_worker", "", "64 rollouts waiting for an environment worker", nil},
+	"trainer at a service": {func(v *View) { v.Status.Trainer, v.BatchS = protocol.Trainer{State: "service", Lease: 9}, 600 }, "silent_trainer", "", "the train step at the service has run for 10m0s", nil},
+	"embedded trainer":     {func(v *View) { v.Status.Trainer, v.BatchS = protocol.Trainer{State: "embedded", Lease: 9}, 600 }, "silent_trainer", "", "inside this process has run for 10m0s", nil},
+	"no worker":            {func(v *View) { v.Status.Workers = protocol.Workers{Offered: 64} }, "no_worker", "", "64 rollouts waiting for an environment worker", nil},
 	"no worker, and rollouts that have waited for one for long": {func(v *View) {
 		v.Status.Workers = protocol.Workers{Offered: 60}
 		v.Engines = []Engine{{Oldest: "g1-s0-a1", OldestS: 400}}
