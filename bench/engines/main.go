@@ -5,7 +5,7 @@
 // the server, runs the tests of its adapter and the conformance suite of engine/enginetest with
 // their environment pointing at it, and stops it. What it found goes into results/, one file a
 // server, and docs/engines.md is written from those. What is installed and made already is used
-// again; -only, -requests and -keep are for those who work on one of them.
+// again; -only, -requests, -run and -at are for those who work on one of them.
 package main
 
 import (
@@ -28,6 +28,7 @@ func main() {
 	flag.IntVar(&o.requests, "requests", 1000, "random requests of the conformance suite")
 	flag.BoolVar(&o.document, "document", false, "write docs/engines.md from the results that are there, and start nothing")
 	flag.BoolVar(&o.install, "install", false, "install and make models, and start nothing")
+	flag.StringVar(&o.at, "at", "", "run the suites of the one engine of -only on a server that runs at this URL, and start none")
 	flag.StringVar(&o.run, "run", "", "run only the tests that match, and keep no results")
 	flag.Parse()
 	if *only != "" {
@@ -47,7 +48,7 @@ type options struct {
 	only              []string
 	requests          int
 	document, install bool
-	run               string
+	run, at           string
 }
 
 func run(ctx context.Context, o options) error {
@@ -58,6 +59,9 @@ func run(ctx context.Context, o options) error {
 		if !slices.ContainsFunc(engines, func(e engine) bool { return e.name == name }) {
 			return fmt.Errorf("no engine is called %q: there are %s", name, strings.Join(engineNames(), ", "))
 		}
+	}
+	if o.at != "" && len(o.only) != 1 {
+		return fmt.Errorf("-at %s: name the engine that is there with -only", o.at)
 	}
 	if o.document {
 		return writeDocument()
@@ -120,7 +124,10 @@ func (h *harness) engine(ctx context.Context, e engine) error {
 			s.stop()
 		}
 	}()
-	for i := range e.servers {
+	if h.at != "" {
+		servers = append(servers, &server{url: h.at})
+	}
+	for i := range e.servers - len(servers) {
 		s, err := h.start(ctx, e, i, models)
 		if err != nil {
 			return err

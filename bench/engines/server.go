@@ -15,7 +15,7 @@ import (
 // startMax is how long a server may take until it answers.
 const startMax = 15 * time.Minute
 
-// server is one that runs.
+// server is one that runs; cmd is nil for one that somebody else started.
 type server struct {
 	url    string
 	dir    string
@@ -111,6 +111,9 @@ func (s *server) await(ctx context.Context, health string) error {
 
 // stop ends the server, all that it has started, and the server that it asks.
 func (s *server) stop() {
+	if s.cmd == nil {
+		return // somebody else started it
+	}
 	if s.beside != nil {
 		defer s.beside.stop()
 	}

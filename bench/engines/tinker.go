@@ -31,7 +31,7 @@ var tinkerService = engine{
 	command: func(p site) []string {
 		return []string{filepath.Join(filepath.Dir(p.python), "uv"), "run", "python", "-m", "skyrl.tinker.api",
 			"--host", "127.0.0.1", "--port", strconv.Itoa(p.port), "--base-model", p.model,
-			"--backend", "jax", "--backend-config", `{"max_lora_adapters":12,"max_lora_rank":8,"train_micro_batch_size":1}`, // or it compiles for every number of data
+			"--backend", "jax", "--backend-config", `{"max_lora_adapters":32,"max_lora_rank":8,"train_micro_batch_size":1}`, // or it compiles for every number of data
 			"--checkpoints-base", filepath.Join(p.dir, "checkpoints"), "--database-url", "sqlite:///" + filepath.Join(p.dir, "skyrl.db"),
 			"--external-inference-url", p.beside, "--external-inference-lora-base", p.other}
 	},
@@ -40,7 +40,7 @@ var tinkerService = engine{
 			"TMPDIR=" + p.dir} // adapters are moved from there to where vLLM finds them, which crosses no file systems
 	},
 	beside: &tinkerSampler,
-	tests:  []string{"./tinker", "./engine/tinker", "./trainer/tinker"}, variable: "HEADWAY_TEST_TINKER", also: []string{"HEADWAY_TINKER_URL"},
+	tests:  []string{"./tinker", "./trainer/tinker"}, variable: "HEADWAY_TEST_TINKER", also: []string{"HEADWAY_TINKER_URL"},
 	served: "HEADWAY_TINKER_BASE", suites: "^TestTinker$",
 }
 

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	learnSteps = 40
+	learnSteps = 30
 	// learnKill is after how many versions the control plane is killed and started again.
-	learnKill = 15
+	learnKill = 10
 	// learnShown is how many steps at either end are shown, and compared.
 	learnShown = 5
 	learnSlots = 16
@@ -44,7 +44,7 @@ engines:
 environment: {kind: remote, name: kinds, prompt_tokens_max: 16, response_tokens_max: %d}
 rollout: {group_size: 8, concurrency: %d}
 train: {batch: 64}
-trainer: {kind: tinker, steps: %d, learning_rate: 0.005, adapter_rank: %d}
+trainer: {kind: tinker, steps: %d, learning_rate: 0.001, adapter_rank: %d}
 `
 
 // learns runs headway serve with the service as engine and trainer and plays it a task: a prompt is of digits or of
@@ -279,14 +279,14 @@ func (s *tinkerSuite) judge(t *testing.T, p *learnPlane, took time.Duration) {
 	}
 	predicted := p.resimulated()
 	t.Logf("progress: reward %.3f to %.3f, staleness %.2f, resimulated %.2f, log-ratio at lag 0 %.2g over %d tokens, %d rollouts, %v", first, last, staleness, predicted, ratio, tokens, p.finished.Load(), took.Round(time.Second))
-	s.add("train steps of headway serve, engine and trainer the service, the control plane killed once", len(steps))
-	s.add("mean reward of the first five, in thousandths", thousandths(first))
-	s.add("mean reward of the last five, in thousandths", thousandths(last))
-	s.add("mean staleness, in thousandths of a version", thousandths(staleness))
-	s.add("the same, resimulated from the run's own times", thousandths(predicted))
-	s.add("tokens of batches that were sampled with the weights that were trained", tokens)
-	s.add("mean log-ratio of these, in millionths of a nat", int(math.Ceil(ratio*1e6)))
-	s.add("seconds it took", int(took.Seconds()))
+	s.learn("train steps of headway serve, engine and trainer the service, the control plane killed once", len(steps))
+	s.learn("mean reward of the first five, in thousandths", thousandths(first))
+	s.learn("mean reward of the last five, in thousandths", thousandths(last))
+	s.learn("mean staleness, in thousandths of a version", thousandths(staleness))
+	s.learn("the same, resimulated from the run's own times", thousandths(predicted))
+	s.learn("tokens of batches that were sampled with the weights that were trained", tokens)
+	s.learn("mean log-ratio of these, in millionths of a nat", int(math.Ceil(ratio*1e6)))
+	s.learn("seconds it took", int(took.Seconds()))
 }
 
 // resimulated is the mean staleness that the run's own lengths and times give in the loop.

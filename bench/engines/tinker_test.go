@@ -42,29 +42,38 @@ func TestTinker(t *testing.T) {
 	if url == "" {
 		t.Skip("no service is named: make test-engines starts one")
 	}
-	s := &tinkerSuite{url: url, count: 1000, report: &enginetest.Report{}}
+	s := &tinkerSuite{url: url, count: 1000}
 	if text := os.Getenv("HEADWAY_TEST_REQUESTS"); text != "" {
 		var err error
 		if s.count, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer func() { saveReport(t, *s.report) }()
+	defer func() { saveReport(t, slices.Concat(s.report, s.learned)) }()
 	if !t.Run("start", s.start) {
 		return
 	}
 	defer s.end()
-	t.Run("versions", s.versions)
-	t.Run("requests", s.requests)
-	t.Run("one step however divided", s.divided)
-	t.Run("learns", s.learns)
+	t.Run("service", func(t *testing.T) { // at once: both wait most of the time
+		t.Run("conforms", func(t *testing.T) {
+			t.Parallel()
+			t.Run("versions", s.versions)
+			t.Run("requests", s.requests)
+			t.Run("one step however divided", s.divided)
+		})
+		t.Run("learns", func(t *testing.T) {
+			t.Parallel()
+			s.learns(t)
+		})
+	})
 }
 
 // tinkerSuite is one run of the suite.
 type tinkerSuite struct {
-	url    string
-	count  int
-	report *enginetest.Report
+	url   string
+	count int
+	// report is what has been counted, learned the same of the run that learns.
+	report, learned enginetest.Report
 
 	recorder *enginetest.Recorder
 	wire     *wireHooks
@@ -80,13 +89,18 @@ type tinkerSuite struct {
 
 // add counts under a name.
 func (s *tinkerSuite) add(what string, n int) {
-	for i := range *s.report {
-		if (*s.report)[i].What == what {
-			(*s.report)[i].Count += n
+	for i := range s.report {
+		if s.report[i].What == what {
+			s.report[i].Count += n
 			return
 		}
 	}
-	*s.report = append(*s.report, enginetest.Count{What: what, Count: n})
+	s.report = append(s.report, enginetest.Count{What: what, Count: n})
+}
+
+// learn notes a figure of the run that learns.
+func (s *tinkerSuite) learn(what string, n int) {
+	s.learned = append(s.learned, enginetest.Count{What: what, Count: n})
 }
 
 // start opens a session through a recorder, and an engine over it. The session outlives this test.
