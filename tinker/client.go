@@ -11,7 +11,7 @@ import (
 
 // Options say where a service is.
 type Options struct {
-	// URL without a path, such as http://host:8000.
+	// URL up to /api/v1, which it does not have, such as http://host:8000.
 	URL string
 	// Key is sent as X-API-Key; empty sends none.
 	Key string
