@@ -4,7 +4,7 @@ GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector,
 # make test-long all there are.
 CONCURRENT := ./live/... ./api/... ./gateway/... ./env ./env/remote ./store/... ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... \
-	./engine/upstream ./engine/embedded ./trainer/remote ./weights ./sandbox/pool ./sandbox/agent ./episode/... ./verifier
+	./engine/upstream ./engine/embedded ./engine/tinker ./tinker/... ./trainer/remote ./weights ./sandbox/pool ./sandbox/agent ./episode/... ./verifier
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
 TIMEOUT := 30m
 # The Python client's own environment, from pinned versions with their hashes.
