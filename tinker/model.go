@@ -51,6 +51,28 @@ func (s *Session) NewModel(ctx context.Context, o ModelOptions) (*Model, error) 
 	}
 }
 
+// ClearPlace has the model that is made next begin without a gradient of another's. SkyRL 0.3, the service that reads JSON,
+// gives a new model the lowest place that is free among its adapters, with whatever gradient an earlier model there had
+// gathered and not stepped along, such as that of a client that was killed: it would be part of the first step, and
+// nothing would say so. A step clears it, of a model that is then given up, since a step along nothing counts in Adam's
+// too. At other services it does nothing.
+func (s *Session) ClearPlace(ctx context.Context, o ModelOptions) error {
+	if e, err := s.reads(ctx); err != nil || e != asJSON {
+		return err
+	}
+	m, err := s.NewModel(ctx, o)
+	if err != nil {
+		return err
+	}
+	if _, err := m.OptimStep(ctx, Adam{}); err != nil {
+		return fmt.Errorf("clear the gradient that an earlier model may have left: %w", err)
+	}
+	if err := m.Unload(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) { // where none leaves, none comes after another
+		return err
+	}
+	return nil
+}
+
 func (s *Session) newModel(ctx context.Context, o ModelOptions) (_ *Model, age int, _ error) {
 	s.mu.Lock()
 	session, age, seq := s.id, s.age, s.models

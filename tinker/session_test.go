@@ -382,3 +382,29 @@ func TestMetricsAreCombined(t *testing.T) {
 		t.Errorf("%d metrics and %d outputs, want %d and 9", len(got.Metrics), len(got.Logprobs), len(want))
 	}
 }
+
+// A service gives the place of a model that was unloaded to the next one, perhaps with the gradient that the first had
+// gathered: a new model has none of another's, and steps as one does that was the first.
+func TestAModelBeginsWithoutAGradientOfAnother(t *testing.T) {
+	onEachKind(t, nil, func(t *testing.T, _ *tinkertest.Service, s *Session) {
+		data := someData(3)
+		stepped := func() Output {
+			if err := s.ClearPlace(t.Context(), ModelOptions{Base: "test/base", Rank: 4}); err != nil {
+				t.Fatal(err)
+			}
+			m := newModel(t, s)
+			must[Output](t)(m.ForwardBackward(t.Context(), data, sampled))
+			step(t, m)
+			return must[Output](t)(m.Forward(t.Context(), data, sampled))
+		}
+		first := stepped()
+		given := newModel(t, s) // whose place is the next model's
+		must[Output](t)(given.ForwardBackward(t.Context(), someData(7)[4:], sampled))
+		if err := given.Unload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := farthest(stepped().Logprobs, first.Logprobs); d != 0 {
+			t.Errorf("behind a model that was unloaded with a gradient, a step comes out %v off that of the first model", d)
+		}
+	})
+}

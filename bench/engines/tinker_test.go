@@ -143,7 +143,11 @@ func openTinker(t *testing.T, url string) *tinker.Session {
 // newModel makes an adapter; all have the same weights at first.
 func (s *tinkerSuite) newModel(t *testing.T, session *tinker.Session) *tinker.Model {
 	t.Helper()
-	model, err := session.NewModel(t.Context(), tinker.ModelOptions{Base: s.base, Rank: tinkerRank, Seed: 7})
+	o := tinker.ModelOptions{Base: s.base, Rank: tinkerRank, Seed: 7}
+	if err := session.ClearPlace(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	model, err := session.NewModel(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

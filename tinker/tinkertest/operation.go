@@ -77,6 +77,9 @@ func (s *Service) createModel(q request, fault Fault) reply {
 		s.fails(f, "user", fmt.Sprintf("base model %q is not served, %q is", asked.Base, s.o.Base))
 	default:
 		m := &model{id: s.id("model"), weights: newWeights(s.o.Vocabulary), gradient: map[int32]row{}, next: 1, early: map[int]*operation{}, bySeq: map[int]string{}}
+		if s.left != nil {
+			m.gradient, s.left = s.left, nil
+		}
 		s.models[m.id] = m
 		f.resolve(ok(map[string]any{"type": "create_model", "model_id": m.id}), nil, time.Now())
 	}
@@ -95,6 +98,9 @@ func (s *Service) unload(q request, fault Fault) reply {
 	defer s.mu.Unlock()
 	if s.models[asked.Model] == nil {
 		return refused(http.StatusNotFound, "Model not found")
+	}
+	if s.o.Order == ByArrival {
+		s.left = s.models[asked.Model].gradient
 	}
 	delete(s.models, asked.Model)
 	f, id := s.promise(fault)

@@ -21,7 +21,8 @@ const (
 	// Strict fails a request whose number is not the next with status 409, as TuFT does. The number after one
 	// that has failed is a next one too.
 	Strict
-	// ByArrival does not look at the number, as SkyRL does: a request that comes twice is executed twice.
+	// ByArrival does not look at the number, as SkyRL does: a request that comes twice is executed twice. Another habit of
+	// that server is here too: the next model has the gradient that the last unloaded one had gathered.
 	ByArrival
 )
 
@@ -87,6 +88,7 @@ type Service struct {
 	made     int // ids given so far
 	sessions map[string]bool
 	models   map[string]*model
+	left     map[int32]row // gradient of the last unloaded model, nil for none
 	samplers map[string]*sampler
 	futures  map[string]*future
 	saved    map[string]saved // by path

@@ -121,6 +121,9 @@ func New(o Options) (*Trainer, error) {
 		return nil, errors.New("trainer: Session is missing")
 	}
 	return newTrainer(o, func(ctx context.Context) (model, error) {
+		if err := o.Session.ClearPlace(ctx, o.Model); err != nil {
+			return nil, err
+		}
 		m, err := o.Session.NewModel(ctx, o.Model)
 		if err != nil {
 			return nil, err // and no model, which a nil *service.Model would be
