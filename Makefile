@@ -119,7 +119,7 @@ test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debia
 	cd deploy/prometheus && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
 
 .PHONY: test-engines
-test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 15 GB)
+test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
 	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./episode/openenv ./sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning
