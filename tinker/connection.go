@@ -46,6 +46,7 @@ type call struct {
 type answer struct {
 	status      int
 	contentType string
+	location    string // where a redirection leads
 	body        []byte
 	wait        time.Duration // that the service asks for before another try
 }
@@ -69,10 +70,13 @@ func newConnection(o Options) *connection {
 	}
 	fresh := kept.Clone()
 	fresh.DisableKeepAlives = true
-	c := &connection{o: o, kept: &http.Client{Transport: kept}, fresh: &http.Client{Transport: fresh}}
+	c := &connection{o: o, kept: &http.Client{Transport: kept, CheckRedirect: stay}, fresh: &http.Client{Transport: fresh, CheckRedirect: stay}}
 	c.heard.Store(time.Now().UnixNano())
 	return c
 }
+
+// stay follows no redirection: the key would go along, to whichever host.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (c *connection) close() {
 	c.kept.CloseIdleConnections()
@@ -108,7 +112,7 @@ func (c *connection) try(ctx context.Context, l call) (a answer, sent bool, err 
 	if response.StatusCode < 500 {
 		c.heard.Store(time.Now().UnixNano())
 	}
-	return answer{response.StatusCode, response.Header.Get("Content-Type"), body, retryAfter(response.Header)}, true, nil
+	return answer{response.StatusCode, response.Header.Get("Content-Type"), response.Header.Get("Location"), body, retryAfter(response.Header)}, true, nil
 }
 
 func (c *connection) request(ctx context.Context, l call) (*http.Request, error) {
@@ -194,13 +198,17 @@ func passing(status int) bool {
 }
 
 // untaken says whether a passing answer comes from before the request was looked at: those of 400 and above say so
-// themselves, 503 by its meaning. After 500, 502 and 504 the request may have been taken.
-func untaken(status int) bool { return status < 500 || status == http.StatusServiceUnavailable }
+// themselves. After 500 and above the request may have been taken, after 503 too, which proxies answer as well where
+// the service's connection breaks behind a request that it has had.
+func untaken(status int) bool { return status < 500 }
 
 // refusal is the error of an answer that is no result.
 func refusal(operation string, a answer) error {
 	e := &Error{Operation: operation, Status: a.status, Detail: detail(a.body)}
 	switch {
+	case a.status >= 300 && a.status < 400:
+		e.Detail = fmt.Sprintf("it redirects to %s, which is not followed: the key would go along; want the url of the service itself", a.location)
+		return fmt.Errorf("%w: %w", ErrRefused, e)
 	case a.status == http.StatusNotFound || a.status == http.StatusGone:
 		return fmt.Errorf("%w: %w", ErrGone, e)
 	case a.status >= 400 && a.status < 500 && !passing(a.status):

@@ -72,6 +72,7 @@ func TestALostAnswerDoublesNothing(t *testing.T) {
 			{Operation: operation, LoseRequest: true}:                       false,
 			{Operation: operation, Status: http.StatusInternalServerError}:  false,
 			{Operation: operation, Status: http.StatusBadGateway, Times: 1}: false,
+			{Operation: operation, Status: http.StatusServiceUnavailable}:   false,
 		} {
 			for name, o := range four {
 				t.Run(name, func(t *testing.T) {
@@ -154,7 +155,7 @@ func lost(t *testing.T, service *tinkertest.Service, s *Session, operation strin
 // What was surely not taken is sent again under its number, for as long as patience lasts.
 func TestWhatWasNotTakenIsSentAgain(t *testing.T) {
 	for operation, do := range changing {
-		for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestTimeout, http.StatusTooEarly} {
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusTooEarly} {
 			onEachKind(t, nil, func(t *testing.T, service *tinkertest.Service, s *Session) {
 				m := probed(t, s)
 				service.Fail(tinkertest.Fault{Operation: operation, Status: status, Times: 3})

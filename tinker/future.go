@@ -96,7 +96,8 @@ func (p *poll) unheard(err error) error {
 		err = fmt.Errorf("a gateway has timed out")
 	}
 	p.why = err
-	if silence := time.Since(time.Unix(0, p.c.heard.Load())); silence >= p.c.o.Patience {
+	patience := max(p.c.o.Patience, 3*heartbeatEvery) // a service that works at nothing else is heard as often as it is asked
+	if silence := time.Since(time.Unix(0, p.c.heard.Load())); silence >= patience {
 		return fmt.Errorf("%s: nothing heard for %s: %w: %w", p.operation, silence.Round(time.Second), ErrDown, err)
 	}
 	return nil

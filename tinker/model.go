@@ -22,7 +22,7 @@ import (
 // as SkyRL does, would add a gradient twice or step twice, and there the model is broken. Which kind a service is, is
 // tried when it first matters, see knowsByNumber. Requests travel on connections of their own, which no idle server
 // closes, so that this is as rare as a network that fails within a second. What was surely not taken (no connection, or
-// a status that says so: 408, 425, 429, 503) is sent again anywhere.
+// a status that says so: 408, 425, 429) is sent again anywhere.
 type Model struct {
 	s    *Session
 	id   string
@@ -64,13 +64,14 @@ func (s *Session) ClearPlace(ctx context.Context, o ModelOptions) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.OptimStep(ctx, Adam{}); err != nil {
-		return fmt.Errorf("clear the gradient that an earlier model may have left: %w", err)
+	if _, err = m.OptimStep(ctx, Adam{}); err != nil {
+		err = fmt.Errorf("clear the gradient that an earlier model may have left: %w", err)
 	}
-	if err := m.Unload(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) { // where none leaves, none comes after another
-		return err
+	kept := m.Unload(ctx)
+	if errors.Is(kept, errors.ErrUnsupported) { // where none leaves, none comes after another
+		kept = nil
 	}
-	return nil
+	return errors.Join(err, kept)
 }
 
 func (s *Session) newModel(ctx context.Context, o ModelOptions) (_ *Model, age int, _ error) {

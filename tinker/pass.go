@@ -138,7 +138,7 @@ func (s *Session) probe(ctx context.Context) (encoding, error) {
 		if err == nil && understood(a.status) {
 			return asProtobuf, nil
 		}
-		if err == nil && !(passing(a.status) && untaken(a.status)) {
+		if err == nil && !(passing(a.status) && (untaken(a.status) || a.status == http.StatusServiceUnavailable)) {
 			a, _, err = s.c.try(ctx, call{operation: l.operation, path: l.path, body: []byte("{}")})
 		}
 		switch {

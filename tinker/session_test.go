@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -407,4 +408,18 @@ func TestAModelBeginsWithoutAGradientOfAnother(t *testing.T) {
 			t.Errorf("behind a model that was unloaded with a gradient, a step comes out %v off that of the first model", d)
 		}
 	})
+}
+
+// A redirection is not followed, since the key would go along, and is said.
+func TestARedirectionIsNotFollowed(t *testing.T) {
+	asked := 0
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer elsewhere.Close()
+	front := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusPermanentRedirect))
+	defer front.Close()
+	_, err := Open(t.Context(), Options{URL: front.URL, Key: "secret"})
+	wants(t, err, elsewhere.URL, ErrRefused)
+	if asked != 0 {
+		t.Errorf("%d requests went elsewhere", asked)
+	}
 }

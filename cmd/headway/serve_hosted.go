@@ -250,6 +250,27 @@ func (t patientTrainer) Train(ctx context.Context, batch live.Batch) (live.StepR
 	return report, err
 }
 
+// Restore implements live.Trainer: a service that is not there is waited for.
+func (t patientTrainer) Restore(ctx context.Context, version loop.Version) error {
+	return t.patiently(ctx, func() error { return t.Trainer.Restore(ctx, version) })
+}
+
+// Initialize implements live.Trainer: a service that is not there is waited for.
+func (t patientTrainer) Initialize(ctx context.Context) error {
+	return t.patiently(ctx, func() error { return t.Trainer.Initialize(ctx) })
+}
+
+// patiently does what asks the service until it is there, each try as long as the session is patient.
+func (t patientTrainer) patiently(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if !errors.Is(err, tinker.ErrDown) || ctx.Err() != nil {
+			return err
+		}
+		t.say("the trainer waits for the service: %v", err)
+	}
+}
+
 // published keeps the run's versions: as files, or by where a service has saved them.
 func (p *plane) published() live.Weights {
 	if p.hosted != nil {
@@ -285,7 +306,7 @@ func newestSaved(run string) (loop.Version, error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return loop.NoVersion, nil
 	}
-	saved, err := training.OpenVersions(dir, training.VersionsOptions{})
+	saved, err := training.OpenVersions(dir, training.VersionsOptions{ReadOnly: true})
 	if err != nil {
 		return loop.NoVersion, err
 	}

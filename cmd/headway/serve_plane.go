@@ -353,6 +353,9 @@ func (p *plane) summary(err error, asJSON bool) error {
 // finishedHint is what there is to do with a run that a control plane has finished.
 func finishedHint(dir string) string {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, hostedDir)); err == nil {
+			return filepath.Join(dir, hostedDir) + " has where the service keeps its versions"
+		}
 		return "headway weights " + dir + " lists its versions"
 	}
 	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", dir, dir)

@@ -37,7 +37,8 @@
 // so that none is missed over the border of two; over a place where it was interrupted one may be. The
 // engine has no text to give: live.Generation.TextPartial is set.
 //
-// A version's weights must stay its own. SkyRL on JAX keeps one set of weights for a model: what is sampled
-// while it trains is sampled by the weights in training, whatever the request names. Nothing here can see that; it suits a loop
-// that does not sample while it trains.
+// A version's weights must stay its own. SkyRL on JAX, without a vLLM that samples, keeps one set of weights for a model:
+// what is sampled while it trains is sampled by the weights in training, whatever the request names, and the first sample of
+// a version loads that into the very place that trains, which undoes a step taken since. Nothing here can see that; it suits
+// a loop that does not sample while it trains.
 package tinker

@@ -163,7 +163,7 @@ type Status struct {
 	Version loop.Version
 	// Running counts responses under way; Tokens those that were sampled here and count, Pieces the requests that
 	// were answered, Abandoned those that were not waited for, Retries those that were made again because the service
-	// had forgotten the sampler, Unused the tokens behind where a response was cut.
+	// had forgotten the sampler or failed the piece, Unused the tokens behind where a response was cut.
 	Running                                    int
 	Tokens, Pieces, Abandoned, Retries, Unused int64
 }
@@ -206,6 +206,12 @@ func (e *Engine) notify() {
 	e.changed = make(chan struct{})
 }
 
+// answered reports whether an error is what the service has said.
+func answered(err error) bool {
+	_, said := errors.AsType[*service.Error](err)
+	return said
+}
+
 // reached notes whether the service could be asked, and adds to an error that it could not that the engine is down.
 func (e *Engine) reached(err error) error {
 	down := errors.Is(err, service.ErrDown)
@@ -215,7 +221,7 @@ func (e *Engine) reached(err error) error {
 	case down:
 		e.down = err
 		return fmt.Errorf("%w: %w", live.ErrEngineDown, err)
-	case err == nil:
+	case err == nil || answered(err):
 		e.down = nil
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headway-rl/headway/live"
 	service "github.com/headway-rl/headway/tinker"
@@ -88,7 +89,7 @@ func (e *Engine) sample(ctx context.Context, r *response) error {
 			return err
 		}
 		q := r.request(e.opt.Piece)
-		s, err := e.ask(ctx, w, q)
+		s, err := e.askAgain(ctx, w, q)
 		e.leave()
 		if err != nil {
 			if ctx.Err() != nil {
@@ -147,6 +148,31 @@ func (e *Engine) leave() {
 	e.running--
 	if e.held {
 		e.notify()
+	}
+}
+
+// The pauses before a sample that the service has failed is asked for again.
+const (
+	againFirst = time.Second
+	againMost  = 4
+)
+
+// askAgain asks for a piece, and some times more where the service has failed it: a sample changes nothing, and what samples
+// behind a service (a vLLM that is being started again) fails in the same words as a request that is wrong.
+func (e *Engine) askAgain(ctx context.Context, w *weights, q service.SampleRequest) (service.Sequence, error) {
+	for try, pause := 0, againFirst; ; try, pause = try+1, 2*pause {
+		s, err := e.ask(ctx, w, q)
+		if err == nil || try == againMost || !answered(err) || errors.Is(err, live.ErrEngineDown) || ctx.Err() != nil {
+			return s, err
+		}
+		e.counts.retries.Add(1)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return s, context.Cause(ctx)
+		}
 	}
 }
 

@@ -202,12 +202,12 @@ func TestServiceIsLost(t *testing.T) {
 	}
 }
 
-// What a service does not take is an error in its words.
+// What a service does not take, however often it is asked, is an error in its words.
 func TestServiceRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := tinkertest.New(tinkertest.Options{})
 		f := newFixture(t, server)
-		server.Fail(tinkertest.Fault{Operation: "asample", Fails: "the prompt is over the context"})
+		server.Fail(tinkertest.Fault{Operation: "asample", Fails: "the prompt is over the context", Times: againMost + 1})
 		if _, err := f.engine.Generate(t.Context(), memoryRequest(0, 8)); err == nil || errors.Is(err, live.ErrEngineDown) || !strings.Contains(err.Error(), "over the context") {
 			t.Errorf("%v", err)
 		}
@@ -218,6 +218,21 @@ func TestServiceRefuses(t *testing.T) {
 		}
 		if _, err := f.engine.Generate(t.Context(), memoryRequest(0, 8)); err != nil {
 			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// A sample that fails, because what samples behind the service is away for a while, is asked for again.
+func TestAFailedSampleIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := tinkertest.New(tinkertest.Options{Order: tinkertest.ByArrival, Encoding: tinkertest.JSON})
+		f := newFixture(t, server)
+		server.Fail(tinkertest.Fault{Operation: "asample", Fails: "All connection attempts failed", Times: againMost})
+		if g, err := f.engine.Generate(t.Context(), memoryRequest(0, 8)); err != nil || len(g.Tokens) == 0 {
+			t.Errorf("%+v, %v", g, err)
+		}
+		if s := f.engine.Status(); s.Retries != againMost {
+			t.Errorf("%+v, want %d retries", s, againMost)
 		}
 	})
 }

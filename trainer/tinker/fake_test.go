@@ -88,6 +88,8 @@ type host struct {
 	averages bool
 	// gradients are those that were stepped along.
 	gradients [][]float64
+	// unloaded is how many models were given back.
+	unloaded int
 }
 
 type pass struct {
@@ -252,6 +254,12 @@ func (a *adapter) LoadState(ctx context.Context, path string) error {
 		a.toy = there.clone()
 		return nil
 	})
+}
+
+// Unload gives the adapter's place back.
+func (a *adapter) Unload(context.Context) error {
+	a.host.unloaded++
+	return nil
 }
 
 // weights are what a host has saved of a version, state and sampler alike.

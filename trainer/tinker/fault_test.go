@@ -233,6 +233,20 @@ func TestRestoreWhereItIs(t *testing.T) {
 	if err := tr.Restore(t.Context(), 5); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
+	if h.unloaded != 0 {
+		t.Errorf("%d models were given back that versions are sampled from", h.unloaded)
+	}
+	made := len(h.calls)
+	h.before = func(call int) error {
+		if call > made {
+			return errors.New("it is busy")
+		}
+		return nil
+	}
+	if err := tr.Restore(t.Context(), 1); err == nil || h.unloaded != h.models-2 {
+		t.Errorf("%v: of %d models %d were given back, want the one that was not restored", err, h.models, h.unloaded)
+	}
+	h.before = nil
 	if err := tr.Close(); err != nil {
 		t.Error(err)
 	}

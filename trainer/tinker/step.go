@@ -249,7 +249,7 @@ func (d *data) proximal() [][]float32 {
 // A sequence that has none, after a prompt of one token, cannot be levelled and counts by its own length.
 //
 // SkyRL's backend in JAX averages: a datum's loss is divided by the sum of its weights, each 1 if they are not
-// given, and the gradient by the number of data. That number is the same for all, and Adam takes no notice of it. What
+// given, and the gradient by the number of data. That number is the same for all data of a step, and of its size Adam takes no notice but for the steps before. What
 // SkyRL trains with otherwise adds up, and does what it did without weights. Other services are not sent any:
 // these losses have none.
 func (d *data) level(averages bool) {

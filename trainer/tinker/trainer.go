@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/live"
@@ -87,6 +88,7 @@ type model interface {
 	SaveState(ctx context.Context, name string) (path string, err error)
 	SaveSampler(ctx context.Context, name string) (path string, err error)
 	LoadState(ctx context.Context, path string) error
+	Unload(ctx context.Context) error
 }
 
 // Trainer implements live.Trainer. Its methods are called from one goroutine at a time.
@@ -185,10 +187,25 @@ func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 		err = t.opt.Versions.sampleFrom(version, sampler)
 	}
 	if err != nil {
+		if m != nil {
+			t.unload(ctx, m)
+		}
 		return fmt.Errorf("trainer: restoring version %d from %s: %w", version, path, err)
 	}
 	t.model, t.version = m, version
 	return nil
+}
+
+// unloadTime is how long a service is tried to be told that a model is not wanted.
+const unloadTime = 10 * time.Second
+
+// unload gives the place of a model back that has saved nothing which anybody samples from: services may have few.
+func (t *Trainer) unload(ctx context.Context, m model) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unloadTime)
+	defer cancel()
+	if err := m.Unload(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		t.opt.Logf("trainer: an adapter that could not be restored stays at the service until the session ends: %v", err)
+	}
 }
 
 // Close implements live.Trainer: what the service holds it frees by itself.

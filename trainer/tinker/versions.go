@@ -18,6 +18,8 @@ type VersionsOptions struct {
 	// Delete deletes what the service has saved under a path; nil keeps everything there. An error that wraps
 	// errors.ErrUnsupported says that the service deletes nothing.
 	Delete func(ctx context.Context, path string) error
+	// ReadOnly makes and deletes nothing in the directory, which is another process's.
+	ReadOnly bool
 	// Logf is told of what could not be deleted; nil for nobody.
 	Logf func(format string, args ...any)
 	// Fence, if not nil, is asked right before a version is put in its place; its error keeps it out.
@@ -64,11 +66,14 @@ func OpenVersions(dir string, o VersionsOptions) (*Versions, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
+	v := &Versions{dir: dir, options: o}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	if o.ReadOnly {
+		return v, nil
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("versions: open: %w", err)
 	}
-	v := &Versions{dir: dir, options: o}
-	v.ctx, v.cancel = context.WithCancel(context.Background())
 	names, err := v.names()
 	if err != nil {
 		return nil, err
