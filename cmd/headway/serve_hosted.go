@@ -46,14 +46,9 @@ func serviceOf(e config.Engine) (tinker.Options, error) {
 	if e.KeyFile == "" {
 		return o, nil
 	}
-	text, err := os.ReadFile(e.KeyFile)
-	if err != nil {
-		return o, err
-	}
-	if o.Key = strings.TrimSpace(string(text)); o.Key == "" {
-		return o, fmt.Errorf("%s is empty", e.KeyFile)
-	}
-	return o, nil
+	var err error
+	o.Key, err = readSecret(e.KeyFile)
+	return o, err
 }
 
 // basesOf asks a service once which base models it has. The error wraps tinker.ErrDown where it may answer later.
