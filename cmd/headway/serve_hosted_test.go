@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -101,5 +102,31 @@ func TestStatusOfAService(t *testing.T) {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, page.String())
 		}
+	}
+}
+
+// What asks a service that is away is done when it is back, and another failure is one at once.
+func TestAServiceIsWaitedFor(t *testing.T) {
+	other := errors.New("something else")
+	for _, test := range []struct {
+		errs []error
+		want error
+	}{
+		{[]error{nil}, nil},
+		{[]error{fmt.Errorf("load: %w", tinker.ErrDown), tinker.ErrDown, nil}, nil},
+		{[]error{tinker.ErrDown, other}, other},
+	} {
+		said, tries := 0, 0
+		trainer := patientTrainer{say: func(string, ...any) { said++ }}
+		err := trainer.patiently(t.Context(), func() error { tries++; return test.errs[tries-1] })
+		if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || tries != len(test.errs) || said != tries-1 {
+			t.Errorf("%v: %v after %d tries, of which %d were said", test.errs, err, tries, said)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	trainer := patientTrainer{say: t.Logf}
+	if err := trainer.patiently(ended, func() error { return tinker.ErrDown }); !errors.Is(err, tinker.ErrDown) {
+		t.Errorf("%v, want it to end with its context", err)
 	}
 }

@@ -311,3 +311,25 @@ func TestSampleFrom(t *testing.T) {
 		t.Errorf("deleted are %v", g.deleted)
 	}
 }
+
+// TestReadOnly: who only looks makes no directory and deletes nothing of a writer's.
+func TestReadOnly(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if v := versions(t, dir, VersionsOptions{ReadOnly: true}); v.Newest() != loop.NoVersion {
+		t.Errorf("a directory that is not there has version %d", v.Newest())
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("looking has made the directory: %v", err)
+	}
+	fill(t, versions(t, dir, VersionsOptions{}), 0, 3)
+	half := filepath.Join(dir, fileName(3)+temporarySuffix)
+	if err := os.WriteFile(half, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if v := versions(t, dir, VersionsOptions{ReadOnly: true}); v.Newest() != 2 {
+		t.Errorf("the newest version is %d, want 2", v.Newest())
+	}
+	if _, err := os.Stat(half); err != nil {
+		t.Errorf("looking has deleted what a writer is at: %v", err)
+	}
+}
