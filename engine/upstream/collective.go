@@ -180,7 +180,8 @@ func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) erro
 	go func() {
 		err := e.opt.Sender.Send(both, e.opt.Name, u.Group, u.Version)
 		if err != nil {
-			cancel(fmt.Errorf("the sender: %w", err))
+			err = fmt.Errorf("the sender: %w", err)
+			cancel(err)
 		}
 		sent <- err
 	}()
@@ -192,7 +193,19 @@ func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) erro
 	if err == nil && errSent == nil {
 		return nil
 	}
-	cause := context.Cause(both) // which of the two failed first
+	cause := context.Cause(both) // which of the two was heard of first
 	e.part(ctx, partLimit)
-	return cause
+	return withOther(cause, err, errSent)
+}
+
+// withOther adds to what was heard of first what the other side says: of a sender that breaks off and
+// a server that notices, either may be heard of first. A side that was only told to stop adds nothing.
+func withOther(first, server, sender error) error {
+	for _, other := range []error{server, sender} {
+		if other == nil || errors.Is(first, other) || errors.Is(other, first) || errors.Is(other, context.Canceled) || errors.Is(other, context.DeadlineExceeded) {
+			continue
+		}
+		return fmt.Errorf("%w; %w", first, other)
+	}
+	return first
 }
