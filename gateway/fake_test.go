@@ -387,7 +387,7 @@ func shown(ids []int32) string {
 	return b.String()
 }
 
-// wavering is a connection that has room for two events of three.
+// wavering is a connection that has room every other time that it is asked.
 type wavering struct {
 	*httptest.ResponseRecorder
 	asked int
@@ -395,5 +395,5 @@ type wavering struct {
 
 func (w *wavering) Writable() bool {
 	w.asked++
-	return w.asked%3 != 0
+	return w.asked%2 == 0
 }

@@ -77,8 +77,10 @@ type choiceWriter struct {
 
 	// writing is held by whoever writes.
 	writing sync.Mutex
-	piece   piece
-	said    said
+	// room is how many tokens more the connection has room for, by what it said when last asked.
+	room  int
+	piece piece
+	said  said
 	// opened: its first event is out. named counts the tokens that were sent, calls the calls.
 	opened       bool
 	named, calls int
@@ -109,7 +111,8 @@ func (w *choiceWriter) arrived(d protocol.TurnDelta) {
 	}
 }
 
-// tokensAtOnce is how many tokens a connection that has some room surely has room for.
+// tokensAtOnce is how many tokens a connection that has some room surely has room for, so that it is asked
+// once for as many: a question costs as much as formatting an event does.
 const tokensAtOnce = 16
 
 // writeAtOnce writes what is pending if that waits for nothing, and reports whether it is done.
@@ -118,7 +121,7 @@ func (w *choiceWriter) writeAtOnce(tokens int) (done bool) {
 		return false
 	}
 	defer w.writing.Unlock()
-	if w.broke != nil || !w.choice.transcript.begun || !w.free() {
+	if w.broke != nil || !w.choice.transcript.begun || !w.hasRoom(tokens) {
 		return false
 	}
 	defer func() {
@@ -132,10 +135,24 @@ func (w *choiceWriter) writeAtOnce(tokens int) (done bool) {
 	return w.broke == nil
 }
 
+// hasRoom reports whether the connection has room for tokens, which are counted as written. w.writing must be held.
+func (w *choiceWriter) hasRoom(tokens int) bool {
+	if w.room < tokens {
+		if !w.free() {
+			w.room = 0
+			return false
+		}
+		w.room = tokensAtOnce
+	}
+	w.room -= tokens
+	return true
+}
+
 // catchUp writes what the turn's goroutine has left.
 func (w *choiceWriter) catchUp() error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
+	w.room = 0
 	if w.broke != nil {
 		return w.broke
 	}

@@ -186,6 +186,41 @@ func (s *steppingWriter) Flush() {
 	}
 }
 
+// A connection is asked for room before the first token, and again before what it has been asked for is
+// used up; one that has none is asked each time, and so is one that somebody else has written to.
+func TestRoomIsAskedForOnceForMany(t *testing.T) {
+	for name, c := range map[string]struct {
+		tokens  []int
+		full    bool
+		between func(w *choiceWriter) // before each but the first
+		asked   int
+	}{
+		"none":                 {},
+		"as many as one holds": {tokens: slices.Repeat([]int{1}, tokensAtOnce), asked: 1},
+		"one more":             {tokens: slices.Repeat([]int{1}, tokensAtOnce+1), asked: 2},
+		"pieces":               {tokens: []int{10, 6, 10, 7, 1}, asked: 3},
+		"full":                 {tokens: []int{1, 1, 1}, full: true, asked: 3},
+		"another writes": {tokens: []int{1, 1, 1}, asked: 3,
+			between: func(w *choiceWriter) { w.broke = errors.New("ended"); _ = w.catchUp() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			w := &choiceWriter{free: func() bool { asked++; return !c.full }}
+			for i, tokens := range c.tokens {
+				if i > 0 && c.between != nil {
+					c.between(w)
+				}
+				if got := w.hasRoom(tokens); got == c.full {
+					t.Errorf("piece %d: room %v", i, got)
+				}
+			}
+			if asked != c.asked {
+				t.Errorf("asked %d times, want %d", asked, c.asked)
+			}
+		})
+	}
+}
+
 // A turn that fails before the first event is a status, one that fails later an event without [DONE].
 func TestFailingTurn(t *testing.T) {
 	refusal := protocol.Refuse(protocol.CodeBusy, "no slot").With("slots", 3)
