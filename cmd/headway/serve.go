@@ -58,7 +58,9 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	giveHelpersAThread(a)
+	if !cfg.External() {
+		giveHelpersAThread(a)
+	}
 	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
 	p, err := newPlane(a, cfg, dir, c.Name, listener)
 	if err != nil {
