@@ -7,6 +7,8 @@ CONCURRENT := ./live/... ./api/... ./gateway/... ./env ./env/remote ./store/... 
 	./engine/upstream ./engine/embedded ./engine/tinker ./tinker/... ./trainer/remote ./weights ./sandbox/pool ./sandbox/agent ./episode/... ./verifier
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
 TIMEOUT := 30m
+# lint has vetted everything, so that tests are not vetted again.
+TEST := test -vet=off -timeout $(TIMEOUT)
 # The Python client's own environment, from pinned versions with their hashes.
 PYTHON ?= python3
 VENV := clients/python/.venv
@@ -35,8 +37,8 @@ test: lint test-go test-python ## everything that must pass: lint, all tests, th
 
 .PHONY: test-go
 test-go: sandboxes browser ## the Go half of make test
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) test -timeout $(TIMEOUT) ./...
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) test -race -short -timeout $(TIMEOUT) $(CONCURRENT)
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) $(TEST) ./...
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) $(TEST) -race -short $(CONCURRENT)
 
 .PHONY: browser
 browser: ## install Chromium (Debian's package, as root) for the tests of the dashboard

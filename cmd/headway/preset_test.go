@@ -224,3 +224,12 @@ func TestThresholdEnds(t *testing.T) {
 		}
 	}
 }
+
+// simulate makes one simulation and writes no file.
+func simulate(c simulateCase) (doc simulation, err error) {
+	prediction, err := expect(c.document, c.setting)
+	if err != nil {
+		return doc, absurd(err)
+	}
+	return simulateExpecting(c, prediction, simulationFiles{}, nil)
+}

@@ -245,15 +245,6 @@ func withoutMeans(doc simulation) simulationWithoutMeans {
 	return simulationWithoutMeans{simulation: doc}
 }
 
-// simulate makes one simulation and writes no file.
-func simulate(c simulateCase) (doc simulation, err error) {
-	prediction, err := expect(c.document, c.setting)
-	if err != nil {
-		return doc, absurd(err)
-	}
-	return simulateExpecting(c, prediction, simulationFiles{}, nil)
-}
-
 // keysOfInput are the document's keys behind the closed form's fields.
 var keysOfInput = map[string]string{"concurrency": "rollout.concurrency", "batch": "train.batch", "group": "rollout.group_size", "queue_factor": "queue.factor",
 	"utilization": "the utilization that train.utilization or the speeds of rollout and train come to", "step_time": "the train step that train.step_s, or utilization and speeds, come to",
