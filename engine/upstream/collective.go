@@ -199,13 +199,14 @@ func (e *Engine) receive(ctx context.Context, u Update, caps *Capabilities) erro
 }
 
 // withOther adds to what was heard of first what the other side says: of a sender that breaks off and
-// a server that notices, either may be heard of first. A side that was only told to stop adds nothing.
+// a server that notices, either may be heard of first. A side that was only told to stop adds nothing, and
+// what is added says nothing of whether the server is gone: a server may well fail because the sender has.
 func withOther(first, server, sender error) error {
 	for _, other := range []error{server, sender} {
 		if other == nil || errors.Is(first, other) || errors.Is(other, first) || errors.Is(other, context.Canceled) || errors.Is(other, context.DeadlineExceeded) {
 			continue
 		}
-		return fmt.Errorf("%w; %w", first, other)
+		return fmt.Errorf("%w; %v", first, other)
 	}
 	return first
 }
