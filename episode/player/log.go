@@ -41,6 +41,8 @@ type Log struct {
 	size        int64
 	compressing sync.WaitGroup
 	err         error
+	// tidying is held by whoever compresses and removes parts.
+	tidying sync.Mutex
 }
 
 // OpenLog opens the log of a run's directory.
@@ -53,7 +55,7 @@ func openLog(dir string, partBytes int64) (*Log, error) {
 	}
 	for _, part := range parts(dir) { // what a crash left uncompressed
 		if !part.compressed {
-			l.compressing.Go(func() { l.note(compress(part.path)) })
+			l.compressing.Go(func() { l.note(l.tidy(part.path)) })
 		}
 	}
 	return l, nil
@@ -134,8 +136,21 @@ func (l *Log) rotate() error {
 		return err
 	}
 	err := errors.Join(l.file.Close(), l.open())
-	l.compressing.Go(func() { l.note(compress(path)) })
-	for _, part := range kept[:max(len(kept)+1-partsMax, 0)] {
+	l.compressing.Go(func() { l.note(l.tidy(path)) })
+	return err
+}
+
+// tidy compresses a part, unless it is so old by now that it was removed, and removes parts of which
+// there are newer ones enough. One does so at a time: a part is not removed while it is compressed.
+func (l *Log) tidy(path string) error {
+	l.tidying.Lock()
+	defer l.tidying.Unlock()
+	err := compress(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	kept := parts(l.dir)
+	for _, part := range kept[:max(len(kept)-partsMax, 0)] {
 		err = errors.Join(err, os.Remove(part.path))
 	}
 	return err

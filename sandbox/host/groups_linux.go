@@ -13,7 +13,8 @@ import (
 	"github.com/headway-rl/headway/sandbox"
 )
 
-// groupName is the directory of all boxes' control groups, in each hierarchy.
+// groupName is the directory of all boxes' control groups, in each hierarchy: whoever makes boxes sweeps
+// there what an ended process has left.
 const groupName = "headway-sandboxes"
 
 // agentMemory is what a box's first process and who waits for it take themselves, in bytes, beside the limit of what it runs.
@@ -32,13 +33,15 @@ type Groups struct {
 	memory, pids, cpu string
 	unified           bool
 	why               []string
+	// name is the directory's, in each hierarchy.
+	name string
 }
 
 // FindGroups looks for control groups, of version 2 where it has the controllers, else of version 1.
-func FindGroups() *Groups { return findGroups("/proc/self") }
+func FindGroups() *Groups { return findGroups("/proc/self", groupName) }
 
-func findGroups(self string) *Groups {
-	g := &Groups{}
+func findGroups(self, name string) *Groups {
+	g := &Groups{name: name}
 	mounts := groupMounts(self)
 	if !g.findUnified(mounts[""], self) {
 		for _, c := range []struct {
@@ -46,7 +49,7 @@ func findGroups(self string) *Groups {
 			at   *string
 		}{{"memory", &g.memory}, {"pids", &g.pids}, {"cpu", &g.cpu}} {
 			if dir := mounts[c.name]; dir != "" {
-				*c.at = g.tryDir(filepath.Join(dir, groupName))
+				*c.at = g.tryDir(filepath.Join(dir, name))
 			}
 		}
 		if g.cpu != "" {
@@ -131,7 +134,7 @@ func (g *Groups) enable(base string) (string, bool) {
 			return "", false
 		}
 	}
-	dir := g.tryDir(filepath.Join(base, groupName))
+	dir := g.tryDir(filepath.Join(base, g.name))
 	if dir == "" {
 		return "", false
 	}
