@@ -58,7 +58,7 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if !cfg.External() {
+	if !cfg.External() { // else what computes without a pause has a process of its own
 		giveHelpersAThread(a)
 	}
 	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
