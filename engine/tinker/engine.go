@@ -146,8 +146,8 @@ func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.notify()
+	e.end() // before whoever it stopped returns, which takes the lock: from then on nothing is loaded
 	e.mu.Unlock()
-	e.end()
 	e.under.Wait()
 	e.switching <- struct{}{} // a load or switch ends with the engine's life
 	e.turnOver()

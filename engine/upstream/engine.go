@@ -265,8 +265,8 @@ func (e *Engine) Close() error {
 		s.stop(haltClosed)
 	}
 	e.notify()
+	e.end() // before whoever it stopped returns, which takes the lock: from then on nothing is loaded
 	e.mu.Unlock()
-	e.end()
 	e.group.Wait()
 	if !first {
 		return nil
