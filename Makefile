@@ -1,12 +1,16 @@
 # The verbs of this repository. `make` alone lists them.
 
 GO ?= go
-# Packages in which goroutines of many callers meet: make test has these under the race detector,
-# make test-long all there are.
-CONCURRENT := ./live/... ./api/... ./gateway/... ./env ./env/remote ./store/... ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... \
-	./engine/upstream ./engine/embedded ./engine/tinker ./tinker/... ./trainer/remote ./weights ./sandbox/pool ./sandbox/agent ./episode/... ./verifier
+# Packages in which goroutines of many callers meet: make test has these under the race detector alone,
+# make test-long all there are. The longest come first, so that none of them is left over at the end.
+CONCURRENT := ./store/... ./live/... ./verifier ./weights ./sandbox/pool ./sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
+	./api/... ./gateway/... ./env ./env/remote ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./tinker/... ./trainer/remote ./episode/...
+# Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
+LONG_ALONE := ./live ./weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
 TIMEOUT := 30m
+# Compilers and analysers take a quarter less time with room to collect garbage seldom (tests run as users run).
+LESS_GC := GOGC=400
 # lint has vetted everything, so that tests are not vetted again.
 TEST := test -vet=off -timeout $(TIMEOUT)
 # The Python client's own environment, from pinned versions with their hashes.
@@ -32,12 +36,18 @@ help: ## list these verbs
 run: ## train the default run: reverse a word, fully asynchronously
 	$(GO) run ./cmd/headway run
 
+# The Python half waits for most of its time, so that it costs little beside the other.
 .PHONY: test
-test: lint test-go test-python ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client
+test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client
+	@$(MAKE) --no-print-directory -j2 test-go test-python
 
 .PHONY: test-go
-test-go: sandboxes browser ## the Go half of make test
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) $(TEST) ./...
+test-go: ## the Go half of make test
+	@$(MAKE) --no-print-directory sandboxes
+	@$(MAKE) --no-print-directory browser # one after the other: both may ask apt-get
+	alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))") && \
+	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) $(TEST) $$alone $(LONG_ALONE)
+	$(LESS_GC) $(GO) build -race $(CONCURRENT)
 	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) $(TEST) -race -short $(CONCURRENT)
 
 .PHONY: browser
@@ -71,7 +81,7 @@ test-python: $(VENV)/installed ## the Python client: types, style, and its tests
 	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/torch.py'; fi; \
 	.venv/bin/mypy --strict src $$without $$follow && \
 	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done
-	HEADWAY_PYTHON=$(CURDIR)/$(VENV)/bin/python $(GO) test ./cmd/headway -run 'Tutorials/own-trainer'
+	HEADWAY_PYTHON=$(CURDIR)/$(VENV)/bin/python $(GO) $(TEST) ./cmd/headway -run 'Tutorials/own-trainer'
 
 $(VENV)/installed: clients/python/requirements/test.txt
 	$(PYTHON) -m venv $(VENV)
@@ -112,8 +122,8 @@ test-long: lint $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the 
 lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted" >&2; exit 1; fi
-	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(LESS_GC) $(GO) vet ./...
+	$(LESS_GC) $(GO) tool staticcheck ./...
 	$(GO) test ./internal/lint
 
 .PHONY: test-alerts
