@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -254,7 +255,8 @@ const hot = 1e4
 
 // distribution finds out what a log-prob is of, by having tokens sampled of which all but two are cut
 // off at a temperature that makes those two as likely: ln ½ is of the distribution that is sampled
-// from, equal log-probs are of the one before the cut, others of the model's own.
+// from (or a little less, where a server keeps what is as likely as the second, which low precision
+// makes frequent), equal log-probs are of the one before the cut, others of the model's own.
 func (p *prober) distribution() error {
 	if !p.caps.Logprobs {
 		return nil
@@ -263,17 +265,36 @@ func (p *prober) distribution() error {
 	if no, err := refused(err); no || err != nil {
 		return err
 	}
-	low, high := math.Inf(1), math.Inf(-1)
+	var logprobs []float64
 	for _, l := range reply.Meta.Output {
 		if l.value == nil {
 			return nil
 		}
-		low, high = min(low, *l.value), max(high, *l.value)
+		logprobs = append(logprobs, *l.value)
 	}
-	equal := len(reply.Meta.Output) > 1 && high-low < 0.02
-	p.caps.ProcessedLogprobs = equal && math.Abs(low-math.Log(0.5)) < 0.02
-	p.cut = equal && !p.caps.ProcessedLogprobs
+	if len(logprobs) < 2 {
+		return nil
+	}
+	p.caps.ProcessedLogprobs = keptTwo(logprobs)
+	p.cut = !p.caps.ProcessedLogprobs && slices.Max(logprobs)-slices.Min(logprobs) < 0.02
 	return nil
+}
+
+// keptTwo reports whether log-probs are of two tokens that are as likely, at half of the places at
+// least, and of a few more at the others.
+func keptTwo(logprobs []float64) bool {
+	const most = 6
+	two := 0
+	for _, x := range logprobs {
+		left := math.Round(math.Exp(-x))
+		if left < 2 || left > most || math.Abs(x+math.Log(left)) > 0.02 {
+			return false
+		}
+		if left == 2 {
+			two++
+		}
+	}
+	return 2*two >= len(logprobs)
 }
 
 // salt finds out whether prefixes can be kept apart: a server that knows extra_key refuses one that

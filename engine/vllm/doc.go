@@ -20,6 +20,7 @@
 //     an abort by it ends both. Ids are not matched by prefix.
 //   - Log-probs of greedy sampling (temperature 0) are the model's own at temperature 1 also under
 //     processed_logprobs, and no cut counts. prompt_logprobs are always the model's own.
+//   - A cut keeps all tokens that are as likely as the last that it keeps: in bfloat16 top_k 1 often leaves two.
 //   - The text leaves special tokens out (skip_special_tokens) and holds back the stop text; the
 //     ids have both.
 //

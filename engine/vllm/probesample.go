@@ -121,7 +121,8 @@ var errUntold = errors.New("the reply does not say")
 
 // distribution finds out whether log-probs are of the distribution that is sampled from. Half the
 // temperature doubles the distance between two tokens' log-probs there, and leaves it in the
-// model's own; where all tokens but one are cut off, that one's log-prob is 0.
+// model's own; where all tokens but the likeliest are cut off, that one's log-prob is 0, or less by
+// those that are as likely: low precision makes many so.
 func (p *prober) distribution() error {
 	if c := p.config; c != nil && (c.Model.Logprobs == "raw_logits" || c.Model.Logprobs == "processed_logits") {
 		p.caps.Logprobs = false // what it calls log-probs are none
@@ -139,8 +140,28 @@ func (p *prober) distribution() error {
 	if no, err := answered(err); no || err != nil {
 		return err
 	}
-	p.caps.ProcessedLogprobs = scaled(whole, half) && math.Abs(only) < 1e-3
+	p.caps.ProcessedLogprobs = scaled(whole, half) && kept(whole, only)
 	return nil
+}
+
+// kept reports whether only, a log-prob where all tokens but the likeliest of whole are cut off, is of
+// what the cut has left: one token, or some or all of the ones that are as likely as the likeliest.
+func kept(whole map[string]float64, only float64) bool {
+	most, ties := math.Inf(-1), 0
+	for _, x := range whole {
+		switch {
+		case x > most:
+			most, ties = x, 1
+		case x == most:
+			ties++
+		}
+	}
+	for left := range ties {
+		if math.Abs(only+math.Log(float64(left+1))) < 1e-3 {
+			return true
+		}
+	}
+	return ties >= topMost && only > most+1e-3 // there may be more of them than were shown
 }
 
 // scaled reports whether the widest distance between two tokens of whole is twice as wide in half.
