@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ func (j *job) openSinks() error {
 		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), j.app.Now()))
 	}
 	if to.MLflow.URL != "" {
-		token, err := sinkToken("sinks.mlflow.token_file", to.MLflow.TokenFile)
+		token, err := secretOf("sinks.mlflow.token_file", to.MLflow.TokenFile)
 		errs = append(errs, err)
 		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.cfg), Logf: j.tell, Now: j.app.Now}))
 	}
@@ -57,7 +56,7 @@ func (j *job) openSinks() error {
 // openSpans begins to send spans of a share of the rollouts.
 func (j *job) openSpans() error {
 	to := j.cfg.Sinks.Spans
-	token, err := sinkToken("sinks.spans.token_file", to.TokenFile)
+	token, err := secretOf("sinks.spans.token_file", to.TokenFile)
 	if err != nil {
 		return err
 	}
@@ -123,23 +122,6 @@ func (j *job) tellBy(say func(format string, args ...any)) {
 		return
 	}
 	j.saying.Store(&say)
-}
-
-// sinkToken reads a secret.
-func sinkToken(key, path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	const hint = "want a file with the token alone"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", usageError(hint, "%s: %w", key, err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", usageError(hint, "%s: %s holds no token", key, path)
-	}
-	return token, nil
 }
 
 // parameters are a document's keys with their values, by dotted paths.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,37 +182,6 @@ func openenvOf(o config.OpenEnv) (*openenv.Server, error) {
 		return nil, usageError("correct environment.openenv", "%w", err)
 	}
 	return server, nil
-}
-
-// secretOf reads a secret that a document names the file of, empty for none.
-func secretOf(key, path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	secret, err := readSecret(path)
-	switch {
-	case errors.Is(err, errNoSecret):
-		return "", usageError("it has the secret alone, in one line", "%s: %w", key, err)
-	case err != nil:
-		return "", usageError("name a file with the secret alone", "%s: %w", key, err)
-	}
-	return secret, nil
-}
-
-// errNoSecret is wrapped by the error of a file with anything but one line.
-var errNoSecret = errors.New("has no secret")
-
-// readSecret reads a file that has a secret alone.
-func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSpace(string(text))
-	if secret == "" || strings.ContainsAny(secret, "\r\n") {
-		return "", fmt.Errorf("%s %w", path, errNoSecret)
-	}
-	return secret, nil
 }
 
 // open makes what needs the run's directory and leaves something behind: the record of episodes and
