@@ -50,10 +50,9 @@ type call struct {
 	s       *stream
 	request Request
 	body    io.ReadCloser
-	// connected: the request has a connection; fresh: one that was made for it. refused: the server
-	// has answered that it will not.
-	connected, fresh, refused atomic.Bool
-	regular                   bool // the stream came to its end mark
+	// connected: the request has a connection; refused: the server has answered that it will not.
+	connected, refused atomic.Bool
+	regular            bool // the stream came to its end mark
 }
 
 // attempt asks the server for the rest of a response once. It returns nil when the response is
@@ -110,19 +109,14 @@ func (c *call) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-		c.connected.Store(true)
-		c.fresh.Store(!i.Reused)
-	}})
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { c.connected.Store(true) }})
 	c.body, err = c.e.opt.Server.Open(traced, http.MethodPost, wire)
 	if err != nil {
 		c.refused.Store(StatusOf(err) != 0)
 		return c.opening(ctx, err)
 	}
-	if c.fresh.Load() {
-		if err := c.e.recognise(ctx); err != nil {
-			return err
-		}
+	if err := c.e.recognise(ctx); err != nil {
+		return err
 	}
 	return c.read()
 }
@@ -138,10 +132,11 @@ func (c *call) opening(ctx context.Context, err error) error {
 		return &broken{cause: err}
 	}
 	other := ofServer(status)
-	if c.fresh.Load() || other {
-		if err := c.e.recognise(ctx); err != nil {
-			return err
-		}
+	if other {
+		c.e.recognised.Store(0) // it is asked, whatever it has said before
+	}
+	if err := c.e.recognise(ctx); err != nil {
+		return err
 	}
 	switch {
 	case !other || c.e.names():

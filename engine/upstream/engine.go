@@ -45,6 +45,9 @@ type Engine struct {
 	pause      atomic.Pointer[pause]
 	deaf       atomic.Bool // an abort by id has not ended a stream in time
 
+	// recognised is how many connections had been opened when the server last said what it serves.
+	recognised atomic.Int64
+
 	counts counts
 
 	mu sync.Mutex
@@ -58,6 +61,8 @@ type Engine struct {
 	// held: a switch is under way. down: the server is gone. why: what made the weights unknown,
 	// nil before the first switch.
 	held     bool
+	switches int64 // that have begun to hold
+	broke    bool  // a connection has broken off since the switch under way began
 	down     error
 	why      error
 	closed   bool

@@ -67,7 +67,8 @@ type fakeServer struct {
 	mute    bool           // says no label
 	sham    bool           // says that it pauses, and does not
 	unwell  bool
-	offset  int // added to spans
+	ponders time.Duration // before it says how it is
+	offset  int           // added to spans
 	score   float32
 	// sender broadcasts to it, and groups are those that it is in.
 	sender *fakeSender
@@ -241,6 +242,7 @@ func (f *fakeServer) version(*http.Request) string {
 }
 
 func (f *fakeServer) health(*http.Request) string {
+	time.Sleep(f.ponders)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.unwell {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -164,7 +165,33 @@ func (e *Engine) leave(s *stream) {
 func (e *Engine) hold() {
 	e.mu.Lock()
 	e.held = true
+	e.switches++
+	e.broke = false
 	e.mu.Unlock()
+}
+
+// conclude lets streams flow again after a switch that has succeeded. It fails where a connection has broken
+// off meanwhile and the server tells no label: it may be another one than was given the weights. Scores do
+// not help: another one's differ from those before as well.
+func (e *Engine) conclude() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.broke || e.labelled || e.opt.Road == RoadNone || e.opt.Road == RoadRestart {
+		e.held = false
+		return nil
+	}
+	return fmt.Errorf("%w, for all that is known: its connections broke off during the switch, and it does not say what it serves", errRestarted)
+}
+
+// breaks reports whether a switch is under way, which then judges the server, and notes for it whether a
+// connection has broken off.
+func (e *Engine) breaks(transport bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.held && transport {
+		e.broke = true
+	}
+	return e.held
 }
 
 func (e *Engine) unhold() {

@@ -114,7 +114,7 @@ type trouble struct {
 
 // recover decides whether a broken response is tried again at this server, and waits before it is.
 func (e *Engine) recover(ctx context.Context, r *response, b *broken, t *trouble) error {
-	if e.holding() { // a server that takes new weights may well break off: the switch judges it
+	if e.breaks(b.transport) { // a server that takes new weights may well break off: the switch judges it
 		return nil
 	}
 	if t.fruitless == 0 {

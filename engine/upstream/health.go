@@ -22,23 +22,30 @@ func (s *Server) Health(ctx context.Context) error {
 // checkup is a look at the server that several responses wait for at once.
 type checkup struct {
 	done chan struct{}
-	err  error // before done is closed
+	// transport: it is about a connection that broke off, so that a server which tells no label is not believed.
+	transport bool
+	err       error // before done is closed
 }
 
 // checkUp looks whether the server is well and still serves what it should, after a call has
 // broken off. An error says that it is lost, or that ctx or the response has ended.
 func (e *Engine) checkUp(ctx context.Context, interrupt <-chan struct{}, b *broken) error {
-	c := e.checkupFor(b)
-	if c == nil {
-		return e.fail("%w", ErrClosed)
-	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-interrupt:
-		return haltInterrupt
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		c := e.checkupFor(b)
+		if c == nil {
+			return e.fail("%w", ErrClosed)
+		}
+		select {
+		case <-c.done:
+		case <-interrupt:
+			return haltInterrupt
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if c.err != nil || c.transport || !b.transport {
+			return c.err
+		}
+		// It was joined, and asked less than a broken connection wants to know.
 	}
 }
 
@@ -47,7 +54,7 @@ func (e *Engine) checkupFor(b *broken) *checkup {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.checking == nil && !e.closed {
-		c := &checkup{done: make(chan struct{})}
+		c := &checkup{done: make(chan struct{}), transport: b.transport}
 		e.checking = c
 		e.group.Go(func() { e.look(c, b) })
 	}
@@ -58,6 +65,7 @@ func (e *Engine) checkupFor(b *broken) *checkup {
 func (e *Engine) look(c *checkup, b *broken) {
 	ctx, cancel := context.WithTimeout(e.life, probeLimit)
 	defer cancel()
+	undisturbed := e.unswitched()
 	err := e.opt.Server.Health(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w, and to the question whether it is well: %w", b, err)
@@ -67,13 +75,27 @@ func (e *Engine) look(c *checkup, b *broken) {
 	switch {
 	case e.life.Err() != nil:
 		c.err = e.fail("%w", ErrClosed)
-	case err != nil && !e.holding():
+	case err != nil && undisturbed(): // else the switch judges it
 		c.err = e.lose(err)
 	}
 	e.mu.Lock()
 	e.checking = nil
 	e.mu.Unlock()
 	close(c.done)
+}
+
+// unswitched begins to watch for switches: what it returns reports whether none has been under way since.
+func (e *Engine) unswitched() func() bool {
+	now := func() (bool, int64) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.held, e.switches
+	}
+	held, switches := now()
+	return func() bool {
+		_, after := now()
+		return !held && after == switches
+	}
 }
 
 // errRestarted is wrapped by the error of a server that does not serve what was put there.
@@ -110,15 +132,23 @@ func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
 	return nil
 }
 
-// recognise makes sure that who answers on a new connection is the server whose weights are known:
-// one that was started again has closed all that there were. Servers that name the version of every
+// recognise makes sure that who answers is the server whose weights are known, where a connection was
+// opened since it was asked last, for whatever question: one that was started again has closed all that there were. Servers that name the version of every
 // token are asked as well: of a response that breaks off they name none.
 func (e *Engine) recognise(ctx context.Context) error {
-	e.mu.Lock()
-	known := e.held || !e.labelled || e.caps == nil || e.served == loop.NoVersion
-	e.mu.Unlock()
-	if known {
+	dials := e.opt.Server.dials.Load()
+	if dials <= e.recognised.Load() {
 		return nil
+	}
+	e.mu.Lock()
+	known := !e.labelled || e.caps == nil || e.served == loop.NoVersion
+	held := e.held
+	e.mu.Unlock()
+	switch {
+	case known:
+		return nil
+	case held: // it may say anything meanwhile, and nothing has been recorded yet
+		return &broken{cause: errors.New("a switch of weights began before the server was asked what it serves")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -129,5 +159,6 @@ func (e *Engine) recognise(ctx context.Context) error {
 	if err != nil {
 		return &broken{cause: err, transport: true}
 	}
+	e.recognised.Store(dials)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/socket"
@@ -28,6 +29,8 @@ type Server struct {
 	base string
 	key  string
 	http *http.Client
+	// dials counts the connections that were opened, whatever for.
+	dials *atomic.Int64
 	// limit bounds every question with its answer, 0 for not.
 	limit time.Duration
 	// Model is the name that requests name the model by: what the document says, else what Probe found.
@@ -51,7 +54,7 @@ type ServerOptions struct {
 
 // NewServer returns a server that nothing has been asked yet.
 func NewServer(o ServerOptions) (*Server, error) {
-	s := &Server{base: strings.TrimRight(o.URL, "/"), Model: o.Model}
+	s := &Server{base: strings.TrimRight(o.URL, "/"), Model: o.Model, dials: new(atomic.Int64)}
 	if o.KeyFile != "" {
 		key, err := os.ReadFile(o.KeyFile)
 		if err != nil {
@@ -73,6 +76,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 			if err != nil {
 				return nil, err
 			}
+			s.dials.Add(1)
 			return socket.ShortReads(connection), nil
 		},
 		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,

@@ -200,7 +200,13 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	}
 	e.hold()
 	defer e.unhold()
-	if err := e.change(ctx, version, caps); err != nil {
+	err := e.change(ctx, version, caps)
+	if err == nil {
+		if err = e.conclude(); err != nil {
+			e.forget(err)
+		}
+	}
+	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
