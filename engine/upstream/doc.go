@@ -48,7 +48,7 @@
 // first that is seen of it, so on each the server is asked for the label of what it serves before
 // a token is recorded; a call whose connection broke off is made again only after the same question, and a refusal
 // on a new connection is believed only then. Labels are of this process (Label). A server that tells
-// no label is believed on new connections; it counts as lost where one breaks off, and where it refuses
+// no label is believed on new connections; it counts as lost where one breaks off (a switch fails where one does meanwhile), and where it refuses
 // whatever it is asked (401, 403, 404, 405). After a loss Load asks anew what it can. On RoadRestart
 // nothing is asked before Switch has started the server.
 package upstream

@@ -31,6 +31,7 @@ const (
 // fault is what a fakeServer does to one call.
 type fault struct {
 	status   int           // answers this instead
+	retry    string        // with this as Retry-After
 	refuse   bool          // closes the connection at once
 	after    int           // tokens that come before what follows
 	breaks   bool          // the connection breaks
@@ -285,6 +286,7 @@ func (f *fakeServer) sample(w http.ResponseWriter, r *http.Request) {
 	fault := f.fault(q.index, q)
 	switch {
 	case fault.status != 0:
+		w.Header().Set("Retry-After", fault.retry)
 		http.Error(w, "fault", fault.status)
 		return
 	case fault.refuse:

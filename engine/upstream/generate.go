@@ -108,7 +108,8 @@ func (e *Engine) named(r *response, err error) error {
 
 // trouble is what a response has gone through since it made progress last.
 type trouble struct {
-	fruitless int   // calls that brought nothing, a silent one as two
+	calls     int   // that brought nothing
+	fruitless int   // those of them that count against the server: a silent one twice, of a busy one none for a while
 	since     int64 // the first of them, on the engine's clock
 }
 
@@ -117,10 +118,14 @@ func (e *Engine) recover(ctx context.Context, r *response, b *broken, t *trouble
 	if e.breaks(b.transport) { // a server that takes new weights may well break off: the switch judges it
 		return nil
 	}
-	if t.fruitless == 0 {
+	if t.calls == 0 {
 		t.since = e.now()
 	}
-	t.fruitless++
+	t.calls++
+	after, busy := busyFor(b)
+	if !busy || time.Duration(e.now()-t.since) >= e.opt.Silent { // being busy for ever is silence, too
+		t.fruitless++
+	}
 	if b.silent {
 		t.fruitless++
 	}
@@ -134,7 +139,7 @@ func (e *Engine) recover(ctx context.Context, r *response, b *broken, t *trouble
 		}
 		return e.lose(err)
 	}
-	pause := min(pauseFirst<<(t.fruitless-1), pauseMost)
+	pause := max(after, min(pauseFirst<<min(t.calls-1, 8), pauseMost))
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,8 @@ type StatusError struct {
 	Status int
 	// Message is what the server says of it, cut.
 	Message string
+	// After is when it wants to be asked again (Retry-After in whole seconds), 0 where it does not say.
+	After time.Duration
 }
 
 func (e *StatusError) Error() string {
@@ -110,6 +113,26 @@ func StatusOf(err error) int {
 		return e.Status
 	}
 	return 0
+}
+
+// afterMost bounds what a server may ask to be left alone for.
+const afterMost = 30 * time.Second
+
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.ParseUint(h.Get("Retry-After"), 10, 20)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, afterMost)
+}
+
+// busyFor reports whether an error is that a server has no room just now, and how long it wants to be left alone.
+func busyFor(err error) (time.Duration, bool) {
+	e, ok := errors.AsType[*StatusError](err)
+	if !ok {
+		return 0, false
+	}
+	return e.After, e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable && e.After > 0
 }
 
 // within is the server with a limit of time to each question.
@@ -178,7 +201,7 @@ func (s *Server) open(ctx context.Context, method string, c Call) (io.ReadCloser
 		if res.StatusCode >= 500 { // such connections are reset, however healthy the server is
 			s.http.CloseIdleConnections()
 		}
-		return nil, &StatusError{Path: c.Path, Status: res.StatusCode, Message: strings.TrimSpace(string(text))}
+		return nil, &StatusError{Path: c.Path, Status: res.StatusCode, Message: strings.TrimSpace(string(text)), After: retryAfter(res.Header)}
 	}
 	return res.Body, nil
 }
