@@ -39,11 +39,14 @@ async def play(task: headway.Task) -> headway.Result:
     point = task.openai()
     agent = vf.Agent(
         AgentConfig(
-            harness=NullHarnessConfig(), runtime=SubprocessConfig(), model="policy", max_turns=1,
+            # By its id, or the library takes its default harness, which gives the policy a shell on this machine.
+            harness=NullHarnessConfig(id="null"), runtime=SubprocessConfig(), model="policy", max_turns=1,
             client=EvalClientConfig(base_url=point.base_url, headers=point.headers, api_key_var="HEADWAY_TOKEN"),
             timeout=TimeoutConfig(rollout=120),
         )
     )  # fmt: skip
+    if agent.harness.EXECUTES_CODE:
+        raise RuntimeError(f"the harness {agent.harness.config.id} runs the policy's code, and there is no sandbox here")
     trace = await agent.run(Sum(problem(task.seed, task.prompt), vf.TaskConfig()))
     if not trace.ok:
         raise RuntimeError(f"the agent failed: {trace.errors}")

@@ -488,6 +488,14 @@ def test_tokens_and_chats(refusing: Shim) -> None:
     said = refusing.ask("/detokenize", {"tokens": whole, "skip_special_tokens": False})["text"]
     assert said.startswith("<|im_start|>tools\n1<|im_end|>") and said.endswith("<|im_start|>assistant\n")
     assert len(without) < len(whole)
+    halves = [{"role": "user", "content": [{"type": "text", "text": "one,"}, {"type": "text", "text": " two"}]}]
+    lines = [{"role": "user", "content": "one,\n two"}]
+    assert refusing.ask("/tokenize", {"messages": halves}) == refusing.ask("/tokenize", {"messages": lines})
+    picture = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+    half = [{"role": "user", "content": "a\ud83cb"}]
+    for refused in ({"messages": picture}, {"messages": half}, {"prompt": "\ud83c"}):
+        status, answer = refusing.call("/tokenize", refused)
+        assert status == 400 and answer["error"]["message"]
     assert refusing.call("/tokenize", {"messages": "no"})[0] == 400
     assert refusing.call("/tokenize", {})[0] == 400
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,26 @@ INCOMPLETE = "\ufffd"
 
 #: Tokens that an incomplete character is waited for; none is made of more.
 WAIT_TOKENS = 8
+
+
+#: What a template that knows content in parts has: it goes through them, or asks what they are.
+PARTS = re.compile(
+    r"""content\b[^%}]*\bis\s+(not\s+)?(string|iterable|sequence)|\[['"]type['"]\]|\.type\b"""
+    r"""|\bin\s+\w+(\.content\b|\[['"]content['"]\])"""
+)
+
+
+def joined(message: dict[str, Any]) -> dict[str, Any]:
+    """A message with its parts of text as one text, for templates that would print a list as Python does."""
+    parts = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(parts, list):
+        return message
+    texts = []
+    for part in parts:
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            raise Refusal("content: this model's chat template takes text alone, and a part is something else")
+        texts.append(part["text"])
+    return {**message, "content": "\n".join(texts)}
 
 
 class Tokenizer:
@@ -35,6 +56,8 @@ class Tokenizer:
 
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The tokens of a text, with those that stand for its beginning and end where special is set."""
+        if any("\ud800" <= c <= "\udfff" for c in text):
+            raise Refusal("the text has half of a pair of UTF-16 surrogates, which is no character: leave it out")
         ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
         return ids
 
@@ -53,6 +76,8 @@ class Tokenizer:
         """The tokens of a chat."""
         if not self.template:
             raise Refusal("this model has no chat template: send a prompt")
+        if not PARTS.search(self.template):
+            messages = [joined(message) for message in messages]
         try:
             text = self._tokenizer.apply_chat_template(
                 messages, tools=tools, tokenize=False, add_generation_prompt=generation, **more
