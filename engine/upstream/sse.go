@@ -16,6 +16,9 @@ const (
 // errEventTooLong is what an event beyond eventBytesMax ends a stream with.
 var errEventTooLong = fmt.Errorf("an event of the stream is longer than %d bytes", eventBytesMax)
 
+// byteOrderMark may stand before the first event of a stream, by the standard, and means nothing.
+const byteOrderMark = "\uFEFF"
+
 // EventReader reads server-sent events: their data, nothing else. Lines end with LF or CRLF. It
 // allocates only to grow its buffers.
 type EventReader struct {
@@ -24,6 +27,7 @@ type EventReader struct {
 	begin, end int   // what is in the buffer and not read yet
 	err        error // of from, once what came before it has been read
 	data       []byte
+	begun      bool   // the first line has been read
 	strange    []byte // the beginning of the first line that belongs to no event
 }
 
@@ -34,12 +38,17 @@ func NewEventReader(body io.Reader) *EventReader {
 
 // Next returns the data of the next event that has any, its lines joined by LF. It is valid until
 // the next call. At the end it returns io.EOF, or io.ErrUnexpectedEOF where the stream breaks off
-// inside an event; where nothing in it was an event, an error that quotes it.
+// inside an event; where nothing in it was an event, an error that quotes it. A line that cannot be a
+// field is an error at once: what it should have brought must not be missing before what follows.
 func (r *EventReader) Next() ([]byte, error) {
 	r.data = r.data[:0]
 	some := false
 	for {
 		line, err := r.line()
+		if !r.begun {
+			r.begun = true
+			line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+		}
 		if err != nil {
 			return nil, r.ended(err, some || len(line) > 0)
 		}
@@ -84,7 +93,27 @@ func (r *EventReader) other(line []byte) error {
 	if r.strange == nil {
 		r.strange = append([]byte{}, line[:min(len(line), 200)]...)
 	}
+	if !isFieldName(name) {
+		return r.noEvents()
+	}
 	return nil
+}
+
+// isFieldName reports whether a field can be called so: the standard ignores those that it does not
+// know. An object, a page or data behind a space or a mark is none, but something that went wrong.
+func isFieldName(name []byte) bool {
+	for _, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// noEvents is the error of a stream in which something stands that belongs to no event.
+func (r *EventReader) noEvents() error {
+	return fmt.Errorf("the reply is no stream of events, it says %.200q: %w", r.strange, io.ErrUnexpectedEOF)
 }
 
 // ended makes the error of a stream that ended, inside an event or between two.
@@ -93,7 +122,7 @@ func (r *EventReader) ended(err error, inside bool) error {
 	case !errors.Is(err, io.EOF):
 		return err
 	case r.strange != nil:
-		return fmt.Errorf("the reply is no stream of events, it says %.200q: %w", r.strange, io.ErrUnexpectedEOF)
+		return r.noEvents()
 	case inside:
 		return io.ErrUnexpectedEOF
 	}

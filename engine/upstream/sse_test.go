@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,12 +25,17 @@ func readEvents(from io.Reader) (events []string, err error) {
 	}
 }
 
+var plainFieldName = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
+
 // plainEvents reads events the plain way: all lines first.
 func plainEvents(text string) (events []string) {
 	var data []string
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(strings.TrimPrefix(text, byteOrderMark), "\n")
 	for _, line := range lines[:len(lines)-1] {
 		line = strings.TrimSuffix(line, "\r")
+		if name, _, _ := strings.Cut(line, ":"); !plainFieldName.MatchString(name) {
+			return events
+		}
 		if line == "" {
 			if joined := strings.Join(data, "\n"); joined != "" {
 				events = append(events, joined)
@@ -59,6 +65,13 @@ func TestEvents(t *testing.T) {
 		"no blank line at end": {"data: a\n\ndata: b\n", []string{"a"}, io.ErrUnexpectedEOF},
 		"half a line at end":   {"data: a\n\nda", []string{"a"}, io.ErrUnexpectedEOF},
 		"no stream":            {"<html>busy</html>\n", nil, io.ErrUnexpectedEOF},
+		"a mark at first":      {"\uFEFFdata: a\n\ndata: b\n\n", []string{"a", "b"}, io.EOF},
+		"nothing but a mark":   {"\uFEFF", nil, io.EOF},
+		"an unknown field":     {"data: a\n\nx-trace: 7\nx\ndata: b\n\n", []string{"a", "b"}, io.ErrUnexpectedEOF},
+		"a mark later":         {"data: a\n\n\uFEFFdata: b\n\ndata: c\n\n", []string{"a"}, io.ErrUnexpectedEOF},
+		"two marks":            {"\uFEFF\uFEFFdata: a\n\ndata: b\n\n", nil, io.ErrUnexpectedEOF},
+		"a space before data":  {"data: a\n\n data: b\n\ndata: c\n\n", []string{"a"}, io.ErrUnexpectedEOF},
+		"an object on its own": {"data: a\n\n{\"error\":\"busy\"}\n\ndata: [DONE]\n\n", []string{"a"}, io.ErrUnexpectedEOF},
 	} {
 		events, err := readEvents(strings.NewReader(c.text))
 		if !slices.Equal(events, c.want) || !errors.Is(err, c.err) {
@@ -135,6 +148,7 @@ func (endless) Read(b []byte) (int, error) {
 
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("data: {}\n\ndata: [DONE]\n\n"))
+	f.Add([]byte("\uFEFFdata: a\n\n{}\n\ndata: b\n\n"))
 	f.Add([]byte(": x\r\ndata:a\r\ndata: b\r\n\r\n\r\nid"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.HasPrefix(text, []byte("error:")) || bytes.Contains(text, []byte("\nerror:")) {
