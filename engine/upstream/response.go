@@ -155,7 +155,7 @@ func (r *response) take(d *Delta, version loop.Version, vocabulary int) error {
 	switch {
 	case r.pruned, r.stopped:
 		// What comes after the stop counts for nothing but the spans.
-	case r.finish == FinishStop, r.finish == FinishLength, len(r.tokens)+len(d.Tokens) >= r.max:
+	case r.finish == FinishStop, r.finish == FinishLength, len(r.tokens)+len(d.Tokens) >= r.max, len(r.tail.Tokens) > 0:
 		r.tail.Tokens = append(r.tail.Tokens, d.Tokens...)
 		r.tail.Logprobs = append(r.tail.Logprobs, d.Logprobs...)
 		r.tail.Text += d.Text

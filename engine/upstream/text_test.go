@@ -151,6 +151,27 @@ func TestTextOverACutIsWhole(t *testing.T) {
 	}
 }
 
+// Text that comes alone between the last token and the end stays in its place.
+func TestTextBehindTheLastTokenKeepsItsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.fault = func(int, fakeCall) fault {
+			return fault{after: 2, says: sayEvents(
+				`{"T":[3],"P":[-1],"X":"c"}`, `{"X":"d"}`, `{"X":"e","F":"length"}`)}
+		}
+		e := newFakeEngine(t, f, nil)
+		req, told := request(1, 3), ""
+		req.OnTokens = func(d live.Delta) { told += d.Text }
+		g, err := e.Generate(t.Context(), req)
+		if want := fakeText(fakePromptOf) + fakeText(fakePromptOf+1) + "cde"; err != nil || g.Text != want || told != want {
+			t.Errorf("the text %q, told of %q, want %q; %v", g.Text, told, want, err)
+		}
+	})
+}
+
+// sayEvents are several events in the place of a fault's one.
+func sayEvents(events ...string) string { return strings.Join(events, "\n\ndata: ") }
+
 // A stop text over the place where a response went on ends it: the server sees half of it.
 func TestAStopTextOverACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
