@@ -9,6 +9,14 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
+// The text of a call is bounded by the tokens that it may bring, or a server could fill the memory with
+// text that belongs to none. Tokens of real vocabularies are below a hundred bytes or so, a few above; what
+// a server says beside them, as what it puts in place of half characters, has the rest.
+const (
+	textBytesSpare = 64 << 10
+	textBytesToken = 1 << 10
+)
+
 // logprobMissing stands for a log-prob that a server does not have.
 const logprobMissing = -9999
 
@@ -176,6 +184,10 @@ func (r *response) judge(d *Delta, vocabulary int) error {
 	if asked := r.max - r.base; r.sampled+len(d.Tokens) > asked {
 		return fmt.Errorf("%d tokens where %d were asked for", r.sampled+len(d.Tokens), asked)
 	}
+	if text := len(r.text) - r.textBase + len(r.tail.Text) + len(d.Text); overlong(text, r.max-r.base) {
+		return fmt.Errorf("%d bytes of text, want at most %d for each of the %d tokens asked for, and %d more",
+			text, textBytesToken, r.max-r.base, textBytesSpare)
+	}
 	if r.finish != "" && (len(d.Tokens) > 0 || d.Finish != "" && d.Finish != r.finish) {
 		return fmt.Errorf("it goes on after its end by %s, with %d tokens and the end %q", r.finish, len(d.Tokens), d.Finish)
 	}
@@ -191,6 +203,11 @@ func (r *response) judge(d *Delta, vocabulary int) error {
 		}
 	}
 	return nil
+}
+
+// overlong reports whether a call's text is longer than that of so many tokens, which may be any number.
+func overlong(text, tokens int) bool {
+	return text > textBytesSpare && (text-textBytesSpare-1)/textBytesToken >= tokens
 }
 
 // add records tokens up to where Check stops them. ends: the last of them completes the response.

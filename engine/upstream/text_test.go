@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,37 @@ func TestTextBehindTheLastTokenKeepsItsOrder(t *testing.T) {
 		}
 	})
 }
+
+// A server that sends text without end for few tokens lies, and is not listened to until it is silent.
+func TestTextIsBoundedByTheTokens(t *testing.T) {
+	const most = textBytesSpare + 3*textBytesToken
+	for _, c := range []struct {
+		name   string
+		events []string
+		lies   bool
+	}{
+		{"as much as may be", []string{textEvent(most - len("<7>c")), `{"T":[2,3],"P":[-1,-1],"X":"c","F":"length"}`}, false},
+		{"one byte more", []string{textEvent(most - len("<7>c")), `{"T":[2,3],"P":[-1,-1],"X":"cd","F":"length"}`}, true},
+		{"in small pieces", []string{textEvent(most / 2), textEvent(most / 2), textEvent(most / 2)}, true},
+		{"behind the last token", []string{`{"T":[2,3],"P":[-1,-1],"X":"c"}`, textEvent(most / 2), textEvent(most / 2)}, true},
+		{"behind the end", []string{`{"T":[2,3],"P":[-1,-1],"F":"stop"}`, textEvent(most)}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.fault = func(int, fakeCall) fault { return fault{after: 1, says: sayEvents(c.events...)} }
+			g, err := newFakeEngine(t, f, nil).Generate(t.Context(), request(1, 3))
+			if errors.Is(err, ErrLied) != c.lies || err == nil && len(g.Text) != most || len(g.Text) > most {
+				t.Errorf("%s: %d bytes of text, %v", c.name, len(g.Text), err)
+			}
+		})
+	}
+	if overlong(1<<20, math.MaxInt) || !overlong(textBytesSpare+1, 0) {
+		t.Error("the bound is wrong at the ends of the numbers of tokens")
+	}
+}
+
+// textEvent is an event of so many bytes of text alone.
+func textEvent(n int) string { return `{"X":"` + strings.Repeat("x", n) + `"}` }
 
 // sayEvents are several events in the place of a fault's one.
 func sayEvents(events ...string) string { return strings.Join(events, "\n\ndata: ") }
