@@ -235,7 +235,11 @@ func (r *response) add(d *Delta, version loop.Version, ends bool) {
 	if len(r.tokens) > before {
 		r.late = text == ""
 	}
-	r.stopped = !r.pruned && !ends && r.stopsOver()
+	if end := r.stopsOver(); end > 0 && !r.pruned { // its tokens stay, whose texts nobody knows one by one
+		r.stopped = true
+		text = text[:len(text)-(len(r.text)-end)]
+		r.text = r.text[:end]
+	}
 	if r.req.OnTokens != nil && (len(r.tokens) > before || text != "") {
 		r.told = true
 		r.req.OnTokens(live.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
@@ -248,7 +252,7 @@ func (r *response) close(e *Engine, regular, cut bool, prompt int) error {
 	if regular && (r.finish == FinishStop || r.finish == FinishLength) && !r.pruned && !r.stopped {
 		r.truncated = r.finish == FinishLength
 		r.add(&r.tail, r.tailVersion, true)
-		r.truncated = r.truncated && !r.pruned
+		r.truncated = r.truncated && !r.pruned && !r.stopped
 	} else if len(r.tokens) > r.base && !r.stopped && (r.late || len(r.sampling.Stop) > 0) {
 		r.partial = true // servers hold back half characters, and what may begin a stop text
 	}

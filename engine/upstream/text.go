@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -69,17 +70,21 @@ func (e *Engine) decode(ctx context.Context, r *response) (string, bool) {
 	return text, err == nil
 }
 
-// stopsOver reports whether a stop text stands over the place at which a call went on: the server
-// looks for it in what the call brings alone.
-func (r *response) stopsOver() bool {
+// stopsOver returns where the first stop text ends in the text that stands over the place at which a
+// call went on, 0 for none: the server looks for it in what the call brings alone.
+func (r *response) stopsOver() int {
 	if r.textBase == 0 || r.partialBase {
-		return false
+		return 0
 	}
+	end := 0
 	for _, stop := range r.sampling.Stop {
 		from, to := max(r.textBase-len(stop)+1, 0), min(r.textBase+len(stop)-1, len(r.text))
-		if stop != "" && from < to && strings.Contains(string(r.text[from:to]), stop) {
-			return true
+		if stop == "" || from >= to {
+			continue
+		}
+		if at := bytes.Index(r.text[from:to], []byte(stop)); at >= 0 && (end == 0 || from+at+len(stop) < end) {
+			end = from + at + len(stop)
 		}
 	}
-	return false
+	return end
 }

@@ -204,6 +204,42 @@ func textEvent(n int) string { return `{"X":"` + strings.Repeat("x", n) + `"}` }
 // sayEvents are several events in the place of a fault's one.
 func sayEvents(events ...string) string { return strings.Join(events, "\n\ndata: ") }
 
+// A stop text over a cut ends the text where it ends, in the event that ends the response as well.
+func TestAStopTextOverACutEndsTheText(t *testing.T) {
+	last, next := fakeText(fakePromptOf+9), fakeText(fakePromptOf+10)
+	for name, c := range map[string]struct {
+		finish string
+		stop   []string
+		want   string // of the two tokens at the cut
+	}{
+		"by length":                      {"length", []string{last + next}, last + next},
+		"by stop":                        {"stop", []string{last + next}, last + next},
+		"the first of two":               {"length", []string{last + next + "<18>", last + next}, last + next},
+		"one within the event besides":   {"stop", []string{fakeText(fakePromptOf + 12), last + next}, last + next},
+		"one that ends inside a token":   {"length", []string{last + "<1"}, last + "<1"},
+		"one that begins inside a token": {"length", []string{"6>" + next}, last + next},
+	} {
+		for _, together := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.fault = func(call int, _ fakeCall) fault {
+					return []fault{{breaks: true, after: 10}, {together: together, finish: c.finish, after: 20}}[call]
+				}
+				e := newFakeEngine(t, f, func(o *Options) { o.Dialect = laggingDialect{fakeDialect{f}, 2} })
+				req, told := request(1, 40), ""
+				req.Sampling = &live.Sampling{Temperature: 1, Stop: c.stop}
+				req.OnTokens = func(d live.Delta) { told += d.Text }
+				g, err := e.Generate(t.Context(), req)
+				want := "<7><8><9><10><11><12><13><14><15>" + c.want
+				if err != nil || g.Truncated || g.Pruned || g.TextPartial || g.Text != want || told != want {
+					t.Errorf("%s, together %v: truncated %v, partial %v, the text %q, told of %q, want %q; %v",
+						name, together, g.Truncated, g.TextPartial, g.Text, told, want, err)
+				}
+			})
+		}
+	}
+}
+
 // A stop text over the place where a response went on ends it: the server sees half of it.
 func TestAStopTextOverACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
