@@ -19,7 +19,7 @@ const templatesTokens = 8 << 20
 // TemplatesOptions of a Templates.
 type TemplatesOptions struct {
 	// Engines are asked in this order; those that cannot are passed over, and so are those that do
-	// not answer. At least one.
+	// not answer within 20 s. At least one.
 	Engines []*Engine
 	// Away, if not nil, reports which of them are not to be asked now: their servers are not started.
 	Away func(engine int) bool
@@ -72,7 +72,7 @@ func (t *Templates) Render(ctx context.Context, messages, tools []byte, generati
 	if generation {
 		kind = 'g'
 	}
-	got, err := t.ask(ctx, keyOf(kind, messages, tools), func(e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
+	got, err := t.ask(ctx, keyOf(kind, messages, tools), func(ctx context.Context, e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
 		got.tokens, err = how.Render(ctx, e.opt.Server, messages, tools, generation, caps)
 		return got, err
 	})
@@ -81,7 +81,7 @@ func (t *Templates) Render(ctx context.Context, messages, tools []byte, generati
 
 // Encode returns the tokens of a text as it is, without any that stand for its beginning.
 func (t *Templates) Encode(ctx context.Context, text string) ([]int32, error) {
-	got, err := t.ask(ctx, keyOf('e', []byte(text)), func(e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
+	got, err := t.ask(ctx, keyOf('e', []byte(text)), func(ctx context.Context, e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
 		got.tokens, err = how.Encode(ctx, e.opt.Server, text, caps)
 		return got, err
 	})
@@ -94,7 +94,7 @@ func (t *Templates) Decode(ctx context.Context, tokens []int32) (string, error) 
 	for _, token := range tokens {
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(token))
 	}
-	got, err := t.ask(ctx, keyOf('d', bytes), func(e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
+	got, err := t.ask(ctx, keyOf('d', bytes), func(ctx context.Context, e *Engine, caps *Capabilities, how Templater) (got remembered, err error) {
 		got.text, err = how.Decode(ctx, e.opt.Server, tokens, caps)
 		return got, err
 	})
@@ -120,7 +120,7 @@ func keyOf(kind byte, parts ...[]byte) (key [sha256.Size]byte) {
 var ErrNoTokenizer = errors.New("no engine has a tokenizer")
 
 // ask returns what is remembered, or asks the first engine that can and answers.
-func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question func(*Engine, *Capabilities, Templater) (remembered, error)) (remembered, error) {
+func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question func(context.Context, *Engine, *Capabilities, Templater) (remembered, error)) (remembered, error) {
 	if got, ok := t.recall(key); ok {
 		return got, nil
 	}
@@ -144,7 +144,7 @@ func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question fun
 		}
 		var got remembered
 		if err == nil {
-			got, err = question(e, caps, how)
+			got, err = bounded(ctx, func(ctx context.Context) (remembered, error) { return question(ctx, e, caps, how) })
 		}
 		if err == nil {
 			got.key = key
@@ -163,6 +163,14 @@ func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question fun
 		return remembered{}, fmt.Errorf("%w: %w", ErrNoTokenizer, errors.Join(problems...))
 	}
 	return remembered{}, fmt.Errorf("no engine renders the chat or reads the tokens: %w", errors.Join(problems...))
+}
+
+// bounded gives one engine's answer its time, so that one that hangs does not keep the others from being
+// asked. What an engine can is asked for before, with a limit to each of those questions.
+func bounded(ctx context.Context, question func(context.Context) (remembered, error)) (remembered, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	return question(ctx)
 }
 
 func (t *Templates) recall(key [sha256.Size]byte) (remembered, bool) {

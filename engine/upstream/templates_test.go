@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/headway-rl/headway/live"
 )
@@ -159,6 +160,36 @@ func TestTemplatesPassOverWhoCannot(t *testing.T) {
 	if _, err := NewTemplates(TemplatesOptions{}); err == nil {
 		t.Error("templates without engines")
 	}
+}
+
+// hanging is a dialect whose server never answers.
+type hanging struct{ *spelling }
+
+func (h hanging) Encode(ctx context.Context, _ *Server, _ string, _ *Capabilities) ([]int32, error) {
+	h.asked.Add(1)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// An engine that hangs does not keep the next from answering; who asks may give up before that.
+func TestTemplatesPassOverWhoHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung, first := newSpelling(t, nil)
+		first.opt.Dialect = hanging{hung}
+		fine, second := newSpelling(t, nil)
+		templates := newTemplates(t, 0, first, second)
+		if got, err := templates.Encode(t.Context(), "a"); err != nil || string(got) != "a" || hung.asked.Load() != 1 {
+			t.Errorf("%q, %v; it that hangs was asked %d times", string(got), err, hung.asked.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), probeLimit/2)
+		defer cancel()
+		if _, err := templates.Encode(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) || fine.asked.Load() != 1 {
+			t.Errorf("who asked gave up, and it says %v; the next was asked %d times", err, fine.asked.Load())
+		}
+		if _, err := newTemplates(t, 0, first).Encode(t.Context(), "c"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the only one hangs, and it says %v", err)
+		}
+	})
 }
 
 // Engines that are not started are not asked, and say nothing of what those can that are.
