@@ -59,8 +59,7 @@ type call struct {
 // complete or pruned, a *halt where it was ended from this side, a *broken where it can be tried
 // again, ctx's error, and any other error where it is of no use to go on.
 func (e *Engine) attempt(ctx context.Context, r *response) error {
-	e.readOn(ctx, r)
-	s, err := e.enter(ctx, r.req.Interrupt)
+	s, err := e.enterRead(ctx, r)
 	if err != nil {
 		return err
 	}
