@@ -140,3 +140,48 @@ func TestDropped(t *testing.T) {
 		}
 	})
 }
+
+// TestPrunedAfterDropped: Check, which hears of it as soon as an engine does, may stop a dropped
+// response before the engine looks at anything else. That is no response either, and an interruption
+// that meets it is answered.
+func TestPrunedAfterDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDropping(t)
+		dropped, ended := make(chan struct{}), make(chan error, 1)
+		req := SampleRequest{Prompt: []int32{7}, MaxTokens: 9, Dropped: dropped, Check: func([]int32) bool { return isClosed(dropped) }}
+		d.rollout.engine = &checking{d.engine}
+		go func() {
+			_, err := d.Sample(t.Context(), req)
+			ended <- err
+		}()
+		d.engine.step <- struct{}{}
+		synctest.Wait()
+		d.interrupt()
+		close(dropped)
+		d.engine.step <- struct{}{}
+		if err := <-ended; !errors.Is(err, ErrDropped) {
+			t.Errorf("ended with %v, want %v", err, ErrDropped)
+		}
+		if want := []loop.EventKind{loop.RolloutInterrupted}; !slices.Equal(d.posted, want) || d.sampled != 0 {
+			t.Errorf("posted %v with %d tokens sampled: want %v and none", d.posted, d.sampled, want)
+		}
+		if !d.resumeIn(d.engine, 1, 4) {
+			t.Error("it cannot be resumed")
+		}
+	})
+}
+
+// checking samples when it is told to, and ends a response by nothing but Check.
+type checking struct{ *steps }
+
+func (e *checking) Generate(_ context.Context, req GenerateRequest) (Generation, error) {
+	var g Generation
+	for {
+		<-e.step
+		g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 1), append(g.Logprobs, -1), append(g.Versions, 1)
+		if req.Check(g.Tokens) {
+			g.Pruned = true
+			return g, nil
+		}
+	}
+}

@@ -172,7 +172,7 @@ func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, er
 	for {
 		g, err := p.span(wanted, r, req.Final)
 		switch {
-		case err != nil && wanted.Err() != nil && ctx.Err() == nil:
+		case (err != nil || g.Pruned) && isClosed(req.Dropped) && ctx.Err() == nil: // also where Check saw it first
 			p.drop()
 			return Generation{}, ErrDropped
 		case err != nil || !g.Interrupted:
@@ -181,6 +181,15 @@ func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, er
 			return g, err
 		}
 		r.Prefix = g.Prefix()
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -18,9 +18,8 @@ type turn struct {
 	sampling  *live.Sampling
 	// number counts a worker's calls to Sample from 0; -1 for a call of Turn.
 	number int
-	// dropped is closed when nobody waits for the response any more: it is not recorded. gone says the same.
+	// dropped is closed when nobody waits for the response any more: it is not recorded.
 	dropped chan struct{}
-	gone    atomic.Bool
 	// begun: its first token has been sampled. flow has what arrives meanwhile, nil where nobody listens.
 	begun atomic.Bool
 	flow  *flow
@@ -38,10 +37,21 @@ func newTurn(number int, prompt []int32, maxTokens int, sampling *live.Sampling)
 		dropped: make(chan struct{}), done: make(chan struct{})}
 }
 
-// drop says that nobody waits for the response any more.
+// drop says that nobody waits for the response any more. The environment's mutex must be held.
 func (t *turn) drop() {
-	if !t.gone.Swap(true) {
+	if !t.isDropped() {
 		close(t.dropped)
+	}
+}
+
+// isDropped asks the channel that a sampler looks at: whoever stops a response for it can tell
+// from that channel why. Engines call it between steps, without the mutex.
+func (t *turn) isDropped() bool {
+	select {
+	case <-t.dropped:
+		return true
+	default:
+		return false
 	}
 }
 

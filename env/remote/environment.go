@@ -184,7 +184,7 @@ func (t *turn) request() live.SampleRequest {
 	req := live.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling, Dropped: t.dropped}
 	req.Check = func([]int32) bool {
 		t.begun.Store(true)
-		return t.gone.Load()
+		return t.isDropped()
 	}
 	if t.flow != nil {
 		req.OnTokens = func(d live.Delta) {
@@ -202,7 +202,7 @@ func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *live.
 	s.running = nil
 	switch {
 	case s.state == stateEnded: // its worker fell silent or gave it up meanwhile
-	case t.gone.Load() && (err == nil || errors.Is(err, live.ErrDropped)): // it was taken back
+	case t.isDropped() && (err == nil || errors.Is(err, live.ErrDropped)): // it was taken back
 		s.record.left(g)
 	case err != nil && ctx.Err() != nil:
 		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, err))

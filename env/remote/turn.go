@@ -170,7 +170,7 @@ func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool
 func (s *session) takeBack(t *turn) (behind bool) {
 	t.drop()
 	if i := slices.Index(s.queue, t); i >= 0 {
-		behind = i > 0 || s.running != nil && !s.running.gone.Load()
+		behind = i > 0 || s.running != nil && !s.running.isDropped()
 		s.queue = slices.Delete(s.queue, i, i+1)
 	}
 	return behind
@@ -190,5 +190,5 @@ func (s *session) dropAll() {
 
 // sampling reports whether somebody waits for a response.
 func (s *session) sampling() bool {
-	return len(s.queue) > 0 || s.running != nil && !s.running.gone.Load()
+	return len(s.queue) > 0 || s.running != nil && !s.running.isDropped()
 }
