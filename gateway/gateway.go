@@ -130,7 +130,7 @@ func New(options Options) (*Gateway, error) {
 }
 
 // Close forgets all conversations and waits for what watches them. Requests under way end by
-// their own contexts.
+// their own contexts; what is read for a client that has left ends now.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	if !g.closed {

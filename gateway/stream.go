@@ -23,8 +23,8 @@ func (c *call) stream(ctx context.Context) error {
 
 // streamChoice samples one response and sends it as it comes. The turn runs beside this goroutine,
 // and writes by itself while the client keeps up; it has ended when this returns.
-func (c *call) streamChoice(ctx context.Context, ch *choice) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (c *call) streamChoice(client context.Context, ch *choice) error {
+	ctx, cancel := context.WithCancel(client)
 	w := newChoiceWriter(ctx, c, ch)
 	ended := make(chan error, 1)
 	go func() {
@@ -48,7 +48,9 @@ func (c *call) streamChoice(ctx context.Context, ch *choice) error {
 			if err != nil {
 				return err
 			}
-			return w.end(context.WithoutCancel(ctx))
+			reading, stop := c.lingering(client)
+			defer stop()
+			return w.end(reading)
 		}
 		if err != nil {
 			cancel()
@@ -56,6 +58,28 @@ func (c *call) streamChoice(ctx context.Context, ch *choice) error {
 			return fmt.Errorf("gateway: the stream broke off: %w", err)
 		}
 	}
+}
+
+// lingerMax is how long the rest of a recorded response is read for a client that has left: longer than
+// a tokenizer takes that answers at all, and one that does not must not hold the request for ever.
+const lingerMax = 20 * time.Second
+
+// lingering is the life of what is still to be done for a response that is recorded. It outlasts its
+// client, so that the response can be gone on from: for lingerMax, and no longer than that matters.
+func (c *call) lingering(client context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(client))
+	forget := context.AfterFunc(client, func() {
+		defer cancel()
+		limit := time.NewTimer(lingerMax)
+		defer limit.Stop()
+		select {
+		case <-limit.C:
+		case <-c.talk.ended:
+		case <-c.gateway.closing:
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { forget(); cancel() }
 }
 
 // choiceWriter sends the events of one choice. What a turn brings is written by the goroutine that

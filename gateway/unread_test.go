@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headway-rl/headway/protocol"
+)
+
+// frozen is a tokenizer that takes questions and answers those of Decode after a time, which may be for ever.
+type frozen struct {
+	*reference
+	answers <-chan time.Time
+}
+
+func (f frozen) Decode(ctx context.Context, ids []int32) (string, error) {
+	select {
+	case <-f.answers:
+		return f.reference.Decode(ctx, ids)
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// silently says a text of which the engine gives none.
+func silently(text string) response {
+	r := says(text)
+	r.silent, r.cut = true, 0
+	return r
+}
+
+// A tokenizer that never answers does not keep the request of a client that has left: it ends with
+// its rollout or with the gateway, and by itself after a while.
+func TestUnreadEndsOnceItsClientHasLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		then  func(h *house)
+		after time.Duration
+	}{
+		"the rollout ends":  {func(h *house) { close(h.port.ended) }, 0},
+		"the gateway stops": {func(h *house) { h.gateway.Close() }, 0},
+		"nothing else ends": {func(*house) {}, lingerMax},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, always(silently("abc")), func(o *Options) { o.Templates = frozen{&reference{}, nil} })
+				client, leave := context.WithCancel(t.Context())
+				r := httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":[5,6],"stream":true}`)).WithContext(client)
+				r.Header.Set(protocol.RolloutHeader, "g1-s0-a0")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					h.gateway.ServeHTTP(httptest.NewRecorder(), r)
+				}()
+				synctest.Wait() // it is recorded and being read
+				leave()
+				left := time.Now()
+				c.then(h)
+				select {
+				case <-done:
+				case <-time.After(time.Hour):
+					t.Fatal("an hour later it has not ended")
+				}
+				if took := time.Since(left); took != c.after || h.gateway.Status().Open != 0 {
+					t.Errorf("it has ended after %s, want %s; %d are open", took, c.after, h.gateway.Status().Open)
+				}
+			})
+		})
+	}
+}
+
+// A client that listens gets its text as late as it may come: a server may be away for minutes.
+func TestUnreadWaitsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, always(silently("abc")), func(o *Options) { o.Templates = frozen{&reference{}, time.After(3 * lingerMax)} })
+		events, _, done := readEvents(t, h.post("/v1/completions", `{"prompt":[5,6],"stream":true}`).Body.String())
+		if got := gather(t, events)[0]; !done || got.content != "abc" {
+			t.Errorf("%+v, done %v", got, done)
+		}
+	})
+}
