@@ -201,7 +201,7 @@ func (c *choice) hear(text []byte, s *said) {
 func (c *call) end(ctx context.Context, ch *choice, s *said) error {
 	rest, err := ch.transcript.finish(ctx, &ch.reply)
 	if err != nil {
-		c.note(ch)
+		c.note(ch) // and nothing to go on from: what a client says in its place is not what was sampled
 		return c.unread(err)
 	}
 	ch.hear(rest, s)
@@ -218,17 +218,16 @@ func (c *call) end(ctx context.Context, ch *choice, s *said) error {
 		ch.finish = "stop"
 	}
 	c.note(ch)
+	if c.req.chat {
+		c.talk.remember(c.prompt, &ch.reply, c.prompt.history().next(canonicalAnswer(ch.answer())))
+	}
 	return nil
 }
 
-// note remembers a choice, so that a chat can go on from it, and counts it.
+// note counts a choice that is recorded.
 func (c *call) note(ch *choice) {
 	c.recorded++
-	var key historyKey
-	if c.req.chat {
-		key = c.prompt.history().next(canonicalAnswer(ch.answer()))
-	}
-	ch.why = c.talk.remember(c.prompt, ch.index, &ch.reply, key)
+	ch.why = c.talk.note(c.prompt, ch.index, &ch.reply)
 	ch.overridden = ch.reply.Overridden
 	for _, name := range c.req.overridden {
 		if !slices.Contains(ch.overridden, name) {

@@ -82,8 +82,8 @@ const (
 	beganFallback = "fallback"
 )
 
-// remember takes note of a response and returns why its branch began, empty for one that went on.
-func (c *conversation) remember(p *prompt, index int, reply *protocol.TurnReply, said historyKey) string {
+// note takes note of a response and returns why its branch began, empty for one that went on.
+func (c *conversation) note(p *prompt, index int, reply *protocol.TurnReply) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	why := ""
@@ -106,18 +106,21 @@ func (c *conversation) remember(p *prompt, index int, reply *protocol.TurnReply,
 		clear(c.asked) // it only tells a repeated history from a changed one
 	}
 	c.asked[p.history()] = true
-	if len(p.keys) == 0 {
-		return why
-	}
+	return why
+}
+
+// remember keeps a response under the history of a chat that says it, so that the chat can go on from it.
+func (c *conversation) remember(p *prompt, reply *protocol.TurnReply, said historyKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, ok := c.turns[said]; ok {
-		return why // two choices that say the same: either may be gone on from
+		return // two choices that say the same: either may be gone on from
 	}
 	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens)}
 	c.turns[said] = t
 	c.order = append(c.order, said)
 	c.tokens += len(t.added) + len(t.response)
 	c.trim()
-	return why
 }
 
 // trim forgets the oldest turns past a bound, the last one never.

@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,4 +84,40 @@ func TestUnreadWaitsWithItsClient(t *testing.T) {
 			t.Errorf("%+v, done %v", got, done)
 		}
 	})
+}
+
+// away is a tokenizer that cannot be asked for a while.
+type away struct {
+	*reference
+	gone *atomic.Bool
+}
+
+func (a away) Decode(ctx context.Context, ids []int32) (string, error) {
+	if a.gone.Load() {
+		return "", errors.New("no answer")
+	}
+	return a.reference.Decode(ctx, ids)
+}
+
+// A chat does not go on from a response that nobody could read: an agent that says something in its
+// place, be it nothing, has not seen it. It is counted as every other that is recorded.
+func TestUnreadIsNotGoneOnFrom(t *testing.T) {
+	for _, stream := range []string{"false", "true"} {
+		var gone atomic.Bool
+		h := newHouse(t, always(silently("never shown")), func(o *Options) { o.Templates = away{&reference{}, &gone} })
+		gone.Store(true)
+		h.post("/v1/chat/completions", `{"stream":`+stream+`,"messages":[{"role":"user","content":"hi"}]}`)
+		gone.Store(false)
+		reply := h.ask(object{"messages": []object{user("hi"), {"role": "assistant", "content": ""}, user("again")}})
+		seen := h.port.seen()
+		if len(seen) != 2 || h.gateway.Status().Turns != 2 {
+			t.Fatalf("stream %s: %d turns are recorded and %d counted, want 2", stream, len(seen), h.gateway.Status().Turns)
+		}
+		if prompt := decodeIDs(seen[1].prompt); strings.Contains(prompt, "never shown") {
+			t.Errorf("stream %s: the policy was shown %q", stream, prompt)
+		}
+		if got := reply.Choices[0].Headway; got.Branch != 1 || got.Began != beganChanged {
+			t.Errorf("stream %s: branch %d began by %q", stream, got.Branch, got.Began)
+		}
+	}
 }
