@@ -9,7 +9,8 @@ import (
 // Rollouts is what the gateway samples with.
 type Rollouts interface {
 	// Turn samples one response for a claimed rollout and returns when it is complete. onTokens, if
-	// not nil, is called with what arrives meanwhile, by one goroutine at a time. A prompt that
+	// not nil, is called with what arrives meanwhile, by one goroutine at a time. Where the text of that
+	// is not how the reply's begins, a piece of it was lost, and the reply's is right. A prompt that
 	// begins with all tokens of a branch goes on with it, the longest that fits; any other begins a
 	// new branch. Where ctx ends before the response is complete, the turn is taken back: nothing
 	// of it is recorded. Turns of one rollout wait for each other.

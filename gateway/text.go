@@ -109,8 +109,25 @@ func (t *transcript) finish(ctx context.Context, reply *protocol.TurnReply) ([]b
 		}
 		return text, err
 	}
-	if rest, ok := strings.CutPrefix(reply.Text, string(t.text)); ok {
-		return t.say([]byte(rest)), nil
+	return t.rest(ctx, reply)
+}
+
+// rest returns what an engine's own text has beyond the pieces. One that says none in the end has
+// lost some of it, as it may where a response goes on at another: only the tokens have all of it then.
+func (t *transcript) rest(ctx context.Context, reply *protocol.TurnReply) ([]byte, error) {
+	all := reply.Text
+	if all == "" && len(reply.Tokens) > 0 {
+		if t.gateway.templates == nil {
+			return t.say(t.cut), nil
+		}
+		var err error
+		if all, err = t.gateway.templates.Decode(ctx, reply.Tokens); err != nil {
+			return nil, rendering(err, "reading the text of tokens")
+		}
 	}
-	return t.say(t.cut), nil
+	rest, ok := strings.CutPrefix(all, string(t.text))
+	if !ok { // what was sent cannot be taken back, and nothing makes it right
+		return nil, protocol.Refuse(protocol.CodeUnavailable, "a piece was lost on its way, and what was sent is not how the text begins")
+	}
+	return t.say([]byte(rest)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )
 
@@ -119,5 +120,53 @@ func TestUnreadIsNotGoneOnFrom(t *testing.T) {
 		if got := reply.Choices[0].Headway; got.Branch != 1 || got.Began != beganChanged {
 			t.Errorf("stream %s: branch %d began by %q", stream, got.Branch, got.Began)
 		}
+	}
+}
+
+// lossy says a text in two pieces on the way, between which one may be missing, and all says in the end.
+type lossy struct {
+	*port
+	pieces [2]string
+	all    string
+}
+
+func (l lossy) Turn(_ context.Context, _ string, _ protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
+	tokens := append(spell("Hello world"), imEnd)
+	logprobs := logprobsOf(tokens)
+	onTokens(protocol.TurnDelta{Tokens: tokens[:6], Logprobs: logprobs[:6], Text: l.pieces[0]})
+	onTokens(protocol.TurnDelta{Tokens: tokens[6:], Logprobs: logprobs[6:], Text: l.pieces[1]})
+	return protocol.TurnReply{Tokens: tokens, Logprobs: logprobs, Versions: make([]loop.Version, len(tokens)), Text: l.all, Finish: "stop"}, nil
+}
+
+// A stream that lacks a piece of its text says so where nothing that follows makes it right. One that
+// lacks the end alone is completed, by the tokens where the engine does not say it.
+func TestStreamWithAPieceLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		pieces   [2]string
+		all      string
+		content  string
+		complete bool
+	}{
+		"nothing is lost":                           {[2]string{"Hello ", "world"}, "Hello world", "Hello world", true},
+		"the end, and the engine says it":           {[2]string{"Hello", " wo"}, "Hello world", "Hello world", true},
+		"the end, and the engine says no text":      {[2]string{"Hello", " wo"}, "", "Hello world", true},
+		"the middle, and the engine says all":       {[2]string{"Hel", "world"}, "Hello world", "Helworld", false},
+		"the middle, and the engine says no text":   {[2]string{"Hel", "world"}, "", "Helworld", false},
+		"the end has more than the text that it is": {[2]string{"Hello", " world."}, "Hello world", "Hello world.", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, nil, func(o *Options) { o.Rollouts = lossy{newPort(nil), c.pieces, c.all} })
+			events, _, done := readEvents(t, h.post("/v1/chat/completions", `{"stream":true,"messages":[{"role":"user","content":"hi"}]}`).Body.String())
+			last := events[len(events)-1].Error
+			if got := gather(t, events)[0]; got.content != c.content || done != c.complete || (got.finish == "") == c.complete {
+				t.Errorf("said %q, finish %q, done %v: want %q, complete %v", got.content, got.finish, done, c.content, c.complete)
+			}
+			if !c.complete && (last == nil || last.Code != protocol.CodeConflict || !strings.Contains(last.Message, "is recorded, and its text cannot be read")) {
+				t.Errorf("it ends with the error %+v", last)
+			}
+			if n := h.gateway.Status().Turns; n != 1 {
+				t.Errorf("%d turns are counted, want 1", n)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/headway-rl/headway/live"
@@ -12,8 +13,9 @@ import (
 type flow struct {
 	mu       sync.Mutex
 	onTokens func(protocol.TurnDelta)
-	// tokens and text are how much of the response was handed over; the text in bytes.
-	tokens, text int
+	// tokens is how many of the response were handed over, text which text.
+	tokens int
+	text   strings.Builder
 }
 
 func (f *flow) add(d live.Delta) {
@@ -23,12 +25,14 @@ func (f *flow) add(d live.Delta) {
 		return
 	}
 	f.tokens += len(d.Tokens)
-	f.text += len(d.Text)
+	f.text.WriteString(d.Text)
 	f.onTokens(protocol.TurnDelta{Tokens: d.Tokens, Logprobs: d.Logprobs, Text: d.Text})
 }
 
 // end says that nobody listens any more. A complete response comes with it: what of it was not
-// handed over, because an engine said less on the way, is.
+// handed over, because an engine said less on the way, is. Where the text that was is not how the
+// response's begins, because a piece was lost as it went on at another engine, no more of it is: it
+// would be wrong at that place. Whoever listened finds that by the response.
 func (f *flow) end(reply *protocol.TurnReply) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,8 +41,11 @@ func (f *flow) end(reply *protocol.TurnReply) {
 	if reply == nil {
 		return
 	}
-	tokens, text := min(f.tokens, len(reply.Tokens)), min(f.text, len(reply.Text))
-	rest := protocol.TurnDelta{Tokens: reply.Tokens[tokens:], Logprobs: reply.Logprobs[tokens:], Text: reply.Text[text:]}
+	tokens := min(f.tokens, len(reply.Tokens))
+	rest := protocol.TurnDelta{Tokens: reply.Tokens[tokens:], Logprobs: reply.Logprobs[tokens:]}
+	if text, ok := strings.CutPrefix(reply.Text, f.text.String()); ok {
+		rest.Text = text
+	}
 	if len(rest.Tokens) > 0 || rest.Text != "" {
 		onTokens(rest)
 	}

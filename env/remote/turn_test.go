@@ -379,3 +379,47 @@ func TestTurnResumes(t *testing.T) {
 		}
 	})
 }
+
+// saying is a sampler that says pieces of text on the way, a token each, and all in the end.
+type saying struct {
+	pieces []string
+	all    string
+}
+
+func (s saying) Sample(_ context.Context, req live.SampleRequest) (live.Generation, error) {
+	g := live.Generation{Text: s.all}
+	for i, text := range s.pieces {
+		g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 1), append(g.Logprobs, -1), append(g.Versions, 1)
+		req.OnTokens(live.Delta{Tokens: g.Tokens[i:], Logprobs: g.Logprobs[i:], Text: text})
+	}
+	return g, nil
+}
+
+// TestTurnWithAPieceLost: what an engine has not said of a text on the way comes with the end, unless
+// what it has said is not how the text begins: then nothing that could follow is right.
+func TestTurnWithAPieceLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		saying
+		told string
+	}{
+		"nothing": {saying{[]string{"Hello ", "world"}, "Hello world"}, "Hello world"},
+		"the end": {saying{[]string{"Hello", ""}, "Hello world"}, "Hello world"},
+		"all":     {saying{[]string{"", ""}, "Hello world"}, "Hello world"},
+		"the middle": {saying{[]string{"Hello ", "ld, the answer is 42"}, "Hello world, the answer is 42"},
+			"Hello ld, the answer is 42"},
+		"the engine says none in the end": {saying{[]string{"Hello ", "ld"}, ""}, "Hello ld"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				e := open(t, nil)
+				go e.Play(t.Context(), live.Task{ID: id(1, 0, 1)}, c.saying)
+				synctest.Wait()
+				told := ""
+				reply, err := e.Turn(t.Context(), claim(t, e, "w").ID, protocol.TurnRequest{Prompt: []int32{20}}, func(d protocol.TurnDelta) { told += d.Text })
+				if err != nil || told != c.told || reply.Text != c.all {
+					t.Errorf("told %q and answered %q, %v: want %q and %q", told, reply.Text, err, c.told, c.all)
+				}
+			})
+		})
+	}
+}
