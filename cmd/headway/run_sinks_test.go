@@ -85,16 +85,6 @@ func (s *tracker) track(w io.Writer, path string, body []byte) error {
 	return nil
 }
 
-// written makes a file and returns its path.
-func written(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // Every sink of a document is told of every train step, and the spans of all rollouts where all are wanted.
 func TestSinksOfARun(t *testing.T) {
 	s := &tracker{tokens: map[string]bool{}, params: map[string]string{}, steps: map[int64]bool{}}
@@ -104,8 +94,8 @@ func TestSinksOfARun(t *testing.T) {
 	arguments := append([]string{"run", "--no-dashboard", "--steps", "5", "--dir", dir, "--name", "told",
 		"--set", fmt.Sprintf("sinks.tensorboard={dir: %q}", filepath.Join(dir, "tb")),
 		"--set", fmt.Sprintf("sinks.command=[/bin/sh, -c, 'cat > %s']", lines),
-		"--set", fmt.Sprintf("sinks.mlflow={url: %q, experiment: e, token_file: %q}", server.URL, written(t, "mine\n")),
-		"--set", fmt.Sprintf("sinks.spans={url: %q, share: 1, token_file: %q}", server.URL, written(t, "ours"))}, small...)
+		"--set", fmt.Sprintf("sinks.mlflow={url: %q, experiment: e, token_file: %q}", server.URL, document(t, "mine\n")),
+		"--set", fmt.Sprintf("sinks.spans={url: %q, share: 1, token_file: %q}", server.URL, document(t, "ours"))}, small...)
 	if code, _, stderr := headway(t, arguments...); code != exitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
@@ -134,8 +124,8 @@ func TestSinksOfARun(t *testing.T) {
 func TestSinksWithoutTheirSecret(t *testing.T) {
 	for name, c := range map[string]struct{ set, want string }{
 		"no file":    {"sinks.mlflow={url: 'http://127.0.0.1:1', token_file: /nowhere/token}", "sinks.mlflow.token_file"},
-		"empty file": {fmt.Sprintf("sinks.spans={url: 'http://127.0.0.1:1', token_file: %q}", written(t, " \n")), "sinks.spans.token_file"},
-		"two lines":  {fmt.Sprintf("sinks.mlflow={url: 'http://127.0.0.1:1', token_file: %q}", written(t, "one\ntwo\n")), "has no secret"},
+		"empty file": {fmt.Sprintf("sinks.spans={url: 'http://127.0.0.1:1', token_file: %q}", document(t, " \n")), "sinks.spans.token_file"},
+		"two lines":  {fmt.Sprintf("sinks.mlflow={url: 'http://127.0.0.1:1', token_file: %q}", document(t, "one\ntwo\n")), "has no secret"},
 	} {
 		dir := t.TempDir()
 		code, _, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "5", "--dir", dir, "--name", "r", "--set", c.set}, small...)...)

@@ -175,12 +175,16 @@ func (e *Engine) Busy(ctx context.Context) (Load, error) {
 	return e.opt.Dialect.Load(ctx, e.opt.Server, caps)
 }
 
+// known returns the capabilities, nil before the first probe and after a loss.
+func (e *Engine) known() *Capabilities {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.caps
+}
+
 // ready returns the capabilities, which are asked for if they are unknown.
 func (e *Engine) ready(ctx context.Context) (*Capabilities, error) {
-	e.mu.Lock()
-	caps := e.caps
-	e.mu.Unlock()
-	if caps != nil {
+	if caps := e.known(); caps != nil {
 		return caps, nil
 	}
 	found, err := e.Probe(ctx)

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -176,11 +175,11 @@ func (e *Engine) hold() {
 func (e *Engine) conclude() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.broke || e.labelled || e.opt.Road == RoadNone || e.opt.Road == RoadRestart {
+	if !e.broke || e.labelled || !e.opt.Road.given() {
 		e.held = false
 		return nil
 	}
-	return fmt.Errorf("%w, for all that is known: its connections broke off during the switch, and it does not say what it serves", errRestarted)
+	return errNameless
 }
 
 // breaks reports whether a switch is under way, which then judges the server, and notes for it whether a

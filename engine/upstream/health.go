@@ -101,10 +101,13 @@ func (e *Engine) unswitched() func() bool {
 // errRestarted is wrapped by the error of a server that does not serve what was put there.
 var errRestarted = errors.New("it was started again, or somebody else has changed its weights")
 
+// errNameless is that of a server of which nobody can know whether it does.
+var errNameless = fmt.Errorf("%w, for all that is known: its connections broke off, and it does not say what it serves", errRestarted)
+
 // sameWeights asks whether the server still serves weights that were put there from here. One that
 // does not say is believed, unless its connections have broken off: it may have been started again.
 func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
-	if e.opt.Road == RoadNone || e.opt.Road == RoadRestart {
+	if !e.opt.Road.given() {
 		return nil
 	}
 	e.mu.Lock()
@@ -114,7 +117,7 @@ func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
 	case caps == nil:
 		return nil // lost meanwhile, and entering says so
 	case !labelled && transport:
-		return fmt.Errorf("%w, for all that is known: its connections broke off, and it does not say what it serves", errRestarted)
+		return errNameless
 	case !labelled:
 		return nil
 	}

@@ -74,9 +74,7 @@ func (e *Engine) newResponse(req live.GenerateRequest) (*response, error) {
 	r.logprobs = append(make([]float32, 0, n+tokensExpected), p.Logprobs...)
 	r.versions = append(make([]loop.Version, 0, n+tokensExpected), p.Versions...)
 	r.text, r.partial, r.derived = []byte(p.Text), p.TextPartial, p.Derived
-	e.mu.Lock()
-	caps := e.caps
-	e.mu.Unlock()
+	caps := e.known()
 	if caps == nil {
 		caps = &Capabilities{} // the first call sees to it
 	}

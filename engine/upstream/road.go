@@ -17,6 +17,9 @@ const (
 	RoadNone        Road = "none"
 )
 
+// given reports whether weights are put into a server that runs, so that another process in its place has others.
+func (r Road) given() bool { return r != RoadNone && r != RoadRestart }
+
 // Takes reports whether a server takes new weights by a road while it runs. One that is started for
 // them, or takes none, needs no capability.
 func (c Capabilities) Takes(road Road) bool {

@@ -57,10 +57,7 @@ func (e *Engine) readWhole(ctx context.Context, r *response) {
 	if !r.partial || r.pruned {
 		return
 	}
-	e.mu.Lock()
-	caps := e.caps
-	e.mu.Unlock()
-	whole, ok := e.decode(ctx, r, caps)
+	whole, ok := e.decode(ctx, r, e.known())
 	if !ok {
 		return
 	}
