@@ -24,7 +24,7 @@ type ban struct {
 var deterministic = []string{"loop", "workload", "theory", "hardware", "metrics", "estimate", "timeline", "trace", "sim", "replay", "schedule", "plan", "doctor", "reproduce", "transformer", "grpo", "config", "report", "protocol", "batch", "watchdog"}
 
 // adapters are the rooms of devices and of what drives them.
-var adapters = []string{"live", "engine", "trainer", "env", "weights", "store"}
+var adapters = []string{"live", "engine", "trainer", "env/code", "env/remote", "weights", "store"}
 
 // seeded are the members of math/rand/v2 that make a generator of one's own.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "Rand", "PCG", "ChaCha8", "Source"}
@@ -40,6 +40,8 @@ var bans = []ban{
 	{rooms: []string{"loop"}, alone: true, pkg: "os", why: "the loop does no I/O"},
 	{rooms: []string{"loop"}, alone: true, pkg: "sync", why: "one goroutine owns the loop"},
 	{rooms: adapters, pkg: "math/rand/v2", except: seeded, tests: true,
+		why: "the global generator has no seed: a run is a function of its own"},
+	{rooms: []string{"env"}, alone: true, pkg: "math/rand/v2", except: seeded, tests: true,
 		why: "the global generator has no seed: a run is a function of its own"},
 	{rooms: slices.Concat(deterministic, adapters), pkg: "log", why: "return errors, do not log them"},
 	{rooms: slices.Concat(deterministic, adapters), pkg: "os", calls: []string{"Exit"}, why: "only main ends the process"},
@@ -88,7 +90,7 @@ func (b ban) covers(member string) bool {
 func TestOneWallClock(t *testing.T) {
 	clocks := 0
 	for _, f := range sources(t) {
-		if f.test || !within(f.room, "cmd") {
+		if f.test || !within(f.room, "cmd/headway") {
 			continue
 		}
 		names := f.names(t)
