@@ -199,7 +199,7 @@ var rules = []rule{
 }
 
 // testModules are what tests may import beyond their room's rule.
-var testModules = []string{"github.com/cockroachdb/datadriven", "gonum.org/v1/gonum", "github.com/goccy/go-yaml"}
+var testModules = []string{"github.com/cockroachdb/datadriven", "gonum.org/v1/gonum", "github.com/goccy/go-yaml", "github.com/klauspost/compress", "github.com/coder/websocket"}
 
 // ruleOf returns the rule of a room.
 func ruleOf(room string) (rule, bool) {
