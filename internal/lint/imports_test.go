@@ -194,6 +194,8 @@ var rules = []rule{
 		"what sandboxes cost: starts, warm boxes, failures", "drivers and the pool themselves, without a run around them"},
 	{"bench", []string{"bench/python", "bench/plane"}, nil, nil,
 		"experiments that print a table: `make bench`", "it runs the program as a user would, from outside"},
+	{"internal/quoted", nil, nil, nil,
+		"the commands, paths and links that pages quote: tests alone", "it reads pages and knows nothing of what they quote"},
 	{"internal/lint", nil, []string{"golang.org/x/mod"}, nil,
 		"the architecture as tests", "it judges every room and leans on none"},
 }
