@@ -4,7 +4,7 @@ GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector alone,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
 CONCURRENT := ./store/... ./live/... ./verifier ./weights ./sandbox/pool ./sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
-	./api/... ./gateway/... ./env ./env/remote ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./tinker/... ./trainer/remote ./episode/...
+	./api/... ./gateway/... ./env ./env/remote ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./live ./weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
@@ -22,7 +22,7 @@ RUNSC_SUM := h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
 # Servers of OpenEnv and SWE-ReX, which the tests of their clients speak to.
 ENVIRONMENTS := $(HOME)/.cache/headway/environments
 RUNSC := $(HOME)/.cache/headway/runsc-$(RUNSC_VERSION)/runsc
-# A control plane of Kubernetes: the version is that of kubernetes/kubernetestest/testdata/controlplane/go.mod.
+# A control plane of Kubernetes: the version is that of internal/kubernetes/kubernetestest/testdata/controlplane/go.mod.
 KUBERNETES_VERSION := v1.34.4
 KUBERNETES := $(HOME)/.cache/headway/kubernetes-$(KUBERNETES_VERSION)/controlplane
 
@@ -144,12 +144,12 @@ $(ENVIRONMENTS)/installed: episode/openenv/testdata/requirements.txt
 
 .PHONY: test-kubernetes
 test-kubernetes: $(KUBERNETES) ## engines and boxes on Kubernetes against a real API server and its controllers (built once, from its Go modules: an hour on two busy cores)
-	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./kubernetes ./fleet/kubernetes ./sandbox/kubernetes
+	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./internal/kubernetes ./fleet/kubernetes ./sandbox/kubernetes
 
 # A module of its own, with sums of its own, so that nothing of it is among this one's dependencies.
 $(KUBERNETES):
 	@echo "building a control plane of Kubernetes $(KUBERNETES_VERSION) into $(@D), once"
-	cd kubernetes/kubernetestest/testdata/controlplane && $(GO) build -ldflags '-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' -o $@ .
+	cd internal/kubernetes/kubernetestest/testdata/controlplane && $(GO) build -ldflags '-X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)' -o $@ .
 
 .PHONY: bench
 bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights bench-gateway bench-sandboxes ## all experiments below

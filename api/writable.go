@@ -8,7 +8,7 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/headway-rl/headway/socket"
+	"github.com/headway-rl/headway/internal/socket"
 )
 
 // connectionKey is the context key of a request's connection.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // lossMaxS is the latest end of a planned loss, in seconds from the start: the

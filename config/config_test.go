@@ -15,8 +15,8 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/headway-rl/headway/internal/spelling"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/spelling"
 )
 
 // TestDocuments runs the scripts of testdata. A case is a document, with

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // field is one key of the schema, read from a struct field and its tags.

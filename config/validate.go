@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // Validate reports everything a resolved Config cannot be run, simulated or

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // Options are the parts of a task that a config may set. A task ignores those

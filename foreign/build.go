@@ -6,7 +6,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // log makes the log of what was collected.

@@ -6,7 +6,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // family is a name that stands for several frameworks: which of them it is shows in the keys.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/headway-rl/headway/tfevents"
+	"github.com/headway-rl/headway/internal/tfevents"
 )
 
 // events is one of TensorBoard's event files. Its writers log tag by tag: events of one step that follow

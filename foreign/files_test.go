@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/tfevents"
+	"github.com/headway-rl/headway/internal/tfevents"
 )
 
 func TestCSV(t *testing.T) {

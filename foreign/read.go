@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // Options of Read. The zero value finds the framework itself.

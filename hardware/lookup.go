@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // suffixes are what names of published weights end in without changing a shape.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 func TestPresetCountsFollowFromTheirShapes(t *testing.T) {

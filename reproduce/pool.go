@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/headway-rl/headway/internal/parallel"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/pool"
 	"github.com/headway-rl/headway/sim"
 )
 
@@ -89,16 +89,16 @@ func (o Options) simulateFor(ctx context.Context, name string, settings []settin
 // runAll does n pieces of work on all cores and returns what they came to, in order.
 // Of several errors it returns the first in order.
 func (o Options) runAll(ctx context.Context, name string, n int, do func(i int) (metrics.Summary, error)) ([]metrics.Summary, error) {
-	return parallel(ctx, n, do, func(done int) {
+	return inParallel(ctx, n, do, func(done int) {
 		if o.Said != nil {
 			o.Said(name, done, n)
 		}
 	})
 }
 
-// parallel is runAll for any result.
-func parallel[T any](ctx context.Context, n int, do func(i int) (T, error), said func(done int)) ([]T, error) {
-	results, i, err := pool.All(ctx, n, func(done, _ int) { said(done) }, do)
+// inParallel is runAll for any result.
+func inParallel[T any](ctx context.Context, n int, do func(i int) (T, error), said func(done int)) ([]T, error) {
+	results, i, err := parallel.All(ctx, n, func(done, _ int) { said(done) }, do)
 	if err != nil && i >= 0 {
 		err = fmt.Errorf("simulation %d of %d: %w", i+1, n, err)
 	}

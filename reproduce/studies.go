@@ -58,7 +58,7 @@ func (o Options) simulateDocuments(ctx context.Context, name string, documents [
 	if o.Simulate == nil {
 		return nil, errNoSimulator
 	}
-	return parallel(ctx, len(documents), func(i int) (observed, error) {
+	return inParallel(ctx, len(documents), func(i int) (observed, error) {
 		var b buffer
 		result, err := o.Simulate(documents[i], b.observe)
 		return observed{result, b.most}, err

@@ -63,7 +63,7 @@ type verlJob struct {
 // simulateVerl runs jobs with all seeds and returns the runs by job.
 func (o Options) simulateVerl(ctx context.Context, name string, jobs []verlJob) ([][]verlRun, error) {
 	warmup, batches, seeds := o.verlLength()
-	flat, err := parallel(ctx, len(jobs)*seeds, func(i int) (verlRun, error) {
+	flat, err := inParallel(ctx, len(jobs)*seeds, func(i int) (verlRun, error) {
 		j := jobs[i/seeds]
 		return j.by.simulated(j.row, uint64(i%seeds+1), warmup, batches)
 	}, func(done int) {

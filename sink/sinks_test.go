@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/tfevents"
+	"github.com/headway-rl/headway/internal/tfevents"
 )
 
 var twoSteps = []Step{

@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/headway-rl/headway/tfevents"
+	"github.com/headway-rl/headway/internal/tfevents"
 )
 
 // tensorBoard writes scalars into an event file.

@@ -199,7 +199,7 @@ func RunAccuracy(ctx context.Context, opt AccuracyOptions, progress func(done, a
 	if err != nil {
 		return Accuracy{}, err
 	}
-	rows, err := parallel(ctx, len(cells), progress, func(i int) (AccuracyRow, error) {
+	rows, err := inParallel(ctx, len(cells), progress, func(i int) (AccuracyRow, error) {
 		return accuracyRow(cells[i], estimators[keyOf(cells[i])], opt)
 	})
 	if err != nil {

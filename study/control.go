@@ -233,7 +233,7 @@ func residentTokens() float64 {
 func (s *controlStudy) judge(ctx context.Context) (ControlResult, error) {
 	c := s.opt.course()
 	arms, seeds := len(controlArms), s.opt.Seeds
-	judged, err := parallel(ctx, len(s.cases)*arms*seeds, s.sims.Progress, func(i int) (judgement, error) {
+	judged, err := inParallel(ctx, len(s.cases)*arms*seeds, s.sims.Progress, func(i int) (judgement, error) {
 		at, name, seed := i/(arms*seeds), controlArms[i/seeds%arms], uint64(i%seeds+1)
 		k := s.cases[at]
 		key := fmt.Sprintf("judge|%s|%s|%v|%s|seed %d|quick %v", k.world.Name, k.drift.Name, k.goal, name, seed, s.opt.Quick)

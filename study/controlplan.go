@@ -95,7 +95,7 @@ func (s *controlStudy) plan(ctx context.Context) error {
 	if err := s.planOracle(ctx); err != nil {
 		return err
 	}
-	told, err := parallel(ctx, len(s.cases), s.sims.Progress, func(at int) (toldArms, error) {
+	told, err := inParallel(ctx, len(s.cases), s.sims.Progress, func(at int) (toldArms, error) {
 		k := s.cases[at]
 		key := fmt.Sprintf("told|%s|%s|%v|quick %v", k.world.Name, k.drift.Name, k.goal, s.opt.Quick)
 		return kept(s.sims.Plans, key, func() (toldArms, error) { return s.planTold(at) })
@@ -114,7 +114,7 @@ func (s *controlStudy) planOracle(ctx context.Context) error {
 			places = append(places, controlPlace{g.world, g.drift, level})
 		}
 	}
-	found, err := parallel(ctx, len(places), s.sims.Progress, func(i int) ([]planned, error) {
+	found, err := inParallel(ctx, len(places), s.sims.Progress, func(i int) ([]planned, error) {
 		p := places[i]
 		key := fmt.Sprintf("plan|%s|%s|%g|%v|quick %v", p.world.Name, p.drift.Name, p.level, s.opt.Goals, s.opt.Quick)
 		return kept(s.sims.Plans, key, func() ([]planned, error) { return s.planPlace(p) })

@@ -285,7 +285,7 @@ func (r *FrontierResult) curves(ctx context.Context) error {
 		r.Predicted.add(n, e.Utilization, FrontierFigures{e.PeriodS, e.Mean})
 	}
 	count := int(math.Round(float64(last-first)/simulatedStep)) + 1
-	simulated, err := parallel(ctx, count, nil, func(i int) (FrontierSimulated, error) {
+	simulated, err := inParallel(ctx, count, nil, func(i int) (FrontierSimulated, error) {
 		at := r.point(float64(first) + float64(i)*simulatedStep)
 		rules := loop.Config{GroupSize: frontierGroup, BatchGroups: frontierBatch / frontierGroup,
 			QueueGroups: int(math.Floor(r.Settings.QueueFactor*frontierBatch/frontierGroup + 1e-9)), EngineSlots: []int{int(math.Round(at.slots))}, Seed: 1}

@@ -37,7 +37,7 @@ func (a Attribution) Share() float64 {
 // RunAttribution makes the study on all cores. It ends early with the context's error, or that of the
 // first run in order that cannot be simulated.
 func RunAttribution(ctx context.Context, o AttributionOptions, progress func(done, all int)) (Attribution, error) {
-	runs, err := parallel(ctx, o.Runs, progress, func(i int) (Removal, error) {
+	runs, err := inParallel(ctx, o.Runs, progress, func(i int) (Removal, error) {
 		return DrawRemoval(o.First+uint64(i), o.Steps).Run()
 	})
 	a := Attribution{Runs: runs}

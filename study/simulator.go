@@ -29,7 +29,7 @@ type Simulator struct {
 // context's error, or that of the first trial in order that cannot be simulated;
 // trials finished by then are kept.
 func (s Simulator) Run(ctx context.Context, trials []Trial) ([]Figures, error) {
-	return parallel(ctx, len(trials), s.Progress, func(i int) (Figures, error) { return s.one(trials[i]) })
+	return inParallel(ctx, len(trials), s.Progress, func(i int) (Figures, error) { return s.one(trials[i]) })
 }
 
 func (s Simulator) one(t Trial) (Figures, error) {

@@ -236,7 +236,7 @@ func Staleness(ctx context.Context, o StalenessOptions, by Teacher) (StalenessRe
 			all = append(all, one{l, fmt.Sprintf("%s|%d steps|%s|seed %d", o.Task, o.Steps, a.key(), seed+1)})
 		}
 	}
-	learned, err := parallel(ctx, len(all), by.Progress, func(i int) (Learned, error) {
+	learned, err := inParallel(ctx, len(all), by.Progress, func(i int) (Learned, error) {
 		return kept(by.Kept, all[i].key, func() (Learned, error) {
 			l, err := by.Teach(ctx, all[i].lesson)
 			if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // Tensors views parameters as the tensors of a version, without copying.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
-	"github.com/headway-rl/headway/transformer"
 )
 
 func TestParametersComeBackFromDisk(t *testing.T) {

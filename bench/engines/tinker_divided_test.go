@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/engine/enginetest"
-	"github.com/headway-rl/headway/tinker"
+	"github.com/headway-rl/headway/internal/tinker"
 )
 
 const (

@@ -14,9 +14,9 @@ import (
 
 	"github.com/headway-rl/headway/engine/enginetest"
 	adapter "github.com/headway-rl/headway/engine/tinker"
+	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/tinker"
 )
 
 const (

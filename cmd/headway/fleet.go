@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/fleet"
 	fleetkubernetes "github.com/headway-rl/headway/fleet/kubernetes"
 	programs "github.com/headway-rl/headway/fleet/process"
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"

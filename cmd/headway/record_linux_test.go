@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/headway-rl/headway/tinker/tinkertest"
+	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 )
 
 var recordedMake = flag.Bool("recorded.make", false, "make the recordings of testdata/recorded anew")

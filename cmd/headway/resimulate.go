@@ -10,9 +10,9 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/parallel"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/pool"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/trace"
@@ -231,7 +231,7 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 			show.update(min(done, all), all)
 		}
 	}
-	made, _, err := pool.All(ctx, len(arms), nil, func(i int) (resimulatedArm, error) {
+	made, _, err := parallel.All(ctx, len(arms), nil, func(i int) (resimulatedArm, error) {
 		return arms[i].resimulate(recording, stepped), nil
 	})
 	if err != nil {

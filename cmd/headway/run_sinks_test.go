@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/tfevents"
+	"github.com/headway-rl/headway/internal/tfevents"
 )
 
 // tracker is a tracking server and a collector of spans, and what they were sent. The real tracking server is

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/e2b"
 	sandboxkubernetes "github.com/headway-rl/headway/sandbox/kubernetes"

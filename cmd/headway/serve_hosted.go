@@ -15,10 +15,10 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	sampling "github.com/headway-rl/headway/engine/tinker"
+	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/tinker"
 	training "github.com/headway-rl/headway/trainer/tinker"
 )
 

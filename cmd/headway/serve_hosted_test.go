@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/tinker"
 )
 
 // The base model is the one that is named, else the only one; what cannot be is said with what the service has.

@@ -4,9 +4,9 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/study"
-	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
 

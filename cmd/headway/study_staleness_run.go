@@ -8,11 +8,11 @@ import (
 
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/study"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // lesson teaches a policy from batches of one exact lag. Nothing in it reads a

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // run is the decoding goroutine.

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trace"
-	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // Greedy answers prompts with the most probable token each time, under a

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // cut returns the request that goes on from the first n tokens of a response.

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // PieceDefault is Options.Piece where that is 0.

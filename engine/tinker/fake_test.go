@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // Figures of the fake: its vocabulary, the token that ends a response, the time of a token.

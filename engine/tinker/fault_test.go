@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // A service that lies is found out, and what it said before stands beside the error.

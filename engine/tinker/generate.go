@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // errInterrupted ends what a generation waits for when its Interrupt is closed.

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // However a response is divided, the same comes out, and the pieces ask for what is left.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // Figures of the test against a real service.

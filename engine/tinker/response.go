@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 const (

@@ -3,7 +3,7 @@ package tinker
 import (
 	"context"
 
-	service "github.com/headway-rl/headway/tinker"
+	service "github.com/headway-rl/headway/internal/tinker"
 )
 
 // Service is what the engine asks of a service. It is safe for concurrent use.

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	service "github.com/headway-rl/headway/internal/tinker"
+	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
-	"github.com/headway-rl/headway/tinker/tinkertest"
 )
 
 // fixture is an engine over a session at a service in memory, which has three versions.

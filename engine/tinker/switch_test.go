@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // Responses go on through switches, and every token is of the version that was asked for it.

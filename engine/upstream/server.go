@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/socket"
+	"github.com/headway-rl/headway/internal/socket"
 )
 
 // replyBytesMax bounds a reply that is read as a whole, errorBytesMax what is quoted of one that refuses.

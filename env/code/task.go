@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/spelling"
+	"github.com/headway-rl/headway/internal/spelling"
 )
 
 // Languages that programs may be written in.

@@ -18,13 +18,13 @@ import (
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/trace"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
-	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/fleet"
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
 // Options of the driver.

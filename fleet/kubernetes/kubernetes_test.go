@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
 func driver(t *testing.T, url string, least int) *Driver {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
 // pod is what is read of a pod.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/kubernetes"
-	"github.com/headway-rl/headway/kubernetes/kubernetestest"
+	"github.com/headway-rl/headway/internal/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes/kubernetestest"
 	"github.com/headway-rl/headway/sandbox"
 )
 

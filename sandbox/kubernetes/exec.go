@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/shell"
 )

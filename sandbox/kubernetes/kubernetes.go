@@ -23,7 +23,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 )
 

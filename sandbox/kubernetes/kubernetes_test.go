@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/sandboxtest"
 )

@@ -1,8 +1,8 @@
 package embedded
 
 import (
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/trainer/sequence"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // microItems bounds the sequences of one pass, whose activations are kept for its backward half.

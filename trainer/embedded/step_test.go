@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trainer/sequence"
-	"github.com/headway-rl/headway/transformer"
 )
 
 // aged makes a batch that an earlier version sampled: the trainer makes lag steps on

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trainer/sequence"
-	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transformer"
 	"github.com/headway-rl/headway/weights"
 )
 

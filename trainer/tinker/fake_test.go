@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	service "github.com/headway-rl/headway/tinker"
+	service "github.com/headway-rl/headway/internal/tinker"
 )
 
 // vocabulary of the toy policy: the logits of a token are a row of weights, by the token before it.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/grpo"
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 // realOptions are those of a trainer at the service that the environment names, such as a SkyRL server on this machine:

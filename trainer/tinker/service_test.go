@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/grpo"
+	service "github.com/headway-rl/headway/internal/tinker"
+	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
-	"github.com/headway-rl/headway/tinker/tinkertest"
 )
 
 // servers are services in the manner of those that there are.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/grpo"
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
-	service "github.com/headway-rl/headway/tinker"
 	"github.com/headway-rl/headway/trainer/sequence"
 )
 

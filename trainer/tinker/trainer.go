@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/grpo"
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 	"github.com/headway-rl/headway/trainer/sequence"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/grpo"
+	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	service "github.com/headway-rl/headway/tinker"
 )
 
 func loopVersion(n int64) loop.Version { return loop.Version(n) }

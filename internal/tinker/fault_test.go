@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/tinker/tinkertest"
+	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 )
 
 // wants fails a test unless an error wraps all of some and says some words.

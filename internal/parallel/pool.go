@@ -1,5 +1,5 @@
-// Package pool makes many results on all cores.
-package pool
+// Package parallel makes many results on all cores.
+package parallel
 
 import (
 	"context"

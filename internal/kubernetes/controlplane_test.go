@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/kubernetes"
-	"github.com/headway-rl/headway/kubernetes/kubernetestest"
+	"github.com/headway-rl/headway/internal/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes/kubernetestest"
 )
 
 // user asks a control plane who asks, as kubectl auth whoami does.

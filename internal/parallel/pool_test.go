@@ -1,4 +1,4 @@
-package pool
+package parallel
 
 import (
 	"context"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
 // Node plays a cluster's scheduler and the kubelet of its one machine: it binds pods, says whether they

@@ -15,7 +15,7 @@ import (
 
 // realService is a session at the service that the environment names, such as a SkyRL server on this machine:
 //
-//	HEADWAY_TINKER_URL=http://127.0.0.1:8000 HEADWAY_TINKER_BASE=Qwen/Qwen3-0.6B go test -run Real ./tinker
+//	HEADWAY_TINKER_URL=http://127.0.0.1:8000 HEADWAY_TINKER_BASE=Qwen/Qwen3-0.6B go test -run Real ./internal/tinker
 //
 // HEADWAY_TINKER_KEY is its key, where it wants one. HEADWAY_TINKER_TOY=1 says that its weights are not to be looked
 // at: TuFT without a GPU (TUFT_CPU_TEST=1) has one set of them for all models, and saves none.

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/tinker/tinkertest"
+	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 )
 
 // openAt opens a session at a service, or fails to.

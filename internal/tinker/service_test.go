@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/tinker/tinkertest"
+	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 )
 
 // kinds are services as those of Tinker, TuFT and SkyRL.

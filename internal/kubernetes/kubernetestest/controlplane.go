@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/kubernetes"
+	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
 // Program is the environment variable that names the control plane's program.
