@@ -5,9 +5,9 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // observed is an event with what followed from it.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // TestIdleOverAnyNumberOfPauses: a trainer that is never short of a batch waits for every weight sync,

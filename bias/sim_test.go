@@ -6,9 +6,9 @@ import (
 
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // simulate runs the article's kind of setting and returns the report of its bias.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // The words of a document as the loop's rules. Every word the schema allows is

@@ -3,7 +3,7 @@ package config
 import (
 	"math"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // ToolsModel compiles the model of tool calls, reading its file if it has one. It

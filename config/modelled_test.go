@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // The curve is read in straight lines and level outside them; all slots together

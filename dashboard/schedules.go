@@ -7,9 +7,9 @@ import (
 	"math"
 	"sync"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/schedule"
-	"github.com/headway-rl/headway/workload"
 )
 
 // topologies are the schedules that are drawn, in their order.

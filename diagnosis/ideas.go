@@ -5,10 +5,10 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // set is an override of a key.

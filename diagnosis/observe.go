@@ -8,8 +8,8 @@ import (
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // Learned is what the trainer said of one step.

@@ -10,7 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // rig drives a loop with what goes wrong, and keeps the trace: rollouts of 1 to 3 s, train steps of stepS.

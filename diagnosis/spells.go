@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // spell is a stretch of a run in which something that it needs was not there.

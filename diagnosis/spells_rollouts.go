@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // How a standstill ended, which says what it waited for.

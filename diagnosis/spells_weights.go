@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // The part of a weight sync that an engine is in, for which nobody but it and its road are to blame: waiting for the

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // row sums what was made between two train steps. It is what drift is seen in.

@@ -3,7 +3,7 @@ package doctor
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 const (

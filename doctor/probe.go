@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // The size of the simulation behind findings: enough groups for shares of a

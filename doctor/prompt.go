@@ -4,7 +4,7 @@ import (
 	"math"
 	"sort"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // factor is how much longer than the modelled lengths those of some prompts are,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Order statistics are within 2 % of the simulated length of what is kept.

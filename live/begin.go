@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // begin brings trainer and engines to the version the loop starts from, and delivers the first event.

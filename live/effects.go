@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // release executes the actions whose events are in the log, and renders each as

@@ -12,8 +12,8 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/trace"
 )
 
 // work gives every rollout attempt its time; both the fakes and the simulator read it.

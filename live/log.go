@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // loggedEnd is the end of an attempt that is acknowledged once it is in the log.

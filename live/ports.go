@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // RolloutID names one attempt at one rollout. Everything random about the

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // Resume is the state of a run between two lines of its log. Recover makes one of an

@@ -19,8 +19,8 @@ import (
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // recording drives loop, recorder and what is counted beside a log in a store, as the

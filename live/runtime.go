@@ -10,8 +10,8 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // completion is an event on its way to the loop with what was measured of it.

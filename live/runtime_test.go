@@ -15,8 +15,8 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/trace"
 )
 
 // world is a runtime on fake ports, inside a synctest bubble.

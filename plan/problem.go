@@ -2,9 +2,9 @@ package plan
 
 import (
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // Problem is everything a plan is made from.

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // Measure extracts a recording from a trace, with or without its end note, or up to its last whole

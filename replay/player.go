@@ -6,8 +6,8 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // ErrIncomplete is wrapped by the error of a trace without its last line.

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // Recording is what a run's rollouts, steps and syncs took.

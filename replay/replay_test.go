@@ -9,8 +9,8 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/replay"
-	"github.com/headway-rl/headway/trace"
 )
 
 // lived is a run through faults and restarts, written as a live run writes: some

@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // ExtrapolatedMax is the largest share of rollouts and steps that may be made up

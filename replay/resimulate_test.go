@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/trace"
-	"github.com/headway-rl/headway/workload"
 )
 
 // drifting is a workload whose lengths and steps grow during the run, so that a

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // Report is what a replay found.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // The figures' set-up: that of the article's simulations, with what it leaves open

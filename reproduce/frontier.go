@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // The fixed budget of the frontiers: 8 GPUs as in the article. Its speeds are not

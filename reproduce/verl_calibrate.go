@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/hardware"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/schedule"
-	"github.com/headway-rl/headway/workload"
 )
 
 // verlAssumptions are what no published figure says, the same for every family.

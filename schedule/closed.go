@@ -3,8 +3,8 @@ package schedule
 import (
 	"math"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // BarrierS is the expected time until the last rollout of a batch is done on that

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // lognormal lengths of a mean, tailness and cap.

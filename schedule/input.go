@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Input is one workload on one set of GPUs, the same for every schedule.

@@ -7,9 +7,9 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // work is the workload with train steps as long as their tokens ask for.

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/workload"
 )
 
 // state is where an agent is.

@@ -3,7 +3,7 @@ package sim
 import (
 	"math"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // PrefillMode says who reads tokens into a rollout's cache.

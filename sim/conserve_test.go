@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // conserved reports what does not add up among agents, their slots and what serves them.

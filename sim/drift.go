@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/workload"
 )
 
 // drift models what a train step measures of each of its groups: see

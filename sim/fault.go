@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // faultsMost is how many losses and returns of engines may follow on one another

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/workload"
 )
 
 // merged runs the rollouts of a simulation in which the end of a whole rollout is

@@ -3,8 +3,8 @@ package sim_test
 import (
 	"testing"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // TestReadySandboxes: more sandboxes, more that stand ready and more uses of each make a run that waits for

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Validation models the evaluation of a policy during the run.

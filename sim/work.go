@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Rollout names an attempt that starts, with what the loop decided for it.

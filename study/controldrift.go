@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // ControlDrift is what changes under a run: nothing at first, then all of it in the

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // virtualRig makes the frontier's runs on the simulator's clock: lengths are drawn anew for every run, by seeds that no

@@ -10,9 +10,9 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // FrontierFigures is a point of the frontier.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // RemovalCase is a simulated run whose sources of staleness are taken out one by one.

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // Cell is a workload on given hardware: what a rule cannot choose.

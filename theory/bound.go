@@ -3,7 +3,7 @@ package theory
 import (
 	"math"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Rhythm is when the versions of a steady run come and go, all times in one unit.

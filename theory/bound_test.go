@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // groupTimes50 is the longest of 8 lengths at tailness 50, in units in which the mean rollout is 1.

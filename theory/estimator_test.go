@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // points are settings of every kind that an estimator meets in a search.

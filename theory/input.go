@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Queue policies, selection orders, start orders and sync settings, by the

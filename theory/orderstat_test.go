@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // drawer draws from a distribution, 2^16 values of its quantile function.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // groupTimes tabulates the distribution of a group's time D from its first

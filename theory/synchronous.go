@@ -4,7 +4,7 @@ import (
 	"container/heap"
 	"math"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // estimateSynchronous is the synchronous schedule: exactly one batch per served

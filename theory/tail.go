@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/workload"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // tail is the shape of rollout and group times in units of the mean rollout,

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/workload"
 )
 
 // setting is a small simulation: two engines, four rollouts a group.

@@ -20,8 +20,8 @@ import (
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
 )
 

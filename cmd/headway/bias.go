@@ -6,9 +6,9 @@ import (
 
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/trace"
 )
 
 // watchBias has a simulation compare what it trains with what it starts, beside

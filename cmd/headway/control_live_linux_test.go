@@ -17,9 +17,9 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/study"
-	"github.com/headway-rl/headway/trace"
 )
 
 // controlledRules are a goal for the run of TestKill, longer answers and slower tools under way, and

@@ -18,7 +18,7 @@ import (
 
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/foreign"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.

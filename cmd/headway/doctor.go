@@ -12,9 +12,9 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/doctor"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // doctorCmd says what is wrong with a document before it costs anything.

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/trace"
-	"github.com/headway-rl/headway/workload"
 )
 
 // environmentTimeDocument is a run whose rollouts spend twice as long in their environment as on

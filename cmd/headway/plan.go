@@ -9,11 +9,11 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/hardware"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/plan"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // planCmd searches the settings of a run before a GPU is rented.

@@ -13,8 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/plan"
-	"github.com/headway-rl/headway/trace"
 )
 
 // planCalibration are the keys of a document that a run measured, or that a

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/schedule"
-	"github.com/headway-rl/headway/workload"
 )
 
 // smallSchedules is a comparison that takes no time.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/plan"
-	"github.com/headway-rl/headway/workload"
 )
 
 // planDocument is a plan of a moment.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // What a prediction rests on.

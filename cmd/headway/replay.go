@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/trace"
 )
 
 // replayCmd takes a recorded run through the loop again.

@@ -19,8 +19,8 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
 )
 

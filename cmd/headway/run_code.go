@@ -11,10 +11,10 @@ import (
 	"github.com/headway-rl/headway/env/code"
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/episode/player"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/pool"
 	"github.com/headway-rl/headway/sink"
-	"github.com/headway-rl/headway/workload"
 )
 
 // goPackages is the directory of a run with the compiled packages that programs in Go import.

@@ -12,9 +12,9 @@ import (
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/trace"
 )
 
 // shownRun is a live run as browsers see it. What the run says to it is copied and taken elsewhere, so that nobody who

@@ -8,8 +8,8 @@ import (
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/trace"
 )
 
 // The pages of a run that goes on have what its process before wrote of the rollouts.

@@ -13,10 +13,10 @@ import (
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/trace"
 )
 
 // runReport is what a run prints with --json.

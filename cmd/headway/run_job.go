@@ -14,12 +14,12 @@ import (
 	"github.com/headway-rl/headway/fleet"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sink"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
-	"github.com/headway-rl/headway/workload"
 )
 
 // configFile is the resolved config's name in a run directory, for people and other tools.

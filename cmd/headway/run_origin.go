@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // origin is the command that a directory's run is of. The two that train keep a run in ways

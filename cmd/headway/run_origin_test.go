@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
-	"github.com/headway-rl/headway/trace"
 )
 
 // traceText is a trace of one line, as a run of that source and document begins it.

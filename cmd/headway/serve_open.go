@@ -14,9 +14,9 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/jetstream"
-	"github.com/headway-rl/headway/trace"
 	"github.com/headway-rl/headway/weights"
 )
 

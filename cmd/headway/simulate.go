@@ -9,10 +9,10 @@ import (
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/workload"
 )
 
 // simulateCmd runs a document in virtual time.

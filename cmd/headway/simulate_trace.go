@@ -10,8 +10,8 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/sim"
-	"github.com/headway-rl/headway/trace"
 )
 
 // createFile creates a file that a flag names; nothing is overwritten.

@@ -21,9 +21,9 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/trace"
 )
 
 // shownPlane is a control plane with a state of a test's choice.

@@ -13,8 +13,8 @@ import (
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/study"
-	"github.com/headway-rl/headway/trace"
 )
 
 // frontierRunner makes the live runs of the frontier, each in a folder of its own: below keep, where

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/study"
-	"github.com/headway-rl/headway/trace"
 )
 
 func TestFrontierFlags(t *testing.T) {

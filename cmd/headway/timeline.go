@@ -10,10 +10,10 @@ import (
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/episode/player"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/timeline"
-	"github.com/headway-rl/headway/trace"
 )
 
 // timelineOptions are the flags of a drawing that trace viewers read. Embedded by the

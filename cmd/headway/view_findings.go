@@ -7,7 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // findingsOf diagnoses the run whose trace lies at a path, as far as it has been written.

@@ -15,9 +15,9 @@ import (
 	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/theory"
-	"github.com/headway-rl/headway/trace"
 )
 
 // recordedRun is a run directory or a trace that is read for the dashboard.

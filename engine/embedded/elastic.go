@@ -8,7 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // Elastic is an engine that is started and stopped while a run goes on. While it is not there, whatever

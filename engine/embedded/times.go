@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // times counts decode steps by active slots and by whether the trainer was busy.

@@ -21,9 +21,9 @@ import (
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/trace"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
 	"github.com/headway-rl/headway/weights"
 )

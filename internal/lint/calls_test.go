@@ -21,7 +21,7 @@ type ban struct {
 }
 
 // deterministic rooms give the same bytes for the same input.
-var deterministic = []string{"loop", "workload", "theory", "hardware", "metrics", "estimate", "timeline", "trace", "sim", "replay", "schedule", "plan", "doctor", "reproduce", "internal/transformer", "grpo", "config", "report", "protocol", "batch", "watchdog"}
+var deterministic = []string{"loop", "loop/workload", "theory", "hardware", "metrics", "estimate", "timeline", "loop/trace", "sim", "replay", "schedule", "plan", "doctor", "reproduce", "internal/transformer", "grpo", "config", "report", "protocol", "batch", "watchdog"}
 
 // adapters are the rooms of devices and of what drives them.
 var adapters = []string{"live", "engine", "trainer", "env/code", "env/remote", "weights", "store"}

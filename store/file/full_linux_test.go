@@ -15,8 +15,8 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/trace"
 )
 
 // fullDisk is a place where writes fail for lack of room, and how room is made there.

@@ -10,9 +10,9 @@ import (
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/trace"
 )
 
 // play writes a run in which every rollout is scored at once to a store, with a

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
-	"github.com/headway-rl/headway/trace"
 )
 
 // Defaults of Options.

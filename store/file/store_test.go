@@ -15,9 +15,9 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/lock"
-	"github.com/headway-rl/headway/trace"
 )
 
 var rules = loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2}, QueueGroups: 1}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/storetest"
-	"github.com/headway-rl/headway/trace"
 )
 
 // childVariable has the test binary run as a writer that is to be killed: its value is the run directory,

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/storetest"
-	"github.com/headway-rl/headway/trace"
 )
 
 // logText is all that the log has.

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/storetest"
-	"github.com/headway-rl/headway/trace"
 )
 
 func TestFile(t *testing.T) {

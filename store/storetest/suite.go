@@ -13,7 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // PayloadBytesMax is the bound on payloads that every store of the suite is opened with.

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trace"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 var header = trace.Header{Program: "headway test", Source: "simulation", Seed: 9, Config: "seed: 9\n",
