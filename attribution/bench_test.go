@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 // observed is an event with what followed from it.

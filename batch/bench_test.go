@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 )
 

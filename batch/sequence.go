@@ -3,7 +3,7 @@ package batch
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // sequences is how many sequences a rollout left: one, and one more for every break.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // answer is one response to a prompt.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/replay"
+	"github.com/headway-rl/headway/drive/replay"
 )
 
 // The closed form at measured inputs is one figure, whether a diagnosis or anybody else with the run's summary

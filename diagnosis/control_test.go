@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // halting is a workload in which one train step takes so many times as long as the others.

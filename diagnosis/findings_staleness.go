@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/foreign"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
 )

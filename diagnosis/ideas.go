@@ -5,8 +5,8 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
 )

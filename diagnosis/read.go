@@ -7,11 +7,11 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/replay"
 )
 
 // Options say how a diagnosis is made. The zero value makes it in full.

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

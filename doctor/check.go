@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // The tests of this file hold what findings claim against the production loop.

@@ -6,9 +6,9 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 const (

@@ -3,8 +3,8 @@ package doctor
 import (
 	"fmt"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 const (

@@ -3,9 +3,9 @@ package doctor
 import (
 	"errors"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 )
 
 // The size of the simulation behind findings: enough groups for shares of a

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/fleet"
-	"github.com/headway-rl/headway/live"
 )
 
 var _ live.Fleet = (*fleet.Fleet)(nil)

@@ -3,10 +3,10 @@ package metrics_test
 import (
 	"testing"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 // BenchmarkObserve replays a plain simulation's stream: what recording costs

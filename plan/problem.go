@@ -2,8 +2,8 @@ package plan
 
 import (
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

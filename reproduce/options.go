@@ -2,8 +2,8 @@ package reproduce
 
 import (
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // Options say how much is simulated, and by whom.

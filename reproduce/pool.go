@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/parallel"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 // length of the simulations: train steps before and in the window, and seeds.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/sim"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

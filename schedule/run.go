@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 // work is the workload with train steps as long as their tokens ask for.

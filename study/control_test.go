@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // lagged is a series of so many steps, all groups of step i with the staleness lag(i), one second a step.

@@ -3,8 +3,8 @@ package study
 import (
 	"math"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // The constants of prime-rl's concurrency controller, as of its commit 559b447.

@@ -4,9 +4,9 @@ import (
 	"math"
 	"sync"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 )
 
 // ControlDrift is what changes under a run: nothing at first, then all of it in the

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // planned is how settings do in the stationary state of one level of a drift, under one goal.

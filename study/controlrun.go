@@ -3,9 +3,9 @@ package study
 import (
 	"fmt"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 // settings are values of what may be moved, by loop.Setting.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 )
 
 // ControlWorld is the hardware that a controller meets, before anything drifts.

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 )
 
 // virtualRig makes the frontier's runs on the simulator's clock: lengths are drawn anew for every run, by seeds that no

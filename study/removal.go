@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 )
 
 // RemovalCase is a simulated run whose sources of staleness are taken out one by one.

@@ -3,8 +3,8 @@ package study
 import (
 	"math"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // without is a workload of which one source of staleness has been taken out, and everything else

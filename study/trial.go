@@ -5,9 +5,9 @@ import (
 	"math"
 	"sync"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 )
 
 // Cell is a workload on given hardware: what a rule cannot choose.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

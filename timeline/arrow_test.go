@@ -13,8 +13,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // joint is an arrow from one span to the next.

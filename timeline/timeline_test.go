@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sim"
 )
 
 // setting is a small simulation: two engines, four rollouts a group.

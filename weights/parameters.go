@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
-	"github.com/headway-rl/headway/live"
 )
 
 // Tensors views parameters as the tensors of a version, without copying.

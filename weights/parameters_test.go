@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
-	"github.com/headway-rl/headway/live"
 )
 
 func TestParametersComeBackFromDisk(t *testing.T) {

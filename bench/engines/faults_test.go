@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
 	"github.com/headway-rl/headway/env/remote"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	measure "github.com/headway-rl/headway/calibrate"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -13,11 +13,11 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/sim"
 )
 
 // compareCmd puts runs side by side.

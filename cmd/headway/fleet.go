@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/fleet"
 	fleetkubernetes "github.com/headway-rl/headway/fleet/kubernetes"
 	programs "github.com/headway-rl/headway/fleet/process"
 	"github.com/headway-rl/headway/internal/kubernetes"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/report"
 )

@@ -7,10 +7,10 @@ import (
 	"text/tabwriter"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/theory"
 )
 

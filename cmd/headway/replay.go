@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 )
 

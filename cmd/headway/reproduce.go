@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/reproduce"
-	"github.com/headway-rl/headway/sim"
 )
 
 // reproduceCmd puts published measurements beside ours.

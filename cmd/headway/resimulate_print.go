@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 )
 

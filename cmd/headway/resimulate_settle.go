@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/report"
 )
 

@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"

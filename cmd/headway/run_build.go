@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
 	"github.com/headway-rl/headway/weights"

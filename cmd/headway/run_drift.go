@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

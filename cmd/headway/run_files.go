@@ -14,8 +14,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

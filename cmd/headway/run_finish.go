@@ -11,11 +11,11 @@ import (
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/replay"
 	"github.com/headway-rl/headway/theory"
 )
 

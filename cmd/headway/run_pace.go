@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/report"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // TestPaceWarnings says which side was not kept at its pace, and nothing of one that was.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/transfer"
 	"github.com/headway-rl/headway/weights"

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	sampling "github.com/headway-rl/headway/engine/tinker"
 	"github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	training "github.com/headway-rl/headway/trainer/tinker"

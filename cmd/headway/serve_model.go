@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	environment "github.com/headway-rl/headway/env/remote"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/gateway"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/protocol"
 )
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/fleet"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/weights"
 )
 

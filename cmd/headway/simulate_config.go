@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // simulationConfig is a document as a simulation.

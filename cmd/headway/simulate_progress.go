@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/sim"
 )
 
 // ticker prints on stderr how far something long is: in place on a terminal, else a

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/sim"
 )
 
 // On a terminal the steps of a long simulation are counted in place, and the line

@@ -7,11 +7,11 @@ import (
 
 	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
 	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/sim"
 )
 
 // Automatic warm-up.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/sim"
 )
 
 // createFile creates a file that a flag names; nothing is overwritten.

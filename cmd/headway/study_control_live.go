@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/study"
 )
 

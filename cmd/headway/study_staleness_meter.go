@@ -3,9 +3,9 @@ package main
 import (
 	"math"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/study"
 	"github.com/headway-rl/headway/weights"
 )

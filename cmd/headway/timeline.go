@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/episode/player"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/sim"
 	"github.com/headway-rl/headway/timeline"
 )
 

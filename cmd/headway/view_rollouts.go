@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/dashboard"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/weights"

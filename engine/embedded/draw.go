@@ -1,6 +1,6 @@
 package embedded
 
-import "github.com/headway-rl/headway/live"
+import "github.com/headway-rl/headway/drive/live"
 
 // source draws for one generation. A draw is a function of the run's seed, the
 // rollout's name, its turn and the token's position alone.

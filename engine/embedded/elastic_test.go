@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // An elastic engine is down until it is started and after it was stopped, samples like any other in

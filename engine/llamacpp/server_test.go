@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/live"
 )
 
 // address is that of the real server that the environment names.

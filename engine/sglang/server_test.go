@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/live"
 )
 
 // precision is how far log-probs of the same weights may be apart in float32.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 )
 
 // A service that lies is found out, and what it said before stands beside the error.

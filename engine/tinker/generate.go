@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 )
 
 // errInterrupted ends what a generation waits for when its Interrupt is closed.

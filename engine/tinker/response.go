@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

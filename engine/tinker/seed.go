@@ -1,6 +1,6 @@
 package tinker
 
-import "github.com/headway-rl/headway/live"
+import "github.com/headway-rl/headway/drive/live"
 
 // seedBits are those of a seed: services put them into 32 with a sign.
 const seedBits = 31

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

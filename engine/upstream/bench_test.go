@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // benchEvent is of the size that servers send for a token.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // Calls that bring nothing are made again a few times, after pauses that grow.

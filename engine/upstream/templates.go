@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // templatesTokens is the default of TemplatesOptions.Tokens.

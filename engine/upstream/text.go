@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // unread is what stands for a character that is not complete yet.

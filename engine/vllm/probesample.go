@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/live"
 )
 
 const (

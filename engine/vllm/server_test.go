@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/live"
 )
 
 // real returns the server that the environment names, what it can, and the two directories of

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/bwrap"
 	"github.com/headway-rl/headway/sandbox/process"

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/sandbox"
 )
 

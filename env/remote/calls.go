@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/protocol"
 )
 

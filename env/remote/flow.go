@@ -4,7 +4,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/protocol"
 )
 

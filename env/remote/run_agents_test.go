@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/gateway"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 )

@@ -21,10 +21,10 @@ type ban struct {
 }
 
 // deterministic rooms give the same bytes for the same input.
-var deterministic = []string{"loop", "loop/workload", "theory", "hardware", "metrics", "estimate", "timeline", "loop/trace", "sim", "replay", "schedule", "plan", "doctor", "reproduce", "internal/transformer", "grpo", "config", "report", "protocol", "batch", "watchdog"}
+var deterministic = []string{"loop", "loop/workload", "theory", "hardware", "metrics", "estimate", "timeline", "loop/trace", "drive/sim", "drive/replay", "schedule", "plan", "doctor", "reproduce", "internal/transformer", "grpo", "config", "report", "protocol", "batch", "watchdog"}
 
 // adapters are the rooms of devices and of what drives them.
-var adapters = []string{"live", "engine", "trainer", "env/code", "env/remote", "weights", "store"}
+var adapters = []string{"drive/live", "engine", "trainer", "env/code", "env/remote", "weights", "store"}
 
 // seeded are the members of math/rand/v2 that make a generator of one's own.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "Rand", "PCG", "ChaCha8", "Source"}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"

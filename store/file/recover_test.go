@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/metrics"

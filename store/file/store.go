@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
 )

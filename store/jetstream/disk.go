@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 const (

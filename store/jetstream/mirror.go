@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/store/lock"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // placeTries is how often a mirror is begun anew because the log gave up lines meanwhile: a

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 )
 
 // What calls answer that cannot be served.

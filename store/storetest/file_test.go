@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/storetest"

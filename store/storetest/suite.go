@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 )

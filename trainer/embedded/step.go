@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/microbatch"
 	"github.com/headway-rl/headway/trainer/sequence"
 )

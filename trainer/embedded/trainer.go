@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trainer/sequence"
 	"github.com/headway-rl/headway/weights"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/batch"
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/weights"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
-	"github.com/headway-rl/headway/live"
 )
 
 // TestFaults: whichever operation of a step fails, without its effect or with it, the next attempt leaves the

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/trainer/sequence"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/live"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headway-rl/headway/live"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 )
 
