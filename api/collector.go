@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/protocol"
 )
 

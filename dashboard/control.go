@@ -2,7 +2,7 @@ package dashboard
 
 import (
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // movesMax bounds the moves of a controller that are kept, the newest of them.

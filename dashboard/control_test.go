@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // controlledModel is a model of a run with a goal whose controller has moved a setting so many times.

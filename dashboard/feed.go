@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Feed brings a live run to a model without holding it up: what the run says is copied into a bounded buffer,

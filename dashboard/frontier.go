@@ -5,7 +5,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

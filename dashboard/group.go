@@ -3,8 +3,8 @@ package dashboard
 import (
 	"math"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // place is where a group is on its way.

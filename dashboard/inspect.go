@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // listMax bounds the groups of one answer.

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // machine brings a production loop's events, made up in turn, to whoever observes: every slot's rollout ends in its turn, and

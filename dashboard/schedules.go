@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/schedule"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Info returns what does not change while the run is watched.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // The rates of a run that goes on, what bound and why each side waited are of the same train steps, which are said; while

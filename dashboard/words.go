@@ -1,9 +1,9 @@
 package dashboard
 
 import (
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Info is what does not change while a run is watched.

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // A trainer that is away for long, once without a batch and once with one that comes back, is what is named first; no

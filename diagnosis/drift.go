@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/estimate"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // What drift is looked for in.

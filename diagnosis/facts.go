@@ -3,11 +3,11 @@ package diagnosis
 import (
 	"math"
 
-	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

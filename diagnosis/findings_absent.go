@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // spellsTold is the share of a run's time from which on spells of something that is not there are worth a finding, and

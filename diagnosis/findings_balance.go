@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/theory"
 )
 

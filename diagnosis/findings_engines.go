@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/estimate"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // Bounds of what is healthy.

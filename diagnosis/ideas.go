@@ -7,7 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/foreign"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // lever is a notion that can be set.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Options say how a diagnosis is made. The zero value makes it in full.

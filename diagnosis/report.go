@@ -1,8 +1,8 @@
 package diagnosis
 
 import (
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // Report is what is found in a run.

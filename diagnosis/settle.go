@@ -7,10 +7,10 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 const (

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // simulated is the trace of a simulation: 64 slots, groups of 4, batches of 32, a queue of four,

@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"testing"
 
-	"github.com/headway-rl/headway/estimate"
+	"github.com/headway-rl/headway/observe/estimate"
 )
 
 // No change lowers staleness by more than all of it, however wide the interval of a few steps is.

@@ -12,7 +12,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 //go:embed explorer.html.tmpl

@@ -10,8 +10,8 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
-	"github.com/headway-rl/headway/estimate"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

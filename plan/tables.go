@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // figuresTable sets both answers of the recommended setting side by side.

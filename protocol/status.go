@@ -1,8 +1,8 @@
 package protocol
 
 import (
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // Status is the state of a control plane: GET /api/v1/status.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/theory"
 )
 

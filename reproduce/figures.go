@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

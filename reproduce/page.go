@@ -3,7 +3,7 @@ package reproduce
 import (
 	"io"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // HTML prints the result as one page that needs nothing else.

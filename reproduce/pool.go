@@ -11,7 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/parallel"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // length of the simulations: train steps before and in the window, and seeds.

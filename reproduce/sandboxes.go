@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // sandboxRollouts are the numbers of concurrent rollouts that were run, one sandbox each.

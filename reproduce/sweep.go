@@ -3,7 +3,7 @@ package reproduce
 import (
 	"context"
 
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // Limits of what findings call drift and alike, as factors.

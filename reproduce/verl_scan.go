@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // verlOneRow predicts every 7B row, the other colocated ones included, from the one

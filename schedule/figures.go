@@ -3,7 +3,7 @@ package schedule
 import (
 	"math"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // seconds prints a time with about three digits.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // HTML writes the comparison as a page of one file. About says what was compared,

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // Text prints the comparison for a terminal of that many columns; 0 means 100.

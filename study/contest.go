@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // Contestant is one arm of a contest: keys that are set over the common ones.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // heldWantedLive is the share of settled steps in which a live run's goal should be held.

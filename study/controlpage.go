@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // ControlCurve is a simulation as a picture has it: a value every few train steps.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // settings are values of what may be moved, by loop.Setting.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // The frontier's workload. Words of up to 64 letters are answered by a policy that has learned nothing: it

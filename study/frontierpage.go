@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // frontierTitle of the study.

@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // RemovalCase is a simulated run whose sources of staleness are taken out one by one.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/attribution"
+	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/study"
 )
 

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // AttributionOptions say how much of the study of attribution is made.

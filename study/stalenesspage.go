@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // StalenessHTML prints the study as one page with its plots, which needs nothing else.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // attributionRows say where staleness comes from, the largest part marked; none where nothing was

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"io"
 
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // watchBias has a simulation compare what it trains with what it starts, beside

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // compareCmd puts runs side by side.

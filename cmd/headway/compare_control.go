@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // hasGoal reports whether a run kept a target. A controller without one only does what it is asked to.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // comparedLinesMax is how many runs one picture shows.

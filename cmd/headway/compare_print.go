@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // comparedRows are the figures of a comparison, in groups, in the order in which they are printed.

@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // readRun reads one run: ours where there is a trace, else another framework's.

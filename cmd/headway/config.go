@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // configCmd prints a document as the other commands understand it.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // controlLine is a controller in a line of metrics.jsonl.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/report"
 )
 
 // controlStates are the states of a controller, in the loop's words.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // gainRegimes are simulated runs under which changes are suggested and then made: a few keys over

@@ -9,8 +9,8 @@ import (
 	"net/http"
 
 	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/report"
 )
 
 // findingsPath is where a control plane that shows a dashboard says what it finds.

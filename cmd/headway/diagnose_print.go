@@ -9,7 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/foreign"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // printDiagnosis prints a diagnosis for people.

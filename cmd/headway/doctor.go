@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/doctor"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // lagLine is what a train step, or a whole run, says of the response tokens of

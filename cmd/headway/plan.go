@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/hardware"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/plan"
-	"github.com/headway-rl/headway/report"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // replayCmd takes a recorded run through the loop again.

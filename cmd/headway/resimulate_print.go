@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/drive/replay"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // resimulatedRows are the figures of a resimulation in the order in which they are printed.

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // resimulateKeys are the keys of a document that a resimulation can change: the loop's rules,

@@ -8,8 +8,8 @@ import (
 
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // tornWarning says of a trace that ends in the middle of a line how far it counts, "" for a whole one.

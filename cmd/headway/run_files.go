@@ -13,10 +13,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // stepLine is one line of metrics.jsonl: a train step, step and time first.

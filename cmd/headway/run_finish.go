@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

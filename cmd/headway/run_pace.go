@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // From these shares on a run says that its machine did not keep the pace it was given: of steps that

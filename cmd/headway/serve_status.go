@@ -8,7 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/protocol"
 )
 

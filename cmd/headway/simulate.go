@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/theory"
 )
 

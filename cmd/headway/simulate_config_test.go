@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // serviced is a document with every section about what rollouts do beside decoding.

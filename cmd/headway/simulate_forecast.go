@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // When a grid is measured and asked about before it starts.

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // gridPage is a grid as a page: lines over the first axis with numbers, a map over

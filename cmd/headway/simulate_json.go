@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // seriesField is where the series goes in the JSON of a simulation.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // rowWriter writes a grid's settings to a file, one by one.

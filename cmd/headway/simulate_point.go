@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/estimate"
+	"github.com/headway-rl/headway/observe/estimate"
 )
 
 // gridPoint sums the seeds of one setting up.

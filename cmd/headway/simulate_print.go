@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // printSimulation prints a simulation for people: the figures that have a closed

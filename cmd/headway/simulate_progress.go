@@ -6,7 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // ticker prints on stderr how far something long is: in place on a terminal, else a

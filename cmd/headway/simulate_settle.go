@@ -5,13 +5,13 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
-	"github.com/headway-rl/headway/estimate"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // Automatic warm-up.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // unsettling is a queue that wanders over more steps than are measured: ρ = 1 and

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/metrics"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // reportMax is how many simulations are printed as tables or as one JSON document;

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/report"
 )
 
 // health is who is missing, and queue health, before all other figures: what enters, what leaves, what binds.

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/study"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/study"
 )
 

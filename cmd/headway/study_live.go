@@ -14,7 +14,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/study"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // lineEvery is the least time between two plain lines.

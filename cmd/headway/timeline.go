@@ -12,8 +12,8 @@ import (
 	"github.com/headway-rl/headway/episode/player"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/report"
-	"github.com/headway-rl/headway/timeline"
+	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/observe/timeline"
 )
 
 // timelineOptions are the flags of a drawing that trace viewers read. Embedded by the

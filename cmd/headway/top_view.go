@@ -11,8 +11,8 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/report"
 )
 
 // topHistory is how many looks the sparklines remember.

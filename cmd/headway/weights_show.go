@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/report"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -2,7 +2,7 @@ package live
 
 import (
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Rates are what entered and left the queue over the last train periods: queue health of the

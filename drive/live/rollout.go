@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // rolloutState says who has to act next on a rollout.

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // completion is an event on its way to the loop with what was measured of it.

@@ -3,8 +3,8 @@ package replay
 import (
 	"math"
 
-	"github.com/headway-rl/headway/estimate"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/estimate"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Estimate is a mean over the measured window of a resimulation. Its intervals say what the

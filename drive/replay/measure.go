@@ -10,7 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Measure extracts a recording from a trace, with or without its end note, or up to its last whole

@@ -2,7 +2,7 @@ package sim
 
 import (
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // report has an agent tell the loop that it is done or failed: now, or without a

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Speed is an engine's decode speed relative to Config.NSPerToken, by how many

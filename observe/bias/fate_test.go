@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/bias"
 )
 
 // start and end make what scripts by hand are of.

@@ -4,11 +4,11 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // simulate runs the article's kind of setting and returns the report of its bias.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/bias"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // exampleBias has a part of every kind.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // TestRestoredGoesOnAlike interrupts observers of loops of all kinds at any event. What comes back

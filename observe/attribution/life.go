@@ -2,7 +2,7 @@ package attribution
 
 import (
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // quantum is what versions are counted in, so that parts add up exactly in any order: 2^-20 of one,

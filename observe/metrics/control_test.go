@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // controlled is a loop of batches of one group of one rollout, with a goal.

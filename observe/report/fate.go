@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // WasteRows says what became of the response tokens made; nil if none was.

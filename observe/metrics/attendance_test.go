@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // asking is a trainer that asks for its batches, of one group each, by the events of a loop.

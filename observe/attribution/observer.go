@@ -2,7 +2,7 @@ package attribution
 
 import (
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // Observer splits the staleness and the idle time of a run. It takes every event with what

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // population is a stream of groups made by hand: what they are, and which of them

@@ -5,10 +5,10 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/bias"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
-	"github.com/headway-rl/headway/metrics"
+	"github.com/headway-rl/headway/observe/bias"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // history is what a group came to, kept for all groups of a run.

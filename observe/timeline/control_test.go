@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/timeline"
+	"github.com/headway-rl/headway/observe/timeline"
 )
 
 // What a controller moved is an instant with its reason and a step of a counter; where settings stand as the run

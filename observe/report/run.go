@@ -3,7 +3,7 @@ package report
 import (
 	"math"
 
-	"github.com/headway-rl/headway/bias"
+	"github.com/headway-rl/headway/observe/bias"
 )
 
 // Unknown stands for a figure that was not measured or cannot be computed.

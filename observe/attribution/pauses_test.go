@@ -4,10 +4,10 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/attribution"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/observe/attribution"
 )
 
 // TestIdleOverAnyNumberOfPauses: a trainer that is never short of a batch waits for every weight sync,

@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/bias"
+	"github.com/headway-rl/headway/observe/bias"
 )
 
 // biasTables are the comparisons of a bias report: properties of rollouts, then
