@@ -190,7 +190,7 @@ microbench: ## the Go benchmarks of every package
 generate: ## rewrite what is generated from the code: JSON schema, tables of the docs
 	$(GO) test ./config -run "Schema|Presets" -rewrite
 	$(GO) test ./internal/lint -run Architecture -rewrite
-	$(GO) test ./hardware -run Document -rewrite
+	$(GO) test ./predict/hardware -run Document -rewrite
 	$(GO) test ./foreign -run Document -rewrite
 	$(GO) test ./foreign/golden -run Table -rewrite
 	$(GO) test ./sandbox/sandboxtest -run Document -rewrite

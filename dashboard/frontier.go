@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // settingNumber is one number of a setting that may be turned, named as predict names its flag.

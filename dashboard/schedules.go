@@ -9,7 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/schedule"
+	"github.com/headway-rl/headway/predict/schedule"
 )
 
 // topologies are the schedules that are drawn, in their order.

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // hardest are schedules that took from many seconds to no end, while their events had no bound.

@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"math"
 
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // Ways in which a figure was come by.

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // measured is a figure of the judged window, with its half interval (0 for none).

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // Shares of idle time that count as much, and as little.

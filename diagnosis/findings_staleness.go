@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // sourceSays says in words what a source of staleness is.

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // set is an override of a key.

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/foreign"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/estimate"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // OfLog diagnoses a run of another framework by its log. What the log lacks is not judged,

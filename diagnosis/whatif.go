@@ -11,7 +11,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // arm is a run under some setting.

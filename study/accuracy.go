@@ -7,7 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // AccuracyOptions choose how much of the grid is simulated, and for how long.

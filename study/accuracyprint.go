@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // AccuracyMarkdown prints the study as a document.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // BoundRow is one rule in one cell beside the least staleness that a rule can have

@@ -12,7 +12,7 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // FrontierFigures is a point of the frontier.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	measure "github.com/headway-rl/headway/calibrate"
 	"github.com/headway-rl/headway/loop"
+	measure "github.com/headway-rl/headway/predict/calibrate"
 )
 
 // calibrateCmd measures an engine and writes what simulate, predict and plan read.

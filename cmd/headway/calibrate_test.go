@@ -17,11 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	measure "github.com/headway-rl/headway/calibrate"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
+	measure "github.com/headway-rl/headway/predict/calibrate"
 )
 
 // knownEngine decodes at a known speed in a bubble's clock: a slot's by how many decode.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // uncovered says why no closed form covers the rules of a document, "" where one does.

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/doctor"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/doctor"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // doctorCmd says what is wrong with a document before it costs anything.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/doctor"
 	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/predict/doctor"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"

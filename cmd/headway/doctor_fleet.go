@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/doctor"
 	programs "github.com/headway-rl/headway/fleet/process"
+	"github.com/headway-rl/headway/predict/doctor"
 )
 
 // examineFleet adds to a case whether the document's fleet could start an engine. Nothing is started, and

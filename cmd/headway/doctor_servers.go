@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/doctor"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/predict/doctor"
 )
 
 // probeLimit is how long doctor waits for one server's answers.

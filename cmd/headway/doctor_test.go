@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/doctor"
+	"github.com/headway-rl/headway/predict/doctor"
 )
 
 // diagnosed runs headway doctor --json and reads what it prints.

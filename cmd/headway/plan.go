@@ -9,11 +9,11 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
-	"github.com/headway-rl/headway/hardware"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/plan"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/hardware"
+	"github.com/headway-rl/headway/predict/plan"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // planCmd searches the settings of a run before a GPU is rented.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/plan"
+	"github.com/headway-rl/headway/predict/plan"
 )
 
 // planCalibration are the keys of a document that a run measured, or that a

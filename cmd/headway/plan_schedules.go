@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headway-rl/headway/schedule"
+	"github.com/headway-rl/headway/predict/schedule"
 )
 
 // schedulesOptions is how a comparison of schedules is printed.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/schedule"
+	"github.com/headway-rl/headway/predict/schedule"
 )
 
 // smallSchedules is a comparison that takes no time.

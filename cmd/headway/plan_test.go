@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/plan"
+	"github.com/headway-rl/headway/predict/plan"
 )
 
 // planDocument is a plan of a moment.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // predictCmd answers by closed forms, before anything runs. It takes either a

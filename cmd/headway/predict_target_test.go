@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // A document with a target is answered by how it is kept, what it costs, and levers that are not the controller's own.

@@ -12,7 +12,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/reproduce"
+	"github.com/headway-rl/headway/predict/reproduce"
 )
 
 // reproduceCmd puts published measurements beside ours.

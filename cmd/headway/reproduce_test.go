@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/reproduce"
+	"github.com/headway-rl/headway/predict/reproduce"
 )
 
 func TestReproducePrintsTheCases(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/bias"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // runReport is what a run prints with --json.

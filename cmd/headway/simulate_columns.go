@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // columnKind is the type of a column's values.

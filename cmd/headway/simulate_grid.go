@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // grid is every simulation of a command line: all combinations of the axes' values,

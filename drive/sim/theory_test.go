@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/theory"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // comparison is one setting given to the simulator and to the closed form.
