@@ -100,19 +100,19 @@ $(VENV)/reasoning_gym: $(VENV)/installed examples/reasoning_gym/requirements.txt
 
 .PHONY: check-pages
 check-pages: ## the dashboard's types, by tsc from the npm registry (needs Node; nothing else does)
-	npx --yes -p typescript@5.9.3 tsc -p dashboard/jsconfig.json
+	npx --yes -p typescript@5.9.3 tsc -p explain/dashboard/jsconfig.json
 
 # Files of other frameworks' logs, written by the libraries that those frameworks log through.
 LOGS_VENV := foreign/golden/generate/.venv
 
-$(LOGS_VENV)/installed: foreign/golden/generate/requirements.txt
+$(LOGS_VENV)/installed: explain/foreign/golden/generate/requirements.txt
 	$(PYTHON) -m venv $(LOGS_VENV)
-	$(LOGS_VENV)/bin/pip install -q --require-hashes -r foreign/golden/generate/requirements.txt
+	$(LOGS_VENV)/bin/pip install -q --require-hashes -r explain/foreign/golden/generate/requirements.txt
 	touch $@
 
 .PHONY: logs
-logs: $(LOGS_VENV)/installed ## write foreign/golden/testdata anew: simulated runs as eleven frameworks log them, by wandb and TensorBoard themselves
-	HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test ./foreign/golden -run TestLogsAreCurrent -update
+logs: $(LOGS_VENV)/installed ## write explain/foreign/golden/testdata anew: simulated runs as eleven frameworks log them, by wandb and TensorBoard themselves
+	HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test ./explain/foreign/golden -run TestLogsAreCurrent -update
 
 .PHONY: test-long
 test-long: lint $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
@@ -191,8 +191,8 @@ generate: ## rewrite what is generated from the code: JSON schema, tables of the
 	$(GO) test ./config -run "Schema|Presets" -rewrite
 	$(GO) test ./internal/lint -run Architecture -rewrite
 	$(GO) test ./predict/hardware -run Document -rewrite
-	$(GO) test ./foreign -run Document -rewrite
-	$(GO) test ./foreign/golden -run Table -rewrite
+	$(GO) test ./explain/foreign -run Document -rewrite
+	$(GO) test ./explain/foreign/golden -run Table -rewrite
 	$(GO) test ./sandbox/sandboxtest -run Document -rewrite
 	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run "DoctorDocument|Reference"
 	$(GO) run ./cmd/headway reproduce --markdown docs/reproduce.md

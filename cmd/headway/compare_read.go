@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 )

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/loop/trace"
 )
 

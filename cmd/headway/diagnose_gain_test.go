@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 

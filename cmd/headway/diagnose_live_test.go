@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // liveRegimes are embedded runs: a few keys over a run of the task reverse each.

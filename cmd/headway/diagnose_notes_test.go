@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // What is noted of a whole diagnosis stands apart from its last finding.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/protocol"
 )

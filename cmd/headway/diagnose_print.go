@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/observe/report"
 )
 

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // One finding is said as one.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"

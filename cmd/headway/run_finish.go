@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"

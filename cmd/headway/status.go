@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/protocol"
 )
 

@@ -19,7 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headway-rl/headway/api"
-	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"

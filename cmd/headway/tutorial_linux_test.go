@@ -149,7 +149,7 @@ func TestTutorials(t *testing.T) {
 // play plays the steps in one shell.
 func (page tutorial) play(t *testing.T, python string) {
 	dir := t.TempDir()
-	for _, name := range []string{"examples", "clients", "foreign"} {
+	for _, name := range []string{"examples", "clients", "explain"} {
 		target, err := filepath.Abs(filepath.Join("../..", name))
 		if err == nil {
 			err = os.Symlink(target, filepath.Join(dir, name))

@@ -5,8 +5,8 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/headway-rl/headway/dashboard"
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop/trace"
 )
 

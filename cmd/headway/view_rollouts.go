@@ -4,8 +4,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
 )

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/headway-rl/headway/dashboard"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/dashboard"
+	"github.com/headway-rl/headway/explain/dashboard"
 )
 
 // recorded makes a small trace by simulation.

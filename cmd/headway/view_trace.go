@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/dashboard"
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the table of docs/import.md anew")
 
-const document = "../../docs/import.md"
+const document = "../../../docs/import.md"
 
 // The table of docs/import.md is what the importers make of the files in testdata.
 func TestTable(t *testing.T) {
@@ -49,7 +49,7 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s is not what the importers give: go test ./foreign/golden -rewrite", document)
+		t.Errorf("%s is not what the importers give: go test ./explain/foreign/golden -rewrite", document)
 	}
 }
 

@@ -1,7 +1,7 @@
 package diagnosis
 
 import (
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/observe/attribution"
 )
 

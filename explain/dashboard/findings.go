@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // Judge diagnoses the run as it is now. quick leaves out what takes long. An error that wraps diagnosis.ErrEmpty says that there

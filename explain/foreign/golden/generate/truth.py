@@ -1,4 +1,4 @@
-"""The truth of a simulated run, as foreign/golden writes it."""
+"""The truth of a simulated run, as explain/foreign/golden writes it."""
 
 from __future__ import annotations
 

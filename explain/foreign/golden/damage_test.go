@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 // metricFiles are the one file of each framework and tracker that damage is done to.

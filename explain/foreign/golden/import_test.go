@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 // truthAt says what a figure of a step was in truth, in the framework's own notion; false where the

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 )

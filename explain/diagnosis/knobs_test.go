@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 // source is where a knob is defined: a path in the repository of its framework, as it stood in August 2026 (TRL's in

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/loop/workload"

@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"math"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/estimate"

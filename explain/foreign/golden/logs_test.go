@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 var update = flag.Bool("update", false, "write the frameworks' files anew, by the Python that HEADWAY_LOGS_PYTHON names (make logs)")

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/foreign/wandb"
+	"github.com/headway-rl/headway/explain/foreign/wandb"
 )
 
 // runFile is W&B's run-ID.wandb.

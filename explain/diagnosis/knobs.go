@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/observe/report"
 )
 

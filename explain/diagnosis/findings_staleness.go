@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/drive/replay"
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 // withSplit are the frameworks whose files hold single rollouts with versions and times.

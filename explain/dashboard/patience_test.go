@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // timedWriter is a connection that looks after the deadlines of what is written, and breaks after some writes.

@@ -10,7 +10,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the tables of docs/import.md anew")
 
-const documentFile = "../docs/import.md"
+const documentFile = "../../docs/import.md"
 
 // The tables of docs/import.md are what the rules say.
 func TestDocument(t *testing.T) {

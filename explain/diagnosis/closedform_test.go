@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // The closed form at measured inputs is one figure, whether a diagnosis or anybody else with the run's summary

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/explain/foreign"
 )
 
 func logged(v float64) foreign.Figure {

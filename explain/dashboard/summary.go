@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/diagnosis"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
 )

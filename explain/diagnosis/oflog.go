@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/foreign"
+	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/predict/theory"

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/diagnosis"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 )
 
