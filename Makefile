@@ -4,7 +4,7 @@ GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector alone,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
 CONCURRENT := ./store/... ./drive/live/... ./verifier ./weights ./sandbox/pool ./sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
-	./api/... ./gateway/... ./env ./env/remote ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./episode/...
+	./api/... ./api/gateway/... ./env ./env/remote ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./drive/live ./weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // smallBodyBytesMax bounds the bodies of paths that are not marked otherwise: their

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Bodies without tokens are small, whatever those with tokens may be.

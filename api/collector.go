@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/observe/attribution"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // figure is a metric that is read from the status when Prometheus asks. Its labels are words

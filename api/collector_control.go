@@ -1,7 +1,7 @@
 package api
 
 import (
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // controlStates are the states of a controller.

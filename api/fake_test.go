@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // plane is a control plane whose state a test sets.

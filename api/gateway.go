@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // gatewayRoutes has OpenAI's paths. Their replies are never kept under an Idempotency-Key: they are

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // handler answers a request or returns why not; it has written nothing where it returns an error,

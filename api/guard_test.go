@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Every role may do what is its own and read, the admin all, an unknown token nothing.

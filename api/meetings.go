@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // meetingRoutes has the paths over which collectives come together.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api"
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/rendezvous"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // metrics has a registry of its own, so that nothing else in the process adds to it.

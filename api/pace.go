@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/internal/socket"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // chunkBytes is how much of a reply is written under one deadline, and how much of a body

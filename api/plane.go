@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // planeRoutes has the paths that say how the control plane is. The page, healthz and readyz

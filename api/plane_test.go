@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // events reads server-sent events off a stream.

@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // receiverRoutes has the paths of engines' stages on other nodes: their commands, and

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // keyCharsMax bounds an Idempotency-Key; keptBytesMax a reply that is kept under one. What

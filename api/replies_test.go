@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // A call that is sent again gets the reply of the first, whatever has become of it.

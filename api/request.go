@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/internal/spelling"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // depthMax bounds the nesting of a JSON body. No message needs more than a few levels.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // rolloutRoutes has the paths of environment workers.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // senderRoutes has the path of the process from which engines take their tensors. It lists the tensors

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
 )
 

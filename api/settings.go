@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // settingRoutes has the path that moves a run's settings. It is for who runs it: the admin alone.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api"
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // settings notes what is asked for.

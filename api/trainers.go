@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // trainerRoutes has the paths of trainers and of the versions that they publish.

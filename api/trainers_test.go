@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	trainer "github.com/headway-rl/headway/trainer/remote"
 	"github.com/headway-rl/headway/weights"
 )

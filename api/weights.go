@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // latest names the newest version with weights in a path.

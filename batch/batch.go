@@ -5,11 +5,11 @@ import (
 	"math"
 	"sync"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/microbatch"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Options say how a batch is made of groups.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/weights"
 )
 

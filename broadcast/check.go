@@ -1,7 +1,7 @@
 package broadcast
 
 import (
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Bounds of what a sender may say.

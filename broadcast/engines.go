@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // seatWaitS is how long an engine's place at a meeting waits before it is taken again.

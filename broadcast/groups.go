@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // lateAfter is how long an engine may take to join a group before that is said: where it can reach the

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Bounds of what a request may ask for.

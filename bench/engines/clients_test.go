@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // clients play the rollouts of a run: they claim them, sample turns, leave now and then, and finish.

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // controlStates are the states of a controller, in the loop's words.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // goalProgress is a run's progress with a goal, in one of the controller's states.

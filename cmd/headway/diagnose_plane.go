@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // findingsPath is where a control plane that shows a dashboard says what it finds.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/embedded"
@@ -16,7 +17,6 @@ import (
 	programs "github.com/headway-rl/headway/fleet/process"
 	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // enginesDir is where programs of a fleet write to, in a run's directory.

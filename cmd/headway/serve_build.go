@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/rendezvous"
 	remote "github.com/headway-rl/headway/trainer/remote"
 	"github.com/headway-rl/headway/transfer"

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/gateway"
 )
 
 // afterRollouts is how much longer the gateway waits for a token than the rollouts do, which know why none comes.

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/api/gateway"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
 	environment "github.com/headway-rl/headway/env/remote"
-	"github.com/headway-rl/headway/gateway"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // strictTemplate answers /tokenize as vLLM does with a template that knows two roles and wants the

@@ -13,12 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	sampling "github.com/headway-rl/headway/engine/tinker"
 	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	training "github.com/headway-rl/headway/trainer/tinker"
 )
 

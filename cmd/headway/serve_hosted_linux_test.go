@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // hostedModel is a model's directory as far as a run at a service reads it: there are no weights in it.

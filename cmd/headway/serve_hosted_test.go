@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // The base model is the one that is named, else the only one; what cannot be is said with what the service has.

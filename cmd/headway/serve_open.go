@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/weights"
 )

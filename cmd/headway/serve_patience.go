@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headway-rl/headway/api/gateway"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/gateway"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Pauses between two attempts to have a chat rendered while no server answers.

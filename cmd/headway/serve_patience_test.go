@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // failingTemplate fails until a time, and renders then.

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // buildSenders makes what stands between engines whose weights are distributed and the process that

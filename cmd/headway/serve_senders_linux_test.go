@@ -16,11 +16,11 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/transfer"
 	"github.com/headway-rl/headway/weights"
 )

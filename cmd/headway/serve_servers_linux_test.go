@@ -17,11 +17,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/weights"
 )
 

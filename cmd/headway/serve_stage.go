@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/pool"
 	"github.com/headway-rl/headway/taskset"

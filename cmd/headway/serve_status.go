@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Ready implements api.Plane.

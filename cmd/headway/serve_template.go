@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // serverTemplate renders chats and reads texts by servers. What a server refuses is the client's to

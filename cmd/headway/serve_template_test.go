@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // A chat of one message is the prompt that the embedded task itself makes, and a chat that goes on

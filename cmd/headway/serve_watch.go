@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/api/watchdog"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
-	"github.com/headway-rl/headway/watchdog"
 )
 
 // lookEvery is the time between two looks at the run.

@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/episode/openenv"
 	"github.com/headway-rl/headway/episode/player"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/sandbox/pool"
 	"github.com/headway-rl/headway/sink"

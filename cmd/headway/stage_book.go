@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/episode/player"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/taskset"
 )
 

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/episode"
 	"github.com/headway-rl/headway/episode/player"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/taskset"
 )

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/explain/dashboard"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // statusCmd shows the state of a control plane.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // enginesMax is how many engines are listed; more are counted.

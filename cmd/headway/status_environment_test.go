@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api"
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // What a control plane plays itself stands in its status: where the time goes, what failed, and what of it

@@ -5,9 +5,9 @@ import (
 	"math"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // health is who is missing, and queue health, before all other figures: what enters, what leaves, what binds.

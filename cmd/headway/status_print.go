@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // statusView prints statuses for people.

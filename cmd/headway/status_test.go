@@ -19,11 +19,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // shownPlane is a control plane with a state of a test's choice.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // progress is what a run shows of itself while it goes on. Figures that are not

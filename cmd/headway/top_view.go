@@ -10,9 +10,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // topHistory is how many looks the sparklines remember.

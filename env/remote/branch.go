@@ -4,9 +4,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // turn is one response that is asked for, and what becomes of it. The environment's mutex

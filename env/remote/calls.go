@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Sample implements api.Rollouts: it samples a response with the rollout's slot and

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Kept is how many ended claims are remembered, for calls that come late or again.

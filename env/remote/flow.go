@@ -4,8 +4,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // flow hands what an engine samples to whoever waits for it, as it comes. Nothing arrives any

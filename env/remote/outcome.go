@@ -1,6 +1,6 @@
 package remote
 
-import "github.com/headway-rl/headway/protocol"
+import "github.com/headway-rl/headway/api/protocol"
 
 // outcomeKind is a way in which a claim ends.
 type outcomeKind uint8

@@ -3,8 +3,8 @@ package remote
 import (
 	"math"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // checkTokens refuses ids that the vocabulary does not have.

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/api/gateway"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/remote"
-	"github.com/headway-rl/headway/gateway"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 var _ gateway.Rollouts = (*remote.Environment)(nil)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
@@ -22,7 +23,6 @@ import (
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/store/file"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
 	"github.com/headway-rl/headway/weights"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // What becomes of a client's own sampling parameters where they differ from the run's.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // TestClientSampling: what an agent asks for and what the run says, each way.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Turn implements gateway.Rollouts: it samples one response for a claimed rollout and returns

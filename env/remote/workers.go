@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // How long a worker is remembered after its last word.

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
 	"github.com/headway-rl/headway/taskset"
 	"github.com/headway-rl/headway/verifier"

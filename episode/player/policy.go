@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/sandbox"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"sync"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Tally counts records. It is safe for concurrent use; the zero Tally has counted none.

@@ -21,7 +21,7 @@ type ban struct {
 }
 
 // deterministic rooms give the same bytes for the same input.
-var deterministic = []string{"loop", "loop/workload", "predict/theory", "predict/hardware", "observe/metrics", "observe/estimate", "observe/timeline", "loop/trace", "drive/sim", "drive/replay", "predict/schedule", "predict/plan", "predict/doctor", "predict/reproduce", "internal/transformer", "grpo", "config", "observe/report", "protocol", "batch", "watchdog"}
+var deterministic = []string{"loop", "loop/workload", "predict/theory", "predict/hardware", "observe/metrics", "observe/estimate", "observe/timeline", "loop/trace", "drive/sim", "drive/replay", "predict/schedule", "predict/plan", "predict/doctor", "predict/reproduce", "internal/transformer", "grpo", "config", "observe/report", "api/protocol", "batch", "api/watchdog"}
 
 // adapters are the rooms of devices and of what drives them.
 var adapters = []string{"drive/live", "engine", "trainer", "env/code", "env/remote", "weights", "store"}

@@ -6,9 +6,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // WaitMax is the longest that a call may wait for work, in seconds.

@@ -3,9 +3,9 @@ package remote
 import (
 	"math"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // MetricsMax bounds the metrics of a step, MetricNameMax the bytes of their names.

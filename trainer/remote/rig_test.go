@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/weights"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // WorldSizeMax bounds the ranks of a trainer.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // PromptsMax bounds the prompts of a validation batch.

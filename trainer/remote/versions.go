@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 	"github.com/headway-rl/headway/weights"
 )
 

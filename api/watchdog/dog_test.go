@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 var options = Options{AfterS: 60, LeaseS: 60, ClaimS: 60}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // statusLeft is what a request is counted under whose client left before its end.

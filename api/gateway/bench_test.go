@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // discarding is a client that costs nothing, and says when an event was written.

@@ -3,7 +3,7 @@ package gateway
 import (
 	"context"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Rollouts is what the gateway samples with.

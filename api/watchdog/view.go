@@ -1,8 +1,8 @@
 package watchdog
 
 import (
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // View is what is known of a run at a moment. Times are seconds; how long ago and how

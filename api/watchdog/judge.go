@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // facts is a view with what only time has shown.

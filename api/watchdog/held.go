@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // lateS is how long a weight sync may wait for an engine that the others have left behind before it is named.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 func decodeStrict(text []byte, to any) error { return json.Unmarshal(text, to) }

@@ -1,8 +1,8 @@
 package watchdog
 
 import (
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // Dog remembers since when a run has made no progress. Progress is what brings the next

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // heard is what a parser makes of a text that comes in pieces.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // stream answers with events.

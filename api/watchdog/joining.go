@@ -3,7 +3,7 @@ package watchdog
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // joining looks for groups of engines with the sender that do not come to be. The one that is waited for

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // errNotExtendable: the template renders a chat otherwise once it goes on, so that tokens that

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/protocol"
 )
 
 // response is what the fake port samples.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // errTrailing is of JSON with more behind it.

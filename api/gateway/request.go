@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/headway-rl/headway/protocol"
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // choicesMax bounds n: the choices of a request are sampled one after the other.
