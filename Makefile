@@ -3,10 +3,10 @@
 GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector alone,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
-CONCURRENT := ./store/... ./drive/live/... ./verifier ./weights ./sandbox/pool ./sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
-	./api/... ./api/gateway/... ./env ./env/remote ./transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./episode/...
+CONCURRENT := ./store/... ./drive/live/... ./verifier ./store/weights ./sandbox/pool ./sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
+	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
-LONG_ALONE := ./drive/live ./weights
+LONG_ALONE := ./drive/live ./store/weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
 TIMEOUT := 30m
 # Compilers and analysers take a quarter less time with room to collect garbage seldom (tests run as users run).
@@ -172,7 +172,7 @@ bench-publish: ## from a publish to being served, of a small model
 
 .PHONY: bench-weights
 bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over limited links
-	$(GO) test ./transfer -run '^$$' -bench 'Loopback|Limited' -benchtime 5x -timeout 30m
+	$(GO) test ./store/transfer -run '^$$' -bench 'Loopback|Limited' -benchtime 5x -timeout 30m
 
 .PHONY: bench-gateway
 bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once)

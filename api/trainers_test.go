@@ -21,8 +21,8 @@ import (
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/weights"
 	trainer "github.com/headway-rl/headway/trainer/remote"
-	"github.com/headway-rl/headway/weights"
 )
 
 var (

@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // metadataEntry is the entry of the header's metadata that holds the lease.

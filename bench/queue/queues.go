@@ -17,8 +17,8 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/payload"
 	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/store/payload"
 )
 
 // ahead is how many groups may be ready and not leased; then producers wait.

@@ -16,7 +16,7 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
-	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/store/transfer"
 )
 
 // receiveCmd runs beside a stage of an engine on another node: it brings versions there

@@ -10,8 +10,8 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/jetstream"
-	"github.com/headway-rl/headway/transfer"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/transfer"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // objectPrefix begins the names of a run's versions in its object store.

@@ -14,8 +14,8 @@ import (
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/weights"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
-	"github.com/headway-rl/headway/weights"
 )
 
 // modelConfig is the policy's shape: the config's, with the task's vocabulary.

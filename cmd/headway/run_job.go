@@ -19,7 +19,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/sink"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // configFile is the resolved config's name in a run directory, for people and other tools.

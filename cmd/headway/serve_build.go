@@ -15,9 +15,9 @@ import (
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/rendezvous"
+	"github.com/headway-rl/headway/store/transfer"
+	"github.com/headway-rl/headway/store/weights"
 	remote "github.com/headway-rl/headway/trainer/remote"
-	"github.com/headway-rl/headway/transfer"
-	"github.com/headway-rl/headway/weights"
 )
 
 // serverOptions are the API's, checked before anything runs.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transfer"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/transfer"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // stagedEngine is an engine that has stages on other nodes: it holds a version when they

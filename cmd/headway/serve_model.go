@@ -10,7 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	environment "github.com/headway-rl/headway/env/remote"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // servedModel is the policy of engines that are servers, as its directory describes it.

@@ -24,9 +24,9 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/rendezvous"
 	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/store/transfer"
+	"github.com/headway-rl/headway/store/weights"
 	remote "github.com/headway-rl/headway/trainer/remote"
-	"github.com/headway-rl/headway/transfer"
-	"github.com/headway-rl/headway/weights"
 )
 
 // States of a control plane, as its status has them.

@@ -21,8 +21,8 @@ import (
 	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transfer"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/transfer"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // collectiveServer speaks as much of SGLang as takes weights by a collective, which is a connection here: its

@@ -22,7 +22,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // servedPolicy is what the servers of these tests sample: it can be computed by hand.

@@ -16,7 +16,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/lock"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // weightsCmd looks after the published versions of a run. All but prune --yes only read,

@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // ErrClosed is what generations end with when the engine is closed under them.

@@ -24,8 +24,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/store/weights"
 	trainer "github.com/headway-rl/headway/trainer/embedded"
-	"github.com/headway-rl/headway/weights"
 )
 
 // readyPlane is a control plane of which nothing is asked but whether it is ready.

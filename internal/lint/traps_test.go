@@ -30,7 +30,7 @@ var traps = []trap{
 	{"a router repeats a request whose answer breaks off", "a response is sampled twice, and the log has the other one", []string{"engine/upstream TestTrap9WhatIsToldIsNotSampledAgain"}},
 	{"spans of versions count from the response's first token at one server and from the prompt's at the other", "tokens of the wrong version", []string{"engine/upstream TestTrap10SpansCountFromTheResponseOrFromThePrompt", "engine/upstream TestTrap10ThroughSwitches"}},
 	{"OpenEnv's /reset and /step make a new environment each over HTTP", "every step is a first one", []string{"episode/openenv TestTrap11HTTPIsStateless"}},
-	{"a delta by xor, applied twice, is the old weights", "an engine serves another version than it says", []string{"weights TestDeltaTwice"}},
+	{"a delta by xor, applied twice, is the old weights", "an engine serves another version than it says", []string{"store/weights TestDeltaTwice"}},
 	{"the parts of one forward_backward are requests of their own, whose order is their seq_id at Tinker, a condition at TuFT and the order of arrival at SkyRL", "a gradient of half a batch, or of one and a half", []string{"internal/tinker TestTrap13PartsAreExecutedInOrder"}},
 	{"llama-server cuts the distribution by samplers that a request does not name", "log-probs of another distribution", []string{"engine/llamacpp TestEverySamplerIsNamed"}},
 	{"an error comes inside an answer of status 200, and a stream ends without its end mark", "half a response counts as a whole one", []string{"engine/upstream TestTrap15AnErrorInside200FailsTheSampleInTheEnd"}},

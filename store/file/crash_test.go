@@ -10,8 +10,8 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/payload"
 	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/store/payload"
 )
 
 // A process that dies leaves any prefix of its last write. Wherever that is, the

@@ -13,7 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/payload"
+	"github.com/headway-rl/headway/store/payload"
 )
 
 const segmentPrefix = "payload-"

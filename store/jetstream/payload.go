@@ -9,7 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/payload"
+	"github.com/headway-rl/headway/store/payload"
 )
 
 // place is where a sample's payload is.

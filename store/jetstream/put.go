@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/payload"
+	"github.com/headway-rl/headway/store/payload"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/trainer/sequence"
-	"github.com/headway-rl/headway/weights"
 )
 
 // Options of a trainer.

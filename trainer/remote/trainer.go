@@ -11,7 +11,7 @@ import (
 	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/weights"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // Trainer implements live.Trainer for the runtime and api.Trainers for the server. The

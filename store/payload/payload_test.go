@@ -12,7 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/payload"
+	"github.com/headway-rl/headway/store/payload"
 )
 
 func sample(tokens int, step int32) live.Sample {

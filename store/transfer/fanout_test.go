@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/store/transfer"
 )
 
 // publish puts a version of some files in a directory, as a trainer's store has it.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/store/transfer"
 )
 
 // benchBytes is the size of the version that travels: a gigabyte, or 64 MiB with -short.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/store/transfer"
 )
 
 // stage is a receiver that does what it is told, or fails at it, without moving a byte.

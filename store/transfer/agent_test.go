@@ -13,7 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/transfer"
+	"github.com/headway-rl/headway/store/transfer"
 )
 
 // slowRoad brings a version in an hour, and in the middle of a word.
