@@ -3,8 +3,8 @@
 GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector alone,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
-CONCURRENT := ./store/... ./drive/live/... ./verifier ./store/weights ./sandbox/pool ./sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
-	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./episode/...
+CONCURRENT := ./store/... ./drive/live/... ./env/verifier ./store/weights ./env/sandbox/pool ./env/sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
+	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./env/episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./drive/live ./store/weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
@@ -133,18 +133,18 @@ test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debia
 .PHONY: test-engines
 test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
 	$(GO) test -race ./engine/... ./trainer/... ./env/...
-	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./episode/openenv ./sandbox/swerex
+	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./env/episode/openenv ./env/sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning
 	$(GO) run ./bench/engines
 
-$(ENVIRONMENTS)/installed: episode/openenv/testdata/requirements.txt
+$(ENVIRONMENTS)/installed: env/episode/openenv/testdata/requirements.txt
 	$(PYTHON) -m venv $(ENVIRONMENTS)
-	$(ENVIRONMENTS)/bin/pip install -q --require-hashes -r episode/openenv/testdata/requirements.txt
+	$(ENVIRONMENTS)/bin/pip install -q --require-hashes -r env/episode/openenv/testdata/requirements.txt
 	touch $@
 
 .PHONY: test-kubernetes
 test-kubernetes: $(KUBERNETES) ## engines and boxes on Kubernetes against a real API server and its controllers (built once, from its Go modules: an hour on two busy cores)
-	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./internal/kubernetes ./fleet/kubernetes ./sandbox/kubernetes
+	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./internal/kubernetes ./fleet/kubernetes ./env/sandbox/kubernetes
 
 # A module of its own, with sums of its own, so that nothing of it is among this one's dependencies.
 $(KUBERNETES):
@@ -193,6 +193,6 @@ generate: ## rewrite what is generated from the code: JSON schema, tables of the
 	$(GO) test ./predict/hardware -run Document -rewrite
 	$(GO) test ./explain/foreign -run Document -rewrite
 	$(GO) test ./explain/foreign/golden -run Table -rewrite
-	$(GO) test ./sandbox/sandboxtest -run Document -rewrite
+	$(GO) test ./env/sandbox/sandboxtest -run Document -rewrite
 	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run "DoctorDocument|Reference"
 	$(GO) run ./cmd/headway reproduce --markdown docs/reproduce.md

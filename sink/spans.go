@@ -17,7 +17,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/loop"
 )
 

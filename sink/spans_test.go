@@ -15,7 +15,7 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/loop"
 )
 

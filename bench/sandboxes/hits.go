@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
 )
 
 // poolHits leases boxes that stand ready: new ones, and such as were used before.

@@ -18,10 +18,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/bwrap"
-	"github.com/headway-rl/headway/sandbox/process"
-	"github.com/headway-rl/headway/sandbox/runsc"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/bwrap"
+	"github.com/headway-rl/headway/env/sandbox/process"
+	"github.com/headway-rl/headway/env/sandbox/runsc"
 )
 
 // technology is a driver under measurement.

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
 )
 
 // box makes one with a name of its own.

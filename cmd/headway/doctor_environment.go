@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/env/verifier"
 	"github.com/headway-rl/headway/predict/doctor"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/taskset"
-	"github.com/headway-rl/headway/verifier"
 )
 
 // trialLimit is how long doctor tries a sandbox, a verdict or an OpenEnv server.

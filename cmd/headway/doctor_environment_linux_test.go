@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 // findingOf is what doctor says under a severity, code and key, empty for nothing.

@@ -9,11 +9,11 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/code"
-	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/episode/player"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/episode/player"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/pool"
 	"github.com/headway-rl/headway/sink"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
 )
 
 // sandboxesFile is where a run writes down which sandboxes are open.

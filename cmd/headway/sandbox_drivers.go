@@ -4,11 +4,11 @@ import (
 	"cmp"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/e2b"
+	sandboxkubernetes "github.com/headway-rl/headway/env/sandbox/kubernetes"
+	"github.com/headway-rl/headway/env/sandbox/swerex"
 	"github.com/headway-rl/headway/internal/kubernetes"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/e2b"
-	sandboxkubernetes "github.com/headway-rl/headway/sandbox/kubernetes"
-	"github.com/headway-rl/headway/sandbox/swerex"
 )
 
 // driverOf makes the driver of a document's sandboxes.

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/bwrap"
-	plain "github.com/headway-rl/headway/sandbox/process"
-	"github.com/headway-rl/headway/sandbox/runsc"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/bwrap"
+	plain "github.com/headway-rl/headway/env/sandbox/process"
+	"github.com/headway-rl/headway/env/sandbox/runsc"
 )
 
 // localDriver makes a driver whose sandboxes are on this machine.

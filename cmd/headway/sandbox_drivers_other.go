@@ -5,7 +5,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 // localDriver refuses: sandboxes on this machine are made of what Linux has.

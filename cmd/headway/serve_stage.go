@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/pool"
-	"github.com/headway-rl/headway/taskset"
-	"github.com/headway-rl/headway/verifier"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
+	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/env/verifier"
 )
 
 // openStage opens what rollouts are played with here, where they are.

@@ -14,14 +14,14 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/episode/openenv"
-	"github.com/headway-rl/headway/episode/player"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/pool"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/episode/openenv"
+	"github.com/headway-rl/headway/env/episode/player"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
+	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/env/verifier"
 	"github.com/headway-rl/headway/sink"
-	"github.com/headway-rl/headway/taskset"
-	"github.com/headway-rl/headway/verifier"
 )
 
 // playerName is what the workers inside a control plane call themselves.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/episode/player"
-	"github.com/headway-rl/headway/taskset"
+	"github.com/headway-rl/headway/env/episode/player"
+	"github.com/headway-rl/headway/env/taskset"
 )
 
 // bookFile counts in a run's directory what became of the attempts at each task.

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headway-rl/headway/episode"
+	"github.com/headway-rl/headway/env/episode"
 )
 
 // stageOpen is how many sandboxes are open when the control plane is killed: 8, and 100 where

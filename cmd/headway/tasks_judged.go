@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/taskset"
-	"github.com/headway-rl/headway/verifier"
+	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/env/verifier"
 )
 
 // withVerifier is the document with verifier kind tests where it says nothing of a verifier and the tasks

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/taskset"
+	"github.com/headway-rl/headway/env/taskset"
 )
 
 // unmet is one thing that tasks ask for and a run's sandboxes are not.

@@ -13,7 +13,7 @@ import (
 // Tests may take as long as their tasks say, and no longer than the verifier waits; what the policy runs
 // is bounded by the sandbox's own limit.
 func TestLongestTest(t *testing.T) {
-	harbor, err := filepath.Abs("../../taskset/testdata/harbor")
+	harbor, err := filepath.Abs("../../env/taskset/testdata/harbor")
 	if err != nil {
 		t.Fatal(err)
 	}

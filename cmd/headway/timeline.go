@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/headway-rl/headway/drive/sim"
-	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/episode/player"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/episode/player"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"

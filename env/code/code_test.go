@@ -11,10 +11,10 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/sandbox"
-	"github.com/headway-rl/headway/sandbox/bwrap"
-	"github.com/headway-rl/headway/sandbox/process"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/bwrap"
+	"github.com/headway-rl/headway/env/sandbox/process"
 )
 
 // boxes makes a box of plain processes for every lease.

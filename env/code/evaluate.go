@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 // What an evaluation takes: so many sandboxes at once, so many tries of every command.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 //go:embed harness.go.txt

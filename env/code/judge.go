@@ -8,8 +8,8 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 // Boxes hands out sandboxes, each to one holder until the holder closes it. One that also has the

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 //go:embed harness.py

@@ -3,8 +3,8 @@ package code
 import (
 	"context"
 
-	"github.com/headway-rl/headway/episode"
-	"github.com/headway-rl/headway/sandbox"
+	"github.com/headway-rl/headway/env/episode"
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 // spans are put together one after the other.

@@ -29,12 +29,12 @@ var traps = []trap{
 	{"max_tokens is 16 where a completion does not say it", "responses of 16 tokens", []string{"engine/upstream TestTrap8EveryCallSaysHowManyTokens"}},
 	{"a router repeats a request whose answer breaks off", "a response is sampled twice, and the log has the other one", []string{"engine/upstream TestTrap9WhatIsToldIsNotSampledAgain"}},
 	{"spans of versions count from the response's first token at one server and from the prompt's at the other", "tokens of the wrong version", []string{"engine/upstream TestTrap10SpansCountFromTheResponseOrFromThePrompt", "engine/upstream TestTrap10ThroughSwitches"}},
-	{"OpenEnv's /reset and /step make a new environment each over HTTP", "every step is a first one", []string{"episode/openenv TestTrap11HTTPIsStateless"}},
+	{"OpenEnv's /reset and /step make a new environment each over HTTP", "every step is a first one", []string{"env/episode/openenv TestTrap11HTTPIsStateless"}},
 	{"a delta by xor, applied twice, is the old weights", "an engine serves another version than it says", []string{"store/weights TestDeltaTwice"}},
 	{"the parts of one forward_backward are requests of their own, whose order is their seq_id at Tinker, a condition at TuFT and the order of arrival at SkyRL", "a gradient of half a batch, or of one and a half", []string{"internal/tinker TestTrap13PartsAreExecutedInOrder"}},
 	{"llama-server cuts the distribution by samplers that a request does not name", "log-probs of another distribution", []string{"engine/llamacpp TestEverySamplerIsNamed"}},
 	{"an error comes inside an answer of status 200, and a stream ends without its end mark", "half a response counts as a whole one", []string{"engine/upstream TestTrap15AnErrorInside200FailsTheSampleInTheEnd"}},
-	{"E2B ends a sandbox after 15 s where no lifetime is asked for", "tools die in the middle of an episode", []string{"sandbox/e2b TestTrap16LifetimeIsAlwaysSent"}},
+	{"E2B ends a sandbox after 15 s where no lifetime is asked for", "tools die in the middle of an episode", []string{"env/sandbox/e2b TestTrap16LifetimeIsAlwaysSent"}},
 }
 
 // TestTrapsAreTested: each has its tests, by the names that the document gives.

@@ -1,0 +1,128 @@
+package episode
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/taskset"
+)
+
+// box is a rollout's sandbox, made and given the task's files at its first use, whoever that is: a tool
+// or a test. The time that takes is the sandbox's and not theirs.
+type box struct {
+	sandbox.Box
+	task    *taskset.Task
+	retries int
+	ready   bool
+}
+
+// Ready makes the box. What fails before anything ran in it is tried again.
+func (b *box) Ready(ctx context.Context) error {
+	if b.ready {
+		return nil
+	}
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	if err := b.fill(ctx); err != nil {
+		return err
+	}
+	b.ready = true
+	return nil
+}
+
+func (b *box) start(ctx context.Context) error {
+	starter, ok := b.Box.(Starter)
+	if !ok {
+		return nil
+	}
+	back := Enter(ctx, SandboxWait, "") // where it fails, the episode ends in this span
+	for try := 0; ; try++ {
+		err := starter.Ready(ctx)
+		if r, ok := ctx.Value(recorderKey{}).(*recorder); ok && starter.Started() > 0 {
+			r.split(starter.Waited().Nanoseconds())
+		}
+		if err == nil {
+			back()
+			return nil
+		}
+		if try >= b.retries || !startFailed(err) {
+			return err
+		}
+		if err := pause(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
+			return err
+		}
+	}
+}
+
+// startFailed reports whether an error is of a box that never came up, so that nothing ran in it.
+func startFailed(err error) bool {
+	switch sandbox.ClassOf(err) {
+	case sandbox.StartFailed, sandbox.StartTimeout, sandbox.Quota, sandbox.BackendDown:
+		return true
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fill puts the task's files in their place.
+func (b *box) fill(ctx context.Context) error {
+	if b.task == nil || len(b.task.Files) == 0 {
+		return nil
+	}
+	back := Enter(ctx, Tool, "files")
+	for _, name := range slices.Sorted(maps.Keys(b.task.Files)) {
+		if err := b.Box.Write(ctx, inBox(name), b.task.Files[name], 0o644); err != nil {
+			return fmt.Errorf("the task's file %s cannot be put into the sandbox: %w", name, err)
+		}
+	}
+	back()
+	return nil
+}
+
+// Run implements sandbox.Box.
+func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result, error) {
+	for try := 0; ; try++ {
+		if err := b.Ready(ctx); err != nil {
+			return sandbox.Result{}, err
+		}
+		result, err := b.Box.Run(ctx, command)
+		if err == nil || try >= b.retries || !startFailed(err) {
+			return result, err
+		}
+		if err := pause(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
+			return sandbox.Result{}, err
+		}
+	}
+}
+
+// Read implements sandbox.Box.
+func (b *box) Read(ctx context.Context, path string, limit int64) ([]byte, error) {
+	if err := b.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return b.Box.Read(ctx, path, limit)
+}
+
+// Write implements sandbox.Box.
+func (b *box) Write(ctx context.Context, path string, content []byte, mode fs.FileMode) error {
+	if err := b.Ready(ctx); err != nil {
+		return err
+	}
+	return b.Box.Write(ctx, path, content, mode)
+}

@@ -1,0 +1,166 @@
+package verifier
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/env/sandbox"
+)
+
+// programs asks a program of the user's: one JSON object a line to its standard input, one back on its
+// standard output. Each of the processes has one case at a time, and lives until it fails. What it
+// does is the user's own and runs as this process does: it is no place for the policy's code.
+type programs struct {
+	o     Options
+	idle  chan *seat
+	seats []*seat
+
+	closing sync.Once
+	closed  chan struct{}
+}
+
+// seat is the place of one process. Whoever took it out of programs.idle has it alone.
+type seat struct {
+	process *process
+	// failed counts processes that ended since the last answer; the next process starts at notBefore.
+	failed    int
+	notBefore time.Time
+}
+
+func newCommand(o Options) (Verifier, error) {
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return nil, errors.New("verifier: command needs a program and its arguments")
+	}
+	for _, text := range append([]string{o.Dir}, o.Command...) {
+		if strings.ContainsRune(text, 0) {
+			return nil, fmt.Errorf("verifier: there is a NUL in %q, which no program can be given", text)
+		}
+	}
+	for name, value := range o.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("verifier: the environment variable %q=%q: a name must be there, without = and NUL, and its value without NUL", name, value)
+		}
+	}
+	if !strings.ContainsRune(o.Command[0], '/') {
+		if _, err := exec.LookPath(o.Command[0]); err != nil {
+			return nil, fmt.Errorf("verifier: command: %w", err)
+		}
+	}
+	p := &programs{o: o, idle: make(chan *seat, o.Concurrency), closed: make(chan struct{})}
+	for range o.Concurrency {
+		s := &seat{}
+		p.seats = append(p.seats, s)
+		p.idle <- s
+	}
+	return p, nil
+}
+
+// Verify implements Verifier.
+func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
+	var s *seat
+	select {
+	case s = <-p.idle:
+	case <-ctx.Done():
+		return Verdict{}, ctx.Err()
+	case <-p.closed:
+		return Verdict{}, errClosed
+	}
+	defer func() { p.idle <- s }()
+	select {
+	case <-p.closed:
+		return Verdict{}, errClosed
+	default:
+	}
+	v, err := p.judge(ctx, s, c)
+	switch {
+	case s.process != nil: // it answered
+		s.failed = 0
+	case sandbox.ClassOf(err) == sandbox.VerifierCrash: // the next would end as fast
+		s.notBefore = time.Now().Add(backOff(s.failed))
+		s.failed++
+	}
+	return v, err
+}
+
+var errClosed = sandbox.Fail(sandbox.VerifierCrash, "verify", "", "the verifier is closed")
+
+// judge asks the seat's process, which it starts where there is none and ends where it failed.
+func (p *programs) judge(ctx context.Context, s *seat, c Case) (Verdict, error) {
+	id := rand.Text() // which text of the policy's that the program prints by mistake cannot have
+	text, err := c.request(id)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if s.process == nil {
+		if err := p.start(ctx, s); err != nil {
+			return Verdict{}, err
+		}
+	}
+	a, err := s.process.ask(ctx, id, append(text, '\n'))
+	if err != nil {
+		tail := s.end()
+		if ctx.Err() != nil {
+			return Verdict{}, fmt.Errorf("%s was ended: %w%s", p.o.Command[0], ctx.Err(), tail)
+		}
+		class := sandbox.VerifierProtocol
+		if errors.Is(err, errEnded) {
+			class = sandbox.VerifierCrash
+		}
+		// The next try has a new process: whatever is wrong with this one, it goes no further.
+		return Verdict{}, Again(sandbox.Fail(class, "verify", "", "%s: %w%s", p.o.Command[0], err, tail), 0)
+	}
+	return a.finish(p.o.Range)
+}
+
+// start makes a process, once its predecessor's failure is long enough ago.
+func (p *programs) start(ctx context.Context, s *seat) error {
+	if wait := time.Until(s.notBefore); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s failed %d times in a row and is not started again yet: %w", p.o.Command[0], s.failed, ctx.Err())
+		case <-p.closed:
+			return errClosed
+		}
+	}
+	started, err := startProcess(p.o)
+	if err != nil {
+		return Again(sandbox.Fail(sandbox.VerifierCrash, "verify", "", "%w", err), 0)
+	}
+	s.process = started
+	return nil
+}
+
+// end ends the seat's process and tells the end of what it wrote to standard error.
+func (s *seat) end() string {
+	tail := s.process.end()
+	s.process = nil
+	if tail == "" {
+		return ""
+	}
+	return fmt.Sprintf("; it wrote to standard error: …%q", tail)
+}
+
+// Close ends the processes. Cases under way are not waited for longer than their processes live: the
+// caller ends their contexts first.
+func (p *programs) Close() error {
+	p.closing.Do(func() {
+		close(p.closed)
+		for range p.seats {
+			s := <-p.idle
+			if s.process != nil {
+				s.end()
+			}
+			s.failed = 0
+		}
+	})
+	return nil
+}
