@@ -4,7 +4,7 @@ GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector alone,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
 CONCURRENT := ./store/... ./drive/live/... ./env/verifier ./store/weights ./env/sandbox/pool ./env/sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
-	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./rendezvous/... ./broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./env/episode/...
+	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./engine/rendezvous/... ./engine/broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./env/episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./drive/live ./store/weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
@@ -144,7 +144,7 @@ $(ENVIRONMENTS)/installed: env/episode/openenv/testdata/requirements.txt
 
 .PHONY: test-kubernetes
 test-kubernetes: $(KUBERNETES) ## engines and boxes on Kubernetes against a real API server and its controllers (built once, from its Go modules: an hour on two busy cores)
-	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./internal/kubernetes ./fleet/kubernetes ./env/sandbox/kubernetes
+	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./internal/kubernetes ./engine/fleet/kubernetes ./env/sandbox/kubernetes
 
 # A module of its own, with sums of its own, so that nothing of it is among this one's dependencies.
 $(KUBERNETES):

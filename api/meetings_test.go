@@ -10,7 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/rendezvous"
+	"github.com/headway-rl/headway/engine/rendezvous"
 )
 
 // TestRendezvousPath: trainer and engine meet over HTTP; who cannot is refused with a code.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/rendezvous"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/rendezvous"
 )
 
 // TestSenderPath: a sender is told what to hold, and its word reaches the engine; it takes a trainer's token,

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
-	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/engine/rendezvous"
 	"github.com/headway-rl/headway/engine/sglang"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/rendezvous"
 )
 
 // readyPlane is a control plane of which nothing is asked but whether it is ready.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
-	programs "github.com/headway-rl/headway/fleet/process"
+	programs "github.com/headway-rl/headway/engine/fleet/process"
 	"github.com/headway-rl/headway/predict/doctor"
 )
 

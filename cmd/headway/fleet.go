@@ -12,9 +12,9 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/embedded"
-	"github.com/headway-rl/headway/fleet"
-	fleetkubernetes "github.com/headway-rl/headway/fleet/kubernetes"
-	programs "github.com/headway-rl/headway/fleet/process"
+	"github.com/headway-rl/headway/engine/fleet"
+	fleetkubernetes "github.com/headway-rl/headway/engine/fleet/kubernetes"
+	programs "github.com/headway-rl/headway/engine/fleet/process"
 	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/loop"
 )

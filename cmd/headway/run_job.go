@@ -11,8 +11,8 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/fleet"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/loop/workload"

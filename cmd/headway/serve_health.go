@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/fleet"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 )

@@ -18,8 +18,8 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/batch"
-	"github.com/headway-rl/headway/broadcast"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"

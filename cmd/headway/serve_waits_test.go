@@ -6,8 +6,8 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/engine/upstream"
-	"github.com/headway-rl/headway/fleet"
 	"github.com/headway-rl/headway/store/weights"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/loop"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/observe/report"
 )
 

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/fleet"
+	"github.com/headway-rl/headway/engine/fleet"
 )
 
 // Options of the driver.

@@ -18,7 +18,7 @@ import (
 	"github.com/headway-rl/headway/internal/kubernetes/kubernetestest"
 )
 
-const manifest = "../../deploy/kubernetes/fleet.yaml"
+const manifest = "../../../deploy/kubernetes/fleet.yaml"
 
 // asks is a driver that asks as a service account, by its token.
 func asks(t *testing.T, c *kubernetestest.ControlPlane, account, workload string) (*Driver, *kubernetes.API) {

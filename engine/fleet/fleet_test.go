@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/fleet"
+	"github.com/headway-rl/headway/engine/fleet"
 )
 
 var _ live.Fleet = (*fleet.Fleet)(nil)

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/fleet"
+	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/internal/kubernetes"
 )
 

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/broadcast"
+	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/rendezvous"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/rendezvous"
 )
 
 // plane is a coordinator over a rendezvous, with what it said.

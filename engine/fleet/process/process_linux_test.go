@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headway-rl/headway/fleet"
+	"github.com/headway-rl/headway/engine/fleet"
 )
 
 // behaves says what this program is where a test has started it as another.
