@@ -4,7 +4,7 @@ GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector alone,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
 CONCURRENT := ./store/... ./drive/live/... ./env/verifier ./store/weights ./env/sandbox/pool ./env/sandbox/agent ./engine/upstream ./engine/embedded ./engine/tinker \
-	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./engine/rendezvous/... ./engine/broadcast/... ./batch/... ./internal/tinker/... ./trainer/remote ./env/episode/...
+	./api/... ./api/gateway/... ./env ./env/remote ./store/transfer/... ./engine/rendezvous/... ./engine/broadcast/... ./train/batch/... ./internal/tinker/... ./train/remote ./env/episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./drive/live ./store/weights
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
@@ -132,7 +132,7 @@ test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debia
 
 .PHONY: test-engines
 test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
-	$(GO) test -race ./engine/... ./trainer/... ./env/...
+	$(GO) test -race ./engine/... ./train/... ./env/...
 	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./env/episode/openenv ./env/sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning
 	$(GO) run ./bench/engines

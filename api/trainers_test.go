@@ -18,11 +18,11 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
-	trainer "github.com/headway-rl/headway/trainer/remote"
+	"github.com/headway-rl/headway/train/batch"
+	trainer "github.com/headway-rl/headway/train/remote"
 )
 
 var (

@@ -40,7 +40,7 @@ var tinkerService = engine{
 			"TMPDIR=" + p.dir} // adapters are moved from there to where vLLM finds them, which crosses no file systems
 	},
 	beside: &tinkerSampler,
-	tests:  []string{"./internal/tinker", "./trainer/tinker"}, variable: "HEADWAY_TEST_TINKER", also: []string{"HEADWAY_TINKER_URL"},
+	tests:  []string{"./internal/tinker", "./train/tinker"}, variable: "HEADWAY_TEST_TINKER", also: []string{"HEADWAY_TINKER_URL"},
 	served: "HEADWAY_TINKER_BASE", suites: "^TestTinker$",
 }
 

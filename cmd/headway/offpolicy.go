@@ -6,9 +6,9 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // lagLine is what a train step, or a whole run, says of the response tokens of

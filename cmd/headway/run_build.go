@@ -11,11 +11,11 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
-	trainer "github.com/headway-rl/headway/trainer/embedded"
+	trainer "github.com/headway-rl/headway/train/embedded"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // modelConfig is the policy's shape: the config's, with the task's vocabulary.

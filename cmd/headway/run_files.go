@@ -14,9 +14,9 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // stepLine is one line of metrics.jsonl: a train step, step and time first.

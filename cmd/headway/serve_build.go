@@ -17,7 +17,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
-	remote "github.com/headway-rl/headway/trainer/remote"
+	remote "github.com/headway-rl/headway/train/remote"
 )
 
 // serverOptions are the API's, checked before anything runs.

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // fleetContext is in the environment of this program where it is an engine of a fleet: how many tokens its context

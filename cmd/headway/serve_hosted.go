@@ -19,7 +19,7 @@ import (
 	sampling "github.com/headway-rl/headway/engine/tinker"
 	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
-	training "github.com/headway-rl/headway/trainer/tinker"
+	training "github.com/headway-rl/headway/train/tinker"
 )
 
 // hostedDir is where a control plane notes in its run directory what its service has saved.

@@ -26,7 +26,7 @@ import (
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
-	remote "github.com/headway-rl/headway/trainer/remote"
+	remote "github.com/headway-rl/headway/train/remote"
 )
 
 // States of a control plane, as its status has them.

@@ -17,12 +17,12 @@ import (
 	"testing/synctest"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // collectiveServer speaks as much of SGLang as takes weights by a collective, which is a connection here: its

@@ -18,11 +18,11 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // servedPolicy is what the servers of these tests sample: it can be computed by hand.

@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/episode/player"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // stageDocument is a run whose rollouts are played by the control plane: a task file, a tool in a

@@ -4,10 +4,10 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // lessonMeter adds up what train steps say between two points of a learning curve.

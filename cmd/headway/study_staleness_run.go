@@ -12,7 +12,7 @@ import (
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/study"
-	trainer "github.com/headway-rl/headway/trainer/embedded"
+	trainer "github.com/headway-rl/headway/train/embedded"
 )
 
 // lesson teaches a policy from batches of one exact lag. Nothing in it reads a

@@ -6,8 +6,8 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // keptGroup is a group on which a step is trained, kept to be read.

@@ -25,7 +25,7 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
-	trainer "github.com/headway-rl/headway/trainer/embedded"
+	trainer "github.com/headway-rl/headway/train/embedded"
 )
 
 // readyPlane is a control plane of which nothing is asked but whether it is ready.

@@ -21,10 +21,10 @@ type ban struct {
 }
 
 // deterministic rooms give the same bytes for the same input.
-var deterministic = []string{"loop", "loop/workload", "predict/theory", "predict/hardware", "observe/metrics", "observe/estimate", "observe/timeline", "loop/trace", "drive/sim", "drive/replay", "predict/schedule", "predict/plan", "predict/doctor", "predict/reproduce", "internal/transformer", "grpo", "config", "observe/report", "api/protocol", "batch", "api/watchdog"}
+var deterministic = []string{"loop", "loop/workload", "predict/theory", "predict/hardware", "observe/metrics", "observe/estimate", "observe/timeline", "loop/trace", "drive/sim", "drive/replay", "predict/schedule", "predict/plan", "predict/doctor", "predict/reproduce", "internal/transformer", "train/grpo", "config", "observe/report", "api/protocol", "train/batch", "api/watchdog"}
 
 // adapters are the rooms of devices and of what drives them.
-var adapters = []string{"drive/live", "engine", "trainer", "env/code", "env/remote", "store/weights", "store"}
+var adapters = []string{"drive/live", "engine", "train", "env/code", "env/remote", "store/weights", "store"}
 
 // seeded are the members of math/rand/v2 that make a generator of one's own.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "Rand", "PCG", "ChaCha8", "Source"}

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/grpo"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // step is a batch, ready to be sent.

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/grpo"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // Options of a trainer.

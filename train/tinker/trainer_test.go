@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 func loopVersion(n int64) loop.Version { return loop.Version(n) }

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // Sequence is one sequence to train on. Its slices have one element a token.

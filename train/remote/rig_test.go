@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // rig is a trainer over a real store of weights, with what a runtime would be told.

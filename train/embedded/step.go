@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/microbatch"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/microbatch"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // imitate makes one supervised step: the mean log-prob of the answers' tokens goes up.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata anew")

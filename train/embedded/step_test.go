@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/grpo"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // aged makes a batch that an earlier version sampled: the trainer makes lag steps on

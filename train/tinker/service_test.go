@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // servers are services in the manner of those that there are.

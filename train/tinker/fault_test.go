@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // TestFaults: whichever operation of a step fails, without its effect or with it, the next attempt leaves the

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // Trainer implements live.Trainer for the runtime and api.Trainers for the server. The

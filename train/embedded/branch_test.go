@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // joined is a rollout that left both as its branches.

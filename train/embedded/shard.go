@@ -2,7 +2,7 @@ package embedded
 
 import (
 	"github.com/headway-rl/headway/internal/transformer"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // microItems bounds the sequences of one pass, whose activations are kept for its backward half.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/microbatch"
+	"github.com/headway-rl/headway/train/grpo"
+	"github.com/headway-rl/headway/train/microbatch"
 )
 
 // Options say how a batch is made of groups.

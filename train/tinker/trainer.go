@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/trainer/sequence"
+	"github.com/headway-rl/headway/train/grpo"
+	"github.com/headway-rl/headway/train/sequence"
 )
 
 // Options of a trainer.

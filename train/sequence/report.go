@@ -2,7 +2,7 @@ package sequence
 
 import (
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // fading is what a step's log-ratios still count for at the next, in the

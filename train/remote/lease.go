@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/batch"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/batch"
 )
 
 // WaitMax is the longest that a call may wait for work, in seconds.

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // realOptions are those of a trainer at the service that the environment names, such as a SkyRL server on this machine:
 //
-//	HEADWAY_TINKER_URL=http://127.0.0.1:8000 HEADWAY_TINKER_BASE=Qwen/Qwen3-0.6B go test -run Real ./trainer/tinker
+//	HEADWAY_TINKER_URL=http://127.0.0.1:8000 HEADWAY_TINKER_BASE=Qwen/Qwen3-0.6B go test -run Real ./train/tinker
 //
 // HEADWAY_TINKER_KEY is its key, where it wants one.
 func realOptions(t *testing.T) Options {

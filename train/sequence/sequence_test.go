@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/grpo"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/train/grpo"
 )
 
 // TestMinibatchesAreWholeGroups: no group is in two parts, and none is left out.
