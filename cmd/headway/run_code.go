@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/code"
@@ -14,7 +15,6 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/sink"
 )
 
 // goPackages is the directory of a run with the compiled packages that programs in Go import.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
@@ -17,7 +18,6 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/sink"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
 )

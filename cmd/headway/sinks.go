@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/sink"
 )
 
 // commandLog has what the program of sinks.command says, in the run directory.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/episode/openenv"
@@ -21,7 +22,6 @@ import (
 	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
-	"github.com/headway-rl/headway/sink"
 )
 
 // playerName is what the workers inside a control plane call themselves.

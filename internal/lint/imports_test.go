@@ -162,7 +162,7 @@ var rules = []rule{
 		"the run files of the wandb library, read", "a file format: it knows nothing of what the keys mean"},
 	{"explain/foreign", []string{"explain/foreign/wandb", "internal/tfevents", "internal/spelling"}, []string{"gonum.org/v1/gonum", "github.com/goccy/go-yaml"}, nil,
 		"other frameworks' logs in our terms", "it reads and judges nothing"},
-	{"sink", []string{"loop", "internal/tfevents", "env/episode"}, []string{"go.opentelemetry.io/", "google.golang.org/protobuf"}, nil,
+	{"app/sink", []string{"loop", "internal/tfevents", "env/episode"}, []string{"go.opentelemetry.io/", "google.golang.org/protobuf"}, nil,
 		"a run's figures sent to trackers of others", "it is handed figures: it knows no run, and cannot slow one down"},
 	{"explain/diagnosis", []string{"observe/attribution", "explain/foreign", "config", "loop", "loop/workload", "predict/theory", "drive/sim", "observe/metrics", "drive/replay", "observe/estimate", "predict/doctor", "loop/trace", "observe/report", "internal/parallel"}, []string{"gonum.org/v1/gonum"}, nil,
 		"what a run's staleness and idle time cost, and what each change would buy", "it judges what was recorded: it starts nothing but simulations"},
