@@ -135,7 +135,7 @@ test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test
 	$(GO) test -race ./engine/... ./train/... ./env/...
 	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./env/episode/openenv ./env/sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning
-	$(GO) run ./bench/engines
+	$(GO) run ./cmd/lab/bench/engines
 
 $(ENVIRONMENTS)/installed: env/episode/openenv/testdata/requirements.txt
 	$(PYTHON) -m venv $(ENVIRONMENTS)
@@ -156,19 +156,19 @@ bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights b
 
 .PHONY: bench-schedules
 bench-schedules: ## synchronous against asynchronous, with and without tool time, on one seed
-	$(GO) run ./bench/schedules
+	$(GO) run ./cmd/lab/bench/schedules
 
 .PHONY: bench-simulator
 bench-simulator: ## the simulator's speed, beside a SimPy program of the same model (installs SimPy once)
-	$(GO) run ./bench/simulator
+	$(GO) run ./cmd/lab/bench/simulator
 
 .PHONY: bench-queue
 bench-queue: ## groups through the durable queue, beside raw JetStream, Ray and TransferQueue (installs both once)
-	$(GO) run ./bench/queue
+	$(GO) run ./cmd/lab/bench/queue
 
 .PHONY: bench-publish
 bench-publish: ## from a publish to being served, of a small model
-	$(GO) run ./bench/publish
+	$(GO) run ./cmd/lab/bench/publish
 
 .PHONY: bench-weights
 bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over limited links
@@ -176,11 +176,11 @@ bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over li
 
 .PHONY: bench-gateway
 bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once)
-	$(GO) run ./bench/gateway
+	$(GO) run ./cmd/lab/bench/gateway
 
 .PHONY: bench-sandboxes
 bench-sandboxes: ## what sandboxes cost: starts, warm boxes, what is left where a tenth of them fails
-	$(GO) run ./bench/sandboxes
+	$(GO) run ./cmd/lab/bench/sandboxes
 
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package

@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/study"
 )
 
 // controlledRules are a goal for the run of TestKill, longer answers and slower tools under way, and

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/study"
 )
 
 // studyCmd holds the scripted experiments.

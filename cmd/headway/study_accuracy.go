@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/cmd/lab/study"
 )
 
 // studyAccuracyCmd is the study of the theory against the simulator.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/cmd/lab/study"
 )
 
 // studyAttributionCmd is the study of what the named source of staleness is worth.

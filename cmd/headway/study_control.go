@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/cmd/lab/study"
 )
 
 // studyControlCmd is the study of the controller.

@@ -7,12 +7,12 @@ import (
 	"io"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/study"
 )
 
 // controlSimulate implements study.ControlLiveRunner.Simulate: engines that decode in

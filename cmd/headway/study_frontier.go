@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/study"
 )
 
 // studyFrontierCmd is the study of the empirical frontier.

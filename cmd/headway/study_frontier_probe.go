@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/study"
 )
 
 // A probe of rates goes on until it has seen so many train steps and rollouts, and for so long: the times

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/study"
 )
 
 func TestFrontierFlags(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/study"
+	"github.com/headway-rl/headway/cmd/lab/study"
 )
 
 // studyStalenessCmd is the study of staleness against reward.

@@ -3,10 +3,10 @@ package main
 import (
 	"math"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/store/weights"
-	"github.com/headway-rl/headway/study"
 	"github.com/headway-rl/headway/train/grpo"
 )
 

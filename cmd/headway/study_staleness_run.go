@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/study"
 	trainer "github.com/headway-rl/headway/train/embedded"
 )
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/study"
 )
 
 // shortLesson is a lesson of a few steps.

@@ -139,7 +139,7 @@ func TestQuotedGoCommands(t *testing.T) {
 }
 
 // goFlags are the flags of go run and go test that commands in pages use, true for those whose value may be the next word.
-var goFlags = map[string]bool{"bench": true, "benchmem": false, "benchtime": true, "count": true, "cpu": true, "o": true, "race": false, "run": true,
+var goFlags = map[string]bool{"cmd/lab/bench": true, "benchmem": false, "benchtime": true, "count": true, "cpu": true, "o": true, "race": false, "run": true,
 	"short": false, "tags": true, "timeout": true, "v": false, "vet": true}
 
 // wrongGo says what a go run or go test names that is not there, "" for nothing.
@@ -177,7 +177,7 @@ func wrongGo(all []file, words []string) string {
 	if len(packages) == 0 {
 		return ""
 	}
-	for flag, prefixes := range map[string][]string{"run": {"Test", "Example"}, "bench": {"Benchmark"}} {
+	for flag, prefixes := range map[string][]string{"run": {"Test", "Example"}, "cmd/lab/bench": {"Benchmark"}} {
 		if pattern := asked[flag]; pattern != "" && pattern != "^$" && pattern != "xxx" && pattern != "." && !quoted.Placeholder(pattern) {
 			if wrong := untested(all, packages, pattern, prefixes); wrong != "" {
 				return wrong
@@ -250,8 +250,8 @@ func TestQuotesAreHeld(t *testing.T) {
 	for line, right := range map[string]bool{
 		"go test ./loop/...":                                         true,
 		"go test ./gone":                                             false,
-		"go run ./bench/simulator -runs 3":                           true,
-		"go run ./bench/simulator -laps 3":                           false,
+		"go run ./cmd/lab/bench/simulator -runs 3":                   true,
+		"go run ./cmd/lab/bench/simulator -laps 3":                   false,
 		"go test ./internal/lint -run Architecture -rewrite":         true,
 		"go test ./internal/lint -run 'Architecture|Nonsense'":       false,
 		"go test ./internal/lint -run Architecture -write":           false,

@@ -9,19 +9,19 @@ import (
 func TestCommands(t *testing.T) {
 	for line, want := range map[string]string{
 		`headway run`: "headway,run",
-		`A=1 B="x y" headway run --set 'a=b c' "d $HOME"`:    "headway,run,--set,a=b c,d $HOME",
-		`headway serve FILE & headway status # go on`:        "headway,serve,FILE | headway,status",
-		`headway config > run.yaml`:                          "headway,config",
-		`headway plan x 2>&1 | tee out && make test`:         "headway,plan,x | tee,out | make,test",
-		`headway weights [RUN]                  list: a | b`: "headway,weights,RUN",
-		`go run ./bench/queue [-runs N] [-peers=false] …`:    "go,run,./bench/queue,-runs,N,-peers=false",
-		`make bench-queue      # go run ./bench/queue -n`:    "make,bench-queue | go,run,./bench/queue,-n",
-		`headway view x    (headway simulate --trace y)`:     "headway,view,x",
-		`X="$(headway version)" headway run`:                 "headway,run | headway,version",
-		`go test ./a -bench . -run '^$' ./...`:               "go,test,./a,-bench,.,-run,^$,./...",
-		`headway run    | tee out`:                           "headway,run | tee,out",
-		`# only a remark`:                                    "#,only,a,remark",
-		`A=1`:                                                "",
+		`A=1 B="x y" headway run --set 'a=b c' "d $HOME"`:         "headway,run,--set,a=b c,d $HOME",
+		`headway serve FILE & headway status # go on`:             "headway,serve,FILE | headway,status",
+		`headway config > run.yaml`:                               "headway,config",
+		`headway plan x 2>&1 | tee out && make test`:              "headway,plan,x | tee,out | make,test",
+		`headway weights [RUN]                  list: a | b`:      "headway,weights,RUN",
+		`go run ./cmd/lab/bench/queue [-runs N] [-peers=false] …`: "go,run,./cmd/lab/bench/queue,-runs,N,-peers=false",
+		`make bench-queue      # go run ./cmd/lab/bench/queue -n`: "make,bench-queue | go,run,./cmd/lab/bench/queue,-n",
+		`headway view x    (headway simulate --trace y)`:          "headway,view,x",
+		`X="$(headway version)" headway run`:                      "headway,run | headway,version",
+		`go test ./a -bench . -run '^$' ./...`:                    "go,test,./a,-bench,.,-run,^$,./...",
+		`headway run    | tee out`:                                "headway,run | tee,out",
+		`# only a remark`:                                         "#,only,a,remark",
+		`A=1`:                                                     "",
 	} {
 		var got []string
 		for _, words := range Commands(line) {
@@ -54,8 +54,8 @@ func TestMarkdown(t *testing.T) {
 }
 
 func TestMakefile(t *testing.T) {
-	page := makefile("Makefile", "GO ?= go\nx: y ## say x\n\t@$(GO) run ./bench/queue\n\t$(LESS_GC) $(GO) $(TEST) $$all\n")
-	want := []Quote{{"Makefile", 3, "go run ./bench/queue", true}, {"Makefile", 4, "go test $all", true}}
+	page := makefile("Makefile", "GO ?= go\nx: y ## say x\n\t@$(GO) run ./cmd/lab/bench/queue\n\t$(LESS_GC) $(GO) $(TEST) $$all\n")
+	want := []Quote{{"Makefile", 3, "go run ./cmd/lab/bench/queue", true}, {"Makefile", 4, "go test $all", true}}
 	if !reflect.DeepEqual(page.Code, want) {
 		t.Errorf("got %v\nwant %v", page.Code, want)
 	}
