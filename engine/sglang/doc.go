@@ -16,6 +16,6 @@
 //
 // What is said here of SGLang's replies was compared with the sources of SGLang 0.5.23. SGLang
 // itself needs a GPU and has not been run: pauses, updates, spans of versions, aborts, salts, scores
-// and chats have been proven against engines/hf_shim alone, the recognition of a router against
+// and chats have been proven against examples/hf_shim alone, the recognition of a router against
 // sglang-router 0.3.2 in front of it. Adapters (LoRA) are not supported: an update is a whole model.
 package sglang

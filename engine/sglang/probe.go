@@ -26,7 +26,7 @@ type prober struct {
 	found
 	// cached: prefixes are kept. cut: log-probs are of the distribution before cuts.
 	cached, cut bool
-	// reference: it is the shim of engines/hf_shim.
+	// reference: it is the shim of examples/hf_shim.
 	reference bool
 	// apart is why its ranks cannot be in one group with a sender, empty if they can.
 	apart string

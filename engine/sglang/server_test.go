@@ -31,7 +31,7 @@ func server(t *testing.T) (*upstream.Server, *upstream.Capabilities, [2]string) 
 	t.Helper()
 	address := os.Getenv("HEADWAY_TEST_SGLANG")
 	if address == "" {
-		t.Skip("HEADWAY_TEST_SGLANG is not set: the address of a server that speaks SGLang, such as engines/hf_shim with --log-steps")
+		t.Skip("HEADWAY_TEST_SGLANG is not set: the address of a server that speaks SGLang, such as examples/hf_shim with --log-steps")
 	}
 	s, caps := probed(t, address)
 	first, second, _ := strings.Cut(os.Getenv("HEADWAY_TEST_WEIGHTS"), ":")

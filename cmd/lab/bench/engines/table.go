@@ -89,13 +89,13 @@ var engines = []engine{
 		tests:       []string{"./engine/vllm", "./engine/openai"}, variable: "HEADWAY_TEST_VLLM", also: []string{"HEADWAY_TEST_OPENAI"},
 	},
 	{
-		name: "shim", title: "engines/hf_shim, in SGLang's words", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
+		name: "shim", title: "examples/hf_shim, in SGLang's words", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
 		versions: []string{"torch", "transformers"},
 		command:  shimCommand, environment: shimEnvironment,
-		tests: []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG", pytest: "engines/hf_shim/tests",
+		tests: []string{"./engine/sglang"}, variable: "HEADWAY_TEST_SGLANG", pytest: "examples/hf_shim/tests",
 	},
 	{
-		name: "shim-distributed", title: "engines/hf_shim, weights by a collective", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
+		name: "shim-distributed", title: "examples/hf_shim, weights by a collective", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",
 		versions: []string{"torch", "transformers"}, command: shimCommand, environment: shimEnvironment,
 		variable: "HEADWAY_TEST_SGLANG_DISTRIBUTED",
 	},
@@ -128,7 +128,7 @@ func shimCommand(p site) []string {
 }
 
 func shimEnvironment(site) []string {
-	return []string{"PYTHONPATH=engines/hf_shim/src", "HF_HUB_OFFLINE=1"}
+	return []string{"PYTHONPATH=examples/hf_shim/src", "HF_HUB_OFFLINE=1"}
 }
 
 // llamaCommand starts llama-server with room for eight responses of 256 tokens.
