@@ -159,8 +159,8 @@ bench-schedules: ## synchronous against asynchronous, with and without tool time
 	$(GO) run ./cmd/lab/bench/schedules
 
 .PHONY: bench-simulator
-bench-simulator: ## the simulator's speed, beside a SimPy program of the same model (installs SimPy once)
-	$(GO) run ./cmd/lab/bench/simulator
+bench-simulator: ## the simulator's speed, beside a SimPy program of the same model (installs SimPy once); AGAINST=COMMIT: beside that commit instead
+	$(GO) run ./cmd/lab/bench/simulator $(if $(AGAINST),-against $(AGAINST))
 
 .PHONY: bench-queue
 bench-queue: ## groups through the durable queue, beside raw JetStream, Ray and TransferQueue (installs both once)
@@ -175,8 +175,8 @@ bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over li
 	$(GO) test ./store/transfer -run '^$$' -bench 'Loopback|Limited' -benchtime 5x -timeout 30m
 
 .PHONY: bench-gateway
-bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once)
-	$(GO) run ./cmd/lab/bench/gateway
+bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once); AGAINST=COMMIT: beside that commit instead
+	$(GO) run ./cmd/lab/bench/gateway $(if $(AGAINST),-against $(AGAINST))
 
 .PHONY: bench-sandboxes
 bench-sandboxes: ## what sandboxes cost: starts, warm boxes, what is left where a tenth of them fails

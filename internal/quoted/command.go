@@ -163,9 +163,7 @@ func plain(words []string) (out []string) {
 		if len(out) == 0 && (assignment.MatchString(word) || before[word]) {
 			continue
 		}
-		if strings.HasPrefix(word, "[") {
-			word = strings.TrimPrefix(word, "[")
-		}
+		word = strings.TrimPrefix(word, "[")
 		if !strings.Contains(word, "[") {
 			word = strings.TrimSuffix(word, "]")
 		}

@@ -43,7 +43,7 @@ func open(e *engine, streams int) (arms []*arm, stop func(), err error) {
 	if err := writeModel(model); err != nil {
 		return nil, stop, err
 	}
-	ours, stopOurs, err := headway(dir, e.url(), model, streams)
+	ours, stopOurs, err := headway("", dir, e.url(), model, streams)
 	if err != nil {
 		return nil, stop, err
 	}
@@ -187,13 +187,19 @@ func responseMax(model string) int {
 	return max(shape.Context-promptMax, 1)
 }
 
-// headway starts headway serve in front of an engine that speaks vLLM's words.
-func headway(dir, engine, model string, streams int) (*arm, func(), error) {
+// headway starts headway serve in front of an engine that speaks vLLM's words: of a built program, or "" to build it.
+func headway(program, dir, engine, model string, streams int) (*arm, func(), error) {
 	file := filepath.Join(dir, "serve.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, engine, streams, promptMax, responseMax(model), streams), 0o644); err != nil {
 		return nil, nil, err
 	}
-	p, err := plane.Serve(dir, file)
+	serve := plane.Serve
+	if program != "" {
+		serve = func(dir string, arguments ...string) (*plane.Plane, error) {
+			return plane.Start(program, dir, arguments...)
+		}
+	}
+	p, err := serve(dir, file)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,7 +5,8 @@
 // them stands nothing (direct), headway serve with its gateway, a relay that only copies bytes, or a router of others. Of
 // each it prints the processor time per event, how many events a core could carry by that,
 // and how much later than without it an event arrives. With -vllm it compares the tokens
-// per second of a real engine with and without the gateway instead.
+// per second of a real engine with and without the gateway instead. With -against it compares the gateway of the working tree
+// with that of a commit.
 package main
 
 import (
@@ -31,10 +32,11 @@ func main() {
 	streams := flag.Int("streams", 64, "streams at once")
 	events := flag.Int("events", 400, "events of one stream, at the first rate")
 	rates := flag.String("rates", "40,320", "events a second of one stream, where they are paced: each is measured for as long as the first")
-	rounds := flag.Int("rounds", 5, "measured rounds of every arm, in turn")
+	rounds := flag.Int("rounds", 5, "measured rounds of every arm, in turn; with -against, of old, new, new, old")
 	url := flag.String("vllm", "", "compare the tokens per second of a real vLLM at this address, with and without the gateway, instead")
 	model := flag.String("model", "", "directory of the model that it serves")
 	relayTo := flag.String("relay", "", "copy bytes to this address instead: the program starts itself so, as the limit of what Go can do")
+	against := flag.String("against", "", "compare the gateway with that of this commit instead")
 	flag.Parse()
 	run := func() error { return compare(*streams, *events, *rates, *rounds) }
 	if *relayTo != "" {
@@ -42,6 +44,9 @@ func main() {
 	}
 	if *url != "" {
 		run = func() error { return pairs(*url, *model, *streams, *events, *rounds) }
+	}
+	if *against != "" {
+		run = func() error { return compareCommits(*against, *streams, *events, *rates, *rounds) }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)

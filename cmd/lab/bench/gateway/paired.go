@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/paired"
 )
 
 // pairs compares the tokens per second of a real vLLM with and without the gateway, in pairs of
@@ -22,7 +23,7 @@ func pairs(url, model string, streams, tokens, rounds int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	ours, stop, err := headway(dir, url, model, streams)
+	ours, stop, err := headway("", dir, url, model, streams)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func pairs(url, model string, streams, tokens, rounds int) error {
 		what   string
 		ratios []float64
 	}{{"from the first token to the last", streaming}, {"with claim, first token and finish", whole}} {
-		mean, half := interval(r.ratios)
+		mean, half := paired.Interval(r.ratios)
 		fmt.Printf("through the gateway %.3f of it (95 %% interval %.3f to %.3f; median %.3f), %s\n", mean, mean-half, mean+half, median(r.ratios), r.what)
 	}
 	return nil
@@ -162,18 +163,4 @@ func (a *arm) count(model string, tokens int) (streamed, error) {
 		return s, fmt.Errorf("the stream ended without its usage: %w", err)
 	}
 	return s, end()
-}
-
-// interval is the mean of values and half the width of its 95 % interval by Student's t.
-func interval(values []float64) (mean, half float64) {
-	n := float64(len(values))
-	for _, v := range values {
-		mean += v / n
-	}
-	squares := 0.0
-	for _, v := range values {
-		squares += (v - mean) * (v - mean)
-	}
-	t := 1.96 + 2.4/(n-1) + 3/((n-1)*(n-1)) // within 2 % of the quantile from 4 values on
-	return mean, t * math.Sqrt(squares/(n-1)/n)
 }

@@ -24,13 +24,18 @@ type Plane struct {
 // name is the run's.
 const name = "bench"
 
-// Serve builds headway, starts headway serve with these arguments on a free port, its run below
-// dir, and returns once it is ready. Stop ends it, as does the end of this process on Linux.
+// Serve builds headway of the current folder and starts it as Start does.
 func Serve(dir string, arguments ...string) (*Plane, error) {
 	program := filepath.Join(dir, "headway")
 	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building headway (run this from the repository's root): %w\n%s", err, out)
 	}
+	return Start(program, dir, arguments...)
+}
+
+// Start starts headway serve of a built program with these arguments on a free port, its run below
+// dir, and returns once it is ready. Stop ends it, as does the end of this process on Linux.
+func Start(program, dir string, arguments ...string) (*Plane, error) {
 	arguments = append([]string{"serve", "--dir", dir, "--name", name, "--listen", "127.0.0.1:0", "--set", "store.samples_every=0"}, arguments...)
 	p := &Plane{cmd: exec.Command(program, arguments...)}
 	var said bytes.Buffer

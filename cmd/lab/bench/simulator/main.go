@@ -7,7 +7,9 @@
 // SimPy program shares nothing with Headway, so that its staleness is an independent
 // check of ours.
 //
-// Usage, from the root of the repository: go run ./cmd/lab/bench/simulator [-runs N] [-json FILE]
+// Usage, from the root of the repository: go run ./cmd/lab/bench/simulator [-runs N] [-json FILE] [-against COMMIT]
+//
+// With -against, the working tree's simulator is compared with that of a commit instead.
 //
 // The first run installs SimPy (requirements.txt) for the Python on the PATH, in a
 // virtual environment in the user's cache folder.
@@ -95,14 +97,19 @@ type result struct {
 }
 
 func main() {
-	runs := flag.Int("runs", 5, "runs of each program, each with another seed")
+	runs := flag.Int("runs", 5, "runs of each program, each with another seed; with -against, rounds of old, new, new, old")
 	out := flag.String("json", "", "also write the figures to this file")
+	against := flag.String("against", "", "compare the simulator with that of this commit instead")
 	flag.Parse()
-	if *runs < 1 || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "simulator: usage: go run ./cmd/lab/bench/simulator [-runs N] [-json FILE], with at least 1 run")
+	if *runs < 1 || flag.NArg() > 0 || *against != "" && *out != "" {
+		fmt.Fprintln(os.Stderr, "simulator: usage: go run ./cmd/lab/bench/simulator [-runs N] [-json FILE | -against COMMIT], with at least 1 run")
 		os.Exit(2)
 	}
-	if err := bench(*runs, *out); err != nil {
+	run := func() error { return bench(*runs, *out) }
+	if *against != "" {
+		run = func() error { return compareCommits(*against, *runs) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "simulator:", err)
 		os.Exit(1)
 	}
@@ -165,7 +172,7 @@ func (c comparison) print() {
 func compare(program, python string, s size, runs int) (comparison, error) {
 	var ours, theirs []measurement
 	for seed := 1; seed <= runs; seed++ {
-		m, err := headway(program, s, seed)
+		m, err := headway(program, ".", s, seed)
 		if err != nil {
 			return comparison{}, err
 		}
@@ -205,13 +212,13 @@ func settings(s size, seed int) []string {
 	return args
 }
 
-// headway runs our simulation on one core.
-func headway(program string, s size, seed int) (measurement, error) {
+// headway runs our simulation on one core, of the examples of a source folder.
+func headway(program, source string, s size, seed int) (measurement, error) {
 	var doc struct {
 		Events    int64
 		Staleness struct{ Mean float64 }
 	}
-	args := append([]string{"simulate", filepath.Join("examples", "simulation.yaml"), "--json"}, settings(s, seed)...)
+	args := append([]string{"simulate", filepath.Join(source, "examples", "simulation.yaml"), "--json"}, settings(s, seed)...)
 	m, err := timed(&doc, "GOMAXPROCS=1", program, args...)
 	m.events, m.staleness = doc.Events, doc.Staleness.Mean
 	return m, err
