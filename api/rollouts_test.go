@@ -14,9 +14,9 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // readyPlane is a control plane of which nothing is asked but whether it is ready.
@@ -27,8 +27,8 @@ func (readyPlane) Ready() error { return nil }
 // sampler answers at once, with two tokens.
 type sampler struct{}
 
-func (sampler) Sample(context.Context, live.SampleRequest) (live.Generation, error) {
-	return live.Generation{Tokens: []int32{4, 2}, Logprobs: []float32{-0.5, -1}, Versions: []loop.Version{3, 3}}, nil
+func (sampler) Sample(context.Context, port.SampleRequest) (port.Generation, error) {
+	return port.Generation{Tokens: []int32{4, 2}, Logprobs: []float32{-0.5, -1}, Versions: []loop.Version{3, 3}}, nil
 }
 
 // workplace is a server over an environment with a worker's client.
@@ -70,17 +70,17 @@ func (w *workplace) post(path, body string) (int, string) {
 }
 
 // play plays a rollout and logs it once its sample is there.
-func (w *workplace) play(group loop.GroupID) (sample func() live.Sample) {
+func (w *workplace) play(group loop.GroupID) (sample func() port.Sample) {
 	var wg sync.WaitGroup
-	var s live.Sample
-	id := live.RolloutID{Group: group, Attempt: 1}
+	var s port.Sample
+	id := port.RolloutID{Group: group, Attempt: 1}
 	wg.Go(func() {
 		var err error
-		if s, err = w.env.Play(w.t.Context(), live.Task{ID: id}, sampler{}); err == nil {
+		if s, err = w.env.Play(w.t.Context(), port.Task{ID: id}, sampler{}); err == nil {
 			w.env.Logged(id, true)
 		}
 	})
-	return func() live.Sample { wg.Wait(); return s }
+	return func() port.Sample { wg.Wait(); return s }
 }
 
 // TestRolloutPaths: a rollout from claim to finish over HTTP, as a client in any language writes it.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/batch"
 	trainer "github.com/headway-rl/headway/train/remote"
@@ -63,7 +63,7 @@ func newSchoolOf(t testing.TB, options api.Options, values int) *school {
 	began := time.Now()
 	s.trainer, err = trainer.New(trainer.Options{Weights: s.store, Clock: func() int64 { return int64(time.Since(began)) }, Vocabulary: 50_000,
 		Initial: func(ctx context.Context) error {
-			return s.store.Publish(ctx, live.Publication{Version: 0, Model: []live.Tensor{{Name: "w", Shape: []int{values}, Data: make([]float32, values)}}})
+			return s.store.Publish(ctx, port.Publication{Version: 0, Model: []port.Tensor{{Name: "w", Shape: []int{values}, Data: make([]float32, values)}}})
 		}})
 	s.must(err)
 	s.must(s.trainer.Initialize(t.Context()))
@@ -125,12 +125,12 @@ func (s *school) offer(lease loop.LeaseID, version loop.Version, n int) <-chan e
 }
 
 // lesson is a batch of n groups of 8 rollouts of so many tokens.
-func lesson(lease loop.LeaseID, version loop.Version, n, tokens int) live.Batch {
-	b := live.Batch{Lease: lease, Attempt: 1, Version: version}
+func lesson(lease loop.LeaseID, version loop.Version, n, tokens int) port.Batch {
+	b := port.Batch{Lease: lease, Attempt: 1, Version: version}
 	for g := range n {
-		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: version, ReadyVersion: version, Rollouts: 8}
+		group := port.Group{ID: loop.GroupID(g + 1), StartVersion: version, ReadyVersion: version, Rollouts: 8}
 		for i := range 8 {
-			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, Reward: float32(i % 2),
+			s := port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, Reward: float32(i % 2),
 				Tokens: make([]int32, tokens), LossMask: make([]uint8, tokens), Logprobs: make([]float32, tokens), Versions: make([]loop.Version, tokens)}
 			for k := range tokens {
 				s.Tokens[k], s.Versions[k] = int32(k), loop.NoVersion
@@ -316,7 +316,7 @@ func TestPublishDirectory(t *testing.T) {
 func TestReadWeights(t *testing.T) {
 	s := newSchool(t, api.Options{})
 	for v := range loop.Version(3) {
-		s.must(s.store.Publish(t.Context(), live.Publication{Version: v + 1, Lease: loop.LeaseID(v + 1), Model: []live.Tensor{{Name: "w", Shape: []int{2}, Data: []float32{3, 4}}}}))
+		s.must(s.store.Publish(t.Context(), port.Publication{Version: v + 1, Lease: loop.LeaseID(v + 1), Model: []port.Tensor{{Name: "w", Shape: []int{2}, Data: []float32{3, 4}}}}))
 	}
 	s.must(s.store.Prune(2))
 	s.plane.engines = []protocol.EngineVersion{{Engine: "e0", Version: 2, Loaded: 3, State: "serving"}}

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/workload"
 )
 
@@ -203,25 +203,25 @@ func TestNewRefuses(t *testing.T) {
 
 // script answers with fixed generations.
 type script struct {
-	generation live.Generation
+	generation port.Generation
 	err        error
 }
 
-func (s script) Sample(context.Context, live.SampleRequest) (live.Generation, error) {
+func (s script) Sample(context.Context, port.SampleRequest) (port.Generation, error) {
 	return s.generation, s.err
 }
 
 func TestPlayMakesTheRecord(t *testing.T) {
 	task := mustTask(t, "reverse")
 	e := NewEnvironment(task, 5, nil, Pruning{})
-	id := live.RolloutID{Group: 9, Sample: 2, Attempt: 1}
+	id := port.RolloutID{Group: 9, Sample: 2, Attempt: 1}
 	p := TrainingProblem(task, 5, 9, 0)
 	n := len(p.Answer)
-	g := live.Generation{Tokens: p.Answer, Logprobs: make([]float32, n), Versions: make([]loop.Version, n)}
+	g := port.Generation{Tokens: p.Answer, Logprobs: make([]float32, n), Versions: make([]loop.Version, n)}
 	for i := range n {
 		g.Logprobs[i], g.Versions[i] = -float32(i), loop.Version(3+i)
 	}
-	s, err := e.Play(context.Background(), live.Task{ID: id}, script{generation: g})
+	s, err := e.Play(context.Background(), port.Task{ID: id}, script{generation: g})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestPlayMakesTheRecord(t *testing.T) {
 		}
 	}
 	broken := errors.New("engine gone")
-	if _, err := e.Play(context.Background(), live.Task{ID: id}, script{err: broken}); !errors.Is(err, broken) {
+	if _, err := e.Play(context.Background(), port.Task{ID: id}, script{err: broken}); !errors.Is(err, broken) {
 		t.Errorf("a failed generation gives %v, never a reward", err)
 	}
 }
@@ -258,13 +258,13 @@ func TestServiceTimeWaits(t *testing.T) {
 	distinct := map[time.Duration]bool{}
 	synctest.Test(t, func(t *testing.T) {
 		e := NewEnvironment(task, 5, service, Pruning{})
-		g := live.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
+		g := port.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 		for sample := range int32(20) {
-			id := live.RolloutID{Group: 3, Sample: sample, Attempt: 1}
+			id := port.RolloutID{Group: 3, Sample: sample, Attempt: 1}
 			want := time.Duration(service.Draw(workload.NewSource(5, workload.StreamEnvironment), 3, uint32(sample), 1))
 			distinct[want] = true
 			began := time.Now()
-			if _, err := e.Play(t.Context(), live.Task{ID: id}, script{generation: g}); err != nil {
+			if _, err := e.Play(t.Context(), port.Task{ID: id}, script{generation: g}); err != nil {
 				t.Fatal(err)
 			}
 			if waited := time.Since(began); waited != want {
@@ -273,7 +273,7 @@ func TestServiceTimeWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		if _, err := e.Play(ctx, live.Task{ID: live.RolloutID{Group: 3}}, script{generation: g}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := e.Play(ctx, port.Task{ID: port.RolloutID{Group: 3}}, script{generation: g}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a done context gives %v", err)
 		}
 	})
@@ -311,10 +311,10 @@ func TestEvaluate(t *testing.T) {
 // asked remembers what was asked for, and answers it.
 type asked struct {
 	script
-	req *live.SampleRequest
+	req *port.SampleRequest
 }
 
-func (a asked) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
+func (a asked) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
 	*a.req = req
 	return a.script.Sample(ctx, req)
 }
@@ -339,15 +339,15 @@ func TestDrift(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := NewEnvironment(task, 5, service, Pruning{}).WithDrift(change)
-		g := live.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
+		g := port.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 		for _, at := range []struct {
 			version loop.Version
 			tokens  int
 			waits   time.Duration
 		}{{0, 5, 500 * time.Millisecond}, {10, 5, 500 * time.Millisecond}, {15, 10, 750 * time.Millisecond}, {40, 15, time.Second}} {
-			var req live.SampleRequest
+			var req port.SampleRequest
 			began := time.Now()
-			s, err := e.Play(t.Context(), live.Task{ID: live.RolloutID{Group: 3, Attempt: 1}, Version: at.version}, asked{script{generation: g}, &req})
+			s, err := e.Play(t.Context(), port.Task{ID: port.RolloutID{Group: 3, Attempt: 1}, Version: at.version}, asked{script{generation: g}, &req})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Environment plays single-turn rollouts of a task: prompt, one response,
-// service time, verdict. It implements [live.Environment] and is safe for
+// service time, verdict. It implements [port.Environment] and is safe for
 // concurrent use.
 type Environment struct {
 	task    Problems
@@ -58,7 +58,7 @@ func (e *Environment) WithDrift(change workload.Change) *Environment {
 }
 
 // problem is what a rollout is asked, and the most tokens of its response.
-func (e *Environment) problem(t live.Task) (p Problem, maxTokens int) {
+func (e *Environment) problem(t port.Task) (p Problem, maxTokens int) {
 	grower, grows := e.task.(Grower)
 	if !grows || !e.change.Grows() {
 		return TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level)), e.task.Limits().ResponseTokens
@@ -70,7 +70,7 @@ func (e *Environment) problem(t live.Task) (p Problem, maxTokens int) {
 // Judge says what responses are worth. It is safe for concurrent use.
 type Judge interface {
 	// Begin is called as a rollout asks the policy. What it returns judges the response, at most once.
-	Begin(id live.RolloutID, p Problem) Trial
+	Begin(id port.RolloutID, p Problem) Trial
 }
 
 // Trial is one rollout before its judge.
@@ -84,7 +84,7 @@ type Trial interface {
 // pure is the judge of a task that judges by looking.
 type pure struct{ task Task }
 
-func (j pure) Begin(_ live.RolloutID, p Problem) Trial { return pureTrial{j.task, p} }
+func (j pure) Begin(_ port.RolloutID, p Problem) Trial { return pureTrial{j.task, p} }
 
 type pureTrial struct {
 	task    Task
@@ -99,36 +99,36 @@ func (t pureTrial) Judge(_ context.Context, response []int32) (Score, error) {
 
 // ServiceTime is how long an attempt waits for tools before any drift: a function of the
 // run's seed and the rollout's name alone.
-func (e *Environment) ServiceTime(id live.RolloutID) time.Duration {
+func (e *Environment) ServiceTime(id port.RolloutID) time.Duration {
 	if e.service.Zero() {
 		return 0
 	}
 	return time.Duration(e.service.Draw(e.times, uint64(id.Group), uint32(id.Sample), uint32(id.Attempt)))
 }
 
-// Play implements [live.Environment].
-func (e *Environment) Play(ctx context.Context, t live.Task, sampler live.Sampler) (live.Sample, error) {
+// Play implements [port.Environment].
+func (e *Environment) Play(ctx context.Context, t port.Task, sampler port.Sampler) (port.Sample, error) {
 	if t.Level < 0 || int(t.Level) > e.task.Levels() {
-		return live.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v is to be played at level %d: give the curriculum at most as many levels as the task", e.task.Name(), e.task.Levels(), t.ID, t.Level)
+		return port.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v is to be played at level %d: give the curriculum at most as many levels as the task", e.task.Name(), e.task.Levels(), t.ID, t.Level)
 	}
 	problem, maxTokens := e.problem(t)
 	service := time.Duration(e.change.EnvironmentNS(e.ServiceTime(t.ID).Nanoseconds(), int64(t.Version)))
 	trial := e.judge.Begin(t.ID, problem)
-	generation, err := sampler.Sample(ctx, live.SampleRequest{
+	generation, err := sampler.Sample(ctx, port.SampleRequest{
 		Prompt: problem.Prompt, MaxTokens: maxTokens, Check: e.check(problem), Final: service == 0 && e.looks()})
 	if err != nil {
-		return live.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), t.ID, err)
+		return port.Sample{}, fmt.Errorf("env: task %s: sampling %v: %w", e.task.Name(), t.ID, err)
 	}
 	if generation.Pruned {
-		return live.Sample{ID: t.ID, Pruned: true}, nil
+		return port.Sample{ID: t.ID, Pruned: true}, nil
 	}
 	trial.Sampled()
 	if err := wait(ctx, service); err != nil {
-		return live.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
+		return port.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
 	}
 	score, err := trial.Judge(ctx, generation.Tokens)
 	if err != nil {
-		return live.Sample{}, fmt.Errorf("env: task %s: judging %v: %w", e.task.Name(), t.ID, err)
+		return port.Sample{}, fmt.Errorf("env: task %s: judging %v: %w", e.task.Name(), t.ID, err)
 	}
 	return record(e.task, t.ID, problem, generation, score), nil
 }
@@ -168,18 +168,18 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // HeldOutSample is the record of a held-out problem answered greedily by a version:
 // for looking at, not for training. Its log-probs are 0. i numbers it among its kind.
-func HeldOutSample(task Problems, p Problem, i int, version loop.Version, answer []int32, score Score) live.Sample {
-	g := live.Generation{Tokens: answer, Logprobs: make([]float32, len(answer)), Versions: make([]loop.Version, len(answer))}
+func HeldOutSample(task Problems, p Problem, i int, version loop.Version, answer []int32, score Score) port.Sample {
+	g := port.Generation{Tokens: answer, Logprobs: make([]float32, len(answer)), Versions: make([]loop.Version, len(answer))}
 	for k := range g.Versions {
 		g.Versions[k] = version
 	}
-	return record(task, live.RolloutID{Group: loop.GroupID(i + 1), Attempt: 1}, p, g, score)
+	return record(task, port.RolloutID{Group: loop.GroupID(i + 1), Attempt: 1}, p, g, score)
 }
 
 // record joins prompt, generation and verdict into the trainable record.
-func record(task Problems, id live.RolloutID, p Problem, g live.Generation, score Score) live.Sample {
+func record(task Problems, id port.RolloutID, p Problem, g port.Generation, score Score) port.Sample {
 	n := len(p.Prompt) + len(g.Tokens)
-	s := live.Sample{
+	s := port.Sample{
 		ID:        id,
 		Tokens:    append(append(make([]int32, 0, n), p.Prompt...), g.Tokens...),
 		LossMask:  make([]uint8, n),

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestLevels holds every task's levels to what they promise: harder ones have
@@ -75,9 +75,9 @@ func TestDrawsStand(t *testing.T) {
 func TestPlayOfPromptAndLevel(t *testing.T) {
 	task := mustTask(t, "reverse")
 	e := NewEnvironment(task, 5, nil, Pruning{})
-	g := live.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
+	g := port.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 	play := func(group loop.GroupID, prompt int64, level int32) (string, error) {
-		s, err := e.Play(context.Background(), live.Task{ID: live.RolloutID{Group: group, Attempt: 1}, Prompt: prompt, Level: level}, script{generation: g})
+		s, err := e.Play(context.Background(), port.Task{ID: port.RolloutID{Group: group, Attempt: 1}, Prompt: prompt, Level: level}, script{generation: g})
 		return s.Prompt, err
 	}
 	own, _ := play(9, 0, 0)
@@ -100,8 +100,8 @@ func TestPlayOfPromptAndLevel(t *testing.T) {
 // checked answers with the tokens until the check stops it, as an engine does.
 type checked struct{ tokens []int32 }
 
-func (c checked) Sample(_ context.Context, r live.SampleRequest) (live.Generation, error) {
-	var g live.Generation
+func (c checked) Sample(_ context.Context, r port.SampleRequest) (port.Generation, error) {
+	var g port.Generation
 	for _, token := range c.tokens {
 		g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, token), append(g.Logprobs, -1), append(g.Versions, 0)
 		if token == End || len(g.Tokens) == r.MaxTokens {
@@ -119,7 +119,7 @@ func (c checked) Sample(_ context.Context, r live.SampleRequest) (live.Generatio
 func TestPruning(t *testing.T) {
 	for _, name := range Names() {
 		task := mustTask(t, name)
-		id := live.RolloutID{Group: 9, Attempt: 1}
+		id := port.RolloutID{Group: 9, Attempt: 1}
 		p := TrainingProblem(task, 5, 9, 0)
 		for what, c := range map[string]struct {
 			prune  Pruning
@@ -132,7 +132,7 @@ func TestPruning(t *testing.T) {
 			"too long":           {Pruning{Tokens: len(p.Answer) - 1}, p.Answer, true},
 			"as long as allowed": {Pruning{Tokens: len(p.Answer)}, p.Answer, false},
 		} {
-			s, err := NewEnvironment(task, 5, nil, c.prune).Play(t.Context(), live.Task{ID: id}, checked{c.answer})
+			s, err := NewEnvironment(task, 5, nil, c.prune).Play(t.Context(), port.Task{ID: id}, checked{c.answer})
 			if err != nil || s.Pruned != c.pruned || !c.pruned && s.Exact != (what == "right" || what == "as long as allowed") {
 				t.Errorf("%s, %s: %+v, %v", name, what, s, err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // queue-max discards what took long: the report says so, in figures and in words.
@@ -40,9 +41,9 @@ func TestSimulateBias(t *testing.T) {
 // Figures by staleness are means over the tokens of all steps past the warm-up.
 func TestOffPolicyIsWeighedByTokens(t *testing.T) {
 	step := func(at loop.Version, tokens int, clip, ratio float64) stepLine {
-		var ranges [live.LagRanges]live.LagReport
-		ranges[2] = live.LagReport{Tokens: tokens, ClipFraction: clip, MeanLogRatio: ratio, EffectiveSampleSize: 1}
-		line := newStepLine(live.StepDone{Report: live.StepReport{GroupLag: ranges}})
+		var ranges [port.LagRanges]port.LagReport
+		ranges[2] = port.LagReport{Tokens: tokens, ClipFraction: clip, MeanLogRatio: ratio, EffectiveSampleSize: 1}
+		line := newStepLine(live.StepDone{Report: port.StepReport{GroupLag: ranges}})
 		line.Step = at
 		return line
 	}

@@ -15,23 +15,23 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
 // measuredEngine is an engine that is about to be measured.
 type measuredEngine struct {
-	engine         live.Engine
+	engine         port.Engine
 	server         *upstream.Engine // nil for an embedded one
 	kind, software string
 	slots          int
 	// vocabulary is the model's, context what prompt and response may have together, 0 for no bound, beside
 	// spare places that the server keeps free; promptMax the longest prompt, 0 for what the context leaves.
 	vocabulary, context, spare, promptMax int
-	sampling                              *live.Sampling
+	sampling                              *port.Sampling
 	close                                 func() error
 }
 
@@ -75,7 +75,7 @@ func (c *calibrateCmd) open(ctx context.Context, application *app) (*measuredEng
 				return nil, document.Refuse("engines.0.kind", "is a service, whose speed is that of the moment and of what others ask of it: a run measures it", "the document of a run with other engines; headway diagnose RUN says how fast the service was")
 			}
 			how := document.Rollout.Sampling
-			return c.openServer(ctx, e, &live.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})
+			return c.openServer(ctx, e, &port.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})
 		}
 		return c.openEmbedded(ctx, application, document, e)
 	}
@@ -120,7 +120,7 @@ func firstLine(err error) string {
 }
 
 // openServer asks a server what it is, where its kind is not known, and what it can.
-func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *live.Sampling) (*measuredEngine, error) {
+func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *port.Sampling) (*measuredEngine, error) {
 	if c.Slots > 0 {
 		e.Slots = c.Slots
 	}

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	measure "github.com/headway-rl/headway/predict/calibrate"
 )
 
@@ -40,8 +40,8 @@ func (e *knownEngine) Switch(context.Context, loop.Version, bool) error { return
 // speed is that of a slot in tokens per second.
 func (e *knownEngine) speed() float64 { return 80 / (1 + float64(e.active.Load())/10) }
 
-// Generate implements live.Engine: it reads 20 000 tokens of a prompt in a second.
-func (e *knownEngine) Generate(ctx context.Context, r live.GenerateRequest) (g live.Generation, err error) {
+// Generate implements port.Engine: it reads 20 000 tokens of a prompt in a second.
+func (e *knownEngine) Generate(ctx context.Context, r port.GenerateRequest) (g port.Generation, err error) {
 	pass := func(d time.Duration) bool {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -67,7 +67,7 @@ func (e *knownEngine) Generate(ctx context.Context, r live.GenerateRequest) (g l
 			r.FirstToken(0)
 		}
 		if r.OnTokens != nil {
-			r.OnTokens(live.Delta{Tokens: g.Tokens[len(g.Tokens)-1:]})
+			r.OnTokens(port.Delta{Tokens: g.Tokens[len(g.Tokens)-1:]})
 		}
 	}
 	return g, err
@@ -83,7 +83,7 @@ func (e *knownEngine) throughput(prompt, response int) float64 {
 		go func() {
 			for ctx.Err() == nil {
 				// Slots out of step, as they are in a run.
-				_, _ = e.Generate(ctx, live.GenerateRequest{Prompt: make([]int32, prompt+i), MaxTokens: response})
+				_, _ = e.Generate(ctx, port.GenerateRequest{Prompt: make([]int32, prompt+i), MaxTokens: response})
 			}
 		}()
 	}

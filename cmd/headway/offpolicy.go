@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/train/grpo"
 )
@@ -35,11 +35,11 @@ type lagLine struct {
 }
 
 // lagLines are the ranges of a step that hold tokens.
-func lagLines(ranges [live.LagRanges]live.LagReport) []lagLine {
+func lagLines(ranges [port.LagRanges]port.LagReport) []lagLine {
 	var lines []lagLine
 	for i, r := range ranges {
 		if r.Tokens > 0 {
-			lines = append(lines, lagLine{live.LagRange(i), r.Tokens, r.ClipFraction, r.ActiveClipFraction, r.PredictedClipFraction,
+			lines = append(lines, lagLine{port.LagRange(i), r.Tokens, r.ClipFraction, r.ActiveClipFraction, r.PredictedClipFraction,
 				r.MeanLogRatio, r.EffectiveSampleSize, r.MaskedFraction, lagHealth(r.ClipFraction, r.MeanLogRatio)})
 		}
 	}
@@ -104,14 +104,14 @@ func lagHealth(clip, logRatio float64) string {
 
 // offPolicy sums the steps after the warm-up up by range of staleness: means over tokens.
 func offPolicy(steps []stepLine, warmup loop.Version, judge clipJudge) []lagLine {
-	var total [live.LagRanges]lagLine
+	var total [port.LagRanges]lagLine
 	for _, step := range steps {
 		if step.Step <= warmup && len(steps) > int(warmup) {
 			continue
 		}
 		for _, line := range step.OffPolicy {
 			for i := range total {
-				if live.LagRange(i) == line.Staleness {
+				if port.LagRange(i) == line.Staleness {
 					total[i].add(line)
 				}
 			}
@@ -120,7 +120,7 @@ func offPolicy(steps []stepLine, warmup loop.Version, judge clipJudge) []lagLine
 	var lines []lagLine
 	for i, sum := range total {
 		if sum.Tokens > 0 {
-			lines = append(lines, sum.mean(live.LagRange(i), judge))
+			lines = append(lines, sum.mean(port.LagRange(i), judge))
 		}
 	}
 	return lines

@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	trainer "github.com/headway-rl/headway/train/embedded"
 	"github.com/headway-rl/headway/train/grpo"
@@ -46,7 +47,7 @@ func (j *job) buildEngines() error {
 			End: env.End, Seed: j.cfg.Seed, DecodeStepS: e.DecodeStepS, Weights: j.weights,
 		}
 		var made interface {
-			live.Engine
+			port.Engine
 			greedyEngine
 		}
 		var err error
@@ -71,7 +72,7 @@ func (j *job) buildEngines() error {
 	return nil
 }
 
-func (j *job) newTrainer(published live.Weights) (*trainer.Trainer, error) {
+func (j *job) newTrainer(published port.Weights) (*trainer.Trainer, error) {
 	t := j.cfg.Trainer
 	opt := trainer.Options{
 		Model: j.modelConfig(), PromptTokens: j.task.Limits().PromptTokens, Seed: j.cfg.Seed, LearningRate: t.LearningRate,
@@ -125,7 +126,7 @@ func (j *job) demonstrations(step int) []trainer.Demonstration {
 }
 
 // scratchTrainer is a trainer like the run's, with its version 0, that publishes into a directory of its own.
-func (j *job) scratchTrainer(ctx context.Context) (live.Trainer, func(), error) {
+func (j *job) scratchTrainer(ctx context.Context) (port.Trainer, func(), error) {
 	dir, err := os.MkdirTemp(j.dir, "probe-")
 	if err != nil {
 		return nil, nil, err
@@ -151,7 +152,7 @@ func (j *job) scratchTrainer(ctx context.Context) (live.Trainer, func(), error) 
 }
 
 // copyVersion publishes the run's version 0 in another store.
-func (j *job) copyVersion(ctx context.Context, to live.Weights) error {
+func (j *job) copyVersion(ctx context.Context, to port.Weights) error {
 	model, err := j.weights.Model(ctx, 0)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func (j *job) copyVersion(ctx context.Context, to live.Weights) error {
 	if err != nil {
 		return err
 	}
-	return to.Publish(ctx, live.Publication{Model: model, Optimizer: optimizer})
+	return to.Publish(ctx, port.Publication{Model: model, Optimizer: optimizer})
 }
 
 // intro is printed before anything is shown.

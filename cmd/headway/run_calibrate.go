@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -58,23 +58,23 @@ var errProbeSlow = errors.New("no prediction: the calibration probe was too shor
 
 // probeRollout is one rollout of the probe.
 type probeRollout struct {
-	sample live.Sample
+	sample port.Sample
 	ns     int64
 }
 
 // prober keeps every slot of the engines busy with real rollouts of version 0.
 type prober struct {
 	cfg     loop.Config
-	env     live.Environment
-	engines []live.Engine
+	env     port.Environment
+	engines []port.Engine
 	next    atomic.Int64
 	mu      sync.Mutex
 	done    map[loop.GroupID][]probeRollout
-	ready   []live.Group
+	ready   []port.Group
 	count   int
 	err     error
 	sent    bool // the batch has been handed over
-	full    chan []live.Group
+	full    chan []port.Group
 }
 
 // Probe rollouts get group numbers far above a run's, so that no draw is used twice.
@@ -82,7 +82,7 @@ const probeGroups loop.GroupID = 1 << 40
 
 // calibrate runs the engines for a moment while a scratch trainer makes a few
 // steps, as they will run together. The engines serve version 0.
-func calibrate(ctx context.Context, cfg loop.Config, engines []live.Engine, environment live.Environment, scratch live.Trainer, now func() time.Time) (calibration, error) {
+func calibrate(ctx context.Context, cfg loop.Config, engines []port.Engine, environment port.Environment, scratch port.Trainer, now func() time.Time) (calibration, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeS*time.Second)
 	defer cancel()
 	p := newProber(cfg, engines, environment)
@@ -97,8 +97,8 @@ func calibrate(ctx context.Context, cfg loop.Config, engines []live.Engine, envi
 	return c, err
 }
 
-func newProber(cfg loop.Config, engines []live.Engine, environment live.Environment) *prober {
-	return &prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), full: make(chan []live.Group, 1)}
+func newProber(cfg loop.Config, engines []port.Engine, environment port.Environment) *prober {
+	return &prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), full: make(chan []port.Group, 1)}
 }
 
 // begin has every slot play rollouts until the context ends. It returns what waits for that.
@@ -113,13 +113,13 @@ func (p *prober) begin(ctx context.Context, now func() time.Time) (wait func()) 
 }
 
 // play plays rollouts until the probe ends.
-func (p *prober) play(ctx context.Context, engine live.Engine, now func() time.Time) {
+func (p *prober) play(ctx context.Context, engine port.Engine, now func() time.Time) {
 	for ctx.Err() == nil {
 		n := p.next.Add(1) - 1
 		s := int64(p.cfg.GroupSize)
-		id := live.RolloutID{Group: probeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
+		id := port.RolloutID{Group: probeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
 		began := now()
-		sample, err := p.env.Play(ctx, live.Task{ID: id}, probeSampler{engine, id})
+		sample, err := p.env.Play(ctx, port.Task{ID: id}, probeSampler{engine, id})
 		if ctx.Err() != nil {
 			return
 		}
@@ -132,7 +132,7 @@ func (p *prober) play(ctx context.Context, engine live.Engine, now func() time.T
 
 // finish files a rollout, and hands the first full batch to the trainer. What was
 // pruned is in no batch.
-func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
+func (p *prober) finish(id port.RolloutID, r probeRollout, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
 	if p.sent || len(p.done[id.Group]) < p.cfg.GroupSize {
 		return
 	}
-	group := live.Group{ID: id.Group}
+	group := port.Group{ID: id.Group}
 	for _, r := range p.done[id.Group] {
 		if !r.sample.Pruned {
 			group.Samples = append(group.Samples, r.sample)
@@ -162,8 +162,8 @@ func (p *prober) finish(id live.RolloutID, r probeRollout, err error) {
 
 // timeSteps waits for a batch, times train steps on it beside the rollouts, and
 // reads the rates of that time.
-func (p *prober) timeSteps(ctx context.Context, scratch live.Trainer, began time.Time, now func() time.Time) (calibration, error) {
-	var groups []live.Group
+func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time.Time, now func() time.Time) (calibration, error) {
+	var groups []port.Group
 	select {
 	case groups = <-p.full:
 	case <-ctx.Done():
@@ -181,7 +181,7 @@ func (p *prober) timeSteps(ctx context.Context, scratch live.Trainer, began time
 	var steps []float64
 	for i := range probeSteps {
 		at := now()
-		if _, err := scratch.Train(ctx, live.Batch{Lease: loop.LeaseID(i + 1), Attempt: 1, Version: loop.Version(i), Groups: groups}); err != nil {
+		if _, err := scratch.Train(ctx, port.Batch{Lease: loop.LeaseID(i + 1), Attempt: 1, Version: loop.Version(i), Groups: groups}); err != nil {
 			if ctx.Err() != nil && len(steps) > 0 {
 				break // slow, but timed
 			}
@@ -237,13 +237,13 @@ func (p *prober) tail() float64 {
 
 // probeSampler is an engine bound to a rollout of the probe.
 type probeSampler struct {
-	engine live.Engine
-	id     live.RolloutID
+	engine port.Engine
+	id     port.RolloutID
 }
 
-// Sample implements live.Sampler.
-func (s probeSampler) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
-	return s.engine.Generate(ctx, live.GenerateRequest{Rollout: s.id, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check})
+// Sample implements port.Sampler.
+func (s probeSampler) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
+	return s.engine.Generate(ctx, port.GenerateRequest{Rollout: s.id, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check})
 }
 
 // predictRun says what to expect of a run from its config and the probe.

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -103,7 +104,7 @@ func (v *shownRun) watch(opt *live.Options) {
 	}
 	opt.Observe = v.feed.Observe
 	onBatch, onStep := opt.OnBatch, opt.OnStep
-	opt.OnBatch = func(b live.Batch) {
+	opt.OnBatch = func(b port.Batch) {
 		v.batch(b)
 		onBatch(b)
 	}
@@ -114,7 +115,7 @@ func (v *shownRun) watch(opt *live.Options) {
 }
 
 // batch keeps the groups of a batch for the rollout reader.
-func (v *shownRun) batch(b live.Batch) {
+func (v *shownRun) batch(b port.Batch) {
 	kept := make([]*keptGroup, len(b.Groups))
 	for i, g := range b.Groups {
 		kept[i] = &keptGroup{group: g, from: b.Version, spell: v.spell, std: v.std}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/file"
 )
 
@@ -84,7 +84,7 @@ func freeWords(dir string) string {
 
 // noRoom reports whether an error is of a disk, or of a store, that is full.
 func noRoom(err error) bool {
-	return errors.Is(err, live.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // withRoomHint says of an error for lack of room what to do, unless it says what to do already.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/train/grpo"
 )
@@ -230,7 +231,7 @@ type sampleText struct {
 const samplesPerBatch = 32
 
 // write is called with every batch before it is trained on.
-func (w *sampleWriter) write(b live.Batch) error {
+func (w *sampleWriter) write(b port.Batch) error {
 	if w.every == 0 || (b.Version+1)%loop.Version(w.every) != 0 {
 		return nil
 	}
@@ -258,7 +259,7 @@ func sampleFile(step loop.Version, suffix string) string {
 
 // trained writes the groups of a sampled step once the trainer has said what it found. It does not wait for the disk;
 // failed is told why there will be no file.
-func (w *sampleWriter) trained(step loop.Version, ratios map[live.RolloutID][]float32, failed func(error)) {
+func (w *sampleWriter) trained(step loop.Version, ratios map[port.RolloutID][]float32, failed func(error)) {
 	w.mu.Lock()
 	kept := w.kept
 	w.kept = nil
@@ -282,7 +283,7 @@ func (w *sampleWriter) newest() []sampleText {
 	return w.last
 }
 
-func batchTexts(b live.Batch) []sampleText {
+func batchTexts(b port.Batch) []sampleText {
 	var out []sampleText
 	for _, g := range b.Groups {
 		rewards, advantages := make([]float32, len(g.Samples)), make([]float32, len(g.Samples))
@@ -303,7 +304,7 @@ func batchTexts(b live.Batch) []sampleText {
 }
 
 // versionSpans renders which version sampled which tokens: "v3×4 v4×2".
-func versionSpans(s *live.Sample) string {
+func versionSpans(s *port.Sample) string {
 	var spans []string
 	for _, span := range s.Spans() {
 		text := fmt.Sprintf("v%d×%d", span.Version, span.End-span.First)

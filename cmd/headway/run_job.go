@@ -15,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -42,9 +43,9 @@ type job struct {
 	// workshop is of the task code, nil else.
 	workshop *workshop
 
-	environment live.Environment
-	engines     []live.Engine
-	trainer     live.Trainer
+	environment port.Environment
+	engines     []port.Engine
+	trainer     port.Trainer
 	greedy      greedyEngine
 	// fleet starts and stops engines; nil where they are all there by themselves.
 	fleet   *fleet.Fleet
@@ -214,7 +215,7 @@ func (j *job) predict(ctx context.Context) error {
 	c, err := calibrate(ctx, j.rules, j.engines, j.environment, scratch, j.app.Now)
 	j.takePaces() // the probe's are not the run's
 	for _, e := range j.engines {
-		if timed, ok := e.(live.Timed); ok {
+		if timed, ok := e.(port.Timed); ok {
 			timed.TakeDecodeTimes() // neither are these
 		}
 	}
@@ -244,7 +245,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		Header: j.header(), Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
 		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.cfg),
 		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
-		OnBatch: func(b live.Batch) {
+		OnBatch: func(b port.Batch) {
 			if err := j.samples.write(b); err != nil {
 				view.message("samples: " + err.Error())
 			}

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -17,19 +17,19 @@ const (
 // kept is how a run's devices kept to the least times of their steps.
 type kept struct {
 	// Decode is of all engines together, Train of the trainer.
-	Decode live.Pace `json:"decode"`
-	Train  live.Pace `json:"train"`
+	Decode port.Pace `json:"decode"`
+	Train  port.Pace `json:"train"`
 }
 
 // takePaces returns how the job's devices kept to their pace since the last call.
 func (j *job) takePaces() kept {
 	var k kept
 	for _, e := range j.engines {
-		if paced, ok := e.(live.Paced); ok {
+		if paced, ok := e.(port.Paced); ok {
 			k.Decode.Add(paced.TakePace())
 		}
 	}
-	if paced, ok := j.trainer.(live.Paced); ok {
+	if paced, ok := j.trainer.(port.Paced); ok {
 		k.Train.Add(paced.TakePace())
 	}
 	return k
@@ -40,7 +40,7 @@ func (k kept) warnings() []string {
 	var out []string
 	for _, side := range []struct {
 		name, key string
-		pace      live.Pace
+		pace      port.Pace
 	}{{"decode", "engines.decode_step_s", k.Decode}, {"train", "trainer.step_s", k.Train}} {
 		if p := side.pace; p.LateShare() > lateMax || p.Slowdown() > slowdownMax {
 			out = append(out, fmt.Sprintf("%s of the %s steps took longer than %s, and all together %s longer: this machine does not keep that pace; raise it, or leave the machine more to spare",

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestPaceWarnings says which side was not kept at its pace, and nothing of one that was.
 func TestPaceWarnings(t *testing.T) {
-	calm := live.Pace{Steps: 1000, Late: 20, PacedNS: 1e12, LostNS: 1e9}
+	calm := port.Pace{Steps: 1000, Late: 20, PacedNS: 1e12, LostNS: 1e9}
 	for _, c := range []struct {
 		name string
 		kept kept
@@ -19,8 +19,8 @@ func TestPaceWarnings(t *testing.T) {
 	}{
 		{"no pace", kept{}, nil},
 		{"kept", kept{Decode: calm, Train: calm}, nil},
-		{"late decode steps", kept{Decode: live.Pace{Steps: 100, Late: 11, PacedNS: 1e9}, Train: calm}, []string{"11.0 % of the decode steps"}},
-		{"slow train steps", kept{Decode: calm, Train: live.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}}, []string{"1.0 % of the train steps"}},
+		{"late decode steps", kept{Decode: port.Pace{Steps: 100, Late: 11, PacedNS: 1e9}, Train: calm}, []string{"11.0 % of the decode steps"}},
+		{"slow train steps", kept{Decode: calm, Train: port.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}}, []string{"1.0 % of the train steps"}},
 	} {
 		got := c.kept.warnings()
 		if len(got) != len(c.want) {

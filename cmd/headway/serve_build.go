@@ -15,6 +15,7 @@ import (
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
 	remote "github.com/headway-rl/headway/train/remote"
@@ -224,7 +225,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 			p.onStep(ctx, d, view)
 			p.send(newStepLine(d))
 		},
-		OnBatch: func(b live.Batch) {
+		OnBatch: func(b port.Batch) {
 			if err := p.samples.write(b); err != nil {
 				p.say("samples: %v", err)
 			}
@@ -269,7 +270,7 @@ func (p *plane) onDiskFull(cause error) {
 }
 
 // validation answers held-out prompts greedily with the newest version that has weights.
-func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, error) {
+func (p *plane) validation(ctx context.Context, prompts int) ([]port.Sample, error) {
 	if p.greedy == nil {
 		return nil, protocol.Refuse(protocol.CodeNotFound, "this run has no held-out prompts: its engines are servers, and only your environment knows its prompts; evaluate there")
 	}
@@ -289,7 +290,7 @@ func (p *plane) validation(ctx context.Context, prompts int) ([]live.Sample, err
 	if err != nil {
 		return nil, err
 	}
-	out := make([]live.Sample, prompts)
+	out := make([]port.Sample, prompts)
 	for i, answer := range answers {
 		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer, scores[i])
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -19,25 +19,25 @@ import (
 // stagedEngine is an engine that has stages on other nodes: it holds a version when they
 // do, and serves it when they do.
 type stagedEngine struct {
-	live.Engine
+	port.Engine
 	plane *plane
 }
 
 // timedStagedEngine keeps what the engine measures of itself.
 type timedStagedEngine struct {
 	stagedEngine
-	live.Timed
+	port.Timed
 }
 
-func (p *plane) staged(e live.Engine) live.Engine {
+func (p *plane) staged(e port.Engine) port.Engine {
 	staged := stagedEngine{e, p}
-	if timed, ok := e.(live.Timed); ok {
+	if timed, ok := e.(port.Timed); ok {
 		return timedStagedEngine{staged, timed}
 	}
 	return staged
 }
 
-// Load implements live.Engine: prefetch everywhere, before anything is paused.
+// Load implements port.Engine: prefetch everywhere, before anything is paused.
 func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
 	if err := s.plane.offer(ctx, s.Name(), version); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
 	return errors.Join(s.Engine.Load(ctx, version), s.plane.receivers.Load(ctx, s.Name(), version))
 }
 
-// Switch implements live.Engine. One that fails may be of a server that is gone.
+// Switch implements port.Engine. One that fails may be of a server that is gone.
 func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold bool) error {
 	if err := s.plane.receivers.Switch(ctx, s.Name(), version); err != nil {
 		return err

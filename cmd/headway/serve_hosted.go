@@ -15,10 +15,10 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	sampling "github.com/headway-rl/headway/engine/tinker"
 	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	training "github.com/headway-rl/headway/train/tinker"
 )
 
@@ -235,22 +235,22 @@ type patientTrainer struct {
 	say func(format string, args ...any)
 }
 
-// Train implements live.Trainer.
-func (t patientTrainer) Train(ctx context.Context, batch live.Batch) (live.StepReport, error) {
+// Train implements port.Trainer.
+func (t patientTrainer) Train(ctx context.Context, batch port.Batch) (port.StepReport, error) {
 	report, err := t.Trainer.Train(ctx, batch)
 	if err != nil && ctx.Err() == nil && errors.Is(err, tinker.ErrDown) {
 		t.say("the batch of version %d goes back and is trained when the service answers: %v", batch.Version, err)
-		err = fmt.Errorf("%w: %w", live.ErrLeaseReturned, err)
+		err = fmt.Errorf("%w: %w", port.ErrLeaseReturned, err)
 	}
 	return report, err
 }
 
-// Restore implements live.Trainer: a service that is not there is waited for.
+// Restore implements port.Trainer: a service that is not there is waited for.
 func (t patientTrainer) Restore(ctx context.Context, version loop.Version) error {
 	return t.patiently(ctx, func() error { return t.Trainer.Restore(ctx, version) })
 }
 
-// Initialize implements live.Trainer: a service that is not there is waited for.
+// Initialize implements port.Trainer: a service that is not there is waited for.
 func (t patientTrainer) Initialize(ctx context.Context) error {
 	return t.patiently(ctx, func() error { return t.Trainer.Initialize(ctx) })
 }
@@ -267,7 +267,7 @@ func (t patientTrainer) patiently(ctx context.Context, try func() error) error {
 }
 
 // published keeps the run's versions: as files, or by where a service has saved them.
-func (p *plane) published() live.Weights {
+func (p *plane) published() port.Weights {
 	if p.hosted != nil {
 		return p.hosted.saved
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -135,10 +135,10 @@ func (j *job) limits() environment.Limits {
 
 // sampling is how engines that are servers draw tokens; nil for embedded ones, which sample from the
 // policy as it is.
-func (j *job) sampling() *live.Sampling {
+func (j *job) sampling() *port.Sampling {
 	if j.policy == nil {
 		return nil
 	}
 	s := j.cfg.Rollout.Sampling
-	return &live.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP}
+	return &port.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP}
 }

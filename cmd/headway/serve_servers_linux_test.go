@@ -18,9 +18,9 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/batch"
 )
@@ -348,7 +348,7 @@ func checkBatches(t *testing.T, batches []*batch.Tensors) (versions map[loop.Ver
 		for i := range b.Rollouts() {
 			first, last := b.Offsets[i], b.Offsets[i+1]
 			at := first + int64(slices.Index(b.LossMask[first:last], 1))
-			g := live.Generation{Tokens: b.Tokens[at:last], Logprobs: b.Logprobs[at:last]}
+			g := port.Generation{Tokens: b.Tokens[at:last], Logprobs: b.Logprobs[at:last]}
 			for _, v := range b.Versions[at:last] {
 				g.Versions = append(g.Versions, loop.Version(v))
 				versions[loop.Version(v)]++

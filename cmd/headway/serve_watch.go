@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/api/watchdog"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // lookEvery is the time between two looks at the run.
@@ -65,7 +66,7 @@ func (p *plane) watched() watchdog.View {
 	}
 	for _, e := range v.Engines {
 		out := watchdog.Engine{Error: e.Error}
-		if e.Oldest != (live.RolloutID{}) {
+		if e.Oldest != (port.RolloutID{}) {
 			out.Oldest = watchdog.RolloutName(e.Oldest.Group, e.Oldest.Sample, e.Oldest.Attempt)
 			out.OldestS = float64(v.NowNS-e.OldestNS) / 1e9
 		}

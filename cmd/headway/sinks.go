@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -84,11 +85,11 @@ func (j *job) watchSpans(opt *live.Options) {
 }
 
 // traceparent is what tells an engine's server whose call it is, nil where no spans are sent.
-func (j *job) traceparent() func(live.RolloutID) string {
+func (j *job) traceparent() func(port.RolloutID) string {
 	if j.spans == nil {
 		return nil
 	}
-	return func(id live.RolloutID) string { return j.spans.Traceparent(id.Group, id.Sample, id.Attempt) }
+	return func(id port.RolloutID) string { return j.spans.Traceparent(id.Group, id.Sample, id.Attempt) }
 }
 
 // sinksPatience is how long the end of a run waits for what sinks have not taken.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/cmd/lab/study"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -31,7 +31,7 @@ const (
 
 // sampleLengths plays so many whole groups by version 0, as fast as the engines can, and returns their
 // responses' lengths. Every rollout that is begun counts, so that long ones are not missed.
-func sampleLengths(ctx context.Context, rules loop.Config, engines []live.Engine, environment live.Environment, groups int) ([][]int, error) {
+func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine, environment port.Environment, groups int) ([][]int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	size := int64(rules.GroupSize)
@@ -45,8 +45,8 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []live.Engine
 		for range slots {
 			wg.Go(func() {
 				for n := next.Add(1) - 1; n < int64(groups)*size && ctx.Err() == nil; n = next.Add(1) - 1 {
-					id := live.RolloutID{Group: probeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
-					sample, err := environment.Play(ctx, live.Task{ID: id}, probeSampler{engines[e], id})
+					id := port.RolloutID{Group: probeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
+					sample, err := environment.Play(ctx, port.Task{ID: id}, probeSampler{engines[e], id})
 					if err != nil {
 						cancel(err)
 						return
@@ -61,7 +61,7 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []live.Engine
 }
 
 // responseTokens is the length of a sample's response.
-func responseTokens(s live.Sample) int {
+func responseTokens(s port.Sample) int {
 	n := 0
 	for _, m := range s.LossMask {
 		n += int(m)
@@ -83,7 +83,7 @@ func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
 	wait := p.begin(limited, j.app.Now)
 	rates, err := j.timeRates(limited, p, scratch)
 	pace := j.takePaces()
-	if paced, ok := scratch.(live.Paced); ok {
+	if paced, ok := scratch.(port.Paced); ok {
 		pace.Train = paced.TakePace()
 	}
 	cancel()
@@ -103,7 +103,7 @@ var errPace = errors.New("this machine does not keep the pace of the modelled de
 
 // keepsPace refuses a machine on which the devices' pace is a fiction.
 func keepsPace(pace kept) error {
-	for side, p := range map[string]live.Pace{"decode": pace.Decode, "train": pace.Train} {
+	for side, p := range map[string]port.Pace{"decode": pace.Decode, "train": pace.Train} {
 		if p.LateShare() > refusedLate || p.Slowdown() > refusedSlowdown {
 			return runError("raise --decode-step, take fewer --devices, or leave the machine more to spare",
 				"%w: in the probe %s of the %s steps took longer than they should, and all together %s longer",
@@ -114,9 +114,9 @@ func keepsPace(pace kept) error {
 }
 
 // timeRates times train steps, syncs and decode steps while the probe's rollouts go on.
-func (j *job) timeRates(ctx context.Context, p *prober, scratch live.Trainer) (study.FrontierRates, error) {
+func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (study.FrontierRates, error) {
 	var rates study.FrontierRates
-	var groups []live.Group
+	var groups []port.Group
 	select {
 	case groups = <-p.full:
 	case <-ctx.Done():
@@ -129,7 +129,7 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch live.Trainer) (s
 	for enough := false; !enough; {
 		from := j.app.Now()
 		rates.Steps++
-		if _, err := scratch.Train(ctx, live.Batch{Lease: loop.LeaseID(rates.Steps), Attempt: 1, Version: loop.Version(rates.Steps - 1), Groups: groups}); err != nil {
+		if _, err := scratch.Train(ctx, port.Batch{Lease: loop.LeaseID(rates.Steps), Attempt: 1, Version: loop.Version(rates.Steps - 1), Groups: groups}); err != nil {
 			return rates, err
 		}
 		trained += j.app.Now().Sub(from)
@@ -148,10 +148,10 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch live.Trainer) (s
 }
 
 // decodeTime is the mean time of a decode step since the last call, in seconds.
-func decodeTime(engines []live.Engine) float64 {
+func decodeTime(engines []port.Engine) float64 {
 	var steps, ns int64
 	for _, e := range engines {
-		if timed, ok := e.(live.Timed); ok {
+		if timed, ok := e.(port.Timed); ok {
 			for _, cell := range timed.TakeDecodeTimes() {
 				steps, ns = steps+cell.Steps, ns+cell.NS
 			}
@@ -161,8 +161,8 @@ func decodeTime(engines []live.Engine) float64 {
 }
 
 // reload brings version 0 to all engines again, as a sync brings a new one: loaded everywhere, then switched.
-func reload(ctx context.Context, engines []live.Engine) error {
-	all := func(do func(live.Engine) error) error {
+func reload(ctx context.Context, engines []port.Engine) error {
+	all := func(do func(port.Engine) error) error {
 		errs := make([]error, len(engines))
 		var wg sync.WaitGroup
 		for i, e := range engines {
@@ -171,10 +171,10 @@ func reload(ctx context.Context, engines []live.Engine) error {
 		wg.Wait()
 		return errors.Join(errs...)
 	}
-	if err := all(func(e live.Engine) error { return e.Load(ctx, 0) }); err != nil {
+	if err := all(func(e port.Engine) error { return e.Load(ctx, 0) }); err != nil {
 		return err
 	}
-	return all(func(e live.Engine) error { return e.Switch(ctx, 0, false) })
+	return all(func(e port.Engine) error { return e.Switch(ctx, 0, false) })
 }
 
 // gap is the mean time that rollouts took beyond the decode steps of their tokens, in seconds, and how many there were.

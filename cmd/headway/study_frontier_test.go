@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/cmd/lab/study"
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -123,14 +123,14 @@ func noted(t *testing.T, dir, digest string) {
 // A machine that does not keep the devices' pace is refused with what to do.
 func TestFrontierRefusesSlowMachines(t *testing.T) {
 	for _, pace := range []kept{
-		{Decode: live.Pace{Steps: 100, Late: 51, PacedNS: 1e9}},
-		{Train: live.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}},
+		{Decode: port.Pace{Steps: 100, Late: 51, PacedNS: 1e9}},
+		{Train: port.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}},
 	} {
 		if err := keepsPace(pace); !errors.Is(err, errPace) {
 			t.Errorf("%+v: %v", pace, err)
 		}
 	}
-	if err := keepsPace(kept{Decode: live.Pace{Steps: 100, Late: 20, PacedNS: 1e9, LostNS: 5e7}}); err != nil {
+	if err := keepsPace(kept{Decode: port.Pace{Steps: 100, Late: 20, PacedNS: 1e9, LostNS: 5e7}}); err != nil {
 		t.Errorf("a machine that keeps it nearly: %v", err)
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/cmd/lab/study"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/grpo"
 )
@@ -17,7 +17,7 @@ type lessonMeter struct {
 }
 
 // add takes in a step. Its log-ratios are those of the step's start.
-func (m *lessonMeter) add(r *live.StepReport, batch *live.Batch, epsilon float64) {
+func (m *lessonMeter) add(r *port.StepReport, batch *port.Batch, epsilon float64) {
 	m.steps++
 	s := &m.sum
 	rollouts := 0.0
@@ -124,7 +124,7 @@ func newDriftMeter(model transformer.Config, promptTokens int, epsilon float64) 
 
 // measure takes in the newest weights and the batches of the last steps, the newest last, each
 // sampled by the version it was trained on.
-func (d *driftMeter) measure(newest []live.Tensor, behind []live.Batch) error {
+func (d *driftMeter) measure(newest []port.Tensor, behind []port.Batch) error {
 	w, err := weights.Parameters(d.model, newest)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (d *driftMeter) measure(newest []live.Tensor, behind []live.Batch) error {
 }
 
 // compare takes in one batch at one lag.
-func (d *driftMeter) compare(w *transformer.Parameters, batch *live.Batch, to *driftSum) error {
+func (d *driftMeter) compare(w *transformer.Parameters, batch *port.Batch, to *driftSum) error {
 	var b transformer.Batch
 	var behaviour []float32
 	b.Offsets = []int32{0}

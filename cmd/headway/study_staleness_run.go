@@ -7,11 +7,11 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/cmd/lab/study"
-	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	trainer "github.com/headway-rl/headway/train/embedded"
 )
 
@@ -22,13 +22,13 @@ type lesson struct {
 	study.Lesson
 	job         *job // for its parts of a document; it has no directory
 	weights     *newestWeights
-	environment live.Environment
+	environment port.Environment
 	engine      *engine.Engine
 	trainer     *trainer.Trainer
 	// ahead are batches that were sampled and are not trained on yet, the next one first.
-	ahead []live.Batch
+	ahead []port.Batch
 	// behind are those of the last steps, the newest last, where drift is measured.
-	behind []live.Batch
+	behind []port.Batch
 	drift  *driftMeter
 }
 
@@ -150,7 +150,7 @@ func (l *lesson) sample(ctx context.Context, step int) error {
 }
 
 // next takes the batch of a step, and keeps it for the drift.
-func (l *lesson) next(step int) live.Batch {
+func (l *lesson) next(step int) port.Batch {
 	batch := l.ahead[0]
 	l.ahead = l.ahead[1:]
 	batch.Lease, batch.Attempt, batch.Version = loop.LeaseID(step+1), 1, loop.Version(step)
@@ -164,21 +164,21 @@ func (l *lesson) next(step int) live.Batch {
 }
 
 // play samples the batch of a step: the same prompts and the same draws in every lesson of a seed.
-func (l *lesson) play(ctx context.Context, step int, version loop.Version) (live.Batch, error) {
+func (l *lesson) play(ctx context.Context, step int, version loop.Version) (port.Batch, error) {
 	size := l.Document.Rollout.GroupSize
 	groups := l.Document.Train.Batch / size
-	batch := live.Batch{Groups: make([]live.Group, groups)}
+	batch := port.Batch{Groups: make([]port.Group, groups)}
 	errs := make([]error, groups*size)
 	var wait sync.WaitGroup
 	for g := range batch.Groups {
 		group := &batch.Groups[g]
 		group.ID = loop.GroupID(step*groups + g + 1)
 		group.StartVersion, group.ReadyVersion, group.Rollouts = version, version, size
-		group.Samples = make([]live.Sample, size)
+		group.Samples = make([]port.Sample, size)
 		for s := range group.Samples {
-			id := live.RolloutID{Group: group.ID, Sample: int32(s), Attempt: 1}
+			id := port.RolloutID{Group: group.ID, Sample: int32(s), Attempt: 1}
 			wait.Go(func() {
-				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, live.Task{ID: id}, lessonSampler{l.engine, id})
+				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, port.Task{ID: id}, lessonSampler{l.engine, id})
 			})
 		}
 	}
@@ -189,12 +189,12 @@ func (l *lesson) play(ctx context.Context, step int, version loop.Version) (live
 // lessonSampler samples one rollout.
 type lessonSampler struct {
 	engine *engine.Engine
-	id     live.RolloutID
+	id     port.RolloutID
 }
 
-// Sample implements [live.Sampler].
-func (s lessonSampler) Sample(ctx context.Context, r live.SampleRequest) (live.Generation, error) {
-	return s.engine.Generate(ctx, live.GenerateRequest{Rollout: s.id, Prompt: r.Prompt, MaxTokens: r.MaxTokens, Check: r.Check, Sampling: r.Sampling})
+// Sample implements [port.Sampler].
+func (s lessonSampler) Sample(ctx context.Context, r port.SampleRequest) (port.Generation, error) {
+	return s.engine.Generate(ctx, port.GenerateRequest{Rollout: s.id, Prompt: r.Prompt, MaxTokens: r.MaxTokens, Check: r.Check, Sampling: r.Sampling})
 }
 
 // evaluate is the held-out accuracy of a version.
@@ -205,43 +205,43 @@ func (l *lesson) evaluate(ctx context.Context, version loop.Version) (float64, e
 	return e.Accuracy(), err
 }
 
-// newestWeights is a [live.Weights] in memory that keeps the newest version alone.
-type newestWeights struct{ newest live.Publication }
+// newestWeights is a [port.Weights] in memory that keeps the newest version alone.
+type newestWeights struct{ newest port.Publication }
 
 var errNotKept = errors.New("only the newest version is kept")
 
-// Publish implements [live.Weights].
-func (w *newestWeights) Publish(_ context.Context, p live.Publication) error {
+// Publish implements [port.Weights].
+func (w *newestWeights) Publish(_ context.Context, p port.Publication) error {
 	w.newest = p
 	return nil
 }
 
-// Model implements [live.Weights].
-func (w *newestWeights) Model(_ context.Context, version loop.Version) ([]live.Tensor, error) {
+// Model implements [port.Weights].
+func (w *newestWeights) Model(_ context.Context, version loop.Version) ([]port.Tensor, error) {
 	if version != w.newest.Version {
 		return nil, fmt.Errorf("version %d: %w", version, errNotKept)
 	}
 	return w.newest.Model, nil
 }
 
-// Optimizer implements [live.Weights]. Version 0 has the state of an optimizer that has made
+// Optimizer implements [port.Weights]. Version 0 has the state of an optimizer that has made
 // no step, whatever its warm-up left; the trainer changes that of the others in place, so that
 // there is no going back to them.
-func (w *newestWeights) Optimizer(_ context.Context, version loop.Version) ([]live.Tensor, error) {
+func (w *newestWeights) Optimizer(_ context.Context, version loop.Version) ([]port.Tensor, error) {
 	if version != 0 || w.newest.Version != 0 {
 		return nil, fmt.Errorf("the optimizer of version %d: %w", version, errNotKept)
 	}
-	fresh := make([]live.Tensor, len(w.newest.Optimizer))
+	fresh := make([]port.Tensor, len(w.newest.Optimizer))
 	for i, t := range w.newest.Optimizer {
-		fresh[i] = live.Tensor{Name: t.Name, Shape: t.Shape, Data: make([]float32, len(t.Data))}
+		fresh[i] = port.Tensor{Name: t.Name, Shape: t.Shape, Data: make([]float32, len(t.Data))}
 	}
 	return fresh, nil
 }
 
-// Committed implements [live.Weights].
+// Committed implements [port.Weights].
 func (w *newestWeights) Committed(version loop.Version) (loop.LeaseID, bool, error) {
 	return w.newest.Lease, version == w.newest.Version, nil
 }
 
-// Prune implements [live.Weights].
+// Prune implements [port.Weights].
 func (w *newestWeights) Prune(loop.Version) error { return nil }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // shortLesson is a lesson of a few steps.
@@ -149,11 +149,11 @@ func TestLessonBreaks(t *testing.T) {
 
 // noNumber is an environment whose rewards are none from a group on: a fault.
 type noNumber struct {
-	live.Environment
+	port.Environment
 	from loop.GroupID
 }
 
-func (e noNumber) Play(ctx context.Context, task live.Task, sampler live.Sampler) (live.Sample, error) {
+func (e noNumber) Play(ctx context.Context, task port.Task, sampler port.Sampler) (port.Sample, error) {
 	s, err := e.Environment.Play(ctx, task, sampler)
 	if task.ID.Group >= e.from {
 		s.Reward = float32(math.Inf(1))

@@ -4,15 +4,15 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
 // keptGroup is a group on which a step is trained, kept to be read.
 type keptGroup struct {
-	group live.Group
+	group port.Group
 	// from is the version that the step starts from.
 	from loop.Version
 	// spell renders tokens, nil where they cannot be; std: advantages are over the deviation of the rewards.
@@ -21,11 +21,11 @@ type keptGroup struct {
 
 	mu sync.Mutex
 	// ratios are the trainer's log-ratios by token, nil before the step has ended.
-	ratios map[live.RolloutID][]float32
+	ratios map[port.RolloutID][]float32
 }
 
 // trained takes what the trainer found.
-func (k *keptGroup) trained(ratios map[live.RolloutID][]float32) {
+func (k *keptGroup) trained(ratios map[port.RolloutID][]float32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ratios = ratios
@@ -99,7 +99,7 @@ func (k *keptGroup) line() dashboard.GroupLine {
 
 // turnsOf splits a sample where the policy's words begin and end: what comes before its first is the prompt, what
 // lies between is a tool's. A branch of the history begins with a prompt again.
-func turnsOf(s *live.Sample, ratios []float32, spell func([]int32) string) []dashboard.Turn {
+func turnsOf(s *port.Sample, ratios []float32, spell func([]int32) string) []dashboard.Turn {
 	var turns []dashboard.Turn
 	breaks, opening := s.Breaks, true
 	for first := 0; first < len(s.Tokens); {
@@ -126,7 +126,7 @@ func turnsOf(s *live.Sample, ratios []float32, spell func([]int32) string) []das
 }
 
 // turnOf is the turn of the tokens from first to end, which are all the policy's or all not.
-func turnOf(s *live.Sample, first, end int, opening bool, ratios []float32, spell func([]int32) string) dashboard.Turn {
+func turnOf(s *port.Sample, first, end int, opening bool, ratios []float32, spell func([]int32) string) dashboard.Turn {
 	t := dashboard.Turn{Role: "tool"}
 	if spell != nil {
 		t.Text = spell(s.Tokens[first:end])

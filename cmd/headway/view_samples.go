@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // writeReadable writes the groups of a step to samples/, a group a line, for the rollout reader.
@@ -29,7 +29,7 @@ func (w *sampleWriter) writeReadable(step loop.Version, groups []*keptGroup) err
 }
 
 // keepOf is as much of a batch as a sample file has: whole groups, of which the last may be more than its share.
-func keepOf(b live.Batch, spell func([]int32) string, std bool) []*keptGroup {
+func keepOf(b port.Batch, spell func([]int32) string, std bool) []*keptGroup {
 	var out []*keptGroup
 	rollouts := 0
 	for _, g := range b.Groups {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -27,7 +27,7 @@ func weightsRun(t *testing.T) (run string) {
 		for i := range int(v) {
 			data[100*i] = float32(v) / 2
 		}
-		p := live.Publication{Version: v, Lease: loop.LeaseID(v), Model: []live.Tensor{{Name: "a", Shape: []int{10, 100}, Data: data}}}
+		p := port.Publication{Version: v, Lease: loop.LeaseID(v), Model: []port.Tensor{{Name: "a", Shape: []int{10, 100}, Data: data}}}
 		if err := s.Publish(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}

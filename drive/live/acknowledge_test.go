@@ -12,27 +12,28 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // waitingEnvironment keeps the context of every attempt, as an environment does
 // whose workers wait for word of theirs.
 type waitingEnvironment struct {
-	live.Environment
+	port.Environment
 	mu       sync.Mutex
-	contexts map[live.RolloutID]context.Context
-	counted  map[live.RolloutID]bool
-	early    []live.RolloutID // contexts that had ended before word came that it counts
-	logged   func(live.RolloutID) bool
+	contexts map[port.RolloutID]context.Context
+	counted  map[port.RolloutID]bool
+	early    []port.RolloutID // contexts that had ended before word came that it counts
+	logged   func(port.RolloutID) bool
 }
 
-func (e *waitingEnvironment) Play(ctx context.Context, task live.Task, s live.Sampler) (live.Sample, error) {
+func (e *waitingEnvironment) Play(ctx context.Context, task port.Task, s port.Sampler) (port.Sample, error) {
 	e.mu.Lock()
 	e.contexts[task.ID] = ctx
 	e.mu.Unlock()
 	return e.Environment.Play(ctx, task, s)
 }
 
-func (e *waitingEnvironment) Logged(id live.RolloutID, counted bool) {
+func (e *waitingEnvironment) Logged(id port.RolloutID, counted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.counted[id] = counted
@@ -42,7 +43,7 @@ func (e *waitingEnvironment) Logged(id live.RolloutID, counted bool) {
 }
 
 // hasScore reports whether the log has the attempt's score.
-func (s *memoryStore) hasScore(id live.RolloutID) bool {
+func (s *memoryStore) hasScore(id port.RolloutID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := fmt.Sprintf(`,"g":%d`, id.Group)
@@ -61,20 +62,20 @@ func (s *memoryStore) hasScore(id live.RolloutID) bool {
 // startingEnvironment keeps the order in which rollouts are said to start, and those that were played
 // without a word.
 type startingEnvironment struct {
-	live.Environment
+	port.Environment
 	mu      sync.Mutex
-	started map[live.RolloutID]bool
-	order   []live.RolloutID
-	unsaid  []live.RolloutID
+	started map[port.RolloutID]bool
+	order   []port.RolloutID
+	unsaid  []port.RolloutID
 }
 
-func (e *startingEnvironment) Starting(task live.Task) {
+func (e *startingEnvironment) Starting(task port.Task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.started[task.ID], e.order = true, append(e.order, task.ID)
 }
 
-func (e *startingEnvironment) Play(ctx context.Context, task live.Task, s live.Sampler) (live.Sample, error) {
+func (e *startingEnvironment) Play(ctx context.Context, task port.Task, s port.Sampler) (port.Sample, error) {
 	e.mu.Lock()
 	if !e.started[task.ID] {
 		e.unsaid = append(e.unsaid, task.ID)
@@ -97,7 +98,7 @@ func TestLoggedFollowsTheLog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(asyncConfig())
 				change(&w.cfg)
-				env := &waitingEnvironment{contexts: map[live.RolloutID]context.Context{}, counted: map[live.RolloutID]bool{}, logged: w.store.hasScore}
+				env := &waitingEnvironment{contexts: map[port.RolloutID]context.Context{}, counted: map[port.RolloutID]bool{}, logged: w.store.hasScore}
 				w.change = func(o *live.Options) {
 					env.Environment = o.Environment
 					o.Environment = env
@@ -136,7 +137,7 @@ func TestLoggedFollowsTheLog(t *testing.T) {
 func TestStartingFollowsTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
-		env := &startingEnvironment{started: map[live.RolloutID]bool{}}
+		env := &startingEnvironment{started: map[port.RolloutID]bool{}}
 		w.change = func(o *live.Options) {
 			env.Environment = o.Environment
 			o.Environment = env
@@ -149,8 +150,8 @@ func TestStartingFollowsTheLoop(t *testing.T) {
 		if len(env.unsaid)+len(env.started) > 0 {
 			t.Errorf("played without a word: %v; said and never played: %v", env.unsaid, env.started)
 		}
-		first := slices.DeleteFunc(slices.Clone(env.order), func(id live.RolloutID) bool { return id.Attempt > 1 })
-		sorted := slices.SortedFunc(slices.Values(first), func(a, b live.RolloutID) int {
+		first := slices.DeleteFunc(slices.Clone(env.order), func(id port.RolloutID) bool { return id.Attempt > 1 })
+		sorted := slices.SortedFunc(slices.Values(first), func(a, b port.RolloutID) int {
 			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Sample, b.Sample))
 		})
 		if len(first) == 0 || !slices.Equal(first, sorted) {
@@ -165,10 +166,10 @@ func TestLeaseGivenBack(t *testing.T) {
 		w := newWorld(asyncConfig())
 		w.cfg.TrainAttempts = 1
 		given := 0
-		w.trainer.fail = func(b live.Batch) error {
+		w.trainer.fail = func(b port.Batch) error {
 			if given < 3 {
 				given++
-				return fmt.Errorf("nobody came for batch %d: %w", b.Lease, live.ErrLeaseReturned)
+				return fmt.Errorf("nobody came for batch %d: %w", b.Lease, port.ErrLeaseReturned)
 			}
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -65,7 +66,7 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 	var wg sync.WaitGroup
 	for i, e := range r.opt.Engines[:len(errs)] {
 		if errs[i] != nil {
-			errs[i] = fmt.Errorf("live: engine %s: %w: %w", e.Name(), ErrEngineDown, errs[i])
+			errs[i] = fmt.Errorf("live: engine %s: %w: %w", e.Name(), port.ErrEngineDown, errs[i])
 			continue
 		}
 		wg.Go(func() { errs[i] = r.serveAtFirst(inner, e) })
@@ -92,17 +93,17 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 }
 
 // serveAtFirst has an engine serve version 0, and tries it as often as the loop tries later versions.
-func (r *Runtime) serveAtFirst(ctx context.Context, e Engine) error {
+func (r *Runtime) serveAtFirst(ctx context.Context, e port.Engine) error {
 	for try := 1; ; try++ {
 		err := serveVersion(ctx, e, 0)
-		if err == nil || try >= r.cfg.MaxAttempts || ctx.Err() != nil || errors.Is(err, ErrEngineDown) {
+		if err == nil || try >= r.cfg.MaxAttempts || ctx.Err() != nil || errors.Is(err, port.ErrEngineDown) {
 			return err
 		}
 		r.logf("%v; once more", err)
 	}
 }
 
-func serveVersion(ctx context.Context, e Engine, v loop.Version) error {
+func serveVersion(ctx context.Context, e port.Engine, v loop.Version) error {
 	if err := e.Load(ctx, v); err != nil {
 		return fmt.Errorf("live: engine %s: loading version %d: %w", e.Name(), v, err)
 	}

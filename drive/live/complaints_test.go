@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestFailuresThatAreAlikeAreSaidOnceInAWhile: rollouts that fail in one way are a line a minute, which counts them;
@@ -23,7 +23,7 @@ func TestFailuresThatAreAlikeAreSaidOnceInAWhile(t *testing.T) {
 		began := time.Now()
 		var failures atomic.Int64
 		for _, e := range w.engines {
-			e.fail = func(id live.RolloutID) error {
+			e.fail = func(id port.RolloutID) error {
 				if id.Attempt > 1 || id.Sample != 0 {
 					return nil
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -25,12 +26,12 @@ func controlledConfig(mean float64) loop.Config {
 
 // stoppingTrainer makes no step from one version for a while.
 type stoppingTrainer struct {
-	live.Trainer
+	port.Trainer
 	from   loop.Version
 	stands time.Duration
 }
 
-func (t *stoppingTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+func (t *stoppingTrainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
 	if b.Version == t.from {
 		time.Sleep(t.stands)
 	}

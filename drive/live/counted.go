@@ -1,6 +1,9 @@
 package live
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+)
 
 // Counted knows which attempts the loop has counted as each group's. What is
 // trained on goes by it and not by what the store holds: a rollout that the loop
@@ -11,12 +14,12 @@ import "github.com/headway-rl/headway/loop"
 type Counted struct {
 	kept   bool        // trained groups may be trained on again
 	last   loop.Ledger // as it was before the next event
-	groups map[loop.GroupID][]RolloutID
+	groups map[loop.GroupID][]port.RolloutID
 }
 
 // NewCounted returns a Counted of a run under a queue policy, before its first event.
 func NewCounted(policy loop.Policy) *Counted {
-	return &Counted{kept: policy == loop.PolicyReplay, groups: make(map[loop.GroupID][]RolloutID)}
+	return &Counted{kept: policy == loop.PolicyReplay, groups: make(map[loop.GroupID][]port.RolloutID)}
 }
 
 // Observe takes every event of the run in turn, with the ledger after it and the
@@ -26,7 +29,7 @@ func (c *Counted) Observe(ev loop.Event, after loop.Ledger, actions []loop.Actio
 	scored := ev.Kind == loop.RolloutScored && ev.Verdict != loop.VerdictPruned && counted(c.last, after, actions)
 	c.last = after
 	if scored {
-		c.groups[ev.Group] = append(c.groups[ev.Group], RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt})
+		c.groups[ev.Group] = append(c.groups[ev.Group], port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt})
 	}
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.GroupEnded || a.Kind == loop.GroupTrained && !c.kept {

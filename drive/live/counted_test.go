@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // redundantWorld is one in which each group's second rollout is superfluous, and has
@@ -18,8 +19,8 @@ import (
 func redundantWorld() *world {
 	w := newWorld(loop.Config{GroupSize: 1, Redundancy: 1, BatchGroups: 1, EngineSlots: []int{2}, QueueGroups: 1, TrainSteps: 5})
 	w.work(work{stepNS: 11_000_001, equal: true})
-	w.store.slow = func(id live.RolloutID) time.Duration { return time.Duration(1-id.Sample) * 2000 * time.Microsecond }
-	w.store.tells = func(id live.RolloutID) time.Duration { return time.Duration(id.Sample) * 2300 * time.Microsecond }
+	w.store.slow = func(id port.RolloutID) time.Duration { return time.Duration(1-id.Sample) * 2000 * time.Microsecond }
+	w.store.tells = func(id port.RolloutID) time.Duration { return time.Duration(id.Sample) * 2300 * time.Microsecond }
 	return w
 }
 
@@ -50,7 +51,7 @@ func TestCutRolloutsAreNotTrainedOn(t *testing.T) {
 		w := redundantWorld()
 		stored := 0
 		w.change = func(o *live.Options) {
-			o.OnBatch = func(b live.Batch) {
+			o.OnBatch = func(b port.Batch) {
 				samples, _ := w.store.Samples(b.Groups[0].ID)
 				stored = max(stored, len(samples))
 			}
@@ -74,7 +75,7 @@ func TestCutRolloutsAfterAResume(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		w.change = func(o *live.Options) {
-			o.OnBatch = func(b live.Batch) {
+			o.OnBatch = func(b port.Batch) {
 				if b.Lease == 3 {
 					time.AfterFunc(5*time.Millisecond, cancel)
 				}
@@ -99,7 +100,7 @@ func TestCutRolloutsAfterAResume(t *testing.T) {
 
 // tear cuts the log before its last note of a discarded payload, and puts that
 // payload back. It returns whose that was.
-func (w *world) tear(t *testing.T) live.RolloutID {
+func (w *world) tear(t *testing.T) port.RolloutID {
 	t.Helper()
 	log := w.store.log.Bytes()
 	at := bytes.LastIndex(log, []byte(live.NoteDiscarded))
@@ -112,7 +113,7 @@ func (w *world) tear(t *testing.T) live.RolloutID {
 	if last == nil || last.Kind != loop.RolloutScored {
 		t.Fatalf("the log ends with %+v, want the score", records[len(records)-1])
 	}
-	id := live.RolloutID{Group: last.Group, Sample: last.Sample, Attempt: last.Attempt}
+	id := port.RolloutID{Group: last.Group, Sample: last.Sample, Attempt: last.Attempt}
 	kept, err := w.store.Samples(id.Group)
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("%d payloads of group %d (%v), want the one that counts", len(kept), id.Group, err)

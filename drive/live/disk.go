@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/headway-rl/headway/loop/port"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// ErrNoSpace is wrapped by the errors of stores that have no room left: the disk is
-// full, or a limit is reached. Nothing of what was to be kept has been kept; the same
-// may be tried again. It does not end a run, which waits for room.
-var ErrNoSpace = errors.New("no space left in the store")
-
 // noSpace reports whether an error says that there is no room.
-func noSpace(err error) bool { return errors.Is(err, ErrNoSpace) || errors.Is(err, syscall.ENOSPC) }
+func noSpace(err error) bool {
+	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC)
+}
 
 // Pauses between two tries to write where there is no room, each twice the one before.
 const (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // crampedStore has no room now and then.
@@ -40,12 +41,12 @@ func (s *crampedStore) refuses(what string, full *bool) bool {
 
 func (s *crampedStore) Append(lines [][]byte) error {
 	if s.refuses("log", &s.log) {
-		return fmt.Errorf("the log's stream holds all it may: %w", live.ErrNoSpace)
+		return fmt.Errorf("the log's stream holds all it may: %w", port.ErrNoSpace)
 	}
 	return s.memoryStore.Append(lines)
 }
 
-func (s *crampedStore) PutSample(p live.Sample) error {
+func (s *crampedStore) PutSample(p port.Sample) error {
 	if s.refuses("payloads", &s.payloads) {
 		return fmt.Errorf("payloads: %w", syscall.ENOSPC)
 	}
@@ -80,7 +81,7 @@ func TestFullDisk(t *testing.T) {
 				const from, to = 1500 * time.Millisecond, 3 * time.Minute
 				if full == nil {
 					began := time.Now()
-					w.trainer.fail = func(live.Batch) error {
+					w.trainer.fail = func(port.Batch) error {
 						if at := time.Since(began); at > from && at < to {
 							return fmt.Errorf("weights: %w", syscall.ENOSPC)
 						}
@@ -127,7 +128,7 @@ func TestFullDiskStops(t *testing.T) {
 		time.AfterFunc(time.Second, func() { s.set(true, true) })
 		time.AfterFunc(time.Minute, cancel)
 		_, err := w.runtime(t, nil).Run(ctx)
-		if !errors.Is(err, live.ErrNoSpace) || !errors.Is(err, context.Canceled) {
+		if !errors.Is(err, port.ErrNoSpace) || !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want the full store and the end of the context", err)
 		}
 		s.set(false, false)
@@ -164,7 +165,7 @@ func TestFullDiskStopsInOrder(t *testing.T) {
 				if full == "log" {
 					time.AfterFunc(time.Second, func() { s.set(true, true) })
 				} else {
-					w.trainer.fail = func(live.Batch) error {
+					w.trainer.fail = func(port.Batch) error {
 						if at := time.Since(began); at > time.Second && (at < stopped-time.Second || full == "weights") {
 							return fmt.Errorf("weights: %w", syscall.ENOSPC)
 						}
@@ -198,7 +199,7 @@ func TestFullDiskStopsInOrder(t *testing.T) {
 	}
 }
 
-func noRoom(err error) bool { return errors.Is(err, live.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) }
+func noRoom(err error) bool { return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) }
 
 // TestGivenUpWhileTheDiskIsFull: a rollout that waits for room for its payload and is
 // not wanted any more gives its slot back.
@@ -213,10 +214,10 @@ func TestGivenUpWhileTheDiskIsFull(t *testing.T) {
 		if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
 			t.Fatalf("ended by %v: %v", res.Reason, err)
 		}
-		var aborted []live.RolloutID
+		var aborted []port.RolloutID
 		for _, rec := range w.records(t) {
 			if ev := rec.Event; ev != nil && ev.Kind == loop.RolloutAborted && ev.Sample == 0 {
-				aborted = append(aborted, live.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt})
+				aborted = append(aborted, port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt})
 			}
 		}
 		if s.refused == 0 || len(aborted) < 10 || slices.Contains(s.put, aborted[0]) {
@@ -230,15 +231,15 @@ type hungryStore struct {
 	*memoryStore
 	mu      sync.Mutex
 	refused int
-	put     []live.RolloutID
+	put     []port.RolloutID
 }
 
-func (s *hungryStore) PutSample(p live.Sample) error {
+func (s *hungryStore) PutSample(p port.Sample) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.ID.Sample == 0 {
 		s.refused++
-		return live.ErrNoSpace
+		return port.ErrNoSpace
 	}
 	s.put = append(s.put, p.ID)
 	return s.memoryStore.PutSample(p)

@@ -9,18 +9,19 @@ import (
 	"testing/synctest"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // steps is an engine that samples a token whenever it is told to.
 type steps struct {
-	Engine
+	port.Engine
 	step chan struct{}
 }
 
 func (e *steps) Name() string { return "steps" }
 
-func (e *steps) Generate(ctx context.Context, req GenerateRequest) (Generation, error) {
-	g := Generation{Tokens: slices.Clone(req.Prefix.Tokens), Logprobs: slices.Clone(req.Prefix.Logprobs), Versions: slices.Clone(req.Prefix.Versions)}
+func (e *steps) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
+	g := port.Generation{Tokens: slices.Clone(req.Prefix.Tokens), Logprobs: slices.Clone(req.Prefix.Logprobs), Versions: slices.Clone(req.Prefix.Versions)}
 	for len(g.Tokens) < req.MaxTokens {
 		select {
 		case <-e.step:
@@ -44,18 +45,18 @@ type dropping struct {
 
 func newDropping(t *testing.T) *dropping {
 	d := &dropping{engine: &steps{step: make(chan struct{})}}
-	d.rollout = newRollout(t.Context(), Task{ID: RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(c completion) { d.posted = append(d.posted, c.event.Kind) })
+	d.rollout = newRollout(t.Context(), port.Task{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(c completion) { d.posted = append(d.posted, c.event.Kind) })
 	d.rollout.engine, d.firstPosted = d.engine, true
 	return d
 }
 
 // ask samples in the background; steps tokens are sampled before it returns.
-func (d *dropping) ask(t *testing.T, tokens, steps int, dropped <-chan struct{}) chan Generation {
-	got := make(chan Generation, 1)
+func (d *dropping) ask(t *testing.T, tokens, steps int, dropped <-chan struct{}) chan port.Generation {
+	got := make(chan port.Generation, 1)
 	go func() {
-		g, err := d.Sample(t.Context(), SampleRequest{Prompt: []int32{7}, MaxTokens: tokens, Dropped: dropped})
+		g, err := d.Sample(t.Context(), port.SampleRequest{Prompt: []int32{7}, MaxTokens: tokens, Dropped: dropped})
 		if err != nil {
-			if !errors.Is(err, ErrDropped) {
+			if !errors.Is(err, port.ErrDropped) {
 				t.Error(err)
 			}
 			close(got)
@@ -121,18 +122,18 @@ func TestDropped(t *testing.T) {
 		}
 		d.engine.step <- struct{}{}
 		second := <-got
-		if want := []ResumePoint{{0, 5}, {2, 6}}; first.Resumes != nil || !reflect.DeepEqual(second.Resumes, want) {
+		if want := []port.ResumePoint{{At: 0, Version: 5}, {At: 2, Version: 6}}; first.Resumes != nil || !reflect.DeepEqual(second.Resumes, want) {
 			t.Errorf("resumes %v and %v, want none and %v", first.Resumes, second.Resumes, want)
 		}
-		s := Sample{Tokens: make([]int32, 7), LossMask: []uint8{0, 1, 1, 0, 1, 1, 1}}
-		s.place(d.resumes, d.told)
-		if want := []ResumePoint{{4, 5}, {6, 6}}; !reflect.DeepEqual(s.Resumes, want) {
+		s := port.Sample{Tokens: make([]int32, 7), LossMask: []uint8{0, 1, 1, 0, 1, 1, 1}}
+		place(&s, d.resumes, d.told)
+		if want := []port.ResumePoint{{At: 4, Version: 5}, {At: 6, Version: 6}}; !reflect.DeepEqual(s.Resumes, want) {
 			t.Errorf("placed at %v, want %v", s.Resumes, want)
 		}
-		placed := Sample{Tokens: make([]int32, 7), Resumes: []ResumePoint{{1, 5}}}
+		placed := port.Sample{Tokens: make([]int32, 7), Resumes: []port.ResumePoint{{At: 1, Version: 5}}}
 		d.told--
-		placed.place(d.resumes, d.told)
-		if want := []ResumePoint{{1, 5}, {7, 6}}; !reflect.DeepEqual(placed.Resumes, want) {
+		place(&placed, d.resumes, d.told)
+		if want := []port.ResumePoint{{At: 1, Version: 5}, {At: 7, Version: 6}}; !reflect.DeepEqual(placed.Resumes, want) {
 			t.Errorf("an environment's own places become %v, want %v", placed.Resumes, want)
 		}
 		if d.sampled != 5 {
@@ -148,7 +149,7 @@ func TestPrunedAfterDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDropping(t)
 		dropped, ended := make(chan struct{}), make(chan error, 1)
-		req := SampleRequest{Prompt: []int32{7}, MaxTokens: 9, Dropped: dropped, Check: func([]int32) bool { return isClosed(dropped) }}
+		req := port.SampleRequest{Prompt: []int32{7}, MaxTokens: 9, Dropped: dropped, Check: func([]int32) bool { return isClosed(dropped) }}
 		d.rollout.engine = &checking{d.engine}
 		go func() {
 			_, err := d.Sample(t.Context(), req)
@@ -159,8 +160,8 @@ func TestPrunedAfterDropped(t *testing.T) {
 		d.interrupt()
 		close(dropped)
 		d.engine.step <- struct{}{}
-		if err := <-ended; !errors.Is(err, ErrDropped) {
-			t.Errorf("ended with %v, want %v", err, ErrDropped)
+		if err := <-ended; !errors.Is(err, port.ErrDropped) {
+			t.Errorf("ended with %v, want %v", err, port.ErrDropped)
 		}
 		if want := []loop.EventKind{loop.RolloutInterrupted}; !slices.Equal(d.posted, want) || d.sampled != 0 {
 			t.Errorf("posted %v with %d tokens sampled: want %v and none", d.posted, d.sampled, want)
@@ -174,8 +175,8 @@ func TestPrunedAfterDropped(t *testing.T) {
 // checking samples when it is told to, and ends a response by nothing but Check.
 type checking struct{ *steps }
 
-func (e *checking) Generate(_ context.Context, req GenerateRequest) (Generation, error) {
-	var g Generation
+func (e *checking) Generate(_ context.Context, req port.GenerateRequest) (port.Generation, error) {
+	var g port.Generation
 	for {
 		<-e.step
 		g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 1), append(g.Logprobs, -1), append(g.Versions, 1)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -45,8 +46,8 @@ func (r *Runtime) execute(a loop.Action) {
 			p.abort()
 		}
 	case loop.GroupLeased:
-		r.lease = append(r.lease, Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count),
-			counted: r.counted.groups[a.Group]})
+		r.lease = append(r.lease, port.Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count),
+			Counted: r.counted.groups[a.Group]})
 	case loop.StartTrainStep:
 		groups := r.lease
 		r.lease, r.training = nil, true
@@ -84,7 +85,7 @@ func (r *Runtime) effect(f func() completion) {
 
 func (r *Runtime) setBusy(busy bool) {
 	for _, e := range r.opt.Engines {
-		if timed, ok := e.(Timed); ok {
+		if timed, ok := e.(port.Timed); ok {
 			timed.SetTrainerBusy(busy)
 		}
 	}
@@ -103,7 +104,7 @@ func (r *Runtime) afterSync(v loop.Version) {
 }
 
 // train makes one step, or finds that it had been made before this process began.
-func (r *Runtime) train(a loop.Action, groups []Group) completion {
+func (r *Runtime) train(a loop.Action, groups []port.Group) completion {
 	ev := loop.Event{Lease: a.Lease, Attempt: a.Attempt}
 	failed := func(err error) completion {
 		ev.Kind, ev.Reason = loop.TrainStepFailed, loop.ReasonTrainer
@@ -123,16 +124,16 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 			return completion{event: ev}
 		}
 	}
-	batch := Batch{Lease: a.Lease, Attempt: a.Attempt, Version: a.Version, Groups: groups}
+	batch := port.Batch{Lease: a.Lease, Attempt: a.Attempt, Version: a.Version, Groups: groups}
 	for i := range batch.Groups {
-		if err := batch.Groups[i].fetch(r.opt.Store); err != nil {
+		if err := fetch(&batch.Groups[i], r.opt.Store); err != nil {
 			return failed(err)
 		}
 	}
 	if r.opt.OnBatch != nil {
 		r.opt.OnBatch(batch)
 	}
-	var report StepReport
+	var report port.StepReport
 	err := r.withRoom(r.ctx, r.stop, func() (err error) {
 		report, err = r.opt.Trainer.Train(r.ctx, batch)
 		return err
@@ -140,7 +141,7 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 	if errors.Is(err, errStopped) { // the step is made again by a resume: it has not failed
 		return completion{fatal: fmt.Errorf("live: the version of the train step cannot be written: %w", err)}
 	}
-	if errors.Is(err, ErrLeaseReturned) {
+	if errors.Is(err, port.ErrLeaseReturned) {
 		ev.Kind, ev.Reason = loop.LeaseReturned, loop.ReasonTrainer
 		return completion{event: ev, err: err}
 	}
@@ -152,22 +153,22 @@ func (r *Runtime) train(a loop.Action, groups []Group) completion {
 	return completion{event: ev, step: step, report: report}
 }
 
-// fetch fills in the group's samples: the payloads of the attempts that the loop
+// fetch fills in a group's samples: the payloads of the attempts that the loop
 // has counted, whatever else the store holds of the group.
-func (g *Group) fetch(store Store) error {
+func fetch(g *port.Group, store port.Store) error {
 	stored, err := store.Samples(g.ID)
 	if err != nil {
 		return err
 	}
-	g.Samples = make([]Sample, 0, g.Rollouts)
+	g.Samples = make([]port.Sample, 0, g.Rollouts)
 	for i := range stored {
-		if slices.Contains(g.counted, stored[i].ID) {
+		if slices.Contains(g.Counted, stored[i].ID) {
 			g.Samples = append(g.Samples, stored[i])
 		}
 	}
 	if len(g.Samples) != g.Rollouts {
 		return fmt.Errorf("live: the store has %d payloads of group %d, and of its %d scored rollouts %v only %d: want them all",
-			len(stored), g.ID, g.Rollouts, g.counted, len(g.Samples))
+			len(stored), g.ID, g.Rollouts, g.Counted, len(g.Samples))
 	}
 	return nil
 }
@@ -182,7 +183,7 @@ func (r *Runtime) load(a loop.Action) completion {
 func (r *Runtime) synced(ev loop.Event, err error) completion {
 	switch {
 	case err == nil:
-	case r.opt.RejoinAfter > 0 && errors.Is(err, ErrEngineDown):
+	case r.opt.RejoinAfter > 0 && errors.Is(err, port.ErrEngineDown):
 		ev = loop.Event{Kind: loop.EngineLost, Engine: ev.Engine, Reason: loop.ReasonEngine}
 	default:
 		ev.Kind, ev.Reason = loop.SyncFailed, loop.ReasonSync

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // crashingEngine is gone for a while, with the connections to it, once and again.
@@ -35,13 +36,13 @@ func (e *crashingEngine) outage() (until time.Duration, gone bool) {
 }
 
 func (e *crashingEngine) down() error {
-	return fmt.Errorf("connection refused: %w", live.ErrEngineDown)
+	return fmt.Errorf("connection refused: %w", port.ErrEngineDown)
 }
 
-func (e *crashingEngine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+func (e *crashingEngine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	until, gone := e.outage()
 	if gone {
-		return live.Generation{}, e.down()
+		return port.Generation{}, e.down()
 	}
 	asked, stop := req.Interrupt, make(chan struct{})
 	crashed, over := false, make(chan struct{})
@@ -101,7 +102,7 @@ func TestRolloutsOutliveTheirEngine(t *testing.T) {
 				second := &crashingEngine{fakeEngine: w.engines[1], began: time.Now(), every: 700 * time.Millisecond, lasts: 90 * time.Millisecond, crashes: 3}
 				w.change = func(o *live.Options) {
 					o.RejoinAfter = 50 * time.Millisecond
-					o.Engines = []live.Engine{first, second}
+					o.Engines = []port.Engine{first, second}
 				}
 				res, err := w.runtime(t, nil).Run(t.Context())
 				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
@@ -185,7 +186,7 @@ func TestEngineDownAtStart(t *testing.T) {
 		late := &crashingEngine{fakeEngine: w.engines[1], began: time.Now().Add(-time.Second), every: time.Second, lasts: 300 * time.Millisecond, crashes: 1}
 		w.change = func(o *live.Options) {
 			o.RejoinAfter = 50 * time.Millisecond
-			o.Engines = []live.Engine{o.Engines[0], late}
+			o.Engines = []port.Engine{o.Engines[0], late}
 		}
 		res, err := w.runtime(t, nil).Run(t.Context())
 		if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() || late.served < 30 {

@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -54,7 +55,7 @@ type fakeEngine struct {
 	name  string
 	slots int
 	work  work
-	fail  func(live.RolloutID) error
+	fail  func(port.RolloutID) error
 	mu    sync.Mutex
 	// progress is shared by all engines.
 	progress *progress
@@ -76,27 +77,27 @@ func (e *fakeEngine) Close() error { return nil }
 // progress is the time that interrupted rollouts have spent generating, and what generates now.
 type progress struct {
 	mu      sync.Mutex
-	done    map[live.RolloutID]time.Duration
-	running []live.RolloutID
+	done    map[port.RolloutID]time.Duration
+	running []port.RolloutID
 }
 
-func (p *progress) of(id live.RolloutID) time.Duration {
+func (p *progress) of(id port.RolloutID) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done[id]
 }
 
-func (p *progress) add(id live.RolloutID, d time.Duration) time.Duration {
+func (p *progress) add(id port.RolloutID, d time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done == nil {
-		p.done = make(map[live.RolloutID]time.Duration)
+		p.done = make(map[port.RolloutID]time.Duration)
 	}
 	p.done[id] += d
 	return p.done[id]
 }
 
-func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+func (e *fakeEngine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	e.mu.Lock()
 	first := e.served
 	e.active++
@@ -110,7 +111,7 @@ func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (li
 	began := time.Now()
 	id := req.Rollout
 	tokens := e.work.Rollout(sim.Rollout{Group: id.Group, Sample: id.Sample, Attempt: id.Attempt}).Tokens
-	out := live.Generation{Tokens: slices.Clone(req.Prefix.Tokens), Logprobs: slices.Clone(req.Prefix.Logprobs), Versions: slices.Clone(req.Prefix.Versions)}
+	out := port.Generation{Tokens: slices.Clone(req.Prefix.Tokens), Logprobs: slices.Clone(req.Prefix.Logprobs), Versions: slices.Clone(req.Prefix.Versions)}
 	select {
 	case <-time.After(time.Duration(tokens) - e.progress.of(req.Rollout)):
 	case <-req.Interrupt:
@@ -123,11 +124,11 @@ func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (li
 		return out, nil
 	case <-ctx.Done():
 		e.progress.inTurn(req.Rollout)
-		return live.Generation{}, ctx.Err()
+		return port.Generation{}, ctx.Err()
 	}
 	if e.fail != nil {
 		if err := e.fail(req.Rollout); err != nil {
-			return live.Generation{}, err
+			return port.Generation{}, err
 		}
 	}
 	e.mu.Lock()
@@ -135,14 +136,14 @@ func (e *fakeEngine) Generate(ctx context.Context, req live.GenerateRequest) (li
 	return appendToken(appendToken(out, first), e.served), nil
 }
 
-func appendToken(g live.Generation, v loop.Version) live.Generation {
+func appendToken(g port.Generation, v loop.Version) port.Generation {
 	g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 1), append(g.Logprobs, -1), append(g.Versions, v)
 	return g
 }
 
 // inTurn waits so many nanoseconds that what stops at one instant answers in the
 // order of its names, as in the simulator: the runtime would take any order.
-func (p *progress) inTurn(id live.RolloutID) {
+func (p *progress) inTurn(id port.RolloutID) {
 	p.mu.Lock()
 	rank := 1
 	for _, o := range p.running {
@@ -154,19 +155,19 @@ func (p *progress) inTurn(id live.RolloutID) {
 	time.Sleep(time.Duration(rank))
 }
 
-func (p *progress) enter(id live.RolloutID) {
+func (p *progress) enter(id port.RolloutID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running = append(p.running, id)
 }
 
-func (p *progress) leave(id live.RolloutID) {
+func (p *progress) leave(id port.RolloutID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.running = slices.DeleteFunc(p.running, func(o live.RolloutID) bool { return o == id })
+	p.running = slices.DeleteFunc(p.running, func(o port.RolloutID) bool { return o == id })
 }
 
-func (e *fakeEngine) leave(id live.RolloutID) {
+func (e *fakeEngine) leave(id port.RolloutID) {
 	e.progress.leave(id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -205,9 +206,9 @@ func (e *fakeEngine) Switch(ctx context.Context, v loop.Version, hold bool) erro
 
 // fakeEnvironment scores with a constant, after a time in tools.
 type fakeEnvironment struct {
-	reward func(live.RolloutID) float32
-	toolNS func(live.RolloutID) int64
-	pruned func(live.RolloutID) bool
+	reward func(port.RolloutID) float32
+	toolNS func(port.RolloutID) int64
+	pruned func(port.RolloutID) bool
 	err    error
 	plays  *plays
 }
@@ -228,28 +229,28 @@ func (p *plays) add(n int) {
 	p.most = max(p.most, p.now)
 }
 
-func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) (live.Sample, error) {
+func (e fakeEnvironment) Play(ctx context.Context, t port.Task, s port.Sampler) (port.Sample, error) {
 	e.plays.add(1)
 	defer e.plays.add(-1)
 	id := t.ID
-	g, err := s.Sample(ctx, live.SampleRequest{Prompt: []int32{7}, MaxTokens: 2, Final: e.toolNS == nil})
+	g, err := s.Sample(ctx, port.SampleRequest{Prompt: []int32{7}, MaxTokens: 2, Final: e.toolNS == nil})
 	if err != nil {
-		return live.Sample{}, err
+		return port.Sample{}, err
 	}
 	if e.err != nil {
-		return live.Sample{}, e.err
+		return port.Sample{}, e.err
 	}
 	if e.pruned != nil && e.pruned(id) {
-		return live.Sample{ID: id, Pruned: true}, nil
+		return port.Sample{ID: id, Pruned: true}, nil
 	}
 	if e.toolNS != nil {
 		select {
 		case <-time.After(time.Duration(e.toolNS(id))):
 		case <-ctx.Done():
-			return live.Sample{}, ctx.Err()
+			return port.Sample{}, ctx.Err()
 		}
 	}
-	out := live.Sample{ID: id, Tokens: append([]int32{7}, g.Tokens...), LossMask: append([]uint8{0}, bytes.Repeat([]byte{1}, len(g.Tokens))...),
+	out := port.Sample{ID: id, Tokens: append([]int32{7}, g.Tokens...), LossMask: append([]uint8{0}, bytes.Repeat([]byte{1}, len(g.Tokens))...),
 		Logprobs: append([]float32{0}, g.Logprobs...), Versions: append([]loop.Version{loop.NoVersion}, g.Versions...), Reward: 1}
 	if e.reward != nil {
 		out.Reward = e.reward(id)
@@ -261,10 +262,10 @@ func (e fakeEnvironment) Play(ctx context.Context, t live.Task, s live.Sampler) 
 type fakeTrainer struct {
 	work    work
 	weights *fakeWeights
-	fail    func(live.Batch) error
+	fail    func(port.Batch) error
 	drifts  bool
 	at      loop.Version
-	batches []live.Batch
+	batches []port.Batch
 	// ask, if not nil, asks for the next batch; the first is true.
 	ask func(first bool)
 }
@@ -289,7 +290,7 @@ func (t *fakeTrainer) nextBatch(first bool) {
 
 func (t *fakeTrainer) Initialize(ctx context.Context) error {
 	t.nextBatch(true)
-	return t.weights.Publish(ctx, live.Publication{})
+	return t.weights.Publish(ctx, port.Publication{})
 }
 
 func (t *fakeTrainer) Restore(ctx context.Context, v loop.Version) error {
@@ -300,30 +301,30 @@ func (t *fakeTrainer) Restore(ctx context.Context, v loop.Version) error {
 	return nil
 }
 
-func (t *fakeTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+func (t *fakeTrainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
 	if b.Version != t.at {
-		return live.StepReport{}, fmt.Errorf("batch from version %d, trainer at %d", b.Version, t.at)
+		return port.StepReport{}, fmt.Errorf("batch from version %d, trainer at %d", b.Version, t.at)
 	}
 	select {
 	case <-time.After(time.Duration(t.work.StepNS(b.Lease, 0, 0))):
 	case <-ctx.Done():
-		return live.StepReport{}, ctx.Err()
+		return port.StepReport{}, ctx.Err()
 	}
 	if t.fail != nil {
 		if err := t.fail(b); err != nil {
-			return live.StepReport{}, err
+			return port.StepReport{}, err
 		}
 	}
 	t.nextBatch(false)
 	t.at++
 	t.batches = append(t.batches, b)
-	report := live.StepReport{Tokens: 6}
+	report := port.StepReport{Tokens: 6}
 	for _, g := range b.Groups {
 		if t.drifts {
-			report.Drifts = append(report.Drifts, live.GroupDrift{Group: g.ID, Drift: float64(b.Version-g.StartVersion) / 100})
+			report.Drifts = append(report.Drifts, port.GroupDrift{Group: g.ID, Drift: float64(b.Version-g.StartVersion) / 100})
 		}
 	}
-	return report, t.weights.Publish(ctx, live.Publication{Version: t.at, Lease: b.Lease})
+	return report, t.weights.Publish(ctx, port.Publication{Version: t.at, Lease: b.Lease})
 }
 
 func (t *fakeTrainer) Close() error { return nil }
@@ -334,7 +335,7 @@ type fakeWeights struct {
 	pruned loop.Version
 }
 
-func (w *fakeWeights) Publish(_ context.Context, p live.Publication) error {
+func (w *fakeWeights) Publish(_ context.Context, p port.Publication) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old, ok := w.leases[p.Version]; ok && old != p.Lease {
@@ -347,9 +348,9 @@ func (w *fakeWeights) Publish(_ context.Context, p live.Publication) error {
 	return nil
 }
 
-func (w *fakeWeights) Model(context.Context, loop.Version) ([]live.Tensor, error) { return nil, nil }
+func (w *fakeWeights) Model(context.Context, loop.Version) ([]port.Tensor, error) { return nil, nil }
 
-func (w *fakeWeights) Optimizer(context.Context, loop.Version) ([]live.Tensor, error) {
+func (w *fakeWeights) Optimizer(context.Context, loop.Version) ([]port.Tensor, error) {
 	return nil, nil
 }
 
@@ -371,15 +372,15 @@ func (w *fakeWeights) Prune(keepFrom loop.Version) error {
 type memoryStore struct {
 	mu      sync.Mutex
 	log     bytes.Buffer
-	samples map[loop.GroupID]map[int32]live.Sample
+	samples map[loop.GroupID]map[int32]port.Sample
 	// snapshots are by line.
 	snapshots map[int64][]byte
 	// failAppend, if above 0, makes Append fail from that call on.
 	failAppend, appends int
 	// slow is how long a payload takes to be durable.
-	slow func(live.RolloutID) time.Duration
+	slow func(port.RolloutID) time.Duration
 	// tells is how long after that PutSample returns.
-	tells func(live.RolloutID) time.Duration
+	tells func(port.RolloutID) time.Duration
 }
 
 func (s *memoryStore) Append(lines [][]byte) error {
@@ -395,7 +396,7 @@ func (s *memoryStore) Append(lines [][]byte) error {
 	return nil
 }
 
-func (s *memoryStore) PutSample(p live.Sample) error {
+func (s *memoryStore) PutSample(p port.Sample) error {
 	if s.slow != nil {
 		time.Sleep(s.slow(p.ID))
 	}
@@ -406,32 +407,32 @@ func (s *memoryStore) PutSample(p live.Sample) error {
 	return nil
 }
 
-func (s *memoryStore) put(p live.Sample) {
+func (s *memoryStore) put(p port.Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.samples == nil {
-		s.samples = make(map[loop.GroupID]map[int32]live.Sample)
+		s.samples = make(map[loop.GroupID]map[int32]port.Sample)
 	}
 	if s.samples[p.ID.Group] == nil {
-		s.samples[p.ID.Group] = make(map[int32]live.Sample)
+		s.samples[p.ID.Group] = make(map[int32]port.Sample)
 	}
 	if old, ok := s.samples[p.ID.Group][p.ID.Sample]; !ok || old.ID.Attempt <= p.ID.Attempt {
 		s.samples[p.ID.Group][p.ID.Sample] = p
 	}
 }
 
-func (s *memoryStore) Samples(g loop.GroupID) ([]live.Sample, error) {
+func (s *memoryStore) Samples(g loop.GroupID) ([]port.Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []live.Sample
+	var out []port.Sample
 	for _, p := range s.samples[g] {
 		out = append(out, p)
 	}
-	slices.SortFunc(out, func(a, b live.Sample) int { return int(a.ID.Sample - b.ID.Sample) })
+	slices.SortFunc(out, func(a, b port.Sample) int { return int(a.ID.Sample - b.ID.Sample) })
 	return out, nil
 }
 
-func (s *memoryStore) Discard(id live.RolloutID) error {
+func (s *memoryStore) Discard(id port.RolloutID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p, ok := s.samples[id.Group][id.Sample]; ok && p.ID == id {
@@ -447,7 +448,7 @@ func (s *memoryStore) Forget(g loop.GroupID) error {
 	return nil
 }
 
-func (s *memoryStore) Retain(counts func(live.RolloutID) bool) (dropped int, err error) {
+func (s *memoryStore) Retain(counts func(port.RolloutID) bool) (dropped int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, samples := range s.samples {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // longStore keeps payloads and the newest snapshot, and counts the log.
@@ -54,7 +55,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		heap := map[int]int64{}
 		w.change = func(o *live.Options) {
 			o.Store = store
-			o.OnBatch = func(b live.Batch) { // what the fakes remember is not the run's
+			o.OnBatch = func(b port.Batch) { // what the fakes remember is not the run's
 				w.trainer.batches = nil
 				w.weights.mu.Lock()
 				defer w.weights.mu.Unlock()

@@ -8,18 +8,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
-
-// Fleet is whatever starts and stops engines, each by its index in Options.Engines. For one engine its
-// methods are called one after the other, in the order of the loop's decisions. They should return soon
-// after their context is done; one that does not is not waited for.
-type Fleet interface {
-	// Acquire returns once the engine is there and can be given weights. One that is there already is
-	// not started again. Its context is cancelled where the engine is to be given back after all.
-	Acquire(ctx context.Context, engine int) error
-	// Release gives an engine back, on which nothing runs. One that is not there is no error.
-	Release(ctx context.Context, engine int) error
-}
 
 // Defaults of Options.AcquireWithin and ReleaseWithin.
 const (
@@ -174,7 +164,7 @@ func (r *Runtime) executeRelease(engine int32) error {
 }
 
 // playsOn returns an attempt that is wanted and holds a slot of an engine, nil for none.
-func (r *Runtime) playsOn(engine int32) *RolloutID {
+func (r *Runtime) playsOn(engine int32) *port.RolloutID {
 	for _, g := range r.groups {
 		for _, p := range g {
 			if slot, _, runs := p.outstanding(); runs && r.engineOf[slot] == engine {

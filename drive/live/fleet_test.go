@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // fakeFleet starts the fake engines of a world. Faults are injected by engine.
@@ -143,7 +144,7 @@ func elasticWorld(t *testing.T, cfg loop.Config) (*world, *fakeFleet) {
 	for i, e := range w.engines {
 		e.broken = func(loop.Version) error {
 			if !f.is(i) {
-				return fmt.Errorf("connection refused: %w", live.ErrEngineDown)
+				return fmt.Errorf("connection refused: %w", port.ErrEngineDown)
 			}
 			return nil
 		}

@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
 // loggedEnd is the end of an attempt that is acknowledged once it is in the log.
 type loggedEnd struct {
-	id      RolloutID
+	id      port.RolloutID
 	counted bool
 	// returned: Play returned without an error.
 	returned bool
 }
 
 // idOf names the attempt that an event is about.
-func idOf(ev loop.Event) RolloutID {
-	return RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+func idOf(ev loop.Event) port.RolloutID {
+	return port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 }
 
 // bundle hands out what is needed to understand a broken invariant.
@@ -91,7 +92,7 @@ func (r *Runtime) noteStep(c *completion) {
 	}
 	r.note(trace.NoteStep, c.step)
 	for i, e := range r.opt.Engines {
-		if timed, ok := e.(Timed); ok {
+		if timed, ok := e.(port.Timed); ok {
 			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
 				r.note(trace.NoteService, trace.Service{Engine: i, Cells: cells})
 			}

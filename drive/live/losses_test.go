@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // presence is when an engine was lost and joined again, by the run's clock and its version.
@@ -117,7 +118,7 @@ func TestPlannedLossesAreRefused(t *testing.T) {
 	} {
 		w := newWorld(asyncConfig())
 		opt := live.Options{Environment: w.env, Trainer: w.trainer, Weights: w.weights, Store: w.store, Clock: func() int64 { return 0 },
-			Engines: []live.Engine{w.engines[0]}, Losses: []live.EngineLoss{loss}}
+			Engines: []port.Engine{w.engines[0]}, Losses: []live.EngineLoss{loss}}
 		opt.Header.Loop = w.cfg
 		if _, err := live.New(opt); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v gives %v, want %q in it", loss, err, want)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -15,11 +16,11 @@ type Options struct {
 	// Header begins the trace; its Loop holds the rules. Ignored when Resume is set.
 	Header trace.Header
 	// Engines in the order of Header.Loop.EngineSlots, each with that many slots.
-	Engines     []Engine
-	Environment Environment
-	Trainer     Trainer
-	Weights     Weights
-	Store       Store
+	Engines     []port.Engine
+	Environment port.Environment
+	Trainer     port.Trainer
+	Weights     port.Weights
+	Store       port.Store
 	// Clock returns nanoseconds since the run started, never falling.
 	Clock func() int64
 	// Notes are appended after the header, before the first event.
@@ -35,7 +36,7 @@ type Options struct {
 	OnSync func(SyncDone)
 	// OnBatch, if not nil, is called with every batch before it is trained on, by the
 	// goroutine that trains. It must not change the batch.
-	OnBatch func(Batch)
+	OnBatch func(port.Batch)
 	// Logf, if not nil, is told of failures that the run survives, by several goroutines, but one at a time.
 	Logf func(format string, args ...any)
 	// OnBroken, if not nil, is given a bundle (JSON: the error, the last events, the
@@ -56,7 +57,7 @@ type Options struct {
 	RejoinAfter time.Duration
 	// Fleet starts and stops engines, all of Engines: the loop begins with Config.EnginesStart of them, and
 	// one that is lost is brought back by it. Nil where all engines are there by themselves.
-	Fleet Fleet
+	Fleet port.Fleet
 	// AcquireWithin and ReleaseWithin are how long Fleet may take to answer; 0 means
 	// AcquireWithinDefault and ReleaseWithinDefault.
 	AcquireWithin, ReleaseWithin time.Duration
@@ -87,7 +88,7 @@ type StepDone struct {
 	// from, Report the trainer's words, Status the loop's state.
 	Point       metrics.Step
 	Attribution attribution.Step
-	Report      StepReport
+	Report      port.StepReport
 	Status      loop.Status
 	// Rates are what entered and left the queue over the last train periods.
 	Rates Rates

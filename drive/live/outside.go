@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // outside collects what a trainer that lives elsewhere says, from any goroutine,
@@ -170,7 +171,7 @@ func (r *Runtime) findRestored() error {
 // there may be the version of the batch that is at the trainer, and versions that no batch
 // made. Any other is of a writer that had been deposed, and so is what follows it.
 func (r *Runtime) setAside() error {
-	weights, ok := r.opt.Weights.(Asider)
+	weights, ok := r.opt.Weights.(port.Asider)
 	if !ok {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // distantTrainer is a trainer in another process: it asks for its batches, and may go
@@ -20,7 +21,7 @@ type distantTrainer struct {
 	r *live.Runtime
 	// restore says whether it goes back instead of training a batch, racing says that it
 	// goes back right after it.
-	restore, racing func(live.Batch) bool
+	restore, racing func(port.Batch) bool
 	// first is closed when version 0 may be published; nil for at once.
 	first    chan struct{}
 	restores int
@@ -46,13 +47,13 @@ func (t *distantTrainer) Restore(context.Context, loop.Version) error { return n
 func (t *distantTrainer) goBack(ctx context.Context, at loop.Version) error {
 	t.at = at + 1
 	t.restores++
-	err := t.weights.Publish(ctx, live.Publication{Version: t.at})
+	err := t.weights.Publish(ctx, port.Publication{Version: t.at})
 	t.r.TrainerRestored(t.at)
 	t.restored = append(t.restored, t.at)
 	return err
 }
 
-func (t *distantTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+func (t *distantTrainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
 	r := t.r
 	defer time.AfterFunc(5*time.Millisecond, func() {
 		for range 3 {
@@ -60,13 +61,13 @@ func (t *distantTrainer) Train(ctx context.Context, b live.Batch) (live.StepRepo
 		}
 	})
 	if b.Version < t.at {
-		return live.StepReport{}, fmt.Errorf("the trainer is at version %d: %w", t.at, live.ErrLeaseReturned)
+		return port.StepReport{}, fmt.Errorf("the trainer is at version %d: %w", t.at, port.ErrLeaseReturned)
 	}
 	if t.restore != nil && t.restore(b) {
 		if err := t.goBack(ctx, b.Version); err != nil {
-			return live.StepReport{}, err
+			return port.StepReport{}, err
 		}
-		return live.StepReport{}, fmt.Errorf("went back: %w", live.ErrLeaseReturned)
+		return port.StepReport{}, fmt.Errorf("went back: %w", port.ErrLeaseReturned)
 	}
 	report, err := t.fakeTrainer.Train(ctx, b)
 	if err == nil && t.racing != nil && t.racing(b) {
@@ -104,8 +105,8 @@ func TestDistantTrainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, d := distantWorld(change)
-				d.restore = func(b live.Batch) bool { return b.Version%7 == 3 }
-				d.racing = func(b live.Batch) bool { return b.Version%7 == 5 }
+				d.restore = func(b port.Batch) bool { return b.Version%7 == 3 }
+				d.racing = func(b port.Batch) bool { return b.Version%7 == 5 }
 				r := w.runtime(t, nil)
 				d.r = r
 				res, err := r.Run(t.Context())
@@ -151,12 +152,12 @@ func TestRestoredRightBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d := distantWorld(nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		d.restore = func(b live.Batch) bool {
+		d.restore = func(b port.Batch) bool {
 			if b.Version == 4 && d.restores == 0 {
 				cancel()
 				d.at, d.restores = 6, 2
 				for v := loop.Version(5); v <= 6; v++ { // twice
-					if err := w.weights.Publish(ctx, live.Publication{Version: v}); err != nil {
+					if err := w.weights.Publish(ctx, port.Publication{Version: v}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -165,7 +166,7 @@ func TestRestoredRightBeforeTheEnd(t *testing.T) {
 			}
 			return false
 		}
-		d.fail = func(b live.Batch) error {
+		d.fail = func(b port.Batch) error {
 			if b.Version == 4 {
 				return ctx.Err()
 			}
@@ -223,16 +224,16 @@ func TestForeignVersions(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				died := false
-				d.fail = func(b live.Batch) error {
+				d.fail = func(b port.Batch) error {
 					if b.Version != 4 || died {
 						return nil
 					}
 					died = true
 					cancel()
 					// Published behind the log, which does not come to know of it.
-					err := w.weights.Publish(t.Context(), live.Publication{Version: 5, Lease: b.Lease + c.wrong})
+					err := w.weights.Publish(t.Context(), port.Publication{Version: 5, Lease: b.Lease + c.wrong})
 					if c.wrong != 0 {
-						err = errors.Join(err, w.weights.Publish(t.Context(), live.Publication{Version: 6}))
+						err = errors.Join(err, w.weights.Publish(t.Context(), port.Publication{Version: 6}))
 					}
 					return errors.Join(err, ctx.Err())
 				}
@@ -313,7 +314,7 @@ func TestAbsentTrainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, d := distantWorld(change)
-				d.restore = func(b live.Batch) bool { return false }
+				d.restore = func(b port.Batch) bool { return false }
 				r := w.runtime(t, nil)
 				d.r = w.runtime(t, nil) // it speaks to another run
 				var late live.View

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestInterrupts runs to the end under every rule that interrupts, mostly with tools,
@@ -42,12 +43,12 @@ func checkInterrupts(t *testing.T, change func(*loop.Config)) {
 	if cfg.MaxSpans > 0 {
 		w.work(work{stepNS: 31_000_001}) // weights change several times within a rollout
 	} else {
-		w.env.toolNS = func(id live.RolloutID) int64 { return int64(id.Group*7+loop.GroupID(id.Sample)*3)%5*9_000_001 + 1 }
+		w.env.toolNS = func(id port.RolloutID) int64 { return int64(id.Group*7+loop.GroupID(id.Sample)*3)%5*9_000_001 + 1 }
 	}
 	w.env.plays = &plays{}
 	resumed, spans := 0, 0
 	w.change = func(o *live.Options) {
-		o.OnBatch = func(b live.Batch) {
+		o.OnBatch = func(b port.Batch) {
 			for _, g := range b.Groups {
 				for i := range g.Samples {
 					s := &g.Samples[i]
@@ -87,7 +88,7 @@ func checkInterrupts(t *testing.T, change func(*loop.Config)) {
 }
 
 // checkResumed compares what a sample says of its resumes with its tokens.
-func checkResumed(t *testing.T, s *live.Sample) {
+func checkResumed(t *testing.T, s *port.Sample) {
 	t.Helper()
 	low, high := s.StateVersions()
 	last := s.Resumes[len(s.Resumes)-1]

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -55,14 +56,14 @@ const stateVersion = 2
 // people look into after a defect; the recorder's is packed, because its sums have to
 // come back bit for bit and its series is long.
 type state struct {
-	Position    trace.Position  `json:"position"`
-	Ended       bool            `json:"ended"`
-	Restarts    int             `json:"restarts"`
-	Loop        json.RawMessage `json:"loop"`
-	Recorder    []byte          `json:"recorder"`
-	Attribution json.RawMessage `json:"attribution"`
-	Ledger      loop.Ledger     `json:"ledger"`
-	Counted     []RolloutID     `json:"counted"`
+	Position    trace.Position   `json:"position"`
+	Ended       bool             `json:"ended"`
+	Restarts    int              `json:"restarts"`
+	Loop        json.RawMessage  `json:"loop"`
+	Recorder    []byte           `json:"recorder"`
+	Attribution json.RawMessage  `json:"attribution"`
+	Ledger      loop.Ledger      `json:"ledger"`
+	Counted     []port.RolloutID `json:"counted"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -137,7 +138,7 @@ func parseState(data []byte, h trace.Header) (*Resume, error) {
 
 // Counts reports whether an attempt's score is one that its group, which has not
 // ended, is made of: whether a store is to keep its payload over a restart.
-func (c *Counted) Counts(id RolloutID) bool { return slices.Contains(c.groups[id.Group], id) }
+func (c *Counted) Counts(id port.RolloutID) bool { return slices.Contains(c.groups[id.Group], id) }
 
 // Recover rebuilds an interrupted run from its store: the newest snapshot that can be
 // used, and the log after it through the loop, which must decide what the log says it
@@ -145,7 +146,7 @@ func (c *Counted) Counts(id RolloutID) bool { return slices.Contains(c.groups[id
 // log is passed over for the one before; without any the whole log is replayed. It
 // changes nothing in the store. now returns nanoseconds, from any origin; nil leaves
 // Seconds 0.
-func Recover(store Store, now func() int64) (*Resume, error) {
+func Recover(store port.Store, now func() int64) (*Resume, error) {
 	began := int64(0)
 	if now != nil {
 		began = now()
@@ -168,7 +169,7 @@ func Recover(store Store, now func() int64) (*Resume, error) {
 
 // recoverNewest tries the snapshots from the newest on, then the whole log. It says
 // why snapshots were passed over.
-func recoverNewest(store Store, h trace.Header) (r *Resume, passed []string, err error) {
+func recoverNewest(store port.Store, h trace.Header) (r *Resume, passed []string, err error) {
 	for before := int64(math.MaxInt64); ; {
 		line, data, err := store.ReadSnapshot(before)
 		if err != nil {
@@ -195,7 +196,7 @@ func recoverNewest(store Store, h trace.Header) (r *Resume, passed []string, err
 }
 
 // recoverFrom restores a snapshot and replays the log after it.
-func recoverFrom(store Store, h trace.Header, line int64, data []byte) (*Resume, error) {
+func recoverFrom(store port.Store, h trace.Header, line int64, data []byte) (*Resume, error) {
 	r, err := parseState(data, h)
 	if err != nil {
 		return nil, err
@@ -214,12 +215,12 @@ func recoverFrom(store Store, h trace.Header, line int64, data []byte) (*Resume,
 
 // openAfter opens the log after a position, and checks that the line before it is the
 // one that the position is of, where the log still has that line.
-func openAfter(store Store, at trace.Position) (io.ReadCloser, error) {
+func openAfter(store port.Store, at trace.Position) (io.ReadCloser, error) {
 	last, err := store.ReadLog(at.Line - 1)
 	if err == nil {
 		err = errors.Join(checkLine(last, at), last.Close())
 	}
-	if err != nil && !errors.Is(err, ErrLogTrimmed) {
+	if err != nil && !errors.Is(err, port.ErrLogTrimmed) {
 		return nil, err
 	}
 	return store.ReadLog(at.Line)
@@ -252,7 +253,7 @@ func checkLine(src io.Reader, at trace.Position) error {
 }
 
 // recoverWhole replays the whole log.
-func recoverWhole(store Store, h trace.Header) (*Resume, error) {
+func recoverWhole(store port.Store, h trace.Header) (*Resume, error) {
 	log, err := store.ReadLog(0)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -342,7 +343,7 @@ type trimmed struct {
 
 func (s trimmed) ReadLog(line int64) (io.ReadCloser, error) {
 	if line < s.from {
-		return nil, fmt.Errorf("lines before %d: %w", s.from, live.ErrLogTrimmed)
+		return nil, fmt.Errorf("lines before %d: %w", s.from, port.ErrLogTrimmed)
 	}
 	return s.memoryStore.ReadLog(line)
 }
@@ -359,7 +360,7 @@ func TestTrimmedLog(t *testing.T) {
 	}
 	checkRecovered(t, "trimmed", got, r)
 	r.store.snapshots = map[int64][]byte{newest: []byte("damaged")}
-	if _, err := live.Recover(trimmed{r.store, newest}, nil); !errors.Is(err, live.ErrLogTrimmed) || !strings.Contains(err.Error(), "not a state") {
+	if _, err := live.Recover(trimmed{r.store, newest}, nil); !errors.Is(err, port.ErrLogTrimmed) || !strings.Contains(err.Error(), "not a state") {
 		t.Errorf("without a snapshot: %v", err)
 	}
 	if _, err := live.Recover(&memoryStore{}, nil); err == nil || !strings.Contains(err.Error(), "empty") {

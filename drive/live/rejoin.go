@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // rejoinMost bounds the pause between two tries with a lost engine, in times the first.
@@ -91,7 +92,7 @@ func (r *Runtime) quarantine(engine int) {
 func (r *Runtime) sayLost(engine int, again string) {
 	q, name := &r.engines[engine], r.opt.Engines[engine].Name()
 	cause := strings.ReplaceAll(fmt.Sprint(q.err), "engine "+name+": ", "")
-	cause = strings.ReplaceAll(cause, ErrEngineDown.Error()+": ", "")
+	cause = strings.ReplaceAll(cause, port.ErrEngineDown.Error()+": ", "")
 	way := sameWay(cause)
 	if way == q.said {
 		return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestLostEngineRejoins: an engine whose loads fail is lost, announced, tried again after
@@ -106,9 +107,9 @@ func TestLossIsSaidOnceByEachCause(t *testing.T) {
 				return nil
 			}
 			if failed++; failed == 9 {
-				return fmt.Errorf("%w: engine engine-0: it has no weights", live.ErrEngineDown)
+				return fmt.Errorf("%w: engine engine-0: it has no weights", port.ErrEngineDown)
 			}
-			return fmt.Errorf("%w: engine engine-0: Get http://10.0.0.%d:80: connection refused", live.ErrEngineDown, failed)
+			return fmt.Errorf("%w: engine engine-0: Get http://10.0.0.%d:80: connection refused", port.ErrEngineDown, failed)
 		}
 		w.change = func(o *live.Options) { o.RejoinAfter = time.Second }
 		if res, err := w.runtime(t, nil).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
@@ -132,7 +133,7 @@ func TestLossIsSaidOnceByEachCause(t *testing.T) {
 func TestLostEngineLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
-		w.env.toolNS = func(id live.RolloutID) int64 {
+		w.env.toolNS = func(id port.RolloutID) int64 {
 			if id.Attempt == 1 && id.Group == 5 {
 				return int64(time.Hour)
 			}
@@ -147,10 +148,10 @@ func TestLostEngineLetsGo(t *testing.T) {
 			return nil
 		}
 		var mu sync.Mutex
-		ends := map[live.RolloutID]time.Duration{} // after the loss
+		ends := map[port.RolloutID]time.Duration{} // after the loss
 		w.change = func(o *live.Options) {
 			o.RejoinAfter = time.Second
-			o.Environment = contextEnvironment{o.Environment, func(ctx context.Context, id live.RolloutID) {
+			o.Environment = contextEnvironment{o.Environment, func(ctx context.Context, id port.RolloutID) {
 				if id.Group == 5 {
 					context.AfterFunc(ctx, func() {
 						mu.Lock()
@@ -168,8 +169,8 @@ func TestLostEngineLetsGo(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for k := range int32(2) {
-			first, there := ends[live.RolloutID{Group: 5, Sample: k, Attempt: 1}]
-			again := ends[live.RolloutID{Group: 5, Sample: k, Attempt: 2}]
+			first, there := ends[port.RolloutID{Group: 5, Sample: k, Attempt: 1}]
+			again := ends[port.RolloutID{Group: 5, Sample: k, Attempt: 2}]
 			if !there || first > 10*time.Millisecond || again < time.Second {
 				t.Errorf("sample %d: the first attempt was stopped %v after the loss, the second ended after %v", k, first, again)
 			}
@@ -179,11 +180,11 @@ func TestLostEngineLetsGo(t *testing.T) {
 
 // contextEnvironment shows every attempt's context.
 type contextEnvironment struct {
-	live.Environment
-	show func(context.Context, live.RolloutID)
+	port.Environment
+	show func(context.Context, port.RolloutID)
 }
 
-func (e contextEnvironment) Play(ctx context.Context, task live.Task, s live.Sampler) (live.Sample, error) {
+func (e contextEnvironment) Play(ctx context.Context, task port.Task, s port.Sampler) (port.Sample, error) {
 	e.show(ctx, task.ID)
 	return e.Environment.Play(ctx, task, s)
 }

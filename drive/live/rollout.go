@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -40,7 +41,7 @@ type resume struct {
 // engine. Its environment goes on; what it has to say, the reward included,
 // waits until the rollout has a slot again.
 type rollout struct {
-	task   Task
+	task   port.Task
 	ctx    context.Context // ends with the rollout (once its end is in the log) or the run
 	cancel context.CancelFunc
 	clock  func() int64
@@ -52,7 +53,7 @@ type rollout struct {
 	mu sync.Mutex
 	// slot and engine of the present span, or of the last one.
 	slot   int32
-	engine Engine
+	engine port.Engine
 	state  rolloutState
 	// sampling: the engine is at work. asked: the present span is to be interrupted.
 	sampling, asked bool
@@ -74,7 +75,7 @@ type rollout struct {
 	told int
 }
 
-func newRollout(ctx context.Context, task Task, clock func() int64, post func(completion)) *rollout {
+func newRollout(ctx context.Context, task port.Task, clock func() int64, post func(completion)) *rollout {
 	p := &rollout{task: task, clock: clock, post: post, since: clock(), stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -108,7 +109,7 @@ func (p *rollout) interrupt() {
 
 // resumeIn gives a parked rollout a slot of an engine that serves version. It
 // reports whether the rollout was parked.
-func (p *rollout) resumeIn(engine Engine, slot int32, version loop.Version) bool {
+func (p *rollout) resumeIn(engine port.Engine, slot int32, version loop.Version) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != rolloutParked || p.unwanted {
@@ -151,10 +152,10 @@ func (p *rollout) await(ctx context.Context) error {
 }
 
 // Sample implements Sampler.
-func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, error) {
+func (p *rollout) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
 	began := p.clock()
 	defer func() { p.sampleNS += p.clock() - began }()
-	r := GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
+	r := port.GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
 	p.turn++
 	wanted := ctx
 	if req.Dropped != nil {
@@ -174,7 +175,7 @@ func (p *rollout) Sample(ctx context.Context, req SampleRequest) (Generation, er
 		switch {
 		case (err != nil || g.Pruned) && isClosed(req.Dropped) && ctx.Err() == nil: // also where Check saw it first
 			p.drop()
-			return Generation{}, ErrDropped
+			return port.Generation{}, port.ErrDropped
 		case err != nil || !g.Interrupted:
 			g.Resumes = p.tell()
 			p.sampledInEarlierTurns += len(g.Tokens)
@@ -208,12 +209,12 @@ func (p *rollout) drop() {
 }
 
 // tell returns the resumes that no response has come with yet, as places in the present one.
-func (p *rollout) tell() []ResumePoint {
+func (p *rollout) tell() []port.ResumePoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []ResumePoint
+	var out []port.ResumePoint
 	for _, r := range p.resumes[p.told:] {
-		out = append(out, ResumePoint{int32(r.sampled - p.sampledInEarlierTurns), r.version})
+		out = append(out, port.ResumePoint{At: int32(r.sampled - p.sampledInEarlierTurns), Version: r.version})
 	}
 	p.told = len(p.resumes)
 	return out
@@ -222,11 +223,11 @@ func (p *rollout) tell() []ResumePoint {
 // span generates in one slot, until the response is complete or interrupted. A
 // response that was complete before the interruption goes on to its environment
 // without the slot, unless the rollout ends there.
-func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Generation, error) {
+func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) (port.Generation, error) {
 	p.mu.Lock()
 	if err := p.await(ctx); err != nil {
 		p.mu.Unlock()
-		return Generation{}, err
+		return port.Generation{}, err
 	}
 	p.sampling, r.Interrupt = true, p.stop
 	engine, slot := p.engine, p.slot
@@ -241,7 +242,7 @@ func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Gene
 	began := p.clock()
 	g, err := engine.Generate(ctx, r)
 	p.generateNS += p.clock() - began
-	if p.lost != nil && errors.Is(err, ErrEngineDown) {
+	if p.lost != nil && errors.Is(err, port.ErrEngineDown) {
 		p.lost(engine.Name(), err)
 		g, err = cutOff(ctx, r, g)
 	}
@@ -267,7 +268,7 @@ func (p *rollout) span(ctx context.Context, r GenerateRequest, final bool) (Gene
 
 // cutOff waits until the loop knows that the engine of a response is gone, and has the
 // rollout interrupted or gives it up; what was sampled so far is what there is.
-func cutOff(ctx context.Context, r GenerateRequest, g Generation) (Generation, error) {
+func cutOff(ctx context.Context, r port.GenerateRequest, g port.Generation) (port.Generation, error) {
 	select {
 	case <-r.Interrupt:
 	case <-ctx.Done():
@@ -275,14 +276,14 @@ func cutOff(ctx context.Context, r GenerateRequest, g Generation) (Generation, e
 	}
 	if len(g.Tokens) < len(r.Prefix.Tokens) {
 		p := r.Prefix
-		g = Generation{Tokens: p.Tokens, Logprobs: p.Logprobs, Versions: p.Versions, Text: p.Text, TextPartial: p.TextPartial, Derived: p.Derived}
+		g = port.Generation{Tokens: p.Tokens, Logprobs: p.Logprobs, Versions: p.Versions, Text: p.Text, TextPartial: p.TextPartial, Derived: p.Derived}
 	}
 	g.Interrupted, g.Truncated, g.Pruned = true, false, false
 	return g, nil
 }
 
 // checkGeneration refuses what no engine may return.
-func checkGeneration(engine string, r GenerateRequest, g Generation) error {
+func checkGeneration(engine string, r port.GenerateRequest, g port.Generation) error {
 	n, before := len(g.Tokens), len(r.Prefix.Tokens)
 	switch {
 	case n != len(g.Logprobs) || n != len(g.Versions), n == 0 && !g.Interrupted:
@@ -307,8 +308,8 @@ func (p *rollout) end() bool {
 
 // startRollout starts an attempt in a slot.
 func (r *Runtime) startRollout(a loop.Action) {
-	id := RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	p := newRollout(r.ctx, Task{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, r.clock, func(c completion) { r.inbox <- c })
+	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
+	p := newRollout(r.ctx, port.Task{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, r.clock, func(c completion) { r.inbox <- c })
 	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
 	if r.cfg.ResumeLost {
 		p.lost = r.loseEngine
@@ -323,7 +324,7 @@ func (r *Runtime) startRollout(a loop.Action) {
 	}
 	g[a.Sample] = p
 	r.outstanding++
-	if e, ok := r.opt.Environment.(Starter); ok {
+	if e, ok := r.opt.Environment.(port.Starter); ok {
 		e.Starting(p.task)
 	}
 	r.wg.Go(func() { r.play(p) })
@@ -402,7 +403,7 @@ func (r *Runtime) play(p *rollout) {
 		return
 	}
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
-	s.place(p.resumes, p.told)
+	place(&s, p.resumes, p.told)
 	if err := r.withRoom(p.ctx, nil, func() error { return r.opt.Store.PutSample(s) }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
@@ -435,8 +436,8 @@ func (p *rollout) failure(err error) loop.Reason {
 }
 
 // measure says of a sample what the loop does not see.
-func measure(s *Sample) metrics.Measured {
-	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: s.versionRuns(), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
+func measure(s *port.Sample) metrics.Measured {
+	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: versionRuns(s), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
 	for i, v := range s.Versions {
 		if s.LossMask[i] != 1 {
 			continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // countingEngine samples the token n as the n-th of a response, one a second.
@@ -25,8 +26,8 @@ func (e *countingEngine) Slots() int                                       { ret
 func (e *countingEngine) Load(context.Context, loop.Version) error         { return nil }
 func (e *countingEngine) Switch(context.Context, loop.Version, bool) error { return nil }
 func (e *countingEngine) Close() error                                     { return nil }
-func (e *countingEngine) Generate(ctx context.Context, r GenerateRequest) (Generation, error) {
-	g := Generation{Tokens: slices.Clone(r.Prefix.Tokens), Logprobs: slices.Clone(r.Prefix.Logprobs), Versions: slices.Clone(r.Prefix.Versions)}
+func (e *countingEngine) Generate(ctx context.Context, r port.GenerateRequest) (port.Generation, error) {
+	g := port.Generation{Tokens: slices.Clone(r.Prefix.Tokens), Logprobs: slices.Clone(r.Prefix.Logprobs), Versions: slices.Clone(r.Prefix.Versions)}
 	for len(g.Tokens) < r.MaxTokens {
 		if e.fail != nil {
 			return g, e.fail
@@ -53,12 +54,12 @@ type turns struct {
 	toolS  int
 }
 
-func (e turns) Play(ctx context.Context, t Task, s Sampler) (Sample, error) {
-	out := Sample{ID: t.ID, Reward: 1}
+func (e turns) Play(ctx context.Context, t port.Task, s port.Sampler) (port.Sample, error) {
+	out := port.Sample{ID: t.ID, Reward: 1}
 	for range 2 {
-		g, err := s.Sample(ctx, SampleRequest{Prompt: []int32{9}, MaxTokens: e.tokens, Final: e.toolS == 0})
+		g, err := s.Sample(ctx, port.SampleRequest{Prompt: []int32{9}, MaxTokens: e.tokens, Final: e.toolS == 0})
 		if err != nil {
-			return Sample{}, err
+			return port.Sample{}, err
 		}
 		out.Tokens = append(append(out.Tokens, 9), g.Tokens...)
 		out.LossMask = append(append(out.LossMask, 0), slices.Repeat([]uint8{1}, len(g.Tokens))...)
@@ -67,7 +68,7 @@ func (e turns) Play(ctx context.Context, t Task, s Sampler) (Sample, error) {
 		select {
 		case <-time.After(time.Duration(e.toolS) * time.Second):
 		case <-ctx.Done():
-			return Sample{}, ctx.Err()
+			return port.Sample{}, ctx.Err()
 		}
 	}
 	return out, nil
@@ -75,12 +76,12 @@ func (e turns) Play(ctx context.Context, t Task, s Sampler) (Sample, error) {
 
 // payloads keeps what is put; the rest of a Store is not there.
 type payloads struct {
-	Store
+	port.Store
 	mu  sync.Mutex
-	put []Sample
+	put []port.Sample
 }
 
-func (p *payloads) PutSample(s Sample) error {
+func (p *payloads) PutSample(s port.Sample) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.put = append(p.put, s)
@@ -95,11 +96,11 @@ type stage struct {
 	payloads *payloads
 }
 
-func newStage(e Environment) *stage {
+func newStage(e port.Environment) *stage {
 	s := &stage{payloads: &payloads{}, engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
 	began := time.Now()
 	s.r = &Runtime{opt: Options{Environment: e, Store: s.payloads, Clock: func() int64 { return time.Since(began).Nanoseconds() }}, inbox: make(chan completion, 64)}
-	s.p = newRollout(context.Background(), Task{ID: RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
+	s.p = newRollout(context.Background(), port.Task{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
 	s.p.engine, s.p.slot = s.engines[0], 7
 	return s
 }
@@ -161,7 +162,7 @@ func TestInterruptedWhileSampling(t *testing.T) {
 		if want := []int32{9, 1, 2, 3, 4, 9, 1, 2, 3, 4}; !slices.Equal(p.Tokens, want) {
 			t.Errorf("tokens %v, want %v", p.Tokens, want)
 		}
-		wantSpans := []Span{{1, 3, 3, false}, {3, 5, 5, true}, {6, 10, 5, false}}
+		wantSpans := []port.Span{{First: 1, End: 3, Version: 3, Resumed: false}, {First: 3, End: 5, Version: 5, Resumed: true}, {First: 6, End: 10, Version: 5, Resumed: false}}
 		if spans := p.Spans(); !slices.Equal(spans, wantSpans) {
 			t.Errorf("spans %v, want %v", spans, wantSpans)
 		}
@@ -206,7 +207,7 @@ func TestInterruptedInItsEnvironment(t *testing.T) {
 			t.Errorf("%+v, want 4 tokens in slot 6", got[0])
 		}
 		p := s.payloads.put[0]
-		if want := []ResumePoint{{4, 5}, {6, 3}}; !slices.Equal(p.Resumes, want) {
+		if want := []port.ResumePoint{{At: 4, Version: 5}, {At: 6, Version: 3}}; !slices.Equal(p.Resumes, want) {
 			t.Errorf("resumed at %v, want %v", p.Resumes, want)
 		}
 		if p.StateLag() != 0 || p.EnvironmentNS != 8*time.Second.Nanoseconds() {
@@ -237,23 +238,23 @@ func TestInterruptAsItCompletes(t *testing.T) {
 type stubborn struct{ countingEngine }
 
 func (*stubborn) Name() string { return "stubborn" }
-func (*stubborn) Generate(context.Context, GenerateRequest) (Generation, error) {
+func (*stubborn) Generate(context.Context, port.GenerateRequest) (port.Generation, error) {
 	time.Sleep(time.Second)
-	return Generation{Tokens: []int32{1}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}, nil
+	return port.Generation{Tokens: []int32{1}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}, nil
 }
 
 type oneTurn struct{ toolS int }
 
-func (e oneTurn) Play(ctx context.Context, t Task, s Sampler) (Sample, error) {
-	g, err := s.Sample(ctx, SampleRequest{Prompt: []int32{9}, MaxTokens: 1, Final: e.toolS == 0})
+func (e oneTurn) Play(ctx context.Context, t port.Task, s port.Sampler) (port.Sample, error) {
+	g, err := s.Sample(ctx, port.SampleRequest{Prompt: []int32{9}, MaxTokens: 1, Final: e.toolS == 0})
 	if err != nil {
-		return Sample{}, err
+		return port.Sample{}, err
 	}
 	select {
 	case <-time.After(time.Duration(e.toolS) * time.Second):
 	case <-ctx.Done():
 	}
-	return Sample{ID: t.ID, Tokens: g.Tokens, LossMask: []uint8{1}, Logprobs: g.Logprobs, Versions: g.Versions}, nil
+	return port.Sample{ID: t.ID, Tokens: g.Tokens, LossMask: []uint8{1}, Logprobs: g.Logprobs, Versions: g.Versions}, nil
 }
 
 // TestAbortOfAnInterrupted: nothing answers, and nothing is kept.

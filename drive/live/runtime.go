@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -20,7 +21,7 @@ type completion struct {
 	measured   metrics.Measured
 	generateNS int64
 	step       *trace.Step
-	report     StepReport
+	report     port.StepReport
 	err        error // for the log
 	// returned: Play returned without an error, and somebody may wait to hear of it.
 	returned bool
@@ -52,7 +53,7 @@ type Runtime struct {
 	outside outside
 	fleet   fleet
 	// lease collects the groups that GroupLeased names before StartTrainStep.
-	lease []Group
+	lease []port.Group
 	// lines hold executed actions until the next append; due are actions to execute.
 	lines    []byte
 	due      []dueAction
@@ -93,7 +94,7 @@ type Runtime struct {
 	stop     chan struct{}
 	last     []loop.Event // the newest events, for a bundle
 	// acks is the environment if it wants word of logged ends, which logged collects.
-	acks   Acknowledger
+	acks   port.Acknowledger
 	logged []loggedEnd
 	// complaints keep rollouts that fail alike from filling the log.
 	complaints complaints
@@ -150,7 +151,7 @@ func New(opt Options) (*Runtime, error) {
 	}
 	r.cfg, r.rec.Beside = r.l.Config(), r.source
 	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
-	r.acks, _ = opt.Environment.(Acknowledger)
+	r.acks, _ = opt.Environment.(port.Acknowledger)
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}
@@ -320,7 +321,7 @@ drain:
 		if c.returns && !r.returned(c) {
 			continue
 		}
-		if c.err != nil && !errors.Is(c.err, ErrLeaseReturned) { // which whoever returned it has said
+		if c.err != nil && !errors.Is(c.err, port.ErrLeaseReturned) { // which whoever returned it has said
 			r.complain(c)
 		}
 		if !r.deliver(c) {

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -176,7 +177,7 @@ func TestLiveAgreesWithSimulation(t *testing.T) {
 				w := newWorld(cfg)
 				w.work(job)
 				if job.tools {
-					w.env.toolNS = func(id live.RolloutID) int64 {
+					w.env.toolNS = func(id port.RolloutID) int64 {
 						return job.Rollout(sim.Rollout{Group: id.Group, Sample: id.Sample, Attempt: id.Attempt}).EnvironmentNS
 					}
 				}
@@ -410,7 +411,7 @@ func TestFailures(t *testing.T) {
 }
 
 func checkFailures(t *testing.T, w *world) {
-	w.engines[0].fail = func(id live.RolloutID) error {
+	w.engines[0].fail = func(id port.RolloutID) error {
 		if id.Group%5 == 0 && id.Attempt == 1 {
 			return errors.New("out of memory")
 		}
@@ -424,7 +425,7 @@ func checkFailures(t *testing.T, w *world) {
 		return nil
 	}
 	steps := 0
-	w.trainer.fail = func(live.Batch) error {
+	w.trainer.fail = func(port.Batch) error {
 		if steps++; steps%9 == 4 {
 			return errors.New("cuda error")
 		}
@@ -448,7 +449,7 @@ func TestBadSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
 		w.cfg.TrainSteps = 5
-		w.env.reward = func(id live.RolloutID) float32 {
+		w.env.reward = func(id port.RolloutID) float32 {
 			if id.Sample == 1 && id.Attempt == 1 {
 				return float32(math.NaN())
 			}
@@ -498,7 +499,7 @@ func TestBrokenLog(t *testing.T) {
 func TestTrainerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(asyncConfig())
-		w.trainer.fail = func(b live.Batch) error {
+		w.trainer.fail = func(b port.Batch) error {
 			if b.Version == 3 {
 				return errors.New("cuda error")
 			}

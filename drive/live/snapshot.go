@@ -1,5 +1,7 @@
 package live
 
+import "github.com/headway-rl/headway/loop/port"
+
 // Bounds between two snapshots. What is replayed after the newest one is what a
 // recovery takes, beside reading the snapshot itself.
 const (
@@ -18,7 +20,7 @@ const (
 // log before it. A run survives that it cannot be kept, not that the log cannot.
 func (r *Runtime) snapshotIfDue() error {
 	since := r.enc.Seq() - r.snapshotSeq
-	if b, ok := r.opt.Store.(Bounded); ok && since >= snapshotEventsLeast && b.WantsSnapshot() {
+	if b, ok := r.opt.Store.(port.Bounded); ok && since >= snapshotEventsLeast && b.WantsSnapshot() {
 		r.snapshotDue = true
 	}
 	if !r.snapshotDue && since < int64(r.opt.SnapshotEvents) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestStallsSayWhy: a run whose rules let nothing through ends, and the error says
@@ -23,7 +24,7 @@ func TestStallsSayWhy(t *testing.T) {
 			[]string{"groups ended untrained since the last train step, all filtered", "the same", "filter.zero_advantage: false"}},
 		"solve rate": {func(c *loop.Config) { c.FilterSolveRate, c.SolveLow, c.SolveHigh = true, 0.4, 0.6 }, fakeEnvironment{},
 			[]string{"all filtered", "solve rate outside [0.4, 0.6]", "widen filter.solve_rate"}},
-		"pruned": {func(*loop.Config) {}, fakeEnvironment{pruned: func(live.RolloutID) bool { return true }},
+		"pruned": {func(*loop.Config) {}, fakeEnvironment{pruned: func(port.RolloutID) bool { return true }},
 			[]string{"all pruned", "rollout.prune.tokens"}},
 		"failed": {func(c *loop.Config) { c.MaxAttempts = 1 }, fakeEnvironment{err: errors.New("sandbox gone")},
 			[]string{"all failed", "the environment failed"}},
@@ -75,10 +76,10 @@ func TestPrunedLeaveNothing(t *testing.T) {
 		cfg := asyncConfig()
 		cfg.GroupSize, cfg.EngineSlots = 3, []int{8}
 		w := newWorld(cfg)
-		w.env.pruned = func(id live.RolloutID) bool { return (int(id.Group)+int(id.Sample))%4 == 0 }
+		w.env.pruned = func(id port.RolloutID) bool { return (int(id.Group)+int(id.Sample))%4 == 0 }
 		short := 0
 		w.change = func(o *live.Options) {
-			o.OnBatch = func(b live.Batch) {
+			o.OnBatch = func(b port.Batch) {
 				for _, g := range b.Groups {
 					if len(g.Samples) < 3 {
 						short++
@@ -110,11 +111,11 @@ func TestLateScoresLeaveNoPayload(t *testing.T) {
 		cfg.Redundancy, cfg.EngineSlots = 1, []int{6}
 		w := newWorld(cfg)
 		w.work(work{stepNS: 101_000_001, equal: true})
-		w.store.slow = func(id live.RolloutID) time.Duration { // the others are scored before its payload is durable
+		w.store.slow = func(id port.RolloutID) time.Duration { // the others are scored before its payload is durable
 			return time.Duration((int(id.Group)+int(id.Sample))%3/2) * time.Millisecond
 		}
 		w.change = func(o *live.Options) {
-			o.OnBatch = func(b live.Batch) {
+			o.OnBatch = func(b port.Batch) {
 				for _, g := range b.Groups {
 					if len(g.Samples) != 2 {
 						t.Errorf("group %d has %d samples, want the 2 that count", g.ID, len(g.Samples))
@@ -148,7 +149,7 @@ func TestReplayKeepsPayloads(t *testing.T) {
 		w.trainer.drifts = true
 		uses := map[loop.GroupID]int{}
 		w.change = func(o *live.Options) {
-			o.OnBatch = func(b live.Batch) {
+			o.OnBatch = func(b port.Batch) {
 				for _, g := range b.Groups {
 					uses[g.ID]++
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
 )
@@ -73,7 +74,7 @@ type EngineView struct {
 	Name string
 	// Oldest is the attempt that has been at the engine, or in its environment, longest, since
 	// OldestNS; the zero RolloutID if there is none.
-	Oldest   RolloutID
+	Oldest   port.RolloutID
 	OldestNS int64
 	// Lost counts how often the engine was lost since it served last; RejoinNS is when it is tried
 	// again, loop.NoTick for never.
@@ -244,7 +245,7 @@ func (r *Runtime) viewEngines(to []EngineView) {
 		for _, p := range g {
 			if slot, since, runs := p.outstanding(); runs {
 				v := &to[r.engineOf[slot]]
-				if v.Oldest == (RolloutID{}) || since < v.OldestNS || since == v.OldestNS && p.task.ID.before(v.Oldest) {
+				if v.Oldest == (port.RolloutID{}) || since < v.OldestNS || since == v.OldestNS && before(p.task.ID, v.Oldest) {
 					v.Oldest, v.OldestNS = p.task.ID, since
 				}
 			}
@@ -260,7 +261,7 @@ func (p *rollout) outstanding() (slot int32, since int64, runs bool) {
 }
 
 // before orders attempts, so that of equally old ones the same is named.
-func (id RolloutID) before(o RolloutID) bool {
+func before(id, o port.RolloutID) bool {
 	if id.Group != o.Group {
 		return id.Group < o.Group
 	}

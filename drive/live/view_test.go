@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestView: many look at a run while it goes on. What they see is a moment of it, not
@@ -47,7 +48,7 @@ func TestView(t *testing.T) {
 						t.Errorf("lease %d, offered %v since %d at %d", v.Status.Lease, v.Offered, v.OfferedNS, v.AtNS)
 					}
 					for i, e := range v.Engines {
-						busy := e.Oldest != (live.RolloutID{})
+						busy := e.Oldest != (port.RolloutID{})
 						if busy && (e.OldestNS > v.AtNS || e.Oldest.Group < 1) || v.Began && busy != (v.Status.Engines[i].Active > 0) {
 							t.Errorf("engine %d has %d rollouts, the oldest %+v since %d at %d", i, v.Status.Engines[i].Active, e.Oldest, e.OldestNS, v.AtNS)
 						}

@@ -1,6 +1,6 @@
 // Package embedded generates rollouts inside this process: one goroutine decodes
 // all slots together over a key-value cache, a token a slot and step, and takes
-// in new prompts in the same step. It implements live.Engine, live.Timed and live.Paced.
+// in new prompts in the same step. It implements port.Engine, port.Timed and port.Paced.
 //
 // Weights change between two steps, of running generations too: every token
 // records the version that sampled it, and its log-prob is the one it was

@@ -1,12 +1,14 @@
 package embedded
 
-import "github.com/headway-rl/headway/drive/live"
+import (
+	"github.com/headway-rl/headway/loop/port"
+)
 
 // source draws for one generation. A draw is a function of the run's seed, the
 // rollout's name, its turn and the token's position alone.
 type source uint64
 
-func newSource(seed uint64, id live.RolloutID, turn int) source {
+func newSource(seed uint64, id port.RolloutID, turn int) source {
 	h := mix(seed + 0x9e3779b97f4a7c15)
 	for _, part := range [...]uint64{uint64(id.Group), uint64(uint32(id.Sample)), uint64(uint32(id.Attempt)), uint64(turn)} {
 		// A multiplication between the parts, so that none can stand in for another.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
 // Elastic is an engine that is started and stopped while a run goes on. While it is not there, whatever
-// it is asked ends with [live.ErrEngineDown]. It is safe for concurrent use.
+// it is asked ends with [port.ErrEngineDown]. It is safe for concurrent use.
 type Elastic struct {
 	opt Options
 
@@ -22,9 +22,9 @@ type Elastic struct {
 }
 
 var (
-	_ live.Engine = (*Elastic)(nil)
-	_ live.Timed  = (*Elastic)(nil)
-	_ live.Paced  = (*Elastic)(nil)
+	_ port.Engine = (*Elastic)(nil)
+	_ port.Timed  = (*Elastic)(nil)
+	_ port.Paced  = (*Elastic)(nil)
 )
 
 // NewElastic returns an engine that is not there yet.
@@ -68,27 +68,27 @@ func (e *Elastic) engine() (*Engine, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.there == nil {
-		return nil, fmt.Errorf("engine %s: %w: it is not started", e.opt.Name, live.ErrEngineDown)
+		return nil, fmt.Errorf("engine %s: %w: it is not started", e.opt.Name, port.ErrEngineDown)
 	}
 	return e.there, nil
 }
 
-// Name implements [live.Engine].
+// Name implements [port.Engine].
 func (e *Elastic) Name() string { return e.opt.Name }
 
-// Slots implements [live.Engine].
+// Slots implements [port.Engine].
 func (e *Elastic) Slots() int { return e.opt.Slots }
 
-// Generate implements [live.Engine].
-func (e *Elastic) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+// Generate implements [port.Engine].
+func (e *Elastic) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	there, err := e.engine()
 	if err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	return there.Generate(ctx, req)
 }
 
-// Load implements [live.Engine].
+// Load implements [port.Engine].
 func (e *Elastic) Load(ctx context.Context, version loop.Version) error {
 	there, err := e.engine()
 	if err != nil {
@@ -97,7 +97,7 @@ func (e *Elastic) Load(ctx context.Context, version loop.Version) error {
 	return there.Load(ctx, version)
 }
 
-// Switch implements [live.Engine].
+// Switch implements [port.Engine].
 func (e *Elastic) Switch(ctx context.Context, version loop.Version, hold bool) error {
 	there, err := e.engine()
 	if err != nil {
@@ -115,7 +115,7 @@ func (e *Elastic) Greedy(ctx context.Context, version loop.Version, prompts [][]
 	return there.Greedy(ctx, version, prompts, maxTokens)
 }
 
-// SetTrainerBusy implements [live.Timed], for the engine that comes next too.
+// SetTrainerBusy implements [port.Timed], for the engine that comes next too.
 func (e *Elastic) SetTrainerBusy(busy bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +124,7 @@ func (e *Elastic) SetTrainerBusy(busy bool) {
 	}
 }
 
-// TakeDecodeTimes implements [live.Timed]. What an engine measured last before it went is not told.
+// TakeDecodeTimes implements [port.Timed]. What an engine measured last before it went is not told.
 func (e *Elastic) TakeDecodeTimes() []trace.ServiceCell {
 	if there, err := e.engine(); err == nil {
 		return there.TakeDecodeTimes()
@@ -132,15 +132,15 @@ func (e *Elastic) TakeDecodeTimes() []trace.ServiceCell {
 	return nil
 }
 
-// TakePace implements [live.Paced].
-func (e *Elastic) TakePace() live.Pace {
+// TakePace implements [port.Paced].
+func (e *Elastic) TakePace() port.Pace {
 	if there, err := e.engine(); err == nil {
 		return there.TakePace()
 	}
-	return live.Pace{}
+	return port.Pace{}
 }
 
-// Close implements [live.Engine].
+// Close implements [port.Engine].
 func (e *Elastic) Close() error { return e.Stop() }
 
 // Fleet starts and stops elastic engines by their index: the driver of a fleet inside this process.

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // An elastic engine is down until it is started and after it was stopped, samples like any other in
@@ -23,7 +23,7 @@ func TestElastic(t *testing.T) {
 		_, failed := e.Generate(t.Context(), request(3))
 		_, greedy := e.Greedy(t.Context(), 0, nil, 1)
 		for _, err := range []error{failed, greedy, e.Load(t.Context(), 0), e.Switch(t.Context(), 0, false)} {
-			if !errors.Is(err, live.ErrEngineDown) {
+			if !errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("it is not there, and says %v", err)
 			}
 		}
@@ -33,7 +33,7 @@ func TestElastic(t *testing.T) {
 		if got, err := e.Generate(t.Context(), request(3)); err != nil || !reflect.DeepEqual(got, want) || !e.there.busy.Load() {
 			t.Errorf("%+v, %v, want %+v; busy %v", got, err, want, e.there.busy.Load())
 		}
-		if len(e.TakeDecodeTimes()) == 0 || e.TakePace() != (live.Pace{}) {
+		if len(e.TakeDecodeTimes()) == 0 || e.TakePace() != (port.Pace{}) {
 			t.Error("it measures nothing")
 		}
 		if err := errors.Join(f.Stop(t.Context(), 0), f.Stop(t.Context(), 0)); err != nil {

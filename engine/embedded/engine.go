@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -36,10 +36,10 @@ type Options struct {
 	Seed uint64
 	// DecodeStepS is the least time of one decode step in seconds, as a GPU bound by
 	// its memory has one whatever its load. A faster step waits, and steps that follow one
-	// another keep to it in the mean ([live.Pacer]); 0 for none.
+	// another keep to it in the mean ([port.Pacer]); 0 for none.
 	DecodeStepS float64
 	// Weights is where versions are loaded from.
-	Weights live.Weights
+	Weights port.Weights
 }
 
 // Validate reports the first option that cannot be.
@@ -68,7 +68,7 @@ type policy struct {
 	parameters *transformer.Parameters
 }
 
-// Engine implements [live.Engine] and [live.Timed].
+// Engine implements [port.Engine] and [port.Timed].
 type Engine struct {
 	opt     Options
 	wake    chan struct{} // of one element: something below changed
@@ -77,7 +77,7 @@ type Engine struct {
 	once    sync.Once
 	busy    atomic.Bool
 	times   times
-	pacer   live.Pacer
+	pacer   port.Pacer
 
 	mu      sync.Mutex
 	waiting []*generation // asked for, not in a slot yet
@@ -102,9 +102,9 @@ type change struct {
 }
 
 var (
-	_ live.Engine = (*Engine)(nil)
-	_ live.Timed  = (*Engine)(nil)
-	_ live.Paced  = (*Engine)(nil)
+	_ port.Engine = (*Engine)(nil)
+	_ port.Timed  = (*Engine)(nil)
+	_ port.Paced  = (*Engine)(nil)
 )
 
 // New starts an engine without weights: Load and Switch come before the first
@@ -128,26 +128,26 @@ func New(opt Options) (*Engine, error) {
 	return e, nil
 }
 
-// Name implements [live.Engine].
+// Name implements [port.Engine].
 func (e *Engine) Name() string { return e.opt.Name }
 
-// Slots implements [live.Engine].
+// Slots implements [port.Engine].
 func (e *Engine) Slots() int { return e.opt.Slots }
 
-// SetTrainerBusy implements [live.Timed].
+// SetTrainerBusy implements [port.Timed].
 func (e *Engine) SetTrainerBusy(busy bool) { e.busy.Store(busy) }
 
-// TakeDecodeTimes implements [live.Timed].
+// TakeDecodeTimes implements [port.Timed].
 func (e *Engine) TakeDecodeTimes() []trace.ServiceCell { return e.times.take() }
 
-// TakePace implements [live.Paced]: of decode steps, none without DecodeStepS.
-func (e *Engine) TakePace() live.Pace { return e.pacer.Take() }
+// TakePace implements [port.Paced]: of decode steps, none without DecodeStepS.
+func (e *Engine) TakePace() port.Pace { return e.pacer.Take() }
 
 // generation is one response under way. The decoding goroutine writes to it until
 // it sends on done. Tokens, log-probs and versions are written once each, before
 // made counts them, so that a caller that leaves may read what there is.
 type generation struct {
-	req      live.GenerateRequest
+	req      port.GenerateRequest
 	draws    source
 	tokens   []int32 // of MaxTokens each; the first made are there
 	logprobs []float32
@@ -161,7 +161,7 @@ type generation struct {
 	done                           chan error        // of one element
 }
 
-func (e *Engine) newGeneration(req live.GenerateRequest) *generation {
+func (e *Engine) newGeneration(req port.GenerateRequest) *generation {
 	g := &generation{
 		req: req, draws: newSource(e.opt.Seed, req.Rollout, req.Turn),
 		tokens: make([]int32, req.MaxTokens), logprobs: make([]float32, req.MaxTokens), versions: make([]loop.Version, req.MaxTokens),
@@ -175,24 +175,24 @@ func (e *Engine) newGeneration(req live.GenerateRequest) *generation {
 }
 
 // sampled returns what there is of the response.
-func (g *generation) sampled() live.Generation {
+func (g *generation) sampled() port.Generation {
 	n := g.made.Load()
-	return live.Generation{Tokens: g.tokens[:n:n], Logprobs: g.logprobs[:n:n], Versions: g.versions[:n:n], TextPartial: n > 0}
+	return port.Generation{Tokens: g.tokens[:n:n], Logprobs: g.logprobs[:n:n], Versions: g.versions[:n:n], TextPartial: n > 0}
 }
 
 // end completes the generation; only the decoding goroutine may.
 func (g *generation) end(err error) { g.done <- err }
 
-// Generate implements [live.Engine]. A prefix is taken in as the prompt is, in one
+// Generate implements [port.Engine]. A prefix is taken in as the prompt is, in one
 // step, by the weights served then; where those sampled it, the rest comes out as
 // if the response had never been interrupted.
-func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+func (e *Engine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	if err := e.check(req); err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	g := e.newGeneration(req)
 	if err := e.submit(g); err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	defer e.leave()
 	first, interrupt := g.first, req.Interrupt
@@ -228,7 +228,7 @@ func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.G
 }
 
 // check refuses what the model cannot hold.
-func (e *Engine) check(req live.GenerateRequest) error {
+func (e *Engine) check(req port.GenerateRequest) error {
 	n := len(req.Prompt)
 	if n < 1 || n > e.opt.PromptTokens {
 		return fmt.Errorf("engine %s: rollout %v has a prompt of %d tokens, want 1 to %d", e.opt.Name, req.Rollout, n, e.opt.PromptTokens)
@@ -293,7 +293,7 @@ func (e *Engine) nudge() {
 	}
 }
 
-// Load implements [live.Engine].
+// Load implements [port.Engine].
 func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	parameters, err := e.parameters(ctx, version)
 	if err != nil {
@@ -318,7 +318,7 @@ func (e *Engine) parameters(ctx context.Context, version loop.Version) (*transfo
 	return parameters, nil
 }
 
-// Switch implements [live.Engine]. The change falls between two steps and takes
+// Switch implements [port.Engine]. The change falls between two steps and takes
 // no time of its own, so nothing is sampled while it takes place, under hold
 // and without it.
 func (e *Engine) Switch(ctx context.Context, version loop.Version, hold bool) error {
@@ -351,7 +351,7 @@ func (e *Engine) requestChange(version loop.Version) (*change, error) {
 	return c, nil
 }
 
-// Close implements [live.Engine]. It may be called more than once.
+// Close implements [port.Engine]. It may be called more than once.
 func (e *Engine) Close() error {
 	e.once.Do(func() {
 		e.mu.Lock()

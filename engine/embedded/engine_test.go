@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -27,7 +27,7 @@ const (
 var model = transformer.Config{Vocabulary: 19, Context: 12, Width: 16, Layers: 2, Heads: 2}.WithDefaults()
 
 // policies publishes two versions of random weights.
-func policies(t *testing.T) (live.Weights, [2]*transformer.Parameters) {
+func policies(t *testing.T) (port.Weights, [2]*transformer.Parameters) {
 	t.Helper()
 	store, err := weights.Open(t.TempDir(), weights.Options{})
 	if err != nil {
@@ -46,7 +46,7 @@ func policies(t *testing.T) (live.Weights, [2]*transformer.Parameters) {
 		for i := range gain {
 			gain[i] *= 5
 		}
-		p := live.Publication{Version: loop.Version(v), Lease: loop.LeaseID(v), Model: weights.Tensors(all[v])}
+		p := port.Publication{Version: loop.Version(v), Lease: loop.LeaseID(v), Model: weights.Tensors(all[v])}
 		if err := store.Publish(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func policies(t *testing.T) (live.Weights, [2]*transformer.Parameters) {
 	return store, all
 }
 
-func options(store live.Weights, slots int) Options {
+func options(store port.Weights, slots int) Options {
 	return Options{Name: "test", Model: model, PromptTokens: promptTokens, Slots: slots, End: endToken, Seed: 3, Weights: store}
 }
 
@@ -81,18 +81,18 @@ func serve(t *testing.T, e *Engine, v loop.Version) {
 }
 
 // request is rollout number i, with a prompt whose length varies.
-func request(i int) live.GenerateRequest {
+func request(i int) port.GenerateRequest {
 	prompt := []int32{0}
 	for k := range 1 + i%(promptTokens-1) {
 		prompt = append(prompt, int32(3+(i*7+k*5)%16))
 	}
-	return live.GenerateRequest{
-		Rollout: live.RolloutID{Group: loop.GroupID(i / 4), Sample: int32(i % 4), Attempt: 1},
+	return port.GenerateRequest{
+		Rollout: port.RolloutID{Group: loop.GroupID(i / 4), Sample: int32(i % 4), Attempt: 1},
 		Prompt:  prompt, MaxTokens: maxTokens,
 	}
 }
 
-func generate(t *testing.T, e *Engine, req live.GenerateRequest) live.Generation {
+func generate(t *testing.T, e *Engine, req port.GenerateRequest) port.Generation {
 	t.Helper()
 	g, err := e.Generate(t.Context(), req)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestCompanyDoesNotMatter(t *testing.T) {
 	store, _ := policies(t)
 	alone, crowd := start(t, options(store, 1)), start(t, options(store, 7))
 	const rollouts = 70
-	want, got := make([]live.Generation, rollouts), make([]live.Generation, rollouts)
+	want, got := make([]port.Generation, rollouts), make([]port.Generation, rollouts)
 	for i := range want {
 		want[i] = generate(t, alone, request(i))
 	}
@@ -185,12 +185,12 @@ func TestCompanyDoesNotMatter(t *testing.T) {
 }
 
 func TestDrawsFollowTheName(t *testing.T) {
-	base := live.RolloutID{Group: 5, Sample: 2, Attempt: 1}
+	base := port.RolloutID{Group: 5, Sample: 2, Attempt: 1}
 	names := []source{
 		newSource(3, base, 0), newSource(4, base, 0), newSource(3, base, 1),
-		newSource(3, live.RolloutID{Group: 6, Sample: 2, Attempt: 1}, 0),
-		newSource(3, live.RolloutID{Group: 5, Sample: 1, Attempt: 2}, 0),
-		newSource(3, live.RolloutID{Group: 2, Sample: 5, Attempt: 1}, 0),
+		newSource(3, port.RolloutID{Group: 6, Sample: 2, Attempt: 1}, 0),
+		newSource(3, port.RolloutID{Group: 5, Sample: 1, Attempt: 2}, 0),
+		newSource(3, port.RolloutID{Group: 2, Sample: 5, Attempt: 1}, 0),
 	}
 	seen := map[float64]bool{}
 	var sum float64
@@ -213,7 +213,7 @@ func TestDrawsFollowTheName(t *testing.T) {
 
 // long finds a rollout that runs to its limit under both versions served from
 // its first token.
-func long(t *testing.T, store live.Weights) live.GenerateRequest {
+func long(t *testing.T, store port.Weights) port.GenerateRequest {
 	t.Helper()
 	e := start(t, options(store, 1))
 	for i := range 200 {
@@ -222,7 +222,7 @@ func long(t *testing.T, store live.Weights) live.GenerateRequest {
 		}
 	}
 	t.Fatal("no response runs to its limit")
-	return live.GenerateRequest{}
+	return port.GenerateRequest{}
 }
 
 // TestSwitchBetweenTokens changes the weights in the middle of a rollout, on
@@ -243,7 +243,7 @@ func TestSwitchBetweenTokens(t *testing.T) {
 					t.Errorf("the first token is of version %d, want 0", v)
 				}
 			}
-			done := make(chan live.Generation)
+			done := make(chan port.Generation)
 			go func() { done <- generate(t, e, req) }()
 			time.Sleep(2500 * time.Millisecond)
 			if err := e.Load(t.Context(), 1); err != nil {
@@ -401,12 +401,12 @@ func TestEngineRefuses(t *testing.T) {
 	store, _ := policies(t)
 	e := start(t, options(store, 1))
 	good := request(1)
-	for name, change := range map[string]func(*live.GenerateRequest){
-		"no prompt":     func(r *live.GenerateRequest) { r.Prompt = nil },
-		"long prompt":   func(r *live.GenerateRequest) { r.Prompt = make([]int32, promptTokens+1) },
-		"unknown token": func(r *live.GenerateRequest) { r.Prompt = []int32{19} },
-		"no tokens":     func(r *live.GenerateRequest) { r.MaxTokens = 0 },
-		"too many":      func(r *live.GenerateRequest) { r.MaxTokens = maxTokens + 1 },
+	for name, change := range map[string]func(*port.GenerateRequest){
+		"no prompt":     func(r *port.GenerateRequest) { r.Prompt = nil },
+		"long prompt":   func(r *port.GenerateRequest) { r.Prompt = make([]int32, promptTokens+1) },
+		"unknown token": func(r *port.GenerateRequest) { r.Prompt = []int32{19} },
+		"no tokens":     func(r *port.GenerateRequest) { r.MaxTokens = 0 },
+		"too many":      func(r *port.GenerateRequest) { r.MaxTokens = maxTokens + 1 },
 	} {
 		bad := good
 		change(&bad)

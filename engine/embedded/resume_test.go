@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // cut returns the request that goes on from the first n tokens of a response.
-func cut(req live.GenerateRequest, g live.Generation, n int) live.GenerateRequest {
-	req.Prefix = live.Prefix{Tokens: g.Tokens[:n], Logprobs: g.Logprobs[:n], Versions: g.Versions[:n]}
+func cut(req port.GenerateRequest, g port.Generation, n int) port.GenerateRequest {
+	req.Prefix = port.Prefix{Tokens: g.Tokens[:n], Logprobs: g.Logprobs[:n], Versions: g.Versions[:n]}
 	return req
 }
 
@@ -193,14 +193,14 @@ func TestAbortTellsWhatIsLost(t *testing.T) {
 func TestBadPrefixesAreRefused(t *testing.T) {
 	store, _ := policies(t)
 	e := start(t, options(store, 1))
-	good := live.Prefix{Tokens: []int32{3, 4}, Logprobs: []float32{-1, -1}, Versions: []loop.Version{0, 0}}
-	for name, change := range map[string]func(*live.Prefix){
-		"lengths":       func(p *live.Prefix) { p.Logprobs = p.Logprobs[:1] },
-		"versions":      func(p *live.Prefix) { p.Versions = nil },
-		"unknown":       func(p *live.Prefix) { p.Versions = []loop.Version{0, loop.NoVersion} },
-		"ended":         func(p *live.Prefix) { p.Tokens = []int32{3, endToken} },
-		"no such token": func(p *live.Prefix) { p.Tokens = []int32{3, 19} },
-		"whole": func(p *live.Prefix) {
+	good := port.Prefix{Tokens: []int32{3, 4}, Logprobs: []float32{-1, -1}, Versions: []loop.Version{0, 0}}
+	for name, change := range map[string]func(*port.Prefix){
+		"lengths":       func(p *port.Prefix) { p.Logprobs = p.Logprobs[:1] },
+		"versions":      func(p *port.Prefix) { p.Versions = nil },
+		"unknown":       func(p *port.Prefix) { p.Versions = []loop.Version{0, loop.NoVersion} },
+		"ended":         func(p *port.Prefix) { p.Tokens = []int32{3, endToken} },
+		"no such token": func(p *port.Prefix) { p.Tokens = []int32{3, 19} },
+		"whole": func(p *port.Prefix) {
 			p.Tokens, p.Logprobs, p.Versions = make([]int32, maxTokens), make([]float32, maxTokens), make([]loop.Version, maxTokens)
 		},
 	} {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestStopTokens: a response ends at the first of the ids that are to end it, as the same response
@@ -18,8 +18,8 @@ func TestStopTokens(t *testing.T) {
 	whole := generate(t, e, req)
 	for i, token := range whole.Tokens {
 		at := slices.Index(whole.Tokens, token)
-		req.Sampling = &live.Sampling{Temperature: 1, StopTokens: []int32{endToken, token}}
-		want := live.Generation{Tokens: whole.Tokens[:at+1], Logprobs: whole.Logprobs[:at+1], Versions: whole.Versions[:at+1], TextPartial: true}
+		req.Sampling = &port.Sampling{Temperature: 1, StopTokens: []int32{endToken, token}}
+		want := port.Generation{Tokens: whole.Tokens[:at+1], Logprobs: whole.Logprobs[:at+1], Versions: whole.Versions[:at+1], TextPartial: true}
 		if got := generate(t, e, req); !reflect.DeepEqual(got, want) {
 			t.Errorf("with token %d of %v to stop at it is %+v, want %+v", i, whole.Tokens, got, want)
 		}
@@ -36,7 +36,7 @@ func TestStopTokens(t *testing.T) {
 func TestOtherSamplingIsRefused(t *testing.T) {
 	store, _ := policies(t)
 	e := start(t, options(store, 1))
-	for name, s := range map[string]live.Sampling{
+	for name, s := range map[string]port.Sampling{
 		"temperature": {Temperature: 0.5}, "greedy": {}, "top_p": {Temperature: 1, TopP: 0.9}, "top_k": {Temperature: 1, TopK: 2},
 		"min_p": {Temperature: 1, MinP: 0.1}, "stop texts": {Temperature: 1, Stop: []string{"a"}},
 	} {
@@ -47,7 +47,7 @@ func TestOtherSamplingIsRefused(t *testing.T) {
 		}
 	}
 	req := request(0)
-	req.Sampling = &live.Sampling{Temperature: 1, TopP: 1}
+	req.Sampling = &port.Sampling{Temperature: 1, TopP: 1}
 	if _, err := e.Generate(t.Context(), req); err != nil {
 		t.Errorf("the policy as it is, written out: %v", err)
 	}

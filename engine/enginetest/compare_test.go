@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // answered is an exchange in which a server in the form of vLLM samples tokens from a prompt, one a
@@ -51,7 +51,7 @@ func TestCompareFinds(t *testing.T) {
 		}
 	}
 	record := func() *outcome {
-		return &outcome{req: live.GenerateRequest{Prompt: prompt, MaxTokens: 9}, got: live.Generation{
+		return &outcome{req: port.GenerateRequest{Prompt: prompt, MaxTokens: 9}, got: port.Generation{
 			Tokens: []int32{30, 31, 32, 33, 4}, Logprobs: []float32{-0.5, -1.5, -2.5, -0.5, -1.5}, Versions: []loop.Version{0, 0, 0, 1, 1}}}
 	}
 	check := func(o *outcome, spans bool) error {
@@ -75,13 +75,13 @@ func TestCompareFinds(t *testing.T) {
 	if err := check(derived, false); err != nil {
 		t.Fatalf("without spans: %v", err)
 	}
-	for want, spoil := range map[string]func(g *live.Generation){
-		"recorded as 7":     func(g *live.Generation) { g.Tokens[1] = 7 },
-		"recorded as 31 at": func(g *live.Generation) { g.Logprobs[1] = -1.5000002 },
-		"of version 1":      func(g *live.Generation) { g.Versions[1] = 1 },
-		"of version 0":      func(g *live.Generation) { g.Versions[4] = 0 },
-		"recorded as 32":    func(g *live.Generation) { g.Tokens = slices.Insert(g.Tokens, 3, 32) },
-		"the server sent 5": func(g *live.Generation) {
+	for want, spoil := range map[string]func(g *port.Generation){
+		"recorded as 7":     func(g *port.Generation) { g.Tokens[1] = 7 },
+		"recorded as 31 at": func(g *port.Generation) { g.Logprobs[1] = -1.5000002 },
+		"of version 1":      func(g *port.Generation) { g.Versions[1] = 1 },
+		"of version 0":      func(g *port.Generation) { g.Versions[4] = 0 },
+		"recorded as 32":    func(g *port.Generation) { g.Tokens = slices.Insert(g.Tokens, 3, 32) },
+		"the server sent 5": func(g *port.Generation) {
 			g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 9), append(g.Logprobs, -1), append(g.Versions, 1)
 		},
 		"not marked": nil,

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // wish is how a request is to end.
@@ -36,10 +36,10 @@ const (
 type outcome struct {
 	number int
 	wish   wish
-	req    live.GenerateRequest
-	got    live.Generation
+	req    port.GenerateRequest
+	got    port.Generation
 	// told are the tokens and log-probs that OnTokens was given, first the version of FirstToken.
-	told  live.Delta
+	told  port.Delta
 	first loop.Version
 	// resumed is how often it went on after an interrupt.
 	resumed int
@@ -122,9 +122,9 @@ func (c *conformance) request(t *testing.T, number int) *outcome {
 	case x < 0.35:
 		o.wish = wishInterrupt
 	}
-	o.req = live.GenerateRequest{Rollout: live.RolloutID{Group: loop.GroupID(number + 1)}, Prompt: c.prompt(draw, number), MaxTokens: 1 + draw.IntN(c.Context/3)}
+	o.req = port.GenerateRequest{Rollout: port.RolloutID{Group: loop.GroupID(number + 1)}, Prompt: c.prompt(draw, number), MaxTokens: 1 + draw.IntN(c.Context/3)}
 	if draw.Float64() < 0.2 {
-		o.req.Sampling = &live.Sampling{Temperature: 0.5 + draw.Float64(), TopP: 1, TopK: draw.IntN(2) * 20}
+		o.req.Sampling = &port.Sampling{Temperature: 0.5 + draw.Float64(), TopP: 1, TopK: draw.IntN(2) * 20}
 	}
 	stopAt := draw.IntN(max(1, o.req.MaxTokens/2)) + 1
 	from := draw.IntN(len(c.engines))
@@ -149,8 +149,8 @@ func (c *conformance) request(t *testing.T, number int) *outcome {
 }
 
 // listen adds what hears of tokens to a request; at, if not nil, is told how many there are.
-func (o *outcome) listen(req live.GenerateRequest, at func(int)) live.GenerateRequest {
-	req.OnTokens = func(d live.Delta) {
+func (o *outcome) listen(req port.GenerateRequest, at func(int)) port.GenerateRequest {
+	req.OnTokens = func(d port.Delta) {
 		o.told.Tokens, o.told.Logprobs = append(o.told.Tokens, d.Tokens...), append(o.told.Logprobs, d.Logprobs...)
 		if at != nil {
 			at(len(o.told.Tokens))

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -79,9 +79,9 @@ func (c *conformance) greedy(t *testing.T, s *subject) []float32 {
 	t.Helper()
 	ctx, cancel := c.context(t)
 	defer cancel()
-	g, err := s.engine.Generate(ctx, live.GenerateRequest{
-		Rollout: live.RolloutID{Group: loop.GroupID(c.Requests + 10)}, Prompt: c.prompt(c.source(1<<30), c.Requests+10),
-		MaxTokens: 16, Sampling: &live.Sampling{TopP: 1},
+	g, err := s.engine.Generate(ctx, port.GenerateRequest{
+		Rollout: port.RolloutID{Group: loop.GroupID(c.Requests + 10)}, Prompt: c.prompt(c.source(1<<30), c.Requests+10),
+		MaxTokens: 16, Sampling: &port.Sampling{TopP: 1},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func (c *conformance) badInput(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			ctx, cancel := c.context(t)
 			defer cancel()
-			g, err := c.engines[0].engine.Generate(ctx, live.GenerateRequest{Rollout: live.RolloutID{Group: 1 << 20}, Prompt: prompt, MaxTokens: 4})
+			g, err := c.engines[0].engine.Generate(ctx, port.GenerateRequest{Rollout: port.RolloutID{Group: 1 << 20}, Prompt: prompt, MaxTokens: 4})
 			if err == nil || ctx.Err() != nil {
 				t.Errorf("answered with %d tokens, error %v: want a refusal", len(g.Tokens), err)
 			}
@@ -203,7 +203,7 @@ func (c *conformance) alive(t *testing.T) {
 	t.Helper()
 	ctx, cancel := c.context(t)
 	defer cancel()
-	g, err := c.engines[0].engine.Generate(ctx, live.GenerateRequest{Rollout: live.RolloutID{Group: 1 << 21}, Prompt: []int32{firstToken, firstToken + 1}, MaxTokens: 4})
+	g, err := c.engines[0].engine.Generate(ctx, port.GenerateRequest{Rollout: port.RolloutID{Group: 1 << 21}, Prompt: []int32{firstToken, firstToken + 1}, MaxTokens: 4})
 	if err != nil || len(g.Tokens) == 0 || g.Versions[0] != c.version {
 		t.Errorf("afterwards it answers %+v, %v: want tokens of version %d", g, err, c.version)
 	}

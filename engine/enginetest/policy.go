@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Policy is a language model that can be computed by hand: a token and its log-prob are a function
@@ -68,7 +68,7 @@ func (p Policy) score(weights string, h history, token int32) float32 {
 // Check says what is wrong with a complete response to a prompt: every token and log-prob must be
 // what the weights of its version make of what stands before it, and the response must end where
 // it ends. name is that of a version's weights.
-func (p Policy) Check(prompt []int32, maxTokens int, g live.Generation, name func(loop.Version) string) error {
+func (p Policy) Check(prompt []int32, maxTokens int, g port.Generation, name func(loop.Version) string) error {
 	if len(g.Logprobs) != len(g.Tokens) || len(g.Versions) != len(g.Tokens) {
 		return fmt.Errorf("%d tokens, %d log-probs, %d versions", len(g.Tokens), len(g.Logprobs), len(g.Versions))
 	}

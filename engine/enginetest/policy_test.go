@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 var testPolicy = Policy{Vocabulary: 64, EOS: 4, Length: 24}
@@ -19,7 +19,7 @@ var testPolicy = Policy{Vocabulary: 64, EOS: 4, Length: 24}
 func weightsOf(v loop.Version) string { return fmt.Sprintf("v%d", v) }
 
 // response is what a stream of either form says.
-func response(t *testing.T, url, path, body string) (g live.Generation, spans []span, finish string) {
+func response(t *testing.T, url, path, body string) (g port.Generation, spans []span, finish string) {
 	t.Helper()
 	res, err := http.Post(url+path, "application/json", strings.NewReader(body))
 	if err != nil {
@@ -168,7 +168,7 @@ func TestPolicyServerHoldsAndAborts(t *testing.T) {
 // The checker sees what it is there to see.
 func TestCheck(t *testing.T) {
 	prompt := []int32{1, 2, 3}
-	make := func(n int) (g live.Generation) {
+	make := func(n int) (g port.Generation) {
 		h := history(0).add(prompt...)
 		for i := range n {
 			v := loop.Version(i / 3)
@@ -183,17 +183,17 @@ func TestCheck(t *testing.T) {
 	if err := policy.Check(prompt, 8, make(8), weightsOf); err != nil {
 		t.Fatal(err)
 	}
-	for name, spoil := range map[string]func(*live.Generation){
-		"token twice":    func(g *live.Generation) { g.Tokens[5] = g.Tokens[4] },
-		"other log-prob": func(g *live.Generation) { g.Logprobs[5] -= 0.001 },
-		"other version":  func(g *live.Generation) { g.Versions[5] = 0 },
-		"left out": func(g *live.Generation) {
+	for name, spoil := range map[string]func(*port.Generation){
+		"token twice":    func(g *port.Generation) { g.Tokens[5] = g.Tokens[4] },
+		"other log-prob": func(g *port.Generation) { g.Logprobs[5] -= 0.001 },
+		"other version":  func(g *port.Generation) { g.Versions[5] = 0 },
+		"left out": func(g *port.Generation) {
 			g.Tokens = append(g.Tokens[:4], g.Tokens[5:]...)
 			g.Logprobs = g.Logprobs[:7]
 			g.Versions = g.Versions[:7]
 		},
-		"cut unsaid":      func(g *live.Generation) { g.Truncated = false },
-		"log-prob absent": func(g *live.Generation) { g.Logprobs = g.Logprobs[:7] },
+		"cut unsaid":      func(g *port.Generation) { g.Truncated = false },
+		"log-prob absent": func(g *port.Generation) { g.Logprobs = g.Logprobs[:7] },
 	} {
 		g := make(8)
 		spoil(&g)

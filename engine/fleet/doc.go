@@ -1,4 +1,4 @@
-// Package fleet starts and stops rollout engines for a live run: it is the live runtime's [live.Fleet]
+// Package fleet starts and stops rollout engines for a live run: it is the live runtime's [port.Fleet]
 // over a Driver, which knows one way of having engines run somewhere.
 //
 // An engine has a place in the fleet, its index in the document. The loop takes the lowest that is away

@@ -18,7 +18,7 @@ const (
 // ErrUnfit is wrapped by the error of a probe whose engine answers and cannot be used as it was started.
 var ErrUnfit = errors.New("it was started otherwise than this run needs it")
 
-// Fleet implements live.Fleet. It is safe for concurrent use.
+// Fleet implements port.Fleet. It is safe for concurrent use.
 type Fleet struct {
 	o Options
 

@@ -10,11 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
+	"github.com/headway-rl/headway/loop/port"
 )
 
-var _ live.Fleet = (*fleet.Fleet)(nil)
+var _ port.Fleet = (*fleet.Fleet)(nil)
 
 // faulty is a driver whose engines fail as they are told to.
 type faulty struct {

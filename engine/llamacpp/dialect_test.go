@@ -12,14 +12,14 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Trap 14: every sampler is in a request, since those left out are 0.8, 40, 0.95 and 0.05, or
 // whatever the server was started with.
 func TestEverySamplerIsNamed(t *testing.T) {
-	call, err := New(Options{}).Generate(upstream.Request{ID: "a|", Prompt: []int32{1, 2}, MaxTokens: 7, Sampling: live.Sampling{Temperature: 1}}, &upstream.Capabilities{})
+	call, err := New(Options{}).Generate(upstream.Request{ID: "a|", Prompt: []int32{1, 2}, MaxTokens: 7, Sampling: port.Sampling{Temperature: 1}}, &upstream.Capabilities{})
 	if err != nil || call.Path != "/completion" {
 		t.Fatal(call.Path, err)
 	}
@@ -65,11 +65,11 @@ func TestSeeds(t *testing.T) {
 func TestUnprocessedLogprobsAreRefused(t *testing.T) {
 	caps := &upstream.Capabilities{Logprobs: true}
 	for _, c := range []struct {
-		how     live.Sampling
+		how     port.Sampling
 		refused bool
 	}{
-		{live.Sampling{Temperature: 1}, false}, {live.Sampling{Temperature: 1, TopP: 1}, false}, {live.Sampling{}, false},
-		{live.Sampling{Temperature: 0.7}, true}, {live.Sampling{Temperature: 1, TopK: 5}, true}, {live.Sampling{Temperature: 1, TopP: 0.9}, true},
+		{port.Sampling{Temperature: 1}, false}, {port.Sampling{Temperature: 1, TopP: 1}, false}, {port.Sampling{}, false},
+		{port.Sampling{Temperature: 0.7}, true}, {port.Sampling{Temperature: 1, TopK: 5}, true}, {port.Sampling{Temperature: 1, TopP: 0.9}, true},
 	} {
 		_, err := New(Options{}).Generate(upstream.Request{ID: "a|", Prompt: []int32{1}, MaxTokens: 1, Sampling: c.how}, caps)
 		if (err != nil) != c.refused {
@@ -83,7 +83,7 @@ func TestUnprocessedLogprobsAreRefused(t *testing.T) {
 }
 
 // read gives a decoder events.
-func read(sampling live.Sampling, caps *upstream.Capabilities, events ...string) (upstream.Delta, error) {
+func read(sampling port.Sampling, caps *upstream.Capabilities, events ...string) (upstream.Delta, error) {
 	d := New(Options{}).Decoder(upstream.Request{Sampling: sampling}, caps)
 	var delta upstream.Delta
 	for _, e := range events {
@@ -103,7 +103,7 @@ const (
 // Both names of the array, both forms of a probability, and every reason to stop.
 func TestEvents(t *testing.T) {
 	for stop, want := range map[string]upstream.Finish{"eos": upstream.FinishStop, "word": upstream.FinishStop, "limit": upstream.FinishLength, "none": upstream.FinishAbort} {
-		got, err := read(live.Sampling{}, nil, first, second, fmt.Sprintf(last, stop))
+		got, err := read(port.Sampling{}, nil, first, second, fmt.Sprintf(last, stop))
 		if err != nil || got.Finish != want || got.Text != "ab" || !slices.Equal(got.Tokens, []int32{7, 8}) ||
 			got.Logprobs[0] != float32(math.Log(0.5)) || got.Logprobs[1] != -2 {
 			t.Errorf("%s: %+v, %v", stop, got, err)
@@ -124,22 +124,22 @@ func TestEventsThatCannotBe(t *testing.T) {
 		{"of another token", `{"tokens":[8],"tokens_predicted":2,"completion_probabilities":[{"id":9,"prob":0.5}]}`, "token 8 with the probability of token 9"},
 		{"of another distribution", second, "own distribution"},
 	} {
-		got, err := read(live.Sampling{}, processed, first, c.event)
+		got, err := read(port.Sampling{}, processed, first, c.event)
 		if err == nil || !strings.Contains(err.Error(), c.want) || len(got.Tokens) != 1 {
 			t.Errorf("%s: %+v, %v, want %q", c.name, got, err, c.want)
 		}
 	}
-	if got, err := read(live.Sampling{}, nil, first, `{"tokens":[9],"tokens_predicted":3,"completion_probabilities":[{"id":9,"prob":0.5}]}`); !errors.Is(err, ErrHiddenToken) || len(got.Tokens) != 1 {
+	if got, err := read(port.Sampling{}, nil, first, `{"tokens":[9],"tokens_predicted":3,"completion_probabilities":[{"id":9,"prob":0.5}]}`); !errors.Is(err, ErrHiddenToken) || len(got.Tokens) != 1 {
 		t.Errorf("a token that is not shown: %+v, %v", got, err)
 	}
-	if got, err := read(live.Sampling{}, nil, first, fmt.Sprintf(last, "limit")); !errors.Is(err, ErrHiddenToken) || got.Finish != "" {
+	if got, err := read(port.Sampling{}, nil, first, fmt.Sprintf(last, "limit")); !errors.Is(err, ErrHiddenToken) || got.Finish != "" {
 		t.Errorf("a last token that is not shown: %+v, %v", got, err)
 	}
 }
 
 // A token that ends a response ends it, whatever follows.
 func TestStopToken(t *testing.T) {
-	got, err := read(live.Sampling{StopTokens: []int32{7}}, nil, first, second, `nonsense`)
+	got, err := read(port.Sampling{StopTokens: []int32{7}}, nil, first, second, `nonsense`)
 	if err != nil || !slices.Equal(got.Tokens, []int32{7}) || got.Finish != upstream.FinishStop {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // completion is a request to sample. Every sampler is in it, with the value that switches it off
@@ -56,7 +56,7 @@ type off struct {
 var samplers = []string{"temperature", "top_k", "top_p", "min_p"}
 
 // neutral is how tokens are drawn by the policy as it is.
-var neutral = live.Sampling{Temperature: 1, TopP: 1}
+var neutral = port.Sampling{Temperature: 1, TopP: 1}
 
 // completionOf is the request's body.
 func completionOf(r upstream.Request) completion {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // address is that of the real server that the environment names.
@@ -52,7 +52,7 @@ func TestProbabilitiesAreOfTheSampledDistribution(t *testing.T) {
 		t.Skipf("the model has %d tokens: too many to count draws of each", caps.Vocabulary)
 	}
 	draws := number("HEADWAY_TEST_REQUESTS", 60)
-	for _, how := range []live.Sampling{{Temperature: 1}, {Temperature: 0.5}, {Temperature: 2}, {Temperature: 1, TopK: 5}, {Temperature: 0.7, TopP: 0.8}} {
+	for _, how := range []port.Sampling{{Temperature: 1}, {Temperature: 0.5}, {Temperature: 2}, {Temperature: 1, TopK: 5}, {Temperature: 0.7, TopP: 0.8}} {
 		counts, given := map[int32]int{}, map[int32]float64{}
 		for i := range draws {
 			d, err := sample(t, s, &caps, upstream.Request{ID: fmt.Sprintf("draw-%v-%d|", how, i), Prompt: prompt, MaxTokens: 1, Sampling: how})

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // serve starts a server that answers the given paths with the given bodies, and nothing else.
@@ -82,7 +82,7 @@ func TestServersThatAreNone(t *testing.T) {
 
 func TestRequestsSayWhatIsMeant(t *testing.T) {
 	caps := &upstream.Capabilities{Model: "m", Private: &learnt{completions: true}}
-	call, err := New().Generate(upstream.Request{Prompt: []int32{7, 8}, MaxTokens: 5, Sampling: live.Sampling{Temperature: 0.5, Stop: []string{"x"}}}, caps)
+	call, err := New().Generate(upstream.Request{Prompt: []int32{7, 8}, MaxTokens: 5, Sampling: port.Sampling{Temperature: 0.5, Stop: []string{"x"}}}, caps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestRequestsSayWhatIsMeant(t *testing.T) {
 			t.Errorf("%s is %v, want %v", key, body[key], want)
 		}
 	}
-	if _, err := New().Generate(upstream.Request{Prompt: []int32{7}, MaxTokens: 5, Sampling: live.Sampling{TopK: 3}}, caps); !errors.Is(err, upstream.ErrRefused) {
+	if _, err := New().Generate(upstream.Request{Prompt: []int32{7}, MaxTokens: 5, Sampling: port.Sampling{TopK: 3}}, caps); !errors.Is(err, upstream.ErrRefused) {
 		t.Errorf("top_k: %v", err)
 	}
 }
@@ -128,7 +128,7 @@ func TestRealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := upstream.Request{ID: "headway-test|", Prompt: []int32{3, 9, 10}, MaxTokens: 8, Sampling: live.Sampling{Temperature: 1}}
+	r := upstream.Request{ID: "headway-test|", Prompt: []int32{3, 9, 10}, MaxTokens: 8, Sampling: port.Sampling{Temperature: 1}}
 	call, err := New().Generate(r, &caps)
 	if err != nil {
 		t.Fatal(err)

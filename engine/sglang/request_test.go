@@ -5,13 +5,13 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func TestRequest(t *testing.T) {
 	r := upstream.Request{ID: "g1-s2-a0-\"é\"|", Session: "s", Salt: "v3", Prompt: []int32{5, 6}, MaxTokens: 9, Priority: 4,
-		Sampling: live.Sampling{Temperature: 0.5, TopP: 0.9, TopK: 3, MinP: 0.1, Stop: []string{"\n", "a\"b"}, StopTokens: []int32{2}}}
+		Sampling: port.Sampling{Temperature: 0.5, TopP: 0.9, TopK: 3, MinP: 0.1, Stop: []string{"\n", "a\"b"}, StopTokens: []int32{2}}}
 	sampling := func(more map[string]any) map[string]any {
 		all := map[string]any{"max_new_tokens": 9.0, "temperature": 0.5, "top_p": 0.9, "top_k": 3.0, "min_p": 0.1, "frequency_penalty": 0.0,
 			"presence_penalty": 0.0, "repetition_penalty": 1.0, "min_new_tokens": 0.0, "n": 1.0, "ignore_eos": false, "skip_special_tokens": true,
@@ -34,7 +34,7 @@ func TestRequest(t *testing.T) {
 		return all
 	}
 	plain := r
-	plain.Session, plain.Salt, plain.Sampling = "", "", live.Sampling{Temperature: 1}
+	plain.Session, plain.Salt, plain.Sampling = "", "", port.Sampling{Temperature: 1}
 	for _, test := range []struct {
 		name    string
 		request upstream.Request

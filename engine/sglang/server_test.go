@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // precision is how far log-probs of the same weights may be apart in float32.
@@ -113,7 +113,7 @@ func request(id string, tokens int, seed uint64) upstream.Request {
 	for i := range prompt {
 		prompt[i] = 6 + random.Int32N(50)
 	}
-	return upstream.Request{ID: fmt.Sprintf("%x-%s|", nonce, id), Session: "session", Prompt: prompt, MaxTokens: tokens, Sampling: live.Sampling{Temperature: 1}}
+	return upstream.Request{ID: fmt.Sprintf("%x-%s|", nonce, id), Session: "session", Prompt: prompt, MaxTokens: tokens, Sampling: port.Sampling{Temperature: 1}}
 }
 
 // long begins a response that has at least that many tokens, as some end by themselves.

@@ -1,4 +1,4 @@
-// Package tinker implements live.Engine over a service of Tinker's API (package tinker of this module), which
+// Package tinker implements port.Engine over a service of Tinker's API (package tinker of this module), which
 // samples from weights that a trainer has saved there.
 //
 // # Weights change between pieces
@@ -35,7 +35,7 @@
 //
 // Texts that end a response are looked for by the service, in the text of one request. A response with such texts is one piece,
 // so that none is missed over the border of two; over a place where it was interrupted one may be. The
-// engine has no text to give: live.Generation.TextPartial is set.
+// engine has no text to give: port.Generation.TextPartial is set.
 //
 // A version's weights must stay its own. SkyRL on JAX, without a vLLM that samples, keeps one set of weights for a model:
 // what is sampled while it trains is sampled by the weights in training, whatever the request names, and the first sample of

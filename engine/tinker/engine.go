@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // PieceDefault is Options.Piece where that is 0.
@@ -36,7 +36,7 @@ type Options struct {
 	// Piece is the most tokens of one request; 0 means PieceDefault.
 	Piece int
 	// Sampling is how tokens are drawn where a request does not say; nil is the policy as it is.
-	Sampling *live.Sampling
+	Sampling *port.Sampling
 	// Vocabulary is the number of token ids; 0 for unknown, and then none is too high.
 	Vocabulary int
 	// Ends are the ids that end a sequence, at least one: services stop at what they are given alone.
@@ -73,7 +73,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Engine is a service as a [live.Engine]. Before the first Switch generations wait.
+// Engine is a service as a [port.Engine]. Before the first Switch generations wait.
 type Engine struct {
 	opt Options
 	// life ends with Close.
@@ -113,7 +113,7 @@ type weights struct {
 // counts are what a Status sums up.
 type counts struct{ tokens, pieces, abandoned, retries, unused atomic.Int64 }
 
-var _ live.Engine = (*Engine)(nil)
+var _ port.Engine = (*Engine)(nil)
 
 // New returns an engine that has asked its service nothing yet. Close stops it.
 func New(o Options) (*Engine, error) {
@@ -135,13 +135,13 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Name implements [live.Engine].
+// Name implements [port.Engine].
 func (e *Engine) Name() string { return e.opt.Name }
 
-// Slots implements [live.Engine].
+// Slots implements [port.Engine].
 func (e *Engine) Slots() int { return e.opt.Slots }
 
-// Close implements [live.Engine]: it returns when what is under way has ended. It may be called more than once.
+// Close implements [port.Engine]: it returns when what is under way has ended. It may be called more than once.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -220,7 +220,7 @@ func (e *Engine) reached(err error) error {
 	switch {
 	case down:
 		e.down = err
-		return fmt.Errorf("%w: %w", live.ErrEngineDown, err)
+		return fmt.Errorf("%w: %w", port.ErrEngineDown, err)
 	case err == nil || answered(err):
 		e.down = nil
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Figures of the fake: its vocabulary, the token that ends a response, the time of a token.
@@ -177,13 +177,13 @@ func serve(t *testing.T, e *Engine, v loop.Version, hold bool) {
 	}
 }
 
-func request(number, most int) live.GenerateRequest {
-	return live.GenerateRequest{Rollout: live.RolloutID{Group: loop.GroupID(number + 1)}, Prompt: fakePrompt(number), MaxTokens: most}
+func request(number, most int) port.GenerateRequest {
+	return port.GenerateRequest{Rollout: port.RolloutID{Group: loop.GroupID(number + 1)}, Prompt: fakePrompt(number), MaxTokens: most}
 }
 
 // compare holds a response against the answers of the service: every token from its prefix on, by id, log-prob and
 // version, bit by bit. It returns how many pieces it was made of.
-func (r *record) compare(req live.GenerateRequest, g live.Generation) (pieces int, err error) {
+func (r *record) compare(req port.GenerateRequest, g port.Generation) (pieces int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(g.Tokens) != len(g.Logprobs) || len(g.Tokens) != len(g.Versions) {
@@ -208,7 +208,7 @@ func (r *record) compare(req live.GenerateRequest, g live.Generation) (pieces in
 
 // brought is how many tokens of a response from a place on were brought by a call: all of the call's, or those to the
 // end of the response.
-func (c *call) brought(prompt []int32, g live.Generation, at int) int {
+func (c *call) brought(prompt []int32, g port.Generation, at int) int {
 	s := c.sequence
 	n := min(len(s.Tokens), len(g.Tokens)-at)
 	p := c.request.Prompt
@@ -226,13 +226,13 @@ func (c *call) brought(prompt []int32, g live.Generation, at int) int {
 
 // told hears what a request's callbacks are told.
 type told struct {
-	delta live.Delta
+	delta port.Delta
 	first []loop.Version
 }
 
 // listen has a request's callbacks tell here.
-func (o *told) listen(req live.GenerateRequest) live.GenerateRequest {
-	req.OnTokens = func(d live.Delta) {
+func (o *told) listen(req port.GenerateRequest) port.GenerateRequest {
+	req.OnTokens = func(d port.Delta) {
 		o.delta.Tokens, o.delta.Logprobs = append(o.delta.Tokens, d.Tokens...), append(o.delta.Logprobs, d.Logprobs...)
 	}
 	if len(req.Prefix.Tokens) == 0 {
@@ -242,7 +242,7 @@ func (o *told) listen(req live.GenerateRequest) live.GenerateRequest {
 }
 
 // check reports a difference of what was told from what was returned, behind a prefix of so many tokens.
-func (o *told) check(g live.Generation, prefix int) error {
+func (o *told) check(g port.Generation, prefix int) error {
 	if !slices.Equal(o.delta.Tokens, g.Tokens[prefix:]) || !slices.Equal(o.delta.Logprobs, g.Logprobs[prefix:]) {
 		return fmt.Errorf("OnTokens was told %v, returned is %v behind %d", o.delta.Tokens, g.Tokens, prefix)
 	}

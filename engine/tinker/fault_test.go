@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // A service that lies is found out, and what it said before stands beside the error.
@@ -45,7 +45,7 @@ func TestLies(t *testing.T) {
 		e := newEngine(t, f, nil)
 		req := request(0, 24)
 		g, err := e.Generate(t.Context(), req)
-		if !errors.Is(err, ErrLied) || errors.Is(err, live.ErrEngineDown) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "engine fake: rollout ") {
+		if !errors.Is(err, ErrLied) || errors.Is(err, port.ErrEngineDown) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "engine fake: rollout ") {
 			t.Errorf("%v, want something with %q", err, want)
 		}
 		if len(g.Tokens) != 8 || len(g.Logprobs) != 8 || len(g.Versions) != 8 || e.Status().Tokens != 8 {
@@ -67,7 +67,7 @@ func TestZeroLogprobs(t *testing.T) {
 		e := newEngine(t, f, func(o *Options) { o.Piece = 64 })
 		req := request(0, c.zeros)
 		if c.greed {
-			req.Sampling = &live.Sampling{}
+			req.Sampling = &port.Sampling{}
 		}
 		if _, err := e.Generate(t.Context(), req); errors.Is(err, ErrLied) != c.lied {
 			t.Errorf("%+v: %v", c, err)
@@ -129,7 +129,7 @@ func TestServiceErrors(t *testing.T) {
 		}
 		e := newEngine(t, f, nil)
 		g, err := e.Generate(t.Context(), request(0, 32))
-		if !errors.Is(err, c.want) || (err != nil) != (c.want != nil) || errors.Is(err, live.ErrEngineDown) != c.down || errors.Is(err, ErrLied) {
+		if !errors.Is(err, c.want) || (err != nil) != (c.want != nil) || errors.Is(err, port.ErrEngineDown) != c.down || errors.Is(err, ErrLied) {
 			t.Errorf("%s: ended with %v", c.name, err)
 		}
 		if f.called.Load() != c.called || f.opened.Load() != c.opened {
@@ -205,7 +205,7 @@ func TestPrefixIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	req := request(0, 16)
-	req.Prefix = live.Generation{Tokens: g.Tokens[:4:8], Logprobs: g.Logprobs[:4:8], Versions: g.Versions[:4:8]}.Prefix()
+	req.Prefix = port.Generation{Tokens: g.Tokens[:4:8], Logprobs: g.Logprobs[:4:8], Versions: g.Versions[:4:8]}.Prefix()
 	before := slices.Clone(g.Tokens)
 	serve(t, e, 1, false) // which goes on with other tokens
 	if _, err := e.Generate(t.Context(), req); err != nil || !slices.Equal(g.Tokens, before) {

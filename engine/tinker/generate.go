@@ -6,23 +6,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // errInterrupted ends what a generation waits for when its Interrupt is closed.
 var errInterrupted = errors.New("it was interrupted")
 
-// Generate implements [live.Engine]. An error that wraps [live.ErrEngineDown] says that the service cannot be reached,
+// Generate implements [port.Engine]. An error that wraps [port.ErrEngineDown] says that the service cannot be reached,
 // or has forgotten the version; one that wraps [ErrLied] that it answered what cannot be. Beside an
 // error stands what was sampled so far.
-func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+func (e *Engine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	r, err := e.newResponse(req)
 	if err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	if err := e.claim(req.Rollout); err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	defer e.release()
 	inner, end := e.alive(ctx)
@@ -55,7 +55,7 @@ func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.G
 }
 
 // claim takes a slot; release gives it back.
-func (e *Engine) claim(id live.RolloutID) error {
+func (e *Engine) claim(id port.RolloutID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -162,7 +162,7 @@ const (
 func (e *Engine) askAgain(ctx context.Context, w *weights, q service.SampleRequest) (service.Sequence, error) {
 	for try, pause := 0, againFirst; ; try, pause = try+1, 2*pause {
 		s, err := e.ask(ctx, w, q)
-		if err == nil || try == againMost || !answered(err) || errors.Is(err, live.ErrEngineDown) || ctx.Err() != nil {
+		if err == nil || try == againMost || !answered(err) || errors.Is(err, port.ErrEngineDown) || ctx.Err() != nil {
 			return s, err
 		}
 		e.counts.retries.Add(1)
@@ -188,7 +188,7 @@ func (e *Engine) ask(ctx context.Context, w *weights, q service.SampleRequest) (
 			s, err = (*sampler).Sample(ctx, q)
 		}
 		if errors.Is(err, service.ErrGone) {
-			return s, fmt.Errorf("%w: version %d is not at %s any more: %w", live.ErrEngineDown, w.version, w.path, err)
+			return s, fmt.Errorf("%w: version %d is not at %s any more: %w", port.ErrEngineDown, w.version, w.path, err)
 		}
 	}
 	return s, e.reached(err)

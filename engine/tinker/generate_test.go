@@ -12,15 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // However a response is divided, the same comes out, and the pieces ask for what is left.
 func TestPieces(t *testing.T) {
 	for _, most := range []int{1, 7, 8, 9, 20, 21, 40} {
-		var whole live.Generation
+		var whole port.Generation
 		for _, piece := range []int{1000, 1, 3, 8, 20} {
 			f := &fakeService{length: func([]int32) int { return 20 }}
 			e := newEngine(t, f, func(o *Options) { o.Piece = piece })
@@ -114,7 +114,7 @@ func TestInterruptedBefore(t *testing.T) {
 	req := request(0, 16)
 	stop := make(chan struct{})
 	req.Interrupt = stop
-	req.OnTokens = func(d live.Delta) { close(stop) }
+	req.OnTokens = func(d port.Delta) { close(stop) }
 	if g, err := e.Generate(t.Context(), req); err != nil || !g.Interrupted || len(g.Tokens) != 8 || f.called.Load() != 1 {
 		t.Errorf("%+v, %v after %d requests", g, err, f.called.Load())
 	}
@@ -125,7 +125,7 @@ func TestInterruptedBefore(t *testing.T) {
 	req.MaxTokens, req.Interrupt = 8, make(chan struct{})
 	stop = make(chan struct{})
 	req.Interrupt = stop
-	req.OnTokens = func(live.Delta) { close(stop) }
+	req.OnTokens = func(port.Delta) { close(stop) }
 	if g, err := e.Generate(t.Context(), req); err != nil || g.Interrupted || !g.Truncated {
 		t.Errorf("%+v, %v", g, err)
 	}
@@ -202,9 +202,9 @@ func TestEnds(t *testing.T) {
 func TestStops(t *testing.T) {
 	f := &fakeService{}
 	whole := f.sample(pathOf(0), service.SampleRequest{Prompt: fakePrompt(0), MaxTokens: 30})
-	e := newEngine(t, f, func(o *Options) { o.Sampling = &live.Sampling{Temperature: 0.5, TopP: 0.9, TopK: 7} })
+	e := newEngine(t, f, func(o *Options) { o.Sampling = &port.Sampling{Temperature: 0.5, TopP: 0.9, TopK: 7} })
 	req := request(0, 30)
-	req.Sampling = &live.Sampling{Temperature: 1, StopTokens: []int32{whole.Tokens[20], fakeEnd}}
+	req.Sampling = &port.Sampling{Temperature: 1, StopTokens: []int32{whole.Tokens[20], fakeEnd}}
 	g, err := e.Generate(t.Context(), req)
 	at := slices.Index(whole.Tokens, whole.Tokens[20]) + 1
 	if err != nil || !slices.Equal(g.Tokens, whole.Tokens[:at]) || g.Truncated {
@@ -215,7 +215,7 @@ func TestStops(t *testing.T) {
 		t.Errorf("asked with stops %v", q.Stop)
 	}
 	f.calls = nil
-	req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"\n\n"}}
+	req.Sampling = &port.Sampling{Temperature: 1, Stop: []string{"\n\n"}}
 	f.answer = func(_ int, c *call) {
 		c.sequence = service.Sequence{Tokens: whole.Tokens[:11], Logprobs: whole.Logprobs[:11], Stopped: true}
 	}
@@ -255,7 +255,7 @@ func TestSeeds(t *testing.T) {
 			for attempt := range int32(4) {
 				for turn := range 4 {
 					for _, position := range []int{0, 1, 64, 256, 512} {
-						s := seed(live.RolloutID{Group: group, Sample: sample, Attempt: attempt}, turn, position)
+						s := seed(port.RolloutID{Group: group, Sample: sample, Attempt: attempt}, turn, position)
 						name := fmt.Sprint(group, sample, attempt, turn, position)
 						if s < 1 || s >= 1<<31 || seen[s] != "" {
 							t.Errorf("%s has the seed %d, which %q has too, or which is no seed", name, s, seen[s])
@@ -285,22 +285,22 @@ func TestSeeds(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	f := &fakeService{}
 	e := newEngine(t, f, nil)
-	prefix := func(tokens []int32, version loop.Version) live.Prefix {
-		return live.Prefix{Tokens: tokens, Logprobs: make([]float32, len(tokens)), Versions: slices.Repeat([]loop.Version{version}, len(tokens))}
+	prefix := func(tokens []int32, version loop.Version) port.Prefix {
+		return port.Prefix{Tokens: tokens, Logprobs: make([]float32, len(tokens)), Versions: slices.Repeat([]loop.Version{version}, len(tokens))}
 	}
-	for want, change := range map[string]func(*live.GenerateRequest){
-		"no prompt":                     func(r *live.GenerateRequest) { r.Prompt = nil },
-		"the token 512 before":          func(r *live.GenerateRequest) { r.Prompt = []int32{3, 512} },
-		"the token -1 before":           func(r *live.GenerateRequest) { r.Prompt = []int32{-1} },
-		"up to 0 tokens":                func(r *live.GenerateRequest) { r.MaxTokens = 0 },
-		"goes on from 8 tokens":         func(r *live.GenerateRequest) { r.Prefix = prefix(slices.Repeat([]int32{9}, 8), 0) },
-		"1 tokens, 0 log-probs":         func(r *live.GenerateRequest) { r.Prefix = live.Prefix{Tokens: []int32{9}} },
-		"token 2 of version 0 at 1":     func(r *live.GenerateRequest) { r.Prefix = prefix([]int32{9, fakeEnd}, 0) },
-		"token 9 of version -1 at 0":    func(r *live.GenerateRequest) { r.Prefix = prefix([]int32{9}, -1) },
-		"the token 600 before what is":  func(r *live.GenerateRequest) { r.Prefix = prefix([]int32{600}, 0) },
-		"min_p 0.1, which Tinker's API": func(r *live.GenerateRequest) { r.Sampling = &live.Sampling{Temperature: 1, MinP: 0.1} },
-		"token 77 of version 0 at 0: it": func(r *live.GenerateRequest) {
-			r.Prefix, r.Sampling = prefix([]int32{77}, 0), &live.Sampling{Temperature: 1, StopTokens: []int32{77}}
+	for want, change := range map[string]func(*port.GenerateRequest){
+		"no prompt":                     func(r *port.GenerateRequest) { r.Prompt = nil },
+		"the token 512 before":          func(r *port.GenerateRequest) { r.Prompt = []int32{3, 512} },
+		"the token -1 before":           func(r *port.GenerateRequest) { r.Prompt = []int32{-1} },
+		"up to 0 tokens":                func(r *port.GenerateRequest) { r.MaxTokens = 0 },
+		"goes on from 8 tokens":         func(r *port.GenerateRequest) { r.Prefix = prefix(slices.Repeat([]int32{9}, 8), 0) },
+		"1 tokens, 0 log-probs":         func(r *port.GenerateRequest) { r.Prefix = port.Prefix{Tokens: []int32{9}} },
+		"token 2 of version 0 at 1":     func(r *port.GenerateRequest) { r.Prefix = prefix([]int32{9, fakeEnd}, 0) },
+		"token 9 of version -1 at 0":    func(r *port.GenerateRequest) { r.Prefix = prefix([]int32{9}, -1) },
+		"the token 600 before what is":  func(r *port.GenerateRequest) { r.Prefix = prefix([]int32{600}, 0) },
+		"min_p 0.1, which Tinker's API": func(r *port.GenerateRequest) { r.Sampling = &port.Sampling{Temperature: 1, MinP: 0.1} },
+		"token 77 of version 0 at 0: it": func(r *port.GenerateRequest) {
+			r.Prefix, r.Sampling = prefix([]int32{77}, 0), &port.Sampling{Temperature: 1, StopTokens: []int32{77}}
 		},
 	} {
 		req := request(0, 8)
@@ -323,7 +323,7 @@ func TestOptions(t *testing.T) {
 		"Piece is -1":       func(o *Options) { o.Piece = -1 },
 		"Ends is missing":   func(o *Options) { o.Ends = nil },
 		"the token 10 ends": func(o *Options) { o.Ends = []int32{10} },
-		"with min_p":        func(o *Options) { o.Sampling = &live.Sampling{MinP: 1} },
+		"with min_p":        func(o *Options) { o.Sampling = &port.Sampling{MinP: 1} },
 	} {
 		o := Options{Slots: 1, Service: &fakeService{}, Path: func(loop.Version) (string, error) { return "", nil }, Vocabulary: 10, Ends: []int32{1}}
 		if err := o.Validate(); err != nil {
@@ -336,7 +336,7 @@ func TestOptions(t *testing.T) {
 	}
 	var lines []string
 	o := Options{Slots: 1, Service: &fakeService{}, Path: func(loop.Version) (string, error) { return "", nil }, Ends: []int32{1},
-		Sampling: &live.Sampling{Temperature: 0.7}, Logf: func(f string, a ...any) { lines = append(lines, fmt.Sprintf(f, a...)) }}
+		Sampling: &port.Sampling{Temperature: 0.7}, Logf: func(f string, a ...any) { lines = append(lines, fmt.Sprintf(f, a...)) }}
 	e, err := New(o)
 	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], "temperature 0.7") || e.opt.Piece != PieceDefault {
 		t.Errorf("%v, %q", err, lines)
@@ -389,7 +389,7 @@ func randomOne(t *testing.T, f *fakeService, e *Engine, number int) error {
 		hear, stop := listening.OnTokens, make(chan struct{})
 		var once sync.Once
 		listening.Interrupt = stop
-		listening.OnTokens = func(d live.Delta) {
+		listening.OnTokens = func(d port.Delta) {
 			hear(d)
 			switch {
 			case number%5 == 1 && round < 3:
@@ -403,7 +403,7 @@ func randomOne(t *testing.T, f *fakeService, e *Engine, number int) error {
 		}
 		before := len(req.Prefix.Tokens)
 		g, err := e.Generate(ctx, listening)
-		if number%5 == 2 && errors.Is(err, context.Canceled) || errors.Is(err, live.ErrEngineDown) {
+		if number%5 == 2 && errors.Is(err, context.Canceled) || errors.Is(err, port.ErrEngineDown) {
 			err = nil // given up, or forgotten twice in a row
 		}
 		_, different := f.compare(listening, g)

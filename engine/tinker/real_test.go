@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Figures of the test against a real service.
@@ -154,7 +154,7 @@ func TestRealServiceIsRecorded(t *testing.T) {
 // realOne makes a request and compares what came of it.
 func realOne(t *testing.T, r *recorded, e *Engine, number int, count func(string, int)) error {
 	draw := rand.New(rand.NewPCG(11, uint64(number)))
-	req := live.GenerateRequest{Rollout: live.RolloutID{Group: loop.GroupID(number/4 + 1), Sample: int32(number % 4)}, MaxTokens: realPiece * (1 + draw.IntN(4))}
+	req := port.GenerateRequest{Rollout: port.RolloutID{Group: loop.GroupID(number/4 + 1), Sample: int32(number % 4)}, MaxTokens: realPiece * (1 + draw.IntN(4))}
 	req.Prompt = []int32{int32(200 + number%256), int32(200 + number/256)}
 	for range draw.IntN(8) {
 		req.Prompt = append(req.Prompt, int32(200+draw.IntN(256)))
@@ -256,8 +256,8 @@ func TestRealServiceSpeed(t *testing.T) {
 			for range e.Slots() {
 				group.Go(func() {
 					for n := next.Add(1); n <= responses; n = next.Add(1) {
-						id := live.RolloutID{Group: loop.GroupID(round + 1), Sample: int32(n)}
-						if _, err := e.Generate(t.Context(), live.GenerateRequest{Rollout: id, Prompt: []int32{200, 201, 202}, MaxTokens: length}); err != nil {
+						id := port.RolloutID{Group: loop.GroupID(round + 1), Sample: int32(n)}
+						if _, err := e.Generate(t.Context(), port.GenerateRequest{Rollout: id, Prompt: []int32{200, 201, 202}, MaxTokens: length}); err != nil {
 							t.Error(err)
 						}
 					}

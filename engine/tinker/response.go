@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -21,8 +21,8 @@ const (
 
 // response is what there is of a response.
 type response struct {
-	req      live.GenerateRequest
-	sampling live.Sampling
+	req      port.GenerateRequest
+	sampling port.Sampling
 	// stop are the tokens that end it.
 	stop       []int32
 	vocabulary int
@@ -30,13 +30,13 @@ type response struct {
 	tokens   []int32
 	logprobs []float32
 	versions []loop.Version
-	// ended: by a token or a text; the others are as in live.Generation.
+	// ended: by a token or a text; the others are as in port.Generation.
 	ended, truncated, interrupted, pruned bool
 }
 
 // newResponse checks a request and returns the response to be.
-func (e *Engine) newResponse(req live.GenerateRequest) (*response, error) {
-	r := &response{req: req, sampling: live.Sampling{Temperature: 1}, stop: e.opt.Ends, vocabulary: e.opt.Vocabulary}
+func (e *Engine) newResponse(req port.GenerateRequest) (*response, error) {
+	r := &response{req: req, sampling: port.Sampling{Temperature: 1}, stop: e.opt.Ends, vocabulary: e.opt.Vocabulary}
 	if e.opt.Sampling != nil {
 		r.sampling = *e.opt.Sampling
 	}
@@ -83,7 +83,7 @@ func (r *response) check() error {
 }
 
 // sayable refuses a sampling for which the API has no words.
-func sayable(s *live.Sampling) error {
+func sayable(s *port.Sampling) error {
 	if s.MinP != 0 {
 		return fmt.Errorf("tokens are to be drawn with min_p %g, which Tinker's API does not have: want 0", s.MinP)
 	}
@@ -181,15 +181,15 @@ func (r *response) take(s service.Sequence, used int, version loop.Version) int 
 		}
 	}
 	if r.req.OnTokens != nil {
-		r.req.OnTokens(live.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:]})
+		r.req.OnTokens(port.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:]})
 	}
 	return len(r.tokens) - before
 }
 
 // generation is the response as far as it has come.
-func (r *response) generation() live.Generation {
+func (r *response) generation() port.Generation {
 	n, p := len(r.tokens), r.req.Prefix
-	return live.Generation{
+	return port.Generation{
 		Tokens: r.tokens[:n:n], Logprobs: r.logprobs[:n:n], Versions: r.versions[:n:n],
 		Truncated: r.truncated, Interrupted: r.interrupted, Pruned: r.pruned, Derived: p.Derived,
 		Text: p.Text, TextPartial: p.TextPartial || n > len(p.Tokens),

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // fixture is an engine over a session at a service in memory, which has three versions.
@@ -72,8 +72,8 @@ func newFixture(t *testing.T, server *tinkertest.Service) *fixture {
 }
 
 // memoryRequest is one of a number.
-func memoryRequest(number, most int) live.GenerateRequest {
-	return live.GenerateRequest{Rollout: live.RolloutID{Group: 1, Sample: int32(number)}, Prompt: []int32{5, int32(6 + number)}, MaxTokens: most}
+func memoryRequest(number, most int) port.GenerateRequest {
+	return port.GenerateRequest{Rollout: port.RolloutID{Group: 1, Sample: int32(number)}, Prompt: []int32{5, int32(6 + number)}, MaxTokens: most}
 }
 
 // At a service in the manner of each of the real ones, responses go on through switches and what is recorded is what
@@ -177,13 +177,13 @@ func TestServiceIsLost(t *testing.T) {
 				var o told
 				listening := o.listen(req)
 				hear := listening.OnTokens
-				listening.OnTokens = func(d live.Delta) {
+				listening.OnTokens = func(d port.Delta) {
 					if hear(d); len(o.delta.Tokens) == 16 {
 						c.lose(t, f, server)
 					}
 				}
 				g, err := f.engine.Generate(t.Context(), listening)
-				if !errors.Is(err, live.ErrEngineDown) || !errors.Is(err, c.want) || len(g.Tokens) != 16 || !strings.Contains(err.Error(), "engine memory: rollout ") {
+				if !errors.Is(err, port.ErrEngineDown) || !errors.Is(err, c.want) || len(g.Tokens) != 16 || !strings.Contains(err.Error(), "engine memory: rollout ") {
 					t.Fatalf("%+v, %v", g, err)
 				}
 				req.Prefix = g.Prefix()
@@ -194,7 +194,7 @@ func TestServiceIsLost(t *testing.T) {
 				if err != nil || g.Versions[15] != 0 || g.Versions[16] != 2 {
 					t.Errorf("%+v, %v", g, err)
 				}
-				if err := f.engine.Load(t.Context(), 0); !errors.Is(err, c.want) || errors.Is(err, live.ErrEngineDown) != (c.want == service.ErrDown) {
+				if err := f.engine.Load(t.Context(), 0); !errors.Is(err, c.want) || errors.Is(err, port.ErrEngineDown) != (c.want == service.ErrDown) {
 					t.Errorf("loading it again: %v", err)
 				}
 			})
@@ -208,12 +208,12 @@ func TestServiceRefuses(t *testing.T) {
 		server := tinkertest.New(tinkertest.Options{})
 		f := newFixture(t, server)
 		server.Fail(tinkertest.Fault{Operation: "asample", Fails: "the prompt is over the context", Times: againMost + 1})
-		if _, err := f.engine.Generate(t.Context(), memoryRequest(0, 8)); err == nil || errors.Is(err, live.ErrEngineDown) || !strings.Contains(err.Error(), "over the context") {
+		if _, err := f.engine.Generate(t.Context(), memoryRequest(0, 8)); err == nil || errors.Is(err, port.ErrEngineDown) || !strings.Contains(err.Error(), "over the context") {
 			t.Errorf("%v", err)
 		}
 		req := memoryRequest(0, 8)
-		req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"stop"}}
-		if _, err := f.engine.Generate(t.Context(), req); !errors.Is(err, service.ErrRefused) || errors.Is(err, live.ErrEngineDown) {
+		req.Sampling = &port.Sampling{Temperature: 1, Stop: []string{"stop"}}
+		if _, err := f.engine.Generate(t.Context(), req); !errors.Is(err, service.ErrRefused) || errors.Is(err, port.ErrEngineDown) {
 			t.Errorf("%v", err)
 		}
 		if _, err := f.engine.Generate(t.Context(), memoryRequest(0, 8)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Load implements [live.Engine]: it asks the service for a sampler of the version. Nothing is sampled
+// Load implements [port.Engine]: it asks the service for a sampler of the version. Nothing is sampled
 // with it before it is served: a service that keeps one version of an adapter in memory would go forth and back.
 // A load that fails changes nothing.
 func (e *Engine) Load(ctx context.Context, version loop.Version) error {
@@ -31,7 +31,7 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	return nil
 }
 
-// Switch implements [live.Engine]. Pieces that begin from now on are sampled by the version. Under hold
+// Switch implements [port.Engine]. Pieces that begin from now on are sampled by the version. Under hold
 // those under way are waited for first, as long as they take or ctx lasts, and none begins meanwhile; without it they go on by
 // the version before, and their tokens count as its. A version that is not the loaded one is refused and changes
 // nothing; after any other error the weights are unknown, and pieces wait for the next Switch.

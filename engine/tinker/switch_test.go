@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Responses go on through switches, and every token is of the version that was asked for it.
@@ -120,7 +120,7 @@ func TestSwitchAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeService{patient: true}
 		e := newEngine(t, f, nil)
-		done := make(chan live.Generation)
+		done := make(chan port.Generation)
 		go func() {
 			g, err := e.Generate(t.Context(), request(0, 12))
 			if err != nil {
@@ -149,7 +149,7 @@ func TestFailedSwitch(t *testing.T) {
 		if err := e.Switch(t.Context(), 7, false); err == nil || !strings.Contains(err.Error(), "cannot switch to version 7, the loaded one is 0") || e.Status().Version != 0 {
 			t.Errorf("%v, %+v", err, e.Status())
 		}
-		done := make(chan live.Generation)
+		done := make(chan port.Generation)
 		go func() {
 			g, err := e.Generate(t.Context(), request(0, 16))
 			if err != nil {
@@ -198,7 +198,7 @@ func TestLoadFails(t *testing.T) {
 	for cause, down := range map[error]bool{service.ErrDown: true, service.ErrGone: false, service.ErrRefused: false} {
 		f.open = func(context.Context, int, string) error { return cause }
 		err := e.Load(t.Context(), 1)
-		if !errors.Is(err, cause) || errors.Is(err, live.ErrEngineDown) != down || !strings.Contains(err.Error(), pathOf(1)) {
+		if !errors.Is(err, cause) || errors.Is(err, port.ErrEngineDown) != down || !strings.Contains(err.Error(), pathOf(1)) {
 			t.Errorf("%v", err)
 		}
 		if down != (e.Status().State == "down") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // benchEvent is of the size that servers send for a token.
@@ -94,9 +94,9 @@ func (benchDecoder) Event(data []byte, d *Delta) error {
 
 // An event from the connection to the record, without the server and without JSON.
 func BenchmarkGenerateEvent(b *testing.B) {
-	for name, req := range map[string]live.GenerateRequest{
+	for name, req := range map[string]port.GenerateRequest{
 		"plain":    {},
-		"OnTokens": {OnTokens: func(live.Delta) {}, Check: func([]int32) bool { return false }},
+		"OnTokens": {OnTokens: func(port.Delta) {}, Check: func([]int32) bool { return false }},
 	} {
 		b.Run(name, func(b *testing.B) {
 			conn := newCannedConn(b.N)

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // replacedDialect does something to the server behind a switch's update or resume.
@@ -53,7 +53,7 @@ func TestAServerReplacedInASwitch(t *testing.T) {
 					afterResume = replace
 				}
 				type end struct {
-					g   live.Generation
+					g   port.Generation
 					err error
 				}
 				done := make(chan end, 1)
@@ -94,7 +94,7 @@ func TestABrokenConnectionBesideAnotherResponsesTrouble(t *testing.T) {
 		if err := <-busy; err != nil {
 			t.Errorf("the one that was refused: %v", err)
 		}
-		if err := <-broke; !errors.Is(err, live.ErrEngineDown) {
+		if err := <-broke; !errors.Is(err, port.ErrEngineDown) {
 			t.Errorf("the one that broke off: %v", err)
 		}
 	})
@@ -119,7 +119,7 @@ func TestANewConnectionAtTheBeginningOfASwitch(t *testing.T) {
 			}
 		})
 		g, err := e.Generate(t.Context(), request(1, 5))
-		if !errors.Is(err, live.ErrEngineDown) || len(g.Tokens) != 0 {
+		if !errors.Is(err, port.ErrEngineDown) || len(g.Tokens) != 0 {
 			t.Errorf("tokens %v count as %v, %v", g.Tokens, g.Versions, err)
 		}
 	})
@@ -162,7 +162,7 @@ func TestAConnectionThatAnotherQuestionOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		g, err := e.Generate(t.Context(), request(1, 5))
-		if !errors.Is(err, live.ErrEngineDown) || len(g.Tokens) != 0 {
+		if !errors.Is(err, port.ErrEngineDown) || len(g.Tokens) != 0 {
 			t.Errorf("tokens %v count as %v, %v", g.Tokens, g.Versions, err)
 		}
 	})

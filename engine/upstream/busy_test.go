@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // A server that has no room for a while is waited for while it is well. One that never has is given up as
@@ -39,7 +39,7 @@ func TestABusyServerIsWaitedFor(t *testing.T) {
 				}
 			})
 			g, err := e.Generate(t.Context(), request(1, 5))
-			if c.given != errors.Is(err, live.ErrEngineDown) {
+			if c.given != errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("%+v: after %v: %v", c, time.Since(began), err)
 			}
 			if !c.given && len(g.Tokens) != 5 {

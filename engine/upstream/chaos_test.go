@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Whatever goes wrong, and in whatever order: every response ends, complete or with a clear error
@@ -157,7 +157,7 @@ func (p *player) play() {
 			p.whole.Add(1)
 			return
 		case err == nil:
-		case errors.Is(err, live.ErrEngineDown):
+		case errors.Is(err, port.ErrEngineDown):
 			p.lost.Add(1)
 			time.Sleep(time.Second)
 		default: // a response of its own bad luck, or a lie

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Sender has the tensors of versions and broadcasts them, in a collective with one engine. Calls for
@@ -87,7 +87,7 @@ func (e *Engine) prepare(ctx context.Context, version loop.Version, caps *Capabi
 		if err = e.meet(ctx, caps); err == nil {
 			continue
 		}
-		if try == prepareTries || ctx.Err() != nil || errors.Is(e.gone(err), live.ErrEngineDown) {
+		if try == prepareTries || ctx.Err() != nil || errors.Is(e.gone(err), port.ErrEngineDown) {
 			return err
 		}
 		e.opt.Logf("engine %s: %v; once more", e.opt.Name, err)

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // inCollective runs a test in a bubble, with an engine that serves version 0 by a broadcast.
@@ -202,7 +202,7 @@ func TestMeetingsThatFail(t *testing.T) {
 					f.kill()
 				}
 				err := e.Load(t.Context(), 1)
-				if c.says == "" && err != nil || c.says != "" && err == nil || s.met != c.met || errors.Is(err, live.ErrEngineDown) != c.kill {
+				if c.says == "" && err != nil || c.says != "" && err == nil || s.met != c.met || errors.Is(err, port.ErrEngineDown) != c.kill {
 					t.Errorf("after %d meetings loading says %v, want %d and something of %q", s.met, err, c.met, c.says)
 				}
 				if joined := len(f.groups); !c.kill && (joined == 1) != (err == nil) {

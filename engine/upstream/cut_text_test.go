@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // readingDialect brings text later than tokens, and has the server itself read tokens.
@@ -66,16 +66,16 @@ func switchOver(t *testing.T, f *fakeServer, e *Engine) {
 }
 
 // generateOver generates a response that is switched over after ten tokens, and what it told of its text.
-func generateOver(t *testing.T, f *fakeServer, e *Engine, stop string) (live.Generation, string) {
+func generateOver(t *testing.T, f *fakeServer, e *Engine, stop string) (port.Generation, string) {
 	t.Helper()
 	req, told, ten := request(1, 40), "", make(chan struct{})
-	req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{stop}}
+	req.Sampling = &port.Sampling{Temperature: 1, Stop: []string{stop}}
 	count := closeAfter(10, ten)
-	req.OnTokens = func(d live.Delta) {
+	req.OnTokens = func(d port.Delta) {
 		told += d.Text
 		count(d)
 	}
-	var g live.Generation
+	var g port.Generation
 	var err error
 	ended := make(chan struct{})
 	go func() {
@@ -162,8 +162,8 @@ func TestTextIsReadAgainAfterASwitch(t *testing.T) {
 				o.Dialect = switchingDialect{laggingDialect{fakeDialect{f}, 3}, &asked, switches}
 			})
 			req := request(1, 40)
-			req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"nothing"}}
-			req.OnTokens = func(d live.Delta) { told += d.Text }
+			req.Sampling = &port.Sampling{Temperature: 1, Stop: []string{"nothing"}}
+			req.OnTokens = func(d port.Delta) { told += d.Text }
 			_, err := e.Generate(t.Context(), req)
 			if err != nil || atCut != c.asked {
 				t.Errorf("%d switches: it was asked %d times before it was sampled from again, want %d; %v", c.switches, atCut, c.asked, err)

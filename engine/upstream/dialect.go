@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Dialect is how one kind of server speaks. It is stateless and safe for concurrent use; what it
@@ -137,7 +137,7 @@ type Request struct {
 	// Prompt is everything before the first token that is to be sampled, MaxTokens at least 1.
 	Prompt    []int32
 	MaxTokens int
-	Sampling  live.Sampling
+	Sampling  port.Sampling
 	// Lora: sample with the adapter of the last Update, not with the model alone.
 	Lora bool
 	// Priority, lower is earlier; 0 for none.

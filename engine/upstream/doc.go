@@ -1,5 +1,5 @@
 // Package upstream is what rollout engines share that are servers of their own: it implements
-// live.Engine over a Dialect, which knows how one kind of server speaks.
+// port.Engine over a Dialect, which knows how one kind of server speaks.
 //
 // What is decided here, once for every kind:
 //
@@ -7,7 +7,7 @@
 //     end. A regular end without a reason is an error: nobody knows whether the response was
 //     complete. Anything else (an error inside HTTP 200, a broken connection, silence) is cut off,
 //     and what there is goes on: on the same server while that answers, else it is given back
-//     with live.ErrEngineDown. No token is sampled twice for one place of a response: what an
+//     with port.ErrEngineDown. No token is sampled twice for one place of a response: what an
 //     event brings that ends it counts, and is told of, with the stream's end.
 //   - Every token has an id, a log-prob and a version, or the response is an error. A log-prob
 //     that stands for a missing one (-9999), is not finite or is above 0 is missing.
@@ -15,7 +15,7 @@
 //     labels were given from here. Elsewhere they are derived from the barrier of a switch and
 //     marked so: sampling stands still from before the update until the new version counts.
 //   - Where a call goes on with what one before has sampled, the text that was held back by then is
-//     read from the tokens (live.Generation.TextPartial where that cannot be), and stop texts that
+//     read from the tokens (port.Generation.TextPartial where that cannot be), and stop texts that
 //     stand over the place are looked for here.
 //   - A switch pauses, updates, verifies the server's own word on what it serves, and resumes. Where
 //     it scores tokens, an update must change the log-probs of a fixed sequence, after a loss too. A

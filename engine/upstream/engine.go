@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
-// Engine is a server as a [live.Engine]. Load and Switch come before the first Generate, whatever
+// Engine is a server as a [port.Engine]. Load and Switch come before the first Generate, whatever
 // the road: they ask the server what it can and make its weights known.
 type Engine struct {
 	opt   Options
@@ -94,7 +94,7 @@ type counts struct {
 	tokens, retries, cuts, losses, disagreements, named atomic.Int64
 }
 
-var _ live.Engine = (*Engine)(nil)
+var _ port.Engine = (*Engine)(nil)
 
 // New returns an engine that has asked its server nothing yet. Close stops it.
 func New(o Options) (*Engine, error) {
@@ -111,10 +111,10 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Name implements [live.Engine].
+// Name implements [port.Engine].
 func (e *Engine) Name() string { return e.opt.Name }
 
-// Slots implements [live.Engine].
+// Slots implements [port.Engine].
 func (e *Engine) Slots() int { return e.opt.Slots }
 
 // now is the time on the engine's clock, in nanoseconds.
@@ -264,7 +264,7 @@ func (e *Engine) cache(caps *Capabilities) string {
 	return CacheKeep
 }
 
-// Close implements [live.Engine]: it returns when what is under way has ended, a switch too. It may
+// Close implements [port.Engine]: it returns when what is under way has ended, a switch too. It may
 // be called more than once.
 func (e *Engine) Close() error {
 	e.mu.Lock()

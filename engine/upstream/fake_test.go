@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // A fakeServer samples tokens that say which weights sampled them, and for which place: token
@@ -563,12 +563,12 @@ func serveVersion(t testing.TB, e *Engine, version loop.Version) {
 }
 
 // request asks for n tokens of a rollout.
-func request(sample, n int) live.GenerateRequest {
-	return live.GenerateRequest{Rollout: live.RolloutID{Group: 3, Sample: int32(sample), Attempt: 1}, Prompt: make([]int32, fakePromptOf), MaxTokens: n}
+func request(sample, n int) port.GenerateRequest {
+	return port.GenerateRequest{Rollout: port.RolloutID{Group: 3, Sample: int32(sample), Attempt: 1}, Prompt: make([]int32, fakePromptOf), MaxTokens: n}
 }
 
 // checkTokens holds a response against what its own tokens say.
-func checkTokens(t testing.TB, g live.Generation, prompt int) {
+func checkTokens(t testing.TB, g port.Generation, prompt int) {
 	t.Helper()
 	if len(g.Tokens) != len(g.Logprobs) || len(g.Tokens) != len(g.Versions) {
 		t.Fatalf("%d tokens, %d log-probs, %d versions", len(g.Tokens), len(g.Logprobs), len(g.Versions))

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Whatever breaks a call off, the response goes on where it was.
@@ -66,9 +66,9 @@ func TestTrap9WhatIsToldIsNotSampledAgain(t *testing.T) {
 			return []fault{{breaks: true, after: 5}, {noMark: true, finish: "stop", after: 8}, {status: 503}, {ends: true, after: 2}, {}}[min(call, 4)]
 		}
 		e := newFakeEngine(t, f, nil)
-		var told live.Generation
+		var told port.Generation
 		req := request(0, 30)
-		req.OnTokens = func(d live.Delta) {
+		req.OnTokens = func(d port.Delta) {
 			told.Tokens, told.Logprobs = append(told.Tokens, d.Tokens...), append(told.Logprobs, d.Logprobs...)
 			told.Text += d.Text
 		}
@@ -97,7 +97,7 @@ func TestTrap15AnErrorInside200FailsTheSampleInTheEnd(t *testing.T) {
 				f.fault = func(int, fakeCall) fault { return what }
 				e := newFakeEngine(t, f, nil)
 				g, err := e.Generate(t.Context(), request(0, 1))
-				if !errors.Is(err, live.ErrEngineDown) {
+				if !errors.Is(err, port.ErrEngineDown) {
 					t.Errorf("%+v, %v", g, err)
 				}
 				if len(f.calls) != fruitlessMax+1 {
@@ -126,7 +126,7 @@ func TestOneResponseDoesNotTakeTheEngineDown(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			if _, err := e.Generate(t.Context(), request(1, 900)); err == nil || errors.Is(err, live.ErrEngineDown) {
+			if _, err := e.Generate(t.Context(), request(1, 900)); err == nil || errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("ended with %v", err)
 			}
 		})
@@ -145,7 +145,7 @@ func TestADeadServerIsDown(t *testing.T) {
 		for i := range 8 {
 			group.Go(func() {
 				g, err := e.Generate(t.Context(), request(i, 500))
-				if !errors.Is(err, live.ErrEngineDown) {
+				if !errors.Is(err, port.ErrEngineDown) {
 					t.Errorf("ended with %v", err)
 				}
 				checkTokens(t, g, fakePromptOf)
@@ -165,7 +165,7 @@ func TestADeadServerIsDown(t *testing.T) {
 		}
 		// It comes back with other weights: nothing is sampled before it was asked and switched.
 		f.restart(66)
-		if _, err := e.Generate(t.Context(), request(0, 5)); !errors.Is(err, live.ErrEngineDown) {
+		if _, err := e.Generate(t.Context(), request(0, 5)); !errors.Is(err, port.ErrEngineDown) {
 			t.Errorf("it samples at once: %v", err)
 		}
 		serveVersion(t, e, 4)
@@ -202,7 +202,7 @@ func TestARestartedServerIsRecognised(t *testing.T) {
 						}()
 					}
 					g, err := e.Generate(t.Context(), request(0, 100))
-					if !errors.Is(err, live.ErrEngineDown) {
+					if !errors.Is(err, port.ErrEngineDown) {
 						t.Errorf("ended with %v", err)
 					}
 					checkTokens(t, g, fakePromptOf)
@@ -223,7 +223,7 @@ func TestAHungServerIsDown(t *testing.T) {
 		f.set(func() { f.unwell = true })
 		began := time.Now()
 		g, err := e.Generate(t.Context(), request(0, 50))
-		if !errors.Is(err, live.ErrEngineDown) || len(g.Tokens) != 3 {
+		if !errors.Is(err, port.ErrEngineDown) || len(g.Tokens) != 3 {
 			t.Errorf("%d tokens, %v", len(g.Tokens), err)
 		}
 		if took := time.Since(began); took > 11*time.Second {
@@ -252,7 +252,7 @@ func TestLiesAreErrors(t *testing.T) {
 				f.fault = func(int, fakeCall) fault { return fault{says: says, after: 2} }
 				e := newFakeEngine(t, f, nil)
 				_, err := e.Generate(t.Context(), request(0, 10))
-				if !errors.Is(err, ErrLied) || errors.Is(err, live.ErrEngineDown) {
+				if !errors.Is(err, ErrLied) || errors.Is(err, port.ErrEngineDown) {
 					t.Errorf("ended with %v", err)
 				}
 				if len(f.calls) != 1 {
@@ -300,7 +300,7 @@ func TestNothingIsSampledBehindAnEnd(t *testing.T) {
 				}
 			})
 			if c.stop {
-				req.Sampling = &live.Sampling{Temperature: 1, StopTokens: []int32{end}}
+				req.Sampling = &port.Sampling{Temperature: 1, StopTokens: []int32{end}}
 			}
 			if interrupt := make(chan struct{}); c.interrupt {
 				req.Interrupt, req.OnTokens = interrupt, closeAfter(9, interrupt)
@@ -383,7 +383,7 @@ func TestALossIsLoggedOutsideTheLock(t *testing.T) {
 		e = newFakeEngine(t, f, func(o *Options) {
 			o.Logf = func(string, ...any) { state = e.Status().State }
 		})
-		if err := e.lose(errors.New("it is gone")); !errors.Is(err, live.ErrEngineDown) || state != "down" {
+		if err := e.lose(errors.New("it is gone")); !errors.Is(err, port.ErrEngineDown) || state != "down" {
 			t.Errorf("%v, logged while %q", err, state)
 		}
 	})

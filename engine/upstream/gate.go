@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // stream is one call to the server that is under way.
@@ -72,7 +72,7 @@ func (e *Engine) trust(ctx context.Context, s *stream) error {
 }
 
 // claim takes a slot; release gives it back.
-func (e *Engine) claim(id live.RolloutID) error {
+func (e *Engine) claim(id port.RolloutID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -115,7 +115,7 @@ func (e *Engine) enter(ctx context.Context, interrupt <-chan struct{}) (*stream,
 			return nil, ctx.Err()
 		case <-patience:
 			if wait.unknown {
-				return nil, e.fail("%w: no switch has made its weights known again for %v: %w", live.ErrEngineDown, e.opt.Silent, wait.why)
+				return nil, e.fail("%w: no switch has made its weights known again for %v: %w", port.ErrEngineDown, e.opt.Silent, wait.why)
 			}
 			patience = nil
 		}
@@ -138,7 +138,7 @@ func (e *Engine) tryEnter() (*stream, closedFor, error) {
 	case e.held:
 		return nil, closedFor{changed: e.changed}, nil
 	case e.down != nil:
-		return nil, closedFor{}, e.fail("%w: %w", live.ErrEngineDown, e.down)
+		return nil, closedFor{}, e.fail("%w: %w", port.ErrEngineDown, e.down)
 	case e.served == loop.NoVersion && e.why == nil:
 		return nil, closedFor{}, e.fail("it serves nothing yet: Load and Switch come before the first Generate")
 	case e.served == loop.NoVersion:
@@ -261,7 +261,7 @@ func (e *Engine) lose(why error) error {
 	if first { // not under the lock: it may ask for the status
 		e.opt.Logf("engine %s: it is down: %v", e.opt.Name, why)
 	}
-	return e.fail("%w: %w", live.ErrEngineDown, why)
+	return e.fail("%w: %w", port.ErrEngineDown, why)
 }
 
 // cut ends all streams and waits until nobody reads them any more and the server has been told, as

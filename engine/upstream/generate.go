@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Calls that bring nothing are made again a few times, after pauses that grow.
@@ -17,19 +17,19 @@ const (
 	pauseMost    = 5 * time.Second
 )
 
-// Generate implements [live.Engine]. A response that breaks off goes on at the same server with
+// Generate implements [port.Engine]. A response that breaks off goes on at the same server with
 // the tokens so far, as long as that answers and makes progress; else what there is stands beside
-// an error that wraps [live.ErrEngineDown]. Through a switch it waits, or goes on under the new
+// an error that wraps [port.ErrEngineDown]. Through a switch it waits, or goes on under the new
 // weights. A response that the server lies about is an error that wraps [ErrLied], one that it will
 // not answer one that wraps [ErrRefused]: neither is tried again. MaxTokens are cut to what the
 // server's context leaves.
-func (e *Engine) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+func (e *Engine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	r, err := e.newResponse(req)
 	if err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	if err := e.claim(req.Rollout); err != nil {
-		return live.Generation{}, err
+		return port.Generation{}, err
 	}
 	defer e.release()
 	if e.opt.Traceparent != nil {
@@ -100,7 +100,7 @@ func cutOff(err error) bool {
 
 // named says whose response an error is about, once.
 func (e *Engine) named(r *response, err error) error {
-	if errors.Is(err, live.ErrEngineDown) || errors.Is(err, ErrClosed) {
+	if errors.Is(err, port.ErrEngineDown) || errors.Is(err, ErrClosed) {
 		return err
 	}
 	return e.fail("rollout %v, turn %d: %w", r.req.Rollout, r.req.Turn, err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func TestGenerateRecordsEveryToken(t *testing.T) {
@@ -17,7 +17,7 @@ func TestGenerateRecordsEveryToken(t *testing.T) {
 		var told []int32
 		first := loop.NoVersion
 		req := request(0, 40)
-		req.OnTokens = func(d live.Delta) { told = append(told, d.Tokens...) }
+		req.OnTokens = func(d port.Delta) { told = append(told, d.Tokens...) }
 		req.FirstToken = func(v loop.Version) { first = v }
 		g, err := e.Generate(t.Context(), req)
 		if err != nil {
@@ -76,8 +76,8 @@ func TestInterruptKeepsWhatThereIs(t *testing.T) {
 }
 
 // closeAfter closes a channel when n tokens have been told of.
-func closeAfter(n int, c chan struct{}) func(live.Delta) {
-	return func(d live.Delta) {
+func closeAfter(n int, c chan struct{}) func(port.Delta) {
+	return func(d port.Delta) {
 		for range d.Tokens {
 			if n--; n == 0 {
 				close(c)
@@ -155,7 +155,7 @@ func TestContextEndsAResponse(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		req := request(0, 100)
 		n := 0
-		req.OnTokens = func(live.Delta) {
+		req.OnTokens = func(port.Delta) {
 			if n++; n == 7 {
 				cancel()
 			}
@@ -172,15 +172,15 @@ func TestBadRequestsAreRefusedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		e := newFakeEngine(t, f, func(o *Options) { o.Vocabulary = 100 << 10; f.caps.Vocabulary = 0 })
-		for name, change := range map[string]func(*live.GenerateRequest){
-			"no prompt":                     func(r *live.GenerateRequest) { r.Prompt = nil },
-			"a prompt over the context":     func(r *live.GenerateRequest) { r.Prompt = make([]int32, placesMax) },
-			"a token beyond the vocabulary": func(r *live.GenerateRequest) { r.Prompt[2] = 100 << 10 },
-			"a negative token":              func(r *live.GenerateRequest) { r.Prompt[2] = -1 },
-			"no tokens asked for":           func(r *live.GenerateRequest) { r.MaxTokens = 0 },
-			"a prefix without log-probs":    func(r *live.GenerateRequest) { r.Prefix.Tokens = []int32{1} },
-			"a prefix of unknown version": func(r *live.GenerateRequest) {
-				r.Prefix = live.Prefix{Tokens: []int32{1}, Logprobs: []float32{-1}, Versions: []loop.Version{-1}}
+		for name, change := range map[string]func(*port.GenerateRequest){
+			"no prompt":                     func(r *port.GenerateRequest) { r.Prompt = nil },
+			"a prompt over the context":     func(r *port.GenerateRequest) { r.Prompt = make([]int32, placesMax) },
+			"a token beyond the vocabulary": func(r *port.GenerateRequest) { r.Prompt[2] = 100 << 10 },
+			"a negative token":              func(r *port.GenerateRequest) { r.Prompt[2] = -1 },
+			"no tokens asked for":           func(r *port.GenerateRequest) { r.MaxTokens = 0 },
+			"a prefix without log-probs":    func(r *port.GenerateRequest) { r.Prefix.Tokens = []int32{1} },
+			"a prefix of unknown version": func(r *port.GenerateRequest) {
+				r.Prefix = port.Prefix{Tokens: []int32{1}, Logprobs: []float32{-1}, Versions: []loop.Version{-1}}
 			},
 		} {
 			req := request(0, 5)
@@ -237,7 +237,7 @@ func TestSlotsAreNotExceeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeEngine(t, newFakeServer(t), func(o *Options) { o.Slots = 1 })
 		req := request(0, 3)
-		req.OnTokens = func(live.Delta) {
+		req.OnTokens = func(port.Delta) {
 			if _, err := e.Generate(t.Context(), request(1, 3)); err == nil {
 				t.Error("a second response has found a slot")
 			}
@@ -262,7 +262,7 @@ func TestCloseEndsResponses(t *testing.T) {
 		e := newFakeEngine(t, newFakeServer(t), nil)
 		req := request(0, 100)
 		n := 0
-		req.OnTokens = func(live.Delta) {
+		req.OnTokens = func(port.Delta) {
 			if n++; n == 3 {
 				go func() { _ = e.Close() }()
 			}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Label is the beginning of what names a version at servers: v17. A dash and the engine's nonce
@@ -28,12 +28,12 @@ func newNonce() string {
 // requestID names one call. SGLang aborts every request whose id begins with the one it is given:
 // the numbers have a fixed width and the id ends in a character that is nowhere else in one, so
 // that none is the beginning of another. The call's own number makes retries differ.
-func requestID(nonce string, req *live.GenerateRequest, call int64) string {
+func requestID(nonce string, req *port.GenerateRequest, call int64) string {
 	id := req.Rollout
 	return fmt.Sprintf("hw-%s-g%016x-s%08x-a%08x-t%08x-c%016x|", nonce, uint64(id.Group), uint32(id.Sample), uint32(id.Attempt), uint32(req.Turn), uint64(call))
 }
 
 // sessionID names the rollout, for caches of prefixes.
-func sessionID(nonce string, id live.RolloutID) string {
+func sessionID(nonce string, id port.RolloutID) string {
 	return fmt.Sprintf("hw-%s-g%d-s%d-a%d", nonce, id.Group, id.Sample, id.Attempt)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func TestTrap4NoIDIsTheBeginningOfAnother(t *testing.T) {
@@ -16,11 +16,11 @@ func TestTrap4NoIDIsTheBeginningOfAnother(t *testing.T) {
 	var ids []string
 	nonces := []string{newNonce(), newNonce()}
 	for i := range 400 {
-		id := live.RolloutID{Group: loop.GroupID(draw.Uint64() >> uint(draw.IntN(64))), Sample: int32(draw.IntN(12)), Attempt: int32(draw.IntN(3))}
+		id := port.RolloutID{Group: loop.GroupID(draw.Uint64() >> uint(draw.IntN(64))), Sample: int32(draw.IntN(12)), Attempt: int32(draw.IntN(3))}
 		if i < 40 { // numbers that begin with each other
-			id = live.RolloutID{Group: 1, Sample: int32(i), Attempt: 1}
+			id = port.RolloutID{Group: 1, Sample: int32(i), Attempt: 1}
 		}
-		req := live.GenerateRequest{Rollout: id, Turn: draw.IntN(20)}
+		req := port.GenerateRequest{Rollout: id, Turn: draw.IntN(20)}
 		ids = append(ids, requestID(nonces[i%2], &req, int64(i)))
 	}
 	for i, a := range ids {

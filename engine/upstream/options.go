@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // What becomes of keys and values that were computed under old weights (config.Engine.Cache).
@@ -52,7 +52,7 @@ type Options struct {
 	// what was sampled before a pause counts as received. 0 means the default of each.
 	Silent, Update, Quiet time.Duration
 	// Sampling is how tokens are drawn where a request does not say; nil is the policy as it is.
-	Sampling *live.Sampling
+	Sampling *port.Sampling
 	// Vocabulary is the number of token ids that the run's model has; 0 takes the server's word.
 	Vocabulary int
 	// Ends are the ids that end a sequence: a response that breaks off right behind one is complete,
@@ -60,7 +60,7 @@ type Options struct {
 	Ends []int32
 	// Traceparent is the W3C header that a rollout's calls carry, so that the server's own spans become
 	// children of the rollout's; nil, or empty text, for none.
-	Traceparent func(id live.RolloutID) string
+	Traceparent func(id port.RolloutID) string
 	// Logf is told what somebody should know, by several goroutines; nil for nobody.
 	Logf func(format string, args ...any)
 }
@@ -82,7 +82,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.Sampling == nil {
-		o.Sampling = &live.Sampling{Temperature: 1, TopP: 1}
+		o.Sampling = &port.Sampling{Temperature: 1, TopP: 1}
 	}
 	if o.ServerPath == nil {
 		o.ServerPath = func(dir string) string { return dir }

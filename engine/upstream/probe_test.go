@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // A server that is slow to say what it can is waited for question by question, and one that does not
@@ -24,7 +24,7 @@ func TestAProbeIsBoundedByTheQuestion(t *testing.T) {
 			}
 			e.forget(errors.New("asked anew"))
 			f.set(func() { f.stuck, f.asked = name, make(chan struct{}) })
-			if err := e.Load(t.Context(), 0); !errors.Is(err, live.ErrEngineDown) {
+			if err := e.Load(t.Context(), 0); !errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("%s hangs, begun %v: %v", name, begun, err)
 			}
 		})

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Another model's server at the same address, or one with another key or a shorter context, refuses
@@ -24,7 +24,7 @@ func TestAReplacedServerRefuses(t *testing.T) {
 			f.restart(0)
 			f.set(func() { f.fault = func(int, fakeCall) fault { return fault{status: status} } })
 			for i := range 3 {
-				if _, err := e.Generate(t.Context(), request(i, 5)); !errors.Is(err, live.ErrEngineDown) || errors.Is(err, ErrRefused) {
+				if _, err := e.Generate(t.Context(), request(i, 5)); !errors.Is(err, port.ErrEngineDown) || errors.Is(err, ErrRefused) {
 					t.Errorf("%d: ended with %v", status, err)
 				}
 			}
@@ -45,7 +45,7 @@ func TestAReplacedServerRefusesWithoutALabel(t *testing.T) {
 			e := newFakeEngine(t, f, nil)
 			f.set(func() { f.fault = func(int, fakeCall) fault { return fault{status: status} } })
 			_, err := e.Generate(t.Context(), request(1, 5))
-			if errors.Is(err, live.ErrEngineDown) != lost || errors.Is(err, ErrRefused) == lost {
+			if errors.Is(err, port.ErrEngineDown) != lost || errors.Is(err, ErrRefused) == lost {
 				t.Errorf("%d: ended with %v", status, err)
 			}
 		})
@@ -59,7 +59,7 @@ func TestARefusalIsTheResponsesOwn(t *testing.T) {
 			f := newFakeServer(t)
 			e := newFakeEngine(t, f, nil)
 			f.set(func() { f.fault = func(int, fakeCall) fault { return fault{status: status} } })
-			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, ErrRefused) || errors.Is(err, live.ErrEngineDown) {
+			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, ErrRefused) || errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("%d: ended with %v", status, err)
 			}
 		})
@@ -81,7 +81,7 @@ func TestAServerWithAnotherKnownLabelIsAnother(t *testing.T) {
 			f.restart(9)
 			f.set(func() { f.label = label(e) })
 			g, err := e.Generate(t.Context(), request(1, 5))
-			if !errors.Is(err, live.ErrEngineDown) {
+			if !errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("%s: tokens %v count as %v, %v", name, g.Tokens, g.Versions, err)
 			}
 		})
@@ -100,7 +100,7 @@ func TestAnUpdateWithoutEffectAfterALoss(t *testing.T) {
 			f.kill()
 			f.restart(0)
 			f.set(func() { f.lazy = true })
-			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, live.ErrEngineDown) {
+			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("ended with %v", err)
 			}
 			for range 3 {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // The text of a call is bounded by the tokens that it may bring, or a server could fill the memory with
@@ -22,8 +22,8 @@ const logprobMissing = -9999
 
 // response is what there is of a response, over all the calls that it takes.
 type response struct {
-	req      live.GenerateRequest
-	sampling live.Sampling
+	req      port.GenerateRequest
+	sampling port.Sampling
 	max      int // tokens of the response, MaxTokens or what the context leaves
 
 	tokens   []int32
@@ -56,7 +56,7 @@ type response struct {
 }
 
 // newResponse checks a request and returns the response to be.
-func (e *Engine) newResponse(req live.GenerateRequest) (*response, error) {
+func (e *Engine) newResponse(req port.GenerateRequest) (*response, error) {
 	r := &response{req: req, max: req.MaxTokens, sampling: *e.opt.Sampling, begun: req.FirstToken == nil || len(req.Prefix.Tokens) > 0}
 	if req.Sampling != nil {
 		r.sampling = *req.Sampling
@@ -120,7 +120,7 @@ func (e *Engine) vocabulary(caps *Capabilities) int {
 }
 
 // checkBefore refuses what cannot stand before what is to be sampled.
-func (e *Engine) checkBefore(req live.GenerateRequest, vocabulary int) error {
+func (e *Engine) checkBefore(req port.GenerateRequest, vocabulary int) error {
 	for _, part := range [...][]int32{req.Prompt, req.Prefix.Tokens} {
 		for i, token := range part {
 			if token < 0 || vocabulary > 0 && int(token) >= vocabulary {
@@ -240,7 +240,7 @@ func (r *response) add(d *Delta, version loop.Version, ends bool) {
 	}
 	if r.req.OnTokens != nil && (len(r.tokens) > before || text != "") {
 		r.told = true
-		r.req.OnTokens(live.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
+		r.req.OnTokens(port.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
 	}
 }
 
@@ -299,9 +299,9 @@ func (r *response) undo() {
 }
 
 // generation is the response as far as it has come.
-func (r *response) generation() live.Generation {
+func (r *response) generation() port.Generation {
 	n := len(r.tokens)
-	return live.Generation{
+	return port.Generation{
 		Tokens: r.tokens[:n:n], Logprobs: r.logprobs[:n:n], Versions: r.versions[:n:n],
 		Truncated: r.truncated, Interrupted: r.interrupted, Pruned: r.pruned, Derived: r.derived,
 		Text: string(r.text), TextPartial: r.partial,

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // restartDialect takes new weights only when its server starts.
@@ -67,7 +67,7 @@ func TestRoadRestart(t *testing.T) {
 		if err := e.Switch(t.Context(), 3, false); err == nil {
 			t.Error("a server that does not start serves version 3")
 		}
-		if _, err := e.Generate(t.Context(), request(0, 3)); !errors.Is(err, live.ErrEngineDown) {
+		if _, err := e.Generate(t.Context(), request(0, 3)); !errors.Is(err, port.ErrEngineDown) {
 			t.Errorf("ended with %v", err)
 		}
 		if err := e.Close(); err != nil || !d.stopped {
@@ -106,7 +106,7 @@ func TestRoadRestartStartsWhatDoesNotRun(t *testing.T) {
 		serveVersion(t, e, 1)
 		for version := loop.Version(1); version < 4; version++ {
 			f.kill() // it dies by itself
-			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, live.ErrEngineDown) {
+			if _, err := e.Generate(t.Context(), request(1, 5)); !errors.Is(err, port.ErrEngineDown) {
 				t.Errorf("ended with %v", err)
 			}
 			serveVersion(t, e, version)

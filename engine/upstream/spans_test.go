@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func knownLabels(label string) (loop.Version, bool) {
@@ -91,10 +91,10 @@ func TestForeignWeightsAreNoticed(t *testing.T) {
 			group.Go(func() {
 				req := request(0, 100)
 				if told {
-					req.OnTokens = func(live.Delta) {}
+					req.OnTokens = func(port.Delta) {}
 				}
 				g, err := e.Generate(t.Context(), req)
-				if told && !errors.Is(err, ErrLied) || !told && !errors.Is(err, live.ErrEngineDown) {
+				if told && !errors.Is(err, ErrLied) || !told && !errors.Is(err, port.ErrEngineDown) {
 					t.Errorf("ended with %v", err)
 				}
 				if !told && len(g.Tokens) != 0 {

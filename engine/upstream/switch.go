@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Limits of switches.
@@ -31,7 +31,7 @@ const (
 	quietParts  = 5
 )
 
-// Load implements [live.Engine]: it makes the version's directory and checks it, so that a switch
+// Load implements [port.Engine]: it makes the version's directory and checks it, so that a switch
 // has only to be asked for. Before the first one and after a loss it asks the server what it can,
 // unless a switch is to start it: then nothing need run yet.
 func (e *Engine) Load(ctx context.Context, version loop.Version) error {
@@ -103,7 +103,7 @@ func (e *Engine) view(ctx context.Context, version loop.Version) (string, error)
 func (e *Engine) gone(err error) error {
 	_, transport := errors.AsType[*url.Error](err)
 	if (transport || StatusOf(err) >= 500) && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: %w", live.ErrEngineDown, err)
+		return fmt.Errorf("%w: %w", port.ErrEngineDown, err)
 	}
 	return err
 }
@@ -169,7 +169,7 @@ func (e *Engine) lacking(all ...Missing) error {
 	return e.fail("%w: %s: %s", ErrLacking, e.opt.Server.URL(), strings.Join(words, "; "))
 }
 
-// Switch implements [live.Engine]. Whether hold is asked for or not, nothing is sampled while the
+// Switch implements [port.Engine]. Whether hold is asked for or not, nothing is sampled while the
 // weights change: where the server can pause, responses stand still and go on with the cache that
 // they have, else they are cut off and go on as a prefix. See the package's documentation for what
 // is exact. After an error the weights are unknown, unless nothing had been asked of the server

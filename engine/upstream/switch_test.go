@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Responses go on through switches, and every token counts as what sampled it: where the server
@@ -216,7 +216,7 @@ func TestASwitchOfAServerThatDies(t *testing.T) {
 					}
 					began := time.Now()
 					err := e.Switch(t.Context(), 1, false)
-					if err == nil || errors.Is(err, live.ErrEngineDown) != (back == 0) || time.Since(began) > 3*time.Second {
+					if err == nil || errors.Is(err, port.ErrEngineDown) != (back == 0) || time.Since(began) > 3*time.Second {
 						t.Errorf("after %v: %v", time.Since(began), err)
 					}
 					state := map[bool]string{true: "down", false: "unknown"}[back == 0]
@@ -273,7 +273,7 @@ func TestAShamPauseSpoilsWhatEndsMeanwhile(t *testing.T) {
 				g, err := e.Generate(t.Context(), request(i, 50*(i+1)%990))
 				if err == nil {
 					checkTokens(t, g, fakePromptOf)
-				} else if !errors.Is(err, ErrLied) && !errors.Is(err, live.ErrEngineDown) {
+				} else if !errors.Is(err, ErrLied) && !errors.Is(err, port.ErrEngineDown) {
 					t.Error(err)
 				}
 			})
@@ -318,7 +318,7 @@ func TestUnknownWeightsAreNotSampledFrom(t *testing.T) {
 			t.Fatal("the switch has succeeded")
 		}
 		g, err := e.Generate(t.Context(), request(0, 5))
-		if !errors.Is(err, live.ErrEngineDown) || len(g.Tokens) != 0 {
+		if !errors.Is(err, port.ErrEngineDown) || len(g.Tokens) != 0 {
 			t.Errorf("%d tokens, %v", len(g.Tokens), err)
 		}
 		interrupt := make(chan struct{})
@@ -436,7 +436,7 @@ func TestALoadOfAServerThatIsDown(t *testing.T) {
 		f := newFakeServer(t)
 		f.kill()
 		e := newBareEngine(t, f, nil)
-		if err := e.Load(t.Context(), 0); !errors.Is(err, live.ErrEngineDown) {
+		if err := e.Load(t.Context(), 0); !errors.Is(err, port.ErrEngineDown) {
 			t.Errorf("ended with %v", err)
 		}
 	})

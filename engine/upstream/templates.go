@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // templatesTokens is the default of TemplatesOptions.Tokens.
@@ -158,7 +158,7 @@ func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question fun
 	}
 	switch asked {
 	case 0:
-		return remembered{}, fmt.Errorf("%w: none is started", live.ErrEngineDown)
+		return remembered{}, fmt.Errorf("%w: none is started", port.ErrEngineDown)
 	case lacking:
 		return remembered{}, fmt.Errorf("%w: %w", ErrNoTokenizer, errors.Join(problems...))
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // spelling is a dialect whose server's tokens are letters.
@@ -205,7 +205,7 @@ func TestTemplatesPassOverWhoIsAway(t *testing.T) {
 		t.Errorf("%v; asked %d times", err, fine.asked.Load())
 	}
 	gone[0] = true
-	if _, err := templates.Encode(t.Context(), "a"); !errors.Is(err, live.ErrEngineDown) || errors.Is(err, ErrNoTokenizer) {
+	if _, err := templates.Encode(t.Context(), "a"); !errors.Is(err, port.ErrEngineDown) || errors.Is(err, ErrNoTokenizer) {
 		t.Errorf("none is there, and it says %v", err)
 	}
 	gone[1] = false

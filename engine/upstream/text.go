@@ -5,7 +5,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // unread is what stands for a character that is not complete yet.
@@ -48,7 +48,7 @@ func (e *Engine) readOn(ctx context.Context, r *response, caps *Capabilities) {
 	}
 	r.text, r.partial = append(r.text, rest...), len(known) < len(whole)
 	if rest != "" && r.req.OnTokens != nil {
-		r.req.OnTokens(live.Delta{Text: rest})
+		r.req.OnTokens(port.Delta{Text: rest})
 	}
 }
 

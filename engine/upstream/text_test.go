@@ -9,19 +9,19 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // What is sampled behind a prefix has its text, whatever the prefix's is.
 func TestTheTextOfAPrefix(t *testing.T) {
 	for name, c := range map[string]struct {
-		prefix live.Prefix
+		prefix port.Prefix
 		want   string
 	}{
-		"known":              {live.Prefix{Text: "ab"}, "ab<8>"},
-		"of none":            {live.Prefix{TextPartial: true}, "<8>"},
-		"none, and it is so": {live.Prefix{}, "<8>"},
+		"known":              {port.Prefix{Text: "ab"}, "ab<8>"},
+		"of none":            {port.Prefix{TextPartial: true}, "<8>"},
+		"none, and it is so": {port.Prefix{}, "<8>"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeServer(t)
@@ -75,7 +75,7 @@ func TestAResponseThatBreaksOffMayLackText(t *testing.T) {
 			e := newFakeEngine(t, f, func(o *Options) { o.Dialect = holdingDialect{fakeDialect{f}, c.held} })
 			req, interrupt := request(1, 20), make(chan struct{})
 			req.Interrupt, req.OnTokens = interrupt, closeAfter(3, interrupt)
-			req.Sampling = &live.Sampling{Temperature: 1, Stop: c.stop}
+			req.Sampling = &port.Sampling{Temperature: 1, Stop: c.stop}
 			g, err := e.Generate(t.Context(), req)
 			if err != nil || !g.Interrupted || len(g.Tokens) != 3 || g.TextPartial != c.partial {
 				t.Fatalf("%s: %+v, %v", name, g, err)
@@ -141,8 +141,8 @@ func TestTextOverACutIsWhole(t *testing.T) {
 			f.fault = func(call int, _ fakeCall) fault { return fault{breaks: call < 3, after: 10} }
 			e := newFakeEngine(t, f, func(o *Options) { o.Dialect = laggingDialect{fakeDialect{f}, lag} })
 			req, told := request(1, 40), ""
-			req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"nothing"}}
-			req.OnTokens = func(d live.Delta) { told += d.Text }
+			req.Sampling = &port.Sampling{Temperature: 1, Stop: []string{"nothing"}}
+			req.OnTokens = func(d port.Delta) { told += d.Text }
 			g, err := e.Generate(t.Context(), req)
 			if err != nil || g.TextPartial || told != g.Text {
 				t.Errorf("%v; partial %v, told of %q of %q", err, g.TextPartial, told, g.Text)
@@ -162,7 +162,7 @@ func TestTextBehindTheLastTokenKeepsItsOrder(t *testing.T) {
 		}
 		e := newFakeEngine(t, f, nil)
 		req, told := request(1, 3), ""
-		req.OnTokens = func(d live.Delta) { told += d.Text }
+		req.OnTokens = func(d port.Delta) { told += d.Text }
 		g, err := e.Generate(t.Context(), req)
 		if want := fakeText(fakePromptOf) + fakeText(fakePromptOf+1) + "cde"; err != nil || g.Text != want || told != want {
 			t.Errorf("the text %q, told of %q, want %q; %v", g.Text, told, want, err)
@@ -227,8 +227,8 @@ func TestAStopTextOverACutEndsTheText(t *testing.T) {
 				}
 				e := newFakeEngine(t, f, func(o *Options) { o.Dialect = laggingDialect{fakeDialect{f}, 2} })
 				req, told := request(1, 40), ""
-				req.Sampling = &live.Sampling{Temperature: 1, Stop: c.stop}
-				req.OnTokens = func(d live.Delta) { told += d.Text }
+				req.Sampling = &port.Sampling{Temperature: 1, Stop: c.stop}
+				req.OnTokens = func(d port.Delta) { told += d.Text }
 				g, err := e.Generate(t.Context(), req)
 				want := "<7><8><9><10><11><12><13><14><15>" + c.want
 				if err != nil || g.Truncated || g.Pruned || g.TextPartial || g.Text != want || told != want {
@@ -248,7 +248,7 @@ func TestAStopTextOverACut(t *testing.T) {
 		e := newFakeEngine(t, f, func(o *Options) { o.Dialect = laggingDialect{fakeDialect{f}, 2} })
 		req := request(1, 40)
 		last := fakeText(fakePromptOf+9) + fakeText(fakePromptOf+10)
-		req.Sampling = &live.Sampling{Temperature: 1, Stop: []string{"nothing", last}}
+		req.Sampling = &port.Sampling{Temperature: 1, Stop: []string{"nothing", last}}
 		g, err := e.Generate(t.Context(), req)
 		if err != nil || g.Truncated || g.Pruned || g.Interrupted || len(g.Tokens) < 11 || len(g.Tokens) > 13 || !strings.HasSuffix(g.Text, last) {
 			t.Errorf("%d tokens, %q, %v", len(g.Tokens), g.Text, err)

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -62,7 +62,7 @@ func plausible(logprobs []float32) bool {
 // ask samples a few tokens as a rollout does.
 func (p *prober) ask(ctx context.Context, tokens int) (upstream.Delta, error) {
 	var d upstream.Delta
-	r := upstream.Request{ID: "headway-probe-" + rand.Text() + "|", Prompt: probePrompt, MaxTokens: tokens, Sampling: live.Sampling{Temperature: 1}}
+	r := upstream.Request{ID: "headway-probe-" + rand.Text() + "|", Prompt: probePrompt, MaxTokens: tokens, Sampling: port.Sampling{Temperature: 1}}
 	call, err := p.Generate(r, p.caps)
 	if err != nil {
 		return d, err

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // generated returns a request's body as a server reads it.
@@ -27,7 +27,7 @@ func generated(t *testing.T, l *learnt, r upstream.Request) (upstream.Call, map[
 // TestNothingIsLeftToDefaults: what a server would fill in from the model's own settings is said,
 // max_tokens among it, which is 16 where it is left out.
 func TestNothingIsLeftToDefaults(t *testing.T) {
-	r := upstream.Request{ID: "id|", Prompt: []int32{7, 8}, MaxTokens: 500, Sampling: live.Sampling{Temperature: 1}}
+	r := upstream.Request{ID: "id|", Prompt: []int32{7, 8}, MaxTokens: 500, Sampling: port.Sampling{Temperature: 1}}
 	want := map[string]any{"n": 1.0, "max_tokens": 500.0, "temperature": 1.0, "top_p": 1.0, "top_k": -1.0, "min_p": 0.0,
 		"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "logprobs": 0.0, "skip_special_tokens": true}
 	call, body := generated(t, &learnt{generate: true, text: true}, r)
@@ -55,7 +55,7 @@ func TestNothingIsLeftToDefaults(t *testing.T) {
 
 func TestWhatIsAskedForIsSaid(t *testing.T) {
 	r := upstream.Request{ID: "i", Session: "traj", Salt: "v\"7", Prompt: []int32{1}, MaxTokens: 1, Priority: -3,
-		Sampling: live.Sampling{Temperature: 1e-7, TopP: 0.9, TopK: 5, MinP: 0.1, Stop: []string{"a\n", "</b>"}, StopTokens: []int32{4, 2}}}
+		Sampling: port.Sampling{Temperature: 1e-7, TopP: 0.9, TopK: 5, MinP: 0.1, Stop: []string{"a\n", "</b>"}, StopTokens: []int32{4, 2}}}
 	for _, l := range []*learnt{{}, {generate: true}} {
 		call, body := generated(t, l, r)
 		sampling := body
@@ -88,7 +88,7 @@ func TestRequestsForAnAdapter(t *testing.T) {
 
 func BenchmarkGenerate(b *testing.B) {
 	caps := &upstream.Capabilities{Model: "policy", Private: &learnt{generate: true, text: true}}
-	r := upstream.Request{ID: "hw-0|", Session: "s", Salt: "v7", Prompt: make([]int32, 1000), MaxTokens: 500, Sampling: live.Sampling{Temperature: 1}}
+	r := upstream.Request{ID: "hw-0|", Session: "s", Salt: "v7", Prompt: make([]int32, 1000), MaxTokens: 500, Sampling: port.Sampling{Temperature: 1}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := New().Generate(r, caps); err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // real returns the server that the environment names, what it can, and the two directories of
@@ -56,7 +56,7 @@ type stream struct {
 // request is one that the tests use: deterministic but for its id.
 func request(tokens int) upstream.Request {
 	return upstream.Request{ID: "headway-test-" + time.Now().Format("150405.000000000") + "|", Session: "s", MaxTokens: tokens,
-		Prompt: []int32{3, 20, 21, 4, 9, 9, 9, 10}, Sampling: live.Sampling{Temperature: 1}}
+		Prompt: []int32{3, 20, 21, 4, 9, 9, 9, 10}, Sampling: port.Sampling{Temperature: 1}}
 }
 
 func open(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r upstream.Request) *stream {

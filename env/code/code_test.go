@@ -9,12 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/sandbox/bwrap"
 	"github.com/headway-rl/headway/env/sandbox/process"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // boxes makes a box of plain processes for every lease.
@@ -70,7 +70,7 @@ func judged(t *testing.T, task *Task, b *boxes, p env.Problem, said []int32) (en
 	t.Helper()
 	var line episode.Record
 	judge := NewJudge(task, b, JudgeOptions{Record: func(r episode.Record) { line = r }})
-	trial := judge.Begin(live.RolloutID{Group: 3, Sample: 2, Attempt: 1}, p)
+	trial := judge.Begin(port.RolloutID{Group: 3, Sample: 2, Attempt: 1}, p)
 	trial.Sampled()
 	score, err := trial.Judge(t.Context(), said)
 	return score, line, err
@@ -259,7 +259,7 @@ func TestCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.wrap = func(box sandbox.Box) sandbox.Box { return hung{box, cancel} }
 	var line episode.Record
-	trial := NewJudge(task, b, JudgeOptions{Record: func(r episode.Record) { line = r }}).Begin(live.RolloutID{Group: 3}, problem(task, "sort"))
+	trial := NewJudge(task, b, JudgeOptions{Record: func(r episode.Record) { line = r }}).Begin(port.RolloutID{Group: 3}, problem(task, "sort"))
 	trial.Sampled()
 	if _, err := trial.Judge(ctx, response(task, "sort")); err == nil || line.Failure != episode.Unwanted || line.Reward != nil {
 		t.Errorf("%v, %+v", err, line)

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Boxes hands out sandboxes, each to one holder until the holder closes it. One that also has the
@@ -70,7 +70,7 @@ func NewJudge(task *Task, boxes Boxes, o JudgeOptions) *Judge {
 }
 
 // Begin implements [env.Judge].
-func (j *Judge) Begin(id live.RolloutID, p env.Problem) env.Trial {
+func (j *Judge) Begin(id port.RolloutID, p env.Problem) env.Trial {
 	now := j.o.Clock()
 	return &trial{judge: j, problem: p, name: fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt), beganNS: now, sampledNS: now}
 }

@@ -10,16 +10,16 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // instant is a sampler that takes no time.
 type instant struct{}
 
-func (instant) Sample(context.Context, live.SampleRequest) (live.Generation, error) {
-	return live.Generation{Tokens: make([]int32, 256), Logprobs: make([]float32, 256), Versions: make([]loop.Version, 256)}, nil
+func (instant) Sample(context.Context, port.SampleRequest) (port.Generation, error) {
+	return port.Generation{Tokens: make([]int32, 256), Logprobs: make([]float32, 256), Versions: make([]loop.Version, 256)}, nil
 }
 
 // played plays b.N rollouts at the environment, logging each as it ends.
@@ -30,8 +30,8 @@ func played(b *testing.B, e *remote.Environment) *sync.WaitGroup {
 		for g := range b.N {
 			slots <- struct{}{}
 			wg.Go(func() {
-				id := live.RolloutID{Group: loop.GroupID(g + 1), Attempt: 1}
-				if _, err := e.Play(b.Context(), live.Task{ID: id}, instant{}); err != nil {
+				id := port.RolloutID{Group: loop.GroupID(g + 1), Attempt: 1}
+				if _, err := e.Play(b.Context(), port.Task{ID: id}, instant{}); err != nil {
 					b.Error(err)
 				}
 				e.Logged(id, true)
@@ -122,11 +122,11 @@ func BenchmarkHTTP(b *testing.B) {
 // talkative is a sampler that says every token of 4096 as it comes.
 type talkative struct{}
 
-func (talkative) Sample(_ context.Context, req live.SampleRequest) (live.Generation, error) {
+func (talkative) Sample(_ context.Context, req port.SampleRequest) (port.Generation, error) {
 	const n = 4096
-	g := live.Generation{Tokens: make([]int32, n), Logprobs: make([]float32, n), Versions: make([]loop.Version, n)}
+	g := port.Generation{Tokens: make([]int32, n), Logprobs: make([]float32, n), Versions: make([]loop.Version, n)}
 	for i := range n {
-		req.OnTokens(live.Delta{Tokens: g.Tokens[i : i+1], Logprobs: g.Logprobs[i : i+1], Text: "word"})
+		req.OnTokens(port.Delta{Tokens: g.Tokens[i : i+1], Logprobs: g.Logprobs[i : i+1], Text: "word"})
 		req.Check(g.Tokens[:i+1])
 	}
 	return g, nil
@@ -137,7 +137,7 @@ func BenchmarkTurnEvent(b *testing.B) {
 	e := benchmarked(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { e.Play(ctx, live.Task{ID: live.RolloutID{Group: 1, Attempt: 1}}, talkative{}) })
+	wg.Go(func() { e.Play(ctx, port.Task{ID: port.RolloutID{Group: 1, Attempt: 1}}, talkative{}) })
 	claims, err := e.Claim(ctx, protocol.ClaimRequest{Worker: "w", WaitS: 60})
 	if err != nil {
 		b.Fatal(err)

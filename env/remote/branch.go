@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // turn is one response that is asked for, and what becomes of it. The environment's mutex
@@ -15,7 +15,7 @@ type turn struct {
 	// prompt is everything before the response, maxTokens bounds it; sampling is nil for the policy as it is.
 	prompt    []int32
 	maxTokens int
-	sampling  *live.Sampling
+	sampling  *port.Sampling
 	// number counts a worker's calls to Sample from 0; -1 for a call of Turn.
 	number int
 	// dropped is closed when nobody waits for the response any more: it is not recorded.
@@ -32,7 +32,7 @@ type turn struct {
 	text       string
 }
 
-func newTurn(number int, prompt []int32, maxTokens int, sampling *live.Sampling) *turn {
+func newTurn(number int, prompt []int32, maxTokens int, sampling *port.Sampling) *turn {
 	return &turn{number: number, prompt: slices.Clone(prompt), maxTokens: maxTokens, sampling: sampling,
 		dropped: make(chan struct{}), done: make(chan struct{})}
 }
@@ -65,7 +65,7 @@ type branch struct {
 	logprobs []float32
 	versions []loop.Version
 	// resumes are the places at which the rollout went on after an interruption.
-	resumes []live.ResumePoint
+	resumes []port.ResumePoint
 }
 
 func (b *branch) add(token int32, mask uint8, logprob float32, version loop.Version) {
@@ -85,7 +85,7 @@ type record struct {
 	// cut: the last response reached its limit. derived: a version was not the engine's own word.
 	cut, derived bool
 	// carried are the resumes that came with responses which are not recorded: they are of the next.
-	carried []live.ResumePoint
+	carried []port.ResumePoint
 }
 
 // empty reports whether nothing was sampled.
@@ -104,7 +104,7 @@ func (r *record) fit(prompt []int32) int {
 }
 
 // sampled adds a turn with its response.
-func (r *record) sampled(t *turn, g *live.Generation) {
+func (r *record) sampled(t *turn, g *port.Generation) {
 	t.place = r.fit(t.prompt)
 	if t.place == len(r.branches) {
 		r.branches = append(r.branches, &branch{})
@@ -116,7 +116,7 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 	}
 	t.branch, t.first = b, len(b.tokens)
 	for _, p := range append(r.carried, g.Resumes...) {
-		b.resumes = append(b.resumes, live.ResumePoint{At: int32(t.first) + p.At, Version: p.Version})
+		b.resumes = append(b.resumes, port.ResumePoint{At: int32(t.first) + p.At, Version: p.Version})
 	}
 	r.carried = nil
 	for i, token := range g.Tokens {
@@ -141,9 +141,9 @@ func (r *record) sampled(t *turn, g *live.Generation) {
 }
 
 // left notes what remains of a response that is not recorded.
-func (r *record) left(g *live.Generation) {
+func (r *record) left(g *port.Generation) {
 	for _, p := range g.Resumes {
-		r.carried = append(r.carried, live.ResumePoint{Version: p.Version})
+		r.carried = append(r.carried, port.ResumePoint{Version: p.Version})
 	}
 }
 
@@ -157,12 +157,12 @@ func (t *turn) reply() protocol.SampleReply {
 }
 
 // sample is the record as it is trained on: the branches one after the other.
-func (r *record) sample() live.Sample {
+func (r *record) sample() port.Sample {
 	n := 0
 	for _, b := range r.branches {
 		n += len(b.tokens)
 	}
-	s := live.Sample{Truncated: r.cut, Derived: r.derived, Resumes: []live.ResumePoint{}}
+	s := port.Sample{Truncated: r.cut, Derived: r.derived, Resumes: []port.ResumePoint{}}
 	if len(r.branches) > 1 {
 		s.Tokens, s.LossMask = make([]int32, 0, n), make([]uint8, 0, n)
 		s.Logprobs, s.Versions = make([]float32, 0, n), make([]loop.Version, 0, n)
@@ -173,7 +173,7 @@ func (r *record) sample() live.Sample {
 			s.Breaks = append(s.Breaks, begin)
 		}
 		for _, p := range b.resumes {
-			s.Resumes = append(s.Resumes, live.ResumePoint{At: begin + p.At, Version: p.Version})
+			s.Resumes = append(s.Resumes, port.ResumePoint{At: begin + p.At, Version: p.Version})
 		}
 		if len(r.branches) == 1 {
 			s.Tokens, s.LossMask, s.Logprobs, s.Versions = b.tokens, b.mask, b.logprobs, b.versions
@@ -183,7 +183,7 @@ func (r *record) sample() live.Sample {
 		s.Logprobs, s.Versions = append(s.Logprobs, b.logprobs...), append(s.Versions, b.versions...)
 	}
 	for _, p := range r.carried {
-		s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(n), Version: p.Version})
+		s.Resumes = append(s.Resumes, port.ResumePoint{At: int32(n), Version: p.Version})
 	}
 	return s
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Sample implements api.Rollouts: it samples a response with the rollout's slot and
@@ -50,7 +50,7 @@ func (e *Environment) Sample(ctx context.Context, id string, req protocol.Sample
 }
 
 // turn finds the turn that a call asks for, or begins it.
-func (s *session) turn(req *protocol.SampleRequest, sampling *live.Sampling) (*turn, error) {
+func (s *session) turn(req *protocol.SampleRequest, sampling *port.Sampling) (*turn, error) {
 	r := &s.record
 	if req.Turn < len(r.turns) {
 		t := r.turns[req.Turn]

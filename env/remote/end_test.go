@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func TestEnd(t *testing.T) {
@@ -126,7 +126,7 @@ func TestMemory(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				e.Play(t.Context(), live.Task{ID: task}, &slot{})
+				e.Play(t.Context(), port.Task{ID: task}, &slot{})
 			}()
 			synctest.Wait()
 			c := claim(t, e, "w")

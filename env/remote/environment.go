@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Kept is how many ended claims are remembered, for calls that come late or again.
@@ -30,7 +30,7 @@ type Options struct {
 	// Limits bound what is sampled.
 	Limits Limits
 	// Sampling says how tokens are drawn; nil is by the policy as it is.
-	Sampling *live.Sampling
+	Sampling *port.Sampling
 	// ClientSampling is what becomes of what a call of Turn asks for instead: SamplingOverride,
 	// which empty stands for, SamplingRefuse or SamplingAllow.
 	ClientSampling string
@@ -56,7 +56,7 @@ type Limits struct {
 	ResponseTokens int
 }
 
-// Environment implements live.Environment towards the runtime, api.Rollouts towards
+// Environment implements port.Environment towards the runtime, api.Rollouts towards
 // workers and gateway.Rollouts towards agents. It is safe for concurrent use.
 type Environment struct {
 	opt Options
@@ -68,7 +68,7 @@ type Environment struct {
 	latest   map[sampleKey]*session
 	offers   *list.List
 	// started has what Starting has offered and Play has not begun to play.
-	started map[live.RolloutID]*session
+	started map[port.RolloutID]*session
 	waiters *list.List
 	past    past
 	workers workers
@@ -102,15 +102,15 @@ func New(opt Options) (*Environment, error) {
 		opt.Clock = func() int64 { return int64(time.Since(began)) }
 	}
 	return &Environment{
-		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[live.RolloutID]*session),
+		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[port.RolloutID]*session),
 		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
 		noClaims: make(chan struct{}), over: make(chan struct{}),
 	}, nil
 }
 
-// Starting implements live.Starter: it offers the rollout to the workers, so that offers stand in the
+// Starting implements port.Starter: it offers the rollout to the workers, so that offers stand in the
 // order in which the loop starts rollouts. Play of the same task follows.
-func (e *Environment) Starting(task live.Task) {
+func (e *Environment) Starting(task port.Task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.started[task.ID] = e.offer(task)
@@ -118,7 +118,7 @@ func (e *Environment) Starting(task live.Task) {
 
 // offered is the session of a rollout that is to be played, which is offered now if Starting has not
 // done so. It may have ended.
-func (e *Environment) offered(task live.Task) *session {
+func (e *Environment) offered(task port.Task) *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.started[task.ID]; s != nil {
@@ -128,10 +128,10 @@ func (e *Environment) offered(task live.Task) *session {
 	return e.offer(task)
 }
 
-// Play implements live.Environment: it has the rollout offered to the workers and returns
+// Play implements port.Environment: it has the rollout offered to the workers and returns
 // when one has finished it, when its claim has expired, or when ctx ends. The sampler
 // is only ever called by this goroutine.
-func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sampler) (live.Sample, error) {
+func (e *Environment) Play(ctx context.Context, task port.Task, sampler port.Sampler) (port.Sample, error) {
 	s := e.offered(task)
 	for {
 		next := e.next(ctx, s)
@@ -153,7 +153,7 @@ func (e *Environment) Play(ctx context.Context, task live.Task, sampler live.Sam
 // move is what the goroutine that plays a rollout does next: return, sample a turn, or wait.
 type move struct {
 	over   bool
-	sample live.Sample
+	sample port.Sample
 	err    error
 	turn   *turn
 }
@@ -180,14 +180,14 @@ func (e *Environment) next(ctx context.Context, s *session) move {
 }
 
 // request is what the sampler is asked for. A response that nobody waits for any more is dropped.
-func (t *turn) request() live.SampleRequest {
-	req := live.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling, Dropped: t.dropped}
+func (t *turn) request() port.SampleRequest {
+	req := port.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling, Dropped: t.dropped}
 	req.Check = func([]int32) bool {
 		t.begun.Store(true)
 		return t.isDropped()
 	}
 	if t.flow != nil {
-		req.OnTokens = func(d live.Delta) {
+		req.OnTokens = func(d port.Delta) {
 			t.begun.Store(true)
 			t.flow.add(d)
 		}
@@ -196,13 +196,13 @@ func (t *turn) request() live.SampleRequest {
 }
 
 // sampled records a turn's response, or why there is none.
-func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *live.Generation, err error) {
+func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *port.Generation, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.running = nil
 	switch {
 	case s.state == stateEnded: // its worker fell silent or gave it up meanwhile
-	case t.isDropped() && (err == nil || errors.Is(err, live.ErrDropped)): // it was taken back
+	case t.isDropped() && (err == nil || errors.Is(err, port.ErrDropped)): // it was taken back
 		s.record.left(g)
 	case err != nil && ctx.Err() != nil:
 		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, err))
@@ -215,9 +215,9 @@ func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *live.
 	}
 }
 
-// Logged implements live.Acknowledger: a rollout's end is in the log. The worker that
+// Logged implements port.Acknowledger: a rollout's end is in the log. The worker that
 // finished it is answered now. It does not block.
-func (e *Environment) Logged(id live.RolloutID, counted bool) {
+func (e *Environment) Logged(id port.RolloutID, counted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.sessions[claimID(id)]; s != nil && s.state == stateReturned {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -20,9 +20,9 @@ const (
 )
 
 var (
-	_ live.Environment  = (*Environment)(nil)
-	_ live.Acknowledger = (*Environment)(nil)
-	_ live.Starter      = (*Environment)(nil)
+	_ port.Environment  = (*Environment)(nil)
+	_ port.Acknowledger = (*Environment)(nil)
+	_ port.Starter      = (*Environment)(nil)
 )
 
 // slot is a sampler whose responses take a time and are a function of the turn.
@@ -31,13 +31,13 @@ type slot struct {
 	takes time.Duration
 	err   error
 	mu    sync.Mutex
-	asked []live.SampleRequest
+	asked []port.SampleRequest
 	// stopped: Check had stopped the response, or it was dropped. A deaf slot never hears of it; one
 	// that is slow to hear only when it has a token.
 	stopped, deaf, slow bool
 }
 
-func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
+func (s *slot) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, req)
 	n, takes := int32(len(s.asked)), s.takes
@@ -49,23 +49,23 @@ func (s *slot) Sample(ctx context.Context, req live.SampleRequest) (live.Generat
 			s.mu.Lock()
 			s.stopped = true
 			s.mu.Unlock()
-			return live.Generation{}, live.ErrDropped
+			return port.Generation{}, port.ErrDropped
 		case <-ctx.Done():
-			return live.Generation{}, ctx.Err()
+			return port.Generation{}, ctx.Err()
 		}
 		if !s.deaf && req.Check([]int32{n}) {
 			s.stopped = true
-			return live.Generation{Tokens: []int32{n}, Logprobs: []float32{-1}, Versions: []loop.Version{1}, Pruned: true}, nil
+			return port.Generation{Tokens: []int32{n}, Logprobs: []float32{-1}, Versions: []loop.Version{1}, Pruned: true}, nil
 		}
 	}
 	if s.err != nil {
-		return live.Generation{}, s.err
+		return port.Generation{}, s.err
 	}
-	return live.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}, nil
+	return port.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}, nil
 }
 
 // dropped is closed when a response is to end at once, as far as the slot hears of it.
-func (s *slot) dropped(req live.SampleRequest) <-chan struct{} {
+func (s *slot) dropped(req port.SampleRequest) <-chan struct{} {
 	if s.deaf || s.slow {
 		return nil
 	}
@@ -85,7 +85,7 @@ type played struct {
 	cancel context.CancelFunc
 	slot   *slot
 	done   chan struct{}
-	sample live.Sample
+	sample port.Sample
 	err    error
 }
 
@@ -105,20 +105,20 @@ func open(t *testing.T, change func(*Options)) *Environment {
 
 // play plays a rollout as the runtime does; its context ends when the test does.
 
-func play(t *testing.T, e *Environment, id live.RolloutID) *played {
+func play(t *testing.T, e *Environment, id port.RolloutID) *played {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &played{cancel: cancel, slot: &slot{takes: time.Second}, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.sample, p.err = e.Play(ctx, live.Task{ID: id, Level: 2}, p.slot)
+		p.sample, p.err = e.Play(ctx, port.Task{ID: id, Level: 2}, p.slot)
 	}()
 	synctest.Wait()
 	return p
 }
 
-func id(group loop.GroupID, sample, attempt int32) live.RolloutID {
-	return live.RolloutID{Group: group, Sample: sample, Attempt: attempt}
+func id(group loop.GroupID, sample, attempt int32) port.RolloutID {
+	return port.RolloutID{Group: group, Sample: sample, Attempt: attempt}
 }
 
 func claim(t *testing.T, e *Environment, worker string) protocol.Claim {

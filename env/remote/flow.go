@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // flow hands what an engine samples to whoever waits for it, as it comes. Nothing arrives any
@@ -18,7 +18,7 @@ type flow struct {
 	text   strings.Builder
 }
 
-func (f *flow) add(d live.Delta) {
+func (f *flow) add(d port.Delta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.onTokens == nil {

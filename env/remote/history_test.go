@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // history is a run in which everybody does whatever may happen.
@@ -22,7 +22,7 @@ type history struct {
 	mu  sync.Mutex
 	rng *rand.Rand
 	// plays counts returns of Play, logged what the runtime said, told what workers heard.
-	plays  map[live.RolloutID]int
+	plays  map[port.RolloutID]int
 	logged map[string]bool
 	told   map[string]bool
 }
@@ -44,7 +44,7 @@ func (h *history) runtime(group loop.GroupID) {
 		if h.draw(5) == 0 {
 			time.AfterFunc(time.Duration(h.draw(int(3*ttl))), cancel)
 		}
-		s, err := h.env.Play(ctx, live.Task{ID: task}, &slot{takes: time.Duration(h.draw(int(ttl)))})
+		s, err := h.env.Play(ctx, port.Task{ID: task}, &slot{takes: time.Duration(h.draw(int(ttl)))})
 		h.mu.Lock()
 		h.plays[task]++
 		h.mu.Unlock()
@@ -121,7 +121,7 @@ func TestAnyHistory(t *testing.T) {
 	expired, counted := 0, 0
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
-			h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 3)), plays: map[live.RolloutID]int{}, logged: map[string]bool{}, told: map[string]bool{}}
+			h := &history{t: t, rng: rand.New(rand.NewPCG(seed, 3)), plays: map[port.RolloutID]int{}, logged: map[string]bool{}, told: map[string]bool{}}
 			h.env = open(t, nil)
 			var rollouts, workers sync.WaitGroup
 			for g := range loop.GroupID(20) {

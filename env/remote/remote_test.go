@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func TestRollout(t *testing.T) {
@@ -120,9 +120,9 @@ func TestStartOrder(t *testing.T) {
 		var waited protocol.Claims
 		go func() { waited, _ = e.Claim(t.Context(), protocol.ClaimRequest{Worker: "v", WaitS: 60}) }()
 		synctest.Wait()
-		order := []live.RolloutID{id(2, 0, 1), id(2, 1, 1), id(1, 1, 2), id(3, 0, 1), id(3, 0, 2)}
+		order := []port.RolloutID{id(2, 0, 1), id(2, 1, 1), id(1, 1, 2), id(3, 0, 1), id(3, 0, 2)}
 		for _, rollout := range order {
-			e.Starting(live.Task{ID: rollout})
+			e.Starting(port.Task{ID: rollout})
 		}
 		synctest.Wait()
 		if len(waited.Rollouts) != 1 || waited.Rollouts[0].ID != "g2-s0-a1" {

@@ -12,21 +12,21 @@ import (
 
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 var _ gateway.Rollouts = (*remote.Environment)(nil)
 
 // listening is an engine whose whole responses are written down, by rollout.
 type listening struct {
-	live.Engine
+	port.Engine
 	run *agentRun
 }
 
-func (l *listening) Generate(ctx context.Context, req live.GenerateRequest) (live.Generation, error) {
+func (l *listening) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	g, err := l.Engine.Generate(ctx, req)
 	if err == nil && !g.Interrupted && !g.Pruned {
 		l.run.note(l.run.sampled, nameOf(req.Rollout), response(req.Prompt, g.Tokens, g.Logprobs, g.Versions))
@@ -34,7 +34,7 @@ func (l *listening) Generate(ctx context.Context, req live.GenerateRequest) (liv
 	return g, err
 }
 
-func nameOf(id live.RolloutID) string {
+func nameOf(id port.RolloutID) string {
 	return fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt)
 }
 
@@ -59,7 +59,7 @@ func (a *agentRun) note(where map[string][]string, rollout, text string) {
 }
 
 // checkBatch compares what is trained on with what agents were answered and the engine sampled.
-func (a *agentRun) checkBatch(b live.Batch) {
+func (a *agentRun) checkBatch(b port.Batch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, g := range b.Groups {
@@ -86,7 +86,7 @@ func (a *agentRun) checkBatch(b live.Batch) {
 			if len(s.Breaks) > 0 {
 				a.branched++
 			}
-			if at := s.Resumes; !slices.IsSortedFunc(at, func(x, y live.ResumePoint) int { return int(x.At - y.At) }) {
+			if at := s.Resumes; !slices.IsSortedFunc(at, func(x, y port.ResumePoint) int { return int(x.At - y.At) }) {
 				a.t.Errorf("%s: resumes %v do not rise", name, at)
 			}
 		}
@@ -150,7 +150,7 @@ func TestAgentsRun(t *testing.T) {
 	a := &agentRun{sampled: make(map[string][]string), answered: make(map[string][]string)}
 	a.run = newRun(t, cfg, func(r *run) {
 		r.check, r.mortals = a.checkBatch, 0
-		r.wrap = func(e live.Engine) live.Engine { return &listening{e, a} }
+		r.wrap = func(e port.Engine) port.Engine { return &listening{e, a} }
 	})
 	var agents sync.WaitGroup
 	for i := range 12 {

@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
@@ -41,8 +42,8 @@ type run struct {
 	runtime *live.Runtime
 	url     string
 	// check looks at every batch; wrap, if not nil, stands before the engine.
-	check func(live.Batch)
-	wrap  func(live.Engine) live.Engine
+	check func(port.Batch)
+	wrap  func(port.Engine) port.Engine
 	// mortals is how many workers are to die before the run ends, died how many have.
 	mortals int64
 	died    atomic.Int64
@@ -72,7 +73,7 @@ func newRun(t *testing.T, cfg loop.Config, change ...func(*run)) *run {
 	}
 	r := &run{t: t, finished: make(map[string]bool)}
 	r.mortals = mortals
-	r.check, r.wrap = r.checkBatch, func(e live.Engine) live.Engine { return e }
+	r.check, r.wrap = r.checkBatch, func(e port.Engine) port.Engine { return e }
 	for _, c := range change {
 		c(r)
 	}
@@ -98,7 +99,7 @@ func newRun(t *testing.T, cfg loop.Config, change ...func(*run)) *run {
 	must(err)
 	r.runtime, err = live.New(live.Options{
 		Header: trace.Header{Format: trace.Format, Program: "test", Source: "live", Seed: runSeed, Loop: cfg}, Patient: true,
-		Engines: []live.Engine{r.wrap(made)}, Environment: r.env, Trainer: learner, Weights: published, Store: store, Clock: clock, OnBatch: r.check,
+		Engines: []port.Engine{r.wrap(made)}, Environment: r.env, Trainer: learner, Weights: published, Store: store, Clock: clock, OnBatch: r.check,
 		OnStep: func(d live.StepDone) {
 			if d.Status.Version >= 12 && r.died.Load() >= r.mortals {
 				r.runtime.Stop()
@@ -128,7 +129,7 @@ func (r *run) noteExpiry(n int) {
 }
 
 // checkBatch scores what is trained on anew: tokens and reward must be those that the worker saw.
-func (r *run) checkBatch(b live.Batch) {
+func (r *run) checkBatch(b port.Batch) {
 	for _, g := range b.Groups {
 		problem := env.TrainingProblem(r.task, runSeed, uint64(g.ID), 0)
 		for i := range g.Samples {

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // What becomes of a client's own sampling parameters where they differ from the run's.
@@ -19,9 +19,9 @@ const (
 )
 
 // cleanSampling writes out what 0 stands for, so that settings can be compared.
-func cleanSampling(s *live.Sampling) live.Sampling {
+func cleanSampling(s *port.Sampling) port.Sampling {
 	if s == nil {
-		return live.Sampling{Temperature: 1, TopP: 1}
+		return port.Sampling{Temperature: 1, TopP: 1}
 	}
 	out := *s
 	if out.TopP == 0 {
@@ -71,7 +71,7 @@ func rangeText(highest float64, excluded bool) string {
 
 // samplingOf is how a turn's tokens are drawn, nil for the policy as it is, and which of the
 // client's parameters the run's took the place of. What ends a response is the client's.
-func (e *Environment) samplingOf(c *protocol.Sampling) (*live.Sampling, []string, error) {
+func (e *Environment) samplingOf(c *protocol.Sampling) (*port.Sampling, []string, error) {
 	if err := e.checkSampling(c); err != nil {
 		return nil, nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // state is how far a rollout that is being played has come.
@@ -32,22 +32,22 @@ type sampleKey struct {
 	sample int32
 }
 
-func keyOf(id live.RolloutID) sampleKey { return sampleKey{id.Group, id.Sample} }
+func keyOf(id port.RolloutID) sampleKey { return sampleKey{id.Group, id.Sample} }
 
 // claimID names an attempt in every call of a worker.
-func claimID(id live.RolloutID) string {
+func claimID(id port.RolloutID) string {
 	return fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt)
 }
 
 // parseClaimID is the inverse of claimID; false for text that it never returns.
-func parseClaimID(text string) (id live.RolloutID, ok bool) {
+func parseClaimID(text string) (id port.RolloutID, ok bool) {
 	n, err := fmt.Sscanf(text, "g%d-s%d-a%d", &id.Group, &id.Sample, &id.Attempt)
 	return id, n == 3 && err == nil && claimID(id) == text
 }
 
 // session is one rollout attempt while it is played. The environment's mutex guards it.
 type session struct {
-	task live.Task
+	task port.Task
 	id   string
 	// place is the session's in the list of offers, nil once it is claimed.
 	place *list.Element
@@ -63,7 +63,7 @@ type session struct {
 	running *turn
 	queue   []*turn
 	// sample and answer are what the worker finished with, err what Play returns.
-	sample live.Sample
+	sample port.Sample
 	answer answer
 	err    error
 	// wake, of one element, tells the goroutine that plays that something changed.
@@ -77,7 +77,7 @@ type session struct {
 
 // offer puts a rollout at the end of the offers, or gives it to the worker that has waited longest.
 // e.mu must be held.
-func (e *Environment) offer(task live.Task) *session {
+func (e *Environment) offer(task port.Task) *session {
 	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if old := e.latest[keyOf(task.ID)]; old != nil {
 		e.supersede(old, s)
@@ -273,7 +273,7 @@ func (e *Environment) stopped(id string) error {
 }
 
 // unknown is the refusal of a call that names a rollout that is not being played.
-func (e *Environment) unknown(id string, rollout live.RolloutID) error {
+func (e *Environment) unknown(id string, rollout port.RolloutID) error {
 	if s := e.latest[keyOf(rollout)]; s != nil {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s: %s has taken its place, and its work counts for nothing: claim another", id, s.id).With("by", s.id)
 	}

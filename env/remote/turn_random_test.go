@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // drawn is a sampler that draws everything: lengths, tokens, log-probs, versions, the time
@@ -25,7 +25,7 @@ type drawn struct {
 	// few is how many different tokens there are: with few, histories coincide.
 	few int
 	// whole has the responses that were complete, in their order.
-	whole []live.Generation
+	whole []port.Generation
 }
 
 func (d *drawn) draw(n int) int {
@@ -34,15 +34,15 @@ func (d *drawn) draw(n int) int {
 	return d.rng.IntN(n)
 }
 
-func (d *drawn) Sample(ctx context.Context, req live.SampleRequest) (live.Generation, error) {
-	var g live.Generation
+func (d *drawn) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
+	var g port.Generation
 	n, said := 1+d.draw(req.MaxTokens), 0
 	g.Derived = d.draw(5) == 0
 	for i := range n {
 		select {
 		case <-time.After(time.Duration(d.draw(100)) * time.Millisecond):
 		case <-req.Dropped:
-			return live.Generation{}, live.ErrDropped
+			return port.Generation{}, port.ErrDropped
 		case <-ctx.Done():
 			return g, ctx.Err()
 		}
@@ -51,7 +51,7 @@ func (d *drawn) Sample(ctx context.Context, req live.SampleRequest) (live.Genera
 		g.Versions = append(g.Versions, loop.Version(i+d.draw(3)))
 		g.Text += string(rune('a' + g.Tokens[i]))
 		if req.OnTokens != nil && d.draw(3) > 0 {
-			req.OnTokens(live.Delta{Tokens: g.Tokens[said:], Logprobs: g.Logprobs[said:], Text: g.Text[said:]})
+			req.OnTokens(port.Delta{Tokens: g.Tokens[said:], Logprobs: g.Logprobs[said:], Text: g.Text[said:]})
 			said = len(g.Tokens)
 		}
 		if i+1 < n && req.Check != nil && req.Check(g.Tokens) {
@@ -113,7 +113,7 @@ func (m *tree) add(prompt []int32, r *protocol.TurnReply) int {
 }
 
 // branchesOf renders a sample as the model does.
-func branchesOf(s *live.Sample) []string {
+func branchesOf(s *port.Sample) []string {
 	var out []string
 	ends := append(slices.Clone(s.Breaks), int32(len(s.Tokens)))
 	at := int32(0)
@@ -136,9 +136,9 @@ func TestAnyTree(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 8))
 			e := open(t, func(o *Options) { o.Limits.PromptTokens = 1000 })
 			d := &drawn{rng: rand.New(rand.NewPCG(seed, 9)), few: 1 + rng.IntN(4)}
-			done := make(chan live.Sample, 1)
+			done := make(chan port.Sample, 1)
 			go func() {
-				s, err := e.Play(t.Context(), live.Task{ID: id(1, 0, 1)}, d)
+				s, err := e.Play(t.Context(), port.Task{ID: id(1, 0, 1)}, d)
 				if err != nil {
 					t.Error(err)
 				}
@@ -256,19 +256,19 @@ func TestAgentsAtOnce(t *testing.T) {
 
 // agents plays one rollout by several agents at once and compares what they were answered with
 // what was recorded.
-func agents(t *testing.T, e *Environment, task live.RolloutID, rng *rand.Rand) (answered int, whole bool) {
+func agents(t *testing.T, e *Environment, task port.RolloutID, rng *rand.Rand) (answered int, whole bool) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	if rng.IntN(5) == 0 {
 		time.AfterFunc(time.Duration(rng.IntN(3000))*time.Millisecond, giveUp)
 	}
 	d := &drawn{rng: rand.New(rand.NewPCG(rng.Uint64(), 1)), few: 3}
-	var s live.Sample
+	var s port.Sample
 	var err error
 	played := make(chan struct{})
 	go func() {
 		defer close(played)
-		s, err = e.Play(ctx, live.Task{ID: task}, d)
+		s, err = e.Play(ctx, port.Task{ID: task}, d)
 	}()
 	claims, _ := e.Claim(t.Context(), protocol.ClaimRequest{Worker: "w", WaitS: 1})
 	if len(claims.Rollouts) != 1 {

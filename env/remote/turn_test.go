@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // ask makes a call of an agent.
@@ -331,10 +331,10 @@ func TestTurnBroken(t *testing.T) {
 
 // told is a sampler that answers by what it was given, one after the other.
 type told struct {
-	answers chan live.Generation
+	answers chan port.Generation
 }
 
-func (s told) Sample(_ context.Context, req live.SampleRequest) (live.Generation, error) {
+func (s told) Sample(_ context.Context, req port.SampleRequest) (port.Generation, error) {
 	return <-s.answers, nil
 }
 
@@ -343,15 +343,15 @@ func (s told) Sample(_ context.Context, req live.SampleRequest) (live.Generation
 func TestTurnResumes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := open(t, nil)
-		answers := make(chan live.Generation)
-		done := make(chan live.Sample)
+		answers := make(chan port.Generation)
+		done := make(chan port.Sample)
 		go func() {
-			s, _ := e.Play(t.Context(), live.Task{ID: id(1, 0, 1)}, told{answers})
+			s, _ := e.Play(t.Context(), port.Task{ID: id(1, 0, 1)}, told{answers})
 			done <- s
 		}()
 		synctest.Wait()
 		c := claim(t, e, "w")
-		answer := func(drop bool, resumes []live.ResumePoint, prompt ...int32) {
+		answer := func(drop bool, resumes []port.ResumePoint, prompt ...int32) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go e.Turn(ctx, c.ID, protocol.TurnRequest{Prompt: prompt}, nil)
@@ -360,17 +360,17 @@ func TestTurnResumes(t *testing.T) {
 				cancel()
 				synctest.Wait()
 			}
-			answers <- live.Generation{Tokens: []int32{1, 2, 3}, Logprobs: []float32{-1, -1, -1}, Versions: []loop.Version{1, 1, 2}, Resumes: resumes, Derived: drop}
+			answers <- port.Generation{Tokens: []int32{1, 2, 3}, Logprobs: []float32{-1, -1, -1}, Versions: []loop.Version{1, 1, 2}, Resumes: resumes, Derived: drop}
 			synctest.Wait()
 		}
 		answer(false, nil, 20)
-		answer(false, []live.ResumePoint{{At: 0, Version: 1}, {At: 2, Version: 2}}, 21)
-		answer(true, []live.ResumePoint{{At: 1, Version: 3}}, 20, 1, 2, 3, 22)
-		answer(false, []live.ResumePoint{{At: 1, Version: 4}}, 20, 1, 2, 3, 22)
-		answer(true, []live.ResumePoint{{At: 2, Version: 5}}, 23)
+		answer(false, []port.ResumePoint{{At: 0, Version: 1}, {At: 2, Version: 2}}, 21)
+		answer(true, []port.ResumePoint{{At: 1, Version: 3}}, 20, 1, 2, 3, 22)
+		answer(false, []port.ResumePoint{{At: 1, Version: 4}}, 20, 1, 2, 3, 22)
+		answer(true, []port.ResumePoint{{At: 2, Version: 5}}, 23)
 		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
 		s := <-done
-		want := []live.ResumePoint{{At: 5, Version: 3}, {At: 6, Version: 4}, {At: 9, Version: 1}, {At: 11, Version: 2}, {At: 12, Version: 5}}
+		want := []port.ResumePoint{{At: 5, Version: 3}, {At: 6, Version: 4}, {At: 9, Version: 1}, {At: 11, Version: 2}, {At: 12, Version: 5}}
 		if !slices.Equal(s.Resumes, want) || len(s.Tokens) != 12 || !slices.Equal(s.Breaks, []int32{8}) {
 			t.Errorf("resumes %v in %v with breaks %v, want %v", s.Resumes, s.Tokens, s.Breaks, want)
 		}
@@ -386,11 +386,11 @@ type saying struct {
 	all    string
 }
 
-func (s saying) Sample(_ context.Context, req live.SampleRequest) (live.Generation, error) {
-	g := live.Generation{Text: s.all}
+func (s saying) Sample(_ context.Context, req port.SampleRequest) (port.Generation, error) {
+	g := port.Generation{Text: s.all}
 	for i, text := range s.pieces {
 		g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, 1), append(g.Logprobs, -1), append(g.Versions, 1)
-		req.OnTokens(live.Delta{Tokens: g.Tokens[i:], Logprobs: g.Logprobs[i:], Text: text})
+		req.OnTokens(port.Delta{Tokens: g.Tokens[i:], Logprobs: g.Logprobs[i:], Text: text})
 	}
 	return g, nil
 }
@@ -412,7 +412,7 @@ func TestTurnWithAPieceLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				e := open(t, nil)
-				go e.Play(t.Context(), live.Task{ID: id(1, 0, 1)}, c.saying)
+				go e.Play(t.Context(), port.Task{ID: id(1, 0, 1)}, c.saying)
 				synctest.Wait()
 				told := ""
 				reply, err := e.Turn(t.Context(), claim(t, e, "w").ID, protocol.TurnRequest{Prompt: []int32{20}}, func(d protocol.TurnDelta) { told += d.Text })

@@ -1,4 +1,4 @@
-// Package calibrate measures a rollout engine, whatever it is behind live.Engine, and writes what it
+// Package calibrate measures a rollout engine, whatever it is behind port.Engine, and writes what it
 // found as the keys of a document that headway simulate, plan and predict read.
 //
 //   - Decoding: for each number of slots, so many responses are kept under way. Only the stretches

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // answer is one response to a prompt.
@@ -72,7 +72,7 @@ func (m *session) answer(ctx context.Context, a answer) answer {
 		a.err = fmt.Errorf("calibrate: prompt %d has %d tokens, the engine's context is %d", a.prompt+1, len(m.Prompts[a.prompt]), m.Context)
 		return a
 	}
-	g, err := m.Engine.Generate(ctx, m.named(live.GenerateRequest{Prompt: m.Prompts[a.prompt], MaxTokens: most, Sampling: m.Sampling}))
+	g, err := m.Engine.Generate(ctx, m.named(port.GenerateRequest{Prompt: m.Prompts[a.prompt], MaxTokens: most, Sampling: m.Sampling}))
 	if err != nil {
 		a.err = fmt.Errorf("calibrate: prompt %d: %w", a.prompt+1, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Result is what was measured.
@@ -145,18 +145,18 @@ func (m *session) note(format string, args ...any) {
 }
 
 // request is one of its own with a random prompt of so many tokens. Not for several goroutines.
-func (m *session) request(prompt, response int) live.GenerateRequest {
+func (m *session) request(prompt, response int) port.GenerateRequest {
 	tokens := make([]int32, prompt)
 	low := m.Vocabulary / 8
 	for i := range tokens {
 		tokens[i] = int32(low + m.draw.IntN(m.Vocabulary-low))
 	}
-	return m.named(live.GenerateRequest{Prompt: tokens, MaxTokens: response})
+	return m.named(port.GenerateRequest{Prompt: tokens, MaxTokens: response})
 }
 
 // named gives a request a rollout that no other has.
-func (m *session) named(r live.GenerateRequest) live.GenerateRequest {
-	r.Rollout = live.RolloutID{Group: loop.GroupID(m.requests.Add(1)), Attempt: 1}
+func (m *session) named(r port.GenerateRequest) port.GenerateRequest {
+	r.Rollout = port.RolloutID{Group: loop.GroupID(m.requests.Add(1)), Attempt: 1}
 	return r
 }
 
@@ -217,7 +217,7 @@ func (m *session) round(ctx context.Context, slots int) (float64, error) {
 	failures := make(chan error, slots)
 	for w := range slots {
 		// Prompts are drawn here: the draw is nobody's but this goroutine's.
-		prompts := make([]live.GenerateRequest, promptsAhead)
+		prompts := make([]port.GenerateRequest, promptsAhead)
 		for i := range prompts {
 			prompts[i] = m.request(m.PromptTokens, m.ResponseTokens)
 			prompts[i].Interrupt = interrupt
@@ -252,12 +252,12 @@ func (m *session) round(ctx context.Context, slots int) (float64, error) {
 const promptsAhead = 32
 
 // keepBusy generates one response after the other until it is interrupted.
-func (m *session) keepBusy(ctx context.Context, prompts []live.GenerateRequest, interrupt <-chan struct{}, began time.Time, t *trace) error {
+func (m *session) keepBusy(ctx context.Context, prompts []port.GenerateRequest, interrupt <-chan struct{}, began time.Time, t *trace) error {
 	for i := 0; ; i++ {
 		r := m.named(prompts[i%len(prompts)])
 		t.begin()
 		r.FirstToken = func(loop.Version) { t.arrive(time.Since(began), 1) }
-		r.OnTokens = func(d live.Delta) { t.more(time.Since(began), len(d.Tokens)) }
+		r.OnTokens = func(d port.Delta) { t.more(time.Since(began), len(d.Tokens)) }
 		g, err := m.Engine.Generate(ctx, r)
 		if err != nil {
 			return fmt.Errorf("calibrate: %w", err)

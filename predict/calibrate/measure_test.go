@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // modelled is an engine whose speeds are known: a slot's by how many decode, and that of reading
@@ -29,7 +29,7 @@ type modelled struct {
 	sync   time.Duration
 	fail   error
 	// refuse says which requests fail by errNoRoom, of which so many decode or wait; nil for none.
-	refuse func(r live.GenerateRequest, asked int) bool
+	refuse func(r port.GenerateRequest, asked int) bool
 
 	mu       sync.Mutex
 	active   int
@@ -59,8 +59,8 @@ func (e *modelled) join(by int) time.Duration {
 	return time.Duration(1e9 / e.speed(max(e.active, 1)))
 }
 
-// Generate implements live.Engine on the bubble's clock.
-func (e *modelled) Generate(ctx context.Context, r live.GenerateRequest) (live.Generation, error) {
+// Generate implements port.Engine on the bubble's clock.
+func (e *modelled) Generate(ctx context.Context, r port.GenerateRequest) (port.Generation, error) {
 	e.mu.Lock()
 	e.requests++
 	if e.prompts != nil {
@@ -81,10 +81,10 @@ func (e *modelled) Generate(ctx context.Context, r live.GenerateRequest) (live.G
 	}
 	e.mu.Unlock()
 	if failed != nil {
-		return live.Generation{}, failed
+		return port.Generation{}, failed
 	}
 	if stopped, err := e.wait(ctx, r, asking+time.Duration(float64(len(r.Prompt))/e.reading*1e9)); stopped || err != nil {
-		return live.Generation{Interrupted: true}, err
+		return port.Generation{Interrupted: true}, err
 	}
 	length := r.MaxTokens
 	if e.length != nil {
@@ -94,12 +94,12 @@ func (e *modelled) Generate(ctx context.Context, r live.GenerateRequest) (live.G
 }
 
 // decode brings one token after the other.
-func (e *modelled) decode(ctx context.Context, r live.GenerateRequest, length int) (live.Generation, error) {
-	g := live.Generation{Truncated: length == r.MaxTokens}
+func (e *modelled) decode(ctx context.Context, r port.GenerateRequest, length int) (port.Generation, error) {
+	g := port.Generation{Truncated: length == r.MaxTokens}
 	told := 0
 	tell := func() {
 		if e.pieces > 0 && r.OnTokens != nil && len(g.Tokens) > told {
-			r.OnTokens(live.Delta{Tokens: g.Tokens[told:], Logprobs: g.Logprobs[told:]})
+			r.OnTokens(port.Delta{Tokens: g.Tokens[told:], Logprobs: g.Logprobs[told:]})
 			told = len(g.Tokens)
 		}
 	}
@@ -127,7 +127,7 @@ func (e *modelled) decode(ctx context.Context, r live.GenerateRequest, length in
 }
 
 // wait lets time pass, unless the request is stopped.
-func (e *modelled) wait(ctx context.Context, r live.GenerateRequest, d time.Duration) (stopped bool, err error) {
+func (e *modelled) wait(ctx context.Context, r port.GenerateRequest, d time.Duration) (stopped bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -266,9 +266,9 @@ func TestLengthsAndSwitches(t *testing.T) {
 // An engine's error ends everything, with its words, and leaves nothing running (synctest sees to that).
 func TestEngineFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gone := fmt.Errorf("no route: %w", live.ErrEngineDown)
+		gone := fmt.Errorf("no route: %w", port.ErrEngineDown)
 		e := &modelled{slots: 8, speed: saturating, reading: 5000, pieces: 1, fail: gone}
-		if _, err := Measure(t.Context(), options(e)); !errors.Is(err, live.ErrEngineDown) {
+		if _, err := Measure(t.Context(), options(e)); !errors.Is(err, port.ErrEngineDown) {
 			t.Error(err)
 		}
 		e.fail = nil
@@ -284,16 +284,16 @@ func TestEngineFails(t *testing.T) {
 func TestWhatWasMeasuredIsKept(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		refuse  func(r live.GenerateRequest, active int) bool
+		refuse  func(r port.GenerateRequest, active int) bool
 		points  int
 		prefill int
 		note    string
 	}{
-		{"many slots", func(_ live.GenerateRequest, active int) bool { return active > 2 }, 2, 0,
+		{"many slots", func(_ port.GenerateRequest, active int) bool { return active > 2 }, 2, 0,
 			"not measured: the speed of decoding in 4 slots and more; the speed of reading prompts; the time of a switch of weights: no room"},
-		{"long prompts", func(r live.GenerateRequest, _ int) bool { return len(r.Prompt) > 1000 }, 3, 3,
+		{"long prompts", func(r port.GenerateRequest, _ int) bool { return len(r.Prompt) > 1000 }, 3, 3,
 			"not measured: the time to read prompts of 2048 tokens and more; the time of a switch of weights: no room"},
-		{"any other prompts", func(r live.GenerateRequest, _ int) bool { return r.MaxTokens == 1 }, 3, 0,
+		{"any other prompts", func(r port.GenerateRequest, _ int) bool { return r.MaxTokens == 1 }, 3, 0,
 			"not measured: the speed of reading prompts; the time of a switch of weights: no room"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Options of a calibration.
 type Options struct {
 	// Engine is measured. It serves something already, and nobody else uses it.
-	Engine live.Engine
+	Engine port.Engine
 	// Slots is the greatest number of responses at once, at most the engine's. 1, 2, 4 and so on up to it are measured.
 	Slots int
 	// PromptTokens and ResponseTokens are of every response that decoding is measured with.
@@ -34,7 +34,7 @@ type Options struct {
 	// Versions are switched to one after the other, as syncs; nil for none.
 	Versions []loop.Version
 	// Sampling of the responses to Prompts; nil is the policy as it is.
-	Sampling *live.Sampling
+	Sampling *port.Sampling
 	// Seed of the random prompts.
 	Seed uint64
 	// Progress, if not nil, is told before every piece of work how many of them are done, of how

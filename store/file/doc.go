@@ -1,5 +1,5 @@
 // Package file keeps a run's event log, payloads and snapshots in its run
-// directory, in plain files. It implements live.Store.
+// directory, in plain files. It implements port.Store.
 //
 // What is where, under the run directory:
 //

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 )
@@ -103,7 +103,7 @@ func TestFullDisk(t *testing.T) {
 				if err == nil {
 					return false
 				}
-				if !errors.Is(err, live.ErrNoSpace) || !strings.Contains(err.Error(), what) {
+				if !errors.Is(err, port.ErrNoSpace) || !strings.Contains(err.Error(), what) {
 					t.Fatalf("%v, want no space for %s", err, what)
 				}
 				return true
@@ -168,7 +168,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // longSample has a payload of some 5 kB.
-func longSample(g loop.GroupID) live.Sample {
+func longSample(g loop.GroupID) port.Sample {
 	s := sampleOf(g, 0, 1)
 	for len(s.Tokens) < 600 {
 		s.Tokens, s.LossMask = append(s.Tokens, 5), append(s.LossMask, 1)

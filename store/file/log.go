@@ -18,7 +18,7 @@ type mark struct{ line, offset int64 }
 
 // Append adds lines to the event log with one write. When it returns without an
 // error they survive the end of this process. Without room for them nothing of them is
-// kept, the error wraps live.ErrNoSpace, and the same may be tried again. Any other
+// kept, the error wraps port.ErrNoSpace, and the same may be tried again. Any other
 // error is final for the log.
 func (s *Store) Append(lines [][]byte) error {
 	s.logMutex.Lock()

@@ -3,12 +3,12 @@ package file_test
 import (
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/file"
 )
 
-func samplesOf(t *testing.T, s *file.Store, group loop.GroupID) (ids []live.RolloutID) {
+func samplesOf(t *testing.T, s *file.Store, group loop.GroupID) (ids []port.RolloutID) {
 	t.Helper()
 	samples, err := s.Samples(group)
 	if err != nil {
@@ -24,12 +24,12 @@ func samplesOf(t *testing.T, s *file.Store, group loop.GroupID) (ids []live.Roll
 func TestDiscard(t *testing.T) {
 	s, _ := begin(t, t.TempDir(), file.Options{SegmentBytes: 1})
 	defer closeStore(t, s)
-	for _, p := range []live.Sample{sampleOf(1, 0, 1), sampleOf(1, 1, 1), sampleOf(1, 1, 2)} {
+	for _, p := range []port.Sample{sampleOf(1, 0, 1), sampleOf(1, 1, 1), sampleOf(1, 1, 2)} {
 		if err := s.PutSample(p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, id := range []live.RolloutID{{Group: 1, Sample: 1, Attempt: 1}, {Group: 1, Sample: 7, Attempt: 1}, {Group: 9, Sample: 0, Attempt: 1}} {
+	for _, id := range []port.RolloutID{{Group: 1, Sample: 1, Attempt: 1}, {Group: 1, Sample: 7, Attempt: 1}, {Group: 9, Sample: 0, Attempt: 1}} {
 		if err := s.Discard(id); err != nil {
 			t.Errorf("discarding %v: %v", id, err)
 		}
@@ -37,14 +37,14 @@ func TestDiscard(t *testing.T) {
 	if ids := samplesOf(t, s, 1); len(ids) != 2 || ids[1].Attempt != 2 {
 		t.Errorf("kept %v, want both samples, the second's later attempt", ids)
 	}
-	if err := s.Discard(live.RolloutID{Group: 1, Sample: 1, Attempt: 2}); err != nil {
+	if err := s.Discard(port.RolloutID{Group: 1, Sample: 1, Attempt: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if ids := samplesOf(t, s, 1); len(ids) != 1 || ids[0].Sample != 0 {
 		t.Errorf("kept %v, want sample 0 alone", ids)
 	}
 	before := s.PayloadBytes()
-	if err := s.Discard(live.RolloutID{Group: 1, Sample: 0, Attempt: 1}); err != nil {
+	if err := s.Discard(port.RolloutID{Group: 1, Sample: 0, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if ids := samplesOf(t, s, 1); ids != nil || s.PayloadBytes() >= before {
@@ -58,7 +58,7 @@ func TestRetain(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := begin(t, dir, file.Options{})
 	counted, late, killed, alone := sampleOf(1, 0, 1), sampleOf(1, 1, 1), sampleOf(1, 1, 2), sampleOf(2, 0, 1)
-	for _, p := range []live.Sample{counted, late, killed, alone} {
+	for _, p := range []port.Sample{counted, late, killed, alone} {
 		if err := s.PutSample(p); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestRetain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeStore(t, s)
-	if n, err := s.Retain(func(id live.RolloutID) bool { return id == counted.ID }); err != nil || n != 2 {
+	if n, err := s.Retain(func(id port.RolloutID) bool { return id == counted.ID }); err != nil || n != 2 {
 		t.Errorf("dropped %d (%v), want the two that are left of the others", n, err)
 	}
 	if ids := samplesOf(t, s, 1); len(ids) != 1 || ids[0] != counted.ID {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
 
@@ -109,7 +109,7 @@ func (p *payloads) load(s *segment, last bool) error {
 
 // index notes where a payload lies. Of several for one sample the last attempt
 // counts, of one attempt the last written.
-func (p *payloads) index(s *segment, id live.RolloutID, offset, size int64) {
+func (p *payloads) index(s *segment, id port.RolloutID, offset, size int64) {
 	places := p.groups[id.Group]
 	added := place{segment: s, offset: offset, size: size, sample: id.Sample, attempt: id.Attempt}
 	for i := range places {
@@ -128,9 +128,9 @@ func (p *payloads) index(s *segment, id live.RolloutID, offset, size int64) {
 }
 
 // PutSample makes a rollout's payload durable. Without room for it nothing of it is
-// kept, the error wraps live.ErrNoSpace, and it may be tried again. Any other error of
+// kept, the error wraps port.ErrNoSpace, and it may be tried again. Any other error of
 // a write is final for payloads.
-func (s *Store) PutSample(sample live.Sample) error {
+func (s *Store) PutSample(sample port.Sample) error {
 	p := s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -149,13 +149,13 @@ func (s *Store) PutSample(sample live.Sample) error {
 	frame := appendFrame(make([]byte, 0, frameHeader+len(body)), body)
 	if p.bytes+int64(len(frame)) > p.options.PayloadBytesMax && !p.emptyLast() {
 		return fmt.Errorf("store: %w: payloads take %d bytes of at most %d in %s: the groups in flight and queued do not fit; raise the limit or shrink the queue",
-			live.ErrNoSpace, p.bytes, p.options.PayloadBytesMax, p.dir)
+			port.ErrNoSpace, p.bytes, p.options.PayloadBytesMax, p.dir)
 	}
 	seg, err := p.writable()
 	if err == nil {
 		err = p.write(seg, frame)
 	}
-	if errors.Is(err, live.ErrNoSpace) {
+	if errors.Is(err, port.ErrNoSpace) {
 		p.emptyLast() // for the next try
 		return err
 	}
@@ -225,7 +225,7 @@ func (p *payloads) writable() (*segment, error) {
 
 // Samples returns the payloads of a group, in the order of their sample numbers:
 // of each sample the last attempt that was put.
-func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
+func (s *Store) Samples(group loop.GroupID) ([]port.Sample, error) {
 	p := s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -234,7 +234,7 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 		return nil, fmt.Errorf("store: group %d has no payloads in %s", group, p.dir)
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.sample, b.sample) })
-	samples := make([]live.Sample, len(places))
+	samples := make([]port.Sample, len(places))
 	for i, at := range places {
 		body, err := readFrame(at.segment.file, at.offset, at.size)
 		if err == nil {
@@ -249,33 +249,33 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 
 // Discard drops the payload of one attempt, if that is the one kept of its sample.
 // It says nothing that a restart remembers: see Retain.
-func (s *Store) Discard(id live.RolloutID) error {
+func (s *Store) Discard(id port.RolloutID) error {
 	p := s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.discard(func(other live.RolloutID) bool { return other == id }, id.Group)
+	p.discard(func(other port.RolloutID) bool { return other == id }, id.Group)
 	return p.deleteForgotten()
 }
 
 // Retain forgets, after a restart, every payload of an attempt that does not count:
 // one whose score the process before did not live to log, one that the log discards,
 // and those of groups whose end it did not live to tell. It returns how many there were.
-func (s *Store) Retain(counts func(live.RolloutID) bool) (dropped int, err error) {
+func (s *Store) Retain(counts func(port.RolloutID) bool) (dropped int, err error) {
 	p := s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for group := range p.groups {
-		dropped += p.discard(func(id live.RolloutID) bool { return !counts(id) }, group)
+		dropped += p.discard(func(id port.RolloutID) bool { return !counts(id) }, group)
 	}
 	return dropped, p.deleteForgotten()
 }
 
 // discard takes a group's payloads that are unwanted out of the index.
-func (p *payloads) discard(unwanted func(live.RolloutID) bool, group loop.GroupID) int {
+func (p *payloads) discard(unwanted func(port.RolloutID) bool, group loop.GroupID) int {
 	places := p.groups[group]
 	kept := places[:0]
 	for _, at := range places {
-		if unwanted(live.RolloutID{Group: group, Sample: at.sample, Attempt: at.attempt}) {
+		if unwanted(port.RolloutID{Group: group, Sample: at.sample, Attempt: at.attempt}) {
 			at.segment.live--
 			continue
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // noSpace reports whether a write failed for lack of room: of the disk, of a quota, or
@@ -17,5 +17,5 @@ func noSpace(err error) bool {
 // full is the error of something that there is no room for: what it was before is
 // still all there.
 func full(what string, err error) error {
-	return fmt.Errorf("store: %w for %s: %w", live.ErrNoSpace, what, err)
+	return fmt.Errorf("store: %w for %s: %w", port.ErrNoSpace, what, err)
 }

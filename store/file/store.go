@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
 )
@@ -78,7 +78,7 @@ type Store struct {
 	payloads *payloads
 }
 
-var _ live.Store = (*Store)(nil)
+var _ port.Store = (*Store)(nil)
 
 const (
 	stateDir = "state"

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/lock"
@@ -49,11 +49,11 @@ func eventLine(enc *trace.Encoder, at int64) []byte {
 	return enc.AppendEvent(nil, trace.Event{Event: loop.Event{Time: at, Kind: loop.RolloutScored, Group: 1, Slot: 1, Attempt: 1, Tokens: 5, Reward: 0.5}})
 }
 
-func sampleOf(group loop.GroupID, k, attempt int32) live.Sample {
-	return live.Sample{
-		ID: live.RolloutID{Group: group, Sample: k, Attempt: attempt}, Tokens: []int32{1, 2, 70000, -1}, LossMask: []uint8{0, 0, 1, 1},
+func sampleOf(group loop.GroupID, k, attempt int32) port.Sample {
+	return port.Sample{
+		ID: port.RolloutID{Group: group, Sample: k, Attempt: attempt}, Tokens: []int32{1, 2, 70000, -1}, LossMask: []uint8{0, 0, 1, 1},
 		Logprobs: []float32{0, 0, -0.25, -3.5}, Versions: []loop.Version{loop.NoVersion, loop.NoVersion, 3, 4}, Reward: 0.75, Exact: true,
-		Truncated: k == 1, Resumes: []live.ResumePoint{{At: 3, Version: 4}}, Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(attempt),
+		Truncated: k == 1, Resumes: []port.ResumePoint{{At: 3, Version: 4}}, Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(attempt),
 	}
 }
 
@@ -188,12 +188,12 @@ func TestOneWriterAtATime(t *testing.T) {
 func TestPayloadsComeBack(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := begin(t, dir, file.Options{})
-	for _, sample := range []live.Sample{sampleOf(1, 1, 1), sampleOf(2, 0, 1), sampleOf(1, 0, 2), sampleOf(1, 0, 1)} {
+	for _, sample := range []port.Sample{sampleOf(1, 1, 1), sampleOf(2, 0, 1), sampleOf(1, 0, 2), sampleOf(1, 0, 1)} {
 		if err := s.PutSample(sample); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []live.Sample{sampleOf(1, 0, 2), sampleOf(1, 1, 1)} // the later attempt, though put first
+	want := []port.Sample{sampleOf(1, 0, 2), sampleOf(1, 1, 1)} // the later attempt, though put first
 	check := func() {
 		t.Helper()
 		got, err := s.Samples(1)
@@ -265,7 +265,7 @@ func TestSegmentsGoWithTheirGroups(t *testing.T) {
 		t.Errorf("%d bytes after a restart, %d before", s.PayloadBytes(), before)
 	}
 	// The restart brought group 5 back, whose segment was still there; the loop knows better.
-	if _, err := s.Retain(func(id live.RolloutID) bool { return id.Group == 3 }); err != nil {
+	if _, err := s.Retain(func(id port.RolloutID) bool { return id.Group == 3 }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Samples(3); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -28,7 +28,7 @@ type contents struct {
 
 // item is one payload in a message.
 type item struct {
-	id           live.RolloutID
+	id           port.RolloutID
 	offset, size int
 	sum          uint32
 }
@@ -68,7 +68,7 @@ func parseContents(text string) (contents, error) {
 	c := contents{epoch: uint64(number(0, 64)), chunk: int(number(1, 32)), chunks: int(number(2, 32))}
 	offset := 0
 	for i := 3; i < len(fields); i += 5 {
-		x := item{id: live.RolloutID{Group: loop.GroupID(number(i, 64)), Sample: int32(number(i+1, 32)), Attempt: int32(number(i+2, 32))},
+		x := item{id: port.RolloutID{Group: loop.GroupID(number(i, 64)), Sample: int32(number(i+1, 32)), Attempt: int32(number(i+2, 32))},
 			offset: offset, size: int(number(i+3, 64)), sum: uint32(number(i+4, 64))}
 		offset += x.size
 		c.items = append(c.items, x)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -74,7 +74,7 @@ func (s *Store) watch() {
 		}
 		if s.disk.refusal() == nil {
 			s.options.Logf("store: the embedded NATS server in %s takes no writes: %s: make room on the disk, the run goes on by itself", s.options.Dir, why)
-			s.disk.fail(fmt.Errorf("store: %w: the server in %s takes no writes (%s): make room on the disk, the run goes on by itself", live.ErrNoSpace, s.options.Dir, why))
+			s.disk.fail(fmt.Errorf("store: %w: the server in %s takes no writes (%s): make room on the disk, the run goes on by itself", port.ErrNoSpace, s.options.Dir, why))
 		}
 		if free, err := s.disk.free(s.options.Dir); err == nil && free < max(s.disk.least, restartBytes) {
 			continue
@@ -88,7 +88,7 @@ func (s *Store) watch() {
 	}
 }
 
-// room says, as an error that wraps live.ErrNoSpace, that there is no room for n more bytes.
+// room says, as an error that wraps port.ErrNoSpace, that there is no room for n more bytes.
 func (d *disk) room(n int) error {
 	if d.dir == "" {
 		return nil
@@ -108,7 +108,7 @@ func (d *disk) room(n int) error {
 	}
 	d.at, d.written, d.full = time.Now(), 0, nil
 	if free < d.least+int64(n) {
-		d.full = fmt.Errorf("store: %w: the disk of %s has %d bytes left, of which %d stay free: make room, the run goes on by itself", live.ErrNoSpace, d.dir, free, d.least)
+		d.full = fmt.Errorf("store: %w: the disk of %s has %d bytes left, of which %d stay free: make room, the run goes on by itself", port.ErrNoSpace, d.dir, free, d.least)
 	}
 	return d.full
 }

@@ -1,5 +1,5 @@
 // Package jetstream keeps a run's event log, payloads and snapshots in NATS JetStream: a
-// server inside this process that opens no port, or a cluster. It implements live.Store.
+// server inside this process that opens no port, or a cluster. It implements port.Store.
 //
 // # What is where
 //

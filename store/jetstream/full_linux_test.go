@@ -16,8 +16,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/storetest"
 )
 
@@ -65,18 +65,18 @@ func TestServerOutOfSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(g int) error {
-		return s.PutSample(storetest.Sample(live.RolloutID{Group: loop.GroupID(g), Attempt: 1}, 20_000))
+		return s.PutSample(storetest.Sample(port.RolloutID{Group: loop.GroupID(g), Attempt: 1}, 20_000))
 	}
 	n := 1
 	err := error(nil)
 	for err = put(n); err == nil; err = put(n) {
 		n++
 	}
-	if !errors.Is(err, live.ErrNoSpace) || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, port.ErrNoSpace) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("a payload on a full disk: %v, want ErrNoSpace with the place", err)
 	}
 	event := storetest.Event(enc, 1)
-	if err := s.Append([][]byte{event}); !errors.Is(err, live.ErrNoSpace) {
+	if err := s.Append([][]byte{event}); !errors.Is(err, port.ErrNoSpace) {
 		t.Fatalf("a line on a full disk: %v, want ErrNoSpace", err)
 	}
 	for !strings.Contains(fmt.Sprint(s.embedded.server.Healthz(&server.HealthzOptions{Details: true}).Errors), s.names.bucket) {
@@ -131,7 +131,7 @@ func TestServerOutOfSpaceWithinAppend(t *testing.T) {
 			lines = append(lines, storetest.Event(enc, i))
 		}
 		for err := s.Append(lines); err != nil; err = s.Append(lines) {
-			if !errors.Is(err, live.ErrNoSpace) {
+			if !errors.Is(err, port.ErrNoSpace) {
 				t.Fatal(err)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/storetest"
 )
@@ -68,7 +68,7 @@ func child(where string) error {
 		go func() {
 			// Groups of an earlier life are not put again.
 			for g := loop.GroupID(time.Now().UnixNano()/1000*10 + int64(worker)); ; g += 10 {
-				id := live.RolloutID{Group: g, Sample: 0, Attempt: 1}
+				id := port.RolloutID{Group: g, Sample: 0, Attempt: 1}
 				tokens := 10
 				if g/10%8 == 0 {
 					tokens = 20_000
@@ -215,12 +215,12 @@ func (k *told) check(t *testing.T, where string) {
 	}
 	for g, tokens := range k.puts {
 		got, err := s.Samples(g)
-		if err != nil || !reflect.DeepEqual(got, []live.Sample{storetest.Sample(live.RolloutID{Group: g, Attempt: 1}, tokens)}) {
+		if err != nil || !reflect.DeepEqual(got, []port.Sample{storetest.Sample(port.RolloutID{Group: g, Attempt: 1}, tokens)}) {
 			t.Fatalf("group %d was acknowledged and is not what was put: %v", g, err)
 		}
 	}
 	// What is no longer looked at makes room.
-	if _, err := s.Retain(func(live.RolloutID) bool { return false }); err != nil {
+	if _, err := s.Retain(func(port.RolloutID) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	s.payloads.reclaim(t.Context(), true)

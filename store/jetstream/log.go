@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -134,7 +134,7 @@ func logPlaceOf(h nats.Header) (logPlace, error) {
 
 // Append adds lines to the event log. When it returns without an error they survive the
 // end of this process, and on a cluster that of any minority of its nodes. It goes on
-// asking while the cluster chooses another leader. An error that wraps live.ErrNoSpace
+// asking while the cluster chooses another leader. An error that wraps port.ErrNoSpace
 // has appended nothing and may be tried again; after any other the log takes no more.
 func (s *Store) Append(lines [][]byte) error {
 	w, err := s.writer()
@@ -166,7 +166,7 @@ func (s *Store) Append(lines [][]byte) error {
 	for i, m := range messages {
 		first := l.line + 1
 		err := l.publish(s, w, m)
-		if errors.Is(err, live.ErrNoSpace) && i == 0 {
+		if errors.Is(err, port.ErrNoSpace) && i == 0 {
 			return err
 		}
 		if err != nil {
@@ -293,7 +293,7 @@ func (l *eventLog) full(s *Store, err error) error {
 	if err != nil {
 		text = err.Error()
 	}
-	return fmt.Errorf("store: %w: the event log takes %d bytes of at most %d (%s): a snapshot makes room", live.ErrNoSpace, l.bytes.Load(), s.options.LogBytesMax, text)
+	return fmt.Errorf("store: %w: the event log takes %d bytes of at most %d (%s): a snapshot makes room", port.ErrNoSpace, l.bytes.Load(), s.options.LogBytesMax, text)
 }
 
 func (l *eventLog) stored(seq uint64, size int) {
@@ -376,7 +376,7 @@ func (l *eventLog) publishMarker(ctx context.Context, s *Store, w *lease, m *nat
 				return fmt.Errorf("store: fencing the log: %w", err)
 			}
 		case noSpace(err):
-			return fmt.Errorf("store: %w: no room in the log to take it over: raise store.nats.log_bytes_max, or make room on the disk", live.ErrNoSpace)
+			return fmt.Errorf("store: %w: no room in the log to take it over: raise store.nats.log_bytes_max, or make room on the disk", port.ErrNoSpace)
 		case !transient(err):
 			return fmt.Errorf("store: fencing the log: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/lock"
 )
 
@@ -140,7 +140,7 @@ func (m *mirror) complete() error {
 		return nil
 	}
 	err := m.catchUp()
-	if errors.Is(err, live.ErrLogTrimmed) {
+	if errors.Is(err, port.ErrLogTrimmed) {
 		m.end(err)
 		return nil
 	}
@@ -256,7 +256,7 @@ func (m *mirror) run() {
 			if l := m.store.lease.Load(); l != nil {
 				l.fence()
 			}
-		case errors.Is(err, live.ErrLogTrimmed):
+		case errors.Is(err, port.ErrLogTrimmed):
 			m.end(err)
 		case err != nil:
 			if !failing {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // placeTries is how often a mirror is begun anew because the log gave up lines meanwhile: a
@@ -48,8 +48,8 @@ func (m *mirror) place() error {
 	if err := m.current(); err != nil {
 		return err
 	}
-	err := live.ErrLogTrimmed
-	for try := 0; try < placeTries && errors.Is(err, live.ErrLogTrimmed); try++ {
+	err := port.ErrLogTrimmed
+	for try := 0; try < placeTries && errors.Is(err, port.ErrLogTrimmed); try++ {
 		if err = m.build(name, before); err != nil && m.file != before {
 			m.file.Close()
 		}
@@ -65,7 +65,7 @@ func (m *mirror) place() error {
 		m.mutex.Lock()
 		m.lines = lines
 		m.mutex.Unlock()
-		if errors.Is(err, live.ErrLogTrimmed) {
+		if errors.Is(err, port.ErrLogTrimmed) {
 			m.end(err)
 			return nil
 		}

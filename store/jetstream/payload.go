@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
 
@@ -100,7 +100,7 @@ func (p *payloads) poke() {
 
 // Samples returns the payloads of a group, in the order of their sample numbers: of each
 // sample the last attempt that was put.
-func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
+func (s *Store) Samples(group loop.GroupID) ([]port.Sample, error) {
 	if _, err := s.writer(); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.sample, b.sample) })
 	bodies, err := s.fetch(places)
-	samples := make([]live.Sample, len(places))
+	samples := make([]port.Sample, len(places))
 	if err == nil {
 		err = decode(bodies, samples)
 	}
@@ -124,7 +124,7 @@ func (s *Store) Samples(group loop.GroupID) ([]live.Sample, error) {
 }
 
 // decode reads all bodies, large ones at the same time.
-func decode(bodies [][]byte, samples []live.Sample) error {
+func decode(bodies [][]byte, samples []port.Sample) error {
 	errs := make([]error, len(bodies))
 	var wait sync.WaitGroup
 	for i, body := range bodies {
@@ -139,11 +139,11 @@ func decode(bodies [][]byte, samples []live.Sample) error {
 }
 
 // Discard drops the payload of one attempt, if that is the one kept of its sample.
-func (s *Store) Discard(id live.RolloutID) error {
+func (s *Store) Discard(id port.RolloutID) error {
 	if _, err := s.writer(); err != nil {
 		return err
 	}
-	s.payloads.discard(id.Group, func(other live.RolloutID) bool { return other == id })
+	s.payloads.discard(id.Group, func(other port.RolloutID) bool { return other == id })
 	return nil
 }
 
@@ -152,13 +152,13 @@ func (s *Store) Forget(group loop.GroupID) error {
 	if _, err := s.writer(); err != nil {
 		return err
 	}
-	s.payloads.discard(group, func(live.RolloutID) bool { return true })
+	s.payloads.discard(group, func(port.RolloutID) bool { return true })
 	return nil
 }
 
 // Retain forgets, after a restart and before anything else is put, every payload of an
 // attempt that does not count, and returns how many those were.
-func (s *Store) Retain(counts func(live.RolloutID) bool) (int, error) {
+func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 	if _, err := s.writer(); err != nil {
 		return 0, err
 	}
@@ -171,19 +171,19 @@ func (s *Store) Retain(counts func(live.RolloutID) bool) (int, error) {
 	p.mutex.Unlock()
 	dropped := 0
 	for _, g := range groups {
-		dropped += p.discard(g, func(id live.RolloutID) bool { return !counts(id) })
+		dropped += p.discard(g, func(id port.RolloutID) bool { return !counts(id) })
 	}
 	return dropped, nil
 }
 
 // discard takes a group's payloads that are unwanted out of the index.
-func (p *payloads) discard(group loop.GroupID, unwanted func(live.RolloutID) bool) int {
+func (p *payloads) discard(group loop.GroupID, unwanted func(port.RolloutID) bool) int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	places := p.groups[group]
 	var kept []place
 	for _, at := range places {
-		if unwanted(live.RolloutID{Group: group, Sample: at.sample, Attempt: at.attempt}) {
+		if unwanted(port.RolloutID{Group: group, Sample: at.sample, Attempt: at.attempt}) {
 			p.drop(at)
 		} else {
 			kept = append(kept, at)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // put is a payload on its way.
 type put struct {
-	id   live.RolloutID
+	id   port.RolloutID
 	body []byte
 	sum  uint32
 	room int64 // what was reserved for it
@@ -44,9 +44,9 @@ type batch struct {
 }
 
 // PutSample makes a rollout's payload durable. A payload over PayloadBytesMax, or over the
-// disk, is an error that wraps live.ErrNoSpace; it may be tried again when groups have
+// disk, is an error that wraps port.ErrNoSpace; it may be tried again when groups have
 // been forgotten.
-func (s *Store) PutSample(sample live.Sample) error {
+func (s *Store) PutSample(sample port.Sample) error {
 	n := len(sample.Tokens)
 	if n != len(sample.LossMask) || n != len(sample.Logprobs) || n != len(sample.Versions) {
 		return fmt.Errorf("store: g%d/%d: %d tokens with %d mask, %d log-prob and %d version entries, want as many of each",
@@ -92,7 +92,7 @@ func (p *payloads) admit(x *put) error {
 		}
 		if garbage == 0 || tried {
 			return fmt.Errorf("store: %w: g%d/%d takes %d bytes, and payloads take %d of at most %d: the groups in flight and queued do not fit; raise store.nats.payload_bytes_max or shrink the queue",
-				live.ErrNoSpace, x.id.Group, x.id.Sample, x.room, used, most)
+				port.ErrNoSpace, x.id.Group, x.id.Sample, x.room, used, most)
 		}
 		p.reclaim(p.store.ctx, true)
 	}
@@ -271,7 +271,7 @@ func (p *payloads) send(w *lease, messages []*nats.Msg, seqs []uint64) error {
 			return nil
 		case noSpace(failed):
 			p.poke()
-			return fmt.Errorf("store: %w: payloads: %w", live.ErrNoSpace, failed)
+			return fmt.Errorf("store: %w: payloads: %w", port.ErrNoSpace, failed)
 		case !transient(failed):
 			return fmt.Errorf("store: payloads take no more: %w", failed)
 		case w.fenced.Load():

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // readAhead is how many messages of the log a reader is sent before it asks for more.
@@ -171,7 +171,7 @@ func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
 		return 0, fmt.Errorf("store: looking for line %d of the log: %w", line, failed)
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("store: line %d of the log: %w; it begins with line %d", line, live.ErrLogTrimmed, lineAt(first))
+		return 0, fmt.Errorf("store: line %d of the log: %w; it begins with line %d", line, port.ErrLogTrimmed, lineAt(first))
 	}
 	begins := lineAt(first + uint64(n-1))
 	n = sort.Search(n-1, func(i int) bool { return lineAt(first+uint64(i)) >= begins })
@@ -181,7 +181,7 @@ func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
 	if n == 0 && begins > 1 && begins == line {
 		// A message may go on with a line that began in one that is gone.
 		if placeAt(first).piece > 0 {
-			return 0, fmt.Errorf("store: line %d of the log: %w", line, live.ErrLogTrimmed)
+			return 0, fmt.Errorf("store: line %d of the log: %w", line, port.ErrLogTrimmed)
 		}
 	}
 	return first + uint64(n), nil
@@ -204,7 +204,7 @@ func (r *logReader) message() ([]byte, error) {
 		return nil, fmt.Errorf("store: reading the log: %w", err)
 	}
 	if meta.Sequence.Stream != r.next {
-		return nil, fmt.Errorf("store: message %d of the log: %w", r.next, live.ErrLogTrimmed)
+		return nil, fmt.Errorf("store: message %d of the log: %w", r.next, port.ErrLogTrimmed)
 	}
 	r.next++
 	at, err := logPlaceOf(m.Headers())

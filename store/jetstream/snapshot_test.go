@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/storetest"
 )
 
@@ -45,7 +45,7 @@ func TestDiskIsBounded(t *testing.T) {
 	for i := range 4000 {
 		must(t, s.Append([][]byte{storetest.Event(enc, int64(i)), storetest.Event(enc, int64(i))}))
 		g := loop.GroupID(i + 1)
-		must(t, s.PutSample(storetest.Sample(live.RolloutID{Group: g, Attempt: 1}, 100)))
+		must(t, s.PutSample(storetest.Sample(port.RolloutID{Group: g, Attempt: 1}, 100)))
 		must(t, s.Forget(g))
 		if i%20 == 19 || s.WantsSnapshot() {
 			must(t, s.Snapshot(enc.Position().Line, body))
@@ -81,7 +81,7 @@ func TestFullLogMakesRoom(t *testing.T) {
 		line = storetest.Event(enc, i)
 		err = s.Append([][]byte{line})
 	}
-	if !errors.Is(err, live.ErrNoSpace) {
+	if !errors.Is(err, port.ErrNoSpace) {
 		t.Fatal(err)
 	}
 	must(t, s.Append([][]byte{line}))

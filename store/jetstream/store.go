@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // What calls answer that cannot be served.
@@ -58,8 +58,8 @@ type Store struct {
 }
 
 var (
-	_ live.Store   = (*Store)(nil)
-	_ live.Bounded = (*Store)(nil)
+	_ port.Store   = (*Store)(nil)
+	_ port.Bounded = (*Store)(nil)
 )
 
 // names are what the run's streams and subjects are called.

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/storetest"
 )
 
@@ -34,7 +34,7 @@ func open(t *testing.T, o Options) *Store {
 }
 
 // damage changes the first byte of a snapshot's first chunk.
-func damage(t *testing.T, store live.Store, line int64) {
+func damage(t *testing.T, store port.Store, line int64) {
 	t.Helper()
 	s := store.(*Store)
 	subject := s.snapshotSubject(line) + ".0"
@@ -52,7 +52,7 @@ func TestConformsEmbedded(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Place {
 		dir := t.TempDir()
-		return storetest.Place{Damage: damage, Open: func(t *testing.T) live.Store {
+		return storetest.Place{Damage: damage, Open: func(t *testing.T) port.Store {
 			return open(t, Options{Dir: filepath.Join(dir, "nats"), TracePath: filepath.Join(dir, "trace.ndjson"), PayloadBytesMax: storetest.PayloadBytesMax})
 		}}
 	})
@@ -93,7 +93,7 @@ func TestConformsExternal(t *testing.T) {
 			url := startServer(t, func(o *server.Options) { o.MaxPayload = largest })
 			storetest.Run(t, func(t *testing.T) storetest.Place {
 				run := fmt.Sprintf("a run/%d", runs.Add(1))
-				return storetest.Place{Damage: damage, Open: func(t *testing.T) live.Store {
+				return storetest.Place{Damage: damage, Open: func(t *testing.T) port.Store {
 					return open(t, Options{URL: url, Run: run, LogBytesMax: 64 << 20, PayloadBytesMax: storetest.PayloadBytesMax})
 				}}
 			})

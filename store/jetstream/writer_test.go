@@ -17,8 +17,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/storetest"
 )
@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func sampleID(g loop.GroupID) live.RolloutID { return live.RolloutID{Group: g, Attempt: 1} }
+func sampleID(g loop.GroupID) port.RolloutID { return port.RolloutID{Group: g, Attempt: 1} }
 
 // begin appends a header.
 func begin(t *testing.T, s *Store) *trace.Encoder {
@@ -102,7 +102,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	enc2 := *enc
 	next := storetest.Event(&enc2, 3)
 	must(t, standby.Append([][]byte{next}))
-	must(t, standby.PutSample(storetest.Sample(live.RolloutID{Group: 1, Attempt: 2}, 12)))
+	must(t, standby.PutSample(storetest.Sample(port.RolloutID{Group: 1, Attempt: 2}, 12)))
 
 	must(t, first.PutSample(storetest.Sample(sampleID(1), 10)))
 	must(t, first.Forget(2))
@@ -206,7 +206,7 @@ func TestMirrorAndRetention(t *testing.T) {
 			t.Fatalf("the log takes %d bytes of at most %d", used, o.LogBytesMax)
 		}
 	}
-	if _, err := s.ReadLog(0); !errors.Is(err, live.ErrLogTrimmed) {
+	if _, err := s.ReadLog(0); !errors.Is(err, port.ErrLogTrimmed) {
 		t.Errorf("the log still begins with its first line: %v", err)
 	}
 	must(t, s.Close())
@@ -238,7 +238,7 @@ func TestFullLogWaitsForASnapshot(t *testing.T) {
 		before := *enc
 		line := storetest.Event(enc, 1)
 		err := s.Append([][]byte{line})
-		for tries := 0; errors.Is(err, live.ErrNoSpace) && tries < 3; tries++ {
+		for tries := 0; errors.Is(err, port.ErrNoSpace) && tries < 3; tries++ {
 			refused++
 			if !s.WantsSnapshot() {
 				t.Fatal("a full log does not want a snapshot")
@@ -268,7 +268,7 @@ func TestFullDisk(t *testing.T) {
 	s.disk.at = time.Time{}
 	line := storetest.Event(enc, 1)
 	for name, err := range map[string]error{"append": s.Append([][]byte{line}), "payload": s.PutSample(storetest.Sample(sampleID(1), 10)), "snapshot": s.Snapshot(1, []byte("x"))} {
-		if !errors.Is(err, live.ErrNoSpace) {
+		if !errors.Is(err, port.ErrNoSpace) {
 			t.Errorf("%s on a full disk: %v", name, err)
 		}
 	}
@@ -313,7 +313,7 @@ func TestMemoryIsFlat(t *testing.T) {
 				var err error
 				for g := range todo {
 					for k := range int32(4) {
-						err = errors.Join(err, s.PutSample(storetest.Sample(live.RolloutID{Group: g, Sample: k, Attempt: 1}, 60)))
+						err = errors.Join(err, s.PutSample(storetest.Sample(port.RolloutID{Group: g, Sample: k, Attempt: 1}, 60)))
 					}
 					_, err2 := s.Samples(g)
 					err = errors.Join(err, err2, s.Forget(g))

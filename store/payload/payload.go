@@ -7,22 +7,22 @@ import (
 	"errors"
 	"math"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // The body of a payload is the sample's fields in order: whole numbers as
 // varints, floats as their bits, text and slices after their length. The
 // rollout's identity comes first, so that an index needs no more than that.
 
-func appendID(dst []byte, id live.RolloutID) []byte {
+func appendID(dst []byte, id port.RolloutID) []byte {
 	dst = binary.AppendVarint(dst, int64(id.Group))
 	dst = binary.AppendVarint(dst, int64(id.Sample))
 	return binary.AppendVarint(dst, int64(id.Attempt))
 }
 
 // Append appends the body of a sample to dst and returns it.
-func Append(dst []byte, s *live.Sample) []byte {
+func Append(dst []byte, s *port.Sample) []byte {
 	dst = appendID(dst, s.ID)
 	dst = binary.AppendUvarint(dst, uint64(len(s.Tokens)))
 	for _, t := range s.Tokens {
@@ -170,12 +170,12 @@ func (f *fields) float32() float32 {
 
 func (f *fields) text() string { return string(f.bytes(f.length())) }
 
-func (f *fields) id() live.RolloutID {
-	return live.RolloutID{Group: loop.GroupID(f.varint()), Sample: int32(f.varint()), Attempt: int32(f.varint())}
+func (f *fields) id() port.RolloutID {
+	return port.RolloutID{Group: loop.GroupID(f.varint()), Sample: int32(f.varint()), Attempt: int32(f.varint())}
 }
 
 // DecodeID reads the identity at the beginning of a body.
-func DecodeID(body []byte) (live.RolloutID, error) {
+func DecodeID(body []byte) (port.RolloutID, error) {
 	f := fields{rest: body}
 	id := f.id()
 	if f.bad {
@@ -185,9 +185,9 @@ func DecodeID(body []byte) (live.RolloutID, error) {
 }
 
 // Decode reads a body whole. Anything left over, or missing, is ErrFormat.
-func Decode(body []byte) (live.Sample, error) {
+func Decode(body []byte) (port.Sample, error) {
 	f := fields{rest: body}
-	s := live.Sample{ID: f.id()}
+	s := port.Sample{ID: f.id()}
 	n := f.length()
 	s.Tokens = make([]int32, n)
 	varints(&f, s.Tokens)
@@ -208,7 +208,7 @@ func Decode(body []byte) (live.Sample, error) {
 	s.GenerateNS, s.EnvironmentNS = f.varint(), f.varint()
 	if len(f.rest) > 0 { // before rollouts could be interrupted there was no more
 		for range f.length() {
-			s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(f.varint()), Version: loop.Version(f.varint())})
+			s.Resumes = append(s.Resumes, port.ResumePoint{At: int32(f.varint()), Version: loop.Version(f.varint())})
 		}
 	}
 	if has&flagBreaks != 0 {
@@ -216,7 +216,7 @@ func Decode(body []byte) (live.Sample, error) {
 		varints(&f, s.Breaks)
 	}
 	if f.bad || len(f.rest) > 0 || has >= flagsEnd {
-		return live.Sample{}, ErrFormat
+		return port.Sample{}, ErrFormat
 	}
 	return s, nil
 }

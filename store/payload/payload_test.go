@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
 
-func sample(tokens int, step int32) live.Sample {
-	s := live.Sample{ID: live.RolloutID{Group: 5, Sample: 2, Attempt: 3}, Reward: -0.5, Prompt: "p", Answer: "ä", Resumes: []live.ResumePoint{{At: 1, Version: 2}}}
+func sample(tokens int, step int32) port.Sample {
+	s := port.Sample{ID: port.RolloutID{Group: 5, Sample: 2, Attempt: 3}, Reward: -0.5, Prompt: "p", Answer: "ä", Resumes: []port.ResumePoint{{At: 1, Version: 2}}}
 	for i := range tokens {
 		s.Tokens = append(s.Tokens, int32(i)*step)
 		s.LossMask = append(s.LossMask, uint8(i&1))
@@ -56,16 +56,16 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // drawSample is a sample of any shape that one can have, and some that none has.
-func drawSample(rng *rand.Rand) live.Sample {
+func drawSample(rng *rand.Rand) port.Sample {
 	text := func() string { return strings.Repeat("ä", rng.IntN(4)) }
 	s := sample(rng.IntN(200), int32(rng.Uint32()>>rng.IntN(32)))
-	s.ID = live.RolloutID{Group: loop.GroupID(rng.Int64()), Sample: int32(rng.Uint32()), Attempt: int32(rng.Uint32())}
+	s.ID = port.RolloutID{Group: loop.GroupID(rng.Int64()), Sample: int32(rng.Uint32()), Attempt: int32(rng.Uint32())}
 	s.Reward, s.Exact, s.Truncated, s.Derived = math.Float32frombits(rng.Uint32()&^(0xff<<23)), rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
 	s.Prompt, s.Response, s.Answer = text(), text(), text()
 	s.GenerateNS, s.EnvironmentNS = rng.Int64()>>rng.IntN(64), rng.Int64()>>rng.IntN(64)
 	s.Resumes = nil
 	for range rng.IntN(4) {
-		s.Resumes = append(s.Resumes, live.ResumePoint{At: int32(rng.Uint32()), Version: loop.Version(rng.Int64())})
+		s.Resumes = append(s.Resumes, port.ResumePoint{At: int32(rng.Uint32()), Version: loop.Version(rng.Int64())})
 	}
 	for range rng.IntN(5) {
 		s.Breaks = append(s.Breaks, int32(rng.Uint32()>>rng.IntN(32)))

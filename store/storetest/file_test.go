@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/storetest"
@@ -18,7 +18,7 @@ func TestFile(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Place {
 		dir := t.TempDir()
 		return storetest.Place{
-			Open: func(t *testing.T) live.Store {
+			Open: func(t *testing.T) port.Store {
 				t.Helper()
 				open := file.Open
 				if _, err := os.Stat(filepath.Join(dir, trace.FileName)); errors.Is(err, fs.ErrNotExist) {
@@ -30,7 +30,7 @@ func TestFile(t *testing.T) {
 				}
 				return s
 			},
-			Damage: func(t *testing.T, _ live.Store, line int64) {
+			Damage: func(t *testing.T, _ port.Store, line int64) {
 				t.Helper()
 				path := filepath.Join(dir, "state", fmt.Sprintf("snapshot-%016d", line))
 				text, err := os.ReadFile(path)

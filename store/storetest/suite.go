@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of live.Store: every store passes it.
+// Package storetest is the conformance suite of port.Store: every store passes it.
 package storetest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -22,9 +22,9 @@ const PayloadBytesMax = 4 << 20
 // Place is where one run is kept.
 type Place struct {
 	// Open opens the run as its writer, for the first time or after its store was closed.
-	Open func(t *testing.T) live.Store
+	Open func(t *testing.T) port.Store
 	// Damage changes a bit of the snapshot as of a line, behind an open store's back.
-	Damage func(t *testing.T, s live.Store, line int64)
+	Damage func(t *testing.T, s port.Store, line int64)
 }
 
 // Run runs the suite; each test has a place of its own.
@@ -62,8 +62,8 @@ func Event(enc *trace.Encoder, at int64) []byte {
 }
 
 // Sample is a payload of so many tokens; what is in it follows from its identity.
-func Sample(id live.RolloutID, tokens int) live.Sample {
-	s := live.Sample{ID: id, Reward: 0.75, Exact: true, Truncated: id.Sample == 1, Resumes: []live.ResumePoint{{At: 3, Version: 4}},
+func Sample(id port.RolloutID, tokens int) port.Sample {
+	s := port.Sample{ID: id, Reward: 0.75, Exact: true, Truncated: id.Sample == 1, Resumes: []port.ResumePoint{{At: 3, Version: 4}},
 		Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(id.Attempt)}
 	for i := range tokens {
 		s.Tokens = append(s.Tokens, int32(i)*int32(id.Group%1000+1))
@@ -77,12 +77,12 @@ func Sample(id live.RolloutID, tokens int) live.Sample {
 	return s
 }
 
-func id(group loop.GroupID, sample, attempt int32) live.RolloutID {
-	return live.RolloutID{Group: group, Sample: sample, Attempt: attempt}
+func id(group loop.GroupID, sample, attempt int32) port.RolloutID {
+	return port.RolloutID{Group: group, Sample: sample, Attempt: attempt}
 }
 
 // begin opens a run and appends its header and n events.
-func begin(t *testing.T, p Place, n int) (live.Store, *trace.Encoder, []byte) {
+func begin(t *testing.T, p Place, n int) (port.Store, *trace.Encoder, []byte) {
 	t.Helper()
 	s := p.Open(t)
 	line, enc := Header(t)
@@ -104,7 +104,7 @@ func must(t *testing.T, err error) {
 }
 
 // read returns the log after so many lines.
-func read(t *testing.T, s live.Store, line int64) []byte {
+func read(t *testing.T, s port.Store, line int64) []byte {
 	t.Helper()
 	r, err := s.ReadLog(line)
 	must(t, err)
@@ -122,7 +122,7 @@ func after(text []byte, n int64) []byte {
 	return text
 }
 
-func checkLog(t *testing.T, s live.Store, all []byte) {
+func checkLog(t *testing.T, s port.Store, all []byte) {
 	t.Helper()
 	lines := int64(bytes.Count(all, []byte("\n")))
 	for _, line := range []int64{0, 1, lines / 2, lines - 1, lines} {
@@ -216,7 +216,7 @@ func testHeader(t *testing.T, p Place) {
 	must(t, s.Close())
 }
 
-func checkSamples(t *testing.T, s live.Store, group loop.GroupID, want ...live.Sample) {
+func checkSamples(t *testing.T, s port.Store, group loop.GroupID, want ...port.Sample) {
 	t.Helper()
 	got, err := s.Samples(group)
 	if len(want) == 0 {
@@ -240,7 +240,7 @@ func testPayloads(t *testing.T, p Place) {
 		must(t, s.PutSample(Sample(id(1, k, 1), 5+int(k))))
 		must(t, s.PutSample(Sample(id(2, k, 1), 50)))
 	}
-	first := []live.Sample{Sample(id(1, 0, 1), 5), Sample(id(1, 1, 1), 6), Sample(id(1, 2, 1), 7)}
+	first := []port.Sample{Sample(id(1, 0, 1), 5), Sample(id(1, 1, 1), 6), Sample(id(1, 2, 1), 7)}
 	checkSamples(t, s, 1, first...)
 	must(t, s.PutSample(Sample(id(1, 1, 2), 9)))
 	checkSamples(t, s, 1, first[0], Sample(id(1, 1, 2), 9), first[2])
@@ -283,7 +283,7 @@ func testPayloadsOpenedAgain(t *testing.T, p Place) {
 // A group of 1.5 MB, and one payload of that size.
 func testLargePayload(t *testing.T, p Place) {
 	s, _, _ := begin(t, p, 1)
-	var want []live.Sample
+	var want []port.Sample
 	for k := range int32(8) {
 		want = append(want, Sample(id(1, k, 1), 18_000))
 		must(t, s.PutSample(want[k]))
@@ -308,7 +308,7 @@ func testRetain(t *testing.T, p Place) {
 	}
 	must(t, s.Close())
 	s = p.Open(t)
-	dropped, err := s.Retain(func(r live.RolloutID) bool { return r.Group == 2 || r == id(3, 1, 1) })
+	dropped, err := s.Retain(func(r port.RolloutID) bool { return r.Group == 2 || r == id(3, 1, 1) })
 	must(t, err)
 	if dropped != 3 {
 		t.Errorf("%d payloads were dropped, want 3", dropped)
@@ -327,7 +327,7 @@ func testLimit(t *testing.T, p Place) {
 	for g := loop.GroupID(1); g <= 200; g++ {
 		sample := Sample(id(g, 0, 1), 20_000) // some 200 kB
 		err := s.PutSample(sample)
-		for ; errors.Is(err, live.ErrNoSpace); err = s.PutSample(sample) {
+		for ; errors.Is(err, port.ErrNoSpace); err = s.PutSample(sample) {
 			refused++
 			if oldest == g {
 				t.Fatalf("group %d does not fit into an empty store: %v", g, err)
@@ -374,7 +374,7 @@ func testSnapshots(t *testing.T, p Place) {
 	must(t, s.Close())
 }
 
-func checkSnapshot(t *testing.T, s live.Store, before, line int64, state []byte) {
+func checkSnapshot(t *testing.T, s port.Store, before, line int64, state []byte) {
 	t.Helper()
 	got, text, err := s.ReadSnapshot(before)
 	must(t, err)
@@ -405,7 +405,7 @@ func testConcurrent(t *testing.T, p Place) {
 		wait.Go(func() {
 			for i := range 30 {
 				g := loop.GroupID(1 + worker*100 + i)
-				want := []live.Sample{Sample(id(g, 0, 1), 20), Sample(id(g, 1, 1), 20)}
+				want := []port.Sample{Sample(id(g, 0, 1), 20), Sample(id(g, 1, 1), 20)}
 				for _, sample := range want {
 					if err := s.PutSample(sample); err != nil {
 						t.Error(err)

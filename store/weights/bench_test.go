@@ -6,21 +6,21 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // largePublication has about 0.4 MB of model and twice that of optimizer, in 30
 // and 61 tensors: the size of the embedded run's versions.
-func largePublication(version loop.Version) live.Publication {
+func largePublication(version loop.Version) port.Publication {
 	rng := rand.New(rand.NewPCG(uint64(version), 1))
-	p := live.Publication{Version: version, Lease: 1}
-	tensor := func(name string, shape ...int) live.Tensor {
+	p := port.Publication{Version: version, Lease: 1}
+	tensor := func(name string, shape ...int) port.Tensor {
 		data := make([]float32, shape[0]*shape[1])
 		for i := range data {
 			data[i] = float32(rng.NormFloat64())
 		}
-		return live.Tensor{Name: name, Shape: shape, Data: data}
+		return port.Tensor{Name: name, Shape: shape, Data: data}
 	}
 	for i := range 15 {
 		for _, part := range []string{"weight", "norm"} {
@@ -36,7 +36,7 @@ func largePublication(version loop.Version) live.Publication {
 	return p
 }
 
-func publicationBytes(p live.Publication) (model, all int64) {
+func publicationBytes(p port.Publication) (model, all int64) {
 	for i, part := range parts(p) {
 		for _, t := range part.tensors {
 			all += 4 * int64(len(t.Data))

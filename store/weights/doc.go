@@ -1,5 +1,5 @@
 // Package weights keeps policy versions on disk, each whole or not there at all.
-// It implements live.Weights.
+// It implements port.Weights.
 //
 // A version is a directory, v000017, of
 //

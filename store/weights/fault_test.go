@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 var (
@@ -387,7 +387,7 @@ func TestPruneUnderFaults(t *testing.T) {
 			t.Fatalf("versions %v, %v, want the newest among them", versions, err)
 		}
 		for _, v := range versions {
-			expect(t, s, map[loop.Version]live.Publication{0: publication(0, 1), 1: publication(1, 1), 2: publication(2, 7)}[v])
+			expect(t, s, map[loop.Version]port.Publication{0: publication(0, 1), 1: publication(1, 1), 2: publication(2, 7)}[v])
 		}
 		if !d.dead && slices.Contains(versions, 0) && slices.Contains(versions, 1) {
 			t.Error("one failure kept both old versions")

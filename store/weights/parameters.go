@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Tensors views parameters as the tensors of a version, without copying.
-func Tensors(p *transformer.Parameters) []live.Tensor {
+func Tensors(p *transformer.Parameters) []port.Tensor {
 	views, data := p.Tensors(), p.Data()
-	tensors := make([]live.Tensor, len(views))
+	tensors := make([]port.Tensor, len(views))
 	for i, v := range views {
-		tensors[i] = live.Tensor{Name: v.Name, Shape: v.Shape, Data: data[v.Offset : v.Offset+v.Elements()]}
+		tensors[i] = port.Tensor{Name: v.Name, Shape: v.Shape, Data: data[v.Offset : v.Offset+v.Elements()]}
 	}
 	return tensors
 }
@@ -21,7 +21,7 @@ func Tensors(p *transformer.Parameters) []live.Tensor {
 // Parameters copies the tensors of a version, in whatever order they lie, into
 // parameters of the given shape. A tensor that is missing, unknown or of another
 // shape is an error: the version belongs to another model.
-func Parameters(c transformer.Config, tensors []live.Tensor) (*transformer.Parameters, error) {
+func Parameters(c transformer.Config, tensors []port.Tensor) (*transformer.Parameters, error) {
 	p, err := transformer.ZeroParameters(c)
 	if err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func Parameters(c transformer.Config, tensors []live.Tensor) (*transformer.Param
 }
 
 // named finds a tensor, which is usually where it is expected.
-func named(tensors []live.Tensor, expected int, name string) (live.Tensor, bool) {
+func named(tensors []port.Tensor, expected int, name string) (port.Tensor, bool) {
 	if expected < len(tensors) && tensors[expected].Name == name {
 		return tensors[expected], true
 	}
-	i := slices.IndexFunc(tensors, func(t live.Tensor) bool { return t.Name == name })
+	i := slices.IndexFunc(tensors, func(t port.Tensor) bool { return t.Name == name })
 	if i < 0 {
-		return live.Tensor{}, false
+		return port.Tensor{}, false
 	}
 	return tensors[i], true
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func TestParametersComeBackFromDisk(t *testing.T) {
@@ -19,7 +19,7 @@ func TestParametersComeBackFromDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Publish(t.Context(), live.Publication{Version: 0, Model: Tensors(p)}); err != nil {
+	if err := s.Publish(t.Context(), port.Publication{Version: 0, Model: Tensors(p)}); err != nil {
 		t.Fatal(err)
 	}
 	tensors, err := s.Model(t.Context(), 0)
@@ -40,11 +40,11 @@ func TestParametersComeBackFromDisk(t *testing.T) {
 	twice[0] = twice[1]
 	for name, try := range map[string]struct {
 		config  transformer.Config
-		tensors []live.Tensor
+		tensors []port.Tensor
 	}{
 		"another shape": {wider, tensors},
 		"one missing":   {c, tensors[:len(tensors)-1]},
-		"one too many":  {c, append(slices.Clone(tensors), live.Tensor{Name: "extra", Shape: []int{0}})},
+		"one too many":  {c, append(slices.Clone(tensors), port.Tensor{Name: "extra", Shape: []int{0}})},
 		"one twice":     {c, twice},
 	} {
 		if _, err := Parameters(try.config, try.tensors); err == nil || !strings.Contains(err.Error(), "want") {

@@ -11,8 +11,8 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Publish stores a version, whole or not at all. After an error of the disk it may
@@ -21,7 +21,7 @@ import (
 // lease and the content of its manifest, is fine and writes nothing; anything else
 // under a version that exists is ErrConflict. The tensors are read only until it
 // returns.
-func (s *Store) Publish(ctx context.Context, p live.Publication) error {
+func (s *Store) Publish(ctx context.Context, p port.Publication) error {
 	if s.options.ReadOnly {
 		return fmt.Errorf("weights: publish version %d to %s: %w", p.Version, s.dir, ErrReadOnly)
 	}
@@ -55,7 +55,7 @@ func (s *Store) Publish(ctx context.Context, p live.Publication) error {
 }
 
 // repeat accepts a second publish of the same version.
-func (s *Store) repeat(p live.Publication, existing Manifest) error {
+func (s *Store) repeat(p port.Publication, existing Manifest) error {
 	if p.Lease != existing.Lease {
 		return fmt.Errorf("weights: publish version %d of lease %d: %s has it of lease %d: %w; publish under the next version",
 			p.Version, p.Lease, s.dir, existing.Lease, ErrConflict)
@@ -75,7 +75,7 @@ func (s *Store) repeat(p live.Publication, existing Manifest) error {
 }
 
 // publishedBytes is the size of a publication's values.
-func publishedBytes(p live.Publication) (sum int64) {
+func publishedBytes(p port.Publication) (sum int64) {
 	for _, part := range parts(p) {
 		for _, t := range part.tensors {
 			sum += 4 * int64(len(t.Data))
@@ -87,15 +87,15 @@ func publishedBytes(p live.Publication) (sum int64) {
 // part is one file of a publication.
 type part struct {
 	name    string
-	tensors []live.Tensor
+	tensors []port.Tensor
 }
 
-func parts(p live.Publication) [2]part {
+func parts(p port.Publication) [2]part {
 	return [2]part{{ModelName, p.Model}, {OptimizerName, p.Optimizer}}
 }
 
 // write writes a version aside, its manifest last, and renames it into place.
-func (s *Store) write(ctx context.Context, temporary string, p live.Publication) error {
+func (s *Store) write(ctx context.Context, temporary string, p port.Publication) error {
 	if err := s.disk.Mkdir(temporary); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (s *sink) Write(p []byte) (int, error) {
 }
 
 // check refuses a publication that must not be served.
-func (e *encoder) check(p live.Publication) error {
+func (e *encoder) check(p port.Publication) error {
 	if p.Version < 0 || p.Lease < 0 {
 		return fmt.Errorf("lease %d, want neither the version nor the lease negative", p.Lease)
 	}
@@ -242,7 +242,7 @@ func (e *encoder) check(p live.Publication) error {
 	return nil
 }
 
-func checkTensor(t *live.Tensor) error {
+func checkTensor(t *port.Tensor) error {
 	size, err := tensorBytes(F32, t.Shape)
 	if err != nil {
 		return err

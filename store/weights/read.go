@@ -10,31 +10,31 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Model reads the tensors of a version that engines serve, verified, as float32: F32 as
 // it lies, BF16 and F16 by value; another type is an error. A version that is not there is
 // ErrNotFound, one without weights ErrNoWeights, one that is damaged a CorruptError. The
 // tensors of a file share one block of memory; the files come in the manifest's order.
-func (s *Store) Model(ctx context.Context, version loop.Version) ([]live.Tensor, error) {
+func (s *Store) Model(ctx context.Context, version loop.Version) ([]port.Tensor, error) {
 	return s.read(ctx, version, isModel)
 }
 
 // Optimizer reads the trainer's tensors of a version; otherwise as Model. A version that
 // came without optimizer.*.safetensors is ErrNoWeights.
-func (s *Store) Optimizer(ctx context.Context, version loop.Version) ([]live.Tensor, error) {
+func (s *Store) Optimizer(ctx context.Context, version loop.Version) ([]port.Tensor, error) {
 	return s.read(ctx, version, func(name string) bool { return isOptimizer(name) && isTensors(name) })
 }
 
 // read reads the files of a version that are wanted.
-func (s *Store) read(ctx context.Context, version loop.Version, wanted func(name string) bool) ([]live.Tensor, error) {
+func (s *Store) read(ctx context.Context, version loop.Version, wanted func(name string) bool) ([]port.Tensor, error) {
 	m, err := s.Manifest(version)
 	if err != nil {
 		return nil, err
 	}
-	var tensors []live.Tensor
+	var tensors []port.Tensor
 	found := false
 	for _, f := range m.Files {
 		if !wanted(f.Name) {
@@ -57,7 +57,7 @@ func (s *Store) read(ctx context.Context, version loop.Version, wanted func(name
 }
 
 // readTensors reads one file.
-func (s *Store) readTensors(ctx context.Context, m *Manifest, f File) ([]live.Tensor, error) {
+func (s *Store) readTensors(ctx context.Context, m *Manifest, f File) ([]port.Tensor, error) {
 	path := filepath.Join(s.directory(m.Version), f.Name)
 	words, err := s.readFile(ctx, path, f)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,7 @@ func (e *dtypeError) Error() string {
 }
 
 // decode finds the tensors in a file that lies in words.
-func decode(words []float32, size int64, want []TensorInfo) ([]live.Tensor, error) {
+func decode(words []float32, size int64, want []TensorInfo) ([]port.Tensor, error) {
 	raw := bytesOf(words)[:size]
 	h, err := ParseHeader(raw, size)
 	if err != nil {
@@ -148,13 +148,13 @@ func decode(words []float32, size int64, want []TensorInfo) ([]live.Tensor, erro
 	if err := agree(h.Entries, want); err != nil {
 		return nil, err
 	}
-	tensors := make([]live.Tensor, len(h.Entries))
+	tensors := make([]port.Tensor, len(h.Entries))
 	for i, e := range h.Entries {
 		data, err := decodeEntry(words, raw, h.DataStart, &e)
 		if err != nil {
 			return nil, err
 		}
-		tensors[i] = live.Tensor{Name: e.Name, Shape: e.Shape, Data: data}
+		tensors[i] = port.Tensor{Name: e.Name, Shape: e.Shape, Data: data}
 	}
 	return tensors, nil
 }

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Options of a Store. The zero value writes, and what it publishes survives kill -9.
@@ -66,7 +66,7 @@ type Store struct {
 	encoder    encoder    // its buffers, kept from publish to publish
 }
 
-var _ live.Weights = (*Store)(nil)
+var _ port.Weights = (*Store)(nil)
 
 // temporaryPrefix begins the names of directories that are no versions: being
 // written, being deleted, or left behind.

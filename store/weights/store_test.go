@@ -12,14 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // publication draws a small version; the same version and lease give the same bits.
-func publication(version loop.Version, lease loop.LeaseID) live.Publication {
+func publication(version loop.Version, lease loop.LeaseID) port.Publication {
 	rng := rand.New(rand.NewPCG(uint64(version), uint64(lease)))
-	tensor := func(name string, shape ...int) live.Tensor {
+	tensor := func(name string, shape ...int) port.Tensor {
 		n := 1
 		for _, d := range shape {
 			n *= d
@@ -28,12 +28,12 @@ func publication(version loop.Version, lease loop.LeaseID) live.Publication {
 		for i := range data {
 			data[i] = float32(rng.NormFloat64())
 		}
-		return live.Tensor{Name: name, Shape: shape, Data: data}
+		return port.Tensor{Name: name, Shape: shape, Data: data}
 	}
-	return live.Publication{
+	return port.Publication{
 		Version: version, Lease: lease,
-		Model:     []live.Tensor{tensor("embedding", 7, 3), tensor("bias", 5), tensor("scale"), tensor("none", 0, 4), tensor("nothing", 4, 0)},
-		Optimizer: []live.Tensor{tensor("embedding", 7, 3), tensor("steps")},
+		Model:     []port.Tensor{tensor("embedding", 7, 3), tensor("bias", 5), tensor("scale"), tensor("none", 0, 4), tensor("nothing", 4, 0)},
+		Optimizer: []port.Tensor{tensor("embedding", 7, 3), tensor("steps")},
 	}
 }
 
@@ -47,7 +47,7 @@ func openTest(t testing.TB, dir string, options Options) *Store {
 }
 
 // expect checks that a version is there and is the publication.
-func expect(t testing.TB, s *Store, p live.Publication) {
+func expect(t testing.TB, s *Store, p port.Publication) {
 	t.Helper()
 	lease, ok, err := s.Committed(p.Version)
 	if lease != p.Lease || !ok || err != nil {
@@ -65,9 +65,9 @@ func expect(t testing.TB, s *Store, p live.Publication) {
 	sameTensors(t, optimizer, p.Optimizer)
 }
 
-func sameTensors(t testing.TB, got, want []live.Tensor) {
+func sameTensors(t testing.TB, got, want []port.Tensor) {
 	t.Helper()
-	same := func(a, b live.Tensor) bool {
+	same := func(a, b port.Tensor) bool {
 		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && slices.Equal(bits(a.Data), bits(b.Data))
 	}
 	if !slices.EqualFunc(got, want, same) {
@@ -135,11 +135,11 @@ func TestPublishTwice(t *testing.T) {
 	if err := s.Publish(t.Context(), other); !errors.Is(err, ErrConflict) {
 		t.Errorf("another lease: %v, want ErrConflict", err)
 	}
-	for _, change := range []func(*live.Publication){
-		func(p *live.Publication) { p.Model[0].Data[3]++ },
-		func(p *live.Publication) { p.Optimizer[1].Data[0]++ },
-		func(p *live.Publication) { p.Model[1].Name = "b" },
-		func(p *live.Publication) { p.Optimizer = p.Optimizer[:1] },
+	for _, change := range []func(*port.Publication){
+		func(p *port.Publication) { p.Model[0].Data[3]++ },
+		func(p *port.Publication) { p.Optimizer[1].Data[0]++ },
+		func(p *port.Publication) { p.Model[1].Name = "b" },
+		func(p *port.Publication) { p.Optimizer = p.Optimizer[:1] },
 	} {
 		other := publication(4, 9)
 		change(&other)
@@ -154,22 +154,22 @@ func TestRefusedPublications(t *testing.T) {
 	nan := float32(math.NaN())
 	tests := []struct {
 		name   string
-		change func(*live.Publication)
+		change func(*port.Publication)
 		want   string
 	}{
-		{"NaN", func(p *live.Publication) { p.Model[0].Data[20] = nan }, `model.safetensors: tensor "embedding": value 20 (row-major) is NaN`},
-		{"Inf", func(p *live.Publication) { p.Model[2].Data[0] = float32(math.Inf(1)) }, `tensor "scale": value 0 (row-major) is +Inf`},
-		{"-Inf", func(p *live.Publication) { p.Optimizer[0].Data[0] = float32(math.Inf(-1)) }, `optimizer.safetensors: tensor "embedding": value 0 (row-major) is -Inf`},
-		{"shape", func(p *live.Publication) { p.Model[0].Shape = []int{7, 4} }, "21 values, want the 28 of shape [7 4]"},
-		{"negative", func(p *live.Publication) { p.Model[0].Shape = []int{-7, -3} }, "negative dimension"},
-		{"overflow", func(p *live.Publication) { p.Model[0].Shape = []int{1 << 40, 1 << 40} }, "more elements"},
-		{"twice", func(p *live.Publication) { p.Model[1].Name = "embedding" }, `"embedding" occurs twice`},
-		{"empty name", func(p *live.Publication) { p.Model[1].Name = "" }, "cannot be called"},
-		{"metadata", func(p *live.Publication) { p.Model[1].Name = metadataName }, "cannot be called"},
-		{"encoding", func(p *live.Publication) { p.Model[1].Name = "a\xff" }, "cannot be called"},
-		{"no model", func(p *live.Publication) { p.Model = nil }, "no model tensors"},
-		{"version", func(p *live.Publication) { p.Version = -1 }, "negative"},
-		{"lease", func(p *live.Publication) { p.Lease = -1 }, "negative"},
+		{"NaN", func(p *port.Publication) { p.Model[0].Data[20] = nan }, `model.safetensors: tensor "embedding": value 20 (row-major) is NaN`},
+		{"Inf", func(p *port.Publication) { p.Model[2].Data[0] = float32(math.Inf(1)) }, `tensor "scale": value 0 (row-major) is +Inf`},
+		{"-Inf", func(p *port.Publication) { p.Optimizer[0].Data[0] = float32(math.Inf(-1)) }, `optimizer.safetensors: tensor "embedding": value 0 (row-major) is -Inf`},
+		{"shape", func(p *port.Publication) { p.Model[0].Shape = []int{7, 4} }, "21 values, want the 28 of shape [7 4]"},
+		{"negative", func(p *port.Publication) { p.Model[0].Shape = []int{-7, -3} }, "negative dimension"},
+		{"overflow", func(p *port.Publication) { p.Model[0].Shape = []int{1 << 40, 1 << 40} }, "more elements"},
+		{"twice", func(p *port.Publication) { p.Model[1].Name = "embedding" }, `"embedding" occurs twice`},
+		{"empty name", func(p *port.Publication) { p.Model[1].Name = "" }, "cannot be called"},
+		{"metadata", func(p *port.Publication) { p.Model[1].Name = metadataName }, "cannot be called"},
+		{"encoding", func(p *port.Publication) { p.Model[1].Name = "a\xff" }, "cannot be called"},
+		{"no model", func(p *port.Publication) { p.Model = nil }, "no model tensors"},
+		{"version", func(p *port.Publication) { p.Version = -1 }, "negative"},
+		{"lease", func(p *port.Publication) { p.Lease = -1 }, "negative"},
 	}
 	dir := t.TempDir()
 	s := openTest(t, dir, Options{})
@@ -187,7 +187,7 @@ func TestRefusedPublications(t *testing.T) {
 }
 
 // expectPublish publishes and reads back.
-func expectPublish(t testing.TB, s *Store, p live.Publication) {
+func expectPublish(t testing.TB, s *Store, p port.Publication) {
 	t.Helper()
 	if err := s.Publish(context.Background(), p); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 	"github.com/headway-rl/headway/train/microbatch"
 )
@@ -27,7 +27,7 @@ type Options struct {
 // concurrent use.
 type Batch struct {
 	lease      protocol.Lease
-	groups     []live.Group
+	groups     []port.Group
 	advantages [][]float32 // by group and sample
 	clean      [][]bool    // what the mask leaves out is as the form wants it already
 	// branched: a rollout of it left several sequences.
@@ -39,7 +39,7 @@ type Batch struct {
 
 // New checks a batch and computes its advantages, each over its whole group. The
 // error names the rollout and the token that cannot be trained on, and what was expected.
-func New(b live.Batch, o Options) (*Batch, error) {
+func New(b port.Batch, o Options) (*Batch, error) {
 	p := &Batch{groups: b.Groups, plans: make(map[int][][]int)}
 	if o.Kind == "" {
 		o.Kind = protocol.KindTrain
@@ -72,7 +72,7 @@ func New(b live.Batch, o Options) (*Batch, error) {
 }
 
 // add counts a group, and appends its advantages.
-func (p *Batch) add(g *live.Group, o Options) error {
+func (p *Batch) add(g *port.Group, o Options) error {
 	staleness := p.lease.Version - g.StartVersion
 	p.lease.StalenessMean += float64(staleness)
 	p.lease.StalenessMax = max(p.lease.StalenessMax, staleness)

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -23,13 +23,13 @@ var rewrite = flag.Bool("rewrite", false, "write testdata anew")
 const vocabulary = 32
 
 // draw makes a batch of groups of up to size samples of up to length tokens.
-func draw(rng *rand.Rand, groups, size, length int) live.Batch {
-	b := live.Batch{Lease: 7, Attempt: 1, Version: 12}
+func draw(rng *rand.Rand, groups, size, length int) port.Batch {
+	b := port.Batch{Lease: 7, Attempt: 1, Version: 12}
 	for g := range groups {
 		start := loop.Version(rng.IntN(12))
-		group := live.Group{ID: loop.GroupID(3*g + 1), StartVersion: start, ReadyVersion: start + loop.Version(rng.IntN(int(13-start)))}
+		group := port.Group{ID: loop.GroupID(3*g + 1), StartVersion: start, ReadyVersion: start + loop.Version(rng.IntN(int(13-start)))}
 		for i := range 1 + rng.IntN(size) {
-			group.Samples = append(group.Samples, drawSample(rng, live.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, 1+rng.IntN(length)))
+			group.Samples = append(group.Samples, drawSample(rng, port.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, 1+rng.IntN(length)))
 		}
 		group.Rollouts = len(group.Samples)
 		b.Groups = append(b.Groups, group)
@@ -37,8 +37,8 @@ func draw(rng *rand.Rand, groups, size, length int) live.Batch {
 	return b
 }
 
-func drawSample(rng *rand.Rand, id live.RolloutID, n int) live.Sample {
-	s := live.Sample{ID: id, Reward: float32(rng.IntN(3)) / 2}
+func drawSample(rng *rand.Rand, id port.RolloutID, n int) port.Sample {
+	s := port.Sample{ID: id, Reward: float32(rng.IntN(3)) / 2}
 	// Engines disagree about what stands where nothing was sampled.
 	dirty := rng.IntN(3) == 0
 	for range n {
@@ -57,7 +57,7 @@ func drawSample(rng *rand.Rand, id live.RolloutID, n int) live.Sample {
 }
 
 // expect is what a body of these groups is to decode to, by the words of package protocol.
-func expect(b live.Batch, normalize bool, groups []int) *Tensors {
+func expect(b port.Batch, normalize bool, groups []int) *Tensors {
 	t, rollout := &Tensors{Offsets: []int64{0}, Rollout: []int32{}}, int32(0)
 	for _, g := range groups {
 		group := &b.Groups[g]
@@ -93,7 +93,7 @@ func expect(b live.Batch, normalize bool, groups []int) *Tensors {
 }
 
 // branched reports whether a rollout of the batch has several sequences.
-func branched(b live.Batch) bool {
+func branched(b port.Batch) bool {
 	for _, g := range b.Groups {
 		for _, s := range g.Samples {
 			if len(s.Breaks) > 0 {
@@ -105,7 +105,7 @@ func branched(b live.Batch) bool {
 }
 
 // branch divides some rollouts of a batch into several sequences.
-func branch(rng *rand.Rand, b live.Batch) {
+func branch(rng *rand.Rand, b port.Batch) {
 	for g := range b.Groups {
 		for i := range b.Groups[g].Samples {
 			s := &b.Groups[g].Samples[i]
@@ -257,35 +257,35 @@ func TestValidation(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	for want, spoil := range map[string]func(*live.Batch, *live.Sample){
-		"rollout g4-s1-a1 has 6 tokens, 5 mask entries":                            func(_ *live.Batch, s *live.Sample) { s.LossMask = s.LossMask[:5] },
-		"6 mask entries, 7 log-probs":                                              func(_ *live.Batch, s *live.Sample) { s.Logprobs = append(s.Logprobs, 0) },
-		"6 log-probs and 5 versions":                                               func(_ *live.Batch, s *live.Sample) { s.Versions = s.Versions[:5] },
-		"has 0 tokens":                                                             func(_ *live.Batch, s *live.Sample) { *s = live.Sample{ID: s.ID} },
-		"g4-s1-a1 has the log-prob NaN at token 3":                                 func(_ *live.Batch, s *live.Sample) { s.Logprobs[3] = nan },
-		"has the log-prob -Inf at token 3":                                         func(_ *live.Batch, s *live.Sample) { s.Logprobs[3] = -inf },
-		"has the log-prob 0.5 at token 4, want a finite":                           func(_ *live.Batch, s *live.Sample) { s.Logprobs[4] = 0.5 },
-		"g4-s1-a1 has the id 32 at token 2, want from 0 to 31":                     func(_ *live.Batch, s *live.Sample) { s.Tokens[2] = 32 },
-		"has the id -1 at token 0":                                                 func(_ *live.Batch, s *live.Sample) { s.Tokens[0] = -1 },
-		"mask value 2 at token 5":                                                  func(_ *live.Batch, s *live.Sample) { s.LossMask[5] = 2 },
-		"token 3 sampled by version 13, but the step starts from version 12":       func(_ *live.Batch, s *live.Sample) { s.Versions[3] = 13 },
-		"token 5 of unknown version (-1)":                                          func(_ *live.Batch, s *live.Sample) { s.Versions[5] = loop.NoVersion },
-		"has a break at 0 after 0: want breaks that rise, above 0 and below its 6": func(_ *live.Batch, s *live.Sample) { s.Breaks = []int32{0} },
-		"has a break at 6 after 3":                                                 func(_ *live.Batch, s *live.Sample) { s.Breaks = []int32{3, 6} },
-		"has a break at 3 after 3":                                                 func(_ *live.Batch, s *live.Sample) { s.Breaks = []int32{3, 3} },
-		"has the reward NaN":                                                       func(_ *live.Batch, s *live.Sample) { s.Reward = nan },
-		"has the reward +Inf":                                                      func(_ *live.Batch, s *live.Sample) { s.Reward = inf },
-		"has the advantage +Inf from the rewards": func(b *live.Batch, s *live.Sample) {
+	for want, spoil := range map[string]func(*port.Batch, *port.Sample){
+		"rollout g4-s1-a1 has 6 tokens, 5 mask entries":                            func(_ *port.Batch, s *port.Sample) { s.LossMask = s.LossMask[:5] },
+		"6 mask entries, 7 log-probs":                                              func(_ *port.Batch, s *port.Sample) { s.Logprobs = append(s.Logprobs, 0) },
+		"6 log-probs and 5 versions":                                               func(_ *port.Batch, s *port.Sample) { s.Versions = s.Versions[:5] },
+		"has 0 tokens":                                                             func(_ *port.Batch, s *port.Sample) { *s = port.Sample{ID: s.ID} },
+		"g4-s1-a1 has the log-prob NaN at token 3":                                 func(_ *port.Batch, s *port.Sample) { s.Logprobs[3] = nan },
+		"has the log-prob -Inf at token 3":                                         func(_ *port.Batch, s *port.Sample) { s.Logprobs[3] = -inf },
+		"has the log-prob 0.5 at token 4, want a finite":                           func(_ *port.Batch, s *port.Sample) { s.Logprobs[4] = 0.5 },
+		"g4-s1-a1 has the id 32 at token 2, want from 0 to 31":                     func(_ *port.Batch, s *port.Sample) { s.Tokens[2] = 32 },
+		"has the id -1 at token 0":                                                 func(_ *port.Batch, s *port.Sample) { s.Tokens[0] = -1 },
+		"mask value 2 at token 5":                                                  func(_ *port.Batch, s *port.Sample) { s.LossMask[5] = 2 },
+		"token 3 sampled by version 13, but the step starts from version 12":       func(_ *port.Batch, s *port.Sample) { s.Versions[3] = 13 },
+		"token 5 of unknown version (-1)":                                          func(_ *port.Batch, s *port.Sample) { s.Versions[5] = loop.NoVersion },
+		"has a break at 0 after 0: want breaks that rise, above 0 and below its 6": func(_ *port.Batch, s *port.Sample) { s.Breaks = []int32{0} },
+		"has a break at 6 after 3":                                                 func(_ *port.Batch, s *port.Sample) { s.Breaks = []int32{3, 6} },
+		"has a break at 3 after 3":                                                 func(_ *port.Batch, s *port.Sample) { s.Breaks = []int32{3, 3} },
+		"has the reward NaN":                                                       func(_ *port.Batch, s *port.Sample) { s.Reward = nan },
+		"has the reward +Inf":                                                      func(_ *port.Batch, s *port.Sample) { s.Reward = inf },
+		"has the advantage +Inf from the rewards": func(b *port.Batch, s *port.Sample) {
 			b.Groups[1].Samples[0].Reward, s.Reward = math.MaxFloat32, -math.MaxFloat32
 			b.Groups[1].Samples = append(b.Groups[1].Samples, *s)
 		},
-		"group 4 has the rollout g9-s1-a1 of another group":  func(_ *live.Batch, s *live.Sample) { s.ID.Group = 9 },
-		"group 4 has no samples":                             func(b *live.Batch, _ *live.Sample) { b.Groups[1].Samples = nil },
-		"group 1 occurs twice":                               func(b *live.Batch, _ *live.Sample) { b.Groups[1] = b.Groups[0] },
-		"group 4 started under version 9 and was ready at 8": func(b *live.Batch, _ *live.Sample) { b.Groups[1].StartVersion, b.Groups[1].ReadyVersion = 9, 8 },
-		"was ready at 13, and the step starts from 12":       func(b *live.Batch, _ *live.Sample) { b.Groups[1].ReadyVersion = 13 },
-		"started under version -1":                           func(b *live.Batch, _ *live.Sample) { b.Groups[1].StartVersion = -1 },
-		"it starts from version -1":                          func(b *live.Batch, _ *live.Sample) { b.Version = -1 },
+		"group 4 has the rollout g9-s1-a1 of another group":  func(_ *port.Batch, s *port.Sample) { s.ID.Group = 9 },
+		"group 4 has no samples":                             func(b *port.Batch, _ *port.Sample) { b.Groups[1].Samples = nil },
+		"group 1 occurs twice":                               func(b *port.Batch, _ *port.Sample) { b.Groups[1] = b.Groups[0] },
+		"group 4 started under version 9 and was ready at 8": func(b *port.Batch, _ *port.Sample) { b.Groups[1].StartVersion, b.Groups[1].ReadyVersion = 9, 8 },
+		"was ready at 13, and the step starts from 12":       func(b *port.Batch, _ *port.Sample) { b.Groups[1].ReadyVersion = 13 },
+		"started under version -1":                           func(b *port.Batch, _ *port.Sample) { b.Groups[1].StartVersion = -1 },
+		"it starts from version -1":                          func(b *port.Batch, _ *port.Sample) { b.Version = -1 },
 	} {
 		b := plain()
 		spoil(&b, &b.Groups[1].Samples[1])
@@ -299,13 +299,13 @@ func TestRefused(t *testing.T) {
 }
 
 // plain is a batch of two groups of two, the last three tokens of six sampled.
-func plain() live.Batch {
-	b := live.Batch{Lease: 3, Attempt: 1, Version: 12}
+func plain() port.Batch {
+	b := port.Batch{Lease: 3, Attempt: 1, Version: 12}
 	for g := range 2 {
-		group := live.Group{ID: loop.GroupID(3*g + 1), StartVersion: 10, ReadyVersion: 11, Rollouts: 2}
+		group := port.Group{ID: loop.GroupID(3*g + 1), StartVersion: 10, ReadyVersion: 11, Rollouts: 2}
 		for i := range 2 {
-			group.Samples = append(group.Samples, live.Sample{
-				ID:     live.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1},
+			group.Samples = append(group.Samples, port.Sample{
+				ID:     port.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1},
 				Tokens: []int32{1, 2, 3, 4, 5, int32(6 + i)}, LossMask: []uint8{0, 0, 0, 1, 1, 1},
 				Logprobs: []float32{0, 0, 0, -0.5, -1.25, -3}, Versions: []loop.Version{-1, -1, -1, 10, 10, 11},
 				Reward: float32(i),
@@ -317,7 +317,7 @@ func plain() live.Batch {
 }
 
 // branchedPlain is plain with a rollout that left two sequences, of three tokens each.
-func branchedPlain() live.Batch {
+func branchedPlain() port.Batch {
 	b := plain()
 	s := &b.Groups[0].Samples[1]
 	s.Breaks, s.LossMask = []int32{3}, []uint8{0, 0, 1, 0, 0, 1}

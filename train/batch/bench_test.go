@@ -7,18 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // large is a batch of about 64 MB: 1,024 rollouts of 4,800 tokens.
-func large() live.Batch {
-	b := live.Batch{Lease: 1, Attempt: 1, Version: 12}
+func large() port.Batch {
+	b := port.Batch{Lease: 1, Attempt: 1, Version: 12}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for g := range 128 {
-		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: 10, ReadyVersion: 11, Rollouts: 8}
+		group := port.Group{ID: loop.GroupID(g + 1), StartVersion: 10, ReadyVersion: 11, Rollouts: 8}
 		for i := range 8 {
-			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, Reward: rng.Float32()}
+			s := port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1}, Reward: rng.Float32()}
 			for k := range 4800 {
 				mask, logprob, version := uint8(0), float32(0), loop.NoVersion
 				if k >= 400 {

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -136,40 +136,40 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 func (b *Body) write(o *output) {
 	at := int64(0)
 	o.int64(at)
-	b.each(func(_ int, _ int, s *live.Sample) {
+	b.each(func(_ int, _ int, s *port.Sample) {
 		eachSequence(s, func(first, end int) {
 			at += int64(end - first)
 			o.int64(at)
 		})
 	})
-	b.eachRow(func(_ int, _ int, s *live.Sample) { o.int64(int64(s.ID.Group)) })
-	b.each(func(_ int, _ int, s *live.Sample) { words(o, s.Tokens) })
-	b.each(func(g int, i int, s *live.Sample) {
+	b.eachRow(func(_ int, _ int, s *port.Sample) { o.int64(int64(s.ID.Group)) })
+	b.each(func(_ int, _ int, s *port.Sample) { words(o, s.Tokens) })
+	b.each(func(g int, i int, s *port.Sample) {
 		if b.batch.clean[g][i] {
 			words(o, s.Logprobs)
 			return
 		}
 		o.logprobs(s.Logprobs, s.LossMask)
 	})
-	b.each(func(_ int, _ int, s *live.Sample) { o.versions(s.Versions, s.LossMask) })
-	b.eachRow(func(g int, i int, _ *live.Sample) { o.uint32(math.Float32bits(b.batch.advantages[g][i])) })
-	b.eachRow(func(_ int, _ int, s *live.Sample) { o.uint32(math.Float32bits(s.Reward)) })
-	b.eachRow(func(_ int, _ int, s *live.Sample) { o.uint32(uint32(s.ID.Sample)) })
+	b.each(func(_ int, _ int, s *port.Sample) { o.versions(s.Versions, s.LossMask) })
+	b.eachRow(func(g int, i int, _ *port.Sample) { o.uint32(math.Float32bits(b.batch.advantages[g][i])) })
+	b.eachRow(func(_ int, _ int, s *port.Sample) { o.uint32(math.Float32bits(s.Reward)) })
+	b.eachRow(func(_ int, _ int, s *port.Sample) { o.uint32(uint32(s.ID.Sample)) })
 	if b.batch.branched {
 		rollout := uint32(0)
-		b.each(func(_ int, _ int, s *live.Sample) {
+		b.each(func(_ int, _ int, s *port.Sample) {
 			for range sequences(s) {
 				o.uint32(rollout)
 			}
 			rollout++
 		})
 	}
-	b.each(func(_ int, _ int, s *live.Sample) { o.bytes(s.LossMask) })
+	b.each(func(_ int, _ int, s *port.Sample) { o.bytes(s.LossMask) })
 }
 
 // eachRow visits the samples of the share once for each of their sequences.
-func (b *Body) eachRow(visit func(group, sample int, s *live.Sample)) {
-	b.each(func(g int, i int, s *live.Sample) {
+func (b *Body) eachRow(visit func(group, sample int, s *port.Sample)) {
+	b.each(func(g int, i int, s *port.Sample) {
 		for range sequences(s) {
 			visit(g, i, s)
 		}
@@ -177,7 +177,7 @@ func (b *Body) eachRow(visit func(group, sample int, s *live.Sample)) {
 }
 
 // each visits the samples of the share in their order, with the group's and the sample's place in the batch.
-func (b *Body) each(visit func(group, sample int, s *live.Sample)) {
+func (b *Body) each(visit func(group, sample int, s *port.Sample)) {
 	for _, g := range b.groups {
 		samples := b.batch.groups[g].Samples
 		for i := range samples {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // LogprobMax is the largest log-prob that counts as one: engines that round make a
@@ -13,14 +13,14 @@ import (
 const LogprobMax = 1e-3
 
 // name renders a rollout as in every other text: g12-s3-a1.
-func name(id live.RolloutID) string {
+func name(id port.RolloutID) string {
 	return fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt)
 }
 
 func finite(x float32) bool { return x-x == 0 }
 
 // checkGroup refuses a group whose stamps contradict the batch.
-func checkGroup(g *live.Group, training loop.Version) error {
+func checkGroup(g *port.Group, training loop.Version) error {
 	switch {
 	case len(g.Samples) == 0:
 		return fmt.Errorf("batch: group %d has no samples, want at least one", g.ID)
@@ -45,7 +45,7 @@ type checked struct {
 }
 
 // checkSample refuses what must never be trained on.
-func checkSample(s *live.Sample, training loop.Version, vocabulary int) (checked, error) {
+func checkSample(s *port.Sample, training loop.Version, vocabulary int) (checked, error) {
 	n := len(s.Tokens)
 	if n == 0 || n > math.MaxInt32 || len(s.LossMask) != n || len(s.Logprobs) != n || len(s.Versions) != n {
 		return checked{}, fmt.Errorf("batch: rollout %s has %d tokens, %d mask entries, %d log-probs and %d versions: want as many of each, at least 1",
@@ -82,7 +82,7 @@ func checkSample(s *live.Sample, training loop.Version, vocabulary int) (checked
 }
 
 // tokenError says what is wrong with token i, which checkSample has refused.
-func tokenError(s *live.Sample, i int, training loop.Version, vocabulary int) error {
+func tokenError(s *port.Sample, i int, training loop.Version, vocabulary int) error {
 	token, version, logprob := s.Tokens[i], s.Versions[i], s.Logprobs[i]
 	switch {
 	case token < 0 || int(token) >= vocabulary:

@@ -3,14 +3,14 @@ package batch
 import (
 	"fmt"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // sequences is how many sequences a rollout left: one, and one more for every break.
-func sequences(s *live.Sample) int { return len(s.Breaks) + 1 }
+func sequences(s *port.Sample) int { return len(s.Breaks) + 1 }
 
 // eachSequence visits the sequences of a rollout as tokens[first:end].
-func eachSequence(s *live.Sample, visit func(first, end int)) {
+func eachSequence(s *port.Sample, visit func(first, end int)) {
 	first := 0
 	for _, at := range s.Breaks {
 		visit(first, int(at))
@@ -20,7 +20,7 @@ func eachSequence(s *live.Sample, visit func(first, end int)) {
 }
 
 // checkBreaks refuses breaks that do not divide the tokens into sequences.
-func checkBreaks(s *live.Sample) error {
+func checkBreaks(s *port.Sample) error {
 	before := int32(0)
 	for _, at := range s.Breaks {
 		if at <= before || int(at) >= len(s.Tokens) {

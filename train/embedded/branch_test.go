@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/sequence"
 )
 
 // joined is a rollout that left both as its branches.
-func joined(a, b live.Sample) live.Sample {
+func joined(a, b port.Sample) port.Sample {
 	out := a
 	out.Breaks = append(slices.Clone(a.Breaks), int32(len(a.Tokens)))
 	for _, at := range b.Breaks {

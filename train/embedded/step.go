@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/microbatch"
 	"github.com/headway-rl/headway/train/sequence"
 )
@@ -27,10 +27,10 @@ func (t *Trainer) imitate(problems []Demonstration) error {
 }
 
 // step makes the optimizer steps of one train step on the batch and sets the next weights.
-func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, error) {
+func (t *Trainer) step(ctx context.Context, batch port.Batch) (port.StepReport, error) {
 	items, err := sequence.Of(batch, t.opt.NormalizeStd, t.holds)
 	if err != nil {
-		return live.StepReport{}, err
+		return port.StepReport{}, err
 	}
 	keep := t.opt.KeepLogRatios != nil && t.opt.KeepLogRatios(batch.Version)
 	if keep {
@@ -43,16 +43,16 @@ func (t *Trainer) step(ctx context.Context, batch live.Batch) (live.StepReport, 
 	}
 	parts, err := division.Minibatches(items, len(batch.Groups), t.version)
 	if err != nil {
-		return live.StepReport{}, err
+		return port.StepReport{}, err
 	}
 	tallies := t.tallies()
 	t.reporter.Begin(&t.correction, tallies...)
 	if minibatches > 1 {
 		if err := t.measureProximal(items); err != nil {
-			return live.StepReport{}, err
+			return port.StepReport{}, err
 		}
 	}
-	report := live.StepReport{Minibatches: minibatches}
+	report := port.StepReport{Minibatches: minibatches}
 	sequence.Sizes(&report, batch.Groups, items)
 	var trained [][]sequence.Sequence
 	for i, part := range parts {

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 	"github.com/headway-rl/headway/train/sequence"
 )
 
 // aged makes a batch that an earlier version sampled: the trainer makes lag steps on
 // other batches in between, and the samples say so.
-func aged(t *testing.T, tr *Trainer, rng *rand.Rand, lag int) live.Batch {
+func aged(t *testing.T, tr *Trainer, rng *rand.Rand, lag int) port.Batch {
 	t.Helper()
 	old := batch(t, tr, rng)
 	for range lag {
@@ -38,17 +38,17 @@ func aged(t *testing.T, tr *Trainer, rng *rand.Rand, lag int) live.Batch {
 func TestCorrections(t *testing.T) {
 	for _, c := range []struct {
 		correction grpo.Correction
-		acts       func(live.StepReport) bool // what only this correction does
+		acts       func(port.StepReport) bool // what only this correction does
 	}{
-		{grpo.Correction{}, func(r live.StepReport) bool { return r.ActiveClipFraction > 0 }},
-		{grpo.Correction{Kind: grpo.None}, func(r live.StepReport) bool { return r.ClipFraction > 0 && r.ActiveClipFraction == 0 }},
-		{grpo.Correction{Kind: grpo.DecoupledPPO, Cap: 1.1}, func(r live.StepReport) bool { return r.TruncatedFraction > 0 }},
-		{grpo.Correction{Kind: grpo.TIS, Cap: 1.1}, func(r live.StepReport) bool { return r.TruncatedFraction > 0 && r.ActiveClipFraction == 0 }},
-		{grpo.Correction{Kind: grpo.TokenMask, Low: 0.8, High: 1.2}, func(r live.StepReport) bool { return r.MaskedFraction > 0 && r.MaskedFraction == r.ClipFraction }},
-		{grpo.Correction{Kind: grpo.SequenceMask, Low: 0.9, High: 1.1}, func(r live.StepReport) bool { return r.MaskedFraction > 0 }},
-		{grpo.Correction{Kind: grpo.CISPO}, func(r live.StepReport) bool { return r.TruncatedFraction > 0 }},
-		{grpo.Correction{VersionMask: grpo.VersionsTraining, VersionLag: 2}, func(r live.StepReport) bool { return r.MaskedFraction == 0 }},
-		{grpo.Correction{VersionMask: grpo.VersionsTraining, VersionLag: 1}, func(r live.StepReport) bool { return r.MaskedFraction == 1 && r.GradNorm == 0 }},
+		{grpo.Correction{}, func(r port.StepReport) bool { return r.ActiveClipFraction > 0 }},
+		{grpo.Correction{Kind: grpo.None}, func(r port.StepReport) bool { return r.ClipFraction > 0 && r.ActiveClipFraction == 0 }},
+		{grpo.Correction{Kind: grpo.DecoupledPPO, Cap: 1.1}, func(r port.StepReport) bool { return r.TruncatedFraction > 0 }},
+		{grpo.Correction{Kind: grpo.TIS, Cap: 1.1}, func(r port.StepReport) bool { return r.TruncatedFraction > 0 && r.ActiveClipFraction == 0 }},
+		{grpo.Correction{Kind: grpo.TokenMask, Low: 0.8, High: 1.2}, func(r port.StepReport) bool { return r.MaskedFraction > 0 && r.MaskedFraction == r.ClipFraction }},
+		{grpo.Correction{Kind: grpo.SequenceMask, Low: 0.9, High: 1.1}, func(r port.StepReport) bool { return r.MaskedFraction > 0 }},
+		{grpo.Correction{Kind: grpo.CISPO}, func(r port.StepReport) bool { return r.TruncatedFraction > 0 }},
+		{grpo.Correction{VersionMask: grpo.VersionsTraining, VersionLag: 2}, func(r port.StepReport) bool { return r.MaskedFraction == 0 }},
+		{grpo.Correction{VersionMask: grpo.VersionsTraining, VersionLag: 1}, func(r port.StepReport) bool { return r.MaskedFraction == 1 && r.GradNorm == 0 }},
 	} {
 		o := options(t)
 		o.Correction = c.correction
@@ -112,7 +112,7 @@ func TestReportByStaleness(t *testing.T) {
 // TestMinibatches: several optimizer steps a batch move the weights further, clip
 // against the step's start, keep groups whole and are a function of seed and version.
 func TestMinibatches(t *testing.T) {
-	run := func(minibatches int, shuffle bool, kind grpo.Kind, rate float64) (*Trainer, live.StepReport) {
+	run := func(minibatches int, shuffle bool, kind grpo.Kind, rate float64) (*Trainer, port.StepReport) {
 		o := options(t)
 		o.Minibatches, o.ShuffleMinibatches, o.LearningRate = minibatches, shuffle, rate
 		o.Correction.Kind = kind
@@ -216,7 +216,7 @@ func TestTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := live.Batch{Lease: 1, Attempt: 1, Groups: []live.Group{{ID: 1}}}
+	b := port.Batch{Lease: 1, Attempt: 1, Groups: []port.Group{{ID: 1}}}
 	tokens := []int32{0, 3, 1, 5, 2, 7} // prompt of three, a turn, a reply of the environment, a turn
 	logp := make([]float32, len(tokens))
 	scored := []bool{false, false, false, true, false, true}
@@ -224,7 +224,7 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := range 2 {
-		b.Groups[0].Samples = append(b.Groups[0].Samples, live.Sample{ID: live.RolloutID{Group: 1, Sample: int32(k), Attempt: 1}, Tokens: tokens,
+		b.Groups[0].Samples = append(b.Groups[0].Samples, port.Sample{ID: port.RolloutID{Group: 1, Sample: int32(k), Attempt: 1}, Tokens: tokens,
 			LossMask: []uint8{0, 0, 0, 1, 0, 1}, Logprobs: []float32{0, 0, 0, logp[3], 0, logp[5]}, Versions: []loop.Version{-1, -1, -1, 0, -1, 0}, Reward: float32(k)})
 	}
 	report, err := tr.Train(t.Context(), b)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/grpo"
 	"github.com/headway-rl/headway/train/sequence"
@@ -50,7 +50,7 @@ type Options struct {
 	// StepFactor, if not nil, multiplies StepS by the version that a step starts from.
 	StepFactor func(loop.Version) float64
 	// Weights is where versions are published.
-	Weights live.Weights
+	Weights port.Weights
 	// WarmupSteps supervised steps make version 0 from Demonstrations, before any rollout. 0 for none.
 	WarmupSteps int
 	// Demonstrations returns the problems of a supervised step: prompts with right answers.
@@ -96,7 +96,7 @@ func (o Options) correction() grpo.Correction {
 	return c.WithDefaults()
 }
 
-// Trainer implements live.Trainer and live.Paced. Its methods are called from one goroutine at a time.
+// Trainer implements port.Trainer and port.Paced. Its methods are called from one goroutine at a time.
 type Trainer struct {
 	opt        Options
 	correction grpo.Correction
@@ -106,12 +106,12 @@ type Trainer struct {
 	grad       []float32
 	shards     []*shard
 	reporter   sequence.Reporter
-	pacer      live.Pacer
+	pacer      port.Pacer
 }
 
 var (
-	_ live.Trainer = (*Trainer)(nil)
-	_ live.Paced   = (*Trainer)(nil)
+	_ port.Trainer = (*Trainer)(nil)
+	_ port.Paced   = (*Trainer)(nil)
 )
 
 // New returns a trainer without weights: Initialize or Restore comes first.
@@ -132,7 +132,7 @@ func New(opt Options) (*Trainer, error) {
 	return t, nil
 }
 
-// Initialize implements live.Trainer: fresh weights, the supervised warm-up if
+// Initialize implements port.Trainer: fresh weights, the supervised warm-up if
 // there is one, version 0 published.
 func (t *Trainer) Initialize(ctx context.Context) error {
 	w, err := transformer.NewParameters(t.opt.Model, t.opt.Seed)
@@ -151,11 +151,11 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 	return t.publish(ctx, 0)
 }
 
-// Train implements live.Trainer.
-func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport, error) {
+// Train implements port.Trainer.
+func (t *Trainer) Train(ctx context.Context, batch port.Batch) (port.StepReport, error) {
 	began := time.Now()
 	if t.current == nil || batch.Version != t.version {
-		return live.StepReport{}, fmt.Errorf("trainer: the batch starts from version %d, the trainer is at %d", batch.Version, t.version)
+		return port.StepReport{}, fmt.Errorf("trainer: the batch starts from version %d, the trainer is at %d", batch.Version, t.version)
 	}
 	report, err := t.step(ctx, batch)
 	if err != nil {
@@ -168,8 +168,8 @@ func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport,
 	return report, t.wait(ctx, began, t.least(batch.Version))
 }
 
-// TakePace implements [live.Paced]: of train steps, none without StepS.
-func (t *Trainer) TakePace() live.Pace { return t.pacer.Take() }
+// TakePace implements [port.Paced]: of train steps, none without StepS.
+func (t *Trainer) TakePace() port.Pace { return t.pacer.Take() }
 
 // least is the least time of the step from a version, 0 for none.
 func (t *Trainer) least(from loop.Version) time.Duration {
@@ -208,7 +208,7 @@ func (t *Trainer) publish(ctx context.Context, lease loop.LeaseID) error {
 		next++
 	}
 	mean, variance, steps := t.adam.State()
-	p := live.Publication{Version: next, Lease: lease, Optimizer: []live.Tensor{
+	p := port.Publication{Version: next, Lease: lease, Optimizer: []port.Tensor{
 		{Name: "adam.mean", Shape: []int{len(mean)}, Data: mean},
 		{Name: "adam.variance", Shape: []int{len(variance)}, Data: variance},
 		{Name: "adam.steps", Shape: []int{2}, Data: []float32{float32(steps >> 16), float32(steps & 0xffff)}},
@@ -221,7 +221,7 @@ func (t *Trainer) publish(ctx context.Context, lease loop.LeaseID) error {
 	return nil
 }
 
-// Restore implements live.Trainer.
+// Restore implements port.Trainer.
 func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	model, err := t.opt.Weights.Model(ctx, version)
 	if err != nil {
@@ -250,5 +250,5 @@ func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	return nil
 }
 
-// Close implements live.Trainer.
+// Close implements port.Trainer.
 func (t *Trainer) Close() error { return nil }

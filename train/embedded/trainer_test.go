@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -48,19 +48,19 @@ func started(t *testing.T, o Options) *Trainer {
 
 // batch makes groups of rollouts as the trainer's own weights would sample them;
 // an answer token equal to the prompt's last is rewarded.
-func batch(t testing.TB, tr *Trainer, rng *rand.Rand) live.Batch {
+func batch(t testing.TB, tr *Trainer, rng *rand.Rand) port.Batch {
 	t.Helper()
-	b := live.Batch{Lease: loop.LeaseID(tr.version + 1), Attempt: 1, Version: tr.version}
+	b := port.Batch{Lease: loop.LeaseID(tr.version + 1), Attempt: 1, Version: tr.version}
 	pass, err := transformer.NewPass(tr.opt.Model)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for g := range 8 {
-		group := live.Group{ID: loop.GroupID(g + 1)}
+		group := port.Group{ID: loop.GroupID(g + 1)}
 		prompt := []int32{0, int32(2 + rng.IntN(7)), 1}
 		for k := range 8 {
 			answer := int32(2 + rng.IntN(7))
-			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Tokens: append(slices.Clone(prompt), answer),
+			s := port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Tokens: append(slices.Clone(prompt), answer),
 				LossMask: []uint8{0, 0, 0, 1}, Versions: []loop.Version{-1, -1, -1, tr.version}}
 			if answer == prompt[1] {
 				s.Reward = 1
@@ -118,7 +118,7 @@ func TestRestore(t *testing.T) {
 	o := options(t)
 	first := started(t, o)
 	rng := rand.New(rand.NewPCG(1, 2))
-	batches := []live.Batch{}
+	batches := []port.Batch{}
 	for range 4 {
 		b := batch(t, first, rng)
 		batches = append(batches, b)
@@ -190,11 +190,11 @@ func TestWarmup(t *testing.T) {
 
 // failing publishes nothing the first time it is asked for version 1.
 type failing struct {
-	live.Weights
+	port.Weights
 	failed bool
 }
 
-func (f *failing) Publish(ctx context.Context, p live.Publication) error {
+func (f *failing) Publish(ctx context.Context, p port.Publication) error {
 	if p.Version == 1 && !f.failed {
 		f.failed = true
 		return errors.New("no space left on device")
@@ -229,17 +229,17 @@ func TestRefuses(t *testing.T) {
 	tr := started(t, options(t))
 	rng := rand.New(rand.NewPCG(1, 2))
 	for name, c := range map[string]struct {
-		change func(*live.Batch)
+		change func(*port.Batch)
 		want   string
 	}{
-		"version":    {func(b *live.Batch) { b.Version = 7 }, "starts from version 7"},
-		"token":      {func(b *live.Batch) { b.Groups[0].Samples[0].Tokens[3] = 99 }, "token 99"},
-		"mark":       {func(b *live.Batch) { b.Groups[0].Samples[0].LossMask[3] = 2 }, "marks token 3 with 2"},
-		"lengths":    {func(b *live.Batch) { b.Groups[0].Samples[0].Versions = b.Groups[0].Samples[0].Versions[:3] }, "4 log-probs and 3 versions"},
-		"no version": {func(b *live.Batch) { b.Groups[0].Samples[0].Versions[3] = loop.NoVersion }, "no version for token 3"},
-		"future":     {func(b *live.Batch) { b.Groups[0].Samples[0].Versions[3] = 1 }, "sampled by version 1"},
-		"not finite": {func(b *live.Batch) { b.Groups[0].Samples[0].Logprobs[3] = float32(math.NaN()) }, "log-prob NaN for token 3"},
-		"empty":      {func(b *live.Batch) { b.Groups = nil }, "without a token"},
+		"version":    {func(b *port.Batch) { b.Version = 7 }, "starts from version 7"},
+		"token":      {func(b *port.Batch) { b.Groups[0].Samples[0].Tokens[3] = 99 }, "token 99"},
+		"mark":       {func(b *port.Batch) { b.Groups[0].Samples[0].LossMask[3] = 2 }, "marks token 3 with 2"},
+		"lengths":    {func(b *port.Batch) { b.Groups[0].Samples[0].Versions = b.Groups[0].Samples[0].Versions[:3] }, "4 log-probs and 3 versions"},
+		"no version": {func(b *port.Batch) { b.Groups[0].Samples[0].Versions[3] = loop.NoVersion }, "no version for token 3"},
+		"future":     {func(b *port.Batch) { b.Groups[0].Samples[0].Versions[3] = 1 }, "sampled by version 1"},
+		"not finite": {func(b *port.Batch) { b.Groups[0].Samples[0].Logprobs[3] = float32(math.NaN()) }, "log-prob NaN for token 3"},
+		"empty":      {func(b *port.Batch) { b.Groups = nil }, "without a token"},
 	} {
 		b := batch(t, tr, rng)
 		c.change(&b)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -97,7 +97,7 @@ func (t *Trainer) Nack(_ context.Context, lease loop.LeaseID, req protocol.NackR
 	}
 	if req.Failed {
 		t.opt.Logf("trainer: %s failed at lease %d, attempt %d: %q", req.Trainer, lease, req.Attempt, req.Reason)
-		t.end(o, loop.NoVersion, live.StepReport{}, fmt.Errorf("trainer: %s failed at lease %d, attempt %d: %q", req.Trainer, lease, req.Attempt, req.Reason))
+		t.end(o, loop.NoVersion, port.StepReport{}, fmt.Errorf("trainer: %s failed at lease %d, attempt %d: %q", req.Trainer, lease, req.Attempt, req.Reason))
 		return nil
 	}
 	t.giveBack(o, "trainer %s gave it back: %q", req.Trainer, req.Reason)

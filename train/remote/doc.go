@@ -1,4 +1,4 @@
-// Package remote is a trainer in another process. It implements live.Trainer towards
+// Package remote is a trainer in another process. It implements port.Trainer towards
 // the runtime, and towards the API the protocol of leases: connect, lease, renew,
 // publish, ack, nack.
 //

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/batch"
 )
 
@@ -31,12 +31,12 @@ type offer struct {
 	withdrawn bool
 	// over: report and err are Train's, and done is closed.
 	over   bool
-	report live.StepReport
+	report port.StepReport
 	err    error
 	done   chan struct{}
 }
 
-func newOffer(b live.Batch, packed *batch.Batch) *offer {
+func newOffer(b port.Batch, packed *batch.Batch) *offer {
 	return &offer{lease: b.Lease, attempt: b.Attempt, lowest: 1, version: b.Version, batch: packed,
 		taken: make(map[int]int32), done: make(chan struct{})}
 }
@@ -67,7 +67,7 @@ func (o *offer) countsOfAny(attempt int32) bool {
 
 // end ends an offer with what Train returns; made is the version it was committed as, or
 // loop.NoVersion. It is called with mu held.
-func (t *Trainer) end(o *offer, made loop.Version, report live.StepReport, err error) {
+func (t *Trainer) end(o *offer, made loop.Version, report port.StepReport, err error) {
 	if o.over {
 		panic(fmt.Sprintf("trainer: lease %d ends twice", o.lease))
 	}
@@ -84,7 +84,7 @@ func (t *Trainer) end(o *offer, made loop.Version, report live.StepReport, err e
 func (t *Trainer) giveBack(o *offer, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	t.opt.Logf("trainer: lease %d goes back to the queue: %s", o.lease, reason)
-	t.end(o, loop.NoVersion, live.StepReport{}, fmt.Errorf("trainer: lease %d: %s: %w", o.lease, reason, live.ErrLeaseReturned))
+	t.end(o, loop.NoVersion, port.StepReport{}, fmt.Errorf("trainer: lease %d: %s: %w", o.lease, reason, port.ErrLeaseReturned))
 }
 
 // expire gives the batch back if a rank that has its share was silent for too long. Every

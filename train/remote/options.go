@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -58,7 +58,7 @@ type Options struct {
 	Collective func(ctx context.Context, name string, version loop.Version) error
 	// Validation, if not nil, answers held-out prompts greedily; prompts 0 means the run's number of
 	// them. Each sample is a group of its own.
-	Validation func(ctx context.Context, prompts int) ([]live.Sample, error)
+	Validation func(ctx context.Context, prompts int) ([]port.Sample, error)
 	// Logf, if not nil, is told what an operator may want to know. Several goroutines call it.
 	Logf func(format string, args ...any)
 }

@@ -8,8 +8,8 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -429,7 +429,7 @@ func (t *Trainer) goOn(p *publication, o *offer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o != nil && !o.over {
-		t.end(o, loop.NoVersion, live.StepReport{}, fmt.Errorf("trainer: lease %d: trainer %s went back to version %d: %w", o.lease, p.Trainer, *p.RestoredFrom, live.ErrLeaseReturned))
+		t.end(o, loop.NoVersion, port.StepReport{}, fmt.Errorf("trainer: lease %d: trainer %s went back to version %d: %w", o.lease, p.Trainer, *p.RestoredFrom, port.ErrLeaseReturned))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // lineage is what a loop over a trainer keeps of it: which lease made which version.
@@ -99,7 +99,7 @@ func (r *rig) loop(ctx context.Context, seed uint64, l *lineage) {
 			}
 			l.version, l.made[version+1] = version+1, lease
 			lease, attempt = lease+1, 1
-		case errors.Is(err, live.ErrLeaseReturned):
+		case errors.Is(err, port.ErrLeaseReturned):
 			l.returned++
 			lease, attempt = lease+1, 1
 		default:

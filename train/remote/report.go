@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // MetricsMax bounds the metrics of a step, MetricNameMax the bytes of their names.
@@ -48,9 +48,9 @@ func checkMetrics(metrics map[string]float64) error {
 }
 
 // stepReport is what Train returns of a step. What has no field goes under its own name.
-func (o *offer) stepReport(metrics map[string]float64) live.StepReport {
+func (o *offer) stepReport(metrics map[string]float64) port.StepReport {
 	lease := o.batch.Lease()
-	r := live.StepReport{Rollouts: lease.Rollouts, Tokens: lease.Tokens, Minibatches: 1}
+	r := port.StepReport{Rollouts: lease.Rollouts, Tokens: lease.Tokens, Minibatches: 1}
 	fields := map[string]*float64{
 		"loss": &r.Loss, "grad_norm": &r.GradNorm, "clip_fraction": &r.ClipFraction, "active_clip_fraction": &r.ActiveClipFraction,
 		"mean_log_ratio": &r.MeanLogRatio, "effective_sample_size": &r.EffectiveSampleSize,

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/batch"
 )
@@ -85,9 +85,9 @@ func (r *rig) readies() int {
 
 // write publishes a version as a trainer inside the process would.
 func (r *rig) write(version loop.Version, lease loop.LeaseID) error {
-	return r.store.Publish(context.Background(), live.Publication{Version: version, Lease: lease,
-		Model:     []live.Tensor{{Name: "w", Shape: []int{2}, Data: []float32{float32(version), 1}}},
-		Optimizer: []live.Tensor{{Name: "m", Shape: []int{1}, Data: []float32{1}}}})
+	return r.store.Publish(context.Background(), port.Publication{Version: version, Lease: lease,
+		Model:     []port.Tensor{{Name: "w", Shape: []int{2}, Data: []float32{float32(version), 1}}},
+		Optimizer: []port.Tensor{{Name: "m", Shape: []int{1}, Data: []float32{1}}}})
 }
 
 // model is a file with the tensor w.
@@ -103,12 +103,12 @@ func model(values ...float32) []byte {
 }
 
 // groups is a batch of n groups of two rollouts from a version.
-func groups(lease loop.LeaseID, attempt int32, version loop.Version, n int) live.Batch {
-	b := live.Batch{Lease: lease, Attempt: attempt, Version: version}
+func groups(lease loop.LeaseID, attempt int32, version loop.Version, n int) port.Batch {
+	b := port.Batch{Lease: lease, Attempt: attempt, Version: version}
 	for g := range n {
-		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: version, ReadyVersion: version, Rollouts: 2}
+		group := port.Group{ID: loop.GroupID(g + 1), StartVersion: version, ReadyVersion: version, Rollouts: 2}
 		for i := range 2 {
-			group.Samples = append(group.Samples, live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1},
+			group.Samples = append(group.Samples, port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(i), Attempt: 1},
 				Tokens: []int32{1, 2, 3}, LossMask: []uint8{0, 1, 1}, Logprobs: []float32{0, -1, -2}, Versions: []loop.Version{-1, version, version}, Reward: float32(i)})
 		}
 		b.Groups = append(b.Groups, group)
@@ -118,13 +118,13 @@ func groups(lease loop.LeaseID, attempt int32, version loop.Version, n int) live
 
 // outcome is what Train returned.
 type outcome struct {
-	report live.StepReport
+	report port.StepReport
 	err    error
 }
 
-func (r *rig) train(b live.Batch) <-chan outcome { return r.trainUnder(r.t.Context(), b) }
+func (r *rig) train(b port.Batch) <-chan outcome { return r.trainUnder(r.t.Context(), b) }
 
-func (r *rig) trainUnder(ctx context.Context, b live.Batch) <-chan outcome {
+func (r *rig) trainUnder(ctx context.Context, b port.Batch) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
 		report, err := r.Train(ctx, b)
@@ -134,7 +134,7 @@ func (r *rig) trainUnder(ctx context.Context, b live.Batch) <-chan outcome {
 }
 
 // committed fails unless Train has returned without an error.
-func (r *rig) trained(out <-chan outcome) live.StepReport {
+func (r *rig) trained(out <-chan outcome) port.StepReport {
 	r.t.Helper()
 	o := <-out
 	if o.err != nil {
@@ -146,7 +146,7 @@ func (r *rig) trained(out <-chan outcome) live.StepReport {
 // returned fails unless Train has given the batch back.
 func (r *rig) returned(out <-chan outcome) {
 	r.t.Helper()
-	if o := <-out; !errors.Is(o.err, live.ErrLeaseReturned) {
+	if o := <-out; !errors.Is(o.err, port.ErrLeaseReturned) {
 		r.t.Fatalf("Train: %v, want the lease returned", o.err)
 	}
 }

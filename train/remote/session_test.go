@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // A second trainer is refused while the first is alive, and takes over when it is silent.
@@ -319,7 +319,7 @@ func TestPublishIsTheCommit(t *testing.T) {
 		if ack.Version != 1 {
 			t.Fatalf("ack: %+v", ack)
 		}
-		// The runtime finds the manifest itself (live.Weights.Committed) and goes on from it.
+		// The runtime finds the manifest itself (port.Weights.Committed) and goes on from it.
 		r.must(r.Restore(t.Context(), 1))
 		out = r.train(groups(6, 1, 1, 2))
 		_, err = r.publish(ofLease("a", r.lease("a", 0, 0)), model(3, 4))
@@ -355,7 +355,7 @@ func TestForeignVersion(t *testing.T) {
 	r.must(r.write(0, 0))
 	r.must(r.write(1, 77))
 	r.must(r.Restore(t.Context(), 0))
-	if o := <-r.train(groups(5, 2, 0, 2)); o.err == nil || errors.Is(o.err, live.ErrLeaseReturned) {
+	if o := <-r.train(groups(5, 2, 0, 2)); o.err == nil || errors.Is(o.err, port.ErrLeaseReturned) {
 		t.Fatalf("Train: %v, want a failure", o.err)
 	}
 }
@@ -449,13 +449,13 @@ func TestValidation(t *testing.T) {
 		calls := 0
 		fail := errors.New("no engine")
 		r := started(t, func(o *Options) {
-			o.Validation = func(_ context.Context, prompts int) ([]live.Sample, error) {
+			o.Validation = func(_ context.Context, prompts int) ([]port.Sample, error) {
 				calls++
 				time.Sleep(100 * time.Second) // longer than any call waits
 				if calls == 1 {
 					return nil, fail
 				}
-				var out []live.Sample
+				var out []port.Sample
 				for _, g := range groups(1, 1, 0, prompts).Groups {
 					out = append(out, g.Samples[0])
 				}
@@ -506,7 +506,7 @@ func TestBadBatch(t *testing.T) {
 	r := started(t, nil)
 	b := groups(5, 1, 0, 2)
 	b.Groups[1].Samples[0].Tokens[1] = 99
-	if o := <-r.train(b); o.err == nil || errors.Is(o.err, live.ErrLeaseReturned) || o.err.Error() != "batch: rollout g2-s0-a1 has the id 99 at token 1, want from 0 to 31, inside the vocabulary" {
+	if o := <-r.train(b); o.err == nil || errors.Is(o.err, port.ErrLeaseReturned) || o.err.Error() != "batch: rollout g2-s0-a1 has the id 99 at token 1, want from 0 to 31, inside the vocabulary" {
 		t.Fatalf("Train: %v", o.err)
 	}
 	if l := r.tryLease(protocol.LeaseRequest{Trainer: "a"}); l != nil {

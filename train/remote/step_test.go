@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // A step from connect to commit, and what the loop is told of it.
@@ -202,7 +202,7 @@ func TestNack(t *testing.T) {
 		out = r.train(groups(6, 1, 0, 2))
 		l := r.lease("a", 0, 0)
 		r.must(r.Nack(t.Context(), 6, protocol.NackRequest{Trainer: "a", Attempt: 1, Reason: "out of memory", Failed: true}))
-		if o := <-out; o.err == nil || errors.Is(o.err, live.ErrLeaseReturned) {
+		if o := <-out; o.err == nil || errors.Is(o.err, port.ErrLeaseReturned) {
 			t.Fatalf("Train: %v, want a failure", o.err)
 		}
 		// The loop tries the step again under the same lease: the first attempt is over.

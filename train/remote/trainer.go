@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/batch"
 )
 
-// Trainer implements live.Trainer for the runtime and api.Trainers for the server. The
+// Trainer implements port.Trainer for the runtime and api.Trainers for the server. The
 // methods of the second are safe for concurrent use.
 type Trainer struct {
 	opt Options
@@ -45,7 +45,7 @@ type Trainer struct {
 	greedy validation
 }
 
-var _ live.Trainer = (*Trainer)(nil)
+var _ port.Trainer = (*Trainer)(nil)
 
 // phase says what is answered to those who ask for work.
 type phase uint8
@@ -75,18 +75,18 @@ func (t *Trainer) wake() {
 	t.changed = make(chan struct{})
 }
 
-// Train implements live.Trainer: it offers the batch and returns when the version made of
-// it is committed, or with an error that wraps live.ErrLeaseReturned when the lease ran
+// Train implements port.Trainer: it offers the batch and returns when the version made of
+// it is committed, or with an error that wraps port.ErrLeaseReturned when the lease ran
 // out or was given back.
-func (t *Trainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
+func (t *Trainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
 	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd})
 	if err != nil {
-		return live.StepReport{}, err
+		return port.StepReport{}, err
 	}
 	o, err := t.offerBatch(b, packed)
 	if err != nil {
 		t.tell()
-		return live.StepReport{}, err
+		return port.StepReport{}, err
 	}
 	timer := time.NewTimer(t.opt.Lease)
 	defer timer.Stop()
@@ -105,7 +105,7 @@ func (t *Trainer) Train(ctx context.Context, b live.Batch) (live.StepReport, err
 }
 
 // offerBatch puts a batch on offer, unless its version is over.
-func (t *Trainer) offerBatch(b live.Batch, packed *batch.Batch) (*offer, error) {
+func (t *Trainer) offerBatch(b port.Batch, packed *batch.Batch) (*offer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked = false
@@ -114,7 +114,7 @@ func (t *Trainer) offerBatch(b live.Batch, packed *batch.Batch) (*offer, error) 
 		return nil, errors.New("trainer: it is closed")
 	case b.Version < t.restored:
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, and the trainer went back to an earlier state as version %d: %w",
-			b.Version, t.restored, live.ErrLeaseReturned)
+			b.Version, t.restored, port.ErrLeaseReturned)
 	case b.Version < t.version:
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, but version %d is published, and of none of this run's leases: move what is newer than %d out of the weights' directory",
 			b.Version, t.version, b.Version)
@@ -148,11 +148,11 @@ func (t *Trainer) stop(o *offer, err error) {
 	defer t.mu.Unlock()
 	if !o.over {
 		t.phase = closed
-		t.end(o, loop.NoVersion, live.StepReport{}, err)
+		t.end(o, loop.NoVersion, port.StepReport{}, err)
 	}
 }
 
-// Restore implements live.Trainer: the run stands at a version, which a trainer that connects
+// Restore implements port.Trainer: the run stands at a version, which a trainer that connects
 // is told to load.
 func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
 	versions, err := t.opt.Weights.Versions()
@@ -184,7 +184,7 @@ func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
 	return nil
 }
 
-// Initialize implements live.Trainer: version 0 is made by Options.Initial or, without it, by
+// Initialize implements port.Trainer: version 0 is made by Options.Initial or, without it, by
 // the trainer that connects, for which it waits.
 func (t *Trainer) Initialize(ctx context.Context) error {
 	if _, err := t.opt.Weights.Manifest(0); err == nil {
@@ -263,7 +263,7 @@ func (t *Trainer) Drain() { t.enter(draining) }
 // EndRun says that the run is done: those who ask for work are told that there will be none.
 func (t *Trainer) EndRun() { t.enter(runEnded) }
 
-// Close implements live.Trainer. Whoever calls is told that this process is stopping, or that
+// Close implements port.Trainer. Whoever calls is told that this process is stopping, or that
 // the run has ended if EndRun said so.
 func (t *Trainer) Close() error {
 	t.mu.Lock()

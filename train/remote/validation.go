@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/batch"
 )
 
@@ -116,7 +116,7 @@ func (a *answers) failed() bool { return a.ready() && a.err != nil }
 
 // greedyBatch makes each answer a group of its own. Engines may serve a version that was published
 // while they answered: the batch is of the newest that sampled a token.
-func greedyBatch(samples []live.Sample, version loop.Version) live.Batch {
+func greedyBatch(samples []port.Sample, version loop.Version) port.Batch {
 	oldest := make([]loop.Version, len(samples))
 	for i := range samples {
 		oldest[i] = loop.Version(math.MaxInt64)
@@ -126,9 +126,9 @@ func greedyBatch(samples []live.Sample, version loop.Version) live.Batch {
 			}
 		}
 	}
-	b := live.Batch{Version: version}
+	b := port.Batch{Version: version}
 	for i := range samples {
-		b.Groups = append(b.Groups, live.Group{ID: samples[i].ID.Group, StartVersion: min(oldest[i], version), ReadyVersion: version, Rollouts: 1, Samples: samples[i : i+1]})
+		b.Groups = append(b.Groups, port.Group{ID: samples[i].ID.Group, StartVersion: min(oldest[i], version), ReadyVersion: version, Rollouts: 1, Samples: samples[i : i+1]})
 	}
 	return b
 }

@@ -1,7 +1,7 @@
 package sequence
 
 import (
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -59,7 +59,7 @@ func (r *Reporter) Begin(c *grpo.Correction, tallies ...*Tally) {
 }
 
 // Tell fills in what the tallies saw of a step on sequences of these groups, which were trained on in parts.
-func (r *Reporter) Tell(to *live.StepReport, groups []live.Group, trained [][]Sequence, tallies ...*Tally) {
+func (r *Reporter) Tell(to *port.StepReport, groups []port.Group, trained [][]Sequence, tallies ...*Tally) {
 	var seen grpo.Report
 	for _, t := range tallies {
 		seen.Merge(&t.report)
@@ -80,7 +80,7 @@ func (r *Reporter) Tell(to *live.StepReport, groups []live.Group, trained [][]Se
 }
 
 // Sizes fills in how many rollouts and tokens a step is on.
-func Sizes(to *live.StepReport, groups []live.Group, sequences []Sequence) {
+func Sizes(to *port.StepReport, groups []port.Group, sequences []Sequence) {
 	for g := range groups {
 		to.Rollouts += len(groups[g].Samples)
 	}
@@ -97,26 +97,26 @@ func KeepRatios(sequences []Sequence) {
 }
 
 // LogRatios puts the sequences of a rollout, which follow one another, together again.
-func LogRatios(sequences []Sequence) map[live.RolloutID][]float32 {
-	out := make(map[live.RolloutID][]float32, len(sequences))
+func LogRatios(sequences []Sequence) map[port.RolloutID][]float32 {
+	out := make(map[port.RolloutID][]float32, len(sequences))
 	for i := range sequences {
 		out[sequences[i].ID] = append(out[sequences[i].ID], sequences[i].Ratios...)
 	}
 	return out
 }
 
-func lagReport(s *grpo.Statistics) live.LagReport {
+func lagReport(s *grpo.Statistics) port.LagReport {
 	if s.Tokens == 0 {
-		return live.LagReport{}
+		return port.LagReport{}
 	}
-	return live.LagReport{Tokens: s.Tokens, ClipFraction: s.ClipFraction(), ActiveClipFraction: s.ActiveClipFraction(),
+	return port.LagReport{Tokens: s.Tokens, ClipFraction: s.ClipFraction(), ActiveClipFraction: s.ActiveClipFraction(),
 		PredictedClipFraction: s.ExpectedClipFraction(), MeanLogRatio: s.MeanLogRatio(), EffectiveSampleSize: s.EffectiveSampleSize(),
 		MeanWeight: s.MeanWeight(), MaxWeight: s.WeightMax, MaskedFraction: s.MaskedFraction()}
 }
 
 // drifts are the mean absolute log-ratios of the groups, in their order.
-func drifts(groups []live.Group, trained [][]Sequence) []live.GroupDrift {
-	out := make([]live.GroupDrift, len(groups))
+func drifts(groups []port.Group, trained [][]Sequence) []port.GroupDrift {
+	out := make([]port.GroupDrift, len(groups))
 	tokens := make([]int, len(groups))
 	for g := range groups {
 		out[g].Group = groups[g].ID

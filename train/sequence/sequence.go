@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
 // Sequence is one sequence to train on. Its slices have one element a token.
 type Sequence struct {
 	// ID names its rollout; several sequences have the same where the rollout's history branched.
-	ID     live.RolloutID
+	ID     port.RolloutID
 	Tokens []int32
 	// Sampled is 1 where the policy sampled the token; Prompt is how many come before the first such.
 	Sampled []uint8
@@ -57,7 +57,7 @@ func Scored(sequences []Sequence) int {
 // Of turns a batch into sequences, in the order of its groups, with the advantages of their groups (divided by
 // the standard deviation with normalize). Check, if not nil, says what a model cannot hold. An error names the
 // rollout and what is wrong with it; nothing may be trained on then.
-func Of(batch live.Batch, normalize bool, check func(*Sequence) error) ([]Sequence, error) {
+func Of(batch port.Batch, normalize bool, check func(*Sequence) error) ([]Sequence, error) {
 	out := make([]Sequence, 0, count(batch))
 	var rewards, advantages []float32
 	for g := range batch.Groups {
@@ -85,7 +85,7 @@ func Of(batch live.Batch, normalize bool, check func(*Sequence) error) ([]Sequen
 }
 
 // count is the number of sequences of a batch.
-func count(batch live.Batch) int {
+func count(batch port.Batch) int {
 	n := 0
 	for g := range batch.Groups {
 		for i := range batch.Groups[g].Samples {
@@ -96,7 +96,7 @@ func count(batch live.Batch) int {
 }
 
 // appendRollout appends the sequences of a rollout: one, or one for each branch that its history took.
-func appendRollout(to []Sequence, s *live.Sample, training loop.Version, check func(*Sequence) error) ([]Sequence, error) {
+func appendRollout(to []Sequence, s *port.Sample, training loop.Version, check func(*Sequence) error) ([]Sequence, error) {
 	if len(s.LossMask) != len(s.Tokens) || len(s.Logprobs) != len(s.Tokens) || len(s.Versions) != len(s.Tokens) {
 		return nil, fmt.Errorf("trainer: rollout %v has %d tokens, %d loss marks, %d log-probs and %d versions, want as many of each",
 			s.ID, len(s.Tokens), len(s.LossMask), len(s.Logprobs), len(s.Versions))
@@ -122,7 +122,7 @@ func appendRollout(to []Sequence, s *live.Sample, training loop.Version, check f
 // part is the sequence of the tokens from first to end, if every one that the policy sampled says which
 // version made it, and with what log-prob. Its several turns are one sequence: its positions go on from the
 // first turn's, which the engine must have sampled it at.
-func part(s *live.Sample, first, end int, training loop.Version, check func(*Sequence) error) (Sequence, error) {
+func part(s *port.Sample, first, end int, training loop.Version, check func(*Sequence) error) (Sequence, error) {
 	out := Sequence{ID: s.ID, Tokens: s.Tokens[first:end], Sampled: s.LossMask[first:end], Logprobs: s.Logprobs[first:end], Lags: make([]int32, end-first)}
 	for out.Prompt < len(out.Tokens) && out.Sampled[out.Prompt] == 0 {
 		out.Prompt++
@@ -142,7 +142,7 @@ func part(s *live.Sample, first, end int, training loop.Version, check func(*Seq
 }
 
 // sampledToken checks what is known of token k, if the policy sampled it.
-func sampledToken(s *live.Sample, k int, training loop.Version) error {
+func sampledToken(s *port.Sample, k int, training loop.Version) error {
 	switch version, logprob := s.Versions[k], float64(s.Logprobs[k]); {
 	case s.LossMask[k] > 1:
 		return fmt.Errorf("trainer: rollout %v marks token %d with %d, want 1 where the policy sampled and else 0", s.ID, k, s.LossMask[k])

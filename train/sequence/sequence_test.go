@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -50,12 +50,12 @@ func TestMinibatchesAreWholeGroups(t *testing.T) {
 }
 
 // random is a batch of groups with rollouts of any form that live accepts, branches included.
-func random(rng *rand.Rand, version loop.Version) live.Batch {
-	b := live.Batch{Lease: 1, Attempt: 1, Version: version}
+func random(rng *rand.Rand, version loop.Version) port.Batch {
+	b := port.Batch{Lease: 1, Attempt: 1, Version: version}
 	for g := range 1 + rng.IntN(4) {
-		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: version - loop.Version(rng.IntN(4))}
+		group := port.Group{ID: loop.GroupID(g + 1), StartVersion: version - loop.Version(rng.IntN(4))}
 		for k := range 1 + rng.IntN(4) {
-			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Reward: float32(rng.IntN(3))}
+			s := port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Reward: float32(rng.IntN(3))}
 			for range 1 + rng.IntN(3) {
 				if len(s.Tokens) > 0 {
 					s.Breaks = append(s.Breaks, int32(len(s.Tokens)))
@@ -134,7 +134,7 @@ func TestReport(t *testing.T) {
 	}
 	KeepRatios(all)
 	scored := Scored(all)
-	told := func(r *Reporter, tallies ...*Tally) (out live.StepReport) {
+	told := func(r *Reporter, tallies ...*Tally) (out port.StepReport) {
 		r.Begin(&c, tallies...)
 		where := rand.New(rand.NewPCG(3, 3))
 		for i := range all {

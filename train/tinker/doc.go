@@ -1,6 +1,6 @@
 // Package tinker trains an adapter at a service of Tinker's API: a batch goes there as data with advantages, the
-// service adds up the gradient and steps, and what it then saves is the next version. It implements live.Trainer;
-// [Versions] keeps, as live.Weights, where the service has saved each version.
+// service adds up the gradient and steps, and what it then saves is the next version. It implements port.Trainer;
+// [Versions] keeps, as port.Weights, where the service has saved each version.
 //
 // The loss is any of grpo's corrections. Where the service has the very same one it computes it in one pass; any
 // other is computed here, from the log-probs of a first pass, and its derivative goes there with a second.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 				}
 				name := fmt.Sprintf("%s, operation %d (%s), late %v", c.kind, call, calm.calls[call], late)
 				failures := 0
-				for _, b := range []live.Batch{first, second} {
+				for _, b := range []port.Batch{first, second} {
 					_, err := tr.Train(t.Context(), b)
 					if errors.Is(err, errFault) {
 						failures++
@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func trainAll(t *testing.T, tr *Trainer, batches ...live.Batch) {
+func trainAll(t *testing.T, tr *Trainer, batches ...port.Batch) {
 	t.Helper()
 	for _, b := range batches {
 		if _, err := tr.Train(t.Context(), b); err != nil {
@@ -183,7 +183,7 @@ func TestResume(t *testing.T) {
 		o, h := options(t), newHost()
 		rng := rand.New(rand.NewPCG(4, 4))
 		tr := started(t, o, h)
-		batches := []live.Batch{batch(rng, newToy(5), 0), batch(rng, newToy(5), 1), batch(rng, newToy(5), 2)}
+		batches := []port.Batch{batch(rng, newToy(5), 0), batch(rng, newToy(5), 1), batch(rng, newToy(5), 2)}
 		trainAll(t, tr, batches[:2]...)
 		if crash {
 			o.Versions.options.Fence = func() error { return errFault }

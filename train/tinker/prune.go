@@ -14,7 +14,7 @@ import (
 // deletePatience is how long one deletion at the service may take.
 const deletePatience = time.Minute
 
-// Prune implements live.Weights. Versions below keepFrom are not there any more when it returns; what the service
+// Prune implements port.Weights. Versions below keepFrom are not there any more when it returns; what the service
 // has of them is deleted beside, so that a slow service holds up nobody, and a version's file last. What could not
 // be deleted is tried again by the next Prune, of this process or a later one.
 func (v *Versions) Prune(keepFrom loop.Version) error {

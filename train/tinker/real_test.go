@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -38,13 +38,13 @@ func realOptions(t *testing.T) Options {
 var rewarded, others = int32(41), []int32{9, 23, 30}
 
 // realBatch has groups of four answers to one prompt each, with the log-probs of the model as it is, of which one is rewarded.
-func realBatch(t *testing.T, tr *Trainer) live.Batch {
+func realBatch(t *testing.T, tr *Trainer) port.Batch {
 	t.Helper()
-	b := live.Batch{Lease: loop.LeaseID(tr.version + 1), Attempt: 1, Version: tr.version}
+	b := port.Batch{Lease: loop.LeaseID(tr.version + 1), Attempt: 1, Version: tr.version}
 	for g := range int32(2) {
-		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: tr.version}
+		group := port.Group{ID: loop.GroupID(g + 1), StartVersion: tr.version}
 		for k, answer := range append([]int32{rewarded}, others...) {
-			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Tokens: []int32{5 + g, 6, 7, answer, answer + 1},
+			s := port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Tokens: []int32{5 + g, 6, 7, answer, answer + 1},
 				LossMask: []uint8{0, 0, 0, 1, 1}, Versions: []loop.Version{-1, -1, -1, tr.version, tr.version}}
 			if answer == rewarded {
 				s.Reward = 1

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -132,7 +132,7 @@ func TestServiceStepsAreGRPOs(t *testing.T) {
 // undisturbed: no gradient is ever added twice, and none is stepped along in part.
 func TestServiceFaults(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
-	batches := []live.Batch{batch(rng, newToy(5), 0), batch(rng, newToy(5), 1)}
+	batches := []port.Batch{batch(rng, newToy(5), 0), batch(rng, newToy(5), 1)}
 	for name, server := range servers() {
 		faults := []tinkertest.Fault{{}}
 		for _, operation := range []string{"forward_backward", "forward", "optim_step", "save_weights", "save_weights_for_sampler", "retrieve_future", "create_model", "load_weights"} {
@@ -174,7 +174,7 @@ func TestServiceFaults(t *testing.T) {
 }
 
 // trainUntil trains on a batch as often as the loop might, and fails if that never succeeds.
-func trainUntil(t *testing.T, tr *Trainer, b live.Batch, what string) (failures int) {
+func trainUntil(t *testing.T, tr *Trainer, b port.Batch, what string) (failures int) {
 	t.Helper()
 	for try := 1; ; try++ {
 		_, err := tr.Train(t.Context(), b)
@@ -190,7 +190,7 @@ func trainUntil(t *testing.T, tr *Trainer, b live.Batch, what string) (failures 
 // TestServiceRestarts: a service that comes back without its sessions and models costs an attempt and no more.
 func TestServiceRestarts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
-	batches := []live.Batch{batch(rng, newToy(5), 0), batch(rng, newToy(5), 1)}
+	batches := []port.Batch{batch(rng, newToy(5), 0), batch(rng, newToy(5), 1)}
 	for name, server := range servers() {
 		synctest.Test(t, func(t *testing.T) {
 			s, session := serve(t, server)

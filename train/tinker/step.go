@@ -8,22 +8,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 	"github.com/headway-rl/headway/train/sequence"
 )
 
 // step is a batch, ready to be sent.
 type step struct {
-	batch live.Batch
+	batch port.Batch
 	all   []sequence.Sequence
 	parts [][]sequence.Sequence
 	keep  bool
 }
 
 // prepare finds what a batch cannot be trained on for before the service hears of it.
-func (t *Trainer) prepare(batch live.Batch) (*step, error) {
+func (t *Trainer) prepare(batch port.Batch) (*step, error) {
 	all, err := sequence.Of(batch, t.opt.NormalizeStd, trainable)
 	if err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func trainable(s *sequence.Sequence) error {
 }
 
 // run makes the optimizer steps of one train step.
-func (t *Trainer) run(ctx context.Context, s *step) (live.StepReport, error) {
-	report := live.StepReport{Minibatches: len(s.parts), Metrics: map[string]float64{}}
+func (t *Trainer) run(ctx context.Context, s *step) (port.StepReport, error) {
+	report := port.StepReport{Minibatches: len(s.parts), Metrics: map[string]float64{}}
 	sequence.Sizes(&report, s.batch.Groups, s.all)
 	t.reporter.Begin(&t.correction, &t.tally)
 	if len(s.parts) > 1 {
@@ -87,7 +87,7 @@ func (t *Trainer) run(ctx context.Context, s *step) (live.StepReport, error) {
 }
 
 // optimize makes one optimizer step. Measured says that the model has the weights of the proximal log-probs.
-func (t *Trainer) optimize(ctx context.Context, report *live.StepReport, part []sequence.Sequence, measured bool) error {
+func (t *Trainer) optimize(ctx context.Context, report *port.StepReport, part []sequence.Sequence, measured bool) error {
 	d := newData(part)
 	output, err := t.backward(ctx, d, measured)
 	if err != nil {

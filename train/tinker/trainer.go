@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 	"github.com/headway-rl/headway/train/sequence"
 )
@@ -91,7 +91,7 @@ type model interface {
 	Unload(ctx context.Context) error
 }
 
-// Trainer implements live.Trainer. Its methods are called from one goroutine at a time.
+// Trainer implements port.Trainer. Its methods are called from one goroutine at a time.
 type Trainer struct {
 	opt        Options
 	correction grpo.Correction
@@ -112,10 +112,10 @@ type saved struct {
 	version        loop.Version
 	lease          loop.LeaseID
 	sampler, state string
-	report         live.StepReport
+	report         port.StepReport
 }
 
-var _ live.Trainer = (*Trainer)(nil)
+var _ port.Trainer = (*Trainer)(nil)
 
 // New returns a trainer without a model: Initialize or Restore comes first.
 func New(o Options) (*Trainer, error) {
@@ -149,7 +149,7 @@ func newTrainer(o Options, newModel func(ctx context.Context) (model, error)) (*
 	return t, nil
 }
 
-// Initialize implements live.Trainer: a fresh adapter, saved as version 0.
+// Initialize implements port.Trainer: a fresh adapter, saved as version 0.
 func (t *Trainer) Initialize(ctx context.Context) error {
 	t.forget()
 	m, err := t.newModel(ctx)
@@ -157,13 +157,13 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 		return fmt.Errorf("trainer: making an adapter of %s: %w", t.opt.Model.Base, err)
 	}
 	t.model = m
-	if err := t.save(ctx, 0, 0, live.StepReport{}); err != nil {
+	if err := t.save(ctx, 0, 0, port.StepReport{}); err != nil {
 		return err
 	}
 	return t.record()
 }
 
-// Restore implements live.Trainer. What the version is sampled from is saved anew by the model that goes on from
+// Restore implements port.Trainer. What the version is sampled from is saved anew by the model that goes on from
 // it: there are services (SkyRL's own backend) that sample only from what a model has saved that they still hold, and
 // the model that saved it before may be of a process that has ended.
 func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
@@ -208,7 +208,7 @@ func (t *Trainer) unload(ctx context.Context, m model) {
 	}
 }
 
-// Close implements live.Trainer: what the service holds it frees by itself.
+// Close implements port.Trainer: what the service holds it frees by itself.
 func (t *Trainer) Close() error {
 	t.forget()
 	return nil
@@ -217,11 +217,11 @@ func (t *Trainer) Close() error {
 // forget gives up the model, whose weights, gradients or optimizer are not known any more, or not wanted.
 func (t *Trainer) forget() { t.model, t.saved = nil, nil }
 
-// Train implements live.Trainer. Whatever fails at the service, the next attempt starts from the version that the
+// Train implements port.Trainer. Whatever fails at the service, the next attempt starts from the version that the
 // batch starts from.
-func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport, error) {
+func (t *Trainer) Train(ctx context.Context, batch port.Batch) (port.StepReport, error) {
 	if batch.Version != t.version {
-		return live.StepReport{}, fmt.Errorf("trainer: the batch starts from version %d, the trainer is at %d", batch.Version, t.version)
+		return port.StepReport{}, fmt.Errorf("trainer: the batch starts from version %d, the trainer is at %d", batch.Version, t.version)
 	}
 	if s := t.saved; s != nil && s.version == batch.Version+1 && s.lease == batch.Lease {
 		return s.report, t.record() // the step has been made, and there was no room to say so
@@ -231,11 +231,11 @@ func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport,
 	}
 	step, err := t.prepare(batch)
 	if err != nil {
-		return live.StepReport{}, err
+		return port.StepReport{}, err
 	}
 	if t.model == nil {
 		if err := t.Restore(ctx, t.version); err != nil {
-			return live.StepReport{}, err
+			return port.StepReport{}, err
 		}
 	}
 	report, err := t.run(ctx, step)
@@ -253,7 +253,7 @@ func (t *Trainer) Train(ctx context.Context, batch live.Batch) (live.StepReport,
 const nameTries = 4
 
 // save has the service save the model as a version.
-func (t *Trainer) save(ctx context.Context, version loop.Version, lease loop.LeaseID, report live.StepReport) error {
+func (t *Trainer) save(ctx context.Context, version loop.Version, lease loop.LeaseID, report port.StepReport) error {
 	sampler, err := t.saveAs(ctx, version, t.model.SaveSampler)
 	if err != nil {
 		return fmt.Errorf("saving version %d to sample from: %w", version, err)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -39,12 +39,12 @@ func started(t *testing.T, o Options, h *host) *Trainer {
 
 // batch makes rollouts of several turns, some with branches, by up to three versions, with log-probs that lie
 // around the policy's.
-func batch(rng *rand.Rand, p *toy, version loop.Version) live.Batch {
-	b := live.Batch{Lease: loop.LeaseID(version + 1), Attempt: 1, Version: version}
+func batch(rng *rand.Rand, p *toy, version loop.Version) port.Batch {
+	b := port.Batch{Lease: loop.LeaseID(version + 1), Attempt: 1, Version: version}
 	for g := range 4 {
-		group := live.Group{ID: loop.GroupID(g + 1), StartVersion: max(version-2, 0)}
+		group := port.Group{ID: loop.GroupID(g + 1), StartVersion: max(version-2, 0)}
 		for k := range 4 {
-			s := live.Sample{ID: live.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Reward: float32(rng.IntN(2))}
+			s := port.Sample{ID: port.RolloutID{Group: group.ID, Sample: int32(k), Attempt: 1}, Reward: float32(rng.IntN(2))}
 			for range 1 + rng.IntN(2) {
 				if len(s.Tokens) > 0 {
 					s.Breaks = append(s.Breaks, int32(len(s.Tokens)))
@@ -67,7 +67,7 @@ func batch(rng *rand.Rand, p *toy, version loop.Version) live.Batch {
 }
 
 // reference is the same step by grpo on the toy itself: the mean loss of each minibatch's tokens, and Adam.
-func reference(p *toy, b live.Batch, o Options) (report grpo.Report, norm float64) {
+func reference(p *toy, b port.Batch, o Options) (report grpo.Report, norm float64) {
 	c := o.Correction
 	if c.EpsilonLow == 0 {
 		c.EpsilonLow = o.ClipEpsilon
@@ -83,7 +83,7 @@ func reference(p *toy, b live.Batch, o Options) (report grpo.Report, norm float6
 }
 
 // referenceGradient adds to the gradient of p that of the groups' mean loss per token.
-func referenceGradient(p, start *toy, groups []live.Group, version loop.Version, c grpo.Correction, normalize bool, report *grpo.Report) {
+func referenceGradient(p, start *toy, groups []port.Group, version loop.Version, c grpo.Correction, normalize bool, report *grpo.Report) {
 	scored := 0
 	for _, g := range groups {
 		for i := range g.Samples {
@@ -102,7 +102,7 @@ func referenceGradient(p, start *toy, groups []live.Group, version loop.Version,
 	}
 }
 
-func referenceRollout(p, start *toy, s *live.Sample, c *grpo.Correction, report *grpo.Report, q grpo.Sequence, training loop.Version, scored float64) {
+func referenceRollout(p, start *toy, s *port.Sample, c *grpo.Correction, report *grpo.Report, q grpo.Sequence, training loop.Version, scored float64) {
 	bounds := append(append([]int32{0}, s.Breaks...), int32(len(s.Tokens)))
 	for i := range len(bounds) - 1 {
 		from, end := bounds[i], bounds[i+1]
@@ -286,7 +286,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-func checkDatum(t *testing.T, d *service.Datum, s *live.Sample, from, end int32, advantage float32) {
+func checkDatum(t *testing.T, d *service.Datum, s *port.Sample, from, end int32, advantage float32) {
 	t.Helper()
 	if !slices.Equal(d.Tokens, s.Tokens[from:end-1]) || !slices.Equal(d.Targets, s.Tokens[from+1:end]) || d.Weights != nil || len(d.Logprobs) != len(d.Targets) || len(d.Advantages) != len(d.Targets) {
 		t.Fatalf("rollout %v from %d to %d is %+v", s.ID, from, end, d)
@@ -369,13 +369,13 @@ func TestRefuses(t *testing.T) {
 	o.Minibatches = 2
 	tr := started(t, o, h)
 	calls := len(h.calls)
-	for want, change := range map[string]func(*live.Batch){
-		"starts from version 7":    func(b *live.Batch) { b.Version = 7 },
-		"the token -4":             func(b *live.Batch) { b.Groups[0].Samples[0].Tokens[0] = -4 },
-		"without a token before":   func(b *live.Batch) { b.Groups[0].Samples[0].LossMask[0], b.Groups[0].Samples[0].Versions[0] = 1, 0 },
-		"log-probs and":            func(b *live.Batch) { b.Groups[0].Samples[0].Logprobs = nil },
-		"without a token to train": func(b *live.Batch) { b.Groups[2].Samples, b.Groups[3].Samples = nil, nil },
-		"cannot be divided into 2": func(b *live.Batch) { b.Groups = b.Groups[:1] },
+	for want, change := range map[string]func(*port.Batch){
+		"starts from version 7":    func(b *port.Batch) { b.Version = 7 },
+		"the token -4":             func(b *port.Batch) { b.Groups[0].Samples[0].Tokens[0] = -4 },
+		"without a token before":   func(b *port.Batch) { b.Groups[0].Samples[0].LossMask[0], b.Groups[0].Samples[0].Versions[0] = 1, 0 },
+		"log-probs and":            func(b *port.Batch) { b.Groups[0].Samples[0].Logprobs = nil },
+		"without a token to train": func(b *port.Batch) { b.Groups[2].Samples, b.Groups[3].Samples = nil, nil },
+		"cannot be divided into 2": func(b *port.Batch) { b.Groups = b.Groups[:1] },
 	} {
 		b := batch(rand.New(rand.NewPCG(1, 1)), newToy(5), 0)
 		change(&b)

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // VersionsOptions of [OpenVersions].
@@ -37,7 +37,7 @@ var (
 )
 
 // Versions keeps which versions a service has saved, and under which paths: one small file each, whole and synced
-// or not there at all. It implements live.Weights and live.Asider as far as weights that lie elsewhere allow, and
+// or not there at all. It implements port.Weights and port.Asider as far as weights that lie elsewhere allow, and
 // is safe for concurrent use.
 type Versions struct {
 	dir     string
@@ -56,8 +56,8 @@ type Versions struct {
 }
 
 var (
-	_ live.Weights = (*Versions)(nil)
-	_ live.Asider  = (*Versions)(nil)
+	_ port.Weights = (*Versions)(nil)
+	_ port.Asider  = (*Versions)(nil)
 )
 
 // OpenVersions opens the versions in a directory, making it if it is not there, and deletes what a killed process
@@ -122,7 +122,7 @@ func (v *Versions) Newest() loop.Version {
 	return loop.NoVersion
 }
 
-// Committed implements live.Weights.
+// Committed implements port.Weights.
 func (v *Versions) Committed(version loop.Version) (lease loop.LeaseID, ok bool, err error) {
 	r, err := v.read(version)
 	if errors.Is(err, ErrNotFound) {
@@ -167,7 +167,7 @@ func (v *Versions) sampleFrom(version loop.Version, sampler string) error {
 	return nil
 }
 
-// SetAside implements live.Asider. What the service has saved is deleted with the versions of that time.
+// SetAside implements port.Asider. What the service has saved is deleted with the versions of that time.
 func (v *Versions) SetAside(version loop.Version) error {
 	v.writing.Lock()
 	defer v.writing.Unlock()
@@ -190,17 +190,17 @@ func (v *Versions) SetAside(version loop.Version) error {
 	}
 }
 
-// Publish implements live.Weights: it always fails, and the error wraps ErrElsewhere.
-func (v *Versions) Publish(_ context.Context, p live.Publication) error {
+// Publish implements port.Weights: it always fails, and the error wraps ErrElsewhere.
+func (v *Versions) Publish(_ context.Context, p port.Publication) error {
 	return fmt.Errorf("versions: publish version %d: %w", p.Version, ErrElsewhere)
 }
 
-// Model implements live.Weights like Publish.
-func (v *Versions) Model(_ context.Context, version loop.Version) ([]live.Tensor, error) {
+// Model implements port.Weights like Publish.
+func (v *Versions) Model(_ context.Context, version loop.Version) ([]port.Tensor, error) {
 	return nil, fmt.Errorf("versions: read version %d: %w", version, ErrElsewhere)
 }
 
-// Optimizer implements live.Weights like Publish.
-func (v *Versions) Optimizer(_ context.Context, version loop.Version) ([]live.Tensor, error) {
+// Optimizer implements port.Weights like Publish.
+func (v *Versions) Optimizer(_ context.Context, version loop.Version) ([]port.Tensor, error) {
 	return nil, fmt.Errorf("versions: read the optimizer of version %d: %w", version, ErrElsewhere)
 }

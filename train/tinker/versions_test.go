@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 func versions(t *testing.T, dir string, o VersionsOptions) *Versions {
@@ -75,7 +75,7 @@ func TestWeightsLieElsewhere(t *testing.T) {
 	fill(t, v, 0, 1)
 	_, model := v.Model(t.Context(), 0)
 	_, optimizer := v.Optimizer(t.Context(), 0)
-	for _, err := range []error{v.Publish(t.Context(), live.Publication{Version: 4}), model, optimizer} {
+	for _, err := range []error{v.Publish(t.Context(), port.Publication{Version: 4}), model, optimizer} {
 		if !errors.Is(err, ErrElsewhere) {
 			t.Errorf("%v, want %v", err, ErrElsewhere)
 		}

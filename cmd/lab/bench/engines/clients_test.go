@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // clients play the rollouts of a run: they claim them, sample turns, leave now and then, and finish.
@@ -106,7 +106,7 @@ func (c *clients) turn(ctx context.Context, draw *rand.Rand, id string, prompt [
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, turnMax, errors.New("a turn hangs"))
 	defer cancel()
-	var told live.Delta
+	var told port.Delta
 	reply, err := c.run.environ.Turn(bounded, id, req, func(d protocol.TurnDelta) {
 		told.Tokens, told.Logprobs = append(told.Tokens, d.Tokens...), append(told.Logprobs, d.Logprobs...)
 	})
@@ -114,7 +114,7 @@ func (c *clients) turn(ctx context.Context, draw *rand.Rand, id string, prompt [
 		return reply, err
 	}
 	c.count(&c.answered)
-	g := live.Generation{Tokens: reply.Tokens, Logprobs: reply.Logprobs, Versions: reply.Versions, Truncated: reply.Finish == "length"}
+	g := port.Generation{Tokens: reply.Tokens, Logprobs: reply.Logprobs, Versions: reply.Versions, Truncated: reply.Finish == "length"}
 	if err := faultPolicy.Check(prompt, req.MaxTokens, g, weightsName); err != nil {
 		c.t.Errorf("rollout %s is answered wrongly: %v", id, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/engine/vllm"
 	"github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
@@ -74,7 +75,7 @@ type faultRun struct {
 	environ *remote.Environment
 	servers []*enginetest.PolicyServer
 	proxies []*enginetest.FaultProxy
-	engines []live.Engine
+	engines []port.Engine
 	// spares are the servers that were started in the place of killed ones; under the lock of clients.
 	spares  []*enginetest.PolicyServer
 	trainer *checkingTrainer
@@ -156,7 +157,7 @@ func newFaultRun(t *testing.T, seed uint64) *faultRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.trainer = &checkingTrainer{t: t, weights: r.weights, seen: map[live.RolloutID]bool{}}
+	r.trainer = &checkingTrainer{t: t, weights: r.weights, seen: map[port.RolloutID]bool{}}
 	r.clients = &clients{t: t, run: r}
 	for i := range faultEngines {
 		r.addEngine(t, i)
@@ -278,16 +279,16 @@ func (r *faultRun) run(t *testing.T) live.Result {
 type checkingTrainer struct {
 	t       *testing.T
 	weights *weights.Store
-	seen    map[live.RolloutID]bool
+	seen    map[port.RolloutID]bool
 
 	steps, rollouts, tokens int
 	// stepped is called after a step.
 	stepped func()
 }
 
-// Train implements live.Trainer.
-func (c *checkingTrainer) Train(ctx context.Context, b live.Batch) (live.StepReport, error) {
-	report := live.StepReport{Minibatches: 1, EffectiveSampleSize: 1}
+// Train implements port.Trainer.
+func (c *checkingTrainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
+	report := port.StepReport{Minibatches: 1, EffectiveSampleSize: 1}
 	for _, g := range b.Groups {
 		for _, s := range g.Samples {
 			if c.seen[s.ID] {
@@ -310,7 +311,7 @@ func (c *checkingTrainer) Train(ctx context.Context, b live.Batch) (live.StepRep
 }
 
 // checkSample holds the tokens of every sequence against the policy.
-func checkSample(s live.Sample) error {
+func checkSample(s port.Sample) error {
 	begin := 0
 	for _, end := range append(append([]int32(nil), s.Breaks...), int32(len(s.Tokens))) {
 		for i := begin; i < int(end); i++ {
@@ -321,7 +322,7 @@ func checkSample(s live.Sample) error {
 			for i < int(end) && s.LossMask[i] == 1 {
 				i++
 			}
-			g := live.Generation{Tokens: s.Tokens[from:i], Logprobs: s.Logprobs[from:i], Versions: s.Versions[from:i], Interrupted: true}
+			g := port.Generation{Tokens: s.Tokens[from:i], Logprobs: s.Logprobs[from:i], Versions: s.Versions[from:i], Interrupted: true}
 			if err := faultPolicy.Check(s.Tokens[begin:from], faultContext, g, weightsName); err != nil {
 				return err
 			}
@@ -332,17 +333,17 @@ func checkSample(s live.Sample) error {
 }
 
 func (c *checkingTrainer) publish(ctx context.Context, v loop.Version, lease loop.LeaseID) error {
-	model := []live.Tensor{{Name: "model.weight", Shape: []int{1}, Data: []float32{float32(v)}}}
-	return c.weights.Publish(ctx, live.Publication{Version: v, Lease: lease, Model: model})
+	model := []port.Tensor{{Name: "model.weight", Shape: []int{1}, Data: []float32{float32(v)}}}
+	return c.weights.Publish(ctx, port.Publication{Version: v, Lease: lease, Model: model})
 }
 
-// Initialize implements live.Trainer.
+// Initialize implements port.Trainer.
 func (c *checkingTrainer) Initialize(ctx context.Context) error { return c.publish(ctx, 0, 0) }
 
-// Restore implements live.Trainer.
+// Restore implements port.Trainer.
 func (c *checkingTrainer) Restore(context.Context, loop.Version) error { return nil }
 
-// Close implements live.Trainer.
+// Close implements port.Trainer.
 func (c *checkingTrainer) Close() error { return nil }
 
 // A plan fails only what samples: were a switch's own calls to fail as well, its counts would not say what clients met.

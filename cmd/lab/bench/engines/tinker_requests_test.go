@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Figures of the random requests, in the order in which they are shown.
@@ -73,9 +73,9 @@ func (w *wireHooks) observe(e enginetest.Exchange) {
 type tinkerOutcome struct {
 	number int
 	wish   string
-	req    live.GenerateRequest
-	got    live.Generation
-	told   live.Delta
+	req    port.GenerateRequest
+	got    port.Generation
+	told   port.Delta
 	first  loop.Version
 	err    error
 }
@@ -125,9 +125,9 @@ func (s *tinkerSuite) request(ctx context.Context, number int) *tinkerOutcome {
 	case x < 0.35:
 		o.wish = tinkerCut
 	}
-	o.req = live.GenerateRequest{Rollout: live.RolloutID{Group: loop.GroupID(number + 1)}, Prompt: numbered(draw, number), MaxTokens: 1 + draw.IntN(tinkerTokens)}
+	o.req = port.GenerateRequest{Rollout: port.RolloutID{Group: loop.GroupID(number + 1)}, Prompt: numbered(draw, number), MaxTokens: 1 + draw.IntN(tinkerTokens)}
 	if draw.Float64() < 0.2 {
-		o.req.Sampling = &live.Sampling{Temperature: 0.5 + draw.Float64(), TopP: 1, TopK: draw.IntN(2) * 20}
+		o.req.Sampling = &port.Sampling{Temperature: 0.5 + draw.Float64(), TopP: 1, TopK: draw.IntN(2) * 20}
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -154,8 +154,8 @@ func (s *tinkerSuite) request(ctx context.Context, number int) *tinkerOutcome {
 }
 
 // listen adds what hears of tokens to a request.
-func (o *tinkerOutcome) listen(req live.GenerateRequest) live.GenerateRequest {
-	req.OnTokens = func(d live.Delta) {
+func (o *tinkerOutcome) listen(req port.GenerateRequest) port.GenerateRequest {
+	req.OnTokens = func(d port.Delta) {
 		o.told.Tokens, o.told.Logprobs = append(o.told.Tokens, d.Tokens...), append(o.told.Logprobs, d.Logprobs...)
 	}
 	if len(req.Prefix.Tokens) == 0 {
@@ -393,7 +393,7 @@ func (s *tinkerSuite) compareOne(o *tinkerOutcome, all []*piece, versions map[st
 
 // agrees is how many tokens of a response from a place on are this answer's, to its end or to the response's; 0
 // where one differs.
-func (p *piece) agrees(g live.Generation, at int, versions map[string]loop.Version) int {
+func (p *piece) agrees(g port.Generation, at int, versions map[string]loop.Version) int {
 	n := min(len(p.tokens), len(g.Tokens)-at)
 	version, known := versions[p.session]
 	if end := slices.Index(p.tokens, modelEnd); n < len(p.tokens) && end != n-1 {

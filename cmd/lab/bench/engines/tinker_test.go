@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/enginetest"
 	adapter "github.com/headway-rl/headway/engine/tinker"
 	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -177,7 +177,7 @@ func (s *tinkerSuite) serve(t *testing.T, v loop.Version, hold bool) {
 func (s *tinkerSuite) versions(t *testing.T) {
 	draw := rand.New(rand.NewPCG(20261122, 0))
 	largest := 0.0
-	var last []live.Generation
+	var last []port.Generation
 	var lastPrompts [][]int32
 	for v := range loop.Version(switches + 1) {
 		if v > 0 {
@@ -196,7 +196,7 @@ func (s *tinkerSuite) versions(t *testing.T) {
 		last, lastPrompts = nil, nil
 		for i := range tinkerScored {
 			prompt := tokens(draw, 8+draw.IntN(8))
-			g, err := s.engine.Generate(t.Context(), live.GenerateRequest{Rollout: live.RolloutID{Group: loop.GroupID(1e6 + 100*int(v) + i)}, Prompt: prompt, MaxTokens: tinkerPiece})
+			g, err := s.engine.Generate(t.Context(), port.GenerateRequest{Rollout: port.RolloutID{Group: loop.GroupID(1e6 + 100*int(v) + i)}, Prompt: prompt, MaxTokens: tinkerPiece})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func (s *tinkerSuite) versions(t *testing.T) {
 }
 
 // apart is how far the log-probs of responses lie, on average over tokens, from those that the model in training has for them.
-func (s *tinkerSuite) apart(t *testing.T, prompts [][]int32, responses []live.Generation) float64 {
+func (s *tinkerSuite) apart(t *testing.T, prompts [][]int32, responses []port.Generation) float64 {
 	t.Helper()
 	var data []tinker.Datum
 	for i, g := range responses {

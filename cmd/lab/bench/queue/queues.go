@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/store/payload"
 )
@@ -25,12 +25,12 @@ import (
 const ahead = 128
 
 // samplesOf is a group as every group of a load is, but for its number.
-func samplesOf(l load) []live.Sample {
+func samplesOf(l load) []port.Sample {
 	random := rand.New(rand.NewPCG(1, 2))
-	samples := make([]live.Sample, l.rollouts)
+	samples := make([]port.Sample, l.rollouts)
 	for k := range samples {
 		s := &samples[k]
-		s.ID = live.RolloutID{Group: 1_000_000, Sample: int32(k), Attempt: 1}
+		s.ID = port.RolloutID{Group: 1_000_000, Sample: int32(k), Attempt: 1}
 		s.Reward, s.Prompt, s.Response = 0.5, "a prompt", "an answer"
 		for i := range l.tokens {
 			s.Tokens = append(s.Tokens, random.Int32N(128_000))

@@ -1,10 +1,10 @@
-package live_test
+package port_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestPacerKeepsASchedule gives a pacer steps by a clock of its own: late timers are made
@@ -12,7 +12,7 @@ import (
 // step behind is lost.
 func TestPacerKeepsASchedule(t *testing.T) {
 	const least, ms = 10 * time.Millisecond, time.Millisecond
-	var p live.Pacer
+	var p port.Pacer
 	at := time.Unix(0, 0)
 	// work does a step's work, waits as long as it is told and a little longer, and returns when the step ended.
 	step := func(work, timer time.Duration) time.Duration {
@@ -35,7 +35,7 @@ func TestPacerKeepsASchedule(t *testing.T) {
 	if got := step(1*ms, 0); got != 50*ms {
 		t.Fatalf("the step after it ended at %v, want 50ms", got)
 	}
-	if got := p.Take(); got != (live.Pace{Steps: 5, Late: 1, PacedNS: int64(5 * least)}) {
+	if got := p.Take(); got != (port.Pace{Steps: 5, Late: 1, PacedNS: int64(5 * least)}) {
 		t.Errorf("paced %+v, want 5 steps, one of them late, and nothing lost", got)
 	}
 	if got := step(31*ms, 0); got != 81*ms {
@@ -45,7 +45,7 @@ func TestPacerKeepsASchedule(t *testing.T) {
 		t.Fatalf("a step after one that cannot be made up for ended at %v, want 91ms", got)
 	}
 	got := p.Take()
-	if got != (live.Pace{Steps: 2, Late: 1, PacedNS: int64(2 * least), LostNS: int64(21 * ms)}) {
+	if got != (port.Pace{Steps: 2, Late: 1, PacedNS: int64(2 * least), LostNS: int64(21 * ms)}) {
 		t.Errorf("paced %+v, want 21 ms lost", got)
 	}
 	if got.LateShare() != 0.5 || got.Slowdown() != 1.05 {
@@ -56,7 +56,7 @@ func TestPacerKeepsASchedule(t *testing.T) {
 // TestPacerAfterARest begins a new schedule: standing still is no credit, and what was late before it is lost.
 func TestPacerAfterARest(t *testing.T) {
 	const least = 10 * time.Millisecond
-	var p live.Pacer
+	var p port.Pacer
 	zero := time.Unix(0, 0)
 	at := func(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
 	if left := p.Step(at(0), at(14), least); left != -4*time.Millisecond {
@@ -66,11 +66,11 @@ func TestPacerAfterARest(t *testing.T) {
 	if left := p.Step(at(100), at(101), least); left != 9*time.Millisecond {
 		t.Errorf("the first step after a rest has %v left, want 9ms", left)
 	}
-	if got := p.Take(); got != (live.Pace{Steps: 2, Late: 1, PacedNS: int64(2 * least), LostNS: 4e6}) {
+	if got := p.Take(); got != (port.Pace{Steps: 2, Late: 1, PacedNS: int64(2 * least), LostNS: 4e6}) {
 		t.Errorf("paced %+v, want the 4 ms before the rest lost", got)
 	}
-	var all live.Pace
-	if all.Add(live.Pace{Steps: 1}); all.LateShare() != 0 || (live.Pace{}).Slowdown() != 0 || (live.Pace{}).LateShare() != 0 {
+	var all port.Pace
+	if all.Add(port.Pace{Steps: 1}); all.LateShare() != 0 || (port.Pace{}).Slowdown() != 0 || (port.Pace{}).LateShare() != 0 {
 		t.Error("no steps are late or slow")
 	}
 }

@@ -1,4 +1,4 @@
-package live
+package port
 
 import (
 	"context"
@@ -186,7 +186,7 @@ type SampleRequest struct {
 }
 
 // ErrDropped is the error of a Sampler whose request was dropped.
-var ErrDropped = errors.New("live: the response was dropped")
+var ErrDropped = errors.New("the response was dropped")
 
 // Sampler is what an environment samples with: an engine's slot, bound to one
 // rollout. A call lasts until the response is complete or pruned, however often
@@ -233,8 +233,8 @@ type Group struct {
 	// Rollouts is how many scored rollouts the loop leased, Samples their payloads.
 	Rollouts int
 	Samples  []Sample
-	// counted names the attempts that the loop has counted: Samples are theirs.
-	counted []RolloutID
+	// Counted names the attempts that the loop has counted: Samples are theirs. The runtime fills it in.
+	Counted []RolloutID
 }
 
 // Batch is what one train step consumes.
