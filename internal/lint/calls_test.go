@@ -11,7 +11,8 @@ import (
 
 // ban forbids calls or imports in some rooms.
 type ban struct {
-	rooms  []string
+	claims []claim  // the rooms that make one of these claims, or, where it is nil,
+	rooms  []string // these rooms
 	alone  bool     // the rooms without those inside them
 	pkg    string   // the package
 	calls  []string // its members; nil for the whole package
@@ -20,9 +21,6 @@ type ban struct {
 	why    string
 }
 
-// deterministic rooms give the same bytes for the same input.
-var deterministic = []string{"loop", "loop/workload", "predict/theory", "predict/hardware", "observe/metrics", "observe/estimate", "observe/timeline", "loop/trace", "drive/sim", "drive/replay", "predict/schedule", "predict/plan", "predict/doctor", "predict/reproduce", "internal/transformer", "train/grpo", "config", "observe/report", "api/protocol", "train/batch", "api/watchdog"}
-
 // adapters are the rooms of devices and of what drives them.
 var adapters = []string{"drive/live", "engine", "train", "env/code", "env/remote", "store/weights", "store"}
 
@@ -30,21 +28,28 @@ var adapters = []string{"drive/live", "engine", "train", "env/code", "env/remote
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "Rand", "PCG", "ChaCha8", "Source"}
 
 var bans = []ban{
-	{rooms: deterministic, pkg: "time", calls: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
+	{claims: []claim{repeatable, pure}, pkg: "time", calls: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
 		why: "the same input must give the same bytes: time comes in with the event"},
-	{rooms: deterministic, pkg: "math/rand", why: "seeded, order-free draws are workload's Source"},
-	{rooms: deterministic, pkg: "math/rand/v2", except: seeded,
+	{claims: []claim{repeatable, pure}, pkg: "math/rand", why: "seeded, order-free draws are workload's Source"},
+	{claims: []claim{repeatable, pure}, pkg: "math/rand/v2", except: seeded,
 		why: "the global generator has no seed: draw from workload's Source or a generator of your own"},
-	{rooms: deterministic, pkg: "crypto/rand", why: "a run is a function of its seed"},
+	{claims: []claim{repeatable, pure}, pkg: "crypto/rand", why: "a run is a function of its seed"},
 	{rooms: []string{"loop"}, alone: true, pkg: "math/rand/v2", why: "the loop draws nothing"},
-	{rooms: []string{"loop"}, alone: true, pkg: "os", why: "the loop does no I/O"},
 	{rooms: []string{"loop"}, alone: true, pkg: "sync", why: "one goroutine owns the loop"},
 	{rooms: adapters, pkg: "math/rand/v2", except: seeded, tests: true,
 		why: "the global generator has no seed: a run is a function of its own"},
 	{rooms: []string{"env"}, alone: true, pkg: "math/rand/v2", except: seeded, tests: true,
 		why: "the global generator has no seed: a run is a function of its own"},
-	{rooms: slices.Concat(deterministic, adapters), pkg: "log", why: "return errors, do not log them"},
-	{rooms: slices.Concat(deterministic, adapters), pkg: "os", calls: []string{"Exit"}, why: "only main ends the process"},
+	{claims: []claim{pure}, pkg: "os", why: "a pure room does no I/O: take bytes or a reader"},
+	{claims: []claim{pure}, pkg: "os/exec", why: "a pure room starts nothing"},
+	{claims: []claim{pure}, pkg: "net", why: "a pure room does no I/O: net/netip and net/url read addresses"},
+	{claims: []claim{pure}, pkg: "net/http", why: "a pure room does no I/O"},
+	{claims: []claim{pure}, pkg: "syscall", why: "a pure room does no I/O"},
+	{claims: []claim{pure}, pkg: "path/filepath", why: "a pure room reads no files"},
+	{claims: []claim{repeatable, pure}, pkg: "log", why: "return errors, do not log them"},
+	{rooms: adapters, pkg: "log", why: "return errors, do not log them"},
+	{claims: []claim{repeatable, pure}, pkg: "os", calls: []string{"Exit"}, why: "only main ends the process"},
+	{rooms: adapters, pkg: "os", calls: []string{"Exit"}, why: "only main ends the process"},
 }
 
 func TestBannedCalls(t *testing.T) {
@@ -69,10 +74,47 @@ func TestBannedCalls(t *testing.T) {
 	}
 }
 
+// impurities are the bans that a room without a claim breaks.
+func impurities(t *testing.T, r rule) (found []string) {
+	for _, f := range sources(t) {
+		if own, ok := ruleOf(f.room); !ok || own.room != r.room || f.test {
+			continue
+		}
+		names := f.names(t)
+		for _, b := range bans {
+			if !slices.Contains(b.claims, pure) {
+				continue
+			}
+			ast.Inspect(f.syntax, func(node ast.Node) bool {
+				if member, ok := node.(*ast.SelectorExpr); ok {
+					if pkg, ok := member.X.(*ast.Ident); ok && pkg.Obj == nil && names[pkg.Name] == b.pkg && b.covers(member.Sel.Name) {
+						found = append(found, b.pkg+"."+member.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	return found
+}
+
+// A room that keeps all bans of pure rooms says so: then the next change keeps them as well.
+func TestPureRoomsClaimIt(t *testing.T) {
+	for _, r := range rules {
+		if r.claim != pure && !testRoom(r) && len(impurities(t, r)) == 0 {
+			t.Errorf("%s has no clock, no randomness, no I/O and no exit: let it claim to be pure", r.room)
+		}
+	}
+}
+
 // applies reports whether a file is one the ban is about.
 func (b ban) applies(f file) bool {
 	if f.test && !b.tests {
 		return false
+	}
+	if b.claims != nil {
+		r, ok := ruleOf(f.room)
+		return ok && slices.Contains(b.claims, r.claim)
 	}
 	if b.alone {
 		return slices.Contains(b.rooms, f.room)

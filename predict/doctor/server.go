@@ -3,7 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -292,8 +292,8 @@ func ownHost(address string) bool {
 	if err != nil {
 		return true // which config refuses
 	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 func (e *examination) rawLogprobs() {
