@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -17,14 +18,14 @@ func TestSimulateBias(t *testing.T) {
 	set := []string{"--set", "queue={policy: max, max_staleness: 1}", "--set", "train.utilization=1.1", "--set", "steps.measured=400"}
 	code, stdout, stderr := headway(t, append([]string{"simulate", file, "--bias", "--json"}, set...)...)
 	var doc simulation
-	if err := json.Unmarshal([]byte(stdout), &doc); code != exitDone || err != nil {
+	if err := json.Unmarshal([]byte(stdout), &doc); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v\n%s", code, err, stderr)
 	}
 	if doc.Bias == nil || doc.Bias.Length == nil || !doc.Bias.Length.Found || doc.Bias.Length.Ratio95[1] >= 1 {
 		t.Errorf("no length bias of a budget of 1: %+v", doc.Bias)
 	}
 	code, stdout, _ = headway(t, append([]string{"simulate", file, "--bias"}, set...)...)
-	if code != exitDone || !strings.Contains(stdout, "trained responses are") || !strings.Contains(stdout, "tokens wasted") {
+	if code != failure.ExitDone || !strings.Contains(stdout, "trained responses are") || !strings.Contains(stdout, "tokens wasted") {
 		t.Errorf("code %d\n%s", code, stdout)
 	}
 	// It is the same simulation, looked at.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	measure "github.com/headway-rl/headway/predict/calibrate"
 )
@@ -47,7 +49,7 @@ type calibrationReport struct {
 }
 
 // Run measures and prints.
-func (c *calibrateCmd) Run(application *app) error {
+func (c *calibrateCmd) Run(application *app.Process) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -69,10 +71,10 @@ func (c *calibrateCmd) Run(application *app) error {
 		err = closed
 	}
 	if ctx.Err() != nil {
-		return runError("", "interrupted: nothing was written")
+		return failure.Run("", "interrupted: nothing was written")
 	}
 	if err != nil {
-		err = runError("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", c.Engine, err)
+		err = failure.Run("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", c.Engine, err)
 	}
 	if len(result.Decode) == 0 {
 		return err
@@ -81,7 +83,7 @@ func (c *calibrateCmd) Run(application *app) error {
 }
 
 // tell writes and prints what was measured, of which some may be missing.
-func (c *calibrateCmd) tell(application *app, measured *measuredEngine, result measure.Result) error {
+func (c *calibrateCmd) tell(application *app.Process, measured *measuredEngine, result measure.Result) error {
 	if err := c.write(measured, result); err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (c *calibrateCmd) check() error {
 		{"--samples", c.Samples >= 1, "at least 1"}, {"--max-tokens", c.MaxTokens >= 1, "at least 1"},
 	} {
 		if !n.ok {
-			return usageError("", "%s: want %s", n.flag, n.want)
+			return failure.Usage("", "%s: want %s", n.flag, n.want)
 		}
 	}
 	for flag, path := range map[string]string{"--out": c.Out, "--plot": c.Plot} {
@@ -111,7 +113,7 @@ func (c *calibrateCmd) check() error {
 			continue
 		}
 		if at, err := os.Stat(filepath.Dir(path)); err != nil || !at.IsDir() {
-			return usageError("make the directory first", "%s %s: there is no directory %s", flag, path, filepath.Dir(path))
+			return failure.Usage("make the directory first", "%s %s: there is no directory %s", flag, path, filepath.Dir(path))
 		}
 	}
 	return nil
@@ -142,7 +144,7 @@ func (c *calibrateCmd) options(ctx context.Context, m *measuredEngine) (measure.
 		o.Prompts = prompts
 	}
 	if err := o.Validate(); err != nil {
-		return o, usageError("change --slots, --prompt-tokens or --response-tokens", "%s: %s", c.Engine, strings.TrimPrefix(err.Error(), "calibrate: "))
+		return o, failure.Usage("change --slots, --prompt-tokens or --response-tokens", "%s: %s", c.Engine, strings.TrimPrefix(err.Error(), "calibrate: "))
 	}
 	return o, nil
 }
@@ -162,14 +164,14 @@ func (c *calibrateCmd) write(m *measuredEngine, r measure.Result) error {
 	}
 	for path, content := range files {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return runError("", "%w", err)
+			return failure.Run("", "%w", err)
 		}
 	}
 	return nil
 }
 
 // print prints for people.
-func (c *calibrateCmd) print(application *app, m *measuredEngine, r measure.Result) error {
+func (c *calibrateCmd) print(application *app.Process, m *measuredEngine, r measure.Result) error {
 	parts := []string{fmt.Sprintf("%s, %s: prompts of %d tokens, responses of %d\n", c.Engine, m.words(), r.PromptTokens, r.ResponseTokens), r.Table().String()}
 	if t := r.PrefillTable(); len(t.Rows) > 0 {
 		parts = append(parts, t.String())
@@ -187,12 +189,12 @@ func (c *calibrateCmd) print(application *app, m *measuredEngine, r measure.Resu
 
 // calibrationBar shows how far a calibration is.
 type calibrationBar struct {
-	app      *app
+	app      *app.Process
 	terminal bool
 	last     int // tenths that were printed
 }
 
-func newCalibrationBar(application *app, plain bool) *calibrationBar {
+func newCalibrationBar(application *app.Process, plain bool) *calibrationBar {
 	return &calibrationBar{app: application, terminal: !plain && application.Getenv("TERM") != "dumb" && application.IsTerminal(application.Stderr), last: -1}
 }
 

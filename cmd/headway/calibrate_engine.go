@@ -14,10 +14,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -50,7 +52,7 @@ const slotsOfURL = 16
 const recogniseS = 30
 
 // open finds the engine and has it serve something.
-func (c *calibrateCmd) open(ctx context.Context, application *app) (*measuredEngine, error) {
+func (c *calibrateCmd) open(ctx context.Context, application *app.Process) (*measuredEngine, error) {
 	address, err := addressOf(c.Engine)
 	if err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func (c *calibrateCmd) open(ctx context.Context, application *app) (*measuredEng
 		}
 		return c.openEmbedded(ctx, application, document, e)
 	}
-	return nil, usageError("name one of them after the #", "%s has no engine %s: it has %s", path, name, strings.Join(names, ", "))
+	return nil, failure.Usage("name one of them after the #", "%s has no engine %s: it has %s", path, name, strings.Join(names, ", "))
 }
 
 // addressOf is the address of a server that was named instead of a document, empty where a file was:
@@ -101,7 +103,7 @@ func addressOf(text string) (string, error) {
 		if u, err := url.Parse(address); err != nil || u.User != nil {
 			shown = "the address" // it may hold a password
 		}
-		return "", usageError("give the server's own address, such as http://host:8000, without a path; its API key by --key-file", "%s %s", shown, problem)
+		return "", failure.Usage("give the server's own address, such as http://host:8000, without a path; its API key by --key-file", "%s %s", shown, problem)
 	}
 	return address, nil
 }
@@ -126,7 +128,7 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *por
 	}
 	server, err := serverOf(e)
 	if err != nil {
-		return nil, usageError("give --key-file a file with the server's API key", "%w", err)
+		return nil, failure.Usage("give --key-file a file with the server's API key", "%w", err)
 	}
 	dialect, err := recognise(ctx, server, e)
 	if err != nil {
@@ -147,7 +149,7 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *por
 	}
 	m := &measuredEngine{engine: made, server: made, kind: dialect.Kind(), slots: e.Slots, sampling: how, close: made.Close}
 	if err := m.serve(ctx); err != nil {
-		return nil, errors.Join(runError("headway doctor says what a server lacks, and the flag to start it with", "%s: %w", e.URL, err), made.Close())
+		return nil, errors.Join(failure.Run("headway doctor says what a server lacks, and the flag to start it with", "%s: %w", e.URL, err), made.Close())
 	}
 	caps, _ := made.Capabilities()
 	m.software, m.vocabulary = caps.Software, caps.Vocabulary
@@ -187,14 +189,14 @@ func recognise(ctx context.Context, s *upstream.Server, e config.Engine) (upstre
 			return dialect, nil
 		}
 		if unreachable(err) {
-			return nil, runError("start the server, or correct the address: it is that of the server itself, without a path", "nothing answers at %s: %w", e.URL, err)
+			return nil, failure.Run("start the server, or correct the address: it is that of the server itself, without a path", "nothing answers at %s: %w", e.URL, err)
 		}
 		if upstream.StatusOf(err) == 401 || upstream.StatusOf(err) == 403 {
-			return nil, runError("give --key-file a file with its API key", "%s asks who we are: %w", e.URL, err)
+			return nil, failure.Run("give --key-file a file with its API key", "%s asks who we are: %w", e.URL, err)
 		}
 		said = append(said, fmt.Sprintf("not %s: %s", kind, firstLine(err)))
 	}
-	return nil, runError("give the address of a vLLM, an SGLang or a llama-server, not that of a gateway or a router",
+	return nil, failure.Run("give the address of a vLLM, an SGLang or a llama-server, not that of a gateway or a router",
 		"%s answers, and is no engine that can be measured:\n  %s", e.URL, strings.Join(said, "\n  "))
 }
 
@@ -207,13 +209,13 @@ func unreachable(err error) bool {
 }
 
 // openEmbedded makes an embedded engine with the weights of its version 0, in a directory for the time.
-func (c *calibrateCmd) openEmbedded(ctx context.Context, application *app, document config.Config, e config.Engine) (*measuredEngine, error) {
+func (c *calibrateCmd) openEmbedded(ctx context.Context, application *app.Process, document config.Config, e config.Engine) (*measuredEngine, error) {
 	if len(c.Update) > 0 {
-		return nil, usageError("leave --update out", "an embedded engine takes no weights from a directory")
+		return nil, failure.Usage("leave --update out", "an embedded engine takes no weights from a directory")
 	}
 	task, err := env.New(document.Environment.Task, env.Options{LettersMin: document.Environment.LettersMin, LettersMax: document.Environment.LettersMax})
 	if err != nil {
-		return nil, usageError("", "%w", err)
+		return nil, failure.Usage("", "%w", err)
 	}
 	dir, err := os.MkdirTemp("", "headway-calibrate-")
 	if err != nil {
@@ -262,7 +264,7 @@ const promptBytesMax = 16 << 20
 func (m *measuredEngine) readPrompts(ctx context.Context, path string) ([][]int32, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, usageError("give a file with a JSON object a line", "--prompts: %w", err)
+		return nil, failure.Usage("give a file with a JSON object a line", "--prompts: %w", err)
 	}
 	defer f.Close()
 	var prompts [][]int32
@@ -275,15 +277,15 @@ func (m *measuredEngine) readPrompts(ctx context.Context, path string) ([][]int3
 		}
 		tokens, err := m.readPrompt(ctx, []byte(text))
 		if err != nil {
-			return nil, usageError(`a line is {"prompt": "a text"}, {"prompt": [1, 2, 3]} or {"messages": [{"role": "user", "content": "a text"}]}`, "%s:%d: %w", path, n, err)
+			return nil, failure.Usage(`a line is {"prompt": "a text"}, {"prompt": [1, 2, 3]} or {"messages": [{"role": "user", "content": "a text"}]}`, "%s:%d: %w", path, n, err)
 		}
 		prompts = append(prompts, tokens)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, usageError("", "%s: %w", path, err)
+		return nil, failure.Usage("", "%s: %w", path, err)
 	}
 	if len(prompts) == 0 {
-		return nil, usageError("give a file with a JSON object a line", "%s holds no prompts", path)
+		return nil, failure.Usage("give a file with a JSON object a line", "%s holds no prompts", path)
 	}
 	return prompts, nil
 }

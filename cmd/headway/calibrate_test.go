@@ -19,6 +19,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	measure "github.com/headway-rl/headway/predict/calibrate"
@@ -118,7 +119,7 @@ func TestCalibrationIsSimulated(t *testing.T) {
 		} `json:"length"`
 	}
 	code, stdout, stderr := headway(t, "simulate", path, "--json")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	if err := json.Unmarshal([]byte(stdout), &simulated); err != nil {
@@ -127,7 +128,7 @@ func TestCalibrationIsSimulated(t *testing.T) {
 	if got := simulated.Throughput.RolloutsPerS * simulated.Length.Tokens; math.Abs(got/real-1) > 0.03 || !(real > 100) {
 		t.Errorf("simulated %.1f tokens/s, the engine does %.1f", got, real)
 	}
-	if code, _, stderr := headway(t, "predict", path); code != exitDone {
+	if code, _, stderr := headway(t, "predict", path); code != failure.ExitDone {
 		t.Errorf("predict: code %d: %s", code, stderr)
 	}
 }
@@ -144,7 +145,7 @@ func TestCalibrateServer(t *testing.T) {
 	}
 	code, stdout, stderr := headway(t, "calibrate", server.URL(), "--slots", "2", "--prompt-tokens", "20", "--response-tokens", "100", "--seconds", "5", "--repeats", "2",
 		"--prompts", prompts, "--samples", "3", "--max-tokens", "100", "--out", out, "--plot", plot, "--json")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	var report calibrationReport
@@ -154,7 +155,7 @@ func TestCalibrateServer(t *testing.T) {
 	if !strings.Contains(stderr, "warming up") {
 		t.Errorf("no progress: %s", stderr)
 	}
-	if code, _, stderr := headway(t, "simulate", out); code != exitDone {
+	if code, _, stderr := headway(t, "simulate", out); code != failure.ExitDone {
 		t.Errorf("simulate: code %d: %s", code, stderr)
 	}
 	if picture, err := os.ReadFile(plot); err != nil || !strings.Contains(string(picture), "<svg") {
@@ -166,7 +167,7 @@ func TestCalibrateServer(t *testing.T) {
 func TestCalibrateEmbedded(t *testing.T) {
 	path := document(t, "engines: [{kind: embedded, name: here, slots: 2}]\nmodel: {width: 16, layers: 1, heads: 1}\n")
 	code, stdout, stderr := headway(t, "calibrate", path+"#here", "--response-tokens", "8", "--prompt-tokens", "8", "--seconds", "2", "--repeats", "1")
-	if code != exitDone || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "embedded") {
+	if code != failure.ExitDone || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "embedded") {
 		t.Errorf("code %d: %s%s", code, stdout, stderr)
 	}
 }
@@ -208,10 +209,10 @@ func TestCalibrationOfAFailingServer(t *testing.T) {
 	defer server.Close()
 	out := filepath.Join(t.TempDir(), "w.yaml")
 	code, stdout, stderr := headway(t, "calibrate", server.URL, "--slots", "1", "--prompt-tokens", "8", "--response-tokens", "100", "--seconds", "2", "--repeats", "1", "--out", out)
-	if code != exitFailure || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "! not measured: ") || !strings.Contains(stderr, "no room") {
+	if code != failure.ExitFailure || !strings.Contains(stdout, "Decoding") || !strings.Contains(stdout, "! not measured: ") || !strings.Contains(stderr, "no room") {
 		t.Errorf("code %d: %s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := headway(t, "simulate", out); code != exitDone {
+	if code, _, stderr := headway(t, "simulate", out); code != failure.ExitDone {
 		t.Errorf("simulate: code %d: %s", code, stderr)
 	}
 }
@@ -229,20 +230,20 @@ func TestCalibrateRefuses(t *testing.T) {
 		code      int
 		want      string
 	}{
-		{[]string{"http://127.0.0.1:1"}, exitFailure, "nothing answers at http://127.0.0.1:1"},
-		{[]string{"127.0.0.1:1"}, exitFailure, "nothing answers at http://127.0.0.1:1"},
-		{[]string{"http://u:s3cr3t@127.0.0.1:1"}, exitUsage, "the address holds a password"},
-		{[]string{"ftp://x"}, exitUsage, "ftp://x is not the address of a server"},
-		{[]string{"http://127.0.0.1:1/v1"}, exitUsage, "has a path"},
-		{[]string{"http://127.0.0.1:1/?a=b"}, exitUsage, "has a query"},
-		{[]string{page.URL}, exitFailure, "answers, and is no engine that can be measured"},
-		{[]string{two + "#c"}, exitUsage, "has no engine c: it has a, b"},
-		{[]string{two, "--slots=-1"}, exitUsage, "--slots: want at least 1"},
-		{[]string{two, "--repeats", "0"}, exitUsage, "--repeats: want 1 to 1000"},
-		{[]string{two, "--out", filepath.Join(dir, "none", "w.yaml")}, exitUsage, "there is no directory"},
-		{[]string{two, "--update", dir}, exitUsage, "takes no weights from a directory"},
-		{[]string{two, "--prompts", filepath.Join(dir, "none.jsonl")}, exitUsage, "--prompts:"},
-		{[]string{filepath.Join(dir, "none.yaml")}, exitUsage, "cannot be read"},
+		{[]string{"http://127.0.0.1:1"}, failure.ExitFailure, "nothing answers at http://127.0.0.1:1"},
+		{[]string{"127.0.0.1:1"}, failure.ExitFailure, "nothing answers at http://127.0.0.1:1"},
+		{[]string{"http://u:s3cr3t@127.0.0.1:1"}, failure.ExitUsage, "the address holds a password"},
+		{[]string{"ftp://x"}, failure.ExitUsage, "ftp://x is not the address of a server"},
+		{[]string{"http://127.0.0.1:1/v1"}, failure.ExitUsage, "has a path"},
+		{[]string{"http://127.0.0.1:1/?a=b"}, failure.ExitUsage, "has a query"},
+		{[]string{page.URL}, failure.ExitFailure, "answers, and is no engine that can be measured"},
+		{[]string{two + "#c"}, failure.ExitUsage, "has no engine c: it has a, b"},
+		{[]string{two, "--slots=-1"}, failure.ExitUsage, "--slots: want at least 1"},
+		{[]string{two, "--repeats", "0"}, failure.ExitUsage, "--repeats: want 1 to 1000"},
+		{[]string{two, "--out", filepath.Join(dir, "none", "w.yaml")}, failure.ExitUsage, "there is no directory"},
+		{[]string{two, "--update", dir}, failure.ExitUsage, "takes no weights from a directory"},
+		{[]string{two, "--prompts", filepath.Join(dir, "none.jsonl")}, failure.ExitUsage, "--prompts:"},
+		{[]string{filepath.Join(dir, "none.yaml")}, failure.ExitUsage, "cannot be read"},
 	} {
 		code, _, stderr := headway(t, append([]string{"calibrate"}, c.arguments...)...)
 		if code != c.code || !strings.Contains(stderr, c.want) {

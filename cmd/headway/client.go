@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ func readToken(path string, roles ...string) (string, error) {
 	hint := "want a file with the token alone, or the server's token file (lines \"ROLE TOKEN\")"
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", usageError(hint, "--token-file: %w", err)
+		return "", failure.Usage(hint, "--token-file: %w", err)
 	}
 	alone, best, rank, lines := "", "", len(roles), 0
 	for line := range strings.Lines(string(text)) {
@@ -40,7 +41,7 @@ func readToken(path string, roles ...string) (string, error) {
 		if len(roles) == 1 {
 			wanted = " of the role " + roles[0]
 		}
-		return "", usageError(hint, "--token-file %s has no token%s", path, wanted)
+		return "", failure.Usage(hint, "--token-file %s has no token%s", path, wanted)
 	}
 	return best, nil
 }
@@ -50,10 +51,10 @@ func trusting(path string, pool *x509.CertPool) (*tls.Config, error) {
 	hint := "name the certificate that signed the server's"
 	pem, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usageError(hint, "--ca: %w", err)
+		return nil, failure.Usage(hint, "--ca: %w", err)
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usageError(hint, "--ca %s: holds no PEM certificate", path)
+		return nil, failure.Usage(hint, "--ca %s: holds no PEM certificate", path)
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/headway-rl/headway/internal/failure"
 	"math"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func simulateBeside(t *testing.T, file string, sets ...string) (doc besideClosed
 		arguments = append(arguments, "--set", set)
 	}
 	code, out, stderr := headway(t, arguments...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("%v: code %d: %s", sets, code, stderr)
 	}
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
@@ -103,7 +104,7 @@ train: {batch: 16, step_s: 1}
 steps: {warmup: 5, measured: 20}
 `
 	code, _, stderr := headway(t, "simulate", document(t, small))
-	if code == exitDone || !strings.Contains(stderr, "rollout.tools.failure_rate") || strings.Contains(stderr, "for ever, too") {
+	if code == failure.ExitDone || !strings.Contains(stderr, "rollout.tools.failure_rate") || strings.Contains(stderr, "for ever, too") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 }
@@ -118,11 +119,11 @@ environment: {held_out: 1000}
 steps: {warmup: 5, measured: 20}
 `
 	file := document(t, text)
-	if code, _, stderr := headway(t, "simulate", file, "--accept-unsettled"); code != exitDone {
+	if code, _, stderr := headway(t, "simulate", file, "--accept-unsettled"); code != failure.ExitDone {
 		t.Errorf("simulate: code %d: %s", code, stderr)
 	}
 	code, _, stderr := headway(t, "run", file, "--set", "store.dir="+t.TempDir())
-	if code == exitDone || !strings.Contains(stderr, "evaluate.prompts") || !strings.Contains(stderr, "held_out (1000)") {
+	if code == failure.ExitDone || !strings.Contains(stderr, "evaluate.prompts") || !strings.Contains(stderr, "held_out (1000)") {
 		t.Errorf("run: code %d: %s", code, stderr)
 	}
 }

@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -95,9 +97,9 @@ type comparison struct {
 const runsMax = 64
 
 // Run reads the runs and prints them side by side.
-func (c *compareCmd) Run(application *app) error {
+func (c *compareCmd) Run(application *app.Process) error {
 	if len(c.Paths) < 2 || len(c.Paths) > runsMax {
-		return usageError("headway compare RUN RUN", "%s given: expected 2 to %d", counted(len(c.Paths), "run"), runsMax)
+		return failure.Usage("headway compare RUN RUN", "%s given: expected 2 to %d", report.Counted(len(c.Paths), "run"), runsMax)
 	}
 	var page *os.File
 	if c.HTML != "" {
@@ -129,7 +131,7 @@ func (c *compareCmd) Run(application *app) error {
 }
 
 // read reads all runs, and compares them.
-func (c *compareCmd) read(ctx context.Context, application *app) (*comparison, error) {
+func (c *compareCmd) read(ctx context.Context, application *app.Process) (*comparison, error) {
 	doc := &comparison{Warnings: []string{}}
 	for _, path := range c.Paths {
 		run, err := c.readRun(ctx, application, path)
@@ -138,7 +140,7 @@ func (c *compareCmd) read(ctx context.Context, application *app) (*comparison, e
 		}
 		doc.Runs = append(doc.Runs, run)
 		if ctx.Err() != nil {
-			return nil, runError("", "the comparison was interrupted")
+			return nil, failure.Run("", "the comparison was interrupted")
 		}
 	}
 	doc.name()

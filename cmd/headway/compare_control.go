@@ -97,7 +97,7 @@ func settingAtEnd(c *metrics.Control, set loop.Setting) string {
 		}
 		text := short(s.Value)
 		if s.Moves > 0 {
-			text += fmt.Sprintf(" (%s)", counted(s.Moves, "move"))
+			text += fmt.Sprintf(" (%s)", report.Counted(s.Moves, "move"))
 		}
 		return text
 	}

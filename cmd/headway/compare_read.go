@@ -10,14 +10,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/foreign"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // readRun reads one run: ours where there is a trace, else another framework's.
-func (c *compareCmd) readRun(ctx context.Context, application *app, path string) (*comparedRun, error) {
+func (c *compareCmd) readRun(ctx context.Context, application *app.Process, path string) (*comparedRun, error) {
 	header, err := traceHeader(path)
 	if err == nil {
 		return readOwn(application, path, header)
@@ -30,13 +32,13 @@ func (c *compareCmd) readRun(ctx context.Context, application *app, path string)
 	case foreignErr == nil:
 		return ofForeign(path, log), nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usageError("name run directories, traces, or logs of another framework", "%s: neither a run of ours nor a log: %w", path, foreignErr)
+		return nil, failure.Usage("name run directories, traces, or logs of another framework", "%s: neither a run of ours nor a log: %w", path, foreignErr)
 	}
-	return nil, usageError("name run directories, traces, or logs of another framework", "%s: not a run of ours (%w), and not another framework's: %w", path, err, foreignErr)
+	return nil, failure.Usage("name run directories, traces, or logs of another framework", "%s: not a run of ours (%w), and not another framework's: %w", path, err, foreignErr)
 }
 
 // readOwn reads a run by its trace.
-func readOwn(application *app, path string, header trace.Header) (*comparedRun, error) {
+func readOwn(application *app.Process, path string, header trace.Header) (*comparedRun, error) {
 	recording, split, err := measureTrace(application, path)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func readOwn(application *app, path string, header trace.Header) (*comparedRun, 
 		Figures: ofSeries(recording.Series, header.Warmup), Attribution: &split, Ledger: &recording.Ledger, Control: s.Control, Warnings: []string{},
 		seed: strconv.FormatUint(header.Seed, 10), series: recording.Series}
 	if s.Steps == 0 {
-		return nil, runError("let it go on for longer", "%s: no train step has been measured, so there is nothing to compare", path)
+		return nil, failure.Run("let it go on for longer", "%s: no train step has been measured, so there is nothing to compare", path)
 	}
 	if torn := tornWarning(recording); torn != "" {
 		run.Warnings = append(run.Warnings, torn)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -105,7 +106,7 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{path, path, "--html", path}, "--html"},
 	} {
 		code, _, stderr := headway(t, append([]string{"compare"}, c.arguments...)...)
-		if code != exitUsage || !strings.Contains(stderr, c.says) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%q: code %d, %q", c.arguments, code, stderr)
 		}
 	}
@@ -138,7 +139,7 @@ func TestOursIsNoForeignLog(t *testing.T) {
 		{[]string{"diagnose", path, "--from", "verl-fa"}, "a run of Headway says everything itself"},
 	} {
 		code, _, stderr := headway(t, c.arguments...)
-		if code != exitUsage || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "known framework") {
+		if code != failure.ExitUsage || !strings.Contains(stderr, c.says) || strings.Contains(stderr, "known framework") {
 			t.Errorf("%q: code %d, %q", c.arguments, code, stderr)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"github.com/headway-rl/headway/app"
 )
 
 // completionCmd prints a shell's completion script, generated from the same
@@ -22,7 +23,7 @@ fish: headway completion fish | source`
 }
 
 // Run prints the script.
-func (c *completionCmd) Run(application *app, parser *kong.Kong) error {
+func (c *completionCmd) Run(application *app.Process, parser *kong.Kong) error {
 	switch c.Shell {
 	case "bash":
 		bashCompletion(application.Stdout, parser.Model.Node)

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -17,7 +19,7 @@ type configCmd struct {
 
 // Run loads the document as run, simulate and predict would, and prints it with
 // every default filled in.
-func (c *configCmd) Run(application *app) error {
+func (c *configCmd) Run(application *app.Process) error {
 	if c.Presets {
 		return c.presets(application)
 	}
@@ -34,9 +36,9 @@ func (c *configCmd) Run(application *app) error {
 }
 
 // presets lists what preset may be.
-func (c *configCmd) presets(application *app) error {
+func (c *configCmd) presets(application *app.Process) error {
 	if c.File != "" || len(c.Set) > 0 {
-		return usageError("headway config --set preset=NAME prints one", "--presets lists the presets; a document or --set cannot stand beside it")
+		return failure.Usage("headway config --set preset=NAME prints one", "--presets lists the presets; a document or --set cannot stand beside it")
 	}
 	if c.JSON {
 		return printJSON(application.Stdout, config.Presets())
@@ -50,7 +52,7 @@ func (c *configCmd) presets(application *app) error {
 }
 
 // warnOf says what is doubtful about a document, beside the result.
-func warnOf(application *app, document config.Config) {
+func warnOf(application *app.Process, document config.Config) {
 	for _, w := range document.Warnings() {
 		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // The schema names the tasks there are, so that a mistyped one is refused with
@@ -38,7 +39,7 @@ func TestConfigPrintsTheResolvedDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := headway(t, "config", path, "--set", "rollout.group_size=4", "--set", "queue={factor: 2, select: newest}")
-	if code != exitDone || stderr != "" {
+	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d, stderr %q", code, stderr)
 	}
 	for _, want := range []string{"  batch: 24\n", "  group_size: 4\n", "  factor: 2\n", "  select: newest\n", "seed: 1\n"} {
@@ -50,7 +51,7 @@ func TestConfigPrintsTheResolvedDocument(t *testing.T) {
 	var document struct {
 		Train struct{ Batch int }
 	}
-	if err := json.Unmarshal([]byte(stdout), &document); code != exitDone || err != nil || document.Train.Batch != 24 {
+	if err := json.Unmarshal([]byte(stdout), &document); code != failure.ExitDone || err != nil || document.Train.Batch != 24 {
 		t.Errorf("code %d, %v, batch %d", code, err, document.Train.Batch)
 	}
 }
@@ -70,7 +71,7 @@ func TestConfigRefusesWhatItCannotUse(t *testing.T) {
 	}
 	for _, test := range tests {
 		code, stdout, stderr := headway(t, append([]string{"config"}, test.arguments...)...)
-		if code != exitUsage || stdout != "" {
+		if code != failure.ExitUsage || stdout != "" {
 			t.Errorf("headway config %q: code %d, stdout %q; want 2 and nothing", test.arguments, code, stdout)
 		}
 		for _, want := range test.want {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -175,7 +176,7 @@ func TestStudyControlLiveQuick(t *testing.T) {
 	}
 	dir := t.TempDir()
 	code, stdout, stderr := headway(t, "study", "control", "--live", "--quick", "--seeds", "1", "--drift", "engines", "--goal", "3", "--out", dir, "--json")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	var document struct {
@@ -214,7 +215,7 @@ func TestStudyControlLiveRefuses(t *testing.T) {
 		"is no goal": {"--live", "--goal", "soon"},
 	} {
 		code, _, stderr := headway(t, append([]string{"study", "control"}, arguments...)...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: code %d, %q, want %q", arguments, code, stderr, want)
 		}
 	}
@@ -233,7 +234,7 @@ func TestRunRefusesDrifts(t *testing.T) {
 			arguments = append(arguments, "--set", set)
 		}
 		code, _, stderr := headway(t, arguments...)
-		if code != exitUsage || !strings.Contains(stderr, want) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: code %d, %q, want %q", sets, code, stderr, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -123,7 +124,7 @@ func (p *process) end(t *testing.T) {
 	if p.cmd.ProcessState == nil {
 		_ = p.cmd.Wait() // its exit code is in ProcessState
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != exitDone {
+	if code := p.cmd.ProcessState.ExitCode(); code != failure.ExitDone {
 		t.Fatalf("it ended with %d\n%s", code, p.stderr.String())
 	}
 }

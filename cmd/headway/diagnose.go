@@ -16,8 +16,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -35,7 +37,7 @@ type diagnoseCmd struct {
 }
 
 // Run diagnoses and prints.
-func (c *diagnoseCmd) Run(a *app) error {
+func (c *diagnoseCmd) Run(a *app.Process) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	show := newDiagnoseProgress(a)
@@ -56,13 +58,13 @@ func (c *diagnoseCmd) Run(a *app) error {
 }
 
 // diagnose finds out what is named, and judges it.
-func (c *diagnoseCmd) diagnose(ctx context.Context, a *app, show *diagnoseProgress) (diagnosis.Report, error) {
+func (c *diagnoseCmd) diagnose(ctx context.Context, a *app.Process, show *diagnoseProgress) (diagnosis.Report, error) {
 	kind, err := c.kind()
 	if err != nil {
 		return diagnosis.Report{}, err
 	}
 	if kind != kindForeign && (c.From != "" || c.ForeignRun != "" || len(c.Set) > 0) {
-		return diagnosis.Report{}, usageError("leave them out: a run of Headway says everything itself", "--from, --run-name and --set are for logs of other frameworks, and %s is none", c.Paths[0])
+		return diagnosis.Report{}, failure.Usage("leave them out: a run of Headway says everything itself", "--from, --run-name and --set are for logs of other frameworks, and %s is none", c.Paths[0])
 	}
 	switch kind {
 	case kindTrace:
@@ -91,7 +93,7 @@ func (c *diagnoseCmd) kind() (int, error) {
 			return 0, err
 		}
 		if kind != kindForeign {
-			return 0, usageError("headway diagnose "+path+" alone, or headway compare "+strings.Join(c.Paths, " "),
+			return 0, failure.Usage("headway diagnose "+path+" alone, or headway compare "+strings.Join(c.Paths, " "),
 				"%s is a run of Headway: a diagnosis is of one run, and several paths are the files of one log of another framework", path)
 		}
 	}
@@ -105,7 +107,7 @@ func kindOf(path string) (int, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0, usageError("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
+		return 0, failure.Usage("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
 	}
 	if info.IsDir() {
 		if _, err := os.Stat(filepath.Join(path, trace.FileName)); err == nil { // also of a control plane that has stopped
@@ -141,7 +143,7 @@ func (c *diagnoseCmd) ofTrace(ctx context.Context, show *diagnoseProgress) (diag
 	path := c.Paths[0]
 	file, err := trace.Open(path)
 	if err != nil {
-		return diagnosis.Report{}, usageError("name a run directory that headway run made, or a trace file", "%w", err)
+		return diagnosis.Report{}, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
 	}
 	name := file.Name()
 	file.Close()
@@ -171,15 +173,15 @@ func diagnoseError(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.Canceled):
-		return runError("", "interrupted")
+		return failure.Run("", "interrupted")
 	case errors.Is(err, diagnosis.ErrEmpty):
-		return runError("let it make some train steps; headway status shows what a run waits for", "%w", err)
+		return failure.Run("let it make some train steps; headway status shows what a run waits for", "%w", err)
 	case errors.As(err, &at) && at.Line <= 1:
-		return usageError("name a run's directory or its "+trace.FileName+", of this version of headway, or another framework's log with --from", "%s: %w", name, err)
+		return failure.Usage("name a run's directory or its "+trace.FileName+", of this version of headway, or another framework's log with --from", "%s: %w", name, err)
 	case errors.As(err, &at):
-		return runError("restore the file from a copy; nothing after that place can be trusted", "%s: %w", name, err)
+		return failure.Run("restore the file from a copy; nothing after that place can be trusted", "%s: %w", name, err)
 	}
-	return runError("", "%s: %w", name, err)
+	return failure.Run("", "%s: %w", name, err)
 }
 
 // readLearned reads what the trainer said of each step from metrics.jsonl, where there is one.
@@ -216,7 +218,7 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 		key, value, _ := strings.Cut(text, "=")
 		number, err := strconv.ParseFloat(value, 64)
 		if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
-			return diagnosis.Report{}, usageError("write it as KEY=NUMBER, such as group_size=8", "--set %s is no setting with a number", text)
+			return diagnosis.Report{}, failure.Usage("write it as KEY=NUMBER, such as group_size=8", "--set %s is no setting with a number", text)
 		}
 		if slices.Contains(diagnosis.Givable, key) {
 			fitted[key] = number
@@ -229,7 +231,7 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 		show.update("reading the log", float64(done)/math.Max(float64(total), 1))
 	}})
 	if err != nil {
-		return diagnosis.Report{}, usageError("name a run of Headway, or another framework's log; --from names the framework", "%w", err)
+		return diagnosis.Report{}, failure.Usage("name a run of Headway, or another framework's log; --from names the framework", "%w", err)
 	}
 	return diagnosis.OfLog(ctx, log, diagnosis.Options{Run: c.Paths[0], Given: fitted, ClosedForms: c.Quick, Progress: show.update})
 }
@@ -237,7 +239,9 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 // diagnoseProgress tells on stderr what is being done.
 type diagnoseProgress struct{ statusLine }
 
-func newDiagnoseProgress(a *app) *diagnoseProgress { return &diagnoseProgress{newStatusLine(a)} }
+func newDiagnoseProgress(a *app.Process) *diagnoseProgress {
+	return &diagnoseProgress{newStatusLine(a)}
+}
 
 func (p *diagnoseProgress) update(what string, share float64) {
 	if share > 0 {

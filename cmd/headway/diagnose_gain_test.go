@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -52,7 +53,7 @@ train: {batch: 128}
 func headwayJSON(t *testing.T, into any, arguments ...string) {
 	t.Helper()
 	var out, problems strings.Builder
-	if code := Main(append(slices.Clone(arguments), "--json"), strings.NewReader(""), &out, &problems); code != exitDone {
+	if code := Main(append(slices.Clone(arguments), "--json"), strings.NewReader(""), &out, &problems); code != failure.ExitDone {
 		t.Fatalf("headway %s: %s", strings.Join(arguments, " "), problems.String())
 	}
 	if err := json.Unmarshal([]byte(out.String()), into); err != nil {

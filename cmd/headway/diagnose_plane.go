@@ -9,7 +9,9 @@ import (
 	"net/http"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -17,14 +19,14 @@ import (
 const findingsPath = "/api/v1/view/findings"
 
 // ofPlane diagnoses a run by its control plane: what that finds itself, or what its status says.
-func (c *diagnoseCmd) ofPlane(ctx context.Context, a *app) (diagnosis.Report, error) {
+func (c *diagnoseCmd) ofPlane(ctx context.Context, a *app.Process) (diagnosis.Report, error) {
 	client, err := newStatusClient(a, &statusCmd{Server: c.Paths[0], TokenFile: c.TokenFile, CA: c.CA})
 	if err != nil {
 		return diagnosis.Report{}, err
 	}
 	status, _, err := client.get(ctx)
-	var strange *failure
-	if err != nil && errors.As(err, &strange) && strange.Code == exitUsage {
+	var strange *failure.Error
+	if err != nil && errors.As(err, &strange) && strange.Code == failure.ExitUsage {
 		return diagnosis.Report{}, err
 	}
 	found, ok, viewErr := client.findings(ctx)

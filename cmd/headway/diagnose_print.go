@@ -60,9 +60,9 @@ func findingsTitle(r diagnosis.Report) string {
 	case !r.Settled.OK && len(r.Findings) == 1:
 		return "1 finding that needs no steady state:"
 	case !r.Settled.OK:
-		return counted(len(r.Findings), "finding") + " that need no steady state:"
+		return report.Counted(len(r.Findings), "finding") + " that need no steady state:"
 	}
-	return counted(len(r.Findings), "finding") + ", the dearest first:"
+	return report.Counted(len(r.Findings), "finding") + ", the dearest first:"
 }
 
 // findingText is one finding with what to do about it.
@@ -251,7 +251,7 @@ func logText(log *foreign.Log) string {
 	for _, warning := range log.Warnings {
 		fmt.Fprintf(&b, "  - %s: %s", warning.File, warning.Text)
 		if warning.Count > 1 {
-			fmt.Fprintf(&b, " (%s)", counted(warning.Count, "time"))
+			fmt.Fprintf(&b, " (%s)", report.Counted(warning.Count, "time"))
 		}
 		b.WriteString("\n")
 	}

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/doctor"
@@ -33,7 +35,7 @@ type examination struct {
 }
 
 // Run examines and prints. The error is a failure where a finding is an error.
-func (c *doctorCmd) Run(application *app) error {
+func (c *doctorCmd) Run(application *app.Process) error {
 	findings, err := c.examine(application)
 	if err != nil {
 		return err
@@ -53,14 +55,14 @@ func (c *doctorCmd) Run(application *app) error {
 		err = printExamination(application.Stdout, d)
 	}
 	if err == nil && d.Errors > 0 {
-		err = runError("each error says what to change", "the document has %s", counted(d.Errors, "error"))
+		err = failure.Run("each error says what to change", "the document has %s", report.Counted(d.Errors, "error"))
 	}
 	return err
 }
 
 // examine makes the findings. A document that config refuses for what doctor can
 // explain is explained; any other mistake is the caller's.
-func (c *doctorCmd) examine(application *app) ([]doctor.Finding, error) {
+func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) {
 	raw, err := config.Read(c.File)
 	if err != nil {
 		return nil, err
@@ -170,7 +172,7 @@ func printExamination(w io.Writer, d examination) error {
 			fmt.Fprintf(&b, "       %s\n", figures)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s, %s in all\n", counted(d.Errors, "error"), counted(d.Warnings, "warning"), counted(len(d.Findings), "finding"))
+	fmt.Fprintf(&b, "\n%s, %s, %s in all\n", report.Counted(d.Errors, "error"), report.Counted(d.Warnings, "warning"), report.Counted(len(d.Findings), "finding"))
 	_, err := io.WriteString(w, trimLines(b.String()))
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
@@ -22,7 +23,7 @@ const trialLimit = 2 * time.Minute
 
 // examineEnvironment adds to a case what is found of what rollouts are played with. Without probing
 // nothing is started or asked, and files alone are read.
-func examineEnvironment(ctx context.Context, application *app, document config.Config, probe bool, examined *doctor.Case) {
+func examineEnvironment(ctx context.Context, application *app.Process, document config.Config, probe bool, examined *doctor.Case) {
 	e := document.Environment
 	if !e.Played() && !document.UsesSandbox() {
 		return

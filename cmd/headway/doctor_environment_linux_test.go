@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // findingOf is what doctor says under a severity, code and key, empty for nothing.
@@ -106,7 +107,7 @@ func TestDoctorTriesOpenEnvAndPrograms(t *testing.T) {
 	}
 	sandboxDriver(t, "bwrap")
 	code, d, keys := diagnosed(t, "--set", "environment.task=code")
-	if what := findingOf(d, keys, "info sandbox sandbox.driver"); code != exitDone || !strings.Contains(what, "a sandbox of bwrap") {
+	if what := findingOf(d, keys, "info sandbox sandbox.driver"); code != failure.ExitDone || !strings.Contains(what, "a sandbox of bwrap") {
 		t.Errorf("code %d, found %q: %q", code, keys, what)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/predict/doctor"
@@ -17,7 +18,7 @@ const probeLimit = 30 * time.Second
 
 // examineServers adds to a case what the model's directory and the engines' servers say of themselves.
 // Without probing no server is asked.
-func examineServers(ctx context.Context, application *app, document config.Config, probe bool, examined *doctor.Case) {
+func examineServers(ctx context.Context, application *app.Process, document config.Config, probe bool, examined *doctor.Case) {
 	if !document.External() {
 		return
 	}
@@ -38,7 +39,7 @@ func examineServers(ctx context.Context, application *app, document config.Confi
 }
 
 // examineModel reads model.path as a control plane would.
-func examineModel(application *app, document config.Config) *doctor.Model {
+func examineModel(application *app.Process, document config.Config) *doctor.Model {
 	j := &job{app: application, cfg: document}
 	read := modelOf
 	if document.Tinker() {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/doctor"
 )
 
@@ -39,13 +40,13 @@ func diagnosed(t *testing.T, arguments ...string) (code int, d examination, keys
 func TestDoctorJSON(t *testing.T) {
 	file := document(t, "rollout:\n  concurrency: 1536\n  group_size: 8\ntrain: {batch: 8, step_s: 28}\nqueue: {policy: drop}\n")
 	code, d, keys := diagnosed(t, file)
-	if code != exitFailure || d.Errors != 1 || len(keys) == 0 || keys[0] != "error waste rollout.concurrency" || d.Findings[0].Line != 2 || d.Findings[0].File != file {
+	if code != failure.ExitFailure || d.Errors != 1 || len(keys) == 0 || keys[0] != "error waste rollout.concurrency" || d.Findings[0].Line != 2 || d.Findings[0].File != file {
 		t.Errorf("code %d, %d errors, found %q, the first at %s:%d", code, d.Errors, keys, d.Findings[0].File, d.Findings[0].Line)
 	}
 	if len(d.Findings) == 0 || !slices.Contains(d.Findings[0].Scenarios, "slime 2238") {
 		t.Errorf("the first finding is not known as slime 2238: %+v", d.Findings)
 	}
-	if code, d, keys := diagnosed(t, file, "--set", "queue={policy: bounded, eta: 1}"); code != exitDone || d.Errors != 0 {
+	if code, d, keys := diagnosed(t, file, "--set", "queue={policy: bounded, eta: 1}"); code != failure.ExitDone || d.Errors != 0 {
 		t.Errorf("bounded: code %d, found %q", code, keys)
 	}
 }
@@ -55,12 +56,12 @@ func TestDoctorJSON(t *testing.T) {
 func TestDoctorRefuses(t *testing.T) {
 	file := document(t, "train: {batch: 64, utilization: 0.9}\nqueue: {policy: max, max_staleness: 0}\nsync: {time_s: 20}\n")
 	code, d, keys := diagnosed(t, file)
-	if code != exitFailure || len(keys) != 1 || keys[0] != "error budget-starves queue.max_staleness" || d.Findings[0].Line != 2 {
+	if code != failure.ExitFailure || len(keys) != 1 || keys[0] != "error budget-starves queue.max_staleness" || d.Findings[0].Line != 2 {
 		t.Errorf("code %d, found %q", code, keys)
 	}
 	for _, arguments := range [][]string{{file, "--set", "queue.max_stalenes=1"}, {file, "--set", "train.batch=0"}, {file, "--set", "evaluate.prompts=5000"}, {file + ".none"}} {
 		code, stdout, stderr := headway(t, append([]string{"doctor"}, arguments...)...)
-		if code != exitUsage || stdout != "" || stderr == "" {
+		if code != failure.ExitUsage || stdout != "" || stderr == "" {
 			t.Errorf("%q: code %d, stdout %q, stderr %q", arguments, code, stdout, stderr)
 		}
 	}
@@ -68,7 +69,7 @@ func TestDoctorRefuses(t *testing.T) {
 
 func TestDoctorTable(t *testing.T) {
 	code, stdout, stderr := headway(t, "doctor")
-	if code != exitDone || stderr != "" || !strings.Contains(stdout, "not-simulated") || !strings.Contains(stdout, "0 errors, 0 warnings") {
+	if code != failure.ExitDone || stderr != "" || !strings.Contains(stdout, "not-simulated") || !strings.Contains(stdout, "0 errors, 0 warnings") {
 		t.Errorf("defaults: code %d, stderr %q:\n%s", code, stderr, stdout)
 	}
 	file := document(t, "rollout: {concurrency: 3, start: gang}\n")
@@ -78,7 +79,7 @@ func TestDoctorTable(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, stdout)
 		}
 	}
-	if code != exitFailure || !strings.Contains(stderr, "1 error") {
+	if code != failure.ExitFailure || !strings.Contains(stderr, "1 error") {
 		t.Errorf("code %d, stderr %q", code, stderr)
 	}
 }
@@ -88,7 +89,7 @@ func TestDoctorOnPresetsAndExamples(t *testing.T) {
 	skipShort(t)
 	for _, p := range config.Presets() {
 		code, _, keys := diagnosed(t, "--set", "preset="+p.Name, "--set", "train.utilization=0.9")
-		if code == exitUsage || strings.Contains(strings.Join(keys, " "), "stalls") {
+		if code == failure.ExitUsage || strings.Contains(strings.Join(keys, " "), "stalls") {
 			t.Errorf("%s: code %d, found %q", p.Name, code, keys)
 		}
 	}
@@ -97,7 +98,7 @@ func TestDoctorOnPresetsAndExamples(t *testing.T) {
 		t.Fatalf("%v, %d examples", err, len(examples))
 	}
 	for _, path := range examples {
-		if code, _, keys := diagnosed(t, path); code != exitDone {
+		if code, _, keys := diagnosed(t, path); code != failure.ExitDone {
 			t.Errorf("%s: code %d, found %q", path, code, keys)
 		} else if strings.HasSuffix(path, "agents.yaml") && strings.Contains(strings.Join(keys, " "), "service-saturated") {
 			t.Errorf("%s: %q, where 14 of 24 sandbox starts are under way", path, keys)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/loop/workload"
@@ -38,7 +39,7 @@ func TestEnvironmentTimeIsAsTheFormulaSays(t *testing.T) {
 	const within = 0.05
 	dir := t.TempDir()
 	code, stdout, stderr := headway(t, "run", document(t, environmentTimeDocument), "--dir", dir, "--name", "r", "--json")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	var report runReport

@@ -15,8 +15,10 @@ import (
 	"github.com/headway-rl/headway/engine/fleet"
 	fleetkubernetes "github.com/headway-rl/headway/engine/fleet/kubernetes"
 	programs "github.com/headway-rl/headway/engine/fleet/process"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // enginesDir is where programs of a fleet write to, in a run's directory.
@@ -92,7 +94,7 @@ func scaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
 		Cluster: kubernetes.Cluster{Config: f.Config, Context: f.Context}, Namespace: f.Namespace, Workload: f.Workload, Engines: f.Most, Least: f.Least,
 	})
 	if err != nil {
-		return nil, runError("headway doctor says what is missing", "fleet: %w", err)
+		return nil, failure.Run("headway doctor says what is missing", "fleet: %w", err)
 	}
 	return d, nil
 }
@@ -134,10 +136,10 @@ func startedWords(s *protocol.Started) string {
 		words = append(words, "failed: "+s.Error)
 	}
 	if s.Starts > 1 {
-		words = append(words, "started "+counted(s.Starts, "time"))
+		words = append(words, "started "+report.Counted(s.Starts, "time"))
 	}
 	if s.Failures > 0 {
-		words = append(words, counted(s.Failures, "failure"))
+		words = append(words, report.Counted(s.Failures, "failure"))
 	}
 	return strings.Join(words, ", ")
 }

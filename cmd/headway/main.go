@@ -12,10 +12,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"golang.org/x/term"
 )
 
@@ -52,66 +53,6 @@ type output struct {
 	JSON bool `name:"json" help:"Print one JSON document instead of tables."`
 }
 
-// app is what a command may know of the process it runs in. kong binds it to
-// the Run method of the selected command; tests bind their own.
-type app struct {
-	// Stdin, Stdout and Stderr are the process's streams. Results go to
-	// Stdout, progress and messages to Stderr.
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-	// IsTerminal says whether a stream is a terminal a person looks at.
-	IsTerminal func(stream any) bool
-	// Getenv reads an environment variable, "" when it is unset.
-	Getenv func(name string) string
-	// Now is the only wall clock of the command line. Figures that depend on
-	// it carry wall in their name.
-	Now func() time.Time
-}
-
-// The exit codes every command keeps to.
-const (
-	exitDone    = 0 // the command did what it was asked
-	exitFailure = 1 // the run or the check failed
-	exitUsage   = 2 // bad arguments or a bad config, refused before anything ran
-)
-
-// failure is an error a person reads. Code is the process's exit code, Message
-// says what is wrong and where, Hint what to do about it ("" for none), and
-// Cause is the error underneath (nil for none), reachable by errors.Is and
-// errors.As.
-type failure struct {
-	Code    int
-	Message string
-	Hint    string
-	Cause   error
-	// Said marks a failure that was printed already, before what follows from it.
-	Said bool
-}
-
-// Error renders the message; the hint is printed on a line of its own by
-// complain.
-func (f *failure) Error() string { return f.Message }
-
-// Unwrap returns the cause.
-func (f *failure) Unwrap() error { return f.Cause }
-
-// usageError is a failure of the caller: bad arguments or a bad config (exit
-// code 2). A %w verb keeps its operand reachable.
-func usageError(hint, format string, arguments ...any) error {
-	return newFailure(exitUsage, hint, format, arguments)
-}
-
-// runError is a failure of the run or the check (exit code 1).
-func runError(hint, format string, arguments ...any) error {
-	return newFailure(exitFailure, hint, format, arguments)
-}
-
-func newFailure(code int, hint, format string, arguments []any) error {
-	err := fmt.Errorf(format, arguments...)
-	return &failure{Code: code, Message: err.Error(), Hint: hint, Cause: errors.Unwrap(err)}
-}
-
 // usageFault is implemented by errors of other packages that blame the
 // caller's input, such as a config that does not parse.
 type usageFault interface {
@@ -124,33 +65,17 @@ type usageFault interface {
 // its chain, 2 when a usage fault is in it, 1 otherwise and 0 for nil.
 func exitCode(err error) int {
 	if err == nil {
-		return exitDone
+		return failure.ExitDone
 	}
-	var failed *failure
+	var failed *failure.Error
 	if errors.As(err, &failed) {
 		return failed.Code
 	}
 	var fault usageFault
 	if errors.As(err, &fault) {
-		return exitUsage
+		return failure.ExitUsage
 	}
-	return exitFailure
-}
-
-// complain prints an error the way every command fails: what and where on the
-// first line, what to do on the second.
-func complain(stderr io.Writer, err error) {
-	var failed *failure
-	message := err.Error()
-	if errors.As(err, &failed) && failed.Said {
-		if message = strings.TrimPrefix(message, failed.Message); message == "" {
-			return
-		}
-	}
-	fmt.Fprintf(stderr, "headway: %s\n", strings.TrimSpace(message))
-	if failed != nil && failed.Hint != "" {
-		fmt.Fprintf(stderr, "  %s\n", failed.Hint)
-	}
+	return failure.ExitFailure
 }
 
 // exitRequest unwinds Main when kong ends the process, as after --help. kong
@@ -173,7 +98,7 @@ func newParser(root *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
 // (without the program's name), runs the selected command and returns the
 // process's exit code. Without arguments it prints the help.
 func Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return start(&app{
+	return start(&app.Process{
 		Stdin:      stdin,
 		Stdout:     stdout,
 		Stderr:     stderr,
@@ -184,7 +109,7 @@ func Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // start parses and runs one command line in the given app.
-func start(application *app, arguments []string) (code int) {
+func start(application *app.Process, arguments []string) (code int) {
 	defer func() {
 		if thrown := recover(); thrown != nil {
 			request, ok := thrown.(exitRequest)
@@ -204,12 +129,12 @@ func start(application *app, arguments []string) (code int) {
 	}
 	selected, err := parser.Parse(arguments)
 	if err != nil {
-		err = usageError(helpHint(arguments), "%w", err)
+		err = failure.Usage(helpHint(arguments), "%w", err)
 	} else {
 		err = selected.Run(application)
 	}
 	if err != nil {
-		complain(application.Stderr, err)
+		failure.Print(application.Stderr, err)
 	}
 	return exitCode(err)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/headway-rl/headway/internal/failure"
 	"io/fs"
 	"os/exec"
 	"regexp"
@@ -25,7 +26,7 @@ var untimed = regexp.MustCompile(`(?m)^[\d,]+ of [\d,]+ (simulations|train steps
 
 func TestWithoutArgumentsPrintsHelp(t *testing.T) {
 	code, stdout, stderr := headway(t)
-	if code != exitDone || stderr != "" {
+	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d, stderr %q", code, stderr)
 	}
 	for _, want := range []string{"Usage: headway <command>", "version", "completion"} {
@@ -37,7 +38,7 @@ func TestWithoutArgumentsPrintsHelp(t *testing.T) {
 
 func TestHelpOfACommand(t *testing.T) {
 	code, stdout, stderr := headway(t, "version", "--help")
-	if code != exitDone || stderr != "" || !strings.Contains(stdout, "--json") {
+	if code != failure.ExitDone || stderr != "" || !strings.Contains(stdout, "--json") {
 		t.Fatalf("code %d\nstdout %q\nstderr %q", code, stdout, stderr)
 	}
 }
@@ -55,7 +56,7 @@ func TestBadArgumentsNameTheNearest(t *testing.T) {
 	}
 	for _, test := range tests {
 		code, stdout, stderr := headway(t, test.arguments...)
-		if code != exitUsage || stdout != "" {
+		if code != failure.ExitUsage || stdout != "" {
 			t.Errorf("headway %q: code %d, stdout %q; want 2 and nothing", test.arguments, code, stdout)
 		}
 		for _, want := range test.want {
@@ -68,12 +69,12 @@ func TestBadArgumentsNameTheNearest(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	code, stdout, _ := headway(t, "version")
-	if code != exitDone || !strings.HasPrefix(stdout, "headway ") {
+	if code != failure.ExitDone || !strings.HasPrefix(stdout, "headway ") {
 		t.Fatalf("code %d, stdout %q", code, stdout)
 	}
 	code, stdout, _ = headway(t, "version", "--json")
 	var current build
-	if err := json.Unmarshal([]byte(stdout), &current); code != exitDone || err != nil {
+	if err := json.Unmarshal([]byte(stdout), &current); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v in %q", code, err, stdout)
 	}
 	if current.Version == "" || current.Go == "" || current.Platform == "" {
@@ -85,7 +86,7 @@ func TestVersion(t *testing.T) {
 func TestCompletionScriptsParse(t *testing.T) {
 	for shell, check := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"--no-execute"}} {
 		code, script, stderr := headway(t, "completion", shell)
-		if code != exitDone || stderr != "" {
+		if code != failure.ExitDone || stderr != "" {
 			t.Fatalf("%s: code %d, stderr %q", shell, code, stderr)
 		}
 		if !strings.Contains(script, "version") || !strings.Contains(script, "json") {
@@ -115,11 +116,11 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("the engine went away"), 1},
-		{runError("", "the trace differs"), 1},
-		{usageError("", "no such file"), 2},
+		{failure.Run("", "the trace differs"), 1},
+		{failure.Usage("", "no such file"), 2},
 		{fmt.Errorf("run.yaml: %w", blame{}), 2},
-		{fmt.Errorf("reading: %w", usageError("", "no such file")), 2},
-		{runError("", "replaying: %w", blame{}), 1},
+		{fmt.Errorf("reading: %w", failure.Usage("", "no such file")), 2},
+		{failure.Run("", "replaying: %w", blame{}), 1},
 	}
 	for _, test := range tests {
 		if got := exitCode(test.err); got != test.want {
@@ -129,12 +130,12 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestFailureKeepsItsCauseAndPrintsItsHint(t *testing.T) {
-	err := usageError("name an existing file", "reading %s: %w", "run.yaml", fs.ErrNotExist)
+	err := failure.Usage("name an existing file", "reading %s: %w", "run.yaml", fs.ErrNotExist)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the cause is lost")
 	}
 	var printed bytes.Buffer
-	complain(&printed, err)
+	failure.Print(&printed, err)
 	want := "headway: reading run.yaml: file does not exist\n  name an existing file\n"
 	if printed.String() != want {
 		t.Errorf("printed %q, want %q", printed.String(), want)

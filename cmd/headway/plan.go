@@ -7,8 +7,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/hardware"
@@ -36,7 +38,7 @@ type planCmd struct {
 }
 
 // Run plans and prints.
-func (c *planCmd) Run(application *app) error {
+func (c *planCmd) Run(application *app.Process) error {
 	if c.Presets {
 		return c.presets(application)
 	}
@@ -66,13 +68,13 @@ func (c *planCmd) Run(application *app) error {
 		err = c.files(application, &problem, made)
 	}
 	if err == nil && !made.Met {
-		err = runError("relax the bound it names, or give more GPUs", "no setting keeps the budget")
+		err = failure.Run("relax the bound it names, or give more GPUs", "no setting keeps the budget")
 	}
 	return err
 }
 
 // problem resolves the document and what its GPUs can do.
-func (c *planCmd) problem(application *app) (plan.Problem, error) {
+func (c *planCmd) problem(application *app.Process) (plan.Problem, error) {
 	raw, err := c.document(application)
 	if err != nil {
 		return plan.Problem{}, err
@@ -150,7 +152,7 @@ func planSimulation(document config.Config) (sim.Config, error) {
 }
 
 // document reads FILE, or the example, and applies what flags and calibrations say.
-func (c *planCmd) document(application *app) (config.Config, error) {
+func (c *planCmd) document(application *app.Process) (config.Config, error) {
 	var raw config.Config
 	var err error
 	if c.File == "" {
@@ -188,7 +190,7 @@ func (c *planCmd) document(application *app) (config.Config, error) {
 // paths refuses, before anything is searched, files that exist or cannot be made.
 func (c *planCmd) paths() error {
 	if c.Write != "" && c.Write == c.HTML {
-		return usageError("name two files", "--write and --html both name %s", c.Write)
+		return failure.Usage("name two files", "--write and --html both name %s", c.Write)
 	}
 	for _, f := range []struct{ flag, path string }{{"--write", c.Write}, {"--html", c.HTML}} {
 		if f.path == "" {
@@ -199,21 +201,21 @@ func (c *planCmd) paths() error {
 			return err
 		}
 		if err := errors.Join(file.Close(), os.Remove(f.path)); err != nil {
-			return usageError("name a file in a folder that can be written to", "%s: %w", f.flag, err)
+			return failure.Usage("name a file in a folder that can be written to", "%s: %w", f.flag, err)
 		}
 	}
 	return nil
 }
 
 // files writes what --write and --html ask for.
-func (c *planCmd) files(application *app, problem *plan.Problem, made *plan.Plan) error {
+func (c *planCmd) files(application *app.Process, problem *plan.Problem, made *plan.Plan) error {
 	if c.Write != "" {
 		text, err := problem.Written(&made.Recommended)
 		if err != nil {
 			return err
 		}
 		if err := os.WriteFile(c.Write, text, 0o644); err != nil {
-			return usageError("name a file in a folder that can be written to", "--write: %w", err)
+			return failure.Usage("name a file in a folder that can be written to", "--write: %w", err)
 		}
 		fmt.Fprintf(application.Stderr, "%s is written\n", c.Write)
 	}
@@ -221,14 +223,14 @@ func (c *planCmd) files(application *app, problem *plan.Problem, made *plan.Plan
 		return nil
 	}
 	if err := writeWhole(c.HTML, func(w io.Writer) error { return made.HTML(w) }); err != nil {
-		return usageError("name a file in a folder that can be written to", "--html: %w", err)
+		return failure.Usage("name a file in a folder that can be written to", "--html: %w", err)
 	}
 	fmt.Fprintf(application.Stderr, "%s is written\n", c.HTML)
 	return nil
 }
 
 // schedules compares the schedules at the recommended split.
-func (c *planCmd) schedules(application *app, problem *plan.Problem, made *plan.Plan) error {
+func (c *planCmd) schedules(application *app.Process, problem *plan.Problem, made *plan.Plan) error {
 	at := &made.Recommended
 	about := []string{fmt.Sprintf("%d rollout + %d train GPUs, batch %d, %d slots a replica: the plan's recommended setting.", at.RolloutGPUs, at.TrainGPUs, at.BatchRollouts, at.SlotsPerReplica)}
 	for _, note := range made.Machine.Notes {
@@ -238,7 +240,7 @@ func (c *planCmd) schedules(application *app, problem *plan.Problem, made *plan.
 }
 
 // presets lists models and GPUs.
-func (c *planCmd) presets(application *app) error {
+func (c *planCmd) presets(application *app.Process) error {
 	if c.JSON {
 		return printJSON(application.Stdout, map[string]any{"models": hardware.Models(), "gpus": hardware.GPUs()})
 	}

@@ -12,14 +12,16 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/predict/plan"
 )
 
 // planCalibration are the keys of a document that a run measured, or that a
 // document of measurements gives.
-func planCalibration(application *app, path string) ([]config.Override, error) {
+func planCalibration(application *app.Process, path string) ([]config.Override, error) {
 	if extension := filepath.Ext(path); extension == ".yaml" || extension == ".yml" || extension == ".json" {
 		return measuredKeys(path)
 	}
@@ -29,7 +31,7 @@ func planCalibration(application *app, path string) ([]config.Override, error) {
 	}
 	keys, notes, err := measured.Keys()
 	if err != nil {
-		return nil, usageError("calibrate by a longer run, or give the measured keys in a document", "--calibrate %s: %w", path, err)
+		return nil, failure.Usage("calibrate by a longer run, or give the measured keys in a document", "--calibrate %s: %w", path, err)
 	}
 	for _, note := range notes {
 		fmt.Fprintf(application.Stderr, "calibrated by %s: %s\n", path, note)
@@ -45,7 +47,7 @@ func planCalibration(application *app, path string) ([]config.Override, error) {
 func measureRun(path string) (*plan.Calibration, error) {
 	file, err := trace.Open(path)
 	if err != nil {
-		return nil, usageError("name a run directory that headway run made, its trace, or a document of measured keys (.yaml, .json)", "--calibrate: %w", err)
+		return nil, failure.Usage("name a run directory that headway run made, its trace, or a document of measured keys (.yaml, .json)", "--calibrate: %w", err)
 	}
 	defer file.Close()
 	reader, err := trace.NewReader(file)
@@ -85,11 +87,11 @@ func measuredKeys(path string) ([]config.Override, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usageError("name a document of measured keys", "--calibrate: %w", err)
+		return nil, failure.Usage("name a document of measured keys", "--calibrate: %w", err)
 	}
 	var tree yaml.MapSlice
 	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, usageError("name a document of measured keys", "--calibrate %s: %w", path, err)
+		return nil, failure.Usage("name a document of measured keys", "--calibrate %s: %w", path, err)
 	}
 	var overrides []config.Override
 	err = leaves(tree, "", func(key string, value any) error {
@@ -100,7 +102,7 @@ func measuredKeys(path string) ([]config.Override, error) {
 		return err
 	})
 	if err == nil && !slices.ContainsFunc(overrides, plannedWith) {
-		return nil, usageError("give keys such as hardware.train_tokens_per_s_per_gpu, rollout.decode_curve, rollout.length or sync.time_s",
+		return nil, failure.Usage("give keys such as hardware.train_tokens_per_s_per_gpu, rollout.decode_curve, rollout.length or sync.time_s",
 			"--calibrate %s: nothing in it is of use to a plan", path)
 	}
 	return overrides, err

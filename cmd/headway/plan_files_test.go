@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ func TestPlanRefusesPathsFirst(t *testing.T) {
 	for _, flag := range []string{"--write", "--html"} {
 		for path, said := range map[string]string{taken: "nothing is overwritten", folder: "is a folder, and a file to write is expected", filepath.Join(folder, "none", "x"): "existing directory"} {
 			code, stdout, stderr := headway(t, "plan", document(t, planDocument), flag, path)
-			if code != exitUsage || stdout != "" || !strings.Contains(stderr, said) || !strings.Contains(stderr, flag) || strings.Contains(stderr, "ranking") {
+			if code != failure.ExitUsage || stdout != "" || !strings.Contains(stderr, said) || !strings.Contains(stderr, flag) || strings.Contains(stderr, "ranking") {
 				t.Errorf("%s %s: code %d: %s", flag, path, code, stderr)
 			}
 		}
@@ -26,7 +27,7 @@ func TestPlanRefusesPathsFirst(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 	same := filepath.Join(folder, "same")
-	if code, _, _ := headway(t, "plan", document(t, planDocument), "--write", same, "--html", same); code != exitUsage {
+	if code, _, _ := headway(t, "plan", document(t, planDocument), "--write", same, "--html", same); code != failure.ExitUsage {
 		t.Errorf("one file for both: code %d", code)
 	}
 }
@@ -40,7 +41,7 @@ func TestPlanVerdictDoesNotHangOnFinalists(t *testing.T) {
 		written := filepath.Join(t.TempDir(), "best.yaml")
 		code, stdout, stderr := headway(t, "plan", "--json", document(t, planDocument), "--set", "budget={step_s: 1}", "--finalists", finalists, "--write", written)
 		made := decoded(t, stdout)
-		if code != exitFailure || walk(t, made, "met") != false {
+		if code != failure.ExitFailure || walk(t, made, "met") != false {
 			t.Fatalf("code %d: %s", code, stderr)
 		}
 		periods[finalists] = walk(t, made, "recommended", "simulated", "period_s").(float64)
@@ -53,7 +54,7 @@ func TestPlanVerdictDoesNotHangOnFinalists(t *testing.T) {
 	}
 	for _, finalists := range []string{"1", "6"} {
 		code, stdout, stderr := headway(t, "plan", "--json", document(t, planDocument), "--set", "budget={staleness_mean: 0.05}", "--set", "search.policies=null", "--finalists", finalists)
-		if made := decoded(t, stdout); code != exitDone || walk(t, made, "met") != true {
+		if made := decoded(t, stdout); code != failure.ExitDone || walk(t, made, "met") != true {
 			t.Errorf("%s finalists: code %d: %s", finalists, code, stderr)
 		}
 	}

@@ -1,12 +1,15 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/headway-rl/headway/app"
+)
 
 // planProgress tells on stderr how far a plan is: in place on a terminal, now and
 // then elsewhere.
 type planProgress struct{ statusLine }
 
-func newPlanProgress(application *app) *planProgress {
+func newPlanProgress(application *app.Process) *planProgress {
 	return &planProgress{newStatusLine(application)}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/schedule"
 )
 
@@ -19,15 +21,15 @@ type schedulesOptions struct {
 }
 
 // planSchedules compares the schedules of a workload and prints them.
-func planSchedules(a *app, in schedule.Input, o schedulesOptions) error {
+func planSchedules(a *app.Process, in schedule.Input, o schedulesOptions) error {
 	comparison, err := schedule.Compare(in)
 	if err != nil {
-		return usageError("change the document's keys that this comes from", "schedules: %w", err)
+		return failure.Usage("change the document's keys that this comes from", "schedules: %w", err)
 	}
 	if o.HTML != "" {
 		page := func(w io.Writer) error { return schedule.HTML(w, comparison, o.About) }
 		if err := writeWhole(o.HTML, page); err != nil {
-			return usageError("name a file in a folder that can be written to", "--html: %w", err)
+			return failure.Usage("name a file in a folder that can be written to", "--html: %w", err)
 		}
 		fmt.Fprintf(a.Stderr, "%s is written\n", o.HTML)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/predict/schedule"
 )
@@ -30,7 +32,7 @@ func smallSchedules(t *testing.T) schedule.Input {
 func printedSchedules(t *testing.T, in schedule.Input, o schedulesOptions) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, diagnostics bytes.Buffer
-	err = planSchedules(&app{Stdout: &out, Stderr: &diagnostics}, in, o)
+	err = planSchedules(&app.Process{Stdout: &out, Stderr: &diagnostics}, in, o)
 	return out.String(), diagnostics.String(), err
 }
 
@@ -82,13 +84,13 @@ func TestPlanSchedulesRefuses(t *testing.T) {
 	in := smallSchedules(t)
 	in.Train.S = -1
 	_, _, err := printedSchedules(t, in, schedulesOptions{})
-	var refused *failure
-	if !errors.As(err, &refused) || refused.Code != exitUsage || !strings.Contains(err.Error(), "Train.S") {
+	var refused *failure.Error
+	if !errors.As(err, &refused) || refused.Code != failure.ExitUsage || !strings.Contains(err.Error(), "Train.S") {
 		t.Errorf("a train step of -1 s: %v", err)
 	}
 	in = smallSchedules(t)
 	_, _, err = printedSchedules(t, in, schedulesOptions{HTML: filepath.Join(t.TempDir(), "missing", "x.html")})
-	if !errors.As(err, &refused) || refused.Code != exitUsage {
+	if !errors.As(err, &refused) || refused.Code != failure.ExitUsage {
 		t.Errorf("a page in a folder that is not there: %v", err)
 	}
 }

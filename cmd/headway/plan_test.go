@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/predict/plan"
 )
@@ -31,7 +33,7 @@ func planned(t *testing.T, arguments ...string) map[string]any {
 	t.Helper()
 	code, stdout, stderr := headway(t, append([]string{"plan", "--json"}, arguments...)...)
 	var made map[string]any
-	if err := json.Unmarshal([]byte(stdout), &made); err != nil || code != exitDone {
+	if err := json.Unmarshal([]byte(stdout), &made); err != nil || code != failure.ExitDone {
 		t.Fatalf("%q: code %d, %v: %s\n%s", arguments, code, err, stderr, stdout)
 	}
 	return made
@@ -58,7 +60,7 @@ func TestPlanWritesWhatItRecommends(t *testing.T) {
 	simulated := walk(t, made, "recommended", "simulated")
 	code, stdout, stderr := headway(t, "simulate", written, "--json", "--set", "steps={warmup: 100, measured: 600}")
 	var again map[string]any
-	if err := json.Unmarshal([]byte(stdout), &again); err != nil || code != exitDone {
+	if err := json.Unmarshal([]byte(stdout), &again); err != nil || code != failure.ExitDone {
 		t.Fatalf("code %d, %v: %s", code, err, stderr)
 	}
 	for _, pair := range [][2]any{
@@ -135,7 +137,7 @@ func TestPlanMarksWhatHasNotSettled(t *testing.T) {
 // Closed forms get the spread of the time in tools, not only its mean; where siblings'
 // times are measured together they do not apply.
 func TestPlanKnowsTheSpreadOfTools(t *testing.T) {
-	application := &app{Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Now: time.Now}
+	application := &app.Process{Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Now: time.Now}
 	for _, test := range []struct {
 		set           string
 		meanS         float64
@@ -223,7 +225,7 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--prefer", "fame"}, []string{"search.prefer", "speed, cost"}},
 	} {
 		code, stdout, stderr := headway(t, append([]string{"plan", file}, test.arguments...)...)
-		if code != exitUsage || stdout != "" {
+		if code != failure.ExitUsage || stdout != "" {
 			t.Errorf("%q: code %d, stdout %q", test.arguments, code, stdout)
 		}
 		for _, part := range test.said {
@@ -237,7 +239,7 @@ func TestPlanRefuses(t *testing.T) {
 // A budget that nothing keeps fails, with the bound to relax and by how much.
 func TestPlanWithoutASetting(t *testing.T) {
 	code, stdout, stderr := headway(t, "plan", document(t, planDocument), "--set", "search.policies=[drop]", "--set", "search.hold=[0]", "--set", "search.select=[oldest]", "--budget", "0.01")
-	if code != exitFailure || !strings.Contains(stdout, "NO SETTING KEEPS THE BUDGET") || !strings.Contains(stdout, "budget.staleness_mean 0.01: the least possible") {
+	if code != failure.ExitFailure || !strings.Contains(stdout, "NO SETTING KEEPS THE BUDGET") || !strings.Contains(stdout, "budget.staleness_mean 0.01: the least possible") {
 		t.Errorf("code %d: %s\n%s", code, stderr, stdout)
 	}
 }
@@ -248,7 +250,7 @@ func TestPlanCalibrates(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace")
 	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "rollout.decode_tokens_per_s=40", "--set", "train.step_s=30",
 		"--set", "sync.time_s=1.5", "--accept-unsettled", "--trace", trace)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatal(stderr)
 	}
 	made := planned(t, document(t, planDocument), "--calibrate", trace, "--set", "hardware.model=null", "--set", "hardware.gpu=null")
@@ -274,7 +276,7 @@ func TestPlanCalibrates(t *testing.T) {
 
 func TestPlanPresets(t *testing.T) {
 	code, stdout, _ := headway(t, "plan", "--presets")
-	if code != exitDone || !strings.Contains(stdout, "qwen3-8b") || !strings.Contains(stdout, "h100-sxm") {
+	if code != failure.ExitDone || !strings.Contains(stdout, "qwen3-8b") || !strings.Contains(stdout, "h100-sxm") {
 		t.Errorf("code %d: %s", code, stdout)
 	}
 }
@@ -290,7 +292,7 @@ func TestPlanSchedules(t *testing.T) {
 // BenchmarkPlanFinalists makes a plan with 100 finalists, all of it: ranking,
 // screening of rules, simulations, levers and the comparison of schedules.
 func BenchmarkPlanFinalists(b *testing.B) {
-	application := &app{Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Now: time.Now}
+	application := &app.Process{Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Now: time.Now}
 	problem, err := (&planCmd{Finalists: "100"}).problem(application)
 	if err != nil {
 		b.Fatal(err)

@@ -6,7 +6,9 @@ import (
 	"math"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/predict/theory"
 )
@@ -49,7 +51,7 @@ type predictFlags struct {
 }
 
 // Run predicts and prints.
-func (c *predictCmd) Run(application *app) error {
+func (c *predictCmd) Run(application *app.Process) error {
 	in, why, err := c.input()
 	if err != nil {
 		return err
@@ -65,7 +67,7 @@ func (c *predictCmd) Run(application *app) error {
 		err = printPrediction(application.Stdout, in, a)
 	}
 	if err == nil && a.Simulated != nil && !a.Simulated.Settled {
-		return runError("headway simulate with a larger steps.measured, or --accept-unsettled", "not settled after %d simulated train steps: %s", a.Simulated.Steps, a.Simulated.Why)
+		return failure.Run("headway simulate with a larger steps.measured, or --accept-unsettled", "not settled after %d simulated train steps: %s", a.Simulated.Steps, a.Simulated.Why)
 	}
 	return err
 }
@@ -88,7 +90,7 @@ func predictUsage(err error) error {
 	if errors.As(err, &field) {
 		err = fmt.Errorf("--%w", &workload.FieldError{Field: strings.ReplaceAll(field.Field, "_", "-"), Value: field.Value, Allowed: field.Allowed})
 	}
-	return usageError("headway predict --help lists the flags", "%w", err)
+	return failure.Usage("headway predict --help lists the flags", "%w", err)
 }
 
 // input is the setting of the command line, and why no closed form covers it.
@@ -99,7 +101,7 @@ func (c *predictCmd) input() (in theory.Input, why string, err error) {
 		return in, "", err
 	}
 	if len(given) > 0 {
-		return in, "", usageError("change keys of the document by --set KEY=VALUE",
+		return in, "", failure.Usage("change keys of the document by --set KEY=VALUE",
 			"%s cannot stand beside a document, which says it already", strings.Join(given, ", "))
 	}
 	document, err := config.Load(c.File, c.Set...)
@@ -153,7 +155,7 @@ func (f *predictFlags) fromFlags() (theory.Input, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return theory.Input{}, usageError("headway predict --help lists the flags; a FILE instead says everything",
+		return theory.Input{}, failure.Usage("headway predict --help lists the flags; a FILE instead says everything",
 			"missing %s", strings.Join(missing, ", "))
 	}
 	in := theory.Input{GroupSize: 8}
@@ -191,11 +193,11 @@ func (f *predictFlags) refusePairs(in theory.Input) error {
 	groups := in.BatchRollouts / float64(in.GroupSize)
 	switch {
 	case in.GroupSize > 0 && groups != math.Trunc(groups):
-		return usageError("choose a multiple of --group", "--batch %g is not a whole number of groups of %d", in.BatchRollouts, in.GroupSize)
+		return failure.Usage("choose a multiple of --group", "--batch %g is not a whole number of groups of %d", in.BatchRollouts, in.GroupSize)
 	case in.Policy == theory.PolicyMax && f.MaxStaleness == nil:
-		return usageError("give the budget by --max-staleness N", "--policy max needs a staleness budget")
+		return failure.Usage("give the budget by --max-staleness N", "--policy max needs a staleness budget")
 	case in.Policy != theory.PolicyMax && f.MaxStaleness != nil:
-		return usageError("add --policy max, or ask for the share over a budget by --budget", "--max-staleness is the budget of --policy max, and the policy is %s", in.Policy)
+		return failure.Usage("add --policy max, or ask for the share over a budget by --budget", "--max-staleness is the budget of --policy max, and the policy is %s", in.Policy)
 	}
 	return nil
 }
@@ -225,7 +227,7 @@ func (f *predictFlags) refuseZeros(in theory.Input) error {
 func (f *predictFlags) lengths(in *theory.Input) error {
 	if f.Tailness == nil {
 		if f.MeanTokens != nil || f.CapTokens != nil {
-			return usageError("add --tailness, 0 for lengths that are all the same", "--mean-tokens and --cap-tokens describe a length distribution, which needs --tailness too")
+			return failure.Usage("add --tailness, 0 for lengths that are all the same", "--mean-tokens and --cap-tokens describe a length distribution, which needs --tailness too")
 		}
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/predict/theory"
 )
@@ -283,7 +284,7 @@ func (f *predictFlags) lengthsFor(in theory.Input) (workload.LengthSpec, error) 
 		}
 	}
 	if high == 100 {
-		return spec, usageError("give lengths by a document with rollout.length", "--tail-multiplier %g: no lognormal up to tailness 100 has it, and this setting has to be simulated", in.TailMultiplier)
+		return spec, failure.Usage("give lengths by a document with rollout.length", "--tail-multiplier %g: no lognormal up to tailness 100 has it, and this setting has to be simulated", in.TailMultiplier)
 	}
 	return spec, nil
 }

@@ -185,7 +185,7 @@ func (a *targetAnswer) print(b *strings.Builder) {
 	for _, s := range a.Settings {
 		from := "not moved"
 		if s.Moves > 0 {
-			from = fmt.Sprintf("from %.4g in %s", s.Start, counted(s.Moves, "move"))
+			from = fmt.Sprintf("from %.4g in %s", s.Start, report.Counted(s.Moves, "move"))
 		}
 		row(plainText(s.Name), fmt.Sprintf("%.4g of %.4g to %.4g, %s", s.Value, s.Least, s.Most, from))
 	}

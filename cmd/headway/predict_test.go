@@ -13,6 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/cockroachdb/datadriven"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // predictLine runs `headway predict` with arguments, as main would bind it.
@@ -30,7 +32,7 @@ func predictLine(t *testing.T, arguments ...string) (stdout string, err error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err = selected.Run(&app{Stdout: &out, Stderr: &bytes.Buffer{}})
+	err = selected.Run(&app.Process{Stdout: &out, Stderr: &bytes.Buffer{}})
 	return out.String(), err
 }
 
@@ -57,11 +59,11 @@ func TestPredict(t *testing.T) {
 		}
 		out, err := predictLine(t, arguments...)
 		if err != nil {
-			if code := exitCode(err); code != exitUsage {
+			if code := exitCode(err); code != failure.ExitUsage {
 				t.Errorf("%v: exit code %d, want 2", err, code)
 			}
 			hint := ""
-			var failed *failure
+			var failed *failure.Error
 			if errors.As(err, &failed) && failed.Hint != "" {
 				hint = "hint: " + failed.Hint + "\n"
 			}
@@ -125,8 +127,8 @@ func TestPredictRefusesPairs(t *testing.T) {
 		"the budget of --policy max, and": {"--batch=128", "--max-staleness=3"},
 	} {
 		var out, problems strings.Builder
-		if code := Main(append(slices.Clone(base), flags...), strings.NewReader(""), &out, &problems); code != exitUsage {
-			t.Errorf("%v: exit code %d, want %d", flags, code, exitUsage)
+		if code := Main(append(slices.Clone(base), flags...), strings.NewReader(""), &out, &problems); code != failure.ExitUsage {
+			t.Errorf("%v: exit code %d, want %d", flags, code, failure.ExitUsage)
 		}
 		if !strings.Contains(problems.String(), want) {
 			t.Errorf("%v: %q lacks %q", flags, problems.String(), want)

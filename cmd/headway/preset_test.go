@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -90,7 +91,7 @@ func TestEveryPresetTrains(t *testing.T) {
 			code, stdout, stderr := headway(t, "run", "--steps", "6", "--dir", dir, "--name", p.Name, "--json",
 				"--set", "preset="+p.Name, "--set", "train.batch=32", "--set", "rollout.group_size=4",
 				"--set", "environment={letters_max: 3, held_out: 100}", "--set", "evaluate={every: 0, prompts: 20}", "--set", "model={width: 16, layers: 1}")
-			if code != exitDone {
+			if code != failure.ExitDone {
 				t.Fatalf("code %d\n%s", code, stderr)
 			}
 			var report runReport
@@ -100,7 +101,7 @@ func TestEveryPresetTrains(t *testing.T) {
 			if report.Steps != 6 || !report.Ledger.Balanced || report.Ledger.Trained != 6*32 || report.EffectiveSample <= 0 {
 				t.Errorf("reported %+v", report)
 			}
-			if code, _, stderr := headway(t, "replay", filepath.Join(dir, p.Name)); code != exitDone {
+			if code, _, stderr := headway(t, "replay", filepath.Join(dir, p.Name)); code != failure.ExitDone {
 				t.Errorf("replay: code %d\n%s", code, stderr)
 			}
 		})
@@ -134,7 +135,7 @@ func TestCorrectionsAreTheTrainers(t *testing.T) {
 func TestBandThatExcludesEverything(t *testing.T) {
 	band := "filter.solve_rate={low: 0.95, high: 0.99, drop: true}"
 	code, _, stderr := headway(t, "simulate", document(t, simulated), "--set", band, "--set", "rollout.solve.rate=0.5")
-	if code != exitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "all filtered (solve-rate)") {
+	if code != failure.ExitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "all filtered (solve-rate)") {
 		t.Errorf("simulate: code %d\n%s", code, stderr)
 	}
 	if !strings.Contains(stderr, "warning: --set: filter.solve_rate: no whole number of 4 rollouts") {
@@ -142,23 +143,23 @@ func TestBandThatExcludesEverything(t *testing.T) {
 	}
 	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", "rollout.solve={from: -20, levels: [0, 1]}",
 		"--set", "filter={solve_rate: {low: 0.2, high: 0.8, drop: true}, curriculum: {levels: 2}}")
-	if code != exitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "outside [0.2, 0.8]") {
+	if code != failure.ExitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "outside [0.2, 0.8]") {
 		t.Errorf("a curriculum of nothing but hard prompts: code %d\n%s", code, stderr)
 	}
 	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", band)
-	if code != exitUsage || !strings.Contains(stderr, "filter.solve_rate.drop: true looks at rewards") {
+	if code != failure.ExitUsage || !strings.Contains(stderr, "filter.solve_rate.drop: true looks at rewards") {
 		t.Errorf("simulate without rewards: code %d\n%s", code, stderr)
 	}
 }
 
 func TestConfigListsPresets(t *testing.T) {
 	code, stdout, stderr := headway(t, "config", "--presets")
-	if code != exitDone || stderr != "" || strings.Count(stdout, "\n") != len(config.Presets())+1 {
+	if code != failure.ExitDone || stderr != "" || strings.Count(stdout, "\n") != len(config.Presets())+1 {
 		t.Errorf("code %d, stderr %q\n%s", code, stderr, stdout)
 	}
 	code, stdout, _ = headway(t, "config", "--presets", "--json")
 	var listed []config.Preset
-	if err := json.Unmarshal([]byte(stdout), &listed); code != exitDone || err != nil || len(listed) != len(config.Presets()) {
+	if err := json.Unmarshal([]byte(stdout), &listed); code != failure.ExitDone || err != nil || len(listed) != len(config.Presets()) {
 		t.Errorf("code %d, %v, %d presets", code, err, len(listed))
 	}
 	for _, p := range listed {
@@ -166,7 +167,7 @@ func TestConfigListsPresets(t *testing.T) {
 			t.Errorf("%s says only %d settings", p.Name, len(p.Settings))
 		}
 	}
-	if code, _, stderr := headway(t, "config", "--presets", "--set", "seed=1"); code != exitUsage || !strings.Contains(stderr, "--presets lists") {
+	if code, _, stderr := headway(t, "config", "--presets", "--set", "seed=1"); code != failure.ExitUsage || !strings.Contains(stderr, "--presets lists") {
 		t.Errorf("code %d, %q", code, stderr)
 	}
 }
@@ -179,7 +180,7 @@ func TestFlagsAreNamedInErrors(t *testing.T) {
 		{"--set train.batch=0", "--set: train.batch: 0 is not allowed"},
 	} {
 		code, _, stderr := headway(t, append([]string{"run"}, strings.Fields(test.arguments)...)...)
-		if code != exitUsage || !strings.Contains(stderr, test.want) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, test.want) {
 			t.Errorf("headway run %s: code %d, want %q in:\n%s", test.arguments, code, test.want, stderr)
 		}
 	}
@@ -188,7 +189,7 @@ func TestFlagsAreNamedInErrors(t *testing.T) {
 func TestConfigWarns(t *testing.T) {
 	file := document(t, "rollout: {concurrency: 64}\nqueue: {hold: 0.4, factor: 2}\n")
 	code, stdout, stderr := headway(t, "config", file)
-	if code != exitDone || !strings.Contains(stdout, "hold: 0.4") || strings.Count(stderr, "warning: "+file+":2: queue.hold: 0.4") != 2 {
+	if code != failure.ExitDone || !strings.Contains(stdout, "hold: 0.4") || strings.Count(stderr, "warning: "+file+":2: queue.hold: 0.4") != 2 {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
 	}
 }

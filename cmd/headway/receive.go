@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/store/transfer"
@@ -43,9 +45,9 @@ type receiveCmd struct {
 }
 
 // Run receives until it is interrupted.
-func (c *receiveCmd) Run(a *app) error {
+func (c *receiveCmd) Run(a *app.Process) error {
 	if c.Stage < 0 || c.Keep < 1 || c.RateLimit < 0 {
-		return usageError("", "--stage %d, --keep %d, --rate-limit %g: want a stage from 0, at least 1 version and no negative rate", c.Stage, c.Keep, c.RateLimit)
+		return failure.Usage("", "--stage %d, --keep %d, --rate-limit %g: want a stage from 0, at least 1 version and no negative rate", c.Stage, c.Keep, c.RateLimit)
 	}
 	token := ""
 	if c.TokenFile != "" {
@@ -81,7 +83,7 @@ func (c *receiveCmd) Run(a *app) error {
 	if c.Listen != "" {
 		store, overTCP := road.(*transfer.Store)
 		if !overTCP {
-			return usageError("leave it out: there is nothing to pass on", "--listen has no effect with --shared and --objects")
+			return failure.Usage("leave it out: there is nothing to pass on", "--listen has no effect with --shared and --objects")
 		}
 		stop, err := c.passOn(a, store, agent)
 		if err != nil {
@@ -90,7 +92,7 @@ func (c *receiveCmd) Run(a *app) error {
 		defer stop()
 	}
 	if err := agent.Run(ctx); err != nil && !errors.Is(err, errReceiveInterrupted) {
-		return runError("", "%w", err)
+		return failure.Run("", "%w", err)
 	}
 	return nil
 }
@@ -112,27 +114,27 @@ func (c *receiveCmd) client() (*http.Client, error) {
 }
 
 // road is the way that versions come here, and what ends it.
-func (c *receiveCmd) road(ctx context.Context, a *app, client *http.Client, token string) (transfer.Road, func(), error) {
+func (c *receiveCmd) road(ctx context.Context, a *app.Process, client *http.Client, token string) (transfer.Road, func(), error) {
 	nothing := func() {}
 	switch {
 	case c.Shared != "" && c.Objects != "":
-		return nil, nothing, usageError("choose one road", "--shared and --objects stand together")
+		return nil, nothing, failure.Usage("choose one road", "--shared and --objects stand together")
 	case (c.Objects == "") != (c.NATS == ""):
-		return nil, nothing, usageError("give both, or neither", "--objects and --nats belong together")
+		return nil, nothing, failure.Usage("give both, or neither", "--objects and --nats belong together")
 	case (c.Shared != "" || c.Objects != "") && c.Form != "":
-		return nil, nothing, usageError("leave --form out, or fetch over TCP", "--form casts on the way from the control plane; --shared and --objects take versions as they were published")
+		return nil, nothing, failure.Usage("leave --form out, or fetch over TCP", "--form casts on the way from the control plane; --shared and --objects take versions as they were published")
 	case c.Shared != "":
 		if _, err := os.Stat(c.Shared); err != nil {
-			return nil, nothing, usageError("mount it first", "--shared: %w", err)
+			return nil, nothing, failure.Usage("mount it first", "--shared: %w", err)
 		}
 		return transfer.Shared{Dir: c.Shared, Patience: sharedPatience}, nothing, nil
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return nil, nothing, usageError("choose another --dir", "--dir %s: %w", c.Dir, err)
+		return nil, nothing, failure.Usage("choose another --dir", "--dir %s: %w", c.Dir, err)
 	}
 	held, err := lock.Take(filepath.Join(c.Dir, "lock"), c.Dir)
 	if err != nil {
-		return nil, nothing, usageError("give every receiver a --dir of its own", "%w", err)
+		return nil, nothing, failure.Usage("give every receiver a --dir of its own", "%w", err)
 	}
 	if c.Objects != "" {
 		road, done, err := c.objectRoad(ctx, a)
@@ -150,16 +152,16 @@ var errReceiveInterrupted = errors.New("the receiver was interrupted")
 const transferPrefix = "/api/v1/transfer"
 
 // passOn serves what arrives to other receivers.
-func (c *receiveCmd) passOn(a *app, store *transfer.Store, agent *transfer.Agent) (stop func(), err error) {
+func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transfer.Agent) (stop func(), err error) {
 	if err := api.CheckListen(c.Listen, store.Token != ""); err != nil {
-		return nil, usageError("name a token file (--token-file), or listen on 127.0.0.1", "--listen %s would give weights to everyone who reaches it: there is no token", c.Listen)
+		return nil, failure.Usage("name a token file (--token-file), or listen on 127.0.0.1", "--listen %s would give weights to everyone who reaches it: there is no token", c.Listen)
 	}
 	if host, _, err := net.SplitHostPort(c.Listen); err != nil || c.Address == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		return nil, usageError("say how others reach it: --address http://HOST:PORT", "--listen %s is no address that other nodes can use", c.Listen)
+		return nil, failure.Usage("say how others reach it: --address http://HOST:PORT", "--listen %s is no address that other nodes can use", c.Listen)
 	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, usageError("choose another port", "--listen %s: %w", c.Listen, err)
+		return nil, failure.Usage("choose another port", "--listen %s: %w", c.Listen, err)
 	}
 	store.Source = &transfer.Source{Limit: transfer.NewBucket(c.RateLimit), Token: store.Token}
 	agent.Address = c.Address
@@ -177,7 +179,7 @@ func (c *receiveCmd) passOn(a *app, store *transfer.Store, agent *transfer.Agent
 }
 
 // onSwitch runs the operator's command with the version in its environment.
-func (c *receiveCmd) onSwitch(ctx context.Context, a *app, version loop.Version, dir string) error {
+func (c *receiveCmd) onSwitch(ctx context.Context, a *app.Process, version loop.Version, dir string) error {
 	command := exec.CommandContext(ctx, "sh", "-c", c.OnSwitch)
 	command.Env = append(os.Environ(), fmt.Sprintf("HEADWAY_VERSION=%d", version), "HEADWAY_WEIGHTS="+dir)
 	out, err := command.CombinedOutput()

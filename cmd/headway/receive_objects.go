@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/store/transfer"
@@ -27,11 +29,11 @@ type objectRoad struct {
 	served loop.Version
 }
 
-func (c *receiveCmd) objectRoad(ctx context.Context, a *app) (transfer.Road, func(), error) {
+func (c *receiveCmd) objectRoad(ctx context.Context, a *app.Process) (transfer.Road, func(), error) {
 	nothing := func() {}
 	store, err := jetstream.Open(ctx, jetstream.Options{URL: c.NATS, Run: c.Objects})
 	if err != nil {
-		return nil, nothing, runError("", "%w", err)
+		return nil, nothing, failure.Run("", "%w", err)
 	}
 	done := func() { store.Close() }
 	objects, err := store.Objects(ctx)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -27,13 +29,13 @@ type replayReport struct {
 }
 
 // Run replays and says whether the trace is reproduced.
-func (c *replayCmd) Run(application *app) error {
+func (c *replayCmd) Run(application *app.Process) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	file, err := trace.Open(c.Path)
 	if err != nil {
-		return usageError("name a run directory that headway run made, or a trace file", "%w", err)
+		return failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
 	}
 	defer file.Close()
 	found, err := replay.Verify(file)
@@ -53,15 +55,15 @@ func (c *replayCmd) Run(application *app) error {
 		fmt.Fprintf(application.Stdout, "identical: %s events give the %s recorded actions again, up to version %d\n",
 			report.Count(found.Events), report.Count(found.Actions), found.Version)
 		if found.Recoveries > 0 {
-			fmt.Fprintf(application.Stdout, "the run was recovered %s; of its actions before that %d were never executed\n", counted(found.Recoveries, "time"), found.Missing)
+			fmt.Fprintf(application.Stdout, "the run was recovered %s; of its actions before that %d were never executed\n", report.Counted(found.Recoveries, "time"), found.Missing)
 		}
 	}
 	switch {
 	case err != nil:
 		return err
 	case found.Difference != nil:
-		return runError(fmt.Sprintf("the trace was written by %s; this is %s", found.Header.Program, programName()),
-			"%s: after %s that are identical: %v", file.Name(), counted(found.Actions, "action"), found.Difference)
+		return failure.Run(fmt.Sprintf("the trace was written by %s; this is %s", found.Header.Program, programName()),
+			"%s: after %s that are identical: %v", file.Name(), report.Counted(found.Actions, "action"), found.Difference)
 	}
 	drawing, err := drawTrace(c.Path, c.timelineOptions)
 	if err != nil || drawing == nil || c.JSON {
@@ -73,7 +75,7 @@ func (c *replayCmd) Run(application *app) error {
 
 // unfinished draws a run whose trace has no end, as that of a run which goes on: what it says so far is
 // what the loop decides, and is drawn.
-func (c *replayCmd) unfinished(application *app, doc replayReport, why error) error {
+func (c *replayCmd) unfinished(application *app.Process, doc replayReport, why error) error {
 	drawing, err := drawTrace(c.Path, c.timelineOptions)
 	if err != nil {
 		return err
@@ -97,13 +99,13 @@ func torn(err error) bool {
 func replayError(path string, err error) error {
 	switch {
 	case errors.Is(err, trace.ErrNoTrace):
-		return usageError("name a run's directory, or its "+trace.FileName, "%s: %w", path, err)
+		return failure.Usage("name a run's directory, or its "+trace.FileName, "%s: %w", path, err)
 	case errors.Is(err, trace.ErrEmpty):
-		return runError("the run ended before its first step: start it anew, or name another", "%s: %w", path, err)
+		return failure.Run("the run ended before its first step: start it anew, or name another", "%s: %w", path, err)
 	case errors.Is(err, replay.ErrIncomplete):
-		return runError("headway run --resume goes on with an interrupted run", "%s: %w", path, err)
+		return failure.Run("headway run --resume goes on with an interrupted run", "%s: %w", path, err)
 	case torn(err):
-		return runError("headway run --resume cuts the torn line off and goes on", "%s: %w", path, err)
+		return failure.Run("headway run --resume cuts the torn line off and goes on", "%s: %w", path, err)
 	}
-	return runError("restore the file from a copy; nothing after that place can be trusted", "%s: %w", path, err)
+	return failure.Run("restore the file from a copy; nothing after that place can be trusted", "%s: %w", path, err)
 }

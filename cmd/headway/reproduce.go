@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/predict/reproduce"
 )
@@ -26,13 +28,13 @@ type reproduceCmd struct {
 }
 
 // Run computes and prints.
-func (c *reproduceCmd) Run(a *app) error {
+func (c *reproduceCmd) Run(a *app.Process) error {
 	if c.List {
 		return c.list(a)
 	}
 	for _, file := range []struct{ flag, path string }{{"--html", c.HTML}, {"--markdown", c.Markdown}} {
 		if err := writable(file.path); err != nil { // before minutes of simulation, not after
-			return usageError("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
+			return failure.Usage("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
 		}
 	}
 	ctx, stop := interruptible()
@@ -42,7 +44,7 @@ func (c *reproduceCmd) Run(a *app) error {
 	show.clear()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
-			return runError("", "interrupted")
+			return failure.Run("", "interrupted")
 		}
 		return err
 	}
@@ -54,7 +56,7 @@ func (c *reproduceCmd) Run(a *app) error {
 			continue
 		}
 		if err := writeWhole(file.path, file.fill); err != nil {
-			return runError("", "%s: %w", file.flag, err)
+			return failure.Run("", "%s: %w", file.flag, err)
 		}
 		fmt.Fprintf(a.Stderr, "%s is written\n", file.path)
 	}
@@ -65,7 +67,7 @@ func (c *reproduceCmd) Run(a *app) error {
 }
 
 // list prints what there is.
-func (c *reproduceCmd) list(a *app) error {
+func (c *reproduceCmd) list(a *app.Process) error {
 	names, what := reproduce.Names()
 	if c.JSON {
 		return printJSON(a.Stdout, names)
@@ -134,7 +136,9 @@ type caseProgress struct {
 	name string
 }
 
-func newCaseProgress(a *app) *caseProgress { return &caseProgress{statusLine: newStatusLine(a)} }
+func newCaseProgress(a *app.Process) *caseProgress {
+	return &caseProgress{statusLine: newStatusLine(a)}
+}
 
 // update is called as simulations end.
 func (p *caseProgress) update(name string, done, all int) {

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/reproduce"
 )
 
 func TestReproducePrintsTheCases(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.html")
 	code, stdout, stderr := headway(t, "reproduce", "--quick", "queue_factor", "tail_subsets", "--html", page)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	for _, want := range []string{"queue_factor", "tail_subsets", "Quick:", "not computable: decode speed and mean length", "the printed predicted_iqs is 1.93"} {
@@ -33,7 +34,7 @@ func TestReproducePrintsTheCases(t *testing.T) {
 // The observations of the case studies, in simulation.
 func TestReproduceShowsTheObservations(t *testing.T) {
 	code, stdout, stderr := headway(t, "reproduce", "case_studies", "--json", "--quick")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	var result struct {
@@ -92,7 +93,7 @@ func TestReproduceRefusesWhatItDoesNotKnow(t *testing.T) {
 		{[]string{"reproduce", "--quik"}, "--quick"},
 	} {
 		code, stdout, stderr := headway(t, test.arguments...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, test.want) {
+		if code != failure.ExitUsage || stdout != "" || !strings.Contains(stderr, test.want) {
 			t.Errorf("headway %q: code %d, stdout %q, stderr %q", test.arguments, code, stdout, stderr)
 		}
 	}
@@ -102,7 +103,7 @@ func TestReproduceListsItsCases(t *testing.T) {
 	code, stdout, _ := headway(t, "reproduce", "--list")
 	names, _ := reproduce.Names()
 	for _, name := range names {
-		if code != exitDone || !strings.Contains(stdout, name) {
+		if code != failure.ExitDone || !strings.Contains(stdout, name) {
 			t.Errorf("code %d: the list lacks %q", code, name)
 		}
 	}

@@ -8,14 +8,17 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/parallel"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // resimulateCmd says what a run would have been under other settings.
@@ -88,7 +91,7 @@ type resimulation struct {
 }
 
 // Run resimulates and prints the result beside what the run measured.
-func (c *resimulateCmd) Run(application *app) error {
+func (c *resimulateCmd) Run(application *app.Process) error {
 	sets, err := c.arms()
 	if err != nil {
 		return err
@@ -103,7 +106,7 @@ func (c *resimulateCmd) Run(application *app) error {
 			return err
 		}
 		if takes := costly(settings[i].document); takes != "" {
-			return usageError("choose fewer slots", "%s", takes)
+			return failure.Usage("choose fewer slots", "%s", takes)
 		}
 	}
 	doc, err := resimulate(application, c.Path, header, settings)
@@ -130,14 +133,14 @@ func (c *resimulateCmd) arms() ([][]string, error) {
 	g := grid{axes: axes, settings: 1}
 	for _, a := range axes {
 		if g.settings *= min(a.size, armsMax+1); g.settings > armsMax {
-			return nil, usageError("headway resimulate --help", "--grid: more than %d settings", armsMax)
+			return nil, failure.Usage("headway resimulate --help", "--grid: more than %d settings", armsMax)
 		}
 	}
 	given := make([][]string, 0, len(c.Arm))
 	for _, arm := range c.Arm {
 		keys := splitArm(arm)
 		if len(keys) == 0 {
-			return nil, usageError("headway resimulate --help", "--arm %q: expected KEY=VALUE, or several of them with spaces between", arm)
+			return nil, failure.Usage("headway resimulate --help", "--arm %q: expected KEY=VALUE, or several of them with spaces between", arm)
 		}
 		given = append(given, keys)
 	}
@@ -145,7 +148,7 @@ func (c *resimulateCmd) arms() ([][]string, error) {
 		given = [][]string{nil}
 	}
 	if len(given)*int(g.settings) > armsMax {
-		return nil, usageError("headway resimulate --help", "--arm and --grid make %d settings, at most %d", len(given)*int(g.settings), armsMax)
+		return nil, failure.Usage("headway resimulate --help", "--arm and --grid make %d settings, at most %d", len(given)*int(g.settings), armsMax)
 	}
 	var sets [][]string
 	for _, arm := range given {
@@ -196,7 +199,7 @@ func splitArm(text string) (keys []string) {
 }
 
 // resimulate makes the arms and, before them, the run's own settings.
-func resimulate(application *app, path string, header trace.Header, arms []whatIf) (resimulation, error) {
+func resimulate(application *app.Process, path string, header trace.Header, arms []whatIf) (resimulation, error) {
 	doc := resimulation{Run: path, Warnings: []string{}}
 	recording, split, err := measureTrace(application, path)
 	if err != nil {
@@ -204,7 +207,7 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 	}
 	doc.Measured, doc.MeasuredAttribution = recording.Measured, split
 	if recording.Version == 0 {
-		return doc, runError("let it make some train steps; headway status shows what a run waits for", "%s: no train step has ended, so that there is nothing to resimulate", path)
+		return doc, failure.Run("let it make some train steps; headway status shows what a run waits for", "%s: no train step has ended, so that there is nothing to resimulate", path)
 	}
 	doc.Unsettled = unsettledAfter(recording.Series, recording.Header.Warmup)
 	own, err := parseWhatIf(header, nil)
@@ -235,7 +238,7 @@ func resimulate(application *app, path string, header trace.Header, arms []whatI
 		return arms[i].resimulate(recording, stepped), nil
 	})
 	if err != nil {
-		return doc, runError("", "the resimulation was interrupted: %w", err)
+		return doc, failure.Run("", "the resimulation was interrupted: %w", err)
 	}
 	doc.Own = made[0]
 	if doc.Own.err != nil {
@@ -267,7 +270,7 @@ func besideOwn(own whatIf, arms []whatIf) ([]whatIf, error) {
 	}
 	for _, arm := range arms {
 		if len(arm.set) == 0 {
-			return nil, usageError("headway resimulate --help", "an arm without a key is the run's own settings, with which all arms are compared anyway")
+			return nil, failure.Usage("headway resimulate --help", "an arm without a key is the run's own settings, with which all arms are compared anyway")
 		}
 	}
 	return append([]whatIf{own}, arms...), nil
@@ -286,26 +289,26 @@ func (doc *resimulation) verdict() error {
 	if refused == 0 {
 		return nil
 	}
-	return runError("", "%d of %s could not be resimulated, the first: %s", refused, counted(len(doc.Arms), "setting"), first)
+	return failure.Run("", "%d of %s could not be resimulated, the first: %s", refused, report.Counted(len(doc.Arms), "setting"), first)
 }
 
 // traceHeader reads the header of a run's trace.
 func traceHeader(path string) (trace.Header, error) {
 	file, err := trace.Open(path)
 	if err != nil {
-		return trace.Header{}, usageError("name a run directory that headway run made, or a trace file", "%w", err)
+		return trace.Header{}, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
 	}
 	defer file.Close()
 	reader, err := trace.NewReader(file)
 	if err != nil {
-		return trace.Header{}, usageError("name a run's directory or its "+trace.FileName+", of this version of headway", "%s: %w", file.Name(), err)
+		return trace.Header{}, failure.Usage("name a run's directory or its "+trace.FileName+", of this version of headway", "%s: %w", file.Name(), err)
 	}
 	return reader.Header, nil
 }
 
 // measureTrace reads what a run's rollouts, steps and syncs took, and where its staleness came
 // from. It shows progress if there is an application to show it.
-func measureTrace(application *app, path string) (*replay.Recording, attribution.Summary, error) {
+func measureTrace(application *app.Process, path string) (*replay.Recording, attribution.Summary, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return nil, attribution.Summary{}, err
@@ -365,7 +368,7 @@ func resimulateDir(path string, document config.Config) (replay.Resimulation, er
 	}
 	again, err := recording.Resimulate(settings)
 	if err != nil && !errors.Is(err, sim.ErrStalled) {
-		return again, runError("", "%s: %w", path, err)
+		return again, failure.Run("", "%s: %w", path, err)
 	}
 	if err != nil {
 		return again, simulationError(document, err)

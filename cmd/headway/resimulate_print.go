@@ -140,7 +140,7 @@ func armTable(doc resimulation) report.Table {
 
 // armsTable has a row a setting.
 func armsTable(doc resimulation) report.Table {
-	t := report.Table{Title: fmt.Sprintf("%s resimulated with %s", doc.Run, counted(len(doc.Arms), "setting")),
+	t := report.Table{Title: fmt.Sprintf("%s resimulated with %s", doc.Run, report.Counted(len(doc.Arms), "setting")),
 		Header: []string{"setting", "staleness", "± 95 %", "Δ", "± 95 %", "PQS", "IQS", "p95", "period s", "Δ", "trainer idle", "rollout idle", "not trained", "largest source"}}
 	t.Rows = append(t.Rows, []string{"the run itself", report.Figure(doc.Measured.Staleness.Mean, 3), "", "", "", report.Figure(doc.Measured.PQS.Mean, 3), report.Figure(doc.Measured.IQS.Mean, 3),
 		fmt.Sprint(doc.Measured.Staleness.P95), report.Figure(doc.Measured.PeriodS.Mean, 4), "", report.Share(doc.Measured.TrainerIdleRatio), report.Share(doc.Measured.RolloutIdleRatio),

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
@@ -52,7 +53,7 @@ func parseWhatIf(header trace.Header, set []string) (whatIf, error) {
 		var err error
 		switch {
 		case !ok:
-			err = usageError("headway resimulate --help", "%q: expected KEY=VALUE", text)
+			err = failure.Usage("headway resimulate --help", "%q: expected KEY=VALUE", text)
 		case key == timesStep:
 			w.step, err = factor(text, value, false)
 		case key == timesDecode:
@@ -64,11 +65,11 @@ func parseWhatIf(header trace.Header, set []string) (whatIf, error) {
 		case key == capKey:
 			var n int64
 			if n, err = strconv.ParseInt(value, 10, 32); err != nil || n < 1 {
-				err = usageError("headway resimulate --help", "%s: expected a length in tokens, at least 1", text)
+				err = failure.Usage("headway resimulate --help", "%s: expected a length in tokens, at least 1", text)
 			}
 			w.capTokens = int32(n)
 		case !known:
-			err = usageError("headway simulate takes a whole document", "--set %s: a resimulation has the run's own lengths and times; it can change %s, and multiply %s",
+			err = failure.Usage("headway simulate takes a whole document", "--set %s: a resimulation has the run's own lengths and times; it can change %s, and multiply %s",
 				text, strings.Join(resimulateKeys, ", "), strings.Join([]string{timesStep, timesDecode, timesEnvironment}, ", "))
 		default:
 			document = append(document, text)
@@ -92,9 +93,9 @@ func factor(text, value string, zero bool) (float64, error) {
 	v, err := strconv.ParseFloat(value, 64)
 	switch {
 	case err != nil || math.IsInf(v, 0) || !(v >= 0):
-		return 0, usageError("0.5 is half the time, 2 twice as long", "%s: expected a factor on the measured times", text)
+		return 0, failure.Usage("0.5 is half the time, 2 twice as long", "%s: expected a factor on the measured times", text)
 	case v == 0 && !zero:
-		return 0, usageError("0.5 is half the time, 2 twice as long", "%s: nothing takes no time: expected a factor above 0", text)
+		return 0, failure.Usage("0.5 is half the time, 2 twice as long", "%s: nothing takes no time: expected a factor above 0", text)
 	}
 	return v, nil
 }
@@ -156,7 +157,7 @@ func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm re
 	case errors.Is(err, sim.ErrStalled):
 		arm.err = simulationError(w.document, err)
 	case err != nil:
-		arm.err = runError("", "%w", err)
+		arm.err = failure.Run("", "%w", err)
 	}
 	if arm.err != nil {
 		arm.Refused = strings.TrimPrefix(err.Error(), "replay: ")

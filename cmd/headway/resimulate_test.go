@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/headway-rl/headway/internal/failure"
 	"math"
 	"os"
 	"path/filepath"
@@ -77,13 +78,13 @@ func TestResimulateRefuses(t *testing.T) {
 		{"--set=queue.factr=2", "queue.factor"},
 	} {
 		code, _, stderr := headway(t, "resimulate", path, c.arguments)
-		if code != exitUsage || !strings.Contains(stderr, c.says) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: code %d, %q", c.arguments, code, stderr)
 		}
 	}
 	// One arm that cannot be made leaves the others.
 	code, stdout, stderr := headway(t, "resimulate", path, "--arm", "queue.factor=2", "--arm", "rollout.group_size=16 rollout.concurrency=64 train.batch=64")
-	if code != exitFailure || !strings.Contains(stdout, "refused") || !strings.Contains(stdout, "queue.factor=2") || !strings.Contains(stderr, "1 of 2 settings") {
+	if code != failure.ExitFailure || !strings.Contains(stdout, "refused") || !strings.Contains(stdout, "queue.factor=2") || !strings.Contains(stderr, "1 of 2 settings") {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
@@ -144,7 +145,7 @@ func TestTracesOfRunsThatGoOn(t *testing.T) {
 	}
 	for _, name := range []string{"none", "header"} {
 		share := map[string]float64{"none": 0.004, "header": (float64(strings.IndexByte(string(whole), '\n')) + 5) / float64(len(whole))}[name]
-		if code, _, stderr := headway(t, "resimulate", part(name, share)); code != exitFailure || !strings.Contains(stderr, "no train step has ended") {
+		if code, _, stderr := headway(t, "resimulate", part(name, share)); code != failure.ExitFailure || !strings.Contains(stderr, "no train step has ended") {
 			t.Errorf("%s: code %d, %q", name, code, stderr)
 		}
 	}

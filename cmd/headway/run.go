@@ -16,10 +16,13 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -39,7 +42,7 @@ type runCmd struct {
 }
 
 // Run trains and reports.
-func (c *runCmd) Run(a *app) error {
+func (c *runCmd) Run(a *app.Process) error {
 	if c.Resume != nil {
 		return c.resume(a, *c.Resume)
 	}
@@ -59,7 +62,7 @@ func (c *runCmd) Run(a *app) error {
 		name = fmt.Sprintf("%s-%s", cfg.Environment.Task, a.Now().Format("20060102-150405"))
 	}
 	if name != filepath.Base(name) || name == "." || name == ".." {
-		return usageError("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
+		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
 	}
 	if err := checkFolder(cfg.Store.Dir); err != nil {
 		return err
@@ -73,7 +76,7 @@ func (c *runCmd) Run(a *app) error {
 		case originServe:
 			hint += "; it is a control plane's run: " + serveHint(dir)
 		}
-		return usageError(hint, "run directory %s exists already; nothing is overwritten", dir)
+		return failure.Usage(hint, "run directory %s exists already; nothing is overwritten", dir)
 	}
 	return execute(a, cfg, dir, c, nil)
 }
@@ -121,12 +124,12 @@ func (c *runCmd) overrides() []config.Override {
 
 // resume goes on with a run. Everything about it stands in its directory, so
 // nothing may be given anew.
-func (c *runCmd) resume(a *app, dir string) error {
+func (c *runCmd) resume(a *app.Process, dir string) error {
 	if dir == "" {
-		return usageError("name a run directory, such as runs/NAME", "--resume is empty")
+		return failure.Usage("name a run directory, such as runs/NAME", "--resume is empty")
 	}
 	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
-		return usageError("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
+		return failure.Usage("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
 	}
 	if err := refuseOthersRun(dir); err != nil {
 		return err
@@ -154,7 +157,7 @@ func recoveryLines(r *live.Resume) []string {
 	if r.SnapshotLine > 0 {
 		from = fmt.Sprintf("the snapshot at event %d", r.SnapshotEvent)
 	}
-	return append(lines, fmt.Sprintf("recovered from %s, replayed %s in %.2f s", from, counted(r.Events, "event"), r.Seconds))
+	return append(lines, fmt.Sprintf("recovered from %s, replayed %s in %.2f s", from, report.Counted(r.Events, "event"), r.Seconds))
 }
 
 // resumedRun is an interrupted run, rebuilt from its directory.
@@ -167,12 +170,12 @@ type resumedRun struct {
 }
 
 // loadRun opens a run directory to go on with it; it changes nothing that it cannot go on with.
-func loadRun(a *app, dir string) (*resumedRun, error) {
+func loadRun(a *app.Process, dir string) (*resumedRun, error) {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
-		return nil, usageError("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
+		return nil, failure.Usage("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
 	}
 	if info, err := os.Stat(filepath.Join(dir, trace.FileName)); err == nil && info.Size() == 0 {
-		return nil, usageError("delete the directory and start the run anew", "%s holds no run: it ended before its first step", dir)
+		return nil, failure.Usage("delete the directory and start the run anew", "%s holds no run: it ended before its first step", dir)
 	}
 	store, err := file.Open(dir, file.Options{})
 	if err != nil {
@@ -211,7 +214,7 @@ func checkVersion(dir string, v loop.Version) error {
 		return nil // it ended before its initial weights were made; they are made again
 	}
 	if err != nil {
-		return runError("restore that version's directory from a copy; the trace has counted its steps, so an older version cannot take its place",
+		return failure.Run("restore that version's directory from a copy; the trace has counted its steps, so an older version cannot take its place",
 			"%s cannot go on without the weights of version %d: %w", dir, v, err)
 	}
 	return nil
@@ -252,7 +255,7 @@ func readPrediction(dir string) (prediction, error) {
 }
 
 // execute runs a config in a directory from its start, or from where it was left.
-func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedRun) (err error) {
+func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *resumedRun) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	giveHelpersAThread(a)
@@ -270,7 +273,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 	if resumed == nil {
 		if err := j.predict(ctx); err != nil {
 			// Nothing has begun: leave no directory that neither starts nor resumes.
-			return errors.Join(runError("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
+			return errors.Join(failure.Run("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
 		}
 	}
 	intro := j.intro()
@@ -301,7 +304,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 		if errors.Is(err, live.ErrStalled) {
 			return j.stalled(ctx, err, result, c.JSON)
 		}
-		err = runError(resumeHint(dir, err), "%w", err)
+		err = failure.Run(resumeHint(dir, err), "%w", err)
 		if errors.Is(err, live.ErrTrainer) {
 			err = errors.Join(err, j.finish(ctx, result, c.JSON, false))
 		}
@@ -315,7 +318,7 @@ func execute(a *app, cfg config.Config, dir string, c *runCmd, resumed *resumedR
 // no more threads than processors everything else waits for Go's preemption, ten
 // milliseconds a hop, which made syncs several train steps long. A thread of its
 // own is woken by the kernel within microseconds.
-func giveHelpersAThread(a *app) {
+func giveHelpersAThread(a *app.Process) {
 	if a.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2))
 	}
@@ -395,7 +398,7 @@ func (e *evaluator) take() *evaluation {
 }
 
 // writeJSON prints a document on standard output.
-func writeJSON(a *app, v any) error {
+func writeJSON(a *app.Process, v any) error {
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
@@ -403,7 +406,7 @@ func writeJSON(a *app, v any) error {
 
 // clock returns nanoseconds since a run started, going on at offset. It uses the
 // monotonic clock, so that it never falls.
-func clock(a *app, offset int64) func() int64 {
+func clock(a *app.Process, offset int64) func() int64 {
 	began := a.Now()
 	return func() int64 { return offset + a.Now().Sub(began).Nanoseconds() }
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -172,7 +173,7 @@ func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time
 		if p.err != nil {
 			return calibration{}, p.err
 		}
-		return calibration{}, fmt.Errorf("%w: it finished %s in %d s, fewer than a batch", errProbeSlow, counted(p.count, "rollout"), probeS)
+		return calibration{}, fmt.Errorf("%w: it finished %s in %d s, fewer than a batch", errProbeSlow, report.Counted(p.count, "rollout"), probeS)
 	}
 	p.mu.Lock()
 	before := p.count

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/env/episode/player"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/sandbox/pool"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 )
 
@@ -37,7 +38,7 @@ type workshop struct {
 func newWorkshop(e config.Environment, say func(string, ...any)) (*workshop, error) {
 	task, err := code.New(code.Options{Language: e.Language, OperationsMin: e.OperationsMin, OperationsMax: e.OperationsMax, Tests: e.Tests})
 	if err != nil {
-		return nil, usageError("", "%w", err)
+		return nil, failure.Usage("", "%w", err)
 	}
 	w := &workshop{task: task, say: say}
 	w.judge = code.NewJudge(task, w, code.JudgeOptions{ProgramS: e.ProgramS, Clock: w.now, Record: w.record})
@@ -78,7 +79,7 @@ func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) erro
 		}
 		mounts, err := code.PrepareGo(ctx, whole)
 		if err != nil {
-			return usageError("install Go, or set environment.language to python", "%w", err)
+			return failure.Usage("install Go, or set environment.language to python", "%w", err)
 		}
 		for _, m := range mounts {
 			cfg.Sandbox.Mounts = append(cfg.Sandbox.Mounts, config.SandboxMount{Host: m.Host, Box: m.Box})
@@ -121,7 +122,7 @@ func (j *job) prepareTask(service *workload.Service, change workload.Change, pru
 	}
 	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax, Growth: j.cfg.Rollout.Drift.LengthFactor})
 	if err != nil {
-		return usageError("", "%w", err)
+		return failure.Usage("", "%w", err)
 	}
 	j.task, j.verdicts, j.environment = task, env.Look(task), env.NewEnvironment(task, j.cfg.Seed, service, prune).WithDrift(change)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/file"
 )
@@ -89,11 +90,11 @@ func noRoom(err error) bool {
 
 // withRoomHint says of an error for lack of room what to do, unless it says what to do already.
 func withRoomHint(dir string, err error) error {
-	var failed *failure
+	var failed *failure.Error
 	if !noRoom(err) || errors.As(err, &failed) {
 		return err
 	}
-	return runError(resumeHint(dir, err), "%w", err)
+	return failure.Run(resumeHint(dir, err), "%w", err)
 }
 
 // resumeHint is how a run that ended by an error goes on.

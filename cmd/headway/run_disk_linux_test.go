@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -81,7 +82,7 @@ func TestRunOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(string(rest), "no space left on device; stopped waiting for room") ||
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != failure.ExitFailure || !strings.Contains(string(rest), "no space left on device; stopped waiting for room") ||
 		!strings.Contains(string(rest), "make room in "+filepath.Join(dir, "r")) || strings.Contains(string(rest), "there is room again") {
 		t.Errorf("it ended with %d: %s", cmd.ProcessState.ExitCode(), rest)
 	}
@@ -127,7 +128,7 @@ func TestStepLogWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = openStepLog(dir, 66)
-	if err == nil || strings.Count(err.Error(), "no space left") != 1 || !strings.HasPrefix(withRoomHint(dir, err).(*failure).Hint, "make room in "+dir) {
+	if err == nil || strings.Count(err.Error(), "no space left") != 1 || !strings.HasPrefix(withRoomHint(dir, err).(*failure.Error).Hint, "make room in "+dir) {
 		t.Errorf("opening it on a full disk: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -240,7 +241,7 @@ func (w *sampleWriter) write(b port.Batch) error {
 	w.last, w.kept = texts, keepOf(b, w.spell, w.std)
 	w.mu.Unlock()
 	var text strings.Builder
-	fmt.Fprintf(&text, "train step %d, from policy version %d: %s\n", b.Version+1, b.Version, counted(len(b.Groups), "group"))
+	fmt.Fprintf(&text, "train step %d, from policy version %d: %s\n", b.Version+1, b.Version, report.Counted(len(b.Groups), "group"))
 	group := ""
 	for _, t := range texts {
 		if t.Group != group {

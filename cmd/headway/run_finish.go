@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
@@ -117,12 +118,12 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool)
 
 // stalled says why the run made no further step before how far it came.
 func (j *job) stalled(ctx context.Context, why error, res live.Result, asJSON bool) error {
-	failed := runError("a run with these settings stalls again; change what is named", "%w", why)
-	complain(j.app.Stderr, failed)
+	failed := failure.Run("a run with these settings stalls again; change what is named", "%w", why)
+	failure.Print(j.app.Stderr, failed)
 	if err := j.finish(ctx, res, asJSON, true); err != nil {
 		return err
 	}
-	return &failure{Code: exitFailure, Message: failed.Error(), Cause: why, Said: true}
+	return &failure.Error{Code: failure.ExitFailure, Message: failed.Error(), Cause: why, Said: true}
 }
 
 func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
@@ -149,7 +150,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 	}
 	accuracy, prompts, err := j.evaluateLast(ctx, res.Status.Version)
 	if err != nil {
-		return r, runError("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
+		return r, failure.Run("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
 	}
 	r.HeldOutAccuracy, r.HeldOutPrompts = accuracy, prompts
 	r.Warnings = append(r.Warnings, j.takePaces().warnings()...)

@@ -9,11 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
@@ -28,7 +30,7 @@ const configFile = "config.yaml"
 
 // job is one run in one directory: its parts and what is kept for its report.
 type job struct {
-	app   *app
+	app   *app.Process
 	cfg   config.Config
 	dir   string
 	began time.Time
@@ -77,7 +79,7 @@ type greedyEngine interface {
 
 // newJob builds the parts of a run. A new run's directory is made here, with its
 // resolved config; nothing before this has written anything.
-func newJob(a *app, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
+func newJob(a *app.Process, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
 	j = &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: runRules(cfg), resumed: resumed, disk: runDisk{dir: dir, now: a.Now}}
 	if err := j.prepare(); err != nil {
 		return nil, err
@@ -164,11 +166,11 @@ func (j *job) prepare() error {
 	}
 	limits := task.Limits()
 	if need := limits.PromptTokens + limits.ResponseTokens; need > j.cfg.Model.Context {
-		return usageError(fmt.Sprintf("set model.context to at least %d", need),
+		return failure.Usage(fmt.Sprintf("set model.context to at least %d", need),
 			"model.context is %d tokens, but %s needs %d for a prompt and %d for its response", j.cfg.Model.Context, task.Name(), limits.PromptTokens, limits.ResponseTokens)
 	}
 	if j.heldOut, err = env.HeldOutProblems(task, j.cfg.Environment.HeldOut); err != nil {
-		return usageError("lower environment.held_out", "%w", err)
+		return failure.Usage("lower environment.held_out", "%w", err)
 	}
 	if j.cfg.Evaluate.Prompts > j.cfg.Environment.HeldOut { // which a simulation's may be
 		return j.cfg.Refuse("evaluate.prompts", fmt.Sprintf("is above environment.held_out (%d)", j.cfg.Environment.HeldOut), fmt.Sprintf("at most %d", j.cfg.Environment.HeldOut))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -51,7 +52,7 @@ func originOf(dir string) (origin, error) {
 		return originNone, nil
 	}
 	if err != nil {
-		return originNone, usageError("see whether it can be read, or choose another directory", "%w", err)
+		return originNone, failure.Usage("see whether it can be read, or choose another directory", "%w", err)
 	}
 	defer log.Close()
 	return originOfTrace(log)
@@ -64,7 +65,7 @@ func originOfTrace(log *os.File) (origin, error) {
 	}
 	reader, err := trace.NewReader(log)
 	if err != nil {
-		return originNone, usageError("choose another directory, or move the file away if nobody needs it", "%s: %w", log.Name(), err)
+		return originNone, failure.Usage("choose another directory, or move the file away if nobody needs it", "%s: %w", log.Name(), err)
 	}
 	if reader.Header.Source == "simulation" {
 		return originSimulation, nil
@@ -86,9 +87,9 @@ func refuseOthersRun(dir string) error {
 	case err != nil:
 		return err
 	case made == originServe:
-		return usageError(serveHint(dir), "%s is a control plane's run: headway serve made it, and headway run would break its log", dir)
+		return failure.Usage(serveHint(dir), "%s is a control plane's run: headway serve made it, and headway run would break its log", dir)
 	case made == originSimulation:
-		return usageError("headway view, replay and diagnose read it; start a run of its document with headway run FILE", "%s is a simulation: there is nothing to go on with", dir)
+		return failure.Usage("headway view, replay and diagnose read it; start a run of its document with headway run FILE", "%s is a simulation: there is nothing to go on with", dir)
 	}
 	return nil
 }
@@ -111,16 +112,16 @@ func split(dir string) (folder, name string) {
 // anybody is told an address and anything is written. Its log is in a cluster, or in the directory.
 func refuseOthersDirectory(dir string, cluster bool) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return usageError("choose another --name, or --dir for another folder", "%s is a file, and --name is to be a run's directory", dir)
+		return failure.Usage("choose another --name, or --dir for another folder", "%s is a file, and --name is to be a run's directory", dir)
 	}
 	made, err := originOf(dir)
 	switch {
 	case err != nil:
 		return err
 	case made == originRun:
-		return usageError("choose another --name, or go on with it by headway run --resume "+dir, "%s is a run of headway run: a control plane cannot go on with it", dir)
+		return failure.Usage("choose another --name, or go on with it by headway run --resume "+dir, "%s is a run of headway run: a control plane cannot go on with it", dir)
 	case made == originSimulation:
-		return usageError("choose another --name", "%s is a simulation: a control plane cannot go on with it", dir)
+		return failure.Usage("choose another --name", "%s is a simulation: a control plane cannot go on with it", dir)
 	case made == originServe && !cluster:
 		return refuseLostLog(dir)
 	}
@@ -138,7 +139,7 @@ func refuseLostLog(dir string) error {
 	if _, err := os.Stat(log); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return usageError("name the cluster that has the run's log (--nats), restore "+log+" from a copy, or choose another --name",
+	return failure.Usage("name the cluster that has the run's log (--nats), restore "+log+" from a copy, or choose another --name",
 		"%s has the trace of a control plane's run, and not its log: there is no %s", dir, log)
 }
 
@@ -154,7 +155,7 @@ func refuseRunAsDocument(path string) error {
 	case originServe:
 		hint = serveHint(path)
 	}
-	return usageError(hint, "%s is a directory, and a config file is expected", path)
+	return failure.Usage(hint, "%s is a directory, and a config file is expected", path)
 }
 
 // checkFolder refuses a folder of all runs that is no folder.
@@ -162,7 +163,7 @@ func checkFolder(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err == nil && !info.IsDir() {
-			return usageError("name a folder, which is made if it is missing, such as --dir runs", "--dir (store.dir) %s: %s is a file, and the folder of all runs is expected", dir, at)
+			return failure.Usage("name a folder, which is made if it is missing, such as --dir runs", "--dir (store.dir) %s: %s is a file, and the folder of all runs is expected", dir, at)
 		}
 		if err == nil || at == filepath.Dir(at) {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
 )
@@ -101,7 +102,7 @@ func TestRunResumesNoControlPlane(t *testing.T) {
 			code, _, stderr := headway(t, "run", "--resume", dir)
 			want := "headway: " + dir + " is a control plane's run: headway serve made it, and headway run would break its log\n" +
 				"  headway serve FILE --dir " + folder + " --name plane goes on with it, FILE being its document\n"
-			if code != exitUsage || stderr != want {
+			if code != failure.ExitUsage || stderr != want {
 				t.Errorf("exit %d\n%swant\n%s", code, stderr, want)
 			}
 			wantUnchanged(t, dir, before)
@@ -122,7 +123,7 @@ func TestRunRespectsAMirrorsLock(t *testing.T) {
 	}
 	defer held.Release()
 	before := contentOf(t, dir)
-	if code, _, stderr := headway(t, "run", "--resume", dir); code == exitDone || !strings.Contains(stderr, "is being written by process") {
+	if code, _, stderr := headway(t, "run", "--resume", dir); code == failure.ExitDone || !strings.Contains(stderr, "is being written by process") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	wantUnchanged(t, dir, before)
@@ -153,7 +154,7 @@ func TestServeRefusesOthersDirectories(t *testing.T) {
 			dir := folderOf(t, filepath.Join(folder, "a"), c.files)
 			before := contentOf(t, dir)
 			code, _, stderr := headway(t, "serve", "--dir", folder, "--name", "a", "--listen", taken.Addr().String())
-			if code != exitUsage || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, dir) {
+			if code != failure.ExitUsage || !strings.Contains(stderr, c.want) || !strings.Contains(stderr, dir) {
 				t.Errorf("exit %d, want %q in\n%s", code, c.want, stderr)
 			}
 			wantUnchanged(t, dir, before)
@@ -165,7 +166,7 @@ func TestServeRefusesOthersDirectories(t *testing.T) {
 func TestRunResumesNoSimulation(t *testing.T) {
 	dir := folderOf(t, filepath.Join(t.TempDir(), "a"), map[string]string{trace.FileName: traceText(t, "simulation")})
 	before := contentOf(t, dir)
-	if code, _, stderr := headway(t, "run", "--resume", dir); code != exitUsage || !strings.Contains(stderr, "is a simulation: there is nothing to go on with") {
+	if code, _, stderr := headway(t, "run", "--resume", dir); code != failure.ExitUsage || !strings.Contains(stderr, "is a simulation: there is nothing to go on with") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	wantUnchanged(t, dir, before)
@@ -197,7 +198,7 @@ func TestFilesAndFoldersAreToldApart(t *testing.T) {
 		{"run --dir . --name a", "choose another --name, or go on with it by --resume a"},
 	} {
 		code, _, stderr := headway(t, strings.Fields(c.arguments)...)
-		if code != exitUsage || !strings.Contains(stderr, c.want) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, c.want) {
 			t.Errorf("headway %s: exit %d, want %q in\n%s", c.arguments, code, c.want, stderr)
 		}
 	}
@@ -221,7 +222,7 @@ func TestWhatIsNoTraceIsSaid(t *testing.T) {
 		{"replay damaged", "checksum mismatch: this line, or one before it, was changed, lost or repeated\n  restore the file from a copy"},
 		{"status damaged", "no control plane was started there"},
 	} {
-		if code, _, stderr := headway(t, strings.Fields(c.arguments)...); code == exitDone || !strings.Contains(stderr, c.want) {
+		if code, _, stderr := headway(t, strings.Fields(c.arguments)...); code == failure.ExitDone || !strings.Contains(stderr, c.want) {
 			t.Errorf("headway %s: exit %d, want %q in\n%s", c.arguments, code, c.want, stderr)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -24,7 +25,7 @@ var small = []string{"--set", "train.batch=8", "--set", "rollout.group_size=4", 
 func TestStalledRun(t *testing.T) {
 	arguments := append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "stalled", "--set", "filter.solve_rate={drop: true, low: 1, high: 1}"}, small...)
 	code, stdout, stderr := headway(t, arguments...)
-	if code != exitFailure || strings.Count(stderr, "the run has stalled") != 1 || strings.Contains(stderr, "--resume") {
+	if code != failure.ExitFailure || strings.Count(stderr, "the run has stalled") != 1 || strings.Contains(stderr, "--resume") {
 		t.Errorf("code %d\n%s", code, stderr)
 	}
 	for _, lacks := range []string{"staleness", "learned", "closed form", "Throughput", "utilization", "accuracy"} {
@@ -44,7 +45,7 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := headway(t, append(append([]string{"run", "--no-dashboard", "--steps", "80", "--dir", dir, "--name", "r", "--json"}, small...), "--set", "train.batch=32", "--set", "rollout.concurrency=64", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002")...)
 	var r runReport
-	if err := json.Unmarshal([]byte(stdout), &r); code != exitDone || err != nil {
+	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v, %+v, %q\n%s", code, err, r.Staleness, r.Warnings, stderr)
 	}
 	recording, _, err := measureTrace(nil, filepath.Join(dir, "r"))
@@ -95,7 +96,7 @@ func TestStalledRunJSON(t *testing.T) {
 	arguments := append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "stalled", "--json", "--set", "filter.solve_rate={drop: true, low: 1, high: 1}"}, small...)
 	code, stdout, stderr := headway(t, arguments...)
 	var r runReport
-	if err := json.Unmarshal([]byte(stdout), &r); code != exitFailure || err != nil || r.Finished != "stalled" || r.Steps != 0 || !r.Ledger.Balanced || len(r.Warnings) > 0 {
+	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitFailure || err != nil || r.Finished != "stalled" || r.Steps != 0 || !r.Ledger.Balanced || len(r.Warnings) > 0 {
 		t.Errorf("code %d, %v, %+v\n%s", code, err, r, stderr)
 	}
 }
@@ -104,7 +105,7 @@ func TestStalledRunJSON(t *testing.T) {
 // where no environment takes time, nothing is said of one.
 func TestReportOfNoStaleness(t *testing.T) {
 	code, stdout, stderr := headway(t, append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "x", "--set", "schedule=synchronous"}, small...)...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	for _, lacks := range []string{"Most staleness", "mostly", "environment time"} {
@@ -121,7 +122,7 @@ func TestReportOfNoStaleness(t *testing.T) {
 // about which nobody can do anything.
 func TestRunSaysItsWords(t *testing.T) {
 	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "30", "--dir", t.TempDir(), "--name", "x", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002"}, small...)...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	for _, want := range []string{"concurrency C ", ", batch B ", " and group S ", splitWords + "\n"} {
@@ -215,7 +216,7 @@ func rowNames(rows []report.Row) (names [][]string) {
 func TestBiasOfNoEnvironment(t *testing.T) {
 	path := t.TempDir() + "/trace.ndjson"
 	file := document(t, simulated)
-	if code, _, stderr := headway(t, "simulate", file, "--trace", path, "--set", "rollout.environment={kind: exponential, mean_s: 3}"); code != exitDone {
+	if code, _, stderr := headway(t, "simulate", file, "--trace", path, "--set", "rollout.environment={kind: exponential, mean_s: 3}"); code != failure.ExitDone {
 		t.Fatal(stderr)
 	}
 	for _, environment := range []bool{false, true} {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/tfevents"
 )
 
@@ -96,7 +97,7 @@ func TestSinksOfARun(t *testing.T) {
 		"--set", fmt.Sprintf("sinks.command=[/bin/sh, -c, 'cat > %s']", lines),
 		"--set", fmt.Sprintf("sinks.mlflow={url: %q, experiment: e, token_file: %q}", server.URL, document(t, "mine\n")),
 		"--set", fmt.Sprintf("sinks.spans={url: %q, share: 1, token_file: %q}", server.URL, document(t, "ours"))}, small...)
-	if code, _, stderr := headway(t, arguments...); code != exitDone {
+	if code, _, stderr := headway(t, arguments...); code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	want := []int64{1, 2, 3, 4, 5}
@@ -129,7 +130,7 @@ func TestSinksWithoutTheirSecret(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		code, _, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "5", "--dir", dir, "--name", "r", "--set", c.set}, small...)...)
-		if code != exitUsage || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "one\ntwo") {
+		if code != failure.ExitUsage || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "one\ntwo") {
 			t.Errorf("%s: code %d\n%s", name, code, stderr)
 		}
 	}

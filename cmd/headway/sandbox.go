@@ -14,6 +14,8 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/sandbox/pool"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // sandboxesFile is where a run writes down which sandboxes are open.
@@ -84,10 +86,10 @@ func usableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error
 	}
 	boundary, err := driver.Check(ctx)
 	if err != nil {
-		return nil, runError("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", cfg.Sandbox.Driver, err)
+		return nil, failure.Run("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", cfg.Sandbox.Driver, err)
 	}
 	if !boundary.Secure() && cfg.Sandbox.Driver != "process" {
-		return nil, runError("run it where the boundary holds, or write sandbox.driver: process if code of the policy may do whatever this user can",
+		return nil, failure.Run("run it where the boundary holds, or write sandbox.driver: process if code of the policy may do whatever this user can",
 			"sandboxes of %s are no boundary here: %s", cfg.Sandbox.Driver, cmp.Or(boundary.Why, "files, processes or network are shared with the host"))
 	}
 	return driver, nil
@@ -104,7 +106,7 @@ func openPool(ctx context.Context, cfg config.Config, dir string, longest time.D
 	options.Spec.Limits.Time = max(options.Spec.Limits.Time, longest)
 	p, err := pool.Open(ctx, options)
 	if err != nil {
-		return nil, runError("headway doctor says what is missing, and how to get it", "%w", err)
+		return nil, failure.Run("headway doctor says what is missing, and how to get it", "%w", err)
 	}
 	sayOrphans(p.Lost(), logf)
 	return p, nil
@@ -124,7 +126,7 @@ func sayOrphans(lost []pool.Orphan, logf func(string, ...any)) {
 	if len(lost) == 0 {
 		return
 	}
-	text := fmt.Sprintf("removed %s of an earlier process", counted(len(lost), "sandbox"))
+	text := fmt.Sprintf("removed %s of an earlier process", report.Counted(len(lost), "sandbox"))
 	if len(lost) > 1 {
 		text = fmt.Sprintf("removed %d sandboxes of an earlier process", len(lost))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox/e2b"
 	sandboxkubernetes "github.com/headway-rl/headway/env/sandbox/kubernetes"
 	"github.com/headway-rl/headway/env/sandbox/swerex"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
@@ -28,7 +29,7 @@ func driverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 		driver, err = localDriver(s.Driver)
 	}
 	if err != nil {
-		return nil, runError("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", s.Driver, err)
+		return nil, failure.Run("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", s.Driver, err)
 	}
 	return driver, nil
 }

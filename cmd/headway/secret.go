@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"strings"
 )
@@ -15,9 +16,9 @@ func secretOf(key, path string) (string, error) {
 	secret, err := readSecret(path)
 	switch {
 	case errors.Is(err, errNoSecret):
-		return "", usageError("it has the secret alone, in one line", "%s: %w", key, err)
+		return "", failure.Usage("it has the secret alone, in one line", "%s: %w", key, err)
 	case err != nil:
-		return "", usageError("name a file with the secret alone", "%s: %w", key, err)
+		return "", failure.Usage("name a file with the secret alone", "%s: %w", key, err)
 	}
 	return secret, nil
 }

@@ -9,7 +9,9 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // serveCmd is the control plane: the loop, its queue and its versions, for a trainer,
@@ -30,7 +32,7 @@ type serveCmd struct {
 }
 
 // Run serves until the run's steps are done, a signal, or another process takes over.
-func (c *serveCmd) Run(a *app) error {
+func (c *serveCmd) Run(a *app.Process) error {
 	if err := refuseRunAsDocument(c.File); err != nil {
 		return err
 	}
@@ -40,7 +42,7 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	warnOf(a, cfg)
 	if c.Name != filepath.Base(c.Name) || c.Name == "." || c.Name == ".." {
-		return usageError("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", c.Name)
+		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", c.Name)
 	}
 	if err := checkExposure(cfg); err != nil {
 		return err
@@ -54,7 +56,7 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	listener, err := net.Listen("tcp", cfg.Server.Listen)
 	if err != nil {
-		return usageError("choose another port, or stop what listens there; port 0 takes a free one", "--listen %s: %w", cfg.Server.Listen, err)
+		return failure.Usage("choose another port, or stop what listens there; port 0 takes a free one", "--listen %s: %w", cfg.Server.Listen, err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -14,8 +14,10 @@ import (
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
 	remote "github.com/headway-rl/headway/train/remote"
@@ -34,14 +36,14 @@ func (p *plane) serverOptions() (api.Options, error) {
 	if s.TokenFile != "" {
 		tokens, err := api.ReadTokens(s.TokenFile)
 		if err != nil {
-			return opt, usageError("", "%w", err)
+			return opt, failure.Usage("", "%w", err)
 		}
 		opt.Tokens = tokens
 	}
 	if s.TLSCert != "" {
 		tls, err := api.LoadTLS(s.TLSCert, s.TLSKey)
 		if err != nil {
-			return opt, usageError("", "%w", err)
+			return opt, failure.Usage("", "%w", err)
 		}
 		opt.TLS = tls
 	}
@@ -252,7 +254,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 // onSync tells status, metrics and viewers how long a weight sync took.
 func (p *plane) onSync(d live.SyncDone) {
 	if len(d.Engines) == 0 { // all of them were lost on the way
-		p.say("version %d is served by no engine: loads or switches failed %s; engines take the newest version when they are back", d.Version, counted(d.Failed, "time"))
+		p.say("version %d is served by no engine: loads or switches failed %s; engines take the newest version when they are back", d.Version, report.Counted(d.Failed, "time"))
 		return
 	}
 	s := protocol.Sync{Version: d.Version, LoadS: float64(d.LoadNS) / 1e9, WaitS: float64(d.WaitNS) / 1e9, SwitchS: float64(d.SwitchNS) / 1e9, TotalS: float64(d.TotalNS) / 1e9, Failed: d.Failed}

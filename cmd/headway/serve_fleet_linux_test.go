@@ -16,6 +16,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/train/batch"
 )
@@ -169,7 +170,7 @@ func (s *served) checkFleetRun(status protocol.Status, batches []*batch.Tensors)
 	if e := status.Engines; len(e) != 2 || e[0].Started.Starts != 1 || e[1].Started.Starts != 2 || e[1].Server.Tokens == 0 || e[1].State != "away" {
 		s.t.Errorf("the status has engines %+v", e)
 	}
-	if code, _, stderr := headway(s.t, "replay", filepath.Join(s.dir, "runs", "r")); code != exitDone {
+	if code, _, stderr := headway(s.t, "replay", filepath.Join(s.dir, "runs", "r")); code != failure.ExitDone {
 		s.t.Errorf("replay: %s", stderr)
 	}
 }
@@ -178,7 +179,7 @@ func (s *served) checkFleetRun(status protocol.Status, batches []*batch.Tensors)
 func TestServeRefusesUnfitEngines(t *testing.T) {
 	s := startServe(t, t.TempDir(), fleetDocument(t, 8, 3))
 	<-s.ended
-	if code := s.cmd.ProcessState.ExitCode(); code == exitDone || !strings.Contains(s.text(), "cannot be used") {
+	if code := s.cmd.ProcessState.ExitCode(); code == failure.ExitDone || !strings.Contains(s.text(), "cannot be used") {
 		t.Errorf("ends with %d and says\n%s", code, s.text())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // until returns when the program has said a text, or has ended.
@@ -159,7 +160,7 @@ func TestServeDoesNotWaitForAnotherKind(t *testing.T) {
 		text := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), fmt.Sprintf("{kind: %s, name: a, url: %q, slots: 4}", kind, other.URL), 3)
 		file := document(t, text)
 		code, _, stderr := headway(t, "serve", file, "--dir", t.TempDir(), "--listen", "127.0.0.1:0")
-		if code != exitUsage || strings.Contains(stderr, "waiting") || !strings.Contains(stderr, "engines.*.kind") {
+		if code != failure.ExitUsage || strings.Contains(stderr, "waiting") || !strings.Contains(stderr, "engines.*.kind") {
 			t.Errorf("%s: serve ended with %d: %s", kind, code, stderr)
 		}
 		if _, stdout, _ := headway(t, "doctor", file); !strings.Contains(stdout, "engine-kind") || strings.Contains(stdout, "engine-unreachable") {

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	sampling "github.com/headway-rl/headway/engine/tinker"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -119,7 +120,7 @@ func (p *plane) openHosted(ctx context.Context, goesOn bool) error {
 	o.Name, o.Logf = p.name, p.sparingly()
 	session, err := tinker.Open(ctx, o)
 	if err != nil {
-		return runError("start it again: nothing is lost", "engine %s at %s: %w", e.Name, e.URL, err)
+		return failure.Run("start it again: nothing is lost", "engine %s at %s: %w", e.Name, e.URL, err)
 	}
 	p.hosted = &hosted{session: session, base: base}
 	p.hosted.saved, err = training.OpenVersions(filepath.Join(p.dir, hostedDir), training.VersionsOptions{Delete: session.Delete, Fence: p.fence, Logf: p.say})
@@ -152,7 +153,7 @@ func (p *plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case unwelcome(err, goesOn):
-			return nil, usageError("look at engines.0.url and key_file; headway doctor says it again without starting anything", "engine %s: %s is no service for this run: %w", e.Name, e.URL, err)
+			return nil, failure.Usage("look at engines.0.url and key_file; headway doctor says it again without starting anything", "engine %s: %s is no service for this run: %w", e.Name, e.URL, err)
 		}
 		if text := err.Error(); text != said {
 			said = text
@@ -162,7 +163,7 @@ func (p *plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool)
 		select {
 		case <-again.C:
 		case <-limit.C:
-			return nil, usageError("start the service, or look at engines.0.url; headway doctor says what it lacks", "engine %s: no answer from %s within %s: %s", e.Name, e.URL, serversWait, said)
+			return nil, failure.Usage("start the service, or look at engines.0.url; headway doctor says what it lacks", "engine %s: no answer from %s within %s: %s", e.Name, e.URL, serversWait, said)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
 )
@@ -154,7 +155,7 @@ func TestServeHosted(t *testing.T) {
 	if strings.Contains(s.text(), "secret") {
 		t.Error("the key was said")
 	}
-	if code, _, stderr := headway(t, "weights", filepath.Join(dir, "runs", "r")); code != exitUsage || !strings.Contains(stderr, "version 6 is the newest") {
+	if code, _, stderr := headway(t, "weights", filepath.Join(dir, "runs", "r")); code != failure.ExitUsage || !strings.Contains(stderr, "version 6 is the newest") {
 		t.Errorf("headway weights: exit code %d, %s", code, stderr)
 	}
 }
@@ -226,7 +227,7 @@ func TestServeHostedGoesOn(t *testing.T) {
 	} {
 		refused := startServe(t, dir, changed)
 		<-refused.ended
-		if code := refused.cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(refused.text(), want) {
+		if code := refused.cmd.ProcessState.ExitCode(); code != failure.ExitUsage || !strings.Contains(refused.text(), want) {
 			t.Errorf("exit code %d, said %s, want 2 and %q", code, refused.text(), want)
 		}
 	}
@@ -315,7 +316,7 @@ func TestServeHostedWaitsForItsService(t *testing.T) {
 	} {
 		s := startServe(t, t.TempDir(), test.document)
 		<-s.ended
-		if code := s.cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(s.text(), test.want) {
+		if code := s.cmd.ProcessState.ExitCode(); code != failure.ExitUsage || !strings.Contains(s.text(), test.want) {
 			t.Errorf("%s: exit code %d, said %s, want 2 and %q", name, code, s.text(), test.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/headway-rl/headway/internal/failure"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,7 +38,7 @@ func readShape(dir string) (kept keptShape, known bool, err error) {
 		err = json.Unmarshal(text, &kept)
 	}
 	if err != nil {
-		return kept, false, runError("restore it from a copy of the run", "which model the run began with: %s: %w", path, err)
+		return kept, false, failure.Run("restore it from a copy of the run", "which model the run began with: %s: %w", path, err)
 	}
 	return kept, true, nil
 }

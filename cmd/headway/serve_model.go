@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -33,7 +34,7 @@ func (j *job) prepareServed() error {
 	case keptErr == nil:
 		other, err := differing(kept, checkpoint)
 		if err != nil {
-			return runError("", "%w", err)
+			return failure.Run("", "%w", err)
 		}
 		if other != "" {
 			return j.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: its %s differs from that in %s", other, kept.Dir),

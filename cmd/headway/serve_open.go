@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/jetstream"
@@ -27,7 +28,7 @@ var errDeposed = errors.New("another process holds the run's lease")
 // is there; nil for a run that has not begun.
 func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live.Resume, error) {
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
-		return nil, runError("choose another --dir", "%w", err)
+		return nil, failure.Run("choose another --dir", "%w", err)
 	}
 	n := p.cfg.Store.NATS
 	mirror := ""
@@ -45,7 +46,7 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		Always: p.cfg.Store.Sync == "always", TracePath: mirror, Logf: p.say,
 	})
 	if err != nil {
-		return nil, runError("", "the store of %s: %w", p.dir, err)
+		return nil, failure.Run("", "the store of %s: %w", p.dir, err)
 	}
 	p.log = store
 	if err := p.acquire(ctx, cancel); err != nil {
@@ -76,7 +77,7 @@ func (p *plane) refuseForeignWeights() error {
 	}
 	published, err := weights.Open(dir, weights.Options{ReadOnly: true})
 	if err != nil {
-		return runError("", "%w", err)
+		return failure.Run("", "%w", err)
 	}
 	versions, err := published.Versions()
 	if err != nil || len(versions) == 0 || versions[len(versions)-1] == 0 {
@@ -88,13 +89,13 @@ func (p *plane) refuseForeignWeights() error {
 // foreign refuses versions of a run whose log is not here; err is why it is not known whether there are any.
 func (p *plane) foreign(dir string, newest loop.Version, err error) error {
 	if err != nil {
-		return runError("", "%w", err)
+		return failure.Run("", "%w", err)
 	}
 	where := "the store in " + filepath.Join(p.dir, "state")
 	if url := p.cfg.Public().Store.NATS.URL; url != "" {
 		where = "the cluster at " + url
 	}
-	return usageError("name the cluster that has the run's log (--nats), restore the log from a copy, or begin under another --name",
+	return failure.Usage("name the cluster that has the run's log (--nats), restore the log from a copy, or begin under another --name",
 		"%s has versions up to %d, and %s has no log of a run called %s", dir, newest, where, p.name)
 }
 
@@ -115,7 +116,7 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		p.takeover = true
 	}
 	if err != nil {
-		return runError("", "the lease of %s: %w", p.name, err)
+		return failure.Run("", "the lease of %s: %w", p.name, err)
 	}
 	p.awaits("the run to be read from its log", "")
 	p.setState(stateStarting)
@@ -143,11 +144,11 @@ func (p *plane) adopt(header trace.Header) error {
 		err = began.Validate()
 	}
 	if err != nil {
-		return runError("was it made by another version of this program?", "the run's own document: %w", err)
+		return failure.Run("was it made by another version of this program?", "the run's own document: %w", err)
 	}
 	merged := reachedAs(began, p.cfg)
 	if changed := changedLines(string(merged.YAML()), string(p.cfg.YAML())); len(changed) > 0 {
-		return usageError("leave these as they were, or begin a run under another --name",
+		return failure.Usage("leave these as they were, or begin a run under another --name",
 			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
 	}
 	p.cfg = merged
@@ -237,7 +238,7 @@ func keyed(document string) keyedLines {
 func (p *plane) recover(ctx context.Context) (*live.Resume, error) {
 	resume, err := live.Recover(p.log, func() int64 { return p.app.Now().UnixNano() })
 	if err != nil {
-		return nil, runError("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.dir, err)
+		return nil, failure.Run("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.dir, err)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -15,14 +15,17 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/engine/rendezvous"
 	"github.com/headway-rl/headway/engine/upstream"
 	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
@@ -95,7 +98,7 @@ type plane struct {
 }
 
 // newPlane checks what can be checked without the run, and listens.
-func newPlane(a *app, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
+func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
 	stage, err := newStage(cfg)
 	if err != nil {
 		return nil, err
@@ -182,7 +185,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p.shown.runs(run)
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
-		p.say("%s has made its %s; another run has another --name", p.dir, counted(p.cfg.Trainer.Steps, "train step"))
+		p.say("%s has made its %s; another run has another --name", p.dir, report.Counted(p.cfg.Trainer.Steps, "train step"))
 		return p.mount()
 	}
 	if err := errors.Join(p.openStage(ctx, run.NowNS), p.mount()); err != nil {
@@ -204,14 +207,14 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrFenced):
-		return runError("start it again to stand by", "another process took over the run: %w", err)
+		return failure.Run("start it again to stand by", "another process took over the run: %w", err)
 	}
-	return runError("start headway serve again: it goes on from the last logged event", "%w", err)
+	return failure.Run("start headway serve again: it goes on from the last logged event", "%w", err)
 }
 
 // endedBefore is the failure of a run that was ended before it had begun.
 func endedBefore(dir string, ctx context.Context) error {
-	return runError("start it again: nothing is lost", "%s ended before it had begun to run: %w", dir, context.Cause(ctx))
+	return failure.Run("start it again: nothing is lost", "%s ended before it had begun to run: %w", dir, context.Cause(ctx))
 }
 
 // drain stops in order: no new leases or claims, the running train step ends, and what

@@ -13,7 +13,9 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // serversWait is how long a new run waits for its engines: servers are often started at the same time,
@@ -158,7 +160,7 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 		silent := left[:0:0]
 		for _, a := range p.ask(ctx, left) {
 			if errors.Is(a.err, upstream.ErrKind) && !goesOn {
-				failures = append(failures, usageError("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.err))
+				failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.err))
 				continue
 			}
 			if a.err != nil {
@@ -181,13 +183,13 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 		}
 		if text := strings.Join(down, "; "); text != said {
 			said = text
-			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), counted(len(p.servers), "engine")), text)
+			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.servers), "engine")), text)
 			p.say("engines unreachable: waiting, up to %s: %s", serversWait, text)
 		}
 		select {
 		case <-again.C:
 		case <-limit.C:
-			return usageError("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.servers), serversWait, said)
+			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.servers), serversWait, said)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -212,7 +214,7 @@ func (p *plane) judge(engine int, caps upstream.Capabilities) error {
 	}
 	fatal = append(fatal, unfit(caps, p.vocabulary(), p.limits())...)
 	if len(fatal) > 0 {
-		return usageError("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, home, strings.Join(fatal, "; "))
+		return failure.Usage("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, home, strings.Join(fatal, "; "))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
@@ -410,7 +411,7 @@ func TestServeServersRefusals(t *testing.T) {
 	} {
 		s := startServe(t, t.TempDir(), fmt.Sprintf(servedDocument, test.model, test.engines, 3))
 		<-s.ended
-		if code := s.cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(s.text(), test.want) {
+		if code := s.cmd.ProcessState.ExitCode(); code != failure.ExitUsage || !strings.Contains(s.text(), test.want) {
 			t.Errorf("%s: exit code %d, said %s, want 2 and %q", name, code, s.text(), test.want)
 		}
 	}
@@ -431,7 +432,7 @@ func TestServeServersKeepsItsModel(t *testing.T) {
 
 	s = begin(tinyModel(t, servedPolicy.Vocabulary+1))
 	<-s.ended
-	if code := s.cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(s.text(), "is another model than the run has: its config.json differs") {
+	if code := s.cmd.ProcessState.ExitCode(); code != failure.ExitUsage || !strings.Contains(s.text(), "is another model than the run has: its config.json differs") {
 		t.Errorf("with another model: exit code %d, said %s", code, s.text())
 	}
 	for name, path := range map[string]string{"a copy": tinyModel(t, servedPolicy.Vocabulary), "a directory that is gone": filepath.Join(dir, "gone")} {

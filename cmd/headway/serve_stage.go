@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // openStage opens what rollouts are played with here, where they are.
@@ -24,7 +25,7 @@ func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 	}
 	p.stage.cfg, p.stage.say, p.stage.now, p.stage.spans = p.cfg, p.say, p.app.Now, p.spans
 	if p.stage.tasks != nil {
-		p.say("%s: %s to train on, %d held out", p.cfg.Environment.Tasks.File, counted(p.stage.tasks.Len(), "task"), p.stage.tasks.HeldOutLen())
+		p.say("%s: %s to train on, %d held out", p.cfg.Environment.Tasks.File, report.Counted(p.stage.tasks.Len(), "task"), p.stage.tasks.HeldOutLen())
 		p.sayTasks(p.stage.tasks)
 	}
 	return p.stage.open(ctx, p.dir)
@@ -43,7 +44,7 @@ func (p *plane) sayTasks(set *taskset.Set) {
 		p.say("%s", warning)
 	}
 	if more := len(warnings) - tasksWarned; more > 0 {
-		p.say("and %s more of the tasks, which headway doctor lists", counted(more, "warning"))
+		p.say("and %s more of the tasks, which headway doctor lists", report.Counted(more, "warning"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // startWait is what a control plane waits for before its run goes on: a clause that everybody may read, and
@@ -53,5 +54,5 @@ func (p *plane) firstVersionWords(v live.View) string {
 	if len(names) == 0 {
 		return "engines to serve version 0"
 	}
-	return fmt.Sprintf("%s to serve version 0: %s", counted(len(names), "engine"), strings.Join(names, ", "))
+	return fmt.Sprintf("%s to serve version 0: %s", report.Counted(len(names), "engine"), strings.Join(names, ", "))
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/attribution"
@@ -52,21 +54,21 @@ FROM..TO#N takes N values evenly spaced. docs/simulate.md has every column of --
 const simulateHint = "headway simulate --help lists the flags"
 
 // Run simulates and prints.
-func (c *simulateCmd) Run(application *app) error {
+func (c *simulateCmd) Run(application *app.Process) error {
 	if c.Seeds == 1 && len(c.Grid) == 0 && c.Out == "" && c.HTML == "" {
 		return c.single(application)
 	}
 	if c.Trace != "" || c.Timeline != "" {
-		return usageError(simulateHint, "--trace and --timeline are of one simulation, and --seeds and --grid make several")
+		return failure.Usage(simulateHint, "--trace and --timeline are of one simulation, and --seeds and --grid make several")
 	}
 	return c.several(application)
 }
 
 // single makes one simulation and prints it.
-func (c *simulateCmd) single(application *app) error {
+func (c *simulateCmd) single(application *app.Process) error {
 	began := application.Now()
 	if c.Resume {
-		return usageError(simulateHint, "--resume goes on with a grid that was written by --out")
+		return failure.Usage(simulateHint, "--resume goes on with a grid that was written by --out")
 	}
 	cases, err := c.cases()
 	if err != nil {
@@ -74,7 +76,7 @@ func (c *simulateCmd) single(application *app) error {
 	}
 	warn(application, cases[0].document.Warnings())
 	if takes := costly(cases[0].document); takes != "" && !c.Yes {
-		return usageError("--yes starts it all the same; fewer slots or a smaller steps.measured take less", "%s", takes)
+		return failure.Usage("--yes starts it all the same; fewer slots or a smaller steps.measured take less", "%s", takes)
 	}
 	files, err := c.files()
 	if err != nil {
@@ -217,7 +219,7 @@ type predicted struct {
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // warn prints what is doubtful about documents.
-func warn(application *app, warnings []config.Warning) {
+func warn(application *app.Process, warnings []config.Warning) {
 	for _, w := range warnings {
 		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
 	}
@@ -256,7 +258,7 @@ func absurd(err error) error {
 	if errors.As(err, &field) && keysOfInput[field.Field] != "" {
 		err = &workload.FieldError{Field: keysOfInput[field.Field], Value: field.Value, Allowed: field.Allowed}
 	}
-	return usageError("headway config FILE prints every key as it was resolved", "%w", err)
+	return failure.Usage("headway config FILE prints every key as it was resolved", "%w", err)
 }
 
 // simulateExpecting makes one simulation with the closed form at hand, writes the
@@ -298,9 +300,9 @@ func simulationError(d config.Config, err error) error {
 		return err
 	}
 	if failing := simulatedFailures(d); len(failing) > 0 {
-		return runError("if failures stop it, make them rarer: "+strings.Join(failing, ", ")+"; a live run has none of these but its own", "%w", err)
+		return failure.Run("if failures stop it, make them rarer: "+strings.Join(failing, ", ")+"; a live run has none of these but its own", "%w", err)
 	}
-	return runError("a live run with these settings would wait for ever, too", "%w", err)
+	return failure.Run("a live run with these settings would wait for ever, too", "%w", err)
 }
 
 // simulatedFailures are the keys of a document by which a simulation fails where a

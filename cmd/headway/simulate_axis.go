@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/headway-rl/headway/internal/failure"
 	"math"
 	"strconv"
 	"strings"
@@ -66,30 +67,30 @@ func parseGrid(grid []string) ([]axis, error) {
 		key, list, ok := strings.Cut(text, "=")
 		values := splitValues(list)
 		if !ok || key == "" || len(values) == 0 {
-			return nil, usageError(simulateHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as train.utilization=0.3..3/0.1", text)
+			return nil, failure.Usage(simulateHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as train.utilization=0.3..3/0.1", text)
 		}
 		a := axis{key: key}
 		if meant, ok := symbols[key]; ok {
-			return nil, usageError(simulateHint, "--grid %s: unknown key, did you mean %s?", key, meant)
+			return nil, failure.Usage(simulateHint, "--grid %s: unknown key, did you mean %s?", key, meant)
 		}
 		for _, b := range axes {
 			if b.key == key {
-				return nil, usageError(simulateHint, "--grid %s is given twice: list its values in one, KEY=V1,V2", key)
+				return nil, failure.Usage(simulateHint, "--grid %s is given twice: list its values in one, KEY=V1,V2", key)
 			}
 		}
 		for _, v := range values {
 			part, err := parsePart(v)
 			if err != nil {
-				return nil, usageError(simulateHint, "--grid %s: %w", key, err)
+				return nil, failure.Usage(simulateHint, "--grid %s: %w", key, err)
 			}
 			if a.size > sizeMax-part.size {
-				return nil, usageError(simulateHint, "--grid %s: more values than can be counted", key)
+				return nil, failure.Usage(simulateHint, "--grid %s: more values than can be counted", key)
 			}
 			a.parts = append(a.parts, part)
 			a.size += part.size
 		}
 		if v, ok := a.twice(); ok {
-			return nil, usageError(simulateHint, "--grid %s: the value %s is given twice, and its settings would be simulated again; --seeds N repeats every setting with other seeds", key, v)
+			return nil, failure.Usage(simulateHint, "--grid %s: the value %s is given twice, and its settings would be simulated again; --seeds N repeats every setting with other seeds", key, v)
 		}
 		axes = append(axes, a)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -39,7 +40,7 @@ func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
 	simulated := func(set string) string {
 		t.Helper()
 		code, out, stderr := headway(t, "simulate", file, "--json", "--accept-unsettled", "--set", set)
-		if code != exitDone {
+		if code != failure.ExitDone {
 			t.Fatalf("--set %s: code %d: %s", set, code, stderr)
 		}
 		return clockless(out)
@@ -77,7 +78,7 @@ train: {batch: 128, utilization: 0.6}
 steps: {warmup: 100, measured: 700}
 `)
 	code, out, stderr := headway(t, "simulate", file, "--json")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	var doc struct {
@@ -116,7 +117,7 @@ queue: {policy: drop, factor: 2}
 steps: {warmup: 200, measured: 700}
 `)
 		code, out, stderr := headway(t, "simulate", file, "--json", "--set", set)
-		if code != exitDone {
+		if code != failure.ExitDone {
 			t.Fatalf("%s: code %d: %s", set, code, stderr)
 		}
 		var doc struct {
@@ -144,7 +145,7 @@ func latencyOf(t *testing.T, file string, set ...string) (latency metrics.Latenc
 		args = append(args, "--set", s)
 	}
 	code, out, stderr := headway(t, args...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("%q: code %d: %s", set, code, stderr)
 	}
 	var doc struct {

@@ -5,7 +5,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -22,7 +24,7 @@ const (
 
 // affordable refuses a grid that would take long, unless it is asked for by --yes:
 // it says how long, from a few of its simulations, spread over it.
-func (c *simulateCmd) affordable(application *app, g *grid) error {
+func (c *simulateCmd) affordable(application *app.Process, g *grid) error {
 	all := g.simulations()
 	if all <= forecastMin || c.Yes {
 		return nil
@@ -44,8 +46,8 @@ func (c *simulateCmd) affordable(application *app, g *grid) error {
 	if c.Out == "" {
 		narrower = "--yes --out FILE.csv starts it all the same; fewer values or a smaller steps.measured shorten it"
 	}
-	return usageError(narrower, "%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
-		counted(g.settings, "setting"), counted(g.seeds, "seed"), roughly(took), counted(cores, "core"), briefly(each), tried)
+	return failure.Usage(narrower, "%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
+		report.Counted(g.settings, "setting"), report.Counted(g.seeds, "seed"), roughly(took), report.Counted(cores, "core"), briefly(each), tried)
 }
 
 // briefly prints the time of one simulation.

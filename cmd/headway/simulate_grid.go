@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -40,7 +41,7 @@ const recentMax = 32
 // grid reads the command line without resolving any setting.
 func (c *simulateCmd) grid() (*grid, error) {
 	if c.Seeds < 1 || c.Seeds > seedsMax {
-		return nil, usageError(simulateHint, "--seeds %d: expected 1 to %d", c.Seeds, seedsMax)
+		return nil, failure.Usage(simulateHint, "--seeds %d: expected 1 to %d", c.Seeds, seedsMax)
 	}
 	axes, err := parseGrid(c.Grid)
 	if err != nil {
@@ -56,7 +57,7 @@ func (c *simulateCmd) grid() (*grid, error) {
 	}
 	for _, a := range axes {
 		if g.settings > sizeMax/a.size/g.seeds {
-			return nil, usageError(simulateHint, "--grid: more combinations than can be counted")
+			return nil, failure.Usage(simulateHint, "--grid: more combinations than can be counted")
 		}
 		g.settings *= a.size
 	}

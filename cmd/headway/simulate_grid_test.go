@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/parquet-go/parquet-go"
 )
 
@@ -44,12 +45,12 @@ func TestAxisValues(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"1..2", "1..2/0", "1..2/-1", "1..2/x", "1..2x1", "1..2x0.5", "0..2x2", "-1..2x2", "1..2#1", "1..2#1.5", "1..NaN/1", "1..2/1e-300", "1..Inf/1"} {
-		if _, err := parseGrid([]string{"key=" + text}); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), "range") {
+		if _, err := parseGrid([]string{"key=" + text}); err == nil || exitCode(err) != failure.ExitUsage || !strings.Contains(err.Error(), "range") {
 			t.Errorf("%s is taken: %v", text, err)
 		}
 	}
 	for _, text := range []string{"1,1,2", "drop,block,drop", "1,2,1.0", "0.5,0.1..0.9/0.1"} {
-		if _, err := parseGrid([]string{"key=" + text}); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), "twice") {
+		if _, err := parseGrid([]string{"key=" + text}); err == nil || exitCode(err) != failure.ExitUsage || !strings.Contains(err.Error(), "twice") {
 			t.Errorf("%s is taken: %v", text, err)
 		}
 	}
@@ -73,7 +74,7 @@ func sweep(t *testing.T, out string, more ...string) (int, string) {
 func TestGridCSV(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.csv")
-	if code, stderr := sweep(t, path); code != exitDone || stderr != "" {
+	if code, stderr := sweep(t, path); code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	whole, err := os.ReadFile(path)
@@ -106,7 +107,7 @@ func TestGridCSV(t *testing.T) {
 	if rows[2][0] != "1" || rows[2][1] != "0.7" || rows[6][1] != "0.9" {
 		t.Errorf("settings %v, %v", rows[2][:2], rows[6][:2])
 	}
-	if code, stderr := sweep(t, path); code != exitUsage || !strings.Contains(stderr, "--resume") {
+	if code, stderr := sweep(t, path); code != failure.ExitUsage || !strings.Contains(stderr, "--resume") {
 		t.Errorf("over a file that is there: code %d: %s", code, stderr)
 	}
 	for _, cut := range []int{0, 10, len(whole) / 2, len(whole) - 3, len(whole)} {
@@ -116,14 +117,14 @@ func TestGridCSV(t *testing.T) {
 		}
 		code, stderr := sweep(t, torn, "--resume")
 		again, _ := os.ReadFile(torn)
-		if code != exitDone || !bytes.Equal(again, whole) {
+		if code != failure.ExitDone || !bytes.Equal(again, whole) {
 			t.Errorf("gone on with after %d bytes: code %d: %s; %d bytes of %d", cut, code, stderr, len(again), len(whole))
 		}
 	}
-	if code, stderr := sweep(t, path, "--resume", "--set", "seed=9"); code != exitUsage || !strings.Contains(stderr, "experiment") {
+	if code, stderr := sweep(t, path, "--resume", "--set", "seed=9"); code != failure.ExitUsage || !strings.Contains(stderr, "experiment") {
 		t.Errorf("resumed with another seed: code %d: %s", code, stderr)
 	}
-	if code, stderr := sweep(t, path, "--resume", "--grid", "rollout.concurrency=16"); code != exitUsage || !strings.Contains(stderr, "columns") {
+	if code, stderr := sweep(t, path, "--resume", "--grid", "rollout.concurrency=16"); code != failure.ExitUsage || !strings.Contains(stderr, "columns") {
 		t.Errorf("resumed with another axis: code %d: %s", code, stderr)
 	}
 }
@@ -133,7 +134,7 @@ func TestGridParquet(t *testing.T) {
 	dir := t.TempDir()
 	table, columnar := filepath.Join(dir, "a.csv"), filepath.Join(dir, "a.parquet")
 	for _, path := range []string{table, columnar, filepath.Join(dir, "b.parquet")} {
-		if code, stderr := sweep(t, path, "--set", "train.utilization=1"); code != exitDone {
+		if code, stderr := sweep(t, path, "--set", "train.utilization=1"); code != failure.ExitDone {
 			t.Fatalf("code %d: %s", code, stderr)
 		}
 	}
@@ -190,7 +191,7 @@ func TestGridParquet(t *testing.T) {
 			}
 		}
 	}
-	if code, stderr := sweep(t, columnar, "--resume"); code != exitUsage || !strings.Contains(stderr, "Parquet") {
+	if code, stderr := sweep(t, columnar, "--resume"); code != failure.ExitUsage || !strings.Contains(stderr, "Parquet") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.part")); len(left) != 0 {
@@ -200,7 +201,7 @@ func TestGridParquet(t *testing.T) {
 	if err := os.WriteFile(torn+".part", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, stderr := sweep(t, torn); code != exitUsage || !strings.Contains(stderr, "delete "+torn+".part") {
+	if code, stderr := sweep(t, torn); code != failure.ExitUsage || !strings.Contains(stderr, "delete "+torn+".part") {
 		t.Errorf("beside what an interruption left: code %d: %s", code, stderr)
 	}
 }
@@ -210,7 +211,7 @@ func TestGridRowsWithoutMeans(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.csv")
 	file := document(t, simulated)
 	code, _, stderr := headway(t, "simulate", file, "--out", path, "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
-	if code != exitFailure || !strings.Contains(stderr, "1 of 2 settings not settled") || !strings.Contains(stderr, "queue.factor=8") {
+	if code != failure.ExitFailure || !strings.Contains(stderr, "1 of 2 settings not settled") || !strings.Contains(stderr, "queue.factor=8") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	text, _ := os.ReadFile(path)
@@ -223,11 +224,11 @@ func TestGridRowsWithoutMeans(t *testing.T) {
 		t.Errorf("with every row there before: code %d: %s%s", resumed, stdout, again)
 	}
 	code, stdout, _ = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
-	if code != exitFailure || !strings.Contains(stdout, "not settled") {
+	if code != failure.ExitFailure || !strings.Contains(stdout, "not settled") {
 		t.Errorf("code %d, table\n%s", code, stdout)
 	}
 	code, stdout, stderr = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "train.utilization=1", "--accept-unsettled")
-	if code != exitDone || stderr != "" || !strings.Contains(stdout, "* not settled") {
+	if code != failure.ExitDone || stderr != "" || !strings.Contains(stdout, "* not settled") {
 		t.Errorf("accepted: code %d, %s, table\n%s", code, stderr, stdout)
 	}
 }
@@ -236,7 +237,7 @@ func TestGridRowsWithoutMeans(t *testing.T) {
 func TestLongGridAsks(t *testing.T) {
 	file := document(t, simulated)
 	code, stdout, stderr := headway(t, "simulate", file, "--grid", "train.utilization=0.3..3#1000000000", "--set", "steps.measured=20", "--set", "steps.warmup=0")
-	if code != exitUsage || stdout != "" {
+	if code != failure.ExitUsage || stdout != "" {
 		t.Errorf("code %d, stdout %q", code, stdout)
 	}
 	for _, want := range []string{"1 000 000 000 settings", "take about", "core", "--yes", "--out FILE.csv"} {
@@ -244,10 +245,10 @@ func TestLongGridAsks(t *testing.T) {
 			t.Errorf("lacks %q: %s", want, stderr)
 		}
 	}
-	if code, _, stderr := headway(t, "simulate", file, "--grid", "train.utilization=0.3..3#100000", "--yes"); code != exitUsage || !strings.Contains(stderr, "--out") {
+	if code, _, stderr := headway(t, "simulate", file, "--grid", "train.utilization=0.3..3#100000", "--yes"); code != failure.ExitUsage || !strings.Contains(stderr, "--out") {
 		t.Errorf("without a file: code %d: %s", code, stderr)
 	}
-	if code, _, stderr := headway(t, "simulate", file, "--grid", "seed=1..2#9000000000", "--grid", "queue.factor=1..2#9000000000"); code != exitUsage || !strings.Contains(stderr, "counted") {
+	if code, _, stderr := headway(t, "simulate", file, "--grid", "seed=1..2#9000000000", "--grid", "queue.factor=1..2#9000000000"); code != failure.ExitUsage || !strings.Contains(stderr, "counted") {
 		t.Errorf("too many: code %d: %s", code, stderr)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -40,9 +41,9 @@ func createPage(path string, g *grid) (*os.File, error) {
 	case path == "":
 		return nil, nil
 	case len(g.axes) == 0:
-		return nil, usageError(simulateHint, "--html %s: a page is of a grid: add --grid KEY=V1,V2", path)
+		return nil, failure.Usage(simulateHint, "--html %s: a page is of a grid: add --grid KEY=V1,V2", path)
 	case g.simulations() > reportMax:
-		return nil, usageError("--out FILE.csv takes any number", "--html %s: a page holds at most %s simulations, this grid has %s", path, report.Count(reportMax), report.Count(g.simulations()))
+		return nil, failure.Usage("--out FILE.csv takes any number", "--html %s: a page holds at most %s simulations, this grid has %s", path, report.Count(reportMax), report.Count(g.simulations()))
 	}
 	return createFile("--html", path)
 }
@@ -74,7 +75,7 @@ func (p *gridPage) document() report.Document {
 	d := report.Document{
 		Title: "Simulated: " + strings.Join(keys, " × "),
 		Summary: fmt.Sprintf("%s with %s each, through the production loop in virtual time. Bands are 95 %% intervals of the mean: by batch means of one seed, by Student's t over several.",
-			counted(p.g.settings, "setting"), counted(p.g.seeds, "seed")),
+			report.Counted(p.g.settings, "setting"), report.Counted(p.g.seeds, "seed")),
 	}
 	unsettled, failed := 0, 0
 	for _, point := range p.points {
@@ -90,10 +91,10 @@ func (p *gridPage) document() report.Document {
 		if p.accept {
 			what = "they are of their window alone"
 		}
-		d.Warnings = append(d.Warnings, fmt.Sprintf("The means of %s have not settled: %s.", counted(unsettled, "setting"), what))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("The means of %s have not settled: %s.", report.Counted(unsettled, "setting"), what))
 	}
 	if failed > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%s could not be simulated.", counted(failed, "setting")))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%s could not be simulated.", report.Counted(failed, "setting")))
 	}
 	if p.x >= 0 {
 		d.Sections = append(d.Sections, p.lines())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,7 +22,7 @@ func TestGridPage(t *testing.T) {
 	}
 	grid := []string{"--grid", "train.utilization=0.5..0.8/0.1", "--grid", "queue.factor=1,2", "--grid", "queue.select=oldest,newest"}
 	text, code, stderr := page("a.html", grid...)
-	if code != exitDone || stderr != "" {
+	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	for _, want := range []string{"<title>", "train.utilization × queue.factor", "Mean staleness, policy versions · queue.select newest", "queue.factor 2, queue.select oldest", "16 settings"} {
@@ -39,11 +40,11 @@ func TestGridPage(t *testing.T) {
 		t.Error("the same grid gave another page")
 	}
 	unsettled, code, _ := page("c.html", "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
-	if code != exitFailure || !strings.Contains(unsettled, "have not settled: they are left out") {
+	if code != failure.ExitFailure || !strings.Contains(unsettled, "have not settled: they are left out") {
 		t.Errorf("code %d: nothing says what has not settled", code)
 	}
 	words, code, stderr := page("d.html", "--grid", "queue.policy=drop,block")
-	if code != exitDone || !strings.Contains(words, "block") {
+	if code != failure.ExitDone || !strings.Contains(words, "block") {
 		t.Errorf("an axis of words: code %d: %s", code, stderr)
 	}
 	for _, test := range []struct {
@@ -54,7 +55,7 @@ func TestGridPage(t *testing.T) {
 		{"--resume", []string{"--grid", "queue.factor=1,2", "--out", "x.csv", "--resume"}},
 		{"10 000 simulations", []string{"--yes", "--grid", "train.utilization=0.5..0.8#20000", "--out", filepath.Join(dir, "e.csv")}},
 	} {
-		if _, code, stderr := page("e.html", test.arguments...); code != exitUsage || !strings.Contains(stderr, test.want) {
+		if _, code, stderr := page("e.html", test.arguments...); code != failure.ExitUsage || !strings.Contains(stderr, test.want) {
 			t.Errorf("%q: code %d: %s", test.arguments, code, stderr)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -27,9 +29,9 @@ type rowWriter interface {
 }
 
 // stream writes every setting to the file as soon as those before it are there.
-func (c *simulateCmd) stream(application *app, g *grid, began time.Time) error {
+func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time) error {
 	if c.HTML != "" && c.Resume {
-		return usageError("leave --resume or --html out", "--html %s: a page needs every setting, and --resume makes the missing ones alone", c.HTML)
+		return failure.Usage("leave --resume or --html out", "--html %s: a page needs every setting, and --resume makes the missing ones alone", c.HTML)
 	}
 	page, err := createPage(c.HTML, g)
 	if err != nil {
@@ -88,11 +90,11 @@ func (c *simulateCmd) interrupted(written, all int64) error {
 	if strings.HasSuffix(c.Out, ".parquet") {
 		hint = "a Parquet file is whole or not there; a CSV could be gone on with by --resume"
 	}
-	return runError(hint, "interrupted after %s of %s", report.Count(written), counted(all, "setting"))
+	return failure.Run(hint, "interrupted after %s of %s", report.Count(written), report.Counted(all, "setting"))
 }
 
 // printStream says what was written.
-func (c *simulateCmd) printStream(application *app, g *grid, from int64, count tally, wall float64) error {
+func (c *simulateCmd) printStream(application *app.Process, g *grid, from int64, count tally, wall float64) error {
 	if c.JSON {
 		return printJSON(application.Stdout, struct {
 			Out        string   `json:"out"`
@@ -115,7 +117,7 @@ func (c *simulateCmd) printStream(application *app, g *grid, from int64, count t
 		rate = fmt.Sprintf(" in %s, %s per second", briefly(wall), report.Count(int64(*perS)))
 	}
 	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events%s\n", c.Out,
-		counted(g.settings, "setting"), resumed, counted(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), rate)
+		report.Counted(g.settings, "setting"), resumed, report.Counted(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), rate)
 	return err
 }
 
@@ -136,18 +138,18 @@ func (c *simulateCmd) open(g *grid) (w rowWriter, earlier tally, err error) {
 	}
 	switch {
 	case strings.HasSuffix(c.Out, ".parquet") && c.Resume:
-		return nil, earlier, usageError("write a FILE.csv where a grid may have to be resumed", "--resume: a Parquet file is complete or unreadable")
+		return nil, earlier, failure.Usage("write a FILE.csv where a grid may have to be resumed", "--resume: a Parquet file is complete or unreadable")
 	case strings.HasSuffix(c.Out, ".parquet"):
 		w, err = createParquet(c.Out, g, mark, c.Accept)
 		return w, earlier, err
 	case !strings.HasSuffix(c.Out, ".csv"):
-		return nil, earlier, usageError("the ending says what is written", "--out %s: expected FILE.csv or FILE.parquet", c.Out)
+		return nil, earlier, failure.Usage("the ending says what is written", "--out %s: expected FILE.csv or FILE.parquet", c.Out)
 	case c.Resume:
 		return c.resume(g, mark)
 	}
 	file, err := createFile("--out", c.Out)
 	if err != nil {
-		var failed *failure
+		var failed *failure.Error
 		if errors.As(err, &failed) && strings.Contains(failed.Message, "exists") {
 			failed.Hint = "name a new file, or go on with this one by --resume"
 		}
@@ -236,7 +238,7 @@ func (w *csvRows) close(bool) error {
 func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, tally, error) {
 	file, err := os.OpenFile(c.Out, os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, tally{}, usageError("without --resume a new file is begun", "--resume: %w", err)
+		return nil, tally{}, failure.Usage("without --resume a new file is begun", "--resume: %w", err)
 	}
 	done, size, err := wholeRows(file, g, mark)
 	if err == nil {
@@ -246,7 +248,7 @@ func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, tally, error) {
 		_, err = file.Seek(size, io.SeekStart)
 	}
 	if err != nil {
-		return nil, tally{}, errors.Join(usageError("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
+		return nil, tally{}, errors.Join(failure.Usage("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
 	}
 	rows := newCSV(file, mark, c.Accept)
 	if size == 0 {

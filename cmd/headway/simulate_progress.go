@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
@@ -19,7 +20,7 @@ type ticker struct {
 	began time.Time
 }
 
-func newTicker(application *app, what string, from int64) ticker {
+func newTicker(application *app.Process, what string, from int64) ticker {
 	status := newStatusLine(application)
 	return ticker{statusLine: status, what: what, from: from, began: status.looked}
 }
@@ -71,7 +72,7 @@ type stepProgress struct {
 // progressSteps is how many train steps pass between two looks at the clock.
 const progressSteps = 32
 
-func newStepProgress(application *app) *stepProgress {
+func newStepProgress(application *app.Process) *stepProgress {
 	return &stepProgress{ticker: newTicker(application, "train steps", 0)}
 }
 
@@ -106,7 +107,7 @@ type gridProgress struct {
 	all int64
 }
 
-func newGridProgress(application *app, from, all int64) *gridProgress {
+func newGridProgress(application *app.Process, from, all int64) *gridProgress {
 	return &gridProgress{newTicker(application, "simulations", from), all}
 }
 

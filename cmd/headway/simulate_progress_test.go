@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 )
@@ -17,7 +18,7 @@ func TestStepProgress(t *testing.T) {
 	run := func(terminal bool, perLook time.Duration) (string, int) {
 		var stderr bytes.Buffer
 		now, seen := time.Unix(0, 0), 0
-		application := &app{Stderr: &stderr, IsTerminal: func(any) bool { return terminal }, Now: func() time.Time {
+		application := &app.Process{Stderr: &stderr, IsTerminal: func(any) bool { return terminal }, Now: func() time.Time {
 			now = now.Add(perLook)
 			return now
 		}}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/estimate"
@@ -259,7 +260,7 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 
 // refusal is the error about means that have not settled.
 func refusal(d config.Config, doc *simulation) error {
-	return runError(refusalHint(d, doc), "not settled: %s", whyUnsettled(doc.Unsettled))
+	return failure.Run(refusalHint(d, doc), "not settled: %s", whyUnsettled(doc.Unsettled))
 }
 
 // whyUnsettled says why means have not settled. Where the mean staleness has not, its

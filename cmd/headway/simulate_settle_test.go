@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -18,7 +19,7 @@ var unsettling = []string{"--set=train.utilization=1", "--set=queue.factor=8"}
 func TestUnsettledIsRefused(t *testing.T) {
 	file := document(t, simulated)
 	code, stdout, stderr := headway(t, append([]string{"simulate", file}, unsettling...)...)
-	if code != exitFailure || stdout != "" {
+	if code != failure.ExitFailure || stdout != "" {
 		t.Errorf("code %d, stdout %q", code, stdout)
 	}
 	for _, want := range []string{"not settled: the mean staleness", "--set steps.measured=", "--accept-unsettled"} {
@@ -41,19 +42,19 @@ func TestUnsettledIsRefused(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if code != exitFailure || !strings.Contains(stderr, "not settled") || doc.Settled == nil || *doc.Settled || len(doc.Unsettled) == 0 ||
+	if code != failure.ExitFailure || !strings.Contains(stderr, "not settled") || doc.Settled == nil || *doc.Settled || len(doc.Unsettled) == 0 ||
 		doc.Unsettled[0].Figure != "staleness" || doc.Unsettled[0].Why == "" || doc.Staleness.Mean != nil || doc.PQS.Mean != nil || doc.PeriodS.Mean != nil || doc.Ledger.Trained != 250*32 {
 		t.Errorf("code %d, %s\n%+v", code, stderr, doc)
 	}
 	code, stdout, stderr = headway(t, append([]string{"simulate", file, "--accept-unsettled"}, unsettling...)...)
-	if code != exitDone || stderr != "" || !strings.Contains(stdout, "NOT SETTLED") || !strings.Contains(stdout, "staleness, mean") {
+	if code != failure.ExitDone || stderr != "" || !strings.Contains(stdout, "NOT SETTLED") || !strings.Contains(stdout, "staleness, mean") {
 		t.Errorf("accepted: code %d, %s\n%s", code, stderr, stdout)
 	}
 	accepted := first(t, append([]string{"simulate", file, "--accept-unsettled", "--json"}, unsettling...)...)
 	if err := json.Unmarshal([]byte(accepted), &doc); err != nil || *doc.Settled || doc.Staleness.Mean == nil {
 		t.Errorf("accepted: %v %+v", err, doc)
 	}
-	if code, _, stderr := headway(t, "simulate", file, "--set", "steps.measured=10"); code != exitFailure || !strings.Contains(stderr, "at least 20") {
+	if code, _, stderr := headway(t, "simulate", file, "--set", "steps.measured=10"); code != failure.ExitFailure || !strings.Contains(stderr, "at least 20") {
 		t.Errorf("ten steps: code %d: %s", code, stderr)
 	}
 }
@@ -70,7 +71,7 @@ func TestHopelessIsToldWhy(t *testing.T) {
 	} {
 		code, _, stderr := headway(t, append([]string{"simulate", document(t, simulated)}, test.arguments...)...)
 		for _, want := range test.want {
-			if code != exitFailure || !strings.Contains(stderr, want) {
+			if code != failure.ExitFailure || !strings.Contains(stderr, want) {
 				t.Errorf("%q: code %d, lacks %q: %s", test.arguments, code, want, stderr)
 			}
 		}
@@ -83,7 +84,7 @@ func TestRefusalSaysWhatWorks(t *testing.T) {
 	arguments := append([]string{"simulate", file, "--set=queue.factor=4", "--set=steps.measured=100"}, unsettling[0])
 	code, _, stderr := headway(t, arguments...)
 	_, after, ok := strings.Cut(stderr, "--set steps.measured=")
-	if code != exitFailure || !ok {
+	if code != failure.ExitFailure || !ok {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	number := func(text string) string {
@@ -91,7 +92,7 @@ func TestRefusalSaysWhatWorks(t *testing.T) {
 	}
 	for range 3 { // what a few steps say may have to be said again
 		code, _, stderr = headway(t, append(arguments, "--set", "steps.measured="+number(after), "--set", "steps.warmup=null")...)
-		if code == exitDone {
+		if code == failure.ExitDone {
 			return
 		}
 		if _, after, ok = strings.Cut(stderr, "--set steps.measured="); !ok {

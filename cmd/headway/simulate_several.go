@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -17,7 +19,7 @@ import (
 const reportMax = 10_000
 
 // several makes all simulations of a grid on all cores, and reports them in their order.
-func (c *simulateCmd) several(application *app) error {
+func (c *simulateCmd) several(application *app.Process) error {
 	began := application.Now()
 	g, err := c.grid()
 	if err != nil {
@@ -31,11 +33,11 @@ func (c *simulateCmd) several(application *app) error {
 		return err
 	}
 	if c.Out == "" && g.simulations() > reportMax {
-		return usageError("--out FILE.csv or FILE.parquet takes any number", "%s simulations are more than can be printed at once (%s)",
+		return failure.Usage("--out FILE.csv or FILE.parquet takes any number", "%s simulations are more than can be printed at once (%s)",
 			report.Count(g.simulations()), report.Count(reportMax))
 	}
 	if c.Resume && c.Out == "" {
-		return usageError(simulateHint, "--resume goes on with the file that --out names")
+		return failure.Usage(simulateHint, "--resume goes on with the file that --out names")
 	}
 	warn(application, warnings)
 	if c.Out != "" {
@@ -45,7 +47,7 @@ func (c *simulateCmd) several(application *app) error {
 }
 
 // collect keeps every result, and prints them together.
-func (c *simulateCmd) collect(application *app, g *grid, began time.Time) error {
+func (c *simulateCmd) collect(application *app.Process, g *grid, began time.Time) error {
 	page, err := createPage(c.HTML, g)
 	if err != nil {
 		return err
@@ -131,11 +133,11 @@ func (t *tally) addRow(name, settled, note string) {
 func (t *tally) verdict(accept bool) error {
 	var errs []error
 	if t.failed > 0 {
-		errs = append(errs, runError("", "%s of %s could not be simulated, the first: %s", report.Count(t.failed), counted(t.settings, "setting"), t.firstFailed))
+		errs = append(errs, failure.Run("", "%s of %s could not be simulated, the first: %s", report.Count(t.failed), report.Counted(t.settings, "setting"), t.firstFailed))
 	}
 	if t.unsettled > 0 && !accept {
-		errs = append(errs, runError("simulate more steps, --set steps.measured=N; --accept-unsettled reports their means all the same",
-			"%s of %s not settled and without a mean, the first: %s", report.Count(t.unsettled), counted(t.settings, "setting"), t.firstUnsettled))
+		errs = append(errs, failure.Run("simulate more steps, --set steps.measured=N; --accept-unsettled reports their means all the same",
+			"%s of %s not settled and without a mean, the first: %s", report.Count(t.unsettled), report.Counted(t.settings, "setting"), t.firstUnsettled))
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -153,7 +155,7 @@ type made struct {
 // run makes the grid's simulations behind the settings that were made earlier, counts
 // on from these, and hands every setting over in order. A simulation that fails is part of its setting; the error is that of
 // taking a setting.
-func (g *grid) run(application *app, earlier tally, take func(*gridPoint) error) (tally, error) {
+func (g *grid) run(application *app.Process, earlier tally, take func(*gridPoint) error) (tally, error) {
 	count, from := earlier, earlier.settings
 	show := newGridProgress(application, from*g.seeds, g.simulations())
 	var point *gridPoint
@@ -234,7 +236,7 @@ func inOrder[T any](from, to int64, workers int, produce func(int64) T, take fun
 
 // gridTable is a grid's settings beside their closed forms.
 func gridTable(points []*gridPoint, accept bool) report.Table {
-	table := report.Table{Title: counted(len(points), "setting") + ", " + counted(int64(points[0].Seeds), "seed") + " each"}
+	table := report.Table{Title: report.Counted(len(points), "setting") + ", " + report.Counted(int64(points[0].Seeds), "seed") + " each"}
 	for _, o := range points[0].set {
 		table.Header = append(table.Header, o.key)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,7 +40,7 @@ func clockless(text string) string {
 func TestSimulateJSON(t *testing.T) {
 	file := document(t, simulated)
 	code, first, stderr := headway(t, "simulate", file, "--json")
-	if code != exitDone || stderr != "" {
+	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d, stderr %q", code, stderr)
 	}
 	if _, again, _ := headway(t, "simulate", file, "--json"); clockless(again) != clockless(first) {
@@ -81,7 +82,7 @@ func TestSimulateJSON(t *testing.T) {
 // The simulation stands close to the closed form printed beside it.
 func TestSimulateTable(t *testing.T) {
 	code, stdout, stderr := headway(t, "simulate", document(t, simulated))
-	if code != exitDone || stderr != "" {
+	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d, stderr %q", code, stderr)
 	}
 	for _, want := range []string{"C 32 · B 32 · S 4", "closed form", "pre-queue (PQS)", "rollouts: 8 000 trained", "events in"} {
@@ -95,7 +96,7 @@ func TestSimulateGrid(t *testing.T) {
 	file := document(t, simulated)
 	arguments := []string{"simulate", file, "--json", "--seeds", "2", "--grid", "queue.factor=1,2", "--grid", "train.batch=16,32"}
 	code, stdout, stderr := headway(t, arguments...)
-	if code != exitDone || stderr != "" {
+	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d, stderr %q", code, stderr)
 	}
 	if _, again, _ := headway(t, arguments...); clockless(again) != clockless(stdout) {
@@ -134,7 +135,7 @@ func TestSimulateGrid(t *testing.T) {
 		t.Errorf("the grid lacks what the single simulation says: %s", single)
 	}
 	code, stdout, _ = headway(t, "simulate", file, "--grid", "queue.factor=1,2")
-	if code != exitDone || !strings.Contains(stdout, "queue.factor") || strings.Count(stdout, "\n") < 4 {
+	if code != failure.ExitDone || !strings.Contains(stdout, "queue.factor") || strings.Count(stdout, "\n") < 4 {
 		t.Errorf("code %d, table:\n%s", code, stdout)
 	}
 }
@@ -142,7 +143,7 @@ func TestSimulateGrid(t *testing.T) {
 func first(t *testing.T, arguments ...string) string {
 	t.Helper()
 	code, stdout, stderr := headway(t, arguments...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("headway %q: code %d: %s", arguments, code, stderr)
 	}
 	return stdout
@@ -157,25 +158,25 @@ func TestSimulateRefuses(t *testing.T) {
 		code      int
 		want      []string
 	}{
-		{[]string{"nowhere.yaml"}, exitUsage, []string{"nowhere.yaml"}},
-		{[]string{file, "--set", "rolout.concurrency=3"}, exitUsage, []string{"rollout"}},
-		{[]string{file, "--set", "train.batch=33"}, exitUsage, []string{"33"}},
-		{[]string{file, "--set", "train.utilization=null"}, exitUsage, []string{"utilization", "step_s"}},
-		{[]string{file, "--seeds", "0"}, exitUsage, []string{"--seeds 0"}},
-		{[]string{file, "--grid", "queue.factor"}, exitUsage, []string{"--grid", "KEY=V1,V2"}},
-		{[]string{file, "--grid", "queue.factor=1,,2"}, exitUsage, []string{"--grid"}},
-		{[]string{file, "--grid", "queue.factor=1", "--grid", "queue.factor=2"}, exitUsage, []string{"twice"}},
-		{[]string{file, "--grid", "queue.factr=1,2"}, exitUsage, []string{"--grid: queue.factr", "queue.factor"}},
-		{[]string{file, "--set", "rollout.decode_tokens_per_s=1e-9"}, exitUsage, []string{"train step", "train.step_s"}},
-		{[]string{file, "--set", "train.utilization=1e-9"}, exitUsage, []string{"utilization", "1e-09", "above 0"}},
-		{[]string{file, "--set", "rollout.decode_tokens_per_s=.nan"}, exitUsage, []string{".nan", "a number above 0"}},
-		{[]string{file, "--set", "rollout.length={kind: empirical, groups: []}"}, exitUsage, []string{"rollout.length"}},
-		{[]string{file, "--grid", "rho=1,2"}, exitUsage, []string{"train.utilization"}},
-		{[]string{file, "--grid", "queue.factor=0.1,2"}, exitUsage, []string{"--grid: queue.factor: 0.1 is not allowed"}},
-		{[]string{file, "--seeds", "2", "--trace", "x.ndjson"}, exitUsage, []string{"--trace"}},
-		{[]string{file, "--trace", existing}, exitUsage, []string{"exists"}},
-		{[]string{file, "--trace", filepath.Join(existing, "x")}, exitUsage, []string{"--trace"}},
-		{[]string{file, starving, "--set", "sync.time_s=500"}, exitUsage, []string{"starves"}},
+		{[]string{"nowhere.yaml"}, failure.ExitUsage, []string{"nowhere.yaml"}},
+		{[]string{file, "--set", "rolout.concurrency=3"}, failure.ExitUsage, []string{"rollout"}},
+		{[]string{file, "--set", "train.batch=33"}, failure.ExitUsage, []string{"33"}},
+		{[]string{file, "--set", "train.utilization=null"}, failure.ExitUsage, []string{"utilization", "step_s"}},
+		{[]string{file, "--seeds", "0"}, failure.ExitUsage, []string{"--seeds 0"}},
+		{[]string{file, "--grid", "queue.factor"}, failure.ExitUsage, []string{"--grid", "KEY=V1,V2"}},
+		{[]string{file, "--grid", "queue.factor=1,,2"}, failure.ExitUsage, []string{"--grid"}},
+		{[]string{file, "--grid", "queue.factor=1", "--grid", "queue.factor=2"}, failure.ExitUsage, []string{"twice"}},
+		{[]string{file, "--grid", "queue.factr=1,2"}, failure.ExitUsage, []string{"--grid: queue.factr", "queue.factor"}},
+		{[]string{file, "--set", "rollout.decode_tokens_per_s=1e-9"}, failure.ExitUsage, []string{"train step", "train.step_s"}},
+		{[]string{file, "--set", "train.utilization=1e-9"}, failure.ExitUsage, []string{"utilization", "1e-09", "above 0"}},
+		{[]string{file, "--set", "rollout.decode_tokens_per_s=.nan"}, failure.ExitUsage, []string{".nan", "a number above 0"}},
+		{[]string{file, "--set", "rollout.length={kind: empirical, groups: []}"}, failure.ExitUsage, []string{"rollout.length"}},
+		{[]string{file, "--grid", "rho=1,2"}, failure.ExitUsage, []string{"train.utilization"}},
+		{[]string{file, "--grid", "queue.factor=0.1,2"}, failure.ExitUsage, []string{"--grid: queue.factor: 0.1 is not allowed"}},
+		{[]string{file, "--seeds", "2", "--trace", "x.ndjson"}, failure.ExitUsage, []string{"--trace"}},
+		{[]string{file, "--trace", existing}, failure.ExitUsage, []string{"exists"}},
+		{[]string{file, "--trace", filepath.Join(existing, "x")}, failure.ExitUsage, []string{"--trace"}},
+		{[]string{file, starving, "--set", "sync.time_s=500"}, failure.ExitUsage, []string{"starves"}},
 	} {
 		code, stdout, stderr := headway(t, append([]string{"simulate"}, test.arguments...)...)
 		if code != test.code || stdout != "" {
@@ -228,7 +229,7 @@ func TestSimulateReplayResimulate(t *testing.T) {
 		t.Errorf("resimulate prints %q", stdout)
 	}
 	code, _, stderr := headway(t, "resimulate", path, "--set", "rollout.length.tailness=3")
-	if code != exitUsage || !strings.Contains(stderr, "own lengths") {
+	if code != failure.ExitUsage || !strings.Contains(stderr, "own lengths") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	damage(t, path)
@@ -251,14 +252,14 @@ func damage(t *testing.T, path string) {
 		for _, command := range []string{"replay", "resimulate"} {
 			code, stdout, stderr := headway(t, command, path)
 			if command == "resimulate" && (what == "interrupted" || what == "ends in the middle") {
-				if code != exitDone {
+				if code != failure.ExitDone {
 					t.Errorf("an interrupted run cannot be resimulated: %s", stderr)
 				}
 				continue
 			}
-			want := exitFailure
+			want := failure.ExitFailure
 			if command == "resimulate" && what == "empty" { // it is no trace of ours, as for headway diagnose
-				want = exitUsage
+				want = failure.ExitUsage
 			}
 			if code != want || stdout != "" || !strings.Contains(stderr, what) || !strings.Contains(stderr, "line") {
 				t.Errorf("%s %s: code %d, stdout %q, stderr %q", command, what, code, stdout, stderr)
@@ -266,7 +267,7 @@ func damage(t *testing.T, path string) {
 		}
 	}
 	for _, command := range []string{"replay", "resimulate"} {
-		if code, _, stderr := headway(t, command, path+"x"); code != exitUsage || !strings.Contains(stderr, "does not exist") {
+		if code, _, stderr := headway(t, command, path+"x"); code != failure.ExitUsage || !strings.Contains(stderr, "does not exist") {
 			t.Errorf("%s of a missing file: code %d: %s", command, code, stderr)
 		}
 	}
@@ -276,7 +277,7 @@ func damage(t *testing.T, path string) {
 func TestSimulateAsksForWhatIsCostly(t *testing.T) {
 	for key, want := range map[string]string{"rollout.concurrency=16777216": "GB of memory", "steps.measured=90000000": "GB of memory", "steps.measured=20000000": "take about"} {
 		code, _, stderr := headway(t, "simulate", "../../examples/simulation.yaml", "--set", key)
-		if code != exitUsage || !strings.Contains(stderr, want) || !strings.Contains(stderr, "--yes") {
+		if code != failure.ExitUsage || !strings.Contains(stderr, want) || !strings.Contains(stderr, "--yes") {
 			t.Errorf("%s: exit code %d and %q, want 2 and what says %q", key, code, stderr, want)
 		}
 	}

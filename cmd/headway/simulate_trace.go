@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 )
@@ -17,14 +18,14 @@ import (
 // createFile creates a file that a flag names; nothing is overwritten.
 func createFile(flag, path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil, usageError("name a new file, such as "+filepath.Join(path, "NAME"), "%s %s is a folder, and a file to write is expected", flag, path)
+		return nil, failure.Usage("name a new file, such as "+filepath.Join(path, "NAME"), "%s %s is a folder, and a file to write is expected", flag, path)
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, usageError("name a file that does not exist yet", "%s %s: the file exists, and nothing is overwritten", flag, path)
+		return nil, failure.Usage("name a file that does not exist yet", "%s %s: the file exists, and nothing is overwritten", flag, path)
 	}
 	if err != nil {
-		return nil, usageError("name a file in an existing directory", "%s: %w", flag, err)
+		return nil, failure.Usage("name a file in an existing directory", "%s: %w", flag, err)
 	}
 	return file, nil
 }

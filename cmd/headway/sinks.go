@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -28,7 +29,7 @@ func (j *job) openSinks() error {
 	var errs []error
 	add := func(s sink.Sink, err error) {
 		if err != nil {
-			errs = append(errs, usageError("correct the section sinks, or leave it out", "%w", err))
+			errs = append(errs, failure.Usage("correct the section sinks, or leave it out", "%w", err))
 			return
 		}
 		sinks = append(sinks, s)

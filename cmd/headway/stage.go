@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // playerName is what the workers inside a control plane call themselves.
@@ -91,7 +92,7 @@ func loadTasks(cfg config.Config) (*taskset.Set, error) {
 	}
 	set, err := taskset.Load(opt)
 	if err != nil {
-		return nil, usageError("correct the file, or say in environment.tasks which of its fields are what", "environment.tasks: %w", err)
+		return nil, failure.Usage("correct the file, or say in environment.tasks which of its fields are what", "environment.tasks: %w", err)
 	}
 	return set, nil
 }
@@ -125,7 +126,7 @@ func judgeOf(cfg config.Config) (*verifier.Judge, error) {
 	}
 	judge, err := verifier.New(opt)
 	if err != nil {
-		return nil, usageError("correct environment.verifier", "environment.verifier: %w", err)
+		return nil, failure.Usage("correct environment.verifier", "environment.verifier: %w", err)
 	}
 	return judge, nil
 }
@@ -179,7 +180,7 @@ func openenvOf(o config.OpenEnv) (*openenv.Server, error) {
 	}
 	server, err := openenv.New(opt)
 	if err != nil {
-		return nil, usageError("correct environment.openenv", "%w", err)
+		return nil, failure.Usage("correct environment.openenv", "%w", err)
 	}
 	return server, nil
 }
@@ -219,10 +220,10 @@ func (s *stage) keepTasks(dir string) error {
 	if err == nil {
 		var began note
 		if err := json.Unmarshal(text, &began); err != nil {
-			return runError("remove it if the tasks are those that the run began with", "%s: %w", path, err)
+			return failure.Run("remove it if the tasks are those that the run began with", "%s: %w", path, err)
 		}
 		if began.Digest != now.Digest {
-			return usageError("give it the tasks that it began with, or begin a run under another --name",
+			return failure.Usage("give it the tasks that it began with, or begin a run under another --name",
 				"%s has changed since %s began, which had %d tasks and now has %d: rollouts of one group would have two prompts", now.File, dir, began.Tasks, now.Tasks)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/env/episode/player"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // bookFile counts in a run's directory what became of the attempts at each task.
@@ -19,7 +20,7 @@ func (s *stage) openBook(dir string) (err error) {
 		return nil
 	}
 	if s.book, err = taskset.OpenBook(filepath.Join(dir, bookFile)); err != nil {
-		return runError("remove the file if its counts may be lost: tasks are then played as if for the first time", "%w", err)
+		return failure.Run("remove the file if its counts may be lost: tasks are then played as if for the first time", "%w", err)
 	}
 	t := s.cfg.Environment.Tasks
 	s.feed, err = taskset.NewFeed(s.tasks, s.book, taskset.Rule{ScoredMin: int64(t.SettledAfter), Share: t.SettledShare}, s.cfg.Seed)

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/env/episode/player"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/train/batch"
 )
 
@@ -235,7 +236,7 @@ func checkStageRecords(t *testing.T, records []episode.Record, e *protocol.Envir
 func checkStageTimeline(t *testing.T, runDir string) {
 	t.Helper()
 	drawing := filepath.Join(t.TempDir(), "timeline.json")
-	if code, _, stderr := headway(t, "replay", runDir, "--timeline", drawing, "--timeline-steps", "0", "--timeline-from", "0"); code != exitDone {
+	if code, _, stderr := headway(t, "replay", runDir, "--timeline", drawing, "--timeline-steps", "0", "--timeline-from", "0"); code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	text, err := os.ReadFile(drawing)

@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // statusCmd shows the state of a control plane.
@@ -37,13 +39,13 @@ type statusCmd struct {
 const statusBytesMax = 16 << 20
 
 // Run asks once, or until it is interrupted.
-func (c *statusCmd) Run(a *app) error {
+func (c *statusCmd) Run(a *app.Process) error {
 	c.command = "status"
 	return c.follow(a)
 }
 
 // follow looks as Run does, for whichever command.
-func (c *statusCmd) follow(a *app) error {
+func (c *statusCmd) follow(a *app.Process) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -59,13 +61,13 @@ func (c *statusCmd) follow(a *app) error {
 // check refuses what makes no sense.
 func (c *statusCmd) check() error {
 	if !(c.Every >= 0.1 && c.Every <= 3600) {
-		return usageError("it is in seconds", "--every %g is not between 0.1 and 3600", c.Every)
+		return failure.Usage("it is in seconds", "--every %g is not between 0.1 and 3600", c.Every)
 	}
 	return nil
 }
 
 // look shows the status, under --watch until the context ends.
-func (c *statusCmd) look(ctx context.Context, a *app, client *statusClient) error {
+func (c *statusCmd) look(ctx context.Context, a *app.Process, client *statusClient) error {
 	view := newStatusView(a)
 	for first := true; ; first = false {
 		status, text, err := client.get(ctx)
@@ -75,7 +77,7 @@ func (c *statusCmd) look(ctx context.Context, a *app, client *statusClient) erro
 		case err != nil && (first || !c.Watch):
 			return err
 		case err != nil:
-			complain(a.Stderr, err) // it may come back
+			failure.Print(a.Stderr, err) // it may come back
 		case c.JSON && c.Watch:
 			err = writeLine(a.Stdout, text)
 		case c.JSON:
@@ -115,7 +117,7 @@ type statusClient struct {
 // statusRoles are the roles whose token a look may be taken with, the one that may least first.
 var statusRoles = []string{"viewer", "engine", "environment", "trainer", "admin"}
 
-func newStatusClient(a *app, c *statusCmd) (*statusClient, error) {
+func newStatusClient(a *app.Process, c *statusCmd) (*statusClient, error) {
 	base, run, err := serverURL(c.Server)
 	if err != nil {
 		return nil, err
@@ -149,14 +151,14 @@ func serverURL(given string) (base *url.URL, run string, err error) {
 	if text, err := os.ReadFile(filepath.Join(given, addressFile)); err == nil {
 		var said address
 		if json.Unmarshal(text, &said) != nil || said.URL == "" {
-			return nil, "", usageError(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
+			return nil, "", failure.Usage(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
 		}
 		given, run = said.URL, said.Run
 	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
 		if made, _ := originOf(given); made == originRun {
-			return nil, "", usageError("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
+			return nil, "", failure.Usage("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
 		}
-		return nil, "", usageError(hint, "%s has no %s: no control plane was started there", given, addressFile)
+		return nil, "", failure.Usage(hint, "%s has no %s: no control plane was started there", given, addressFile)
 	}
 	if !strings.Contains(given, "://") {
 		if err := refuseMissingPath(given); err != nil {
@@ -166,7 +168,7 @@ func serverURL(given string) (base *url.URL, run string, err error) {
 	}
 	base, err = url.Parse(given)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" {
-		return nil, "", usageError(hint, "%q is not the address of a control plane", given)
+		return nil, "", failure.Usage(hint, "%q is not the address of a control plane", given)
 	}
 	return base, run, nil
 }
@@ -180,9 +182,9 @@ func refuseMissingPath(given string) error {
 		return nil
 	}
 	if info, err := os.Stat(given); err == nil && !info.IsDir() {
-		return usageError("name the run directory of a control plane, or its address: http://HOST:PORT", "%s is a file, no run directory", given)
+		return failure.Usage("name the run directory of a control plane, or its address: http://HOST:PORT", "%s is a file, no run directory", given)
 	}
-	return usageError("runs are in another folder where --dir or store.dir names one; an address is http://HOST:PORT", "the run directory %s does not exist", given)
+	return failure.Usage("runs are in another folder where --dir or store.dir names one; an address is http://HOST:PORT", "the run directory %s does not exist", given)
 }
 
 func ownMachine(host string) bool {
@@ -224,7 +226,7 @@ func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error)
 		if err := c.hasFinished(); err != nil {
 			return status, nil, err
 		}
-		return status, nil, runError("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, plainText(status.Run), c.base)
+		return status, nil, failure.Run("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, plainText(status.Run), c.base)
 	}
 	return status, text, nil
 }
@@ -239,23 +241,23 @@ func (c *statusClient) unreachable(err error) error {
 		if err := c.hasFinished(); err != nil {
 			return err
 		}
-		return runError("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s, where its control plane did: %w", c.run, c.base, syscall.ECONNREFUSED)
+		return failure.Run("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s, where its control plane did: %w", c.run, c.base, syscall.ECONNREFUSED)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return runError("start one with headway serve, or name its address: headway "+c.command+" http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
+		return failure.Run("start one with headway serve, or name its address: headway "+c.command+" http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
 	case errors.As(err, &name):
-		return runError("look at the name's spelling", "%s: %w", c.base, name)
+		return failure.Run("look at the name's spelling", "%s: %w", c.base, name)
 	case strings.Contains(err.Error(), "malformed HTTP response"):
-		return runError("a server with TLS answers to https://", "%s does not answer in HTTP", c.base)
+		return failure.Run("a server with TLS answers to https://", "%s does not answer in HTTP", c.base)
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return runError("a server without TLS answers to http://", "%s does not speak TLS", c.base)
+		return failure.Run("a server without TLS answers to http://", "%s does not speak TLS", c.base)
 	case strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:"):
-		return runError("name the certificate that signed it: --ca FILE", "%s has a certificate that is not trusted: %w", c.base, err)
+		return failure.Run("name the certificate that signed it: --ca FILE", "%s has a certificate that is not trusted: %w", c.base, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return runError("look at its load and at the network between", "%s does not answer in time", c.base)
+		return failure.Run("look at its load and at the network between", "%s does not answer in time", c.base)
 	case errors.As(err, &refused):
-		return runError("look at the network between", "%s cannot be reached: %w", c.base, refused)
+		return failure.Run("look at the network between", "%s cannot be reached: %w", c.base, refused)
 	}
-	return runError("look at its log", "%s broke the connection off: %w", c.base, err)
+	return failure.Run("look at its log", "%s broke the connection off: %w", c.base, err)
 }
 
 // hasFinished says that the run of the directory has made all its train steps, where it has. It is asked only
@@ -266,7 +268,7 @@ func (c *statusClient) hasFinished() error {
 	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
 		return nil
 	}
-	return runError(finishedHint(c.dir), "run %s has finished at version %d", plainText(c.run), *said.Finished)
+	return failure.Run(finishedHint(c.dir), "run %s has finished at version %d", plainText(c.run), *said.Finished)
 }
 
 // refused says what an answer other than 200 means.
@@ -275,7 +277,7 @@ func (c *statusClient) refused(code int, text []byte) error {
 	known := json.Unmarshal(text, &body) == nil && body.Error.Code != ""
 	if !known {
 		if code == http.StatusBadRequest && strings.Contains(string(text), "HTTPS server") {
-			return runError("it answers to https://", "%s serves TLS", c.base)
+			return failure.Run("it answers to https://", "%s serves TLS", c.base)
 		}
 		return c.stranger()
 	}
@@ -283,13 +285,13 @@ func (c *statusClient) refused(code int, text []byte) error {
 	switch body.Error.Code {
 	case protocol.CodeUnauthorized:
 		if c.token == "" {
-			return runError("name one with --token-file FILE, or in the variable HEADWAY_TOKEN", "%s asks for a token", c.base)
+			return failure.Run("name one with --token-file FILE, or in the variable HEADWAY_TOKEN", "%s asks for a token", c.base)
 		}
-		return runError("take one of the server's token file; it reads the file at its start", "%s does not know the token", c.base)
+		return failure.Run("take one of the server's token file; it reads the file at its start", "%s does not know the token", c.base)
 	case protocol.CodeUnavailable:
-		return runError("try again", "%s: %s", c.base, message)
+		return failure.Run("try again", "%s: %s", c.base, message)
 	}
-	return runError("look at the server's log", "%s: %s", c.base, message)
+	return failure.Run("look at the server's log", "%s: %s", c.base, message)
 }
 
 // viewInfoPath is where a run that is shown in a browser says which it is.
@@ -323,10 +325,10 @@ func (c *statusClient) refuseDashboard(ctx context.Context) error {
 	if info.Kind == "live" {
 		of = "headway run"
 	}
-	return runError("open it in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
+	return failure.Run("open it in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
 		"%s is the dashboard of %s (%s)", c.base, of, plainText(info.Name))
 }
 
 func (c *statusClient) stranger() error {
-	return runError("name the address of headway serve", "what answers at %s is not a control plane of headway", c.base)
+	return failure.Run("name the address of headway serve", "what answers at %s is not a control plane of headway", c.base)
 }

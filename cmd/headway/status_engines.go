@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/broadcast"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // enginesMax is how many engines are listed; more are counted.
@@ -59,7 +60,7 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	words := []string{p.loud("absent: no process is there that has the trainer's weights; start it with a Sender (headway.torch), and a token of role trainer")}
 	switch s.State {
 	case broadcast.StateServing:
-		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + counted(len(s.Groups), "engine")}
+		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + report.Counted(len(s.Groups), "engine")}
 		if s.SilentS >= senderQuietS {
 			words = append(words, p.loud("last heard of "+shortSeconds(s.SilentS)+" ago"))
 		}
@@ -83,7 +84,7 @@ func (p *statusPage) joining(all []protocol.SenderJoining) {
 		return
 	}
 	late := slices.MaxFunc(all, func(a, b protocol.SenderJoining) int { return cmp.Compare(a.ForS, b.ForS) })
-	words := counted(len(all), "engine") + " joining"
+	words := report.Counted(len(all), "engine") + " joining"
 	switch {
 	case late.Late && late.Address == "":
 		words = p.loud(words + ": the sender was told " + shortSeconds(late.ForS) + " ago to meet " + plainText(late.Engine) + " and has not come; look at the log of its process")
@@ -125,10 +126,10 @@ func (p *statusPage) server(s *protocol.Server) {
 		words = append(words, "old cache: "+plainText(s.Cache))
 	}
 	if s.Retries > 0 || s.Losses > 0 {
-		words = append(words, counted(s.Retries, "broken response")+" gone on with", "lost "+counted(s.Losses, "time"))
+		words = append(words, report.Counted(s.Retries, "broken response")+" gone on with", "lost "+report.Counted(s.Losses, "time"))
 	}
 	if s.Disagreements > 0 {
-		words = append(words, counted(s.Disagreements, "token")+" of another version than its switches say")
+		words = append(words, report.Counted(s.Disagreements, "token")+" of another version than its switches say")
 	}
 	p.line("", "at %s", strings.Join(words, " · "))
 	if s.Cause != "" {

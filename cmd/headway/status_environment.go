@@ -56,7 +56,7 @@ func (p *statusPage) sandboxes(s *protocol.Sandboxes) {
 	}
 	text := fmt.Sprintf("%s · %d in use, %d ready of %d wanted, %d starting", plainText(s.Driver), s.Leased, s.Warm, s.WarmWanted, s.Starting)
 	if s.Waiting > 0 {
-		text += " · waiting for one: " + counted(s.Waiting, "rollout")
+		text += " · waiting for one: " + report.Counted(s.Waiting, "rollout")
 	}
 	if s.Broken {
 		text += " · " + p.loud("the backend is held to be sick: none is started for the moment")
@@ -78,7 +78,7 @@ func (p *statusPage) verifier(v *protocol.Verifier) {
 	if v == nil {
 		return
 	}
-	text := fmt.Sprintf("%s · %s, each takes %s (p99 %s) · %d judged now, %d wait", plainText(v.Kind), counted(v.Verdicts, "verdict"),
+	text := fmt.Sprintf("%s · %s, each takes %s (p99 %s) · %d judged now, %d wait", plainText(v.Kind), report.Counted(v.Verdicts, "verdict"),
 		shortSeconds(v.JudgeS.P50), shortSeconds(v.JudgeS.P99), v.Judging, v.Waiting)
 	if len(v.Failures) > 0 {
 		text += " · failures: " + classWords(v.Failures)

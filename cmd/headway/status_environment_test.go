@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // What a control plane plays itself stands in its status: where the time goes, what failed, and what of it
@@ -27,11 +28,11 @@ func TestStatusOfAnEnvironment(t *testing.T) {
 		"limits that code met: 4 out_of_memory", "process · 9 in use, 2 ready of 4 wanted", "waiting for one: 1 rollout ", "held to be sick", "90 of 120 stood ready",
 		"no boundary: files and network?[2J are the host's", "tests · 200 verdicts",
 	} {
-		if flat := strings.Join(strings.Fields(out), " "); code != exitDone || !strings.Contains(flat, want) {
+		if flat := strings.Join(strings.Fields(out), " "); code != failure.ExitDone || !strings.Contains(flat, want) {
 			t.Errorf("code %d, and no %q in\n%s", code, want, out)
 		}
 	}
-	if out, _, code = askStatus(t, url, "--json"); code != exitDone || !strings.Contains(out, `"start_failed": 5`) || !strings.Contains(out, `"sandboxes"`) {
+	if out, _, code = askStatus(t, url, "--json"); code != failure.ExitDone || !strings.Contains(out, `"start_failed": 5`) || !strings.Contains(out, `"sandboxes"`) {
 		t.Errorf("code %d, JSON\n%s", code, out)
 	}
 }

@@ -123,7 +123,7 @@ func waitWords(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " waits"
 	}
-	return counted(n, noun) + " wait"
+	return report.Counted(n, noun) + " wait"
 }
 
 // rateWords prints a rate with about three digits.

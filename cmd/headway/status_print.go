@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -32,7 +33,7 @@ const (
 	statusLabel    = 11
 )
 
-func newStatusView(a *app) *statusView {
+func newStatusView(a *app.Process) *statusView {
 	v := &statusView{to: a.Stdout, width: statusWidth}
 	if a.IsTerminal(a.Stdout) {
 		v.live = a.Getenv("TERM") != "dumb"
@@ -77,7 +78,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p.line("version", "%s", versionWords(s))
 	p.stall(s)
 	p.line("queue", "%s %d of %d groups; a batch takes %d", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, s.Queue.BatchGroups)
-	p.line("", "%s open, %d held back", counted(s.Queue.LiveGroups, "group"), s.Queue.HeldGroups)
+	p.line("", "%s open, %d held back", report.Counted(s.Queue.LiveGroups, "group"), s.Queue.HeldGroups)
 	p.line("rollouts", "%s", ledgerWords(s.Ledger))
 	p.line("ended", "%s", endedWords(s.Ledger))
 	if !s.Ledger.Balanced {
@@ -189,7 +190,7 @@ func (p *statusPage) bar(n, of int) string {
 }
 
 func gatewayWords(g protocol.Gateway) string {
-	text := fmt.Sprintf("%s of %s · %s open", counted(g.Turns, "turn"), counted(g.Tokens, "token"), counted(g.Open, "request"))
+	text := fmt.Sprintf("%s of %s · %s open", report.Counted(g.Turns, "turn"), report.Counted(g.Tokens, "token"), report.Counted(g.Open, "request"))
 	if g.Aborted > 0 {
 		text += fmt.Sprintf(" · %s taken back", report.Count(g.Aborted))
 	}
@@ -216,7 +217,7 @@ func versionWords(s protocol.Status) string {
 	case s.Version < 0:
 		return "none yet"
 	case s.Steps > 0:
-		return fmt.Sprintf("%d of %s", s.Version, counted(s.Steps, "train step"))
+		return fmt.Sprintf("%d of %s", s.Version, report.Counted(s.Steps, "train step"))
 	}
 	return fmt.Sprint(s.Version)
 }
@@ -257,7 +258,7 @@ func trainerWords(t protocol.Trainer) string {
 }
 
 func workerWords(w protocol.Workers) string {
-	text := fmt.Sprintf("%d known · %s claimed · %d wait for one", w.Known, counted(w.Claimed, "rollout"), w.Offered)
+	text := fmt.Sprintf("%d known · %s claimed · %d wait for one", w.Known, report.Counted(w.Claimed, "rollout"), w.Offered)
 	if len(w.Silent) > 0 {
 		names := make([]string, len(w.Silent))
 		for i, name := range w.Silent {
@@ -269,7 +270,7 @@ func workerWords(w protocol.Workers) string {
 }
 
 func recoveryWords(r protocol.Recovery) string {
-	text := fmt.Sprintf("took %s: a snapshot and %s after it", shortSeconds(r.WallS), counted(r.Events, "event"))
+	text := fmt.Sprintf("took %s: a snapshot and %s after it", shortSeconds(r.WallS), report.Counted(r.Events, "event"))
 	if r.Takeover {
 		text += " · taken over from another process"
 	}

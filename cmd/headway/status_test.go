@@ -20,7 +20,9 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -449,7 +451,7 @@ func TestStatusWatch(t *testing.T) {
 	}))
 	defer server.Close()
 	var out, diagnostics bytes.Buffer
-	a := &app{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &diagnostics, IsTerminal: func(s any) bool { return s == io.Writer(&out) },
+	a := &app.Process{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &diagnostics, IsTerminal: func(s any) bool { return s == io.Writer(&out) },
 		Getenv: func(string) string { return "" }, Now: time.Now}
 	c := &statusCmd{Server: server.URL, Watch: true, Every: 0.1}
 	client, err := newStatusClient(a, c)
@@ -483,13 +485,13 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 		given, says string
 		code        int
 	}{
-		{"runs/ne", "the run directory runs/ne does not exist\n  runs are in another folder where --dir or store.dir names one", exitUsage},
-		{"./ne", "the run directory ./ne does not exist", exitUsage},
-		{"/no/such/run", "the run directory /no/such/run does not exist", exitUsage},
-		{run, "is a run of headway run, which has no control plane\n  headway view " + run, exitUsage},
-		{file, "is a file, no run directory", exitUsage},
-		{pages.URL, pages.URL + " is the dashboard of headway run (a)\n  open it in a browser, or headway view or diagnose the run's directory", exitFailure},
-		{strings.TrimPrefix(pages.URL, "http://") + "/", "is the dashboard of headway run (a)", exitFailure},
+		{"runs/ne", "the run directory runs/ne does not exist\n  runs are in another folder where --dir or store.dir names one", failure.ExitUsage},
+		{"./ne", "the run directory ./ne does not exist", failure.ExitUsage},
+		{"/no/such/run", "the run directory /no/such/run does not exist", failure.ExitUsage},
+		{run, "is a run of headway run, which has no control plane\n  headway view " + run, failure.ExitUsage},
+		{file, "is a file, no run directory", failure.ExitUsage},
+		{pages.URL, pages.URL + " is the dashboard of headway run (a)\n  open it in a browser, or headway view or diagnose the run's directory", failure.ExitFailure},
+		{strings.TrimPrefix(pages.URL, "http://") + "/", "is the dashboard of headway run (a)", failure.ExitFailure},
 	} {
 		stdout, stderr, code := askStatus(t, c.given)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) {

@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -59,9 +61,9 @@ type studyListCmd struct {
 }
 
 // Run lists; a name that got here is no study's.
-func (c *studyListCmd) Run(a *app) error {
+func (c *studyListCmd) Run(a *app.Process) error {
 	if c.Name != "" {
-		return usageError("the studies are accuracy, attribution, control, frontier, hold, staleness and presets; headway study lists them", "there is no study named %q", c.Name)
+		return failure.Usage("the studies are accuracy, attribution, control, frontier, hold, staleness and presets; headway study lists them", "there is no study named %q", c.Name)
 	}
 	if c.JSON {
 		return printJSON(a.Stdout, studyList)
@@ -90,7 +92,7 @@ func (c *studyFiles) folder() error {
 		return nil
 	}
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
-		return usageError("name a folder that can be made", "--out: %w", err)
+		return failure.Usage("name a folder that can be made", "--out: %w", err)
 	}
 	return nil
 }
@@ -112,7 +114,7 @@ func (c *studyFiles) write(name string, fill func(io.Writer) error) error {
 }
 
 // provenance says how figures came about.
-func provenance(a *app, command string) study.Provenance {
+func provenance(a *app.Process, command string) study.Provenance {
 	return study.Provenance{Command: command, Program: programRevision(),
 		Machine: fmt.Sprintf("%s/%s with %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), Date: a.Now().Format(time.DateOnly)}
 }
@@ -163,9 +165,9 @@ type studyHoldCmd struct {
 const keptFile = "trials.jsonl"
 
 // Run simulates and prints.
-func (c *studyHoldCmd) Run(a *app) error {
+func (c *studyHoldCmd) Run(a *app.Process) error {
 	if c.Seeds < 1 || c.Measured < 1 || c.Warmup < 0 {
-		return usageError("headway study hold --help lists its flags", "--seeds %d, --measured %d and --warmup %d must be at least 1, 1 and 0", c.Seeds, c.Measured, c.Warmup)
+		return failure.Usage("headway study hold --help lists its flags", "--seeds %d, --measured %d and --warmup %d must be at least 1, 1 and 0", c.Seeds, c.Measured, c.Warmup)
 	}
 	if c.Live {
 		flags := liveFlags{Wall: c.Wall, Seeds: c.Seeds, Scenario: c.Scenario}
@@ -191,7 +193,7 @@ func (c *studyHoldCmd) Run(a *app) error {
 	show.clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return runError(c.goOn(), "the study was interrupted")
+			return failure.Run(c.goOn(), "the study was interrupted")
 		}
 		return err
 	}
@@ -214,14 +216,14 @@ func (c *studyFiles) kept() (*study.Kept, error) {
 	kept, err := study.OpenKept(filepath.Join(c.Out, keptFile), programRevision())
 	switch {
 	case errors.Is(err, study.ErrOtherProgram):
-		return nil, usageError("name another --out, or delete the file to simulate anew", "%w", err)
+		return nil, failure.Usage("name another --out, or delete the file to simulate anew", "%w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, usageError("name a folder that can be written to", "--out: %w", err)
+		return nil, failure.Usage("name a folder that can be written to", "--out: %w", err)
 	}
 	return kept, err
 }
 
-func (c *studyHoldCmd) print(a *app, result study.HoldResult, from study.Provenance) error {
+func (c *studyHoldCmd) print(a *app.Process, result study.HoldResult, from study.Provenance) error {
 	markdown := func(w io.Writer) error { return study.HoldMarkdown(w, result, from) }
 	document := struct {
 		study.Provenance
@@ -246,7 +248,7 @@ func (c *studyHoldCmd) print(a *app, result study.HoldResult, from study.Provena
 
 // endStudy says in which file a study is, if it was written to a folder, and prints
 // it: as JSON where that was asked, as a document where there is no folder.
-func endStudy(a *app, dir, file string, asJSON bool, document any, markdown func(io.Writer) error) error {
+func endStudy(a *app.Process, dir, file string, asJSON bool, document any, markdown func(io.Writer) error) error {
 	if dir != "" {
 		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(dir, file))
 	}
@@ -260,7 +262,7 @@ func endStudy(a *app, dir, file string, asJSON bool, document any, markdown func
 }
 
 // save writes a study as NAME.md and NAME.json, where there is a folder for it, and ends it.
-func (f *studyFiles) save(a *app, name string, asJSON bool, document any, markdown func(io.Writer) error) error {
+func (f *studyFiles) save(a *app.Process, name string, asJSON bool, document any, markdown func(io.Writer) error) error {
 	if f.Out != "" {
 		err := errors.Join(f.write(name+".md", markdown),
 			f.write(name+".json", func(w io.Writer) error { return printJSON(w, document) }))
@@ -280,7 +282,7 @@ type studyProgress struct {
 	began time.Time
 }
 
-func newStudyProgress(a *app) *studyProgress {
+func newStudyProgress(a *app.Process) *studyProgress {
 	status := newStatusLine(a)
 	return &studyProgress{statusLine: status, began: status.looked}
 }

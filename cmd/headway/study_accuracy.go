@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // studyAccuracyCmd is the study of the theory against the simulator.
@@ -24,9 +26,9 @@ func (c *studyAccuracyCmd) Help() string {
 }
 
 // Run simulates and prints.
-func (c *studyAccuracyCmd) Run(a *app) error {
+func (c *studyAccuracyCmd) Run(a *app.Process) error {
 	if c.Steps < 0 || c.Steps > 1_000_000 || c.Seed == 0 {
-		return usageError("headway study accuracy --help lists its flags", "--steps %d and --seed %d must be 1 to 1000000 and at least 1", c.Steps, c.Seed)
+		return failure.Usage("headway study accuracy --help lists its flags", "--steps %d and --seed %d must be 1 to 1000000 and at least 1", c.Steps, c.Seed)
 	}
 	files := studyFiles{Out: c.Out}
 	if err := files.folder(); err != nil {
@@ -38,7 +40,7 @@ func (c *studyAccuracyCmd) Run(a *app) error {
 	result, err := study.RunAccuracy(ctx, study.AccuracyOptions{Small: c.Small, Steps: c.Steps, Seed: c.Seed}, show.update)
 	show.clear()
 	if errors.Is(err, context.Canceled) {
-		return runError("--small takes seconds", "the study was interrupted")
+		return failure.Run("--small takes seconds", "the study was interrupted")
 	}
 	if err != nil {
 		return err
@@ -62,7 +64,7 @@ func (c *studyAccuracyCmd) command() string {
 }
 
 // print writes the document, to files or to stdout.
-func (c *studyAccuracyCmd) print(a *app, files *studyFiles, result study.Accuracy, from study.Provenance) error {
+func (c *studyAccuracyCmd) print(a *app.Process, files *studyFiles, result study.Accuracy, from study.Provenance) error {
 	markdown := func(w io.Writer) error { return study.AccuracyMarkdown(w, result, from) }
 	document := struct {
 		study.Provenance

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 func TestStudyAccuracy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "accuracy")
 	code, out, stderr := headway(t, "study", "accuracy", "--small", "--steps", "100", "--out", dir, "--json")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var document struct {
@@ -46,7 +47,7 @@ func TestStudyAccuracy(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "# How accurate the theory is") {
 		t.Errorf("accuracy.md: %v: %.200s", err, page)
 	}
-	if code, _, stderr := headway(t, "study", "accuracy", "--steps", "-3"); code != exitUsage || !strings.Contains(stderr, "--steps") {
+	if code, _, stderr := headway(t, "study", "accuracy", "--steps", "-3"); code != failure.ExitUsage || !strings.Contains(stderr, "--steps") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

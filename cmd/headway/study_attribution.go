@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // studyAttributionCmd is the study of what the named source of staleness is worth.
@@ -24,9 +26,9 @@ func (c *studyAttributionCmd) Help() string {
 }
 
 // Run simulates and prints.
-func (c *studyAttributionCmd) Run(a *app) error {
+func (c *studyAttributionCmd) Run(a *app.Process) error {
 	if c.Runs < 1 || c.Runs > 100_000 || c.Steps < 1 || c.Steps > 1_000_000 || c.Seed == 0 {
-		return usageError("headway study attribution --help lists its flags", "--runs %d, --steps %d and --seed %d must be 1 to 100000, 1 to 1000000 and at least 1", c.Runs, c.Steps, c.Seed)
+		return failure.Usage("headway study attribution --help lists its flags", "--runs %d, --steps %d and --seed %d must be 1 to 100000, 1 to 1000000 and at least 1", c.Runs, c.Steps, c.Seed)
 	}
 	files := studyFiles{Out: c.Out}
 	if err := files.folder(); err != nil {
@@ -38,7 +40,7 @@ func (c *studyAttributionCmd) Run(a *app) error {
 	result, err := study.RunAttribution(ctx, study.AttributionOptions{Runs: c.Runs, Steps: c.Steps, First: c.Seed}, show.update)
 	show.clear()
 	if errors.Is(err, context.Canceled) {
-		return runError("--runs 20 takes seconds", "the study was interrupted")
+		return failure.Run("--runs 20 takes seconds", "the study was interrupted")
 	}
 	if err != nil {
 		return err

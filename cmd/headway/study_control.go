@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // studyControlCmd is the study of the controller.
@@ -39,7 +41,7 @@ func (c *studyControlCmd) options() (study.ControlOptions, error) {
 	}
 	opt := study.ControlOptions{Seeds: c.Seeds, Quick: c.Quick}
 	if c.Seeds < 1 || c.Seeds > 1000 {
-		return opt, usageError("headway study control --help lists its flags", "--seeds is %d, want 1 to 1000", c.Seeds)
+		return opt, failure.Usage("headway study control --help lists its flags", "--seeds is %d, want 1 to 1000", c.Seeds)
 	}
 	var err error
 	drifts := study.ControlDrifts
@@ -57,7 +59,7 @@ func (c *studyControlCmd) options() (study.ControlOptions, error) {
 	for _, text := range c.Goal {
 		goal, err := study.ParseControlGoal(text)
 		if err != nil {
-			return opt, usageError("--goal 2, or --goal tokens:0.95:4", "--goal: %w", err)
+			return opt, failure.Usage("--goal 2, or --goal tokens:0.95:4", "--goal: %w", err)
 		}
 		if !slices.Contains(opt.Goals, goal) {
 			opt.Goals = append(opt.Goals, goal)
@@ -77,7 +79,7 @@ func named[T any](flag string, wanted []string, all []T, name func(T) string) (p
 	}
 	for _, w := range wanted {
 		if !slices.Contains(names, w) {
-			return nil, usageError("they are "+strings.Join(names, ", "), "%s: there is none named %q", flag, w)
+			return nil, failure.Usage("they are "+strings.Join(names, ", "), "%s: there is none named %q", flag, w)
 		}
 	}
 	return picked, nil
@@ -98,7 +100,7 @@ func (c *studyControlCmd) keep() (kept, plans *study.Kept, err error) {
 	}
 	plans, err = study.OpenKept(filepath.Join(c.Out, plansFile), ground)
 	if errors.Is(err, study.ErrOtherProgram) {
-		err = usageError("delete the file to search anew: what is simulated under fixed settings has changed since", "%w", err)
+		err = failure.Usage("delete the file to search anew: what is simulated under fixed settings has changed since", "%w", err)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, kept.Close())
@@ -136,13 +138,13 @@ const (
 )
 
 // Run simulates and prints.
-func (c *studyControlCmd) Run(a *app) error {
+func (c *studyControlCmd) Run(a *app.Process) error {
 	opt, err := c.options()
 	if err != nil {
 		return err
 	}
 	if c.Simulated && !c.Live {
-		return usageError("--live --simulated, or neither", "--simulated is of --live: without that all is simulated")
+		return failure.Usage("--live --simulated, or neither", "--simulated is of --live: without that all is simulated")
 	}
 	if c.Live {
 		return c.judgeLive(a, opt)
@@ -157,7 +159,7 @@ func (c *studyControlCmd) Run(a *app) error {
 	result, err := study.Control(ctx, opt, study.Simulator{Progress: show.update, Kept: kept, Plans: plans})
 	show.clear()
 	if err = errors.Join(err, kept.Close(), plans.Close()); errors.Is(err, context.Canceled) {
-		return runError(c.goOn(), "the study was interrupted")
+		return failure.Run(c.goOn(), "the study was interrupted")
 	}
 	if err != nil {
 		return err

@@ -7,10 +7,12 @@ import (
 	"io"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
 )
@@ -66,9 +68,9 @@ func steered(ctx context.Context, j *job, opt live.Options, shown metrics.Beside
 }
 
 // judgeLive is the study in live runs.
-func (c *studyControlCmd) judgeLive(a *app, opt study.ControlOptions) error {
+func (c *studyControlCmd) judgeLive(a *app.Process, opt study.ControlOptions) error {
 	if len(c.World) > 0 {
-		return usageError("leave it out", "--world %s is of the study in simulation: a live run is of one world", c.World[0])
+		return failure.Usage("leave it out", "--world %s is of the study in simulation: a live run is of one world", c.World[0])
 	}
 	if err := c.folder(); err != nil {
 		return err
@@ -88,7 +90,7 @@ func (c *studyControlCmd) judgeLive(a *app, opt study.ControlOptions) error {
 		},
 	})
 	if errors.Is(err, context.Canceled) {
-		return runError("live runs cannot be gone on with: start it anew", "the study was interrupted")
+		return failure.Run("live runs cannot be gone on with: start it anew", "the study was interrupted")
 	}
 	if err != nil {
 		return err

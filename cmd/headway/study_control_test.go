@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ func TestStudyControl(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "control")
 	arguments := []string{"study", "control", "--quick", "--seeds", "1", "--drift", "step", "--world", "rollout-bound", "--goal", "3.5", "--out", dir, "--json"}
 	code, out, stderr := headway(t, arguments...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var document struct {
@@ -43,7 +44,7 @@ func TestStudyControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, again, stderr := headway(t, arguments...); code != exitDone || again != out {
+	if code, again, stderr := headway(t, arguments...); code != failure.ExitDone || again != out {
 		t.Errorf("exit code %d, the same study again comes to something else: %s", code, stderr)
 	}
 	if now, err := os.ReadFile(filepath.Join(dir, keptFile)); err != nil || string(now) != string(kept) {
@@ -51,7 +52,7 @@ func TestStudyControl(t *testing.T) {
 	}
 	for flag, wrong := range map[string]string{"--drift": "weather", "--world": "moon", "--goal": "soon", "--seeds": "-1"} {
 		code, _, stderr := headway(t, "study", "control", "--quick", flag+"="+wrong)
-		if code != exitUsage || !strings.Contains(stderr, flag) || flag != "--seeds" && !strings.Contains(stderr, wrong) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, flag) || flag != "--seeds" && !strings.Contains(stderr, wrong) {
 			t.Errorf("%s %s: exit code %d: %s", flag, wrong, code, stderr)
 		}
 	}

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -57,13 +59,13 @@ func (c *studyFrontierCmd) options() (study.FrontierOptions, error) {
 	advice := "headway study frontier --help lists its flags"
 	switch {
 	case c.Devices < 2 || c.Devices > frontierDevicesMax:
-		return opt, usageError(advice, "--devices is %d, want 2 to %d: one for each side", c.Devices, frontierDevicesMax)
+		return opt, failure.Usage(advice, "--devices is %d, want 2 to %d: one for each side", c.Devices, frontierDevicesMax)
 	case c.Seeds < 1 || c.Steps < 1 || c.Slots < 1 || c.Slots > frontierSlotsMax:
-		return opt, usageError(advice, "--seeds %d, --steps %d and --slots %d must be at least 1, and slots at most %d", c.Seeds, c.Steps, c.Slots, frontierSlotsMax)
+		return opt, failure.Usage(advice, "--seeds %d, --steps %d and --slots %d must be at least 1, and slots at most %d", c.Seeds, c.Steps, c.Slots, frontierSlotsMax)
 	case !(c.DecodeStep > 0 && c.DecodeStep <= 10) || !(c.SpeedRatio >= 0.01 && c.SpeedRatio <= 100) || !(c.QueueFactor >= 1 && c.QueueFactor <= 100):
-		return opt, usageError(advice, "--decode-step %g, --speed-ratio %g and --queue-factor %g must be above 0 and at most 10 s, 0.01 to 100, and 1 to 100", c.DecodeStep, c.SpeedRatio, c.QueueFactor)
+		return opt, failure.Usage(advice, "--decode-step %g, --speed-ratio %g and --queue-factor %g must be above 0 and at most 10 s, 0.01 to 100, and 1 to 100", c.DecodeStep, c.SpeedRatio, c.QueueFactor)
 	case c.KeepRuns && c.Out == "":
-		return opt, usageError("name a folder by --out", "--keep-runs has no folder to keep them in")
+		return opt, failure.Usage("name a folder by --out", "--keep-runs has no folder to keep them in")
 	}
 	opt.Splits = study.Splits(c.Devices)
 	if c.Quick {
@@ -95,14 +97,14 @@ func parseSplit(text string, devices int) (study.Split, error) {
 	split.Rollout, errs[0] = strconv.Atoi(strings.TrimSpace(left))
 	split.Train, errs[1] = strconv.Atoi(strings.TrimSpace(right))
 	if !both || errs[0] != nil || errs[1] != nil || split.Rollout < 1 || split.Train < 1 || split.Rollout+split.Train != devices {
-		return split, usageError(fmt.Sprintf("such as --splits 1:%d, rollout devices first; --devices sets their number", devices-1),
+		return split, failure.Usage(fmt.Sprintf("such as --splits 1:%d, rollout devices first; --devices sets their number", devices-1),
 			"--splits %s: want two numbers of at least 1 that make %d together", text, devices)
 	}
 	return split, nil
 }
 
 // Run makes the runs and prints.
-func (c *studyFrontierCmd) Run(a *app) error {
+func (c *studyFrontierCmd) Run(a *app.Process) error {
 	opt, err := c.options()
 	if err != nil {
 		return err
@@ -123,7 +125,7 @@ func (c *studyFrontierCmd) Run(a *app) error {
 	show.clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return runError(c.goOn(), "the study was interrupted")
+			return failure.Run(c.goOn(), "the study was interrupted")
 		}
 		return err
 	}
@@ -138,9 +140,9 @@ func (c *studyFrontierCmd) kept(settings study.FrontierSettings) (*study.Frontie
 	kept, err := study.OpenFrontier(filepath.Join(c.Out, frontierFile), programRevision(), settings)
 	switch {
 	case errors.Is(err, study.ErrOtherProgram), errors.Is(err, study.ErrOtherSettings):
-		return nil, usageError("name another --out, or delete the file to run anew", "%w", err)
+		return nil, failure.Usage("name another --out, or delete the file to run anew", "%w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, usageError("name a folder that can be written to", "--out: %w", err)
+		return nil, failure.Usage("name a folder that can be written to", "--out: %w", err)
 	}
 	return kept, err
 }
@@ -162,7 +164,7 @@ func (c *studyFrontierCmd) command(opt study.FrontierOptions) string {
 	return text
 }
 
-func (c *studyFrontierCmd) print(a *app, result study.FrontierResult, from study.Provenance) error {
+func (c *studyFrontierCmd) print(a *app.Process, result study.FrontierResult, from study.Provenance) error {
 	document := struct {
 		study.Provenance
 		study.FrontierResult

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
@@ -105,7 +106,7 @@ var errPace = errors.New("this machine does not keep the pace of the modelled de
 func keepsPace(pace kept) error {
 	for side, p := range map[string]port.Pace{"decode": pace.Decode, "train": pace.Train} {
 		if p.LateShare() > refusedLate || p.Slowdown() > refusedSlowdown {
-			return runError("raise --decode-step, take fewer --devices, or leave the machine more to spare",
+			return failure.Run("raise --decode-step, take fewer --devices, or leave the machine more to spare",
 				"%w: in the probe %s of the %s steps took longer than they should, and all together %s longer",
 				errPace, report.Share(p.LateShare()), side, report.Share(p.Slowdown()))
 		}

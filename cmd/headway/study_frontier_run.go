@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -20,7 +21,7 @@ import (
 // frontierRunner makes the live runs of the frontier, each in a folder of its own: below keep, where
 // there is one, else one that is gone afterwards.
 type frontierRunner struct {
-	app  *app
+	app  *app.Process
 	keep string
 }
 

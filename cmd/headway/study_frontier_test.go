@@ -11,7 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
@@ -31,7 +33,7 @@ func TestFrontierFlags(t *testing.T) {
 		{[]string{"--keep-runs"}, "no folder"},
 	} {
 		code, _, stderr := headway(t, append([]string{"study", "frontier"}, c.arguments...)...)
-		if code != exitUsage || !strings.Contains(stderr, c.want) {
+		if code != failure.ExitUsage || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: exit code %d, %q, want %q", c.arguments, code, stderr, c.want)
 		}
 	}
@@ -77,7 +79,7 @@ func TestFrontierOfEight(t *testing.T) {
 func frontierOnFakeTime(t *testing.T, opt study.FrontierOptions, keep string) (result study.FrontierResult) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := &app{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Now: time.Now, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}
+		a := &app.Process{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Now: time.Now, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}
 		var err error
 		if result, err = study.Frontier(t.Context(), opt, frontierRunner{app: a, keep: keep}.rig(), nil, study.FrontierSaid{}); err != nil {
 			t.Fatal(err)
@@ -143,7 +145,7 @@ func TestFrontierKeepsToItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr := headway(t, "study", "frontier", "--quick", "--out", dir)
-	if code != exitUsage || !strings.Contains(stderr, "another program's") || !strings.Contains(stderr, "name another --out") {
+	if code != failure.ExitUsage || !strings.Contains(stderr, "another program's") || !strings.Contains(stderr, "name another --out") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "{\"program\":\"another\"}\n" {

@@ -11,9 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -33,14 +35,14 @@ type studyPresetsCmd struct {
 }
 
 // Run compares and prints.
-func (c *studyPresetsCmd) Run(a *app) error {
+func (c *studyPresetsCmd) Run(a *app.Process) error {
 	return c.compare(a, "presets", &c.studyFiles, study.Presets)
 }
 
 // compare plays the contest of every scenario and prints them.
-func (c *liveFlags) compare(a *app, name string, files *studyFiles, contest func(study.Scenario, []uint64, float64) study.Contest) error {
+func (c *liveFlags) compare(a *app.Process, name string, files *studyFiles, contest func(study.Scenario, []uint64, float64) study.Contest) error {
 	if !(c.Wall > 0) || c.Seeds < 1 {
-		return usageError("headway study --help lists the flags", "--wall %g and --seeds %d must be above 0", c.Wall, c.Seeds)
+		return failure.Usage("headway study --help lists the flags", "--wall %g and --seeds %d must be above 0", c.Wall, c.Seeds)
 	}
 	command := fmt.Sprintf("headway study %s --wall %g --seeds %d --scenario %s", name, c.Wall, c.Seeds, c.Scenario)
 	if files.Quick {
@@ -58,7 +60,7 @@ func (c *liveFlags) compare(a *app, name string, files *studyFiles, contest func
 }
 
 // play makes the runs of contests and prints them.
-func (c *studyFiles) play(a *app, name, command string, contests []study.Contest) error {
+func (c *studyFiles) play(a *app.Process, name, command string, contests []study.Contest) error {
 	if err := c.folder(); err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (c *studyFiles) play(a *app, name, command string, contests []study.Contest
 			fmt.Fprintf(a.Stderr, "%s: run %d of %d, %s, seed %d, %g s\n", contest.Name, done+1, all, arm, seed, contest.WallS)
 		})
 		if errors.Is(err, context.Canceled) {
-			return runError("a comparison at equal wall time cannot be gone on with: start it anew", "the study was interrupted")
+			return failure.Run("a comparison at equal wall time cannot be gone on with: start it anew", "the study was interrupted")
 		}
 		if err != nil {
 			return err
@@ -124,14 +126,14 @@ func (c *liveFlags) choose(contest *study.Contest) error {
 		}
 	}
 	if len(arms) == 0 {
-		return usageError("the arms are "+strings.Join(names, "; "), "--arm %s: no arm has such a name", strings.Join(c.Arm, ", "))
+		return failure.Usage("the arms are "+strings.Join(names, "; "), "--arm %s: no arm has such a name", strings.Join(c.Arm, ", "))
 	}
 	contest.Arms = arms
 	return nil
 }
 
 // contested writes and prints contests.
-func (c *studyFiles) contested(a *app, name string, played []study.Contested, from study.Provenance) error {
+func (c *studyFiles) contested(a *app.Process, name string, played []study.Contested, from study.Provenance) error {
 	document := struct {
 		study.Provenance
 		Contests []study.Contested `json:"contests"`
@@ -176,7 +178,7 @@ func contestsMarkdown(w io.Writer, name string, played []study.Contested, from s
 }
 
 // liveRunner makes runs for a study, each in a folder of its own that is gone afterwards.
-type liveRunner struct{ app *app }
+type liveRunner struct{ app *app.Process }
 
 // curvePoints is how many times a run's held-out accuracy is measured at, the start included.
 const curvePoints = 13
@@ -185,7 +187,7 @@ const curvePoints = 13
 const studyWarmup = 20
 
 // quietJob makes the parts of a run that says nothing on stderr, its trainer ready.
-func quietJob(ctx context.Context, a *app, document config.Config, dir string) (*job, error) {
+func quietJob(ctx context.Context, a *app.Process, document config.Config, dir string) (*job, error) {
 	quiet := *a
 	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
 	document.Store.Dir = filepath.Dir(dir)

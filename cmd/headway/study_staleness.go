@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/cmd/lab/study"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // studyStalenessCmd is the study of staleness against reward.
@@ -37,7 +39,7 @@ const lessonsFile = "staleness-%s.jsonl"
 const quickSteps = 12
 
 // Run teaches and prints.
-func (c *studyStalenessCmd) Run(a *app) error {
+func (c *studyStalenessCmd) Run(a *app.Process) error {
 	o, err := c.options()
 	if err != nil {
 		return err
@@ -57,7 +59,7 @@ func (c *studyStalenessCmd) Run(a *app) error {
 	show.clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return runError(c.goOn(), "the study was interrupted")
+			return failure.Run(c.goOn(), "the study was interrupted")
 		}
 		return err
 	}
@@ -69,9 +71,9 @@ func (c *studyStalenessCmd) Run(a *app) error {
 }
 
 // live compares live runs. Their steps are what the wall time allows.
-func (c *studyStalenessCmd) live(a *app, o study.StalenessOptions) error {
+func (c *studyStalenessCmd) live(a *app.Process, o study.StalenessOptions) error {
 	if !(c.Wall > 0) || c.Steps != 0 {
-		return usageError("headway study staleness --help lists its flags", "--wall %g must be above 0, and --steps %d is of no use with --live", c.Wall, c.Steps)
+		return failure.Usage("headway study staleness --help lists its flags", "--wall %g must be above 0, and --steps %d is of no use with --live", c.Wall, c.Steps)
 	}
 	command := fmt.Sprintf("headway study staleness --live --task %s --lags %s --corrections %s --seeds %d --wall %g", o.Task, listed(o.Lags), strings.Join(o.Corrections, ","), o.Seeds, c.Wall)
 	if c.Quick {
@@ -107,7 +109,7 @@ func (c *studyStalenessCmd) options() (study.StalenessOptions, error) {
 		corrections = append(corrections, k.Name)
 	}
 	if !slices.Contains(tasks, o.Task) {
-		return o, usageError("the tasks are "+strings.Join(tasks, " and "), "--task %s: there is no such task", o.Task)
+		return o, failure.Usage("the tasks are "+strings.Join(tasks, " and "), "--task %s: there is no such task", o.Task)
 	}
 	if len(o.Lags) == 0 {
 		o.Lags = study.StalenessLags()
@@ -123,19 +125,19 @@ func (c *studyStalenessCmd) options() (study.StalenessOptions, error) {
 	}
 	for _, name := range o.Corrections {
 		if !slices.Contains(corrections, name) {
-			return o, usageError("the corrections are "+strings.Join(corrections, ", "), "--corrections %s: there is no such correction", name)
+			return o, failure.Usage("the corrections are "+strings.Join(corrections, ", "), "--corrections %s: there is no such correction", name)
 		}
 	}
 	slices.Sort(o.Lags)
 	o.Lags = slices.Compact(o.Lags)
 	if o.Lags[0] < 0 || o.Lags[len(o.Lags)-1] > maxLessonLag {
-		return o, usageError("a lag is a number of versions", "--lags %v: want 0 to %d", o.Lags, maxLessonLag)
+		return o, failure.Usage("a lag is a number of versions", "--lags %v: want 0 to %d", o.Lags, maxLessonLag)
 	}
 	if o.Lags[0] > 0 {
 		o.Lags = append([]int{0}, o.Lags...)
 	}
 	if o.Seeds < 1 || o.Steps < 1 || o.Steps > 100_000 {
-		return o, usageError("headway study staleness --help lists its flags", "--seeds %d and --steps %d must be at least 1, and steps at most 100000", o.Seeds, o.Steps)
+		return o, failure.Usage("headway study staleness --help lists its flags", "--seeds %d and --steps %d must be at least 1, and steps at most 100000", o.Seeds, o.Steps)
 	}
 	return o, nil
 }
@@ -172,14 +174,14 @@ func (c *studyStalenessCmd) kept() (*study.Kept, error) {
 	kept, err := study.OpenKept(path, program)
 	switch {
 	case errors.Is(err, study.ErrOtherProgram):
-		return nil, usageError("name another --out, delete the file to learn anew, or take its runs as they are with --trust-kept", "%w", err)
+		return nil, failure.Usage("name another --out, delete the file to learn anew, or take its runs as they are with --trust-kept", "%w", err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, usageError("name a folder that can be written to", "--out: %w", err)
+		return nil, failure.Usage("name a folder that can be written to", "--out: %w", err)
 	}
 	return kept, err
 }
 
-func (c *studyStalenessCmd) print(a *app, result study.StalenessResult, from study.Provenance) error {
+func (c *studyStalenessCmd) print(a *app.Process, result study.StalenessResult, from study.Provenance) error {
 	document := struct {
 		study.Provenance
 		study.StalenessResult

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 func TestStudies(t *testing.T) {
 	code, out, _ := headway(t, "study")
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Errorf("exit code %d", code)
 	}
 	for _, s := range studyList {
@@ -19,7 +20,7 @@ func TestStudies(t *testing.T) {
 		}
 	}
 	var list []studyEntry
-	if code, out, _ := headway(t, "study", "--json"); code != exitDone || json.Unmarshal([]byte(out), &list) != nil || len(list) != len(studyList) {
+	if code, out, _ := headway(t, "study", "--json"); code != failure.ExitDone || json.Unmarshal([]byte(out), &list) != nil || len(list) != len(studyList) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
@@ -29,7 +30,7 @@ func TestStudyHold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "study")
 	arguments := []string{"study", "hold", "--quick", "--seeds", "2", "--warmup", "20", "--measured", "40", "--out", dir, "--json"}
 	code, out, stderr := headway(t, arguments...)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var document struct {
@@ -64,7 +65,7 @@ func TestStudyHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, again, stderr := headway(t, arguments...)
-	if code != exitDone || again != out {
+	if code != failure.ExitDone || again != out {
 		t.Errorf("exit code %d, the same study again comes to something else: %s", code, stderr)
 	}
 	if now, err := os.ReadFile(filepath.Join(dir, keptFile)); err != nil || string(now) != string(kept) {
@@ -87,7 +88,7 @@ func TestStudyRefuses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, _, stderr := headway(t, test.arguments...)
-			if code != exitUsage || !strings.Contains(stderr, test.want) {
+			if code != failure.ExitUsage || !strings.Contains(stderr, test.want) {
 				t.Errorf("exit code %d, want 2 and %q: %s", code, test.want, stderr)
 			}
 		})
@@ -98,7 +99,7 @@ func TestStudyRefuses(t *testing.T) {
 func TestStudyLive(t *testing.T) {
 	dir := t.TempDir()
 	code, out, stderr := headway(t, "study", "presets", "--quick", "--scenario", "plain", "--arm", "q=1", "--arm", "synchronous", "--json", "--out", dir)
-	if code != exitDone {
+	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var document struct {

@@ -6,6 +6,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // withVerifier is the document with verifier kind tests where it says nothing of a verifier and the tasks
@@ -24,10 +25,10 @@ func withVerifier(cfg config.Config, set *taskset.Set) (config.Config, error) {
 	}
 	switch v := cfg.Environment.Verifier; {
 	case v.Kind == verifier.Exact && answered.Lacks > 0:
-		return cfg, usageError("give each task an answer, name its field in environment.tasks.answer, or choose another environment.verifier.kind: tests where tasks have a test",
+		return cfg, failure.Usage("give each task an answer, name its field in environment.tasks.answer, or choose another environment.verifier.kind: tests where tasks have a test",
 			"environment.verifier.kind exact: task %.80s has no answer to compare with%s", answered.First, others(answered))
 	case v.Kind == verifier.Tests && v.Test == "" && tested.Lacks > 0:
-		return cfg, usageError("give each task a test, name its field in environment.tasks.test, say one for all in environment.verifier.test, or choose another environment.verifier.kind: exact where tasks have an answer",
+		return cfg, failure.Usage("give each task a test, name its field in environment.tasks.test, say one for all in environment.verifier.test, or choose another environment.verifier.kind: exact where tasks have an answer",
 			"environment.verifier.kind tests: task %.80s has no test%s", tested.First, others(tested))
 	}
 	return cfg, nil

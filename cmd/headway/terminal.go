@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/drive/live"
 )
 
@@ -80,7 +81,7 @@ const notesMax = 64
 // newProgressView starts showing progress on standard error: as a live view when
 // that is a terminal and nothing speaks against it, else as plain lines. intro
 // is printed first. The view must be closed.
-func newProgressView(a *app, show progressOptions, intro string) *progressView {
+func newProgressView(a *app.Process, show progressOptions, intro string) *progressView {
 	v := &progressView{
 		updates: make(chan progress, 1),
 		notes:   make(chan string, notesMax),

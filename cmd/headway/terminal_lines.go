@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -14,7 +15,7 @@ const lineEvery = 5 * time.Second
 
 // lines shows progress as plain lines, for files, pipes and logs.
 type lines struct {
-	app     *app
+	app     *app.Process
 	last    progress
 	shown   bool // last is printed
 	any     bool // something was printed
@@ -22,7 +23,7 @@ type lines struct {
 }
 
 // newLines prints the intro.
-func newLines(a *app, intro string) *lines {
+func newLines(a *app.Process, intro string) *lines {
 	if intro != "" {
 		fmt.Fprintln(a.Stderr, intro)
 	}

@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -23,7 +24,7 @@ type terminal struct {
 
 // newTerminal starts the view. interrupt is called for every Ctrl-C, which
 // reaches the program as a key while it has the terminal.
-func newTerminal(a *app, intro string, interrupt func()) *terminal {
+func newTerminal(a *app.Process, intro string, interrupt func()) *terminal {
 	view := liveView{intro: intro, interrupt: interrupt, width: widthDefault, styles: stylesOf(a.Getenv("NO_COLOR") != "")}
 	var input io.Reader
 	if a.IsTerminal(a.Stdin) {

@@ -2,20 +2,21 @@ package main
 
 import (
 	"fmt"
+	"github.com/headway-rl/headway/app"
 	"time"
 )
 
 // statusLine is one line on stderr about how far something long is: written over in place on a terminal, elsewhere a
 // line now and then.
 type statusLine struct {
-	app      *app
+	app      *app.Process
 	terminal bool
 	// looked is when the clock was last looked at, last when a line was last shown.
 	looked, last time.Time
 	shown        bool
 }
 
-func newStatusLine(application *app) statusLine {
+func newStatusLine(application *app.Process) statusLine {
 	now := application.Now()
 	return statusLine{app: application, terminal: application.IsTerminal(application.Stderr), looked: now, last: now}
 }

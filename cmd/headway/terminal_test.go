@@ -11,6 +11,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/drive/live"
 )
 
@@ -45,8 +46,8 @@ func at(step int64) progress {
 }
 
 // plainApp is an app whose standard error is no terminal, with a clock of its own.
-func plainApp(stderr io.Writer, now func() time.Time) *app {
-	return &app{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, Now: now,
+func plainApp(stderr io.Writer, now func() time.Time) *app.Process {
+	return &app.Process{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, Now: now,
 		IsTerminal: func(any) bool { return false }, Getenv: func(string) string { return "" }}
 }
 
@@ -185,7 +186,7 @@ func TestLiveViewRuns(t *testing.T) {
 	input, keys := io.Pipe()
 	defer keys.Close()
 	shown := &console{}
-	a := &app{Stdin: input, Stdout: io.Discard, Stderr: shown, Now: time.Now, IsTerminal: func(any) bool { return true },
+	a := &app.Process{Stdin: input, Stdout: io.Discard, Stderr: shown, Now: time.Now, IsTerminal: func(any) bool { return true },
 		Getenv: func(name string) string { return map[string]string{"TERM": "xterm-256color", "NO_COLOR": "1"}[name] }}
 	v := newProgressView(a, progressOptions{}, "reverse, seed 1")
 	stopped, aborted := make(chan struct{}), make(chan struct{})

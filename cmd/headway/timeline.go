@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/episode/player"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"
@@ -30,11 +31,11 @@ type timelineOptions struct {
 func (o *timelineOptions) check() error {
 	switch {
 	case o.TimelineSteps < 0:
-		return usageError("0 draws all of them", "--timeline-steps %d: expected a number of train steps", o.TimelineSteps)
+		return failure.Usage("0 draws all of them", "--timeline-steps %d: expected a number of train steps", o.TimelineSteps)
 	case o.TimelineFrom < -1:
-		return usageError("0 is the start of the run", "--timeline-from %d: expected a policy version", o.TimelineFrom)
+		return failure.Usage("0 is the start of the run", "--timeline-from %d: expected a policy version", o.TimelineFrom)
 	case o.Timeline == "" && (o.TimelineSteps != 20 || o.TimelineFrom != -1 || o.TimelineArrows != "last"):
-		return usageError("--timeline OUT.json names the file", "--timeline-steps, --timeline-from and --timeline-arrows say what --timeline draws")
+		return failure.Usage("--timeline OUT.json names the file", "--timeline-steps, --timeline-from and --timeline-arrows say what --timeline draws")
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func (f *timelineFile) end(failed error) error {
 	case failed != nil || err == nil:
 		return nil // what failed is said already
 	case errors.Is(err, timeline.ErrEmpty):
-		return runError("name an earlier version with --timeline-from", "--timeline %s: %w", f.options.Timeline, err)
+		return failure.Run("name an earlier version with --timeline-from", "--timeline %s: %w", f.options.Timeline, err)
 	}
 	return fmt.Errorf("--timeline %s: %w", f.options.Timeline, err)
 }
@@ -119,12 +120,12 @@ func (f *timelineFile) end(failed error) error {
 // drawn says what a file shows.
 func (f *timelineFile) drawn() string {
 	t := f.drawing.Totals()
-	arrows := counted(t.Arrows, "arrow")
+	arrows := report.Counted(t.Arrows, "arrow")
 	if t.ArrowsLeftOut > 0 {
 		arrows += fmt.Sprintf(" (%s left out: no step has more than a thousand)", report.Count(t.ArrowsLeftOut))
 	}
 	return fmt.Sprintf("%s: %s, %s and %s over %s s, %s events; open it in ui.perfetto.dev or chrome://tracing", f.options.Timeline,
-		counted(t.Rollouts, "rollout"), counted(t.TrainSteps, "train step"), arrows, report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
+		report.Counted(t.Rollouts, "rollout"), report.Counted(t.TrainSteps, "train step"), arrows, report.Figure(seconds(t.ToNS-t.FromNS), 1), report.Count(t.Events))
 }
 
 // episodeParts are what the environments of a run's episodes were at, by attempt; nil where the run has
@@ -148,7 +149,7 @@ func episodeParts(dir string) (map[timeline.Attempt][]timeline.Part, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, runError("remove the line, or the file: the drawing then has no tools", "%w", err)
+		return nil, failure.Run("remove the line, or the file: the drawing then has no tools", "%w", err)
 	}
 	return parts, nil
 }

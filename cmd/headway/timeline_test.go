@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"github.com/headway-rl/headway/internal/failure"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -51,12 +52,12 @@ func TestTimeline(t *testing.T) {
 		{"--timeline-arrows", []string{"simulate", file, "--timeline", "x.json", "--timeline-arrows=many"}},
 		{"one simulation", []string{"simulate", file, "--timeline", "x.json", "--seeds=2"}},
 	} {
-		if code, _, stderr := headway(t, test.arguments...); code != exitUsage || !strings.Contains(stderr, test.want) {
+		if code, _, stderr := headway(t, test.arguments...); code != failure.ExitUsage || !strings.Contains(stderr, test.want) {
 			t.Errorf("%q: code %d: %s", test.arguments, code, stderr)
 		}
 	}
 	late := filepath.Join(dir, "late.json")
-	if code, _, stderr := headway(t, "simulate", file, "--timeline", late, "--timeline-from=9999"); code != exitFailure || !strings.Contains(stderr, "before the first version") {
+	if code, _, stderr := headway(t, "simulate", file, "--timeline", late, "--timeline-from=9999"); code != failure.ExitFailure || !strings.Contains(stderr, "before the first version") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	if _, err := os.Stat(late); !errors.Is(err, fs.ErrNotExist) {
@@ -118,13 +119,13 @@ func TestTimelineOfUnfinishedTrace(t *testing.T) {
 	if drawn["torn"] != drawn["without-end"] || !strings.Contains(drawn["torn"], `"end":"running"`) {
 		t.Error("half a line changes what is drawn, or nothing is running at the end")
 	}
-	if code, _, stderr := headway(t, "replay", filepath.Join(dir, "torn")); code != exitFailure || !strings.Contains(stderr, "--resume") {
+	if code, _, stderr := headway(t, "replay", filepath.Join(dir, "torn")); code != failure.ExitFailure || !strings.Contains(stderr, "--resume") {
 		t.Errorf("without a timeline: code %d: %s", code, stderr)
 	}
 	damaged := bytes.Clone(whole)
 	damaged[len(damaged)/2] ^= 1
 	out := filepath.Join(dir, "damaged.json")
-	if code, _, stderr := headway(t, "replay", write("damaged", damaged), "--timeline", out); code != exitFailure || stderr == "" {
+	if code, _, stderr := headway(t, "replay", write("damaged", damaged), "--timeline", out); code != failure.ExitFailure || stderr == "" {
 		t.Errorf("a damaged trace: code %d: %s", code, stderr)
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {

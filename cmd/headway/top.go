@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
 )
 
 // topCmd follows a control plane in the terminal.
@@ -23,7 +24,7 @@ type topCmd struct {
 
 // Run shows the control plane until somebody leaves. Where standard output is no terminal it is a
 // status again and again, as status --watch has it.
-func (c *topCmd) Run(a *app) error {
+func (c *topCmd) Run(a *app.Process) error {
 	look := &statusCmd{Server: c.Server, TokenFile: c.TokenFile, CA: c.CA, Watch: true, Every: c.Every, command: "top"}
 	if !a.IsTerminal(a.Stdout) || a.Getenv("TERM") == "dumb" {
 		return look.follow(a)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // topOf is a view that has looked a few times.
@@ -117,11 +118,11 @@ func TestTopWithoutAnAnswer(t *testing.T) {
 // What is no terminal gets the status again and again; nobody there is an error at once.
 func TestTopElsewhere(t *testing.T) {
 	var out, diagnostics bytes.Buffer
-	if code := Main([]string{"top", "http://127.0.0.1:1"}, strings.NewReader(""), &out, &diagnostics); code != exitFailure || !strings.Contains(diagnostics.String(), "nothing listens") || !strings.Contains(diagnostics.String(), "headway top http://HOST:PORT") {
+	if code := Main([]string{"top", "http://127.0.0.1:1"}, strings.NewReader(""), &out, &diagnostics); code != failure.ExitFailure || !strings.Contains(diagnostics.String(), "nothing listens") || !strings.Contains(diagnostics.String(), "headway top http://HOST:PORT") {
 		t.Errorf("exit %d: %s", code, diagnostics.String())
 	}
 	diagnostics.Reset()
-	if code := Main([]string{"top", serveStatus(t, busyStatus(), api.Options{}), "--every", "0"}, strings.NewReader(""), &out, &diagnostics); code != exitUsage || !strings.Contains(diagnostics.String(), "--every 0") {
+	if code := Main([]string{"top", serveStatus(t, busyStatus(), api.Options{}), "--every", "0"}, strings.NewReader(""), &out, &diagnostics); code != failure.ExitUsage || !strings.Contains(diagnostics.String(), "--every 0") {
 		t.Errorf("exit %d: %s", code, diagnostics.String())
 	}
 }

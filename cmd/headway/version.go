@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/headway-rl/headway/app"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -50,7 +51,7 @@ func currentBuild() build {
 }
 
 // Run prints the version.
-func (c *versionCmd) Run(application *app) error {
+func (c *versionCmd) Run(application *app.Process) error {
 	current := currentBuild()
 	if c.JSON {
 		return printJSON(application.Stdout, current)

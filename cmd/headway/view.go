@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"net"
 	"net/http"
 	"os"
@@ -38,14 +40,14 @@ const viewListen = "127.0.0.1:7070"
 const viewPorts = 32
 
 // Run serves the pages until it is interrupted.
-func (c *viewCmd) Run(a *app) error {
+func (c *viewCmd) Run(a *app.Process) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return c.serve(ctx, a)
 }
 
 // serve serves until the context ends.
-func (c *viewCmd) serve(ctx context.Context, a *app) error {
+func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	path := c.Path
 	switch {
 	case isDocument(path):
@@ -56,7 +58,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app) error {
 		defer remove()
 		path = trace
 	case len(c.Set) > 0:
-		return usageError("headway resimulate shows what a run would have been under other settings", "--set changes a document, and %s is none", path)
+		return failure.Usage("headway resimulate shows what a run would have been under other settings", "--set changes a document, and %s is none", path)
 	}
 	shown, err := openRecorded(path, a.Now)
 	if err != nil {
@@ -99,7 +101,7 @@ func listenToView(address string) (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, usageError("choose another port, or leave --listen out: the next free one is taken", "--listen %s: %w", address, err)
+		return nil, failure.Usage("choose another port, or leave --listen out: the next free one is taken", "--listen %s: %w", address, err)
 	}
 	return listener, nil
 }
@@ -109,10 +111,10 @@ func checkViewListen(address string) error {
 	const hint = "HOST:PORT with a host of this machine, such as 127.0.0.1:7070; from elsewhere: ssh -L 7070:127.0.0.1:7070 HOST"
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return usageError(hint, "--listen %s is not an address: %w", address, err)
+		return failure.Usage(hint, "--listen %s is not an address: %w", address, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usageError(hint, "--listen %s can be reached from other machines, and the pages ask nobody who they are", address)
+		return failure.Usage(hint, "--listen %s can be reached from other machines, and the pages ask nobody who they are", address)
 	}
 	return nil
 }

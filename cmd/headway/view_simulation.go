@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,7 @@ func isDocument(path string) bool {
 }
 
 // simulated simulates a document once, and returns its trace, in a directory of its own that remove takes away.
-func (c *viewCmd) simulated(a *app) (path string, remove func(), err error) {
+func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err error) {
 	simulate := simulateCmd{File: c.Path, Set: c.Set, Seeds: 1}
 	cases, err := simulate.cases()
 	if err != nil {
@@ -22,7 +24,7 @@ func (c *viewCmd) simulated(a *app) (path string, remove func(), err error) {
 	}
 	warn(a, cases[0].document.Warnings())
 	if takes := costly(cases[0].document); takes != "" {
-		return "", nil, usageError("headway simulate --yes --trace OUT makes it all the same, and headway view OUT shows it", "%s", takes)
+		return "", nil, failure.Usage("headway simulate --yes --trace OUT makes it all the same, and headway view OUT shows it", "%s", takes)
 	}
 	prediction, err := expect(cases[0].document, cases[0].setting)
 	if err != nil {

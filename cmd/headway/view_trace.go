@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/explain/diagnosis"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -40,7 +41,7 @@ type recordedRun struct {
 func openRecorded(path string, now func() time.Time) (*recordedRun, error) {
 	file, err := trace.Open(path)
 	if err != nil {
-		return nil, usageError("name a run directory that headway run made, or a trace file", "%w", err)
+		return nil, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
 	}
 	r := &recordedRun{file: file, tail: &tail{file: file}, now: now}
 	if filepath.Base(file.Name()) == trace.FileName {

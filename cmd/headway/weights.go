@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/lock"
@@ -48,10 +50,10 @@ func weightsDir(path string) (dir, run string, err error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", "", usageError("name a run directory, such as runs/NAME, or a directory of versions", "%w", err)
+		return "", "", failure.Usage("name a run directory, such as runs/NAME, or a directory of versions", "%w", err)
 	}
 	if !info.IsDir() {
-		return "", "", usageError("name its directory", "%s is a file", path)
+		return "", "", failure.Usage("name its directory", "%s is a file", path)
 	}
 	inside := filepath.Join(path, "weights")
 	if info, err := os.Stat(inside); err == nil && info.IsDir() {
@@ -59,7 +61,7 @@ func weightsDir(path string) (dir, run string, err error) {
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return "", "", usageError("", "%w", err)
+		return "", "", failure.Usage("", "%w", err)
 	}
 	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return isVersionDir(path, e.Name()) }) {
 		if filepath.Base(filepath.Clean(path)) == "weights" {
@@ -68,9 +70,9 @@ func weightsDir(path string) (dir, run string, err error) {
 		return path, run, nil
 	}
 	if newest, err := newestSaved(path); err == nil && newest != loop.NoVersion {
-		return "", "", usageError("what a service has saved is looked at and fetched with its own tools", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, hostedDir))
+		return "", "", failure.Usage("what a service has saved is looked at and fetched with its own tools", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, hostedDir))
 	}
-	return "", "", usageError("name a run directory, such as runs/NAME, or a directory of versions", "%s has neither a directory weights nor versions", path)
+	return "", "", failure.Usage("name a run directory, such as runs/NAME, or a directory of versions", "%s has neither a directory weights nor versions", path)
 }
 
 // isVersionDir reports whether a directory is that of a version.
@@ -86,7 +88,7 @@ func isVersionDir(dir, name string) bool {
 func newestRun(folder string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(folder, "*", "weights"))
 	if err != nil || len(found) == 0 {
-		return "", usageError("name a run directory, or a directory of versions", "there is no run with weights in %s", folder)
+		return "", failure.Usage("name a run directory, or a directory of versions", "there is no run with weights in %s", folder)
 	}
 	changed := func(path string) time.Time {
 		info, err := os.Stat(path)
@@ -119,7 +121,7 @@ func parseVersionNumber(s *weights.Store, text string) (loop.Version, error) {
 	var v loop.Version
 	digits := strings.TrimPrefix(text, "v")
 	if _, err := fmt.Sscanf(digits, "%d", &v); err != nil || v < 0 || strings.Trim(digits, "0123456789") != "" {
-		return 0, usageError("name a version by its number, such as 17, or latest", "%q is no version", text)
+		return 0, failure.Usage("name a version by its number, such as 17, or latest", "%q is no version", text)
 	}
 	return v, nil
 }
@@ -133,10 +135,10 @@ func noneNewest(s *weights.Store) error {
 	}
 	for _, v := range slices.Backward(versions) {
 		if _, err := s.Manifest(v); err != nil && !errors.Is(err, weights.ErrNotFound) {
-			return runError("name another version by its number; headway weights list says which are whole", "the newest version, %d, cannot be read: %w", v, err)
+			return failure.Run("name another version by its number; headway weights list says which are whole", "the newest version, %d, cannot be read: %w", v, err)
 		}
 	}
-	return runError("", "there is no version with weights")
+	return failure.Run("", "there is no version with weights")
 }
 
 // weightsVersion is a version as headway weights prints it.
@@ -165,7 +167,7 @@ type weightsListCmd struct {
 }
 
 // Run prints a line a version.
-func (c *weightsListCmd) Run(a *app) error {
+func (c *weightsListCmd) Run(a *app.Process) error {
 	dir, run, err := weightsDir(c.Path)
 	if err != nil {
 		return err
@@ -309,9 +311,9 @@ type weightsPruneCmd struct {
 const keepMin = 2
 
 // Run says what would go, and deletes it with --yes.
-func (c *weightsPruneCmd) Run(a *app) error {
+func (c *weightsPruneCmd) Run(a *app.Process) error {
 	if c.Keep < keepMin {
-		return usageError(fmt.Sprintf("--keep %d is the least", keepMin), "--keep %d could delete what the run needs to go on", c.Keep)
+		return failure.Usage(fmt.Sprintf("--keep %d is the least", keepMin), "--keep %d could delete what the run needs to go on", c.Keep)
 	}
 	dir, run, err := weightsDir(c.Of)
 	if err != nil {
@@ -355,7 +357,7 @@ func (c *weightsPruneCmd) Run(a *app) error {
 	return c.print(a, dir, gone, freed)
 }
 
-func (c *weightsPruneCmd) print(a *app, dir string, gone []loop.Version, freed int64) error {
+func (c *weightsPruneCmd) print(a *app.Process, dir string, gone []loop.Version, freed int64) error {
 	if len(gone) == 0 {
 		_, err := fmt.Fprintf(a.Stdout, "nothing to delete: %s has no versions below its newest %d with weights\n", dir, c.Keep)
 		return err
@@ -364,7 +366,7 @@ func (c *weightsPruneCmd) print(a *app, dir string, gone []loop.Version, freed i
 	if !c.Yes {
 		verb, hint = "would delete", "; --yes deletes them"
 	}
-	_, err := fmt.Fprintf(a.Stdout, "%s %s of %s, %d to %d, %s%s\n", verb, counted(len(gone), "version"), dir, gone[0], gone[len(gone)-1], byteSize(freed), hint)
+	_, err := fmt.Fprintf(a.Stdout, "%s %s of %s, %d to %d, %s%s\n", verb, report.Counted(len(gone), "version"), dir, gone[0], gone[len(gone)-1], byteSize(freed), hint)
 	return err
 }
 
@@ -386,7 +388,7 @@ func lockRun(dir string) (release func(), err error) {
 			l, err := lock.Take(path, dir)
 			if err != nil {
 				release()
-				return nil, runError("a run that goes on deletes old versions by itself", "%w", err)
+				return nil, failure.Run("a run that goes on deletes old versions by itself", "%w", err)
 			}
 			held = append(held, l)
 		}

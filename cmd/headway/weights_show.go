@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/weights"
@@ -21,7 +23,7 @@ type weightsShowCmd struct {
 }
 
 // Run prints the manifest, and what was derived.
-func (c *weightsShowCmd) Run(a *app) error {
+func (c *weightsShowCmd) Run(a *app.Process) error {
 	s, dir, err := openWeights(c.Of)
 	if err != nil {
 		return err
@@ -84,9 +86,9 @@ func printVersion(w io.Writer, m weights.Manifest, derived []weights.Derived) er
 // weightsError says what can be done about a version that cannot be read.
 func weightsError(dir string, err error) error {
 	if errors.Is(err, weights.ErrNotFound) {
-		return runError("headway weights "+dir+" lists the versions that there are", "%w", err)
+		return failure.Run("headway weights "+dir+" lists the versions that there are", "%w", err)
 	}
-	return runError("", "%w", err)
+	return failure.Run("", "%w", err)
 }
 
 // weightsVerifyCmd verifies versions.
@@ -104,7 +106,7 @@ type verifiedVersion struct {
 }
 
 // Run reads every byte and says what is wrong.
-func (c *weightsVerifyCmd) Run(a *app) error {
+func (c *weightsVerifyCmd) Run(a *app.Process) error {
 	s, dir, err := openWeights(c.Of)
 	if err != nil {
 		return err
@@ -145,7 +147,7 @@ func (c *weightsVerifyCmd) Run(a *app) error {
 		}
 	}
 	if damaged > 0 {
-		return runError("restore their files from a copy, or delete their directories", "%d of %d versions of %s are not what was published", damaged, len(list), dir)
+		return failure.Run("restore their files from a copy, or delete their directories", "%d of %d versions of %s are not what was published", damaged, len(list), dir)
 	}
 	return nil
 }
@@ -199,7 +201,7 @@ type weightsDiff struct {
 }
 
 // Run compares.
-func (c *weightsDiffCmd) Run(a *app) error {
+func (c *weightsDiffCmd) Run(a *app.Process) error {
 	s, dir, err := openWeights(c.Of)
 	if err != nil {
 		return err

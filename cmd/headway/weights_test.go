@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/lock"
@@ -53,7 +54,7 @@ func TestWeights(t *testing.T) {
 		{[]string{"prune", "--keep", "9", "--run", run}, []string{"nothing to delete"}},
 	} {
 		code, stdout, stderr := headway(t, append([]string{"weights"}, test.arguments...)...)
-		if code != exitDone || stderr != "" {
+		if code != failure.ExitDone || stderr != "" {
 			t.Errorf("%v: code %d, %s", test.arguments, code, stderr)
 		}
 		for _, want := range test.want {
@@ -69,7 +70,7 @@ func TestWeightsJSON(t *testing.T) {
 	parse := func(into any, arguments ...string) {
 		t.Helper()
 		code, stdout, stderr := headway(t, append(append([]string{"weights"}, arguments...), "--json")...)
-		if err := json.Unmarshal([]byte(stdout), into); err != nil || code != exitDone {
+		if err := json.Unmarshal([]byte(stdout), into); err != nil || code != failure.ExitDone {
 			t.Fatalf("%v: %v, code %d, %s\n%s", arguments, err, code, stderr, stdout)
 		}
 	}
@@ -125,7 +126,7 @@ func TestWeightsByACollective(t *testing.T) {
 	}
 	code, stdout, stderr := headway(t, "weights", run)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != exitDone || len(lines) < 7 {
+	if code != failure.ExitDone || len(lines) < 7 {
 		t.Fatalf("code %d, %s%s", code, stdout, stderr)
 	}
 	for i, want := range []string{"newest stored", "by collective, not stored", "empty", "by collective, not stored"} {
@@ -143,7 +144,7 @@ func TestWeightsLatestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr := headway(t, "weights", "show", "latest", "--run", run)
-	if code == exitDone || !strings.Contains(stderr, path) || !strings.Contains(stderr, "newest version, 3") {
+	if code == failure.ExitDone || !strings.Contains(stderr, path) || !strings.Contains(stderr, "newest version, 3") {
 		t.Errorf("code %d, %s, want the damaged file named", code, stderr)
 	}
 }
@@ -172,18 +173,18 @@ func TestWeightsErrors(t *testing.T) {
 		code      int
 		want      string
 	}{
-		{[]string{filepath.Join(run, "absent")}, exitUsage, "name a run directory"},
-		{[]string{filepath.Join(run, "state")}, exitUsage, "neither a directory weights nor versions"},
-		{[]string{path}, exitUsage, "is a file"},
-		{[]string{"show", "9", "--run", run}, exitFailure, "lists the versions"},
-		{[]string{"show", "x9", "--run", run}, exitUsage, `"x9" is no version`},
-		{[]string{"diff", "1", "9", "--run", run}, exitFailure, "no such version"},
-		{[]string{"verify", "--run", run}, exitFailure, "1 of 4 versions"},
-		{[]string{"verify", "1", "--run", run}, exitFailure, "1 of 1 versions"},
-		{[]string{"verify", "9", "--run", run}, exitFailure, "1 of 1 versions"},
-		{[]string{"prune", "--keep", "1", "--run", run}, exitUsage, "--keep 2 is the least"},
-		{[]string{"prune", "--keep", "2", "--yes", "--run", run}, exitFailure, "deletes old versions by itself"},
-		{[]string{"prune", "--run", run}, exitUsage, "--keep"},
+		{[]string{filepath.Join(run, "absent")}, failure.ExitUsage, "name a run directory"},
+		{[]string{filepath.Join(run, "state")}, failure.ExitUsage, "neither a directory weights nor versions"},
+		{[]string{path}, failure.ExitUsage, "is a file"},
+		{[]string{"show", "9", "--run", run}, failure.ExitFailure, "lists the versions"},
+		{[]string{"show", "x9", "--run", run}, failure.ExitUsage, `"x9" is no version`},
+		{[]string{"diff", "1", "9", "--run", run}, failure.ExitFailure, "no such version"},
+		{[]string{"verify", "--run", run}, failure.ExitFailure, "1 of 4 versions"},
+		{[]string{"verify", "1", "--run", run}, failure.ExitFailure, "1 of 1 versions"},
+		{[]string{"verify", "9", "--run", run}, failure.ExitFailure, "1 of 1 versions"},
+		{[]string{"prune", "--keep", "1", "--run", run}, failure.ExitUsage, "--keep 2 is the least"},
+		{[]string{"prune", "--keep", "2", "--yes", "--run", run}, failure.ExitFailure, "deletes old versions by itself"},
+		{[]string{"prune", "--run", run}, failure.ExitUsage, "--keep"},
 	} {
 		code, _, stderr := headway(t, append([]string{"weights"}, test.arguments...)...)
 		if code != test.code || !strings.Contains(stderr, test.want) {
@@ -191,7 +192,7 @@ func TestWeightsErrors(t *testing.T) {
 		}
 	}
 	// What looks only may look while the run goes on.
-	if code, _, stderr := headway(t, "weights", "verify", "2", "--run", run); code != exitDone {
+	if code, _, stderr := headway(t, "weights", "verify", "2", "--run", run); code != failure.ExitDone {
 		t.Errorf("verify of a running run: %s", stderr)
 	}
 }

@@ -1,0 +1,23 @@
+package app
+
+import (
+	"io"
+	"time"
+)
+
+// Process is the part of the operating system's process that a run may use.
+// The command line binds it to the selected command; tests bind their own.
+type Process struct {
+	// Stdin, Stdout and Stderr are the process's streams. Results go to
+	// Stdout, progress and messages to Stderr.
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// IsTerminal says whether a stream is a terminal a person looks at.
+	IsTerminal func(stream any) bool
+	// Getenv reads an environment variable, "" when it is unset.
+	Getenv func(name string) string
+	// Now is the only wall clock of the command line. Figures that depend on
+	// it carry wall in their name.
+	Now func() time.Time
+}

@@ -1,0 +1,66 @@
+package failure
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Exit codes of every command.
+const (
+	ExitDone    = 0 // the command did what it was asked
+	ExitFailure = 1 // the run or the check failed
+	ExitUsage   = 2 // bad arguments or a bad config, refused before anything ran
+)
+
+// Error is an error that a person reads. Code is the process's exit code, Message
+// says what is wrong and where, Hint what to do about it ("" for none), and
+// Cause is the error underneath (nil for none), reachable by errors.Is and
+// errors.As.
+type Error struct {
+	Code    int
+	Message string
+	Hint    string
+	Cause   error
+	// Said marks a failure that was printed already, before what follows from it.
+	Said bool
+}
+
+// Error renders the message; [Print] prints the hint on a line of its own.
+func (f *Error) Error() string { return f.Message }
+
+// Unwrap returns the cause.
+func (f *Error) Unwrap() error { return f.Cause }
+
+// Usage is a failure of the caller: bad arguments or a bad config (exit
+// code 2). A %w verb keeps its operand reachable.
+func Usage(hint, format string, arguments ...any) error {
+	return newFailure(ExitUsage, hint, format, arguments)
+}
+
+// Run is a failure of the run or the check (exit code 1).
+func Run(hint, format string, arguments ...any) error {
+	return newFailure(ExitFailure, hint, format, arguments)
+}
+
+func newFailure(code int, hint, format string, arguments []any) error {
+	err := fmt.Errorf(format, arguments...)
+	return &Error{Code: code, Message: err.Error(), Hint: hint, Cause: errors.Unwrap(err)}
+}
+
+// Print prints an error as every command does: the message on the first line,
+// the hint on the second.
+func Print(stderr io.Writer, err error) {
+	var failed *Error
+	message := err.Error()
+	if errors.As(err, &failed) && failed.Said {
+		if message = strings.TrimPrefix(message, failed.Message); message == "" {
+			return
+		}
+	}
+	fmt.Fprintf(stderr, "headway: %s\n", strings.TrimSpace(message))
+	if failed != nil && failed.Hint != "" {
+		fmt.Fprintf(stderr, "  %s\n", failed.Hint)
+	}
+}
