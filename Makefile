@@ -126,6 +126,10 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(LESS_GC) $(GO) tool staticcheck ./...
 	$(GO) test ./internal/lint
 
+.PHONY: count
+count: ## lines of product, test and lab code by folder; AGAINST=COMMIT: beside that commit's, each file in the class it has today
+	@$(GO) run ./cmd/lab/count $(if $(AGAINST),-against $(AGAINST))
+
 .PHONY: test-alerts
 test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debian's package prometheus)
 	cd deploy/prometheus && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
