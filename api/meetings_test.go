@@ -10,12 +10,12 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/engine/rendezvous"
+	"github.com/headway-rl/headway/engine/collective"
 )
 
 // TestRendezvousPath: trainer and engine meet over HTTP; who cannot is refused with a code.
 func TestRendezvousPath(t *testing.T) {
-	s, err := api.New(api.Options{}, api.Ports{Plane: readyPlane{}, Meetings: rendezvous.New(rendezvous.Options{Engines: 1})})
+	s, err := api.New(api.Options{}, api.Ports{Plane: readyPlane{}, Meetings: collective.NewRendezvous(collective.RendezvousOptions{Engines: 1})})
 	if err != nil {
 		t.Fatal(err)
 	}

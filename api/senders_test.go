@@ -10,15 +10,14 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/engine/broadcast"
-	"github.com/headway-rl/headway/engine/rendezvous"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
 // TestSenderPath: a sender is told what to hold, and its word reaches the engine; it takes a trainer's token,
 // and a run whose engines take weights otherwise says so.
 func TestSenderPath(t *testing.T) {
-	coordinator := broadcast.NewCoordinator(broadcast.Options{Meetings: rendezvous.New(rendezvous.Options{})})
+	coordinator := collective.NewCoordinator(collective.Options{Meetings: collective.NewRendezvous(collective.RendezvousOptions{})})
 	tokens, err := api.ParseTokens(strings.NewReader("trainer trainer-secret-0123456789\nengine engine-secret-0123456789\n"))
 	if err != nil {
 		t.Fatal(err)

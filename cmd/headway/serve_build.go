@@ -10,7 +10,7 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/engine/rendezvous"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/explain/dashboard"
@@ -71,7 +71,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 		return err
 	}
 	p.source = &transfer.Source{}
-	p.meetings = rendezvous.New(rendezvous.Options{})
+	p.meetings = collective.NewRendezvous(collective.RendezvousOptions{})
 	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: p.engineNames()})
 	p.buildSenders()
 	if err := p.buildPlaneEngines(); err != nil {

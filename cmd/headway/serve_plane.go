@@ -18,8 +18,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/engine/broadcast"
-	"github.com/headway-rl/headway/engine/rendezvous"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/internal/failure"
@@ -69,10 +68,10 @@ type plane struct {
 	stage *stage
 	// renderer renders chats where no engine is to; nil elsewhere.
 	renderer  *upstream.Engine
-	meetings  *rendezvous.Rendezvous
+	meetings  *collective.Rendezvous
 	receivers *transfer.Coordinator
 	// senders is nil where no engine takes its weights from one; groups are those that such engines are in.
-	senders *broadcast.Coordinator
+	senders *collective.Coordinator
 	groups  *groupBook
 	source  *transfer.Source
 	// offering guards what is made of a version for receivers; objects is nil until it is used.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 )
@@ -16,7 +16,7 @@ import (
 // sends them; nothing where there is no such engine.
 func (p *plane) buildSenders() {
 	if slices.ContainsFunc(p.cfg.Engines, byCollective) {
-		p.senders = broadcast.NewCoordinator(broadcast.Options{Meetings: p.meetings, Logf: p.say})
+		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.say})
 		p.groups = openGroupBook(p.dir, p.say)
 	}
 }

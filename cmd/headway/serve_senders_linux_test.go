@@ -18,7 +18,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
@@ -411,7 +411,7 @@ func TestPublishedWithoutFiles(t *testing.T) {
 		"no sender is there":              {{Name: "a", Weights: "distributed"}, {Name: "c", Weights: "none"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &plane{job: &job{cfg: config.Config{Engines: engines}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: broadcast.NewCoordinator(broadcast.Options{})}
+			p := &plane{job: &job{cfg: config.Config{Engines: engines}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: collective.NewCoordinator(collective.Options{})}
 			err := p.confirmSent(t.Context(), "t", 3)
 			if _, ok := errors.AsType[*protocol.Refusal](err); !ok || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want a refusal with %q", err, want)

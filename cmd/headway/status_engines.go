@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -59,12 +59,12 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	}
 	words := []string{p.loud("absent: no process is there that has the trainer's weights; start it with a Sender (headway.torch), and a token of role trainer")}
 	switch s.State {
-	case broadcast.StateServing:
+	case collective.StateServing:
 		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + report.Counted(len(s.Groups), "engine")}
 		if s.SilentS >= senderQuietS {
 			words = append(words, p.loud("last heard of "+shortSeconds(s.SilentS)+" ago"))
 		}
-	case broadcast.StateLost:
+	case collective.StateLost:
 		words = []string{plainText(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
 	}
 	p.line("sender", "%s", strings.Join(words, " · "))

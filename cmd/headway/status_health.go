@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -71,7 +71,7 @@ func missingWords(s protocol.Status) (words string, stands bool) {
 	} else if len(lost) > 0 {
 		add(false, "%s lost, of %d", isOrAre("engine", lost), of)
 	}
-	if x := s.Sender; x != nil && x.State != broadcast.StateServing && len(x.Waiting) > 0 {
+	if x := s.Sender; x != nil && x.State != collective.StateServing && len(x.Waiting) > 0 {
 		add(false, "no sender of weights is there, and %s for it", waitWords(len(x.Waiting), "engine"))
 	}
 	switch t := s.Trainer; {

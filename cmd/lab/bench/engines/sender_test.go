@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api"
-	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/enginetest"
-	"github.com/headway-rl/headway/engine/rendezvous"
 	"github.com/headway-rl/headway/engine/sglang"
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -25,9 +24,9 @@ func (readyPlane) Ready() error { return nil }
 
 // distributed is a server that takes its weights from the Python client's sender, by a collective.
 func distributed(t *testing.T, _ string) enginetest.Subject {
-	meetings := rendezvous.New(rendezvous.Options{})
+	meetings := collective.NewRendezvous(collective.RendezvousOptions{})
 	t.Cleanup(meetings.Close)
-	senders := broadcast.NewCoordinator(broadcast.Options{Meetings: meetings, Logf: t.Logf})
+	senders := collective.NewCoordinator(collective.Options{Meetings: meetings, Logf: t.Logf})
 	server, err := api.New(api.Options{}, api.Ports{Plane: readyPlane{}, Meetings: meetings, Senders: senders})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package broadcast_test
+package collective_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/engine/broadcast"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 )
@@ -103,7 +103,7 @@ func TestSenderSilent(t *testing.T) {
 		if p.Stands("e0", idle) {
 			t.Error("a group stands whose sender is silent")
 		}
-		p.state(broadcast.StateLost)
+		p.state(collective.StateLost)
 		s = p.script("trainer", "first", 3).start() // it was the network
 		defer s.kill()
 		if !p.Stands("e0", idle) || p.Stands("e1", g) || !slices.Equal(s.standing(), []string{idle.Name}) {
@@ -121,13 +121,13 @@ func TestPollIsAWord(t *testing.T) {
 		g := p.meet("e0")
 		for range 100 {
 			time.Sleep(59 * time.Second)
-			if p.state(broadcast.StateServing); !p.Stands("e0", g) {
+			if p.state(collective.StateServing); !p.Stands("e0", g) {
 				t.Fatal("its group does not stand")
 			}
 		}
 		s.kill()
 		time.Sleep(29 * time.Second)
-		if p.state(broadcast.StateServing); !p.Stands("e0", g) {
+		if p.state(collective.StateServing); !p.Stands("e0", g) {
 			t.Error("the end of its poll was not a word of it")
 		}
 	})
@@ -383,7 +383,7 @@ func TestTwoSenders(t *testing.T) {
 		}
 		b.ended(protocol.CodeExpired, "this one has left")
 		p.script("b", "second").start().ended(protocol.CodeExpired, "this one has left") // a poll that was late
-		if p.state(broadcast.StateAbsent); p.Stands("e0", g) || held.Digest != "" {
+		if p.state(collective.StateAbsent); p.Stands("e0", g) || held.Digest != "" {
 			t.Error("it has left, and its group stands")
 		}
 		p.send(t.Context(), "e0", g, 3).fails(t, "does not stand any more")
@@ -509,7 +509,7 @@ func TestImpossibleWords(t *testing.T) {
 	}
 	_, err := p.Next(t.Context(), "a b", protocol.SenderRequest{Instance: "first", Backend: "gloo"})
 	refused(t, err, protocol.CodeInvalid, `the sender's name is "a b"`)
-	p.state(broadcast.StateAbsent)
+	p.state(collective.StateAbsent)
 }
 
 // TestLongErrors: an error of any length is kept to what somebody reads.

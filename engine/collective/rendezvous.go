@@ -1,4 +1,4 @@
-package rendezvous
+package collective
 
 import (
 	"context"
@@ -19,11 +19,10 @@ const (
 	ranksMax    = 1 << 16
 	enginesMax  = 1 << 12
 	epochMax    = 1 << 53
-	waitMaxS    = 60
 )
 
-// Options of a rendezvous.
-type Options struct {
+// RendezvousOptions of a rendezvous.
+type RendezvousOptions struct {
 	// Engines is how many engines a collective waits for; 0 means that its trainer says so.
 	Engines int
 }
@@ -31,7 +30,7 @@ type Options struct {
 // Rendezvous brings the members of collectives together. It implements api.Meetings
 // and is safe for concurrent use.
 type Rendezvous struct {
-	opt Options
+	opt RendezvousOptions
 
 	mu       sync.Mutex
 	meetings map[string]*table
@@ -55,8 +54,8 @@ type seat struct {
 	err   error
 }
 
-// New returns a rendezvous at which nobody has met.
-func New(opt Options) *Rendezvous {
+// NewRendezvous returns a rendezvous at which nobody has met.
+func NewRendezvous(opt RendezvousOptions) *Rendezvous {
 	return &Rendezvous{opt: opt, meetings: make(map[string]*table), closed: make(chan struct{})}
 }
 
@@ -100,7 +99,7 @@ func (r *Rendezvous) Close() { r.once.Do(func() { close(r.closed) }) }
 // Join implements api.Meetings: it returns when all members are there, or, for a member
 // of the epoch that stands, at once.
 func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.RendezvousRequest) (protocol.RendezvousReply, error) {
-	if err := check(name, &req); err != nil {
+	if err := checkJoin(name, &req); err != nil {
 		return protocol.RendezvousReply{}, err
 	}
 	r.mu.Lock()
@@ -211,8 +210,8 @@ func (t *table) over(name string, req *protocol.RendezvousRequest) error {
 	return protocol.Refuse(protocol.CodeExpired, "rendezvous %s: epoch %d does not stand: %s; leave its group and join with wait_s above 0", name, req.Epoch, why).With("epoch", m.epoch)
 }
 
-// check refuses a request that cannot be meant, and fills in what was left out.
-func check(name string, req *protocol.RendezvousRequest) error {
+// checkJoin refuses a request that cannot be meant, and fills in what was left out.
+func checkJoin(name string, req *protocol.RendezvousRequest) error {
 	if err := protocol.CheckName(name); err != nil {
 		return protocol.Refuse(protocol.CodeInvalid, "rendezvous %.140q: %v", name, err)
 	}

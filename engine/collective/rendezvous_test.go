@@ -1,4 +1,4 @@
-package rendezvous
+package collective
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func TestArrivalOrder(t *testing.T) {
 	offsets := []int{0, 1, 3, 4}
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}} {
 		synctest.Test(t, func(t *testing.T) {
-			r := New(Options{Engines: 3})
+			r := NewRendezvous(RendezvousOptions{Engines: 3})
 			calls := make([]*call, len(members))
 			for i, k := range order {
 				for _, k := range order[:i] {
@@ -89,7 +89,7 @@ func TestArrivalOrder(t *testing.T) {
 // their next call, and meet again under the next.
 func TestMembershipChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, ctx := New(Options{}), t.Context()
+		r, ctx := NewRendezvous(RendezvousOptions{}), t.Context()
 		first := trainer("t")
 		first.Engines = 2
 		join(ctx, r, first)
@@ -144,7 +144,7 @@ func TestMembershipChange(t *testing.T) {
 // TestEpochsRise: a control plane that has forgotten its epochs gives out higher ones.
 func TestEpochsRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{Engines: 1})
+		r := NewRendezvous(RendezvousOptions{Engines: 1})
 		knows := engine("a", 1)
 		knows.Epoch, knows.WaitS = 41, 0
 		join(t.Context(), r, knows).refused(t, protocol.CodeExpired, "never met here")
@@ -157,7 +157,7 @@ func TestEpochsRise(t *testing.T) {
 // TestMissing: who waits in vain is told who is not there, and is not counted on.
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, ctx := New(Options{}), t.Context()
+		r, ctx := NewRendezvous(RendezvousOptions{}), t.Context()
 		wait := func(c *call, word string) {
 			t.Helper()
 			time.Sleep(time.Minute)
@@ -199,7 +199,7 @@ func TestMissing(t *testing.T) {
 // TestConflicts: members that cannot be in one collective, and requests that cannot be.
 func TestConflicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, ctx := New(Options{Engines: 2}), t.Context()
+		r, ctx := NewRendezvous(RendezvousOptions{Engines: 2}), t.Context()
 		waits := join(ctx, r, engine("a", 1))
 		other := engine("b", 1)
 		other.Backend = "nccl"
@@ -216,7 +216,7 @@ func TestConflicts(t *testing.T) {
 		join(ctx, r, trainer("t"))
 		join(ctx, r, trainer("u")).refused(t, protocol.CodeConflict, "trainer t waits already")
 
-		unsaid := New(Options{})
+		unsaid := NewRendezvous(RendezvousOptions{})
 		join(ctx, unsaid, trainer("t")).refused(t, protocol.CodeInvalid, "how many engines")
 		for word, change := range map[string]func(*protocol.RendezvousRequest){
 			`member "a b"`:            func(q *protocol.RendezvousRequest) { q.Member = "a b" },
@@ -250,12 +250,12 @@ func TestConflicts(t *testing.T) {
 // TestBounds: collectives are bounded in number, and all calls end when the process stops.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{})
+		r := NewRendezvous(RendezvousOptions{})
 		for i := range MeetingsMax {
 			r.Expect(fmt.Sprint("m", i), 1)
 		}
 		join(t.Context(), r, engine("a", 1)).refused(t, protocol.CodeBusy, fmt.Sprint(MeetingsMax, " collectives"))
-		r = New(Options{Engines: 1})
+		r = NewRendezvous(RendezvousOptions{Engines: 1})
 		waits := join(t.Context(), r, engine("a", 1))
 		r.Close()
 		r.Close()
@@ -268,7 +268,7 @@ func TestBounds(t *testing.T) {
 // collective.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{Engines: 1})
+		r := NewRendezvous(RendezvousOptions{Engines: 1})
 		r.Forget("weights")
 		waits := join(t.Context(), r, engine("a", 1))
 		r.Forget("weights")
@@ -358,7 +358,7 @@ func checkRanks(t *testing.T, places map[string]place) {
 // under the same name since, however late it ends.
 func TestForgottenAndBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{Engines: 1})
+		r := NewRendezvous(RendezvousOptions{Engines: 1})
 		given := join(t.Context(), r, engine("e0", 1))
 		old := r.meetings["weights"]
 		r.Forget("weights")

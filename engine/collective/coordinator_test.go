@@ -1,4 +1,4 @@
-package broadcast_test
+package collective_test
 
 import (
 	"cmp"
@@ -14,24 +14,23 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/engine/broadcast"
-	"github.com/headway-rl/headway/engine/rendezvous"
+	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
 )
 
 // plane is a coordinator over a rendezvous, with what it said.
 type plane struct {
-	*broadcast.Coordinator
+	*collective.Coordinator
 	t        *testing.T
-	meetings *rendezvous.Rendezvous
+	meetings *collective.Rendezvous
 	mu       sync.Mutex
 	said     []string
 }
 
 func newPlane(t *testing.T) *plane {
-	p := &plane{t: t, meetings: rendezvous.New(rendezvous.Options{})}
-	p.Coordinator = broadcast.NewCoordinator(broadcast.Options{Meetings: p.meetings, Logf: func(format string, args ...any) {
+	p := &plane{t: t, meetings: collective.NewRendezvous(collective.RendezvousOptions{})}
+	p.Coordinator = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: func(format string, args ...any) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.said = append(p.said, fmt.Sprintf(format, args...))
@@ -348,7 +347,7 @@ func (c *call) holds(t *testing.T, version loop.Version) {
 func TestVersionToEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlane(t)
-		if none := p.state(broadcast.StateAbsent); none.SentVersion != loop.NoVersion {
+		if none := p.state(collective.StateAbsent); none.SentVersion != loop.NoVersion {
 			t.Errorf("nothing was sent, and the status says version %d", none.SentVersion)
 		}
 		s := p.script("trainer", "first", 3).start()
@@ -371,7 +370,7 @@ func TestVersionToEngines(t *testing.T) {
 		if got, want := s.kinds(), "hold e0 3, join e0 -1, send e0 3, hold e 1 3, join e 1 -1, send e 1 3"; got != want {
 			t.Errorf("told %s, want %s", got, want)
 		}
-		status := p.state(broadcast.StateServing)
+		status := p.state(collective.StateServing)
 		if status.Name != "trainer" || status.Backend != "gloo" || len(status.Groups) != 2 || !slices.Equal(s.standing(), status.Groups) || !slices.Equal(status.Holds, []loop.Version{3}) {
 			t.Errorf("status %+v, told of the groups %v", status, s.standing())
 		}
@@ -413,7 +412,7 @@ func TestHoldWaits(t *testing.T) {
 		p := newPlane(t)
 		held := p.hold(t.Context(), "e0", 3)
 		p.heard(1, "engine e0 waits for a sender")
-		if status := p.state(broadcast.StateAbsent); !slices.Equal(status.Waiting, []string{"e0"}) {
+		if status := p.state(collective.StateAbsent); !slices.Equal(status.Waiting, []string{"e0"}) {
 			t.Errorf("waiting are %v", status.Waiting)
 		}
 		time.Sleep(time.Hour)
@@ -421,12 +420,12 @@ func TestHoldWaits(t *testing.T) {
 		s := p.script("trainer", "first")
 		s.hang = []string{protocol.SenderHold}
 		s.start()
-		if status := p.state(broadcast.StateServing); len(status.Waiting) != 0 || held.ended() {
+		if status := p.state(collective.StateServing); len(status.Waiting) != 0 || held.ended() {
 			t.Errorf("a sender is there, and %v wait; ended: %v", status.Waiting, held.ended())
 		}
 		s.kill()
 		time.Sleep(31 * time.Second)
-		p.state(broadcast.StateLost)
+		p.state(collective.StateLost)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		p.heard(1, "engine e0 waits for the sender: trainer was last heard of")

@@ -1,4 +1,4 @@
-package broadcast_test
+package collective_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package broadcast
+package collective
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// waitMaxS is the longest that a sender's poll waits for a command.
+// waitMaxS is the longest that a call of the sender or of a member waits for its answer, in seconds.
 const waitMaxS = 60
 
 // outlivedMax is how many processes are remembered that are not to come back.

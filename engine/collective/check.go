@@ -1,4 +1,4 @@
-package broadcast
+package collective
 
 import (
 	"github.com/headway-rl/headway/api/protocol"
