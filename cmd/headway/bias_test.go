@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // queue-max discards what took long: the report says so, in figures and in words.
@@ -41,14 +42,14 @@ func TestSimulateBias(t *testing.T) {
 
 // Figures by staleness are means over the tokens of all steps past the warm-up.
 func TestOffPolicyIsWeighedByTokens(t *testing.T) {
-	step := func(at loop.Version, tokens int, clip, ratio float64) stepLine {
+	step := func(at loop.Version, tokens int, clip, ratio float64) steps.Line {
 		var ranges [port.LagRanges]port.LagReport
 		ranges[2] = port.LagReport{Tokens: tokens, ClipFraction: clip, MeanLogRatio: ratio, EffectiveSampleSize: 1}
 		line := newStepLine(live.StepDone{Report: port.StepReport{GroupLag: ranges}})
 		line.Step = at
 		return line
 	}
-	lines := offPolicy([]stepLine{step(1, 1000, 1, 1), step(2, 100, 0.1, 0), step(3, 300, 0.3, 0.08)}, 1, clipJudge{0.2, 0.2, "ppo-clip"})
+	lines := offPolicy([]steps.Line{step(1, 1000, 1, 1), step(2, 100, 0.1, 0), step(3, 300, 0.3, 0.08)}, 1, clipJudge{0.2, 0.2, "ppo-clip"})
 	if len(lines) != 1 || lines[0].Staleness != "2" || lines[0].Tokens != 400 {
 		t.Fatalf("got %+v", lines)
 	}

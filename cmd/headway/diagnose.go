@@ -21,6 +21,7 @@ import (
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.
@@ -187,7 +188,7 @@ func diagnoseError(name string, err error) error {
 // readLearned reads what the trainer said of each step from metrics.jsonl, where there is one.
 // A line that is half written or unreadable is passed over: it is no more than a step unknown.
 func readLearned(dir string) ([]diagnosis.Learned, error) {
-	file, err := os.Open(filepath.Join(dir, metricsFile))
+	file, err := os.Open(filepath.Join(dir, steps.File))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -199,7 +200,7 @@ func readLearned(dir string) ([]diagnosis.Learned, error) {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, metricsLineMax)
 	for lines.Scan() {
-		var line stepLine
+		var line steps.Line
 		if json.Unmarshal(lines.Bytes(), &line) != nil || line.EffectiveSampleSize == 0 {
 			continue
 		}

@@ -8,39 +8,17 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
-// lagLine is what a train step, or a whole run, says of the response tokens of
-// groups of one range of staleness.
-type lagLine struct {
-	// Staleness names the range, in versions: 0, 1, 2, 3-4, 5-8 or 9+.
-	Staleness string `json:"staleness"`
-	// Tokens counts the response tokens of groups in it.
-	Tokens int `json:"tokens"`
-	// ClipFraction is that of these tokens alone.
-	ClipFraction float64 `json:"clip_fraction"`
-	// ActiveClipFraction is that of these tokens alone.
-	ActiveClipFraction float64 `json:"active_clip_fraction"`
-	// PredictedClipFraction is that of these tokens alone.
-	PredictedClipFraction float64 `json:"predicted_clip_fraction"`
-	// MeanLogRatio is that of these tokens alone.
-	MeanLogRatio float64 `json:"mean_log_ratio"`
-	// EffectiveSampleSize is that of these tokens alone.
-	EffectiveSampleSize float64 `json:"effective_sample_size"`
-	// MaskedFraction is that of these tokens alone.
-	MaskedFraction float64 `json:"masked_fraction"`
-	// Health is that of these tokens alone.
-	Health string `json:"health"`
-}
-
 // lagLines are the ranges of a step that hold tokens.
-func lagLines(ranges [port.LagRanges]port.LagReport) []lagLine {
-	var lines []lagLine
+func lagLines(ranges [port.LagRanges]port.LagReport) []steps.Lag {
+	var lines []steps.Lag
 	for i, r := range ranges {
 		if r.Tokens > 0 {
-			lines = append(lines, lagLine{port.LagRange(i), r.Tokens, r.ClipFraction, r.ActiveClipFraction, r.PredictedClipFraction,
-				r.MeanLogRatio, r.EffectiveSampleSize, r.MaskedFraction, lagHealth(r.ClipFraction, r.MeanLogRatio)})
+			lines = append(lines, steps.Lag{Staleness: port.LagRange(i), Tokens: r.Tokens, ClipFraction: r.ClipFraction, ActiveClipFraction: r.ActiveClipFraction, PredictedClipFraction: r.PredictedClipFraction,
+				MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize, MaskedFraction: r.MaskedFraction, Health: lagHealth(r.ClipFraction, r.MeanLogRatio)})
 		}
 	}
 	return lines
@@ -103,31 +81,31 @@ func lagHealth(clip, logRatio float64) string {
 }
 
 // offPolicy sums the steps after the warm-up up by range of staleness: means over tokens.
-func offPolicy(steps []stepLine, warmup loop.Version, judge clipJudge) []lagLine {
-	var total [port.LagRanges]lagLine
-	for _, step := range steps {
-		if step.Step <= warmup && len(steps) > int(warmup) {
+func offPolicy(trained []steps.Line, warmup loop.Version, judge clipJudge) []steps.Lag {
+	var total [port.LagRanges]steps.Lag
+	for _, step := range trained {
+		if step.Step <= warmup && len(trained) > int(warmup) {
 			continue
 		}
 		for _, line := range step.OffPolicy {
 			for i := range total {
 				if port.LagRange(i) == line.Staleness {
-					total[i].add(line)
+					addLag(&total[i], line)
 				}
 			}
 		}
 	}
-	var lines []lagLine
+	var lines []steps.Lag
 	for i, sum := range total {
 		if sum.Tokens > 0 {
-			lines = append(lines, sum.mean(port.LagRange(i), judge))
+			lines = append(lines, meanOfLags(sum, port.LagRange(i), judge))
 		}
 	}
 	return lines
 }
 
-// add adds a step's means to sums over tokens.
-func (l *lagLine) add(o lagLine) {
+// addLag adds a step's means to sums over tokens.
+func addLag(l *steps.Lag, o steps.Lag) {
 	n := float64(o.Tokens)
 	l.Tokens += o.Tokens
 	l.ClipFraction += n * o.ClipFraction
@@ -138,8 +116,8 @@ func (l *lagLine) add(o lagLine) {
 	l.MaskedFraction += n * o.MaskedFraction
 }
 
-// mean turns sums over tokens into means.
-func (l lagLine) mean(staleness string, judge clipJudge) lagLine {
+// meanOfLags turns sums over tokens into means.
+func meanOfLags(l steps.Lag, staleness string, judge clipJudge) steps.Lag {
 	n := float64(l.Tokens)
 	l.Staleness = staleness
 	for _, sum := range []*float64{&l.ClipFraction, &l.ActiveClipFraction, &l.PredictedClipFraction, &l.MeanLogRatio, &l.EffectiveSampleSize, &l.MaskedFraction} {
@@ -150,7 +128,7 @@ func (l lagLine) mean(staleness string, judge clipJudge) lagLine {
 }
 
 // offPolicyRows are the same for the report.
-func offPolicyRows(lines []lagLine) []report.OffPolicy {
+func offPolicyRows(lines []steps.Lag) []report.OffPolicy {
 	var rows []report.OffPolicy
 	for _, l := range lines {
 		predicted := l.PredictedClipFraction

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // current compares a generated page with its file; HEADWAY_REWRITE=1 writes it.
@@ -85,7 +86,7 @@ func TestMetricsReference(t *testing.T) {
 	page.WriteString("# metrics.jsonl\n\n" +
 		"Generated from the struct that is written (`make generate`): one JSON object a train step, in the run directory. Ratios are from 0 to 1, staleness counts policy versions, " +
 		"and every figure is of the step's groups or of the period that it ended. What Prometheus gets is in [operations](../operations.md).\n\n| key | meaning |\n|---|---|\n")
-	metricRows(t, &page, "", reflect.TypeFor[stepLine](), comments)
+	metricRows(t, &page, "", reflect.TypeFor[steps.Line](), comments)
 	current(t, "../../docs/reference/metrics.md", page.String())
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // shownRun is a live run as browsers see it. What the run says to it is copied and taken elsewhere, so that nobody who
@@ -56,7 +57,7 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, 
 		v.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 	}
 	for i := range j.steps.lines {
-		v.model.Figures(j.steps.lines[i].figures())
+		v.model.Figures(shownFigures(&j.steps.lines[i]))
 	}
 	if resume != nil {
 		readSamples(j.dir, v.model) // what was said before is there as far as it was written down
@@ -139,9 +140,9 @@ func (v *shownRun) trained(d live.StepDone) {
 }
 
 // step takes the line of a step, evaluation and all.
-func (v *shownRun) step(line *stepLine) {
+func (v *shownRun) step(line *steps.Line) {
 	if v != nil {
-		v.feed.Figures(line.figures())
+		v.feed.Figures(shownFigures(line))
 	}
 }
 

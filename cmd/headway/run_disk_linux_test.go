@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // fillable is a file system of its own that can be filled and freed; it takes the right to mount one.
@@ -101,30 +102,30 @@ func TestStepLogWithoutRoom(t *testing.T) {
 		t.Skip(err)
 	}
 	real := log.file
-	log.add(stepLine{Step: 1})
+	log.add(steps.Line{Step: 1})
 	log.file = full
 	for step := range loop.Version(64) {
-		log.add(stepLine{Step: step + 2})
+		log.add(steps.Line{Step: step + 2})
 	}
 	if err := log.flush(); !noRoom(err) {
 		t.Fatalf("no room, and: %v", err)
 	}
 	log.file = real
-	log.add(stepLine{Step: 66})
+	log.add(steps.Line{Step: 66})
 	if err := log.close(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, metricsFile))
+	text, err := os.ReadFile(filepath.Join(dir, steps.File))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		var got stepLine
+		var got steps.Line
 		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Step != loop.Version(i+1) {
 			t.Fatalf("line %d is %s: %v", i+1, line, err)
 		}
 	}
-	if err := os.Symlink("/dev/full", filepath.Join(dir, metricsFile+".new")); err != nil {
+	if err := os.Symlink("/dev/full", filepath.Join(dir, steps.File+".new")); err != nil {
 		t.Fatal(err)
 	}
 	_, err = openStepLog(dir, 66)

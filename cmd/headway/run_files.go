@@ -18,95 +18,15 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
-// stepLine is one line of metrics.jsonl: a train step, step and time first.
-type stepLine struct {
-	// Step is the version that the train step made.
-	Step loop.Version `json:"step"`
-	// Time is when it ended, in seconds since the run began.
-	Time float64 `json:"time"`
-	// Reward is the mean over trained rollouts.
-	Reward float64 `json:"reward"`
-	// StalenessMean is the mean over the groups of the batch, in versions: PQS + IQS.
-	StalenessMean float64 `json:"staleness_mean"`
-	// PQS is the part from before the group was ready, IQS the part in the queue.
-	PQS float64 `json:"pqs"`
-	// IQS is the part of the staleness in the queue.
-	IQS float64 `json:"iqs"`
-	// FromSync, and the next six, are the parts of StalenessMean by where it comes from, in versions;
-	// docs/attribution.md says what each is. They add up to it.
-	FromSync float64 `json:"from_sync"`
-	// FromInnerSteps is the part of train steps that share a weight sync.
-	FromInnerSteps float64 `json:"from_inner_steps"`
-	// FromConcurrency is the part from while rollouts generated.
-	FromConcurrency float64 `json:"from_concurrency"`
-	// FromEnvironment is the part from while their environments took their time.
-	FromEnvironment float64 `json:"from_environment"`
-	// FromTail is the part from waiting for the last rollout of a group.
-	FromTail float64 `json:"from_tail"`
-	// FromQueue is the part from waiting behind other batches.
-	FromQueue float64 `json:"from_queue"`
-	// FromFill is the part from waiting for its own batch.
-	FromFill float64 `json:"from_fill"`
-	// StalenessMax is the largest of a group.
-	StalenessMax loop.Version `json:"staleness_max"`
-	// TokenStalenessMean is the mean over trained tokens, by the version that sampled each.
-	TokenStalenessMean float64 `json:"token_staleness_mean"`
-	// PeriodS is the time since the step before ended, in seconds.
-	PeriodS float64 `json:"period_s"`
-	// TrainS is the time of it in this train step and what the trainer did beside, in seconds: neither idle nor absent.
-	TrainS float64 `json:"train_s"`
-	// TrainerAbsentS is the time of it in which no trainer was there, in seconds: a trainer of yours had not come yet, or was gone.
-	TrainerAbsentS float64 `json:"trainer_absent_s,omitempty"`
-	// TrainerIdleRatio is the share of the period in which no train step ran.
-	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
-	// RolloutIdleRatio is the share of slot time in which no rollout was in it.
-	RolloutIdleRatio float64 `json:"rollout_idle_ratio"`
-	// QueueGroups is how many groups the queue held after the step.
-	QueueGroups int `json:"queue_groups"`
-	// ResponseTokens counts the trained tokens of responses.
-	ResponseTokens int64 `json:"response_tokens"`
-	// Loss as the trainer reports it; 0 where it reports none. So the next.
-	Loss float64 `json:"loss"`
-	// GradNorm is the norm of the gradient before it was clipped.
-	GradNorm float64 `json:"grad_norm"`
-	// ClipFraction is the share of tokens whose ratio of trainer to rollout left the band.
-	ClipFraction float64 `json:"clip_fraction"`
-	// ActiveClipFraction is the share of tokens without gradient for it.
-	ActiveClipFraction float64 `json:"active_clip_fraction"`
-	// MeanLogRatio is the mean of log p_trainer - log p_rollout, in nats.
-	MeanLogRatio float64 `json:"mean_log_ratio"`
-	// EffectiveSampleSize is that of the importance weights, as a share of the tokens.
-	EffectiveSampleSize float64 `json:"effective_sample_size"`
-	// PredictedClipFraction is what earlier steps' drift says of ClipFraction, 0 while too little is known.
-	PredictedClipFraction float64 `json:"predicted_clip_fraction"`
-	// MaskedFraction is the share of tokens that a correction left out.
-	MaskedFraction float64 `json:"masked_fraction"`
-	// TruncatedFraction is the share of tokens whose importance weight was cut.
-	TruncatedFraction float64 `json:"truncated_fraction"`
-	// Minibatches is how many updates of the optimiser the step made.
-	Minibatches int `json:"minibatches"`
-	// Health is healthy, workable or broken, by the clip fraction and the mean log-ratio.
-	Health string `json:"health"`
-	// OffPolicy splits the response tokens by the staleness of their group.
-	OffPolicy []lagLine `json:"off_policy,omitempty"`
-	// Metrics are what a trainer of yours said beside, by its own names.
-	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Control is the goal that the run keeps by moving its settings, after the step; absent without one.
-	Control *controlLine `json:"control,omitempty"`
-	// HeldOutAccuracy is the newest evaluation, by greedy decoding; absent where there is none new.
-	HeldOutAccuracy *float64 `json:"held_out_accuracy,omitempty"`
-	// HeldOutStep is the version that HeldOutAccuracy judged.
-	HeldOutStep *loop.Version `json:"held_out_step,omitempty"`
-}
-
-func newStepLine(d live.StepDone) stepLine {
+func newStepLine(d live.StepDone) steps.Line {
 	p, r := d.Point, d.Report
 	from := d.Attribution.Split
-	return stepLine{
-		Control: newControlLine(d.Status.Control, &p.Control), FromSync: from[attribution.Sync], FromInnerSteps: from[attribution.Inner], FromConcurrency: from[attribution.Concurrency],
+	return steps.Line{
+		Control: steps.NewControl(d.Status.Control, &p.Control), FromSync: from[attribution.Sync], FromInnerSteps: from[attribution.Inner], FromConcurrency: from[attribution.Concurrency],
 		FromEnvironment: from[attribution.Environment], FromTail: from[attribution.Tail], FromQueue: from[attribution.Queue], FromFill: from[attribution.Fill],
 		Step: p.Step, Time: float64(p.TimeNS) / 1e9, Reward: p.Reward, StalenessMean: p.Staleness, PQS: p.PQS, IQS: p.IQS,
 		StalenessMax: p.StalenessMax, TokenStalenessMean: p.TokenStaleness, PeriodS: float64(p.PeriodNS) / 1e9,
@@ -118,12 +38,10 @@ func newStepLine(d live.StepDone) stepLine {
 	}
 }
 
-const metricsFile = "metrics.jsonl"
-
 // stepLog writes metrics.jsonl and keeps its newest lines for the report.
 type stepLog struct {
 	file  *os.File
-	lines []stepLine
+	lines []steps.Line
 	// unwritten is what there was no room for, tried again with every line; err is what a line
 	// failed by otherwise, the first of them.
 	unwritten []byte
@@ -133,7 +51,7 @@ type stepLog struct {
 // openStepLog opens the log of a run directory. Lines of steps after upTo, which a
 // resumed run will make again, are cut off.
 func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
-	path := filepath.Join(dir, metricsFile)
+	path := filepath.Join(dir, steps.File)
 	log := &stepLog{}
 	old, err := os.Open(path)
 	switch {
@@ -143,7 +61,7 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 	default:
 		scanner := bufio.NewScanner(old)
 		for scanner.Scan() {
-			var line stepLine
+			var line steps.Line
 			if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Step <= upTo {
 				log.lines = append(log.lines, line)
 			}
@@ -168,7 +86,7 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 	return log, nil
 }
 
-func (l *stepLog) add(line stepLine) {
+func (l *stepLog) add(line steps.Line) {
 	if len(l.lines) >= 2*live.SeriesSteps { // metrics.jsonl has them all
 		l.lines = append(l.lines[:0], l.lines[len(l.lines)-live.SeriesSteps:]...)
 	}
@@ -180,7 +98,7 @@ func (l *stepLog) add(line stepLine) {
 }
 
 // render puts a line behind those that are to be written.
-func (l *stepLog) render(line stepLine) {
+func (l *stepLog) render(line steps.Line) {
 	text, err := json.Marshal(line)
 	if err != nil {
 		l.err = cmp.Or(l.err, err)

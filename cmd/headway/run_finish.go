@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/bias"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -56,7 +57,7 @@ type runReport struct {
 	Reuse            metrics.Reuse   `json:"reuse"`
 	Signal           metrics.Signal  `json:"signal"`
 	// OffPolicy is how far training was off policy, by staleness; Bias compares what was trained with what was started.
-	OffPolicy []lagLine    `json:"off_policy"`
+	OffPolicy []steps.Lag  `json:"off_policy"`
 	Bias      *bias.Report `json:"bias"`
 	// Control is what the controller did after the warm-up; absent without a goal.
 	Control *metrics.Control `json:"control,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // reportFile is the report's name in a run directory.
@@ -192,7 +193,7 @@ func queueLever(c config.Config) string {
 func (j *job) fileRows(r runReport) []report.Row {
 	return []report.Row{
 		{Name: "run directory", Value: j.dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + j.dir},
-		{Name: "report", Value: filepath.Join(j.dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.dir, metricsFile)},
+		{Name: "report", Value: filepath.Join(j.dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.dir, steps.File)},
 		{Name: "samples", Value: filepath.Join(j.dir, "samples")}, {Name: "weights", Value: filepath.Join(j.dir, "weights")},
 	}
 }

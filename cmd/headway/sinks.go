@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // commandLog has what the program of sinks.command says, in the run directory.
@@ -154,7 +155,7 @@ func parameters(cfg config.Config) map[string]string {
 }
 
 // sinkStep is a line of metrics.jsonl as sinks take it.
-func sinkStep(line stepLine, now time.Time) sink.Step {
+func sinkStep(line steps.Line, now time.Time) sink.Step {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return sink.Step{Step: int64(line.Step), Time: now}

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // liveFlags are those of every comparison of live runs.
@@ -231,7 +232,7 @@ func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (
 
 // timed makes a run for so long.
 func (r liveRunner) timed(ctx context.Context, j *job, opt live.Options, wallS float64) (out study.Lived, err error) {
-	var lines []stepLine
+	var lines []steps.Line
 	opt.Header.Warmup = studyWarmup
 	// The run ends with its time, but not before its first step: without one there is nothing to compare.
 	var running *live.Runtime
@@ -265,7 +266,7 @@ func (r liveRunner) timed(ctx context.Context, j *job, opt live.Options, wallS f
 }
 
 // livedOf sums a run up.
-func livedOf(res live.Result, lines []stepLine, wallS float64) study.Lived {
+func livedOf(res live.Result, lines []steps.Line, wallS float64) study.Lived {
 	s := res.Summary
 	out := study.Lived{
 		ArmRun: report.ArmRun{
@@ -302,7 +303,7 @@ func livedOf(res live.Result, lines []stepLine, wallS float64) study.Lived {
 // learned measures, after the run, the held-out accuracy of the versions that it
 // had at equal steps of wall time: the curve by the prompts of an evaluation, the
 // last by all that are held out.
-func (r liveRunner) learned(ctx context.Context, j *job, lines []stepLine, wallS float64) ([]report.ArmPoint, float64, error) {
+func (r liveRunner) learned(ctx context.Context, j *job, lines []steps.Line, wallS float64) ([]report.ArmPoint, float64, error) {
 	var curve []report.ArmPoint
 	accuracy := report.Unknown
 	next := 0

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -28,7 +29,7 @@ type recordedRun struct {
 	reader *trace.Reader
 	loop   *loop.Loop
 	model  *dashboard.Model
-	steps  *stepReader
+	steps  *steps.Reader
 	dir    string // of the run, "" for a trace alone
 	ended  bool
 	now    func() time.Time
@@ -63,7 +64,7 @@ func openRecorded(path string, now func() time.Time) (*recordedRun, error) {
 	opt.Judge = findingsOf(path, opt.Info.Name)
 	r.model = dashboard.New(opt)
 	if r.dir != "" {
-		r.steps = openStepReader(r.dir)
+		r.steps = steps.Open(r.dir)
 	}
 	return r, nil
 }
@@ -126,7 +127,7 @@ func (r *recordedRun) close() {
 	r.cancel()
 	r.file.Close()
 	if r.steps != nil {
-		r.steps.close()
+		r.steps.Close()
 	}
 }
 
@@ -214,8 +215,8 @@ func (r *recordedRun) figures(upTo loop.Version) {
 	if r.steps == nil {
 		return
 	}
-	for line := r.steps.next(upTo); line != nil; line = r.steps.next(upTo) {
-		r.model.Figures(line.figures())
+	for line := r.steps.Next(upTo); line != nil; line = r.steps.Next(upTo) {
+		r.model.Figures(shownFigures(line))
 	}
 }
 
