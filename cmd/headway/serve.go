@@ -32,7 +32,7 @@ type serveCmd struct {
 }
 
 // Run serves until the run's steps are done, a signal, or another process takes over.
-func (c *serveCmd) Run(a *app.Process) error {
+func (c *serveCmd) Run(a *app.Process) (err error) {
 	if err := refuseRunAsDocument(c.File); err != nil {
 		return err
 	}
