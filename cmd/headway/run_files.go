@@ -242,3 +242,15 @@ func finite(x float64) float64 {
 	}
 	return x
 }
+
+// brokenFile is the name in a run directory of what explains a broken invariant.
+const brokenFile = "broken.json"
+
+// writeBroken keeps what explains a broken invariant in a run directory, and returns what to say of it.
+func writeBroken(dir string, bundle []byte) string {
+	path := filepath.Join(dir, brokenFile)
+	if err := os.WriteFile(path, bundle, 0o644); err != nil {
+		return fmt.Sprintf("the file that explains this defect cannot be written: %v", err)
+	}
+	return "what is needed to report this defect is in " + path
+}

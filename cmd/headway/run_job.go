@@ -252,12 +252,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 				view.message("samples: " + err.Error())
 			}
 		},
-		OnBroken: func(bundle []byte) {
-			path := filepath.Join(j.dir, "broken.json")
-			if err := os.WriteFile(path, bundle, 0o644); err == nil {
-				view.message("what is needed to report this defect is in " + path)
-			}
-		},
+		OnBroken:   func(bundle []byte) { view.message(writeBroken(j.dir, bundle)) },
 		OnDiskFull: j.disk.told,
 		Logf:       func(format string, args ...any) { view.message(fmt.Sprintf(format, args...)) },
 

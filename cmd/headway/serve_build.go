@@ -232,12 +232,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 				p.say("samples: %v", err)
 			}
 		},
-		OnBroken: func(bundle []byte) {
-			path := filepath.Join(p.dir, "broken.json")
-			if err := os.WriteFile(path, bundle, 0o644); err == nil {
-				p.say("what is needed to report this defect is in %s", path)
-			}
-		},
+		OnBroken:   func(bundle []byte) { p.say("%s", writeBroken(p.dir, bundle)) },
 		OnDiskFull: p.onDiskFull, OnSync: p.onSync, Logf: p.say, RejoinAfter: time.Second, Patient: true,
 		KeepVersions: p.cfg.Store.KeepVersions, SnapshotSteps: p.cfg.Store.SnapshotEvery,
 	}
