@@ -397,13 +397,6 @@ func (e *evaluator) take() *evaluation {
 	return out
 }
 
-// writeJSON prints a document on standard output.
-func writeJSON(a *app.Process, v any) error {
-	enc := json.NewEncoder(a.Stdout)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 // clock returns nanoseconds since a run started, going on at offset. It uses the
 // monotonic clock, so that it never falls.
 func clock(a *app.Process, offset int64) func() int64 {

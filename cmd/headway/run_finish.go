@@ -106,7 +106,7 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool)
 	}
 	unwritten := j.writeReport(r, res)
 	if asJSON {
-		err = writeJSON(j.app, r)
+		err = printJSON(j.app.Stdout, r)
 	} else {
 		err = j.print(r, res)
 	}

@@ -338,7 +338,7 @@ func (p *plane) say(format string, args ...any) {
 func (p *plane) summary(err error, asJSON bool) error {
 	s := p.Status()
 	if asJSON {
-		return writeJSON(p.app, s)
+		return printJSON(p.app.Stdout, s)
 	}
 	if err != nil {
 		return nil
