@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // A control plane whose closing fails says so and does not exit 0: the lines of metrics.jsonl that the disk
@@ -17,7 +18,7 @@ func TestServeTellsThatClosingFailed(t *testing.T) {
 	if err := os.MkdirAll(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/dev/full", filepath.Join(run, metricsFile+".new")); err != nil { // no write to it ever has room
+	if err := os.Symlink("/dev/full", filepath.Join(run, steps.File+".new")); err != nil { // no write to it ever has room
 		t.Fatal(err)
 	}
 	code, _, stderr := headway(t, "serve", "--dir", folder, "--name", "r", "--listen", "127.0.0.1:0", "--steps", "2", "--set", "trainer.kind=embedded")
