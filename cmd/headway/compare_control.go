@@ -5,20 +5,18 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// hasGoal reports whether a run kept a target. A controller without one only does what it is asked to.
-func hasGoal(c *metrics.Control) bool { return c != nil && (c.TargetMean > 0 || c.TargetShare > 0) }
-
 // target says what a run was to keep, "" for nothing.
 func (r *comparedRun) target() string {
-	if !hasGoal(r.Control) {
+	if !control.Has(r.Control) {
 		return ""
 	}
 	c := r.Control
-	return fmt.Sprintf("%s over %d steps", goalWords(c.TargetMean, c.TargetShare, c.Within, c.Of), c.Window)
+	return fmt.Sprintf("%s over %d steps", control.GoalOf(c), c.Window)
 }
 
 // targets says what keeps runs with different targets from being compared by their staleness, "" where they had
@@ -47,7 +45,7 @@ func (doc *comparison) controlled() report.Table {
 		cells, known := []string(nil), false
 		for _, run := range doc.Runs {
 			cell := ""
-			if hasGoal(run.Control) {
+			if control.Has(run.Control) {
 				cell = of(run.Control)
 			}
 			known = known || cell != ""
@@ -65,7 +63,7 @@ func (doc *comparison) controlled() report.Table {
 	}
 	row("mean at most", func(c *metrics.Control) string { return positive(c.TargetMean, short) })
 	row("share at least", func(c *metrics.Control) string {
-		return positive(c.TargetShare, func(s float64) string { return fmt.Sprintf("%s of %s within %d", percent(s), c.Of, c.Within) })
+		return positive(c.TargetShare, func(s float64) string { return fmt.Sprintf("%s of %s within %d", control.Percent(s), c.Of, c.Within) })
 	})
 	row("over train steps", func(c *metrics.Control) string { return report.Count(int64(c.Window)) })
 	row("steps held", func(c *metrics.Control) string { return share(c.HeldSteps, c.Steps) })
@@ -73,7 +71,7 @@ func (doc *comparison) controlled() report.Table {
 	row("steps judged", func(c *metrics.Control) string { return report.Count(c.Steps) })
 	row("out of reach, steps", func(c *metrics.Control) string { return positive(float64(c.UnreachableSteps), decimals(0)) })
 	row("not measured, times", func(c *metrics.Control) string { return positive(float64(c.Silences), decimals(0)) })
-	row("at the end", func(c *metrics.Control) string { return stateWords(c.State) })
+	row("at the end", func(c *metrics.Control) string { return control.State(c.State) })
 	row("moves", func(c *metrics.Control) string { return report.Count(c.Moves) })
 	for set := loop.SettingSlots; set <= loop.SettingEngines; set++ {
 		row(set.String()+" at the end", func(c *metrics.Control) string { return settingAtEnd(c, set) })

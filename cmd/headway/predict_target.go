@@ -9,6 +9,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
@@ -46,12 +47,10 @@ type targetLever struct {
 
 // answerTarget says how a simulation kept its target; nil without one.
 func answerTarget(c *metrics.Control) *targetAnswer {
-	if !hasGoal(c) {
+	if !control.Has(c) {
 		return nil
 	}
-	shown := controlOf(&loop.Control{Mean: c.TargetMean, Share: c.TargetShare, Within: c.Within, Tokens: c.Of == "tokens", Window: c.Window},
-		&loop.ControlStatus{State: c.State, MeasuredMean: c.MeasuredMean, MeasuredShare: c.MeasuredShare, Nearest: c.Nearest, Binding: c.Binding}, c)
-	return &targetAnswer{Control: c, Says: shown.Says, Levers: []targetLever{}}
+	return &targetAnswer{Control: c, Says: control.GoalOf(c).Sentence(control.StatusOf(c)), Levers: []targetLever{}}
 }
 
 // price simulates the document without its target.
@@ -95,7 +94,7 @@ func leverOf(change string, s *metrics.Summary, base metrics.Summary) targetLeve
 	}
 	ratio := throughputRatio(*s, base)
 	l.ThroughputRatio = &ratio
-	if c := s.Control; hasGoal(c) && c.Steps > 0 {
+	if c := s.Control; control.Has(c) && c.Steps > 0 {
 		held := float64(c.HeldSteps) / float64(c.Steps)
 		l.HeldShare = &held
 	}
@@ -139,7 +138,7 @@ func targetLevers(d config.Config, kept *metrics.Control) (levers []theory.Lever
 		} else if t.Share > 0 {
 			t.Within = max(t.Within-1, 0)
 		}
-		if lax && hasGoal(kept) && kept.State == controlUnreachable && t.StalenessMean > 0 {
+		if lax && control.Has(kept) && kept.State == control.Unreachable && t.StalenessMean > 0 {
 			t.StalenessMean = max(t.StalenessMean, nextTo(kept.MeasuredMean))
 		}
 		if t == d.Control.Target {
@@ -166,7 +165,7 @@ func targetWords(t config.Target) string {
 		parts = append(parts, fmt.Sprintf("%.4g versions", t.StalenessMean))
 	}
 	if t.Share > 0 {
-		parts = append(parts, fmt.Sprintf("%s within %d", percent(t.Share), t.Within))
+		parts = append(parts, fmt.Sprintf("%s within %d", control.Percent(t.Share), t.Within))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -175,11 +174,11 @@ func targetWords(t config.Target) string {
 func (a *targetAnswer) print(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(table, "  %s\t%s\n", name, value) }
-	fmt.Fprintf(table, "The target, simulated\t%s, over %d train steps\n", goalWords(a.TargetMean, a.TargetShare, a.Within, a.Of), a.Window)
+	fmt.Fprintf(table, "The target, simulated\t%s, over %d train steps\n", control.GoalOf(a.Control), a.Window)
 	if a.Steps > 0 {
 		row("held", fmt.Sprintf("in %s of %s train steps; single batches in %s", report.Share(float64(a.HeldSteps)/float64(a.Steps)), report.Count(a.Steps), report.Share(float64(a.HeldBatches)/float64(a.Steps))))
 	} else {
-		row("held", heldWords(0, 0, 0))
+		row("held", control.Held(0, 0, 0))
 	}
 	row("at the end", a.Says)
 	for _, s := range a.Settings {
@@ -187,7 +186,7 @@ func (a *targetAnswer) print(b *strings.Builder) {
 		if s.Moves > 0 {
 			from = fmt.Sprintf("from %.4g in %s", s.Start, report.Counted(s.Moves, "move"))
 		}
-		row(plainText(s.Name), fmt.Sprintf("%.4g of %.4g to %.4g, %s", s.Value, s.Least, s.Most, from))
+		row(report.Plain(s.Name), fmt.Sprintf("%.4g of %.4g to %.4g, %s", s.Value, s.Least, s.Most, from))
 	}
 	if len(a.Settings) == 0 {
 		row("settings", "none may move: control.limits leaves them where they are")
@@ -228,7 +227,7 @@ func (a *targetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
 func (a *targetAnswer) left() string {
 	var names []string
 	for _, s := range a.Settings {
-		names = append(names, fmt.Sprintf("%s (%.4g to %.4g)", plainText(s.Name), s.Least, s.Most))
+		names = append(names, fmt.Sprintf("%s (%.4g to %.4g)", report.Plain(s.Name), s.Least, s.Most))
 	}
 	return strings.Join(names, ", ")
 }

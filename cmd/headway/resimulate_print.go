@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -79,13 +80,13 @@ func printResimulations(w io.Writer, doc resimulation) error {
 func controlPlayed(doc resimulation) string {
 	var b strings.Builder
 	say := func(name string, s *metrics.Summary) {
-		if s == nil || len(controlRows(s.Control)) == 0 {
+		if s == nil || len(control.Rows(s.Control)) == 0 {
 			return
 		}
 		if b.Len() == 0 {
 			b.WriteString("the run's controller plays in every resimulation, and moves the settings as the measurements there ask for:\n")
 		}
-		fmt.Fprintf(&b, "  %s: %s\n", name, controlForecast(s.Control))
+		fmt.Fprintf(&b, "  %s: %s\n", name, control.Forecast(s.Control))
 	}
 	say("the run itself", &doc.Measured)
 	say("its own settings, resimulated", doc.Own.Summary)

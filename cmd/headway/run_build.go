@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	engine "github.com/headway-rl/headway/engine/embedded"
@@ -192,7 +193,7 @@ func (j *job) newProgress(d live.StepDone) progress {
 	recent := lines[max(0, len(lines)-viewWindow):]
 	p := progress{Step: int64(d.Point.Step), Steps: int64(j.cfg.Trainer.Steps), Version: int64(d.Point.Step),
 		Accuracy: math.NaN(), Rates: d.Rates, QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
-	p.Control = controlOf(j.rules.Control, d.Status.Control, nil)
+	p.Control = api.ControlOf(j.rules.Control, d.Status.Control, nil)
 	if e := j.newestEvaluation(); e != nil {
 		p.Accuracy, p.AccuracyStep = e.Accuracy, int64(e.Version)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/observe/steps"
@@ -76,7 +77,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 		}
 	}
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
-	run.Control = controlRows(r.Control)
+	run.Control = control.Rows(r.Control)
 	run.Throughput, run.Attribution, run.Idle = throughputRows(r), attributionRows(r.Attribution), idleRows(r.Attribution)
 	for _, t := range j.samples.newest() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
@@ -51,7 +52,7 @@ func (p *plane) Status() protocol.Status {
 	s.Throughput = throughputStatus(v)
 	s.Verl = verlStatus(v.Summary)
 	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
-	s.Control = controlOf(p.rules.Control, st.Control, v.Summary.Control)
+	s.Control = api.ControlOf(p.rules.Control, st.Control, v.Summary.Control)
 	if v.Attribution.Groups > 0 {
 		s.Attribution = &v.Attribution
 	}

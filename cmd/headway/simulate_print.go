@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -49,8 +50,8 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	if rows := latencyRows(doc.Summary); len(rows) > 0 {
 		b.WriteString("\n" + report.Table{Title: fmt.Sprintf("A rollout's %s s, and what they go to", report.Figure(doc.Latency.EndToEndS, 1)), Rows: rows}.String())
 	}
-	if rows := controlRows(doc.Control); len(rows) > 0 {
-		b.WriteString("\n" + report.Table{Title: controlTitle, Rows: namedRows(rows)}.String())
+	if rows := control.Rows(doc.Control); len(rows) > 0 {
+		b.WriteString("\n" + report.Table{Title: control.Title, Rows: namedRows(rows)}.String())
 	}
 	b.WriteString("\n")
 	b.WriteString(ledgerLine(doc) + "\n")

@@ -21,6 +21,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // statusCmd shows the state of a control plane.
@@ -226,7 +227,7 @@ func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error)
 		if err := c.hasFinished(); err != nil {
 			return status, nil, err
 		}
-		return status, nil, failure.Run("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, plainText(status.Run), c.base)
+		return status, nil, failure.Run("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, report.Plain(status.Run), c.base)
 	}
 	return status, text, nil
 }
@@ -268,7 +269,7 @@ func (c *statusClient) hasFinished() error {
 	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
 		return nil
 	}
-	return failure.Run(finishedHint(c.dir), "run %s has finished at version %d", plainText(c.run), *said.Finished)
+	return failure.Run(finishedHint(c.dir), "run %s has finished at version %d", report.Plain(c.run), *said.Finished)
 }
 
 // refused says what an answer other than 200 means.
@@ -281,7 +282,7 @@ func (c *statusClient) refused(code int, text []byte) error {
 		}
 		return c.stranger()
 	}
-	message := plainText(body.Error.Message)
+	message := report.Plain(body.Error.Message)
 	switch body.Error.Code {
 	case protocol.CodeUnauthorized:
 		if c.token == "" {
@@ -326,7 +327,7 @@ func (c *statusClient) refuseDashboard(ctx context.Context) error {
 		of = "headway run"
 	}
 	return failure.Run("open it in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
-		"%s is the dashboard of %s (%s)", c.base, of, plainText(info.Name))
+		"%s is the dashboard of %s (%s)", c.base, of, report.Plain(info.Name))
 }
 
 func (c *statusClient) stranger() error {

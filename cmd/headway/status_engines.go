@@ -27,17 +27,17 @@ func (p *statusPage) engines(all []protocol.Engine) {
 		if i == 0 {
 			label = "engines"
 		}
-		state := plainText(e.State)
+		state := report.Plain(e.State)
 		if state == "lost" || state == "quarantined" {
 			state = p.loud(state)
 		}
 		stages := ""
 		for _, stage := range e.Stages {
-			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, plainText(stage.State))
+			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, report.Plain(stage.State))
 		}
-		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", plainText(e.Name), plainText(e.Kind), state, servedWords(e.Version), e.Active, e.Slots, stages)
+		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", report.Plain(e.Name), report.Plain(e.Kind), state, servedWords(e.Version), e.Active, e.Slots, stages)
 		if words := startedWords(e.Started); words != "" {
-			p.line("", "%s", plainText(words))
+			p.line("", "%s", report.Plain(words))
 		}
 		if e.State != "away" {
 			p.server(e.Server)
@@ -46,7 +46,7 @@ func (p *statusPage) engines(all []protocol.Engine) {
 	if more := len(all) - enginesMax; more > 0 {
 		var words []string
 		for _, state := range slices.Sorted(maps.Keys(states)) {
-			words = append(words, fmt.Sprintf("%d %s", states[state], plainText(state)))
+			words = append(words, fmt.Sprintf("%d %s", states[state], report.Plain(state)))
 		}
 		p.line("", "and %d more; of all, %s", more, strings.Join(words, ", "))
 	}
@@ -60,16 +60,16 @@ func (p *statusPage) sender(s *protocol.Sender) {
 	words := []string{p.loud("absent: no process is there that has the trainer's weights; start it with a Sender (headway.torch), and a token of role trainer")}
 	switch s.State {
 	case collective.StateServing:
-		words = []string{plainText(s.Name) + " (" + plainText(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + report.Counted(len(s.Groups), "engine")}
+		words = []string{report.Plain(s.Name) + " (" + report.Plain(s.Backend) + ")", "holds " + versionsHeld(s.Holds), "in groups with " + report.Counted(len(s.Groups), "engine")}
 		if s.SilentS >= senderQuietS {
 			words = append(words, p.loud("last heard of "+shortSeconds(s.SilentS)+" ago"))
 		}
 	case collective.StateLost:
-		words = []string{plainText(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
+		words = []string{report.Plain(s.Name), p.loud("lost: last heard of " + shortSeconds(s.SilentS) + " ago; start its process again")}
 	}
 	p.line("sender", "%s", strings.Join(words, " · "))
 	if len(s.Waiting) > 0 {
-		p.line("", "%s", p.loud("engines wait for it: "+plainText(strings.Join(s.Waiting, ", "))))
+		p.line("", "%s", p.loud("engines wait for it: "+report.Plain(strings.Join(s.Waiting, ", "))))
 	}
 	p.joining(s.Joining)
 }
@@ -87,9 +87,9 @@ func (p *statusPage) joining(all []protocol.SenderJoining) {
 	words := report.Counted(len(all), "engine") + " joining"
 	switch {
 	case late.Late && late.Address == "":
-		words = p.loud(words + ": the sender was told " + shortSeconds(late.ForS) + " ago to meet " + plainText(late.Engine) + " and has not come; look at the log of its process")
+		words = p.loud(words + ": the sender was told " + shortSeconds(late.ForS) + " ago to meet " + report.Plain(late.Engine) + " and has not come; look at the log of its process")
 	case late.Late:
-		words = p.loud(words + ": " + plainText(late.Engine) + " has tried for " + shortSeconds(late.ForS) + " to reach the sender at " + plainText(late.Address) + "; see whether that is the right address (host= of the Sender) and no firewall is between")
+		words = p.loud(words + ": " + report.Plain(late.Engine) + " has tried for " + shortSeconds(late.ForS) + " to reach the sender at " + report.Plain(late.Address) + "; see whether that is the right address (host= of the Sender) and no firewall is between")
 	}
 	p.line("", "%s", words)
 }
@@ -114,16 +114,16 @@ func (p *statusPage) server(s *protocol.Server) {
 	if s == nil {
 		return
 	}
-	words := []string{plainText(s.URL)}
+	words := []string{report.Plain(s.URL)}
 	if s.Software != "" {
-		words = append(words, plainText(s.Software))
+		words = append(words, report.Plain(s.Software))
 	}
-	words = append(words, "weights by "+plainText(s.Weights))
+	words = append(words, "weights by "+report.Plain(s.Weights))
 	if s.Versions != "" {
-		words = append(words, "versions "+plainText(s.Versions))
+		words = append(words, "versions "+report.Plain(s.Versions))
 	}
 	if s.Cache != "" {
-		words = append(words, "old cache: "+plainText(s.Cache))
+		words = append(words, "old cache: "+report.Plain(s.Cache))
 	}
 	if s.Retries > 0 || s.Losses > 0 {
 		words = append(words, report.Counted(s.Retries, "broken response")+" gone on with", "lost "+report.Counted(s.Losses, "time"))
@@ -133,10 +133,10 @@ func (p *statusPage) server(s *protocol.Server) {
 	}
 	p.line("", "at %s", strings.Join(words, " · "))
 	if s.Cause != "" {
-		p.line("", "%s: %s", p.loud(plainText(s.State)), plainText(s.Cause))
+		p.line("", "%s: %s", p.loud(report.Plain(s.State)), report.Plain(s.Cause))
 	}
 	for _, m := range s.Missing {
-		p.line("", "%s%s", plainText(m.What), flagWords(m))
+		p.line("", "%s%s", report.Plain(m.What), flagWords(m))
 	}
 }
 
@@ -145,7 +145,7 @@ func flagWords(m protocol.Missing) string {
 	if m.Flag == "" {
 		return ""
 	}
-	return " (start it with " + plainText(m.Flag) + ")"
+	return " (start it with " + report.Plain(m.Flag) + ")"
 }
 
 // servedWords name the version that an engine serves, or that there is none.

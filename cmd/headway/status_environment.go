@@ -45,7 +45,7 @@ var partNames = map[string]string{
 func spentWords(s protocol.Spent) string {
 	name := partNames[s.Part]
 	if name == "" {
-		name = plainText(s.Part)
+		name = report.Plain(s.Part)
 	}
 	return fmt.Sprintf("%s %s an episode (p50 %s, p99 %s) in %s of them", name, shortSeconds(s.MeanS), shortSeconds(s.P50S), shortSeconds(s.P99S), report.Count(s.Episodes))
 }
@@ -54,7 +54,7 @@ func (p *statusPage) sandboxes(s *protocol.Sandboxes) {
 	if s == nil {
 		return
 	}
-	text := fmt.Sprintf("%s · %d in use, %d ready of %d wanted, %d starting", plainText(s.Driver), s.Leased, s.Warm, s.WarmWanted, s.Starting)
+	text := fmt.Sprintf("%s · %d in use, %d ready of %d wanted, %d starting", report.Plain(s.Driver), s.Leased, s.Warm, s.WarmWanted, s.Starting)
 	if s.Waiting > 0 {
 		text += " · waiting for one: " + report.Counted(s.Waiting, "rollout")
 	}
@@ -70,7 +70,7 @@ func (p *statusPage) sandboxes(s *protocol.Sandboxes) {
 	}
 	p.line("", "%s", text)
 	if !s.Secure {
-		p.line("", "%s", p.loud("no boundary: "+plainText(s.Lacks)))
+		p.line("", "%s", p.loud("no boundary: "+report.Plain(s.Lacks)))
 	}
 }
 
@@ -78,7 +78,7 @@ func (p *statusPage) verifier(v *protocol.Verifier) {
 	if v == nil {
 		return
 	}
-	text := fmt.Sprintf("%s · %s, each takes %s (p99 %s) · %d judged now, %d wait", plainText(v.Kind), report.Counted(v.Verdicts, "verdict"),
+	text := fmt.Sprintf("%s · %s, each takes %s (p99 %s) · %d judged now, %d wait", report.Plain(v.Kind), report.Counted(v.Verdicts, "verdict"),
 		shortSeconds(v.JudgeS.P50), shortSeconds(v.JudgeS.P99), v.Judging, v.Waiting)
 	if len(v.Failures) > 0 {
 		text += " · failures: " + classWords(v.Failures)
@@ -96,7 +96,7 @@ func classWords(counts map[string]int64) string {
 	})
 	words := make([]string, len(names))
 	for i, name := range names {
-		words[i] = fmt.Sprintf("%s %s", report.Count(counts[name]), plainText(name))
+		words[i] = fmt.Sprintf("%s %s", report.Count(counts[name]), report.Plain(name))
 	}
 	return strings.Join(words, ", ")
 }

@@ -23,7 +23,7 @@ func (p *statusPage) health(s protocol.Status) {
 	}
 	absent, stands := missingWords(s)
 	if absent != "" {
-		say("%s", p.loud(plainText(absent)))
+		say("%s", p.loud(report.Plain(absent)))
 	}
 	if s.Stall != nil {
 		say("%s", p.loud("nothing enters and nothing leaves for "+lastingWords(s.Stall.SinceS)))
@@ -157,5 +157,5 @@ func bindingWords(binding string) string {
 	if says, known := bindingSays[binding]; known {
 		return says
 	}
-	return plainText(binding) + " binds"
+	return report.Plain(binding) + " binds"
 }

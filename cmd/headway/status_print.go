@@ -8,13 +8,15 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/observe/control"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -66,13 +68,13 @@ func (v *statusView) show(s protocol.Status, watched bool) error {
 func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
 	p.health(s)
-	p.line("run", "%s · %s · up %s", plainText(s.Run), p.state(s.State), lastingWords(s.UptimeS))
+	p.line("run", "%s · %s · up %s", report.Plain(s.Run), p.state(s.State), lastingWords(s.UptimeS))
 	if s.Waits != "" {
-		p.line("", "waits for %s", plainText(s.Waits))
+		p.line("", "waits for %s", report.Plain(s.Waits))
 	}
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
 		p.sender(s.Sender)
-		p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
+		p.line("writer", "%s, epoch %d", report.Plain(s.Writer.Name), s.Writer.Epoch)
 		return
 	}
 	p.line("version", "%s", versionWords(s))
@@ -94,7 +96,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	p.environment(s.Environment)
 	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s",
-		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, plainText(s.Policy))
+		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, report.Plain(s.Policy))
 	p.control(s.Control)
 	p.engines(s.Engines)
 	if y := s.Sync; y != nil {
@@ -105,7 +107,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	if r := s.Recovery; r != nil {
 		p.line("recovery", "%s", recoveryWords(*r))
 	}
-	p.line("writer", "%s, epoch %d", plainText(s.Writer.Name), s.Writer.Epoch)
+	p.line("writer", "%s, epoch %d", report.Plain(s.Writer.Name), s.Writer.Epoch)
 }
 
 // movesShown is how many of the newest moves a status prints.
@@ -116,15 +118,15 @@ func (p *statusPage) control(c *protocol.Control) {
 	if c == nil {
 		return
 	}
-	says := plainText(c.Says)
-	if c.State == controlUnreachable || c.State == controlSilent {
+	says := report.Plain(c.Says)
+	if c.State == control.Unreachable || c.State == control.Silent {
 		says = p.loud(says)
 	}
-	p.line("target", "%s · %s", goalWords(c.TargetMean, c.TargetShare, c.Within, plainText(c.Of)), heldWords(c.HeldSteps, c.HeldBatches, c.Steps))
+	p.line("target", "%s · %s", report.Plain(api.GoalOf(c).String()), control.Held(c.HeldSteps, c.HeldBatches, c.Steps))
 	p.line("", "%s", says)
-	p.line("settings", "%s", settingsLine(c))
+	p.line("settings", "%s", control.Settings(&c.ControlStatus))
 	for _, m := range c.LastMoves[max(0, len(c.LastMoves)-movesShown):] {
-		p.line("", "%s", moveWords(m))
+		p.line("", "%s", control.Move(metrics.Move(m)))
 	}
 }
 
@@ -163,20 +165,20 @@ func (p *statusPage) state(state string) string {
 	if state == "running" || state == "stopped" {
 		return state
 	}
-	return p.loud(strings.ToUpper(plainText(state)))
+	return p.loud(strings.ToUpper(report.Plain(state)))
 }
 
 // stall comes before everything that is well.
 func (p *statusPage) stall(s protocol.Status) {
 	if s.Stall == nil {
 		if s.Held != nil {
-			p.line("HELD UP", "%s", p.loud(plainText(s.Held.Message)))
+			p.line("HELD UP", "%s", p.loud(report.Plain(s.Held.Message)))
 		}
 		return
 	}
 	p.line("STALLED", "%s", p.loud("no progress for "+lastingWords(s.Stall.SinceS)))
 	for _, f := range s.Stall.Findings {
-		p.line("", "- %s: %s", p.loud(plainText(f.Code)), plainText(f.Message))
+		p.line("", "- %s: %s", p.loud(report.Plain(f.Code)), report.Plain(f.Message))
 	}
 }
 
@@ -241,9 +243,9 @@ func endedWords(l protocol.Ledger) string {
 }
 
 func trainerWords(t protocol.Trainer) string {
-	text := plainText(t.State)
+	text := report.Plain(t.State)
 	if t.Name != "" {
-		text = plainText(t.Name) + " · " + text
+		text = report.Plain(t.Name) + " · " + text
 	}
 	if t.Lease != 0 {
 		text += fmt.Sprintf(" · batch %d", t.Lease)
@@ -262,7 +264,7 @@ func workerWords(w protocol.Workers) string {
 	if len(w.Silent) > 0 {
 		names := make([]string, len(w.Silent))
 		for i, name := range w.Silent {
-			names[i] = plainText(name)
+			names[i] = report.Plain(name)
 		}
 		text += " · silent: " + strings.Join(names, ", ")
 	}
@@ -278,16 +280,6 @@ func recoveryWords(r protocol.Recovery) string {
 		text += fmt.Sprintf(" · the run's %d recoveries in all", r.Restarts)
 	}
 	return text
-}
-
-// plainText takes control characters out of what a server says: a terminal obeys them.
-func plainText(s string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c) {
-			return '?'
-		}
-		return c
-	}, s)
 }
 
 // wrapWords breaks a text between words; a word that is wider stands alone.

@@ -120,7 +120,7 @@ func controlledStatus(state string) protocol.Status {
 	}
 	moves := &metrics.Control{Last: []metrics.Move{{Step: 3, Setting: "hold", From: 0, To: 0.1, Reason: "room"}, {Step: 12, Setting: "live_groups", From: 32, To: 30, Reason: "above-target"},
 		{Step: 14, Setting: "hold", From: 0.1, To: 0.2, Reason: "expected"}, {Step: 16, Setting: "hold", From: 0.2, To: 0.3, Reason: "above-target"}}}
-	status.Control = controlOf(&loop.Control{Mean: 2, Share: 0.95, Within: 4, Tokens: true, Window: 32}, said, moves)
+	status.Control = api.ControlOf(&loop.Control{Mean: 2, Share: 0.95, Within: 4, Tokens: true, Window: 32}, said, moves)
 	return status
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -63,7 +64,7 @@ func (p progress) line() string {
 	add(p.Accuracy, "held-out %.3f@%d", p.Accuracy, p.AccuracyStep)
 	add(p.Staleness, "staleness %.2f = PQS %.2f + IQS %.2f", p.Staleness, p.PQS, p.IQS)
 	if p.Control != nil {
-		parts = append(parts, controlBrief(p.Control))
+		parts = append(parts, api.GoalOf(p.Control).Brief(&p.Control.ControlStatus))
 	}
 	add(p.TrainerIdle+p.RolloutIdle, "idle trainer %s rollout %s", report.Share(p.TrainerIdle), report.Share(p.RolloutIdle))
 	add(p.ClipFraction, "clip %s", report.Share(p.ClipFraction))

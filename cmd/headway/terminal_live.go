@@ -10,7 +10,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -285,11 +287,11 @@ func (v liveView) control() []string {
 	if c == nil {
 		return nil
 	}
-	rows := []string{v.row("target", "", goalWords(c.TargetMean, c.TargetShare, c.Within, c.Of)+" · "+c.Says)}
-	if c.State == controlUnreachable || c.State == controlSilent {
-		rows = []string{v.row("target", "", goalWords(c.TargetMean, c.TargetShare, c.Within, c.Of)), v.styles.warm.Render(clip(c.Says, v.width))}
+	rows := []string{v.row("target", "", api.GoalOf(c).String()+" · "+c.Says)}
+	if c.State == control.Unreachable || c.State == control.Silent {
+		rows = []string{v.row("target", "", api.GoalOf(c).String()), v.styles.warm.Render(clip(c.Says, v.width))}
 	}
-	return append(rows, v.row("settings", "", settingsLine(c)))
+	return append(rows, v.row("settings", "", control.Settings(&c.ControlStatus)))
 }
 
 // accuracyNote says of which version the accuracy is.

@@ -10,8 +10,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
+	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -145,10 +147,10 @@ var topKeys = []string{
 // head is whose state this is, and what is wrong.
 func (v *topView) head() []string {
 	s := v.status
-	title := fmt.Sprintf("%s · %s · version %s · up %s", plainText(s.Run), plainText(s.State), versionWords(s), lastingWords(s.UptimeS))
+	title := fmt.Sprintf("%s · %s · version %s · up %s", report.Plain(s.Run), report.Plain(s.State), versionWords(s), lastingWords(s.UptimeS))
 	rows := []string{v.styles.title.Render(clip(title, v.width))}
 	if v.failed != nil {
-		words := fmt.Sprintf("no answer from %s for %s: %s", v.address, duration(v.now().Sub(v.since)), plainText(v.failed.Error()))
+		words := fmt.Sprintf("no answer from %s for %s: %s", v.address, duration(v.now().Sub(v.since)), report.Plain(v.failed.Error()))
 		rows = append(rows, v.styles.warm.Render(clip(words, v.width)))
 	}
 	if absent, _ := missingWords(s); absent != "" {
@@ -157,17 +159,17 @@ func (v *topView) head() []string {
 	if s.Stall != nil {
 		rows = append(rows, v.wrapped(v.styles.warm, "", "STALLED: no progress for "+lastingWords(s.Stall.SinceS))...)
 		for _, f := range s.Stall.Findings {
-			rows = append(rows, v.wrapped(lipgloss.NewStyle(), "  ", plainText(f.Code)+": "+plainText(f.Message))...)
+			rows = append(rows, v.wrapped(lipgloss.NewStyle(), "  ", report.Plain(f.Code)+": "+report.Plain(f.Message))...)
 		}
 	} else if s.Held != nil {
-		rows = append(rows, v.wrapped(v.styles.warm, "", "HELD UP: "+plainText(s.Held.Message))...)
+		rows = append(rows, v.wrapped(v.styles.warm, "", "HELD UP: "+report.Plain(s.Held.Message))...)
 	}
 	return rows
 }
 
 // wrapped breaks words that say what is wrong, or what binds, between rows: none of them may be cut.
 func (v *topView) wrapped(style lipgloss.Style, indent, words string) []string {
-	rows := wrapWords(plainText(words), v.width-len(indent))
+	rows := wrapWords(report.Plain(words), v.width-len(indent))
 	for i := range rows {
 		rows[i] = style.Render(clip(indent+rows[i], v.width))
 	}
@@ -225,15 +227,15 @@ func (v *topView) control() []string {
 	if c == nil {
 		return nil
 	}
-	rows := []string{v.row("target", "", goalWords(c.TargetMean, c.TargetShare, c.Within, plainText(c.Of))+" · "+heldWords(c.HeldSteps, c.HeldBatches, c.Steps), nil)}
-	says := clip(plainText(c.Says), v.width)
-	if c.State == controlUnreachable || c.State == controlSilent {
+	rows := []string{v.row("target", "", report.Plain(api.GoalOf(c).String())+" · "+control.Held(c.HeldSteps, c.HeldBatches, c.Steps), nil)}
+	says := clip(report.Plain(c.Says), v.width)
+	if c.State == control.Unreachable || c.State == control.Silent {
 		says = v.styles.warm.Render(says)
 		rows = append(rows, says)
 	} else {
-		rows = append(rows, v.row("", "", plainText(c.Says), nil))
+		rows = append(rows, v.row("", "", report.Plain(c.Says), nil))
 	}
-	return append(rows, v.row("settings", "", settingsLine(c), nil))
+	return append(rows, v.row("settings", "", control.Settings(&c.ControlStatus), nil))
 }
 
 // row is one figure, with its history where there is room.
@@ -275,7 +277,7 @@ func (v *topView) engineRow(e protocol.Engine, lag loop.Version) string {
 		full = int(math.Round(cells * float64(e.Active) / float64(e.Slots)))
 	}
 	full = min(max(full, 0), cells)
-	line := clip(fmt.Sprintf("%-20s %-10s %-10s %8d %5d  %s%s %d/%d", clip(plainText(e.Name), 20), clip(plainText(e.Kind), 10), clip(plainText(e.State), 10), e.Version, lag,
+	line := clip(fmt.Sprintf("%-20s %-10s %-10s %8d %5d  %s%s %d/%d", clip(report.Plain(e.Name), 20), clip(report.Plain(e.Kind), 10), clip(report.Plain(e.State), 10), e.Version, lag,
 		strings.Repeat("█", full), strings.Repeat("░", cells-full), e.Active, e.Slots), v.width)
 	if e.State == "lost" || e.State == "quarantined" {
 		return v.styles.warm.Render(line)

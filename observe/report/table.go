@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -135,4 +136,14 @@ func Count(n int64) string {
 		digits = digits[:len(digits)-3]
 	}
 	return sign + strings.Join(append([]string{digits}, groups...), " ")
+}
+
+// Plain takes control characters out of a text of others: a terminal obeys them.
+func Plain(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c) {
+			return '?'
+		}
+		return c
+	}, s)
 }
