@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
@@ -185,7 +186,7 @@ func (j *job) prepare() error {
 }
 
 func (j *job) writeConfig() error {
-	return os.WriteFile(filepath.Join(j.dir, configFile), j.cfg.Public().YAML(), 0o644)
+	return replace.File(filepath.Join(j.dir, configFile), j.cfg.Public().YAML(), 0o644)
 }
 
 // warmup is how many train steps pass before anything is measured: until the

@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"
@@ -304,7 +305,7 @@ func (p *plane) writeAddress() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(p.dir, addressFile), append(text, '\n'), 0o644)
+	return replace.File(filepath.Join(p.dir, addressFile), append(text, '\n'), 0o644)
 }
 
 // finished reports whether the run has made all its train steps.

@@ -23,6 +23,7 @@ import (
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/replace"
 )
 
 // playerName is what the workers inside a control plane call themselves.
@@ -234,7 +235,7 @@ func (s *stage) keepTasks(dir string) error {
 	if text, err = json.Marshal(now); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return replace.File(path, append(text, '\n'), 0o644)
 }
 
 // run plays until the context ends or nothing is left to play.
