@@ -114,6 +114,10 @@ $(LOGS_VENV)/installed: explain/foreign/golden/generate/requirements.txt
 logs: $(LOGS_VENV)/installed ## write explain/foreign/golden/testdata anew: simulated runs as eleven frameworks log them, by wandb and TensorBoard themselves
 	HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test ./explain/foreign/golden -run TestLogsAreCurrent -update
 
+.PHONY: pictures
+pictures: browser ## make the pictures of README anew, light and dark: the default run in the dashboard, and its frontier
+	HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" HEADWAY_PICTURES=$(CURDIR)/docs/pictures $(GO) test -count 1 ./explain/dashboard/browser -run 'TestPictures$$'
+
 .PHONY: test-long
 test-long: lint $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
 	HEADWAY_LONG=1 HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test -race -timeout 120m ./...

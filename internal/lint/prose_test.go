@@ -165,6 +165,19 @@ func pagesOfProse(t *testing.T, found map[string][]piece) {
 	}
 }
 
+// readmeMax is how many words README may have: a reader gives it ten minutes.
+const readmeMax = 1500
+
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile(root + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words := len(strings.Fields(string(text))); words > readmeMax {
+		t.Errorf("README.md has %d words, more than %d: move what not every reader needs to a page of docs", words, readmeMax)
+	}
+}
+
 // makers are the functions that make errors, by the name that a file calls them by.
 var makers = []string{"failure.Usage", "failure.Run", "fmt.Errorf", "errors.New"}
 

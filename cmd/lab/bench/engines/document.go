@@ -13,7 +13,7 @@ import (
 )
 
 // document is where the results are shown.
-const document = "docs/engines.md"
+const document = "docs/engines-tested.md"
 
 // Marks around the part that is written here.
 const (

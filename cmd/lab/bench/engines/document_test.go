@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// docs/engines.md is what the results say.
+// docs/engines-tested.md is what the results say.
 func TestDocumentIsCurrent(t *testing.T) {
 	text, err := os.ReadFile("../../../../" + document)
 	if err != nil {
@@ -22,7 +22,7 @@ func TestDocumentIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want != string(text) {
-		t.Error("docs/engines.md is not what cmd/lab/bench/engines/results says: go run ./cmd/lab/bench/engines -document")
+		t.Error("docs/engines-tested.md is not what cmd/lab/bench/engines/results says: go run ./cmd/lab/bench/engines -document")
 	}
 }
 

@@ -4,7 +4,7 @@
 // versions with their hashes, makes two small models that differ in their random weights, starts
 // the server, runs the tests of its adapter and the conformance suite of engine/enginetest with
 // their environment pointing at it, and stops it. What it found goes into results/, one file a
-// server, and docs/engines.md is written from those. What is installed and made already is used
+// server, and docs/engines-tested.md is written from those. What is installed and made already is used
 // again; -only, -requests, -run and -at are for those who work on one of them.
 package main
 
@@ -26,7 +26,7 @@ func main() {
 	var o options
 	only := flag.String("only", "", "run these engines, by name and comma; all if empty")
 	flag.IntVar(&o.requests, "requests", 1000, "random requests of the conformance suite")
-	flag.BoolVar(&o.document, "document", false, "write docs/engines.md from the results that are there, and start nothing")
+	flag.BoolVar(&o.document, "document", false, "write docs/engines-tested.md from the results that are there, and start nothing")
 	flag.BoolVar(&o.install, "install", false, "install and make models, and start nothing")
 	flag.StringVar(&o.at, "at", "", "run the suites of the one engine of -only on a server that runs at this URL, and start none")
 	flag.StringVar(&o.run, "run", "", "run only the tests that match, and keep no results")

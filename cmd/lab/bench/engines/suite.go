@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// resultsDir holds what was found, one file a server: docs/engines.md is made of it.
+// resultsDir holds what was found, one file a server: docs/engines-tested.md is made of it.
 const resultsDir = "cmd/lab/bench/engines/results"
 
 // conformance is the package whose tests run engine/enginetest on a server.
