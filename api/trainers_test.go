@@ -21,7 +21,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
-	"github.com/headway-rl/headway/train/batch"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 	trainer "github.com/headway-rl/headway/train/remote"
 )
 
@@ -195,7 +195,7 @@ func TestTrainerPaths(t *testing.T) {
 	if status != 200 || header.Get("Content-Type") != "application/octet-stream" || header.Get("Content-Length") != fmt.Sprint(len(raw)) {
 		t.Fatalf("lease: %d %v", status, header)
 	}
-	tensors, err := batch.Decode(raw)
+	tensors, err := batchtest.Decode(raw)
 	s.must(err)
 	if tensors.Lease.Lease != 5 || tensors.Rollouts() != 32 {
 		t.Fatalf("lease %+v", tensors.Lease)

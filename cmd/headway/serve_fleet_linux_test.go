@@ -18,7 +18,7 @@ import (
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/train/batch"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // fleetContext is in the environment of this program where it is an engine of a fleet: how many tokens its context
@@ -159,7 +159,7 @@ func TestServeStartsItsEngines(t *testing.T) {
 }
 
 // checkFleetRun holds a run that has ended against its batches, its ledger and its trace.
-func (s *served) checkFleetRun(status protocol.Status, batches []*batch.Tensors) {
+func (s *served) checkFleetRun(status protocol.Status, batches []*batchtest.Tensors) {
 	s.t.Helper()
 	if versions := checkBatches(s.t, batches); len(versions) < 2 {
 		s.t.Errorf("tokens of the versions %v were trained on: were weights ever changed?", versions)

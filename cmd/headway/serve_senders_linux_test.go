@@ -22,7 +22,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
-	"github.com/headway-rl/headway/train/batch"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // collectiveServer speaks as much of SGLang as takes weights by a collective, which is a connection here: its
@@ -353,7 +353,7 @@ func (l *lineSender) join(c protocol.SenderCommand) error {
 }
 
 // publishSent commits a version that the sender of that name holds.
-func (s *served) publishSent(b *batch.Tensors, sender string) (int, string) {
+func (s *served) publishSent(b *batchtest.Tensors, sender string) (int, string) {
 	s.t.Helper()
 	text, err := json.Marshal(protocol.PublishRequest{
 		Trainer: "t", Lease: b.Lease.Lease, Attempt: b.Lease.Attempt, Version: b.Lease.Version + 1, Kind: weights.KindFull, BaseVersion: loop.NoVersion,
@@ -367,7 +367,7 @@ func (s *served) publishSent(b *batch.Tensors, sender string) (int, string) {
 }
 
 // leased is the next batch.
-func (s *served) leased() *batch.Tensors {
+func (s *served) leased() *batchtest.Tensors {
 	s.t.Helper()
 	body, err := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
 	if err != nil {
@@ -378,7 +378,7 @@ func (s *served) leased() *batch.Tensors {
 		if status == http.StatusNoContent {
 			continue
 		}
-		tensors, err := batch.Decode(raw)
+		tensors, err := batchtest.Decode(raw)
 		if status != http.StatusOK || err != nil {
 			s.t.Fatalf("lease: %d %s, %v", status, raw, err)
 		}
@@ -387,7 +387,7 @@ func (s *served) leased() *batch.Tensors {
 }
 
 // sampledBy fails unless every token's log-prob is of the version that it is said to be of, and returns the versions.
-func sampledBy(t *testing.T, batches []*batch.Tensors) map[int32]int {
+func sampledBy(t *testing.T, batches []*batchtest.Tensors) map[int32]int {
 	t.Helper()
 	versions := map[int32]int{}
 	for _, b := range batches {
@@ -445,7 +445,7 @@ func TestServeSender(t *testing.T) {
 	for range 4 {
 		workers.Go(s.play)
 	}
-	var batches []*batch.Tensors
+	var batches []*batchtest.Tensors
 	for step := range steps {
 		b := s.leased()
 		batches = append(batches, b)
@@ -509,7 +509,7 @@ func TestServeSenderAfterACrash(t *testing.T) {
 	s.connect()
 	var workers sync.WaitGroup
 	workers.Go(s.play)
-	var batches []*batch.Tensors
+	var batches []*batchtest.Tensors
 	for range steps - 1 {
 		b := s.leased()
 		batches = append(batches, b)

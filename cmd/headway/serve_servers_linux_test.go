@@ -23,7 +23,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
-	"github.com/headway-rl/headway/train/batch"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // servedPolicy is what the servers of these tests sample: it can be computed by hand.
@@ -256,7 +256,7 @@ func (s *served) sample(c protocol.Claim) bool {
 }
 
 // train makes the steps of the run, and returns the batches.
-func (s *served) train(steps int) []*batch.Tensors {
+func (s *served) train(steps int) []*batchtest.Tensors {
 	s.connect()
 	return s.steps(steps)
 }
@@ -271,9 +271,9 @@ func (s *served) connect() {
 }
 
 // steps makes train steps of the trainer that is connected, and returns the batches.
-func (s *served) steps(steps int) []*batch.Tensors {
+func (s *served) steps(steps int) []*batchtest.Tensors {
 	s.t.Helper()
-	var batches []*batch.Tensors
+	var batches []*batchtest.Tensors
 	for len(batches) < steps {
 		body, err := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
 		if err != nil {
@@ -286,7 +286,7 @@ func (s *served) steps(steps int) []*batch.Tensors {
 		if status != http.StatusOK {
 			s.t.Fatalf("lease: %d %s", status, raw)
 		}
-		tensors, err := batch.Decode(raw)
+		tensors, err := batchtest.Decode(raw)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func (s *served) steps(steps int) []*batch.Tensors {
 	return batches
 }
 
-func (s *served) publish(b *batch.Tensors, value byte) {
+func (s *served) publish(b *batchtest.Tensors, value byte) {
 	s.t.Helper()
 	content := tinyTensor(s.t, value)
 	request := protocol.PublishRequest{
@@ -342,7 +342,7 @@ failures: {max_attempts: 20}
 `
 
 // checkBatches holds every token that was trained on against what the weights of its version sample.
-func checkBatches(t *testing.T, batches []*batch.Tensors) (versions map[loop.Version]int) {
+func checkBatches(t *testing.T, batches []*batchtest.Tensors) (versions map[loop.Version]int) {
 	t.Helper()
 	versions = map[loop.Version]int{}
 	for _, b := range batches {

@@ -17,7 +17,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/train/batch"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // stageDocument is a run whose rollouts are played by the control plane: a task file, a tool in a
@@ -76,7 +76,7 @@ func reader() func(*http.Request, string) string {
 }
 
 // checkStageBatches holds every reward that was trained on against what was said for it.
-func checkStageBatches(t *testing.T, batches []*batch.Tensors) {
+func checkStageBatches(t *testing.T, batches []*batchtest.Tensors) {
 	t.Helper()
 	right := 0
 	for _, b := range batches {

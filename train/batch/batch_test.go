@@ -15,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 	"github.com/headway-rl/headway/train/grpo"
 )
 
@@ -57,8 +58,8 @@ func drawSample(rng *rand.Rand, id port.RolloutID, n int) port.Sample {
 }
 
 // expect is what a body of these groups is to decode to, by the words of package protocol.
-func expect(b port.Batch, normalize bool, groups []int) *Tensors {
-	t, rollout := &Tensors{Offsets: []int64{0}, Rollout: []int32{}}, int32(0)
+func expect(b port.Batch, normalize bool, groups []int) *batchtest.Tensors {
+	t, rollout := &batchtest.Tensors{Offsets: []int64{0}, Rollout: []int32{}}, int32(0)
 	for _, g := range groups {
 		group := &b.Groups[g]
 		rewards := make([]float32, len(group.Samples))
@@ -119,14 +120,14 @@ func branch(rng *rand.Rand, b port.Batch) {
 }
 
 // same compares tensors, without the lease.
-func same(a, b *Tensors) bool {
+func same(a, b *batchtest.Tensors) bool {
 	return slices.Equal(a.Tokens, b.Tokens) && slices.Equal(a.Offsets, b.Offsets) && slices.Equal(a.LossMask, b.LossMask) &&
 		slices.Equal(a.Logprobs, b.Logprobs) && slices.Equal(a.Versions, b.Versions) && slices.Equal(a.Advantages, b.Advantages) &&
 		slices.Equal(a.Rewards, b.Rewards) && slices.Equal(a.Groups, b.Groups) && slices.Equal(a.Samples, b.Samples) &&
 		slices.Equal(a.Rollout, b.Rollout) && (a.Rollout == nil) == (b.Rollout == nil)
 }
 
-func share(t *testing.T, p *Batch, rank, ranks int) *Tensors {
+func share(t *testing.T, p *Batch, rank, ranks int) *batchtest.Tensors {
 	t.Helper()
 	body, err := p.Share(rank, ranks, 60)
 	if err != nil {
@@ -139,7 +140,7 @@ func share(t *testing.T, p *Batch, rank, ranks int) *Tensors {
 	if int64(len(raw)) != body.Size() {
 		t.Fatalf("rank %d of %d: %d bytes, Size says %d", rank, ranks, len(raw), body.Size())
 	}
-	out, err := Decode(raw)
+	out, err := batchtest.Decode(raw)
 	if err != nil {
 		t.Fatalf("rank %d of %d: %v", rank, ranks, err)
 	}
@@ -335,14 +336,14 @@ func TestDecodeRefusesRollouts(t *testing.T) {
 	if out.Rollouts() != 4 || !slices.Equal(out.Rollout, []int32{0, 1, 1, 2, 3}) || out.Lease.Sequences != 5 || out.Lease.Rollouts != 4 {
 		t.Fatalf("decoded %+v", out)
 	}
-	for want, spoil := range map[string]func(*Tensors){
-		"rollout 2 after 0":                 func(o *Tensors) { o.Rollout[1], o.Rollout[2] = 2, 2 },
-		"rollout 0 after 1":                 func(o *Tensors) { o.Rollout[2] = 0 },
-		"rollout 1 after -1":                func(o *Tensors) { o.Rollout[0] = 1 },
-		"5 rewards and 4 entries":           func(o *Tensors) { o.Rollout = o.Rollout[:4] },
-		"sequence 1 is of rollout 0, and":   func(o *Tensors) { o.Rollout = []int32{0, 0, 1, 2, 3} },
-		"sequence 2 is of rollout 1, and i": func(o *Tensors) { o.Advantages[2] = 0 },
-		"are left of 3": func(o *Tensors) {
+	for want, spoil := range map[string]func(*batchtest.Tensors){
+		"rollout 2 after 0":                 func(o *batchtest.Tensors) { o.Rollout[1], o.Rollout[2] = 2, 2 },
+		"rollout 0 after 1":                 func(o *batchtest.Tensors) { o.Rollout[2] = 0 },
+		"rollout 1 after -1":                func(o *batchtest.Tensors) { o.Rollout[0] = 1 },
+		"5 rewards and 4 entries":           func(o *batchtest.Tensors) { o.Rollout = o.Rollout[:4] },
+		"sequence 1 is of rollout 0, and":   func(o *batchtest.Tensors) { o.Rollout = []int32{0, 0, 1, 2, 3} },
+		"sequence 2 is of rollout 1, and i": func(o *batchtest.Tensors) { o.Advantages[2] = 0 },
+		"are left of 3": func(o *batchtest.Tensors) {
 			o.Rollout = []int32{0, 1, 1, 2, 2}
 			o.Samples[4], o.Rewards[4], o.Advantages[4] = o.Samples[3], o.Rewards[3], o.Advantages[3]
 		},
@@ -351,11 +352,7 @@ func TestDecodeRefusesRollouts(t *testing.T) {
 		changed.Rollout, changed.Samples = slices.Clone(out.Rollout), slices.Clone(out.Samples)
 		changed.Rewards, changed.Advantages = slices.Clone(out.Rewards), slices.Clone(out.Advantages)
 		spoil(&changed)
-		err := changed.checkRollouts()
-		if err == nil {
-			err = changed.checkLease()
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err := changed.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // large is a batch of about 64 MB: 1,024 rollouts of 4,800 tokens.
@@ -106,7 +107,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	b.SetBytes(body.Size())
 	for b.Loop() {
-		if _, err := Decode(raw); err != nil {
+		if _, err := batchtest.Decode(raw); err != nil {
 			b.Fatal(err)
 		}
 	}

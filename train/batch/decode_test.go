@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // What is decoded without an error must be encoded to something that decodes to the same.
@@ -26,7 +28,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("\x02\x00\x00\x00\x00\x00\x00\x00{}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		out, err := Decode(raw)
+		out, err := batchtest.Decode(raw)
 		if err != nil {
 			if out != nil {
 				t.Error("tensors beside an error")
@@ -36,7 +38,7 @@ func FuzzDecode(f *testing.F) {
 		if n := int64(len(out.Tokens)); out.Offsets[len(out.Rewards)] != n {
 			t.Errorf("offsets end at %d of %d", out.Offsets[len(out.Rewards)], n)
 		}
-		again, err := Decode(append([]byte(nil), raw...))
+		again, err := batchtest.Decode(append([]byte(nil), raw...))
 		if err != nil || !reflect.DeepEqual(out, again) {
 			t.Errorf("decoded twice: %v", err)
 		}
@@ -57,7 +59,7 @@ func TestDecodeDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Decode(raw)
+	want, err := batchtest.Decode(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +67,12 @@ func TestDecodeDamaged(t *testing.T) {
 	for i := len(body.header); i < len(raw); i++ {
 		damaged := append([]byte(nil), raw...)
 		damaged[i] ^= byte(1 << rng.IntN(8))
-		if out, err := Decode(damaged); err == nil && reflect.DeepEqual(out, want) {
+		if out, err := batchtest.Decode(damaged); err == nil && reflect.DeepEqual(out, want) {
 			t.Errorf("byte %d of %d may be anything", i, len(raw))
 		}
 	}
 	for n := range raw {
-		if _, err := Decode(raw[:n]); err == nil {
+		if _, err := batchtest.Decode(raw[:n]); err == nil {
 			t.Fatalf("the first %d of %d bytes are a batch", n, len(raw))
 		}
 	}
@@ -101,7 +103,7 @@ func TestDecodeRefuses(t *testing.T) {
 		if text == string(raw) {
 			t.Fatalf("%q is not in the header", change[0])
 		}
-		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := batchtest.Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}

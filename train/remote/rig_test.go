@@ -15,7 +15,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
-	"github.com/headway-rl/headway/train/batch"
+	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
 // rig is a trainer over a real store of weights, with what a runtime would be told.
@@ -173,7 +173,7 @@ func (r *rig) tryLease(req protocol.LeaseRequest) *protocol.Lease {
 	_, err = body.WriteTo(&raw)
 	r.must(err)
 	r.must(body.Close())
-	tensors, err := batch.Decode(raw.Bytes())
+	tensors, err := batchtest.Decode(raw.Bytes())
 	r.must(err)
 	return &tensors.Lease
 }

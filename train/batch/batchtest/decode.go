@@ -1,4 +1,5 @@
-package batch
+// Package batchtest reads a batch's body as a trainer does, so that tests see the bytes and not the structs that made them.
+package batchtest
 
 import (
 	"encoding/binary"
@@ -10,6 +11,25 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/weights"
 )
+
+// The form, as docs/trainer.md has it: the entry of the header with the lease, and the tensors.
+const (
+	metadataEntry  = "headway"
+	rolloutsTensor = "rollouts"
+	logprobMax     = 1e-3
+)
+
+var dtypes = []struct {
+	name  string
+	dtype weights.DType
+}{
+	{"offsets", "I64"}, {"groups", "I64"},
+	{"tokens", "I32"}, {"logprobs", "F32"}, {"versions", "I32"},
+	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"}, {rolloutsTensor, "I32"},
+	{"loss_mask", "U8"},
+}
+
+func finite(x float32) bool { return x-x == 0 }
 
 // Tensors is a body that has been read: R sequences packed one after the other, N
 // tokens in all. Package protocol says what each tensor holds.
@@ -46,8 +66,7 @@ func (t *Tensors) rollout(sequence int) int {
 // Decode reads a body and refuses one that is not exactly of the form. Nothing it
 // returns refers to body, save the mask.
 //
-// It is the reference reader of the form, for trainers in Go and for what tests of
-// other rooms lease: no command reads a batch.
+// It is the reference reader of the form in Go, written apart from the writer: no command reads a batch.
 func Decode(body []byte) (*Tensors, error) {
 	h, err := weights.ParseHeader(body, int64(len(body)))
 	if err != nil {
@@ -81,12 +100,20 @@ func Decode(body []byte) (*Tensors, error) {
 	if rollouts, ok := raw[rolloutsTensor]; ok {
 		t.Rollout = ints(rollouts)
 	}
-	for _, check := range []func() error{t.checkShapes, t.checkRollouts, t.checkLease, t.checkTokens} { // each relies on those before
-		if err := check(); err != nil {
-			return nil, err
-		}
+	if err := t.Check(); err != nil {
+		return nil, err
 	}
 	return t, nil
+}
+
+// Check refuses tensors that do not fit one another or must not be trained on.
+func (t *Tensors) Check() error {
+	for _, check := range []func() error{t.checkShapes, t.checkRollouts, t.checkLease, t.checkTokens} { // each relies on those before
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkEntry refuses a tensor that a batch does not have, or of another type.
@@ -196,7 +223,7 @@ func (t *Tensors) checkTokens() error {
 			return fmt.Errorf("batch: token %d has the log-prob %g of version %d, but the policy did not sample it: want 0 and %d", i, p, v, loop.NoVersion)
 		case m == 1 && (v < 0 || v > t.Lease.Version):
 			return fmt.Errorf("batch: token %d was sampled by version %d, want from 0 to %d, which the step starts from", i, v, t.Lease.Version)
-		case m == 1 && !(p <= LogprobMax && p >= -math.MaxFloat32):
+		case m == 1 && !(p <= logprobMax && p >= -math.MaxFloat32):
 			return fmt.Errorf("batch: token %d has the log-prob %g, want a finite number of at most 0", i, p)
 		}
 	}
