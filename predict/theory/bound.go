@@ -76,28 +76,3 @@ func ceilArea(y float64) float64 {
 	n := math.Ceil(y)
 	return n*(n-1)/2 + n*(y-n+1)
 }
-
-// HoldSaving returns what a start saves on average that waits for the next
-// switch of weights instead of starting the given share of a period before it,
-//
-//	P(frac((D + t_s + t_step − T)/T) > share),   frac in (0, 1]
-//
-// in versions. It falls with the share and the wait it costs is in proportion to
-// the share: so what pays best is to hold the last part of every period, a hold, and
-// no other choice of phases that is blind to D does better. For smooth D it is 1 − share.
-//
-// A reference, of docs/queue.md, whose argument the tests hold by it.
-func HoldSaving(times workload.Distribution, r Rhythm, share float64) float64 {
-	if !(r.Period > 0) {
-		return math.NaN()
-	}
-	ahead, saved := r.ahead(), 0.0
-	for i := range times.Len() {
-		d, p := times.At(i)
-		x := d/r.Period + ahead
-		if x > share-1 && x-math.Ceil(x)+1 > share { // at x below share − 1 either start is ready for the batch of its own version
-			saved += p
-		}
-	}
-	return saved
-}
