@@ -119,7 +119,7 @@ pictures: browser ## make the pictures of README anew, light and dark: the defau
 	HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" HEADWAY_PICTURES=$(CURDIR)/docs/pictures $(GO) test -count 1 ./explain/dashboard/browser -run 'TestPictures$$'
 
 .PHONY: test-long
-test-long: lint $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
+test-long: lint dead $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
 	HEADWAY_LONG=1 HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test -race -timeout 120m ./...
 
 .PHONY: lint
@@ -129,6 +129,11 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(LESS_GC) $(GO) vet ./...
 	$(LESS_GC) $(GO) tool staticcheck ./...
 	$(GO) test ./internal/lint
+
+# The analysis takes half a minute of a core, so that it is no part of lint.
+.PHONY: dead
+dead: ## functions that no program of this repository reaches
+	@found=$$($(LESS_GC) $(GO) tool deadcode ./cmd/...) && if [ -n "$$found" ]; then echo "$$found" >&2; echo "remove these functions, or move them beside the tests that need them" >&2; exit 1; fi
 
 .PHONY: count
 count: ## lines of product, test and lab code by folder; AGAINST=COMMIT: beside that commit's, each file in the class it has today
@@ -202,5 +207,6 @@ generate: ## rewrite what is generated from the code: JSON schema, tables of the
 	$(GO) test ./explain/foreign -run Document -rewrite
 	$(GO) test ./explain/foreign/golden -run Table -rewrite
 	$(GO) test ./env/sandbox/sandboxtest -run Document -rewrite
-	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run "DoctorDocument|Reference"
+	$(GO) test ./predict/doctor -run Document -rewrite
+	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run Reference
 	$(GO) run ./cmd/headway reproduce --markdown docs/reproduce.md

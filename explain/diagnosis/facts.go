@@ -77,16 +77,16 @@ type facts struct {
 
 // own is what only our traces say.
 type own struct {
-	*Observer
+	*observer
 	summary metrics.Summary
 	steps   []metrics.Step // of the window
 	rows    []row          // of the window
 }
 
 // facts draws up what an observer saw.
-func (o *Observer) facts(options *Options) *facts {
+func (o *observer) facts(options *Options) *facts {
 	s := o.recorder.Summary()
-	w := &own{Observer: o, summary: s, steps: windowSteps(o.recorder.Steps, o.from), rows: o.tally.windowOf(o.from)}
+	w := &own{observer: o, summary: s, steps: windowSteps(o.recorder.Steps, o.from), rows: o.tally.windowOf(o.from)}
 	f := &facts{options: options, run: options.Run, source: sourceOf(o.header.Source), own: w}
 	if split := o.attribution.Summary(); split.Groups > 0 {
 		f.attribution = &split

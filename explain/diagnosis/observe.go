@@ -1,7 +1,6 @@
 package diagnosis
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -20,9 +19,9 @@ type Learned struct {
 	ClipFraction, MeanLogRatio, EffectiveSampleSize float64
 }
 
-// Observer folds the events of one run of ours into what a diagnosis needs, in
+// observer folds the events of one run of ours into what a diagnosis needs, in
 // bounded memory but for metrics' series. Its methods are for one goroutine.
-type Observer struct {
+type observer struct {
 	header   trace.Header
 	document config.Config
 	// documented: the header's document could be read.
@@ -54,17 +53,13 @@ type before struct {
 	PeriodS       *float64 `json:"period_s"`
 }
 
-// NewObserver returns an observer of the run that a trace's header begins. Its window
-// begins after the header's warm-up.
-func NewObserver(h trace.Header) (*Observer, error) {
-	return newObserver(h, h.Warmup)
-}
-
-func newObserver(h trace.Header, from loop.Version) (*Observer, error) {
+// newObserver returns an observer of the run that a trace's header begins. Its window
+// begins after the step from.
+func newObserver(h trace.Header, from loop.Version) (*observer, error) {
 	if err := h.Loop.Validate(); err != nil {
 		return nil, fmt.Errorf("the header holds no rules a loop can run by: %w", err)
 	}
-	o := &Observer{header: h, recorder: metrics.NewRecorder(h.Loop), tally: newTally(h.Loop), attribution: attribution.New(h.Loop), from: from}
+	o := &observer{header: h, recorder: metrics.NewRecorder(h.Loop), tally: newTally(h.Loop), attribution: attribution.New(h.Loop), from: from}
 	o.recorder.Warmup, o.attribution.Warmup = from, from
 	o.recorder.Beside = o.attribution
 	o.attendance.asks, o.deliveries = h.Loop.TrainerAsks, newDeliveries(&h.Loop)
@@ -84,7 +79,7 @@ func newObserver(h trace.Header, from loop.Version) (*Observer, error) {
 
 // Observe takes an event with how many groups the queue holds and the ledger after it,
 // and the actions that followed from it.
-func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger, actions []loop.Action) {
+func (o *observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger, actions []loop.Action) {
 	o.events++
 	o.ledger = ledger
 	if o.unbalanced == 0 && !ledger.Balanced() {
@@ -108,7 +103,7 @@ func (o *Observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 }
 
 // Learn takes what the trainer said of the step that ended last.
-func (o *Observer) Learn(l Learned) {
+func (o *observer) Learn(l Learned) {
 	t := o.tally
 	if n := len(t.rows); n > 0 && t.steps == 1 && int(l.Step) == n {
 		r := &t.rows[n-1]
@@ -117,7 +112,7 @@ func (o *Observer) Learn(l Learned) {
 }
 
 // Predicted takes the data of a trace's prediction note: what was expected before the run.
-func (o *Observer) Predicted(data []byte) error {
+func (o *observer) Predicted(data []byte) error {
 	var b before
 	if err := json.Unmarshal(data, &b); err != nil {
 		return fmt.Errorf("unreadable prediction: %w", err)
@@ -127,22 +122,4 @@ func (o *Observer) Predicted(data []byte) error {
 }
 
 // Version is the version the run has reached.
-func (o *Observer) Version() loop.Version { return o.recorder.Version() }
-
-// Report diagnoses what was observed so far, by closed forms alone: it takes milliseconds, and
-// changes nothing. Before the first train step it finds little, and says that nothing has settled.
-func (o *Observer) Report(ctx context.Context, options Options) (Report, error) {
-	absences, _ := o.absences()
-	settled := settle(o.recorder.Steps, o.header.Warmup, absences)
-	if settled.OK && settled.FromStep > int64(o.from) {
-		// The window of the sums begins before: what had not settled there is in them.
-		settled = judged(windowSteps(o.recorder.Steps, o.from), absences)
-		settled.FromStep = int64(o.from)
-	}
-	f := o.facts(&options)
-	f.settled = settled
-	if f.source == "run" {
-		f.source = "live"
-	}
-	return f.report(ctx)
-}
+func (o *observer) Version() loop.Version { return o.recorder.Version() }

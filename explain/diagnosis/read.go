@@ -96,7 +96,7 @@ func orRun(name string) string {
 
 // readRun is a trace that was read.
 type readRun struct {
-	observer *Observer
+	observer *observer
 	// bytes is how much of it is whole lines, 0 for all.
 	bytes    int64
 	warnings []string

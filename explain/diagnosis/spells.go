@@ -130,7 +130,7 @@ type counts struct {
 }
 
 // counts are those up to now.
-func (o *Observer) counts() counts {
+func (o *observer) counts() counts {
 	return counts{version: o.tally.fleet.newest, dropped: o.tally.dropped, idleNS: o.attribution.SlotsIdleNS()}
 }
 
@@ -244,7 +244,7 @@ func (a *attendance) back(now int64, count func() counts) {
 }
 
 // longSteps are the train steps that took long, with the one that lasts.
-func (o *Observer) longSteps() spells {
+func (o *observer) longSteps() spells {
 	a, least := &o.attendance, longNS(o.recorder.Steps)
 	if least == 0 {
 		return nil
@@ -258,7 +258,7 @@ func (o *Observer) longSteps() spells {
 
 // absences are the trainer's that are long, in order of time, with the one that lasts; now says that
 // it is absent as the trace ends, which may have been for long: where everything waits nothing is recorded.
-func (o *Observer) absences() (list spells, now bool) {
+func (o *observer) absences() (list spells, now bool) {
 	a, least := &o.attendance, longNS(o.recorder.Steps)
 	if least == 0 || !a.asks {
 		return nil, false

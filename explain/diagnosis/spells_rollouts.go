@@ -58,7 +58,7 @@ func endingOf(ev *trace.Event, lengthNS int64) ending {
 }
 
 // standstills are the long ones, with that which lasts, but for those in which engines waited for weights.
-func (o *Observer) standstills() (list spells) {
+func (o *observer) standstills() (list spells) {
 	s, least := &o.standstill, longNS(o.recorder.Steps)
 	if least == 0 {
 		return nil

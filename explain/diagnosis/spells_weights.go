@@ -116,7 +116,7 @@ func (e *delivery) spell(now int64, c counts) spell {
 
 // late are the times that an engine took for weights that are long for the run and beyond what is usual there, with
 // that which lasts.
-func (o *Observer) late(engine int) spells {
+func (o *observer) late(engine int) spells {
 	d := &o.deliveries
 	least := longNS(o.recorder.Steps)
 	if least == 0 {

@@ -153,15 +153,15 @@ func findingsOf(t *testing.T, c Case) []Finding {
 func wellFormed(t *testing.T, findings []Finding) {
 	t.Helper()
 	for i, f := range findings {
-		at := slices.IndexFunc(Kinds(), func(k Kind) bool { return k.Code == f.Code })
+		at := slices.IndexFunc(kinds(), func(k Kind) bool { return k.Code == f.Code })
 		switch {
 		case at < 0:
 			t.Errorf("%s is no kind", f.Code)
 			continue
-		case !slices.Contains(Kinds()[at].Severities, f.Severity):
-			t.Errorf("%s is a %s, its kind has %v", f.Code, f.Severity, Kinds()[at].Severities)
-		case f.Code != configWarning.Code && !slices.Contains(Kinds()[at].Keys, f.Key):
-			t.Errorf("%s is about %s, its kind about %v", f.Code, f.Key, Kinds()[at].Keys)
+		case !slices.Contains(kinds()[at].Severities, f.Severity):
+			t.Errorf("%s is a %s, its kind has %v", f.Code, f.Severity, kinds()[at].Severities)
+		case f.Code != configWarning.Code && !slices.Contains(kinds()[at].Keys, f.Key):
+			t.Errorf("%s is about %s, its kind about %v", f.Code, f.Key, kinds()[at].Keys)
 		case f.What == "" || f.Basis == "" || f.Figures == nil || f.Severity != Info && f.Do == "" && f.Code != configWarning.Code:
 			t.Errorf("%s lacks something: %+v", f.Code, f)
 		case i > 0 && findings[i-1].Severity.rank() > f.Severity.rank():

@@ -48,15 +48,6 @@ func checks() []check {
 		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks, environmentChecks, controlChecks)
 }
 
-// Kinds lists everything that can be found.
-func Kinds() []Kind {
-	var kinds []Kind
-	for _, c := range checks() {
-		kinds = append(kinds, c.kind)
-	}
-	return append(kinds, configWarning)
-}
-
 // configWarning is what config itself finds doubtful, and no finding here is about.
 var configWarning = Kind{
 	Code: "config", Severities: []Severity{Warning}, Keys: []string{"any"},

@@ -271,7 +271,7 @@ func TestTargetIsSaidNotToBeExamined(t *testing.T) {
 
 // Every kind has an example of every severity it can have.
 func TestEveryKindIsShown(t *testing.T) {
-	for _, k := range Kinds() {
+	for _, k := range kinds() {
 		for _, severity := range k.Severities {
 			served := slices.ContainsFunc(servedExamples, func(e servedExample) bool { return e.code == k.Code && e.severity == severity }) ||
 				slices.ContainsFunc(environmentExamples, func(e environmentExample) bool { return e.code == k.Code && e.severity == severity })

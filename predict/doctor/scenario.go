@@ -2,9 +2,9 @@ package doctor
 
 import "slices"
 
-// Scenario is something that went wrong, or was asked, in a public project, and
+// scenario is something that went wrong, or was asked, in a public project, and
 // that a document shows before the run.
-type Scenario struct {
+type scenario struct {
 	// Name is the project and the number of its issue or pull request.
 	Name string
 	// What happened.
@@ -15,11 +15,9 @@ type Scenario struct {
 	Codes, Keys []string
 }
 
-// Scenarios lists what findings are known by. Those of docs/loop.md that doctor
+// scenarios are what findings are known by. Those of docs/loop.md that doctor
 // can find (1, 2, 7 and 9) come first.
-func Scenarios() []Scenario { return slices.Clone(scenarios) }
-
-var scenarios = []Scenario{
+var scenarios = []scenario{
 	{"prime-rl 2812", "a staleness budget of 8 that cannot bind, because admission keeps the lag at 1", "https://github.com/PrimeIntellect-ai/prime-rl/issues/2812", []string{"budget-cannot-bind"}, nil},
 	{"forge 557", "a budget of 0 with a slow sync evicts everything, and the run stands still", "https://github.com/meta-pytorch/torchforge/issues/557", []string{"budget-starves"}, []string{keyBudget}},
 	{"slime 2238", "1536 rollouts in flight for a batch of 8: almost every completed group is dropped", "https://github.com/THUDM/slime/pull/2238", []string{"waste"}, []string{keyConcurrency}},

@@ -63,9 +63,9 @@ func TestScenariosAreFound(t *testing.T) {
 			t.Errorf("%s is found as %s in a plain document", s.scenario, s.code)
 		}
 	}
-	for _, s := range Scenarios() {
+	for _, s := range scenarios {
 		for _, code := range s.Codes {
-			if !slices.ContainsFunc(Kinds(), func(k Kind) bool { return k.Code == code }) {
+			if !slices.ContainsFunc(kinds(), func(k Kind) bool { return k.Code == code }) {
 				t.Errorf("%s is answered by %s, which is no kind", s.Name, code)
 			}
 			exists := false

@@ -148,7 +148,7 @@ func language(name string) string {
 	return ""
 }
 
-// class is product, test or lab. A folder whose name ends in test holds what tests alone import.
+// class is product, test or lab. A folder whose name ends in test holds what tests alone import, as do lint and quoted.
 func class(name string) string {
 	parts := strings.Split(name, "/")
 	for _, part := range parts[:len(parts)-1] {
@@ -157,7 +157,7 @@ func class(name string) string {
 		}
 	}
 	switch {
-	case strings.HasSuffix(name, "_test.go"), parts[0] == "internal" && parts[1] == "lint":
+	case strings.HasSuffix(name, "_test.go"), parts[0] == "internal" && (parts[1] == "lint" || parts[1] == "quoted"):
 		return "test"
 	case strings.HasPrefix(name, "cmd/lab/"), parts[0] == "bench", parts[0] == "study", parts[0] == "examples":
 		return "lab"
