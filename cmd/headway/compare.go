@@ -126,7 +126,7 @@ func (c *compareCmd) Run(application *app.Process) error {
 	if c.JSON {
 		return printJSON(application.Stdout, doc)
 	}
-	_, err = io.WriteString(application.Stdout, trimLines(doc.text()))
+	_, err = io.WriteString(application.Stdout, report.TrimLines(doc.text()))
 	return err
 }
 

@@ -61,7 +61,7 @@ func (doc *comparison) controlled() report.Table {
 		}
 		return report.Share(float64(n) / float64(of))
 	}
-	row("mean at most", func(c *metrics.Control) string { return positive(c.TargetMean, short) })
+	row("mean at most", func(c *metrics.Control) string { return positive(c.TargetMean, report.Short) })
 	row("share at least", func(c *metrics.Control) string {
 		return positive(c.TargetShare, func(s float64) string { return fmt.Sprintf("%s of %s within %d", control.Percent(s), c.Of, c.Within) })
 	})
@@ -69,8 +69,8 @@ func (doc *comparison) controlled() report.Table {
 	row("steps held", func(c *metrics.Control) string { return share(c.HeldSteps, c.Steps) })
 	row("batches held", func(c *metrics.Control) string { return share(c.HeldBatches, c.Steps) })
 	row("steps judged", func(c *metrics.Control) string { return report.Count(c.Steps) })
-	row("out of reach, steps", func(c *metrics.Control) string { return positive(float64(c.UnreachableSteps), decimals(0)) })
-	row("not measured, times", func(c *metrics.Control) string { return positive(float64(c.Silences), decimals(0)) })
+	row("out of reach, steps", func(c *metrics.Control) string { return positive(float64(c.UnreachableSteps), report.Decimals(0)) })
+	row("not measured, times", func(c *metrics.Control) string { return positive(float64(c.Silences), report.Decimals(0)) })
 	row("at the end", func(c *metrics.Control) string { return control.State(c.State) })
 	row("moves", func(c *metrics.Control) string { return report.Count(c.Moves) })
 	for set := loop.SettingSlots; set <= loop.SettingEngines; set++ {
@@ -93,7 +93,7 @@ func settingAtEnd(c *metrics.Control, set loop.Setting) string {
 		if s.Name != set.String() {
 			continue
 		}
-		text := short(s.Value)
+		text := report.Short(s.Value)
 		if s.Moves > 0 {
 			text += fmt.Sprintf(" (%s)", report.Counted(s.Moves, "move"))
 		}

@@ -16,20 +16,20 @@ var comparedRows = []struct {
 	rows  []comparedRow
 }{
 	{"Learning", []comparedRow{
-		{"reward, last tenth", "reward", decimals(3)},
-		{"clip fraction", "clip_fraction", report.Share}, {"mean log-ratio", "mean_log_ratio", decimals(4)}, {"effective sample", "effective_sample_size", report.Share},
+		{"reward, last tenth", "reward", report.Decimals(3)},
+		{"clip fraction", "clip_fraction", report.Share}, {"mean log-ratio", "mean_log_ratio", report.Decimals(4)}, {"effective sample", "effective_sample_size", report.Share},
 	}},
 	{"Staleness, in versions", []comparedRow{
-		{"mean", "staleness_mean", decimals(3)}, {"p95", "staleness_p95", decimals(0)}, {"largest", "staleness_max", decimals(0)},
-		{"pre-queue (PQS)", "pqs", decimals(3)}, {"in-queue (IQS)", "iqs", decimals(3)}, {"of tokens", "token_staleness", decimals(3)},
+		{"mean", "staleness_mean", report.Decimals(3)}, {"p95", "staleness_p95", report.Decimals(0)}, {"largest", "staleness_max", report.Decimals(0)},
+		{"pre-queue (PQS)", "pqs", report.Decimals(3)}, {"in-queue (IQS)", "iqs", report.Decimals(3)}, {"of tokens", "token_staleness", report.Decimals(3)},
 	}},
 	{"Time", []comparedRow{
-		{"train period, s", "period_s", decimals(4)}, {"train step, s", "step_s", decimals(4)}, {"trainer idle", "trainer_idle_ratio", report.Share}, {"rollout idle", "rollout_idle_ratio", report.Share},
+		{"train period, s", "period_s", report.Decimals(4)}, {"train step, s", "step_s", report.Decimals(4)}, {"trainer idle", "trainer_idle_ratio", report.Share}, {"rollout idle", "rollout_idle_ratio", report.Share},
 	}},
 	{"Throughput", []comparedRow{
-		{"production, rollouts/s", "production_rollouts_per_s", decimals(1)}, {"not filtered, rollouts/s", "effective_rollouts_per_s", decimals(1)}, {"trained, rollouts/s", "consumption_rollouts_per_wall_s", decimals(1)},
-		{"trained, tokens/s", "tokens_per_s", decimals(0)}, {"utilization ρ", "utilization", decimals(2)}, {"acceptance", "acceptance", report.Share}, {"tokens never trained", "wasted_share", report.Share},
-		{"tail multiplier", "tail_multiplier", decimals(2)}, {"tokens a rollout", "sampled_mean_tokens", decimals(1)}, {"tokens a trained one", "trained_mean_tokens", decimals(1)},
+		{"production, rollouts/s", "production_rollouts_per_s", report.Decimals(1)}, {"not filtered, rollouts/s", "effective_rollouts_per_s", report.Decimals(1)}, {"trained, rollouts/s", "consumption_rollouts_per_wall_s", report.Decimals(1)},
+		{"trained, tokens/s", "tokens_per_s", report.Decimals(0)}, {"utilization ρ", "utilization", report.Decimals(2)}, {"acceptance", "acceptance", report.Share}, {"tokens never trained", "wasted_share", report.Share},
+		{"tail multiplier", "tail_multiplier", report.Decimals(2)}, {"tokens a rollout", "sampled_mean_tokens", report.Decimals(1)}, {"tokens a trained one", "trained_mean_tokens", report.Decimals(1)},
 	}},
 }
 
@@ -116,7 +116,7 @@ func (doc *comparison) changed() report.Table {
 					continue
 				}
 				known = true
-				cell := withSign(*f.Difference, row.print) + " ± " + row.print(halfWide(f.Difference95))
+				cell := report.Signed(*f.Difference, row.print) + " ± " + row.print(halfWide(f.Difference95))
 				if f.Difference95[0] <= 0 && f.Difference95[1] >= 0 {
 					cell += " ~"
 				}
@@ -138,8 +138,8 @@ func (doc *comparison) predicted() report.Table {
 		of        func(*prediction) *float64
 		print     func(float64) string
 	}{
-		{"staleness, mean", "staleness_mean", func(p *prediction) *float64 { return p.StalenessMean }, decimals(2)},
-		{"train period, s", "period_s", func(p *prediction) *float64 { return p.PeriodS }, decimals(4)},
+		{"staleness, mean", "staleness_mean", func(p *prediction) *float64 { return p.StalenessMean }, report.Decimals(2)},
+		{"train period, s", "period_s", func(p *prediction) *float64 { return p.PeriodS }, report.Decimals(4)},
 	} {
 		cells, known := []string{row.name}, false
 		for _, run := range doc.Runs {

@@ -27,7 +27,7 @@ func printDiagnosis(w io.Writer, r diagnosis.Report) error {
 		b.WriteString(logText(r.Log))
 	}
 	b.WriteString(notesText(r.Warnings))
-	_, err := io.WriteString(w, trimLines(b.String()))
+	_, err := io.WriteString(w, report.TrimLines(b.String()))
 	return err
 }
 

@@ -173,7 +173,7 @@ func printExamination(w io.Writer, d examination) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n%s, %s, %s in all\n", report.Counted(d.Errors, "error"), report.Counted(d.Warnings, "warning"), report.Counted(len(d.Findings), "finding"))
-	_, err := io.WriteString(w, trimLines(b.String()))
+	_, err := io.WriteString(w, report.TrimLines(b.String()))
 	return err
 }
 

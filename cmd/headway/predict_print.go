@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -41,7 +41,7 @@ func printPrediction(w io.Writer, in theory.Input, a answer) error {
 		}
 		fmt.Fprintf(&b, "  - %s\n", warning)
 	}
-	_, err := io.WriteString(w, trimLines(b.String()))
+	_, err := io.WriteString(w, report.TrimLines(b.String()))
 	return err
 }
 
@@ -51,18 +51,18 @@ func predictSetting(in theory.Input, p theory.Prediction) string {
 	if in.Lengths != nil {
 		tail = fmt.Sprintf("mean %.0f tokens, %s", in.Lengths.Mean(), tail)
 	}
-	queue := fmt.Sprintf("policy %s, q %s", in.Policy, short(in.QueueFactor))
+	queue := fmt.Sprintf("policy %s, q %s", in.Policy, report.Short(in.QueueFactor))
 	if in.Policy == theory.PolicySynchronous {
 		queue = "synchronous schedule"
 	}
-	return fmt.Sprintf("C %s · B %s · S %d · ρ %s · %s · %s", short(in.ConcurrencyRollouts), short(in.BatchRollouts), in.GroupSize, short(in.Utilization), tail, queue)
+	return fmt.Sprintf("C %s · B %s · S %d · ρ %s · %s · %s", report.Short(in.ConcurrencyRollouts), report.Short(in.BatchRollouts), in.GroupSize, report.Short(in.Utilization), tail, queue)
 }
 
 // regimeSentence says which side waits.
 func regimeSentence(in theory.Input, p theory.Prediction) string {
 	effective := ""
-	if short(p.Utilization) != short(in.Utilization) {
-		effective = fmt.Sprintf(" (effective ρ %s)", short(p.Utilization))
+	if report.Short(p.Utilization) != report.Short(in.Utilization) {
+		effective = fmt.Sprintf(" (effective ρ %s)", report.Short(p.Utilization))
 	}
 	if in.Policy == theory.PolicySynchronous {
 		return "Synchronous: each batch is generated, then trained, so each side waits for the other" + effective + "."
@@ -176,15 +176,3 @@ func flush(table *tabwriter.Writer) {
 		panic(err)
 	}
 }
-
-// trimLines removes the blanks that an empty last column leaves.
-func trimLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(line, " ")
-	}
-	return strings.Join(lines, "\n")
-}
-
-// short prints a number with at most four digits and no exponent where it can.
-func short(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }

@@ -212,7 +212,7 @@ func (a *targetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
 		if i < len(a.Levers) {
 			known = a.Levers[i]
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", l.Change, figure(known.ThroughputRatio, decimals(2)), figure(known.HeldShare, report.Share), l.StalenessMean.Format(2), l.PeriodRatio.Format(2))
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", l.Change, figure(known.ThroughputRatio, report.Decimals(2)), figure(known.HeldShare, report.Share), l.StalenessMean.Format(2), l.PeriodRatio.Format(2))
 	}
 	flush(table)
 	if a.Steps > 0 && 10*a.HeldSteps >= 9*a.Steps {

@@ -18,22 +18,18 @@ var resimulatedRows = []struct {
 	of        func(*metrics.Summary) float64
 	print     func(float64) string
 }{
-	{"staleness, mean", "staleness_mean", func(s *metrics.Summary) float64 { return s.Staleness.Mean }, decimals(3)},
-	{"staleness, p95", "", func(s *metrics.Summary) float64 { return float64(s.Staleness.P95) }, decimals(0)},
-	{"pre-queue (PQS)", "pqs", func(s *metrics.Summary) float64 { return s.PQS.Mean }, decimals(3)},
-	{"in-queue (IQS)", "iqs", func(s *metrics.Summary) float64 { return s.IQS.Mean }, decimals(3)},
-	{"train period, s", "period_s", func(s *metrics.Summary) float64 { return s.PeriodS.Mean }, decimals(4)},
-	{"train step, s", "", func(s *metrics.Summary) float64 { return s.StepS.Mean }, decimals(4)},
-	{"utilization ρ", "", func(s *metrics.Summary) float64 { return s.Utilization }, decimals(3)},
-	{"tail multiplier", "", func(s *metrics.Summary) float64 { return s.TailMultiplier }, decimals(3)},
+	{"staleness, mean", "staleness_mean", func(s *metrics.Summary) float64 { return s.Staleness.Mean }, report.Decimals(3)},
+	{"staleness, p95", "", func(s *metrics.Summary) float64 { return float64(s.Staleness.P95) }, report.Decimals(0)},
+	{"pre-queue (PQS)", "pqs", func(s *metrics.Summary) float64 { return s.PQS.Mean }, report.Decimals(3)},
+	{"in-queue (IQS)", "iqs", func(s *metrics.Summary) float64 { return s.IQS.Mean }, report.Decimals(3)},
+	{"train period, s", "period_s", func(s *metrics.Summary) float64 { return s.PeriodS.Mean }, report.Decimals(4)},
+	{"train step, s", "", func(s *metrics.Summary) float64 { return s.StepS.Mean }, report.Decimals(4)},
+	{"utilization ρ", "", func(s *metrics.Summary) float64 { return s.Utilization }, report.Decimals(3)},
+	{"tail multiplier", "", func(s *metrics.Summary) float64 { return s.TailMultiplier }, report.Decimals(3)},
 	{"trainer idle", "trainer_idle_ratio", func(s *metrics.Summary) float64 { return s.TrainerIdleRatio }, report.Share},
 	{"rollout idle", "rollout_idle_ratio", func(s *metrics.Summary) float64 { return s.RolloutIdleRatio }, report.Share},
-	{"rollouts/s trained", "", func(s *metrics.Summary) float64 { return s.Throughput.ConsumptionRolloutsPerWallS }, decimals(1)},
+	{"rollouts/s trained", "", func(s *metrics.Summary) float64 { return s.Throughput.ConsumptionRolloutsPerWallS }, report.Decimals(1)},
 	{"tokens never trained", "", func(s *metrics.Summary) float64 { return s.Waste.WastedShare }, report.Share},
-}
-
-func decimals(n int) func(float64) string {
-	return func(v float64) string { return report.Figure(v, n) }
 }
 
 // printResimulations prints arms for a terminal.
@@ -72,7 +68,7 @@ func printResimulations(w io.Writer, doc resimulation) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, trimLines(b.String()))
+	_, err := io.WriteString(w, report.TrimLines(b.String()))
 	return err
 }
 
@@ -131,7 +127,7 @@ func armTable(doc resimulation) report.Table {
 		e := arm.Estimates[row.key]
 		change, half := "", ""
 		if e.Difference != nil {
-			change, half = withSign(*e.Difference, row.print), halfInterval(e.Difference95, row.print)
+			change, half = report.Signed(*e.Difference, row.print), halfInterval(e.Difference95, row.print)
 		}
 		t.Rows = append(t.Rows, []string{row.name, row.print(row.of(arm.Summary)), halfInterval(e.Interval95, row.print), row.print(row.of(doc.Own.Summary)), change, half, row.print(row.of(&doc.Measured))})
 	}
@@ -158,12 +154,12 @@ func armsTable(doc resimulation) report.Table {
 		s, e, period := arm.Summary, arm.Estimates["staleness_mean"], arm.Estimates["period_s"]
 		change, half, slower := "", "", ""
 		if e.Difference != nil {
-			change, half = withSign(*e.Difference, decimals(3))+doubt(e), halfInterval(e.Difference95, decimals(3))
+			change, half = report.Signed(*e.Difference, report.Decimals(3))+doubt(e), halfInterval(e.Difference95, report.Decimals(3))
 		}
 		if period.Difference != nil {
 			slower = signedShare(*period.Difference, period.Mean-*period.Difference) + doubt(period)
 		}
-		t.Rows = append(t.Rows, []string{name, report.Figure(s.Staleness.Mean, 3), halfInterval(e.Interval95, decimals(3)), change, half, report.Figure(s.PQS.Mean, 3), report.Figure(s.IQS.Mean, 3),
+		t.Rows = append(t.Rows, []string{name, report.Figure(s.Staleness.Mean, 3), halfInterval(e.Interval95, report.Decimals(3)), change, half, report.Figure(s.PQS.Mean, 3), report.Figure(s.IQS.Mean, 3),
 			fmt.Sprint(s.Staleness.P95), report.Figure(s.PeriodS.Mean, 4), slower, report.Share(s.TrainerIdleRatio), report.Share(s.RolloutIdleRatio), report.Share(s.Waste.WastedShare), dominantOf(arm)})
 	}
 	return t
@@ -183,12 +179,4 @@ func halfInterval(interval *[2]float64, print func(float64) string) string {
 		return ""
 	}
 	return print((interval[1] - interval[0]) / 2)
-}
-
-// withSign prints a difference with its sign.
-func withSign(v float64, print func(float64) string) string {
-	if v > 0 {
-		return "+" + print(v)
-	}
-	return print(v)
 }

@@ -46,8 +46,8 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	run := report.Run{
 		Name: filepath.Base(j.dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
-		Waste:    report.WasteRows(s), Partial: partialRows(s, j.cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
-		QueueLever: queueLever(j.cfg), Source: largestSource(j.cfg, r.Attribution), Window: windowOf(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
+		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, j.cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
+		QueueLever: queueLever(j.cfg), Source: largestSource(j.cfg, r.Attribution), Window: report.WindowWords(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
 	}
@@ -78,7 +78,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	}
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
 	run.Control = control.Rows(r.Control)
-	run.Throughput, run.Attribution, run.Idle = throughputRows(r), attributionRows(r.Attribution), idleRows(r.Attribution)
+	run.Throughput, run.Attribution, run.Idle = throughputRows(r), report.AttributionRows(r.Attribution), report.IdleRows(r.Attribution)
 	for _, t := range j.samples.newest() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})
 	}
@@ -127,14 +127,6 @@ func (j *job) unmeasured(run report.Run, r runReport) report.Run {
 	}
 	run.Ledger, run.Partial, run.OffPolicy, run.Bias, run.Measured, run.Dominant, run.Source, run.Window = rows, nil, nil, nil, nil, "", report.Source{}, ""
 	return run
-}
-
-// windowOf says what is measured behind so many steps of warm-up.
-func windowOf(warmup int) string {
-	if warmup == 0 {
-		return ""
-	}
-	return "after the warm-up"
 }
 
 // largestSource is where most of a run's staleness arises, with what moves that under the run's rules.

@@ -199,7 +199,7 @@ func TestQueueLever(t *testing.T) {
 func TestStateLagNeedsAnEnvironment(t *testing.T) {
 	s := metrics.Summary{Partial: metrics.Partial{Interruptions: 3, StateLagMean: 4, StateLagMax: 5}}
 	has := func(environment bool) bool {
-		return strings.Contains(report.Table{Rows: rowNames(partialRows(s, environment))}.String(), "environment state's lag")
+		return strings.Contains(report.Table{Rows: rowNames(report.InterruptionRows(s, environment))}.String(), "environment state's lag")
 	}
 	if has(false) || !has(true) {
 		t.Error("the lag is shown without an environment, or not with one")

@@ -43,15 +43,15 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 	b.WriteString("\n")
 	b.WriteString(histogramBars(doc.Staleness.Histogram))
 	b.WriteString(summaryTable(doc.Summary, doc.Confidence).String())
-	if rows := attributionRows(doc.Attribution); len(rows) > 0 {
-		b.WriteString("\n" + report.Table{Title: "Where staleness comes from, in versions and share", Rows: namedRows(rows)}.String())
+	if rows := report.AttributionRows(doc.Attribution); len(rows) > 0 {
+		b.WriteString("\n" + report.Table{Title: "Where staleness comes from, in versions and share", Rows: report.Cells(rows)}.String())
 	}
-	b.WriteString("\n" + report.Table{Title: "What both sides waited for", Rows: namedRows(idleRows(doc.Attribution))}.String())
+	b.WriteString("\n" + report.Table{Title: "What both sides waited for", Rows: report.Cells(report.IdleRows(doc.Attribution))}.String())
 	if rows := latencyRows(doc.Summary); len(rows) > 0 {
 		b.WriteString("\n" + report.Table{Title: fmt.Sprintf("A rollout's %s s, and what they go to", report.Figure(doc.Latency.EndToEndS, 1)), Rows: rows}.String())
 	}
 	if rows := control.Rows(doc.Control); len(rows) > 0 {
-		b.WriteString("\n" + report.Table{Title: control.Title, Rows: namedRows(rows)}.String())
+		b.WriteString("\n" + report.Table{Title: control.Title, Rows: report.Cells(rows)}.String())
 	}
 	b.WriteString("\n")
 	b.WriteString(ledgerLine(doc) + "\n")
@@ -65,14 +65,14 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 		fmt.Fprintf(&b, "  - %s\n", warning)
 	}
 	fmt.Fprintf(&b, "\n%s events in %.2f s, %s per second\n", report.Count(doc.Events), doc.WallS, report.Count(int64(doc.EventsPerS)))
-	_, err := io.WriteString(w, trimLines(b.String()))
+	_, err := io.WriteString(w, report.TrimLines(b.String()))
 	return err
 }
 
 // printFates prints what became of the tokens, where some were wasted, what
 // interruptions did and, where it was asked, the bias of what was trained.
 func printFates(b *strings.Builder, d config.Config, doc simulation) error {
-	fates := report.Run{Partial: partialRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: windowOf(doc.Warmup.Steps)}
+	fates := report.Run{Partial: report.InterruptionRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: report.WindowWords(doc.Warmup.Steps)}
 	if doc.Waste.WastedShare > 0 {
 		fates.Waste = report.WasteRows(doc.Summary)
 	}
@@ -81,15 +81,6 @@ func printFates(b *strings.Builder, d config.Config, doc simulation) error {
 	}
 	b.WriteString("\n")
 	return report.Text(b, fates)
-}
-
-// partialRows are what interruptions did; what the environment's state was like
-// says something only where there is an environment that takes time.
-func partialRows(s metrics.Summary, environment bool) []report.Row {
-	if !environment {
-		s.Partial.StateLagMean, s.Partial.StateLagMax = 0, 0
-	}
-	return report.PartialRows(s)
 }
 
 // warmupLine says how long the warm-up was, and who chose it.
