@@ -1,6 +1,9 @@
 package attribution
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
+)
 
 // cause is why somebody is idle.
 type cause uint8
@@ -39,168 +42,14 @@ func (i *idle) of(whole int64) (s Idle) {
 	return s
 }
 
-// phase is where an engine is in a weight sync.
-type phase uint8
-
-const (
-	apart phase = iota
-	loading
-	loaded
-	// emptying: its rollouts are interrupted for the switch.
-	emptying
-	switching
-)
-
-// engine is what is remembered of one.
-type engine struct {
-	Slots, Active int
-	Served        loop.Version
-	// Attempt is that of its newest load.
-	Attempt int32
-	Phase   phase
-	// Gone: it is lost, or came back and serves nothing yet. Failing: its sync has just failed. Away: it is the
-	// pool's that starts and stops engines, and no capacity.
-	Gone, Failing, Away bool
-}
-
-// take has more or fewer slots of an engine taken.
-func (o *Observer) take(engine int32, more int) {
-	o.s.Engines[engine].Active += more
-	o.s.Active += more
-	o.judged = false
-}
-
-func (o *Observer) engineEvent(ev *loop.Event) {
-	s := &o.s
-	if uint(ev.Engine) >= uint(len(s.Engines)) {
-		return
-	}
-	o.judged = false
-	e := &s.Engines[ev.Engine]
-	switch ev.Kind {
-	case loop.EngineLost:
-		o.lose(ev.Engine)
-	case loop.SyncFailed:
-		e.Failing = e.Attempt == ev.Attempt && e.Phase != apart
-	case loop.WeightsLoaded:
-		if e.Attempt == ev.Attempt && e.Phase == loading && !e.Gone {
-			o.enter(e, loaded)
-			o.empty()
-		}
-	case loop.WeightsSwitched:
-		if e.Attempt != ev.Attempt || e.Phase != switching {
-			return
-		}
-		if e.Gone && ev.Version < max(o.minServed(), s.Completed) {
-			return // the others have gone on, and it loads again
-		}
-		e.Served, e.Gone = ev.Version, false
-		o.enter(e, apart)
-	}
-}
-
-// enter has an engine begin a phase.
-func (o *Observer) enter(e *engine, p phase) {
-	if e.Phase == switching {
-		o.s.Switching--
-	}
-	if e.Phase = p; p == switching {
-		o.s.Switching++
-	}
-}
-
-// empty has engines that have loaded give up their rollouts for the switch (loop.SyncRestart): each
-// for itself, or all of them once the last has loaded.
-func (o *Observer) empty() {
-	if o.cfg.Sync != loop.SyncRestart {
-		return
-	}
-	for i := range o.s.Engines {
-		if e := &o.s.Engines[i]; !e.Gone && e.Phase == loading && !o.cfg.RollingSwitch {
-			return
-		}
-	}
-	for i := range o.s.Engines {
-		if e := &o.s.Engines[i]; !e.Gone && e.Phase == loaded {
-			o.enter(e, emptying)
-		}
-	}
-}
-
-// lose has an engine serve nothing any more. Its rollouts fail with it, or say themselves that they
-// were interrupted.
-func (o *Observer) lose(i int32) {
-	o.s.Engines[i].Gone = true
-	o.enter(&o.s.Engines[i], apart)
-	o.empty()
-	if !o.cfg.ResumeLost {
-		o.vacateAll(i)
-	}
-}
-
-// leaves has an engine be the pool's, or come from there.
-func (o *Observer) leaves(e *engine, away bool) {
-	if e.Away == away {
-		return
-	}
-	e.Away = away
-	if !away {
-		o.s.AwaySlots -= e.Slots
-		return
-	}
-	o.s.AwaySlots += e.Slots
-}
-
-// givenUp takes the failed sync of an engine that was not told to load again.
-func (o *Observer) givenUp(i int32) {
-	if uint(i) < uint(len(o.s.Engines)) && o.s.Engines[i].Failing {
-		o.s.Engines[i].Failing = false
-		o.lose(i)
-	}
-}
-
-func (o *Observer) engineAction(a *loop.Action) {
-	e := &o.s.Engines[a.Engine]
-	o.judged = false
-	switch a.Kind {
-	case loop.LoadWeights:
-		o.leaves(e, false)                                   // one that the pool has given loads at once
-		e.Gone = e.Gone || e.Failing && e.Phase == switching // what it holds is unknown
-		e.Attempt, e.Failing = a.Attempt, false
-		o.enter(e, loading)
-		o.s.Syncing = o.s.Syncing || !e.Gone // one that is gone fetches weights for itself
-	case loop.SwitchWeights:
-		o.enter(e, switching)
-	}
-}
-
-// recovered takes the end of the process before: whatever was under way is gone, and every engine
-// comes back without weights.
+// recovered takes the end of the process before, with which whatever was under way is gone.
 func (o *Observer) recovered() {
-	s := &o.s
-	s.Syncing, s.Asked, s.Stopped, o.judged = false, false, false, false
-	s.Due = o.newestWeights()
-	s.Completed = s.Due
-	o.vacateAll(-1)
-	o.groups.each(func(g *life) {
+	o.s.Stopped = false
+	o.s.Due = o.newestWeights()
+	for _, g := range o.groups.All() {
 		g.Flying = 0
 		g.anew()
-	})
-	for i := range s.Engines {
-		s.Engines[i].Gone = true
-		o.enter(&s.Engines[i], apart)
 	}
-}
-
-// minServed is the lowest version that an engine serves, loop.NoVersion if none does.
-func (o *Observer) minServed() loop.Version {
-	lowest := loop.NoVersion
-	for i := range o.s.Engines {
-		if e := &o.s.Engines[i]; !e.Gone && (lowest == loop.NoVersion || e.Served < lowest) {
-			lowest = e.Served
-		}
-	}
-	return lowest
 }
 
 // settle counts the time since the last event, in which nothing changed.
@@ -210,16 +59,17 @@ func (o *Observer) settle() {
 	if dt <= 0 {
 		return
 	}
-	s.Step.AwayNS += int64(s.AwaySlots) * dt
-	if s.Active < len(s.Slots) || s.Switching > 0 { // else every slot is taken, and goes on
+	run := &o.run
+	s.Step.AwayNS += run.AwaySlots * dt
+	if run.Active < int64(len(run.Slots)) || run.Switching > 0 { // else every slot is taken, and goes on
 		o.idleFor(dt)
 	}
 	if s.Validating > 0 {
-		s.Step.StoodValidating += int64(s.Validating) * int64(s.Active) * dt / int64(len(s.Engines))
+		s.Step.StoodValidating += int64(s.Validating) * run.Active * dt / int64(len(run.Engines))
 	}
 	switch validates := min(s.TrainFrom-s.Settled, dt); {
-	case s.LeaseNS < 0 && o.cfg.TrainerAsks && !s.Asked: // it does something of its own
-	case s.LeaseNS < 0:
+	case !run.Lease.Runs && o.cfg.TrainerAsks && !run.Asked: // it does something of its own
+	case !run.Lease.Runs:
 		s.Step.Trainer[o.trainerWaits()] += dt
 	case validates > 0:
 		s.Step.Trainer[validating] += validates
@@ -241,74 +91,74 @@ func (o *Observer) idleFor(dt int64) {
 // judge finds out why slots are free.
 func (o *Observer) judge() {
 	o.judged, o.freed, o.stands = true, idle{}, 0
-	for i := range o.s.Engines {
-		e := &o.s.Engines[i]
+	for i := range o.run.Engines {
+		e := &o.run.Engines[i]
 		if e.Away {
 			continue
 		}
 		if free := e.Slots - e.Active; free > 0 {
 			o.freed[o.engineWaits(e)] += int64(free)
 		}
-		if e.Phase == switching && o.cfg.Sync != loop.SyncInFlight && !e.Gone {
+		if e.Phase == track.Switching && o.cfg.Sync != loop.SyncInFlight && !e.Gone {
 			o.stands += int64(e.Active)
 		}
 	}
 }
 
 // engineWaits says why an engine's slots are free.
-func (o *Observer) engineWaits(e *engine) cause {
-	s := &o.s
+func (o *Observer) engineWaits(e *track.Engine) cause {
+	run := &o.run
 	switch {
 	case e.Gone:
 		return blocked
 	case o.syncStops(e):
 		return syncing
-	case s.Syncing && (o.cfg.Policy == loop.PolicySynchronous || o.cfg.Policy == loop.PolicyThreshold):
+	case run.Sync.Runs && (o.cfg.Policy == loop.PolicySynchronous || o.cfg.Policy == loop.PolicyThreshold):
 		return syncing // what may start next starts when it has ended
-	case o.cfg.Start == loop.StartGang && len(s.Slots)-s.Active < o.cfg.GroupSize+s.Redundancy:
+	case o.cfg.Start == loop.StartGang && len(run.Slots)-int(run.Active) < o.cfg.GroupSize+o.s.Redundancy:
 		return starved
 	}
 	return paused
 }
 
 // syncStops reports whether an engine starts nothing for the sync that it takes part in.
-func (o *Observer) syncStops(e *engine) bool {
+func (o *Observer) syncStops(e *track.Engine) bool {
 	switch o.cfg.Sync {
 	case loop.SyncPause:
-		return e.Phase == switching
+		return e.Phase == track.Switching
 	case loop.SyncDrain:
-		return e.Phase != apart
+		return e.Phase != track.Apart
 	case loop.SyncRestart:
-		return e.Phase == emptying || e.Phase == switching
+		return e.Phase == track.Emptying || e.Phase == track.Switching
 	}
 	return false
 }
 
 // trainerWaits says why no train step runs.
 func (o *Observer) trainerWaits() cause {
-	s := &o.s
+	s, run := &o.s, &o.run
 	full := s.Queued >= o.cfg.BatchGroups
 	gone, stopped := 0, 0
-	for i := range s.Engines {
-		if e := &s.Engines[i]; e.Gone {
+	for i := range run.Engines {
+		if e := &run.Engines[i]; e.Gone {
 			gone++
 		} else if o.syncStops(e) {
 			stopped++
 		}
 	}
-	serving := len(s.Engines) - gone
+	serving := len(run.Engines) - gone
 	switch {
-	case s.Syncing && full && o.cfg.TrainerBlocked:
+	case run.Sync.Runs && full && o.cfg.TrainerBlocked:
 		return syncing
 	case full || s.Stopped:
 		return paused
 	case serving == 0:
 		return blocked
-	case stopped == serving || s.Syncing && s.Active == 0:
+	case stopped == serving || run.Sync.Runs && run.Active == 0:
 		return syncing
 	case s.Validating >= serving:
 		return validating
-	case s.Active == 0:
+	case run.Active == 0:
 		return paused
 	}
 	return starved

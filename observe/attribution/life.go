@@ -20,12 +20,64 @@ func (q *quanta) split(n int64) (s Split) {
 	return s
 }
 
+// life is what is remembered of a group from its first rollout to its end. Exported fields are
+// for State alone.
+type life struct {
+	// Begun is the trainer's version when the group began, Due the newest version that a weight
+	// sync without any duration would have brought by then; Begun is loop.NoVersion while
+	// nothing of the group has begun.
+	Begun, Due loop.Version
+	// BegunNS is when that was.
+	BegunNS int64
+	// Born is the oldest version that an engine served when it was given one of the rollouts,
+	// observed apart from the loop's stamp; loop.NoVersion for none.
+	Born loop.Version
+	// EndsNS and EnvironmentNS are sums over the rollouts scored: of their ends since BegunNS, and
+	// of what their environments took until then.
+	EndsNS, EnvironmentNS int64
+	// Flying counts attempts that have not ended, Scored those that were kept.
+	Flying, Scored int32
+	// LastNS is when the last of them ended since BegunNS, MadeNS the longest that one took but for its
+	// environment.
+	LastNS, MadeNS int64
+	// Seen: the first token was reported. Ready: the group has been ready, when the step of
+	// ReadyLease was the newest that had begun. Held: it waits outside a full queue.
+	Seen, Ready, Held bool
+	ReadyLease        loop.LeaseID
+	// Waited is how many versions were made while it was held.
+	Waited loop.Version
+	// Before is the part of the split up to being ready.
+	Before quanta
+}
+
+// began notes that a rollout of the group was given to an engine.
+func (g *life) began(o *Observer, served loop.Version) {
+	if g.Begun == loop.NoVersion {
+		g.Begun, g.Due, g.BegunNS = o.run.Version, o.s.Due, o.s.Now
+	}
+	if g.Born == loop.NoVersion || served < g.Born {
+		g.Born = served
+	}
+}
+
+// left notes that an attempt ended without a score. A group of which nothing is left begins anew.
+func (g *life) left() {
+	g.Flying--
+	g.anew()
+}
+
+func (g *life) anew() {
+	if g.Flying <= 0 && g.Scored == 0 {
+		*g = life{Begun: loop.NoVersion, Born: loop.NoVersion}
+	}
+}
+
 // scored counts a rollout that its group keeps.
-func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
-	if !o.vacate(ev) {
+func (o *Observer) scored(ev *loop.Event, m *metrics.Measured, left []int32) {
+	if len(left) == 0 || o.run.Slots[left[0]].Aborted {
 		return
 	}
-	g := o.groups.get(ev.Group)
+	g := o.groups.Get(ev.Group)
 	switch {
 	case g == nil:
 	case ev.Verdict == loop.VerdictPruned, ev.Reward-ev.Reward != 0: // no finite number is a failure
@@ -44,36 +96,33 @@ func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
 // firstToken may bring the beginning of a group forward: it lives from its first token on, and
 // what waited until then at its engine was not generating.
 func (o *Observer) firstToken(ev *loop.Event) {
-	if uint(ev.Slot) >= uint(len(o.s.Slots)) {
+	at := o.run.At(ev)
+	if at == nil || at.Aborted {
 		return
 	}
-	u := &o.s.Slots[ev.Slot]
-	if u.Group != ev.Group || u.Sample != ev.Sample || u.Attempt != ev.Attempt || u.Aborted {
-		return
-	}
-	g := o.groups.get(ev.Group)
+	g := o.groups.Get(ev.Group)
 	if g == nil || g.Seen || g.Scored > 0 {
 		return
 	}
 	g.Seen = true
-	g.Begun, g.Due, g.BegunNS = o.s.Version, o.s.Due, o.s.Now
-	g.Born = max(g.Born, min(ev.Version, o.minServed()))
+	g.Begun, g.Due, g.BegunNS = o.run.Version, o.s.Due, o.s.Now
+	g.Born = max(g.Born, min(ev.Version, o.run.MinServed()))
 }
 
 // ready splits what a group has lived through up to being ready, the first time it is: one that
 // was held is queued later, and one that a lease gave back may be held again.
 func (o *Observer) ready(a *loop.Action) {
-	g := o.groups.get(a.Group)
+	g := o.groups.Get(a.Group)
 	switch {
 	case g == nil || a.StartVersion < 0:
 		return
 	case g.Held && a.Kind == loop.GroupQueued:
-		g.Held, g.Waited = false, o.s.Version-a.ReadyVersion
+		g.Held, g.Waited = false, o.run.Version-a.ReadyVersion
 		return
 	case g.Ready:
 		return
 	}
-	g.Ready, g.ReadyLease, g.Held = true, o.s.Lease, a.Kind == loop.GroupHeld
+	g.Ready, g.ReadyLease, g.Held = true, o.run.Lease.ID, a.Kind == loop.GroupHeld
 	// What had been made when it began was not served yet.
 	begun := min(max(g.Begun, a.StartVersion), a.ReadyVersion)
 	late := min(max(g.Due-a.StartVersion, 0), begun-a.StartVersion)
@@ -112,7 +161,7 @@ func portion(amount, part, whole int64) int64 {
 
 // madeAfter counts the versions above one and up to another that were made after a time.
 func (o *Observer) madeAfter(ns int64, above, upTo loop.Version) (n loop.Version) {
-	above = max(above, o.s.Version-remembered)
+	above = max(above, o.run.Version-remembered)
 	for v := upTo; v > above && o.s.Made[int(v)%remembered].NS > ns; v-- {
 		n++
 	}
@@ -121,7 +170,7 @@ func (o *Observer) madeAfter(ns int64, above, upTo loop.Version) (n loop.Version
 
 // train splits the staleness of a group that was trained.
 func (o *Observer) train(a *loop.Action) {
-	g := o.groups.get(a.Group)
+	g := o.groups.Get(a.Group)
 	if g == nil || !g.Ready || a.StartVersion < 0 {
 		return
 	}
@@ -139,12 +188,12 @@ func (o *Observer) train(a *loop.Action) {
 		step.Split[i] += part
 	}
 	step.Staleness += int64(total)
-	step.Lived += int64(o.s.Version - 1 - g.Born) // the newest version is what became of it
+	step.Lived += int64(o.run.Version - 1 - g.Born) // the newest version is what became of it
 	if o.OnGroup != nil {
 		o.OnGroup(Group{ID: a.Group, Version: a.Version, Staleness: total, Split: split.split(1)})
 	}
 	if o.cfg.Policy != loop.PolicyReplay {
-		o.groups.remove(a.Group)
+		o.groups.Remove(a.Group)
 	}
 }
 
@@ -152,7 +201,7 @@ func (o *Observer) train(a *loop.Action) {
 // given one made: those of the step that ran when a group became ready, and those that the trainer
 // went back to.
 func (o *Observer) madeWithout(after loop.LeaseID, above, upTo loop.Version) (n loop.Version) {
-	above = max(above, o.s.Version-remembered)
+	above = max(above, o.run.Version-remembered)
 	for v := above + 1; v <= upTo; v++ {
 		if o.s.Made[int(v)%remembered].Lease <= after {
 			n++

@@ -3,6 +3,7 @@ package attribution
 import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // Observer splits the staleness and the idle time of a run. It takes every event with what
@@ -18,10 +19,9 @@ type Observer struct {
 	OnStep  func(Step)
 
 	cfg    loop.Config
-	groups lives
-	// engineOf is the engine of each slot.
-	engineOf []int32
-	s        state
+	run    track.Run
+	groups track.Groups[life]
+	s      state
 	// judged: freed holds by why slots are free now, and stands how many taken ones stand still for a
 	// sync. Whatever may change that clears it.
 	judged bool
@@ -34,26 +34,17 @@ type Observer struct {
 
 // state is what an observer remembers beside its groups. Its fields are exported for State alone.
 type state struct {
-	// Version is the trainer's as observed, Due the one that weight syncs without any duration would
-	// have the engines serve, Restored the newest that the trainer went back to, Completed that of the
-	// newest completed sync.
-	Version, Due, Restored, Completed loop.Version
-	// Now is the time of the last event, Settled that up to which time has been counted.
+	// Due is the version that weight syncs without any duration would have the engines serve, Restored
+	// the newest that the trainer went back to.
+	Due, Restored loop.Version
+	// Now is the time of the last event, or of what a driver told since; Settled that up to which time has been counted.
 	Now, Settled int64
-	// Lease is the newest that began, at LeaseNS, which is -1 while no step runs. A step that waits for
-	// a validation goes on at TrainFrom.
-	Lease              loop.LeaseID
-	LeaseAttempt       int32
-	LeaseNS, TrainFrom int64
-	// Asked: the trainer has asked for a batch since its last step began. Syncing: a weight sync has
-	// begun and not ended. Stopped: nothing will be started any more.
-	Asked, Syncing, Stopped bool
-	// Queued is the queue in groups, Validating and Switching how many engines do that, Active how many
-	// slots are taken,
-	// AwaySlots how many slots have engines that are away.
-	Queued, Validating, Switching, Active, AwaySlots int
-	Slots                                            []use
-	Engines                                          []engine
+	// TrainFrom is when a step that waits for a validation goes on.
+	TrainFrom int64
+	// Stopped: nothing will be started any more.
+	Stopped bool
+	// Queued is the queue in groups, Validating how many engines do that.
+	Queued, Validating int
 	// Made holds the newest versions, at their number modulo its length.
 	Made []origin
 	// Window are the sums of the measured window up to the last step's end, Step those since, and
@@ -65,14 +56,6 @@ type state struct {
 	Steps                 int64
 	// PeriodFrom is when the running train period, or the measured window in it, began.
 	PeriodFrom int64
-}
-
-// use is the attempt that runs in a slot; group 0 means none does.
-type use struct {
-	Group           loop.GroupID
-	Sample, Attempt int32
-	// Aborted: nobody wants it any more, and the slot waits for the engine's word.
-	Aborted bool
 }
 
 // origin is when a version was made, and by the step of which lease; 0 for one that the trainer
@@ -90,16 +73,8 @@ const remembered = 1 << 12
 func New(cfg loop.Config) *Observer {
 	cfg = cfg.WithDefaults()
 	o := &Observer{cfg: cfg}
-	o.s = state{LeaseNS: -1, SyncEvery: cfg.SyncEvery, Redundancy: cfg.Redundancy, Slots: make([]use, cfg.Concurrency()), Made: make([]origin, remembered), Recent: make([]sums, recentSteps)}
-	for i, n := range cfg.EngineSlots {
-		away := cfg.EnginesStart > 0 && i >= cfg.EnginesStart
-		o.s.Engines = append(o.s.Engines, engine{Slots: n, Gone: away})
-		o.leaves(&o.s.Engines[i], away)
-		for range n {
-			o.engineOf = append(o.engineOf, int32(i))
-		}
-	}
-	o.groups = newLives(4 * (cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 4))
+	o.s = state{SyncEvery: cfg.SyncEvery, Redundancy: cfg.Redundancy, Made: make([]origin, remembered), Recent: make([]sums, recentSteps)}
+	o.run, o.groups = track.New(cfg), track.NewGroups[life](&cfg)
 	return o
 }
 
@@ -108,15 +83,15 @@ func New(cfg loop.Config) *Observer {
 func (o *Observer) Observe(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
 	o.s.Now = max(o.s.Now, ev.Time)
 	o.settle()
-	o.ended = false
+	o.ended, o.judged = false, false
 	o.event(ev, m)
 	for i := range actions {
+		o.run.Action(&actions[i])
 		o.action(&actions[i])
 	}
 	o.s.Queued = m.QueueGroups
+	o.lost(o.run.Done(ev))
 	switch {
-	case ev.Kind == loop.SyncFailed:
-		o.givenUp(ev.Engine)
 	case o.ended:
 		o.endStep()
 	case ev.Kind == loop.TrainerRestored:
@@ -125,78 +100,70 @@ func (o *Observer) Observe(ev *loop.Event, m *metrics.Measured, actions []loop.A
 }
 
 func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
-	s := &o.s
+	version := o.run.Version
+	left := o.run.Event(ev)
 	switch ev.Kind {
 	case loop.RolloutScored:
-		o.scored(ev, m)
-	case loop.RolloutFailed, loop.RolloutAborted:
-		o.failed(ev)
-	case loop.RolloutInterrupted:
-		o.vacate(ev)
+		o.scored(ev, m, left)
+	case loop.RolloutFailed, loop.RolloutAborted, loop.EngineLost:
+		o.lost(left)
 	case loop.FirstToken:
 		o.firstToken(ev)
 	case loop.TrainStepEnded:
-		if ev.Lease == s.Lease && ev.Attempt == s.LeaseAttempt && s.LeaseNS >= 0 && ev.Version == s.Version+1 {
-			o.ended, s.LeaseNS = true, -1
+		if o.ended = o.run.Version > version; o.ended {
 			o.increment(ev.Lease)
 		}
 	case loop.TrainerRestored:
-		if ev.Version == s.Version+1 {
-			s.LeaseNS, s.Restored = -1, ev.Version
+		if o.run.Version > version {
+			o.s.Restored = ev.Version
 			o.increment(0)
 		}
-	case loop.TrainStepFailed, loop.LeaseReturned:
-		if ev.Lease == s.Lease && ev.Attempt == s.LeaseAttempt {
-			s.LeaseNS = -1
-		}
-	case loop.TrainerReady:
-		s.Asked = true
-	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed, loop.EngineLost:
-		o.engineEvent(ev)
 	case loop.Recovered:
 		o.recovered()
 	case loop.StopRequested:
-		s.Stopped = true
+		o.s.Stopped = true
+	}
+}
+
+// lost fails the attempts that left these slots without a score.
+func (o *Observer) lost(slots []int32) {
+	for _, slot := range slots {
+		if at := &o.run.Slots[slot]; !at.Aborted {
+			o.leave(at.Group)
+		}
 	}
 }
 
 func (o *Observer) action(a *loop.Action) {
-	s := &o.s
 	switch a.Kind {
 	case loop.StartRollout:
-		g := o.groups.put(a.Group)
+		g, opened := o.groups.Put(a.Group)
+		if opened {
+			g.anew()
+		}
 		g.Flying++
-		o.occupy(a, g)
+		o.began(a, g)
 	case loop.ResumeRollout:
-		o.occupy(a, o.groups.get(a.Group))
+		o.began(a, o.groups.Get(a.Group))
 	case loop.AbortRollout:
-		o.abort(a)
+		if a.Reason != loop.ReasonNone { // of its own, not with its group
+			o.leave(a.Group)
+		}
 	case loop.GroupQueued, loop.GroupHeld:
 		o.ready(a)
-	case loop.StartTrainStep:
-		s.Lease, s.LeaseAttempt, s.LeaseNS, s.Asked = a.Lease, a.Attempt, s.Now, false
 	case loop.GroupTrained:
 		o.train(a)
 	case loop.GroupEnded:
-		o.groups.remove(a.Group)
-	case loop.SyncCompleted:
-		s.Syncing, s.Completed, o.judged = false, a.Version, false
-	case loop.LoadWeights, loop.SwitchWeights:
-		o.engineAction(a)
-	case loop.ReleaseEngine:
-		o.judged = false
-		o.lose(a.Engine)
-		o.leaves(&o.s.Engines[a.Engine], true)
+		o.groups.Remove(a.Group)
 	case loop.SettingChanged:
 		o.moved(a)
 	case loop.FinishRun:
-		s.Stopped = true
+		o.s.Stopped = true
 	}
 }
 
 // moved takes over a setting that explanations go by.
 func (o *Observer) moved(a *loop.Action) {
-	o.judged = false
 	switch a.Setting {
 	case loop.SettingSyncEvery:
 		o.s.SyncEvery = int(a.Value)
@@ -207,10 +174,9 @@ func (o *Observer) moved(a *loop.Action) {
 
 // increment counts a version, made by the step of a lease or by going back.
 func (o *Observer) increment(by loop.LeaseID) {
-	s := &o.s
-	s.Version++
-	s.Made[int(s.Version)%remembered] = origin{s.Now, by}
-	if o.cfg.TrainerAsks || s.Version-s.Due >= loop.Version(o.s.SyncEvery) {
+	s, version := &o.s, o.run.Version
+	s.Made[int(version)%remembered] = origin{s.Now, by}
+	if o.cfg.TrainerAsks || version-s.Due >= loop.Version(s.SyncEvery) {
 		s.Due = o.newestWeights()
 	}
 }
@@ -218,76 +184,23 @@ func (o *Observer) increment(by loop.LeaseID) {
 // newestWeights is the newest version that has weights: a trainer that asks for its batches
 // publishes those of every SyncEvery-th version, and those that it went back to.
 func (o *Observer) newestWeights() loop.Version {
+	version := o.run.Version
 	if !o.cfg.TrainerAsks {
-		return o.s.Version
+		return version
 	}
-	return max(o.s.Version-o.s.Version%loop.Version(o.s.SyncEvery), o.s.Restored)
+	return max(version-version%loop.Version(o.s.SyncEvery), o.s.Restored)
 }
 
-// occupy has an attempt of a group run in a slot from now on.
-func (o *Observer) occupy(a *loop.Action, g *life) {
-	u := &o.s.Slots[a.Slot]
-	if u.Group == 0 {
-		o.take(a.Engine, 1)
-	}
-	u.Group, u.Sample, u.Attempt, u.Aborted = a.Group, a.Sample, a.Attempt, false
+// began notes that an engine was given a rollout of a group.
+func (o *Observer) began(a *loop.Action, g *life) {
 	if g != nil {
-		g.began(&o.s, o.s.Engines[a.Engine].Served)
-	}
-}
-
-// vacate frees the slot of the attempt that an event names. It reports whether that attempt was
-// still wanted; it is not either if the event comes late.
-func (o *Observer) vacate(ev *loop.Event) (wanted bool) {
-	if uint(ev.Slot) >= uint(len(o.s.Slots)) {
-		return false
-	}
-	u := &o.s.Slots[ev.Slot]
-	if u.Group != ev.Group || u.Group == 0 || u.Sample != ev.Sample || u.Attempt != ev.Attempt {
-		return false
-	}
-	u.Group = 0
-	o.take(o.engineOf[ev.Slot], -1)
-	return !u.Aborted
-}
-
-// vacateAll frees every slot of an engine, of all engines for a negative one, and fails what ran
-// there.
-func (o *Observer) vacateAll(engine int32) {
-	for i := range o.s.Slots {
-		u := &o.s.Slots[i]
-		if u.Group == 0 || engine >= 0 && o.engineOf[i] != engine {
-			continue
-		}
-		if !u.Aborted {
-			o.leave(u.Group)
-		}
-		u.Group = 0
-		o.take(o.engineOf[i], -1)
-	}
-}
-
-func (o *Observer) failed(ev *loop.Event) {
-	if o.vacate(ev) {
-		o.leave(ev.Group)
+		g.began(o, o.run.Engines[a.Engine].Served)
 	}
 }
 
 // leave notes that an attempt of a group ended without a score.
 func (o *Observer) leave(id loop.GroupID) {
-	if g := o.groups.get(id); g != nil {
+	if g := o.groups.Get(id); g != nil {
 		g.left()
-	}
-}
-
-// abort notes that an attempt is no longer wanted: with its group, or for a reason of its own.
-func (o *Observer) abort(a *loop.Action) {
-	if a.Slot >= 0 {
-		if u := &o.s.Slots[a.Slot]; u.Group == a.Group && u.Sample == a.Sample && u.Attempt == a.Attempt {
-			u.Aborted = true
-		}
-	}
-	if a.Reason != loop.ReasonNone {
-		o.leave(a.Group)
 	}
 }

@@ -4,22 +4,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 3
+const stateVersion = 4
 
 // kept is a state as it is written.
 type kept struct {
 	StateVersion int
 	Warmup       loop.Version
 	State        state
+	Run          track.State
 	// Groups are the live ones by their number; Made are the versions that any of them looks back on,
 	// the newest last.
-	Groups []life
+	Groups []track.Entry[life]
 	Made   []origin
 	Last   Step
 }
@@ -28,16 +29,14 @@ type kept struct {
 // for the same observations. It has no checksum; whoever keeps it gives it one.
 func (o *Observer) State() ([]byte, error) {
 	o.settle()
-	k := kept{StateVersion: stateVersion, Warmup: o.Warmup, State: o.s, Last: o.last}
-	back := o.s.Version
-	o.groups.each(func(g *life) {
-		k.Groups = append(k.Groups, *g)
-		if g.Begun != loop.NoVersion {
-			back = min(back, g.Begun)
+	k := kept{StateVersion: stateVersion, Warmup: o.Warmup, State: o.s, Run: o.run.State, Groups: o.groups.Entries(), Last: o.last}
+	back := o.run.Version
+	for i := range k.Groups {
+		if begun := k.Groups[i].Of.Begun; begun != loop.NoVersion {
+			back = min(back, begun)
 		}
-	})
-	slices.SortFunc(k.Groups, func(a, b life) int { return int(a.ID - b.ID) })
-	for v := max(back, o.s.Version-remembered, 0) + 1; v <= o.s.Version; v++ {
+	}
+	for v := max(back, o.run.Version-remembered, 0) + 1; v <= o.run.Version; v++ {
 		k.Made = append(k.Made, o.s.Made[int(v)%remembered])
 	}
 	k.State.Made = nil
@@ -56,22 +55,22 @@ func Restore(cfg loop.Config, data []byte) (*Observer, error) {
 		return nil, fmt.Errorf("attribution: an observer's state of version %d, this program reads %d: observe the events again", k.StateVersion, stateVersion)
 	}
 	o := New(cfg)
-	if len(k.State.Slots) != len(o.s.Slots) || len(k.State.Engines) != len(o.s.Engines) || len(k.State.Recent) != recentSteps ||
-		len(k.Made) > remembered || loop.Version(len(k.Made)) > k.State.Version {
+	if !o.run.Restore(k.Run) || len(k.State.Recent) != recentSteps || len(k.Made) > remembered || loop.Version(len(k.Made)) > k.Run.Version {
 		return nil, errors.New("attribution: the observer's state is damaged, or of other rules: observe the events again")
 	}
 	made := o.s.Made
 	o.Warmup, o.s, o.last = k.Warmup, k.State, k.Last
 	o.s.Made = made
 	for i := range k.Made {
-		v := int(k.State.Version) - len(k.Made) + 1 + i
+		v := int(k.Run.Version) - len(k.Made) + 1 + i
 		made[v%remembered] = k.Made[i]
 	}
 	for i := range k.Groups {
 		if k.Groups[i].ID <= 0 {
 			return nil, errors.New("attribution: the observer's state is damaged: observe the events again")
 		}
-		*o.groups.put(k.Groups[i].ID) = k.Groups[i]
+		g, _ := o.groups.Put(k.Groups[i].ID)
+		*g = k.Groups[i].Of
 	}
 	return o, nil
 }

@@ -59,7 +59,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}{
 		"other rules":   {other, string(state)},
 		"half":          {cfg, string(state[:len(state)/2])},
-		"other version": {cfg, strings.Replace(string(state), `"StateVersion":3`, `"StateVersion":99`, 1)},
+		"other version": {cfg, strings.Replace(string(state), `"StateVersion":4`, `"StateVersion":99`, 1)},
 		"no group":      {cfg, strings.Replace(string(state), `"Groups":null`, `"Groups":[{"ID":0}]`, 1)},
 		"too much":      {cfg, strings.Replace(string(state), `"Made":null,"Last"`, `"Made":[{"NS":1,"Lease":1}],"Last"`, 1)},
 	} {

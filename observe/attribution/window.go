@@ -64,8 +64,8 @@ func (o *Observer) endStep() {
 	s := &o.s
 	p := &s.Step
 	p.SpanNS = s.Now - s.PeriodFrom
-	o.last = Step{Version: s.Version, TimeNS: s.Now, Groups: p.Groups, Split: p.Split.split(p.Groups),
-		Trainer: p.Trainer.of(p.SpanNS), Engines: p.Engines.of(p.slotNS(len(s.Slots)))}
+	o.last = Step{Version: o.run.Version, TimeNS: s.Now, Groups: p.Groups, Split: p.Split.split(p.Groups),
+		Trainer: p.Trainer.of(p.SpanNS), Engines: p.Engines.of(p.slotNS(len(o.run.Slots)))}
 	s.Window.add(p)
 	s.Recent[int(s.Steps)%recentSteps] = *p
 	s.Steps++
@@ -78,7 +78,7 @@ func (o *Observer) endStep() {
 
 // warmedUp begins the measured window at the version it is to begin at.
 func (o *Observer) warmedUp() {
-	if o.s.Version == o.Warmup {
+	if o.run.Version == o.Warmup {
 		o.Reset()
 	}
 }
@@ -97,7 +97,7 @@ func (o *Observer) Summary() Summary {
 	rest := o.s.Step
 	rest.SpanNS = o.s.Now - o.s.PeriodFrom
 	all.add(&rest)
-	return all.summary(len(o.s.Slots))
+	return all.summary(len(o.run.Slots))
 }
 
 // Recent returns the attribution of the newest train periods, up to 32.
@@ -106,7 +106,7 @@ func (o *Observer) Recent() Summary {
 	for i := range min(o.s.Steps, recentSteps) {
 		all.add(&o.s.Recent[i])
 	}
-	return all.summary(len(o.s.Slots))
+	return all.summary(len(o.run.Slots))
 }
 
 // summary turns sums into what is reported.
@@ -173,4 +173,4 @@ func (o *Observer) SlotsIdleNS() (ns int64) {
 }
 
 // Running is how many slots hold a rollout.
-func (o *Observer) Running() int { return o.s.Active }
+func (o *Observer) Running() int { return int(o.run.Active) }

@@ -1,0 +1,87 @@
+package track
+
+import (
+	"encoding/json"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// Parked is an attempt that stands interrupted.
+type Parked struct {
+	Group          loop.GroupID
+	Sample, Number int32
+	// First is what Attempt.First was.
+	First int32
+	Past
+	// SlotNS is its time in slots so far.
+	SlotNS int64
+}
+
+// Past is what was before an attempt was resumed: how often it was interrupted with more tokens than before, and how many
+// it had.
+type Past struct {
+	Interruptions, Tokens int32
+}
+
+// Backlog holds interrupted attempts in the order in which they were interrupted, which is most often the order in which
+// they are resumed. The zero value is empty.
+type Backlog struct {
+	entries []Parked
+	head    int // entries before it are gone
+}
+
+// Len is how many there are.
+func (b *Backlog) Len() int { return len(b.entries) - b.head }
+
+// Entries are all, the longest waiting first; good until the next step.
+func (b *Backlog) Entries() []Parked { return b.entries[b.head:] }
+
+// Find returns the attempt that an action names, nil if it is not there.
+func (b *Backlog) Find(a *loop.Action) *Parked {
+	if i := b.index(a); i >= 0 {
+		return &b.entries[i]
+	}
+	return nil
+}
+
+func (b *Backlog) index(a *loop.Action) int {
+	for i := b.head; i < len(b.entries); i++ {
+		if p := &b.entries[i]; p.Group == a.Group && p.Sample == a.Sample && p.Number == a.Attempt {
+			return i
+		}
+	}
+	return -1
+}
+
+func (b *Backlog) push(p Parked) {
+	if b.head > 0 && len(b.entries) == cap(b.entries) {
+		b.entries = append(b.entries[:0], b.entries[b.head:]...)
+		b.head = 0
+	}
+	b.entries = append(b.entries, p)
+}
+
+// take removes the attempt that an action names; ok is false if it is not there.
+func (b *Backlog) take(a *loop.Action) (p Parked, ok bool) {
+	i := b.index(a)
+	if i < 0 {
+		return Parked{}, false
+	}
+	p = b.entries[i]
+	copy(b.entries[b.head+1:i+1], b.entries[b.head:i])
+	if b.head++; b.head == len(b.entries) {
+		b.clear()
+	}
+	return p, true
+}
+
+func (b *Backlog) clear() { b.entries, b.head = b.entries[:0], 0 }
+
+// MarshalJSON writes the list of attempts.
+func (b Backlog) MarshalJSON() ([]byte, error) { return json.Marshal(b.Entries()) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (b *Backlog) UnmarshalJSON(data []byte) error {
+	b.head = 0
+	return json.Unmarshal(data, &b.entries)
+}

@@ -1,0 +1,259 @@
+package track
+
+import "github.com/headway-rl/headway/loop"
+
+// Run is who runs where, since when. Its fields are to be read; [New] makes one.
+type Run struct {
+	State
+	cfg loop.Config
+	// left are the slots whose attempts left them in the newest part of a step.
+	left []int32
+}
+
+// State is all that a run remembers, for whoever keeps it: the rules aside, a Run is its State.
+type State struct {
+	// NowNS is the time of the newest event.
+	NowNS int64
+	// Slots holds the attempts, by slot; Pasts what was before the resumed ones among them came into theirs.
+	Slots []Attempt
+	Pasts []Past
+	// Parked are interrupted attempts that wait to be resumed.
+	Parked Backlog
+	// Engines are in the order of loop.Config.EngineSlots.
+	Engines []Engine
+	// Active is how many slots are taken, AwaySlots how many belong to engines that are away, Switching how many engines
+	// switch.
+	Active, AwaySlots, Switching int64
+	// Version is the trainer's. Lease is the newest batch that it was given, and Asked says that it has asked for
+	// another since (loop.Config.TrainerAsks).
+	Version loop.Version
+	Lease   Lease
+	Asked   bool
+	// Sync is the weight sync of the fleet that runs, Synced the version of the newest that is complete; loop.NoVersion
+	// once the run's process was started anew.
+	Sync   Sync
+	Synced loop.Version
+}
+
+// Attempt is a rollout attempt in a slot. Of one that has left, the slot still says all but that.
+type Attempt struct {
+	Group loop.GroupID
+	// SinceNS is when it came into its slot, StartNS when its time in slots began: the time that it stood interrupted
+	// left out.
+	SinceNS, StartNS int64
+	Sample, Number   int32
+	// First is the version that its engine served when the attempt started, Version when it came into this slot.
+	First, Version int32
+	Engine         int32
+	// Runs: it is in the slot. Resumed: it was interrupted before, see Pasts.
+	Runs, Resumed bool
+	// Aborted: nobody wants it any more, and its slot waits for the engine's word. Failed: it ended so for a reason of
+	// its own, not with its group.
+	Aborted, Failed bool
+}
+
+// Lease is a batch at the trainer; Runs says that its train step has not ended.
+type Lease struct {
+	ID      loop.LeaseID
+	Attempt int32
+	Runs    bool
+	// Version its step starts from, and when that attempt of it began.
+	Version loop.Version
+	SinceNS int64
+}
+
+// Sync is a weight sync of the fleet, from its first load to the loop's word that it is complete. Engines that serve
+// nothing yet fetch weights for themselves, and begin none.
+type Sync struct {
+	Runs    bool
+	Version loop.Version
+	SinceNS int64
+}
+
+// New returns the run of a loop with these rules, before its first event.
+func New(cfg loop.Config) Run {
+	cfg = cfg.WithDefaults()
+	r := Run{cfg: cfg, left: make([]int32, 0, 8)}
+	r.Slots, r.Pasts = make([]Attempt, cfg.Concurrency()), make([]Past, cfg.Concurrency())
+	slot := 0
+	for i, n := range cfg.EngineSlots {
+		r.Engines = append(r.Engines, Engine{First: int32(slot), Slots: int32(n)})
+		for range n {
+			r.Slots[slot].Engine = int32(i)
+			slot++
+		}
+		if cfg.EnginesStart > 0 && i >= cfg.EnginesStart {
+			r.Engines[i].Gone = true
+			r.leaves(&r.Engines[i], true)
+		}
+	}
+	return r
+}
+
+// Restore makes a run go on from a state of the same rules. It reports false, with the run unchanged, for a state that
+// cannot be of these rules.
+func (r *Run) Restore(s State) bool {
+	if len(s.Slots) != len(r.Slots) || len(s.Pasts) != len(r.Pasts) || len(s.Engines) != len(r.Engines) {
+		return false
+	}
+	for i := range s.Slots {
+		if s.Slots[i].Engine != r.Slots[i].Engine {
+			return false
+		}
+	}
+	r.State = s
+	return true
+}
+
+// Event takes an event, before what followed from it. It returns the slots whose attempts it took out of them; Slots still
+// says which these were. The list is good until the next call.
+func (r *Run) Event(ev *loop.Event) (left []int32) {
+	r.left = r.left[:0]
+	r.NowNS = max(r.NowNS, ev.Time)
+	switch ev.Kind {
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted, loop.RolloutInterrupted:
+		if at := r.At(ev); at != nil {
+			if ev.Kind == loop.RolloutInterrupted && !at.Aborted {
+				r.park(ev, at)
+			}
+			r.vacate(ev.Slot, at)
+		}
+	case loop.TrainerReady:
+		r.Asked = r.cfg.TrainerAsks
+	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned, loop.TrainerRestored:
+		r.trainer(ev)
+	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed, loop.EngineLost:
+		r.engine(ev)
+	case loop.Recovered:
+		r.recovered()
+	}
+	return r.left
+}
+
+// Action takes an action that followed from the event.
+func (r *Run) Action(a *loop.Action) {
+	switch a.Kind {
+	case loop.StartRollout:
+		r.start(a)
+	case loop.ResumeRollout:
+		r.resume(a)
+	case loop.AbortRollout:
+		r.abort(a)
+	case loop.StartTrainStep:
+		r.Lease = Lease{a.Lease, a.Attempt, true, a.Version, r.NowNS}
+		r.Asked = false
+	case loop.LoadWeights, loop.SwitchWeights:
+		r.told(a)
+	case loop.SyncCompleted:
+		r.Sync, r.Synced = Sync{}, a.Version
+	case loop.ReleaseEngine:
+		r.lose(a.Engine)
+		r.leaves(&r.Engines[a.Engine], true)
+	}
+}
+
+// Done ends a step, after all its actions. It returns slots as Event does: those of an engine that was given up, which no
+// event says.
+func (r *Run) Done(ev *loop.Event) (left []int32) {
+	r.left = r.left[:0]
+	if ev.Kind == loop.SyncFailed && uint(ev.Engine) < uint(len(r.Engines)) && r.Engines[ev.Engine].Failing {
+		r.lose(ev.Engine)
+	}
+	return r.left
+}
+
+// At returns the attempt that an event names, nil for a late event, whose attempt runs nowhere.
+func (r *Run) At(ev *loop.Event) *Attempt {
+	if uint(ev.Slot) < uint(len(r.Slots)) {
+		if at := &r.Slots[ev.Slot]; at.Runs && at.Group == ev.Group && at.Sample == ev.Sample && at.Number == ev.Attempt {
+			return at
+		}
+	}
+	return nil
+}
+
+// Past is what was before the attempt in a slot came into it, the zero value for one that was never interrupted.
+func (r *Run) Past(slot int32) Past {
+	if !r.Slots[slot].Resumed {
+		return Past{}
+	}
+	return r.Pasts[slot]
+}
+
+// Turn is a whole step that a rollout ends and another begins in its slot, where at is what At returned and a starts
+// the other: nearly all steps are, and no more changes than the attempt.
+func (r *Run) Turn(at *Attempt, a *loop.Action) {
+	// Sample and number apart: halves that were stored one by one are slow to read as one. The fields are set one by
+	// one: a composite literal is built aside and copied.
+	at.Group, at.Sample, at.SinceNS, at.StartNS, at.Number = a.Group, a.Sample, r.NowNS, r.NowNS, a.Attempt
+	at.First, at.Version = int32(a.Version), int32(a.Version)
+	at.Resumed, at.Aborted, at.Failed = false, false, false
+}
+
+func (r *Run) vacate(slot int32, at *Attempt) {
+	at.Runs = false
+	r.Active--
+	r.Engines[at.Engine].Active--
+	r.left = append(r.left, slot)
+}
+
+func (r *Run) start(a *loop.Action) *Attempt {
+	at := &r.Slots[a.Slot]
+	if !at.Runs {
+		at.Runs = true
+		r.Active++
+		r.Engines[at.Engine].Active++
+	}
+	r.Turn(at, a)
+	return at
+}
+
+func (r *Run) park(ev *loop.Event, at *Attempt) {
+	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Past: r.Past(ev.Slot), SlotNS: r.NowNS - at.StartNS}
+	if ev.Tokens > p.Tokens {
+		p.Interruptions++
+	}
+	p.Tokens = ev.Tokens
+	r.Parked.push(p)
+}
+
+func (r *Run) resume(a *loop.Action) {
+	at := r.start(a)
+	at.Resumed = true
+	p, _ := r.Parked.take(a)
+	at.First, at.StartNS, r.Pasts[a.Slot] = p.First, r.NowNS-p.SlotNS, p.Past
+}
+
+func (r *Run) abort(a *loop.Action) {
+	if a.Slot < 0 {
+		r.Parked.take(a)
+		return
+	}
+	if at := &r.Slots[a.Slot]; at.Runs && at.Group == a.Group && at.Sample == a.Sample && at.Number == a.Attempt {
+		at.Aborted, at.Failed = true, a.Reason != loop.ReasonNone
+	}
+}
+
+// trainer takes an event of the batch at the trainer.
+func (r *Run) trainer(ev *loop.Event) {
+	named := ev.Lease == r.Lease.ID && ev.Attempt == r.Lease.Attempt
+	switch {
+	case ev.Kind == loop.TrainStepFailed || ev.Kind == loop.LeaseReturned:
+		r.Lease.Runs = r.Lease.Runs && !named
+	case ev.Version != r.Version+1 || ev.Kind == loop.TrainStepEnded && !(named && r.Lease.Runs): // late
+	default:
+		r.Version, r.Lease.Runs = ev.Version, false
+	}
+}
+
+// recovered takes the end of the process before: whatever was under way is gone, and every engine comes back without
+// weights.
+func (r *Run) recovered() {
+	r.Asked, r.Sync, r.Synced = false, Sync{}, loop.NoVersion
+	r.Parked.clear()
+	for i := range r.Engines {
+		r.vacateAll(&r.Engines[i])
+		r.Engines[i].Gone = true
+		r.enter(&r.Engines[i], Apart)
+	}
+}
