@@ -1,10 +1,9 @@
-// Package track folds the events of a run, with the actions that followed from them, into who runs where and since
-// when: attempts in slots, interrupted attempts, engines with their weight syncs, the batch at the trainer, and live
-// groups.
+// Package track folds the events and actions of a run into the place of every attempt, and its time there.
 //
-// It is the only fold of its kind. Metrics, attributions, timelines and dashboards hold a [Run] each, because each is
-// used alone, saved alone, and fed at a pace of its own. They add their own figures to what it says.
+// A [Run] holds the attempts in slots, the interrupted ones, the engines with their weight syncs, and the batch at the
+// trainer. [Groups] holds figures of live groups. This is the only such fold: an observer holds one, and adds its own
+// figures. Every observer has a run of its own, because it is used alone, saved alone, and fed at its own pace.
 //
-// A step of the loop is taken in three parts: [Run.Event], [Run.Action] for every action in order, and [Run.Done].
-// Before a part, the run says how things stood; after it, how they stand. Nothing allocates in the steady state.
+// A run takes a step of the loop in three parts: [Run.Event], [Run.Action] for every action in order, and [Run.Done].
+// It allocates nothing in the steady state.
 package track

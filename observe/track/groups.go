@@ -8,9 +8,9 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Groups finds what is remembered of live groups by their number. Numbers rise, and live ones lie close together, so
-// that the low bits of a number are its place. A group that lives on while all others of its time have ended is put
-// aside when another comes to its place; with many of those the table doubles.
+// Groups finds figures of live groups by the group's number. Numbers rise, and live ones lie close together, so that
+// the low bits of a number are its place. A group that outlives its neighbours is put aside when another comes to its
+// place. With many of those the table doubles.
 //
 // A pointer to a group is good until the next Put. [NewGroups] makes a table.
 type Groups[T any] struct {
@@ -20,7 +20,7 @@ type Groups[T any] struct {
 	last loop.GroupID
 }
 
-// Entry is a live group: its number, 0 for a free place, and what is remembered of it.
+// Entry is a live group: its number, 0 for a free place, and its figures.
 type Entry[T any] struct {
 	ID loop.GroupID
 	Of T
@@ -37,7 +37,7 @@ func NewGroups[T any](cfg *loop.Config) Groups[T] {
 
 func (t *Groups[T]) place(id loop.GroupID) *Entry[T] { return &t.places[int(id)&(len(t.places)-1)] }
 
-// Get returns what is remembered of a live group, nil if it does not live.
+// Get returns the figures of a live group, nil if it does not live.
 func (t *Groups[T]) Get(id loop.GroupID) *T {
 	if g := t.place(id); g.ID == id && id != 0 {
 		return &g.Of
@@ -58,14 +58,14 @@ func (t *Groups[T]) getAside(id loop.GroupID) *T {
 // asideMax is how many groups may be aside: few enough to look through.
 const asideMax = 8
 
-// Open makes a group live if it does not live. It is Put for who needs no pointer, and costs nothing for siblings.
+// Open makes a group live if it does not live. It is a Put without a pointer, and costs nothing for siblings.
 func (t *Groups[T]) Open(id loop.GroupID) {
 	if id != t.last {
 		t.Put(id)
 	}
 }
 
-// Put returns what is remembered of a group, which it makes live, with the zero value, if it does not live.
+// Put returns the figures of a group. A group that does not live becomes live, with the zero value.
 func (t *Groups[T]) Put(id loop.GroupID) (of *T, opened bool) {
 	t.last = id
 	if of = t.Get(id); of != nil {

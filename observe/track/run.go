@@ -2,7 +2,7 @@ package track
 
 import "github.com/headway-rl/headway/loop"
 
-// Run is who runs where, since when. Its fields are to be read; [New] makes one.
+// Run is the place of every attempt of a run, and its time there. Observers read its fields; [New] makes one.
 type Run struct {
 	State
 	cfg loop.Config
@@ -10,7 +10,7 @@ type Run struct {
 	left []int32
 }
 
-// State is all that a run remembers, for whoever keeps it: the rules aside, a Run is its State.
+// State is the memory of a run, for observers that are saved.
 type State struct {
 	// NowNS is the time of the newest event.
 	NowNS int64
@@ -29,8 +29,8 @@ type State struct {
 	Version loop.Version
 	Lease   Lease
 	Asked   bool
-	// Sync is the weight sync of the fleet that runs, Synced the version of the newest that is complete; loop.NoVersion
-	// once the run's process was started anew.
+	// Sync is the weight sync of the fleet. Synced is the version of the newest that is complete, loop.NoVersion after a
+	// restart of the run's process.
 	Sync   Sync
 	Synced loop.Version
 }
@@ -47,8 +47,8 @@ type Attempt struct {
 	Engine         int32
 	// Runs: it is in the slot. Resumed: it was interrupted before, see Pasts.
 	Runs, Resumed bool
-	// Aborted: nobody wants it any more, and its slot waits for the engine's word. Failed: it ended so for a reason of
-	// its own, not with its group.
+	// Aborted: it is to stop, and its slot waits for the engine's word. Failed: it was aborted for a reason of its own,
+	// not with its group.
 	Aborted, Failed bool
 }
 
@@ -180,8 +180,8 @@ func (r *Run) Past(slot int32) Past {
 	return r.Pasts[slot]
 }
 
-// Turn is a whole step that a rollout ends and another begins in its slot, where at is what At returned and a starts
-// the other: nearly all steps are, and no more changes than the attempt.
+// Turn replaces the attempt in a slot by the one that an action starts there. It stands for the three parts of a step
+// in which nothing else happens, which nearly all steps are.
 func (r *Run) Turn(at *Attempt, a *loop.Action) {
 	// Sample and number apart: halves that were stored one by one are slow to read as one. The fields are set one by
 	// one: a composite literal is built aside and copied.
