@@ -2,10 +2,11 @@ package tfevents
 
 import (
 	"bufio"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/headway-rl/headway/internal/wire"
 )
 
 // Scalar is one number under a tag.
@@ -60,7 +61,7 @@ func (r *Reader) Next() (*Event, error) {
 	}
 	r.event = Event{Scalars: r.event.Scalars[:0]}
 	if err := decodeEvent(data, &r.event); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return &r.event, nil
 }
@@ -77,20 +78,20 @@ const (
 )
 
 func decodeEvent(data []byte, event *Event) error {
-	return fields(data, func(number int, value field) error {
-		switch number {
+	return wire.Fields(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldWallTime:
-			event.WallTime = math.Float64frombits(value.number)
+			event.WallTime = math.Float64frombits(f.Bits)
 		case fieldStep:
-			event.Step = int64(value.number)
+			event.Step = int64(f.Bits)
 		case fieldFileVersion:
-			event.FileVersion = string(value.bytes)
+			event.FileVersion = string(f.Bytes)
 		case fieldSummary:
-			return fields(value.bytes, func(number int, value field) error {
-				if number != fieldValue {
+			return wire.Fields(f.Bytes, func(f wire.Field) error {
+				if f.Number != fieldValue {
 					return nil
 				}
-				return decodeValue(value.bytes, event)
+				return decodeValue(f.Bytes, event)
 			})
 		}
 		return nil
@@ -103,14 +104,14 @@ func decodeValue(data []byte, event *Event) error {
 	tag, found := "", false
 	var number float64
 	var tensor []byte
-	err := fields(data, func(n int, value field) error {
-		switch n {
+	err := wire.Fields(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldTag:
-			tag = string(value.bytes)
+			tag = string(f.Bytes)
 		case fieldSimple:
-			number, found = float64(math.Float32frombits(uint32(value.number))), true
+			number, found = float64(math.Float32frombits(uint32(f.Bits))), true
 		case fieldTensor:
-			tensor = value.bytes
+			tensor = f.Bytes
 		}
 		return nil
 	})
@@ -135,62 +136,4 @@ func decodeValue(data []byte, event *Event) error {
 		event.Scalars = append(event.Scalars, Scalar{tag, number})
 	}
 	return nil
-}
-
-// field is a protobuf field's value: a number, or bytes.
-type field struct {
-	number uint64
-	bytes  []byte
-	wire   int
-}
-
-// fields hands a message's fields to a function, in order.
-func fields(data []byte, take func(number int, value field) error) error {
-	for len(data) > 0 {
-		tag, n := binary.Uvarint(data)
-		if n <= 0 || tag>>3 == 0 || tag>>3 > math.MaxInt32 {
-			return fmt.Errorf("%w: a field's tag is wrong", ErrDamaged)
-		}
-		data = data[n:]
-		value := field{wire: int(tag & 7)}
-		switch value.wire {
-		case 0:
-			value.number, n = binary.Uvarint(data)
-		case 1:
-			n = fixed(data, 8)
-			if n > 0 {
-				value.number = binary.LittleEndian.Uint64(data)
-			}
-		case 2:
-			length, m := binary.Uvarint(data)
-			n = -1
-			if m > 0 && length <= uint64(len(data)-m) {
-				n = m + int(length)
-				value.bytes = data[m:n]
-			}
-		case 5:
-			n = fixed(data, 4)
-			if n > 0 {
-				value.number = uint64(binary.LittleEndian.Uint32(data))
-			}
-		default:
-			n = -1
-		}
-		if n <= 0 {
-			return fmt.Errorf("%w: a field is cut off, or of unknown form", ErrDamaged)
-		}
-		data = data[n:]
-		if err := take(int(tag>>3), value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fixed returns how many bytes a number of n takes, -1 where they are not there.
-func fixed(data []byte, n int) int {
-	if len(data) < n {
-		return -1
-	}
-	return n
 }

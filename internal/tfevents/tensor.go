@@ -3,6 +3,10 @@ package tfevents
 import (
 	"encoding/binary"
 	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/headway-rl/headway/internal/wire"
 )
 
 // Kinds of tensors, as in types.proto.
@@ -15,18 +19,18 @@ const (
 func decodeTensor(data []byte) (number float64, found bool, text string, isText bool, err error) {
 	kind, elements := uint64(0), 0
 	var content []byte
-	err = fields(data, func(n int, value field) error {
-		switch n {
+	err = wire.Fields(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldKind:
-			kind = value.number
+			kind = f.Bits
 		case fieldContent:
-			content = value.bytes
+			content = f.Bytes
 		case fieldStrings:
-			text, isText = string(value.bytes), true
+			text, isText = string(f.Bytes), true
 		case fieldFloats, fieldDoubles, fieldInts, fieldLongs, fieldBools, fieldHalves, fieldUint32s, fieldUint64s:
 			var one float64
 			var count int
-			one, count = numbers(n, value)
+			one, count = numbers(f)
 			if elements == 0 && count > 0 {
 				number = one
 			}
@@ -41,20 +45,20 @@ func decodeTensor(data []byte) (number float64, found bool, text string, isText 
 }
 
 // numbers reads a field of numbers, packed or single: the first, and how many there are.
-func numbers(n int, value field) (first float64, count int) {
-	if value.wire != 2 {
-		return fromBits(n, value.number), 1
+func numbers(f wire.Field) (first float64, count int) {
+	if f.Type != protowire.BytesType {
+		return fromBits(f.Number, f.Bits), 1
 	}
-	data := value.bytes
-	size := map[int]int{fieldFloats: 4, fieldDoubles: 8}[n]
+	data := f.Bytes
+	size := map[protowire.Number]int{fieldFloats: 4, fieldDoubles: 8}[f.Number]
 	if size > 0 {
 		if len(data) < size {
 			return 0, 0
 		}
 		if size == 4 {
-			return fromBits(n, uint64(binary.LittleEndian.Uint32(data))), len(data) / size
+			return fromBits(f.Number, uint64(binary.LittleEndian.Uint32(data))), len(data) / size
 		}
-		return fromBits(n, binary.LittleEndian.Uint64(data)), len(data) / size
+		return fromBits(f.Number, binary.LittleEndian.Uint64(data)), len(data) / size
 	}
 	for len(data) > 0 {
 		bits, used := binary.Uvarint(data)
@@ -62,7 +66,7 @@ func numbers(n int, value field) (first float64, count int) {
 			return 0, 0
 		}
 		if count == 0 {
-			first = fromBits(n, bits)
+			first = fromBits(f.Number, bits)
 		}
 		count++
 		data = data[used:]
@@ -70,7 +74,7 @@ func numbers(n int, value field) (first float64, count int) {
 	return first, count
 }
 
-func fromBits(n int, bits uint64) float64 {
+func fromBits(n protowire.Number, bits uint64) float64 {
 	switch n {
 	case fieldFloats:
 		return float64(math.Float32frombits(uint32(bits)))

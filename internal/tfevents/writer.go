@@ -1,13 +1,16 @@
 package tfevents
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/headway-rl/headway/internal/wire"
 )
 
 // Writer writes an event file. It is not safe for use by several goroutines.
@@ -22,8 +25,8 @@ type Writer struct {
 // NewWriter begins an event file with its version.
 func NewWriter(to io.Writer, now time.Time) (*Writer, error) {
 	w := &Writer{to: to}
-	w.event = appendReal(w.event[:0], fieldWallTime, seconds(now))
-	w.event = appendBytes(w.event, fieldFileVersion, []byte("brain.Event:2"))
+	w.event = wire.AppendDouble(w.event[:0], fieldWallTime, seconds(now))
+	w.event = wire.AppendText(w.event, fieldFileVersion, "brain.Event:2")
 	return w, w.flush()
 }
 
@@ -52,15 +55,14 @@ func (w *Writer) Write(now time.Time, step int64, scalars []Scalar) error {
 	w.values = w.values[:0]
 	var value []byte
 	for _, s := range scalars {
-		value = appendBytes(value[:0], fieldTag, []byte(s.Tag))
-		value = binary.AppendUvarint(value, fieldSimple<<3|5)
-		value = binary.LittleEndian.AppendUint32(value, math.Float32bits(float32(s.Value)))
-		w.values = appendBytes(w.values, fieldValue, value)
+		value = wire.AppendText(value[:0], fieldTag, s.Tag)
+		value = protowire.AppendTag(value, fieldSimple, protowire.Fixed32Type)
+		value = protowire.AppendFixed32(value, math.Float32bits(float32(s.Value)))
+		w.values = wire.AppendBytes(w.values, fieldValue, value)
 	}
-	w.event = appendReal(w.event[:0], fieldWallTime, seconds(now))
-	w.event = binary.AppendUvarint(w.event, fieldStep<<3)
-	w.event = binary.AppendUvarint(w.event, uint64(step))
-	w.event = appendBytes(w.event, fieldSummary, w.values)
+	w.event = wire.AppendDouble(w.event[:0], fieldWallTime, seconds(now))
+	w.event = wire.AppendNumber(w.event, fieldStep, uint64(step))
+	w.event = wire.AppendBytes(w.event, fieldSummary, w.values)
 	return w.flush()
 }
 
@@ -79,14 +81,3 @@ func (w *Writer) flush() error {
 }
 
 func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
-
-func appendReal(to []byte, number int, x float64) []byte {
-	to = binary.AppendUvarint(to, uint64(number)<<3|1)
-	return binary.LittleEndian.AppendUint64(to, math.Float64bits(x))
-}
-
-func appendBytes(to []byte, number int, data []byte) []byte {
-	to = binary.AppendUvarint(to, uint64(number)<<3|2)
-	to = binary.AppendUvarint(to, uint64(len(data)))
-	return append(to, data...)
-}

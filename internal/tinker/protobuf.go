@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/headway-rl/headway/internal/wire"
 )
 
 // Numbers of the messages' fields, from the descriptor in Tinker's client. What is not named is not needed.
@@ -40,38 +42,35 @@ type pass struct {
 
 // protobuf is the request as ForwardBackwardRequest.
 func (p pass) protobuf() []byte {
-	b := appendText(nil, requestModel, p.model)
-	b = protowire.AppendTag(b, requestSeq, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(p.seq))
+	b := wire.AppendText(nil, requestModel, p.model)
+	b = wire.AppendNumber(b, requestSeq, uint64(p.seq))
 	for _, d := range p.data {
-		b = appendBytes(b, requestData, d.protobuf())
+		b = wire.AppendBytes(b, requestData, d.protobuf())
 	}
-	b = appendText(b, requestLoss, p.loss.Name)
+	b = wire.AppendText(b, requestLoss, p.loss.Name)
 	names := slices.Sorted(maps.Keys(p.loss.Config))
 	for _, name := range names {
-		b = appendEntry(b, requestConfig, name, func(b []byte) []byte { return appendDouble(b, mapValue, p.loss.Config[name]) })
+		b = appendEntry(b, requestConfig, name, func(b []byte) []byte { return wire.AppendDouble(b, mapValue, p.loss.Config[name]) })
 	}
 	if p.forwardOnly {
-		b = protowire.AppendTag(b, requestForwardOnly, protowire.VarintType)
-		b = protowire.AppendVarint(b, 1)
+		b = wire.AppendNumber(b, requestForwardOnly, 1)
 	}
 	// The same once more in the form that newer servers read, as Tinker's own client does.
 	for _, name := range names {
-		number := appendDouble(nil, configNumber, p.loss.Config[name])
-		b = appendEntry(b, requestConfigV2, name, func(b []byte) []byte { return appendBytes(b, mapValue, number) })
+		number := wire.AppendDouble(nil, configNumber, p.loss.Config[name])
+		b = appendEntry(b, requestConfigV2, name, func(b []byte) []byte { return wire.AppendBytes(b, mapValue, number) })
 	}
 	return b
 }
 
 func (d Datum) protobuf() []byte {
-	text := appendBytes(nil, textTokens, int32s(d.Tokens))
-	b := appendBytes(nil, datumInput, appendBytes(nil, chunkText, text))
+	text := wire.AppendBytes(nil, textTokens, int32s(d.Tokens))
+	b := wire.AppendBytes(nil, datumInput, wire.AppendBytes(nil, chunkText, text))
 	tensor := func(name string, values []byte, kind uint64, n int) {
-		t := appendBytes(nil, tensorDense, values)
-		t = protowire.AppendTag(t, tensorType, protowire.VarintType)
-		t = protowire.AppendVarint(t, kind)
-		t = appendBytes(t, tensorShape, protowire.AppendVarint(nil, uint64(n)))
-		b = appendEntry(b, datumLossInputs, name, func(b []byte) []byte { return appendBytes(b, mapValue, t) })
+		t := wire.AppendBytes(nil, tensorDense, values)
+		t = wire.AppendNumber(t, tensorType, kind)
+		t = wire.AppendBytes(t, tensorShape, protowire.AppendVarint(nil, uint64(n)))
+		b = appendEntry(b, datumLossInputs, name, func(b []byte) []byte { return wire.AppendBytes(b, mapValue, t) })
 	}
 	for _, f := range []struct { // in the order of their names
 		name   string
@@ -88,20 +87,8 @@ func (d Datum) protobuf() []byte {
 	return b
 }
 
-func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
-}
-
-func appendText(b []byte, field protowire.Number, v string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
-}
-
-func appendDouble(b []byte, field protowire.Number, v float64) []byte {
-	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), math.Float64bits(v))
-}
-
 func appendEntry(b []byte, field protowire.Number, key string, value func([]byte) []byte) []byte {
-	return appendBytes(b, field, value(appendText(nil, mapKey, key)))
+	return wire.AppendBytes(b, field, value(wire.AppendText(nil, mapKey, key)))
 }
 
 func int32s(values []int32) []byte {
@@ -128,56 +115,13 @@ func float32s(values []float32) []byte {
 	return b
 }
 
-// field is one of a message: bytes holds what has a length, number everything else.
-type field struct {
-	number protowire.Number
-	kind   protowire.Type
-	bytes  []byte
-	bits   uint64
-}
-
-// fields calls see for every field of a message, and ends with see's error or that of bytes that are no message.
-func fields(message []byte, see func(field) error) error {
-	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		f := field{number: number, kind: kind}
-		switch kind {
-		case protowire.VarintType:
-			f.bits, n = protowire.ConsumeVarint(message)
-		case protowire.Fixed64Type:
-			f.bits, n = protowire.ConsumeFixed64(message)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(message)
-		default:
-			n = protowire.ConsumeFieldValue(number, kind, message)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		if err := see(f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// is says whether a field has a number and the type that the message gives it.
-func (f field) is(number protowire.Number, kind protowire.Type) bool {
-	return f.number == number && f.kind == kind
-}
-
 // entry reads a map's entry: its key, and the field that is its value.
-func (f field) entry() (key string, value field, err error) {
-	err = fields(f.bytes, func(part field) error {
+func entry(f wire.Field) (key string, value wire.Field, err error) {
+	err = wire.Fields(f.Bytes, func(part wire.Field) error {
 		switch {
-		case part.is(mapKey, protowire.BytesType):
-			key = string(part.bytes)
-		case part.number == mapValue:
+		case part.Is(mapKey, protowire.BytesType):
+			key = string(part.Bytes)
+		case part.Number == mapValue:
 			value = part
 		}
 		return nil
@@ -188,16 +132,16 @@ func (f field) entry() (key string, value field, err error) {
 // outputFromProtobuf reads a ForwardBackwardOutput.
 func outputFromProtobuf(message []byte) (Output, error) {
 	o := Output{Metrics: map[string]float64{}}
-	err := fields(message, func(f field) error {
+	err := wire.Fields(message, func(f wire.Field) error {
 		switch {
-		case f.is(outputRecords, protowire.BytesType):
-			logprobs, err := recordFromProtobuf(f.bytes)
+		case f.Is(outputRecords, protowire.BytesType):
+			logprobs, err := recordFromProtobuf(f.Bytes)
 			o.Logprobs = append(o.Logprobs, logprobs...)
 			return err
-		case f.is(outputMetrics, protowire.BytesType):
-			name, value, err := f.entry()
-			if value.kind == protowire.Fixed64Type || value.number == 0 { // an absent value is 0
-				o.Metrics[name] = math.Float64frombits(value.bits)
+		case f.Is(outputMetrics, protowire.BytesType):
+			name, value, err := entry(f)
+			if value.Type == protowire.Fixed64Type || value.Number == 0 { // an absent value is 0
+				o.Metrics[name] = math.Float64frombits(value.Bits)
 			}
 			return err
 		}
@@ -209,17 +153,17 @@ func outputFromProtobuf(message []byte) (Output, error) {
 // recordFromProtobuf reads the log-probs of an ArrayRecord, one entry a datum, nil where it has none.
 func recordFromProtobuf(message []byte) (logprobs [][]float32, err error) {
 	var count uint64
-	err = fields(message, func(f field) error {
+	err = wire.Fields(message, func(f wire.Field) error {
 		switch {
-		case f.is(recordFields, protowire.BytesType):
-			name, value, err := f.entry()
+		case f.Is(recordFields, protowire.BytesType):
+			name, value, err := entry(f)
 			if err != nil || name != nameLogprobs {
 				return err
 			}
-			logprobs, err = batchedFromProtobuf(value.bytes)
+			logprobs, err = batchedFromProtobuf(value.Bytes)
 			return err
-		case f.is(recordCount, protowire.VarintType):
-			count = f.bits
+		case f.Is(recordCount, protowire.VarintType):
+			count = f.Bits
 		}
 		return nil
 	})
@@ -233,14 +177,14 @@ func recordFromProtobuf(message []byte) (logprobs [][]float32, err error) {
 func batchedFromProtobuf(message []byte) ([][]float32, error) {
 	var data, offsets []byte
 	var kind uint64
-	err := fields(message, func(f field) error {
+	err := wire.Fields(message, func(f wire.Field) error {
 		switch {
-		case f.is(batchedData, protowire.BytesType):
-			data = f.bytes
-		case f.is(batchedOffsets, protowire.BytesType):
-			offsets = f.bytes
-		case f.is(batchedType, protowire.VarintType):
-			kind = f.bits
+		case f.Is(batchedData, protowire.BytesType):
+			data = f.Bytes
+		case f.Is(batchedOffsets, protowire.BytesType):
+			offsets = f.Bytes
+		case f.Is(batchedType, protowire.VarintType):
+			kind = f.Bits
 		}
 		return nil
 	})
@@ -284,11 +228,11 @@ func floatsFromBytes(b []byte, width int) []float32 {
 
 // sequencesFromProtobuf reads a SampleResponse.
 func sequencesFromProtobuf(message []byte) (sequences []Sequence, err error) {
-	err = fields(message, func(f field) error {
-		if !f.is(responseSequences, protowire.BytesType) {
+	err = wire.Fields(message, func(f wire.Field) error {
+		if !f.Is(responseSequences, protowire.BytesType) {
 			return nil
 		}
-		s, err := sequenceFromProtobuf(f.bytes)
+		s, err := sequenceFromProtobuf(f.Bytes)
 		sequences = append(sequences, s)
 		return err
 	})
@@ -297,26 +241,26 @@ func sequencesFromProtobuf(message []byte) (sequences []Sequence, err error) {
 
 func sequenceFromProtobuf(message []byte) (Sequence, error) {
 	s := Sequence{Stopped: true} // the first of the reasons is the one that is not written
-	err := fields(message, func(f field) error {
+	err := wire.Fields(message, func(f wire.Field) error {
 		switch {
-		case f.is(sequenceStop, protowire.VarintType):
-			if f.bits != stopByStop && f.bits != stopByLength {
-				return fmt.Errorf("reason %d to stop: want %d or %d", f.bits, stopByStop, stopByLength)
+		case f.Is(sequenceStop, protowire.VarintType):
+			if f.Bits != stopByStop && f.Bits != stopByLength {
+				return fmt.Errorf("reason %d to stop: want %d or %d", f.Bits, stopByStop, stopByLength)
 			}
-			s.Stopped = f.bits == stopByStop
-		case f.is(sequenceTokens, protowire.BytesType):
-			if len(f.bytes)%4 != 0 {
-				return fmt.Errorf("%d bytes of tokens: want 4 each", len(f.bytes))
+			s.Stopped = f.Bits == stopByStop
+		case f.Is(sequenceTokens, protowire.BytesType):
+			if len(f.Bytes)%4 != 0 {
+				return fmt.Errorf("%d bytes of tokens: want 4 each", len(f.Bytes))
 			}
 			s.Tokens = nil
-			for b := f.bytes; len(b) > 0; b = b[4:] {
+			for b := f.Bytes; len(b) > 0; b = b[4:] {
 				s.Tokens = append(s.Tokens, int32(binary.LittleEndian.Uint32(b)))
 			}
-		case f.is(sequenceLogprobs, protowire.BytesType):
-			if len(f.bytes)%4 != 0 {
-				return fmt.Errorf("%d bytes of log-probs: want 4 each", len(f.bytes))
+		case f.Is(sequenceLogprobs, protowire.BytesType):
+			if len(f.Bytes)%4 != 0 {
+				return fmt.Errorf("%d bytes of log-probs: want 4 each", len(f.Bytes))
 			}
-			s.Logprobs = floatsFromBytes(f.bytes, 4)
+			s.Logprobs = floatsFromBytes(f.Bytes, 4)
 		}
 		return nil
 	})

@@ -1,11 +1,15 @@
 package wandb
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/headway-rl/headway/internal/wire"
 )
 
 // Item is one key with its value as JSON, in which NaN and Infinity may stand.
@@ -84,33 +88,36 @@ const (
 func (r *Reader) decode(data []byte) (bool, error) {
 	r.record = Record{Config: r.record.Config[:0], History: r.record.History[:0]}
 	known := false
-	err := fields(data, func(number int, value field) error {
-		switch number {
+	err := wire.Fields(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldHistory:
 			known = true
-			return r.history(value.bytes)
+			return r.history(f.Bytes)
 		case fieldConfig:
 			known = true
-			return r.config(value.bytes)
+			return r.config(f.Bytes)
 		case fieldRun:
 			known = true
-			return fields(value.bytes, func(number int, value field) error {
-				if number == fieldRunConfig {
-					return r.config(value.bytes)
+			return wire.Fields(f.Bytes, func(f wire.Field) error {
+				if f.Number == fieldRunConfig {
+					return r.config(f.Bytes)
 				}
 				return nil
 			})
 		}
 		return nil
 	})
+	if errors.Is(err, wire.ErrForm) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	return known, err
 }
 
 func (r *Reader) history(data []byte) error {
-	return fields(data, func(number int, value field) error {
-		switch number {
+	return wire.Fields(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldItem:
-			item, err := decodeItem(value.bytes)
+			item, err := decodeItem(f.Bytes)
 			if len(r.record.History) >= ItemsMax {
 				return ErrMany
 			}
@@ -118,9 +125,9 @@ func (r *Reader) history(data []byte) error {
 			return err
 		case fieldStep:
 			r.record.HasStep = true // of which a zero is not written
-			return fields(value.bytes, func(number int, value field) error {
-				if number == fieldStepNum {
-					r.record.Step = int64(value.number)
+			return wire.Fields(f.Bytes, func(f wire.Field) error {
+				if f.Number == fieldStepNum {
+					r.record.Step = int64(f.Bits)
 				}
 				return nil
 			})
@@ -130,11 +137,11 @@ func (r *Reader) history(data []byte) error {
 }
 
 func (r *Reader) config(data []byte) error {
-	return fields(data, func(number int, value field) error {
-		if number != fieldUpdate {
+	return wire.Fields(data, func(f wire.Field) error {
+		if f.Number != fieldUpdate {
 			return nil
 		}
-		item, err := decodeItem(value.bytes)
+		item, err := decodeItem(f.Bytes)
 		if len(r.record.Config) >= ItemsMax {
 			return ErrMany
 		}
@@ -145,10 +152,10 @@ func (r *Reader) config(data []byte) error {
 
 // decodeItem reads a key with its value, which newer versions of the library write in binary.
 func decodeItem(data []byte) (item Item, err error) {
-	err = fields(data, func(number int, value field) error {
-		switch number {
+	err = wire.Fields(data, func(f wire.Field) error {
+		switch f.Number {
 		case fieldKey:
-			item.Key = string(value.bytes[:min(len(value.bytes), KeyMax+1)])
+			item.Key = string(f.Bytes[:min(len(f.Bytes), KeyMax+1)])
 		case fieldNested:
 			if len(item.Key) > KeyMax {
 				return nil // or each of many parts would copy all before it
@@ -156,19 +163,19 @@ func decodeItem(data []byte) (item Item, err error) {
 			if item.Key != "" {
 				item.Key += "."
 			}
-			item.Key += string(value.bytes[:min(len(value.bytes), KeyMax+1)])
+			item.Key += string(f.Bytes[:min(len(f.Bytes), KeyMax+1)])
 		case fieldNone:
 			item.JSON = []byte("null")
 		case fieldBool:
-			item.JSON = strconv.AppendBool(nil, value.number != 0)
+			item.JSON = strconv.AppendBool(nil, f.Bits != 0)
 		case fieldInt:
-			item.JSON = strconv.AppendInt(nil, int64(value.number>>1)^-int64(value.number&1), 10)
+			item.JSON = strconv.AppendInt(nil, protowire.DecodeZigZag(f.Bits), 10)
 		case fieldReal:
-			item.JSON = appendReal(math.Float64frombits(value.number))
+			item.JSON = appendReal(math.Float64frombits(f.Bits))
 		case fieldText:
-			item.JSON = strconv.AppendQuote(nil, string(value.bytes))
+			item.JSON = strconv.AppendQuote(nil, string(f.Bytes))
 		case fieldJSON, fieldValueJSON:
-			item.JSON = value.bytes
+			item.JSON = f.Bytes
 		}
 		return nil
 	})
@@ -185,55 +192,4 @@ func appendReal(x float64) []byte {
 		return []byte("-Infinity")
 	}
 	return strconv.AppendFloat(nil, x, 'g', -1, 64)
-}
-
-// field is a protobuf field's value: a number, or bytes.
-type field struct {
-	number uint64
-	bytes  []byte
-}
-
-// fields hands a message's fields to a function, in order.
-func fields(data []byte, take func(number int, value field) error) error {
-	for len(data) > 0 {
-		tag, n := binary.Uvarint(data)
-		if n <= 0 || tag>>3 == 0 || tag>>3 > math.MaxInt32 {
-			return fmt.Errorf("%w: a field's tag is wrong", ErrDamaged)
-		}
-		data = data[n:]
-		var value field
-		switch tag & 7 {
-		case 0:
-			value.number, n = binary.Uvarint(data)
-			if n <= 0 {
-				return fmt.Errorf("%w: a number is cut off", ErrDamaged)
-			}
-		case 1:
-			n = 8
-			if len(data) < n {
-				return fmt.Errorf("%w: a number is cut off", ErrDamaged)
-			}
-			value.number = binary.LittleEndian.Uint64(data)
-		case 2:
-			length, m := binary.Uvarint(data)
-			if m <= 0 || length > uint64(len(data)-m) {
-				return fmt.Errorf("%w: a field is cut off", ErrDamaged)
-			}
-			n = m + int(length)
-			value.bytes = data[m:n]
-		case 5:
-			n = 4
-			if len(data) < n {
-				return fmt.Errorf("%w: a number is cut off", ErrDamaged)
-			}
-			value.number = uint64(binary.LittleEndian.Uint32(data))
-		default:
-			return fmt.Errorf("%w: a field of unknown form", ErrDamaged)
-		}
-		data = data[n:]
-		if err := take(int(tag>>3), value); err != nil {
-			return err
-		}
-	}
-	return nil
 }
