@@ -2,7 +2,6 @@ package lint
 
 import (
 	"go/ast"
-	"go/importer"
 	"go/token"
 	"go/types"
 	"slices"
@@ -183,32 +182,22 @@ func TestLoopIsSequential(t *testing.T) {
 
 // A map's order is random, so the loop never ranges over one.
 func TestLoopRangesOverNoMap(t *testing.T) {
-	var syntax []*ast.File
-	for _, f := range sources(t) {
-		if f.room == "loop" && !f.test {
-			syntax = append(syntax, f.syntax)
-		}
-	}
-	info := types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	checker := types.Config{Importer: importer.Default()}
-	if _, err := checker.Check(module+"/loop", fileSet, syntax, &info); err != nil {
-		t.Fatal(err)
-	}
 	ranges := 0
-	for _, file := range syntax {
-		ast.Inspect(file, func(node ast.Node) bool {
+	p := typedSources(t)["loop"]
+	for _, f := range p.files {
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
 			statement, ok := node.(*ast.RangeStmt)
 			if !ok {
 				return true
 			}
 			ranges++
-			if _, ok := info.TypeOf(statement.X).Underlying().(*types.Map); ok {
+			if _, ok := p.info.TypeOf(statement.X).Underlying().(*types.Map); ok {
 				t.Errorf("%s: ranges over a map, whose order is random: the same events must give the same actions", fileSet.Position(node.Pos()))
 			}
 			return true
 		})
 		for _, name := range []string{"Keys", "Values", "All"} {
-			if at := callOf(file, "maps", name); at.IsValid() {
+			if at := callOf(f.syntax, "maps", name); at.IsValid() {
 				t.Errorf("%s: maps.%s has a random order", fileSet.Position(at), name)
 			}
 		}
