@@ -55,7 +55,7 @@ func (c *calibrateCmd) Run(application *app.Process) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	measured, err := c.open(ctx, application)
+	measured, err := c.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,13 +14,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -52,7 +52,7 @@ const slotsOfURL = 16
 const recogniseS = 30
 
 // open finds the engine and has it serve something.
-func (c *calibrateCmd) open(ctx context.Context, application *app.Process) (*measuredEngine, error) {
+func (c *calibrateCmd) open(ctx context.Context) (*measuredEngine, error) {
 	address, err := addressOf(c.Engine)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (c *calibrateCmd) open(ctx context.Context, application *app.Process) (*mea
 			how := document.Rollout.Sampling
 			return c.openServer(ctx, e, &port.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})
 		}
-		return c.openEmbedded(ctx, application, document, e)
+		return c.openEmbedded(ctx, document, e)
 	}
 	return nil, failure.Usage("name one of them after the #", "%s has no engine %s: it has %s", path, name, strings.Join(names, ", "))
 }
@@ -209,7 +209,7 @@ func unreachable(err error) bool {
 }
 
 // openEmbedded makes an embedded engine with the weights of its version 0, in a directory for the time.
-func (c *calibrateCmd) openEmbedded(ctx context.Context, application *app.Process, document config.Config, e config.Engine) (*measuredEngine, error) {
+func (c *calibrateCmd) openEmbedded(ctx context.Context, document config.Config, e config.Engine) (*measuredEngine, error) {
 	if len(c.Update) > 0 {
 		return nil, failure.Usage("leave --update out", "an embedded engine takes no weights from a directory")
 	}
@@ -227,8 +227,7 @@ func (c *calibrateCmd) openEmbedded(ctx context.Context, application *app.Proces
 		return nil, errors.Join(err, remove())
 	}
 	document.Environment.WarmupSteps = 0 // speeds do not depend on what was learnt
-	j := &job{app: application, cfg: document, task: task, weights: store}
-	trainer, err := j.newTrainer(store)
+	trainer, err := newTrainer(document, task, workload.Change{}, store)
 	if err == nil {
 		err = errors.Join(trainer.Initialize(ctx), trainer.Close())
 	}
@@ -238,12 +237,12 @@ func (c *calibrateCmd) openEmbedded(ctx context.Context, application *app.Proces
 	if c.Slots > 0 {
 		e.Slots = c.Slots
 	}
-	made, err := engine.New(engine.Options{Name: e.Name, Slots: e.Slots, Model: j.modelConfig(), PromptTokens: task.Limits().PromptTokens,
+	made, err := engine.New(engine.Options{Name: e.Name, Slots: e.Slots, Model: policyShape(document, task), PromptTokens: task.Limits().PromptTokens,
 		End: env.End, Seed: document.Seed, DecodeStepS: e.DecodeStepS, Weights: store})
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	m := &measuredEngine{engine: made, kind: "embedded", slots: e.Slots, vocabulary: j.modelConfig().Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
+	m := &measuredEngine{engine: made, kind: "embedded", slots: e.Slots, vocabulary: policyShape(document, task).Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
 		close: func() error { return errors.Join(made.Close(), remove()) }}
 	if err := m.serve(ctx); err != nil {
 		return nil, errors.Join(err, m.close())

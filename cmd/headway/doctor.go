@@ -83,7 +83,7 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	examineServers(ctx, application, document, !c.NoProbe, &examined)
+	examineServers(ctx, document, !c.NoProbe, &examined)
 	examineEnvironment(ctx, application, document, !c.NoProbe, &examined)
 	examineFleet(ctx, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)

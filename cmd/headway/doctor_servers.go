@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/predict/doctor"
@@ -18,11 +17,11 @@ const probeLimit = 30 * time.Second
 
 // examineServers adds to a case what the model's directory and the engines' servers say of themselves.
 // Without probing no server is asked.
-func examineServers(ctx context.Context, application *app.Process, document config.Config, probe bool, examined *doctor.Case) {
+func examineServers(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
 	if !document.External() {
 		return
 	}
-	examined.Model = examineModel(application, document)
+	examined.Model = examineModel(document)
 	if !probe || document.Elastic() { // a fleet's engines are not there yet
 		return
 	}
@@ -39,8 +38,7 @@ func examineServers(ctx context.Context, application *app.Process, document conf
 }
 
 // examineModel reads model.path as a control plane would.
-func examineModel(application *app.Process, document config.Config) *doctor.Model {
-	j := &job{app: application, cfg: document}
+func examineModel(document config.Config) *doctor.Model {
 	read := modelOf
 	if document.Tinker() {
 		read = shapeOf
@@ -53,7 +51,7 @@ func examineModel(application *app.Process, document config.Config) *doctor.Mode
 		return &doctor.Model{Err: endless}
 	}
 	m := &doctor.Model{Vocabulary: checkpoint.Vocabulary, Context: checkpoint.Context}
-	limits, err := j.servedLimits(checkpoint.Context)
+	limits, err := servedLimits(document, checkpoint.Context)
 	if err != nil {
 		m.LimitsErr = problemOf(err)
 	}

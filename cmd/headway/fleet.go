@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
-	"github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/engine/fleet"
 	fleetkubernetes "github.com/headway-rl/headway/engine/fleet/kubernetes"
 	programs "github.com/headway-rl/headway/engine/fleet/process"
@@ -34,8 +32,8 @@ func namesOf(cfg config.Config) []string {
 }
 
 // fleetOf is a fleet over a driver, nil where the document has none. probe is the engines' own word, nil for none.
-func (j *job) fleetOf(driver fleet.Driver, probe func(ctx context.Context, engine int) error) *fleet.Fleet {
-	return fleet.New(fleet.Options{Driver: driver, Names: namesOf(j.cfg), Probe: probe, Logf: j.said})
+func (p *parts) fleetOf(driver fleet.Driver, probe func(ctx context.Context, engine int) error) *fleet.Fleet {
+	return fleet.New(fleet.Options{Driver: driver, Names: namesOf(p.cfg), Probe: probe, Logf: p.logf})
 }
 
 // said tells whoever looks at the run.
@@ -45,34 +43,14 @@ func (j *job) said(format string, args ...any) {
 	}
 }
 
-// elasticOf has engines of this process come and go.
-func (j *job) elasticOf(made []*embedded.Elastic) { j.fleet = j.fleetOf(embedded.Fleet(made), nil) }
-
 // withFleet has a run ask the job's fleet for engines.
-func (j *job) withFleet(opt *live.Options) {
-	if j.fleet == nil {
+func (p *parts) withFleet(opt *live.Options) {
+	if p.fleet == nil {
 		return
 	}
-	f := j.cfg.Fleet
-	opt.Fleet, opt.AcquireWithin, opt.ReleaseWithin = j.fleet, lasting(f.StartTimeoutS), lasting(f.StopTimeoutS)
-	opt.RejoinAfter = max(opt.RejoinAfter, time.Second)
-}
-
-// driverOfServers makes what starts the servers of a document, and the ports that they are to listen on.
-func (p *plane) driverOfServers() (driver fleet.Driver, ports []int, err error) {
 	f := p.cfg.Fleet
-	switch f.Driver {
-	case "process":
-		if ports, err = fleetPorts(f); err != nil {
-			return nil, nil, err
-		}
-		driver, err = programs.New(programs.Options{
-			Command: f.Command, Names: namesOf(p.cfg), Ports: ports, Dir: filepath.Join(p.dir, enginesDir), Grace: lasting(f.GraceS), Logf: p.say,
-		})
-	case "kubernetes":
-		driver, err = scaledWorkload(p.cfg)
-	}
-	return driver, ports, err
+	opt.Fleet, opt.AcquireWithin, opt.ReleaseWithin = p.fleet, lasting(f.StartTimeoutS), lasting(f.StopTimeoutS)
+	opt.RejoinAfter = max(opt.RejoinAfter, time.Second)
 }
 
 // fleetPorts are the ports of a fleet's programs.
@@ -99,28 +77,16 @@ func scaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
 	return d, nil
 }
 
-// admit asks an engine that was started what it can, and refuses one that the run cannot use.
-func (p *plane) admit(ctx context.Context, engine int) error {
-	caps, err := p.servers[engine].Probe(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.judge(engine, caps); err != nil {
-		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
-	}
-	return nil
-}
-
 // awayOf reports whether an engine is a fleet's that has not started it.
-func (j *job) awayOf(i int) bool { return j.fleet != nil && j.fleet.Status()[i].State == fleet.Away }
+func (p *parts) awayOf(i int) bool { return p.fleet != nil && p.fleet.Status()[i].State == fleet.Away }
 
 // fleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
-func (j *job) fleetStatus(i int) *protocol.Started {
-	if j.fleet == nil {
+func (p *parts) fleetStatus(i int, now time.Time) *protocol.Started {
+	if p.fleet == nil {
 		return nil
 	}
-	s := j.fleet.Status()[i]
-	return &protocol.Started{State: s.State, SinceS: j.app.Now().Sub(s.Since).Seconds(), Starts: s.Starts, Failures: s.Failures, StartS: s.StartS, Error: s.Error}
+	s := p.fleet.Status()[i]
+	return &protocol.Started{State: s.State, SinceS: now.Sub(s.Since).Seconds(), Starts: s.Starts, Failures: s.Failures, StartS: s.StartS, Error: s.Error}
 }
 
 // startedWords are a fleet's engine in a status for people, empty for one that is as it should be.

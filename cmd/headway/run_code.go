@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 
@@ -95,35 +95,39 @@ func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) erro
 
 // close ends what is open.
 func (w *workshop) close() error {
-	var first error
+	var errs []error
 	if w.pool != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)
 		defer cancel()
-		first = w.pool.Close(ctx)
+		errs = append(errs, w.pool.Close(ctx))
 	}
 	if w.log != nil {
-		if err := w.log.Close(); first == nil {
-			first = err
-		}
+		errs = append(errs, w.log.Close())
 	}
-	return first
+	return errors.Join(errs...)
+}
+
+// openWorkshop opens the sandboxes of the task code, and has close end them.
+func (p *parts) openWorkshop(ctx context.Context) error {
+	p.onClose(p.workshop.close)
+	return p.workshop.open(ctx, p.cfg, p.dir)
 }
 
 // prepareTask makes the document's task, who judges its responses, and the environment.
-func (j *job) prepareTask(service *workload.Service, change workload.Change, prune env.Pruning) error {
-	if j.cfg.Environment.Task == "code" {
-		w, err := newWorkshop(j.cfg.Environment, func(format string, args ...any) { fmt.Fprintf(j.app.Stderr, format+"\n", args...) })
+func (p *parts) prepareTask(service *workload.Service, change workload.Change, prune env.Pruning) error {
+	if p.cfg.Environment.Task == "code" {
+		w, err := newWorkshop(p.cfg.Environment, p.logf)
 		if err != nil {
 			return err
 		}
-		j.workshop, j.task, j.verdicts = w, w.task, w.judge.Evaluate
-		j.environment = env.NewJudged(w.task, w.judge, j.cfg.Seed, service, prune).WithDrift(change)
+		p.workshop, p.task, p.verdicts = w, w.task, w.judge.Evaluate
+		p.environment = env.NewJudged(w.task, w.judge, p.cfg.Seed, service, prune).WithDrift(change)
 		return nil
 	}
-	task, err := env.New(j.cfg.Environment.Task, env.Options{LettersMin: j.cfg.Environment.LettersMin, LettersMax: j.cfg.Environment.LettersMax, Growth: j.cfg.Rollout.Drift.LengthFactor})
+	task, err := env.New(p.cfg.Environment.Task, env.Options{LettersMin: p.cfg.Environment.LettersMin, LettersMax: p.cfg.Environment.LettersMax, Growth: p.cfg.Rollout.Drift.LengthFactor})
 	if err != nil {
 		return failure.Usage("", "%w", err)
 	}
-	j.task, j.verdicts, j.environment = task, env.Look(task), env.NewEnvironment(task, j.cfg.Seed, service, prune).WithDrift(change)
+	p.task, p.verdicts, p.environment = task, env.Look(task), env.NewEnvironment(task, p.cfg.Seed, service, prune).WithDrift(change)
 	return nil
 }

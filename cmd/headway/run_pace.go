@@ -22,14 +22,14 @@ type kept struct {
 }
 
 // takePaces returns how the job's devices kept to their pace since the last call.
-func (j *job) takePaces() kept {
+func (p *parts) takePaces() kept {
 	var k kept
-	for _, e := range j.engines {
+	for _, e := range p.engines {
 		if paced, ok := e.(port.Paced); ok {
 			k.Decode.Add(paced.TakePace())
 		}
 	}
-	if paced, ok := j.trainer.(port.Paced); ok {
+	if paced, ok := p.trainer.(port.Paced); ok {
 		k.Train.Add(paced.TakePace())
 	}
 	return k

@@ -24,7 +24,7 @@ func TestFilesOfARunAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{app: &app.Process{}, cfg: cfg, dir: dir}
+	j := &job{app: &app.Process{}, parts: &parts{cfg: cfg, dir: dir}}
 	for name, write := range map[string]func() error{
 		addressFile: (&plane{job: j, name: "r", listener: listener}).writeAddress,
 		configFile:  j.writeConfig,

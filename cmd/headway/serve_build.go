@@ -2,24 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
-	"github.com/headway-rl/headway/env"
-	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/transfer"
-	"github.com/headway-rl/headway/store/weights"
 	remote "github.com/headway-rl/headway/train/remote"
 )
 
@@ -56,87 +50,38 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if resume != nil {
 		upTo = resume.Loop.Version()
 	}
-	if err := os.MkdirAll(filepath.Join(p.dir, "samples"), 0o755); err != nil {
-		return err
-	}
-	p.samples = &sampleWriter{dir: filepath.Join(p.dir, "samples"), every: p.cfg.Store.SamplesEvery, spell: p.spelling(), std: p.cfg.Trainer.NormalizeStd}
-	if p.steps, err = openStepLog(p.dir, upTo); err != nil {
-		return err
-	}
 	p.tellBy(p.say)
-	if err := p.openSinks(); err != nil {
-		return err
-	}
-	if err := p.openWeights(); err != nil {
+	if err := p.openRecord(upTo); err != nil {
 		return err
 	}
 	p.source = &transfer.Source{}
 	p.meetings = collective.NewRendezvous(collective.RendezvousOptions{})
-	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: p.engineNames()})
+	p.onClose(func() error {
+		p.meetings.Close()
+		return nil
+	})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: namesOf(p.cfg)})
 	p.buildSenders()
-	if err := p.buildPlaneEngines(); err != nil {
+	if err := p.parts.build(p.surroundings()); err != nil {
 		return err
 	}
-	if p.hosted == nil { // whose versions no stage elsewhere could have
-		for i, e := range p.engines {
-			p.engines[i] = p.staged(e)
-		}
-	}
-	if err := p.buildTrainer(); err != nil {
-		return err
-	}
-	if err := errors.Join(p.buildEnvironment(), p.buildGateway()); err != nil {
+	if err := p.buildGateway(); err != nil {
 		return err
 	}
 	return p.writeAddress()
 }
 
-// openWeights opens the run's versions, where they are files.
-func (p *plane) openWeights() (err error) {
-	if p.hosted != nil {
-		return nil
-	}
-	p.weights, err = weights.Open(filepath.Join(p.dir, "weights"), weights.Options{Always: p.cfg.Store.Sync == "always", Directories: p.cfg.Server.Directories,
-		Epoch: p.writerNow().Epoch, Fence: p.fence, Logf: p.say})
-	return err
-}
-
-// engineNames are those of the document.
-func (p *plane) engineNames() []string {
-	names := make([]string, len(p.cfg.Engines))
-	for i, e := range p.cfg.Engines {
-		names[i] = e.Name
-	}
-	return names
-}
-
-func (p *plane) buildTrainer() (err error) {
-	if p.hosted != nil {
-		return p.buildHostedTrainer()
-	}
-	opt := remote.Options{
-		Weights: p.weights, Clock: clock(p.app, 0), Lease: lasting(p.cfg.Server.LeaseS), SyncEvery: p.rules.SyncEvery,
-		Steps: p.cfg.Trainer.Steps, Run: p.name, Config: p.documentJSON(), NormalizeStd: p.cfg.Trainer.NormalizeStd, Vocabulary: p.vocabulary(),
-		OnReady:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
-		OnRestored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
-		Validation: p.validation, Fence: p.fence, Logf: p.say,
+// surroundings are what the parts of this control plane are told of it.
+func (p *plane) surroundings() host {
+	a := host{
+		name: p.name, clock: clock(p.app, 0), epoch: p.writerNow().Epoch, fence: p.fence, traceparent: p.traceparent(), rarely: p.sparingly(), staged: p.staged,
+		ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
+		restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
 	if p.senders != nil {
-		opt.Collective = p.confirmSent
+		a.sender, a.groups, a.confirm = p.senders, p.groups, p.confirmSent
 	}
-	if p.policy != nil {
-		opt.Initial = p.initialVersion()
-	} else {
-		embedded, err := p.newTrainer(p.weights)
-		if err != nil || p.cfg.Trainer.Kind == "embedded" {
-			p.trainer = embedded
-			return err
-		}
-		opt.Initial = embedded.Initialize // the engines' own model, untrained
-	}
-	p.remote, err = remote.New(opt)
-	p.trainer = p.remote
-	return err
+	return a
 }
 
 // fence refuses to commit a version once this process is not the run's writer any more, or
@@ -155,35 +100,6 @@ func (p *plane) withRuntime(f func(*live.Runtime)) {
 	if run := p.runtime.Load(); run != nil {
 		f(run)
 	}
-}
-
-func (p *plane) buildEnvironment() (err error) {
-	if p.cfg.Environment.Kind == "embedded" {
-		return nil // prepare has made the embedded one
-	}
-	g := p.cfg.Gateway
-	p.workers, err = environment.New(environment.Options{
-		Name: p.cfg.EnvironmentName(), Seed: p.cfg.Seed, ClaimTTL: lasting(p.cfg.Server.ClaimS), Vocabulary: p.vocabulary(), Limits: p.limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: lasting(g.WaitS), Newest: p.newestServed,
-	})
-	p.environment = p.workers
-	return err
-}
-
-// newestServed is the newest version that an engine may have sampled with. One that went over a
-// collective has no weights in the store.
-func (p *plane) newestServed() loop.Version {
-	if p.hosted != nil {
-		return p.hosted.saved.Newest()
-	}
-	if p.senders == nil {
-		return p.weights.Newest()
-	}
-	versions, err := p.weights.Versions()
-	if err != nil || len(versions) == 0 {
-		return loop.NoVersion
-	}
-	return versions[len(versions)-1]
 }
 
 // mount opens the API's paths over the run.
@@ -264,32 +180,4 @@ func (p *plane) onDiskFull(cause error) {
 	} else {
 		p.say("there is room again: going on")
 	}
-}
-
-// validation answers held-out prompts greedily with the newest version that has weights.
-func (p *plane) validation(ctx context.Context, prompts int) ([]port.Sample, error) {
-	if p.greedy == nil {
-		return nil, protocol.Refuse(protocol.CodeNotFound, "this run has no held-out prompts: its engines are servers, and only your environment knows its prompts; evaluate there")
-	}
-	if prompts <= 0 || prompts > len(p.heldOut) {
-		prompts = min(p.cfg.Evaluate.Prompts, len(p.heldOut))
-	}
-	version := p.weights.Newest()
-	questions := make([][]int32, prompts)
-	for i := range questions {
-		questions[i] = p.heldOut[i].Prompt
-	}
-	answers, err := p.greedy.Greedy(ctx, version, questions, p.task.Limits().ResponseTokens)
-	if err != nil {
-		return nil, err
-	}
-	scores, err := p.verdicts(ctx, p.heldOut[:prompts], answers)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]port.Sample, prompts)
-	for i, answer := range answers {
-		out[i] = env.HeldOutSample(p.task, p.heldOut[i], i, version, answer, scores[i])
-	}
-	return out, nil
 }

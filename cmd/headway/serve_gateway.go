@@ -35,8 +35,11 @@ func (p *plane) buildGateway() error {
 		}
 	}
 	var err error
-	p.gateway, err = gateway.New(opt)
-	return err
+	if p.gateway, err = gateway.New(opt); err != nil {
+		return err
+	}
+	p.onClose(p.gateway.Close)
+	return nil
 }
 
 // chatTemplates render chats by a server, or refuse them where there is none that could.
@@ -81,5 +84,6 @@ func (p *plane) templates() (*upstream.Templates, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.onClose(p.renderer.Close)
 	return upstream.NewTemplates(upstream.TemplatesOptions{Engines: []*upstream.Engine{p.renderer}})
 }

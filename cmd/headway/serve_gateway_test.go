@@ -153,7 +153,7 @@ func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	workers.Drain()
-	(&plane{workers: workers}).farewell(t.Context(), true)
+	(&plane{job: &job{parts: &parts{workers: workers}}}).farewell(t.Context(), true)
 	_, claimed := workers.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"})
 	_, sampled := workers.Sample(t.Context(), "g1-s0-a1", protocol.SampleRequest{Worker: "w", Prompt: []int32{3}, MaxTokens: 1})
 	for _, err := range []error{claimed, sampled} {

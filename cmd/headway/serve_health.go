@@ -12,11 +12,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// healthEvery is the time between two looks at servers that nothing is asked of; healthLimit bounds one.
-const (
-	healthEvery = 10 * time.Second
-	healthLimit = 20 * time.Second
-)
+// healthEvery is the time between two looks at servers that nothing is asked of.
+const healthEvery = 10 * time.Second
 
 // suspect asks for a look at the servers at once. It does not block.
 func (p *plane) suspect() {
@@ -86,7 +83,7 @@ func (p *plane) runsByFleet(i int) bool {
 // loseIfGone declares an engine lost whose server nobody listens for any more. One that answers late,
 // or that it is not well, is left to the responses that it samples.
 func (p *plane) loseIfGone(ctx context.Context, i int, e *upstream.Engine, version loop.Version) {
-	ctx, cancel := context.WithTimeout(ctx, healthLimit)
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	err := p.homes[i].Health(ctx)
 	if err == nil || ctx.Err() != nil || !gone(err) {

@@ -44,7 +44,7 @@ func readShape(dir string) (kept keptShape, known bool, err error) {
 }
 
 // keepShape notes which model a run begins with, and refuses another base model for one that goes on.
-func (p *plane) keepShape(base string) error {
+func (p *parts) keepShape(base string) error {
 	kept, known, err := readShape(p.dir)
 	if err != nil {
 		return err
@@ -69,24 +69,24 @@ func (p *plane) keepShape(base string) error {
 
 // prepareHosted reads the model of a run at a service, whose weights are there. A run that has begun needs the
 // model's directory no more, and refuses that of another model.
-func (j *job) prepareHosted() error {
-	shape, err := shapeOf(j.cfg)
-	kept, known, keptErr := readShape(j.dir)
+func (p *parts) prepareHosted() error {
+	shape, err := shapeOf(p.cfg)
+	kept, known, keptErr := readShape(p.dir)
 	switch {
 	case keptErr != nil:
 		return keptErr
 	case known && err == nil && (shape.Vocabulary != kept.Vocabulary || !slices.Equal(shape.Ends, kept.Ends)):
-		return j.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: it has %d token ids of which %v end a response, and the run's has %d and %v", shape.Vocabulary, shape.Ends, kept.Vocabulary, kept.Ends),
+		return p.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: it has %d token ids of which %v end a response, and the run's has %d and %v", shape.Vocabulary, shape.Ends, kept.Vocabulary, kept.Ends),
 			"the directory that the run began with, or a copy of it; for another model begin a run under another --name")
 	case known:
 		shape.Vocabulary, shape.Context, shape.Ends = kept.Vocabulary, kept.Context, kept.Ends
 	case err != nil:
-		return j.cfg.Refuse("model.path", "is no model: "+err.Error(), "a directory with the base model's config.json and tokenizer; its weights are not needed")
+		return p.cfg.Refuse("model.path", "is no model: "+err.Error(), "a directory with the base model's config.json and tokenizer; its weights are not needed")
 	}
 	if len(shape.Ends) == 0 {
-		return j.cfg.Refuse("model.path", endless, "eos_token_id in its config.json or generation_config.json")
+		return p.cfg.Refuse("model.path", endless, "eos_token_id in its config.json or generation_config.json")
 	}
-	j.policy = &servedModel{checkpoint: shape}
-	j.policy.limits, err = j.servedLimits(shape.Context)
+	p.policy = &servedModel{checkpoint: shape}
+	p.policy.limits, err = servedLimits(p.cfg, shape.Context)
 	return err
 }

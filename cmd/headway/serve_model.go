@@ -23,12 +23,12 @@ type servedModel struct {
 // prepareServed reads the model of engines that are servers. A run that has begun keeps what stands
 // beside its weights: that is its model, whatever stands in the model's directory now, which it needs
 // no more.
-func (j *job) prepareServed() error {
-	checkpoint, err := modelOf(j.cfg)
-	kept, keptErr := weights.ReadShape(filepath.Join(j.dir, "weights", weights.BesideName))
+func (p *parts) prepareServed() error {
+	checkpoint, err := modelOf(p.cfg)
+	kept, keptErr := weights.ReadShape(filepath.Join(p.dir, "weights", weights.BesideName))
 	switch {
 	case keptErr != nil && err != nil:
-		return j.cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
+		return p.cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
 	case keptErr == nil && err != nil:
 		checkpoint = kept
 	case keptErr == nil:
@@ -37,13 +37,13 @@ func (j *job) prepareServed() error {
 			return failure.Run("", "%w", err)
 		}
 		if other != "" {
-			return j.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: its %s differs from that in %s", other, kept.Dir),
+			return p.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: its %s differs from that in %s", other, kept.Dir),
 				"the directory that the run began with, or a copy of it; for another model begin a run under another --name")
 		}
 		checkpoint.Vocabulary, checkpoint.Context, checkpoint.Ends = kept.Vocabulary, kept.Context, kept.Ends
 	}
-	j.policy = &servedModel{checkpoint: checkpoint}
-	j.policy.limits, err = j.servedLimits(checkpoint.Context)
+	p.policy = &servedModel{checkpoint: checkpoint}
+	p.policy.limits, err = servedLimits(p.cfg, checkpoint.Context)
 	return err
 }
 
@@ -88,12 +88,12 @@ func shapeOf(cfg config.Config) (weights.Checkpoint, error) {
 }
 
 // servedLimits are the limits of prompts and responses under the model's context, 0 for unknown.
-func (j *job) servedLimits(context int) (environment.Limits, error) {
-	e := j.cfg.Environment
+func servedLimits(cfg config.Config, context int) (environment.Limits, error) {
+	e := cfg.Environment
 	limits := environment.Limits{PromptTokens: e.PromptTokensMax, ResponseTokens: e.ResponseTokensMax}
 	if context == 0 {
 		if limits.PromptTokens == 0 || limits.ResponseTokens == 0 {
-			return limits, j.cfg.Refuse("model.path", "has a config.json that does not say how long a sequence may be", "environment.prompt_tokens_max and response_tokens_max, which then must be given")
+			return limits, cfg.Refuse("model.path", "has a config.json that does not say how long a sequence may be", "environment.prompt_tokens_max and response_tokens_max, which then must be given")
 		}
 		return limits, nil
 	}
@@ -111,35 +111,35 @@ func (j *job) servedLimits(context int) (environment.Limits, error) {
 		if e.PromptTokensMax == 0 {
 			key = "environment.response_tokens_max"
 		}
-		return limits, j.cfg.Refuse(key, fmt.Sprintf("leaves no room: the model's context is %d tokens, for a prompt of up to %d and a response of up to %d", context, limits.PromptTokens, limits.ResponseTokens),
+		return limits, cfg.Refuse(key, fmt.Sprintf("leaves no room: the model's context is %d tokens, for a prompt of up to %d and a response of up to %d", context, limits.PromptTokens, limits.ResponseTokens),
 			fmt.Sprintf("prompt_tokens_max and response_tokens_max that add up to at most %d", context))
 	}
 	return limits, nil
 }
 
 // vocabulary is the number of the policy's token ids.
-func (j *job) vocabulary() int {
-	if j.policy != nil {
-		return j.policy.checkpoint.Vocabulary
+func (p *parts) vocabulary() int {
+	if p.policy != nil {
+		return p.policy.checkpoint.Vocabulary
 	}
-	return j.modelConfig().Vocabulary
+	return policyShape(p.cfg, p.task).Vocabulary
 }
 
 // limits are the longest prompt and response of a rollout, in tokens.
-func (j *job) limits() environment.Limits {
-	if j.policy != nil {
-		return j.policy.limits
+func (p *parts) limits() environment.Limits {
+	if p.policy != nil {
+		return p.policy.limits
 	}
-	l := j.task.Limits()
+	l := p.task.Limits()
 	return environment.Limits{PromptTokens: l.PromptTokens, ResponseTokens: l.ResponseTokens}
 }
 
 // sampling is how engines that are servers draw tokens; nil for embedded ones, which sample from the
 // policy as it is.
-func (j *job) sampling() *port.Sampling {
-	if j.policy == nil {
+func (p *parts) sampling() *port.Sampling {
+	if p.policy == nil {
 		return nil
 	}
-	s := j.cfg.Rollout.Sampling
+	s := p.cfg.Rollout.Sampling
 	return &port.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP}
 }

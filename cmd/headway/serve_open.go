@@ -49,6 +49,7 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		return nil, failure.Run("", "the store of %s: %w", p.dir, err)
 	}
 	p.log = store
+	p.onClose(store.Close)
 	if err := p.acquire(ctx, cancel); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
-	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
@@ -29,7 +28,6 @@ import (
 	"github.com/headway-rl/headway/store/jetstream"
 	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
-	remote "github.com/headway-rl/headway/train/remote"
 )
 
 // States of a control plane, as its status has them.
@@ -53,16 +51,8 @@ type plane struct {
 	server   *api.Server
 	log      *jetstream.Store
 
-	// servers are the engines that are servers of their own, in the document's order; none where they
-	// are embedded.
-	servers []*upstream.Engine
-	// homes are where servers are, as servers has them; suspected asks for a look at them.
-	homes     []*upstream.Server
+	// suspected asks for a look at the engines' servers.
 	suspected chan struct{}
-	// hosted is the service of a run that samples and trains at one; nil elsewhere, and before openHosted.
-	hosted  *hosted
-	remote  *remote.Trainer
-	workers *environment.Environment
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
 	// stage plays the rollouts here; nil where workers elsewhere do, or none.
@@ -106,18 +96,18 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 	if cfg, err = stage.withTasks(cfg); err != nil {
 		return nil, errors.Join(err, stage.close())
 	}
-	j := &job{app: a, cfg: cfg, dir: dir, began: a.Now(), rules: serveRules(cfg)}
-	if err := j.prepare(); err != nil {
+	p := &plane{job: &job{app: a, began: a.Now()}, name: name, listener: listener, stage: stage, suspected: make(chan struct{}, 1)}
+	p.setState(stateStarting)
+	if p.parts, err = newParts(cfg, dir, serveRules(cfg), p.say); err != nil {
 		return nil, errors.Join(err, stage.close())
 	}
-	p := &plane{job: j, name: name, listener: listener, stage: stage, suspected: make(chan struct{}, 1)}
-	p.setState(stateStarting)
+	p.onClose(stage.close)
 	opt, err := p.serverOptions()
 	if err == nil {
 		p.server, err = api.New(opt, api.Ports{Plane: p})
 	}
 	if err != nil {
-		return nil, errors.Join(err, stage.close())
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
@@ -362,27 +352,6 @@ func finishedHint(dir string) string {
 		return "headway weights " + dir + " lists its versions"
 	}
 	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", dir, dir)
-}
-
-// close stops what runs and closes what is open, whatever stage was reached.
-func (p *plane) close() error {
-	err := errors.Join(p.job.close(), p.hosted.close(), p.stage.close())
-	if p.gateway != nil {
-		err = errors.Join(err, p.gateway.Close())
-	}
-	if p.renderer != nil {
-		err = errors.Join(err, p.renderer.Close())
-	}
-	if p.workers != nil {
-		p.workers.Close()
-	}
-	if p.meetings != nil {
-		p.meetings.Close()
-	}
-	if p.log != nil {
-		err = errors.Join(err, p.log.Close())
-	}
-	return err
 }
 
 func lasting(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
@@ -19,24 +18,6 @@ func (p *plane) buildSenders() {
 		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.say})
 		p.groups = openGroupBook(p.dir, p.say)
 	}
-}
-
-func byCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
-
-// senderFor is whom an engine takes its tensors from, nil for one that takes none.
-func (p *plane) senderFor(e config.Engine) upstream.Sender {
-	if !byCollective(e) {
-		return nil
-	}
-	return p.senders
-}
-
-// groupsFor remembers the groups that an engine's server is in, nil for one that is in none.
-func (p *plane) groupsFor(e config.Engine) upstream.GroupBook {
-	if !byCollective(e) {
-		return nil
-	}
-	return p.groups
 }
 
 // confirmSent permits a version to be published without its files: the sender of that name holds it,

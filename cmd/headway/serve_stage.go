@@ -15,7 +15,7 @@ import (
 func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 	if p.workshop != nil {
 		p.workshop.say, p.workshop.spans = p.say, p.spans
-		if err := p.workshop.open(ctx, p.cfg, p.dir); err != nil {
+		if err := p.openWorkshop(ctx); err != nil {
 			return err
 		}
 		p.workshop.clock.Store(&clock)
@@ -28,6 +28,7 @@ func (p *plane) openStage(ctx context.Context, clock func() int64) error {
 		p.say("%s: %s to train on, %d held out", p.cfg.Environment.Tasks.File, report.Counted(p.stage.tasks.Len(), "task"), p.stage.tasks.HeldOutLen())
 		p.sayTasks(p.stage.tasks)
 	}
+	p.onClose(p.stage.close) // its sandboxes before what their episodes ask
 	return p.stage.open(ctx, p.dir)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,7 +99,7 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 	out := make([]protocol.Engine, 0, len(v.Status.Engines))
 	for i, e := range v.Status.Engines {
 		name := p.engines[i].Name()
-		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.fleetStatus(i)})
+		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.fleetStatus(i, p.app.Now())})
 	}
 	return out
 }
@@ -169,13 +168,4 @@ func (p *plane) Engines() []protocol.EngineVersion {
 		out = append(out, e.Stages...)
 	}
 	return out
-}
-
-// documentJSON is the run's document as JSON, for clients without a YAML parser.
-func (p *plane) documentJSON() string {
-	text, err := json.Marshal(p.cfg.Public())
-	if err != nil {
-		return "{}"
-	}
-	return string(text)
 }

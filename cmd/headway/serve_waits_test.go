@@ -28,7 +28,7 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 	}
 	names := []string{"first", "second", "third"}
 	state := stateRunning
-	p := &plane{job: &job{weights: store, fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}
+	p := &plane{job: &job{parts: &parts{weights: store, fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
 	p.state.Store(&state)
 	for _, name := range names {
 		e := config.Engine{Kind: "vllm", Name: name, URL: "http://127.0.0.1:1", Slots: 1}

@@ -50,6 +50,7 @@ type stage struct {
 	spans       *sink.Spans // nil where none are sent
 	trouble     sync.Once
 	bookTrouble sync.Once
+	closed      bool
 }
 
 // newStage reads the tasks and makes the verifier, so that what is wrong with either is said before
@@ -305,11 +306,12 @@ func (s *stage) record(r episode.Record) {
 	}
 }
 
-// close ends what the stage has open.
+// close ends what the stage has open. A second call does nothing.
 func (s *stage) close() error {
-	if s == nil {
+	if s == nil || s.closed {
 		return nil
 	}
+	s.closed = true
 	var errs []error
 	if s.pool != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/workload"
 	trainer "github.com/headway-rl/headway/train/embedded"
 )
 
@@ -20,7 +21,7 @@ import (
 // function of the document, its seed and the lag alone.
 type lesson struct {
 	study.Lesson
-	job         *job // for its parts of a document; it has no directory
+	parts       *parts // of the document, without a directory
 	weights     *newestWeights
 	environment port.Environment
 	engine      *engine.Engine
@@ -46,24 +47,23 @@ func teach(ctx context.Context, task study.Lesson) (study.Learned, error) {
 func (l *lesson) build() error {
 	cfg := l.Document
 	cfg.Trainer.Threads = 1
-	l.job = &job{cfg: cfg, rules: runRules(cfg)}
-	if err := l.job.prepare(); err != nil {
+	var err error
+	if l.parts, err = newParts(cfg, "", runRules(cfg), nil); err != nil {
 		return err
 	}
-	l.environment = l.job.environment
-	l.job.cfg.Environment.WarmupSteps = 0
-	made, err := l.job.newTrainer(l.weights)
-	if err != nil {
+	l.environment = l.parts.environment
+	cold := cfg
+	cold.Environment.WarmupSteps = 0
+	if l.trainer, err = newTrainer(cold, l.parts.task, l.parts.change, l.weights); err != nil {
 		return err
 	}
-	l.trainer = made
 	if l.DriftEvery > 0 {
-		if l.drift, err = newDriftMeter(l.job.modelConfig(), l.job.task.Limits().PromptTokens, cfg.Trainer.ClipEpsilon); err != nil {
+		if l.drift, err = newDriftMeter(policyShape(cfg, l.parts.task), l.parts.task.Limits().PromptTokens, cfg.Trainer.ClipEpsilon); err != nil {
 			return err
 		}
 	}
 	l.engine, err = engine.New(engine.Options{
-		Name: "study", Slots: cfg.Train.Batch, Model: l.job.modelConfig(), PromptTokens: l.job.task.Limits().PromptTokens,
+		Name: "study", Slots: cfg.Train.Batch, Model: policyShape(cfg, l.parts.task), PromptTokens: l.parts.task.Limits().PromptTokens,
 		End: env.End, Seed: cfg.Seed, Weights: l.weights,
 	})
 	return err
@@ -118,9 +118,9 @@ func (l *lesson) run(ctx context.Context) (study.Learned, error) {
 
 // begin makes version 0, by the supervised warm-up of the document at its own learning rate.
 func (l *lesson) begin(ctx context.Context) error {
-	warm := &job{cfg: l.Document, task: l.job.task}
-	warm.cfg.Trainer.Threads, warm.cfg.Trainer.LearningRate = 1, l.WarmupRate
-	first, err := warm.newTrainer(l.weights)
+	warm := l.Document
+	warm.Trainer.Threads, warm.Trainer.LearningRate = 1, l.WarmupRate
+	first, err := newTrainer(warm, l.parts.task, workload.Change{}, l.weights)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (s lessonSampler) Sample(ctx context.Context, r port.SampleRequest) (port.G
 
 // evaluate is the held-out accuracy of a version.
 func (l *lesson) evaluate(ctx context.Context, version loop.Version) (float64, error) {
-	e, err := env.Evaluate(ctx, l.job.task, l.job.verdicts, l.job.heldOut, func(ctx context.Context, prompts [][]int32, tokens int) ([][]int32, error) {
+	e, err := env.Evaluate(ctx, l.parts.task, l.parts.verdicts, l.parts.heldOut, func(ctx context.Context, prompts [][]int32, tokens int) ([][]int32, error) {
 		return l.engine.Greedy(ctx, version, prompts, tokens)
 	})
 	return e.Accuracy(), err

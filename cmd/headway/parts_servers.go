@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/fleet"
+	programs "github.com/headway-rl/headway/engine/fleet/process"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
+)
+
+// buildServers makes the engines that are servers of their own, which are asked nothing yet.
+func (p *parts) buildServers() error {
+	p.closesEngines()
+	driver, ports, err := p.driverOfServers()
+	if err != nil {
+		return err
+	}
+	if driver != nil {
+		p.fleet = p.fleetOf(driver, p.admit)
+	}
+	for i, e := range p.cfg.Engines {
+		e.URL = p.cfg.EngineURL(i, ports)
+		made, home, err := p.newServer(i, e)
+		if err != nil {
+			return err
+		}
+		p.engines, p.servers, p.homes = append(p.engines, made), append(p.servers, made), append(p.homes, home)
+	}
+	return nil
+}
+
+// newServer makes the engine of a server, which is asked nothing yet.
+func (p *parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.Server, error) {
+	server, err := serverOf(e)
+	if err != nil {
+		return nil, nil, p.cfg.Refuse(fmt.Sprintf("engines.%d.key_file", i), "is no use: "+err.Error(), "a file with the server's API key, or leave it out")
+	}
+	root, err := filepath.Abs(filepath.Join(p.dir, "weights"))
+	if err != nil {
+		return nil, nil, err
+	}
+	var sender upstream.Sender
+	var groups upstream.GroupBook
+	if byCollective(e) {
+		sender, groups = p.host.sender, p.host.groups
+	}
+	made, err := upstream.New(upstream.Options{
+		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialectOf(e, p.logf), Road: upstream.Road(e.Weights),
+		Views: func(ctx context.Context, version loop.Version) (string, error) {
+			view, err := p.weights.View(ctx, version)
+			if err != nil {
+				return "", err
+			}
+			return filepath.Abs(view)
+		},
+		ServerPath: seenFrom(root, e.WeightsDir), Sender: sender, Groups: groups,
+		Cache: e.Cache, Silent: lasting(e.SilentS), Update: lasting(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.host.traceparent, Logf: p.logf,
+	})
+	return made, server, err
+}
+
+// serverOf is where an engine's server is.
+func serverOf(e config.Engine) (*upstream.Server, error) {
+	return upstream.NewServer(upstream.ServerOptions{URL: e.URL, Model: e.ServedModel, KeyFile: e.KeyFile, Connections: 2 * e.Slots})
+}
+
+// seenFrom says where a server sees a directory below root, which it sees as dir; nil where it sees
+// the same. Servers are asked in their own paths, which have slashes.
+func seenFrom(root, dir string) func(string) string {
+	if dir == "" {
+		return nil
+	}
+	return func(view string) string {
+		below, err := filepath.Rel(root, view)
+		if err != nil || !filepath.IsLocal(below) {
+			return view
+		}
+		return path.Join(dir, filepath.ToSlash(below))
+	}
+}
+
+// initialVersion makes version 0: the model's own weights. Where versions are adapters the trainer
+// makes it, and there is none here.
+func (p *parts) initialVersion() func(context.Context) error {
+	for _, e := range p.cfg.Engines {
+		if e.Weights == "lora" {
+			return nil
+		}
+	}
+	return func(ctx context.Context) error {
+		if len(p.policy.checkpoint.Weights) == 0 {
+			return p.cfg.Refuse("model.path", "has no weights any more, and version 0 is not published yet", "the directory that the engines' servers were started with")
+		}
+		p.logf("publishing the weights of %s as version 0", p.policy.checkpoint.Dir)
+		return p.weights.PublishCheckpoint(ctx, p.policy.checkpoint)
+	}
+}
+
+// byCollective reports whether an engine takes its tensors from a sender, over a collective.
+func byCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
+
+// serverAnswer is what asking a server came to.
+type serverAnswer struct {
+	engine int
+	caps   upstream.Capabilities
+	err    error
+}
+
+// ask asks servers what they can, all at once.
+func (p *parts) ask(ctx context.Context, engines []int) []serverAnswer {
+	answers := make([]serverAnswer, len(engines))
+	var all sync.WaitGroup
+	for i, engine := range engines {
+		all.Go(func() {
+			caps, err := p.servers[engine].Probe(ctx)
+			answers[i] = serverAnswer{engine, caps, err}
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// judge says what a server lacks, and whether that ends the start.
+func (p *parts) judge(engine int, caps upstream.Capabilities) error {
+	e := p.cfg.Engines[engine]
+	home := p.homes[engine].URL()
+	p.logf("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
+	var fatal []string
+	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
+		if m.Fatal {
+			fatal = append(fatal, m.String())
+		} else {
+			p.logf("engine %s: %s", e.Name, m)
+		}
+	}
+	if caps.Slots > 0 && e.Slots > caps.Slots {
+		p.logf("engine %s: it has %d slots, and its server samples %d responses at once: the others wait there without a token, and count as hung after silent_s; set slots to %d, or start the server with room for more", e.Name, e.Slots, caps.Slots, caps.Slots)
+	}
+	fatal = append(fatal, unfit(caps, p.vocabulary(), p.limits())...)
+	if len(fatal) > 0 {
+		return failure.Usage("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, home, strings.Join(fatal, "; "))
+	}
+	return nil
+}
+
+// softwareOf names a server's program.
+func softwareOf(e config.Engine, caps upstream.Capabilities) string {
+	if caps.Software == "" {
+		return e.Kind
+	}
+	return caps.Software
+}
+
+// driverOfServers makes what starts the servers of a document, and the ports that they are to listen on.
+func (p *parts) driverOfServers() (driver fleet.Driver, ports []int, err error) {
+	f := p.cfg.Fleet
+	switch f.Driver {
+	case "process":
+		if ports, err = fleetPorts(f); err != nil {
+			return nil, nil, err
+		}
+		driver, err = programs.New(programs.Options{
+			Command: f.Command, Names: namesOf(p.cfg), Ports: ports, Dir: filepath.Join(p.dir, enginesDir), Grace: lasting(f.GraceS), Logf: p.logf,
+		})
+	case "kubernetes":
+		driver, err = scaledWorkload(p.cfg)
+	}
+	return driver, ports, err
+}
+
+// admit asks an engine that was started what it can, and refuses one that the run cannot use.
+func (p *parts) admit(ctx context.Context, engine int) error {
+	caps, err := p.servers[engine].Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.judge(engine, caps); err != nil {
+		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
+	}
+	return nil
+}
