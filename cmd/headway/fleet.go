@@ -1,92 +1,22 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
-	fleetkubernetes "github.com/headway-rl/headway/engine/fleet/kubernetes"
-	programs "github.com/headway-rl/headway/engine/fleet/process"
-	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/internal/kubernetes"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 )
-
-// enginesDir is where programs of a fleet write to, in a run's directory.
-const enginesDir = "engines"
-
-// namesOf are the names of a document's engines.
-func namesOf(cfg config.Config) []string {
-	names := make([]string, len(cfg.Engines))
-	for i, e := range cfg.Engines {
-		names[i] = e.Name
-	}
-	return names
-}
-
-// fleetOf is a fleet over a driver, nil where the document has none. probe is the engines' own word, nil for none.
-func (p *parts) fleetOf(driver fleet.Driver, probe func(ctx context.Context, engine int) error) *fleet.Fleet {
-	return fleet.New(fleet.Options{Driver: driver, Names: namesOf(p.cfg), Probe: probe, Logf: p.logf})
-}
 
 // said tells whoever looks at the run.
 func (j *job) said(format string, args ...any) {
 	if tell := j.saying.Load(); tell != nil {
 		(*tell)(format, args...)
 	}
-}
-
-// withFleet has a run ask the job's fleet for engines.
-func (p *parts) withFleet(opt *live.Options) {
-	if p.fleet == nil {
-		return
-	}
-	f := p.cfg.Fleet
-	opt.Fleet, opt.AcquireWithin, opt.ReleaseWithin = p.fleet, lasting(f.StartTimeoutS), lasting(f.StopTimeoutS)
-	opt.RejoinAfter = max(opt.RejoinAfter, time.Second)
-}
-
-// fleetPorts are the ports of a fleet's programs.
-func fleetPorts(f config.Fleet) ([]int, error) {
-	if f.Port == 0 {
-		return programs.FreePorts(f.Most)
-	}
-	ports := make([]int, f.Most)
-	for i := range ports {
-		ports[i] = f.Port + i
-	}
-	return ports, nil
-}
-
-// scaledWorkload is the workload of a document's fleet.
-func scaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
-	f := cfg.Fleet
-	d, err := fleetkubernetes.New(fleetkubernetes.Options{
-		Cluster: kubernetes.Cluster{Config: f.Config, Context: f.Context}, Namespace: f.Namespace, Workload: f.Workload, Engines: f.Most, Least: f.Least,
-	})
-	if err != nil {
-		return nil, failure.Run("headway doctor says what is missing", "fleet: %w", err)
-	}
-	return d, nil
-}
-
-// awayOf reports whether an engine is a fleet's that has not started it.
-func (p *parts) awayOf(i int) bool { return p.fleet != nil && p.fleet.Status()[i].State == fleet.Away }
-
-// fleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
-func (p *parts) fleetStatus(i int, now time.Time) *protocol.Started {
-	if p.fleet == nil {
-		return nil
-	}
-	s := p.fleet.Status()[i]
-	return &protocol.Started{State: s.State, SinceS: now.Sub(s.Since).Seconds(), Starts: s.Starts, Failures: s.Failures, StartS: s.StartS, Error: s.Error}
 }
 
 // startedWords are a fleet's engine in a status for people, empty for one that is as it should be.
@@ -108,16 +38,6 @@ func startedWords(s *protocol.Started) string {
 		words = append(words, report.Counted(s.Failures, "failure"))
 	}
 	return strings.Join(words, ", ")
-}
-
-// reachedFleet is the fleet that a run began with, with what the present document says of how its engines are
-// started: how many there may be is the run's.
-func reachedFleet(began, now config.Fleet) config.Fleet {
-	if began.Driver == "" || now.Driver == "" || began.Driver == "embedded" || now.Driver == "embedded" {
-		return began
-	}
-	now.Least, now.Most, now.Start = began.Least, began.Most, began.Start
-	return now
 }
 
 // RequestSetting implements api.Settings.

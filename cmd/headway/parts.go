@@ -159,9 +159,9 @@ func (p *parts) evaluateLast(ctx context.Context, v loop.Version) (accuracy floa
 // onClose has close call a function, before those that were given earlier.
 func (p *parts) onClose(closer func() error) { p.closers = append(p.closers, closer) }
 
-// close closes what is open in the reverse order of opening, at whatever stage of building. The error joins those
+// Close closes what is open in the reverse order of opening, at whatever stage of building. The error joins those
 // of all parts.
-func (p *parts) close() error {
+func (p *parts) Close() error {
 	var errs []error
 	for _, closer := range slices.Backward(p.closers) {
 		errs = append(errs, closer())

@@ -98,7 +98,7 @@ const answerLimit = 20 * time.Second
 // this process is not the run's writer any more.
 func (p *parts) openService(session *tinker.Session, base string, fence func() error) (err error) {
 	p.hosted = &hosted{session: session, base: base}
-	p.onClose(p.hosted.close)
+	p.onClose(p.hosted.Close)
 	p.hosted.saved, err = training.OpenVersions(filepath.Join(p.dir, hostedDir), training.VersionsOptions{Delete: session.Delete, Fence: fence, Logf: p.logf})
 	return err
 }
@@ -210,8 +210,8 @@ func (p *parts) published() port.Weights {
 	return p.weights
 }
 
-// close ends the stay; engine and trainer are closed before.
-func (h *hosted) close() error {
+// Close ends the stay; engine and trainer are closed before.
+func (h *hosted) Close() error {
 	var err error
 	if h.saved != nil { // its deletions ask the session
 		err = h.saved.Close()

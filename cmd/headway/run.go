@@ -266,7 +266,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	} else if err != nil {
 		return err
 	}
-	defer func() { err = withRoomHint(dir, errors.Join(err, j.close())) }()
+	defer func() { err = withRoomHint(dir, errors.Join(err, j.Close())) }()
 	if resumed != nil && resumed.finished() {
 		return j.finish(ctx, resumed.result(), c.JSON, false)
 	}

@@ -93,8 +93,8 @@ func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) erro
 	return err
 }
 
-// close ends what is open.
-func (w *workshop) close() error {
+// Close ends what is open.
+func (w *workshop) Close() error {
 	var errs []error
 	if w.pool != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)
@@ -109,7 +109,7 @@ func (w *workshop) close() error {
 
 // openWorkshop opens the sandboxes of the task code, and has close end them.
 func (p *parts) openWorkshop(ctx context.Context) error {
-	p.onClose(p.workshop.close)
+	p.onClose(p.workshop.Close)
 	return p.workshop.open(ctx, p.cfg, p.dir)
 }
 

@@ -2,12 +2,9 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env"
-	"github.com/headway-rl/headway/loop"
 )
 
 // refuseDrift refuses what of rollout.drift a run of embedded engines on a task cannot do.
@@ -36,14 +33,4 @@ func refuseRehearsal(cfg config.Config) error {
 		return cfg.Refuse("failures.engine_plan", "loses engines on purpose, in simulations and runs of embedded engines alone", "leave it out, as with --set failures.engine_plan=null")
 	}
 	return nil
-}
-
-// plannedLosses are the losses of engines that a document plans.
-func plannedLosses(cfg config.Config) (losses []live.EngineLoss) {
-	for _, l := range cfg.Failures.EnginePlan {
-		engine := slices.IndexFunc(cfg.Engines, func(e config.Engine) bool { return e.Name == l.Engine })
-		losses = append(losses, live.EngineLoss{Engine: engine, AtNS: nanoseconds(l.AtS), DownNS: nanoseconds(l.DownS),
-			AtStep: loop.Version(l.AtStep), BackStep: loop.Version(l.BackStep)})
-	}
-	return losses
 }

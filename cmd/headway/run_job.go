@@ -59,7 +59,7 @@ func newJob(a *app.Process, cfg config.Config, dir string, resumed *resumedRun) 
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, j.close())
+			err = errors.Join(err, j.Close())
 			if resumed == nil && j.store != nil { // nothing has begun: leave no directory that neither starts nor resumes
 				err = errors.Join(err, os.RemoveAll(dir))
 			}

@@ -68,7 +68,7 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	gracefully := func() { p.drain(cancel) }
 	stop.Store(&gracefully)
 	return p.serve(ctx, cancel, c.JSON)

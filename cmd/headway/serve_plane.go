@@ -107,7 +107,7 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 		p.server, err = api.New(opt, api.Ports{Plane: p})
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
@@ -353,5 +353,3 @@ func finishedHint(dir string) string {
 	}
 	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", dir, dir)
 }
-
-func lasting(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

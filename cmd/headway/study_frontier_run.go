@@ -52,7 +52,7 @@ func (r frontierRunner) open(ctx context.Context, document config.Config, dir st
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, j.close())
+		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
 }
@@ -68,7 +68,7 @@ func (r frontierRunner) lengths(ctx context.Context, document config.Config, gro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, j.close()) }()
+	defer func() { err = errors.Join(err, j.Close()) }()
 	return sampleLengths(ctx, j.rules, j.engines, j.environment, groups)
 }
 
@@ -83,7 +83,7 @@ func (r frontierRunner) run(ctx context.Context, document config.Config, warmup 
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, j.close()) }()
+	defer func() { err = errors.Join(err, j.Close()) }()
 	rates, err := r.steadyRates(ctx, j)
 	if err != nil {
 		return out, err

@@ -197,7 +197,7 @@ func quietJob(ctx context.Context, a *app.Process, document config.Config, dir s
 		return nil, err
 	}
 	if err := j.trainer.Initialize(ctx); err != nil {
-		return nil, errors.Join(err, j.close())
+		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
 }
@@ -213,7 +213,7 @@ func (r liveRunner) passing(ctx context.Context, document config.Config, do func
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, j.close()) }()
+	defer func() { err = errors.Join(err, j.Close()) }()
 	view := newProgressView(j.app, progressOptions{Plain: true}, "")
 	defer view.close()
 	opt := j.options(ctx, view)
